@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlencode
 
 from django.db.models import Q
@@ -41,6 +41,21 @@ RUN = (  # what the figures of one run share
     *("weights_dtype", "layout", "isl", "osl", "concurrency"),
 )
 BITS = re.compile(r"(?:q|fp|int|bf|uint|mxfp|nvfp)-?(\d+)")
+
+
+class OnChip(Protocol):
+    """A chip and a model, as runs of serving and of training have them."""
+
+    @property
+    def accelerator(self) -> str: ...
+    @property
+    def family(self) -> str: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def parameters(self) -> float | None: ...
+    @property
+    def active_parameters(self) -> float | None: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,13 +94,13 @@ def distance(asked: Situation, measured: Situation) -> float:
     )
 
 
-def chips_apart(a: Situation, b: Situation) -> float:
+def chips_apart(a: OnChip, b: OnChip) -> float:
     if a.accelerator == b.accelerator:
         return 0.0
     return OTHER_CHIP if a.family == b.family and a.family else OTHER_FAMILY
 
 
-def models_apart(a: Situation, b: Situation) -> float:
+def models_apart(a: OnChip, b: OnChip) -> float:
     if a.model == b.model:
         return 0.0
     sizes = ((a.parameters, b.parameters), (a.active_parameters, b.active_parameters))

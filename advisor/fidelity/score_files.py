@@ -1,6 +1,7 @@
 """Writes the scorecard files that `fidelity --write-docs` creates and the accuracy page shows."""
 
 import shutil
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,9 +12,12 @@ from django.utils import timezone
 
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.spec import Case, Pool
+from advisor.engine.training import Run
+from advisor.fidelity import training_layouts
 from advisor.fidelity.report import circumstance, noisy_cases
-from advisor.fidelity.scorecard import TARGETS, Card, line_of, target_result
+from advisor.fidelity.scorecard import TARGETS, TRAINING, Card, line_of, target_result
 from advisor.fidelity.scoring import Scored, pair_case
+from advisor.fidelity.training_rows import TrainingCase, training_case
 from catalog.loading import scored as files
 from catalog.loading.fixtures import FixtureError
 from catalog.models import Scorecard, ScoredRow
@@ -34,13 +38,17 @@ def write(
     validation: Mapping[str, Any] | None,
     calibration: str,
     directory: Path = DIRECTORY,
+    training: Sequence[Scored] = (),
 ) -> int:
     """Writes one file per source and the head of the scorecard. Returns the number of rows.
+
+    `training`: scored training rows. The head counts skipped rows of serving only.
 
     Raises FixtureError, before writing, if sources.csv does not describe the source of a row.
     """
     known = {row["source_key"]: row for row in files.sources(source_list(directory))}
-    shown = [s for s in scored if s.ape is not None and s.case is not None]
+    served = [s for s in scored if s.ape is not None and s.case is not None]
+    shown = [*served, *(s for s in training if s.ape is not None)]
     if unknown := sorted({s.row.source_key for s in shown} - set(known)):
         raise FixtureError(
             f"sources.csv does not describe {', '.join(unknown)}: add a line with its URL and license to "
@@ -91,9 +99,9 @@ def rows_of(shown: Sequence[Scored], disputed: Mapping[str, str]) -> list[dict[s
     pairs = pair_numbers(shown)
     repeats = noisy_cases(shown)
     return [
-        row_of(s, s.case, pairs.get(pair_case(s))) | circumstance_of(s, disputed, repeats)
+        (training_row(s) if s.case is None else row_of(s, s.case, pairs.get(pair_case(s))))
+        | circumstance_of(s, disputed, repeats)
         for s in shown
-        if s.case is not None
     ]
 
 
@@ -118,7 +126,8 @@ def pair_numbers(shown: Sequence[Scored]) -> dict[Any, int]:
     return {case: number for number, case in enumerate(case for case, on in chips.items() if len(on) > 1)}
 
 
-def row_of(s: Scored, case: Case, pair: int | None) -> dict[str, Any]:
+def figures_of(s: Scored) -> dict[str, Any]:
+    """The columns that rows of serving and of training share."""
     p = s.prediction
     assert p is not None
     return {
@@ -130,6 +139,39 @@ def row_of(s: Scored, case: Case, pair: int | None) -> dict[str, Any]:
         "high": p.high,
         "bias_fraction": None if s.ratio is None else s.ratio - 1.0,
         "inside": s.in_interval,
+        "measured_on": s.row.date[:10],
+    }
+
+
+def training_row(s: Scored) -> dict[str, Any]:
+    """A training row: `mode` is the method, `isl` the sequence length, `concurrency` the sequences of a step."""
+    case = training_case(s.row)
+    assert isinstance(case, TrainingCase)
+    run = case.run
+    return figures_of(s) | {
+        "accelerator": case.accelerator_slug,
+        "chips": case.chips,
+        "model": case.model_id,
+        "framework": textwrap.shorten(s.row.framework, 60, placeholder=" ...") or "unknown",
+        "framework_version": "",
+        "weights_dtype": run.recipe.matmul_dtype,
+        "mode": run.recipe.method,
+        "layout": training_layouts.layout_text(run) if isinstance(run, Run) else "",
+        "isl": float(run.sequence_tokens),
+        "osl": 0.0,
+        "concurrency": case.step_tokens / run.sequence_tokens,
+        "client": TRAINING,
+        "client_known": True,
+        "phase": TRAINING,
+        "basis": s.labels["basis"],
+        "pair_index": None,
+    }
+
+
+def row_of(s: Scored, case: Case, pair: int | None) -> dict[str, Any]:
+    p = s.prediction
+    assert p is not None
+    return figures_of(s) | {
         "accelerator": case.accelerator_slug,
         "chips": case.chips,
         "model": case.model_id,
@@ -145,7 +187,6 @@ def row_of(s: Scored, case: Case, pair: int | None) -> dict[str, Any]:
         "client_known": case.client.known,
         "phase": case.phase,
         "basis": p.basis,
-        "measured_on": s.row.date[:10],
         "pair_index": pair,
     }
 

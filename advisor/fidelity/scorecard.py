@@ -12,6 +12,7 @@ from catalog.models import Scorecard, ScoredRow
 Json = dict[str, Any]
 DEPLOYMENTS = ("tensorrt-llm", "vllm", "sglang")
 WORST = 20
+TRAINING = "training"  # phase of training rows
 FILTERS: Mapping[str, str] = {  # query parameter -> column of a row
     "metric": "metric",
     "accelerator": "accelerator",
@@ -49,6 +50,11 @@ class Card:
 
     head: Scorecard
     lines: tuple[Line, ...]
+    training: tuple[Line, ...] = ()  # judged apart: docs/reference/fidelity.md has their tables
+
+    def listed(self, keys: Sequence[str]) -> tuple[Line, ...]:
+        """The lines to choose from: those of training only where their keys are given."""
+        return (*self.lines, *self.training) if keys else self.lines
 
 
 def card() -> Card | None:
@@ -60,7 +66,12 @@ def card() -> Card | None:
 @functools.lru_cache(maxsize=1)
 def _card(pk: int, digest: str) -> Card:
     """Cached until another one is loaded, because reading 9,000 rows is slow."""
-    return Card(head=Scorecard.objects.get(pk=pk), lines=tuple(map(line_of, ScoredRow.objects.order_by("pk"))))
+    every = [line_of(row) for row in ScoredRow.objects.order_by("pk")]
+    return Card(
+        head=Scorecard.objects.get(pk=pk),
+        lines=tuple(line for line in every if line.row.phase != TRAINING),
+        training=tuple(line for line in every if line.row.phase == TRAINING),
+    )
 
 
 def line_of(row: ScoredRow) -> Line:

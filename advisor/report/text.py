@@ -245,6 +245,7 @@ def training_table(answer: Answer, top: int | None) -> str:
         first = runs[0]
         lines += [*aligned([[shortened(cell) for cell in row] for row in training_answer.cells(runs)]), ""]
         lines += [*training_answer.detail_lines(first), "", *aligned(training_answer.scaling_cells(first)), ""]
+        lines += [*training_answer.evidence_lines(first), ""] if first.evidence else []
         lines += [*training_answer.optimization_lines(first), ""]
         lines += [*training_answer.plan_lines(first), *training_answer.change_lines(answer)]
         lines += [f"start with ({first.framework}):", *(f"  {line}" for line in first.launch.command.splitlines())]

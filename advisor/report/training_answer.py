@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 from advisor.report import markdown_escapes as md
 from advisor.report.estimate_text import shown
 from advisor.report.training_text import percent
-from advisor.result import Answer, TrainingOption
+from advisor.result import Answer, MeasuredRun, TrainingOption
 from advisor.templatetags.finance import dollars
+from advisor.templatetags.training import measured_name
 
 MOST_REJECTED, MOST_LAYOUTS = 8, 12
 COLUMNS: tuple[tuple[str, Callable[[TrainingOption], str]], ...] = (
@@ -105,6 +106,34 @@ def optimization_lines(r: TrainingOption) -> list[str]:
     ]
 
 
+def evidence_lines(r: TrainingOption) -> list[str]:
+    """The most similar measured runs with their prediction; says so when none is near."""
+    if not r.evidence:
+        return []
+    near = any(row.near for row in r.evidence)
+    return [
+        "most similar measured runs (distance 0: the same run):"
+        if near
+        else "no measured run is similar to this one; the nearest (distance above 3: not similar):",
+        *(evidence_line(row) for row in r.evidence),
+    ]
+
+
+def evidence_line(row: MeasuredRun) -> str:
+    figures = (
+        f"measured {shown(row.measured)}, predicted {shown(row.predicted)}, "
+        if row.measured is not None
+        else "the source does not allow its figures to be repeated, "
+    )
+    error = "predicted not to fit" if row.error_fraction is None else f"{row.error_fraction:.1%} off"
+    method = "" if row.method == "full" else f", {row.method.upper()}"
+    return (
+        f"distance {row.distance:.2f}: {row.accelerator_count:,} x {row.accelerator}, {row.model}{method}, "
+        f"{row.precision}, {row.layout or 'layout not stated'}, sequences of {row.sequence_length:,}: "
+        f"{measured_name(row.metric)}: {figures}{error} ({row.source})"
+    )
+
+
 def change_lines(answer: Answer) -> list[str]:
     """What would change the choice, and who wins each view."""
     ranks = answer.views.ranks()
@@ -128,6 +157,7 @@ def training_sections(answer: Answer, heading: Callable[[int, str], str]) -> lis
     warnings = [*(f"warning: {w}" for w in first.warnings)]
     return [
         ("First choice", [*detail_lines(first), *first.reasons, *warnings]),
+        ("Nearest measurements", evidence_lines(first)),
         ("Optimization plan", [*optimization_lines(first), *first.optimization_notes]),
         ("Plan, range and chances", [*plan_lines(first), *change_lines(answer)]),
         ("Why not", rejected_lines(answer)),
@@ -137,5 +167,7 @@ def training_sections(answer: Answer, heading: Callable[[int, str], str]) -> lis
 def markdown_sections(answer: Answer) -> list[str]:
     lines: list[str] = []
     for title, items in training_sections(answer, md.heading):
+        if not items:
+            continue
         lines += [md.heading(2, title), "", *map(md.item, items), ""]
     return lines

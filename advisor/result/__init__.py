@@ -95,7 +95,7 @@ from advisor.result.portfolio import (
     Tenant,
 )
 from advisor.result.sharing import Adapters, LengthClass, MergedCopies, Mix, MixPart, Sharing, SharingWay
-from advisor.result.training import FastestLayout, Phase, TrainingEstimate, TrainingLayout, TrainingMemory
+from advisor.result.training import FastestLayout, MeasuredRun, Phase, TrainingEstimate, TrainingLayout, TrainingMemory
 from advisor.result.training_option import (
     GoodputParts,
     ScalingPoint,
@@ -207,6 +207,7 @@ __all__ = [
     "LoadTest",
     "MeanAndTail",
     "MeasuredRow",
+    "MeasuredRun",
     "Memory",
     "MergedCopies",
     "Mix",

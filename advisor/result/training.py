@@ -50,6 +50,49 @@ class TrainingMemory(Section):
         return {name: float(getattr(self, name)) for name in type(self).model_fields}
 
 
+class MeasuredRun(Section):
+    """A figure of a measured training run near this one, and what is predicted there."""
+
+    id: str
+    """Key of the row."""
+    accelerator: str
+    """Catalog name."""
+    accelerator_count: Chips
+    """Accelerators."""
+    model: str
+    """Hugging Face ID."""
+    framework: str
+    """Training framework as the source names it."""
+    framework_version: str
+    """Release; empty: not stated apart."""
+    method: str
+    """full, lora or qlora."""
+    precision: str
+    """Number format of the matrix multiplies."""
+    layout: str
+    """Parallel layout; empty: not stated, the fastest that the search finds stands for it."""
+    sequence_length: WholeTokens
+    """Tokens of a sequence."""
+    global_batch: Sequences | None
+    """Sequences of one step."""
+    distance: Number
+    """0: the same run."""
+    near: bool
+    """Whether it is near enough to say something."""
+    metric: str
+    """What was measured; the unit is at the end of its name."""
+    measured: Number | None
+    """Measured value; null: the license of the source keeps it from being repeated."""
+    predicted: Number | None
+    """Predicted value; null: predicted not to fit, or as above."""
+    error_fraction: Fraction | None
+    """|predicted - measured| over measured."""
+    source: str
+    """Who measured it."""
+    url: str
+    """Its row on the accuracy page."""
+
+
 class Phase(Section):
     """One part of a DPO step or a GRPO iteration."""
 

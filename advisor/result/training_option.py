@@ -27,7 +27,7 @@ from advisor.result.base import (
 from advisor.result.launch import Launch
 from advisor.result.money import Money
 from advisor.result.option import Beats, Operator, Purchase, Range
-from advisor.result.training import TeraflopsPerSecond, TrainingLayout
+from advisor.result.training import MeasuredRun, TeraflopsPerSecond, TrainingLayout
 
 Days = Annotated[float, Unit("days")]
 KgCo2e = Annotated[float, Unit("kg CO2e")]
@@ -94,7 +94,7 @@ class Storage(Section):
     """What the run asks of its shared storage."""
 
     capacity_bytes: Bytes
-    """Three checkpoints and the data."""
+    """Checkpoints that are kept (tco.training-checkpoints-kept) and the data."""
     write_bytes_per_s: BytesPerSecond
     """While a checkpoint is written."""
     load_bytes_per_s: BytesPerSecond
@@ -255,6 +255,8 @@ class TrainingOption(Purchase, TrainingLayout):
     """What to do before the launch, and what the launcher does differently from the plan."""
     step: list[Operator] = []
     """Ledger of one step on one rank."""
+    evidence: list[MeasuredRun] = []
+    """Speed and peak memory of the most similar measured runs, beside what is predicted there."""
     optimization: list[TrainingStep] = []
     """What each technique of the layout gains on this accelerator."""
     optimization_notes: list[str] = []

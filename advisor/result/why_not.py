@@ -15,6 +15,7 @@ from advisor.result.base import (
     UsdPerMonth,
 )
 
+Days = Annotated[float, Unit("days")]
 Figure = Annotated[float, Unit("that of the limit")]
 
 
@@ -198,6 +199,10 @@ class SensitivityBar(Section):
     """Winner's cost at the low end."""
     usd_per_month_high: UsdPerMonth | None = None
     """Winner's cost at the high end."""
+    days_low: Days | None = None
+    """Days of the winner's training run at the low end; absent for other workloads."""
+    days_high: Days | None = None
+    """Days of the winner's training run at the high end."""
     winner_after: str | None
     """Accelerator that wins beyond the break point; null: the winner stays."""
     at_value: Figure | None = None

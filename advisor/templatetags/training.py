@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django import template
+from django.utils.html import format_html
 
 from advisor.engine.spec import kind_named
 from advisor.engine.training_search import duration
@@ -12,8 +13,36 @@ from advisor.templatetags.units import UNKNOWN, given, number, percent
 
 register = template.Library()
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+WEEK_HOURS = 168.0
 GOALS = {"latency": "fewest days", "throughput": "fewest days"}  # others: the name in the workload file
 METHODS = {"full": "fine-tuning of all weights", "lora": "LoRA fine-tuning", "qlora": "QLoRA fine-tuning"}
+
+MEASURED = {
+    "tokens_per_s_per_accelerator": "tokens/s per accelerator",
+    "tokens_per_s": "tokens/s",
+    "samples_per_s": "sequences/s",
+    "step_time_s": "seconds per step",
+    "peak_allocated_gib": "peak memory, allocated, GiB",
+    "peak_reserved_gib": "peak memory, reserved, GiB",
+}
+
+
+@register.filter
+def measured_name(metric: str) -> str:
+    """A metric of a measured run in words."""
+    return MEASURED.get(metric, metric)
+
+
+@register.filter
+def week_bar(hours: object) -> str:
+    """A bar of the hours of a week in which a run trains; none given: all of them. For tables, beside the number."""
+    figure = number(hours)
+    share = 100.0 if figure is None else max(0.0, min(figure / WEEK_HOURS, 1.0)) * 100.0
+    return format_html(
+        '<svg class="cell-bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true" focusable="false">'
+        '<rect class="bound-compute" width="{}" height="8"/></svg>',
+        f"{share:.2f}",
+    )
 
 
 @register.filter

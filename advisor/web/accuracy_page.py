@@ -83,7 +83,7 @@ def page(request: HttpRequest) -> HttpResponse:
     filters = tuple((name, value) for name, value in form.cleaned_data.items() if value)
     keys = tuple(ids_of(request.GET))
     if (file_format := request.GET.get("format", "")) in ("csv", "json"):
-        return saved(scorecard.filtered(card.lines, dict(filters), keys), file_format)
+        return saved(scorecard.filtered(card.listed(keys), dict(filters), keys), file_format)
     sort = request.GET.get("sort", "")
     return render(request, "advisor/fidelity.html", {"form": form, **context(card, filters, keys, sort)})
 
@@ -112,7 +112,7 @@ def measured(digest: str, filters: Pairs, keys: tuple[str, ...]) -> Json:
     """Everything that depends on the filters only. Cached: all rows take a quarter of a second."""
     card = scorecard.card()
     assert card is not None
-    lines = scorecard.filtered(card.lines, dict(filters), keys)
+    lines = scorecard.filtered(card.listed(keys), dict(filters), keys)
     hues = fidelity_chart.hues(lines)
     return {
         "count": len(lines),
@@ -215,7 +215,8 @@ def asked_rows(request: Request) -> tuple[Card, list[Line]]:
     if not form.is_valid():
         errors = {name: [str(message) for message in messages] for name, messages in form.errors.items()}
         raise exceptions.ValidationError(errors) if "disputed" in errors else Unprocessable(errors)
-    return card, scorecard.filtered(card.lines, form.cleaned_data, ids_of(request.query_params))
+    keys = ids_of(request.query_params)
+    return card, scorecard.filtered(card.listed(keys), form.cleaned_data, keys)
 
 
 class Fidelity(views.APIView):

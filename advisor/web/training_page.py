@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from advisor.fidelity import nearest_training
 from advisor.report import largest_payment, payment_month_text
 from advisor.result import Answer, Driver, Money, Operator, Plan, TrainingOption
 from advisor.templatetags.finance import dollars, rate
@@ -57,7 +58,6 @@ SHARDED = {
     2: "optimizer states and gradients (ZeRO 2)",
     3: "weights, gradients and optimizer states (ZeRO 3, FSDP)",
 }
-WAYS = {"rent": "by the hour", "buy_now": "buy today, sell after the run"}
 METHODS = {"full": "all weights", "lora": "LoRA", "qlora": "QLoRA (frozen weights in 4 bits)"}
 CODES = {
     "hf": "transformers",
@@ -136,6 +136,7 @@ def option_context(run: TrainingOption) -> dict[str, Any]:
         "step_svg": training_charts.step_bar(steps),
         "step_rows": step_rows(steps),
         "phases": phase_rows(steps),
+        "evidence": nearest_training.shown(run.evidence),
         "goodput_svg": training_charts.goodput_bar(run.goodput),
         "goodput_rows": training_charts.goodput_rows(run.goodput),
         "checkpoint_every": clock(run.checkpoint_interval_s),
@@ -268,7 +269,6 @@ def plan_of(run: TrainingOption) -> dict[str, Any] | None:
     plan, money = run.money.plan, run.money
     until = "the last run" if run.every_days else "the run"
     return shown | {
-        "strategies": [(name, s.changed(said=WAYS.get(s.name, s.said))) for name, s in shown["strategies"]],
         "figures": list(figures(run, money, plan, until)),
         "steps": [plan_page.step_row(step, money.horizon_months, until) for step in plan.steps],
         "months_svg": charts.plan_months(plan.months, has_traffic=False),

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from advisor.engine.estimate.simulated import Estimate
-from advisor.fidelity import score_files, scorecard, scoring
+from advisor.fidelity import score_files, scorecard, scoring, training_rows
 from catalog.loading import scored as files
 from catalog.loading.fixtures import FixtureError
 from catalog.models import Scorecard, ScoredRow
@@ -113,8 +113,14 @@ def test_the_shipped_rows_are_those_of_the_published_report():
     head = yaml.safe_load((score_files.DIRECTORY / files.HEAD).read_text())
     report = (ROOT / "docs" / "reference" / "fidelity.md").read_text()
     assert f"Engine {head['engine_version']}, calibration {head['calibration']}." in report
-    said = re.search(r"\| all rows \| (\d+) \|", report)
-    assert said and int(said[1]) == head["rows"]
+    served, timed = (
+        int(re.search(rf"\| {name} \| (\d+) \|", report)[1]) for name in ("all rows", "step time and tokens/s")
+    )
+    paths = [path for path in score_files.DIRECTORY.glob("*.csv") if path.name != files.SOURCES]
+    rows = [stored for path in paths for stored in files.scored_rows(path)]
+    trained = [stored for stored in rows if stored["phase"] == "training"]
+    assert served == len(rows) - len(trained) and len(rows) == head["rows"]
+    assert timed == sum(stored["metric"] in training_rows.TIMES for stored in trained)
 
 
 def test_no_shipped_row_has_a_figure_of_a_source_that_keeps_its_own():

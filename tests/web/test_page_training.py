@@ -1,5 +1,6 @@
 """The pages of a training answer: its figures, its pictures, and no word about serving."""
 
+import copy
 import csv
 import io
 import re
@@ -57,6 +58,29 @@ def text_of(client: Client, path: str, code: bool = True) -> str:
 
 def runs(name: str) -> list[TrainingOption]:
     return Answer.read(sample_training.result(name)).training_runs
+
+
+MEASURED = {
+    "id": "megatron_bridge-1", "accelerator": "h100-sxm", "accelerator_count": 64,
+    "model": "meta-llama/Meta-Llama-3-70B",
+    "framework": "Megatron-Bridge", "framework_version": "", "method": "full", "precision": "fp8",
+    "layout": "tp4 pp8 v5 dp2", "sequence_length": 8192, "global_batch": 256, "distance": 2.25, "near": True,
+    "metric": "tokens_per_s_per_accelerator", "measured": 1660.0, "predicted": 1598.0, "error_fraction": 0.0373,
+    "source": "Megatron-Bridge performance summary", "url": "/fidelity?id=megatron_bridge-1",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("near", "warned"), [(True, False), (False, True)])
+def test_an_option_is_shown_beside_the_measured_runs_that_are_most_like_it(
+    client: Client, near: bool, warned: bool
+) -> None:
+    answer = copy.deepcopy(sample_training.result("pretrain"))
+    answer["recommendations"][0]["evidence"] = [MEASURED | {"near": near}]
+    text = text_of(client, f"/advice/{advice('pretrain', answer).pk}/options/1")
+    for said in ("64 × h100-sxm, meta-llama/Meta-Llama-3-70B", "tp4 pp8 v5 dp2", "256 per step", "2.25", "3.73%"):
+        assert said in text
+    assert "tokens/s per accelerator" in text and "Megatron-Bridge performance summary" in text
+    assert ("No similar run was measured" in text) is warned
 
 
 @pytest.mark.parametrize("name", NAMES)

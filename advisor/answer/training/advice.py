@@ -1,7 +1,7 @@
 """From a training question and a snapshot of the catalog to the answer."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +16,10 @@ from advisor.answer.training.sensitivity import sensitivity
 from advisor.answer.training.sentences import count, dollars, plain, verdict
 from advisor.answer.unused_inputs import not_used
 from advisor.engine.fleet import TrainingMember
-from advisor.engine.network import parameters
+from advisor.engine.network import active_parameters, parameters
 from advisor.engine.training import counted_flops, optimal_allocation
 from advisor.engine.training_search import deadline_days, search
+from advisor.fidelity import nearest_training
 from advisor.inputs import (
     COSTS,
     TRAINING_ASSUMPTIONS,
@@ -36,6 +37,7 @@ from advisor.result import (
     NotUsed,
     Source,
     TokenBudget,
+    TrainingOption,
     Views,
 )
 from advisor.result import Catalog as CatalogVersion
@@ -68,7 +70,7 @@ def answer_of(q: Question, budget: TokenBudget | None) -> Answer:
     spec, snapshot = q.spec, q.snapshot
     draws = [drawn(q, c) for c in q.found.ranked]
     options = [option(q, c, rank, d) for rank, (c, d) in enumerate(zip(q.found.ranked, draws, strict=True), 1)]
-    options = with_chances(q, options, draws)
+    options = with_evidence(q, with_chances(q, options, draws))
     first = options[0].interval.usd_total if options else None
     marks = calibrations_used(snapshot, (c.trained.accelerator.slug for c in q.found.ranked))
     return Answer(
@@ -87,7 +89,7 @@ def answer_of(q: Question, budget: TokenBudget | None) -> Answer:
         recommendations=[*options],
         views=Views(**{view: place + 1 for view, place in q.found.views.items()}),
         rejected=[ranking.rejection(r) for r in q.found.rejections],
-        sensitivity=sensitivity(q),
+        sensitivity=sensitivity(q, options[0].mfu or 0.0) if options else [],
         assumptions=bill.assumptions(spec, snapshot),
         sources=sources(q),
         uncertainty=uncertainty(q, options, draws),
@@ -98,6 +100,13 @@ def answer_of(q: Question, budget: TokenBudget | None) -> Answer:
         calibrations=marks,
         calibration_ids=[m.id for m in marks],
     )
+
+
+def with_evidence(q: Question, options: Sequence[TrainingOption]) -> list[TrainingOption]:
+    """The options with the measured runs that are most similar to each."""
+    model, hf_id = q.catalog.model, q.snapshot["model"]["hf_id"]
+    sizes = float(parameters(model)), float(active_parameters(model))
+    return [r.changed(evidence=nearest_training.evidence(r, hf_id, sizes)) for r in options]
 
 
 def question(spec: Json, snapshot: Json, progress: Progress | None, tokens: float | None = None) -> Question:

@@ -74,7 +74,8 @@ def with_chances(q: Question, options: Sequence[TrainingOption], draws: Sequence
     if not options:
         return []
     usd = np.array([d.usd_total for d in draws])
-    late = np.array([d.days > (q.task.deadline_days or np.inf) for d in draws])
+    wait = [c.delivery_days for c in q.found.ranked]
+    late = np.array([d.days + w > (q.task.deadline_days or np.inf) for d, w in zip(draws, wait, strict=True)])
     cost = np.where(late, np.inf, usd)
     least = cost.min(axis=0)  # below zero where machines are sold for more than the run costs
     cheapest = (cost <= least + EQUAL_FRACTION * np.abs(least)) & np.isfinite(cost)

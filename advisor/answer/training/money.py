@@ -22,6 +22,8 @@ from advisor.engine.training_search import (
     break_even_interruptions,
     by_seller,
     candidate,
+    deadline_days,
+    delivery_days,
     duration,
     prices_of_run,
     serves,
@@ -29,12 +31,12 @@ from advisor.engine.training_search import (
     ways_of_run,
 )
 from advisor.inputs import number, offers, rounded
-from advisor.result import BreakEven, Money, PlanMonth, PlanStep, WaterfallStep, WayToPay
+from advisor.result import BreakEven, Money, PlanMonth, PlanStep, Strategy, WaterfallStep, WayToPay
 from advisor.result import Plan as PlanSection
 
 SPLIT = "the whole bill is for the trained tokens"
 SPOT, INTERRUPTIONS = "spot", "spot-interruptions-per-instance-hour"
-LARGE_TEAM_USD = 100.0  # of a run: less is not named in the verdict
+LARGE_TEAM_USD = 100.0  # of a run: less is not named in the verdict; no figure depends on it
 
 
 def money_of(q: Question, c: Candidate) -> Money:
@@ -113,7 +115,19 @@ def plan_section(q: Question, c: Candidate) -> PlanSection:
     named = strategies_of(q.workload, q.catalog, c, same)
     superseded = offers.is_superseded(chip, q.snapshot)
     steps = [for_the_run(q, c, step) for step in steps_of(q.catalog, c.planned, superseded)]
-    return section_of(plan, steps, [] if len(steps) < 2 else list(months_of(plan)), named)
+    section = section_of(plan, steps, [] if len(steps) < 2 else list(months_of(plan)), named)
+    late = delivery_days(q.workload, q.catalog) + c.days > deadline_days(q.workload)
+    return section.changed(strategies=[s.changed(said=way_said(q, s, late)) for s in section.strategies])
+
+
+def way_said(q: Question, s: Strategy, late: bool) -> str:
+    """A usual strategy in the words of a run."""
+    if s.name == "rent":
+        return "rent by the hour"
+    if s.name != "buy_now":
+        return s.said
+    said = f"buy today, sell after {'the last run' if q.task.every_days else 'the run'}"
+    return f"{said} (they arrive after the deadline)" if late else said
 
 
 def for_the_run(q: Question, c: Candidate, step: PlanStep) -> PlanStep:
@@ -149,7 +163,8 @@ def elsewhere(q: Question, c: Candidate) -> list[Candidate]:
     """The same run at the other sellers of its accelerators, the cheapest first."""
     groups = by_seller([o for o in q.offers_of(c.trained.accelerator) if serves(o, c.chips)])
     others = [candidate(q.workload, q.catalog, q.reliability, c.trained, group) for group in groups]
-    return sorted((o for o in others if o is not None and o.offer is not c.offer), key=lambda o: o.usd_total)
+    in_time = (o for o in others if o is not None and not (o.delivery_days and o.end_days > deadline_days(q.workload)))
+    return sorted((o for o in in_time if o.offer is not c.offer), key=lambda o: o.usd_total)
 
 
 def spot_warning(q: Question, c: Candidate) -> list[str]:

@@ -41,7 +41,7 @@ from advisor.result import (
 from advisor.workload import FixedRun, TrainingRun, fixed_run
 
 UNRELEASED = "no list of options is published with a release; they follow examples of its repository"
-GIB, TERA, CHECKPOINTS_KEPT = 2.0**30, 1e12, 3
+GIB, TERA = 2.0**30, 1e12
 STACKS = {"cuda": "nvidia", "rocm": "amd", "xla": "google", "neuron": "aws"}
 QUANTILES = (0.05, 0.95)
 ESTIMATED = (  # figures of one step, as `estimate` gives them
@@ -110,7 +110,7 @@ def option(q: Question, c: Candidate, rank: int, draws: CostDraws) -> TrainingOp
         kgco2e=finite(c.kgco2e),
         money=money_of(q, c),
         interval=intervals(q, c, draws),
-        deadline_probability=in_time(q, draws),
+        deadline_probability=in_time(q, c, draws),
         launch=launch_section(launched),
         launch_notes=list(launched.notes) if launched else [],
         optimization=steps,
@@ -185,20 +185,28 @@ def goodput_parts(q: Question, c: Candidate) -> GoodputParts:
 
 
 def storage(q: Question, c: Candidate) -> Storage:
+    kept = round(figure_of(q.spec, q.snapshot, "training-checkpoints-kept"))
     needed = storage_needed(
         c.saved_bytes, c.checkpoint.write_s, c.checkpoint.write_s, c.tokens_per_s, q.task.bytes_per_token,
-        q.task.tokens, CHECKPOINTS_KEPT,
+        q.task.tokens, kept,
     )  # fmt: skip
     return Storage(
         capacity_bytes=rounded(needed.capacity_bytes),
         write_bytes_per_s=rounded(needed.write_bytes_per_s),
         load_bytes_per_s=rounded(needed.load_bytes_per_s),
         said=(
-            f"Shared storage needs {needed.capacity_bytes / 1e12:.3g} TB for {CHECKPOINTS_KEPT} checkpoints and the "
-            f"data, {needed.write_bytes_per_s / 1e9:.3g} GB/s while a checkpoint of {c.saved_bytes / 1e9:,.4g} GB is "
-            f"written, and {needed.load_bytes_per_s / 1e6:.3g} MB/s for the data. It is not priced."
+            f"Shared storage needs {size_text(needed.capacity_bytes)} for {kept} checkpoint"
+            f"{'s' if kept != 1 else ''} and the data, {needed.write_bytes_per_s / 1e9:.3g} GB/s while a checkpoint of "
+            f"{c.saved_bytes / 1e9:,.4g} GB is "
+            f"written, and {needed.load_bytes_per_s / 1e6:.3g} MB/s for the data. The cost does not include shared "
+            "storage: the catalog has no price for it."
         ),
     )
+
+
+def size_text(size_bytes: float) -> str:
+    """3.16 TB, or 1.45 GB."""
+    return f"{size_bytes / 1e12:.3g} TB" if size_bytes >= 1e12 else f"{size_bytes / 1e9:.3g} GB"
 
 
 def curve_of(q: Question, c: Candidate) -> list[Candidate]:
@@ -267,9 +275,9 @@ def intervals(q: Question, c: Candidate, draws: CostDraws) -> TrainingIntervals:
     return TrainingIntervals(**fields)
 
 
-def in_time(q: Question, draws: CostDraws) -> float | None:
+def in_time(q: Question, c: Candidate, draws: CostDraws) -> float | None:
     limit = q.task.deadline_days
-    return None if limit is None else rounded(float((draws.days <= limit).mean()), 4)
+    return None if limit is None else rounded(float((draws.days + c.delivery_days <= limit).mean()), 4)
 
 
 # --- beyond the run ---------------------------------------------------------------------------------------------

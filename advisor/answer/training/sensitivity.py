@@ -1,26 +1,53 @@
-"""What would change the choice: each assumption's range, the cost at both ends, and where another run wins."""
+"""What moves the cost and the days of the first choice, over which range, and where another run wins."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 from advisor.answer.money import price_ranges
-from advisor.answer.training.question import Question, speed_ratios
+from advisor.answer.training.question import Question, name_of, speed_ratios
+from advisor.answer.training.sentences import count, dollars
 from advisor.engine.plans import RENT
-from advisor.engine.training_search import Candidate
+from advisor.engine.training import goodput, spot_goodput
+from advisor.engine.training_search import Candidate, cluster_of, deadline_days, duration
 from advisor.inputs import number, rounded
 from advisor.result import SensitivityBar
 
+SPOT = "spot"
+TOKENS = (0.5, 2.0)  # times the tokens of the question: what if, not a range of uncertainty
+STEADY = 1e-3  # of the cost or the days: less is no bar
 
-def sensitivity(q: Question) -> list[SensitivityBar]:
-    """Bars of the first choice against the next one on another chip."""
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Moved:
+    """The first choice at one end of a range."""
+
+    usd: float  # present value
+    days: float
+    per_run: float  # payments for one run over the present value
+
+    @property
+    def usd_per_run(self) -> float:
+        """As the verdict states it."""
+        return self.usd * self.per_run
+
+
+def paid_ratio(c: Candidate) -> float:
+    return c.usd_per_run / c.usd_total if c.usd_total else 0.0
+
+
+def sensitivity(q: Question, mfu: float) -> list[SensitivityBar]:
+    """Bars of the first choice against the next one. mfu: of the first choice."""
     ranked = q.found.ranked
-    if len(ranked) < 2:
+    if not ranked:
         return []
-    first, rival = ranked[0], ranked[1]
+    first, rival = ranked[0], ranked[1] if len(ranked) > 1 else None
     return [
-        *speed_bar(q, first, rival),
+        *speed_bar(q, first, rival, mfu),
         *price_bar(q, first, rival),
-        *goodput_bar(first, rival),
+        *failure_bar(q, first),
+        *goodput_bar(first),
+        *tokens_bar(q, first, rival),
         *deadline_bar(q, first),
     ]
 
@@ -33,100 +60,166 @@ def timed_share(c: Candidate) -> float:
     return max(min(1.0 - fixed / total, 1.0), 0.0) if total else 0.0
 
 
-def speed_bar(q: Question, first: Candidate, rival: Candidate) -> Iterator[SensitivityBar]:
+def longer(c: Candidate, ratio: float) -> Moved:
+    """The run when it takes `ratio` times as long."""
+    share = timed_share(c)
+    usd = c.usd_total * (1 - share + share * ratio)
+    return Moved(usd=usd, days=c.days * ratio, per_run=paid_ratio(c))
+
+
+def speed_bar(q: Question, first: Candidate, rival: Candidate | None, mfu: float) -> Iterator[SensitivityBar]:
     low, high = speed_ratios(q.snapshot, first.trained.basis)
-    share = timed_share(first)
-    rest = rival.usd_total / first.usd_total - (1.0 - share)
-    at = share / rest if rest > 0 and share > 0 else None
+    share, at = timed_share(first), None
+    if rival is not None and share > 0:
+        rest = rival.usd_total / first.usd_total - (1.0 - share)
+        at = share / rest if rest > 0 else None
     yield bar(
-        "speed of the first choice", "times the estimate", low, high,
-        first.usd_total * (1 - share + share / low), first.usd_total * (1 - share + share / high),
-        at if at and at < 1 else None, rival,
+        "utilization (MFU) of the first choice", "model FLOPs over peak", (mfu, mfu * low, mfu * high),
+        longer(first, 1 / low), longer(first, 1 / high), mfu * at if at and at < 1 else None, rival,
+        f"{mfu * low:.1%} to {mfu * high:.1%} MFU", "{:.1%} MFU".format,
     )  # fmt: skip
 
 
-def price_bar(q: Question, first: Candidate, rival: Candidate) -> Iterator[SensitivityBar]:
+def price_bar(q: Question, first: Candidate, rival: Candidate | None) -> Iterator[SensitivityBar]:
     low, high = price_ranges(q.snapshot, first.offer)
     plan = first.planned.plan
     moved = float(plan.payments[RENT].sum() + plan.payments["commitment"].sum() + plan.payments["capital"].sum())
     share = min(moved / max(math.fsum(plan.total_by_month), 1e-9), 1.0)
-    at = 1.0 + (rival.usd_total / first.usd_total - 1.0) / share if share else None
+    at = 1.0 + (rival.usd_total / first.usd_total - 1.0) / share if share and rival else None
+    ends = [
+        Moved(usd=first.usd_total * (1 + share * (r - 1)), days=first.days, per_run=paid_ratio(first))
+        for r in (low, high)
+    ]
     yield bar(
-        "price of the first choice", "times today's price", low, high, first.usd_total * (1 + share * (low - 1)),
-        first.usd_total * (1 + share * (high - 1)), at if at and at > 1 else None, rival,
+        "price of the first choice", "times today's price", (1.0, low, high), ends[0], ends[1],
+        at if at and at > 1 else None, rival, f"{low:.3g} to {high:.3g} times today's price",
+        "{:.4g} times today's price".format,
     )  # fmt: skip
 
 
-def goodput_bar(first: Candidate, rival: Candidate) -> Iterator[SensitivityBar]:
-    r, share = first.goodput_range, timed_share(first)
+def failure_bar(q: Question, first: Candidate) -> Iterator[SensitivityBar]:
+    """Failures stop runs on every accelerator alike, so no break point is sought."""
+    rate = q.reliability.failures.failures_per_chip_day
+    low, high = (longer(first, first.goodput.fraction / failing(q, first, each)) for each in (rate.low, rate.high))
+    if abs(high.days / low.days - 1.0) < STEADY:
+        return
+    yield bar(
+        "failure rate", "failures per accelerator-day", (rate.value, rate.low, rate.high), low, high, None, None,
+        f"{rate.low * 1e3:.2g} to {rate.high * 1e3:.2g} failures per 1,000 accelerator-days", str,
+    )  # fmt: skip
+
+
+def failing(q: Question, c: Candidate, failures_per_chip_day: float) -> float:
+    """Goodput at another failure rate."""
+    cluster = cluster_of(c.trained, (c.offer,), q.reliability, c.spare_hosts)
+    cluster = replace(cluster, failures_per_chip_day=failures_per_chip_day)
+    if c.offer.term == SPOT:
+        return spot_goodput(cluster, q.reliability.spot, c.checkpoint).fraction
+    return goodput(cluster, c.checkpoint).fraction
+
+
+def goodput_bar(first: Candidate) -> Iterator[SensitivityBar]:
+    r = first.goodput_range
     if r.high - r.low < 5e-3:
         return
-    ends = [first.usd_total * (1 - share + share * first.goodput.fraction / g) for g in (r.low, r.high)]
-    yield SensitivityBar(
-        assumption="goodput",
-        unit="fraction of the time",
-        value=rounded(first.goodput.fraction, 4),
-        low=rounded(r.low, 4),
-        high=rounded(r.high, 4),
-        usd_per_month_low=rounded(ends[0], 4),
-        usd_per_month_high=rounded(ends[1], 4),
-        winner_after=None,
-        at_value=None,
-        at_change_fraction=None,
-        within_range=False,
-        detail="failures stop runs on every accelerator alike, so they hardly change the choice",
-    )
+    low, high = (longer(first, first.goodput.fraction / g) for g in (r.low, r.high))
+    yield bar(
+        "goodput", "fraction of the time", (first.goodput.fraction, r.low, r.high), low, high, None, None,
+        f"{r.low:.1%} to {r.high:.1%}, with failures, repairs, restarts and storage at their ends", str,
+    )  # fmt: skip
+
+
+def tokens_bar(q: Question, first: Candidate, rival: Candidate | None) -> Iterator[SensitivityBar]:
+    """Half and twice the tokens on the same machines, and the most tokens that end in time."""
+    tokens = q.task.tokens
+    low, high = (longer(first, ratio) for ratio in TOKENS)
+    most = tokens * (deadline_days(q.workload) - first.delivery_days) / first.days
+    limit = f"; up to {count(most)} tokens end within {deadline_days(q.workload):g} days"
+    in_time = limit if most < tokens * TOKENS[1] else ""
+    yield bar(
+        "tokens", "tokens", (tokens, tokens * TOKENS[0], tokens * TOKENS[1]), low, high,
+        where_equal(first, rival, tokens), rival, f"half to twice the tokens{in_time}",
+        lambda at: f"{count(at)} tokens",
+    )  # fmt: skip
+
+
+def where_equal(first: Candidate, rival: Candidate | None, tokens: float) -> float | None:
+    """Tokens at which two runs cost the same; None: one costs less at every number."""
+    if rival is None:
+        return None
+    slopes = [timed_share(c) * c.usd_total for c in (first, rival)]
+    fixed = [(1 - timed_share(c)) * c.usd_total for c in (first, rival)]
+    if math.isclose(slopes[0], slopes[1]):
+        return None
+    ratio = (fixed[1] - fixed[0]) / (slopes[0] - slopes[1])
+    return tokens * ratio if ratio > 0 and abs(ratio - 1) > STEADY else None
 
 
 def deadline_bar(q: Question, first: Candidate) -> Iterator[SensitivityBar]:
     """A cheaper run that a later deadline allows."""
-    if q.task.deadline_days is None:
+    limit = q.task.deadline_days
+    if limit is None:
         return
-    late = [c for some in q.found.curves.values() for c in some if c.days > q.task.deadline_days]
+    late = [c for some in q.found.curves.values() for c in some if c.end_days > limit]
     cheaper = [c for c in late if c.usd_total < first.usd_total * 0.99]
     if not cheaper:
         return
-    best = min(cheaper, key=lambda c: c.days)
+    best = min(cheaper, key=lambda c: c.end_days)
     yield SensitivityBar(
         assumption="deadline",
         unit="days",
-        value=rounded(q.task.deadline_days, 4),
-        low=rounded(q.task.deadline_days, 4),
-        high=rounded(best.days, 4),
+        value=rounded(limit, 4),
+        low=rounded(limit, 4),
+        high=rounded(best.end_days, 4),
         usd_per_month_low=rounded(first.usd_total, 4),
         usd_per_month_high=rounded(best.usd_total, 4),
+        days_low=rounded(first.days, 4),
+        days_high=rounded(best.days, 4),
         winner_after=best.trained.accelerator.slug,
-        at_value=rounded(best.days, 4),
-        at_change_fraction=rounded(best.days / q.task.deadline_days - 1.0, 4),
+        at_value=rounded(best.end_days, 4),
+        at_change_fraction=rounded(best.end_days / limit - 1.0, 4),
         within_range=True,
-        detail=(
-            f"{best.chips:,} x {best.trained.accelerator.name} costs ${best.usd_total:,.0f} if {best.days:,.3g} days "
-            "are allowed"
-        ),
+        detail=f"{name_of(best)} costs {dollars(best.usd_per_run)} if {best.end_days:,.3g} days are allowed",
     )
 
 
 def bar(
-    name: str, unit: str, low: float, high: float, usd_low: float, usd_high: float, at: float | None, rival: Candidate
-) -> SensitivityBar:
-    chip = rival.trained.accelerator
-    inside = at is not None and low <= at <= high
-    side = "below" if at is not None and at < 1 else "above"
+    name: str, unit: str, values: tuple[float, float, float], low: Moved, high: Moved, at: float | None,
+    rival: Candidate | None, span: str, said: Callable[[float], str],
+) -> SensitivityBar:  # fmt: skip
+    """values: used, low and high. at: where the rival wins. span: the range in words; said: a value in words."""
+    value, least, most = values
+    at = at if rival is not None else None
+    inside = at is not None and least <= at <= most
+    moves = f"{span}: {money_text(low, high)}{days_text(low, high)}"
+    wins = ""
+    if at is not None and rival is not None:
+        beyond = "" if inside else ", outside this range"
+        wins = f"; {name_of(rival)} wins {'below' if at < value else 'above'} {said(at)}{beyond}"
     return SensitivityBar(
         assumption=name,
         unit=unit,
-        value=1.0,
-        low=rounded(low, 4),
-        high=rounded(high, 4),
-        usd_per_month_low=rounded(usd_low, 4),
-        usd_per_month_high=rounded(usd_high, 4),
-        winner_after=chip.slug if at is not None else None,
+        value=rounded(value, 4),
+        low=rounded(least, 4),
+        high=rounded(most, 4),
+        usd_per_month_low=rounded(low.usd, 4),
+        usd_per_month_high=rounded(high.usd, 4),
+        days_low=rounded(low.days, 4),
+        days_high=rounded(high.days, 4),
+        winner_after=rival.trained.accelerator.slug if at is not None and rival is not None else None,
         at_value=number(at) if at is not None else None,
-        at_change_fraction=number(at - 1.0) if at is not None else None,
+        at_change_fraction=number(at / value - 1.0) if at is not None else None,
         within_range=inside,
-        detail=(
-            f"{rival.chips:,} x {chip.name} wins {side} {at:.4g} {unit}{'' if inside else ', outside its range'}"
-            if at is not None
-            else f"no value of the {name} that was tried changes the choice"
-        ),
+        detail=f"{moves}{wins}",
     )
+
+
+def money_text(low: Moved, high: Moved) -> str:
+    """Both costs in the order of the range, which may fall."""
+    return f"{dollars(low.usd_per_run)} to {dollars(high.usd_per_run)} per run"
+
+
+def days_text(low: Moved, high: Moved) -> str:
+    if abs(low.days / high.days - 1.0) < STEADY:
+        return ""
+    return f", {duration(low.days)} to {duration(high.days)}"

@@ -5,11 +5,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from advisor.answer.training.question import Question, name_of
+from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.network import parameters
-from advisor.engine.training_search import Candidate, budget_named, deadline_days, duration
+from advisor.engine.spec import OWNED
+from advisor.engine.training_search import Candidate, budget_named, deadline_days, delivery_days, duration
 
 NEAR_FULL_FRACTION = 0.97  # of an accelerator's memory: a small error would not fit
 WORTH_SAYING = 0.01
+DAYS_PER_MONTH = HOURS_PER_MONTH / 24.0
 MORE_THAN_ITS_SHARE = 1.02
 
 
@@ -49,7 +52,20 @@ def verdict(q: Question, shown: list[Candidate], usd_range: Sequence[float | Non
         most = f"up to {deadline_days(q.workload):g} days"
         between = ", the time between two of them," if task.every_days == deadline_days(q.workload) else ""
         said += f" No deadline is given, so runs of {most}{between} are considered."
-    return said
+    return said + undelivered(q, c)
+
+
+def undelivered(q: Question, c: Candidate) -> str:
+    """That servers could be bought, but would arrive too late; empty: they would not, or the run waits for them."""
+    wait = delivery_days(q.workload, q.catalog)
+    offers = q.offers_of(c.trained.accelerator)
+    bought = any(o.acquisition == "own" and o.term != OWNED for o in offers)
+    if not bought or c.delivery_days or wait + c.days <= deadline_days(q.workload):
+        return ""
+    return (
+        f" Buying is ruled out: servers take about {wait / DAYS_PER_MONTH:.3g} months to arrive "
+        f"(tco.purchase-lead-months), and the run must end within {deadline_days(q.workload):g} days."
+    )
 
 
 def acquired(q: Question, c: Candidate) -> str:
@@ -69,13 +85,13 @@ def acquired(q: Question, c: Candidate) -> str:
 def nothing(q: Question) -> str:
     late = q.found.too_late
     if late:
-        c = min(late.values(), key=lambda each: each.days)
+        c = min(late.values(), key=lambda each: each.end_days)
         limit = deadline_days(q.workload)
         name = budget_named(q.workload)
         keeps, or_pay = (f" and keeps {name}", f", raise {name}") if name else ("", "")
         return (
-            f"No run ends within {limit:g} days{keeps}. The fastest is {name_of(c)}: {duration(c.days)}. Raise "
-            f"{q.section}.deadline_days to {math.ceil(c.days)}{or_pay}, or train on fewer tokens."
+            f"No run ends within {limit:g} days{keeps}. The fastest is {name_of(c)}: {duration(c.days)}{waits(c)}. "
+            f"Raise {q.section}.deadline_days to {math.ceil(c.end_days)}{or_pay}, or {or_rent(c)}."
         )
     if any(r.reason == "misses_deadline" for r in q.found.rejections):
         return (
@@ -85,6 +101,18 @@ def nothing(q: Question) -> str:
     return (
         "No accelerator that your constraints allow can hold this run. The table of rejections says what each one "
         "lacks; recompute: auto, method: lora or another sequence_length need less memory."
+    )
+
+
+def waits(c: Candidate) -> str:
+    return f" after about {c.delivery_days:,.0f} days until bought servers arrive" if c.delivery_days else ""
+
+
+def or_rent(c: Candidate) -> str:
+    return (
+        "rent, or set tco.purchase-lead-months to your supplier's delivery time"
+        if c.delivery_days
+        else "train on fewer tokens"
     )
 
 
@@ -172,11 +200,16 @@ def faster_layouts(same: Sequence[Candidate]) -> str:
     for before, c in pairwise(every):
         each, was = (one.tokens_per_s / one.chips for one in (c, before))
         if each > was * MORE_THAN_ITS_SHARE:
-            why = (
-                "it keeps the trained weights in 16 bits, which one accelerator alone does not by default"
-                if c.trained.layout.run.recipe != before.trained.layout.run.recipe
-                else "a faster layout fits"
-            )
+            casts = c.trained.layout.run.recipe != before.trained.layout.run.recipe
+            adapts = c.trained.layout.run.recipe.method != "full"
+            why = "a faster layout fits"
+            if casts:
+                why = (
+                    "FSDP casts the adapters to BF16, while one accelerator alone multiplies them in FP32, which PEFT "
+                    "stores by default"
+                    if adapts
+                    else "it keeps the trained weights in 16 bits, which one accelerator alone does not by default"
+                )
             return (
                 f" Each of {c.chips:,} accelerators is {each / was - 1.0:.0%} faster than each of {before.chips:,}: "
                 f"{why}."

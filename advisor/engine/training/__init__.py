@@ -28,7 +28,7 @@ from advisor.engine.training.cluster import (
 from advisor.engine.training.communication import ring_s
 from advisor.engine.training.flops import model_flops, peak_flops_per_s, recomputed_flops
 from advisor.engine.training.intervals import Intervals, interval, interval_kind
-from advisor.engine.training.layouts import Job, Layout, fastest
+from advisor.engine.training.layouts import Job, Layout, fastest, least_memory
 from advisor.engine.training.memory import PeakMemory, fits, outside_bytes, peak_memory
 from advisor.engine.training.operators import Line, Shape, ledger, trained_parameters
 from advisor.engine.training.rates import Rates, rates_of
@@ -129,6 +129,7 @@ __all__ = [
     "StepTime",
     "fastest",
     "fits",
+    "least_memory",
     "interval",
     "interval_kind",
     "ledger",

@@ -46,6 +46,7 @@ SPOT_NOTICE_S = Range(value=120.0, low=30.0, high=120.0)
 SPOT_WAIT_S = Range(value=600.0, low=60.0, high=21_600.0)
 STRAGGLER_SPREAD_FRACTION = Range(value=0.015, low=0.0, high=0.041)
 LEAST_SCALING_GAIN = Range(value=0.5, low=0.3, high=0.8)
+CHECKPOINTS_KEPT = Range(value=3.0, low=1.0, high=10.0)
 CONVERSION_DAYS_NOVICE = Range(value=40.0, low=10.0, high=120.0)
 CONVERSION_DAYS_EXPERT = Range(value=3.0, low=1.0, high=10.0)
 
@@ -63,6 +64,7 @@ DEFAULTS = {
     "spot-wait-s": SPOT_WAIT_S,
     "straggler-spread-fraction": STRAGGLER_SPREAD_FRACTION,
     "training-least-scaling-gain": LEAST_SCALING_GAIN,
+    "training-checkpoints-kept": CHECKPOINTS_KEPT,
     "conversion-engineer-days-novice": CONVERSION_DAYS_NOVICE,
     "conversion-engineer-days-expert": CONVERSION_DAYS_EXPERT,
 }

@@ -22,6 +22,7 @@ from advisor.engine.training.step_time import StepTime, step_time
 
 RECOMPUTE: tuple[Recompute, ...] = ("none", "selective", "full")
 MOST_CHECKED = 2000  # candidates whose memory is computed exactly, the fastest first
+MOST_SMALL = 16  # layouts with the lowest bounds of their memory, whose peaks are computed
 MOST_VIRTUAL = 12  # interleaved stages of a rank
 LONG_TOKENS = 8192  # sequences from which context parallelism is tried
 COLUMNS = ("dp", "tp", "pp", "cp", "ep", "zero", "virtual_stages", "micro_batch", "micro_batches", "recompute")
@@ -196,6 +197,21 @@ def _kept_per_token(job: Job, table: NDArray[np.int64]) -> NDArray[np.float64]:
         known.append(sum(block.count * kept_bytes_per_token(job.model, block, run) for block in blocks))
     each: NDArray[np.float64] = np.array(known)[place.reshape(-1)]
     return each
+
+
+def least_memory(job: Job) -> float | None:
+    """Memory of a chip, everything included, under the layout that needs least; None: no layout divides the batch."""
+    table = candidates(job)
+    if not len(table):
+        return None
+    bounds = least_bytes(job, table, shape_of(job, table))
+    runs = (run_of(job, table[i]) for i in np.argsort(bounds, kind="stable")[:MOST_SMALL].tolist())
+    return min(used_bytes(job.model, run) for run in runs)
+
+
+def used_bytes(model: Model, run: Run) -> float:
+    peak = peak_memory(model, run)
+    return peak.allocated_bytes + peak.holes_bytes + outside_bytes(run)
 
 
 def fastest(job: Job, count: int = 10) -> Found:

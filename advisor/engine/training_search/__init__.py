@@ -6,11 +6,13 @@ from advisor.engine.training_search.outcome import (
     Reliability,
     break_even_interruptions,
     candidate,
+    cluster_of,
+    delivery_days,
     prices_of_run,
     strategies_of,
     ways_of_run,
 )
-from advisor.engine.training_search.search import Found, budget_named, by_seller, deadline_days, duration, search
+from advisor.engine.training_search.search import Found, by_seller, search
 from advisor.engine.training_search.uncertainty import (
     UNCERTAIN,
     CostDraws,
@@ -20,6 +22,7 @@ from advisor.engine.training_search.uncertainty import (
     uncertainties,
     with_ratios,
 )
+from advisor.engine.training_search.why_not import budget_named, deadline_days, duration
 
 __all__ = [
     "reach",
@@ -37,7 +40,9 @@ __all__ = [
     "Reliability",
     "by_seller",
     "candidate",
+    "cluster_of",
     "cost_draws",
+    "delivery_days",
     "deadline_days",
     "duration",
     "prices_of_run",

@@ -20,6 +20,7 @@ from advisor.engine.training import (
     code_of,
     fastest,
     has_precision,
+    least_memory,
     rates_of,
     recipe_of,
     step_time,
@@ -141,6 +142,12 @@ def trained(workload: Workload, catalog: Catalog, a: Accelerator, setup: Setup, 
                 step=step_time(catalog.model, Shape.of(layout.run), rates, layout.run), candidates=found.candidates,
             )  # fmt: skip
     return best
+
+
+def least_gib(workload: Workload, catalog: Catalog, a: Accelerator, setups: Sequence[Setup], chips: int) -> float:
+    """Memory that each of so many chips needs at least; infinite: no layout divides the batch."""
+    every = (j for s in setups for j in jobs(task_of(workload), catalog.model, a, s, chips, catalog))
+    return min((needed for j in every if (needed := least_memory(j)) is not None), default=math.inf) / 2.0**30
 
 
 def jobs(task: TrainingTask, model: Model, a: Accelerator, setup: Setup, chips: int, catalog: Catalog) -> Iterator[Job]:

@@ -16,7 +16,7 @@ from advisor.engine.cost import (
 )
 from advisor.engine.network import Model
 from advisor.engine.plans import OWNED as OWNED_WAY
-from advisor.engine.plans import Demand, Limits, Overheads, Way, best_plan, named_plans
+from advisor.engine.plans import PURCHASE, Demand, Limits, Overheads, Way, best_plan, named_plans
 from advisor.engine.plans import Plan as DatedPlan
 from advisor.engine.search import Catalog, Planned, efficiency_on, host_watts, overheads_of, prices_of, ways_under
 from advisor.engine.spec import OWNED, Offer, TrainingTask, Workload
@@ -81,6 +81,12 @@ class Candidate:
     watts: float  # of all instances, spares and hosts and cooling included; NaN: not published
     usd_total: float  # present value of the plan
     usd_per_run: float  # without discounting
+    delivery_days: float = 0.0  # until bought servers arrive, if a run with a deadline waits for them
+
+    @property
+    def end_days(self) -> float:
+        """From today to the last token."""
+        return self.delivery_days + self.days
 
     @property
     def chips(self) -> int:
@@ -220,7 +226,20 @@ def candidate(
         watts=watts,
         usd_total=plan.present_usd,
         usd_per_run=math.fsum(plan.total_by_month) / max(repeats, 1.0),
+        delivery_days=delivery_days(workload, catalog) if buys(plan) else 0.0,
     )
+
+
+def buys(plan: DatedPlan) -> bool:
+    return any(plan.ways[c.way].kind == PURCHASE for c in plan.schedule.commitments)
+
+
+def delivery_days(workload: Workload, catalog: Catalog) -> float:
+    """Days from order to service of a bought server, which count toward the deadline of a run that is done once."""
+    task = task_of(workload)
+    waits = task.deadline_days is not None and task.every_days is None
+    months = (catalog.site_assumptions or catalog.assumptions).order_months
+    return months * HOURS_PER_MONTH / HOURS_PER_DAY if waits else 0.0
 
 
 def break_even_interruptions(c: Candidate, r: Reliability, usd: float) -> float:

@@ -7,15 +7,21 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from advisor.engine.search import MAX_RANKED, Catalog, admissible, allowed, weights_of
-from advisor.engine.spec import OWNED, Accelerator, Offer, Rejection, Workload, limit_change
+from advisor.engine.spec import OWNED, Accelerator, Offer, Rejection, Workload
 from advisor.engine.training import Run, model_flops
-from advisor.engine.training_search.layouts import Setup, Trained, setups_of, sizes, task_of, trained, untrainable
+from advisor.engine.training_search.layouts import (
+    Setup,
+    Trained,
+    setups_of,
+    sizes,
+    task_of,
+    trained,
+    untrainable,
+)
 from advisor.engine.training_search.outcome import Candidate, Reliability, candidate
+from advisor.engine.training_search.why_not import BEST_MFU, Tried, deadline_days, outranked, why_not
 
-LONGEST_DAYS = 120.0  # of a run without a deadline: BLOOM 176B took 3.5 months (arXiv 2211.05100)
 MORE = 4.0  # sizes up to this many times the smallest that makes the deadline are tried under `cost`
-BEST_MFU = 0.75  # above every published utilization: what bounds the fewest chips that can make a deadline
-EQUAL_FRACTION = 0.01
 VIEWS = ("cheapest", "fastest", "greenest", "simplest")
 
 Progress = Callable[[str, float], None]
@@ -33,13 +39,6 @@ class Found:
     planned: int
     curves: Mapping[str, tuple[Candidate, ...]] = field(default_factory=dict)  # of each chip all sizes, late ones too
     too_late: Mapping[str, Candidate] = field(default_factory=dict)  # the fastest of chips that miss the deadline
-
-
-def deadline_days(workload: Workload) -> float:
-    """The longest run that may be ranked."""
-    task = task_of(workload)
-    limits = [task.deadline_days or LONGEST_DAYS, *([task.every_days] if task.every_days else [])]
-    return min(limits)
 
 
 def search(workload: Workload, catalog: Catalog, r: Reliability, progress: Progress | None = None) -> Found:
@@ -60,21 +59,19 @@ def search(workload: Workload, catalog: Catalog, r: Reliability, progress: Progr
         found, timed = of_chip(workload, catalog, r, a, setups, offers)
         evaluated, planned = evaluated + timed, planned + len(found)
         curves[a.slug] = tuple(found)
-        in_time = [c for c in found if c.days <= deadline_days(workload)]
+        in_time = [c for c in found if c.end_days <= deadline_days(workload)]
         if in_time:
             made[a.slug] = tuple(in_time)
         else:
-            refused.append(
-                why_not(
-                    workload,
-                    a,
-                    found,
-                    timed,
-                    fewest_chips(workload, catalog, a),
-                    max(sizes(workload, a, offers), default=0),
-                )
-            )
-            late |= {a.slug: min(found, key=lambda c: c.days)} if found else {}
+            tried = Tried(
+                found=tuple(found), timed=timed, least=fewest_chips(workload, catalog, a),
+                most=max(sizes(workload, a, offers), default=0), setups=setups,
+                planned=lambda other, a=a, setups=setups, offers=offers: of_chip(  # type: ignore[misc]
+                    other, catalog, r, a, setups, offers
+                )[0],
+            )  # fmt: skip
+            refused.append(why_not(workload, catalog, a, tried))
+            late |= {a.slug: min(found, key=lambda c: c.end_days)} if found else {}
     best = {slug: min(some, key=score_of(workload, made)) for slug, some in made.items()}
     order = sorted(best.values(), key=score_of(workload, made))
     ranked = order[:MAX_RANKED]
@@ -113,8 +110,8 @@ def of_chip(
         plans = [candidate(workload, catalog, r, best, same) for same in by_seller(sellers)]
         some = [c for c in plans if c is not None]
         if some:
-            made.append(min(some, key=lambda c: c.usd_total))
-            in_time = made[-1].days <= deadline_days(workload)
+            made.append(min(some, key=lambda c: (c.end_days > deadline_days(workload), c.usd_total)))
+            in_time = made[-1].end_days <= deadline_days(workload)
             first = first or (chips if in_time else 0)
     return made, timed
 
@@ -236,89 +233,3 @@ def with_views(ranked: Sequence[Candidate], every: Sequence[Candidate]) -> tuple
             shown.append(c)
     places = {view: next(i for i, other in enumerate(shown) if other is c) for view, c in winners.items()}
     return shown, places
-
-
-# --- why not ----------------------------------------------------------------------------------------------------
-
-
-def why_not(
-    workload: Workload, a: Accelerator, found: Sequence[Candidate], timed: int, least: int, most: int
-) -> Rejection:
-    """Why no run of a chip is in time, within the limits and in memory."""
-    task, section = task_of(workload), workload.kind.name
-    if found:
-        best = min(found, key=lambda c: c.days)
-        limit = deadline_days(workload)
-        stated = task.deadline_days is not None
-        change = limit_change(f"{section}.deadline_days", ">=", math.ceil(best.days))
-        name = budget_named(workload)
-        kept = f" that keeps {name}" if name else ""
-        limited = f"the deadline of {limit:g} days" if stated else f"{limit:g} days, the longest run without a deadline"
-        return Rejection(
-            accelerator=a.slug,
-            reason="misses_deadline",
-            detail=f"the fastest run{kept}, on {best.chips:,} accelerators, takes {duration(best.days)}; the limit is "
-            f"{limited}",
-            limit=limit,
-            reached=best.days,
-            smallest_change=change.said,
-            changes=(change,),
-        )
-    if timed and (name := budget_named(workload)):
-        return Rejection(
-            accelerator=a.slug, reason="too_expensive",
-            detail=f"no plan of a run on it keeps {name}",
-            dead_end=f"every plan of this run on {a.name} exceeds {name}",
-        )  # fmt: skip
-    if timed:
-        return Rejection(
-            accelerator=a.slug, reason="misses_deadline",
-            detail="no run on the accelerators that are connected ends within the horizon",
-            dead_end=f"too few {a.name} are connected for {task.tokens:.3g} tokens within the horizon",
-        )  # fmt: skip
-    if most < least:
-        bound = 2.0 * deadline_days(workload) * least / max(most, 1)
-        return Rejection(
-            accelerator=a.slug, reason="misses_deadline",
-            detail=f"{connected(most)}: at {BEST_MFU:.0%} of the peak the run would take more than "
-            f"{bound:,.0f} days; the limit is {deadline_days(workload):g} days",
-            limit=deadline_days(workload), reached=bound,
-            dead_end=f"{task.tokens:.3g} tokens take at least {least:,} x {a.name}, and {most:,} are connected",
-        )  # fmt: skip
-    return Rejection(
-        accelerator=a.slug, reason="does_not_fit",
-        detail=f"{connected(most)}: no layout fits the states and activations in {a.memory_bytes / 2**30:.0f} GiB each",
-        dead_end=f"no number of {a.name} that is connected holds the model with this method",
-    )  # fmt: skip
-
-
-def budget_named(workload: Workload) -> str:
-    """The limits on payments by their fields; empty: there are none."""
-    c = workload.constraints
-    limits = {"max_usd_per_month": c.max_usd_per_month, "max_capex_usd": c.max_capex_usd}
-    return " and ".join(f"constraints.{name}" for name, limit in limits.items() if limit is not None)
-
-
-def connected(most: int) -> str:
-    if most <= 1:
-        return "no offer connects several of them"
-    return f"the largest offer connects {most:,} of them"
-
-
-def duration(days: float) -> str:
-    """3.5 days, 7.2 hours, 12 minutes"""
-    hours = days * 24.0
-    if days >= 2.0:
-        return f"{days:,.3g} days"
-    return f"{hours:.3g} hours" if hours >= 1.5 else f"{hours * 60.0:.3g} minutes"
-
-
-def outranked(workload: Workload, first: Candidate, c: Candidate) -> Rejection:
-    """A feasible run beyond the ranking."""
-    ratio = c.usd_total / first.usd_total - 1.0
-    detail = (
-        f"feasible: {c.chips:,} accelerators, {duration(c.days)}, ${c.usd_total:,.2f}, "
-        f"{abs(ratio):.0%} {'more' if ratio >= 0 else 'less'} than the first choice"
-    )
-    dead_end = f"it ranks behind {MAX_RANKED} others by {workload.objective}"
-    return Rejection(accelerator=c.trained.accelerator.slug, reason="outranked", detail=detail, dead_end=dead_end)

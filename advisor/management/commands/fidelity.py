@@ -73,7 +73,7 @@ class Command(BaseCommand):
         figures = scoring.report([*scored, *runs], by or ["source_key"], doubts)
         if options["write_docs"]:
             training = training_report.markdown(runs, training_layouts.compare(trained, known))
-            write_docs(Path(options["write_docs"]), options["rows_to"], scored, doubts, training)
+            write_docs(Path(options["write_docs"]), options["rows_to"], scored, doubts, runs, training)
         if options["format"] == "json":
             self.stdout.write(json.dumps(figures, allow_nan=False))
         else:
@@ -90,13 +90,21 @@ class Command(BaseCommand):
 
 
 def write_docs(
-    document: Path, rows_to: Path, scored: Sequence[scoring.Scored], doubts: Mapping[str, str], training: str = ""
+    document: Path,
+    rows_to: Path,
+    scored: Sequence[scoring.Scored],
+    doubts: Mapping[str, str],
+    runs: Sequence[scoring.Scored] = (),
+    training: str = "",
 ) -> None:
-    """Writes the report, and the scorecard files that `load_catalog` reads. `training`: its section of the report."""
+    """Writes the report, and the scorecard files that `load_catalog` reads.
+
+    `runs`: scored training rows; `training`: their section of the report.
+    """
     validation, calibration = calibration_files.read_report(), calibration_files.digest()
     try:
         with writing(rows_to):
-            score_files.write(scored, doubts, validation, calibration, rows_to)
+            score_files.write(scored, doubts, validation, calibration, rows_to, runs)
     except FixtureError as error:
         raise BadInput(str(error)) from error
     targets = score_files.against_targets(scored, doubts, validation)

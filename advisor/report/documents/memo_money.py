@@ -53,7 +53,8 @@ def plan_rows(m: Money, plan: Plan) -> Iterator[Line]:
     yield fact("most expensive month, purchases spread over their service", plan.most_usd_per_month)
     month, usd = largest_payment(m)
     yield fact("largest cash payment of a month", usd, f"{dollars(usd)} ({payment_month_text(month)})")
-    yield fact(f"cost of leaving after month {plan.exit_month}", plan.exit_usd)
+    if plan.exit_month < m.horizon_months or plan.exit_usd:
+        yield fact(f"cost of leaving after month {plan.exit_month}", plan.exit_usd)
     if not plan.capex_usd:
         return
     if plan.rent_usd_per_month is not None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from advisor.engine.training_search.search import LONGEST_DAYS, deadline_days, duration
+from advisor.engine.training_search.why_not import LONGEST_DAYS, deadline_days, duration
 from tests.engine.training_search.sample import asked, found_for, rented
 
 

@@ -23,6 +23,11 @@ def test_a_limit_that_no_plan_keeps_is_named(limit: dict[str, float], offers: tu
     (rejection,) = found.rejections
     assert found.ranked == () and rejection.reason == "too_expensive"
     assert f"constraints.{next(iter(limit))}" in rejection.detail
+    assert rejection.limit == next(iter(limit.values())) and (rejection.reached or 0.0) > rejection.limit
+    (change,) = rejection.changes
+    assert change.field == f"constraints.{next(iter(limit))}"
+    assert found_for(asked({next(iter(limit)): float(change.value)}), *offers).ranked
+    assert not found_for(asked({next(iter(limit)): change.value - 2.0}), *offers).ranked
 
 
 def test_a_run_that_is_late_because_of_a_limit_names_both() -> None:
