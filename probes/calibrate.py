@@ -31,7 +31,7 @@ RECOMPUTE_THRESHOLD = 0.01  # smaller relative changes do not recompute answers
 RECOMPUTE_DAYS, MAX_RECOMPUTED = 30, 50
 SUITE_RANK = {"quick": 0, "custom": 1, "full": 2}
 RESEND_S = 15
-TRAINING_FIGURES = {"training_factor", "overlap_slowdown_fraction"}  # whole steps, not kernels
+TRAINING_FIGURES = {"training_factor"}  # whole steps, not kernels
 Json = dict[str, Any]
 
 

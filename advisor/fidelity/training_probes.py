@@ -4,7 +4,6 @@
 collectives of data parallelism on several chips of a host (docs/reference/probes.md).
 """
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from advisor.engine import training
-from advisor.engine.calibration import Figure, median_of, samples, spread_of
+from advisor.engine.calibration import Figure, median_of, samples
 from advisor.engine.network import Attention, Block, Ffn, Model
-from advisor.engine.spec import UNMEASURED, Accelerator, Efficiency
+from advisor.engine.spec import Accelerator, Efficiency
 from advisor.engine.training import BF16, PLAIN, Run, Shape
 
 STEP, OVERLAP = "train_step", "train_overlap"
@@ -114,8 +113,8 @@ def measured_overlap(entry: Entry) -> Overlapped:
 
 
 def unfitted(e: Efficiency) -> Efficiency:
-    """The kernel rates without the figures that are fitted to training steps."""
-    return replace(e, training_factor=1.0, overlap_slowdown_fraction=UNMEASURED["overlap_slowdown_fraction"])
+    """The kernel rates without the factor that is fitted to training steps."""
+    return replace(e, training_factor=1.0)
 
 
 def compared(entries: Iterable[Entry], chip: Accelerator, e: Efficiency) -> list[Line]:
@@ -165,9 +164,9 @@ def _quantities(o: Overlapped) -> dict[str, float]:
 
 
 def figures_of(entries: Iterable[Entry], chip: Accelerator, e: Efficiency) -> Fit:
-    """`training_factor` and `overlap_slowdown_fraction` of a chip with the kernel rates `e`, from result entries."""
+    """`training_factor` of a chip with the kernel rates `e`, from result entries, and what `train_overlap` found."""
     entries = list(entries)
-    fits = {STEP: training_factor, OVERLAP: overlap_slowdown}
+    fits = {STEP: training_factor, OVERLAP: overlap_said}
     found = [fit(entries, chip, e) for kind, fit in fits.items() if any(x["kind"] == kind for x in entries)]
     return Fit(
         figures=tuple(f for f in found if isinstance(f, Figure)), reasons=tuple(f for f in found if isinstance(f, str))
@@ -209,14 +208,32 @@ def training_factor(entries: Iterable[Entry], chip: Accelerator, e: Efficiency) 
     )
 
 
-def overlap_slowdown(entries: Iterable[Entry], chip: Accelerator, e: Efficiency) -> Figure | str:
-    """Extra time of compute over the time that all-reduces run beside it; or why it is not known.
+def overlap_said(entries: Iterable[Entry], chip: Accelerator, e: Efficiency) -> str:
+    """What overlapping rows say, and why it changes no figure.
+
+    On two H100s these rows give 0.47, but steps of FSDP2 on the same kind of machine are predicted within 0.5 % with
+    the default of 0.18, and 1 to 4 % too slow with 0.47 (docs/explanation/training.md).
+    """
+    fractions = slowdowns(entries)
+    if not fractions:
+        return (
+            f"{OVERLAP}: no slowdown from usable rows (known layers on GPUs, gradients all-reduced, steady, correct) "
+            f"whose collectives run beside at least {MIN_HIDDEN_FRACTION:.0%} of the compute"
+        )
+    return (
+        f"{OVERLAP}: compute lost {float(np.median(fractions)):.2f} s in each second of all-reduces beside it. "
+        f"Predictions keep {e.overlap_slowdown_fraction:.2f}, with which whole steps of FSDP2 are predicted better"
+    )
+
+
+def slowdowns(entries: Iterable[Entry]) -> list[float]:
+    """Extra time of compute over the time that all-reduces run beside it, of each usable row.
 
     Not of sharded steps, where compute also waits for gathered weights.
     """
     rows = [x for x in entries if x["kind"] == OVERLAP and x["key"].get("sharding") == "none"]
     usable = {tuple(sorted(s.key.items())) for s in samples(rows)}
-    fractions, devices = [], set()
+    fractions = []
     for row in rows:
         if tuple(sorted(row["key"].items())) not in usable or not row.get("parts_s") or run_of(row["key"]) is None:
             continue
@@ -224,17 +241,4 @@ def overlap_slowdown(entries: Iterable[Entry], chip: Accelerator, e: Efficiency)
         beside_s = m.communication_s - (m.both_s - m.compute_beside_s)
         if beside_s >= MIN_HIDDEN_FRACTION * m.compute_s:
             fractions.append((m.compute_beside_s - m.compute_s) / beside_s)
-            devices.add(str(row["key"]["devices"]))
-    if not fractions:
-        return (
-            f"{OVERLAP}: no slowdown from usable rows (known layers on GPUs, gradients all-reduced, steady, correct) "
-            f"whose collectives run beside at least {MIN_HIDDEN_FRACTION:.0%} of the compute"
-        )
-    value = float(np.median(fractions))
-    if not math.isfinite(value) or value > 1.0:
-        return (
-            f"{OVERLAP}: compute lost {value:.2f} s in each second of collectives beside it; more than 1 is no overlap"
-        )
-    source = f"{len(fractions)} training steps beside all-reduces over {', '.join(sorted(devices))} chips"
-    kept = np.clip(np.array(fractions), 0.0, 1.0)  # less than none is noise
-    return spread_of("overlap_slowdown_fraction", max(value, 0.0), kept, len(fractions), source)
+    return fractions

@@ -10,7 +10,7 @@ import pytest
 from advisor.engine.spec import Accelerator, Efficiency, efficiency
 from advisor.fidelity import calibration_files, training_probes
 from probes.agent.kinds.network import NETS
-from tests.engine.training.test_step_time import EFFICIENCY, H200
+from tests.engine.training.test_step_time import EFFICIENCY, FIXTURES, H200
 from tests.probes import samples
 
 LENGTHS = (2048, 4096, 8192)
@@ -86,9 +86,15 @@ def test_steps_that_something_else_slows_give_no_factor() -> None:
     assert figures == {} and "3.10 times" in reasons[0]
 
 
-def test_the_slowdown_is_the_extra_compute_over_the_communication_beside_it() -> None:
-    assert fitted(overlaps(0.3))[0] == {"overlap_slowdown_fraction": pytest.approx(0.3)}
-    assert fitted(overlaps(-0.01))[0] == {"overlap_slowdown_fraction": 0.0}
+def test_the_slowdown_is_the_extra_compute_over_the_communication_beside_it_and_changes_nothing() -> None:
+    assert training_probes.slowdowns(overlaps(0.3)) == pytest.approx([0.3] * len(overlaps(0.3)))
+    figures, reasons = fitted(overlaps(0.3))
+    assert figures == {} and "lost 0.30 s in each second" in reasons[0] and "keep 0.18" in reasons[0]
+
+
+def test_two_h100s_lose_half_of_the_time_beside_all_reduces() -> None:
+    measured = json.loads((FIXTURES / "measurements" / "h100-training-overlap.json").read_text())["results"]
+    assert training_probes.slowdowns(measured) == pytest.approx([0.47, 0.47], abs=0.02)
 
 
 def test_sharded_steps_wait_for_weights_and_give_no_slowdown() -> None:
@@ -106,12 +112,11 @@ def test_rows_are_never_compared_with_a_fit_to_themselves() -> None:
 
 
 def test_what_overlaps_is_predicted_from_its_collectives() -> None:
-    lines = training_probes.compared(overlaps(0.3), H200, replace(EFFICIENCY, overlap_slowdown_fraction=0.9))
+    lines = training_probes.compared(overlaps(0.3), H200, EFFICIENCY)
     found = {line.quantity: line for line in lines[:5]}
     slowed = found["compute_beside_s"].predicted - found["compute_s"].predicted
-    assert slowed == pytest.approx(0.18 * found["communication_s"].predicted)  # the default, not the one in use
+    assert slowed == pytest.approx(0.18 * found["communication_s"].predicted)
     assert found["hidden_fraction"].predicted == pytest.approx(1 - 0.18)
-    assert found["hidden_fraction"].held_out == pytest.approx(1 - 0.3)
     assert found["hidden_fraction"].measured == pytest.approx(1 - (0.3 * 0.009 + 0.001) / 0.010)
 
 
@@ -123,5 +128,4 @@ def test_probe_files_of_a_chip_set_its_figures_in_the_shipped_calibration(tmp_pa
     found = calibration_files.setup({H200.slug: H200}, probes=tmp_path).scopes
     for name in ("accelerator:h200-sxm", "family:hopper"):
         assert found[name]["training_factor"] == pytest.approx(1.2)
-        assert found[name]["overlap_slowdown_fraction"] == pytest.approx(0.3)
         assert "training_factor" not in scopes[name]
