@@ -74,6 +74,7 @@ bench: data
 	@$(ASK) bench_advise
 	@$(ASK) training_layouts
 	@$(PY) -m tests.load.bench_peers
+	@$(PY) -m tests.load.bench_web
 	@$(BENCH_PYTHON) -m probes.tools.bench_ceiling
 
 soak: $(ALL)

@@ -73,6 +73,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "advisor.ops.private_answers.keep_private",
+    "django.middleware.gzip.GZipMiddleware",
     "csp.middleware.CSPMiddleware",
     "advisor.api.limits.limit_calls",
     "advisor.ops.request_limits.refuse_long_bodies",
@@ -240,7 +241,14 @@ CACHES = {
         "OPTIONS": {"socket_connect_timeout": 1, "socket_timeout": 2, "retry": Retry(NoBackoff(), 1)},
     }
     if REDIS_URL
-    else {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 20_000}}
+    else {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 20_000}},
+    # Rendered pages of the catalog, compressed: about 10 kB each, in every web process.
+    "pages": {
+        "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
+        "LOCATION": "pages",
+        "TIMEOUT": 3600,
+        "OPTIONS": {"MAX_ENTRIES": 1_000},
+    },
 }
 
 REST_FRAMEWORK = {

@@ -28,6 +28,7 @@ from catalog.models import (
     Unit,
 )
 from catalog.pricing.finding import in_currency
+from catalog.revision import kept_list
 from catalog.views import accelerators, public_prices
 
 PROBLEM = "application/problem+json"
@@ -42,6 +43,14 @@ class Listed(viewsets.ReadOnlyModelViewSet[Any]):
 
     filter_backends = (KnownParameters, DjangoFilterBackend, Ordering)
     pagination_class = Pages
+
+    @kept_list
+    def list(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        return super().list(request, *args, **kwargs)
+
+    @kept_list
+    def retrieve(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        return super().retrieve(request, *args, **kwargs)
 
 
 class AcceleratorSerializer(serializers.ModelSerializer[Accelerator]):

@@ -12,12 +12,14 @@ from catalog import charts, details, evidence, tables
 from catalog.deleting import may_delete
 from catalog.derived import NO_CURRENT_PRICE, Spread, current_offers, spreads, with_derived
 from catalog.models import Accelerator, Framework, QuantizationMethod, Region, ServedModel, Unit
+from catalog.revision import kept
 from catalog.views import LISTS, page, public_prices
 
 MAX_COMPARED = 4
 OFFERS_SHOWN = 20
 
 
+@kept
 def accelerator(request: HttpRequest, slug: str) -> HttpResponse:
     chip: Any = get_object_or_404(with_derived(Accelerator.objects.all()), slug=slug)
     offers = public_prices().filter(accelerator=chip).order_by("-as_of", "provider")[:OFFERS_SHOWN]
@@ -56,6 +58,7 @@ def dated_prices(chip: Accelerator) -> list[charts.DatedPrice]:
     ]
 
 
+@kept
 def model(request: HttpRequest, slug: str) -> HttpResponse:
     row = get_object_or_404(ServedModel, slug=slug)
     offers = row.api_prices.order_by("usd_per_mtok_output", "provider")[:OFFERS_SHOWN]
@@ -69,6 +72,7 @@ def model(request: HttpRequest, slug: str) -> HttpResponse:
     return detail(request, "models", row, details.served_model(row), more)
 
 
+@kept
 def framework(request: HttpRequest, slug: str, version: str) -> HttpResponse:
     row = get_object_or_404(Framework, slug=slug, version=version)
     return detail(request, "frameworks", row, details.framework(row), {"changes": evidence.changes(row)})
@@ -84,16 +88,19 @@ def framework_versions(request: HttpRequest, slug: str) -> HttpResponse:
     return redirect(f"{reverse('catalog:list', args=['frameworks'])}?{urlencode({'slug': slug})}")
 
 
+@kept
 def quantization(request: HttpRequest, slug: str) -> HttpResponse:
     row = get_object_or_404(QuantizationMethod, slug=slug)
     return detail(request, "quantizations", row, details.quantization(row), {"changes": evidence.changes(row)})
 
 
+@kept
 def unit(request: HttpRequest, slug: str) -> HttpResponse:
     row = get_object_or_404(Unit.objects.select_related("accelerator"), slug=slug)
     return detail(request, "units", row, details.unit(row), {"changes": evidence.changes(row)})
 
 
+@kept
 def region(request: HttpRequest, slug: str) -> HttpResponse:
     row = get_object_or_404(Region, slug=slug)
     return detail(request, "regions", row, details.region(row), {"changes": evidence.changes(row)})
@@ -108,6 +115,7 @@ def detail(
     return page(request, "detail", context)
 
 
+@kept
 def compare(request: HttpRequest) -> HttpResponse:
     """Compares up to four accelerators: `?a=h100-sxm&a=mi300x`."""
     asked = list(dict.fromkeys(slug for slug in request.GET.getlist("a") if slug))

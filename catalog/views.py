@@ -23,6 +23,7 @@ from catalog.models import (
     ServedModel,
     Unit,
 )
+from catalog.revision import kept
 
 ROWS_PER_PAGE = 50
 MAX_ROWS_PER_PAGE = 500
@@ -104,6 +105,7 @@ def home(request: HttpRequest) -> HttpResponse:
     return redirect("catalog:list", "accelerators")
 
 
+@kept
 def listing(request: HttpRequest, name: str) -> HttpResponse:
     """One list as a page or a file. An invalid filter is ignored and shows its error at the field."""
     chosen = LISTS[name]

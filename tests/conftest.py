@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from django.apps import apps
 from django.conf import settings
+from django.core.cache import caches
 from django.core.management import call_command
 from django.db import connection, transaction
 
@@ -115,6 +116,15 @@ def own_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     if not settings.REDIS_URL:
         for key in ("data_folder_in", "data_folder_out", "control_folder"):
             monkeypatch.setitem(settings.CELERY_BROKER_TRANSPORT_OPTIONS, key, folder)
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept() -> None:
+    """Rolled-back tables start again with the same keys, which would look like the same state of the catalog."""
+    from catalog import derived
+
+    caches["pages"].clear()
+    derived.current_ids.cache_clear()
 
 
 @pytest.fixture(autouse=True)

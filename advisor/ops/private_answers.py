@@ -5,6 +5,8 @@ from collections.abc import Callable
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
+from catalog.revision import REVALIDATE
+
 PRIVATE = "private, no-store"
 PUBLIC_S = 300
 PUBLIC = ("agent-file", "schema", "api-docs")  # URL names; WhiteNoise sets the header of static files
@@ -17,6 +19,8 @@ def keep_private(get_response: Respond) -> Respond:
 
     def respond(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
+        if response.get("ETag") and response.get("Cache-Control") == REVALIDATE:
+            return response  # a page of the public catalog: kept by the browser, and asked for before it is shown
         response["Cache-Control"] = f"public, max-age={PUBLIC_S}" if is_public(request, response) else PRIVATE
         return response
 

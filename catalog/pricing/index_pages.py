@@ -7,6 +7,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from catalog import charts, export
 from catalog.models import Accelerator
 from catalog.pricing.history import KNOWN_DAYS, Index, Series, indexes
+from catalog.revision import kept
 from catalog.views import page
 
 HUES = {
@@ -19,6 +20,7 @@ OVERVIEW = (
 LEVELS = ("slug", "series", "month", "as_of", "usd_per_chip_hour", "providers", "source")
 
 
+@kept
 def overview(request: HttpRequest) -> HttpResponse:
     """The newest level of each chip and family."""
     found = indexes()
@@ -43,6 +45,7 @@ def percent(change: float | None) -> float | None:
     return None if change is None else round(change, 2)
 
 
+@kept
 def one(request: HttpRequest, slug: str) -> HttpResponse:
     """The levels of one chip, or of a family as family-hopper."""
     index = next(iter(indexes(slugs=[slug])), None)
