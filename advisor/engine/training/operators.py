@@ -24,7 +24,7 @@ from advisor.engine.network import (
 )
 from advisor.engine.network import block_parameters as layer_parameters
 from advisor.engine.step import EXPERT_PADDING_ROWS
-from advisor.engine.training.memory import is_adapted
+from advisor.engine.training.memory import NARROW_BYTES, is_adapted
 from advisor.engine.training.memory import products as matrices
 from advisor.engine.training.rates import Rates
 from advisor.engine.training.run import Code, Recipe, Run
@@ -158,21 +158,30 @@ def _ffn_products(f: Ffn, h: float, m: Amount, n: float, x: Shape) -> Iterator[P
         yield Product(name="moe/shared_down", rows=m, columns=h, inner=f.shared_inner / x.tp, count=n)
 
 
-def product_s(r: Rates, p: Product, rows: Amount, columns: Amount, inner: Amount, width: float) -> tuple[Array, Array]:
-    """(seconds, FLOPs) of one product with `width` bytes per element: a smooth roofline and the launch."""
-    flops = 2.0 * rows * columns * inner
+def products_s(r: Rates, p: Product, width: float) -> tuple[Array, Array, Array, Array]:
+    """(forward, gradient of the input, gradient of the weights) seconds, and the FLOPs of each, which are the same.
+
+    A smooth roofline and the launch, with `width` bytes per element.
+    """
+    into, out, matrix = p.rows * p.inner, p.rows * p.columns, p.columns * p.inner
+    flops = 2.0 * into * p.columns
     rate = r.half_flops_per_s if p.half else r.matmul_flops_per_s
     if p.rows_per_expert is not None:
         rows_each = np.asarray(p.rows_per_expert, float)
         padding = np.minimum(np.maximum(rows_each, 8.0), EXPERT_PADDING_ROWS)
         rate = rate * r.expert_fraction * rows_each / (rows_each + padding)
-    weights = columns * inner if p.weights is None else p.weights
-    moved = width * (weights + rows * inner) + 2.0 * rows * columns
-    compute_s, memory_s = flops / rate, moved / r.memory_bytes_per_s
-    larger = np.maximum(np.maximum(compute_s, memory_s), 1e-30)
-    e = r.roof_exponent
-    both = larger * ((compute_s / larger) ** e + (memory_s / larger) ** e) ** (1.0 / e)
-    return both + r.kernel_s, flops + 0.0 * both
+    compute_s = flops / rate
+
+    def seconds(weights: Amount, read: Amount, written: Amount) -> Array:
+        memory_s = (width * (weights + read) + 2.0 * written) / r.memory_bytes_per_s
+        larger, smaller = np.maximum(compute_s, memory_s), np.minimum(compute_s, memory_s)
+        slower: Array = larger * (1.0 + (smaller / larger) ** r.roof_exponent) ** (1.0 / r.roof_exponent)
+        return slower + r.kernel_s
+
+    forward = seconds(matrix if p.weights is None else p.weights, into, out)
+    data = seconds(matrix if p.weights is None else p.weights, out, into)
+    weight = seconds(into if p.weights is None else p.weights, out, matrix)
+    return forward, data, weight, flops + 0.0 * forward
 
 
 def attention_flops(model: Model, block: Block, x: Shape) -> Amount:
@@ -286,17 +295,16 @@ def ledger(model: Model, x: Shape, r: Rates, run: Run) -> list[Line]:
     trains_base = recipe.method == "full"
     share, again = 1.0 / x.pp, repeats(x, code)
 
+    zero = np.zeros(np.broadcast_shapes(np.shape(x.tokens), np.shape(x.tp), np.shape(x.pp), np.shape(x.recompute)))
+
     def add(name: str, phase: str, seconds: Any, flops: Any = 0.0, moved: Any = 0.0) -> None:
-        zero = np.zeros(np.shape(seconds))
         lines.append(Line(name=name, phase=phase, seconds=seconds + zero, flops=flops + zero, bytes=moved + zero))
 
-    width = {"fp8": 1.0, "mxfp8": 1.0, "nvfp4": 0.5625}.get(recipe.matmul_dtype, 2.0)
+    width = NARROW_BYTES.get(recipe.matmul_dtype, 2.0)
     for block in decoder_blocks(model):
         n = block.count * share
         for p in products(model, block, x):
-            once, flops = product_s(r, p, p.rows, p.columns, p.inner, 2.0 if p.half else width)
-            data, _ = product_s(r, p, p.rows, p.inner, p.columns, 2.0 if p.half else width)
-            weight, _ = product_s(r, p, p.columns, p.inner, p.rows, 2.0 if p.half else width)
+            once, data, weight, flops = products_s(r, p, 2.0 if p.half else width)
             quantize = r.quantize_bytes * p.rows * p.inner / r.memory_bytes_per_s if not p.half else 0.0
             grads = r.quantize_bytes * p.rows * p.columns / r.memory_bytes_per_s if not p.half else 0.0
             add(p.name, "forward", n * (once + quantize), n * flops)
@@ -337,9 +345,7 @@ def _head(add: Any, model: Model, x: Shape, r: Rates, run: Run) -> None:
     """Embedding, output head and loss: on the first and last stage, counted on the last, which has both in turn."""
     m, h, vocab = x.tokens, float(model.hidden), model.vocab / x.tp
     head = Product(name="lm_head", rows=m, columns=vocab, inner=h, half=True)
-    once, flops = product_s(r, head, m, vocab, h, 2.0)
-    data, _ = product_s(r, head, m, h, vocab, 2.0)
-    weight, _ = product_s(r, head, vocab, h, m, 2.0)
+    once, data, weight, flops = products_s(r, head, 2.0)
     trains_base = run.recipe.method == "full"
     add("lm_head", "forward", once, flops)
     add("lm_head", "backward", data + (weight if trains_base else 0.0), flops * (2.0 if trains_base else 1.0))

@@ -1,17 +1,16 @@
 """Time of a training step: compute, communication that it cannot hide, the pipeline's bubble, the optimizer."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from advisor.engine.network import Model, decoder_blocks
 from advisor.engine.training.communication import Communication, communication
 from advisor.engine.training.operators import (
     Amount,
     Array,
-    Line,
     Shape,
     expert_ranks,
     ledger,
@@ -79,14 +78,36 @@ def copies_s(model: Model, x: Shape, r: Rates, run: Run) -> Amount:
 HEAD = ("lm_head", "loss", "embedding")
 
 
-def shown(lines: Sequence[Line], c: Communication, x: Shape, run: Run, body: Amount) -> tuple[Amount, Amount, Amount]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Work:
+    """Seconds of one micro-batch on one rank without communication; arrays over layouts."""
+
+    body_s: Amount  # of the layers
+    head_s: Amount  # of embedding, output head and loss
+    scores_s: Amount  # part of body_s: attention itself
+
+    def take(self, places: NDArray[np.intp]) -> "Work":
+        """The work of many layouts, from that of those which differ in it."""
+        return Work(body_s=self.body_s[places], head_s=self.head_s[places], scores_s=self.scores_s[places])
+
+
+def work_of(model: Model, x: Shape, r: Rates, run: Run) -> Work:
+    """It follows from tokens, tp, pp, ep, sequence parallelism and recomputation alone."""
+    lines = ledger(model, x, r, run)
+    return Work(
+        body_s=sum((line.seconds for line in lines if line.name not in HEAD), 0.0),
+        head_s=sum((line.seconds for line in lines if line.name in HEAD), 0.0),
+        scores_s=sum((line.seconds for line in lines if line.name == "attention/scores"), 0.0),
+    )
+
+
+def shown(work: Work, c: Communication, x: Shape, run: Run) -> tuple[Amount, Amount, Amount]:
     """Seconds that nothing hides of a step's collectives inside layers: (tensor parallelism, experts, context).
 
     Tensor parallelism in parts: the first part has nothing to hide behind. Keys and values that go round a ring hide
     behind the attention to those that arrived before. The exchange of tokens hides only behind another micro-batch.
     """
-    attention = x.micro_batches * sum((line.seconds for line in lines if line.name == "attention/scores"), 0.0)
-    total = x.micro_batches * body
+    attention, total = x.micro_batches * work.scores_s, x.micro_batches * work.body_s
     tensor, context, expert = c.tensor_s, c.context_s, c.expert_s
     if run.code.tp_overlap:
         tensor = tensor - np.minimum(tensor * (x.tp - 1.0) / x.tp, total)
@@ -106,18 +127,17 @@ def overlap(r: Rates, computed: Amount, hidden: Amount, window: Amount, beside: 
     return slowed, np.maximum(hidden - window, 0.0)
 
 
-def step_time(model: Model, x: Shape, r: Rates, run: Run) -> StepTime:
+def step_time(model: Model, x: Shape, r: Rates, run: Run, work: Work | None = None) -> StepTime:
     """The time of a step: compute, what communication it cannot hide, the pipeline's bubble, the optimizer.
 
     Pipelines: every stage has layers / pp of the layers, the last one also the output head. The slowest stage sets the
     pace of the micro-batches, and filling the pipeline takes the time of the others once (1F1B), divided by the
-    interleaved stages of a rank.
+    interleaved stages of a rank. `work`: that of these layouts, if known.
     """
-    lines = ledger(model, x, r, run)
-    body = sum((line.seconds for line in lines if line.name not in HEAD), 0.0)
-    head = sum((line.seconds for line in lines if line.name in HEAD), 0.0)
+    work = work or work_of(model, x, r, run)
+    body, head = work.body_s, work.head_s
     c = communication(model, x, r, run)
-    tensor, expert, context = shown(lines, c, x, run, body)
+    tensor, expert, context = shown(work, c, x, run)
     visible = tensor + expert + context
     beside = c.tensor_s + c.expert_s + c.context_s - visible
     serial = visible / x.micro_batches
