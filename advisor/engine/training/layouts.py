@@ -24,8 +24,8 @@ from advisor.engine.training.memory import (
     peak_memory,
 )
 from advisor.engine.training.operators import Shape, expert_ranks, rank_parameters, rank_trained
-from advisor.engine.training.rates import rates_of
-from advisor.engine.training.run import Code, Parallel, Recipe, Recompute, Run
+from advisor.engine.training.rates import HostSide, rates_of
+from advisor.engine.training.run import Code, Offload, Parallel, Recipe, Recompute, Run
 from advisor.engine.training.step_time import StepTime, step_time, work_of
 
 RECOMPUTE: tuple[Recompute, ...] = ("none", "selective", "full")
@@ -54,6 +54,8 @@ class Job:
     spreads: bool = True  # False: data parallelism alone
     pipelines: bool = True
     recomputes: tuple[str, ...] = RECOMPUTE  # that may be used
+    offload: Offload = "none"
+    host: HostSide | None = None  # around the chips, for offload; its memory is not checked
     uneven_stages: bool = False  # also pipelines that do not divide the layers, as Megatron's flexible layouts allow
 
 
@@ -165,6 +167,7 @@ def run_of(job: Job, row: Sequence[int]) -> Run:
         recipe=job.recipe,
         code=job.code,
         recompute=RECOMPUTE[c["recompute"]],
+        offload=job.offload,
         parallel=Parallel(
             dp=c["dp"], tp=c["tp"], pp=c["pp"], cp=c["cp"], ep=c["ep"], zero=c["zero"],
             sequence_parallel=c["tp"] > 1, virtual_stages=c["virtual_stages"],
@@ -184,8 +187,11 @@ def least_bytes(job: Job, table: NDArray[np.int64], x: Shape) -> Any:
 
     stored = r.parameter_bytes if r.method == "full" else r.frozen_bytes
     kept: Any = 0.0
+    here, states_here = job.offload != "all", job.offload == "none"
+    summed_here = states_here | (here & ((zero < 2) | job.code.gradient_buffer))
     for stage, each, trained in (
-        (3, stored, False), (2, r.gradient_bytes, True), (1, r.state_bytes + r.master_bytes, True),
+        (3, stored * here, False), (2, r.gradient_bytes * summed_here, True),
+        (1, (r.state_bytes + r.master_bytes) * states_here, True),
     ):  # fmt: skip
         split, expert_split = shared(stage)
         d, e = (dense_trained, routed_trained) if trained else (dense, routed)
@@ -222,7 +228,7 @@ def fastest(job: Job, count: int = 10) -> Found:
     if not len(table):
         return Found(layouts=(), candidates=0, too_large=0)
     x = shape_of(job, table)
-    rates = rates_of(job.accelerator, job.efficiency, job.recipe, job.code)
+    rates = rates_of(job.accelerator, job.efficiency, job.recipe, job.code, job.host)
     # the recipe and the code of the run are those of all candidates; its own layout is not read
     any_run = run_of(job, table[0])
     first, place = _alike(table, ("tp", "pp", "cp", "ep", "micro_batch", "recompute"))

@@ -533,6 +533,8 @@ def model_states(model: Model, run: Run) -> ModelStates:
 
 def _stored(run: Run, stage: Stage) -> ModelStates:
     p, recipe, here = run.parallel, run.recipe, run.offload != "all"
+    # DeepSpeed moves gradients to the host in buckets as they come (stage_1_and_2.py)
+    summed_here = run.offload == "none" or (here and (p.zero < 2 or run.code.gradient_buffer))
     sharded = p.zero >= 3 or _fsdp(run)
     states = stage.trained.shard(p, p.zero >= 1) * (run.offload == "none")
     weights = recipe.parameter_bytes * stage.trained.shard(p, sharded)
@@ -542,7 +544,7 @@ def _stored(run: Run, stage: Stage) -> ModelStates:
         weights += max(recipe.frozen_bytes, 2.0) * stage.tables.shard(p, sharded)
     return ModelStates(
         parameters_bytes=weights * here,
-        gradients_bytes=recipe.gradient_bytes * stage.trained.shard(p, p.zero >= 2) * here,
+        gradients_bytes=recipe.gradient_bytes * stage.trained.shard(p, p.zero >= 2) * summed_here,
         states_bytes=recipe.state_bytes * states,
         master_bytes=recipe.master_bytes * states,
     )
@@ -708,7 +710,9 @@ def _moments(model: Model, run: Run, stage: Stage) -> Iterator[PeakMemory]:
     yield at("backward", ready, two + z.cast_back + recast, others + z.first_layer, buffers=(head + layer) * fsdp)
     ready = earlier or max(s.gradients_bytes - _late_gradients(run, stage, 0.0) * fsdp, 0.0)
     yield at("backward", ready, 0.0, others, buffers=tables)
-    update = run.recipe.update_bytes * stage.trained.shard(run.parallel, run.parallel.zero >= 1)
+    update = (
+        (run.offload == "none") * run.recipe.update_bytes * stage.trained.shard(run.parallel, run.parallel.zero >= 1)
+    )
     yield at("optimizer", max(s.gradients_bytes, update))
 
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from advisor.engine.network import Model, decoder_blocks
 from advisor.engine.training.communication import Communication, communication
+from advisor.engine.training.offload import copies_to_host_s, host_update_s
 from advisor.engine.training.operators import (
     Amount,
     Array,
@@ -39,6 +40,7 @@ class StepTime:
     communication_s: Array  # all of it
     bubble_s: Array  # of the pipeline
     update_s: Array  # optimizer, casts and copies
+    offload_s: Array  # part of update_s: transfers to the host and back, and the update there
     host_s: Array  # the least that the host needs to launch the step
     tensor_s: Array  # parts of exposed_s: of tensor parallelism,
     expert_s: Array  # of the exchange of tokens between experts,
@@ -56,7 +58,7 @@ def update_s(model: Model, x: Shape, r: Rates, run: Run) -> Amount:
     width = 4.0 if recipe.master_bytes or recipe.parameter_bytes == 4.0 else 2.0
     moved = 7.0 * width * ADAM_FACTOR.get(width, 1.0) + (recipe.parameter_bytes if recipe.master_bytes else 0.0)
     moved = moved + (2 * recipe.update_bytes + recipe.gradient_bytes if recipe.update_bytes else 0.0)
-    seconds = (dense / shards + routed / expert_shards) * moved / r.memory_bytes_per_s
+    seconds = (dense / shards + routed / expert_shards) * moved / r.memory_bytes_per_s * (run.offload == "none")
     if recipe.autocast:  # weights cast for each forward pass, gradients cast back
         seconds = seconds + x.micro_batches * trained * 12.0 / r.memory_bytes_per_s
     touched = 3.0 if run.code.gate == "eager" else 2.0  # a kernel of its own, or the sum inside the product's write
@@ -155,7 +157,10 @@ def step_time(model: Model, x: Shape, r: Rates, run: Run, work: Work | None = No
     window = np.where(x.zero >= 2, computed, computed * spread / x.micro_batches)
     slowed, over = overlap(r, computed, hidden, window, beside)
     exposed = c.first_s + c.last_s + over + visible
-    update = update_s(model, x, r, run)
+    offload = 0.0
+    if run.offload != "none":
+        offload = copies_to_host_s(model, x, r, run) + host_update_s(model, x, r, run)
+    update = update_s(model, x, r, run) + offload
     layers = sum(b.count for b in decoder_blocks(model)) / x.pp
     eager = run.code.gate == "eager" and not run.code.compiled
     launch: Any = (EAGER_KERNELS_PER_LAYER if eager else FUSED_KERNELS_PER_LAYER) * HOST_S_PER_KERNEL
@@ -171,6 +176,7 @@ def step_time(model: Model, x: Shape, r: Rates, run: Run, work: Work | None = No
         communication_s=c.tensor_s + c.expert_s + c.context_s + c.gather_s + c.reduce_s + c.pipeline_s,
         bubble_s=bubble,
         update_s=update + 0.0 * computed,
+        offload_s=offload + 0.0 * computed,
         host_s=host + 0.0 * computed,
         tensor_s=tensor,
         expert_s=expert,

@@ -1,6 +1,6 @@
 """Training: the best layout of every chip and size, the time and goodput of its run, and the plan that pays for it."""
 
-from advisor.engine.training_search.layouts import reach, serves
+from advisor.engine.training_search.layouts import offloads_alike, reach, serves
 from advisor.engine.training_search.outcome import (
     Candidate,
     Reliability,
@@ -22,6 +22,7 @@ from advisor.engine.training_search.uncertainty import (
 )
 
 __all__ = [
+    "offloads_alike",
     "reach",
     "serves",
     "UNCERTAIN",

@@ -8,8 +8,19 @@ import numpy as np
 
 from advisor.engine.search import MAX_RANKED, Catalog, admissible, allowed, weights_of
 from advisor.engine.spec import OWNED, Accelerator, Offer, Rejection, Workload, limit_change
-from advisor.engine.training import Run, model_flops
-from advisor.engine.training_search.layouts import Setup, Trained, setups_of, sizes, task_of, trained, untrainable
+from advisor.engine.training import BF16_MASTER, Run, host_bytes, model_flops
+from advisor.engine.training_search.layouts import (
+    Setup,
+    Trained,
+    holds_states,
+    may_offload,
+    offloaded,
+    setups_of,
+    sizes,
+    task_of,
+    trained,
+    untrainable,
+)
 from advisor.engine.training_search.outcome import Candidate, Reliability, candidate
 
 LONGEST_DAYS = 120.0  # of a run without a deadline: BLOOM 176B took 3.5 months (arXiv 2211.05100)
@@ -67,6 +78,7 @@ def search(workload: Workload, catalog: Catalog, r: Reliability, progress: Progr
             refused.append(
                 why_not(
                     workload,
+                    catalog,
                     a,
                     found,
                     timed,
@@ -107,15 +119,15 @@ def of_chip(
         if chips < least or (more and not owns(sellers, made)):
             continue
         best = fastest_of(trained(workload, catalog, a, setup, chips) for setup in setups)
-        if best is None:
-            continue
-        timed += best.candidates
-        plans = [candidate(workload, catalog, r, best, same) for same in by_seller(sellers)]
+        groups = by_seller(sellers if best else [o for o in sellers if holds_states(catalog.model, chips, o)])
+        runs = [(best or offloaded(workload, catalog, a, chips, same[0]), same) for same in groups]
+        timed += max((t.candidates for t, _ in runs if t is not None), default=0)
+        plans = [candidate(workload, catalog, r, t, same) for t, same in runs if t is not None]
         some = [c for c in plans if c is not None]
         if some:
             made.append(min(some, key=lambda c: c.usd_total))
             in_time = made[-1].days <= deadline_days(workload)
-            first = first or (chips if in_time else 0)
+            first = first or (chips if in_time and best else 0)  # offload is slow: more chips may cost less
     return made, timed
 
 
@@ -241,8 +253,16 @@ def with_views(ranked: Sequence[Candidate], every: Sequence[Candidate]) -> tuple
 # --- why not ----------------------------------------------------------------------------------------------------
 
 
+def beside_host(workload: Workload, catalog: Catalog, a: Accelerator) -> str:
+    """That offload fits no better, where it is tried; empty: it is not."""
+    if not may_offload(workload, a):
+        return ""
+    needed = host_bytes(catalog.model, BF16_MASTER, "all", 1, 1)
+    return f". Offload to host memory, which needs {needed / 2**30:,.0f} GiB in all, was tried and does not fit either"
+
+
 def why_not(
-    workload: Workload, a: Accelerator, found: Sequence[Candidate], timed: int, least: int, most: int
+    workload: Workload, catalog: Catalog, a: Accelerator, found: Sequence[Candidate], timed: int, least: int, most: int
 ) -> Rejection:
     """Why no run of a chip is in time, within the limits and in memory."""
     task, section = task_of(workload), workload.kind.name
@@ -287,7 +307,8 @@ def why_not(
         )  # fmt: skip
     return Rejection(
         accelerator=a.slug, reason="does_not_fit",
-        detail=f"{connected(most)}: no layout fits the states and activations in {a.memory_bytes / 2**30:.0f} GiB each",
+        detail=f"{connected(most)}: no layout fits the states and activations in {a.memory_bytes / 2**30:.0f} GiB each"
+        f"{beside_host(workload, catalog, a)}",
         dead_end=f"no number of {a.name} that is connected holds the model with this method",
     )  # fmt: skip
 
