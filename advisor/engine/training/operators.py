@@ -267,7 +267,7 @@ def loss_bytes(code: Code) -> tuple[float, float]:
 class Repeats:
     """Shares of the forward pass that the backward pass computes again."""
 
-    products: Amount
+    products: Amount  # of products that are kept nowhere
     scores: Amount
     elements: Amount
 
@@ -277,7 +277,7 @@ def repeats(x: Shape, code: Code) -> Repeats:
     full, selective = np.asarray(x.recompute) == 2, np.asarray(x.recompute) == 1
     if code.selective == "operators":
         return Repeats(
-            products=np.where(full, 1.0, np.where(selective, 0.5, 0.0)),
+            products=np.where(full | selective, 1.0, 0.0),
             scores=np.where(full, 1.0, 0.0),
             elements=np.where(full | selective, 1.0, 0.0),
         )
@@ -286,6 +286,27 @@ def repeats(x: Shape, code: Code) -> Repeats:
         scores=np.where(full | selective, 1.0, 0.0),
         elements=np.where(full, 1.0, 0.0),
     )
+
+
+# matrices of memory.products in each product of the ledger
+FUSED = {
+    "attention/qkv": ("q", "k", "v"), "attention/output": ("o",), "attention/query_down": ("q_down",),
+    "attention/query_up": ("q",), "attention/kv_down": ("kv_down",), "attention/kv_up": ("v",),
+    "mixer/projections": ("in", "out"), "mlp/up": ("gate", "up"), "mlp/down": ("down",), "moe/up": ("gate", "up"),
+    "moe/down": ("down",), "moe/shared_up": ("shared_gate", "shared_up"), "moe/shared_down": ("shared_down",),
+}  # fmt: skip
+
+
+def repeated_part(model: Model, block: Block, name: str, x: Shape, code: Code) -> Amount:
+    """Part of a product that recomputation repeats, of a layer whose products are not all kept."""
+    early = 0.0 if code.stops_early and name == "mlp/down" else 1.0
+    if code.selective != "operators":
+        return early
+    each = matrices(model, block)
+    sizes = {m.name: m.inner * m.columns for m in each if m.name in FUSED.get(name, ())}
+    again = {m.name for m in each[1::2]}  # every second result is kept, from the first on (memory)
+    part = sum(n for each_name, n in sizes.items() if each_name in again) / sum(sizes.values()) if sizes else 0.0
+    return np.where(np.asarray(x.recompute) == 1, part, early)
 
 
 def ledger(model: Model, x: Shape, r: Rates, run: Run) -> list[Line]:
@@ -310,7 +331,8 @@ def ledger(model: Model, x: Shape, r: Rates, run: Run) -> list[Line]:
             add(p.name, "forward", n * (once + quantize), n * flops)
             add(p.name, "backward", n * (data + grads + (weight if trains_base else 0.0)),
                 n * flops * (2.0 if trains_base else 1.0))  # fmt: skip
-            add(p.name, "recompute", again.products * n * (once + quantize), again.products * n * flops)
+            repeated = again.products * repeated_part(model, block, p.name, x, code) * n
+            add(p.name, "recompute", repeated * (once + quantize), repeated * flops)
             if recipe.adapter_rank and is_adapted(recipe, ADAPTED.get(p.name, "")):
                 _adapters(add, p, r, recipe, n)
         scores, rate = n * attention_flops(model, block, x), head_factor(block)
