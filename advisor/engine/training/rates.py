@@ -105,7 +105,8 @@ class HostSide:
 def rates_of(a: Accelerator, e: Efficiency, recipe: Recipe, code: Code, host: HostSide | None = None) -> Rates:
     """The achieved rates of a chip for this recipe. ValueError: the chip does not multiply in its dtype.
 
-    `training_factor` of the chip makes everything that it computes so much longer, and no communication. `host`: around the chips; None: one like that on which offloading was measured.
+    `training_factor` of the chip makes everything that it computes so much longer, and no communication.
+    `host`: around the chips; None: one like that on which offloading was measured.
     """
     dtype = {"mxfp8": "fp8", "nvfp4": "fp4", "fp16": "bf16"}.get(recipe.matmul_dtype, recipe.matmul_dtype)
     peak, half = rate_of(a, dtype), rate_of(a, "bf16") or 0.0
