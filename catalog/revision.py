@@ -43,7 +43,7 @@ def statement() -> str:
     """One query for the newest row and the number of rows of every table that pages show."""
     quote = connection.ops.quote_name
     parts = [
-        f"SELECT '{model._meta.model_name}', MAX({quote(key.column)}), COUNT(*) FROM {quote(model._meta.db_table)}"
+        f"SELECT '{model._meta.model_name}', MAX({quote(str(key.column))}), COUNT(*) FROM {quote(model._meta.db_table)}"
         for model in shown_models()
         if (key := model._meta.pk)
     ]

@@ -336,7 +336,7 @@ def notes_on(d: TrainingRun, p: Parallel, model: Model, chip: Accelerator) -> li
         )
     if kv_heads < p.tp:
         notes.append(f"{kv_heads} key-value heads are copied to {p.tp} tensor-parallel ranks")
-    if d.zero and p.dp * p.cp == 1:
+    if d.zero and p.dp * p.cp == 1 and d.offload == "none":
         notes.append("ZeRO has no effect with one data-parallel rank")
     if p.tp > (near := chip.links[0].chips if chip.links else 1):
         notes.append(f"tp {p.tp} is wider than the {near} accelerators of a scale-up domain")
@@ -345,7 +345,10 @@ def notes_on(d: TrainingRun, p: Parallel, model: Model, chip: Accelerator) -> li
     if d.method == "qlora":
         notes.append("the time to dequantize the NF4 weights in each pass is not included")
     if d.offload != "none":
-        notes.append("the time of the transfers to host memory is not included")
+        notes.append(
+            "the time on the host is estimated from one published run on 128 cores, and no transfer to or from host "
+            "memory is taken to be hidden: time a few steps on the real host first"
+        )
     if d.optimizer != "adamw":
         notes.append(f"the update is timed like AdamW's; {d.optimizer} changes the memory alone")
     if model.vision is not None:

@@ -206,7 +206,7 @@ def test_narrow_formats_need_the_chip() -> None:
     ({"count": 1, "zero": 2}, "ZeRO has no effect with one data-parallel rank"),
     ({"code": "hf", "zero": 0}, "bf16_master keeps FP32 masters"),
     ({**FINE, "method": "qlora"}, "dequantize the NF4 weights"),
-    ({"offload": "optimizer"}, "transfers to host memory is not included"),
+    ({"offload": "optimizer"}, "no transfer to or from host memory is taken to be hidden"),
     ({"optimizer": "muon"}, "muon changes the memory alone"),
     ({"sequence_length": 262144}, "longer than the model's context"),
 ])  # fmt: skip

@@ -25,6 +25,7 @@ from advisor.engine.training_search import (
     deadline_days,
     delivery_days,
     duration,
+    offloads_alike,
     prices_of_run,
     serves,
     strategies_of,
@@ -161,7 +162,8 @@ def ways_to_pay(q: Question, c: Candidate) -> Iterator[WayToPay]:
 
 def elsewhere(q: Question, c: Candidate) -> list[Candidate]:
     """The same run at the other sellers of its accelerators, the cheapest first."""
-    groups = by_seller([o for o in q.offers_of(c.trained.accelerator) if serves(o, c.chips)])
+    able = [o for o in q.offers_of(c.trained.accelerator) if serves(o, c.chips)]
+    groups = by_seller([o for o in able if offloads_alike(q.catalog.model, c.trained, c.offer, o)])
     others = [candidate(q.workload, q.catalog, q.reliability, c.trained, group) for group in groups]
     in_time = (o for o in others if o is not None and not (o.delivery_days and o.end_days > deadline_days(q.workload)))
     return sorted((o for o in in_time if o.offer is not c.offer), key=lambda o: o.usd_total)

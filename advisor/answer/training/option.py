@@ -138,6 +138,7 @@ def fixed_of(q: Question, c: Candidate) -> FixedRun:
             **{name: getattr(p, name) for name in ("dp", "tp", "pp", "cp", "ep", "zero", "virtual_stages")},
             "sequence_parallel": p.sequence_parallel,
             "recompute": run.recompute,
+            "offload": run.offload,
             "precision": c.trained.setup.precision,
             "method": task.method,
             "rank": task.adapter_rank or None,
@@ -150,13 +151,16 @@ def fixed_of(q: Question, c: Candidate) -> FixedRun:
 
 
 def label(q: Question, c: Candidate) -> str:
-    p = c.trained.layout.run.parallel
+    run, p = c.trained.layout.run, c.trained.layout.run.parallel
     sizes = [f"{name.upper()}{n}" for name, n in (("tp", p.tp), ("pp", p.pp), ("cp", p.cp), ("ep", p.ep)) if n > 1]
-    sharded = ["FSDP" if p.zero >= 2 else "ZeRO-1" if p.zero else ""] if p.dp > 1 else []
+    sharded = (
+        ["" if run.offload != "none" else "FSDP" if p.zero >= 2 else "ZeRO-1" if p.zero else ""] if p.dp > 1 else []
+    )
     method = "" if q.task.method == "full" else {"lora": "LoRA, ", "qlora": "QLoRA, "}[q.task.method]
     layout = " x ".join([*sizes, *([f"DP{p.dp}"] if p.dp > 1 else [])]) or "one accelerator"
     shard = f", {sharded[0]}" if sharded and sharded[0] else ""
-    return f"{name_of(c)} in {c.trained.setup.precision.upper().replace('_', ' ')}, {method}{layout}{shard}"
+    host = {"none": "", "optimizer": ", optimizer offloaded to the host", "all": ", offloaded to the host"}[run.offload]
+    return f"{name_of(c)} in {c.trained.setup.precision.upper().replace('_', ' ')}, {method}{layout}{shard}{host}"
 
 
 # --- time -------------------------------------------------------------------------------------------------------
@@ -240,7 +244,9 @@ def scaling(q: Question, c: Candidate) -> list[ScalingPoint]:
 def layout_text(c: Candidate) -> str:
     p = c.trained.layout.run.parallel
     sizes = (("dp", p.dp), ("tp", p.tp), ("pp", p.pp), ("cp", p.cp), ("ep", p.ep))
-    return " ".join([*(f"{name} {n}" for name, n in sizes if n > 1), f"ZeRO {p.zero}"])
+    offload = c.trained.layout.run.offload
+    moved = [f"offload {offload}"] if offload != "none" else []
+    return " ".join([*(f"{name} {n}" for name, n in sizes if n > 1), f"ZeRO {p.zero}", *moved])
 
 
 def best_size(q: Question, c: Candidate) -> Candidate:

@@ -123,6 +123,8 @@ def reasons(q: Question, c: Candidate) -> list[str]:
         f"the fastest of {c.trained.candidates:,} layouts on {c.chips:,} accelerators: a step of "
         f"{run.global_tokens:,} tokens takes {c.step_s:.3g} s",
     ]
+    if run.offload != "none":
+        said.append(offload_text(c))
     exposed, bubble = float(t.exposed_s / t.step_s), float(t.bubble_s / t.step_s)
     parts = [
         f"{share:.0%} {name}"
@@ -141,6 +143,17 @@ def reasons(q: Question, c: Candidate) -> list[str]:
     if c.spare_hosts:
         said.append(f"{c.spare_hosts} spare host{'s' if c.spare_hosts != 1 else ''} cost less than waiting for repairs")
     return said
+
+
+def offload_text(c: Candidate) -> str:
+    """What is offloaded, and what it costs."""
+    run, t = c.trained.layout.run, c.trained.step
+    kept = "optimizer states and master weights" if run.offload == "optimizer" else "weights and optimizer states"
+    share = float(t.offload_s / t.step_s)
+    return (
+        f"it fits only with {kept} in host memory (DeepSpeed ZeRO-Offload): transfers over PCIe and the update on the "
+        f"host's processors are {share:.0%} of the step"
+    )
 
 
 def interval_text(c: Candidate) -> str:

@@ -75,6 +75,7 @@ def _code(run: Run, vendor: str) -> Code:
         attention="flash2",  # the one that keeps packed sequences apart
         compiled="full" if c.compiled or _scales(run.recipe) else "",
         selective="operators",
+        stops_early=True,
         context="ring",
     )
 

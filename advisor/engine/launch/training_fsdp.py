@@ -79,6 +79,7 @@ def _code(run: Run, zero: int, vendor: str) -> Code:
         attention="flash2" if c.attention == "flash1" else c.attention,
         compiled=c.compiled,
         selective="operators",
+        stops_early=True,
         gradient_buffer=c.gradient_buffer and not zero,
     )
 

@@ -22,7 +22,7 @@ from advisor.engine.training import (
     step_time,
 )
 
-EAGER = Code(norm="eager_fp32", rotary="eager", gate="eager", loss="upcast", attention="math")
+EAGER = Code(norm="eager_fp32", rotary="eager", gate="eager", loss="upcast", attention="math", stops_early=True)
 HALF = "bf16"
 PACKED_FILL = 0.6  # mean length over the sequence length of fine-tuning data that is padded instead of packed: assumed
 

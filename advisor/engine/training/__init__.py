@@ -30,8 +30,9 @@ from advisor.engine.training.flops import model_flops, peak_flops_per_s, recompu
 from advisor.engine.training.intervals import Intervals, interval, interval_kind
 from advisor.engine.training.layouts import Job, Layout, fastest, least_memory
 from advisor.engine.training.memory import PeakMemory, fits, outside_bytes, peak_memory
+from advisor.engine.training.offload import host_bytes, offloads
 from advisor.engine.training.operators import Line, Shape, ledger, trained_parameters
-from advisor.engine.training.rates import Rates, rates_of
+from advisor.engine.training.rates import HostSide, Rates, rates_of
 from advisor.engine.training.recipes import (
     FP32,
     PRECISIONS,
@@ -112,6 +113,9 @@ __all__ = [
     "FSDP_MIXED",
     "HEAD",
     "HF",
+    "HostSide",
+    "host_bytes",
+    "offloads",
     "Intervals",
     "Job",
     "LORA16",

@@ -14,11 +14,19 @@ from numpy.typing import NDArray
 
 from advisor.engine.network import Attention, LatentAttention, Model, decoder_blocks
 from advisor.engine.spec import Accelerator, Efficiency
-from advisor.engine.training.memory import PeakMemory, fits, kept_bytes_per_token, outside_bytes, peak_memory
+from advisor.engine.training.memory import (
+    LayerBytes,
+    PeakMemory,
+    fits,
+    kept_bytes_per_token,
+    layer_bytes,
+    outside_bytes,
+    peak_memory,
+)
 from advisor.engine.training.operators import Shape, expert_ranks, rank_parameters, rank_trained
-from advisor.engine.training.rates import rates_of
-from advisor.engine.training.run import Code, Parallel, Recipe, Recompute, Run
-from advisor.engine.training.step_time import StepTime, step_time
+from advisor.engine.training.rates import HostSide, rates_of
+from advisor.engine.training.run import Code, Offload, Parallel, Recipe, Recompute, Run
+from advisor.engine.training.step_time import StepTime, step_time, work_of
 
 RECOMPUTE: tuple[Recompute, ...] = ("none", "selective", "full")
 MOST_CHECKED = 2000  # candidates whose memory is computed exactly, the fastest first
@@ -26,6 +34,9 @@ MOST_SMALL = 16  # layouts with the lowest bounds of their memory, whose peaks a
 MOST_VIRTUAL = 12  # interleaved stages of a rank
 LONG_TOKENS = 8192  # sequences from which context parallelism is tried
 COLUMNS = ("dp", "tp", "pp", "cp", "ep", "zero", "virtual_stages", "micro_batch", "micro_batches", "recompute")
+LAYER_COLUMNS = [
+    COLUMNS.index(name) for name in ("tp", "ep", "zero", "recompute")
+]  # that a layer's memory follows from
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,6 +55,8 @@ class Job:
     spreads: bool = True  # False: data parallelism alone
     pipelines: bool = True
     recomputes: tuple[str, ...] = RECOMPUTE  # that may be used
+    offload: Offload = "none"
+    host: HostSide | None = None  # around the chips, for offload; its memory is not checked
     uneven_stages: bool = False  # also pipelines that do not divide the layers, as Megatron's flexible layouts allow
 
 
@@ -108,17 +121,21 @@ def _parallel_sizes(job: Job) -> Iterator[tuple[int, int, int, int, int]]:
 
 def candidates(job: Job) -> NDArray[np.int64]:
     """All candidates, shape (N, len(COLUMNS))."""
+    sizes = np.array(list(_parallel_sizes(job)), dtype=np.int64).reshape(-1, 5)
     layers = sum(block.count for block in decoder_blocks(job.model))
-    rows: list[tuple[int, ...]] = []
-    for dp, tp, pp, cp, ep in _parallel_sizes(job):
+    known: dict[tuple[int, int], NDArray[np.int64]] = {}  # the same for all sizes of one dp and pp
+    for dp, pp in set(map(tuple, sizes[:, [0, 2]].tolist())):
         each = job.global_batch // dp
         virtual = [v for v in divisors(layers // pp) if v <= MOST_VIRTUAL] if pp > 1 else [1]
         zeros = [z for z in job.zeros if pp == 1 or z <= 1]
         batches = [b for b in powers(each) if each % b == 0 and (pp == 1 or each // b >= pp)]
         again = [RECOMPUTE.index(name) for name in job.recomputes]
-        choices = product(zeros, virtual, batches, again)
-        rows += [(dp, tp, pp, cp, ep, z, v, b, each // b, r) for z, v, b, r in choices]
-    return np.array(rows, dtype=np.int64).reshape(-1, len(COLUMNS))
+        choices = [(z, v, b, each // b, r) for z, v, b, r in product(zeros, virtual, batches, again)]
+        known[dp, pp] = np.array(choices, dtype=np.int64).reshape(-1, 5)
+    some = [known[dp, pp] for dp, _, pp, _, _ in sizes.tolist()]
+    if not some:
+        return np.zeros((0, len(COLUMNS)), dtype=np.int64)
+    return np.hstack([np.repeat(sizes, [len(choices) for choices in some], axis=0), np.vstack(some)])
 
 
 def shape_of(job: Job, table: NDArray[np.int64]) -> Shape:
@@ -151,6 +168,7 @@ def run_of(job: Job, row: Sequence[int]) -> Run:
         recipe=job.recipe,
         code=job.code,
         recompute=RECOMPUTE[c["recompute"]],
+        offload=job.offload,
         parallel=Parallel(
             dp=c["dp"], tp=c["tp"], pp=c["pp"], cp=c["cp"], ep=c["ep"], zero=c["zero"],
             sequence_parallel=c["tp"] > 1, virtual_stages=c["virtual_stages"],
@@ -170,8 +188,11 @@ def least_bytes(job: Job, table: NDArray[np.int64], x: Shape) -> Any:
 
     stored = r.parameter_bytes if r.method == "full" else r.frozen_bytes
     kept: Any = 0.0
+    here, states_here = job.offload != "all", job.offload == "none"
+    summed_here = states_here | (here & ((zero < 2) | job.code.gradient_buffer))
     for stage, each, trained in (
-        (3, stored, False), (2, r.gradient_bytes, True), (1, r.state_bytes + r.master_bytes, True),
+        (3, stored * here, False), (2, r.gradient_bytes * summed_here, True),
+        (1, (r.state_bytes + r.master_bytes) * states_here, True),
     ):  # fmt: skip
         split, expert_split = shared(stage)
         d, e = (dense_trained, routed_trained) if trained else (dense, routed)
@@ -179,23 +200,26 @@ def least_bytes(job: Job, table: NDArray[np.int64], x: Shape) -> Any:
     return kept + x.tokens * _kept_per_token(job, table) * np.minimum(x.pp, x.micro_batches) / x.pp
 
 
+def _alike(table: NDArray[np.int64], names: Sequence[str]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """(one candidate of each kind, the kind of each candidate): kinds differ in these columns."""
+    key = np.zeros(len(table), dtype=np.int64)
+    for name in names:
+        column = table[:, COLUMNS.index(name)]
+        key = key * (int(column.max()) + 1) + column
+    _, first, place = np.unique(key, return_index=True, return_inverse=True)
+    return first, place.reshape(-1)
+
+
 def _kept_per_token(job: Job, table: NDArray[np.int64]) -> NDArray[np.float64]:
     """Bytes per token that all layers keep, shape (N,): the same for candidates of one tp and recomputation, with or
     without expert parallelism.
     """
-    tensor, experts, recompute = (table[:, COLUMNS.index(name)] for name in ("tp", "ep", "recompute"))
-    keys, place = np.unique((tensor * 2 + (experts > 1)) * len(RECOMPUTE) + recompute, return_inverse=True)
-    known = []
-    for key in keys.tolist():
-        (split, again), tp = divmod(key, len(RECOMPUTE)), key // len(RECOMPUTE) // 2
-        parallel = Parallel(tp=tp, ep=1 + split % 2, sequence_parallel=tp > 1)
-        run = Run(
-            sequence_tokens=job.sequence_tokens, recipe=job.recipe, code=job.code, parallel=parallel,
-            recompute=RECOMPUTE[again],
-        )  # fmt: skip
-        blocks = decoder_blocks(job.model)
-        known.append(sum(block.count * kept_bytes_per_token(job.model, block, run) for block in blocks))
-    each: NDArray[np.float64] = np.array(known)[place.reshape(-1)]
+    spread = table.copy()
+    spread[:, COLUMNS.index("ep")] = np.minimum(table[:, COLUMNS.index("ep")], 2)
+    first, place = _alike(spread, ("tp", "ep", "recompute"))
+    blocks, runs = decoder_blocks(job.model), [run_of(job, spread[i]) for i in first]
+    known = [sum(block.count * kept_bytes_per_token(job.model, block, run) for block in blocks) for run in runs]
+    each: NDArray[np.float64] = np.array(known)[place]
     return each
 
 
@@ -220,17 +244,23 @@ def fastest(job: Job, count: int = 10) -> Found:
     if not len(table):
         return Found(layouts=(), candidates=0, too_large=0)
     x = shape_of(job, table)
-    rates = rates_of(job.accelerator, job.efficiency, job.recipe, job.code)
+    rates = rates_of(job.accelerator, job.efficiency, job.recipe, job.code, job.host)
     # the recipe and the code of the run are those of all candidates; its own layout is not read
-    times: StepTime = step_time(job.model, x, rates, run_of(job, table[0]))
+    any_run = run_of(job, table[0])
+    first, place = _alike(table, ("tp", "pp", "cp", "ep", "micro_batch", "recompute"))
+    work = work_of(job.model, shape_of(job, table[first]), rates, any_run).take(place)
+    times: StepTime = step_time(job.model, x, rates, any_run, work)
     room = job.accelerator.memory_bytes
-    may_fit = least_bytes(job, table, x) + outside_bytes(run_of(job, table[0])) <= room
-    order = [i for i in np.argsort(times.step_s, kind="stable").tolist() if may_fit[i]]
+    may_fit = np.flatnonzero(least_bytes(job, table, x) + outside_bytes(any_run) <= room)
+    order = may_fit[np.argsort(times.step_s[may_fit], kind="stable")]
+    layers: dict[tuple[int, ...], tuple[LayerBytes, ...]] = {}
     found: list[Layout] = []
-    too_large = int((~may_fit).sum())
-    for i in order[:MOST_CHECKED]:
+    too_large = len(table) - len(may_fit)
+    for i in order[:MOST_CHECKED].tolist():
         run = run_of(job, table[i])
-        peak = peak_memory(job.model, run)
+        kind = tuple(table[i, LAYER_COLUMNS].tolist())
+        layers[kind] = layers.get(kind) or layer_bytes(job.model, run)
+        peak = peak_memory(job.model, run, layers[kind])
         if not fits(peak, room, outside_bytes(run)):
             too_large += 1
             continue

@@ -35,6 +35,7 @@ WORKSPACE_BYTES = 2 * 32 * 2.0**20
 CONTEXT_BYTES, NCCL_BYTES = 0.6e9, 1.1e9
 BACK = ("o", "out", "down", "shared_down")  # products whose result is added to the residual stream
 DDP_BUCKETS = 2.0  # DDP rebuilds its buckets in the second step and holds the first set until the third: measured
+NARROW_BYTES = {"fp8": 1.0, "mxfp8": 1.0, "nvfp4": 0.5625}  # of an element with its scales
 MASK_BYTES = 1.0  # of dropout, per element
 DEEPSPEED_BUCKET = 5e8  # elements of ZeRO-2's reduction bucket (DeepSpeed, reduce_bucket_size)
 CHUNK_TOKENS = 128  # of each sequence in one chunk of a chunked loss (LitGPT, chunked_cross_entropy)
@@ -87,9 +88,10 @@ def fits(peak: PeakMemory, accelerator_memory_bytes: float, other_bytes: float =
     return peak.allocated_bytes + peak.holes_bytes + other_bytes <= accelerator_memory_bytes
 
 
-def peak_memory(model: Model, run: Run) -> PeakMemory:
-    """The largest moment of one step over all ranks of the pipeline."""
-    moments = (moment for stage in _stages(model, run) for moment in _moments(model, run, stage))
+def peak_memory(model: Model, run: Run, layers: "tuple[LayerBytes, ...] | None" = None) -> PeakMemory:
+    """The largest moment of one step over all ranks of the pipeline. `layers`: of this model and run, if known."""
+    each = layers or layer_bytes(model, run)
+    moments = (moment for stage in _stages(model, run, each) for moment in _moments(model, run, stage))
     return max(moments, key=lambda m: m.allocated_bytes)
 
 
@@ -169,7 +171,7 @@ class Widths:
     def of(run: Run) -> "Widths":
         recipe = run.recipe
         half = 4.0 if recipe.matmul_dtype == "fp32" else 2.0
-        narrow = {"fp8": 1.0, "mxfp8": 1.0, "nvfp4": 0.5625}.get(recipe.matmul_dtype, half)
+        narrow = NARROW_BYTES.get(recipe.matmul_dtype, half)
         fused = run.code.gate == "fused"  # Transformer Engine keeps the 8-bit input; torchao casts it again
         adapter = recipe.compute_bytes if _fsdp(run) else recipe.parameter_bytes
         return Widths(half, 4.0 if recipe.autocast else half, narrow if fused else half, adapter)
@@ -214,9 +216,9 @@ def _own_bytes(run: Run, w: Widths, width: float, name: str, kept: bool) -> floa
     return width * (w.adapter if not kept or w.adapter != w.half else 0.0)
 
 
-def _kept(model: Model, block: Block, run: Run) -> list[Kept]:
+def _kept(model: Model, block: Block, run: Run, w: Widths) -> list[Kept]:
     """All that one layer keeps without recomputation."""
-    h, w, a, f = float(model.hidden), Widths.of(run), block.mixer, block.ffn
+    h, a, f = float(model.hidden), block.mixer, block.ffn
     first, later = _norm_bytes(run, w, h), _norm_bytes(run, w, h)
     if run.code.compiled == "block":
         later = w.half * h  # keeps the branch's 16-bit result and adds the residual again
@@ -313,7 +315,7 @@ def kept_bytes_per_token(model: Model, block: Block, run: Run) -> float:
         return _sum([entry], run)
     if run.recompute == "selective" and run.code.selective == "operators":
         return _sum([entry, *_every_second_product(model, block, run, w)], run)
-    return _sum(_kept(model, block, run), run)
+    return _sum(_kept(model, block, run, w), run)
 
 
 def _every_second_product(model: Model, block: Block, run: Run, w: Widths) -> Iterator[Kept]:
@@ -342,6 +344,33 @@ def _at_work(model: Model, block: Block, run: Run) -> float:
     if f.experts > 1:
         inner += [Kept(2.0 * half * rows * h, "routed")]
     return max(_sum(inner, run), _sum(mixer, run))
+
+
+@dataclass(frozen=True, slots=True)
+class LayerBytes:
+    """One layer on one tp rank, whatever the pipeline and the batch: bytes per token, and its weights."""
+
+    block: Block
+    kept: float  # from the forward to the backward pass
+    work: float  # kept without recomputation, and the gradients at work
+    weights: "Weights"
+    adapters: "Weights"
+    gathered: float  # bytes of its whole weights, as FSDP gathers them
+
+
+def layer_bytes(model: Model, run: Run) -> tuple[LayerBytes, ...]:
+    """The layer of each block. It follows from recipe, code, recomputation, sequence, tp, ep and zero alone."""
+    whole = replace(run, recompute="none")
+    found = []
+    for block in model.blocks:
+        kept = kept_bytes_per_token(model, block, run)
+        work = (kept if run.recompute == "none" else kept_bytes_per_token(model, block, whole)) + _at_work(
+            model, block, run
+        )
+        weights, adapters = _layer_weights(model, block, run.parallel), _layer_adapters(model, block, run)
+        gathered = _weight_bytes(run, weights, adapters)
+        found.append(LayerBytes(block, kept, work, weights, adapters, gathered))
+    return tuple(found)
 
 
 # --- parameters and states --------------------------------------------------------------------------------------
@@ -390,6 +419,8 @@ def _layer_weights(model: Model, block: Block, p: Parallel) -> Weights:
 def _layer_adapters(model: Model, block: Block, run: Run) -> Weights:
     """Weights of LoRA: rank x (rows + columns) of each adapted matrix."""
     p, found = run.parallel, Weights()
+    if run.recipe.method == "full":
+        return found
     for product in products(model, block):
         if is_adapted(run.recipe, product.name):
             count = run.recipe.adapter_rank * (product.inner + product.columns) * product.copies
@@ -402,7 +433,7 @@ class Stage:
     """A rank of the pipeline: its layers, whether it has the embeddings and the head, and what it stores."""
 
     index: int
-    layers: tuple[tuple[Block, int], ...]
+    layers: tuple[tuple[LayerBytes, int], ...]
     in_flight: float  # micro-batches whose activations it keeps at once
     tables: Weights  # embeddings, output head, final norm and encoders of images
     head: Weights  # the output head alone; none on other stages than the last
@@ -411,33 +442,33 @@ class Stage:
     frozen: Weights
 
 
-def _stages(model: Model, run: Run) -> list[Stage]:
+def _stages(model: Model, run: Run, each: tuple[LayerBytes, ...]) -> list[Stage]:
     """The ranks of the pipeline; of ranks with the same layers only the first, which keeps most in flight."""
-    found: dict[object, Stage] = {}
-    for index in range(run.parallel.pp):
-        stage = _stage(model, run, index)
-        key = tuple((id(block), count) for block, count in stage.layers), stage.tables, stage.head
-        found.setdefault(key, stage)
-    return list(found.values())
-
-
-def _stage(model: Model, run: Run, index: int) -> Stage:
     p = run.parallel
-    layers = _stage_layers(model, p, index)
+    found: dict[object, tuple[int, tuple[tuple[int, int], ...]]] = {}
+    for index in range(p.pp):
+        counts = _stage_layers(model, p, index)
+        found.setdefault((counts, index == 0, index == p.pp - 1), (index, counts))
+    return [
+        _stage(model, run, index, tuple((each[i], count) for i, count in counts)) for index, counts in found.values()
+    ]
+
+
+def _stage(model: Model, run: Run, index: int, layers: tuple[tuple[LayerBytes, int], ...]) -> Stage:
+    p = run.parallel
     table = Weights(model.vocab * model.hidden / p.tp)
     first, last = index == 0, index == p.pp - 1
     outside = embedding_parameters(model) - (1 if model.tied_embeddings else 2) * model.vocab * model.hidden
-    extras = parameters(model) - embedding_parameters(model) - _block_total(model)
-    tables = Weights((outside if last else 0.0) + (extras if first else 0.0))
+    extras = parameters(model) - embedding_parameters(model) - _block_total(model) if first else 0
+    tables = Weights((outside if last else 0.0) + extras)
     head = last and not model.encoder_only
     one = first and head and model.tied_embeddings
     tables += table.times(first + head - one)
-    base = tables
-    for block, count in layers:
-        base += _layer_weights(model, block, p).times(count)
-    full, adapters = run.recipe.method == "full", Weights()
-    for block, count in layers:
-        adapters += _layer_adapters(model, block, run).times(count)
+    base, adapters = tables, Weights()
+    for layer, count in layers:
+        base += layer.weights.times(count)
+        adapters += layer.adapters.times(count)
+    full = run.recipe.method == "full"
     return Stage(
         index=index, layers=layers, in_flight=_in_flight(run, index), tables=tables, head=table.times(head),
         embedding=table.times(first and not one), trained=base if full else adapters,
@@ -449,16 +480,16 @@ def _block_total(model: Model) -> int:
     return sum(block.count * layer_parameters(model, block) for block in model.blocks)
 
 
-def _stage_layers(model: Model, p: Parallel, index: int) -> tuple[tuple[Block, int], ...]:
-    """(block, layers) of one rank: equal parts in order, or every pp-th part of an interleaved schedule."""
+def _stage_layers(model: Model, p: Parallel, index: int) -> tuple[tuple[int, int], ...]:
+    """(place of a block, layers) of one rank: equal parts in order, or every pp-th part of an interleaved schedule."""
     total = sum(block.count for block in model.blocks)
     parts = p.pp * p.virtual_stages
     spans = [(total * i // parts, total * (i + 1) // parts) for i in range(index, parts, p.pp)]
     found, start = [], 0
-    for block in model.blocks:
+    for i, block in enumerate(model.blocks):
         end = start + block.count
         if count := sum(max(0, min(end, to) - max(start, at)) for at, to in spans):
-            found.append((block, count))
+            found.append((i, count))
         start = end
     return tuple(found)
 
@@ -496,11 +527,14 @@ class ModelStates:
 
 def model_states(model: Model, run: Run) -> ModelStates:
     """What the largest stage stores: ZeRO's model states (arXiv 1910.02054, figure 1)."""
-    return max((_stored(run, stage) for stage in _stages(model, run)), key=lambda s: s.total_bytes)
+    stages = _stages(model, run, layer_bytes(model, run))
+    return max((_stored(run, stage) for stage in stages), key=lambda s: s.total_bytes)
 
 
 def _stored(run: Run, stage: Stage) -> ModelStates:
     p, recipe, here = run.parallel, run.recipe, run.offload != "all"
+    # DeepSpeed moves gradients to the host in buckets as they come (stage_1_and_2.py)
+    summed_here = run.offload == "none" or (here and (p.zero < 2 or run.code.gradient_buffer))
     sharded = p.zero >= 3 or _fsdp(run)
     states = stage.trained.shard(p, p.zero >= 1) * (run.offload == "none")
     weights = recipe.parameter_bytes * stage.trained.shard(p, sharded)
@@ -510,7 +544,7 @@ def _stored(run: Run, stage: Stage) -> ModelStates:
         weights += max(recipe.frozen_bytes, 2.0) * stage.tables.shard(p, sharded)
     return ModelStates(
         parameters_bytes=weights * here,
-        gradients_bytes=recipe.gradient_bytes * stage.trained.shard(p, p.zero >= 2) * here,
+        gradients_bytes=recipe.gradient_bytes * stage.trained.shard(p, p.zero >= 2) * summed_here,
         states_bytes=recipe.state_bytes * states,
         master_bytes=recipe.master_bytes * states,
     )
@@ -553,8 +587,8 @@ def _loss(model: Model, run: Run, stage: Stage) -> tuple[float, float, float]:
     if not stage.head.dense:
         return 0.0, 0.0, 0.0
     w, h, tokens, code = Widths.of(run), float(model.hidden), run.tokens / run.parallel.cp, run.code
-    outside = code if code.compiled == "full" else replace(code, compiled="")
-    norm = _norm_bytes(replace(run, code=outside), w, h)
+    compiled_layers = code.compiled == "block"  # outside of them nothing is compiled
+    norm = _norm_bytes(replace(run, code=replace(code, compiled="")) if compiled_layers else run, w, h)
     head = w.half * h if run.recipe.method == "full" else 0.0
     kept = tokens * _sum([Kept(norm, "norm"), Kept(head, "input")], run)
     if code.loss == "fused_linear":  # chunks of tokens; gradients of hidden states and head at once (Liger Kernel)
@@ -582,21 +616,20 @@ def _loss_bytes(run: Run) -> float:
 
 
 def _sizes(model: Model, run: Run, stage: Stage) -> Sizes:
-    p, tokens, full = run.parallel, run.tokens / run.parallel.cp, replace(run, recompute="none")
-    each = [(b, n, kept_bytes_per_token(model, b, run), _layer_weights(model, b, p)) for b, n in stage.layers]
-    units = [_weight_bytes(run, weights, _layer_adapters(model, b, run)) for b, _, _, weights in each]
-    ends = [stage.layers[0][0], stage.layers[-1][0]] if each else []
-    work = [tokens * (kept_bytes_per_token(model, b, full) + _at_work(model, b, run)) for b in ends] or [0.0, 0.0]
+    tokens, each = run.tokens / run.parallel.cp, stage.layers
+    work = [tokens * each[i][0].work for i in (0, -1)] if each else [0.0, 0.0]
     head, logits, cut = _loss(model, run, stage)
-    number = sum((weights.times(n) for _, n, _, weights in each), Weights())
+    number = sum((layer.weights.times(n) for layer, n in each), Weights())
     cast, cast_back = _casts(run, number, stage)
-    first = (each[0][3] if run.recipe.method == "full" else _layer_adapters(model, ends[0], run)) if each else Weights()
+    first = Weights()
+    if each:
+        first = each[0][0].weights if run.recipe.method == "full" else each[0][0].adapters
     return Sizes(
-        kept=tokens * _stays(run, stage) * sum(n * kept for _, n, kept, _ in each),
+        kept=tokens * _stays(run, stage) * sum(n * layer.kept for layer, n in each),
         first_layer=work[0], last_layer=work[1],
-        last_kept=tokens * each[-1][2] if each else 0.0, head=head, logits=logits, cut=cut,
-        unit=max(units, default=0.0),
-        layers=sum(unit * n for unit, (_, n, _, _) in zip(units, each, strict=True)),
+        last_kept=tokens * each[-1][0].kept if each else 0.0, head=head, logits=logits, cut=cut,
+        unit=max((layer.gathered for layer, _ in each), default=0.0),
+        layers=sum(n * layer.gathered for layer, n in each),
         first_weights=first.whole, cast=cast, cast_back=cast_back,
         always=_buckets(run, stage) + WORKSPACE_BYTES, dequantized=_dequantized(model, run, stage),
     )  # fmt: skip
@@ -636,7 +669,7 @@ def _dequantized(model: Model, run: Run, stage: Stage) -> float:
     """The largest 16-bit matrix that QLoRA's products make from its quantized weight."""
     if run.recipe.method != "qlora":
         return 0.0
-    sizes = (p.inner * p.columns for block, _ in stage.layers for p in products(model, block))
+    sizes = (p.inner * p.columns for layer, _ in stage.layers for p in products(model, layer.block))
     return 2.0 * max(sizes, default=0.0) / run.parallel.tp
 
 
@@ -677,7 +710,9 @@ def _moments(model: Model, run: Run, stage: Stage) -> Iterator[PeakMemory]:
     yield at("backward", ready, two + z.cast_back + recast, others + z.first_layer, buffers=(head + layer) * fsdp)
     ready = earlier or max(s.gradients_bytes - _late_gradients(run, stage, 0.0) * fsdp, 0.0)
     yield at("backward", ready, 0.0, others, buffers=tables)
-    update = run.recipe.update_bytes * stage.trained.shard(run.parallel, run.parallel.zero >= 1)
+    update = (
+        (run.offload == "none") * run.recipe.update_bytes * stage.trained.shard(run.parallel, run.parallel.zero >= 1)
+    )
     yield at("optimizer", max(s.gradients_bytes, update))
 
 

@@ -24,7 +24,7 @@ from advisor.engine.network import (
 )
 from advisor.engine.network import block_parameters as layer_parameters
 from advisor.engine.step import EXPERT_PADDING_ROWS
-from advisor.engine.training.memory import is_adapted
+from advisor.engine.training.memory import NARROW_BYTES, is_adapted
 from advisor.engine.training.memory import products as matrices
 from advisor.engine.training.rates import Rates
 from advisor.engine.training.run import Code, Recipe, Run
@@ -158,21 +158,30 @@ def _ffn_products(f: Ffn, h: float, m: Amount, n: float, x: Shape) -> Iterator[P
         yield Product(name="moe/shared_down", rows=m, columns=h, inner=f.shared_inner / x.tp, count=n)
 
 
-def product_s(r: Rates, p: Product, rows: Amount, columns: Amount, inner: Amount, width: float) -> tuple[Array, Array]:
-    """(seconds, FLOPs) of one product with `width` bytes per element: a smooth roofline and the launch."""
-    flops = 2.0 * rows * columns * inner
+def products_s(r: Rates, p: Product, width: float) -> tuple[Array, Array, Array, Array]:
+    """(forward, gradient of the input, gradient of the weights) seconds, and the FLOPs of each, which are the same.
+
+    A smooth roofline and the launch, with `width` bytes per element.
+    """
+    into, out, matrix = p.rows * p.inner, p.rows * p.columns, p.columns * p.inner
+    flops = 2.0 * into * p.columns
     rate = r.half_flops_per_s if p.half else r.matmul_flops_per_s
     if p.rows_per_expert is not None:
         rows_each = np.asarray(p.rows_per_expert, float)
         padding = np.minimum(np.maximum(rows_each, 8.0), EXPERT_PADDING_ROWS)
         rate = rate * r.expert_fraction * rows_each / (rows_each + padding)
-    weights = columns * inner if p.weights is None else p.weights
-    moved = width * (weights + rows * inner) + 2.0 * rows * columns
-    compute_s, memory_s = flops / rate, moved / r.memory_bytes_per_s
-    larger = np.maximum(np.maximum(compute_s, memory_s), 1e-30)
-    e = r.roof_exponent
-    both = larger * ((compute_s / larger) ** e + (memory_s / larger) ** e) ** (1.0 / e)
-    return both + r.kernel_s, flops + 0.0 * both
+    compute_s = flops / rate
+
+    def seconds(weights: Amount, read: Amount, written: Amount) -> Array:
+        memory_s = (width * (weights + read) + 2.0 * written) / r.memory_bytes_per_s
+        larger, smaller = np.maximum(compute_s, memory_s), np.minimum(compute_s, memory_s)
+        slower: Array = larger * (1.0 + (smaller / larger) ** r.roof_exponent) ** (1.0 / r.roof_exponent)
+        return slower + r.kernel_s
+
+    forward = seconds(matrix if p.weights is None else p.weights, into, out)
+    data = seconds(matrix if p.weights is None else p.weights, out, into)
+    weight = seconds(into if p.weights is None else p.weights, out, matrix)
+    return forward, data, weight, flops + 0.0 * forward
 
 
 def attention_flops(model: Model, block: Block, x: Shape) -> Amount:
@@ -258,7 +267,7 @@ def loss_bytes(code: Code) -> tuple[float, float]:
 class Repeats:
     """Shares of the forward pass that the backward pass computes again."""
 
-    products: Amount
+    products: Amount  # of products that are kept nowhere
     scores: Amount
     elements: Amount
 
@@ -268,7 +277,7 @@ def repeats(x: Shape, code: Code) -> Repeats:
     full, selective = np.asarray(x.recompute) == 2, np.asarray(x.recompute) == 1
     if code.selective == "operators":
         return Repeats(
-            products=np.where(full, 1.0, np.where(selective, 0.5, 0.0)),
+            products=np.where(full | selective, 1.0, 0.0),
             scores=np.where(full, 1.0, 0.0),
             elements=np.where(full | selective, 1.0, 0.0),
         )
@@ -279,6 +288,27 @@ def repeats(x: Shape, code: Code) -> Repeats:
     )
 
 
+# matrices of memory.products in each product of the ledger
+FUSED = {
+    "attention/qkv": ("q", "k", "v"), "attention/output": ("o",), "attention/query_down": ("q_down",),
+    "attention/query_up": ("q",), "attention/kv_down": ("kv_down",), "attention/kv_up": ("v",),
+    "mixer/projections": ("in", "out"), "mlp/up": ("gate", "up"), "mlp/down": ("down",), "moe/up": ("gate", "up"),
+    "moe/down": ("down",), "moe/shared_up": ("shared_gate", "shared_up"), "moe/shared_down": ("shared_down",),
+}  # fmt: skip
+
+
+def repeated_part(model: Model, block: Block, name: str, x: Shape, code: Code) -> Amount:
+    """Part of a product that recomputation repeats, of a layer whose products are not all kept."""
+    early = 0.0 if code.stops_early and name == "mlp/down" else 1.0
+    if code.selective != "operators":
+        return early
+    each = matrices(model, block)
+    sizes = {m.name: m.inner * m.columns for m in each if m.name in FUSED.get(name, ())}
+    again = {m.name for m in each[1::2]}  # every second result is kept, from the first on (memory)
+    part = sum(n for each_name, n in sizes.items() if each_name in again) / sum(sizes.values()) if sizes else 0.0
+    return np.where(np.asarray(x.recompute) == 1, part, early)
+
+
 def ledger(model: Model, x: Shape, r: Rates, run: Run) -> list[Line]:
     """All operators of a rank that has layers / pp of the layers, and the output head's share of a mean stage."""
     lines: list[Line] = []
@@ -286,23 +316,23 @@ def ledger(model: Model, x: Shape, r: Rates, run: Run) -> list[Line]:
     trains_base = recipe.method == "full"
     share, again = 1.0 / x.pp, repeats(x, code)
 
+    zero = np.zeros(np.broadcast_shapes(np.shape(x.tokens), np.shape(x.tp), np.shape(x.pp), np.shape(x.recompute)))
+
     def add(name: str, phase: str, seconds: Any, flops: Any = 0.0, moved: Any = 0.0) -> None:
-        zero = np.zeros(np.shape(seconds))
         lines.append(Line(name=name, phase=phase, seconds=seconds + zero, flops=flops + zero, bytes=moved + zero))
 
-    width = {"fp8": 1.0, "mxfp8": 1.0, "nvfp4": 0.5625}.get(recipe.matmul_dtype, 2.0)
+    width = NARROW_BYTES.get(recipe.matmul_dtype, 2.0)
     for block in decoder_blocks(model):
         n = block.count * share
         for p in products(model, block, x):
-            once, flops = product_s(r, p, p.rows, p.columns, p.inner, 2.0 if p.half else width)
-            data, _ = product_s(r, p, p.rows, p.inner, p.columns, 2.0 if p.half else width)
-            weight, _ = product_s(r, p, p.columns, p.inner, p.rows, 2.0 if p.half else width)
+            once, data, weight, flops = products_s(r, p, 2.0 if p.half else width)
             quantize = r.quantize_bytes * p.rows * p.inner / r.memory_bytes_per_s if not p.half else 0.0
             grads = r.quantize_bytes * p.rows * p.columns / r.memory_bytes_per_s if not p.half else 0.0
             add(p.name, "forward", n * (once + quantize), n * flops)
             add(p.name, "backward", n * (data + grads + (weight if trains_base else 0.0)),
                 n * flops * (2.0 if trains_base else 1.0))  # fmt: skip
-            add(p.name, "recompute", again.products * n * (once + quantize), again.products * n * flops)
+            repeated = again.products * repeated_part(model, block, p.name, x, code) * n
+            add(p.name, "recompute", repeated * (once + quantize), repeated * flops)
             if recipe.adapter_rank and is_adapted(recipe, ADAPTED.get(p.name, "")):
                 _adapters(add, p, r, recipe, n)
         scores, rate = n * attention_flops(model, block, x), head_factor(block)
@@ -337,9 +367,7 @@ def _head(add: Any, model: Model, x: Shape, r: Rates, run: Run) -> None:
     """Embedding, output head and loss: on the first and last stage, counted on the last, which has both in turn."""
     m, h, vocab = x.tokens, float(model.hidden), model.vocab / x.tp
     head = Product(name="lm_head", rows=m, columns=vocab, inner=h, half=True)
-    once, flops = product_s(r, head, m, vocab, h, 2.0)
-    data, _ = product_s(r, head, m, h, vocab, 2.0)
-    weight, _ = product_s(r, head, vocab, h, m, 2.0)
+    once, data, weight, flops = products_s(r, head, 2.0)
     trains_base = run.recipe.method == "full"
     add("lm_head", "forward", once, flops)
     add("lm_head", "backward", data + (weight if trains_base else 0.0), flops * (2.0 if trains_base else 1.0))

@@ -47,6 +47,9 @@ POWER_EXPONENT = 0.75
 HIGHEST_FRACTION = 0.90  # of the peak, whatever the power
 # Of the datasheet's bandwidth that element-wise kernels reach, at most: one H200 (fixtures/measurements/probes)
 STREAM_FRACTION = 0.8627
+# Of PCIe's rate that copies between a chip and its host reach, at least (host-copy-fraction in fixtures/overheads.yaml)
+HOST_COPY_FRACTION = 0.545
+HOST_CORES = 128  # of the host on which offloading was measured
 # Bytes to quantize one input: 2 read, and the narrow copy written along rows and along columns, as both products of the
 # backward pass need it (Transformer Engine). NVFP4 reads twice: its scale is that of the whole tensor.
 QUANTIZE_BYTES = {"fp8": 4.0, "mxfp8": 4.1, "nvfp4": 5.1}
@@ -73,6 +76,9 @@ class Rates:
     roof_exponent: float
     cores: int
     wave_fraction: float
+    host_bytes_per_s: float  # between one chip and pinned memory of its host
+    host_chips: int
+    host_cores: int
     quantize_bytes: float  # extra bytes to quantize one activation; 0 in 16 bits
     overlap_slowdown_fraction: float  # of the time that collectives overlap: how much longer compute takes
 
@@ -87,10 +93,20 @@ def power_factor(a: Accelerator) -> float:
     return float(share**POWER_EXPONENT * peak / half)
 
 
-def rates_of(a: Accelerator, e: Efficiency, recipe: Recipe, code: Code) -> Rates:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostSide:
+    """What one host gives a job that offloads to it."""
+
+    chips: int
+    cores: int
+    memory_bytes: float
+
+
+def rates_of(a: Accelerator, e: Efficiency, recipe: Recipe, code: Code, host: HostSide | None = None) -> Rates:
     """The achieved rates of a chip for this recipe. ValueError: the chip does not multiply in its dtype.
 
     `training_factor` of the chip makes everything that it computes so much longer, and no communication.
+    `host`: around the chips; None: one like that on which offloading was measured.
     """
     dtype = {"mxfp8": "fp8", "nvfp4": "fp4", "fp16": "bf16"}.get(recipe.matmul_dtype, recipe.matmul_dtype)
     peak, half = rate_of(a, dtype), rate_of(a, "bf16") or 0.0
@@ -126,6 +142,9 @@ def rates_of(a: Accelerator, e: Efficiency, recipe: Recipe, code: Code) -> Rates
         roof_exponent=e.roof_exponent,
         cores=a.cores,
         wave_fraction=e.wave_fraction,
+        host_bytes_per_s=a.pcie_bytes_per_s * HOST_COPY_FRACTION,
+        host_chips=host.chips if host else a.chips_per_host,
+        host_cores=host.cores if host else HOST_CORES,
         quantize_bytes=QUANTIZE_BYTES.get(recipe.matmul_dtype, 0.0),
         overlap_slowdown_fraction=e.overlap_slowdown_fraction,
     )

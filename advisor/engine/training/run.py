@@ -67,6 +67,9 @@ class Code:
     compiled: Literal["", "block", "full"] = ""  # torch.compile: of each layer, or of the whole model
     selective: Literal["attention", "operators"] = "attention"  # what selective recomputation repeats: the attention
     # core (Megatron-Core), or every second product and all element-wise operators (torchtitan)
+    # PyTorch's checkpoint since 2.1: recomputation of a layer ends before its last product, whose result nothing needs
+    # (torch.utils.checkpoint, set_checkpoint_early_stop)
+    stops_early: bool = False
     gradient_buffer: bool = False  # one permanent buffer of all gradients (Megatron-Core), reduced in place
     dtensor: bool = False  # tensor parallelism through PyTorch's DTensor, whose dispatch takes host time
     tp_overlap: bool = False  # collectives of tensor parallelism run in parts beside the products (Transformer Engine)
@@ -79,8 +82,8 @@ class Code:
 
 
 # transformers' Llama and its relatives, without and with torch.compile; a short model with nn.RMSNorm; Megatron-Core
-HF = Code(norm="eager_fp32", rotary="eager", gate="eager", loss="upcast")
-PLAIN = Code(norm="fused", rotary="eager", gate="eager", loss="upcast")
+HF = Code(norm="eager_fp32", rotary="eager", gate="eager", loss="upcast", stops_early=True)
+PLAIN = Code(norm="fused", rotary="eager", gate="eager", loss="upcast", stops_early=True)
 MEGATRON = Code(
     norm="fused", rotary="fused", gate="fused", loss="vocabulary_parallel", gradient_buffer=True, tp_overlap=True,
     dispatch="one_copy",

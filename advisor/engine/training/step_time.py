@@ -1,17 +1,17 @@
 """Time of a training step: compute, communication that it cannot hide, the pipeline's bubble, the optimizer."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from advisor.engine.network import Model, decoder_blocks
 from advisor.engine.training.communication import Communication, communication
+from advisor.engine.training.offload import copies_to_host_s, host_update_s
 from advisor.engine.training.operators import (
     Amount,
     Array,
-    Line,
     Shape,
     expert_ranks,
     ledger,
@@ -40,6 +40,7 @@ class StepTime:
     communication_s: Array  # all of it
     bubble_s: Array  # of the pipeline
     update_s: Array  # optimizer, casts and copies
+    offload_s: Array  # part of update_s: transfers to the host and back, and the update there
     host_s: Array  # the least that the host needs to launch the step
     tensor_s: Array  # parts of exposed_s: of tensor parallelism,
     expert_s: Array  # of the exchange of tokens between experts,
@@ -57,7 +58,7 @@ def update_s(model: Model, x: Shape, r: Rates, run: Run) -> Amount:
     width = 4.0 if recipe.master_bytes or recipe.parameter_bytes == 4.0 else 2.0
     moved = 7.0 * width * ADAM_FACTOR.get(width, 1.0) + (recipe.parameter_bytes if recipe.master_bytes else 0.0)
     moved = moved + (2 * recipe.update_bytes + recipe.gradient_bytes if recipe.update_bytes else 0.0)
-    seconds = (dense / shards + routed / expert_shards) * moved / r.memory_bytes_per_s
+    seconds = (dense / shards + routed / expert_shards) * moved / r.memory_bytes_per_s * (run.offload == "none")
     if recipe.autocast:  # weights cast for each forward pass, gradients cast back
         seconds = seconds + x.micro_batches * trained * 12.0 / r.memory_bytes_per_s
     touched = 3.0 if run.code.gate == "eager" else 2.0  # a kernel of its own, or the sum inside the product's write
@@ -79,14 +80,36 @@ def copies_s(model: Model, x: Shape, r: Rates, run: Run) -> Amount:
 HEAD = ("lm_head", "loss", "embedding")
 
 
-def shown(lines: Sequence[Line], c: Communication, x: Shape, run: Run, body: Amount) -> tuple[Amount, Amount, Amount]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Work:
+    """Seconds of one micro-batch on one rank without communication; arrays over layouts."""
+
+    body_s: Amount  # of the layers
+    head_s: Amount  # of embedding, output head and loss
+    scores_s: Amount  # part of body_s: attention itself
+
+    def take(self, places: NDArray[np.intp]) -> "Work":
+        """The work of many layouts, from that of those which differ in it."""
+        return Work(body_s=self.body_s[places], head_s=self.head_s[places], scores_s=self.scores_s[places])
+
+
+def work_of(model: Model, x: Shape, r: Rates, run: Run) -> Work:
+    """It follows from tokens, tp, pp, ep, sequence parallelism and recomputation alone."""
+    lines = ledger(model, x, r, run)
+    return Work(
+        body_s=sum((line.seconds for line in lines if line.name not in HEAD), 0.0),
+        head_s=sum((line.seconds for line in lines if line.name in HEAD), 0.0),
+        scores_s=sum((line.seconds for line in lines if line.name == "attention/scores"), 0.0),
+    )
+
+
+def shown(work: Work, c: Communication, x: Shape, run: Run) -> tuple[Amount, Amount, Amount]:
     """Seconds that nothing hides of a step's collectives inside layers: (tensor parallelism, experts, context).
 
     Tensor parallelism in parts: the first part has nothing to hide behind. Keys and values that go round a ring hide
     behind the attention to those that arrived before. The exchange of tokens hides only behind another micro-batch.
     """
-    attention = x.micro_batches * sum((line.seconds for line in lines if line.name == "attention/scores"), 0.0)
-    total = x.micro_batches * body
+    attention, total = x.micro_batches * work.scores_s, x.micro_batches * work.body_s
     tensor, context, expert = c.tensor_s, c.context_s, c.expert_s
     if run.code.tp_overlap:
         tensor = tensor - np.minimum(tensor * (x.tp - 1.0) / x.tp, total)
@@ -106,18 +129,17 @@ def overlap(r: Rates, computed: Amount, hidden: Amount, window: Amount, beside: 
     return slowed, np.maximum(hidden - window, 0.0)
 
 
-def step_time(model: Model, x: Shape, r: Rates, run: Run) -> StepTime:
+def step_time(model: Model, x: Shape, r: Rates, run: Run, work: Work | None = None) -> StepTime:
     """The time of a step: compute, what communication it cannot hide, the pipeline's bubble, the optimizer.
 
     Pipelines: every stage has layers / pp of the layers, the last one also the output head. The slowest stage sets the
     pace of the micro-batches, and filling the pipeline takes the time of the others once (1F1B), divided by the
-    interleaved stages of a rank.
+    interleaved stages of a rank. `work`: that of these layouts, if known.
     """
-    lines = ledger(model, x, r, run)
-    body = sum((line.seconds for line in lines if line.name not in HEAD), 0.0)
-    head = sum((line.seconds for line in lines if line.name in HEAD), 0.0)
+    work = work or work_of(model, x, r, run)
+    body, head = work.body_s, work.head_s
     c = communication(model, x, r, run)
-    tensor, expert, context = shown(lines, c, x, run, body)
+    tensor, expert, context = shown(work, c, x, run)
     visible = tensor + expert + context
     beside = c.tensor_s + c.expert_s + c.context_s - visible
     serial = visible / x.micro_batches
@@ -135,7 +157,10 @@ def step_time(model: Model, x: Shape, r: Rates, run: Run) -> StepTime:
     window = np.where(x.zero >= 2, computed, computed * spread / x.micro_batches)
     slowed, over = overlap(r, computed, hidden, window, beside)
     exposed = c.first_s + c.last_s + over + visible
-    update = update_s(model, x, r, run)
+    offload = 0.0
+    if run.offload != "none":
+        offload = copies_to_host_s(model, x, r, run) + host_update_s(model, x, r, run)
+    update = update_s(model, x, r, run) + offload
     layers = sum(b.count for b in decoder_blocks(model)) / x.pp
     eager = run.code.gate == "eager" and not run.code.compiled
     launch: Any = (EAGER_KERNELS_PER_LAYER if eager else FUSED_KERNELS_PER_LAYER) * HOST_S_PER_KERNEL
@@ -151,6 +176,7 @@ def step_time(model: Model, x: Shape, r: Rates, run: Run) -> StepTime:
         communication_s=c.tensor_s + c.expert_s + c.context_s + c.gather_s + c.reduce_s + c.pipeline_s,
         bubble_s=bubble,
         update_s=update + 0.0 * computed,
+        offload_s=offload + 0.0 * computed,
         host_s=host + 0.0 * computed,
         tensor_s=tensor,
         expert_s=expert,

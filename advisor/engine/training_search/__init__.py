@@ -1,6 +1,6 @@
 """Training: the best layout of every chip and size, the time and goodput of its run, and the plan that pays for it."""
 
-from advisor.engine.training_search.layouts import reach, serves
+from advisor.engine.training_search.layouts import offloads_alike, reach, serves
 from advisor.engine.training_search.outcome import (
     Candidate,
     Reliability,
@@ -25,6 +25,7 @@ from advisor.engine.training_search.uncertainty import (
 from advisor.engine.training_search.why_not import budget_named, deadline_days, duration
 
 __all__ = [
+    "offloads_alike",
     "reach",
     "serves",
     "UNCERTAIN",

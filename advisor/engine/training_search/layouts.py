@@ -9,10 +9,13 @@ from advisor.engine.search import Catalog, efficiency_on
 from advisor.engine.spec import OWNED, Accelerator, Offer, Rejection, TrainingTask, Workload
 from advisor.engine.step import yarn_warning
 from advisor.engine.training import (
+    BF16_MASTER,
     PRECISIONS,
+    HostSide,
     Job,
     Layout,
     ModelCode,
+    Offload,
     Parallel,
     Precision,
     Shape,
@@ -20,7 +23,9 @@ from advisor.engine.training import (
     code_of,
     fastest,
     has_precision,
+    host_bytes,
     least_memory,
+    offloads,
     rates_of,
     recipe_of,
     step_time,
@@ -178,6 +183,73 @@ def jobs(task: TrainingTask, model: Model, a: Accelerator, setup: Setup, chips: 
         pipelines=not shards_alone,
         recomputes=task.recompute,
     )
+
+
+def offloaded(workload: Workload, catalog: Catalog, a: Accelerator, chips: int, offer: Offer) -> Trained | None:
+    """The fastest full fine-tuning with the optimizer or all states in the memory of the offer's hosts, by DeepSpeed.
+
+    None: nothing fits on the chip or in the host, or nobody knows the host. It is tried where nothing fits without.
+    """
+    task, host = task_of(workload), offer.host
+    if host is None or not may_offload(workload, a):
+        return None
+    side = HostSide(chips=min(offer.accelerators, chips), cores=host.cores, memory_bytes=host.memory_bytes)
+    reached, model = efficiency_on(catalog.scopes, a), catalog.model
+    found: list[Trained] = []
+    for offload, zero in OFFLOADS:
+        recipe = recipe_of("bf16_master", "full", 0, "adamw", "hf", zero, model)
+        if host_bytes(model, recipe, offload, chips, side.chips) > side.memory_bytes:
+            continue
+        job = Job(
+            model=model, accelerator=a, efficiency=reached, chips=chips, sequence_tokens=task.sequence_tokens,
+            global_batch=global_batch(task), recipe=recipe, code=code_of("hf", False, Parallel(dp=chips, zero=zero)),
+            zeros=(zero,), spreads=False, offload=offload, host=side,
+            recomputes=tuple(name for name in task.recompute if name != "selective"),
+        )  # fmt: skip
+        layouts = fastest(job, count=1)
+        if not layouts.layouts:
+            continue
+        layout, rates = layouts.layouts[0], rates_of(a, reached, recipe, job.code, side)
+        step = step_time(model, Shape.of(layout.run), rates, layout.run)
+        found.append(
+            Trained(
+                accelerator=a,
+                setup=Setup(code="hf", precision="bf16_master"),
+                chips=chips,
+                layout=layout,
+                step=step,
+                basis=reached.basis,
+                candidates=layouts.candidates,
+            )  # fmt: skip
+        )
+    return min(found, key=lambda t: t.layout.step_s, default=None)
+
+
+def may_offload(workload: Workload, a: Accelerator) -> bool:
+    """Whether offload is tried: full fine-tuning by AdamW in 16 bits, whose time on the host is known."""
+    task = task_of(workload)
+    masters = bool({"bf16", "bf16_master"} & set(task.precisions)) and has_precision(a, "bf16_master")
+    whole = task.method == "full" and task.optimizer == "adamw" and not workload.kind.trains_whole_model
+    return masters and whole and offloads(a)
+
+
+def holds_states(model: Model, chips: int, offer: Offer) -> bool:
+    """Whether the hosts of an offer have the memory to offload everything."""
+    here = min(offer.accelerators, chips)
+    return offer.host is not None and host_bytes(model, BF16_MASTER, "all", chips, here) <= offer.host.memory_bytes
+
+
+def offloads_alike(model: Model, t: Trained, offer: Offer, other: Offer) -> bool:
+    """Whether hosts of another offer can hold what the run offloads, with as many cores for each chip."""
+    if t.layout.run.offload == "none":
+        return True
+    if offer.host is None or other.host is None or not holds_states(model, t.chips, other):
+        return False
+    here, there = (o.host.cores / min(o.accelerators, t.chips) for o in (offer, other) if o.host)
+    return there >= here
+
+
+OFFLOADS: tuple[tuple[Offload, int], ...] = (("optimizer", 2), ("all", 3))  # with the ZeRO stage that DeepSpeed needs
 
 
 def context_warning(model: Model, task: TrainingTask) -> str:

@@ -12,6 +12,8 @@ from advisor.engine.training import Run, model_flops
 from advisor.engine.training_search.layouts import (
     Setup,
     Trained,
+    holds_states,
+    offloaded,
     setups_of,
     sizes,
     task_of,
@@ -104,15 +106,15 @@ def of_chip(
         if chips < least or (more and not owns(sellers, made)):
             continue
         best = fastest_of(trained(workload, catalog, a, setup, chips) for setup in setups)
-        if best is None:
-            continue
-        timed += best.candidates
-        plans = [candidate(workload, catalog, r, best, same) for same in by_seller(sellers)]
+        groups = by_seller(sellers if best else [o for o in sellers if holds_states(catalog.model, chips, o)])
+        runs = [(best or offloaded(workload, catalog, a, chips, same[0]), same) for same in groups]
+        timed += max((t.candidates for t, _ in runs if t is not None), default=0)
+        plans = [candidate(workload, catalog, r, t, same) for t, same in runs if t is not None]
         some = [c for c in plans if c is not None]
         if some:
             made.append(min(some, key=lambda c: (c.end_days > deadline_days(workload), c.usd_total)))
             in_time = made[-1].end_days <= deadline_days(workload)
-            first = first or (chips if in_time else 0)
+            first = first or (chips if in_time and best else 0)  # offload is slow: more chips may cost less
     return made, timed
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from advisor.engine.search import MAX_RANKED, Catalog
 from advisor.engine.spec import Accelerator, Change, Rejection, TrainingTask, Workload, limit_change, listed
-from advisor.engine.training_search.layouts import Setup, least_gib, setups_of, task_of, trained
+from advisor.engine.training import BF16_MASTER, host_bytes
+from advisor.engine.training_search.layouts import Setup, least_gib, may_offload, setups_of, task_of, trained
 from advisor.engine.training_search.outcome import Candidate
 
 LONGEST_DAYS = 120.0  # of a run without a deadline: BLOOM 176B took 3.5 months (arXiv 2211.05100)
@@ -149,11 +150,20 @@ def too_large(workload: Workload, catalog: Catalog, a: Accelerator, tried: Tried
         else f"no layout fits the states and activations in {room:,.0f} GiB each"
     )
     return Rejection(
-        accelerator=a.slug, reason="does_not_fit", detail=f"{connected(tried.most)}: {needs}",
+        accelerator=a.slug, reason="does_not_fit",
+        detail=f"{connected(tried.most)}: {needs}{beside_host(workload, catalog, a)}",
         limit=room, reached=needed if math.isfinite(needed) else None,
         smallest_change=change.said if change else "", changes=(change,) if change else (),
         dead_end="" if change else f"no number of {a.name} that is connected holds the model with this method",
     )  # fmt: skip
+
+
+def beside_host(workload: Workload, catalog: Catalog, a: Accelerator) -> str:
+    """That offload fits no better, where it is tried; empty: it is not."""
+    if not may_offload(workload, a):
+        return ""
+    needed = host_bytes(catalog.model, BF16_MASTER, "all", 1, 1)
+    return f". Offload to host memory, which needs {needed / 2**30:,.0f} GiB in all, was tried and does not fit either"
 
 
 def smaller_tasks(task: TrainingTask, section: str) -> Iterator[tuple[Change, TrainingTask]]:

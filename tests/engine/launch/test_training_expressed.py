@@ -60,6 +60,7 @@ OTHERS: dict[str, Any] = {
     "code.attention": "flash1",
     "code.compiled": "block",
     "code.selective": "operators",
+    "code.stops_early": True,
     "code.gradient_buffer": False,
     "code.dtensor": True,
     "code.tp_overlap": False,
