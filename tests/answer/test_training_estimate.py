@@ -10,7 +10,6 @@ from advisor.workload import TrainingRun, parse_estimate
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 GIB = 2.0**30
-INNER = 14336
 HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD, INNER, VOCAB = 4096, 32, 32, 8, 128, 14336, 128256  # Llama 3.1 8B
 LAYER_WEIGHTS = HIDDEN * HEAD * (2 * HEADS + 2 * KV_HEADS) + 3 * HIDDEN * INNER + 2 * HIDDEN
 PARAMETERS = LAYERS * LAYER_WEIGHTS + 2 * VOCAB * HIDDEN + HIDDEN
