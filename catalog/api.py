@@ -10,6 +10,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_view
 from rest_framework import mixins, serializers, viewsets
 from rest_framework.exceptions import APIException
+from rest_framework.request import Request
 
 from catalog import filters
 from catalog.deleting import NotDeletable, StaffDeletes, delete_model, who
@@ -45,11 +46,11 @@ class Listed(viewsets.ReadOnlyModelViewSet[Any]):
     pagination_class = Pages
 
     @kept_list
-    def list(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Any:
         return super().list(request, *args, **kwargs)
 
     @kept_list
-    def retrieve(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+    def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Any:
         return super().retrieve(request, *args, **kwargs)
 
 

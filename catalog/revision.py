@@ -28,7 +28,7 @@ VIEWER = ("sessionid", "csrftoken")  # cookies: the navigation names the user, a
 REVALIDATE = "private, no-cache"
 MAX_BYTES = 2_000_000
 
-View = Callable[..., HttpResponse]
+View = Callable[..., Any]
 
 
 def revision() -> str:

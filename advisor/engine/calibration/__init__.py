@@ -2,7 +2,7 @@
 
 from advisor.engine.calibration import least_squares
 from advisor.engine.calibration.efficiency import efficiency_of
-from advisor.engine.calibration.kernel_samples import Figure, median_of, samples, spread_of
+from advisor.engine.calibration.kernel_samples import Figure, median_of, samples
 from advisor.engine.calibration.least_squares import (
     Array,
     BudgetError,
@@ -27,6 +27,5 @@ __all__ = [
     "least_squares",
     "median_of",
     "samples",
-    "spread_of",
     "weighted_quantile",
 ]

@@ -16,7 +16,6 @@ from advisor.engine.spec.command_template import (
 )
 from advisor.engine.spec.demand import WEEK_HOURS, Trace, Users, mean_fraction, needed_by_hour, week_of
 from advisor.engine.spec.hardware import (
-    UNMEASURED,
     Accelerator,
     Efficiency,
     Link,
@@ -89,7 +88,6 @@ __all__ = [
     "DRAFT",
     "EMBEDDING",
     "Efficiency",
-    "UNMEASURED",
     "FlagLists",
     "Framework",
     "Host",
