@@ -289,6 +289,7 @@ SPECTACULAR_SETTINGS = {
         "Switch": "advisor.workload.schema.SWITCH",
         "TrainingPrecision": "advisor.workload.schema.PRECISION_NAMES",
         "Recomputing": "advisor.workload.schema.RECOMPUTE_NAMES",
+        "TuningObjective": "advisor.workload.schema.OBJECTIVE_NAMES",
         "TrainingKind": "advisor.workload.training_run.TRAINING_KINDS",
     },
     "SWAGGER_UI_DIST": "SIDECAR",

@@ -43,6 +43,13 @@ QUESTIONS: dict[str, dict[str, Any]] = {
         "constraints": CHIPS,
         "objective": "latency",
     },
+    "grpo": {
+        "name": "grpo-8b",
+        "kind": "finetuning",
+        "model": "meta-llama/Llama-3.1-8B",
+        "finetuning": {"objective": "grpo", "iterations": 500, "response_tokens": 1024},
+        "constraints": {"accelerators": {"allow": ["h200-sxm"]}, "max_accelerators": 2},
+    },
     "late": {
         "name": "too-late",
         "kind": "training",

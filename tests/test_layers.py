@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OURS = ("advisor", "catalog", "probes")
 GROUND = ("advisor.engine", "probes.agent")
 ENGINE = (
-    "network spec cost plans step training calibration scheduler search training_search estimate launch fleet "
+    "network spec cost plans step training calibration scheduler search estimate training_search launch fleet "
     "optimisation"
 ).split()
 ADVISOR = "workload result inputs answer report fidelity load_tests claims api web ops".split()
@@ -30,7 +30,7 @@ BELOW_IN_ENGINE = {
     "scheduler": "step cost spec network",
     "estimate": "scheduler step cost spec network",
     "search": "calibration scheduler step plans cost spec network",
-    "training_search": "training search plans step cost spec network",
+    "training_search": "estimate training search plans step cost spec network",
     "launch": "training search scheduler step cost spec network",
     "fleet": "training_search training plans search calibration scheduler step cost spec network",
     "optimisation": "training launch fleet search estimate scheduler step cost spec network",

@@ -1,120 +1,70 @@
-"""DPO and GRPO as a composition: the training step, a reference forward pass, and generation by the serving engine."""
+"""DPO and GRPO as a composition: what `estimate` asks of it, and what every answer says about it."""
 
 import math
 from collections.abc import Sequence
 
-from advisor.answer import single_estimate
-from advisor.engine.network import parameters
-from advisor.engine.training import Rates, StepTime, forward_s, reference_bytes
-from advisor.inputs import rounded
-from advisor.result import Estimate, Phase
-from advisor.workload import Deployment, FixedRun, WorkloadError, error
+from advisor.engine.spec import Rollout, TuningObjective
+from advisor.engine.training import PeakMemory, Rates, StepTime, reference_bytes
+from advisor.engine.training_search import Phase, Servers, Trainer, iteration
+from advisor.inputs import REFERENCES, host_copy_fraction, resources_with, rounded
+from advisor.result import Phase as PhaseSection
+from advisor.workload import LONGEST_RATIO, FixedRun, TrainingRun, WorkloadError, error
 
-ROOM_FRACTION = 0.6  # of an accelerator's memory for 16-bit weights that generate; the rest is KV cache
-LONGEST_RATIO = 2.0  # of the longest response over the mean: assumed
 GIB = 2.0**30
+LEAST_PROMPT_TOKENS = 16
+UNCHECKED_ESTIMATE = "no published measurement checks this composition of phases: time one iteration before you commit"
+UNCHECKED = (
+    f"{UNCHECKED_ESTIMATE}; its ranges combine those of training and serving and do not cover the assumptions on "
+    "response lengths and memory"
+)
 
 
-def phases(fixed: FixedRun, rates: Rates, step: StepTime) -> list[Phase]:
-    """The parts of one step or iteration; their times add up to it. One part: plain fine-tuning."""
-    d = fixed.asked
-    update = Phase(
-        name="policy update",
-        engine="training",
-        time_s=rounded(float(step.step_s)),
-        said="forward and backward pass over every sequence, and the optimizer",
-    )
+def tuning_of(d: TrainingRun) -> TuningObjective | None:
+    """What the step does beside the update; None: supervised."""
     if d.objective == "sft":
+        return None
+    rollout = rollout_of(d) if d.objective == "grpo" else None
+    return TuningObjective(name=d.objective, reference=REFERENCES[d.reference], rollout=rollout)
+
+
+def rollout_of(d: TrainingRun) -> Rollout:
+    """Lengths as given; prompt and longest response fill the sequence."""
+    mean = float(d.response_tokens or d.sequence_length // 4)
+    longest = float(d.longest_response_tokens or LONGEST_RATIO * mean)
+    prompt = float(d.prompt_tokens or max(d.sequence_length - longest, LEAST_PROMPT_TOKENS))
+    return Rollout(prompt_tokens=prompt, response_tokens=mean, longest_response_tokens=longest)
+
+
+def phases(fixed: FixedRun, peak: PeakMemory, rates: Rates, step: StepTime) -> list[PhaseSection]:
+    """The parts of one step or iteration; their times add up to it. None: plain fine-tuning."""
+    tuning = tuning_of(fixed.asked)
+    if tuning is None:
         return []
-    reference = Phase(
-        name="reference forward",
-        engine="training",
-        time_s=rounded(forward_s(fixed.model, fixed.run, rates, step)),
-        said=(
-            "log-probabilities under the frozen base, without adapters"
-            if fixed.run.recipe.method != "full"
-            else "log-probabilities under a frozen copy of the model"
-        ),
-    )
-    if d.objective == "dpo":
-        return [reference, update]
-    return [*generation(fixed), reference, update]
+    _, known = resources_with(fixed.asked.model)
+    servers = Servers(
+        policy=fixed.model_id, reward="", resources=known, host_copy_fraction=host_copy_fraction()
+    )  # fmt: skip
+    trainer = Trainer(model=fixed.model, chip=fixed.chip, run=fixed.run, peak=peak, rates=rates, step=step)
+    found = iteration(tuning, trainer, servers)
+    if isinstance(found, str):
+        allowed = "a smaller global_batch or sequence_length, or more accelerators"
+        raise WorkloadError([error("objective", f"generation cannot be estimated: {found}", allowed)])
+    return sections(found)
+
+
+def sections(found: Sequence[Phase]) -> list[PhaseSection]:
+    """Phases as answers show them."""
+    total = math.fsum(p.time_s for p in found)
+    return [
+        PhaseSection(
+            name=p.name, engine=p.engine, time_s=rounded(p.time_s), fraction=rounded(p.time_s / total), said=p.said
+        )
+        for p in found
+    ]
 
 
 def extra_gib(fixed: FixedRun) -> float:
     """What the reference model takes on a rank."""
-    return 0.0 if fixed.asked.objective == "sft" else reference_bytes(fixed.model, fixed.run) / GIB
-
-
-def generation(fixed: FixedRun) -> Sequence[Phase]:
-    """All responses of an iteration, generated on the same accelerators before they train."""
-    d, run = fixed.asked, fixed.run
-    responses = run.micro_batch * run.micro_batches * run.parallel.dp
-    mean = d.response_tokens or d.sequence_length // 4
-    prompt = max(d.sequence_length - math.ceil(LONGEST_RATIO * mean), 16)
-    tp = smallest_tp(fixed)
-    replicas = max(run.parallel.chips // tp, 1)
-    each = max(math.ceil(responses / replicas), 1)
-    try:
-        full, alone = (served(fixed, tp, prompt, mean, n) for n in (each, 1))
-    except WorkloadError as e:
-        raise WorkloadError([error("objective", f"generation cannot be estimated: {e.errors[0]['message']}")]) from None
-    if not full.fits or not full.output_tokens_per_s or alone.tpot_ms is None:
-        raise WorkloadError(
-            [
-                error(
-                    "objective",
-                    f"{each} responses of {d.sequence_length} tokens do not fit on {tp} accelerators that generate",
-                    "a smaller global_batch or sequence_length, or more accelerators",
-                )
-            ]
-        )
-    together_s = each * mean / full.output_tokens_per_s
-    tail_s = (LONGEST_RATIO - 1.0) * mean * (alone.tpot_ms.mean or 0.0) / 1e3
-    return [
-        Phase(
-            name="generation",
-            engine="serving",
-            time_s=rounded(together_s),
-            said=(
-                f"{responses:,} responses of {mean:,} tokens on average to prompts of {prompt:,}, {each} at a time on "
-                f"each of {replicas} replicas with tp {tp} ({full.framework}, {full.weights_dtype}); the weights are "
-                "on the same accelerators, so nothing is sent"
-            ),
-        ),
-        Phase(
-            name="longest responses",
-            engine="serving",
-            time_s=rounded(tail_s),
-            said=(
-                f"the longest response has {LONGEST_RATIO:g} times the mean length (an assumption) and ends alone, "
-                "while the other batch slots are empty"
-            ),
-        ),
-    ]
-
-
-def smallest_tp(fixed: FixedRun) -> int:
-    """The fewest accelerators that hold the 16-bit weights with room for a KV cache, a power of two."""
-    needed = 2.0 * parameters(fixed.model) / (ROOM_FRACTION * fixed.chip.memory_bytes)
-    tp = 1
-    while tp < needed and tp < fixed.run.parallel.chips:
-        tp *= 2
-    return tp
-
-
-def served(fixed: FixedRun, tp: int, prompt: int, mean: int, concurrency: int) -> Estimate:
-    """One replica that generates, as `estimate --kind serving` has it."""
-    d = fixed.asked
-    return single_estimate.answer(
-        Deployment(
-            model=d.model,
-            accelerator=d.accelerator,
-            tp=tp,
-            count=tp,
-            weights="bf16",
-            isl=prompt,
-            osl=mean,
-            concurrency=concurrency,
-        )  # fmt: skip
-    )
+    tuning = tuning_of(fixed.asked)
+    kept = tuning is not None and tuning.reference == "kept"
+    return reference_bytes(fixed.model, fixed.run) / GIB if kept else 0.0

@@ -97,11 +97,15 @@ def composed(result: TrainingEstimate, timed: Timed) -> TrainingEstimate:
     result = result.changed(
         reference_gib=rounded(reference),
         fits=result.fits and result.memory.free_gib >= reference,
-        warnings=[*result.warnings, *([PAIRS] if fixed.asked.objective == "dpo" else [])],
+        warnings=[
+            *result.warnings,
+            *([PAIRS] if fixed.asked.objective == "dpo" else []),
+            preference.UNCHECKED_ESTIMATE,
+        ],
     )
     if not result.fits:
         return result
-    phases = preference.phases(fixed, timed.rates, timed.step)
+    phases = preference.phases(fixed, peak_memory(fixed.model, fixed.run), timed.rates, timed.step)
     total = math.fsum(phase.time_s for phase in phases)
     generates = math.fsum(phase.time_s for phase in phases if phase.engine == "serving")
     return result.changed(

@@ -14,7 +14,7 @@ from advisor.inputs.assumptions import (
     serverless_of,
 )
 from advisor.inputs.check import check_catalog, unknown_names_in_parts
-from advisor.inputs.current import catalog_chip, catalog_resources, market, resources_with
+from advisor.inputs.current import catalog_chip, catalog_resources, host_copy_fraction, market, resources_with
 from advisor.inputs.from_catalog import (
     CHIP_SCOPE,
     assumption,
@@ -29,7 +29,7 @@ from advisor.inputs.names import with_catalog_names
 from advisor.inputs.offers import new_usd_per_accelerator
 from advisor.inputs.rounding import number, rounded
 from advisor.inputs.to_engine import catalog_of, model_of, quantization_of, training_workload, workload_of
-from advisor.inputs.training import TRAINING_ASSUMPTIONS, figure_of, reliability_of
+from advisor.inputs.training import REFERENCES, TRAINING_ASSUMPTIONS, figure_of, reliability_of
 from catalog.places import areas_of
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "COSTS",
     "EGRESS",
     "PATHS",
+    "REFERENCES",
     "RESALE_YEARS",
     "SUPPLY",
     "SWINGS",
@@ -66,6 +67,7 @@ __all__ = [
     "rounded",
     "serverless_of",
     "take_snapshot",
+    "host_copy_fraction",
     "training_workload",
     "unknown_names_in_parts",
     "unpacked",

@@ -110,6 +110,9 @@ def unknown_names(spec: Mapping[str, Any], before: int = 0) -> list[dict[str, st
     if isinstance(spec["model"], str):
         ids = ServedModel.objects.values_list("hf_id", "slug")
         check("model", [spec["model"]], lambda: [name for pair in ids for name in pair])
+    if reward := (spec.get("finetuning") or {}).get("reward_model"):
+        ids = ServedModel.objects.values_list("hf_id", "slug")
+        check("finetuning.reward_model", [reward], lambda: [name for pair in ids for name in pair])
     constraints = spec["constraints"]
     slugs = lambda: list(Accelerator.objects.values_list("slug", flat=True))  # noqa: E731
     for field, source in (

@@ -6,6 +6,7 @@ from advisor.engine.cost import Assumptions
 from advisor.engine.estimate import Resources
 from advisor.engine.spec import Accelerator as Chip
 from advisor.engine.spec import Offer
+from advisor.engine.step import host_copy_of
 from advisor.inputs import hosts, offers
 from advisor.inputs.assumptions import assumptions_of
 from advisor.inputs.from_catalog import _accelerator, _frameworks, _quantization, assumption, calibrations, model_row
@@ -53,6 +54,12 @@ def resources_with(model: str | Config) -> tuple[str, Resources]:
 
 def catalog_model_ids() -> list[str]:
     return list(ServedModel.objects.order_by("hf_id").values_list("hf_id", flat=True))
+
+
+def host_copy_fraction() -> float:
+    """Of the link to the host that large copies reach."""
+    copies = host_copy_of({a.key: assumption(a) for a in Assumption.objects.filter(key="host-copy-fraction")})
+    return copies.rate_fraction if copies else 1.0
 
 
 def market(chip: Chip) -> tuple[tuple[Offer, ...], Assumptions]:

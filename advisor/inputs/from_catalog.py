@@ -64,6 +64,7 @@ def _snapshot(spec: Json, organisation: Organisation | None) -> Json:
         "prices_as_of": max((p["as_of"] for p in prices), default=None),
         "model": model,
         "draft_model": draft_row(model),
+        "reward_model": model_row(reward) if (reward := reward_model_of(spec)) else None,
         "accelerators": [chip if chip["slug"] in sold else chip | {"sources": {}, "software": {}} for chip in chips],
         "prices": [without_host(p) for p in used],
         "other_terms": [without_host(p) for p in other_terms],
@@ -167,6 +168,12 @@ def model_row(model: str | Json) -> Json:
     if not isinstance(config, dict):  # the command line replaces a path by the file's contents
         raise WorkloadError([error("model.config", "file paths are not accepted here", "the contents of config.json")])
     return {"hf_id": config.get("_name_or_path") or "own-model", "slug": "own-model", "config": config}
+
+
+def reward_model_of(spec: Json) -> str | None:
+    """The model that scores the responses of GRPO; None: rules do, or nothing is generated."""
+    name: str | None = (spec.get("finetuning") or {}).get("reward_model")
+    return name
 
 
 def draft_row(model: Json) -> Json | None:

@@ -303,6 +303,7 @@ def catalog_of(spec: Json, snapshot: Json) -> Catalog:
         licences=offers.licences_of(snapshot["licences"], _software(spec, snapshot["assumptions"])),
         hosted=hosted_apis.chip_vendor_prices(snapshot["hosted"]),
         acceptances=acceptances_of(snapshot["assumptions"]),
+        reward_model=model_of(snapshot["reward_model"]) if snapshot.get("reward_model") else None,
         draft_model=model_of(snapshot["draft_model"]) if snapshot.get("draft_model") else None,
         host_copy=host_copy_of(snapshot["assumptions"]),
         grammar_mask_s=snapshot["assumptions"].get(GRAMMAR_MASK, {"value": 0.0})["value"] * MICRO,

@@ -1,11 +1,12 @@
 """A training question in engine values: the task, and what stops a run, from the assumptions or the planner's own."""
 
 import math
-from typing import Any
+from typing import Any, Literal
 
-from advisor.engine.spec import Lengths, TrainingTask, kind_named
+from advisor.engine.spec import Lengths, Rollout, TrainingTask, TuningObjective, kind_named
 from advisor.engine.training import DEFAULTS, FailureRates, Range, Spot
 from advisor.engine.training_search import Reliability
+from advisor.workload import LONGEST_RATIO
 
 Json = dict[str, Any]
 FAILURES = {
@@ -18,6 +19,10 @@ FAILURES = {
 TRAINING_ASSUMPTIONS = tuple(DEFAULTS)
 DATA = "training-bytes-per-token"
 BYTES_PER_TOKEN = 4.0  # a token as a 32-bit number
+PADDED_TOKENS = 128  # a padded sequence is a multiple, so that parallel sizes divide it
+REFERENCES: dict[str, Literal["kept", "none", "precomputed"]] = {
+    "yes": "kept", "no": "none", "precomputed": "precomputed",
+}  # fmt: skip
 PRECISIONS = {  # what `precision: auto` may use by constraints.quality, the most exact first
     "lossless": ("bf16",),
     "near_lossless": ("bf16", "fp8", "mxfp8"),
@@ -34,16 +39,17 @@ def section_of(spec: Json) -> Json:
 def task_of(spec: Json, tokens: float | None = None) -> TrainingTask:
     """The run of a validated workload file. tokens: of a budget, once they are known."""
     section, kind = section_of(spec), kind_named(spec["kind"])
-    sequence = int(section["sequence_length"])
+    tuning = tuning_of(section)
+    sequence, batch = sequence_and_batch(section, tuning)
     method = section.get("method", "full")
     asked = section["precision"]
     exact = method != "full"  # adapters compute in 16 bits
     precisions = (asked,) if asked != "auto" else ("bf16",) if exact else PRECISIONS[spec["constraints"]["quality"]]
     recompute = section["recompute"]
     return TrainingTask(
-        tokens=float(tokens if tokens is not None else section["tokens"] or 0.0),
+        tokens=float(tokens if tokens is not None else trained_tokens(section, tuning, sequence, batch)),
         sequence_tokens=sequence,
-        global_batch=max(round(section["global_batch_tokens"] / sequence), 1),
+        global_batch=batch,
         method=method,
         adapter_rank=0 if method == "full" else int(section["rank"]),
         optimizer=section["optimizer"],
@@ -53,7 +59,52 @@ def task_of(spec: Json, tokens: float | None = None) -> TrainingTask:
         every_days=section["every_days"],
         continued=not kind.trains_whole_model or section["continued"] == "yes",
         bytes_per_token=BYTES_PER_TOKEN,
+        tuning=tuning,
     )
+
+
+def tuning_of(section: Json) -> TuningObjective | None:
+    """What a step of DPO or GRPO does beside the update; None: supervised."""
+    name = section.get("objective", "sft")
+    if name == "sft":
+        return None
+    return TuningObjective(
+        name=name,
+        reference=REFERENCES[section["reference"]],
+        rollout=rollout_of(section) if name == "grpo" else None,
+    )
+
+
+def rollout_of(section: Json) -> Rollout:
+    mean = float(section["response_tokens"])
+    return Rollout(
+        prompt_tokens=float(section["prompt_tokens"]),
+        response_tokens=mean,
+        longest_response_tokens=float(section["longest_response_tokens"] or LONGEST_RATIO * mean),
+    )
+
+
+def sequence_and_batch(section: Json, tuning: TuningObjective | None) -> tuple[int, int]:
+    """(tokens of a sequence, sequences of a step).
+
+    GRPO pads every sequence to the prompt and the longest response. DPO trains on whole pairs.
+    """
+    if tuning is not None and tuning.rollout is not None:
+        longest = tuning.rollout.prompt_tokens + tuning.rollout.longest_response_tokens
+        sequence = math.ceil(longest / PADDED_TOKENS) * PADDED_TOKENS
+        return sequence, int(section["prompts_per_iteration"]) * int(section["samples_per_prompt"])
+    sequence = int(section["sequence_length"])
+    batch = max(round(section["global_batch_tokens"] / sequence), 1)
+    return sequence, batch if tuning is None else max(2 * round(batch / 2), 2)
+
+
+def trained_tokens(section: Json, tuning: TuningObjective | None, sequence: int, batch: int) -> float:
+    """Tokens that the run trains on, padding included: of the pairs of DPO, or of all iterations of GRPO."""
+    if tuning is None:
+        return float(section["tokens"] or 0.0)
+    if tuning.name == "dpo":
+        return 2.0 * float(section["pairs"]) * sequence
+    return float(section["iterations"]) * batch * sequence
 
 
 def lengths_of_task(task: TrainingTask) -> Lengths:

@@ -248,7 +248,8 @@ def training_table(answer: Answer, top: int | None) -> str:
         lines += [*training_answer.evidence_lines(first), ""] if first.evidence else []
         lines += [*training_answer.optimization_lines(first), ""]
         lines += [*training_answer.plan_lines(first), *training_answer.change_lines(answer)]
-        lines += [f"start with ({first.framework}):", *(f"  {line}" for line in first.launch.command.splitlines())]
+        launch = first.launch.command.splitlines()
+        lines += [f"start with ({first.framework}):", *(f"  {line}" for line in launch)] if launch else []
         lines += [*(f"  note: {note}" for note in first.launch_notes), ""]
         lines += [*(f"because: {reason}" for reason in first.reasons), *(f"warning: {w}" for w in first.warnings), ""]
     return "\n".join([*lines, *training_answer.rejected_lines(answer), *not_used_lines(answer), head(answer)])

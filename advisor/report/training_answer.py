@@ -35,17 +35,20 @@ def detail_lines(r: TrainingOption) -> list[str]:
     ends = r.interval.days
     spread = f" (90% range {shown(ends[0])} to {shown(ends[1])})" if ends else ""
     lines = [
-        f"#{r.rank} {r.label}, {r.framework or 'no launcher'}",
-        f"step {shown(r.step_s)} s: {shown(r.tokens_per_s)} tokens/s, MFU {percent(r.mfu)}, HFU {percent(r.hfu)}; "
+        f"#{r.rank} {r.label}, {r.framework or 'no launch file'}",
+        f"{'iteration' if r.objective == 'grpo' else 'step'} {shown(r.step_s)} s: "
+        f"{shown(r.tokens_per_s)} tokens/s, MFU {percent(r.mfu)}, HFU {percent(r.hfu)}; "
         f"exposed communication {percent(r.exposed_communication_fraction)}, bubble {percent(r.bubble_fraction)}; "
         f"{r.bound}-bound",
-        f"run: {r.steps:,} steps of {r.global_batch_tokens:,} tokens, {shown(r.days)} days{spread}, "
+        *phase_lines(r),
+        f"run: {r.steps:,} {repeated(r)} of {r.global_batch_tokens:,} tokens, {shown(r.days)} days{spread}, "
         f"{shown(r.accelerator_hours)} accelerator-hours",
         f"goodput {percent(g.fraction)} ({percent(g.low_fraction)} to {percent(g.high_fraction)}): about "
         f"{shown(g.interruptions)} interruptions ({shown(g.interruptions_low)} to {shown(g.interruptions_high)}), a "
         f"checkpoint of {shown(g.checkpoint_gib)} GiB every {minutes(r.checkpoint_interval_s)}",
         f"memory: {shown(r.peak_allocated_gib)} of {shown(r.usable_gib)} GiB allocated at the peak "
-        f"({shown(r.peak_reserved_gib)} reserved by PyTorch)",
+        f"({shown(r.peak_reserved_gib)} reserved by PyTorch)"
+        + (f", beside {shown(r.reference_gib)} GiB of the reference or reward model" if r.reference_gib else ""),
         f"layout: dp {r.dp}, tp {r.tp}, pp {r.pp}, cp {r.cp}, ep {r.ep}, ZeRO {r.zero}, micro-batch {r.micro_batch} x "
         f"{r.micro_batches}, recompute {r.recompute}",
         f"scaling: {r.scaling_said}",
@@ -55,6 +58,15 @@ def detail_lines(r: TrainingOption) -> list[str]:
         carbon = f", {shown(r.kgco2e)} kg CO2e" if r.kgco2e else ""
         lines.append(f"energy: {shown(r.kwh)} kWh{carbon}")
     return [*lines, *(each.said for each in r.serve_elsewhere)]
+
+
+def repeated(r: TrainingOption) -> str:
+    return "iterations" if r.objective == "grpo" else "steps"
+
+
+def phase_lines(r: TrainingOption) -> list[str]:
+    """The iteration of DPO or GRPO by phase."""
+    return [f"  {p.name}: {shown(p.time_s)} s, {percent(p.fraction)}: {p.said}" for p in r.phases]
 
 
 def minutes(seconds: float | None) -> str:

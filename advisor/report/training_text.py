@@ -30,7 +30,7 @@ def phase_lines(e: TrainingEstimate) -> list[str]:
     tokens = f"{shown(e.global_batch_tokens / total)} trained tokens/s"
     return [
         f"one {e.objective.upper()} {what}: {shown(total)} s, {tokens}; reference model {shown(e.reference_gib)} GiB",
-        *(f"  {p.name:18} {p.time_s:10.3f} s {p.time_s / total:6.1%}  {p.said}" for p in e.phases),
+        *(f"  {p.name:24} {p.time_s:10.3f} s {p.time_s / total:6.1%}  {p.said}" for p in e.phases),
     ]
 
 

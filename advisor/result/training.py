@@ -97,11 +97,14 @@ class Phase(Section):
     """One part of a DPO step or a GRPO iteration."""
 
     name: str
-    """generation, longest responses, reference forward or policy update."""
+    """state to and from host, weights to the generator, generation, longest responses, reward model, reference forward
+    or policy update."""
     engine: str
     """Which estimate it is: training or serving."""
     time_s: Seconds
     """Its time; the parts follow one another."""
+    fraction: Fraction | None = None
+    """Its share of the iteration."""
     said: str
     """What happens in it, with its assumptions."""
 

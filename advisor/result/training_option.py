@@ -27,10 +27,11 @@ from advisor.result.base import (
 from advisor.result.launch import Launch
 from advisor.result.money import Money
 from advisor.result.option import Beats, Operator, Purchase, Range
-from advisor.result.training import MeasuredRun, TeraflopsPerSecond, TrainingLayout
+from advisor.result.training import MeasuredRun, Phase, TeraflopsPerSecond, TrainingLayout
 
 Days = Annotated[float, Unit("days")]
 KgCo2e = Annotated[float, Unit("kg CO2e")]
+UPDATE = "policy update"  # the phase whose ledger and memory the option shows
 EngineerDays = Annotated[float, Unit("engineer-days")]
 
 
@@ -172,7 +173,7 @@ class TrainingOption(Purchase, TrainingLayout):
     framework_version: str = ""
     """Release whose options were checked."""
     step_s: Seconds
-    """Time of one step, with the slowest of the ranks."""
+    """Time of one step, with the slowest of the ranks; of DPO and GRPO the whole iteration."""
     tokens_per_s: TokensPerSecond
     """Trained tokens on all accelerators, while the run trains."""
     tokens_per_s_per_accelerator: TokensPerSecond
@@ -188,9 +189,18 @@ class TrainingOption(Purchase, TrainingLayout):
     bubble_fraction: Fraction
     """Share of the step that the pipeline's bubble takes."""
     bound: str
-    """What takes most of the step: compute, memory, communication, bubble or host."""
+    """What takes most of the step (policy update): compute, memory, communication, bubble or host."""
+    objective: str = "sft"
+    """sft (supervised), dpo or grpo."""
+    phases: list[Phase] = []
+    """Parts of a DPO step or a GRPO iteration, whose time is step_s with stragglers; absent for sft."""
+    generation_fraction: Fraction | None = None
+    """Share of the iteration that generates and scores responses; null where nothing is generated."""
+    reference_gib: Gib = 0.0
+    """Reference and reward model on an accelerator during the update, beside `memory`; 0: none."""
     tokens: Number
-    """Tokens of the run."""
+    """Tokens that the run trains on; of DPO and GRPO with padding: pairs x 2, or iterations x responses, x
+    sequence_length."""
     tokens_per_parameter: Number
     """Tokens over parameters; about 20 is compute-optimal for pre-training from scratch (Hoffmann et al. 2022)."""
     model_flops: Flops
@@ -254,7 +264,7 @@ class TrainingOption(Purchase, TrainingLayout):
     launch_notes: list[str] = []
     """What to do before the launch, and what the launcher does differently from the plan."""
     step: list[Operator] = []
-    """Ledger of one step on one rank."""
+    """Ledger of one step on one rank; of DPO and GRPO the policy update."""
     evidence: list[MeasuredRun] = []
     """Speed and peak memory of the most similar measured runs, beside what is predicted there."""
     optimization: list[TrainingStep] = []
@@ -265,6 +275,12 @@ class TrainingOption(Purchase, TrainingLayout):
     """Why it is recommended."""
     warnings: list[str]
     """What to check before signing."""
+
+    @property
+    def policy_update_s(self) -> float:
+        """The part of step_s that trains; of supervised tuning all of it."""
+        update = next((p.fraction for p in self.phases if p.name == UPDATE), 1.0)
+        return self.step_s * (update or 0.0)
 
     @property
     def usd_per_run_range(self) -> list[float]:

@@ -343,6 +343,14 @@ TUNING = Group(
     "Fine-tuning run",
     (
         choice(
+            "finetuning.objective",
+            "Objective",
+            "DPO and GRPO ask for more under “Preferences and reinforcement learning”",
+            ("sft", "supervised"),
+            ("dpo", "DPO: preference pairs"),
+            ("grpo", "GRPO: reinforcement learning"),
+        ),
+        choice(
             "finetuning.method",
             "Method",
             "LoRA trains adapters beside frozen weights; QLoRA keeps the frozen weights in 4 bits",
@@ -351,12 +359,45 @@ TUNING = Group(
             ("qlora", "QLoRA"),
         ),
         Field("finetuning.rank", "Adapter rank", WHOLE, "For LoRA and QLoRA. Empty: 16"),
-        Field("finetuning.tokens", "Tokens to train on", TOKENS, "All epochs together, such as 50M"),
+        Field("finetuning.tokens", "Tokens to train on", TOKENS, "Supervised: all epochs together, such as 50M"),
         *length_fields("finetuning", "4,096", "260k"),
         *time_fields("finetuning"),
         *recipe_fields("finetuning"),
     ),
     RUN_HELP,
+    asks=FINETUNING.name,
+)
+PREFERENCES = Group(
+    "Preferences and reinforcement learning",
+    (
+        Field("finetuning.pairs", "DPO: preference pairs", WHOLE, "All epochs together. A pair is two sequences"),
+        Field("finetuning.iterations", "GRPO: iterations", WHOLE, "Each generates responses and updates once"),
+        Field("finetuning.prompts_per_iteration", "GRPO: prompts per iteration", WHOLE, "Empty: 32"),
+        Field("finetuning.samples_per_prompt", "GRPO: responses per prompt", WHOLE, "Group size. Empty: 8, as in TRL"),
+        Field("finetuning.prompt_tokens", "GRPO: mean prompt, tokens", WHOLE, "Empty: 512"),
+        Field("finetuning.response_tokens", "GRPO: mean response, tokens", WHOLE, "Required: it decides the cost"),
+        Field(
+            "finetuning.longest_response_tokens",
+            "GRPO: longest response, tokens",
+            WHOLE,
+            "Your limit. Empty: twice the mean",
+        ),
+        choice(
+            "finetuning.reference",
+            "Reference model",
+            "A frozen copy of the model; GRPO with a KL coefficient of 0 needs none",
+            ("yes", "beside the model"),
+            ("no", "none (GRPO)"),
+            ("precomputed", "log-probabilities are precomputed (DPO)"),
+        ),
+        Field(
+            "finetuning.reward_model",
+            "GRPO: reward model",
+            TEXT,
+            "Model that scores the responses. Empty: rules score them",
+        ),
+    ),
+    "For the objectives DPO and GRPO; leave empty for supervised tuning.",
     asks=FINETUNING.name,
 )
 LIMITS = Group(
@@ -410,7 +451,7 @@ OBJECTIVE = Group(
         ),
     ),
 )
-QUESTION = (MODEL, LENGTHS, LEVELS, PRETRAINING, TUNING, LIMITS, OBJECTIVE)
+QUESTION = (MODEL, LENGTHS, LEVELS, PRETRAINING, TUNING, PREFERENCES, LIMITS, OBJECTIVE)
 
 
 def allow_and_deny(key: str, names: str, suggestions: str = "") -> tuple[Field, Field]:

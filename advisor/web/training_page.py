@@ -197,8 +197,8 @@ def machines(run: TrainingOption) -> str:
 def operators(run: TrainingOption) -> list[Operator]:
     """The ledger of a step; the slowest rank, for which all others wait, as one more line."""
     lines = [line for line in run.step if line.time_s]
-    rest = run.step_s - sum(line.time_s or 0.0 for line in lines)
-    if lines and rest > 1e-3 * run.step_s:
+    rest = run.policy_update_s - sum(line.time_s or 0.0 for line in lines)
+    if lines and rest > 1e-3 * run.policy_update_s:
         slowest = {"operator": "stragglers", "flops": None, "bytes": None, "bound": "stragglers"}
         lines.append(Operator(phase="wait", time_s=rest, **slowest))  # type: ignore[arg-type]
     return lines

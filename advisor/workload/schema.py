@@ -232,12 +232,34 @@ class Training(Section):
     ] = "no"  # start from the published weights
 
 
-class Finetuning(Section):
-    """One fine-tuning run."""
+TuningName = Literal["sft", "dpo", "grpo"]
+OBJECTIVE_NAMES: tuple[str, ...] = get_args(TuningName)
+Reference = Annotated[
+    Literal["yes", "no", "precomputed"],
+    BeforeValidator(yes_or_no, json_schema_input_type=Literal["yes", "no", "precomputed"] | bool),
+]
+RolloutTokens = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(whole)]
+Pairs = Annotated[int, Field(ge=1, le=10**12), BeforeValidator(whole)]
+LONGEST_RATIO = 2  # of the longest response over the mean: assumed
 
+
+class Finetuning(Section):
+    """One fine-tuning run: supervised (sft), on preference pairs (dpo), or reinforcement learning (grpo)."""
+
+    objective: TuningName = "sft"
     method: Literal["full", "lora", "qlora"] = "full"
     rank: Annotated[int, Field(ge=1, le=4096)] = 16  # of adapters
-    tokens: Annotated[float, Field(gt=0, le=1e16)]
+    tokens: Annotated[float, Field(gt=0, le=1e16)] | None = None  # sft: all epochs together
+    pairs: Pairs | None = None  # dpo: all epochs together; a pair is two sequences
+    iterations: Annotated[int, Field(ge=1, le=10_000_000), BeforeValidator(whole)] | None = None  # grpo
+    prompts_per_iteration: Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(whole)] = 32  # assumed
+    # num_generations of TRL's GRPOConfig (trl/trainer/grpo_config.py, read 2026-11-25)
+    samples_per_prompt: Annotated[int, Field(ge=2, le=4096), BeforeValidator(whole)] = 8
+    prompt_tokens: RolloutTokens = 512  # grpo: on average; assumed
+    response_tokens: RolloutTokens | None = None  # grpo: on average; it decides the cost, so it has no default
+    longest_response_tokens: RolloutTokens | None = None  # grpo; default: LONGEST_RATIO times the mean
+    reference: Reference = "yes"  # dpo and grpo: a frozen copy beside the model; no: grpo with a KL coefficient of 0
+    reward_model: Name | None = None  # grpo: catalog model that scores responses; default: rules, which take no time
     sequence_length: SequenceTokens = 4096
     global_batch_tokens: Annotated[float, Field(ge=16, le=1e10)] = 2.6e5
     deadline_days: Days | None = None
@@ -245,6 +267,18 @@ class Finetuning(Section):
     recompute: Recomputing = "auto"
     precision: TrainingPrecision = "auto"
     optimizer: Optimizer = "adamw"
+
+
+# fields that only one objective has
+OF_OBJECTIVE: dict[str, tuple[str, ...]] = {
+    "sft": ("tokens",),
+    "dpo": ("pairs",),
+    "grpo": (
+        "iterations", "prompts_per_iteration", "samples_per_prompt", "prompt_tokens", "response_tokens",
+        "longest_response_tokens", "reward_model",
+    ),
+}  # fmt: skip
+LENGTH_OF_OBJECTIVE = {"sft": "tokens", "dpo": "pairs", "grpo": "iterations"}  # how long a run is
 
 
 def run_defaults() -> dict[str, dict[str, Any]]:
@@ -427,8 +461,8 @@ NOT_MODELED = {
     "video_generation": "video generation is not modeled: shapes of video transformers and decoders are missing",
     "text_to_speech": "text to speech is not modeled: shapes of speech decoders and vocoders are missing",
     "image_embedding": "image embeddings are not modeled: embedding models with a vision tower are missing",
-    "training_rl": "a run of reinforcement learning has no kind of its own: estimate one iteration with "
-    "manage.py estimate --kind finetuning --objective grpo",
+    "training_rl": "a run of reinforcement learning has no kind of its own: use kind finetuning with "
+    "finetuning.objective: grpo",
 }
 
 
@@ -492,7 +526,10 @@ def training_errors(spec: Spec) -> list[dict[str, str]]:
     if isinstance(section, Training) and (section.tokens is None) == (section.budget_usd is None):
         said = "give either tokens or budget_usd" if section.tokens else "is required, or budget_usd in its place"
         errors.append(error(f"{name}.tokens", said, "the tokens to train on, for example 2e12"))
-    if section.global_batch_tokens < section.sequence_length:
+    if isinstance(section, Finetuning):
+        errors += objective_errors(section)
+    generates = isinstance(section, Finetuning) and section.objective == "grpo"
+    if not generates and section.global_batch_tokens < section.sequence_length:
         errors.append(
             error(
                 f"{name}.global_batch_tokens",
@@ -505,6 +542,68 @@ def training_errors(spec: Spec) -> list[dict[str, str]]:
         errors.append(error(f"{name}.deadline_days", "is longer than every_days, so runs would overlap", allowed))
     if isinstance(section, Finetuning) and section.method == "qlora" and section.precision not in ("auto", "bf16"):
         errors.append(error(f"{name}.precision", "is not available with qlora, which computes in BF16", "auto, bf16"))
+    return errors
+
+
+def objective_errors(f: Finetuning) -> list[dict[str, str]]:
+    """What the objective of a fine-tuning run lacks, and what belongs to another one."""
+    defaults = run_defaults()["finetuning"]
+    foreign = [
+        (name, objective)
+        for objective, names in OF_OBJECTIVE.items()
+        for name in names
+        if objective != f.objective and getattr(f, name) != defaults[name]
+    ]
+    errors = [
+        error(
+            f"finetuning.{name}", f"is not used with objective {f.objective}", f"remove it, or objective: {objective}"
+        )
+        for name, objective in foreign
+    ]
+    length = LENGTH_OF_OBJECTIVE[f.objective]
+    if getattr(f, length) is None:
+        allowed = {
+            "sft": "the tokens to train on, for example 5e7", "dpo": "the preference pairs, for example 50000",
+            "grpo": "the number of iterations, for example 500",
+        }  # fmt: skip
+        errors.append(error(f"finetuning.{length}", f"is required for objective {f.objective}", allowed[f.objective]))
+    if f.objective == "sft" and f.reference != defaults["reference"]:
+        errors.append(
+            error(
+                "finetuning.reference", "supervised tuning has no reference model", "remove it, or objective: dpo, grpo"
+            )
+        )
+    if f.objective == "dpo" and f.reference == "no":
+        errors.append(error("finetuning.reference", "dpo compares with a reference model", "yes, or precomputed"))
+    return errors + (rollout_errors(f, defaults) if f.objective == "grpo" else [])
+
+
+def rollout_errors(f: Finetuning, defaults: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Contradictions in what an iteration of GRPO generates."""
+    errors = []
+    if f.reference == "precomputed":
+        errors.append(
+            error(
+                "finetuning.reference",
+                "the responses are new in each iteration of grpo",
+                "yes, or no (KL coefficient 0)",
+            )
+        )
+    if f.response_tokens is None:
+        said = "is required for objective grpo: the mean length decides how long an iteration takes"
+        errors.append(error("finetuning.response_tokens", said, "for example 1000"))
+    elif f.longest_response_tokens is not None and f.longest_response_tokens < f.response_tokens:
+        said = f"is less than the mean, {f.response_tokens:,} tokens"
+        errors.append(error("finetuning.longest_response_tokens", said, f">= {f.response_tokens}"))
+    follows = {
+        "sequence_length": "prompt_tokens and longest_response_tokens",
+        "global_batch_tokens": "prompts_per_iteration and samples_per_prompt",
+    }
+    for name, of in follows.items():
+        if getattr(f, name) != defaults[name]:
+            errors.append(
+                error(f"finetuning.{name}", f"is not used with objective grpo: it follows from {of}", "remove it")
+            )
     return errors
 
 

@@ -25,7 +25,7 @@ from advisor.engine.training import (
 from advisor.workload.deployment import Deployment, divisors, parse_deployment, refused
 from advisor.workload.errors import explained
 from advisor.workload.fields import Name, Section
-from advisor.workload.schema import ModelRef
+from advisor.workload.schema import LONGEST_RATIO, ModelRef
 from advisor.workload.text import WorkloadError, check_plain, error
 
 TRAINING_KINDS = ("training", "finetuning")
@@ -99,6 +99,18 @@ class TrainingRun(Section):
         Annotated[int, Field(ge=1, le=1_000_000)] | None,
         Field(description="Mean tokens of a generated response (grpo); default: a quarter of sequence_length"),
     ] = None
+    longest_response_tokens: Annotated[
+        Annotated[int, Field(ge=1, le=1_000_000)] | None,
+        Field(description="Tokens of the longest response (grpo); default: twice the mean, an assumption"),
+    ] = None
+    prompt_tokens: Annotated[
+        Annotated[int, Field(ge=1, le=1_000_000)] | None,
+        Field(description="Mean tokens of a prompt (grpo); default: what the longest response leaves of the sequence"),
+    ] = None
+    reference: Annotated[
+        Literal["yes", "no", "precomputed"],
+        Field(description="Reference model: beside the trained one, none (grpo), or its results are known (dpo)"),
+    ] = "yes"
 
 
 def parse_estimate(raw: Mapping[str, Any]) -> Deployment | TrainingRun:
@@ -216,10 +228,23 @@ def check_objective(d: TrainingRun) -> None:
     """Raises WorkloadError where the objective does not suit the kind, or the lengths contradict each other."""
     if d.objective != "sft" and d.kind in WHOLE_MODEL:
         raise refused("objective", f"{d.objective} fine-tunes a model", "sft, or kind finetuning")
-    if d.response_tokens is not None and d.objective != "grpo":
-        raise refused("response_tokens", f"nothing is generated with objective {d.objective}",
-                      "remove it, or objective grpo")  # fmt: skip
-    if d.response_tokens is not None and 2 * d.response_tokens > d.sequence_length - 16:
+    for name in ("response_tokens", "longest_response_tokens", "prompt_tokens"):
+        if getattr(d, name) is not None and d.objective != "grpo":
+            raise refused(name, f"nothing is generated with objective {d.objective}", "remove it, or objective grpo")
+    unsuited = {"sft": ("no", "precomputed"), "dpo": ("no",), "grpo": ("precomputed",)}[d.objective]
+    if d.reference in unsuited:
+        raise refused("reference", f"{d.reference} does not suit objective {d.objective}",
+                      {"sft": "remove it", "dpo": "yes, precomputed", "grpo": "yes, no"}[d.objective])  # fmt: skip
+    if d.response_tokens is not None and (d.longest_response_tokens or d.response_tokens) < d.response_tokens:
+        raise refused("longest_response_tokens", "is less than the mean", f">= {d.response_tokens}")
+    given = (d.longest_response_tokens or 0) + (d.prompt_tokens or 0)
+    if given > d.sequence_length:
+        raise refused("sequence_length", "is less than prompt_tokens and longest_response_tokens", f">= {given}")
+    if (
+        d.longest_response_tokens is None
+        and d.response_tokens is not None
+        and (LONGEST_RATIO * d.response_tokens > d.sequence_length - 16)
+    ):
         allowed = f"at most {max((d.sequence_length - 16) // 2, 1)}, or a larger sequence_length"
         raise refused("response_tokens", "the longest response, twice the mean, and its prompt exceed sequence_length",
                       allowed)  # fmt: skip

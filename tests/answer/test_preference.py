@@ -54,10 +54,16 @@ def test_adapters_need_no_second_model() -> None:
 def test_a_grpo_iteration_generates_before_it_trains() -> None:
     e = estimate(objective="grpo", response_tokens=1024)
     parts = seconds(e)
-    assert list(parts) == ["generation", "longest responses", "reference forward", "policy update"]
+    assert list(parts) == [
+        "weights to the generator",
+        "generation",
+        "longest responses",
+        "reference forward",
+        "policy update",
+    ]
     assert e.iteration_s == pytest.approx(sum(parts.values()), rel=1e-6)
     generates = parts["generation"] + parts["longest responses"]
-    assert e.generation_fraction == pytest.approx(generates / e.iteration_s, rel=1e-6)
+    assert e.generation_fraction == pytest.approx(generates / e.iteration_s, rel=1e-4)
     assert seconds(estimate(objective="grpo", response_tokens=512))["generation"] < parts["generation"]
 
 

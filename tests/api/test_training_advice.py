@@ -40,10 +40,28 @@ def test_a_run_is_queued_computed_stored_and_exported(client: Client) -> None:
     assert "Tune LoRA adapters on" in markdown.content.decode()
 
 
+def test_reinforcement_learning_is_queued_and_answered_by_phase(client: Client) -> None:
+    tuned = {"objective": "grpo", "iterations": 20, "response_tokens": 200, "method": "lora"}
+    limits = {"accelerators": {"allow": ["h200-sxm"]}, "max_accelerators": 1}
+    asked = {**ASKED, "finetuning": tuned, "constraints": limits}
+    response = client.post("/api/v1/advice", json.dumps(asked), content_type="application/json")
+    assert response.status_code == 202
+    advise.run(response.json()["id"])
+    run = client.get(response["Location"]).json()["result"]["recommendations"][0]
+    assert run["objective"] == "grpo" and run["steps"] == 20
+    assert [p["name"] for p in run["phases"]][-2:] == ["reference forward", "policy update"]
+
+
 @pytest.mark.parametrize(
     ("change", "field", "says"),
     [
         ({"finetuning": {}}, "finetuning.tokens", "required"),
+        ({"finetuning": {"objective": "dpo"}}, "finetuning.pairs", "required for objective dpo"),
+        (
+            {"finetuning": {"objective": "grpo", "iterations": 5, "response_tokens": 99, "reward_model": "none/such"}},
+            "finetuning.reward_model",
+            "not in the catalog",
+        ),
         ({"finetuning": {"tokens": 1e7, "method": "dora"}}, "finetuning.method", "not a valid choice"),
         ({"finetuning": {"tokens": 1e7, "rank": 0}}, "finetuning.rank", "at least 1"),
         ({"finetuning": {"tokens": 1e7, "epochs": 3}}, "finetuning.epochs", "unknown"),

@@ -148,3 +148,22 @@ def test_an_example_of_a_run_fills_the_form(client: Client, slug: str) -> None:
     section = spec[spec["kind"]]
     text = client.get(f"/?preset={slug}").content.decode()
     assert f'value="{tokens_text(section["tokens"])}"' in text
+
+
+def test_the_form_asks_for_reinforcement_learning() -> None:
+    typed = {
+        "name": "rl",
+        "model": MODEL,
+        "kind": "finetuning",
+        "finetuning.objective": "grpo",
+        "finetuning.iterations": "500",
+        "finetuning.response_tokens": "1000",
+        "finetuning.reference": "no",
+        "finetuning.recompute": "auto",
+    }
+    section = spec_of(typed)["finetuning"]
+    assert section["objective"] == "grpo" and section["reference"] == "no" and section["iterations"] == 500
+    assert section["samples_per_prompt"] == 8 and section["tokens"] is None
+    form = WorkloadForm({**typed, "finetuning.response_tokens": ""})
+    assert not form.is_valid() and "finetuning.response_tokens" in form.errors
+    assert WorkloadForm(from_spec(spec_of(typed))).is_valid()  # the way back

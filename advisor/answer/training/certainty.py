@@ -62,7 +62,7 @@ def ranges_of(q: Question, c: Candidate) -> Uncertainties:
     """What is uncertain about a run."""
     price = {o.acquisition: bill.price_ranges(q.snapshot, o) for o in c.planned.offers}
     assumed = bill.uncertain_of(q.snapshot, q.workload, q.catalog)
-    return uncertainties(c, speed_ratios(q.snapshot, c.trained.basis), price, assumed)
+    return uncertainties(c, speed_ratios(q.snapshot, c), price, assumed)
 
 
 def drawn(q: Question, c: Candidate) -> CostDraws:

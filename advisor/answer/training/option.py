@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from advisor.answer import training_estimate
+from advisor.answer.preference import sections
 from advisor.answer.training.money import money_of, spot_warning
 from advisor.answer.training.question import Question, memory_ratios, name_of, speed_ratios
 from advisor.answer.training.sentences import reasons, scaling_text, warnings
@@ -24,7 +25,7 @@ from advisor.engine.training import (
     scaling_gain,
     storage_needed,
 )
-from advisor.engine.training_search import Candidate, CostDraws
+from advisor.engine.training_search import Candidate, CostDraws, beside_bytes, servers_of
 from advisor.inputs import figure_of, number, rounded
 from advisor.result import (
     FlagCheck,
@@ -57,7 +58,8 @@ def option(q: Question, c: Candidate, rank: int, draws: CostDraws) -> TrainingOp
     per_s = model_flops(q.catalog.model, run) / c.step_s / c.chips
     chips_hours = c.chips * hours
     curve = scaling(q, c)
-    launched = launch_of(q, c)
+    launched = launch_of(q, c) if q.task.tuning is None else None
+    updating = c.trained.layout.step_s / c.trained.iteration_s  # share of the iteration
     steps, notes = optimization(q, c)
     return TrainingOption(
         kind=q.section,  # type: ignore[arg-type]
@@ -81,8 +83,12 @@ def option(q: Question, c: Candidate, rank: int, draws: CostDraws) -> TrainingOp
         tokens_per_s=rounded(c.tokens_per_s),
         tokens_per_s_per_accelerator=rounded(c.tokens_per_s / c.chips),
         tflops_per_accelerator=rounded(per_s / TERA),
-        mfu=rounded((step.mfu or 0.0) / c.straggler_factor),
-        hfu=rounded((step.hfu or 0.0) / c.straggler_factor),
+        mfu=rounded((step.mfu or 0.0) * updating / c.straggler_factor),
+        hfu=rounded((step.hfu or 0.0) * updating / c.straggler_factor),
+        objective=q.task.tuning.name if q.task.tuning else "sft",
+        phases=sections(c.trained.phases),
+        generation_fraction=number(c.trained.serving_fraction) if c.trained.serving_fraction else None,
+        reference_gib=rounded(reference_gib(q, c)),
         tokens=rounded(q.task.tokens),
         tokens_per_parameter=rounded(q.task.tokens / parameters(q.catalog.model)),
         model_flops=rounded(model_flops(q.catalog.model, run) / run.global_tokens * q.task.tokens),
@@ -116,8 +122,17 @@ def option(q: Question, c: Candidate, rank: int, draws: CostDraws) -> TrainingOp
         optimization=steps,
         optimization_notes=notes,
         reasons=reasons(q, c),
-        warnings=[*step.warnings, *warnings(q, c), *spot_warning(q, c), *launch_warnings(launched)],
+        warnings=[*step.warnings, *warnings(q, c), *spot_warning(q, c), *launch_warnings(q, launched)],
     )
+
+
+def reference_gib(q: Question, c: Candidate) -> float:
+    """What stands beside the trained model on each accelerator during the update."""
+    tuning = q.task.tuning
+    if tuning is None:
+        return 0.0
+    run, chip = c.trained.layout.run, c.trained.accelerator
+    return beside_bytes(tuning, q.catalog.model, run, servers_of(q.catalog), chip) / GIB
 
 
 def finite(value: float) -> float | None:
@@ -262,7 +277,7 @@ def best_size(q: Question, c: Candidate) -> Candidate:
 
 def intervals(q: Question, c: Candidate, draws: CostDraws) -> TrainingIntervals:
     """90% ranges of speed, time and cost."""
-    low, high = speed_ratios(q.snapshot, c.trained.basis)
+    low, high = speed_ratios(q.snapshot, c)
     if low == high == 1.0:
         return TrainingIntervals()
     days, usd = ([number(float(np.quantile(drawn, at))) for at in QUANTILES] for drawn in (draws.days, draws.usd_total))
@@ -352,7 +367,12 @@ def release_of(found: TrainingLaunch | None) -> str:
     return LAUNCHERS[found.framework].options[0].rpartition("-")[2] if found else ""
 
 
-def launch_warnings(found: TrainingLaunch | None) -> list[str]:
+def launch_warnings(q: Question, found: TrainingLaunch | None) -> list[str]:
+    if q.task.tuning is not None:
+        return [
+            f"no launch file is written for {q.task.tuning.name.upper()}: the options of its trainers have not been "
+            "checked against a release; the layout above is for a framework of your choice"
+        ]
     if found is None:
         return ["no launch files are written for this vendor's chips"]
     return [] if found.runs_plan else [f"no launcher runs this layout unchanged; {found.title} differs: see its notes"]
@@ -373,4 +393,5 @@ def optimization(q: Question, c: Candidate) -> tuple[list[TrainingStep], list[st
         )
         for step in steps
     ]
-    return made, list(stability_notes(run))
+    only = ["these gains are of the policy update alone, not of the whole iteration"] if q.task.tuning else []
+    return made, [*only, *stability_notes(run)]

@@ -40,7 +40,22 @@ class Question:
         return [o for o in self.catalog.offers if o.sells(chip) and allowed(o, self.workload.constraints)]
 
 
-def speed_ratios(snapshot: Json, basis: str) -> Ratios:
+def speed_ratios(snapshot: Json, c: Candidate) -> Ratios:
+    """90% range of the true speed of a run over the estimate.
+
+    An iteration of DPO or GRPO has the range of training for the phases that train and that of serving for those that
+    serve, by their time. Both are taken at the same end: nothing is known of how their errors go together.
+    """
+    basis, serving = c.trained.basis, c.trained.serving_fraction
+    slow, fast = training_ratios(snapshot, basis)
+    if not serving:
+        return slow, fast
+    served = interval_ratios(snapshot["calibrations"], basis).get("throughput", (1.0, 1.0))
+    longest, shortest = (serving / s + (1.0 - serving) / t for s, t in zip(served, (slow, fast), strict=True))
+    return 1.0 / longest, 1.0 / shortest
+
+
+def training_ratios(snapshot: Json, basis: str) -> Ratios:
     """90% range of the true speed of a step over the estimate, by what the kernels' rates rest on."""
     known = training_intervals(snapshot, basis).step
     if known is not None:

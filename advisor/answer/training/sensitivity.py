@@ -68,7 +68,7 @@ def longer(c: Candidate, ratio: float) -> Moved:
 
 
 def speed_bar(q: Question, first: Candidate, rival: Candidate | None, mfu: float) -> Iterator[SensitivityBar]:
-    low, high = speed_ratios(q.snapshot, first.trained.basis)
+    low, high = speed_ratios(q.snapshot, first)
     share, at = timed_share(first), None
     if rival is not None and share > 0:
         rest = rival.usd_total / first.usd_total - (1.0 - share)

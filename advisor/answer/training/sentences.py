@@ -4,11 +4,15 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
+from advisor.answer.preference import UNCHECKED
 from advisor.answer.training.question import Question, name_of
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.network import parameters
+from advisor.engine.search import efficiency_on
 from advisor.engine.spec import OWNED
+from advisor.engine.training import Rates, forward_s, rates_of
 from advisor.engine.training_search import Candidate, budget_named, deadline_days, delivery_days, duration
+from advisor.workload import LONGEST_RATIO
 
 NEAR_FULL_FRACTION = 0.97  # of an accelerator's memory: a small error would not fit
 WORTH_SAYING = 0.01
@@ -40,13 +44,14 @@ def verdict(q: Question, shown: list[Candidate], usd_range: Sequence[float | Non
     c, task = shown[0], q.task
     how = acquired(q, c)
     what = {"full": "Train", "lora": "Tune LoRA adapters", "qlora": "Tune QLoRA adapters"}[task.method]
+    what += f" with {task.tuning.name.upper()}" if task.tuning else ""
     per = "per run" if task.every_days else "in all"
     usd = c.usd_per_run
     ends = [usd * end / c.usd_total for end in usd_range or () if end and c.usd_total]
     spread = f" (90% range {dollars(ends[0])} to {dollars(ends[1])})" if len(ends) == 2 else ""
     said = (
         f"{what} on {name_of(c)} in {c.trained.setup.precision.upper().replace('_', ' ')}, {how}: "
-        f"{count(task.tokens)} tokens take {duration(c.days)} and cost {dollars(usd)} {per}{spread}."
+        f"{amount(q, c)} take {duration(c.days)} and cost {dollars(usd)} {per}{spread}."
     )
     if task.deadline_days is None:
         most = f"up to {deadline_days(q.workload):g} days"
@@ -66,6 +71,17 @@ def undelivered(q: Question, c: Candidate) -> str:
         f" Buying is ruled out: servers take about {wait / DAYS_PER_MONTH:.3g} months to arrive "
         f"(tco.purchase-lead-months), and the run must end within {deadline_days(q.workload):g} days."
     )
+
+
+def amount(q: Question, c: Candidate) -> str:
+    """How much the run trains on: 50M tokens, 20,000 pairs, 500 iterations of 256 responses."""
+    task, section = q.task, q.spec[q.section]
+    if task.tuning is None:
+        return f"{count(task.tokens)} tokens"
+    if task.tuning.name == "dpo":
+        return f"{section['pairs']:,} preference pairs"
+    run = c.trained.layout.run
+    return f"{c.steps:,} iterations of {run.global_tokens // run.sequence_tokens:,} responses"
 
 
 def acquired(q: Question, c: Candidate) -> str:
@@ -119,9 +135,11 @@ def or_rent(c: Candidate) -> str:
 def reasons(q: Question, c: Candidate) -> list[str]:
     """Why this layout, and what its time is made of."""
     run, t = c.trained.layout.run, c.trained.step
+    what = "an iteration" if q.task.tuning and q.task.tuning.rollout else "a step"
     said = [
-        f"the fastest of {c.trained.candidates:,} layouts on {c.chips:,} accelerators: a step of "
+        f"the fastest of {c.trained.candidates:,} layouts on {c.chips:,} accelerators: {what} of "
         f"{run.global_tokens:,} tokens takes {c.step_s:.3g} s",
+        *phase_text(c, what),
     ]
     if run.offload != "none":
         said.append(offload_text(c))
@@ -132,7 +150,7 @@ def reasons(q: Question, c: Candidate) -> list[str]:
         if share >= WORTH_SAYING
     ]
     if parts:
-        said.append(f"of the step, {' and '.join(parts)}")
+        said.append(f"of the {'policy update' if q.task.tuning else 'step'}, {' and '.join(parts)}")
     lost = 1.0 - c.goodput.fraction
     said.append(
         f"{c.goodput.fraction:.1%} of the time trains: about {plain(c.goodput.interruptions_per_day * c.days)} "
@@ -156,6 +174,45 @@ def offload_text(c: Candidate) -> str:
     )
 
 
+def phase_text(c: Candidate, what: str) -> list[str]:
+    """What an iteration is made of."""
+    if not c.trained.phases:
+        return []
+    shares = ", ".join(f"{p.time_s / c.trained.iteration_s:.0%} {p.name}" for p in c.trained.phases)
+    return [f"{what} is {shares}"]
+
+
+def tuning_warnings(q: Question, c: Candidate) -> list[str]:
+    """What a composed step leaves open."""
+    tuning = q.task.tuning
+    if tuning is None:
+        return []
+    said = [UNCHECKED]
+    if tuning.reference == "precomputed":
+        t = c.trained
+        seconds = forward_s(q.catalog.model, t.layout.run, rates_of_run(q, c), t.step) * c.steps
+        said.append(
+            "computing the log-probabilities of the reference is not part of the run: about "
+            f"{duration(seconds / 86_400.0)} on these machines if no pair repeats"
+        )
+    if tuning.rollout is not None:
+        said.append(
+            "each sequence is padded to the prompt and the longest response, as TRL pads a batch; packing would "
+            "shorten the update"
+        )
+        if not q.spec[q.section].get("longest_response_tokens"):
+            said.append(
+                f"the longest response is assumed to have {LONGEST_RATIO} times the mean tokens: set "
+                f"{q.section}.longest_response_tokens to your limit"
+            )
+    return said
+
+
+def rates_of_run(q: Question, c: Candidate) -> Rates:
+    run, chip = c.trained.layout.run, c.trained.accelerator
+    return rates_of(chip, efficiency_on(q.catalog.scopes, chip), run.recipe, run.code)
+
+
 def interval_text(c: Candidate) -> str:
     s = c.goodput.interval_s
     if not math.isfinite(s):
@@ -165,7 +222,7 @@ def interval_text(c: Candidate) -> str:
 
 def warnings(q: Question, c: Candidate) -> list[str]:
     """What to check before signing."""
-    said = []
+    said = tuning_warnings(q, c)
     if c.offer.weakness:
         said.append(f"weak price: {c.offer.weakness}")
     peak, chip, task = c.trained.layout.memory.allocated_bytes, c.trained.accelerator, q.task

@@ -93,6 +93,7 @@ class Catalog:
     licences: tuple[Licence, ...] = ()  # paid on top of every offer
     acceptances: tuple[Acceptance, ...] = ()  # published acceptance rates of drafted tokens
     draft_model: Model | None = None  # a small model with the same vocabulary
+    reward_model: Model | None = None  # scores the responses of GRPO
     host_copy: HostCopy | None = None
     grammar_mask_s: float = 0.0  # host time per generated token that must follow a grammar
     serverless_offers: tuple[Offer, ...] = ()  # billed by the second; used only with scale to zero

@@ -65,12 +65,14 @@ from advisor.engine.spec.software import (
     SupportRule,
     rules_of,
 )
-from advisor.engine.spec.workload import Constraints, Slo, TrainingTask, Workload
+from advisor.engine.spec.workload import Constraints, Rollout, Slo, TrainingTask, TuningObjective, Workload
 
 __all__ = [
     "FINETUNING",
     "TRAINING",
+    "Rollout",
     "TrainingTask",
+    "TuningObjective",
     "ASSUMED",
     "HOURS_PER_MONTH",
     "WEAK_PRICE",

@@ -58,6 +58,24 @@ class Constraints:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Rollout:
+    """The responses that an iteration of GRPO generates before it trains on them."""
+
+    prompt_tokens: float
+    response_tokens: float  # on average
+    longest_response_tokens: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TuningObjective:
+    """What a step of DPO or GRPO does beside the policy update."""
+
+    name: Literal["dpo", "grpo"]
+    reference: Literal["kept", "precomputed", "none"] = "kept"  # log-probabilities of the model before tuning
+    rollout: Rollout | None = None  # None: nothing is generated
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingTask:
     """A model to train: how much of which data, in which way, by when."""
 
@@ -73,6 +91,7 @@ class TrainingTask:
     every_days: float | None = None  # the run is repeated; None: it is done once
     continued: bool = True  # starts from published weights
     bytes_per_token: float = 4.0  # of the stored data
+    tuning: TuningObjective | None = None  # None: supervised, on given tokens
 
     @property
     def global_tokens(self) -> int:

@@ -25,6 +25,7 @@ from advisor.engine.training.memory import (
 )
 from advisor.engine.training.operators import Shape, expert_ranks, rank_parameters, rank_trained
 from advisor.engine.training.rates import HostSide, rates_of
+from advisor.engine.training.reference import reference_bytes
 from advisor.engine.training.run import Code, Offload, Parallel, Recipe, Recompute, Run
 from advisor.engine.training.step_time import StepTime, step_time, work_of
 
@@ -57,6 +58,8 @@ class Job:
     recomputes: tuple[str, ...] = RECOMPUTE  # that may be used
     offload: Offload = "none"
     host: HostSide | None = None  # around the chips, for offload; its memory is not checked
+    reference: bool = False  # a frozen copy of the model is kept beside the trained one
+    beside_bytes: float = 0.0  # of each chip, taken by something else during the step
     uneven_stages: bool = False  # also pipelines that do not divide the layers, as Megatron's flexible layouts allow
 
 
@@ -230,7 +233,12 @@ def least_memory(job: Job) -> float | None:
         return None
     bounds = least_bytes(job, table, shape_of(job, table))
     runs = (run_of(job, table[i]) for i in np.argsort(bounds, kind="stable")[:MOST_SMALL].tolist())
-    return min(used_bytes(job.model, run) for run in runs)
+    return min(used_bytes(job.model, run) + beside_bytes(job, run) for run in runs)
+
+
+def beside_bytes(job: Job, run: Run) -> float:
+    """What a chip holds beside the trainer during the step."""
+    return job.beside_bytes + (reference_bytes(job.model, run) if job.reference else 0.0)
 
 
 def used_bytes(model: Model, run: Run) -> float:
@@ -261,7 +269,7 @@ def fastest(job: Job, count: int = 10) -> Found:
         kind = tuple(table[i, LAYER_COLUMNS].tolist())
         layers[kind] = layers.get(kind) or layer_bytes(job.model, run)
         peak = peak_memory(job.model, run, layers[kind])
-        if not fits(peak, room, outside_bytes(run)):
+        if not fits(peak, room, outside_bytes(run) + beside_bytes(job, run)):
             too_large += 1
             continue
         step_s = float(times.step_s[i])

@@ -1,6 +1,6 @@
 """Training: the best layout of every chip and size, the time and goodput of its run, and the plan that pays for it."""
 
-from advisor.engine.training_search.layouts import offloads_alike, reach, serves
+from advisor.engine.training_search.layouts import offloads_alike, reach, servers_of, serves
 from advisor.engine.training_search.outcome import (
     Candidate,
     Reliability,
@@ -12,6 +12,7 @@ from advisor.engine.training_search.outcome import (
     strategies_of,
     ways_of_run,
 )
+from advisor.engine.training_search.phases import Phase, Servers, Trainer, beside_bytes, iteration
 from advisor.engine.training_search.search import Found, by_seller, search
 from advisor.engine.training_search.uncertainty import (
     UNCERTAIN,
@@ -26,6 +27,12 @@ from advisor.engine.training_search.why_not import budget_named, deadline_days, 
 
 __all__ = [
     "offloads_alike",
+    "Phase",
+    "Servers",
+    "Trainer",
+    "beside_bytes",
+    "iteration",
+    "servers_of",
     "reach",
     "serves",
     "UNCERTAIN",

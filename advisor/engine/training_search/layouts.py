@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from advisor.engine.estimate import Resources
 from advisor.engine.network import Model
 from advisor.engine.search import Catalog, efficiency_on
 from advisor.engine.spec import OWNED, Accelerator, Offer, Rejection, TrainingTask, Workload
@@ -18,6 +19,7 @@ from advisor.engine.training import (
     Offload,
     Parallel,
     Precision,
+    Rates,
     Shape,
     StepTime,
     code_of,
@@ -31,9 +33,11 @@ from advisor.engine.training import (
     step_time,
     trains,
 )
+from advisor.engine.training_search.phases import SERVING, Phase, Servers, Trainer, iteration, reward_bytes
 
 HOSTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048)
 MOST_CHIPS = 16_384  # of one job: the largest published run (Llama 3 405B)
+COMPOSED = 4  # of the fastest layouts whose whole iteration is timed
 ROUNDING = 6  # a global batch is rounded to a power of two of at most this part of it, so that it divides evenly
 
 
@@ -56,6 +60,17 @@ class Trained:
     step: StepTime
     basis: str  # measured | relative | datasheet: what the kernels' rates rest on
     candidates: int  # layouts that were compared
+    phases: tuple[Phase, ...] = ()  # of a step of DPO or an iteration of GRPO; empty: the step is all
+
+    @property
+    def iteration_s(self) -> float:
+        """The step with all that precedes it."""
+        return math.fsum(phase.time_s for phase in self.phases) if self.phases else self.layout.step_s
+
+    @property
+    def serving_fraction(self) -> float:
+        """Share of the iteration that the serving engine estimates."""
+        return math.fsum(p.time_s for p in self.phases if p.engine == SERVING) / self.iteration_s
 
 
 def untrainable(a: Accelerator, task: TrainingTask, setups: Sequence[Setup]) -> Rejection | None:
@@ -131,21 +146,29 @@ def task_of(workload: Workload) -> TrainingTask:
     return workload.training
 
 
-def trained(workload: Workload, catalog: Catalog, a: Accelerator, setup: Setup, chips: int) -> Trained | None:
-    """The fastest layout on so many chips; None: none fits, or none divides the batch."""
+def trained(workload: Workload, catalog: Catalog, a: Accelerator, setup: Setup, chips: int) -> Trained | str | None:
+    """The fastest layout on so many chips; None: none fits, or none divides the batch.
+
+    A text says why the responses cannot be generated on layouts that could train.
+    """
+    task = task_of(workload)
     reached = efficiency_on(catalog.scopes, a)
-    best: Trained | None = None
-    for job in jobs(task_of(workload), catalog.model, a, setup, chips, catalog):
-        found = fastest(job, count=1)
-        if not found.layouts:
-            continue
-        layout = found.layouts[0]
-        if best is None or layout.step_s < best.layout.step_s:
-            rates = rates_of(a, reached, job.recipe, job.code)
-            best = Trained(
-                accelerator=a, setup=setup, chips=chips, layout=layout, basis=reached.basis,
-                step=step_time(catalog.model, Shape.of(layout.run), rates, layout.run), candidates=found.candidates,
+    best: Trained | str | None = None
+    for job in jobs(task, catalog.model, a, setup, chips, catalog):
+        found = fastest(job, count=COMPOSED if task.tuning else 1)
+        rates = rates_of(a, reached, job.recipe, job.code)
+        for layout in found.layouts:
+            step = step_time(catalog.model, Shape.of(layout.run), rates, layout.run)
+            phases = composed(task, catalog, a, layout, rates, step)
+            if isinstance(phases, str):
+                best = best or phases
+                continue
+            made = Trained(
+                accelerator=a, setup=setup, chips=chips, layout=layout, basis=reached.basis, step=step,
+                candidates=found.candidates, phases=phases,
             )  # fmt: skip
+            if not isinstance(best, Trained) or made.iteration_s < best.iteration_s:
+                best = made
     return best
 
 
@@ -153,6 +176,33 @@ def least_gib(workload: Workload, catalog: Catalog, a: Accelerator, setups: Sequ
     """Memory that each of so many chips needs at least; infinite: no layout divides the batch."""
     every = (j for s in setups for j in jobs(task_of(workload), catalog.model, a, s, chips, catalog))
     return min((needed for j in every if (needed := least_memory(j)) is not None), default=math.inf) / 2.0**30
+
+
+def composed(
+    task: TrainingTask, catalog: Catalog, a: Accelerator, layout: Layout, rates: Rates, step: StepTime
+) -> tuple[Phase, ...] | str:
+    """The phases of an iteration on this layout; none if the step is all of it."""
+    if task.tuning is None:
+        return ()
+    trainer = Trainer(model=catalog.model, chip=a, run=layout.run, peak=layout.memory, rates=rates, step=step)
+    return iteration(task.tuning, trainer, servers_of(catalog))
+
+
+def servers_of(catalog: Catalog) -> Servers:
+    """What generates and scores responses: every framework of the catalog, on any chip."""
+    reward = catalog.reward_model
+    return Servers(
+        policy=catalog.model.slug,
+        reward=reward.slug if reward else "",
+        resources=Resources(
+            models={m.slug: m for m in (catalog.model, reward) if m is not None},
+            accelerators={},
+            quantizations=catalog.quantizations,
+            frameworks=catalog.frameworks,
+            scopes=catalog.scopes,
+        ),
+        host_copy_fraction=catalog.host_copy.rate_fraction if catalog.host_copy else 1.0,
+    )
 
 
 def jobs(task: TrainingTask, model: Model, a: Accelerator, setup: Setup, chips: int, catalog: Catalog) -> Iterator[Job]:
@@ -182,6 +232,8 @@ def jobs(task: TrainingTask, model: Model, a: Accelerator, setup: Setup, chips: 
         spreads=spreads,
         pipelines=not shards_alone,
         recomputes=task.recompute,
+        reference=task.tuning is not None and task.tuning.reference == "kept",
+        beside_bytes=reward_bytes(servers_of(catalog), a, chips),
     )
 
 
@@ -226,8 +278,10 @@ def offloaded(workload: Workload, catalog: Catalog, a: Accelerator, chips: int, 
 
 
 def may_offload(workload: Workload, a: Accelerator) -> bool:
-    """Whether offload is tried: full fine-tuning by AdamW in 16 bits, whose time on the host is known."""
+    """Whether offload is tried: supervised full fine-tuning by AdamW in 16 bits, whose time on the host is known."""
     task = task_of(workload)
+    if task.tuning is not None:
+        return False
     masters = bool({"bf16", "bf16_master"} & set(task.precisions)) and has_precision(a, "bf16_master")
     whole = task.method == "full" and task.optimizer == "adamw" and not workload.kind.trains_whole_model
     return masters and whole and offloads(a)

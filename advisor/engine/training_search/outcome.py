@@ -40,6 +40,7 @@ from advisor.engine.training import (
     write_checkpoint,
 )
 from advisor.engine.training_search.layouts import Trained, task_of
+from advisor.engine.training_search.phases import REFERENCE, UPDATE
 
 S_PER_DAY, HOURS_PER_DAY = 86_400.0, 24.0
 MOST_SPARES = 8
@@ -171,11 +172,23 @@ def power_watts(t: Trained, model: Model, catalog: Catalog, offer: Offer, instan
     each = watts_per_chip(
         np.array(chip.watts),
         np.array(chip.idle_watts),
-        np.array(busy + waiting),
+        np.array(iteration_fraction(t, draw, busy + waiting)),
         a,
         np.array(host_watts(offer, catalog)),
     )
     return float(each) * instances * offer.accelerators * offer.pue
+
+
+def iteration_fraction(t: Trained, draw: Draw, update_fraction: float) -> float:
+    """Mean power of all phases by their time, as a fraction of (limit - idle). Copies draw what waiting does."""
+    if not t.phases:
+        return update_fraction
+    alike = {UPDATE: update_fraction, REFERENCE: update_fraction}
+    drawn = [
+        p.time_s * (p.power_fraction(draw) if p.power_fraction else alike.get(p.name, draw.waiting_fraction))
+        for p in t.phases
+    ]
+    return math.fsum(drawn) / t.iteration_s
 
 
 # --- the run ----------------------------------------------------------------------------------------------------
@@ -196,7 +209,7 @@ def candidate(
     found = spot_goodput(cluster, r.spot, saved) if spot else goodput(cluster, saved)
     spread = goodput_range(cluster, saved_bytes, r.blocked_fraction, failures_of(offers, r))
     slowed = straggler_factor(t.chips, r.straggler_fraction)
-    step_s = t.layout.step_s * slowed
+    step_s = t.iteration_s * slowed
     days = run_days(task.tokens, run.global_tokens, step_s, found.fraction) + cluster.restart_s / S_PER_DAY
     if not math.isfinite(days) or days > most_days(workload):
         return None

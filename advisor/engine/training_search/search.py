@@ -58,12 +58,14 @@ def search(workload: Workload, catalog: Catalog, r: Reliability, progress: Progr
         if refusal is not None:
             refused.append(refusal)
             continue
-        found, timed = of_chip(workload, catalog, r, a, setups, offers)
+        found, timed, unserved = of_chip(workload, catalog, r, a, setups, offers)
         evaluated, planned = evaluated + timed, planned + len(found)
         curves[a.slug] = tuple(found)
         in_time = [c for c in found if c.end_days <= deadline_days(workload)]
         if in_time:
             made[a.slug] = tuple(in_time)
+        elif unserved and not found:
+            refused.append(Rejection(accelerator=a.slug, reason="does_not_fit", detail=unserved, dead_end=unserved))
         else:
             tried = Tried(
                 found=tuple(found), timed=timed, least=fewest_chips(workload, catalog, a),
@@ -96,16 +98,18 @@ def of_chip(
     a: Accelerator,
     setups: Sequence[Setup],
     offers: Sequence[Offer],
-) -> tuple[list[Candidate], int]:
-    """(the cheapest plan of each size with its fastest layout, layouts that were timed)."""
+) -> tuple[list[Candidate], int, str]:
+    """(the cheapest plan of each size with its fastest layout, layouts that were timed, why a size cannot generate)."""
     made: list[Candidate] = []
-    timed, first = 0, 0
+    timed, first, unserved = 0, 0, ""
     least = fewest_chips(workload, catalog, a)
     for chips, sellers in sizes(workload, a, offers).items():
         more = bool(first) and chips > MORE * first and workload.objective == "cost"
         if chips < least or (more and not owns(sellers, made)):
             continue
-        best = fastest_of(trained(workload, catalog, a, setup, chips) for setup in setups)
+        trials = [trained(workload, catalog, a, setup, chips) for setup in setups]
+        best = fastest_of(t for t in trials if isinstance(t, Trained))
+        unserved = next((t for t in trials if isinstance(t, str)), unserved)
         groups = by_seller(sellers if best else [o for o in sellers if holds_states(catalog.model, chips, o)])
         runs = [(best or offloaded(workload, catalog, a, chips, same[0]), same) for same in groups]
         timed += max((t.candidates for t, _ in runs if t is not None), default=0)
@@ -115,7 +119,7 @@ def of_chip(
             made.append(min(some, key=lambda c: (c.end_days > deadline_days(workload), c.usd_total)))
             in_time = made[-1].end_days <= deadline_days(workload)
             first = first or (chips if in_time and best else 0)  # offload is slow: more chips may cost less
-    return made, timed
+    return made, timed, unserved
 
 
 def owns(sellers: Sequence[Offer], made: Sequence[Candidate]) -> bool:
@@ -130,8 +134,8 @@ def owns(sellers: Sequence[Offer], made: Sequence[Candidate]) -> bool:
     )
 
 
-def fastest_of(runs: Iterator[Trained | None]) -> Trained | None:
-    return min((t for t in runs if t is not None), key=lambda t: t.layout.step_s, default=None)
+def fastest_of(runs: Iterator[Trained]) -> Trained | None:
+    return min(runs, key=lambda t: t.iteration_s, default=None)
 
 
 def fewest_chips(workload: Workload, catalog: Catalog, a: Accelerator) -> int:

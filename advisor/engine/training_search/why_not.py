@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from advisor.engine.search import MAX_RANKED, Catalog
 from advisor.engine.spec import Accelerator, Change, Rejection, TrainingTask, Workload, limit_change, listed
 from advisor.engine.training import BF16_MASTER, host_bytes
-from advisor.engine.training_search.layouts import Setup, least_gib, may_offload, setups_of, task_of, trained
+from advisor.engine.training_search.layouts import Setup, Trained, least_gib, may_offload, setups_of, task_of, trained
 from advisor.engine.training_search.outcome import Candidate
 
 LONGEST_DAYS = 120.0  # of a run without a deadline: BLOOM 176B took 3.5 months (arXiv 2211.05100)
@@ -138,7 +138,7 @@ def too_large(workload: Workload, catalog: Catalog, a: Accelerator, tried: Tried
             change
             for change, other in smaller_tasks(task, section)
             if any(
-                trained(replace(workload, training=other), catalog, a, setup, tried.most)
+                isinstance(trained(replace(workload, training=other), catalog, a, setup, tried.most), Trained)
                 for setup in setups_of(a, other, workload.kind.trains_whole_model)
             )
         ),
@@ -175,6 +175,8 @@ def smaller_tasks(task: TrainingTask, section: str) -> Iterator[tuple[Change, Tr
                 Change(field=field, value=method, said=f"{field}: {method}"),
                 replace(task, method=method, adapter_rank=rank),
             )
+    if task.tuning is not None and task.tuning.rollout is not None:
+        return  # its sequences follow from prompts and responses
     for tokens in (task.sequence_tokens // 2, task.sequence_tokens // 4):
         yield (
             limit_change(f"{section}.sequence_length", "<=", tokens),

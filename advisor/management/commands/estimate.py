@@ -23,8 +23,10 @@ REQUIRED = ("weights", "isl")  # for serving; argparse requires --model and --ac
 TRAINING_WHOLE = (
     "sequence_length", "micro_batch", "global_batch", "micro_batches", "cp", "virtual_stages", "zero", "rank",
     "response_tokens",
+    "longest_response_tokens",
+    "prompt_tokens",
 )  # fmt: skip
-TRAINING_TEXTS = ("precision", "recompute", "method", "optimizer", "offload", "code", "objective")
+TRAINING_TEXTS = ("precision", "recompute", "method", "optimizer", "offload", "code", "objective", "reference")
 SWITCHES = ("sequence_parallel", "compile")
 HELP = {
     "accelerator": "catalog name of the accelerator",
@@ -59,6 +61,9 @@ HELP = {
     "offload": "what is kept in host memory: none, optimizer or all; default: none",
     "code": "hf, plain or megatron; default: megatron, for finetuning hf",
     "objective": "sft, dpo or grpo; default: sft",
+    "longest_response_tokens": "tokens of the longest response (grpo); default: twice the mean",
+    "prompt_tokens": "mean tokens of a prompt (grpo); default: what the longest response leaves of the sequence",
+    "reference": "reference model of dpo and grpo: yes, no (grpo) or precomputed (dpo); default: yes",
     "response_tokens": "mean tokens of a generated response (grpo); default: a quarter of the sequence",
     "sequence_parallel": "split norms and residuals over the tensor-parallel ranks",
     "compile": "torch.compile",

@@ -113,6 +113,9 @@ def run_rows(r: TrainingOption) -> Iterator[Line]:
         "accelerators", f"{r.accelerator_count:,} x {r.accelerator_name}, {counted(r.spare_hosts, 'spare host')}"
     )
     yield note("tokens", f"{large(r.tokens)} ({figure(r.tokens_per_parameter)} per parameter), {r.steps:,} steps")
+    if r.phases:
+        parts = ", ".join(f"{p.name} {p.fraction or 0.0:.0%}" for p in r.phases)
+        yield note("iteration" if r.objective == "grpo" else "step", f"{figure(r.step_s)} s: {parts}")
     yield note("speed", f"{figure(r.tokens_per_s)} tokens/s, MFU {r.mfu:.1%}")
     yield note("goodput", f"{g.fraction:.1%} ({g.low_fraction:.1%} to {g.high_fraction:.1%})")
     if g.interruptions < HARDLY_ANY:
