@@ -259,7 +259,9 @@ def _decide(
             usd = best_estimate(table.usd_per_hour, maybe, own)
             rejections.append(outranked(workload, slug, usd, simulated=False))
             continue
-        report(f"simulating {slug}", 0.3 + 0.7 * done / len(promised))
+        report(
+            f"simulating {slug}, {done + 1} of at most {len(promised)} accelerators", 0.3 + 0.6 * done / len(promised)
+        )
         ask = partial(best_of_chip, simulations=simulations, own=own, score=score, scale=scale)
         best = best_within_budget(workload, ask)
         if best is not None:
