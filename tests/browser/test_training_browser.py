@@ -93,7 +93,7 @@ def test_text_stands_out_and_nothing_scrolls_sideways(open_page: Open, scheme: s
 
 
 def test_every_picture_is_named_and_the_keyboard_reaches_the_runs(open_page: Open) -> None:
-    page = open_page(f"/advice/{sample_training.advice('pretrain').pk}")
+    page = open_page(f"/advice/{sample_training.advice('pretrain').pk}?section=all")
     unnamed = "svg:not([aria-hidden=true]):not([aria-label])"
     assert page.locator(unnamed).count() == 0
     runs = page.locator("svg.pareto a")
