@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.db import transaction
+from playwright.sync_api import expect
 
 from advisor.models import Advice
 from catalog.models import ServedModel
@@ -101,4 +102,5 @@ def test_every_picture_is_named_and_the_keyboard_reaches_the_runs(open_page: Ope
     assert "days" in runs.first.get_attribute("aria-label")
     with page.expect_navigation():
         page.keyboard.press("Enter")
-    assert "Memory of an accelerator" in page.content()
+    page.get_by_role("link", name="Performance").click()
+    expect(page.locator("main")).to_contain_text("Memory of an accelerator")
