@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from advisor.answer import demand, ranking, settling, training
+from advisor.answer import demand, ranking, training
 from advisor.answer import money as bill
 from advisor.answer.calibration_marks import calibrations_used
 from advisor.answer.card_sharing import adapters, sharing
@@ -209,7 +209,8 @@ def _with_hosted(
         answer = answer.changed(scale_to_zero=on_demand.rejection)
     answer = ranked_together(spec, workload, outcome, answer, on_demand.options)
     answer = answer.changed(verdict=together_verdict(spec, answer, answer.verdict) + switch_sentence(answer))
-    return answer.changed(decision=answer.decide(settling.of_serving(snapshot, workload, outcome, costs, answer)))
+    spreads = [ranking.spread_of(snapshot, s) for s in outcome.shown]
+    return answer.changed(decision=answer.decide(bill.settle_serving(workload, outcome, costs, spreads, answer)))
 
 
 def switch_sentence(answer: Answer) -> str:

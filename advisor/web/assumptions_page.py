@@ -14,14 +14,13 @@ from advisor.api import queue_is_full
 from advisor.result import Assumption
 from advisor.templatetags.units import number
 from advisor.web.views import QUEUE_FULL, answer_of, or_unreadable
-from advisor.workload import WorkloadError
-from advisor.workload.schema import parse
+from advisor.workload import WorkloadError, parse
 
 GROUPS = (  # title, and what the names of its assumptions contain; the first that fits
     ("Training runs", ("training",)),
     ("Scale to zero and starts", ("serverless", "cold-start", "-start-")),
     ("Staff", ("engineer", "operator", "staff", "team")),
-    ("Energy and site", ("electricity", "pue", "power", "watts", "kwh", "colocation", "rack", "cooling", "grid", "co2")),
+    ("Energy and site", ("electricity", "pue", "power", "watts", "kwh", "colocation", "rack", "cooling", "grid")),
     ("Hosts and network", ("host", "server", "network", "storage", "egress", "disk", "cpu", "memory")),
     ("Resale and depreciation", ("residual", "depreciation", "resale", "service-years")),
     ("Prices, discounts and taxes", ("price", "rent", "discount", "tax", "vat", "commitment", "usd", "fraction")),

@@ -76,7 +76,7 @@ def test_an_option_is_shown_beside_the_measured_runs_that_are_most_like_it(
 ) -> None:
     answer = copy.deepcopy(sample_training.result("pretrain"))
     answer["recommendations"][0]["evidence"] = [MEASURED | {"near": near}]
-    text = text_of(client, f"/advice/{advice('pretrain', answer).pk}/options/1")
+    text = text_of(client, f"/advice/{advice('pretrain', answer).pk}/options/1?section=all")
     for said in ("64 × h100-sxm, meta-llama/Meta-Llama-3-70B", "tp4 pp8 v5 dp2", "256 per step", "2.25", "3.73%"):
         assert said in text
     assert "tokens/s per accelerator" in text and "Megatron-Bridge performance summary" in text

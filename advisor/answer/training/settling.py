@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from advisor.answer.settling import NORMAL, VALUES, Input, Moved, settle
+from advisor.answer.money import NORMAL, VALUES, Input, Moved, settle
 from advisor.answer.training.certainty import EQUAL_FRACTION, ranges_of
 from advisor.answer.training.question import Question
 from advisor.engine.search import joint

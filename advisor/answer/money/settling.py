@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.answer import money as bill
-from advisor.answer.ranking import spread_of
+from advisor.answer.money.uncertainty import CostModel
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.search import (
     Figures,
@@ -81,8 +80,12 @@ class Moved:
     ratios: Array | None  # to the expected value, shape (VALUES,); None: a path over time
 
 
-def of_serving(
-    snapshot: Json, workload: Workload, outcome: SearchResult, costs: bill.CostModel, answer: Answer
+def settle_serving(
+    workload: Workload,
+    outcome: SearchResult,
+    costs: CostModel,
+    spreads: Sequence[rank_uncertainty.Spread],
+    answer: Answer,
 ) -> Settle | None:
     """What would settle the first choice of a serving question; None: nothing is drawn."""
     apis = [o for o in answer.recommendations if isinstance(o, ApiOption)]
@@ -94,20 +97,20 @@ def of_serving(
     if isinstance(first, Option) and first.scale_to_zero is not None:
         return None
     shown: list[Option | ApiOption] = [*known, *apis[:1]]
-    moved = _serving(snapshot, workload, outcome, costs, [o for o in options if o], apis[0] if apis else None)
+    moved = _serving(workload, outcome, costs, spreads, [o for o in options if o], apis[0] if apis else None)
     at = next(k for k, option in enumerate(shown) if option.rank == first.rank)
     return settle(shown, at, list(moved), equal_fraction(workload))
 
 
 def _serving(
-    snapshot: Json,
     workload: Workload,
     outcome: SearchResult,
-    costs: bill.CostModel,
+    costs: CostModel,
+    spreads: Sequence[rank_uncertainty.Spread],
     options: Sequence[joint.Option],
     api: ApiOption | None,
 ) -> Iterator[Moved]:
-    u, spreads = costs.uncertain, [spread_of(snapshot, o.scored) for o in options]
+    u = costs.uncertain
 
     def row(k: int, speed: Array | float, slower: Array | float, draws: joint.Draws) -> Array:
         """The objective of one option; speed, slower: over the estimates."""
