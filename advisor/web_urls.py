@@ -1,12 +1,21 @@
 from django.urls import path
 
-from advisor.web import accuracy_page, deletion_views, document_views, load_test_views, price_pages, views
+from advisor.web import (
+    accuracy_page,
+    assumptions_page,
+    deletion_views,
+    document_views,
+    load_test_views,
+    price_pages,
+    views,
+)
 
 urlpatterns = [
     path("", views.ask, name="ask"),
     path("fidelity", accuracy_page.page, name="fidelity"),
     path("advice", views.advice_list, name="advice-list"),
     path("advice/<uuid:pk>", views.advice, name="advice"),
+    path("advice/<uuid:pk>/assumptions", assumptions_page.page, name="advice-assumptions"),
     path("advice/<uuid:pk>/cancel", views.cancel, name="advice-cancel"),
     path("advice/<uuid:pk>/delete", deletion_views.advice, name="advice-delete"),
     path("advice/<uuid:pk>/rescore", views.rescore, name="advice-rescore"),

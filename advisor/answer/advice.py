@@ -13,6 +13,7 @@ from advisor.answer.mix import mix
 from advisor.answer.one_ranking import ranked_together
 from advisor.answer.one_ranking import verdict as together_verdict
 from advisor.answer.option import near_miss, option, solid_choice
+from advisor.answer.owned import owned
 from advisor.answer.pareto import pareto
 from advisor.answer.portfolios import nothing_to_serve, portfolio_answer, with_training
 from advisor.answer.scale_to_zero import found
@@ -58,15 +59,20 @@ def _portfolio(spec: Json, snapshot: Json, progress: Progress | None) -> Answer:
         members.append(member)
     report("sharing one fleet", count / (count + 1))
     if not answers:
-        return with_training(nothing_to_serve(spec, snapshot, trained), [], trained)
+        return decided(with_training(nothing_to_serve(spec, snapshot, trained), [], trained))
     answer = portfolio_answer(spec, snapshot, answers, members)
     if trained:
-        return with_training(answer, members, trained)
+        return decided(with_training(answer, members, trained))
     portfolio = answer.portfolio
     if portfolio is None or portfolio.money is None:
         return answer
     ranges = bill.portfolio_ranges(models, portfolio.money, portfolio.shared is not None)
-    return answer.changed(portfolio=portfolio.changed(money=portfolio.money.changed(ranges=ranges)))
+    return decided(answer.changed(portfolio=portfolio.changed(money=portfolio.money.changed(ranges=ranges))))
+
+
+def decided(answer: Answer) -> Answer:
+    """The answer of a portfolio with what it comes to."""
+    return answer.changed(decision=answer.decide())
 
 
 def _workload(spec: Json, snapshot: Json, progress: Progress | None) -> Answer:
@@ -94,7 +100,7 @@ def _workload(spec: Json, snapshot: Json, progress: Progress | None) -> Answer:
         price_bound=ranking.price_bound(workload, outcome),
         weights=ranking.weights(workload),
         near_misses=near_misses,
-        owned=demand.owned(spec, snapshot, catalog, outcome),
+        owned=owned(spec, snapshot, catalog, outcome),
         rejected=[ranking.rejection(r) for r in outcome.rejections],
         unranked=left,
         bookable=ranking.bookable(snapshot, spec, options, left),
@@ -202,7 +208,9 @@ def _with_hosted(
     if on_demand.rejection is not None:
         answer = answer.changed(scale_to_zero=on_demand.rejection)
     answer = ranked_together(spec, workload, outcome, answer, on_demand.options)
-    return answer.changed(verdict=together_verdict(spec, answer, answer.verdict) + switch_sentence(answer))
+    answer = answer.changed(verdict=together_verdict(spec, answer, answer.verdict) + switch_sentence(answer))
+    spreads = [ranking.spread_of(snapshot, s) for s in outcome.shown]
+    return answer.changed(decision=answer.decide(bill.settle_serving(workload, outcome, costs, spreads, answer)))
 
 
 def switch_sentence(answer: Answer) -> str:

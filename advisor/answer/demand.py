@@ -3,12 +3,12 @@
 import math
 from typing import Any
 
-from advisor.engine.cost import HOURS_PER_MONTH, owned_instances, present_value, racks_of
+from advisor.engine.cost import HOURS_PER_MONTH, owned_instances, racks_of
 from advisor.engine.plans import TERM
 from advisor.engine.scheduler import Verified
-from advisor.engine.search import Catalog, Scored, SearchResult, instances_of
-from advisor.engine.spec import OWNED, Offer, Workload, mean_fraction, needed_by_hour
-from advisor.inputs import SUPPLY, new_usd_per_accelerator, number
+from advisor.engine.search import Scored, instances_of
+from advisor.engine.spec import Workload, mean_fraction, needed_by_hour
+from advisor.inputs import SUPPLY, number
 from advisor.result import (
     Availability,
     Day,
@@ -16,8 +16,6 @@ from advisor.result import (
     GrowthStep,
     MeanAndTail,
     Option,
-    Owned,
-    OwnedPlan,
     Percentiles,
     Recorded,
     Site,
@@ -176,79 +174,6 @@ def site(workload: Workload, s: Scored) -> Site | None:
         cooling=s.offer.cooling or "unknown",
         kw_with_cooling=number(s.full_watts / 1e3),
     )
-
-
-def owned(spec: Json, snapshot: Json, catalog: Catalog, outcome: SearchResult) -> list[Owned]:
-    """For each accelerator that is owned: keep it, sell it, or add to it, over the horizon in today's money."""
-    a = catalog.site_assumptions or catalog.assumptions
-    months, rate = int(spec["tco"]["horizon_months"]), float(spec["tco"]["discount_rate"])
-    ranked = [(k, s) for k, s in enumerate(outcome.shown, 1) if any(s is r for r in outcome.ranked)]
-    rows = snapshot["assumptions"]
-    row = rows.get("residual-value-year-1") or rows.get("residual-value-fraction") or {"source": ""}
-    source = row["source"] if spec["owned"] else ""
-    plans = []
-    for slug, count in spec["owned"].items():
-        with_it = next(((k, s) for k, s in ranked if _uses(s, slug)), None)
-        without = next(((k, s) for k, s in ranked if not _uses(s, slug)), None)
-        new = new_usd_per_accelerator(catalog.offers, slug)
-        resale = new * a.resale()[min(12, len(a.resale()) - 1)] * count if new else None
-        keep, sell = (_plan(way, months, rate) for way in (with_it, without))
-        if sell and resale is not None:
-            sell = sell.changed(present_usd=number((sell.present_usd or 0.0) - resale))
-        in_hosts = max((o.accelerators * o.held_instances for o in catalog.offers if _held(o, slug)), default=0)
-        added = with_it[1].bought_instances if with_it else 0
-        why = next((r.detail for r in outcome.rejections if r.accelerator == slug), "")
-        idle = f"; {count - in_hosts} of {count} do not fill a whole server and are not used"
-        plans.append(
-            Owned(
-                accelerator=slug,
-                count=count,
-                in_whole_hosts=in_hosts,
-                resale_usd=number(resale) if resale is not None else None,
-                resale_source=f"market value after a year, of the lowest price of a new server; {source}",
-                keep=keep,
-                adds_hosts=added,
-                sell=sell,
-                said=_keep_or_sell(keep, sell, added, resale, why) + (idle if in_hosts < count else ""),
-            )
-        )
-    return plans
-
-
-def _held(o: Offer, slug: str) -> bool:
-    return o.accelerator == slug and o.term == OWNED
-
-
-def _uses(s: Scored, slug: str) -> bool:
-    return s.lane.choice.accelerator.slug == slug and s.offer.held_instances > 0
-
-
-def _plan(ranked: tuple[int, Scored] | None, months: int, discount_fraction: float) -> OwnedPlan | None:
-    if ranked is None:
-        return None
-    rank, s = ranked
-    monthly = s.usd_per_hour * HOURS_PER_MONTH
-    return OwnedPlan(
-        rank=rank,
-        accelerator=s.lane.choice.accelerator.slug,
-        hosts=s.instances,
-        usd_per_month=number(monthly),
-        present_usd=number(float(present_value(monthly, months, discount_fraction))),
-    )
-
-
-def _keep_or_sell(keep: OwnedPlan | None, sell: OwnedPlan | None, added: int, resale: float | None, why: str) -> str:
-    """Which of the two costs less, as a sentence."""
-    worth = f"sold for about ${resale:,.0f}" if resale is not None else "sold (no resale price is known)"
-    if keep is None:
-        return f"not among the answers ({why or 'too few are owned, or renting ranks before them'}); {worth}"
-    more = f" with {added} more server{'s' if added != 1 else ''} bought" if added else ""
-    kept = f"kept{more}: ${keep.usd_per_month or 0:,.0f} a month (rank {keep.rank})"
-    if sell is None:
-        return f"{kept}; nothing else is among the answers"
-    other = f"{worth}, with {sell.accelerator} instead: ${sell.usd_per_month or 0:,.0f} a month"
-    better = "keeping" if (keep.present_usd or 0.0) <= (sell.present_usd or 0.0) else "selling"
-    return f"{kept}; {other}; {better} costs less over the horizon"
 
 
 def warnings(workload: Workload, s: Scored) -> list[str]:

@@ -16,6 +16,7 @@ from advisor.result import (
     HostedOffer,
     Intervals,
     Option,
+    Owned,
     Percentiles,
     Scenario,
     ScenarioCost,
@@ -73,6 +74,7 @@ def ranked_together(
         pareto=[p.changed(rank=place.get(p.rank)) if p.rank else p for p in answer.pareto],
         scenarios=[moved_scenario(each, place, options, workload.horizon_months) for each in answer.scenarios],
         switch=moved_switch(answer.switch, place),
+        owned=[moved_owned(each, place) for each in answer.owned],
     )
 
 
@@ -94,6 +96,12 @@ def moved_switch(switch: Switch | None, place: Mapping[int | None, int]) -> Swit
     if switch is None:
         return None
     return switch.changed(first_rank=place[switch.first_rank], second_rank=place[switch.second_rank])
+
+
+def moved_owned(each: Owned, place: Mapping[int | None, int]) -> Owned:
+    """Owned machines with the new ranks of their options."""
+    keep, sell = (plan.changed(rank=place[plan.rank]) if plan else None for plan in (each.keep, each.sell))
+    return each.changed(keep=keep, sell=sell, rank=place.get(each.rank) if each.rank else None)
 
 
 def best_of_provider(spec: Json, answer: Answer) -> list[HostedOffer]:

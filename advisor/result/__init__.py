@@ -18,6 +18,7 @@ from advisor.result.answer import (
 )
 from advisor.result.base import Percentiles, Section
 from advisor.result.contents import Conversation, ImageInput, UnitCost
+from advisor.result.decision import Decision, Settle
 from advisor.result.demand import (
     Availability,
     Day,
@@ -42,6 +43,7 @@ from advisor.result.money import (
     CashFlow,
     Chance,
     CostPart,
+    CostPath,
     CostRanges,
     Driver,
     Energy,
@@ -171,6 +173,7 @@ __all__ = [
     "Batch",
     "Beats",
     "BreakEven",
+    "CostPath",
     "BuyNowOrExtend",
     "CacheFormatChoice",
     "Candidates",
@@ -180,6 +183,7 @@ __all__ = [
     "ClosedForm",
     "CostPart",
     "Day",
+    "Decision",
     "Disaggregated",
     "Energy",
     "Estimate",
@@ -244,6 +248,7 @@ __all__ = [
     "SolidChoice",
     "SetupFigures",
     "SharedFleet",
+    "Settle",
     "Sharing",
     "SharingWay",
     "Simulation",

@@ -1,5 +1,6 @@
 """The whole answer of `advise`, as `GET /api/v1/advice/{id}/result` and `--format json` give it."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Discriminator, Field, Tag, WithJsonSchema
@@ -15,6 +16,7 @@ from advisor.result.base import (
     Unit,
     UsdPerMtok,
 )
+from advisor.result.decision import Decision, Settle, plan_ways
 from advisor.result.demand import Owned
 from advisor.result.hosted import ApiOption, HostedOffer
 from advisor.result.money import Scenario, Switch, Uncertainty
@@ -264,6 +266,8 @@ class Answer(Section):
     """Size of the search."""
     verdict: str
     """The answer in a sentence."""
+    decision: Decision | None = None
+    """The answer at a glance; null: nothing is feasible; absent in answers from before December 2026."""
     recommendations: list[Ranked]
     """Ranked options, best first: deployments and hosted APIs, or training runs; empty for portfolios and when nothing
     is feasible."""
@@ -367,3 +371,72 @@ class Answer(Section):
         if self.portfolio is None:
             return bool(self.recommendations)
         return self.portfolio.shared is not None or self.portfolio.alone_usd_per_month is not None
+
+    def decide(self, settle: Settle | None = None) -> Decision | None:
+        """The answer at a glance, from the first option or the fleet of a portfolio; None: nothing is feasible."""
+        if self.portfolio is not None:
+            return self._portfolio_decision()
+        if not self.recommendations:
+            return None
+        first = self.recommendations[0]
+        ranges = first.money.ranges if first.money else None
+        plan = first.money.plan if first.money else None
+        steps = sorted(plan.steps, key=lambda step: -step.usd) if plan else []
+        trains = isinstance(first, TrainingOption)
+        run = first.usd_per_run if isinstance(first, TrainingOption) else None
+        if isinstance(first, Option) and first.batch:
+            run = first.batch.usd_per_run
+        blended = first.usd_per_mtok if isinstance(first, TrainingOption) else first.usd_per_mtok_blended
+        return Decision(
+            ways=plan_ways([step.action for step in steps], first.acquisition, first.provider),
+            label=first.label,
+            accelerator_name=first.accelerator_name,
+            accelerator_count=first.accelerator_count,
+            provider=first.provider,
+            usd_per_month=first.usd_per_month,
+            usd_per_month_range=ends(ranges.usd_per_month if ranges else None),
+            usd_per_run=run,
+            usd_per_run_range=ends(first.usd_per_run_range) if isinstance(first, TrainingOption) else None,
+            usd_per_mtok_blended=blended,
+            usd_per_mtok_input=None if trains else first.figure("usd_per_mtok_input"),
+            usd_per_mtok_output=None if trains else first.figure("usd_per_mtok_output"),
+            best_probability=first.figure("first_probability") if not isinstance(first, ApiOption) else None,
+            cheapest_probability=ranges.wins_probability if ranges else None,
+            slo_probability=first.deadline_probability if isinstance(first, TrainingOption) else first.slo_probability,
+            price_as_of=first.price_as_of,
+            price_origin="api" if isinstance(first, ApiOption) else first.price_origin,
+            price_source=first.price_source,
+            price_weakness="" if isinstance(first, ApiOption) else first.price_weakness,
+            settle=settle,
+        )
+
+    def _portfolio_decision(self) -> Decision | None:
+        """The cheaper of the shared fleet and each workload alone."""
+        p = self.portfolio
+        if p is None or p.money is None:
+            return None
+        items = sorted(p.money.items, key=lambda item: -(item.unit_usd_per_month or 0.0) * (item.quantity or 0.0))
+        machines = [f"{item.quantity:,.3g} x {item.item}" for item in items if item.quantity]
+        oldest = min((item for item in items if item.price_as_of), key=lambda item: item.price_as_of, default=None)
+        return Decision(
+            ways=plan_ways([item.action for item in items if item.action], "rent", ""),
+            label=", ".join(machines),
+            accelerator_name="",
+            accelerator_count=None,
+            provider=", ".join(dict.fromkeys(item.provider for item in items)),
+            usd_per_month=p.money.usd_per_month,
+            usd_per_month_range=ends(p.money.ranges.usd_per_month if p.money.ranges else None),
+            usd_per_mtok_blended=None,
+            best_probability=None,
+            cheapest_probability=None,
+            slo_probability=None,
+            price_as_of=oldest.price_as_of if oldest else "",
+            price_origin="",
+            price_source=oldest.source if oldest else "",
+        )
+
+
+def ends(values: Sequence[float | None] | None) -> list[float] | None:
+    """The first and the last of some amounts; None: there are none, or one is not known."""
+    known = [value for value in values or () if value is not None]
+    return [known[0], known[-1]] if values and len(known) == len(values) > 1 else None

@@ -201,3 +201,25 @@ class Owned(Section):
     """Best option without them; null: none is among the answers."""
     said: str
     """The comparison as a sentence."""
+    suffices: bool | None = None
+    """Whether they serve the whole workload on their own, within every limit; null in answers from before December
+    2026."""
+    rank: Count | None = None
+    """Rank of the option on these machines alone; null: they do not suffice, or another option stands for it."""
+    label: str = ""
+    """What runs on them alone, in one line; empty: nothing does within the limits."""
+    hosts: Count = 0
+    """Whole servers that are owned."""
+    hosts_used: Count = 0
+    """Servers that this deployment uses."""
+    usd_per_month: UsdPerMonth | None = None
+    """What running this deployment costs; without one, what the servers cost to run at full power."""
+    carried_fraction: Fraction | None = None
+    """Share of the load, with its peak, that they serve on their own within the limits; null: not known for a recorded
+    trace."""
+    more_hosts: Count = 0
+    """Servers of the same kind that are missing; 0: none, or no number of them serves the load."""
+    more_accelerators: Count = 0
+    """Accelerators in these."""
+    missing: str = ""
+    """What they lack, as a sentence; empty: nothing."""

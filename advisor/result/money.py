@@ -271,6 +271,15 @@ class WayToPay(Section):
     """catalog, or assumed: the usual discount of a term on the on-demand price."""
 
 
+class CostPath(Section):
+    """What one way to have the same capacity has cost by each month."""
+
+    name: str
+    """own, rent with its term, or API of a provider."""
+    cumulative_usd: list[Usd]
+    """Paid until the end of each month, without discounting, less resale in the last; the first is paid today."""
+
+
 class BreakEven(Section):
     """Where two ways to pay cost the same."""
 
@@ -513,3 +522,6 @@ class Money(Section):
     """Power, energy and carbon of serving; null for a training run, which has its own."""
     break_even: list[BreakEven] = []
     """Where owning, renting and the cheapest hosted API cost the same."""
+    paths: list[CostPath] = []
+    """What owning, renting and the cheapest hosted API have cost by each month; absent in answers from before December
+    2026."""

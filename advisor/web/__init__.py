@@ -2,6 +2,7 @@
 
 from advisor.web import (
     accuracy_page,
+    assumptions_page,
     charts,
     deletion_views,
     document_views,
@@ -15,6 +16,7 @@ from advisor.web.views import trouble
 
 __all__ = [
     "accuracy_page",
+    "assumptions_page",
     "charts",
     "deletion_views",
     "document_views",

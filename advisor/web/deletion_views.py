@@ -56,7 +56,7 @@ def share(request: HttpRequest, pk: Any, share: int) -> HttpResponse:
 @never_cache
 def load_test(request: HttpRequest, pk: Any, rank: int, test: int) -> HttpResponse:
     row = get_object_or_404(load_test_views.option_of(pk, rank).load_tests, pk=test)
-    page = reverse("advice-option", args=[pk, rank]) + "#load-test"
+    page = reverse("advice-option", args=[pk, rank]) + "?section=run#load-test"
     marked = ["It is marked as calibration; later exports will not include it."] if row.calibrates else []
     return confirmed(
         request,

@@ -52,7 +52,7 @@ def upload(request: HttpRequest, pk: Any, rank: int) -> HttpResponse:
         messages.success(request, "Load test added." if is_new else "This file was uploaded before.")
     except LoadResultError as error:
         messages.error(request, str(error))
-    return redirect(reverse("advice-option", args=[pk, rank]) + "#load-test")
+    return redirect(reverse("advice-option", args=[pk, rank]) + "?section=run#load-test")
 
 
 @require_POST
@@ -64,7 +64,7 @@ def switch(request: HttpRequest, pk: Any, rank: int, test: int) -> HttpResponse:
         messages.success(request, "Changed.")
     except LoadResultError as error:
         messages.error(request, str(error))
-    return redirect(reverse("advice-option", args=[pk, rank]) + "#load-test")
+    return redirect(reverse("advice-option", args=[pk, rank]) + "?section=run#load-test")
 
 
 # --- REST -------------------------------------------------------------------------------------------------------

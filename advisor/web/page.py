@@ -8,22 +8,24 @@ from typing import Any, TypeVar
 
 from advisor.engine.search import MAX_RANKED
 from advisor.engine.spec import kind_named
-from advisor.report import meetings
 from advisor.result import (
     Answer,
     ApiOption,
     HostedOffer,
+    Intervals,
     NearMiss,
     Operator,
     Option,
     ParetoPoint,
     Rejection,
     Section,
+    TrainingIntervals,
     TrainingOption,
     Views,
 )
 from advisor.templatetags.units import number
-from advisor.web import charts, plan_page, training_page, tuning_charts
+from advisor.web import break_even_chart, charts, plan_page, sections, training_page, tuning_charts, verdict
+from advisor.workload import PORTFOLIO
 from catalog.export import cell
 
 CARD_VIEWS = ("cheapest", "fastest", "simplest")  # the others have no card of their own
@@ -57,58 +59,111 @@ VECTOR_SORTS: dict[str, tuple[str, str]] = {
 }  # of embeddings, which have no output tokens
 
 
-def page(answer: Answer, spec: Mapping[str, Any], base: str, sort: str = "") -> dict[str, Any]:
-    """Everything that the advice page shows of an answer; `base` + rank is an option's address."""
-    if kind_named(spec.get("kind")).trains:
-        return training(answer, spec, base, sort)
-    options = answer.serving_options
-    embedding = not kind_named(spec.get("kind")).generates_tokens
-    sorts, axes = (VECTOR_SORTS, charts.VECTOR_AXES) if embedding else (SORTS, charts.TOKEN_AXES)
-    points = ranked_once(answer.pareto, answer.deployments)
-    slo = spec.get("slo") or {}
-    slo_ms = number(slo.get("e2e_ms_p95" if embedding else "tpot_ms_p95"))
+HOSTED_SHOWN = 8  # endpoints on the page unless all are asked for
+GREEN = ("carbon", "energy")  # objectives that show the carbon and power of each option
+
+
+def page(
+    answer: Answer, spec: Mapping[str, Any], base: str, sort: str = "", section: str = "", hosted: str = ""
+) -> dict[str, Any]:
+    """Everything that a section of the advice page shows of an answer; `base` + rank is an option's address."""
+    trains = kind_named(spec.get("kind")).trains if spec.get("kind") != PORTFOLIO else False
+    kinds = sections.PORTFOLIO if answer.portfolio else sections.TRAINING if trains else sections.SERVING
+    shown = sections.context(kinds, section)
+    embedding = not trains and not kind_named(spec.get("kind")).generates_tokens
+    first = answer.recommendations[0] if answer.recommendations else None
     return {
         "result": answer,
+        "verdict": verdict.shown(answer),
+        "first": first,
         "embedding": embedding,
+        "training": trains,
+        "shows_carbon": spec.get("objective") in GREEN,
         "documents": base.removesuffix("options/") + "documents/",
-        "options": [(option, wins(option, answer.views)) for option in ordered(options, sort, sorts)],
-        "ranked_by": OBJECTIVES.get(str(spec.get("objective")), spec.get("objective")),
-        "has_view_winners": has_view_winners(answer.deployments),
-        "cheaper_by_token": cheaper_by_token(answer),
-        "by_token_alone": bool(answer.hosted) and acquisition(answer) == ["api"],
         "has_deployments": bool(answer.deployments),
-        "headers": headers(sort, sorts),
-        "cards": cards(answer),
-        "best": option_context(answer.deployments[0]) if answer.deployments else None,
-        "pareto_svg": charts.pareto(points, slo_ms, base, axes),
-        "tornado_svg": charts.tornado(answer.sensitivity),
-        "pareto_rows": notable(points),
-        "left_out": charts.in_view(points, slo_ms)[1],
-        "price_dates": price_dates(options),
-        "price_days": plan_page.price_days_of(answer),
-        "certainty": plan_page.certainty(answer),
-        "has_plans": any(option.money and option.money.plan for option in answer.deployments),
+        "by_token_alone": bool(answer.hosted) and acquisition(answer) == ["api"],
+        "cheaper_by_token": cheaper_by_token(answer),
         "nearest": nearest(answer),
-        "rejected_counts": rejected_counts(answer.rejected),
+        **shown,
+        **(training if trains else serving)(answer, spec, base, sort, shown["parts"], hosted),
+        **grounds(answer, shown["parts"]),
     }
 
 
-def training(answer: Answer, spec: Mapping[str, Any], base: str, sort: str) -> dict[str, Any]:
+def serving(
+    answer: Answer,
+    spec: Mapping[str, Any],
+    base: str,
+    sort: str,
+    parts: Sequence[sections.Section],
+    hosted: str,
+) -> dict[str, Any]:
+    """What the sections of a serving answer show beside what every section has."""
+    options = answer.serving_options
+    embedding = not kind_named(spec.get("kind")).generates_tokens
+    found: dict[str, Any] = {"options": [], "cards": []}
+    if sections.needs(parts, "why"):
+        found |= {"cards": cards(answer), "has_options": bool(options), **frontier(answer, spec, base, embedding)}
+    if sections.needs(parts, "performance", "cost", "run", "confidence") and answer.deployments:
+        found["best"] = option_context(answer.deployments[0])
+        found |= break_even_chart.page(answer.deployments[0].money)
+    if sections.needs(parts, "cost", "confidence"):
+        found["certainty"] = plan_page.certainty(answer)
+    if sections.needs(parts, "confidence"):
+        found["tornado_svg"] = charts.tornado(answer.sensitivity)
+    if sections.needs(parts, "alternatives"):
+        sorts = VECTOR_SORTS if embedding else SORTS
+        few = answer.hosted if hosted == sections.ALL or len(parts) > 1 else answer.hosted[:HOSTED_SHOWN]
+        found |= {
+            "options": [(option, wins(option, answer.views)) for option in ordered(options, sort, sorts)],
+            "ranked_by": OBJECTIVES.get(str(spec.get("objective")), spec.get("objective")),
+            "has_view_winners": has_view_winners(answer.deployments),
+            "headers": headers(sort, sorts),
+            "has_plans": any(option.money and option.money.plan for option in answer.deployments),
+            "hosted_shown": few,
+            "hosted_left": len(answer.hosted) - len(few),
+            "hosted_open": hosted == sections.ALL,
+            "rejected_counts": rejected_counts(answer.rejected),
+        }
+    return found
+
+
+def frontier(answer: Answer, spec: Mapping[str, Any], base: str, embedding: bool) -> dict[str, Any]:
+    """The chart of price and speed, with the same as a table."""
+    points = ranked_once(answer.pareto, answer.deployments)
+    slo_ms = number((spec.get("slo") or {}).get("e2e_ms_p95" if embedding else "tpot_ms_p95"))
+    return {
+        "pareto_svg": charts.pareto(points, slo_ms, base, charts.VECTOR_AXES if embedding else charts.TOKEN_AXES),
+        "pareto_rows": notable(points),
+        "left_out": charts.in_view(points, slo_ms)[1],
+    }
+
+
+def training(
+    answer: Answer,
+    spec: Mapping[str, Any],
+    base: str,
+    sort: str,
+    parts: Sequence[sections.Section],
+    hosted: str,
+) -> dict[str, Any]:
     """The same of a training answer."""
     runs = answer.training_runs
     return {
-        "result": answer,
-        "documents": base.removesuffix("options/") + "documents/",
         "options": [(run, wins(run, answer.views)) for run in ordered(runs, sort, training_page.SORTS)],
         "has_view_winners": has_view_winners(runs),
         "headers": headers(sort, training_page.SORTS),
         "cards": cards(answer, training_page.CARD_VIEWS),
-        "price_dates": price_dates(runs),
-        "price_days": plan_page.price_days_of(answer),
-        "nearest": nearest(answer),
         "rejected_counts": rejected_counts(answer.rejected),
         **training_page.answer_context(answer, base, str(spec.get("objective"))),
     }
+
+
+def grounds(answer: Answer, parts: Sequence[sections.Section]) -> dict[str, Any]:
+    """Where prices come from."""
+    if not sections.needs(parts, "confidence"):
+        return {}
+    return {"price_dates": price_dates(answer.recommendations), "price_days": plan_page.price_days_of(answer)}
 
 
 OBJECTIVES = {
@@ -182,7 +237,7 @@ def option_context(option: Option) -> dict[str, Any]:
         "paying": plan_page.of_option(option),
         "price_days": plan_page.price_days([option]),
         "waterfall_svg": charts.waterfall(option.money.waterfall) if option.money else "",
-        "break_even": meetings(option.money) if option.money else [],
+        **break_even_chart.page(option.money),
         **tuning_charts.page(option),
     }
 
@@ -322,11 +377,32 @@ def kind_of(answer: Answer) -> Any:
 
 
 def csv_text(answer: Answer) -> str:
-    """One line an option; units are in the column names."""
+    """One line an option; units are in the column names. Figures with a 90% interval have its ends beside them."""
     out = io.StringIO()
     writer = csv.writer(out)
     columns = training_page.CSV_COLUMNS if kind_named(kind_of(answer)).trains else CSV_COLUMNS
-    writer.writerow(column.replace(".", "_") for column in columns)
+    names = [column.replace(".", "_") for column in columns]
+    known = TrainingIntervals.model_fields if kind_named(kind_of(answer)).trains else Intervals.model_fields
+    ranged = [name for name in names if name in known]
+    writer.writerow(each for name in names for each in (name, *(with_ends(name) if name in ranged else ())))
     for option in answer.recommendations:
-        writer.writerow(cell(option.figure(column)) for column in columns)
+        row: list[Any] = []
+        for name, column in zip(names, columns, strict=True):
+            row.append(cell(option.figure(column)))
+            if name in ranged:
+                row += [cell(end) for end in interval_of(option, name)]
+        writer.writerow(row)
     return out.getvalue()
+
+
+def with_ends(name: str) -> tuple[str, str]:
+    return f"{name}_low", f"{name}_high"
+
+
+def interval_of(option: Option | ApiOption | TrainingOption, name: str) -> tuple[float | None, float | None]:
+    """The 90% interval of a figure: of monthly costs that of the draws, else that of the estimate."""
+    ranges = option.money.ranges if option.money else None
+    if name == "usd_per_month" and ranges:
+        return ranges.usd_per_month[0], ranges.usd_per_month[-1]
+    pair = getattr(option.interval, name, None)
+    return (pair[0], pair[1]) if pair else (None, None)

@@ -12,6 +12,7 @@ WIDTH, ROW, TOP, BOTTOM = 720, 34, 10, 44
 NAMES, RIGHT = 300, 70  # pixels left and right of the bars
 ROOF_WIDTH, ROOF_HEIGHT, ROOF_LEFT, ROOF_RIGHT, ROOF_BOTTOM = 720, 360, 74, 24, 56
 NAME_LETTERS = 42
+LOSS = 0.995  # a smaller gain is a loss
 
 
 def waterfall(plan: TuningPlan | None) -> str:
@@ -144,6 +145,9 @@ def page(option: Option) -> dict[str, Any]:
     return {
         "tuning": tuning,
         "plan_svg": waterfall(plan),
+        "plan_losses": [s for s in plan.steps if s.state == "used" and (s.gain_ratio or 1) < LOSS and s.because]
+        if plan
+        else [],
         "roofline_svg": roofline_svg(tuning.roofline) if tuning else "",
         "tuning_steps": [(step, STATES[step.state]) for step in plan.steps] if plan else [],
         "formats": formats,

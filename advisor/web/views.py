@@ -32,7 +32,7 @@ from advisor.fidelity import nearest_rows
 from advisor.models import Advice, Option, Share
 from advisor.report import documents
 from advisor.result import Answer, ApiOption, TrainingOption
-from advisor.web import forms, load_test_views, training_page
+from advisor.web import forms, load_test_views, sections, training_page
 from advisor.web.page import csv_text, page
 from advisor.web.page import option_context as page_of_option
 from advisor.workload import WorkloadError, with_changes
@@ -179,23 +179,31 @@ def advice_context(request: HttpRequest, advice: Advice) -> dict[str, Any]:
         "sort": sort,
     }
     if advice.result:
-        context |= answer_context(advice, base, sort)
+        context |= answer_context(request, advice, base)
     context["undone"] = calibration_marks.undone(advice.result)
     context["shares"] = advice.shares.filter(expires_at__gt=timezone.now()).order_by("expires_at")
     context["successor"] = advice.successors.only("pk").order_by("-created_at").first()
     return context
 
 
-def answer_context(advice: Advice, base: str, sort: str) -> dict[str, Any]:
-    answer = answer_of(advice)
-    return {**page(answer, advice.workload.spec, base, sort), "has_documents": documents.has_papers(answer)}
+def answer_context(request: HttpRequest, advice: Advice, base: str) -> dict[str, Any]:
+    answer, asked = answer_of(advice), request.GET
+    found = page(
+        answer, advice.workload.spec, base, asked.get("sort", ""), section_of(request), asked.get("hosted", "")
+    )
+    return {**found, "has_documents": documents.has_papers(answer)}
+
+
+def section_of(request: HttpRequest) -> str:
+    """The section that is asked for; a sorted ranking is among the alternatives."""
+    return request.GET.get("section", "alternatives" if "sort" in request.GET else "")
 
 
 @require_safe
 @or_unreadable
 def option(request: HttpRequest, pk: Any, rank: int) -> HttpResponse:
     advice = finished(pk)
-    context = {"advice": advice, "may_delete": may_delete(request.user), **option_context(advice, rank)}
+    context = {"advice": advice, "may_delete": may_delete(request.user), **option_context(request, advice, rank)}
     return render(request, template_of(context), context)
 
 
@@ -206,7 +214,7 @@ def template_of(context: dict[str, Any]) -> str:
     return "advisor/api_option.html" if isinstance(option, ApiOption) else "advisor/option.html"
 
 
-def option_context(advice: Advice, rank: int) -> dict[str, Any]:
+def option_context(request: HttpRequest, advice: Advice, rank: int) -> dict[str, Any]:
     answer = answer_of(advice)
     option = answer.option(rank)
     if option is None:
@@ -216,9 +224,12 @@ def option_context(advice: Advice, rank: int) -> dict[str, Any]:
     if isinstance(option, ApiOption):
         return {"option": option, **about}
     if isinstance(option, TrainingOption):
-        return {**training_page.option_context(option), "undone": calibration_marks.undone(advice.result), **about}
+        shown = sections.context(sections.RUN, section_of(request))
+        undone = calibration_marks.undone(advice.result)
+        return {**training_page.option_context(option), **shown, "undone": undone, **about}
     return {
         **page_of_option(option),
+        **sections.context(sections.OPTION, section_of(request)),
         **load_test_views.shown(advice, rank),
         "evidence": nearest_rows.shown(nearest_rows.of_option(option, advice.workload.spec)),
         "undone": calibration_marks.undone(advice.result),
@@ -340,7 +351,7 @@ def shared(request: HttpRequest, token: str) -> HttpResponse:
     advice = shared_advice(token)
     base, sort = reverse("shared", args=[token]) + "/options/", request.GET.get("sort", "")
     context = {"advice": advice, "spec": advice.workload.spec, "shared": True, "option_base": base, "sort": sort}
-    context |= answer_context(advice, base, sort)
+    context |= answer_context(request, advice, base)
     context["undone"] = calibration_marks.undone(advice.result)
     return unlisted(render(request, "advisor/advice.html", context))
 
@@ -351,7 +362,7 @@ def shared(request: HttpRequest, token: str) -> HttpResponse:
 @or_unreadable
 def shared_option(request: HttpRequest, token: str, rank: int) -> HttpResponse:
     advice = shared_advice(token)
-    context = {"advice": advice, "shared": True, "token": token, **option_context(advice, rank)}
+    context = {"advice": advice, "shared": True, "token": token, **option_context(request, advice, rank)}
     return unlisted(render(request, template_of(context), context))
 
 

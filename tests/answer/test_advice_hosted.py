@@ -259,10 +259,10 @@ def test_tokens_alone_are_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
 def test_page_table_and_markdown_show_it(client: Client) -> None:
     found = answered(ANY, EVERY_CHIP, NO_SPEED)
     advice = sample_advice.advice(found)
-    page = client.get(f"/advice/{advice.pk}").content.decode()
+    page = client.get(f"/advice/{advice.pk}?section=all").content.decode()
     assert "Hosted API (pay per token)" in page and "450" in page and "Published provider prices" in page
     assert f'<a href="/advice/{advice.pk}/options/1">somehost API, llama</a>' in page
-    own = client.get(f"/advice/{advice.pk}/options/1").content.decode()
+    own = client.get(f"/advice/{advice.pk}/options/1?section=all").content.decode()
     assert "How to call it" in own and "not published" in own and "Cached input" in own
     memo = client.get(f"/advice/{advice.pk}/documents/memo.html").content.decode()
     assert "use the API of somehost" in memo and "the best deployment" in memo
@@ -277,5 +277,5 @@ def test_page_table_and_markdown_show_it(client: Client) -> None:
     assert "## Hosted API (pay per token)" in markdown and "cerebras-wse-3" in markdown
     assert "## somehost API, llama" in markdown and "call #1 with:" in table
     alone = sample_advice.advice(answered("constraints.acquisition=[api]", NO_SPEED))
-    page = client.get(f"/advice/{alone.pk}").content.decode()
+    page = client.get(f"/advice/{alone.pk}?section=all").content.decode()
     assert "Hosted API (pay per token)" in page and "No feasible deployment" not in page

@@ -113,7 +113,7 @@ def test_an_advice_of_last_month_comes_again_at_its_prices(client: Client) -> No
     Advice.objects.filter(pk=advice.pk).update(
         state="done", snapshot=then, result=first, created_at=ago(30), finished_at=ago(30)
     )
-    page = client.get(f"/advice/{advice.pk}").content.decode()
+    page = client.get(f"/advice/{advice.pk}?section=all").content.decode()
     assert "Re-run with the original prices" in page
     where = client.post(f"/advice/{advice.pk}/rescore", {"prices": "then"})["Location"]
     again = Advice.objects.get(pk=where.rsplit("/", 1)[1])

@@ -107,7 +107,7 @@ def test_over_rest_and_on_the_page(client: Client) -> None:
     response = client.generic("POST", "/api/v1/advice", json.dumps(body), "application/json")
     assert response.status_code == 202
     advise.run(response.json()["id"])
-    text = client.get(f"/advice/{response.json()['id']}").content.decode()
+    text = client.get(f"/advice/{response.json()['id']}?section=all").content.decode()
     assert "86,400 requests within 8 h, every 24 h" in text and "per run ($" in text and "a run takes" in text
 
 

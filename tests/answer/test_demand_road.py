@@ -144,7 +144,7 @@ class TestAnswers:
         assert [s["replicas"] for s in grown["steps"]] == sorted(s["replicas"] for s in grown["steps"])
         assert grown["steps"][-1]["replicas"] == grown["replicas_at_end"]
         assert flat["recommendations"][0]["week"] is None
-        page = client.get(f"/advice/{sample_advice.advice(result_of(week)).pk}/options/1").content.decode()
+        page = client.get(f"/advice/{sample_advice.advice(result_of(week)).pk}/options/1?section=all").content.decode()
         assert "Replicas by hour of the week" in page and "Autoscaled" in page and "Additions by month" in page
         assert "autoscaled between" in report.table(Answer.read(week))
 
@@ -165,7 +165,7 @@ class TestAnswers:
         assert "unknown" in json.dumps(bought["recommendations"][0]["scores"]["lead_time"])
         (said,) = there["owned"]
         assert said["keep"]["rank"] == 1 and said["resale_usd"] > 0 and "kept" in said["said"]
-        page = client.get(f"/advice/{sample_advice.advice(result_of(there)).pk}").content.decode()
+        page = client.get(f"/advice/{sample_advice.advice(result_of(there)).pk}?section=all").content.decode()
         assert "Accelerators you own" in page
 
     def test_more_is_bought_beside_what_is_there(self) -> None:

@@ -109,10 +109,10 @@ def test_over_rest_and_on_the_page(client: Client) -> None:
     advise.run(response.json()["id"])
     advice = Advice.objects.get()
     assert advice.state == "done" and [item["field"] for item in advice.result["not_used"]] == ["slo.tpot_ms_p95"]
-    text = client.get(f"/advice/{advice.pk}").content.decode()
+    text = client.get(f"/advice/{advice.pk}?section=all").content.decode()
     for said in ("Latency p95", "Sequences/s", "embeddings of 256 tokens", "USD per M tokens", "latency, ms (log)"):
         assert said in text, said
-    option = client.get(f"/advice/{advice.pk}/options/1").content.decode()
+    option = client.get(f"/advice/{advice.pk}/options/1?section=all").content.decode()
     for page in (text, option):
         assert "TTFT" not in re.sub(r"<[^>]+>", " ", page) and "Per M output tokens" not in page
     assert "Whole request" in option and "Time per output token" not in option

@@ -235,7 +235,7 @@ def test_the_bill_of_materials_adds_up(request: pytest.FixtureRequest, which: st
 def test_markdown_and_page_show_the_bill(client: Client, bought: dict[str, Any]) -> None:
     assert "| cost | USD per month |" in report.markdown(Answer.read(json.loads(json.dumps(bought))))
     advice = sample_advice.advice(bought)
-    page = client.get(f"/advice/{advice.pk}/options/1").content.decode()
+    page = client.get(f"/advice/{advice.pk}/options/1?section=all").content.decode()
     for said in (
         "chart waterfall",
         "Cost breakdown",
@@ -245,7 +245,7 @@ def test_markdown_and_page_show_the_bill(client: Client, bought: dict[str, Any])
         "W during prefill",
     ):
         assert said in page, said
-    assert "cash-flow.csv" in client.get(f"/advice/{advice.pk}").content.decode()
+    assert "cash-flow.csv" in client.get(f"/advice/{advice.pk}?section=all").content.decode()
 
 
 @pytest.mark.parametrize("name", documents.DOCUMENTS)
@@ -263,7 +263,7 @@ def test_who_has_a_link_has_the_documents_until_it_ends(client: Client, bought: 
         organisation=advice.organisation, advice=advice, expires_at=timezone.now() + timedelta(days=1)
     )
     client.logout()
-    assert f"/s/{share.token}/documents/memo.html" in client.get(f"/s/{share.token}").content.decode()
+    assert f"/s/{share.token}/documents/memo.html" in client.get(f"/s/{share.token}?section=all").content.decode()
     for name in documents.DOCUMENTS:
         found = client.get(f"/s/{share.token}/documents/{name}")
         assert found.status_code == 200 and found["X-Robots-Tag"] == "noindex, nofollow"

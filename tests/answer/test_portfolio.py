@@ -185,7 +185,7 @@ def test_over_rest_and_on_the_pages(client: Client) -> None:
         1 - told["shared"]["usd_per_month"] / told["alone_usd_per_month"], abs=1e-3
     )
     assert [item["field"] for item in found["not_used"]] == ["slo"]
-    text = client.get(f"/advice/{pk}").content.decode()
+    text = client.get(f"/advice/{pk}?section=all").content.decode()
     for words in ("Each workload alone", "One shared fleet", "Schedule", "Mon-Fri", "chat, nightly on one fleet"):
         assert words in text, words
     assert "chat, nightly on one fleet" in client.get("/advice").content.decode()

@@ -106,7 +106,7 @@ def test_small_models_are_packed_and_the_page_shows_which_is_where(client: Clien
     advice = advise.request(spec)
     advice.state, advice.result = "done", found
     advice.save()
-    text = client.get(f"/advice/{advice.pk}").content.decode()
+    text = client.get(f"/advice/{advice.pk}?section=all").content.decode()
     assert "Sharing GPUs" in text and "--gpu-memory-utilization" in text and "In hardware instances" in text
     assert "processes, card 1: one" in report.table(Answer.read(found))
 
@@ -121,7 +121,7 @@ def test_the_page_shows_parts_of_a_card_and_adapters(client: Client) -> None:
     adapters = {"count": 50, "rank": 16, "served_rank": 16, "active": 8, "targets": "all", "merged": None}
     answer["sharing"] = {"accelerator": "h", "accelerator_name": "H", "said": "Isolation costs 8%", "ways": [way]}
     answer["adapters"] = {**adapters, "said": "8 of 50 adapters"}
-    text = client.get(f"/advice/{sample_advice.advice(answer).pk}").content.decode()
+    text = client.get(f"/advice/{sample_advice.advice(answer).pk}?section=all").content.decode()
     assert "Isolation costs 8%" in text and "8 of 50 adapters" in text and "too slow" in text
     assert "2 x &lt;3g&gt;" in text
 

@@ -130,7 +130,7 @@ def test_the_pictures_are_well_formed_and_the_page_shows_them(on_a100: Json, cli
     assert (
         len([n for n in ElementTree.fromstring(shown["roofline_svg"]).iter() if "phase" in (n.get("class") or "")]) == 2
     )
-    page = client.get(f"/advice/{advice({**result(), **on_a100}).pk}/options/1").content.decode()
+    page = client.get(f"/advice/{advice({**result(), **on_a100}).pk}/options/1?section=all").content.decode()
     assert "Optimization plan" in page and "Pitfalls" in page and "KV cache format" in page
 
 
@@ -147,7 +147,7 @@ def test_a_finalist_with_drafts_is_an_option_of_its_own_beside_the_plan(client: 
     assert "speculat" in other["launch"]["command"] + str(other["launch"]["files"])
     assert any("acceptance rate was published for" in warning for warning in other["warnings"])
     assert "### Variants, simulated" in report.markdown(Answer.read(answer))
-    page = client.get(f"/advice/{advice({**result(), **answer}).pk}/options/1").content.decode()
+    page = client.get(f"/advice/{advice({**result(), **answer}).pk}/options/1?section=all").content.decode()
     assert "Simulated variants" in page
     adopted = answered("meta-llama/Llama-3.3-70B-Instruct", "h200-sxm", 2, **chat | {"variants": "adopt"})
     assert adopted["recommendations"][0]["speculative"]["method"] == "eagle"

@@ -39,15 +39,17 @@ def test_from_question_to_shared_answer(open_page: Open, scripts: bool) -> None:
     ask(page)
     expect(page.locator("body")).to_contain_text("Waiting for a worker")
     finish()
-    page.get_by_text("4 x H200 SXM in FP8").wait_for()
+    page.get_by_role("heading", name="Rent 4 × H200 SXM").wait_for()
+    page.get_by_role("link", name="Alternatives").click()
     page.get_by_role("link", name="4 x MI300X").first.click()
     page.wait_for_url("**/options/2")
+    page.get_by_role("link", name="How to run it").click()
     expect(page.locator("body")).to_contain_text("serve.sh")
-    page.go_back()
+    page.get_by_role("link", name="support-chat").click()
     page.get_by_role("button", name="Create link").click()
     page.locator('.share-row a[href^="/s/"]').click()
     page.wait_for_url("**/s/*")
-    expect(page.get_by_text("4 x H200 SXM in FP8")).to_be_visible()
+    expect(page.get_by_role("heading", name="Rent 4 × H200 SXM")).to_be_visible()
     expect(page.locator("form")).to_have_count(0)
 
 
@@ -140,7 +142,7 @@ def test_text_stands_out_in_light_and_dark(open_page: Open, scheme: str) -> None
 
 
 def test_the_keyboard_reaches_content_form_and_chart(open_page: Open) -> None:
-    page = open_page(f"/advice/{sample_advice.advice().pk}")
+    page = open_page(f"/advice/{sample_advice.advice().pk}?section=all")
     page.keyboard.press("Tab")
     expect(page.locator(".skip")).to_be_focused()
     page.keyboard.press("Enter")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.db import transaction
+from playwright.sync_api import expect
 
 from advisor.models import Advice
 from catalog.models import ServedModel
@@ -93,7 +94,7 @@ def test_text_stands_out_and_nothing_scrolls_sideways(open_page: Open, scheme: s
 
 
 def test_every_picture_is_named_and_the_keyboard_reaches_the_runs(open_page: Open) -> None:
-    page = open_page(f"/advice/{sample_training.advice('pretrain').pk}")
+    page = open_page(f"/advice/{sample_training.advice('pretrain').pk}?section=all")
     unnamed = "svg:not([aria-hidden=true]):not([aria-label])"
     assert page.locator(unnamed).count() == 0
     runs = page.locator("svg.pareto a")
@@ -101,4 +102,5 @@ def test_every_picture_is_named_and_the_keyboard_reaches_the_runs(open_page: Ope
     assert "days" in runs.first.get_attribute("aria-label")
     with page.expect_navigation():
         page.keyboard.press("Enter")
-    assert "Memory of an accelerator" in page.content()
+    page.get_by_role("link", name="Performance").click()
+    expect(page.locator("main")).to_contain_text("Memory of an accelerator")

@@ -176,7 +176,7 @@ def test_a_shared_page_shows_results_without_controls(option: Option, client: Cl
     load_tests.record(option, written(vllm()), "r.json")
     client.post(f"/advice/{option.advice_id}/share", {"days": "7"})
     token = option.advice.shares.get().token
-    said = client.get(f"/s/{token}/options/1").content.decode()
+    said = client.get(f"/s/{token}/options/1?section=all").content.decode()
     assert "Predicted vs. measured" in said and "<form" not in said.split('id="load-test"')[1]
 
 

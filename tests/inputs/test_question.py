@@ -60,7 +60,7 @@ def test_the_answer_and_its_page_say_what_was_not_used(client: Client) -> None:
     result = answer("tco.cluster-utilisation-fraction=0.4", "probe=required")
     assert [item["field"] for item in result["not_used"]] == ["probe", "tco.cluster-utilisation-fraction"]
     advice = sample_advice.advice(result=result)
-    page = client.get(f"/advice/{advice.pk}").content.decode()
+    page = client.get(f"/advice/{advice.pk}?section=all").content.decode()
     assert "Requested but not used" in page and "<code>probe</code>" in page
 
 

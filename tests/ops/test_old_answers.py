@@ -89,16 +89,16 @@ def test_every_result_has_the_stored_figures(old: Old) -> None:
 def test_every_page_is_shown(old: Old) -> None:
     listed = read("/advice") + read("/api/v1/advice")
     for advice, before in old.answers():
-        page = read(f"/advice/{advice.pk}")
+        page = read(f"/advice/{advice.pk}?section=all")
         assert before["verdict"] in html.unescape(page)
         assert advice.workload.name in listed
         for r in before["recommendations"]:
-            option = read(f"/advice/{advice.pk}/options/{r['rank']}")
+            option = read(f"/advice/{advice.pk}/options/{r['rank']}?section=all")
             assert r["label"] in html.unescape(option)
         if before["recommendations"]:
             assert before["recommendations"][0]["label"] in html.unescape(listed)
     for advice in Advice.objects.exclude(state="done"):
-        read(f"/advice/{advice.pk}")
+        read(f"/advice/{advice.pk}?section=all")
 
 
 def test_every_export_has_the_stored_figures(old: Old) -> None:
@@ -136,9 +136,9 @@ def test_every_document_has_the_stored_figures(old: Old) -> None:
 def test_every_link_is_shown(old: Old) -> None:
     for share in Share.objects.select_related("advice__workload"):
         before = old.results[share.advice.workload.name]
-        assert before["verdict"] in html.unescape(read(f"/s/{share.token}"))
+        assert before["verdict"] in html.unescape(read(f"/s/{share.token}?section=all"))
         for r in before["recommendations"]:
-            read(f"/s/{share.token}/options/{r['rank']}")
+            read(f"/s/{share.token}/options/{r['rank']}?section=all")
         for name in DOCUMENTS:
             read(f"/s/{share.token}/documents/{name}")
 

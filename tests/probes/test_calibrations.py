@@ -201,5 +201,5 @@ def test_an_answer_that_used_another_calibration_is_not_marked(h200: Accelerator
     first, second = calibrated(), calibrated(1.05, 1, "b")
     advice = answer_with(first)
     calibrations.undo(second, "ada")
-    assert "undone on" not in client.get(f"/advice/{advice.pk}").content.decode()
+    assert "undone on" not in client.get(f"/advice/{advice.pk}?section=all").content.decode()
     assert not advice.successors.exists()

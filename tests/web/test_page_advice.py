@@ -23,7 +23,7 @@ def text_of(client: Client, path: str, **headers: str) -> str:
 
 def test_a_done_advice_shows_every_part(client: Client) -> None:
     advice = sample_advice.advice()
-    text = text_of(client, f"/advice/{advice.pk}")
+    text = text_of(client, f"/advice/{advice.pk}?section=all")
     for said in (
         "4 x H200 SXM in FP8",  # verdict
         "Cheapest, greenest and simplest",
@@ -56,12 +56,12 @@ def test_a_sorted_table_says_so_and_puts_the_unknown_last(client: Client) -> Non
     body = text.split("Ranked deployments")[1].split("</table>")[0]
     order = [body.index(name) for name in ("4 x H100", "4 x Gaudi 3", "4 x MI300X", "4 x H200")]
     assert order == sorted(order)
-    assert 'aria-sort="descending"' in body and "?sort=power" in body
+    assert 'aria-sort="descending"' in body and "&amp;sort=power#" in body
 
 
 def test_nothing_feasible_says_the_nearest_miss(client: Client) -> None:
     advice = sample_advice.advice(sample_advice.infeasible())
-    text = text_of(client, f"/advice/{advice.pk}")
+    text = text_of(client, f"/advice/{advice.pk}?section=all")
     assert "No feasible deployment" in text and "<strong>l40s</strong>" in text
     assert "<details open>" in text
 
@@ -73,8 +73,8 @@ def test_a_missing_part_leaves_the_rest_readable(client: Client, missing: str) -
     for option in answer["recommendations"]:
         option.pop(missing, None)
     advice = sample_advice.advice(answer)
-    assert "4 x H200 SXM" in text_of(client, f"/advice/{advice.pk}")
-    assert "4 x H200 SXM" in text_of(client, f"/advice/{advice.pk}/options/1")
+    assert "4 x H200 SXM" in text_of(client, f"/advice/{advice.pk}?section=all")
+    assert "4 x H200 SXM" in text_of(client, f"/advice/{advice.pk}/options/1?section=all")
 
 
 def test_an_answer_that_cannot_be_read_can_be_re_run_and_exported(client: Client) -> None:
@@ -83,11 +83,11 @@ def test_an_answer_that_cannot_be_read_can_be_re_run_and_exported(client: Client
     advice = sample_advice.advice(answer)
     link = client.post(f"/advice/{advice.pk}/share", {"days": "7"}, follow=True) and advice.shares.get().token
     for path in ("", "/options/1"):
-        text = text_of(client, f"/advice/{advice.pk}{path}")
+        text = text_of(client, f"/advice/{advice.pk}{path}?section=all")
         assert "stored by another version and cannot be displayed" in text
         assert f'action="/advice/{advice.pk}/rescore"' in text and "Re-run with today’s catalog" in text
     for path in ("", "/options/1"):
-        text = text_of(client, f"/s/{link}{path}")
+        text = text_of(client, f"/s/{link}{path}?section=all")
         assert "stored by another version and cannot be displayed" in text and "rescore" not in text
     for name in ("options.csv", "advice.md", "documents/memo.md"):
         response = client.get(f"/advice/{advice.pk}/{name}")
@@ -109,7 +109,7 @@ def test_every_column_is_a_field_of_an_option() -> None:
 
 def test_a_running_advice_shows_its_progress_and_looks_again(client: Client) -> None:
     advice = sample_advice.advice(state="running", stage="searching", progress_fraction=0.4, attempt=2)
-    text = text_of(client, f"/advice/{advice.pk}")
+    text = text_of(client, f"/advice/{advice.pk}?section=all")
     assert "Searching" in text and 'value="0.400"' in text and "attempt 2" in text
     assert '<noscript><meta http-equiv="refresh"' in text and 'hx-trigger="every 1s"' in text
     assert 'aria-live="polite"' in text
@@ -124,21 +124,21 @@ def test_a_poll_gets_the_progress_alone_and_a_reload_at_the_end(client: Client) 
 
 def test_a_failed_advice_says_why(client: Client) -> None:
     advice = sample_advice.advice(state="failed", error="The calculation took longer than 540 s.")
-    assert "took longer than 540 s" in text_of(client, f"/advice/{advice.pk}")
+    assert "took longer than 540 s" in text_of(client, f"/advice/{advice.pk}?section=all")
 
 
 def test_cancel_and_ask_again(client: Client) -> None:
     advice = sample_advice.advice(state="queued")
     assert client.get(f"/advice/{advice.pk}/cancel").status_code == 405
     assert client.post(f"/advice/{advice.pk}/cancel")["Location"] == f"/advice/{advice.pk}"
-    assert "Canceled" in text_of(client, f"/advice/{advice.pk}")
+    assert "Canceled" in text_of(client, f"/advice/{advice.pk}?section=all")
     again = client.post(f"/advice/{advice.pk}/rescore")["Location"]
     assert Advice.objects.get(pk=again.split("/")[-1]).supersedes_id == advice.pk
 
 
 def test_an_option_has_its_page_and_others_do_not(client: Client) -> None:
     advice = sample_advice.advice()
-    text = text_of(client, f"/advice/{advice.pk}/options/2")
+    text = text_of(client, f"/advice/{advice.pk}/options/2?section=all")
     assert "4 x MI300X" in text and "serve.sh" in text and "one replica less misses TTFT" in text and "8,192" in text
     assert client.get(f"/advice/{advice.pk}/options/9").status_code == 404
 
@@ -195,5 +195,5 @@ def test_text_from_outside_is_escaped(client: Client) -> None:
     answer["recommendations"][0]["launch"]["command"] = "</code><script>"
     advice = sample_advice.advice(answer)
     for path in ("", "/options/1"):
-        assert "<script>alert" not in text_of(client, f"/advice/{advice.pk}{path}")
-        assert "</code><script>" not in text_of(client, f"/advice/{advice.pk}{path}")
+        assert "<script>alert" not in text_of(client, f"/advice/{advice.pk}{path}?section=all")
+        assert "</code><script>" not in text_of(client, f"/advice/{advice.pk}{path}?section=all")

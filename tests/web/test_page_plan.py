@@ -34,12 +34,12 @@ def section(text: str, start: str, end: str) -> str:
 
 @pytest.fixture
 def page(client: Client, db: None) -> str:
-    return text_of(client, f"/advice/{sample_plan.advice().pk}/options/1")
+    return text_of(client, f"/advice/{sample_plan.advice().pk}/options/1?section=all")
 
 
 @pytest.fixture
 def answer_page(client: Client, db: None) -> str:
-    return text_of(client, f"/advice/{sample_plan.advice().pk}")
+    return text_of(client, f"/advice/{sample_plan.advice().pk}?section=all")
 
 
 # --- the option's page ------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def test_taxes_are_told(page: str) -> None:
 
 def test_months_are_a_table_and_a_picture(client: Client, db: None) -> None:
     advice = sample_plan.advice()
-    path = f"/advice/{advice.pk}/options/1"
+    path = f"/advice/{advice.pk}/options/1?section=all"
     raw = client.get(path).content.decode()
     assert '<svg class="chart plan-months"' in raw and "style=" not in raw
     shown = section(text_of(client, path), "Month by month: traffic, replicas and instances", "|Cost breakdown|")
@@ -138,7 +138,7 @@ def test_the_cash_flow_has_its_parts_and_the_book_value(page: str) -> None:
 
 
 def test_an_option_that_buys_nothing_has_no_return_on_it(client: Client, db: None) -> None:
-    shown = text_of(client, f"/advice/{sample_plan.advice().pk}/options/2")
+    shown = text_of(client, f"/advice/{sample_plan.advice().pk}/options/2?section=all")
     assert "Key figures" in shown and "Payback" not in shown and "Internal rate" not in shown
     assert "Month by month" not in shown and "|Taxes|" not in shown
     assert "Prices in USD of 2026-11-19." in shown
@@ -160,7 +160,7 @@ def test_a_purchase_that_does_not_pay_back_says_so() -> None:
 
 
 def test_the_ranking_shows_the_plan(answer_page: str) -> None:
-    ranking = section(answer_page, "Ranking", "|First choice in detail|")
+    ranking = section(answer_page, "Ranking", "|Near misses|")
     assert "|$10,220|$36,542–$68,517|$740,250 capex|$117,600 liability|" in ranking
     assert "|$11,480|$36,800–$69,000|$2.13|" in ranking  # nothing bought, nothing due
     assert "monthly equivalent of the option's plan" in ranking
@@ -171,17 +171,21 @@ def test_how_certain_the_answer_is(answer_page: str) -> None:
     shown = section(answer_page, "How certain is this?", "|What would change the answer|").replace("\u00a0", " ")
     assert "$36,500 to $68,500 a month in 90% of 4,096 draws" in shown
     assert "|The probability that owning costs less than renting is 71%.|" in shown
-    assert "|$45,678|$36,542–$68,517|$1,370,340|$1,096,272–$2,055,510|62%|< 1%|" in shown
-    assert "|$46,000|$36,800–$69,000|$1,380,000|$1,104,000–$2,070,000|38%|–|" in shown
     assert "|Load|×0.800|×1.25|$40,000|$55,000|61%|planning assumption|" in shown
     assert "|Staff cost|×0.750|×1.50|$45,678|$45,678|< 1%|" in shown
+
+
+def test_every_option_has_its_range_and_its_scenarios(answer_page: str) -> None:
+    shown = section(answer_page, "Cost of each option", "|Energy and carbon|").replace("\u00a0", " ")
+    assert "|$45,678|$36,542–$68,517|$1,370,340|$1,096,272–$2,055,510|62%|< 1%|" in shown
+    assert "|$46,000|$36,800–$69,000|$1,380,000|$1,104,000–$2,070,000|38%|–|" in shown
     assert "|Option|Low|Expected|boom|" in shown
     assert "|$41,000|$1,230,000 in total|$45,678|$1,370,340 in total|costs least|$81,000|" in shown
     assert "Low: load × 0.900, resale value × 1.40. boom: load × 2.00." in shown
 
 
 def test_prices_are_dated_by_the_steps_of_the_plans(answer_page: str) -> None:
-    grounds = section(answer_page, "Evidence", "|Data sources")
+    grounds = section(answer_page, "Evidence and sources", "|Data sources")
     assert "|Prices used are from|2026-05-07|to|" in grounds
     assert "Newest price in the catalog" not in grounds
     assert "|EUR: 0.860 for 1 USD on 2026-11-02|" in grounds
@@ -195,13 +199,15 @@ def test_the_option_dates_the_prices_of_its_own_plan(page: str) -> None:
 def test_a_portfolio_shows_the_range_and_the_dates_of_its_machines() -> None:
     ranges = CostRanges.read(sample_plan.ranges(1000.0, 1.0, 0.25))
     items = [FleetItem.model_construct(price_as_of=day) for day in ("2026-09-01", "2026-11-03", "2026-10-01")]
-    money = PortfolioMoney.model_construct(of="one shared fleet", horizon_months=30, items=items, ranges=ranges)
+    money = PortfolioMoney.model_construct(
+        of="one shared fleet", horizon_months=30, items=items, ranges=ranges, parts=[]
+    )
     portfolio = Portfolio.model_construct(alone=[], shared=None, packed=None, money=money)
     answer = Answer.read(sample_advice.infeasible())
     assert plan_page.price_days_of(answer) is None
     answer = answer.changed(portfolio=portfolio)
     assert plan_page.price_days_of(answer) == ("2026-09-01", "2026-11-03")
-    text = render_to_string("advisor/_portfolio.html", {"result": answer})
+    text = render_to_string("advisor/_portfolio_cost.html", {"result": answer})
     assert "One shared fleet: $1,000 per month (90%: $800–$1,500), $30,000 over 30 months" in text
     assert "with purchases spread over their service, exceeds the budget is 25%" in text
 
@@ -213,7 +219,7 @@ def test_a_portfolio_shows_the_range_and_the_dates_of_its_machines() -> None:
 @pytest.mark.django_db
 def test_an_old_answer_shows_nothing_of_plans(client: Client, stored: dict[str, Any]) -> None:
     advice = sample_advice.advice(stored)
-    answer, option = text_of(client, f"/advice/{advice.pk}"), text_of(client, f"/advice/{advice.pk}/options/1")
+    answer, option = (text_of(client, f"/advice/{advice.pk}{path}?section=all") for path in ("", "/options/1"))
     assert "How certain is this?" not in answer and "capex" not in answer and "monthly equivalent" not in answer
     assert "Key figures" not in option and "Book value" not in option and "|Plan|" not in option
     assert "4 x H200 SXM" in answer and "4 x H200 SXM" in option
@@ -227,8 +233,8 @@ def test_a_missing_part_leaves_the_rest_readable(client: Client, missing: str) -
     for option in answer["recommendations"] if missing in NEW else ():
         option["money"].pop(missing, None)
     advice = sample_advice.advice(answer)
-    assert "|4 x H200 SXM" in text_of(client, f"/advice/{advice.pk}")
-    assert "|Cost breakdown|" in text_of(client, f"/advice/{advice.pk}/options/1")
+    assert "|4 x H200 SXM" in text_of(client, f"/advice/{advice.pk}?section=all")
+    assert "|Cost breakdown|" in text_of(client, f"/advice/{advice.pk}/options/1?section=all")
 
 
 @pytest.mark.django_db
@@ -242,7 +248,7 @@ def test_text_from_outside_is_escaped(client: Client) -> None:
     answer["switch"] = sample_plan.SWITCH | {"said": bad}
     advice = sample_advice.advice(answer)
     for path in ("", "/options/1"):
-        raw = client.get(f"/advice/{advice.pk}{path}").content.decode()
+        raw = client.get(f"/advice/{advice.pk}{path}?section=all").content.decode()
         assert "<script>alert" not in raw and "&lt;script&gt;alert" in raw
 
 
@@ -253,7 +259,7 @@ def test_what_costs_least_is_compared_with_apis_only_where_they_are_allowed(clie
     spec = advice.workload.spec
     advice.workload.spec = {**spec, "constraints": {**spec["constraints"], "acquisition": ["own"]}}
     advice.workload.save()
-    shown = text_of(client, f"/advice/{advice.pk}/options/1") + text_of(client, f"/advice/{advice.pk}")
+    shown = "".join(text_of(client, f"/advice/{advice.pk}{path}?section=all") for path in ("/options/1", ""))
     assert "among the ranked options is 62%" in shown and "APIs included" not in shown
 
 
@@ -263,9 +269,9 @@ def test_the_bill_has_the_totals_that_the_bill_of_materials_has(client: Client) 
     for part in answer["recommendations"][0]["money"]["parts"]:
         part["total_usd"] = 12_345.6
     advice = sample_advice.advice(answer)
-    shown = text_of(client, f"/advice/{advice.pk}/options/1")
+    shown = text_of(client, f"/advice/{advice.pk}/options/1?section=all")
     assert "|USD over 30 months|" in shown.replace("| |", "|") and "|$12,345.60|" in shown
-    assert "USD over 30 months" not in text_of(client, f"/advice/{advice.pk}/options/2")
+    assert "USD over 30 months" not in text_of(client, f"/advice/{advice.pk}/options/2?section=all")
 
 
 @pytest.mark.django_db
@@ -277,7 +283,7 @@ def test_speculative_decoding_is_a_sentence(client: Client) -> None:
     said = {**stated, "said": ["speculative decoding with an EAGLE head", "every limit holds without drafts"]}
     answer["recommendations"][1]["speculative"] = said
     advice = sample_advice.advice(answer)
-    first, second = (text_of(client, f"/advice/{advice.pk}/options/{rank}") for rank in (1, 2))
+    first, second = (text_of(client, f"/advice/{advice.pk}/options/{rank}?section=all") for rank in (1, 2))
     assert "an EAGLE head drafts 3 tokens per step; 66.5% of them are accepted, as published for chat." in first
     assert "Speculative decoding with an EAGLE head; every limit holds without drafts." in second
     assert "acceptance 0.665" not in first
@@ -290,7 +296,7 @@ def test_the_documents_of_an_api_name_the_deployment_that_has_the_others(client:
     found = sample_plan.result()
     found["recommendations"] = [api] + [{**r, "rank": r["rank"] + 1} for r in found["recommendations"]]
     advice = sample_advice.advice(found)
-    raw = client.get(f"/advice/{advice.pk}").content.decode()
+    raw = client.get(f"/advice/{advice.pk}?section=all").content.decode()
     assert "of the best deployment: " in raw and "memo.html?rank=2" in raw
     memo = text_of(client, f"/advice/{advice.pk}/documents/memo.html")
     assert "use the API of Some Host" in memo

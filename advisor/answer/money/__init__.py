@@ -14,6 +14,7 @@ from advisor.answer.money.bill import (
 )
 from advisor.answer.money.break_even import with_break_even
 from advisor.answer.money.plan import best_switch_of, cents, liability_warnings, money_sentences, plan_section
+from advisor.answer.money.settling import NORMAL, VALUES, Input, Moved, settle, settle_serving
 from advisor.answer.money.uncertainty import (
     CostModel,
     portfolio_ranges,
@@ -25,6 +26,12 @@ from advisor.answer.money.uncertainty import (
 )
 
 __all__ = [
+    "NORMAL",
+    "VALUES",
+    "Input",
+    "Moved",
+    "settle",
+    "settle_serving",
     "price_ranges",
     "uncertain_of",
     "portfolio_ranges",

@@ -1,18 +1,19 @@
 """Where owning, renting and the cheapest hosted API cost the same. All use the plans that the options are ranked by."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from advisor.answer.money.bill import traffic_ratio, ways_to_pay
+from advisor.answer.money.plan import cents
 from advisor.engine.cost import HOURS_PER_MONTH, break_even_share, break_even_tokens
 from advisor.engine.plans import OTHER, Plan, break_even_month
 from advisor.engine.search import Catalog, Scored
 from advisor.engine.spec import Workload
 from advisor.inputs import number
-from advisor.result import BreakEven, HostedOffer, Option
+from advisor.result import BreakEven, CostPath, HostedOffer, Option
 
 Json = dict[str, Any]
 
@@ -28,29 +29,48 @@ def with_break_even(
     """The options, each with where its ways to pay meet each other and the cheapest hosted API."""
     usable = [offer for offer in hosted if offer.rejection is None] or hosted  # the cheapest, ranked if one is
     api = usable[0] if usable else None
-    return [
-        option.changed(
-            money=option.money.changed(
-                break_even=list(break_evens(option, ways_to_pay(snapshot, workload, catalog, s), api, workload))
-            )
+    made = []
+    for option, s in zip(options, shown, strict=False):
+        if option.money is None or s.planned is None:
+            made.append(option)
+            continue
+        plans = plans_of(ways_to_pay(snapshot, workload, catalog, s))
+        money = option.money.changed(
+            break_even=list(break_evens(option, plans, api, workload)), paths=list(paths(plans, api, workload))
         )
-        if option.money is not None and s.planned is not None
-        else option
-        for option, s in zip(options, shown, strict=False)
-    ]
+        made.append(option.changed(money=money))
+    return made
 
 
-def break_evens(
-    option: Option, ways: Sequence[Scored], api: HostedOffer | None, workload: Workload
-) -> Iterator[BreakEven]:
-    """Owning against renting (month, share of hours), and both against the API (tokens per month)."""
+def plans_of(ways: Sequence[Scored]) -> dict[str, Plan]:
+    """The plans that are compared: `own`, and rent by its term, on demand if there is one."""
     by = {(w.offer.acquisition, w.offer.term): w.planned.plan for w in reversed(ways) if w.planned}
     own = next((plan for (acquisition, _), plan in by.items() if acquisition == "own"), None)
     term = "on_demand" if ("rent", "on_demand") in by else next((t for how, t in by if how == "rent"), "")
     rent = by.get(("rent", term))
+    return ({"own": own} if own else {}) | ({f"rent {term}": rent} if rent else {})
+
+
+def paths(plans: Mapping[str, Plan], api: HostedOffer | None, workload: Workload) -> Iterator[CostPath]:
+    """What each way has cost by each month; nothing where there is only one."""
+    compared = dict(plans)
+    if api is not None and plans:
+        plan = next(iter(plans.values()))
+        compared[f"API of {api.provider_name or api.provider}"] = paid_monthly(plan, api.usd_per_month, workload)
+    if len(compared) > 1:
+        for name, plan in compared.items():
+            yield CostPath(name=name, cumulative_usd=[cents(usd) for usd in np.cumsum(plan.total_by_month).tolist()])
+
+
+def break_evens(
+    option: Option, plans: Mapping[str, Plan], api: HostedOffer | None, workload: Workload
+) -> Iterator[BreakEven]:
+    """Owning against renting (month, share of hours), and both against the API (tokens per month)."""
+    own = plans.get("own")
+    rented, rent = next(((name, plan) for name, plan in plans.items() if name != "own"), ("", None))
     if own and rent:
         yield BreakEven(
-            between=["own", f"rent {term}"],
+            between=["own", rented],
             month=break_even_month(own, rent),
             share_of_hours=number(break_even_share(own.usd_per_month, rent.usd_per_month)),
             tokens_per_month=None,

@@ -14,6 +14,7 @@ from advisor.answer.training.option import option
 from advisor.answer.training.question import Question
 from advisor.answer.training.sensitivity import sensitivity
 from advisor.answer.training.sentences import count, dollars, plain, verdict
+from advisor.answer.training.settling import settled
 from advisor.answer.unused_inputs import not_used
 from advisor.engine.fleet import TrainingMember
 from advisor.engine.network import active_parameters, parameters
@@ -73,7 +74,7 @@ def answer_of(q: Question, budget: TokenBudget | None) -> Answer:
     options = with_evidence(q, with_chances(q, options, draws))
     first = options[0].interval.usd_total if options else None
     marks = calibrations_used(snapshot, (c.trained.accelerator.slug for c in q.found.ranked))
-    return Answer(
+    answer = Answer(
         workload=spec,
         engine_version=snapshot["engine_version"],
         catalog=CatalogVersion(version=snapshot["catalog_version"], prices_as_of=snapshot["prices_as_of"]),
@@ -100,6 +101,7 @@ def answer_of(q: Question, budget: TokenBudget | None) -> Answer:
         calibrations=marks,
         calibration_ids=[m.id for m in marks],
     )
+    return answer.changed(decision=answer.decide(settled(q, options)))
 
 
 def with_evidence(q: Question, options: Sequence[TrainingOption]) -> list[TrainingOption]:

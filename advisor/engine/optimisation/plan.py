@@ -394,6 +394,7 @@ def _plan_steps(chain: Sequence[Change], figures: Sequence[SetupEstimate]) -> It
             change=change,
             estimate=figure,
             gain_ratio=now / before if before else math.nan,
+            because=technique.loses if now < before else "",
         )
         before = now
 

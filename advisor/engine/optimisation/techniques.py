@@ -18,6 +18,7 @@ class Technique:
     needs: str
     cited: str = ""
     source: str = ""  # of `cited`, or how the technique is modeled
+    loses: str = "slower at this load; the limits on latency or a later step need it"  # why it may lower tokens/s
 
 
 NAIVE = Technique(
@@ -68,6 +69,8 @@ CONTINUOUS = Technique(
     risk="prefill interrupts decode: limit the tokens per step",
     needs="a scheduler that adds requests between steps",
     source="Orca (OSDI 2022); simulated with the framework's scheduling policy",
+    loses="prompts that join delay the decode steps of the others, so fewer requests run at once within your TPOT "
+    "limit; in return no request waits for the longest answer of a batch",
 )
 PAGED = Technique(
     slug="paged_cache",
@@ -84,6 +87,7 @@ FORMAT = Technique(
     risk="quality loss: see the format advice",
     needs="a checkpoint in this format, or a framework that converts while loading",
     source="bytes read and matrix rate in this format on this chip",
+    loses="at this batch size its kernels are slower than those of the wider format; it saves memory",
 )
 SIZE = Technique(
     slug="replica_size",
@@ -92,6 +96,7 @@ SIZE = Technique(
     risk="none; smaller replicas have less memory for long requests",
     needs="enough memory for weights and KV cache",
     source="fewer chips communicate less; more chips hold more requests",
+    loses="the chips of a larger replica wait for each other; the plan needs them for memory or latency",
 )
 CACHE_FORMAT = Technique(
     slug="cache_format",

@@ -23,6 +23,7 @@ from advisor.engine.search.evictions import as_cached
 from advisor.engine.search.hosted_score import hosted_score, missing_figure
 from advisor.engine.search.limits import (
     DRAWS,
+    accepted_share,
     interval_ratios,
     latency_excess,
     standard_normal,
@@ -33,11 +34,13 @@ from advisor.engine.search.objective import (
     SLACK,
     Figures,
     Scale,
+    declared_scores_of,
     describe,
     equal_fraction,
     final_score,
     objective,
 )
+from advisor.engine.search.owned_machines import OwnedMachines
 from advisor.engine.search.planned import (
     Planned,
     allowed_offers,
@@ -79,9 +82,12 @@ from advisor.engine.search.table import (
     started_fraction,
 )
 from advisor.engine.search.unranked import PRICE_FIELD, Unranked, at_price
-from advisor.engine.search.views import PRICE_BOUND_FACTOR
+from advisor.engine.search.views import PRICE_BOUND_FACTOR, same
 
 __all__ = [
+    "accepted_share",
+    "declared_scores_of",
+    "same",
     "standard_normal",
     "admissible",
     "allowed",
@@ -93,6 +99,7 @@ __all__ = [
     "DRAWS",
     "joint",
     "started_fraction",
+    "OwnedMachines",
     "Planned",
     "overheads_of",
     "shared_overheads",

@@ -17,7 +17,7 @@ from advisor.engine.search.limits import latency_excess
 from advisor.engine.search.objective import MAX_RANKED, SLACK, Scale, best_of_kinds, rows_by_chip, table_scores
 from advisor.engine.search.simulated import running_cap
 from advisor.engine.search.table import UNSERVABLE_REPLICAS, Array, Table, estimated_excess, evaluate, joined
-from advisor.engine.spec import Framework, Workload
+from advisor.engine.spec import OWNED, Framework, Workload
 from advisor.engine.step import Draft, Lane, drafts_of, has_encoder, methods_of, published_draft, supports_drafts
 
 CHIPS = MAX_RANKED + 2  # leading chips that get drafts
@@ -112,7 +112,10 @@ class Hopeful:
 
 
 def hopeful_rows(workload: Workload, table: Table, scale: Scale, known: Known) -> list[Hopeful]:
-    """For each leading chip the best row of each replica size, if every draft were accepted at no cost."""
+    """For each leading chip the best row of each replica size, if every draft were accepted at no cost.
+
+    Chips that are owned count as leading: what they cost depends on how few of them suffice.
+    """
     gains = np.array([max((d.shown_tokens for d in known.drafts(lane)), default=0.0) for lane in table.lanes])
     with np.errstate(divide="ignore", invalid="ignore"):
         tpot_s = table.tpot_p95_s * table.tpot_margin / gains[:, None]
@@ -123,8 +126,8 @@ def hopeful_rows(workload: Workload, table: Table, scale: Scale, known: Known) -
     score = np.where(allowed, table_scores(workload, table, scale), np.inf)
     by_chip = rows_by_chip(table)
     leading = sorted((float(score[own].min()), slug) for slug, own in by_chip.items() if allowed[own].any())
-    found = []
-    for _, slug in leading[:CHIPS]:
+    found, owned = [], {o.accelerator for o in known.catalog.offers if o.term == OWNED}
+    for slug in [slug for k, (_, slug) in enumerate(leading) if k < CHIPS or slug in owned]:
         own = by_chip[slug]
         for row, column in best_of_kinds(table, own, score[own], allowed[own], len(own), by_size=True):
             lane = table.lanes[row]

@@ -32,6 +32,7 @@ from advisor.engine.search.objective import (
     scale_of,
     table_scores,
 )
+from advisor.engine.search.owned_machines import OwnedMachines, owned_machines, owned_offers
 from advisor.engine.search.simulated import Scored, Simulations
 from advisor.engine.search.support_changes import with_support_changes
 from advisor.engine.search.table import (
@@ -114,6 +115,7 @@ class SearchResult:
     formats_left: tuple[Rejection, ...] = ()
     unranked: tuple[Unranked, ...] = ()  # chips that no allowed offer prices, with what they would do and cost
     bound_usd_per_month: float | None = None  # price bound applied although no budget was set
+    owned: tuple[OwnedMachines, ...] = ()  # what owned machines do on their own
     solid: Scored | None = None  # the first choice without weak prices, if the price of the first choice is weak
     draft_risks: Mapping[int, DraftRisk] = field(default_factory=dict)  # of the first options, by index in `shown`
 
@@ -154,7 +156,8 @@ def search(
     if not lanes:
         rejections += refused
         found, told = ([], rejections) if choice_alone else unranked(workload, catalog, Scale(), [], rejections)
-        return replace(empty_answer(told), unranked=tuple(found))
+        owned = [OwnedMachines(offer=o, carried_fraction=0.0) for o in owned_offers(catalog)]
+        return replace(empty_answer(told), unranked=tuple(found), owned=tuple(owned))
     report("estimating step times", 0.1)
     table = evaluate(workload, catalog, lanes)
     scores = declared(workload, catalog)
@@ -174,7 +177,11 @@ def search(
         ranked = [others[id(s)][0] if others.get(id(s)) else s for s in ranked]
         others = {}
     ranked = ordered(workload, ranked, scale, catalog.model)
-    shown, views = add_view_winners(workload, ranked, winning_views, scale, catalog.model)
+    if not choice_alone and owned_offers(catalog):
+        report("trying what you own", 0.95)
+    owned = [] if choice_alone else owned_machines(workload, catalog, simulations, scale)
+    alone = [each.alone for each in owned if each.alone is not None]
+    shown, views = add_view_winners(workload, ranked, winning_views, scale, catalog.model, alone)
     place = {id(s): k for k, s in enumerate(shown)}
     risks = {} if choice_alone else {k: draft_risk(workload, catalog, s) for k, s in enumerate(shown[:FINALISTS])}
     weak = bool(shown and shown[0].offer.weakness) and not choice_alone
@@ -200,6 +207,7 @@ def search(
         views=views,
         frameworks_left=() if choice_alone else tuple(frameworks(workload, simulations, scale, chips, shown)),
         formats_left=() if choice_alone else tuple(formats(workload, simulations, scale, chips, shown)),
+        owned=tuple(owned),
         solid=without_weak_prices(workload, simulations, scale, shown) if weak else None,
         draft_risks={k: risk for k, risk in risks.items() if risk},
         bound_usd_per_month=workload.constraints.max_usd_per_month if workload.constraints.bound_factor else None,
@@ -251,7 +259,9 @@ def _decide(
             usd = best_estimate(table.usd_per_hour, maybe, own)
             rejections.append(outranked(workload, slug, usd, simulated=False))
             continue
-        report(f"simulating {slug}", 0.3 + 0.7 * done / len(promised))
+        report(
+            f"simulating {slug}, {done + 1} of at most {len(promised)} accelerators", 0.3 + 0.6 * done / len(promised)
+        )
         ask = partial(best_of_chip, simulations=simulations, own=own, score=score, scale=scale)
         best = best_within_budget(workload, ask)
         if best is not None:

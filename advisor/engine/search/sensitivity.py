@@ -15,6 +15,7 @@ from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.scheduler import REQUESTS, open_loop, scheduler_of, shares_prefixes, verify
 from advisor.engine.search.limits import latency_excess
 from advisor.engine.search.objective import Figures, Scale, declared_scores_of, objective
+from advisor.engine.search.owned_machines import at_load
 from advisor.engine.search.rank_uncertainty import growth
 from advisor.engine.search.simulated import PILOT_REQUESTS, Scored, excess, excess_bounds, resized_usd_per_hour
 from advisor.engine.search.table import UNSERVABLE_REPLICAS, Table, demand_of, serving_estimates
@@ -286,7 +287,7 @@ def tornado(workload: Workload, scale: Scale, table: Table, ranked: Sequence[Sco
         ),
     ]
     if workload.users is None and workload.trace is None:
-        load = lambda x: at_workload(_loaded(workload, x))  # noqa: E731
+        load = lambda x: at_workload(at_load(workload, x))  # noqa: E731
         bars.append(bar("load", "times today's requests/s", load, 1.0, ranges.load_fraction))
     if workload.users is None and workload.trace is None and workload.kind.generates_tokens:
         mean, hits = workload.output_tokens.mean_tokens, workload.prefix_cache_hit_fraction
@@ -296,14 +297,6 @@ def tornado(workload: Workload, scale: Scale, table: Table, ranked: Sequence[Sco
         hit = lambda x: at_workload(replace(workload, prefix_cache_hit_fraction=x))  # noqa: E731
         bars.append(bar("prefix cache hit rate", "of the prompt", hit, hits, span, even=True))
     return sorted(bars, key=lambda b: -abs(b.high_usd_per_month - b.low_usd_per_month))
-
-
-def _loaded(workload: Workload, times: float) -> Workload:
-    return replace(
-        workload,
-        requests_per_s_mean=workload.requests_per_s_mean * times,
-        requests_per_s_peak=workload.requests_per_s_peak * times,
-    )
 
 
 def _longer(workload: Workload, mean_tokens: float) -> Workload:

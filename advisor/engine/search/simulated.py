@@ -275,7 +275,11 @@ class Simulations:
 
     def with_offers(self, table: Table) -> "Simulations":
         """The same candidates with other offers, sharing the cached simulations."""
-        other = Simulations(self.workload, self.catalog, table)
+        return self.on_catalog(table, self.catalog)
+
+    def on_catalog(self, table: Table, catalog: Catalog) -> "Simulations":
+        """The same candidates with the offers of another catalog, sharing the cached simulations."""
+        other = Simulations(self.workload, catalog, table)
         other._seen, other._drawn, other._factors = self._seen, self._drawn, self._factors
         return other
 
@@ -414,7 +418,10 @@ class Simulations:
             slo_probability=slo_probability(workload, self.factors(row), trial.verified),
         )
         deployment = with_best_plan(workload, self.catalog, deployment)
-        holds = deployment.meets_slo and is_sure(workload, deployment) and not over_budget(workload, deployment)
+        paid = deployment.planned is not None  # without a plan, the offers have too few machines
+        holds = (
+            paid and deployment.meets_slo and is_sure(workload, deployment) and not over_budget(workload, deployment)
+        )
         return replace(deployment, meets_slo=holds)
 
     def _phases(self, workload: Workload, trial: SimulatedDesign, rates: tuple[float, float], load: float) -> Phases:

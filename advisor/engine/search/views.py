@@ -134,17 +134,23 @@ def best_per_accelerator(
 
 
 def add_view_winners(
-    workload: Workload, ranked: Sequence[Scored], winners: Mapping[str, Scored], scale: Scale, model: Model
+    workload: Workload,
+    ranked: Sequence[Scored],
+    winners: Mapping[str, Scored],
+    scale: Scale,
+    model: Model,
+    always: Sequence[Scored] = (),
 ) -> tuple[list[Scored], dict[str, int]]:
     """(ranking plus unranked view winners in the order of the objective, index of each view's winner in it).
 
     The first choice stays first. A winner that differs from an option only in inner settings shares its rank.
+    `always`: deployments that are shown wherever they rank.
     """
     extra: list[Scored] = []
     best = dict(winners)
     if "cheapest" in winners:
         best["cheapest"] = min([winners["cheapest"], *ranked], key=lambda s: s.usd_per_hour)
-    for winner in best.values():
+    for winner in (*best.values(), *always):
         if not any(same(s, winner) for s in [*ranked, *extra]):
             extra.append(winner)
     shown = [*ranked[:1], *ordered(workload, [*ranked[1:], *extra], scale, model)]

@@ -1,0 +1,258 @@
+"""The one quote or measurement that would settle the doubt: the input that changes the first choice most often.
+
+Each uncertain input moves alone over its distribution, with all others as expected. The costs are those of the ranges
+and probabilities (money/uncertainty.py): plans are resized where performance or load ask for other machines.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from advisor.answer.money.uncertainty import CostModel
+from advisor.engine.cost import HOURS_PER_MONTH
+from advisor.engine.search import (
+    Figures,
+    Scored,
+    SearchResult,
+    accepted_share,
+    declared_scores_of,
+    equal_fraction,
+    hosted_score,
+    joint,
+    objective,
+    rank_uncertainty,
+)
+from advisor.engine.spec import Workload
+from advisor.inputs import rounded
+from advisor.result import Answer, ApiOption, Option, Settle, TrainingOption
+
+Array = np.ndarray
+Json = dict[str, Any]
+VALUES = 201  # of each input, equally likely
+NORMAL = np.array([NormalDist().inv_cdf((k + 0.5) / VALUES) for k in range(VALUES)])
+RARE_FRACTION = 0.01  # an input that changes the choice in fewer of its values is not named
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Input:
+    """One uncertain input: what to get, and the option or chip that it is about."""
+
+    name: str  # of joint.DRIVERS, or price, acceptance, goodput
+    chip: str = ""  # slug; empty: it moves every option
+    way: str = ""  # of a price: rent or own
+
+
+ADVICE: Mapping[str, tuple[str, str]] = {  # kind, what to do; {option} is the option that the input is about
+    "price": ("quote", "Get a written quote for {option}"),
+    "rent": ("quote", "Ask for rent that is fixed for the whole term"),
+    "hardware": ("quote", "Get a written quote with prices for later purchases"),
+    "resale": ("quote", "Get a buy-back offer for the hardware"),
+    "electricity": ("quote", "Get the electricity price of your contract"),
+    "staff": ("quote", "Find out what staff costs you"),
+    "api": ("quote", "Get the API price in writing"),
+    "performance": ("measurement", "Load-test {option}"),
+    "speed": ("measurement", "Time some training steps on {option}"),
+    "acceptance": ("measurement", "Measure on your own requests how many drafted tokens {option} accepts"),
+    "load": ("measurement", "Measure your traffic"),
+    "goodput": ("measurement", "Ask for the failure rate of {option}"),
+}
+WORDS = {
+    "price": "times today's price",
+    "api": "times today's price",
+    "performance": "times the estimated speed",
+    "speed": "times the estimated speed",
+    "load": "times the expected load",
+    "acceptance": "times the expected tokens per step",
+    "goodput": "times the expected share of time that trains",
+    "staff": "times the expected cost",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Moved:
+    """The objective of every option at each value of one input, shape (options, VALUES), and the input's ratios."""
+
+    input: Input
+    scores: Array
+    ratios: Array | None  # to the expected value, shape (VALUES,); None: a path over time
+
+
+def settle_serving(
+    workload: Workload,
+    outcome: SearchResult,
+    costs: CostModel,
+    spreads: Sequence[rank_uncertainty.Spread],
+    answer: Answer,
+) -> Settle | None:
+    """What would settle the first choice of a serving question; None: nothing is drawn."""
+    apis = [o for o in answer.recommendations if isinstance(o, ApiOption)]
+    first = answer.recommendations[0] if answer.recommendations else None
+    known = [o for o in answer.deployments if o.scale_to_zero is None]
+    options = costs.options()
+    if first is None or len(answer.recommendations) < 2 or len(known) != len(options) or None in options:
+        return None
+    if isinstance(first, Option) and first.scale_to_zero is not None:
+        return None
+    shown: list[Option | ApiOption] = [*known, *apis[:1]]
+    moved = _serving(workload, outcome, costs, spreads, [o for o in options if o], apis[0] if apis else None)
+    at = next(k for k, option in enumerate(shown) if option.rank == first.rank)
+    return settle(shown, at, list(moved), equal_fraction(workload))
+
+
+def _serving(
+    workload: Workload,
+    outcome: SearchResult,
+    costs: CostModel,
+    spreads: Sequence[rank_uncertainty.Spread],
+    options: Sequence[joint.Option],
+    api: ApiOption | None,
+) -> Iterator[Moved]:
+    u = costs.uncertain
+
+    def row(k: int, speed: Array | float, slower: Array | float, draws: joint.Draws) -> Array:
+        """The objective of one option; speed, slower: over the estimates."""
+        o, s = options[k], options[k].scored
+        factors = replace(joint.factors_of(o, u, draws), speed=np.broadcast_to(speed, (VALUES,)))
+        usd = joint.costs(workload, o, factors).usd_per_month / HOURS_PER_MONTH
+        return _objective(workload, outcome, s, usd, np.broadcast_to(speed, (VALUES,)), slower)
+
+    def api_row(load: Array | float, price: Array | float) -> Array:
+        assert api is not None
+        tpot_s = 1.0 / api.published_output_tokens_per_s if api.published_output_tokens_per_s else None
+        usd = np.broadcast_to(api.usd_per_hour * load * price, (VALUES,))
+        return np.array([hosted_score(workload, outcome.scale, float(each), tpot_s) for each in usd])
+
+    still = joint.Draws.none(VALUES)
+    base = np.array([row(k, 1.0, 1.0, still) for k in range(len(options))])
+    base_api = api_row(1.0, 1.0) if api else None
+
+    def all_rows(changed: Mapping[int, Array], of_api: Array | None = None) -> Array:
+        rows = np.array([changed.get(k, base[k]) for k in range(len(options))])
+        last = base_api if of_api is None else of_api
+        return rows if last is None else np.vstack([rows, last])
+
+    chips = [o.scored.lane.choice.accelerator.slug for o in options]
+    for chip in dict.fromkeys(chips):
+        mine = [k for k, slug in enumerate(chips) if slug == chip]
+        speeds = {k: joint.centered(options[k].throughput, NORMAL) for k in mine}
+        slower = {k: joint.centered(spreads[k].latency_fraction, -NORMAL) for k in mine}
+        yield Moved(
+            input=Input(name="performance", chip=chip),
+            scores=all_rows({k: row(k, speeds[k], slower[k], still) for k in mine}),
+            ratios=speeds[mine[0]],
+        )
+        for way in ("rent", "own"):
+            paid = [k for k in mine if _pays(options[k].scored, way)]
+            if paid:
+                draws = replace(still, prices={way: NORMAL})
+                yield Moved(
+                    input=Input(name="price", chip=chip, way=way),
+                    scores=all_rows({k: row(k, 1.0, 1.0, draws) for k in paid}),
+                    ratios=joint.centered(options[paid[0]].price[way], NORMAL),
+                )
+    for method in dict.fromkeys(o.scored.lane.draft.method for o in options if o.scored.lane.draft):
+        drafted = [k for k, o in enumerate(options) if o.scored.lane.draft and o.scored.lane.draft.method == method]
+        shares = {k: _quantiles(accepted_share(options[k].scored.lane.draft)) for k in drafted}
+        yield Moved(
+            input=Input(name="acceptance", chip=chips[drafted[0]]),
+            scores=all_rows({k: row(k, shares[k], 1.0 / shares[k], still) for k in drafted}),
+            ratios=shares[drafted[0]],
+        )
+    for name in ("load", "rent", "hardware", "resale", "electricity", "staff"):
+        changed: Json = {name: NORMAL}
+        draws = replace(still, **changed)
+        load = joint.centered(u.load, NORMAL) if name == "load" else None
+        yield Moved(
+            input=Input(name=name),
+            scores=all_rows(
+                {k: row(k, 1.0, 1.0, draws) for k in range(len(options))},
+                api_row(load, 1.0) if api and load is not None else None,
+            ),
+            ratios=load if load is not None else joint.centered(u.staff, NORMAL) if name == "staff" else None,
+        )
+    if api:
+        price = joint.centered(u.api, NORMAL)
+        yield Moved(input=Input(name="api"), scores=all_rows({}, api_row(1.0, price)), ratios=price)
+
+
+def _pays(s: Scored, way: str) -> bool:
+    """Whether the deployment's plan pays a price of this kind: rent, or a purchase (own)."""
+    offers = s.planned.offers if s.planned else (s.offer,)
+    return any(o.acquisition == way and (way == "rent" or o.capital_usd) for o in offers)
+
+
+def _quantiles(drawn: Array | float) -> Array:
+    return np.quantile(np.asarray(drawn), (np.arange(VALUES) + 0.5) / VALUES)
+
+
+def _objective(
+    workload: Workload, outcome: SearchResult, s: Scored, usd: Array, speed: Array, slower: Array | float
+) -> Array:
+    carrying = s.replicas - s.spare_replicas
+    share = (
+        1 / speed
+        if workload.kind.released_after_run
+        else rank_uncertainty.growth(workload, s, speed) * carrying / s.replicas
+    )
+    known = declared_scores_of(workload, outcome.scale)
+    figures = Figures(
+        usd_per_hour=usd,
+        tpot_p95_s=np.asarray(workload.kind.tail_latency_s(s.verified) * slower),
+        watts=s.watts * share,
+        kgco2e_per_kwh=np.array(s.offer.kgco2e_per_kwh or np.nan),
+        capacity_requests_per_s=s.capacity_requests_per_s * speed * share,
+        chips=s.chips * share,
+        lacking=known.lacking(s.lane, s.offer) if known else 0.0,
+    )
+    return np.broadcast_to(objective(workload, outcome.scale, figures), (VALUES,))
+
+
+# --- the choice -------------------------------------------------------------------------------------------------
+
+
+def settle(
+    options: Sequence[Option | ApiOption | TrainingOption], first: int, moved: Sequence[Moved], equal: float
+) -> Settle:
+    """The input that most often puts another option before `first`; ties go to the one named first."""
+    shares = [float(flips(m.scores, first, equal).mean()) for m in moved]
+    best = int(np.argmax(shares)) if shares else 0
+    if not shares or shares[best] < RARE_FRACTION:
+        said = "No single price or measurement within its plausible range is likely to change the first choice."
+        return Settle(kind="none", input="", flips_fraction=0.0, said=said)
+    m, flipped = moved[best], flips(moved[best].scores, first, equal)
+    after = int(np.bincount(np.argmin(m.scores, axis=0)[flipped]).argmax())
+    near = int(np.flatnonzero(flipped)[np.argmin(np.abs(NORMAL[flipped]))])
+    at = None if m.ratios is None else float(m.ratios[near])
+    about = subject(options, first, m.input)
+    kind, advice = ADVICE[m.input.name]
+    where = "" if at is None else f" {'Below' if at < 1 else 'Above'} {at:.3g} {WORDS.get(m.input.name, '')},"
+    then = f"{where} {options[after].label} is the better choice".strip()
+    return Settle(
+        kind="quote" if kind == "quote" else "measurement",
+        input=f"{m.input.name} of {about}" if m.input.chip else m.input.name,
+        flips_fraction=rounded(shares[best], 3),
+        winner_after=options[after].label,
+        winner_after_rank=options[after].rank,
+        at_ratio=None if at is None else rounded(at, 3),
+        said=f"{advice.format(option=about)}. {then[0].upper()}{then[1:]}: the case in {shares[best]:.0%} of its "
+        "plausible values.",
+    )
+
+
+def flips(scores: Array, first: int, equal: float) -> Array:
+    """At which values another option is better than `first`; options within `equal` of the best count as it."""
+    least = scores.min(axis=0)
+    return np.asarray(scores[first] > least + equal * np.abs(least))
+
+
+def subject(options: Sequence[Option | ApiOption | TrainingOption], first: int, moved: Input) -> str:
+    """The machines that an input is about: the first choice, or the best option on the chip."""
+    if not moved.chip:
+        return ""
+    on = [options[first], *options]
+    of = next(o for o in on if not isinstance(o, ApiOption) and o.accelerator == moved.chip)
+    seller = f" at {of.provider}" if moved.way == "rent" and of.acquisition == "rent" else ""
+    return f"{of.accelerator_count:,} x {of.accelerator_name}{seller}"

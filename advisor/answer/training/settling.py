@@ -1,0 +1,44 @@
+"""The one quote or measurement that would settle the doubt about a training run."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from advisor.answer.money import NORMAL, VALUES, Input, Moved, settle
+from advisor.answer.training.certainty import EQUAL_FRACTION, ranges_of
+from advisor.answer.training.question import Question
+from advisor.engine.search import joint
+from advisor.engine.training_search import with_ratios
+from advisor.result import Settle, TrainingOption
+
+Array = np.ndarray
+INPUTS = (("performance", "speed"), ("goodput", "goodput"), ("rent", "price"), ("hardware", "price"))  # of a chip
+
+
+def settled(q: Question, options: Sequence[TrainingOption]) -> Settle | None:
+    """What would settle the first choice among runs that are ranked by cost; None for other objectives."""
+    if len(options) < 2 or q.workload.objective != "cost":
+        return None
+    return settle(options, 0, list(_moved(q)), EQUAL_FRACTION)
+
+
+def _moved(q: Question) -> Iterator[Moved]:
+    runs, ranges = q.found.ranked, [ranges_of(q, c) for c in q.found.ranked]
+
+    def rows(name: str, mine: Sequence[int]) -> Array:
+        found = []
+        for k, c in enumerate(runs):
+            drawn = with_ratios(c, {name: joint.centered(ranges[k].of(name), NORMAL if k in mine else NORMAL * 0.0)})
+            late = np.broadcast_to(drawn.days > (q.task.deadline_days or np.inf), (VALUES,))
+            found.append(np.where(late, np.inf, drawn.usd_total))
+        return np.array(found)
+
+    chips = [c.trained.accelerator.slug for c in runs]
+    for chip in dict.fromkeys(chips):
+        mine = [k for k, slug in enumerate(chips) if slug == chip]
+        for name, told in INPUTS:
+            way = {"rent": "rent", "hardware": "own"}.get(name, "")
+            ratios = joint.centered(ranges[mine[0]].of(name), NORMAL)
+            yield Moved(input=Input(name=told, chip=chip, way=way), scores=rows(name, mine), ratios=ratios)
+    for name in ("resale", "staff"):
+        yield Moved(input=Input(name=name), scores=rows(name, range(len(runs))), ratios=None)

@@ -1,0 +1,82 @@
+"""The answer at a glance: what to do, what it costs, how sure that is, and what would settle the doubt."""
+
+from typing import Annotated, Literal
+
+from advisor.result.base import Count, Fraction, Ratio, Section, Unit, Usd, UsdPerMonth, UsdPerMtok
+
+UsdRange = list[Annotated[float, Unit("USD")]]
+
+
+class Settle(Section):
+    """The one quote or measurement that is most likely to change the first choice.
+
+    Each uncertain input moves alone over its 90% range, all others as expected. The one that changes the first choice
+    in the largest share of its values is named.
+    """
+
+    kind: Literal["quote", "measurement", "none"]
+    """What to get; none: no single input changes the first choice."""
+    input: str
+    """The uncertain input; empty: none."""
+    flips_fraction: Fraction
+    """Share of the input's plausible values at which another option is the first choice."""
+    winner_after: str = ""
+    """The option that is first then, in one line."""
+    winner_after_rank: Count | None = None
+    """Its rank in this answer."""
+    at_ratio: Ratio | None = None
+    """Ratio of the input to its expected value from which on it is; null: the input is a path over time."""
+    said: str
+    """The same in words."""
+
+
+class Decision(Section):
+    """What the first choice comes to. All amounts are those of the first option, unrounded."""
+
+    ways: list[str]
+    """What to do: rent, reserve, buy, keep (already owned) or api; several if the plan mixes them."""
+    label: str
+    """The first option in one line."""
+    accelerator_name: str
+    """Its accelerator; of an API that the provider names one, else empty."""
+    accelerator_count: Count | None
+    """How many; null: an API or a portfolio."""
+    provider: str
+    """Who sells, rents or serves it; own: bought; owned: already there."""
+    usd_per_month: UsdPerMonth
+    """Monthly cost."""
+    usd_per_month_range: UsdRange | None
+    """90% of the draws lie between these two; null: nothing was drawn."""
+    usd_per_run: Usd | None = None
+    """Cost of one run of a batch or a training."""
+    usd_per_run_range: UsdRange | None = None
+    """90% range of that cost; null: nothing was drawn."""
+    usd_per_mtok_blended: UsdPerMtok | None
+    """Cost of a million tokens, input and output together; of a training, of a million trained tokens."""
+    usd_per_mtok_input: UsdPerMtok | None = None
+    """Cost of a million input tokens."""
+    usd_per_mtok_output: UsdPerMtok | None = None
+    """Cost of a million output tokens; null for embeddings and trainings."""
+    best_probability: Fraction | None
+    """Probability that it is the best option shown, under the objective; null: not drawn."""
+    cheapest_probability: Fraction | None
+    """Probability that it costs least of the options shown; null: not drawn."""
+    slo_probability: Fraction | None
+    """Probability that it meets every latency limit, or the deadline; null: not known, or nothing is limited."""
+    price_as_of: str
+    """Date of the price."""
+    price_origin: str
+    """Where the price comes from, as price_origin of an option; api: published by the provider."""
+    price_source: str
+    """Where it was read."""
+    price_weakness: str = ""
+    """Why a buyer should not sign at it; empty: nothing is known."""
+    settle: Settle | None = None
+    """The one quote or measurement that would settle the doubt; null: not computed for this kind of answer."""
+
+
+def plan_ways(steps: list[str], acquisition: str, provider: str) -> list[str]:
+    """What to do: the actions of a plan, largest first, else how the option is paid for."""
+    if steps:
+        return list(dict.fromkeys(steps))
+    return ["keep" if provider == "owned" else "buy" if acquisition == "own" else acquisition]

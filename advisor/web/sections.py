@@ -1,0 +1,62 @@
+"""The sections of an answer and of an option: one page each, by question, and one page with all of them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+ALL = "all"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Section:
+    """One page of an answer."""
+
+    slug: str  # of the address: ?section=cost
+    title: str
+    template: str
+
+
+def sections_of(kind: str, titles: Sequence[tuple[str, str]]) -> tuple[Section, ...]:
+    """The sections of a kind of page; the templates are in a folder of that name."""
+    return tuple(
+        Section(slug=slug, title=title, template=f"advisor/sections/{kind}/{slug}.html") for slug, title in titles
+    )
+
+
+TITLES = (
+    ("why", "Why this"),
+    ("performance", "Performance"),
+    ("cost", "Cost"),
+    ("run", "How to run it"),
+    ("confidence", "Confidence"),
+    ("alternatives", "Alternatives"),
+)
+SERVING, TRAINING = sections_of("answer", TITLES), sections_of("training", TITLES)
+PORTFOLIO = sections_of("portfolio", (("why", "The fleet"), ("cost", "Cost"), ("confidence", "Sources")))
+NOTHING = sections_of("answer", (TITLES[0], TITLES[4], TITLES[5]))
+OPTION, RUN = sections_of("option", TITLES), sections_of("run", TITLES)
+
+
+def asked_for(sections: Sequence[Section], slug: str) -> tuple[Section, ...]:
+    """The sections of a request: the one named, all of them, or the first."""
+    if slug == ALL:
+        return tuple(sections)
+    return next(((section,) for section in sections if section.slug == slug), tuple(sections[:1]))
+
+
+def context(sections: Sequence[Section], slug: str) -> dict[str, Any]:
+    """What the navigation and the page show: `parts` are the sections on it."""
+    shown = asked_for(sections, slug)
+    whole = slug == ALL
+    return {
+        "sections": sections,
+        "parts": shown,
+        "section": ALL if whole else shown[0].slug,
+        "whole": whole,
+        "is_first": whole or shown[0] is sections[0],
+    }
+
+
+def needs(parts: Iterable[Section], *slugs: str) -> bool:
+    """Whether one of these sections is on the page."""
+    return any(section.slug in slugs for section in parts)

@@ -1,0 +1,86 @@
+"""The verdict says what to do, what it costs, how sure that is and what would settle it, as the JSON of the answer."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from advisor.result import Answer, Settle
+from advisor.templatetags.finance import chance, dollars, low_to_high
+from advisor.templatetags.units import usd
+from tests import sample_advice
+from tests.web import sample_plan
+
+pytestmark = pytest.mark.django_db
+SETTLE = {
+    "kind": "quote", "input": "price of 4 x H200 SXM", "flips_fraction": 0.4, "winner_after": "4 x MI300X",
+    "winner_after_rank": 2, "at_ratio": 1.12, "said": "Get a written quote for 4 x H200 SXM.",
+}  # fmt: skip
+
+
+def verdict_of(text: str) -> str:
+    return text.split('<section class="decision"')[1].split("</section>")[0]
+
+
+def decided() -> dict[str, Any]:
+    """An answer with its decision, as it is stored."""
+    answer = Answer.read(sample_plan.result())
+    first = answer.recommendations[0].changed(
+        first_probability=0.62, slo_probability=0.87, price_origin="official_list", price_weakness="45 days old"
+    )
+    answer = answer.changed(recommendations=[first, *answer.recommendations[1:]])
+    return answer.changed(decision=answer.decide(Settle.read(SETTLE))).to_json()
+
+
+def test_each_figure_of_the_decision_is_in_the_verdict(client: Client) -> None:
+    answer = decided()
+    advice = sample_advice.advice(answer)
+    d = client.get(f"/advice/{advice.pk}/result.json").json()["decision"]
+    shown = verdict_of(client.get(f"/advice/{advice.pk}").content.decode())
+    for said in (
+        dollars(d["usd_per_month"]),
+        low_to_high(d["usd_per_month_range"]),
+        usd(d["usd_per_mtok_blended"]),
+        f"input {usd(d['usd_per_mtok_input'])}, output {usd(d['usd_per_mtok_output'])}",
+        chance(d["best_probability"]),
+        chance(d["slo_probability"]),
+        d["price_as_of"],
+        "the seller&#x27;s price list",
+        "The price is weak: 45 days old.",
+        "The quote that would settle it:",
+        d["settle"]["said"],
+        d["label"],
+    ):
+        assert said in shown, said
+
+
+def test_verdict_card_ranking_and_json_state_one_figure(client: Client) -> None:
+    answer = decided()
+    advice = sample_advice.advice(answer)
+    first, d = answer["recommendations"][0], answer["decision"]
+    assert d["usd_per_month"] == first["usd_per_month"]
+    text = client.get(f"/advice/{advice.pk}?section=all").content.decode()
+    card = text.split('<p class="big">')[1].split("</p>")[0]
+    row = text.split("Ranked deployments")[1].split("</table>")[0]
+    for part in (verdict_of(text), card, row):
+        assert dollars(first["usd_per_month"]) in part
+
+
+def test_the_verdict_comes_before_everything_else_of_the_answer(client: Client) -> None:
+    text = client.get(f"/advice/{sample_advice.advice(decided()).pk}").content.decode()
+    assert text.index('class="decision"') < text.index('aria-label="Sections"') < text.index('class="cards"')
+
+
+def test_an_answer_from_before_decisions_has_a_verdict_from_its_first_option(client: Client) -> None:
+    answer = sample_advice.result()
+    shown = verdict_of(client.get(f"/advice/{sample_advice.advice(answer).pk}").content.decode())
+    assert "Rent 4 × H200 SXM at nebius" in shown and "$10,220" in shown and "would settle" not in shown
+
+
+def test_carbon_is_shown_where_it_is_the_objective(client: Client) -> None:
+    advice = sample_advice.advice()
+    assert "Carbon per M" not in client.get(f"/advice/{advice.pk}").content.decode()
+    advice.workload.spec["objective"] = "carbon"
+    advice.workload.save()
+    text = client.get(f"/advice/{advice.pk}").content.decode()
+    assert "0.120 kg CO₂e" in verdict_of(text) and text.count("Carbon per M output tokens") == 1 + text.count('"card"')
