@@ -3,6 +3,7 @@
 from advisor.web import (
     accuracy_page,
     charts,
+    comments,
     deletion_views,
     document_views,
     documentation,
@@ -16,6 +17,7 @@ from advisor.web.views import trouble
 __all__ = [
     "accuracy_page",
     "charts",
+    "comments",
     "deletion_views",
     "document_views",
     "documentation",

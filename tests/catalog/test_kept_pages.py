@@ -7,8 +7,9 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from catalog.models import Accelerator, ExchangeRate, Price, ServedModel
+from catalog.models import Accelerator, ExchangeRate, Membership, Price, ServedModel
 from catalog.revision import revision
+from tests.people import member
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 PATHS = (
@@ -71,7 +72,7 @@ def test_another_filter_is_another_page(client: Client) -> None:
 
 def test_no_page_of_one_user_is_shown_to_another(client: Client) -> None:
     for name in ("ada", "bob"):
-        User.objects.create_user(name)
+        member(name)
     ada, bob = Client(), Client()
     ada.force_login(User.objects.get(username="ada"))
     bob.force_login(User.objects.get(username="bob"))
@@ -79,6 +80,14 @@ def test_no_page_of_one_user_is_shown_to_another(client: Client) -> None:
     assert "Signed in as ada" in ada.get("/catalog/regions").text
     assert "Signed in as bob" in bob.get("/catalog/regions").text
     assert "Signed in" not in client.get("/catalog/regions").text
+
+
+def test_a_page_is_new_once_its_viewer_has_another_role(client: Client) -> None:
+    client.force_login(member("ada", "planner"))
+    first = client.get("/catalog/prices")
+    assert "Add your price" in first.text
+    Membership.objects.update(role="viewer")
+    assert "Add your price" not in client.get("/catalog/prices", headers={"If-None-Match": first["ETag"]}).text
 
 
 def test_a_refused_list_is_not_kept(client: Client) -> None:
