@@ -28,7 +28,7 @@ class ApiTokenAdmin(admin.ModelAdmin):
 
     @admin.action(description="Revoke the selected tokens", permissions=["revoke"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
-        revoked = sum(tokens.revoke(row) for row in queryset)
+        revoked = sum(tokens.revoke(row, request.user.get_username()) for row in queryset)
         self.message_user(request, f"{revoked} tokens revoked.")
 
     def has_revoke_permission(self, request: HttpRequest) -> bool:

@@ -33,7 +33,8 @@ from advisor.result import Answer, ApiOption, TrainingOption
 from advisor.result import Option as Recommended
 from advisor.stored import RESULT_VERSION
 from advisor.workload import WorkloadError
-from catalog.models import DEFAULT_ORGANISATION, Organisation
+from catalog.models import Organisation
+from catalog.models import default_organisation as default_organisation
 
 log = structlog.get_logger("assay.advise")
 State = Advice.State
@@ -51,17 +52,9 @@ class LostLease(Exception):
     """This worker no longer owns the advice (or it was canceled) and must not write to it."""
 
 
-def default_organisation() -> Organisation:
-    """The organization that `manage.py migrate` creates. Raises Organisation.DoesNotExist."""
-    try:
-        return Organisation.objects.get(slug=DEFAULT_ORGANISATION)
-    except Organisation.DoesNotExist as error:
-        raise Organisation.DoesNotExist("there is no default organization: run manage.py migrate") from error
-
-
-def visible(organisation: Organisation | None = None) -> QuerySet[Advice]:
-    """The answers of an organization (default: the default one), with deferred snapshots."""
-    rows = Advice.objects.filter(organisation=organisation or default_organisation())
+def visible(organisation: Organisation) -> QuerySet[Advice]:
+    """The answers of an organization, with deferred snapshots."""
+    rows = Advice.objects.filter(organisation=organisation)
     return rows.select_related("workload").defer("snapshot")
 
 
@@ -70,14 +63,18 @@ def request(
     organisation: Organisation | None = None,
     idempotency_key: str = "",
     supersedes: Advice | None = None,
+    made_by: str = "",
 ) -> Advice:
-    """Queues a validated workload. The same idempotency key and workload return the same advice again."""
-    spec = inputs.with_catalog_names(spec)
-    inputs.check_catalog(spec)
+    """Queues a validated workload of an organization (default: the default one), asked by `made_by`.
+
+    The same idempotency key and workload return the same advice again.
+    """
     organisation = organisation or default_organisation()
+    spec = inputs.with_catalog_names(spec, organisation)
+    inputs.check_catalog(spec, organisation)
     try:
         return earlier_request(spec, organisation, idempotency_key) or _queue_new(
-            spec, organisation, idempotency_key, supersedes
+            spec, organisation, idempotency_key, supersedes, made_by
         )
     except IntegrityError:  # another request with this key was faster
         earlier = earlier_request(spec, organisation, idempotency_key)
@@ -97,13 +94,15 @@ def earlier_request(spec: dict[str, Any], organisation: Organisation, idempotenc
     return advice
 
 
-def _queue_new(spec: dict[str, Any], organisation: Organisation, key: str, supersedes: Advice | None) -> Advice:
+def _queue_new(
+    spec: dict[str, Any], organisation: Organisation, key: str, supersedes: Advice | None, made_by: str
+) -> Advice:
     with transaction.atomic():
-        workload = Workload.objects.create(organisation=organisation, name=spec["name"], spec=spec)
-        return queue(workload, key, supersedes)
+        workload = Workload.objects.create(organisation=organisation, name=spec["name"], spec=spec, made_by=made_by)
+        return queue(workload, key, supersedes, made_by)
 
 
-def queue(workload: Workload, idempotency_key: str = "", supersedes: Advice | None = None) -> Advice:
+def queue(workload: Workload, idempotency_key: str = "", supersedes: Advice | None = None, made_by: str = "") -> Advice:
     """Creates a queued advice for this workload, and wakes a worker when the row is committed.
 
     A workload that asks for probes is held until probes.sweep releases it, or for ADVICE_PROBE_WAIT_S at most. A
@@ -119,6 +118,7 @@ def queue(workload: Workload, idempotency_key: str = "", supersedes: Advice | No
             workload=workload,
             idempotency_key=idempotency_key,
             supersedes=supersedes,
+            made_by=made_by,
             held_until=held_until,
         )
         if held_until is None:
@@ -149,15 +149,16 @@ def release(pk: UUID, probed: dict[str, Any]) -> bool:
     return done
 
 
-def rescore(advice: Advice) -> Advice:
+def rescore(advice: Advice, made_by: str = "") -> Advice:
     """Queues the same workload against today's catalog. An advice that is not finished is returned unchanged."""
-    return queue(advice.workload, supersedes=advice) if advice.state in FINISHED else advice
+    return queue(advice.workload, supersedes=advice, made_by=made_by) if advice.state in FINISHED else advice
 
 
-def again_at_its_prices(advice: Advice) -> Advice:
+def again_at_its_prices(advice: Advice, made_by: str = "") -> Advice:
     """Queues the same workload with the prices known on the day of the original answer."""
     day = (advice.snapshot or {}).get("asked_on") or timezone.localdate(advice.created_at).isoformat()
-    return request({**advice.workload.spec, "prices_as_of": day}, advice.organisation, supersedes=advice)
+    spec = {**advice.workload.spec, "prices_as_of": day}
+    return request(spec, advice.organisation, supersedes=advice, made_by=made_by)
 
 
 def cancel(advice: Advice) -> bool:

@@ -13,7 +13,7 @@ from advisor.api import (
     Shares,
     Tokens,
 )
-from advisor.web import accuracy_page, document_views, load_test_views
+from advisor.web import accuracy_page, comments, document_views, load_test_views
 
 urlpatterns = [
     path("", Root.as_view(), name="api-root"),
@@ -24,6 +24,8 @@ urlpatterns = [
     path("advice/<uuid:pk>/documents/<str:name>", document_views.Document.as_view(), name="api-advice-document"),
     path("advice/<uuid:pk>/options/<int:rank>/load-tests", load_test_views.LoadTests.as_view(), name="api-load-tests"),
     path("advice/<uuid:pk>/options/<int:rank>/load-tests/<int:test>", OneLoadTest.as_view(), name="api-load-test"),
+    path("advice/<uuid:pk>/comments", comments.Comments.as_view(), name="api-comments"),
+    path("advice/<uuid:pk>/comments/<int:comment>", comments.OneComment.as_view(), name="api-comment"),
     path("advice/<uuid:pk>/shares", Shares.as_view(), name="api-shares"),
     path("advice/<uuid:pk>/shares/<int:share>", OneShare.as_view(), name="api-share"),
     path("tokens", Tokens.as_view(), name="api-tokens"),

@@ -13,7 +13,9 @@ from django.db import transaction
 from django.db.models import Model, Q, QuerySet
 from django.utils import timezone
 
-from advisor.models import Advice, ApiToken, LoadTest, Share, Workload
+from advisor.models import Advice, ApiToken, Comment, LoadTest, Share, Workload
+from catalog.accounts import audit
+from catalog.models import AuditEvent, Organisation
 
 log = structlog.get_logger("assay.deleted")
 State = Advice.State
@@ -30,37 +32,52 @@ def delete_advice(advice: Advice, by: str) -> bool:
     A worker that computes it stops at its next write. Its successors then supersede its predecessor. Probe jobs for it
     finish, and their results are kept. False if it did not exist.
     """
-    row = Advice.objects.select_for_update().filter(pk=advice.pk).only("supersedes_id", "workload_id").first()
+    rows = Advice.objects.select_for_update().filter(pk=advice.pk)
+    row = rows.only("supersedes_id", "workload_id", "organisation_id").first()
     if row is None:
         return False
     row.successors.update(supersedes=row.supersedes_id)
     row.probe_jobs.update(advice=None)
     Advice.objects.filter(pk=row.pk).only("pk").delete()  # without loading the answer
+    name = Workload.objects.values_list("name", flat=True).get(pk=row.workload_id)
     Workload.objects.filter(pk=row.workload_id, advices=None).delete()
-    return log_deletion("advice", advice.pk, by)
+    return log_deletion(row.organisation, "advice", advice.pk, by, name)
 
 
 def delete_share(share: Share, by: str) -> bool:
     """Deletes a link, which stops working."""
-    return _delete(share, "share", by)
+    return _delete(share, share.advice_id, "link", by)
 
 
 def delete_load_test(test: LoadTest, by: str) -> bool:
     """Deletes a load test. Rows exported from it before are not affected."""
-    return _delete(test, "load test", by)
+    return _delete(test, test.option.advice_id, "load test", by)
 
 
 def delete_token(token: ApiToken, by: str) -> bool:
     """Deletes a token; its next call is refused."""
-    return _delete(token, "token", by)
+    with transaction.atomic():
+        deleted, _ = ApiToken.objects.filter(pk=token.pk).delete()
+        name = f"{token.name} ({token.token_prefix}…)"
+        return bool(deleted) and log_deletion(token.organisation, "token", token.pk, by, name)
 
 
-def _delete(row: Model, kind: str, by: str) -> bool:
+def delete_comment(comment: Comment, by: str) -> bool:
+    """Deletes a comment."""
+    return _delete(comment, comment.advice_id, "comment", by, f"by {comment.made_by or 'a visitor'}")
+
+
+@transaction.atomic
+def _delete(row: Model, advice: Any, kind: str, by: str, detail: str = "") -> bool:
+    """Deletes something that belongs to an advice."""
+    of = Advice.objects.select_related("organisation", "workload").only("organisation", "workload__name").get(pk=advice)
     deleted, _ = type(row)._default_manager.filter(pk=row.pk).delete()
-    return bool(deleted) and log_deletion(kind, row.pk, by)
+    return bool(deleted) and log_deletion(of.organisation, kind, row.pk, by, of.workload.name, detail)
 
 
-def log_deletion(kind: str, pk: Any, by: str) -> bool:
+def log_deletion(owner: Organisation, kind: str, pk: Any, by: str, name: str, detail: str = "") -> bool:
+    """Records a deletion in the audit log and in the log of the service. `name`: of the object, or what it was of."""
+    audit.record(owner, by, audit.Action.DELETE, f"{kind}: {name}", detail or str(pk))
     log.info("deleted", kind=kind, id=str(pk), by=by)
     return True
 
@@ -100,6 +117,7 @@ RULES = (
             AccessLog.objects.filter(attempt_time__lt=before),
         ),
     ),
+    Rule("audit events", "KEEP_AUDIT_DAYS", lambda before: (AuditEvent.objects.filter(at__lt=before),)),
 )
 
 

@@ -1,9 +1,10 @@
-"""Workloads, answers (Advice with Options), load tests, share links and API tokens."""
+"""Workloads, answers (Advice with Options), comments, load tests, share links and API tokens."""
 
 import secrets
 import uuid
 from typing import Any
 
+from django.conf import settings
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
@@ -18,6 +19,7 @@ class Workload(models.Model):
     name = models.CharField(max_length=120)
     spec = models.JSONField()  # the validated workload file with all defaults
     created_at = models.DateTimeField(default=timezone.now)
+    made_by = models.CharField(max_length=150, blank=True)  # user or "token NAME"; empty: single-user mode, or unknown
 
 
 class Advice(models.Model):
@@ -41,6 +43,7 @@ class Advice(models.Model):
     attempt = models.PositiveIntegerField(default=0)
     lease_until = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
+    made_by = models.CharField(max_length=150, blank=True)  # who asked; empty also for one that a measurement caused
     held_until = models.DateTimeField(
         null=True, blank=True
     )  # not computed before this time, so that machines can measure
@@ -115,6 +118,7 @@ class LoadTest(models.Model):
 
     option = models.ForeignKey(Option, on_delete=models.CASCADE, related_name="load_tests")
     created_at = models.DateTimeField(default=timezone.now)
+    made_by = models.CharField(max_length=150, blank=True)
     file_name = models.CharField(max_length=200, blank=True)
     file_sha256 = models.CharField(max_length=64)
     measured = models.JSONField()  # result_files.LoadResult
@@ -136,7 +140,21 @@ class Share(models.Model):
     advice = models.ForeignKey(Advice, on_delete=models.CASCADE, related_name="shares")
     token = models.CharField(max_length=64, unique=True, default=share_token)
     created_at = models.DateTimeField(default=timezone.now)
+    made_by = models.CharField(max_length=150, blank=True)
     expires_at = models.DateTimeField()
+
+
+class Comment(models.Model):
+    """What a member wrote about an advice. Links that are shared do not show it."""
+
+    advice = models.ForeignKey(Advice, on_delete=models.CASCADE, related_name="comments")
+    text = models.TextField(max_length=4000)
+    author = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL)
+    made_by = models.CharField(max_length=150, blank=True)  # as above; kept when the account is deleted
+    made_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ["made_at", "pk"]
 
 
 class ApiToken(models.Model):

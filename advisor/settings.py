@@ -42,6 +42,7 @@ SECRET_KEY = env.str("SECRET_KEY", default="") or stored_secret(VAR / "secret_ke
 SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
 ALLOWED_HOSTS = env.list("ASSAY_ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.list("ASSAY_TRUSTED_ORIGINS", default=[])
+PUBLIC_URL = env.str("ASSAY_URL", default="http://127.0.0.1:8000")  # of links in e-mails that a command sends
 OPEN = env.bool("ASSAY_OPEN", default=True)  # False: every page and call needs a login
 HUB_URL = env.str("ASSAY_HUB_URL", default="")  # empty: no access to the Hugging Face Hub
 
@@ -83,6 +84,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     *([] if OPEN else ["django.contrib.auth.middleware.LoginRequiredMiddleware"]),
+    "catalog.access.MembersOnly",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -103,6 +105,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "catalog.access.for_templates",
             ]
         },
     }
@@ -189,6 +192,7 @@ KEEP_SHARES_DAYS = retention_days("ASSAY_KEEP_SHARES_DAYS")
 KEEP_LOAD_TESTS_DAYS = retention_days("ASSAY_KEEP_LOAD_TESTS_DAYS")
 KEEP_TOKENS_DAYS = retention_days("ASSAY_KEEP_TOKENS_DAYS")
 KEEP_LOGINS_DAYS = retention_days("ASSAY_KEEP_LOGINS_DAYS")
+KEEP_AUDIT_DAYS = retention_days("ASSAY_KEEP_AUDIT_DAYS")
 CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "advice.sweep", "schedule": ADVICE_SWEEP_S, "options": {"expires": ADVICE_SWEEP_S}}
 }
@@ -201,7 +205,7 @@ PRICE_CHANGE_FRACTION = env.float("ASSAY_PRICE_CHANGE_FRACTION", default=0.05)  
 PRICE_WEBHOOK_URL = env.str("ASSAY_PRICE_WEBHOOK_URL", default="")
 PRICE_EMAILS = env.list("ASSAY_PRICE_EMAILS", default=[])
 DEFAULT_FROM_EMAIL = env.str("ASSAY_FROM_EMAIL", default="assay@localhost")
-vars().update(env.email_url("ASSAY_EMAIL_URL", default="smtp://localhost:25"))
+vars().update(env.email_url("ASSAY_EMAIL_URL", default="consolemail://"))
 if PRICE_SOURCES:
     CELERY_BEAT_SCHEDULE["prices"] = {
         "task": "prices.sync",

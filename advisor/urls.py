@@ -3,10 +3,10 @@
 from csp.constants import UNSAFE_INLINE
 from csp.decorators import csp_update
 from django.contrib import admin
-from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
+from advisor.accounts import pages
 from advisor.ops import health
 from advisor.web import documentation
 
@@ -32,8 +32,8 @@ urlpatterns = [
     path("api/docs/", docs, name="api-docs"),
     path("docs/", documentation.page, name="documentation-home"),
     path("docs/<path:path>", documentation.page, name="documentation"),
-    path("login", LoginView.as_view(template_name="advisor/login.html"), name="login"),
-    path("logout", LogoutView.as_view(), name="logout"),
+    path("", include("advisor.account_urls")),
+    path("admin/login/", pages.SignIn.as_view()),  # before the admin's own, so that it is audited
     path("admin/", admin.site.urls),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),

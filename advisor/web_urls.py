@@ -3,6 +3,7 @@ from django.urls import path
 from advisor.web import (
     accuracy_page,
     assumptions_page,
+    comments,
     deletion_views,
     document_views,
     load_test_views,
@@ -37,8 +38,8 @@ urlpatterns = [
     path("advice/<uuid:pk>/documents/<str:name>", document_views.page, name="advice-document"),
     path("catalog/prices/updates", price_pages.updates, name="price-updates"),
     path("catalog/prices/held/<int:pk>", price_pages.decide, name="price-decide"),
-    path("tokens", deletion_views.tokens, name="tokens"),
-    path("tokens/<int:pk>/delete", deletion_views.token, name="token-delete"),
+    path("advice/<uuid:pk>/comments", comments.add, name="comment-add"),
+    path("advice/<uuid:pk>/comments/<int:comment>/delete", comments.delete, name="comment-delete"),
     path("s/<str:token>", views.shared, name="shared"),
     path("s/<str:token>/documents/<str:name>", document_views.shared_page, name="shared-document"),
     path("s/<str:token>/options/<int:rank>", views.shared_option, name="shared-option"),

@@ -12,12 +12,14 @@ from catalog.models import (
     ApiPrice,
     ApiProvider,
     Assumption,
+    AuditEvent,
     Benchmark,
     Calibration,
     CatalogLoad,
     Discount,
     Framework,
     InstanceType,
+    Membership,
     Organisation,
     Price,
     QuantizationMethod,
@@ -140,6 +142,23 @@ class SupportLicenceAdmin(AppendOnly):
     list_display = ("organisation", "name", "vendor", "usd_per_accelerator_per_year", "as_of")
     list_filter = ("organisation",)
     list_select_related = ("organisation",)
+
+
+@admin.register(Membership)
+class MembershipAdmin(admin.ModelAdmin):
+    list_display = ("user", "organisation", "role", "made_at")
+    list_filter = ("organisation", "role")
+    list_select_related = ("user", "organisation")
+
+
+@admin.register(AuditEvent)
+class AuditEventAdmin(AppendOnly):
+    list_display = ("at", "organisation", "who", "action", "what", "detail")
+    list_filter = ("organisation", "action")
+    list_select_related = ("organisation",)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
 
 
 @admin.register(Organisation)

@@ -9,11 +9,12 @@ from django_filters.rest_framework import DjangoFilterBackend
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_view
 from rest_framework import mixins, serializers, viewsets
-from rest_framework.exceptions import APIException
+from rest_framework.exceptions import APIException, PermissionDenied
 from rest_framework.request import Request
 
 from catalog import filters
-from catalog.deleting import NotDeletable, StaffDeletes, delete_model, who
+from catalog.access import Right, caller_of, why_not
+from catalog.deleting import NotDeletable, delete_model
 from catalog.derived import DERIVED, NO_CURRENT_PRICE, today
 from catalog.listing import KnownParameters, Ordering, Pages, columns
 from catalog.maturity import maturity
@@ -104,7 +105,7 @@ class PriceSerializer(serializers.ModelSerializer[Price]):
 
     class Meta:
         model = Price
-        exclude = ("organisation",)
+        exclude = ("organisation", "made_by")
 
     def get_age_days(self, price: Price) -> int:
         return (today() - price.as_of).days
@@ -222,12 +223,14 @@ class Models(mixins.DestroyModelMixin, Listed):
     filterset_class = filters.ModelFilter
     lookup_field = "slug"
 
-    def get_permissions(self) -> list[Any]:
-        return [*super().get_permissions(), StaffDeletes()]
+    rights = {"DELETE": Right.ADMINISTER}
 
     def perform_destroy(self, instance: ServedModel) -> None:
+        caller = caller_of(self.request)
+        if not caller.may(Right.MAINTAIN):
+            raise PermissionDenied(why_not(caller, Right.MAINTAIN))
         try:
-            delete_model(instance, who(self.request.user))
+            delete_model(instance, caller.name)
         except NotDeletable as error:
             raise Refused(str(error)) from None
 

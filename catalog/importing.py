@@ -5,6 +5,7 @@ from typing import Any
 from django import forms
 from django.conf import settings
 from django.contrib import messages
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
@@ -17,11 +18,12 @@ from advisor.engine.network import (
     parameters,
 )
 from catalog import shapes
-from catalog.access import may_change
+from catalog.access import Right, caller_of, refused
+from catalog.accounts import audit
 from catalog.importers import hf, hub
 from catalog.loading.fixtures import FixtureError, Row
 from catalog.loading.load import upsert
-from catalog.models import ServedModel
+from catalog.models import ServedModel, default_organisation
 from catalog.views import page
 
 
@@ -83,8 +85,10 @@ def uploaded(upload: Any) -> str:
 
 def model_import(request: HttpRequest) -> HttpResponse:
     """Previews a model from config.json, and adds it to the catalog for those who may."""
+    if request.method == "POST" and (sent := refused(request, Right.PLAN, "catalog:model-import")):
+        return sent
     form = ImportForm(request.POST or None, request.FILES or None)
-    context: dict[str, Any] = {"name": "models", "form": form, "may_keep": may_change(request.user)}
+    context: dict[str, Any] = {"name": "models", "form": form, "may_keep": caller_of(request).may(Right.MAINTAIN)}
     if request.method == "POST" and form.is_valid():
         try:
             text, name, source = form.given()
@@ -94,10 +98,10 @@ def model_import(request: HttpRequest) -> HttpResponse:
             context |= preview(row, text, published)
         except FixtureError as error:
             form.add_error(None, str(error))
-    refused = request.method == "POST" and bool(form.errors)
-    if "row" in context and not refused:
+    is_wrong = request.method == "POST" and bool(form.errors)
+    if "row" in context and not is_wrong:
         context["form"] = ImportForm(initial=form.cleaned_data | {"config": text, "name": name, "hf_id": ""})
-    return page(request, "import", context, status=422 if refused else 200)
+    return page(request, "import", context, status=422 if is_wrong else 200)
 
 
 def add(request: HttpRequest, row: Row, published: int | None) -> HttpResponse:
@@ -107,7 +111,9 @@ def add(request: HttpRequest, row: Row, published: int | None) -> HttpResponse:
     if published:
         row["published_parameters"] = published
         row["sources"]["published"] = row["sources"]["shape"] | {"source": "provided by a user", "rounded": False}
-    upsert(ServedModel, ("slug",), [row])
+    with transaction.atomic():
+        upsert(ServedModel, ("slug",), [row])
+        audit.record(default_organisation(), caller_of(request).name, audit.Action.MODEL, row["hf_id"])
     messages.success(request, f"{row['hf_id']} was added to the catalog.")
     return redirect("catalog:model", row["slug"])
 

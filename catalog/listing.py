@@ -122,4 +122,4 @@ def refuse_empty(request: Request, names: Collection[str]) -> None:
 def columns(model: type[Any]) -> tuple[str, ...]:
     """The columns that a list can be sorted by: all but JSON."""
     fields = [each for each in model._meta.concrete_fields if each.get_internal_type() != "JSONField"]
-    return tuple(each.name for each in fields if each.name not in ("id", "organisation"))
+    return tuple(each.name for each in fields if each.name not in ("id", "organisation", "made_by"))

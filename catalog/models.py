@@ -1,8 +1,11 @@
-"""The catalog: accelerators, prices, models, frameworks, formats, regions, units and calibrations."""
+"""The catalog: accelerators, prices, models, frameworks, formats, regions, units and calibrations; and organizations
+with their members, invitations and audit log."""
 
+from django.conf import settings
 from django.core.validators import MinValueValidator
 from django.db import models
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 from simple_history.models import HistoricalRecords
 
 DEFAULT_ORGANISATION = "default"
@@ -14,6 +17,78 @@ class Organisation(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+def default_organisation() -> Organisation:
+    """The organization that `manage.py migrate` creates. Raises Organisation.DoesNotExist."""
+    try:
+        return Organisation.objects.get(slug=DEFAULT_ORGANISATION)
+    except Organisation.DoesNotExist as error:
+        raise Organisation.DoesNotExist("there is no default organization: run manage.py migrate") from error
+
+
+class Role(models.TextChoices):
+    """What a member may do; each role includes those before it (catalog/access.py)."""
+
+    VIEWER = "viewer", _("viewer")
+    PLANNER = "planner", _("planner")
+    OPERATOR = "operator", _("operator")
+    ADMIN = "admin", _("admin")
+
+
+class Membership(models.Model):
+    """A user's role in an organization."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="memberships")
+    organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT, related_name="memberships")
+    role = models.CharField(max_length=12, choices=Role)
+    made_by = models.CharField(max_length=150, blank=True)
+    made_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ["pk"]
+        constraints = [models.UniqueConstraint(fields=["user", "organisation"], name="one_membership_a_user")]
+
+    def __str__(self) -> str:
+        return f"{self.user}: {self.role} of {self.organisation}"
+
+
+class Invitation(models.Model):
+    """An invitation by e-mail to join an organization, usable once. Only the hash of its token is stored."""
+
+    organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT, related_name="invitations")
+    email = models.EmailField()
+    role = models.CharField(max_length=12, choices=Role)
+    token_hash = models.CharField(max_length=64, unique=True)
+    made_by = models.CharField(max_length=150, blank=True)
+    made_at = models.DateTimeField(default=timezone.now, editable=False)
+    expires_at = models.DateTimeField()
+    accepted_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-made_at", "-pk"]
+
+    def __str__(self) -> str:
+        return f"{self.email} to {self.organisation}"
+
+
+class AuditEvent(models.Model):
+    """One action in an organization. Append-only: only catalog/accounts/audit.py writes, and only retention deletes."""
+
+    organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT, related_name="audit_events")
+    at = models.DateTimeField(default=timezone.now, editable=False)
+    who = models.CharField(max_length=150, blank=True)  # user name, "token NAME", "machine NAME"; empty: single user
+    action = models.CharField(max_length=20)  # audit.Action
+    what = models.CharField(max_length=200, blank=True)  # the object
+    detail = models.CharField(max_length=500, blank=True)
+
+    class Meta:
+        ordering = ["-at", "-pk"]
+        indexes = [models.Index(fields=["organisation", "-at", "-id"], name="newest_audit_event")]
+
+    def __str__(self) -> str:
+        return f"{self.at:%Y-%m-%d %H:%M} {self.who} {self.action} {self.what}"
 
 
 class Sourced(models.Model):
@@ -101,6 +176,7 @@ class Price(models.Model):
     currency = models.CharField(max_length=3, default="USD")  # of the price list
     listed_price = models.DecimalField(max_digits=16, decimal_places=4, null=True, blank=True)  # None: it is in USD
     recorded_at = models.DateTimeField(default=timezone.now, null=True, editable=False)  # None: before this was kept
+    made_by = models.CharField(max_length=150, blank=True)  # who added it, of an organization's own rows
 
     class Meta:
         ordering = ["provider", "instance", "region", "term", "-as_of"]
@@ -437,6 +513,7 @@ class Discount(models.Model):
     as_of = models.DateField()
     source = models.TextField()
     recorded_at = models.DateTimeField(default=timezone.now, null=True, editable=False)  # None: before this was kept
+    made_by = models.CharField(max_length=150, blank=True)  # who added it, of an organization's own rows
 
     class Meta:
         ordering = ["organisation", "provider", "-as_of"]
@@ -468,6 +545,7 @@ class SupportLicence(models.Model):
     as_of = models.DateField()
     source = models.TextField()
     recorded_at = models.DateTimeField(default=timezone.now, null=True, editable=False)  # None: before this was kept
+    made_by = models.CharField(max_length=150, blank=True)  # who added it, of an organization's own rows
 
     class Meta:
         ordering = ["organisation", "name", "-as_of"]

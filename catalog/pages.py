@@ -9,7 +9,7 @@ from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 
 from catalog import charts, details, evidence, tables
-from catalog.deleting import may_delete
+from catalog.access import caller_of
 from catalog.derived import NO_CURRENT_PRICE, Spread, current_offers, spreads, with_derived
 from catalog.models import Accelerator, Framework, QuantizationMethod, Region, ServedModel, Unit
 from catalog.revision import kept
@@ -67,7 +67,7 @@ def model(request: HttpRequest, slug: str) -> HttpResponse:
         "offers": table if offers else None,
         "shape_costs": details.shape_costs(row),
         "changes": evidence.changes(row),
-        "may_delete": may_delete(request.user),
+        "may_delete": caller_of(request).may_delete_shared,
     }
     return detail(request, "models", row, details.served_model(row), more)
 

@@ -17,12 +17,17 @@ from django.utils.cache import get_conditional_response, patch_vary_headers
 from django.utils.translation import get_language
 from rest_framework.renderers import JSONRenderer
 
+from catalog.access import caller_of
+
 NOT_SHOWN = (
     "scoredrow",
     "pricesource",
     "pricerefresh",
     "heldprice",
     "priceimport",
+    "membership",
+    "invitation",
+    "auditevent",
 )  # changed in place, on no kept page
 VIEWER = ("sessionid", "csrftoken")  # cookies: the navigation names the user, and its forms hold a token
 REVALIDATE = "private, no-cache"
@@ -68,13 +73,30 @@ def program() -> str:
 
 def key_of(request: HttpRequest, state: str, *, by_viewer: bool) -> str:
     """A digest of everything that a kept response depends on."""
-    user = getattr(request, "user", None)
-    viewer = [user and user.pk, *(request.COOKIES.get(name) for name in VIEWER)] if by_viewer else []
+    viewer = [viewer_of(request), *(request.COOKIES.get(name) for name in VIEWER)] if by_viewer else []
     parts = [
         state, program(), timezone.localdate().isoformat(), request.build_absolute_uri(), get_language(),
         request.headers.get("HX-Request"), request.headers.get("Accept"), viewer,
     ]  # fmt: skip
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+
+
+def viewer_of(request: HttpRequest) -> list[Any]:
+    """What the navigation and the controls of a page depend on: names, organization and rights."""
+    if getattr(request, "user", None) is None:
+        return []
+    caller = caller_of(request)
+    organisation = caller.organisation and (caller.organisation.pk, caller.organisation.name)
+    names = [caller.user.pk, caller.user.get_short_name()] if caller.account else []
+    return [
+        caller.name,
+        *names,
+        organisation,
+        caller.role,
+        sorted(caller.rights),
+        caller.is_alone,
+        len(caller.memberships),
+    ]
 
 
 def kept(view: View, *, by_viewer: bool = True) -> View:

@@ -35,7 +35,7 @@ class AgentAdmin(ReadOnly):
 
     @admin.action(description="Revoke the selected machines", permissions=["revoke"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[Agent]) -> None:
-        count = sum(agents.revoke(agent) for agent in queryset)
+        count = sum(agents.revoke(agent, request.user.get_username()) for agent in queryset)
         self.message_user(request, f"{count} revoked. Their next call will be refused.")
 
     def has_revoke_permission(self, request: HttpRequest) -> bool:

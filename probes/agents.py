@@ -18,9 +18,9 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
-from advisor.advise import default_organisation
 from advisor.api import hashed, new_token
-from catalog.models import Organisation
+from catalog.accounts import audit
+from catalog.models import Organisation, default_organisation
 from probes import devices
 from probes.agent import signing
 from probes.models import Agent, Enrolment
@@ -50,16 +50,18 @@ def enrol(
     labels: Mapping[str, str], made_by: str = "", organisation: Organisation | None = None, *, trusted: bool = False
 ) -> tuple[str, Any]:
     """A token that registers one agent within an hour, and its row. The token is stored only as a hash."""
-    token = new_token("aet")
-    row = Enrolment.objects.create(
-        organisation=organisation or default_organisation(),
-        token_hash=hashed(token),
-        token_prefix=token[:PREFIX],
-        labels=dict(labels),
-        made_by=made_by,
-        trusted=trusted,
-        expires_at=timezone.now() + timedelta(hours=ENROLMENT_HOURS),
-    )
+    token, owner = new_token("aet"), organisation or default_organisation()
+    with transaction.atomic():
+        row = Enrolment.objects.create(
+            organisation=owner,
+            token_hash=hashed(token),
+            token_prefix=token[:PREFIX],
+            labels=dict(labels),
+            made_by=made_by,
+            trusted=trusted,
+            expires_at=timezone.now() + timedelta(hours=ENROLMENT_HOURS),
+        )
+        audit.record(owner, made_by, audit.Action.ENROLL, f"{row.token_prefix}…", "trusted" if trusted else "")
     return token, row
 
 
@@ -143,14 +145,14 @@ def _save_registration(
         Agent.objects.filter(pk=known.pk).update(**values)
         agent.refresh_from_db()
     Enrolment.objects.filter(pk=enrolment.pk).update(agent=agent)
+    device = Agent(inventory=facts["inventory"]).device_name
+    audit.record(agent.organisation, f"machine {agent.name}", audit.Action.MACHINE, agent.name, device)
     return Registration(agent, token, next(keys(agent)))
 
 
-def pending_claims(agent: Agent | None = None) -> QuerySet[Enrolment]:
+def pending_claims(organisation: Organisation, agent: Agent | None = None) -> QuerySet[Enrolment]:
     """Registrations without proof for the identity of a machine in use, which wait for approval."""
-    rows = Enrolment.objects.filter(
-        organisation=default_organisation(), approved_at=None, expires_at__gt=timezone.now()
-    )
+    rows = Enrolment.objects.filter(organisation=organisation, approved_at=None, expires_at__gt=timezone.now())
     rows = rows.exclude(claims=None) if agent is None else rows.filter(claims=agent)
     return rows.select_related("claims").order_by("-claimed_at")
 
@@ -161,12 +163,18 @@ def approve(claim: Enrolment, by: str = "") -> bool:
     False: the claim no longer waits for approval.
     """
     end = timezone.now() + timedelta(hours=ENROLMENT_HOURS)
-    rows = pending_claims().filter(pk=claim.pk)
-    return bool(
-        Enrolment.objects.filter(pk__in=rows.values("pk")).update(
+    rows = pending_claims(claim.organisation).filter(pk=claim.pk)
+    with transaction.atomic():
+        done = Enrolment.objects.filter(pk__in=rows.values("pk")).update(
             approved_at=timezone.now(), approved_by=by[:150] or "somebody", expires_at=end
         )
-    )
+        if done and claim.claims:
+            note_change(claim.claims, by, "registration approved")
+    return bool(done)
+
+
+def note_change(agent: Agent, by: str, what: str) -> None:
+    audit.record(agent.organisation, by, audit.Action.MACHINE_CHANGED, agent.name, what)
 
 
 # --- keys -------------------------------------------------------------------------------------------------------
@@ -231,11 +239,11 @@ class NewToken(NamedTuple):
     key: str  # empty: the agent already has one; a key is never sent twice
 
 
-def rotate(agent: Agent, shown: str = "", *, new_key: bool = False) -> NewToken:
+def rotate(agent: Agent, shown: str = "", *, new_key: bool = False, by: str | None = None) -> NewToken:
     """A new token. The `shown` one (default: the newest) works for five more minutes, in case this answer is lost.
 
     The key stays, so that a stolen token is not enough to sign; it is sent only to an agent without one. `new_key`
-    replaces the key too.
+    replaces the key too. `by`: the person who rotates it, for the audit log; None: the agent itself.
     """
     token, needs_key = new_token("agt"), new_key or not agent.key_salt or agent.confirmed_at is None
     values: dict[str, Any] = {
@@ -247,7 +255,10 @@ def rotate(agent: Agent, shown: str = "", *, new_key: bool = False) -> NewToken:
     }
     if needs_key:
         values |= {"key_salt": new_salt(), "old_key_salt": agent.key_salt, "confirmed_at": None}
-    Agent.objects.filter(pk=agent.pk, revoked_at=None).update(**values)
+    with transaction.atomic():
+        Agent.objects.filter(pk=agent.pk, revoked_at=None).update(**values)
+        if by is not None:
+            note_change(agent, by, "new token and key")
     if needs_key:
         agent.refresh_from_db()
     return NewToken(token, next(keys(agent)) if needs_key else "")
@@ -256,22 +267,33 @@ def rotate(agent: Agent, shown: str = "", *, new_key: bool = False) -> NewToken:
 def trust(agent: Agent, by: str = "") -> bool:
     """Lets the agent's results count without a second machine. False if it was already trusted, or is revoked."""
     rows = Agent.objects.filter(pk=agent.pk, trusted_at=None, revoked_at=None)
-    return bool(rows.update(trusted_at=timezone.now(), trusted_by=by[:150] or "somebody"))
+    return _changed(agent, rows, by, "trusted", trusted_at=timezone.now(), trusted_by=by[:150] or "somebody")
 
 
-def distrust(agent: Agent) -> bool:
+def distrust(agent: Agent, by: str = "") -> bool:
     """Later results wait for a second machine or a person; earlier ones stay in use. False if it was not trusted."""
-    return bool(Agent.objects.filter(pk=agent.pk).exclude(trusted_at=None).update(trusted_at=None, trusted_by=""))
+    rows = Agent.objects.filter(pk=agent.pk).exclude(trusted_at=None)
+    return _changed(agent, rows, by, "no longer trusted", trusted_at=None, trusted_by="")
 
 
-def revoke(agent: Agent) -> bool:
+def revoke(agent: Agent, by: str = "") -> bool:
     """Refuses the agent's calls from now on; the sweep queues its job again. False if it was already revoked."""
-    return bool(Agent.objects.filter(pk=agent.pk, revoked_at=None).update(revoked_at=timezone.now()))
+    rows = Agent.objects.filter(pk=agent.pk, revoked_at=None)
+    return _changed(agent, rows, by, "revoked", revoked_at=timezone.now())
 
 
-def visible(organisation: Organisation | None = None) -> QuerySet[Agent]:
-    """The agents of an organization (default: the default one)."""
-    return Agent.objects.filter(organisation=organisation or default_organisation())
+@transaction.atomic
+def _changed(agent: Agent, rows: QuerySet[Agent], by: str, what: str, **values: Any) -> bool:
+    """Updates the agent if it is in `rows`, and records that."""
+    done = bool(rows.update(**values))
+    if done:
+        note_change(agent, by, what)
+    return done
+
+
+def visible(organisation: Organisation) -> QuerySet[Agent]:
+    """The agents of an organization."""
+    return Agent.objects.filter(organisation=organisation)
 
 
 def status(agent: Agent, now: datetime | None = None) -> str:
@@ -284,9 +306,9 @@ def status(agent: Agent, now: datetime | None = None) -> str:
     return "online" if silent_s < LATE_AFTER_S else "late" if silent_s < OFFLINE_AFTER_S else "offline"
 
 
-def online() -> QuerySet[Agent]:
+def online(organisation: Organisation) -> QuerySet[Agent]:
     since = timezone.now() - timedelta(seconds=LATE_AFTER_S)
-    return visible().filter(revoked_at=None, last_seen_at__gt=since)
+    return visible(organisation).filter(revoked_at=None, last_seen_at__gt=since)
 
 
 @dataclass(frozen=True, slots=True)

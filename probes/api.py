@@ -1,39 +1,47 @@
 """REST API of machines, jobs, results, enrollments and calibrations. agent_api.py has the API for agents."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db.models import Prefetch, QuerySet
 from django_filters.rest_framework import FilterSet
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_view
-from rest_framework import decorators, mixins, permissions, serializers, viewsets
+from rest_framework import decorators, mixins, serializers, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from advisor.api import Conflict, Pages, StrictJSONParser, Unprocessable, body_fields, problems
-from catalog.access import may_change
+from catalog.access import Right, caller_of, organisation_of
 from catalog.filters import Whole
-from catalog.models import Calibration
+from catalog.models import Calibration, Organisation
 from probes import agents, calibrations, jobs, results
-from probes.access import StaffChanges
 from probes.agent import spec as specs
 from probes.agent_api import Labels
 from probes.models import Agent, Enrolment, Job, Measurement, Result
 
 
 class ProbeViewSet(viewsets.GenericViewSet[Any]):
-    """Reading follows the access rule of the installation; changing needs staff once there are users."""
+    """Rows of the caller's organization. Operators change them."""
+
+    rights: ClassVar = {"POST": Right.OPERATE}
 
     pagination_class = Pages
     parser_classes = [StrictJSONParser]
     filterset_fields: list[str] = []
 
-    def get_permissions(self) -> list[Any]:
-        return [*super().get_permissions(), StaffChanges()]
-
     def who(self) -> str:
-        return self.request.user.get_username() or "api"
+        return caller_of(self.request).name
+
+    def organisation(self) -> Organisation:
+        return organisation_of(self.request)
+
+    def get_queryset(self) -> QuerySet[Any]:
+        """The caller's rows; none where the schema is described."""
+        return super().get_queryset() if getattr(self, "swagger_fake_view", False) else self.rows()
+
+    def rows(self) -> QuerySet[Any]:
+        raise NotImplementedError
 
 
 class AgentSerializer(serializers.ModelSerializer[Agent]):
@@ -59,8 +67,8 @@ class Agents(mixins.ListModelMixin, mixins.RetrieveModelMixin, ProbeViewSet):
     serializer_class = AgentSerializer
     queryset = Agent.objects.none()
 
-    def get_queryset(self) -> QuerySet[Agent]:
-        return agents.visible()
+    def rows(self) -> QuerySet[Agent]:
+        return agents.visible(self.organisation())
 
     @extend_schema(
         operation_id="revokeAgent",
@@ -71,7 +79,7 @@ class Agents(mixins.ListModelMixin, mixins.RetrieveModelMixin, ProbeViewSet):
     @decorators.action(detail=True, methods=["post"])
     def revoke(self, request: Request, pk: Any = None) -> Response:
         agent = self.get_object()
-        agents.revoke(agent)
+        agents.revoke(agent, self.who())
         return self.reply(agent)
 
     @extend_schema(
@@ -96,7 +104,7 @@ class Agents(mixins.ListModelMixin, mixins.RetrieveModelMixin, ProbeViewSet):
     @decorators.action(detail=True, methods=["post"])
     def distrust(self, request: Request, pk: Any = None) -> Response:
         agent = self.get_object()
-        agents.distrust(agent)
+        agents.distrust(agent, self.who())
         return self.reply(agent)
 
     @extend_schema(
@@ -109,7 +117,7 @@ class Agents(mixins.ListModelMixin, mixins.RetrieveModelMixin, ProbeViewSet):
     @decorators.action(detail=True, methods=["post"])
     def approve(self, request: Request, pk: Any = None) -> Response:
         agent = self.get_object()
-        claims = list(agents.pending_claims(agent)[:2])
+        claims = list(agents.pending_claims(self.organisation(), agent)[:2])
         if len(claims) != 1:
             count = "More than one registration is" if claims else "No registration is"
             raise Conflict(f"{count} waiting for approval for this machine. See its page under Workers.")
@@ -155,11 +163,11 @@ class JobBody(serializers.Serializer[Any]):
     agent = body_fields.Whole(required=False, allow_null=True, help_text="ID of the only machine that may run it")
 
 
-def machine(pk: int | None) -> Agent | None:
-    """The machine for a job. Unprocessable (422): it does not exist or was revoked."""
+def machine(organisation: Organisation, pk: int | None) -> Agent | None:
+    """The machine of an organization for a job. Unprocessable (422): it does not exist or was revoked."""
     if pk is None:
         return None
-    agent = agents.visible().filter(pk=pk, revoked_at=None).first()
+    agent = agents.visible(organisation).filter(pk=pk, revoked_at=None).first()
     if agent is None:
         raise Unprocessable({"agent": [f"Machine {pk} does not exist or was revoked. See /api/v1/agents."]})
     return agent
@@ -174,8 +182,8 @@ class Jobs(mixins.ListModelMixin, mixins.RetrieveModelMixin, ProbeViewSet):
     queryset = Job.objects.none()
     filterset_class = JobFilter
 
-    def get_queryset(self) -> QuerySet[Job]:
-        return jobs.visible().prefetch_related(Prefetch("results", Result.objects.only("job")))
+    def rows(self) -> QuerySet[Job]:
+        return jobs.visible(self.organisation()).prefetch_related(Prefetch("results", Result.objects.only("job")))
 
     @extend_schema(
         operation_id="queueProbe",
@@ -189,7 +197,11 @@ class Jobs(mixins.ListModelMixin, mixins.RetrieveModelMixin, ProbeViewSet):
         asked = body.validated_data
         try:
             job = jobs.request(
-                asked["spec"], asked["wanted"], wanted_agent=machine(asked.get("agent")), requested_by=self.who()[:150]
+                asked["spec"],
+                asked["wanted"],
+                wanted_agent=machine(self.organisation(), asked.get("agent")),
+                requested_by=self.who()[:150],
+                organisation=self.organisation(),
             )
         except specs.SpecError as error:
             raise Unprocessable({"spec": [str(error)]}) from None
@@ -255,8 +267,8 @@ class Results(mixins.ListModelMixin, mixins.RetrieveModelMixin, ProbeViewSet):
     queryset = Result.objects.none()
     filterset_class = ResultFilter
 
-    def get_queryset(self) -> QuerySet[Result]:
-        return results.visible()
+    def rows(self) -> QuerySet[Result]:
+        return results.visible(self.organisation())
 
     def get_serializer_class(self) -> Any:
         return WholeResultSerializer if self.action == "retrieve" else ResultSerializer
@@ -306,25 +318,15 @@ class EnrolBody(serializers.Serializer[Any]):
     )
 
 
-class MayEnrol(permissions.BasePermission):
-    """Only staff may list or create enrollment tokens."""
-
-    message = "Only staff and tokens with the scope admin may see or create enrollments."
-
-    def has_permission(self, request: Request, view: Any) -> bool:
-        return may_change(request.user)
-
-
 @extend_schema_view(list=extend_schema(operation_id="listEnrolments", summary="List enrollments, newest first"))
 class Enrolments(mixins.ListModelMixin, ProbeViewSet):
     serializer_class = EnrolmentSerializer
     queryset = Enrolment.objects.none()
 
-    def get_permissions(self) -> list[Any]:
-        return [*super().get_permissions(), MayEnrol()]
+    rights: ClassVar = dict.fromkeys(("GET", "POST"), Right.OPERATE)
 
-    def get_queryset(self) -> QuerySet[Enrolment]:
-        return Enrolment.objects.filter(organisation=agents.default_organisation())
+    def rows(self) -> QuerySet[Enrolment]:
+        return Enrolment.objects.filter(organisation=self.organisation())
 
     @extend_schema(
         operation_id="enrol",
@@ -336,7 +338,7 @@ class Enrolments(mixins.ListModelMixin, ProbeViewSet):
         body = EnrolBody(data=request.data)
         body.is_valid(raise_exception=True)
         asked = body.validated_data
-        token, row = agents.enrol(asked["labels"], made_by=self.who()[:150], trusted=asked["trusted"])
+        token, row = agents.enrol(asked["labels"], self.who()[:150], self.organisation(), trusted=asked["trusted"])
         return Response({**EnrolmentSerializer(row).data, "token": token}, status=201)
 
 
@@ -378,7 +380,7 @@ class WholeCalibrationSerializer(CalibrationSerializer):
         read_only_fields = fields
 
     def to_representation(self, instance: Calibration) -> Any:
-        affected = calibrations.affected(instance)
+        affected = calibrations.affected(instance, organisation_of(self.context["request"]))
         instance.used_by = [a.pk for a in affected.used]  # type: ignore[attr-defined]
         instance.asked_again = [a.pk for a in affected.recomputed]  # type: ignore[attr-defined]
         return super().to_representation(instance)
@@ -396,7 +398,9 @@ class Calibrations(mixins.ListModelMixin, mixins.RetrieveModelMixin, ProbeViewSe
     queryset = Calibration.objects.none()
     filterset_fields = ["name"]
 
-    def get_queryset(self) -> QuerySet[Calibration]:
+    rights: ClassVar = {"POST": Right.MAINTAIN}
+
+    def rows(self) -> QuerySet[Calibration]:
         return calibrations.visible()
 
     def get_serializer_class(self) -> Any:

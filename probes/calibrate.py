@@ -19,7 +19,7 @@ from advisor.engine.spec import Efficiency
 from advisor.engine.spec import efficiency as efficiency_in
 from advisor.models import Advice, Option
 from catalog.loading.load import PROBED
-from catalog.models import Accelerator, Calibration
+from catalog.models import Accelerator, Calibration, Organisation
 from probes import results
 from probes.models import Result
 
@@ -38,7 +38,7 @@ Json = dict[str, Any]
 def run(pk: int) -> Calibration | None:
     """Fits one result, once. None: it was already fitted, does not count, or changes no figure."""
     rows = results.usable().filter(pk=pk, fitted_at=None)
-    result = rows.select_related("accelerator", "agent").first()
+    result = rows.select_related("accelerator", "agent", "organisation").first()
     if result is None:
         return None
     try:
@@ -68,10 +68,10 @@ def _calibrate(result: Result) -> tuple[Calibration | None, bool]:
     if result.accelerator is None:
         return None, False
     Accelerator.objects.select_for_update().get(pk=result.accelerator.pk)
-    machines = pool(result.accelerator, result.method)
+    machines = pool(result.accelerator, result.method, result.organisation)
     agreement = agreement_of(machines)
     mark_waiting(machines, agreement)
-    calibration, changed = append(result, agreement)
+    calibration, changed = append(result, agreement) if results.calibrates(result) else (None, False)
     own = [v.figure for m in machines for v in m if v.result_id == result.pk and v.figure.name in agreement.waiting]
     fit = {f.name: {"value": f.value, "low": f.low, "high": f.high, "from": f.source} for f in agreement.figures}
     fit |= {
@@ -102,8 +102,11 @@ class Agreement:
     waiting: Mapping[str, tuple[int, ...]]  # figure -> IDs of results whose value does not count yet
 
 
-def pool(chip: Accelerator, method: str) -> list[list[Vote]]:
-    """The figures of each machine with this chip and method: from its newest full suite, else from a smaller one."""
+def pool(chip: Accelerator, method: str, organisation: Organisation) -> list[list[Vote]]:
+    """The figures of each machine of an organization with this chip and method.
+
+    They are from its newest full suite, else from a smaller one.
+    """
     # Imported here so that beat and the sweep do not load the engine.
     from advisor.fidelity import training_probes
     from advisor.inputs import catalog_chip
@@ -112,7 +115,7 @@ def pool(chip: Accelerator, method: str) -> list[list[Vote]]:
     base = base_efficiency(engine_chip)
     known = {k: float(v) for k, v in (newest.values if newest else {}).items() if isinstance(v, int | float)}
     since = timezone.now() - timedelta(days=POOL_DAYS)
-    rows = results.usable().filter(accelerator=chip, method=method, received_at__gt=since)
+    rows = results.usable().filter(organisation=organisation, accelerator=chip, method=method, received_at__gt=since)
     machines: list[list[Vote]] = []
     for group in by_machine(rows.exclude(document=None).select_related("agent")):
         votes: dict[str, Vote] = {}

@@ -17,8 +17,9 @@ from django.utils import timezone
 from advisor import advise
 from advisor.engine import ENGINE_VERSION
 from advisor.models import Advice, Option
+from catalog.accounts import audit
 from catalog.loading.load import PROBED, REST_FROM_FILE
-from catalog.models import Accelerator, Calibration
+from catalog.models import Accelerator, Calibration, Organisation, default_organisation
 from probes import calibrate
 from probes.models import Result
 
@@ -53,13 +54,13 @@ class Affected:
     recomputed: list[Advice]  # older ones that rank its chip and were recomputed since
 
 
-def affected(row: Calibration) -> Affected:
-    """At most 50 answers of each group, newest first."""
+def affected(row: Calibration, organisation: Organisation) -> Affected:
+    """At most 50 answers of each group of an organization, newest first."""
     slug, since = row.name.removeprefix(SCOPE), row.created_at - timedelta(days=calibrate.RECOMPUTE_DAYS)
     ranked = Option.objects.filter(accelerator_slug=slug).values("advice_id")
-    old = advise.visible().filter(pk__in=ranked, created_at__lt=row.created_at, created_at__gt=since)
+    old = advise.visible(organisation).filter(pk__in=ranked, created_at__lt=row.created_at, created_at__gt=since)
     old = old.filter(successors__created_at__gte=row.created_at).distinct().defer("result", "snapshot")
-    used = advise.visible().filter(pk__in=answers_with(row)).defer("result", "snapshot")
+    used = advise.visible(organisation).filter(pk__in=answers_with(row)).defer("result", "snapshot")
     return Affected(used=list(used.order_by("-created_at")[:50]), recomputed=list(old.order_by("-created_at")[:50]))
 
 
@@ -93,6 +94,7 @@ def undo(row: Calibration, by: str = "") -> Calibration:
             raise CannotUndo(f"Already undone on {earlier.created_at:%Y-%m-%d} by {earlier.made_by}.")
         excluded = exclude_results(row, by)
         restored = _restore(row, chip, excluded, by)
+        audit.record(default_organisation(), by, audit.Action.CALIBRATION, f"calibration {row.pk} of {chip.slug}")
         calibrate.recompute_advice(chip.slug, answers_with(row))
     return restored
 
@@ -122,9 +124,10 @@ def _restore(row: Calibration, chip: Accelerator, excluded: list[int], by: str) 
     values, measured = replayed(in_force)
     newer = [r for r in in_force if (r.created_at, r.pk) > (row.created_at, row.pk)]
     result_ids: set[int] = set()
+    owner = default_organisation()  # only its measurements calibrate
     changed_since = {c["figure"] for r in newer for c in r.changes}
     for method in {r.method for r in Result.objects.filter(pk__in=excluded)}:
-        machines = calibrate.pool(chip, method)
+        machines = calibrate.pool(chip, method, owner)
         agreement = calibrate.agreement_of(machines)
         calibrate.mark_waiting(machines, agreement)
         later = [f for f in agreement.figures if f.name in changed_since & {c["figure"] for c in row.changes}]

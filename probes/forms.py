@@ -4,7 +4,7 @@ from typing import Any
 
 from django import forms
 
-from catalog.models import Accelerator
+from catalog.models import Accelerator, Organisation
 from probes import agents
 from probes.agent.axes import KINDS
 from probes.models import Agent
@@ -51,9 +51,9 @@ class QueueForm(forms.Form):
     )
     machines = forms.ModelMultipleChoiceField(queryset=Agent.objects.none(), widget=forms.CheckboxSelectMultiple)
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, organisation: Organisation, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["machines"].queryset = agents.visible().filter(revoked_at=None)  # type: ignore[attr-defined]
+        self.fields["machines"].queryset = agents.visible(organisation).filter(revoked_at=None)  # type: ignore[attr-defined]
         self.fields["machines"].label_from_instance = lambda agent: agent.name  # type: ignore[attr-defined]
 
     def clean(self) -> dict[str, Any]:

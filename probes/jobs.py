@@ -17,8 +17,7 @@ from django.db import connection, transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from advisor.advise import default_organisation
-from catalog.models import Organisation
+from catalog.models import Organisation, default_organisation
 from probes.agent import signing
 from probes.agent import spec as specs
 from probes.models import Agent, Job, Lease
@@ -38,14 +37,17 @@ class NoSuchJob(Exception):
     """The job does not exist, or this agent never had this attempt."""
 
 
-def visible(organisation: Organisation | None = None) -> QuerySet[Job]:
-    """The jobs of an organization (default: the default one)."""
-    rows = Job.objects.filter(organisation=organisation or default_organisation())
+def visible(organisation: Organisation) -> QuerySet[Job]:
+    """The jobs of an organization."""
+    rows = Job.objects.filter(organisation=organisation)
     return rows.select_related("agent", "wanted_agent")
 
 
 def request(given: Mapping[str, Any], wanted: Mapping[str, str] | None = None, **values: Any) -> Job:
-    """Queues a suite for any agent with the labels `wanted`, or for `wanted_agent`. SpecError: the spec is invalid."""
+    """Queues a suite for any agent with the labels `wanted`, or for `wanted_agent`. SpecError: the spec is invalid.
+
+    `organisation`, one of `values`, is the default one where it is not given.
+    """
     spec, now = specs.checked(dict(given)), timezone.now()
     return Job.objects.create(
         organisation=values.pop("organisation", None) or default_organisation(),

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from advisor import advise
 from advisor.models import Advice
-from catalog.models import Accelerator
+from catalog.models import Accelerator, default_organisation
 from probes import agents, calibrate, jobs, results
 from probes.models import Agent, Job, Result
 
@@ -30,7 +30,7 @@ def probe_for_advice() -> int:
     Returns the number of released requests.
     """
     known = Prefetch("probe_jobs__results", Result.objects.defer("document").select_related("accelerator"))
-    waiting = advise.held(timezone.now()).select_related("workload").prefetch_related(known)
+    waiting = advise.held(timezone.now()).select_related("workload", "organisation").prefetch_related(known)
     ready = [(advice.pk, outcome(advice)) for advice in waiting.order_by("created_at")[:50]]
     released = [advise.release(pk, probed) for pk, probed in ready if probed is not None]
     unneeded = Job.objects.filter(advice__state=Advice.State.CANCELLED, state__in=jobs.OPEN)
@@ -66,6 +66,7 @@ def queue_probes(advice: Advice, machines: list[Agent]) -> None:
                 {"suite": "quick"},
                 wanted_agent=agent,
                 advice=advice,
+                organisation=advice.organisation,
                 requested_by="advice",
                 deadline_at=advice.held_until,
             )
@@ -116,7 +117,7 @@ def idle_machines(advice: Advice) -> dict[str, Agent]:
     wanted, reserved = wanted_chips(advice), Job.objects.filter(state__in=jobs.OPEN).exclude(wanted_agent=None)
     busy = set(reserved.values_list("wanted_agent", flat=True))
     busy |= set(Job.objects.filter(state=Job.State.LEASED).values_list("agent", flat=True))
-    free = [a for a in agents.online().order_by("-last_seen_at") if a.pk not in busy]
+    free = [a for a in agents.online(advice.organisation).order_by("-last_seen_at") if a.pk not in busy]
     return {a.labels["accelerator"]: a for a in free if a.labels.get("accelerator") in wanted}
 
 
@@ -124,4 +125,5 @@ def recently_measured(advice: Advice) -> Iterator[tuple[str, Any]]:
     """(slug, time) of each allowed accelerator with a recent result that counts."""
     since, wanted = timezone.now() - timedelta(days=FRESH_DAYS), wanted_chips(advice)
     rows = results.usable().filter(received_at__gt=since, accelerator__slug__in=wanted, waiting=[])
+    rows = rows.filter(organisation=default_organisation())  # those that calibrate the catalog
     yield from rows.exclude(fit=None).order_by("received_at").values_list("accelerator__slug", "received_at")

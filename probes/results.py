@@ -15,9 +15,9 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 from kombu.exceptions import OperationalError as BrokerError
 
-from advisor.advise import default_organisation
 from advisor.celery import app
-from catalog.models import Accelerator, Organisation
+from catalog.accounts import audit
+from catalog.models import DEFAULT_ORGANISATION, Accelerator, Organisation, default_organisation
 from probes import agents, devices, intake, jobs, plausibility
 from probes.agent import signing
 from probes.agent import spec as specs
@@ -46,15 +46,20 @@ class WrongSignature(ValueError):
     """The result is not signed by this machine for this lease; the message says what to do."""
 
 
-def visible(organisation: Organisation | None = None) -> QuerySet[Result]:
-    """The results of an organization (default: the default one)."""
-    rows = Result.objects.filter(organisation=organisation or default_organisation()).defer("document")
-    return rows.select_related("agent", "accelerator", "job")
+def visible(organisation: Organisation) -> QuerySet[Result]:
+    """The results of an organization."""
+    rows = Result.objects.filter(organisation=organisation).defer("document")
+    return rows.select_related("agent", "accelerator", "job", "organisation")
 
 
 def usable() -> QuerySet[Result]:
-    """The results that may calibrate and that others are compared with."""
+    """The results of all organizations that count: others of the same organization are compared with them."""
     return Result.objects.filter(state__in=USED, excluded_at=None)
+
+
+def calibrates(result: Result) -> bool:
+    """Whether the result may calibrate the catalog, which all organizations share."""
+    return result.organisation.slug == DEFAULT_ORGANISATION
 
 
 def is_trusted(result: Result) -> bool:
@@ -66,6 +71,8 @@ def standing(result: Result) -> str:
     """Why a result does not count yet, or no longer; empty if it does."""
     if result.excluded_at:
         return f"excluded on {result.excluded_at:%Y-%m-%d} by {result.excluded_by}: its calibration was undone"
+    if result.state in USED and not calibrates(result):
+        return "kept for your organization: only measurements of the default organization calibrate the common catalog"
     return AWAITING if result.state in USED and result.waiting else ""
 
 
@@ -132,7 +139,8 @@ def _store_first(agent: Agent, lease: Lease, body: bytes, digest: str) -> Result
     wall_s = (timezone.now() - lease.leased_at).total_seconds()
     chip = devices.chip_of(document["device"], agent.labels.get("accelerator"))
     findings = [*job_findings(document, lease.job), *chip_findings(document, agent), *device_findings(document, lease)]
-    findings += [*duplicate_findings(digest), *plausibility_findings(document, chip, agent, wall_s)]
+    findings += duplicate_findings(digest, agent.organisation)
+    findings += plausibility_findings(document, chip, agent, wall_s, agent.organisation)
     with transaction.atomic():
         state = jobs.finish(lease)
         reasons = [f.text for f in findings if f.serious]
@@ -215,10 +223,11 @@ def measurement(result: Result, e: Json) -> Measurement:
 
 
 def plausibility_findings(
-    document: Json, chip: Accelerator | None, agent: Agent | None, wall_s: float | None
+    document: Json, chip: Accelerator | None, agent: Agent | None, wall_s: float | None, organisation: Organisation
 ) -> list[plausibility.Finding]:
     bounds = bounds_of(chip) if chip else None
-    return [*suite_findings(document), *plausibility.examine(document, bounds, wall_s, peers(chip, agent, document))]
+    known = peers(chip, agent, document, organisation)
+    return [*suite_findings(document), *plausibility.examine(document, bounds, wall_s, known)]
 
 
 def method_of(suite_version: str) -> str:
@@ -285,21 +294,24 @@ def chip_findings(document: Json, agent: Agent) -> list[plausibility.Finding]:
     return [plausibility.Finding(True, f"{measured} is not the {expected} of this machine")]
 
 
-def duplicate_findings(digest: str) -> list[plausibility.Finding]:
-    """Whether the same bytes were already received."""
-    earlier = Result.objects.filter(body_hash=digest).exclude(state=State.REJECTED).first()
+def duplicate_findings(digest: str, organisation: Organisation) -> list[plausibility.Finding]:
+    """Whether the organization already sent the same bytes."""
+    earlier = Result.objects.filter(organisation=organisation, body_hash=digest).exclude(state=State.REJECTED).first()
     return [plausibility.Finding(True, f"identical to result {earlier.pk}")] if earlier else []
 
 
-def peers(chip: Accelerator | None, agent: Agent | None, document: Json) -> plausibility.Peers:
-    """Headline rates of other machines with this chip and method: the newest result of each.
+def peers(
+    chip: Accelerator | None, agent: Agent | None, document: Json, organisation: Organisation
+) -> plausibility.Peers:
+    """Headline rates of the organization's other machines with this chip and method: the newest result of each.
 
     Of the same suite, and, among confirmed results, of any suite.
     """
     if chip is None:
         return plausibility.Peers()
     since, method = timezone.now() - timedelta(days=PEER_DAYS), method_of(document["suite_version"])
-    rows = usable().filter(accelerator=chip, method=method, received_at__gt=since).exclude(agent=None)
+    rows = usable().filter(organisation=organisation, accelerator=chip, method=method, received_at__gt=since)
+    rows = rows.exclude(agent=None)
     rows = rows.exclude(agent=agent).select_related("agent")
     same_suite: dict[Any, Result] = {}
     confirmed: dict[Any, Result] = {}
@@ -331,15 +343,16 @@ def import_file(body: bytes, approve: bool = False, by: str = "") -> Result:
     """
     digest = hashlib.sha256(body).hexdigest()
     document = intake.read(body, settings.PROBE_MAX_RESULT_BYTES)
-    agent, problems = signer(document)
-    earlier = Result.objects.filter(body_hash=digest, job=None).first()
+    owner = default_organisation()
+    agent, problems = signer(document, owner)
+    earlier = Result.objects.filter(organisation=owner, body_hash=digest, job=None).first()
     if earlier:
         if approve and (earlier.reasons in ([UNSIGNED], []) and not earlier.released_at):
             release(earlier, by)
         return earlier
     chip = devices.chip_of(document["device"], agent.labels.get("accelerator") if agent else None)
-    findings = [*(chip_findings(document, agent) if agent else []), *duplicate_findings(digest)]
-    findings += plausibility_findings(document, chip, agent, None)
+    findings = [*(chip_findings(document, agent) if agent else []), *duplicate_findings(digest, owner)]
+    findings += plausibility_findings(document, chip, agent, None, owner)
     reasons = [f.text for f in findings if f.serious] + [
         text for text in problems if not (approve and text == UNSIGNED)
     ]
@@ -347,16 +360,16 @@ def import_file(body: bytes, approve: bool = False, by: str = "") -> Result:
     state = State.QUARANTINED if reasons else State.ACCEPTED
     released = {"released_by": by or "import", "released_at": timezone.now()} if approve and not reasons else {}
     with transaction.atomic():
-        owner = {"organisation": default_organisation(), "agent": agent, **released}
-        return store(document, digest, state, reasons, remarks, chip, owner)
+        of = {"organisation": owner, "agent": agent, **released}
+        return store(document, digest, state, reasons, remarks, chip, of)
 
 
-def signer(document: Json) -> tuple[Agent | None, list[str]]:
+def signer(document: Json, organisation: Organisation) -> tuple[Agent | None, list[str]]:
     """The machine that signed this file (None without a valid signature), and reasons not to use it."""
     signature = document.get(signing.FIELD)
     if not signature:
         return None, [UNSIGNED]
-    agent = Agent.objects.filter(organisation=default_organisation(), install_id=signature["install_id"]).first()
+    agent = Agent.objects.filter(organisation=organisation, install_id=signature["install_id"]).first()
     if agent is None:
         return None, [UNSIGNED]
     expected = (signing.of_file(key, signature["install_id"], document) for key in agents.keys(agent))
@@ -369,14 +382,17 @@ def release(result: Result, by: str = "") -> bool:
     """Lets a quarantined, waiting or excluded result count, on a person's decision. False: it was none of these."""
     releasable = Q(state=State.QUARANTINED) | Q(state__in=USED, released_at=None) | Q(excluded_at__isnull=False)
     rows = Result.objects.filter(releasable, pk=result.pk).exclude(state__in=[State.REJECTED, State.SUPERSEDED])
-    released = rows.update(
-        state=State.ACCEPTED,
-        released_at=timezone.now(),
-        released_by=by[:150] or "somebody",
-        excluded_at=None,
-        excluded_by="",
-        fitted_at=None,
-    )
+    with transaction.atomic():
+        released = rows.update(
+            state=State.ACCEPTED,
+            released_at=timezone.now(),
+            released_by=by[:150] or "somebody",
+            excluded_at=None,
+            excluded_by="",
+            fitted_at=None,
+        )
+        if released:
+            audit.record(result.organisation, by, audit.Action.RESULT, f"result {result.pk}", result.device_name)
     if released:
         wake(result.pk)
     result.refresh_from_db()

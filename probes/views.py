@@ -15,9 +15,9 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from catalog.access import may_change
+from catalog.access import Right, caller_of, needs, organisation_of
+from catalog.models import Organisation
 from probes import agents, calibrations, forms, jobs, presentation, results
-from probes.access import for_staff
 from probes.agent import build
 from probes.models import Agent, Job, Result
 
@@ -27,7 +27,7 @@ COMPARABLE = 100
 
 def who(request: HttpRequest) -> str:
     """The user name that is stored with changes."""
-    return request.user.get_username() if request.user.is_authenticated else "somebody"
+    return caller_of(request).name
 
 
 # --- machines ---------------------------------------------------------------------------------------------------
@@ -37,54 +37,63 @@ def who(request: HttpRequest) -> str:
 @require_safe
 def workers(request: HttpRequest) -> HttpResponse:
     """Machines, open jobs, and the latest results."""
-    return render(request, "probes/workers.html", overview(request, forms.QueueForm()))
+    return render(
+        request, "probes/workers.html", overview(request, forms.QueueForm(organisation=organisation_of(request)))
+    )
 
 
 def overview(request: HttpRequest, form: forms.QueueForm) -> dict[str, Any]:
-    newest = results.visible().order_by("-received_at")
-    rows = agents.visible().prefetch_related(Prefetch("results", newest[:1], to_attr="recent"))
+    owner = organisation_of(request)
+    newest = results.visible(owner).order_by("-received_at")
+    rows = agents.visible(owner).prefetch_related(Prefetch("results", newest[:1], to_attr="recent"))
     now = timezone.now()
     return {
         "machines": [(agent, agents.status(agent, now)) for agent in rows[:500]],
-        "jobs": jobs.visible().filter(state__in=jobs.OPEN)[:100],
-        "ended": jobs.visible().exclude(state__in=jobs.OPEN).order_by("-finished_at")[:10],
+        "jobs": jobs.visible(owner).filter(state__in=jobs.OPEN)[:100],
+        "ended": jobs.visible(owner).exclude(state__in=jobs.OPEN).order_by("-finished_at")[:10],
         "results": newest[:10],
         "form": form,
-        "claims": agents.pending_claims(),
-        "may_change": may_change(request.user),
+        "claims": agents.pending_claims(owner),
+        "may_change": caller_of(request).may_operate,
     }
 
 
 @require_POST
-@for_staff
+@needs(Right.OPERATE, "workers")
 def queue(request: HttpRequest) -> HttpResponse:
     """Queues a suite for each selected machine."""
-    form = forms.QueueForm(request.POST)
+    owner = organisation_of(request)
+    form = forms.QueueForm(request.POST, organisation=owner)
     if not form.is_valid():
         return render(request, "probes/workers.html", overview(request, form), status=422)
     for agent in form.cleaned_data["machines"]:
-        jobs.request(form.spec(), wanted_agent=agent, requested_by=who(request))
+        jobs.request(form.spec(), wanted_agent=agent, requested_by=who(request), organisation=owner)
     count = len(form.cleaned_data["machines"])
     messages.success(request, "1 job queued." if count == 1 else f"{count} jobs queued.")
     return redirect("workers")
 
 
 @require_POST
-@for_staff
+@needs(Right.OPERATE, "workers")
 def cancel(request: HttpRequest, pk: Any) -> HttpResponse:
-    cancelled = jobs.cancel(get_object_or_404(jobs.visible(), pk=pk))
+    cancelled = jobs.cancel(get_object_or_404(jobs.visible(organisation_of(request)), pk=pk))
     messages.success(request, "Job canceled." if cancelled else "The job had already finished.")
     return redirect("workers")
 
 
 @never_cache
-@for_staff
+@needs(Right.OPERATE, "workers")
 def enrol(request: HttpRequest) -> HttpResponse:
     """Creates a token for one machine and shows it once, with the commands to run there."""
     form = forms.EnrolForm(request.POST or None)
     context: dict[str, Any] = {"form": form}
     if request.method == "POST" and form.is_valid():
-        token, row = agents.enrol(form.all_labels(), made_by=who(request), trusted=form.cleaned_data["trusted"])
+        token, row = agents.enrol(
+            form.all_labels(),
+            made_by=who(request),
+            organisation=organisation_of(request),
+            trusted=form.cleaned_data["trusted"],
+        )
         server = request.build_absolute_uri("/").rstrip("/")
         context |= {"row": row, "lines": build.lines(server, token, packed())}
     return render(request, "probes/enrol.html", context, status=422 if form.errors else 200)
@@ -94,19 +103,23 @@ def enrol(request: HttpRequest) -> HttpResponse:
 @require_safe
 def worker(request: HttpRequest, pk: int) -> HttpResponse:
     """One machine with its jobs, results and drift."""
-    return render(request, "probes/worker.html", worker_context(request, get_object_or_404(agents.visible(), pk=pk)))
+    return render(
+        request,
+        "probes/worker.html",
+        worker_context(request, get_object_or_404(agents.visible(organisation_of(request)), pk=pk)),
+    )
 
 
 def worker_context(request: HttpRequest, agent: Agent) -> dict[str, Any]:
     return {
         "agent": agent,
         "status": agents.status(agent),
-        "claims": agents.pending_claims(agent),
+        "claims": agents.pending_claims(agent.organisation, agent),
         "facts": facts(agent),
         "drift": presentation.drift(agent),
-        "results": results.visible().filter(agent=agent)[:PAGE_SIZE],
+        "results": results.visible(agent.organisation).filter(agent=agent)[:PAGE_SIZE],
         "jobs": Job.objects.filter(agent=agent).order_by("-requested_at")[:20],
-        "may_change": may_change(request.user),
+        "may_change": caller_of(request).may_operate,
     }
 
 
@@ -140,12 +153,12 @@ def trust_text(agent: Agent) -> str:
 
 
 @require_POST
-@for_staff
+@needs(Right.OPERATE, "workers")
 def trust(request: HttpRequest, pk: int) -> HttpResponse:
     """Trusts a machine, or stops trusting it."""
-    agent = get_object_or_404(agents.visible(), pk=pk)
+    agent = get_object_or_404(agents.visible(organisation_of(request)), pk=pk)
     if request.POST.get("trusted") == "no":
-        agents.distrust(agent)
+        agents.distrust(agent, who(request))
         messages.success(
             request, "No longer trusted: new results wait for a second machine or a person to confirm them."
         )
@@ -157,30 +170,32 @@ def trust(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-@for_staff
+@needs(Right.OPERATE, "workers")
 def approve(request: HttpRequest, pk: int, claim: int) -> HttpResponse:
     """Approves a registration without proof as coming from this machine."""
-    pending = get_object_or_404(agents.pending_claims(get_object_or_404(agents.visible(), pk=pk)), pk=claim)
+    owner = organisation_of(request)
+    agent = get_object_or_404(agents.visible(owner), pk=pk)
+    pending = get_object_or_404(agents.pending_claims(owner, agent), pk=claim)
     agents.approve(pending, who(request))
     messages.success(request, "Approved. Run the same command on the machine again within one hour.")
     return redirect("worker", pk)
 
 
 @require_POST
-@for_staff
+@needs(Right.OPERATE, "workers")
 def revoke(request: HttpRequest, pk: int) -> HttpResponse:
-    agents.revoke(get_object_or_404(agents.visible(), pk=pk))
+    agents.revoke(get_object_or_404(agents.visible(organisation_of(request)), pk=pk), who(request))
     messages.success(request, "Revoked. Its next call will be refused, and its running jobs return to the queue.")
     return redirect("worker", pk)
 
 
 @never_cache
 @require_POST
-@for_staff
+@needs(Right.OPERATE, "workers")
 def rotate(request: HttpRequest, pk: int) -> HttpResponse:
     """Creates a new token and key, and shows the token once. Agents also rotate their token by themselves."""
-    agent = get_object_or_404(agents.visible().filter(revoked_at=None), pk=pk)
-    token = agents.rotate(agent, new_key=True).token
+    agent = get_object_or_404(agents.visible(organisation_of(request)).filter(revoked_at=None), pk=pk)
+    token = agents.rotate(agent, new_key=True, by=who(request)).token
     agent.refresh_from_db()
     return render(request, "probes/worker.html", worker_context(request, agent) | {"token": token})
 
@@ -206,20 +221,20 @@ def packed() -> bytes:
 @require_safe
 def result_list(request: HttpRequest) -> HttpResponse:
     state = request.GET.get("state", "")
-    rows = results.visible()
+    rows = results.visible(organisation_of(request))
     rows = rows.filter(state=state) if state in Result.State.values else rows
     shown = Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))
     return render(request, "probes/results.html", {"page": shown, "states": Result.State.values, "state": state})
 
 
-def result_or_404(pk: Any) -> Result:
-    return get_object_or_404(results.visible().defer(None).select_related("calibration"), pk=pk)
+def result_or_404(organisation: Organisation, pk: Any) -> Result:
+    return get_object_or_404(results.visible(organisation).defer(None).select_related("calibration"), pk=pk)
 
 
 @require_safe
 def result(request: HttpRequest, pk: int) -> HttpResponse:
     """One result: measurements, fit, and whether it counts."""
-    shown = result_or_404(pk)
+    shown = result_or_404(organisation_of(request), pk)
     rows = list(shown.measurements.all())
     document = shown.document or {}
     context = {
@@ -233,16 +248,16 @@ def result(request: HttpRequest, pk: int) -> HttpResponse:
         "device": {k: v for k, v in document.get("device", {}).items() if v not in (None, [], "")},
         "used": shown.state in results.USED and not shown.excluded_at,
         "standing": results.standing(shown),
-        "may_change": may_change(request.user),
+        "may_change": caller_of(request).may_operate,
     }
     return render(request, "probes/result.html", context)
 
 
 @require_POST
-@for_staff
+@needs(Right.OPERATE, "workers")
 def release(request: HttpRequest, pk: int) -> HttpResponse:
     """Releases a result, so that it counts and calibrates."""
-    released = results.release(get_object_or_404(results.visible(), pk=pk), who(request))
+    released = results.release(get_object_or_404(results.visible(organisation_of(request)), pk=pk), who(request))
     messages.success(
         request, "The result is now used." if released else "The result was already in use, or cannot be used."
     )
@@ -251,7 +266,7 @@ def release(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_safe
 def result_json(request: HttpRequest, pk: int) -> HttpResponse:
-    shown = result_or_404(pk)
+    shown = result_or_404(organisation_of(request), pk)
     response = JsonResponse(shown.document or {}, json_dumps_params={"indent": 1})
     response["Content-Disposition"] = f'attachment; filename="result-{shown.pk}.json"'
     return response
@@ -260,11 +275,12 @@ def result_json(request: HttpRequest, pk: int) -> HttpResponse:
 @require_safe
 def compare(request: HttpRequest) -> HttpResponse:
     """Compares two results, such as two machines, or one machine with two drivers."""
-    every = results.visible().exclude(state=Result.State.REJECTED)[:COMPARABLE]
+    owner = organisation_of(request)
+    every = results.visible(owner).exclude(state=Result.State.REJECTED)[:COMPARABLE]
     asked = [request.GET.get(side, "") for side in ("a", "b")]
     context: dict[str, Any] = {"every": every, "asked": asked}
     if all(text.isascii() and text.isdigit() and len(text) < 18 for text in asked):
-        pair = [result_or_404(int(text)) for text in asked]
+        pair = [result_or_404(owner, int(text)) for text in asked]
         context |= {"pair": pair, **presentation.comparison(*pair)}
     return render(request, "probes/compare.html", context)
 
@@ -289,16 +305,16 @@ def calibration(request: HttpRequest, pk: int) -> HttpResponse:
         "row": row,
         "slug": row.name.removeprefix(calibrations.SCOPE),
         "changes": presentation.changes(row.changes),
-        "rests_on": results.visible().filter(pk__in=row.results),
-        "affected": calibrations.affected(row),
+        "rests_on": results.visible(organisation_of(request)).filter(pk__in=row.results),
+        "affected": calibrations.affected(row, organisation_of(request)),
         "undone": calibrations.undone_by(row),
-        "may_change": may_change(request.user),
+        "may_change": caller_of(request).may_maintain,
     }
     return render(request, "probes/calibration.html", context)
 
 
 @require_POST
-@for_staff
+@needs(Right.MAINTAIN, "probe-calibrations")
 def undo(request: HttpRequest, pk: int) -> HttpResponse:
     row = get_object_or_404(calibrations.visible(), pk=pk)
     try:

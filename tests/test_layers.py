@@ -16,7 +16,7 @@ ENGINE = (
     "network spec cost plans step training calibration scheduler search estimate training_search launch fleet "
     "optimisation"
 ).split()
-ADVISOR = "workload result inputs answer report fidelity load_tests claims api web ops".split()
+ADVISOR = "workload result inputs answer report fidelity load_tests claims api accounts web ops".split()
 ROOMS = [f"advisor.engine.{name}" for name in ENGINE] + [f"advisor.{name}" for name in ADVISOR]
 # What each room may import of its own package: design.md's arrows, downward only.
 BELOW_IN_ENGINE = {
@@ -45,6 +45,7 @@ BELOW_IN_ADVISOR = {
     "load_tests": "advise fidelity result",
     "claims": "answer inputs result workload",
     "api": "advise load_tests report answer inputs result workload fidelity",
+    "accounts": "api",
     "web": "api advise refresh load_tests report answer inputs result workload fidelity",
     "ops": "web api advise load_tests fidelity",
 }

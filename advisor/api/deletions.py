@@ -1,6 +1,6 @@
-"""Deletion over REST, and the lists of links and tokens that staff may delete."""
+"""Deletion over REST, and the lists of links and tokens that admins may delete."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
@@ -12,20 +12,19 @@ from rest_framework.response import Response
 from advisor import advise, deletion
 from advisor.api.openapi import problems
 from advisor.api.serializers import ShareSerializer, TokenSerializer
-from advisor.api.views import DELETED, Pages
+from advisor.api.views import DELETED, Pages, is_schema
 from advisor.models import ApiToken, LoadTest, Share
-from catalog.deleting import StaffOnly, who
+from catalog.access import Right, caller_of, organisation_of
 
 
-class ForStaff(views.APIView):
-    """For staff and `admin` tokens, and for anyone while the installation has no user."""
+class ForAdmins(views.APIView):
+    """For admins and `admin` tokens, and for anyone while the installation has no user."""
 
-    def get_permissions(self) -> list[Any]:
-        return [*super().get_permissions(), StaffOnly()]
+    rights: ClassVar = dict.fromkeys(("GET", "DELETE"), Right.ADMINISTER)
 
 
-class DeletableRow(ForStaff):
-    """Deletes one row. For staff and `admin` tokens, and for anyone while the installation has no user."""
+class DeletableRow(ForAdmins):
+    """Deletes one row. For admins and `admin` tokens, and for anyone while the installation has no user."""
 
     key: str  # the path parameter with the row's primary key
 
@@ -38,7 +37,7 @@ class DeletableRow(ForStaff):
         raise NotImplementedError
 
     def delete(self, request: Request, **path: Any) -> Response:
-        self.remove(get_object_or_404(self.rows(), pk=path[self.key]), who(request.user))
+        self.remove(get_object_or_404(self.rows(), pk=path[self.key]), caller_of(request).name)
         return Response(status=204)
 
 
@@ -55,7 +54,7 @@ class OneLoadTest(DeletableRow):
     key = "test"
 
     def rows(self) -> QuerySet[LoadTest]:
-        visible = LoadTest.objects.filter(option__advice__in=advise.visible())
+        visible = LoadTest.objects.filter(option__advice__in=advise.visible(organisation_of(self.request)))
         return visible.filter(option__advice=self.kwargs["pk"], option__rank=self.kwargs["rank"])
 
     def remove(self, row: LoadTest, by: str) -> None:
@@ -67,7 +66,7 @@ class OneShare(DeletableRow):
     key = "share"
 
     def rows(self) -> QuerySet[Share]:
-        return Share.objects.filter(advice__in=advise.visible(), advice=self.kwargs["pk"])
+        return Share.objects.filter(advice__in=advise.visible(organisation_of(self.request)), advice=self.kwargs["pk"])
 
     def remove(self, row: Share, by: str) -> None:
         deletion.delete_share(row, by)
@@ -78,7 +77,7 @@ class OneToken(DeletableRow):
     key = "pk"
 
     def rows(self) -> QuerySet[ApiToken]:
-        return ApiToken.objects.filter(organisation=advise.default_organisation())
+        return ApiToken.objects.filter(organisation=organisation_of(self.request))
 
     def remove(self, row: ApiToken, by: str) -> None:
         deletion.delete_token(row, by)
@@ -91,13 +90,17 @@ class OneToken(DeletableRow):
         responses={200: ShareSerializer, **problems(401, 403, 404, 406)},
     )
 )
-class Shares(ForStaff, generics.ListAPIView[Share]):
+class Shares(ForAdmins, generics.ListAPIView[Share]):
     serializer_class = ShareSerializer
     pagination_class = Pages
     queryset = Share.objects.none()
 
     def get_queryset(self) -> QuerySet[Share]:
-        return get_object_or_404(advise.visible().defer("result"), pk=self.kwargs["pk"]).shares.order_by("-pk")
+        if is_schema(self):
+            return self.queryset
+        return get_object_or_404(
+            advise.visible(organisation_of(self.request)).defer("result"), pk=self.kwargs["pk"]
+        ).shares.order_by("-pk")
 
 
 @extend_schema_view(
@@ -107,10 +110,12 @@ class Shares(ForStaff, generics.ListAPIView[Share]):
         responses={200: TokenSerializer, **problems(400, 401, 403, 406)},
     )
 )
-class Tokens(ForStaff, generics.ListAPIView[ApiToken]):
+class Tokens(ForAdmins, generics.ListAPIView[ApiToken]):
     serializer_class = TokenSerializer
     pagination_class = Pages
     queryset = ApiToken.objects.none()
 
     def get_queryset(self) -> QuerySet[ApiToken]:
-        return ApiToken.objects.filter(organisation=advise.default_organisation())
+        if is_schema(self):
+            return self.queryset
+        return ApiToken.objects.filter(organisation=organisation_of(self.request))

@@ -49,6 +49,7 @@ class AdviceSummarySerializer(serializers.ModelSerializer[Advice]):
             "progress_fraction",
             "attempt",
             "created_at",
+            "made_by",
             "held_until",
             "started_at",
             "finished_at",
@@ -113,7 +114,7 @@ class ShareSerializer(serializers.ModelSerializer[Share]):
 
     class Meta:
         model = Share
-        fields = ["id", "url", "created_at", "expires_at"]
+        fields = ["id", "url", "created_at", "made_by", "expires_at"]
 
     def get_url(self, share: Share) -> str:
         return reverse("shared", args=[share.token], request=self.context["request"])

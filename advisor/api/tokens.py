@@ -11,15 +11,18 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
+from django.db import transaction
 from django.utils import timezone
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework import exceptions, permissions
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
-from advisor.advise import default_organisation
 from advisor.api import limits
 from advisor.models import ApiToken
+from catalog.access import OF_SCOPE, Right, caller_of, why_not
+from catalog.accounts import audit
+from catalog.models import Organisation, default_organisation
 
 Scope = ApiToken.Scope
 PREFIX = 12
@@ -37,39 +40,56 @@ def new_token(kind: str) -> str:
     return f"{kind}_{secrets.token_urlsafe(32)}"
 
 
-def make(name: str, scope: str, days: int = DAYS, made_by: str = "") -> tuple[str, ApiToken]:
-    """Creates a token. Returns (the token, to be shown once, and its row). Raises ValueError."""
+def make(
+    name: str, scope: str, days: int = DAYS, made_by: str = "", organisation: Organisation | None = None
+) -> tuple[str, ApiToken]:
+    """Creates a token of an organization (default: the default one).
+
+    Returns (the token, to be shown once, and its row). Raises ValueError.
+    """
     if scope not in Scope.values or not 1 <= days <= MAX_DAYS:
         raise ValueError(f"the scope must be one of {', '.join(Scope.values)}, and days from 1 to {MAX_DAYS}")
-    token = new_token("aat")
-    row = ApiToken.objects.create(
-        organisation=default_organisation(),
-        name=name,
-        scope=scope,
-        token_hash=hashed(token),
-        token_prefix=token[:PREFIX],
-        made_by=made_by,
-        expires_at=timezone.now() + timedelta(days=days),
-    )
+    token, owner = new_token("aat"), organisation or default_organisation()
+    with transaction.atomic():
+        row = ApiToken.objects.create(
+            organisation=owner,
+            name=name,
+            scope=scope,
+            token_hash=hashed(token),
+            token_prefix=token[:PREFIX],
+            made_by=made_by,
+            expires_at=timezone.now() + timedelta(days=days),
+        )
+        audit.record(owner, made_by, audit.Action.TOKEN, named(row), f"scope {scope}, {days} days")
     return token, row
 
 
+def named(row: ApiToken) -> str:
+    return f"{row.name} ({row.token_prefix}…)"
+
+
+@transaction.atomic
 def rotate(row: ApiToken) -> tuple[str, ApiToken]:
     """Creates a successor with the same name, scope and lifetime; the old token expires within an hour."""
     days = max(round((row.expires_at - row.made_at) / timedelta(days=1)), 1)
-    token, fresh = make(row.name, row.scope, days, row.made_by)
+    token, fresh = make(row.name, row.scope, days, row.made_by, row.organisation)
     ends_at = timezone.now() + timedelta(seconds=GRACE_S)
     ApiToken.objects.filter(pk=row.pk, expires_at__gt=ends_at).update(expires_at=ends_at)
     return token, fresh
 
 
-def revoke(row: ApiToken) -> bool:
-    return bool(ApiToken.objects.filter(pk=row.pk, revoked_at=None).update(revoked_at=timezone.now()))
+@transaction.atomic
+def revoke(row: ApiToken, by: str = "") -> bool:
+    """Ends a token now. False if it was revoked before."""
+    done = bool(ApiToken.objects.filter(pk=row.pk, revoked_at=None).update(revoked_at=timezone.now()))
+    if done:
+        audit.record(row.organisation, by, audit.Action.TOKEN_REVOKED, named(row))
+    return done
 
 
 def by_token(token: str) -> ApiToken | None:
     rows = ApiToken.objects.filter(token_hash=hashed(token), revoked_at=None, expires_at__gt=timezone.now())
-    return rows.first()
+    return rows.select_related("organisation").first()
 
 
 def record_use(row: ApiToken) -> None:
@@ -92,9 +112,7 @@ class Holder:
     is_active = True
     pk = None
 
-    @property
-    def is_staff(self) -> bool:
-        return self.token.scope == Scope.ADMIN
+    is_staff = False
 
     def get_username(self) -> str:
         return f"token {self.token.name}"
@@ -133,22 +151,31 @@ class PersonTokenScheme(OpenApiAuthenticationExtension):
 
 
 class Allowed(permissions.BasePermission):
-    """Whether the caller may read or change: by token, by session, or as a visitor of an open installation."""
+    """Whether the caller has the right that a call needs: `rights` of the view, by method.
+
+    By default, reading needs Right.READ and everything else Right.PLAN. GET stands for all methods that read.
+    """
 
     message = ""
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        caller, reads = request.user, request.method in permissions.SAFE_METHODS
-        if isinstance(caller, Holder):
-            needed = getattr(view, "token_scopes", None)  # of a view with other rules than requesting advice
-            named = f" It needs the scope {' or '.join(needed)}." if needed else ""
-            self.message = f"This token's scope is {caller.token.scope}, which does not allow this call.{named}"
-            return reads or caller.token.scope in (needed or (Scope.SUBMIT, Scope.ADMIN))
-        if not (settings.OPEN or caller.is_authenticated):
+        reads = request.method in permissions.SAFE_METHODS
+        rights = getattr(view, "rights", {})
+        right = rights.get("GET", Right.READ) if reads else rights.get(request.method, Right.PLAN)
+        caller, holder = caller_of(request), request.user
+        if isinstance(holder, Holder):
+            scopes = " or ".join(scope for scope, opened in OF_SCOPE.items() if right in opened) or Scope.ADMIN
+            self.message = (
+                f"This token's scope is {holder.token.scope}, which does not allow this call. It needs the scope "
+                f"{scopes}."
+            )
+        elif not (settings.OPEN or holder.is_authenticated):
             return False
-        if not (reads or same_site(request)):  # 403, because credentials would not help
+        elif not (reads or same_site(request)):  # 403, because credentials would not help
             raise exceptions.PermissionDenied("Refused: this request came from a page of another site.")
-        return True
+        elif not caller.may(right):
+            self.message = why_not(caller, right)
+        return caller.may(right)
 
 
 def same_site(request: Request) -> bool:

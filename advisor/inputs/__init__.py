@@ -25,7 +25,7 @@ from advisor.inputs.from_catalog import (
     unpacked,
 )
 from advisor.inputs.hosts import usual_host_watts
-from advisor.inputs.names import with_catalog_names
+from advisor.inputs.names import prices_seen_by, with_catalog_names
 from advisor.inputs.offers import new_usd_per_accelerator
 from advisor.inputs.rounding import number, rounded
 from advisor.inputs.to_engine import catalog_of, model_of, quantization_of, training_workload, workload_of
@@ -72,6 +72,7 @@ __all__ = [
     "unknown_names_in_parts",
     "unpacked",
     "usual_host_watts",
+    "prices_seen_by",
     "with_catalog_names",
     "workload_of",
 ]

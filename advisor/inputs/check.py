@@ -49,21 +49,23 @@ def field_of(reason: str) -> str:
 # --- against the catalog ----------------------------------------------------------------------------------------
 
 
-def check_catalog(spec: Mapping[str, Any], files: bool = False, before: int = 0) -> None:
-    """Raises WorkloadError if the spec names something that is not in the catalog.
+def check_catalog(spec: Mapping[str, Any], organisation: Any = None, files: bool = False, before: int = 0) -> None:
+    """Raises WorkloadError if the spec names something that is not in the catalog, or in the organization's prices.
 
     File paths are errors too, unless `files` is set (the command line). `before` is the number of errors found
     so far: only the first MAX_ERRORS get suggestions.
     """
     errors = []
     if spec["kind"] == "portfolio":
-        if errors := unknown_names(spec) + check_parts(spec, files, check_catalog):
+        if errors := unknown_names(spec, organisation) + check_parts(
+            spec, files, lambda part, files, before: check_catalog(part, organisation, files, before)
+        ):
             raise WorkloadError(errors)
         return
     if spec["kind"] not in RUNNABLE_KINDS:
         errors.append(unavailable(spec["kind"]))
     else:
-        errors = unknown_names(spec, before) + ([] if files else paths_in(spec))
+        errors = unknown_names(spec, organisation, before) + ([] if files else paths_in(spec))
     if errors := errors or unsuited_model(spec):
         raise WorkloadError(errors)
 
@@ -87,8 +89,9 @@ def paths_in(spec: Mapping[str, Any]) -> list[dict[str, str]]:
     return errors
 
 
-def unknown_names(spec: Mapping[str, Any], before: int = 0) -> list[dict[str, str]]:
+def unknown_names(spec: Mapping[str, Any], organisation: Any = None, before: int = 0) -> list[dict[str, str]]:
     """An error with suggestions for each name that is not in the catalog; `before` as in check_catalog."""
+    from advisor.inputs.names import prices_seen_by
     from catalog.models import (
         Accelerator,
         ApiPrice,
@@ -96,13 +99,13 @@ def unknown_names(spec: Mapping[str, Any], before: int = 0) -> list[dict[str, st
         Assumption,
         ExchangeRate,
         Framework,
-        Price,
         QuantizationMethod,
         Region,
         ServedModel,
     )
 
     errors: list[dict[str, str]] = []
+    prices = prices_seen_by(organisation)
 
     def check(field: str, names: list[str], known: Callable[[], Iterable[str]]) -> None:
         errors.extend(unknown(field, names, known, before + len(errors)))
@@ -118,11 +121,11 @@ def unknown_names(spec: Mapping[str, Any], before: int = 0) -> list[dict[str, st
     for field, source in (
         ("accelerators", slugs),
         ("vendors", lambda: list(Accelerator.objects.values_list("vendor", flat=True).distinct())),
-        ("providers", lambda: [name for rows in (Price, ApiPrice) for name in providers_of(rows)]),
+        ("providers", lambda: [name for rows in (prices, ApiPrice.objects) for name in providers_of(rows)]),
         (
             "regions",
             lambda: [
-                *Price.objects.values_list("region", flat=True).distinct(),
+                *prices.values_list("region", flat=True).distinct(),
                 *region_slugs(Region),
                 *places(),
                 *(place for host in ApiProvider.objects.all() for place in host.locations),
@@ -144,7 +147,7 @@ def unknown_names(spec: Mapping[str, Any], before: int = 0) -> list[dict[str, st
     return errors
 
 
-def unknown_names_in_parts(raw: Mapping[str, Any]) -> list[dict[str, str]]:
+def unknown_names_in_parts(raw: Mapping[str, Any], organisation: Any = None) -> list[dict[str, str]]:
     """Unknown names in the valid sections of a workload that has errors elsewhere."""
     parts: dict[str, Any] = {}
     for key in ("model", "constraints", "owned", "inventory", "usd_per_accelerator_hour", "tco"):
@@ -153,11 +156,11 @@ def unknown_names_in_parts(raw: Mapping[str, Any]) -> list[dict[str, str]]:
         except ValidationError:
             continue
         parts |= {key: raw[key]} if key in raw else {}
-    return unknown_names(Spec.model_validate(parts).model_dump(mode="json"))
+    return unknown_names(Spec.model_validate(parts).model_dump(mode="json"), organisation)
 
 
 def providers_of(prices: Any) -> list[str]:
-    return list(prices.objects.values_list("provider", flat=True).distinct())
+    return list(prices.values_list("provider", flat=True).distinct())
 
 
 def region_slugs(region: Any) -> list[str]:

@@ -4,16 +4,25 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from django.db.models import Q, QuerySet
+
 from advisor.workload import fold
-from catalog.models import Accelerator, Framework, Price, QuantizationMethod, Region, ServedModel
+from catalog.models import Accelerator, Framework, Organisation, Price, QuantizationMethod, Region, ServedModel
 from catalog.places import places
 
 Json = dict[str, Any]
 Known = dict[str, list[str]]  # folded name -> the catalog's own names
 
 
-def with_catalog_names(spec: Mapping[str, Any]) -> Json:
+def prices_seen_by(organisation: Organisation | None) -> QuerySet[Price]:
+    """The public prices, and the own prices of this organization alone."""
+    return Price.objects.filter(Q(organisation=None) | Q(organisation=organisation))
+
+
+def with_catalog_names(spec: Mapping[str, Any], organisation: Organisation | None = None) -> Json:
     """The workload with the catalog's own names; unknown names stay as they are, for check_catalog to report.
+
+    Providers and regions include those of the organization's own prices.
 
     A short name of several chips stands for all of them in allow and deny lists (H100: SXM, PCIe, NVL).
     """
@@ -21,13 +30,12 @@ def with_catalog_names(spec: Mapping[str, Any]) -> Json:
     if isinstance(spec["model"], str):
         named["model"] = one(spec["model"], models())
     constraints, chips = dict(spec["constraints"]), accelerators()
+    prices = prices_seen_by(organisation)
     known = {
         "accelerators": chips,
         "vendors": folded(Accelerator.objects.values_list("vendor", flat=True)),
-        "providers": folded(Price.objects.values_list("provider", flat=True)),
-        "regions": folded(
-            [*Price.objects.values_list("region", flat=True), *Region.objects.values_list("slug", flat=True)]
-        ),
+        "providers": folded(prices.values_list("provider", flat=True)),
+        "regions": folded([*prices.values_list("region", flat=True), *Region.objects.values_list("slug", flat=True)]),
         "frameworks": frameworks(),
         "formats": formats(),
     }
@@ -48,7 +56,7 @@ def with_catalog_names(spec: Mapping[str, Any]) -> Json:
     if spec.get("workloads"):
         # a part that is still a path is reported by check_catalog
         parts = spec["workloads"]
-        named["workloads"] = [with_catalog_names(p) if isinstance(p, Mapping) else p for p in parts]
+        named["workloads"] = [with_catalog_names(p, organisation) if isinstance(p, Mapping) else p for p in parts]
     return named
 
 

@@ -29,7 +29,9 @@ PERCENTILES = ("mean", "p50", "p95", "p99")
 # --- recording --------------------------------------------------------------------------------------------------
 
 
-def record(option: Option, content: bytes, file_name: str, calibrates: bool = False) -> tuple[LoadTest, bool]:
+def record(
+    option: Option, content: bytes, file_name: str, calibrates: bool = False, made_by: str = ""
+) -> tuple[LoadTest, bool]:
     """Stores a result file. Returns (row, whether it is new). Raises LoadResultError if it is not readable."""
     measured = parse(content).as_json()
     if calibrates:
@@ -44,7 +46,7 @@ def record(option: Option, content: bytes, file_name: str, calibrates: bool = Fa
         test, is_new = LoadTest.objects.get_or_create(
             option=option,
             file_sha256=digest,
-            defaults={"file_name": name, "measured": measured, "calibrates": calibrates},
+            defaults={"file_name": name, "measured": measured, "calibrates": calibrates, "made_by": made_by},
         )
         if calibrates and not test.calibrates:
             LoadTest.objects.filter(pk=test.pk).update(calibrates=True)
@@ -199,6 +201,7 @@ def shown(option: Option) -> Json:
             {
                 "id": t.pk,
                 "created_at": t.created_at,
+                "made_by": t.made_by,
                 "file_name": t.file_name,
                 "calibrates": t.calibrates,
                 "measured": t.measured,

@@ -15,6 +15,7 @@ from advisor.result import Assumption
 from advisor.templatetags.units import number
 from advisor.web.views import QUEUE_FULL, answer_of, or_unreadable
 from advisor.workload import WorkloadError, parse
+from catalog.access import Right, caller_of, needs, organisation_of
 
 GROUPS = (  # title, and what the names of its assumptions contain; the first that fits
     ("Training runs", ("training",)),
@@ -94,10 +95,12 @@ def grouped(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
             yield title, found
 
 
+@needs(Right.PLAN, "advice-list")
 @or_unreadable
 def page(request: HttpRequest, pk: Any) -> HttpResponse:
     """The form; `run` asks again with what it holds, every other button shows it again."""
-    advice = get_object_or_404(advise.visible().exclude(result=None), pk=pk)
+    caller = caller_of(request)
+    advice = get_object_or_404(advise.visible(organisation_of(request)).exclude(result=None), pk=pk)
     answer, sent = answer_of(advice), request.POST
     given = {key.removeprefix("a:"): str(value) for key, value in sent.items() if key.startswith("a:")}
     rows = rows_of(editable(answer.assumptions), given, sent.get("reset", ""))
@@ -106,7 +109,9 @@ def page(request: HttpRequest, pk: Any) -> HttpResponse:
         try:
             spec = changed(advice.workload.spec, rows)
             if not queue_is_full():
-                return redirect("advice", advise.request(spec).pk)
+                return redirect(
+                    "advice", advise.request(spec, caller.organisation, supersedes=advice, made_by=caller.name).pk
+                )
             messages.error(request, QUEUE_FULL)
         except WorkloadError as trouble:
             wrong = [f"{each['field'].removeprefix('tco.')}: {each['message']}" for each in trouble.errors]

@@ -3,14 +3,15 @@
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, render
+from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
 
 from advisor import advise, deletion
-from advisor.models import Advice, ApiToken, LoadTest
+from advisor.models import Advice, LoadTest
 from advisor.web import load_test_views
-from catalog.deleting import confirmed, refused, who
+from catalog.access import caller_of, organisation_of
+from catalog.deleting import confirmed
 
 
 def counted(number: int, noun: str) -> list[str]:
@@ -19,7 +20,7 @@ def counted(number: int, noun: str) -> list[str]:
 
 @never_cache
 def advice(request: HttpRequest, pk: Any) -> HttpResponse:
-    row = get_object_or_404(advise.visible().defer("snapshot", "result"), pk=pk)
+    row = get_object_or_404(advise.visible(organisation_of(request)).defer("snapshot", "result"), pk=pk)
     goes = [
         *counted(row.options.count(), "option"),
         *counted(row.shares.count(), "link"),
@@ -35,13 +36,15 @@ def advice(request: HttpRequest, pk: Any) -> HttpResponse:
         goes,
         back=reverse("advice", args=[pk]),
         then=reverse("advice-list"),
-        delete=lambda: deletion.delete_advice(row, who(request.user)),
+        delete=lambda: deletion.delete_advice(row, caller_of(request).name),
     )
 
 
 @never_cache
 def share(request: HttpRequest, pk: Any, share: int) -> HttpResponse:
-    row = get_object_or_404(get_object_or_404(advise.visible().defer("result"), pk=pk).shares, pk=share)
+    row = get_object_or_404(
+        get_object_or_404(advise.visible(organisation_of(request)).defer("result"), pk=pk).shares, pk=share
+    )
     page = reverse("advice", args=[pk]) + "#share"
     return confirmed(
         request,
@@ -49,13 +52,13 @@ def share(request: HttpRequest, pk: Any, share: int) -> HttpResponse:
         ["People with the link can no longer read the answer."],
         back=page,
         then=page,
-        delete=lambda: deletion.delete_share(row, who(request.user)),
+        delete=lambda: deletion.delete_share(row, caller_of(request).name),
     )
 
 
 @never_cache
 def load_test(request: HttpRequest, pk: Any, rank: int, test: int) -> HttpResponse:
-    row = get_object_or_404(load_test_views.option_of(pk, rank).load_tests, pk=test)
+    row = get_object_or_404(load_test_views.option_of(organisation_of(request), pk, rank).load_tests, pk=test)
     page = reverse("advice-option", args=[pk, rank]) + "?section=run#load-test"
     marked = ["It is marked as calibration; later exports will not include it."] if row.calibrates else []
     return confirmed(
@@ -64,30 +67,5 @@ def load_test(request: HttpRequest, pk: Any, rank: int, test: int) -> HttpRespon
         ["its measurements", *marked],
         back=page,
         then=page,
-        delete=lambda: deletion.delete_load_test(row, who(request.user)),
-    )
-
-
-def tokens_visible() -> Any:
-    return ApiToken.objects.filter(organisation=advise.default_organisation())
-
-
-@never_cache
-def tokens(request: HttpRequest) -> HttpResponse:
-    """Every token with its scope, state and last use; the tokens themselves are not kept."""
-    return refused(request) or render(request, "advisor/tokens.html", {"tokens": tokens_visible()})
-
-
-@never_cache
-def token(request: HttpRequest, pk: int) -> HttpResponse:
-    if sent := refused(request):
-        return sent
-    row = get_object_or_404(tokens_visible(), pk=pk)
-    return confirmed(
-        request,
-        f"the token {row.token_prefix}… ({row.name})",
-        ["Its next call will be refused."] if row.status == "live" else [],
-        back=reverse("tokens"),
-        then=reverse("tokens"),
-        delete=lambda: deletion.delete_token(row, who(request.user)),
+        delete=lambda: deletion.delete_load_test(row, caller_of(request).name),
     )

@@ -17,6 +17,7 @@ from advisor.api import OneAdvice, problems
 from advisor.models import Advice
 from advisor.report import DOCUMENTS, NO_ANSWER, NO_SHARED_ANSWER, XLSX, default_rank, has_document
 from advisor.web.views import answer_of, finished, shared_advice, unlisted
+from catalog.access import organisation_of
 
 
 def document(advice: Advice, name: str, rank: str | None) -> HttpResponse:
@@ -41,7 +42,7 @@ def document(advice: Advice, name: str, rank: str | None) -> HttpResponse:
 
 @require_safe
 def page(request: HttpRequest, pk: Any, name: str) -> HttpResponse:
-    return document(finished(pk), name, request.GET.get("rank"))
+    return document(finished(organisation_of(request), pk), name, request.GET.get("rank"))
 
 
 @login_not_required

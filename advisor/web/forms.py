@@ -12,7 +12,7 @@ from django.http import QueryDict
 
 from advisor import workload
 from advisor.engine.spec import kind_named
-from advisor.inputs import check_catalog, unknown_names_in_parts, with_catalog_names
+from advisor.inputs import check_catalog, prices_seen_by, unknown_names_in_parts, with_catalog_names
 from advisor.web.form_fields import (
     ADVANCED,
     CASES,
@@ -38,7 +38,7 @@ from advisor.web.form_fields import (
     is_asked,
 )
 from advisor.workload import MAX_ERRORS, more_errors
-from catalog.models import Accelerator, ExchangeRate, Framework, Price, QuantizationMethod, Region, ServedModel
+from catalog.models import Accelerator, ExchangeRate, Framework, Organisation, QuantizationMethod, Region, ServedModel
 
 SIZES = (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3))  # of numbers of tokens
 SIZED = re.compile(r"(\d+(?:\.\d+)?) ?([TtBbMmKk])")
@@ -54,8 +54,9 @@ UNSET = "-"
 class WorkloadForm(forms.Form):
     """Validates through `workload.parse`; after is_valid(), `spec` is the validated workload."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, organisation: Organisation | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.organisation = organisation  # whose own prices count, beside the public ones
         for field in FIELDS.values():
             self.fields[field.path] = form_field(field)
         self.fields[YAML] = forms.CharField(
@@ -99,11 +100,11 @@ class WorkloadForm(forms.Form):
         except workload.WorkloadError as e:
             return e.errors
         try:
-            self.spec = with_catalog_names(workload.parse(raw))
+            self.spec = with_catalog_names(workload.parse(raw), self.organisation)
         except workload.WorkloadError as e:
-            return e.errors + unknown_names_in_parts(raw)
+            return e.errors + unknown_names_in_parts(raw, self.organisation)
         try:
-            check_catalog(self.spec)
+            check_catalog(self.spec, self.organisation)
         except workload.WorkloadError as e:
             return e.errors
         return []
@@ -148,13 +149,14 @@ class WorkloadForm(forms.Form):
 
     def suggestions(self) -> dict[str, list[str]]:
         """The entries of the datalists."""
+        prices = prices_seen_by(self.organisation)
         return {
             "models": list(ServedModel.objects.values_list("hf_id", flat=True)),
             "accelerators": list(Accelerator.objects.filter(served=True).values_list("slug", flat=True)),
             "regions": list(Region.objects.values_list("slug", flat=True)),
             "vendors": list(Accelerator.objects.values_list("vendor", flat=True).distinct().order_by("vendor")),
-            "providers": list(Price.objects.values_list("provider", flat=True).distinct().order_by("provider")),
-            "offered": list(Price.objects.values_list("region", flat=True).distinct().order_by("region")),
+            "providers": list(prices.values_list("provider", flat=True).distinct().order_by("provider")),
+            "offered": list(prices.values_list("region", flat=True).distinct().order_by("region")),
             "frameworks": list(Framework.objects.values_list("slug", flat=True).distinct().order_by("slug")),
             "formats": list(QuantizationMethod.objects.values_list("slug", flat=True).order_by("slug")),
             "caches": list(workload.CACHE_FORMATS),

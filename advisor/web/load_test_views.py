@@ -13,16 +13,18 @@ from rest_framework import parsers, serializers, views
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from advisor import advise, load_tests
+from advisor import load_tests
 from advisor.api import TooLarge, problems
 from advisor.engine.spec import kind_named
 from advisor.load_tests import MAX_BYTES, LoadResultError
 from advisor.models import Advice, LoadTest, Option
+from catalog.access import Right, caller_of, needs, organisation_of
+from catalog.models import Organisation
 
 
-def option_of(pk: Any, rank: int) -> Option:
-    """An option that a visitor may see and that serves requests, or 404."""
-    rows = Option.objects.filter(advice__organisation=advise.default_organisation())
+def option_of(organisation: Organisation, pk: Any, rank: int) -> Option:
+    """An option of an organization's advice that serves requests, or 404."""
+    rows = Option.objects.filter(advice__organisation=organisation)
     row = get_object_or_404(rows.select_related("advice__workload").defer("advice__snapshot"), advice=pk, rank=rank)
     if kind_named(row.advice.workload.spec.get("kind")).trains:
         raise Http404("A training run serves no requests, so it has no load test.")
@@ -42,13 +44,14 @@ def shown(advice: Advice, rank: int) -> dict[str, Any]:
 
 
 @require_POST
+@needs(Right.PLAN, "advice-list")
 def upload(request: HttpRequest, pk: Any, rank: int) -> HttpResponse:
-    option, given = option_of(pk, rank), request.FILES.get("result")
+    option, given = option_of(organisation_of(request), pk, rank), request.FILES.get("result")
     try:
         if given is None:
             raise LoadResultError("Choose the result file from the load generator.")
-        calibrates = request.POST.get("calibrates") == "on"
-        _, is_new = load_tests.record(option, given.read(MAX_BYTES + 1), given.name or "", calibrates)
+        calibrates, who = request.POST.get("calibrates") == "on", caller_of(request).name
+        _, is_new = load_tests.record(option, given.read(MAX_BYTES + 1), given.name or "", calibrates, who)
         messages.success(request, "Load test added." if is_new else "This file was uploaded before.")
     except LoadResultError as error:
         messages.error(request, str(error))
@@ -56,9 +59,12 @@ def upload(request: HttpRequest, pk: Any, rank: int) -> HttpResponse:
 
 
 @require_POST
+@needs(Right.PLAN, "advice-list")
 def switch(request: HttpRequest, pk: Any, rank: int, test: int) -> HttpResponse:
     """Use a result as calibration, or no longer."""
-    measured = get_object_or_404(option_of(pk, rank).load_tests.select_related("option"), pk=test)
+    measured = get_object_or_404(
+        option_of(organisation_of(request), pk, rank).load_tests.select_related("option"), pk=test
+    )
     try:
         load_tests.set_calibrates(measured, request.POST.get("calibrates") == "on")
         messages.success(request, "Changed.")
@@ -114,7 +120,7 @@ class LoadTests(views.APIView):
         responses={200: OpenApiResponse(OpenApiTypes.OBJECT), **problems(404, 406)},
     )
     def get(self, request: Request, pk: Any, rank: int) -> Response:
-        return Response(load_tests.shown(option_of(pk, rank)))
+        return Response(load_tests.shown(option_of(organisation_of(request), pk, rank)))
 
     @extend_schema(
         operation_id="addLoadTest",
@@ -131,13 +137,13 @@ class LoadTests(views.APIView):
         },
     )
     def post(self, request: Request, pk: Any, rank: int) -> Response:
-        option = option_of(pk, rank)
+        option = option_of(organisation_of(request), pk, rank)
         content = request.data if isinstance(request.data, bytes) else b""
         wanted = request.query_params.get("calibration", "false")
         if wanted not in ("true", "false"):
             raise serializers.ValidationError({"calibration": "true or false"})
         try:
-            test, is_new = load_tests.record(option, content, "", wanted == "true")
+            test, is_new = load_tests.record(option, content, "", wanted == "true", caller_of(request).name)
         except LoadResultError as error:
             raise serializers.ValidationError({"file": str(error)}) from error
         return Response(one(test), status=201 if is_new else 200)

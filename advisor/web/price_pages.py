@@ -3,18 +3,16 @@
 from typing import Any
 
 from django.contrib import messages
-from django.contrib.auth.views import redirect_to_login
-from django.core.exceptions import PermissionDenied
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
 from advisor import advise, refresh
-from catalog.access import may_change
-from catalog.deleting import who
+from catalog.access import Caller, Right, caller_of, organisation_of, refused
 from catalog.loading.fixtures import FixtureError
-from catalog.models import PriceImport, PriceRefresh
+from catalog.models import HeldPrice, Organisation, PriceImport, PriceRefresh
 from catalog.pricing import imports
 
 SHOWN = 20  # imports, and earlier refreshes
@@ -25,29 +23,41 @@ def updates(request: HttpRequest) -> HttpResponse:
     """The page, or with `?format=json` the newest report."""
     finished = PriceRefresh.objects.exclude(finished_at=None)
     last = finished.first()
+    own = organisation_of(request)
+    changes = _changes(last, own)
     if request.GET.get("format") == "json":
         body = {"state": last.state, "started_at": last.started_at.isoformat(), "error": last.error} if last else {}
-        return JsonResponse({**body, "report": last.report if last else None})
-    own = advise.default_organisation()
+        report = {**last.report, "answers_changed": changes} if last and last.report else last and last.report
+        return JsonResponse({**body, "report": report})
+    caller = caller_of(request)
+    held = HeldPrice.objects.filter(state=HeldPrice.State.HELD).select_related("price_import")
     context: dict[str, Any] = {
         "status": refresh.status(),
         "last": last,
         "report": last.report if last else {},
-        "changes": [(change, refresh.change_line(change)) for change in _changes(last)],
+        "changes": [(change, refresh.change_line(change)) for change in changes],
         "refreshes": finished[1:SHOWN],
-        "held": [row for row in imports.waiting() if row.price_import.organisation in (None, own)],
-        "imports": PriceImport.objects.filter(organisation=None) | PriceImport.objects.filter(organisation=own),
-        "may_decide": may_change(request.user),
+        "held": [(row, caller.may(right_to_decide(row))) for row in seen(held, "price_import__organisation", caller)],
+        "imports": seen(PriceImport.objects.all(), "organisation", caller)[:SHOWN],
     }
-    context["imports"] = context["imports"][:SHOWN]
     return render(request, "advisor/price_updates.html", context)
 
 
-def _changes(last: PriceRefresh | None) -> list[dict[str, Any]]:
-    """Changes of saved answers; those of this organization are linked."""
+def seen(rows: QuerySet[Any], owner: str, caller: Caller) -> QuerySet[Any]:
+    """The public rows, and those of the caller's organization; `owner`: the field that names it."""
+    own = Q(**{owner: caller.organisation}) if caller.is_member else Q()
+    return rows.filter(Q(**{owner: None}) | own) if own else rows.filter(**{owner: None})
+
+
+def right_to_decide(row: HeldPrice) -> Right:
+    return Right.MAINTAIN if row.price_import.organisation is None else Right.PRICE
+
+
+def _changes(last: PriceRefresh | None, organisation: Organisation) -> list[dict[str, Any]]:
+    """Changes of saved answers of this organization."""
     if last is None:
         return []
-    mine = {str(pk) for pk in advise.visible().values_list("pk", flat=True)}
+    mine = {str(pk) for pk in advise.visible(organisation).values_list("pk", flat=True)}
     return [change for change in last.report.get("answers_changed", []) if change["advice"] in mine]
 
 
@@ -55,13 +65,13 @@ def _changes(last: PriceRefresh | None) -> list[dict[str, Any]]:
 @require_POST
 def decide(request: HttpRequest, pk: int) -> HttpResponse:
     """Releases or discards one held price."""
-    if not may_change(request.user):
-        if request.user.is_authenticated:
-            raise PermissionDenied
-        return redirect_to_login(request.get_full_path())
+    caller = caller_of(request)
+    waiting = seen(HeldPrice.objects.select_related("price_import"), "price_import__organisation", caller)
+    if sent := refused(request, right_to_decide(get_object_or_404(waiting, pk=pk)), "price-updates"):
+        return sent
     release = request.POST.get("decision") == "release"
     try:
-        (imports.release if release else imports.discard)(pk, who(request.user))
+        (imports.release if release else imports.discard)(pk, caller.name)
     except (imports.NotHeld, FixtureError) as error:
         messages.error(request, str(error))
     else:

@@ -32,11 +32,13 @@ from advisor.fidelity import nearest_rows
 from advisor.models import Advice, Option, Share
 from advisor.report import documents
 from advisor.result import Answer, ApiOption, TrainingOption
-from advisor.web import forms, load_test_views, sections, training_page
+from advisor.web import comments, forms, load_test_views, sections, training_page
 from advisor.web.page import csv_text, page
 from advisor.web.page import option_context as page_of_option
 from advisor.workload import WorkloadError, with_changes
-from catalog.deleting import may_delete
+from catalog.access import Right, caller_of, needs, organisation_of, refused
+from catalog.accounts import audit
+from catalog.models import Organisation
 
 log = structlog.get_logger("assay.web")
 SHARE_DAYS = (7, 30, 90)
@@ -46,9 +48,9 @@ UNREADABLE = "This answer was stored by another version and cannot be displayed.
 QUEUE_FULL = "Too many requests are waiting. Your entries are kept; submit again in a minute."
 
 
-def finished(pk: Any) -> Advice:
-    """A done advice, or 404."""
-    return get_object_or_404(advise.visible().exclude(result=None), pk=pk)
+def finished(organisation: Organisation, pk: Any) -> Advice:
+    """A done advice of an organization, or 404."""
+    return get_object_or_404(advise.visible(organisation).exclude(result=None), pk=pk)
 
 
 class UnreadableAnswer(Http404):
@@ -95,10 +97,16 @@ def hold_or_404(advice: Advice) -> None:
 
 def ask(request: HttpRequest) -> HttpResponse:
     """The form; a valid one becomes a queued advice."""
-    form = forms.WorkloadForm(request.POST, request.FILES) if request.method == "POST" else prefilled(request)
+    caller = caller_of(request)
+    if request.method == "POST":
+        if sent := refused(request, Right.PLAN, "ask"):
+            return sent
+        form = forms.WorkloadForm(request.POST, request.FILES, organisation=caller.organisation)
+    else:
+        form = prefilled(request)
     if form.is_bound and form.is_valid():
         if not queue_is_full():
-            return redirect("advice", advise.request(form.spec).pk)
+            return redirect("advice", advise.request(form.spec, caller.organisation, made_by=caller.name).pk)
         form.add_error(None, QUEUE_FULL)
     context = {"form": form, "presets": forms.presets(), "chosen": request.GET.get("preset", "")}
     return render(request, "advisor/ask.html", context, status=422 if form.is_bound else 200)
@@ -111,13 +119,18 @@ def prefilled(request: HttpRequest) -> forms.WorkloadForm:
     """
     spec = forms.preset(request.GET["preset"]) if "preset" in request.GET else None
     if "from" in request.GET:
-        earlier = advise.visible().filter(pk=request.GET["from"]).first() if is_uuid(request.GET["from"]) else None
+        earlier = (
+            advise.visible(organisation_of(request)).filter(pk=request.GET["from"]).first()
+            if is_uuid(request.GET["from"])
+            else None
+        )
         spec = earlier.workload.spec if earlier else None
         if earlier and earlier.result and "change" in request.GET:
             spec = with_changes(earlier.workload.spec, change_for(answer_of(earlier), request.GET["change"]))
     if spec is None and request.GET.keys() & {"preset", "from"}:
         raise Http404("That workload does not exist.")
-    return forms.WorkloadForm(initial=forms.from_spec(spec) if spec else forms.defaults())
+    initial = forms.from_spec(spec) if spec else forms.defaults()
+    return forms.WorkloadForm(initial=initial, organisation=organisation_of(request))
 
 
 def change_for(answer: Answer, accelerator: str) -> dict[str, Any]:
@@ -138,7 +151,7 @@ def is_uuid(text: str) -> bool:
 @require_safe
 def advice_list(request: HttpRequest) -> HttpResponse:
     first = Prefetch("options", Option.objects.filter(rank=1), to_attr="first_choice")
-    rows = advise.visible().defer("result").prefetch_related(first)
+    rows = advise.visible(organisation_of(request)).defer("result").prefetch_related(first)
     shown = Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))
     return render(request, "advisor/advice_list.html", {"page": shown})
 
@@ -148,7 +161,7 @@ def advice_list(request: HttpRequest) -> HttpResponse:
 @or_unreadable
 def advice(request: HttpRequest, pk: Any) -> HttpResponse:
     """The answer, or how far it is."""
-    advice = get_object_or_404(advise.visible(), pk=pk)
+    advice = get_object_or_404(advise.visible(organisation_of(request)), pk=pk)
     if advice.state in advise.FINISHED:
         if is_poll(request):
             return HttpResponseClientRefresh()
@@ -174,7 +187,7 @@ def advice_context(request: HttpRequest, advice: Advice) -> dict[str, Any]:
         "advice": advice,
         "spec": advice.workload.spec,
         "share_days": SHARE_DAYS,
-        "may_delete": may_delete(request.user),
+        "may_delete": caller_of(request).may_administer,
         "option_base": base,
         "sort": sort,
     }
@@ -182,6 +195,7 @@ def advice_context(request: HttpRequest, advice: Advice) -> dict[str, Any]:
         context |= answer_context(request, advice, base)
     context["undone"] = calibration_marks.undone(advice.result)
     context["shares"] = advice.shares.filter(expires_at__gt=timezone.now()).order_by("expires_at")
+    context["comments"] = comments.shown(advice, caller_of(request))
     context["successor"] = advice.successors.only("pk").order_by("-created_at").first()
     return context
 
@@ -202,8 +216,9 @@ def section_of(request: HttpRequest) -> str:
 @require_safe
 @or_unreadable
 def option(request: HttpRequest, pk: Any, rank: int) -> HttpResponse:
-    advice = finished(pk)
-    context = {"advice": advice, "may_delete": may_delete(request.user), **option_context(request, advice, rank)}
+    advice = finished(organisation_of(request), pk)
+    may_delete = caller_of(request).may_administer
+    context = {"advice": advice, "may_delete": may_delete, **option_context(request, advice, rank)}
     return render(request, template_of(context), context)
 
 
@@ -241,20 +256,23 @@ def option_context(request: HttpRequest, advice: Advice, rank: int) -> dict[str,
 
 
 @require_POST
+@needs(Right.PLAN, "advice-list")
 def cancel(request: HttpRequest, pk: Any) -> HttpResponse:
-    advise.cancel(get_object_or_404(advise.visible(), pk=pk))
+    advise.cancel(get_object_or_404(advise.visible(organisation_of(request)), pk=pk))
     return redirect("advice", pk)
 
 
 @require_POST
+@needs(Right.PLAN, "advice-list")
 def rescore(request: HttpRequest, pk: Any) -> HttpResponse:
-    advice = get_object_or_404(advise.visible(), pk=pk)
+    advice = get_object_or_404(advise.visible(organisation_of(request)), pk=pk)
     keeps_prices = request.POST.get("prices") == "then" and advice.state in advise.FINISHED
     if queue_is_full():
         messages.error(request, QUEUE_FULL)
         return redirect("advice", pk)
     try:
-        return redirect("advice", (advise.again_at_its_prices(advice) if keeps_prices else advise.rescore(advice)).pk)
+        again = advise.again_at_its_prices if keeps_prices else advise.rescore
+        return redirect("advice", again(advice, caller_of(request).name).pk)
     except Advice.DoesNotExist:
         raise Http404(GONE) from None
     except WorkloadError as trouble:  # the catalog has changed since
@@ -263,24 +281,35 @@ def rescore(request: HttpRequest, pk: Any) -> HttpResponse:
 
 
 @require_POST
+@needs(Right.PLAN, "advice-list")
 def share(request: HttpRequest, pk: Any) -> HttpResponse:
     """Make a link that anyone who has it can read, until it expires."""
-    advice = finished(pk)
+    advice = finished(organisation_of(request), pk)
     days_text = request.POST.get("days", "")
     days = int(days_text) if days_text in map(str, SHARE_DAYS) else 30
-    expires_at = timezone.now() + timedelta(days=days)
+    expires_at, caller = timezone.now() + timedelta(days=days), caller_of(request)
     with transaction.atomic():
         hold_or_404(advice)
-        Share.objects.create(organisation=advice.organisation, advice=advice, expires_at=expires_at)
+        Share.objects.create(
+            organisation=advice.organisation, advice=advice, expires_at=expires_at, made_by=caller.name
+        )
+        audit.record(advice.organisation, caller.name, audit.Action.SHARE, advice.workload.name, f"{days} days")
     messages.success(request, f"Link created. It is valid for {days} days.")
     return redirect(reverse("advice", args=[pk]) + "#share")
 
 
 @require_POST
+@needs(Right.PLAN, "advice-list")
 def unshare(request: HttpRequest, pk: Any) -> HttpResponse:
     """End a link now."""
-    advice = finished(pk)
-    ended = advice.shares.filter(token=request.POST.get("token", "")).update(expires_at=timezone.now())
+    advice = finished(organisation_of(request), pk)
+    now = timezone.now()
+    with transaction.atomic():
+        links = advice.shares.filter(token=request.POST.get("token", ""), expires_at__gt=now)
+        ended = links.update(expires_at=now)
+        if ended:
+            who = caller_of(request).name
+            audit.record(advice.organisation, who, audit.Action.SHARE_ENDED, advice.workload.name)
     messages.success(request, "Link revoked." if ended else "That link does not exist.")
     return redirect(reverse("advice", args=[pk]) + "#share")
 
@@ -296,7 +325,7 @@ def download(advice: Advice, extension: str, content_type: str, text: str) -> Ht
 
 @require_safe
 def export_json(request: HttpRequest, pk: Any) -> HttpResponse:
-    advice = finished(pk)
+    advice = finished(organisation_of(request), pk)
     result = advice.answer or {}  # as stored: readable or not
     marked = {"calibrations": calibration_marks.used(result)} if "calibrations" in result else {}
     response = JsonResponse(result | marked, json_dumps_params={"indent": 1})
@@ -307,19 +336,19 @@ def export_json(request: HttpRequest, pk: Any) -> HttpResponse:
 @require_safe
 def export_workload(request: HttpRequest, pk: Any) -> HttpResponse:
     """The workload file of any advice, finished or not; `advise` and the form accept it."""
-    advice = get_object_or_404(advise.visible(), pk=pk)
+    advice = get_object_or_404(advise.visible(organisation_of(request)), pk=pk)
     return download(advice, "yaml", "application/yaml; charset=utf-8", forms.as_file(advice.workload.spec))
 
 
 @require_safe
 def export_csv(request: HttpRequest, pk: Any) -> HttpResponse:
-    advice = finished(pk)
+    advice = finished(organisation_of(request), pk)
     return download(advice, "csv", "text/csv; charset=utf-8", csv_text(answer_of(advice)))
 
 
 @require_safe
 def export_markdown(request: HttpRequest, pk: Any) -> HttpResponse:
-    advice = finished(pk)
+    advice = finished(organisation_of(request), pk)
     undone = [f"> {calibration_marks.undone_notice(c)}\n" for c in calibration_marks.undone(advice.result)]
     text = "\n".join([*undone, report.markdown(answer_of(advice))])
     return download(advice, "md", "text/markdown; charset=utf-8", text)
@@ -393,7 +422,7 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return trouble(request, 403)
+    return trouble(request, 403, str(exception))
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:

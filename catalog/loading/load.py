@@ -159,8 +159,8 @@ def _defaults(model: type[models.Model]) -> Row:
     }
 
 
-def append_prices(given: Iterable[Row], organisation: Organisation | None = None) -> Counts:
-    """Adds new offers, public or of one organisation. `accelerator` is a slug."""
+def append_prices(given: Iterable[Row], organisation: Organisation | None = None, made_by: str = "") -> Counts:
+    """Adds new offers, public or of one organisation, for which `made_by` is kept. `accelerator` is a slug."""
     countries = dict(Region.objects.values_list("slug", "country"))
     return append(
         Price,
@@ -171,6 +171,7 @@ def append_prices(given: Iterable[Row], organisation: Organisation | None = None
         OFFER,
         FIGURES,
         Price.objects.filter(organisation=organisation).select_related("organisation"),
+        made_by,
     )
 
 
@@ -181,11 +182,12 @@ def country_of(row: Row, countries: Mapping[str, str]) -> str:
     return code_of(known) or country_of_region(row["provider"], region)
 
 
-def append_discounts(given: Iterable[Row], organisation: Organisation) -> Counts:
+def append_discounts(given: Iterable[Row], organisation: Organisation, made_by: str = "") -> Counts:
     """Adds discounts of an organisation."""
     rows = [row | {"organisation": organisation} for row in with_foreign_key(given, "accelerator", Accelerator)]
     key = ("provider", "accelerator_id", "term", "as_of")
-    return append(Discount, rows, key, ("discount_fraction",), Discount.objects.filter(organisation=organisation))
+    stored = Discount.objects.filter(organisation=organisation)
+    return append(Discount, rows, key, ("discount_fraction",), stored, made_by)
 
 
 def append_licences(given: Iterable[Row], organisation: Organisation) -> Counts:
@@ -230,8 +232,13 @@ def append(
     key: tuple[str, ...],
     figures: tuple[str, ...],
     stored: models.QuerySet[Any],
+    made_by: str = "",
 ) -> Counts:
-    """Adds rows with a new key. Text of existing rows may change; FixtureError if one of `figures` differs."""
+    """Adds rows with a new key. Text of existing rows may change; FixtureError if one of `figures` differs.
+
+    `made_by`: who adds them, where the rows keep that.
+    """
+    author = {"made_by": made_by} if made_by else {}
     fixtures.refuse_duplicates(str(model._meta.verbose_name_plural), rows, key)
     existing = {tuple(getattr(row, name) for name in key): row for row in stored}
     create, change, fields = [], [], set()
@@ -243,7 +250,7 @@ def append(
             message = f"{', '.join(changed)} changed; these rows are append-only, so add one with a newer as_of"
             raise FixtureError(f"prices: {offer}: {message}")
         if known is None:
-            create.append(model(**row))
+            create.append(model(**row, **author))
         elif differing:
             for name in differing:
                 setattr(known, name, row[name])

@@ -49,7 +49,7 @@ def chips_named(text: str) -> list[str]:
 
 def is_place(text: str) -> bool:
     """Whether a text is an area, a country or the region of a price."""
-    return bool(codes_in(text.strip())) or Price.objects.filter(region__iexact=text.strip()).exists()
+    return bool(codes_in(text.strip())) or Price.objects.filter(organisation=None, region__iexact=text.strip()).exists()
 
 
 def in_place(prices: QuerySet[Price], place: str, with_anywhere: bool) -> QuerySet[Price]:

@@ -9,8 +9,9 @@ import structlog
 from django.db import transaction
 from django.utils import timezone
 
+from catalog.accounts import audit
 from catalog.loading import fixtures, load
-from catalog.models import ExchangeRate, HeldPrice, Organisation, Price, PriceImport
+from catalog.models import ExchangeRate, HeldPrice, Organisation, Price, PriceImport, default_organisation
 from catalog.pricing import checks as price_checks
 
 log = structlog.get_logger("assay.prices")
@@ -54,7 +55,9 @@ def add(
     rates = exchange_rates()
     reasons = [price_checks.suspicion(row, known, day, per_usd=rates) for row in rows]
     with transaction.atomic():
-        counts = load.append_prices([row for row, why in zip(rows, reasons, strict=True) if not why], owner)
+        counts = load.append_prices(
+            [row for row, why in zip(rows, reasons, strict=True) if not why], owner, by if owner else ""
+        )
         done = PriceImport.objects.create(
             organisation=owner,
             file_format=file_format,
@@ -101,7 +104,8 @@ def release(pk: int, by: str) -> None:
     with transaction.atomic():
         held = _decided(pk, State.RELEASED, by)
         row: dict[str, Any] = fixtures.price(f"held price {pk}", held.row)
-        load.append_prices([row], held.price_import.organisation)
+        owner = held.price_import.organisation
+        load.append_prices([row], owner, held.price_import.made_by if owner else "")
     log.info("price released", held=pk, by=by)
 
 
@@ -118,4 +122,6 @@ def _decided(pk: int, state: str, by: str) -> HeldPrice:
         raise NotHeld(f"no held price {pk}; `manage.py prices held` lists them")
     held.state, held.decided_by, held.decided_at = state, by[:150], timezone.now()
     held.save(update_fields=["state", "decided_by", "decided_at"])
+    owner = held.price_import.organisation or default_organisation()
+    audit.record(owner, by, audit.Action.PRICE_DECISION, offer_name(held.row), state)
     return held

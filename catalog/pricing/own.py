@@ -15,10 +15,11 @@ from django import forms
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from catalog.accounts import audit
 from catalog.filters import DayField, NumberField
 from catalog.loading import fixtures, load
 from catalog.loading.fixtures import CONFIDENCES, ORIGINS, PRICE_COLUMNS, USD, FixtureError, Row
-from catalog.models import DEFAULT_ORGANISATION, Accelerator, Discount, ExchangeRate, HeldPrice, Organisation, Price
+from catalog.models import Accelerator, Discount, ExchangeRate, HeldPrice, Organisation, Price
 from catalog.places import code_of
 from catalog.pricing import checks as price_checks
 from catalog.pricing import imports as price_imports
@@ -60,12 +61,6 @@ OWN_COLUMNS = (  # of a table, the required ones first
 REQUIRED = OWN_COLUMNS[:7]
 PRICED = ("term", "usd_per_hour", "purchase_usd")
 Key = tuple[Any, ...]  # provider, instance, region, accelerator slug, term, date
-
-
-def organisation_of(user: Any) -> Organisation:
-    """The organization of the caller's token; of sessions and visitors the default one."""
-    token = getattr(user, "token", None)
-    return token.organisation if token is not None else Organisation.objects.get(slug=DEFAULT_ORGANISATION)
 
 
 def key_of(row: Mapping[str, Any]) -> Key:
@@ -593,7 +588,7 @@ def save(book: Book, lines: Sequence[Line], by: str, how: str, name: str) -> Sav
     known = {line.number for line, _ in waiting}
     try:
         with transaction.atomic():
-            same = load.append_prices([line.row for line in stored], book.owner)
+            same = load.append_prices([line.row for line in stored], book.owner, by)
             given = [line for line in fresh if line.number not in known]
             done = load.Counts()
             if given:
@@ -604,6 +599,8 @@ def save(book: Book, lines: Sequence[Line], by: str, how: str, name: str) -> Sav
             accepted = [held for line, held in waiting if line.accept_unusual]
             for held in accepted:
                 price_imports.release(held.pk, by)
+            if done.created:
+                audit.record(book.owner, by, audit.Action.PRICES, name, f"{done.created} added")
     except IntegrityError as error:
         raise FixtureError("somebody saved the same price at the same moment; send yours again") from error
     return Saved(
@@ -636,7 +633,10 @@ def save_discounts(book: Book, rows: Sequence[Row], by: str) -> load.Counts:
     """Saves discounts, all or none. FixtureError: two of them contradict each other, or a stored one."""
     try:
         with transaction.atomic():
-            counts = load.append_discounts(rows, book.owner)
+            counts = load.append_discounts(rows, book.owner, by)
+            if counts.created:
+                what = ", ".join(sorted({row["provider"] for row in rows}))
+                audit.record(book.owner, by, audit.Action.DISCOUNTS, what, f"{counts.created} added")
     except IntegrityError as error:
         raise FixtureError("somebody saved the same discount at the same moment; send yours again") from error
     log.info("discounts added", by=by, created=counts.created)

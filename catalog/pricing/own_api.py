@@ -19,8 +19,7 @@ from rest_framework import exceptions, generics, parsers, permissions, serialize
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from catalog.access import may_change
-from catalog.deleting import who
+from catalog.access import Right, caller_of, organisation_of
 from catalog.derived import age
 from catalog.listing import Pages
 from catalog.loading.fixtures import CONFIDENCES, ORIGINS, TERMS, UNITS_SOLD, FixtureError
@@ -28,7 +27,6 @@ from catalog.models import Accelerator, Discount, Price
 from catalog.pricing import own
 
 PROBLEM = "application/problem+json"
-SCOPES = ("prices", "admin")  # of tokens that may add prices
 MAX_ROWS = 1000
 
 
@@ -38,19 +36,13 @@ class Unprocessable(exceptions.ValidationError):
     status_code = HTTPStatus.UNPROCESSABLE_ENTITY
 
 
-class MayAdd(permissions.BasePermission):
-    """Members of the organization read its prices; staff and tokens with a scope of SCOPES add some."""
+class Members(permissions.BasePermission):
+    """Visitors of an open installation do not see the organization's prices."""
 
-    message = ""
+    message = "Only people of the organization see its prices."
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        caller = request.user
-        if request.method in permissions.SAFE_METHODS:
-            self.message = "Only people of the organization see its prices."
-            return bool(caller.is_authenticated) or may_change(caller)
-        token = getattr(caller, "token", None)
-        self.message = f"Only staff and tokens with the scope {' or '.join(SCOPES)} may add prices and discounts."
-        return token.scope in SCOPES if token is not None else may_change(caller)
+        return caller_of(request).is_member
 
 
 class Body(parsers.BaseParser):
@@ -287,18 +279,18 @@ DISCOUNT_EXAMPLE = OpenApiExample(
 class Private(generics.ListAPIView[Any]):
     """Rows of the caller's organization."""
 
-    token_scopes = SCOPES  # read by advisor.api.tokens.Allowed
+    rights = {"POST": Right.PRICE}  # read by advisor.api.tokens.Allowed
     parser_classes = (Body,)
     pagination_class = Pages
 
     def get_permissions(self) -> list[Any]:
-        return [*super().get_permissions(), MayAdd()]
+        return [*super().get_permissions(), Members()]
 
     def get_queryset(self) -> QuerySet[Any]:
         rows = super().get_queryset()
         if getattr(self, "swagger_fake_view", False):
             return rows.none()
-        return rows.filter(organisation=own.organisation_of(self.request.user))
+        return rows.filter(organisation=organisation_of(self.request))
 
 
 @extend_schema_view(
@@ -321,12 +313,12 @@ class OwnPrices(Private):
     )
     def post(self, request: Request) -> Response:
         rows, many = rows_of(request.data, OwnPriceBody), isinstance(request.data, list)
-        book = own.Book(own.organisation_of(request.user))
+        book = own.Book(organisation_of(request))
         read = own.read(book, enumerate(rows))
         if read.wrong:
             raise Unprocessable(by_field(read.wrong, many))
         try:
-            saved = own.save(book, read.lines, who(request.user), own.REST, f"REST call with {len(rows)} prices")
+            saved = own.save(book, read.lines, caller_of(request).name, own.REST, f"REST call with {len(rows)} prices")
         except FixtureError as error:
             raise Unprocessable([own.sentence(error)]) from error
         held = [{"id": each.pk, "row": line.number, "reason": each.reason} for line, each in saved.held]
@@ -351,13 +343,13 @@ class Discounts(Private):
     )
     def post(self, request: Request) -> Response:
         rows, many = rows_of(request.data, DiscountBody), isinstance(request.data, list)
-        book = own.Book(own.organisation_of(request.user))
+        book = own.Book(organisation_of(request))
         forms = [own.DiscountRow(row, book=book) for row in rows]
         wrong = [(n, name, message) for n, form in enumerate(forms) for name, message in form.messages]
         if wrong:
             raise Unprocessable(by_field(wrong, many))
         try:
-            done = own.save_discounts(book, [form.row for form in forms], who(request.user))
+            done = own.save_discounts(book, [form.row for form in forms], caller_of(request).name)
         except FixtureError as error:
             raise Unprocessable([own.sentence(error)]) from error
         return Response({"created": done.created, "changed": done.changed, "unchanged": done.unchanged}, status=201)

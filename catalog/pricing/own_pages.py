@@ -1,20 +1,18 @@
 """The pages of an organization's own prices and discounts: add one, upload a table, list them."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import wraps
 from http import HTTPStatus
 from typing import Any
 
 from django import forms
 from django.contrib import messages
 from django.contrib.auth.views import redirect_to_login
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 from django.urls import reverse
 
-from catalog.access import may_change
-from catalog.deleting import who
+from catalog.access import Right, caller_of, needs, organisation_of, why_not
 from catalog.derived import age
 from catalog.loading.fixtures import FixtureError
 from catalog.models import Discount, Price
@@ -23,37 +21,13 @@ from catalog.pricing.imports import NotHeld
 from catalog.views import page
 
 UNPROCESSABLE = HTTPStatus.UNPROCESSABLE_ENTITY
-WHY_NOT = "Only staff can add prices and discounts of the organization."
 MAX_SHOWN = 1000
-View = Callable[[HttpRequest], HttpResponse]
 
 
-def for_staff(view: View) -> View:
-    """A page for those who may change data. Visitors are sent to the login; others see why not."""
-
-    @wraps(view)
-    def checked(request: HttpRequest) -> HttpResponse:
-        return view(request) if may_change(request.user) else refused(request)
-
-    return checked
-
-
-def refused(request: HttpRequest) -> HttpResponse:
-    if not request.user.is_authenticated:
-        return redirect_to_login(request.get_full_path())
-    context = {
-        "status": 403,
-        "title": "Not allowed",
-        "detail": WHY_NOT,
-        "what_to_do": "Ask an administrator to add it, or to make your user staff.",
-    }
-    return render(request, "advisor/trouble.html", context, status=403)
-
-
-@for_staff
+@needs(Right.PRICE)
 def new_price(request: HttpRequest) -> HttpResponse:
     """Adds one price. One that looks like a mistake is saved only on a second click."""
-    book = own.Book(own.organisation_of(request.user))
+    book = own.Book(organisation_of(request))
     if request.method != "POST":
         chip = request.GET.get("accelerator", "")
         form = own.PriceForm(book=book, initial={"accelerator": chip} if chip in book.chips else None)
@@ -66,7 +40,7 @@ def new_price(request: HttpRequest) -> HttpResponse:
         return price_page(request, form, line.why, status=UNPROCESSABLE)
     name = f"{line.row['provider']} {line.row['instance']}"
     try:
-        own.save(book, [replace(line, accept_unusual=True)], who(request.user), own.FORM, name)
+        own.save(book, [replace(line, accept_unusual=True)], caller_of(request).name, own.FORM, name)
     except FixtureError as error:
         form.add_error(None, own.sentence(error))
         return price_page(request, form, status=UNPROCESSABLE)
@@ -92,14 +66,14 @@ def price_page(request: HttpRequest, form: own.PriceForm, why: str = "", status:
     return page(request, "own_price", context, status)
 
 
-@for_staff
+@needs(Right.PRICE)
 def new_discount(request: HttpRequest) -> HttpResponse:
-    book = own.Book(own.organisation_of(request.user))
+    book = own.Book(organisation_of(request))
     form = own.DiscountForm(request.POST if request.method == "POST" else None, book=book)
     if request.method == "POST" and form.is_valid():
         row = form.row
         try:
-            added = own.save_discounts(book, [row], who(request.user))
+            added = own.save_discounts(book, [row], caller_of(request).name)
         except FixtureError as error:
             form.add_error(None, own.sentence(error))
         else:
@@ -149,21 +123,21 @@ class UploadForm(forms.Form):
             raise FixtureError("the file is not text in UTF-8; save it as CSV in UTF-8") from error
 
 
-@for_staff
+@needs(Right.PRICE)
 def upload(request: HttpRequest) -> HttpResponse:
     """Shows what a table of prices would change, then saves it: all of it or nothing."""
     form = UploadForm(request.POST or None, request.FILES or None)
     context: dict[str, Any] = {"name": "prices", "form": form, "required": own.REQUIRED}
     context["optional"] = own.OWN_COLUMNS[len(own.REQUIRED) :]
     if request.method == "POST" and form.is_valid():
-        book = own.Book(own.organisation_of(request.user))
+        book = own.Book(organisation_of(request))
         try:
             text, name = form.given()
             read = own.read_table(book, text)
             if "save" in request.POST and not read.wrong:
                 accept = form.cleaned_data["accept_unusual"]
                 lines = [replace(line, accept_unusual=accept) for line in read.lines]
-                saved = own.save(book, lines, who(request.user), own.TABLE, name)
+                saved = own.save(book, lines, caller_of(request).name, own.TABLE, name)
                 messages.success(request, saved_text(saved))
                 return redirect("catalog:own-prices")
             context |= {"read": read, "changes": [shown(line) for line in read.lines], "file_name": name}
@@ -199,10 +173,13 @@ def saved_text(saved: own.Saved) -> str:
 
 def own_prices(request: HttpRequest) -> HttpResponse:
     """The organization's prices and discounts, and those prices that wait for a decision."""
-    may_add = may_change(request.user)
-    if not may_add and (request.method == "POST" or not request.user.is_authenticated):
-        return refused(request)
-    owner = own.organisation_of(request.user)
+    caller = caller_of(request)
+    may_add = caller.may(Right.PRICE)
+    if not caller.is_member:
+        return redirect_to_login(request.get_full_path())
+    if request.method == "POST" and not may_add:
+        raise PermissionDenied(why_not(caller, Right.PRICE))
+    owner = organisation_of(request)
     if request.method == "POST":
         return decided(request, owner)
     prices = Price.objects.filter(organisation=owner).select_related("accelerator").order_by("-as_of", "-pk")
@@ -211,7 +188,7 @@ def own_prices(request: HttpRequest) -> HttpResponse:
         "name": "prices",
         "owner": owner,
         "may_add": may_add,
-        "why_not": WHY_NOT,
+        "why_not": "" if may_add else why_not(caller, Right.PRICE),
         "prices": [price_row(price) for price in prices[:MAX_SHOWN]],
         "more": max(prices.count() - MAX_SHOWN, 0),
         "discounts": [discount_row(each) for each in discounts],
@@ -248,7 +225,9 @@ def decided(request: HttpRequest, owner: Any) -> HttpResponse:
     release = "release" in request.POST
     pk = request.POST.get("release") or request.POST.get("discard") or ""
     try:
-        own.decide(owner, int(pk) if pk.isascii() and pk.isdigit() and len(pk) < 16 else 0, release, who(request.user))
+        own.decide(
+            owner, int(pk) if pk.isascii() and pk.isdigit() and len(pk) < 16 else 0, release, caller_of(request).name
+        )
         messages.success(request, "The price was saved." if release else "The price was dropped.")
     except (NotHeld, FixtureError) as error:
         messages.error(request, own.sentence(error))

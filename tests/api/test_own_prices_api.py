@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from advisor.api import tokens
 from catalog.models import Accelerator, Discount, ExchangeRate, HeldPrice, Organisation, Price
+from tests.people import member
 
 pytestmark = pytest.mark.django_db
 PRICES, DISCOUNTS = "/api/v1/own-prices", "/api/v1/discounts"
@@ -77,7 +78,7 @@ def test_the_scope_opens_nothing_else() -> None:
 
 def test_visitors_may_only_while_there_is_no_user() -> None:
     assert send(PRICES, PRICE)["created"] == 1
-    User.objects.create_user("ada")
+    member("ada", "viewer")
     send(PRICES, PRICE, status=401)
     send(DISCOUNTS, DISCOUNT, status=401)
     assert Client().get(PRICES).status_code == 401

@@ -1,4 +1,4 @@
-"""Lives of tokens to the second, who counts as staff, and which page a visitor's request comes from."""
+"""Lives of tokens to the second, the rights of scopes and roles, and which page a visitor's request comes from."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -15,9 +15,9 @@ from rest_framework import exceptions
 from advisor.api import tokens
 from advisor.api.tokens import Allowed, Holder, PersonToken, TokenRefused, same_site
 from advisor.models import ApiToken
-from catalog.access import may_change
-from catalog.deleting import StaffDeletes, StaffOnly, may_delete, refused, who
-from probes.access import StaffChanges, for_staff
+from catalog.access import SESSION_KEY, Right, caller_of, needs, organisation_of
+from catalog.models import Membership
+from tests.people import member, organisation
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.get_current_timezone())
@@ -123,11 +123,16 @@ def request(user: Any, method: str = "GET", **headers: str) -> Any:
 
 
 def test_a_holder_is_a_caller_with_the_rights_of_its_scope() -> None:
-    assert [holder(scope).is_staff for scope in ("read", "submit", "admin")] == [False, False, True]
+    rights = {scope: set(caller_of(request(holder(scope))).rights) for scope in ApiToken.Scope.values}
+    assert rights == {
+        "read": {Right.READ},
+        "submit": {Right.READ, Right.PLAN},
+        "prices": {Right.READ, Right.PRICE},
+        "admin": set(Right),
+    }
     found = holder("read")
-    assert found.is_authenticated and not found.is_anonymous and found.is_active and found.pk is None
-    assert found.get_username() == "token ci read" == who(found)
-    assert who(AnonymousUser()) == "visitor"
+    assert found.is_authenticated and not found.is_anonymous and not found.is_staff and found.is_active
+    assert found.pk is None and found.get_username() == "token ci read" == caller_of(request(found)).name
 
 
 @pytest.mark.parametrize(("scope", "method", "may"), [
@@ -137,13 +142,14 @@ def test_a_holder_is_a_caller_with_the_rights_of_its_scope() -> None:
 def test_a_token_reads_and_changes_by_its_scope_alone(settings: Any, scope: str, method: str, may: bool) -> None:
     settings.OPEN = False
     rule = Allowed()
+    view = SimpleNamespace(rights={"DELETE": Right.ADMINISTER})
     elsewhere = request(holder(scope), method, origin="https://evil.example")  # a token is not a browser
-    assert rule.has_permission(elsewhere, None) is may
+    assert rule.has_permission(elsewhere, view) is may
     assert scope in rule.message
 
 
 def test_a_visitor_may_where_the_installation_is_open_and_a_user_everywhere(settings: Any) -> None:
-    user = User.objects.create_user("ada")
+    user = member("ada")
     settings.OPEN = False
     assert [Allowed().has_permission(request(caller), None) for caller in (AnonymousUser(), user)] == [False, True]
     settings.OPEN = True
@@ -183,67 +189,74 @@ def test_only_bearer_tokens_of_people_are_read() -> None:
     assert reads.authenticate_header(request(None)) == 'Bearer realm="assay"'
 
 
-# --- who may change and delete ----------------------------------------------------------------------------------
+# --- roles ------------------------------------------------------------------------------------------------------
+
+READS = {Right.READ}
+PLANS = READS | {Right.PLAN, Right.PRICE}
+OPERATES = PLANS | {Right.OPERATE}
+ADMINISTERS = OPERATES | {Right.ADMINISTER}
 
 
-def callers() -> dict[str, Any]:
-    return {
-        "visitor": AnonymousUser(), "user": User.objects.create_user("ada"),
-        "staff": User.objects.create_user("eve", is_staff=True), "read": holder("read"), "admin": holder("admin"),
-    }  # fmt: skip
+@pytest.mark.parametrize(("role", "rights"), [
+    ("viewer", READS), ("planner", PLANS), ("operator", OPERATES), ("admin", ADMINISTERS),
+])  # fmt: skip
+def test_each_role_has_the_rights_of_those_below_it(role: str, rights: set[Right]) -> None:
+    caller = caller_of(request(member("ada", role, organisation("acme"))))
+    assert set(caller.rights) == rights and caller.organisation is not None and caller.organisation.slug == "acme"
+    shared = {Right.MAINTAIN} if Right.OPERATE in rights else set()  # those of the default organization alone
+    assert set(caller_of(request(member("eve", role))).rights) == rights | shared
 
 
-@pytest.mark.parametrize("rule", [may_change, may_delete])
-def test_staff_and_admin_tokens_change_and_delete(settings: Any, rule: Callable[[Any], bool]) -> None:
+def test_staff_of_the_installation_are_admins_of_the_default_organization_besides_their_own() -> None:
+    eve = member("eve", "viewer", organisation("acme"), is_staff=True)
+    caller = caller_of(request(eve))
+    assert [(m.organisation.slug, m.role) for m in caller.memberships] == [("default", "admin"), ("acme", "viewer")]
+    assert set(caller.rights) == set(Right)
+
+
+def test_an_account_without_an_organization_may_do_nothing() -> None:
+    caller = caller_of(request(User.objects.create_user("ada")))
+    assert caller.organisation is None and not caller.rights
+    with pytest.raises(PermissionDenied, match="belongs to no organization"):
+        organisation_of(request(caller.user))
+
+
+def test_a_visitor_may_everything_while_an_open_installation_has_no_user_then_plan_only(settings: Any) -> None:
+    def rights() -> set[Right]:
+        return set(caller_of(request(AnonymousUser())).rights)
+
     settings.OPEN = True
-    assert {name: rule(caller) for name, caller in callers().items()} == {
-        "visitor": False, "user": False, "staff": True, "read": False, "admin": True,
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize("rule", [may_change, may_delete])
-def test_a_visitor_may_while_an_open_installation_has_no_user(settings: Any, rule: Callable[[Any], bool]) -> None:
-    settings.OPEN = True
-    assert rule(AnonymousUser())
+    assert rights() == set(Right)
     settings.OPEN = False
-    assert not rule(AnonymousUser())
+    assert rights() == set()
     settings.OPEN = True
     User.objects.create_user("ada")
-    assert not rule(AnonymousUser())
+    assert rights() == {Right.READ, Right.PLAN}
 
 
-def test_rules_of_the_api_by_method() -> None:
-    found = callers()
-    for caller, may in (("user", False), ("staff", True)):
-        assert StaffOnly().has_permission(request(found[caller], "GET"), None) is may
-        assert [StaffDeletes().has_permission(request(found[caller], m), None) for m in ("GET", "POST", "DELETE")] == [
-            True, True, may,
-        ]  # fmt: skip
-        assert [StaffChanges().has_permission(request(found[caller], m), None) for m in ("GET", "POST", "DELETE")] == [
-            True, may, may,
-        ]  # fmt: skip
+def test_a_user_of_several_organizations_works_in_the_one_it_chose_and_never_in_another() -> None:
+    ada, acme = member("ada", "viewer"), organisation("acme")
+    Membership.objects.create(user=ada, organisation=acme, role="admin")
+    others = organisation("others")
+    seen = []
+    for chosen in (None, acme.pk, others.pk):
+        asked = request(ada)
+        asked.session = {SESSION_KEY: chosen}
+        seen.append(organisation_of(asked).slug)
+    assert seen == ["default", "acme", "default"]
 
 
-def test_pages_send_visitors_to_sign_in_and_refuse_users() -> None:
-    found = callers()
-    sent = refused(request(found["visitor"]))
-    assert sent is not None and sent.status_code == 302 and "next=/here" in sent["Location"]
-    with pytest.raises(PermissionDenied):
-        refused(request(found["user"]))
-    assert refused(request(found["staff"])) is None
-
-
-def test_pages_of_machines_come_back_to_where_a_visitor_was_unless_that_changes_something() -> None:
-    found = callers()
+def test_pages_send_visitors_to_sign_in_and_tell_users_what_they_lack() -> None:
+    planner, operator = member("ada"), member("eve", "operator")
 
     def page(asked: Any, pk: int) -> HttpResponse:
         """A page."""
         return HttpResponse(f"page {pk}")
 
-    checked = for_staff(page)
+    checked = needs(Right.OPERATE, "workers")(page)
     assert checked.__doc__ == "A page."
-    assert checked(request(found["staff"], "POST"), pk=3).content == b"page 3"
-    assert "next=/here" in checked(request(found["visitor"]), 3)["Location"]
-    assert "next=/workers" in checked(request(found["visitor"], "POST"), 3)["Location"]
-    with pytest.raises(PermissionDenied):
-        checked(request(found["user"]), 3)
+    assert checked(request(operator, "POST"), pk=3).content == b"page 3"
+    assert "next=/here" in checked(request(AnonymousUser()), 3)["Location"]
+    assert "next=/workers" in checked(request(AnonymousUser(), "POST"), 3)["Location"]
+    with pytest.raises(PermissionDenied, match="Your role in Default is planner.*needs the role operator or higher"):
+        checked(request(planner), 3)

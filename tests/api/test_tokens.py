@@ -14,6 +14,7 @@ from advisor.models import ApiToken
 from probes import agents, jobs
 from probes.agent.spec import PROTOCOL
 from probes.models import Enrolment, Job
+from tests.people import member
 from tests.probes.client import FakeAgent
 
 pytestmark = pytest.mark.django_db
@@ -28,7 +29,7 @@ def call(token: str, method: str, path: str, body: Any = None) -> int:
 
 @pytest.fixture(autouse=True)
 def users() -> None:
-    User.objects.create_user("ada", password="lovelace")
+    member("ada")
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ from collections.abc import Callable
 
 import pytest
 from django.contrib.auth.models import User
-from django.test import Client
+from django.test import Client, RequestFactory
 
-from catalog.models import Accelerator, ExchangeRate, Price, ServedModel
-from catalog.revision import revision
+from catalog.models import Accelerator, ExchangeRate, Membership, Price, ServedModel
+from catalog.revision import key_of, revision
+from tests.people import member, organisation
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 PATHS = (
@@ -71,7 +72,7 @@ def test_another_filter_is_another_page(client: Client) -> None:
 
 def test_no_page_of_one_user_is_shown_to_another(client: Client) -> None:
     for name in ("ada", "bob"):
-        User.objects.create_user(name)
+        member(name)
     ada, bob = Client(), Client()
     ada.force_login(User.objects.get(username="ada"))
     bob.force_login(User.objects.get(username="bob"))
@@ -79,6 +80,21 @@ def test_no_page_of_one_user_is_shown_to_another(client: Client) -> None:
     assert "Signed in as ada" in ada.get("/catalog/regions").text
     assert "Signed in as bob" in bob.get("/catalog/regions").text
     assert "Signed in" not in client.get("/catalog/regions").text
+
+
+def test_a_page_is_kept_for_one_role_and_organization_of_its_viewer(rf: RequestFactory) -> None:
+    def key() -> str:
+        request = rf.get("/catalog/prices")
+        request.user = User.objects.get()
+        return key_of(request, "state", by_viewer=True)
+
+    member("ada", "planner")
+    keys = [key(), key()]
+    Membership.objects.update(role="viewer")
+    keys.append(key())
+    Membership.objects.update(organisation=organisation("acme"))
+    keys.append(key())
+    assert keys[0] == keys[1] and len(set(keys)) == 3
 
 
 def test_a_refused_list_is_not_kept(client: Client) -> None:

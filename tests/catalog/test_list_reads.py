@@ -91,6 +91,6 @@ def test_looking_at_an_advice_does_not_read_its_snapshot(client: Client, state: 
         (results.visible, "newest_result"),
     ],
 )
-def test_the_newest_page_is_found_by_an_index_however_many_there_are(newest: Callable[[], Any], index: str) -> None:
-    plan = newest()[:50].explain()
+def test_the_newest_page_is_found_by_an_index_however_many_there_are(newest: Callable[..., Any], index: str) -> None:
+    plan = newest(advise.default_organisation())[:50].explain()
     assert index in plan and "TEMP B-TREE" not in plan

@@ -5,7 +5,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.utils import timezone
@@ -15,11 +14,13 @@ from catalog.models import (
     Discount,
     ExchangeRate,
     HeldPrice,
+    Membership,
     Organisation,
     Price,
     PriceImport,
 )
 from catalog.pricing import own
+from tests.people import member
 
 pytestmark = pytest.mark.django_db
 NEW, UPLOAD, LIST, DISCOUNT = (
@@ -77,7 +78,7 @@ def test_a_price_is_saved_on_one_click_for_the_organization_alone(client: Client
     assert row.organisation.slug == "default" and row.usd_per_hour == 20 and row.listed_price is None
     assert (row.kind, row.origin, row.confidence, row.unit) == ("vm", "quote", "high", "instance")
     done = PriceImport.objects.get()
-    assert (done.file_format, done.made_by, done.created_rows) == ("form", "visitor", 1)
+    assert (done.file_format, done.made_by, done.created_rows) == ("form", "", 1)
     assert client.get("/api/v1/prices?provider=acme").json()["count"] == 0
     text = client.get(LIST).content.decode()
     assert "acme big-8" in text and "quote 4711 of Acme" in text and "age-fresh" in text
@@ -259,7 +260,7 @@ def test_a_waiting_price_is_saved_or_dropped(client: Client, act: str, state: st
     held = HeldPrice.objects.get()
     post(client, LIST, **{act: held.pk})
     held.refresh_from_db()
-    assert (held.state, held.decided_by, ours().count()) == (state, "visitor", count)
+    assert (held.state, held.decided_by, ours().count()) == (state, "", count)
     assert "does not wait" in client.post(LIST, {act: "999"}, follow=True).content.decode()
 
 
@@ -301,22 +302,22 @@ def test_a_discount_is_between_nothing_and_all(client: Client, percent: str) -> 
 
 @pytest.mark.parametrize("path", [NEW, UPLOAD, DISCOUNT])
 def test_users_without_the_right_are_told_and_visitors_sign_in(client: Client, path: str) -> None:
-    ada = User.objects.create_user("ada")
+    ada = member("ada", "viewer")
     assert client.get(path)["Location"] == f"/login?next={path}"
     client.force_login(ada)
     for refused in (client.get(path), client.post(path, PRICE)):
-        assert refused.status_code == 403 and "Only staff can add prices" in refused.content.decode()
-    User.objects.update(is_staff=True)
+        assert refused.status_code == 403 and "needs the role planner or higher" in refused.content.decode()
+    Membership.objects.update(role="planner")
     assert client.get(path).status_code == 200
     assert not ours().exists()
 
 
 def test_the_list_is_for_people_of_the_organization(client: Client) -> None:
-    ada = User.objects.create_user("ada")
+    ada = member("ada", "viewer")
     assert client.get(LIST).status_code == 302
     client.force_login(ada)
     text = client.get(LIST).content.decode()
-    assert "Only staff can add prices" in text and "Add a price" not in text
+    assert "needs the role planner or higher" in text and "Add a price" not in text
     assert client.post(LIST, {"release": "1"}).status_code == 403
 
 

@@ -28,7 +28,7 @@ def asked(engine: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> list[dict
         return Answer.read(sample_advice.result())
 
     engine.recommend = recommend
-    monkeypatch.setattr(inputs, "check_catalog", lambda spec, files=False: None)
+    monkeypatch.setattr(inputs, "check_catalog", lambda spec, organisation, files=False: None)
     return questions
 
 

@@ -37,6 +37,8 @@ BAD = [
     ("token", ["revoke", "aat_none"], "manage.py token list"),
     ("token", ["make", "x", "--days", "0"], "1 to"),
     ("token", ["make", "x", "--scope", "all"], "invalid choice"),
+    ("create_organization", ["acme", "--admin", "nobody"], "is not an e-mail address"),
+    ("create_organization", ["Acme Inc", "--admin", "a@acme.example"], "is not a slug"),
     ("bench_advise", ["nowhere"], "no such shipped workload: nowhere; see fixtures/workloads"),
     ("bench_advise", ["--runs", "0"], "--runs: 0 is too small"),
     ("bench_search", ["--accelerators", "nowhere"], "not in the catalog: nowhere; give their slugs"),

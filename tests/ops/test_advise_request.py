@@ -75,4 +75,4 @@ def test_a_question_about_an_unknown_model_leaves_no_row(woken: list[str], monke
 
 @pytest.fixture(autouse=True)
 def known_catalog(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inputs, "check_catalog", lambda spec: None)
+    monkeypatch.setattr(inputs, "check_catalog", lambda spec, organisation: None)

@@ -23,6 +23,7 @@ from probes import jobs
 from probes.models import Job
 from tests import answers, sample_advice, sample_money
 from tests.catalog.test_catalog_import_page import QWEN
+from tests.people import member
 from tests.sample_load_results import vllm, written
 
 pytestmark = pytest.mark.django_db
@@ -212,7 +213,7 @@ def test_where_there_are_users_only_staff_delete(who: str, may: bool, client: Cl
     paths = everything()
     User.objects.create_user("somebody")
     if who != "visitor":
-        client.force_login(User.objects.create_user(who, is_staff=who == "staff"))
+        client.force_login(member(who, "operator", is_staff=who == "staff"))
     api, pages = [client.delete(path).status_code for path, _ in paths], []
     if may:
         assert api == [204] * 5

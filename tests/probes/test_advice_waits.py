@@ -78,7 +78,7 @@ def test_two_sweeps_at_the_same_moment_ask_a_machine_once(h200: Accelerator) -> 
     FakeAgent()
     advice = asked("required")
     for _ in range(2):  # the second one read the advice before the first one asked
-        periodic.queue_probes(advice, list(periodic.agents.online()))
+        periodic.queue_probes(advice, list(periodic.agents.online(advice.organisation)))
     assert Job.objects.count() == 1
 
 

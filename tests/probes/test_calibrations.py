@@ -187,7 +187,7 @@ def test_answers_that_used_what_was_undone_say_so_and_are_asked_again(h200: Acce
     places = [f"/advice/{advice.pk}", f"/advice/{advice.pk}/options/1", f"/advice/{advice.pk}/advice.md", link]
     for place in places:
         assert words not in client.get(place).content.decode(), place
-    assert [a.pk for a in calibrations.affected(row).used] == [advice.pk]
+    assert [a.pk for a in calibrations.affected(row, advice.organisation).used] == [advice.pk]
     calibrations.undo(row, "ada")
     for place in places:
         assert words in client.get(place).content.decode() and "undone on" in client.get(place).content.decode(), place

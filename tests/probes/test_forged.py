@@ -134,7 +134,7 @@ def test_what_cannot_be_true_is_kept_apart_with_its_reason(what: str, sent: Any)
     answer = sent(forged(change)).json()
     assert answer["state"] == "quarantined"
     assert any(word in reason for reason in answer["reasons"]), answer["reasons"]
-    assert not Calibration.objects.exists() and not results.visible().filter(state__in=results.USED).exists()
+    assert not Calibration.objects.exists() and not Result.objects.filter(state__in=results.USED).exists()
 
 
 @pytest.mark.parametrize("what", REFUSED)

@@ -14,6 +14,7 @@ from django.test import Client
 from catalog.models import Accelerator
 from probes import agents, calibrate, jobs, results
 from probes.models import Agent, Enrolment, Job, Lease, Result
+from tests.people import member
 from tests.probes import samples
 from tests.probes.client import FakeAgent
 
@@ -145,7 +146,7 @@ UNSAFE = ["/workers/queue", "/workers/1/revoke", "/workers/1/rotate", "/workers/
 
 @pytest.mark.parametrize("path", UNSAFE)
 def test_with_users_changes_need_staff(path: str, client: Client) -> None:
-    User.objects.create_user("ada", password="lovelace")
+    member("ada")
     response = client.post(path)
     assert response.status_code == 302 and response["Location"].startswith("/login?next=")
     client.force_login(User.objects.get())

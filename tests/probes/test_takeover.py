@@ -10,6 +10,7 @@ from django.test import Client
 from catalog.models import Accelerator
 from probes import agents
 from probes.models import Agent, Enrolment
+from tests.people import member
 from tests.probes.client import FakeAgent
 
 pytestmark = pytest.mark.django_db
@@ -85,7 +86,7 @@ def test_a_person_approves_a_machine_that_lost_its_key_and_the_trust_in_it_ends(
     assert answer.status_code == 201 and answer.json()["agent_id"] == victim.pk
     assert answer.json()["signing_key"] != victim.key and Agent.objects.get().trusted_at is None
     assert victim.lease().status_code == 401
-    assert not agents.pending_claims().exists()
+    assert not agents.pending_claims(Agent.objects.get().organisation).exists()
 
 
 def test_an_approval_is_for_one_enrolment_only(victim: FakeAgent) -> None:
@@ -112,7 +113,7 @@ def test_the_machines_page_shows_who_asks_and_staff_alone_approve(victim: FakeAg
     claim = Enrolment.objects.get(claims=victim.pk)
     for path in ("/workers", f"/workers/{victim.pk}"):
         assert "is trying to register as" in client.get(path).content.decode()
-    User.objects.create_user("ada", password="lovelace")
+    member("ada")
     path = f"/workers/{victim.pk}/approve/{claim.pk}"
     assert client.post(path)["Location"].startswith("/login") and stranger(token=token).status_code == 409
     client.force_login(User.objects.get())

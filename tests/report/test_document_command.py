@@ -25,7 +25,7 @@ def run(
 ) -> Run:
     """The exit code, output and errors of a command on the sample answer, or on another."""
     CatalogLoad.objects.create(version="test")
-    monkeypatch.setattr(inputs, "check_catalog", lambda spec, files=False: None)
+    monkeypatch.setattr(inputs, "check_catalog", lambda spec, organisation, files=False: None)
     monkeypatch.chdir(tmp_path)
     Path("workload.yaml").write_text(sample_advice.SPEC)
 

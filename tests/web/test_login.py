@@ -9,6 +9,7 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from tests import sample_advice
+from tests.people import member
 
 pytestmark = pytest.mark.django_db
 PASSWORD = "a long enough word"
@@ -16,7 +17,7 @@ PASSWORD = "a long enough word"
 
 @pytest.fixture
 def ada() -> User:
-    return User.objects.create_user("ada", password=PASSWORD)
+    return member("ada", password=PASSWORD)
 
 
 def sign_in(client: Client, password: str, after: str = "/advice") -> Any:
@@ -48,7 +49,7 @@ def test_nobody_is_sent_elsewhere_after_signing_in(client: Client, ada: User, af
 # --- an installation that is not open ---------------------------------------------------------------------------
 
 # What works without an account there: signs of life, the agent's file, links that were made to be shared.
-PUBLIC = ("login", "healthz", "readyz", "agent.pyz", "s/", "admin/", "api/", "static/")
+PUBLIC = ("login", "password/reset", "join/", "healthz", "readyz", "agent.pyz", "s/", "admin/", "api/", "static/")
 
 
 def paths(patterns: Any, prefix: str = "") -> list[str]:

@@ -211,8 +211,9 @@ def question(path: Path, changes: list[str], prices_as_of: str | None = None) ->
             raise workload.WorkloadError([{"field": "--set", "message": f"{change}: give path.to.key=value"}])
         raw = workload.set_path(raw, key, value)
     spec = with_models(workload.parse(with_workloads(raw, path.parent)), path.parent)
-    spec = inputs.with_catalog_names(spec)
-    inputs.check_catalog(spec, files=True)
+    owner = default_organisation()
+    spec = inputs.with_catalog_names(spec, owner)
+    inputs.check_catalog(spec, owner, files=True)
     if spec["kind"] == "portfolio":
         return {**spec, "workloads": [with_traces(part, path.parent) for part in spec["workloads"]]}
     return with_traces(spec, path.parent)

@@ -44,7 +44,7 @@ class Command(BaseCommand):
             self.stdout.write(f"{row.name}: deleted")
         else:
             row = one(options["prefix"])
-            tokens.revoke(row)
+            tokens.revoke(row, "manage.py")
             self.stdout.write(f"{row.name}: revoked")
 
     def list_all(self) -> None:

@@ -5,6 +5,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from catalog.management.errors import BadInput
+from catalog.models import default_organisation
 from probes import agents, results
 from probes.models import Agent
 
@@ -27,8 +28,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["revoke"] is not None:
-            agent = agents.visible().filter(pk=options["revoke"]).first()
-            if agent is None or not agents.revoke(agent):
+            agent = agents.visible(default_organisation()).filter(pk=options["revoke"]).first()
+            if agent is None or not agents.revoke(agent, "manage.py"):
                 raise BadInput(f"no agent {options['revoke']} to revoke; list them with manage.py agents")
             self.stdout.write(f"{agent.name}: revoked; its next call will be refused")
         elif options["action"]:
@@ -44,11 +45,11 @@ class Command(BaseCommand):
         )
 
     def distrust(self, agent: Agent, options: dict[str, Any]) -> None:
-        agents.distrust(agent)
+        agents.distrust(agent, "manage.py")
         self.stdout.write(f"{agent.name}: no longer trusted; new results wait for a second machine or a person")
 
     def approve(self, agent: Agent, options: dict[str, Any]) -> None:
-        claims = agents.pending_claims(agent)
+        claims = agents.pending_claims(agent.organisation, agent)
         if options["enrolment"]:
             claims = claims.filter(token_prefix__startswith=options["enrolment"][: agents.PREFIX])
         matching = list(claims)
@@ -61,7 +62,7 @@ class Command(BaseCommand):
         self.stdout.write(text)
 
     def list(self) -> None:
-        rows = list(agents.visible())
+        rows = list(agents.visible(default_organisation()))
         for agent in rows:
             seen = (
                 f"{(timezone.now() - agent.last_seen_at).total_seconds():.0f} s ago" if agent.last_seen_at else "never"
@@ -71,7 +72,7 @@ class Command(BaseCommand):
             self.stdout.write(f"{agent.pk:5}  {agents.status(agent):8} {agent.name:30} seen {seen}  {trusted}{labels}")
         if not rows:
             self.stdout.write("No machine is registered. Create a token with manage.py enrol.")
-        for claim in agents.pending_claims():
+        for claim in agents.pending_claims(default_organisation()):
             name = claim.claims.name if claim.claims else ""
             self.stdout.write(f"waits for approval as {name}: {claimant(claim)} ({claim.token_prefix})")
 
@@ -79,7 +80,7 @@ class Command(BaseCommand):
 def machine(text: str) -> Agent:
     """The machine with this name or ID. BadInput: none or several match."""
     name_or_id = Q(name=text) | Q(pk=int(text)) if text.isdecimal() and len(text) < 18 else Q(name=text)
-    matching = list(agents.visible().filter(name_or_id))
+    matching = list(agents.visible(default_organisation()).filter(name_or_id))
     if len(matching) != 1:
         count = f"{len(matching)} machines are" if matching else "no machine is"
         raise BadInput(f"{count} called {text}; list them with their IDs with manage.py agents")

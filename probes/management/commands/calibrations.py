@@ -3,7 +3,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from catalog.management.errors import BadInput
-from catalog.models import Calibration
+from catalog.models import Calibration, default_organisation
 from probes import calibrations, presentation
 
 
@@ -48,5 +48,5 @@ class Command(BaseCommand):
         for change in presentation.changes(row.changes):
             relative = f" ({change['moved']:+.1%})" if change["moved"] is not None else ""
             self.stdout.write(f"  {change['figure']:32} {change['before']} -> {change['after']}{relative}")
-        affected = calibrations.affected(row)
+        affected = calibrations.affected(row, default_organisation())
         self.stdout.write(f"  {len(affected.used)} recent answers used it, {len(affected.recomputed)} were recomputed")

@@ -10,7 +10,7 @@ from kombu.exceptions import ChannelError, OperationalError
 from advisor.celery import app
 from advisor.models import Advice
 from advisor.ops import health
-from catalog.models import CatalogLoad
+from catalog.models import CatalogLoad, default_organisation
 from catalog.pricing import sync
 from probes import agents, results
 from probes.models import Job, Result
@@ -73,7 +73,7 @@ def price_age() -> Finding:
 
 def agent_state() -> Finding:
     """Machines are optional: fails only for lost jobs, or if jobs wait while no machine is online."""
-    states = [agents.status(agent) for agent in agents.visible()]
+    states = [agents.status(agent) for agent in agents.visible(default_organisation())]
     counts = ", ".join(f"{states.count(name)} {name}" for name in ("online", "late", "offline", "revoked"))
     waiting = Job.objects.filter(state=Job.State.QUEUED).count()
     lost = Job.objects.filter(state=Job.State.LEASED, lease_expires_at__lt=timezone.now()).count()
@@ -84,7 +84,7 @@ def agent_state() -> Finding:
 def result_state() -> Finding:
     quarantined = Result.objects.filter(state=Result.State.QUARANTINED).count()
     waiting = results.usable().exclude(waiting=[]).count()
-    claims = agents.pending_claims().count()
+    claims = agents.pending_claims(default_organisation()).count()
     detail = f"{quarantined} in quarantine; review them on their pages" if quarantined else "none in quarantine"
     detail += f"; {waiting} {results.AWAITING}" if waiting else ""
     detail += f"; {claims} registrations wait for approval (manage.py agents)" if claims else ""

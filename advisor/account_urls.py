@@ -1,0 +1,24 @@
+from django.contrib.auth.views import LogoutView
+from django.urls import path
+
+from advisor.accounts import audit_page, pages
+from catalog.access import for_any_account
+
+urlpatterns = [
+    path("login", pages.SignIn.as_view(), name="login"),
+    path("logout", for_any_account(LogoutView.as_view()), name="logout"),
+    path("password/reset", pages.Reset.as_view(), name="password-reset"),
+    path("password/reset/sent", pages.ResetSent.as_view(), name="password-reset-sent"),
+    path("password/reset/done", pages.ResetDone.as_view(), name="password-reset-done"),
+    path("password/reset/<uidb64>/<token>", pages.ResetConfirm.as_view(), name="password-reset-confirm"),
+    path("join/<str:token>", pages.join, name="join"),
+    path("account", pages.account, name="account"),
+    path("account/organization", pages.switch, name="account-organization"),
+    path("members", pages.member_list, name="members"),
+    path("members/<int:pk>/role", pages.member_role, name="member-role"),
+    path("members/<int:pk>/remove", pages.member_remove, name="member-remove"),
+    path("members/invitations/<int:pk>/revoke", pages.invitation_revoke, name="invitation-revoke"),
+    path("tokens", pages.token_list, name="tokens"),
+    path("tokens/<int:pk>/delete", pages.token_delete, name="token-delete"),
+    path("audit", audit_page.page, name="audit"),
+]

@@ -1,0 +1,51 @@
+"""Forms of accounts, members and tokens. Django's own forms do passwords."""
+
+from typing import Any
+
+from django import forms
+from django.contrib.auth.forms import SetPasswordForm
+from django.contrib.auth.models import User
+from django.utils.translation import gettext_lazy as _
+
+from advisor.api import tokens
+from advisor.models import ApiToken
+from catalog.models import Invitation, Role
+
+
+class InviteForm(forms.Form):
+    email = forms.EmailField(label=_("E-mail address"), max_length=150)  # it becomes the user name
+    role = forms.ChoiceField(label=_("Role"), choices=Role.choices, initial=Role.PLANNER)
+
+
+class RoleForm(forms.Form):
+    role = forms.ChoiceField(label=_("Role"), choices=Role.choices)
+
+
+class NameForm(forms.ModelForm):
+    class Meta:
+        model = User
+        fields = ("first_name", "last_name")
+
+
+class JoinForm(SetPasswordForm):
+    """Name and password of a new account."""
+
+    name = forms.CharField(label=_("Your name"), max_length=150, widget=forms.TextInput({"autocomplete": "name"}))
+    field_order = ("name", "new_password1", "new_password2")
+
+    def __init__(self, *args: Any, invitation: Invitation, **kwargs: Any) -> None:
+        super().__init__(User(username=invitation.email, email=invitation.email), *args, **kwargs)
+
+
+class TokenForm(forms.Form):
+    name = forms.CharField(label=_("Name"), max_length=120, help_text=_("The client that will use it, such as CI."))
+    scope = forms.ChoiceField(
+        label=_("Scope"),
+        choices=[
+            (ApiToken.Scope.READ, _("read")),
+            (ApiToken.Scope.SUBMIT, _("submit: read, and ask for advice")),
+            (ApiToken.Scope.PRICES, _("prices: read, and add own prices")),
+            (ApiToken.Scope.ADMIN, _("admin: everything")),
+        ],
+    )
+    days = forms.IntegerField(label=_("Valid for days"), min_value=1, max_value=tokens.MAX_DAYS, initial=tokens.DAYS)

@@ -1,0 +1,313 @@
+"""The pages of accounts: sign in, reset a password, join an organization, the own account, members and tokens."""
+
+import hashlib
+from contextlib import suppress
+from typing import Any
+
+from axes.utils import reset as forget_failures
+from django.contrib import messages
+from django.contrib.auth import login, update_session_auth_hash
+from django.contrib.auth.decorators import login_not_required, login_required
+from django.contrib.auth.forms import PasswordChangeForm
+from django.contrib.auth.models import User
+from django.contrib.auth.views import (
+    LoginView,
+    PasswordResetCompleteView,
+    PasswordResetConfirmView,
+    PasswordResetDoneView,
+    PasswordResetView,
+)
+from django.core.cache import cache
+from django.db import transaction
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse, reverse_lazy
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST
+from redis.exceptions import RedisError
+
+from advisor import deletion
+from advisor.accounts import forms, members
+from advisor.api import tokens
+from advisor.models import ApiToken
+from catalog.access import (
+    SESSION_KEY,
+    Caller,
+    Right,
+    caller_of,
+    for_any_account,
+    memberships_of,
+    needs,
+    organisation_of,
+    refused,
+)
+from catalog.accounts import audit
+from catalog.deleting import confirmed
+from catalog.models import Invitation, Membership, Organisation, Role, default_organisation
+
+RESET_PAUSE_S = 300  # one e-mail to an address within this time
+UNPROCESSABLE = 422
+
+
+# --- sign in and passwords --------------------------------------------------------------------------------------
+
+
+def record_for(user: User, action: audit.Action, detail: str = "") -> None:
+    """An event of a user, in the audit log of each of its organizations."""
+    for membership in memberships_of(user):
+        audit.record(membership.organisation, user.get_username(), action, user.get_username(), detail)
+
+
+class SignIn(LoginView):
+    """Also the sign-in page of the admin site, so that every attempt is audited."""
+
+    template_name = "accounts/login.html"
+
+    def form_valid(self, form: Any) -> HttpResponse:
+        with transaction.atomic():
+            response = super().form_valid(form)
+            record_for(form.get_user(), audit.Action.SIGN_IN)
+        return response
+
+    def form_invalid(self, form: Any) -> HttpResponse:
+        name = str(form.data.get("username", ""))[:150]
+        if name and not getattr(self.request, "axes_locked_out", False):
+            user = User.objects.filter(username=name).first()
+            if user:
+                record_for(user, audit.Action.SIGN_IN_FAILED)
+            else:
+                audit.record(default_organisation(), "", audit.Action.SIGN_IN_FAILED, name, _("no such account"))
+        return super().form_invalid(form)
+
+
+class Reset(PasswordResetView):
+    template_name = "accounts/reset.html"
+    email_template_name = "accounts/reset_email.txt"
+    subject_template_name = "accounts/reset_subject.txt"
+    success_url = reverse_lazy("password-reset-sent")
+
+    def form_valid(self, form: Any) -> HttpResponse:
+        """Sends at most one e-mail to an address in RESET_PAUSE_S. The page is the same whether it is known or not."""
+        address = hashlib.sha256(form.cleaned_data["email"].lower().encode()).hexdigest()
+        is_first = True
+        with suppress(RedisError, OSError):
+            is_first = cache.add(f"reset.{address}", 1, RESET_PAUSE_S)
+        return super().form_valid(form) if is_first else redirect("password-reset-sent")
+
+
+class ResetSent(PasswordResetDoneView):
+    template_name = "accounts/reset_sent.html"
+
+
+class ResetConfirm(PasswordResetConfirmView):
+    template_name = "accounts/reset_confirm.html"
+    success_url = reverse_lazy("password-reset-done")
+
+    def form_valid(self, form: Any) -> HttpResponse:
+        with transaction.atomic():
+            response = super().form_valid(form)
+            record_for(form.user, audit.Action.PASSWORD, _("reset by e-mail"))
+        forget_failures(username=form.user.get_username())  # so that the new password works at once
+        return response
+
+
+class ResetDone(PasswordResetCompleteView):
+    template_name = "accounts/reset_done.html"
+
+
+# --- join -------------------------------------------------------------------------------------------------------
+
+
+@login_not_required
+@never_cache
+def join(request: HttpRequest, token: str) -> HttpResponse:
+    """Accepts an invitation: with the account that is signed in, or by creating one."""
+    invitation = members.by_token(token)
+    if invitation is None:
+        raise Http404(_("This invitation is invalid, used or expired. Ask for a new one."))
+    account = request.user if isinstance(request.user, User) else None
+    form = None
+    if account is None and members.account_of(invitation.email) is None:
+        form = forms.JoinForm(request.POST or None, invitation=invitation)
+    try:
+        if request.method == "POST" and account is not None:
+            return joined(request, members.join(invitation, account).organisation)
+        if request.method == "POST" and form is not None and form.is_valid():
+            given = form.cleaned_data
+            user = members.join_as_new(invitation, given["name"], given["new_password1"])
+            login(request, user, "django.contrib.auth.backends.ModelBackend")
+            return joined(request, invitation.organisation)
+    except members.Refused as error:
+        messages.error(request, str(error))
+        return redirect("join", token)
+    is_theirs = account is not None and invitation.email.lower() in (account.email.lower(), account.username.lower())
+    context = {"invitation": invitation, "form": form, "account": account, "is_theirs": is_theirs}
+    return render(request, "accounts/join.html", context, status=UNPROCESSABLE if form and form.errors else 200)
+
+
+def joined(request: HttpRequest, organisation: Organisation) -> HttpResponse:
+    request.session[SESSION_KEY] = organisation.pk
+    messages.success(request, _("You joined %(organization)s.") % {"organization": organisation.name})
+    return redirect("ask")
+
+
+# --- the own account --------------------------------------------------------------------------------------------
+
+
+@never_cache
+@for_any_account
+@login_required
+def account(request: HttpRequest) -> HttpResponse:
+    """Name, password and organizations."""
+    user = get_object_or_404(User, pk=request.user.pk)
+    asked = request.POST.get("form") if request.method == "POST" else ""
+    name = forms.NameForm(request.POST if asked == "name" else None, instance=user)
+    password: Any = PasswordChangeForm(user, request.POST if asked == "password" else None)
+    password.fields["old_password"].widget.attrs.pop("autofocus", None)  # the page begins with other things
+    if asked == "name" and name.is_valid():
+        name.save()
+        messages.success(request, _("Your name was changed."))
+        return redirect("account")
+    if asked == "password" and password.is_valid():
+        with transaction.atomic():
+            password.save()
+            record_for(user, audit.Action.PASSWORD)
+        update_session_auth_hash(request, user)
+        messages.success(request, _("Your password was changed."))
+        return redirect("account")
+    context = {"name": name, "password": password}
+    wrong = bool(name.errors or password.errors)
+    return render(request, "accounts/account.html", context, status=UNPROCESSABLE if wrong else 200)
+
+
+@require_POST
+@for_any_account
+@login_required
+def switch(request: HttpRequest) -> HttpResponse:
+    """Chooses the organization that the pages show, of those that the user belongs to."""
+    chosen = request.POST.get("organisation", "")
+    found = next((each for each in caller_of(request).memberships if str(each.organisation_id) == chosen), None)
+    if found is None:
+        raise Http404(_("You do not belong to this organization."))
+    request.session[SESSION_KEY] = found.organisation_id
+    messages.success(request, _("You now work in %(organization)s.") % {"organization": found.organisation.name})
+    return redirect("ask")
+
+
+# --- members ----------------------------------------------------------------------------------------------------
+
+
+def of_admin(request: HttpRequest) -> Caller:
+    """The caller, who is an admin (`needs`). Raises Http404 in single-user mode, where nobody has an account."""
+    caller = caller_of(request)
+    if caller.is_alone:
+        raise Http404(_("This installation has no accounts. Create the first with manage.py createsuperuser."))
+    return caller
+
+
+@never_cache
+@needs(Right.ADMINISTER)
+def member_list(request: HttpRequest) -> HttpResponse:
+    """Members and open invitations; a POST invites."""
+    caller, organisation = of_admin(request), organisation_of(request)
+    form = forms.InviteForm(request.POST or None)
+    context: dict[str, Any] = {}
+    if request.method == "POST" and form.is_valid():
+        try:
+            token, row = members.invite(
+                organisation, form.cleaned_data["email"], form.cleaned_data["role"], caller.name
+            )
+        except members.Refused as error:
+            form.add_error("email", str(error))
+        else:
+            url = request.build_absolute_uri(reverse("join", args=[token]))
+            context |= {"sent": row, "was_sent": members.send_invitation(row, url), "url": url}
+            form = forms.InviteForm()
+    rows = Membership.objects.filter(organisation=organisation).select_related("user").order_by("user__username")
+    staff = members.staff_of(organisation)
+    context |= {
+        "form": form,
+        "organisation": organisation,
+        "members": rows.exclude(user__in=staff),
+        "staff": staff,
+        "roles": Role.choices,
+        "invitations": members.pending(organisation),
+    }
+    return render(request, "accounts/members.html", context, status=UNPROCESSABLE if form.errors else 200)
+
+
+def member_or_404(request: HttpRequest, pk: int) -> Membership:
+    rows = Membership.objects.select_related("user", "organisation")
+    return get_object_or_404(rows, pk=pk, organisation=organisation_of(request))
+
+
+@require_POST
+@needs(Right.ADMINISTER, "members")
+def member_role(request: HttpRequest, pk: int) -> HttpResponse:
+    caller, row = of_admin(request), member_or_404(request, pk)
+    form = forms.RoleForm(request.POST)
+    try:
+        if form.is_valid() and members.change_role(row, form.cleaned_data["role"], caller.name):
+            messages.success(request, _("The role of %(name)s was changed.") % {"name": row.user.get_username()})
+    except members.Refused as error:
+        messages.error(request, str(error))
+    return redirect("members")
+
+
+@never_cache
+@needs(Right.ADMINISTER, "members")
+def member_remove(request: HttpRequest, pk: int) -> HttpResponse:
+    """Asks, then removes a member."""
+    caller, row = of_admin(request), member_or_404(request, pk)
+    if request.method != "POST":
+        return render(request, "accounts/remove.html", {"member": row})
+    try:
+        members.remove(row, caller.name)
+        messages.success(request, _("%(name)s was removed.") % {"name": row.user.get_username()})
+    except members.Refused as error:
+        messages.error(request, str(error))
+    return redirect("members" if caller.account != row.user else "account")
+
+
+@require_POST
+@needs(Right.ADMINISTER, "members")
+def invitation_revoke(request: HttpRequest, pk: int) -> HttpResponse:
+    caller = of_admin(request)
+    row = get_object_or_404(Invitation, pk=pk, organisation=organisation_of(request))
+    ended = members.revoke_invitation(row, caller.name)
+    messages.success(request, _("Invitation revoked.") if ended else _("This invitation had already ended."))
+    return redirect("members")
+
+
+# --- tokens -----------------------------------------------------------------------------------------------------
+
+
+@never_cache
+@needs(Right.ADMINISTER, "tokens")
+def token_list(request: HttpRequest) -> HttpResponse:
+    """The organization's API tokens with scope, state and last use; a POST creates one, which is shown once."""
+    organisation, form = organisation_of(request), forms.TokenForm(request.POST or None)
+    context: dict[str, Any] = {"form": form, "organisation": organisation}
+    if request.method == "POST" and form.is_valid():
+        given = form.cleaned_data
+        who = caller_of(request).name
+        context["token"], context["row"] = tokens.make(given["name"], given["scope"], given["days"], who, organisation)
+        context["form"] = forms.TokenForm()
+    context["tokens"] = ApiToken.objects.filter(organisation=organisation)
+    return render(request, "accounts/tokens.html", context, status=UNPROCESSABLE if form.errors else 200)
+
+
+@never_cache
+def token_delete(request: HttpRequest, pk: int) -> HttpResponse:
+    if sent := refused(request, Right.ADMINISTER, "tokens"):
+        return sent
+    row = get_object_or_404(ApiToken, pk=pk, organisation=organisation_of(request))
+    return confirmed(
+        request,
+        f"the token {row.token_prefix}… ({row.name})",
+        ["Its next call will be refused."] if row.status == "live" else [],
+        back=reverse("tokens"),
+        then=reverse("tokens"),
+        delete=lambda: deletion.delete_token(row, caller_of(request).name),
+    )
