@@ -19,6 +19,7 @@ from advisor.engine.search.candidates import (
 )
 from advisor.engine.search.declared_scores import SCORE_NAMES, WEIGHTS, Score, weights_of
 from advisor.engine.search.draft_risk import DraftRisk
+from advisor.engine.search.estimated import Estimated, EstimatedRanking, KnownLanes, estimated_ranking
 from advisor.engine.search.evictions import as_cached
 from advisor.engine.search.hosted_score import hosted_score, missing_figure
 from advisor.engine.search.limits import (
@@ -82,6 +83,10 @@ from advisor.engine.search.unranked import PRICE_FIELD, Unranked, at_price
 from advisor.engine.search.views import PRICE_BOUND_FACTOR
 
 __all__ = [
+    "Estimated",
+    "EstimatedRanking",
+    "KnownLanes",
+    "estimated_ranking",
     "standard_normal",
     "admissible",
     "allowed",
