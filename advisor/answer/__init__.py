@@ -3,6 +3,7 @@
 from advisor.answer import calibration_marks, launch_flags, single_estimate, training_estimate, waterfall
 from advisor.answer.advice import recommend
 from advisor.answer.money import CURRENCY
+from advisor.answer.quick import quick_answer, quick_ranking
 from advisor.answer.sentences import likely
 from advisor.answer.unused_inputs import with_probes
 
@@ -11,6 +12,8 @@ __all__ = [
     "calibration_marks",
     "launch_flags",
     "likely",
+    "quick_answer",
+    "quick_ranking",
     "recommend",
     "single_estimate",
     "training_estimate",

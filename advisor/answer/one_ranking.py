@@ -45,7 +45,7 @@ def ranked_together(
     apis = sorted(
         (
             (hosted_score(workload, outcome.scale, usd_per_hour(o), tpot_s(o)), o)
-            for o in best_of_provider(spec, answer)
+            for o in best_of_provider(spec, answer.hosted)
         ),
         key=lambda pair: (pair[0], pair[1].usd_per_month, pair[1].provider),
     )[:MAX_RANKED]
@@ -96,10 +96,10 @@ def moved_switch(switch: Switch | None, place: Mapping[int | None, int]) -> Swit
     return switch.changed(first_rank=place[switch.first_rank], second_rank=place[switch.second_rank])
 
 
-def best_of_provider(spec: Json, answer: Answer) -> list[HostedOffer]:
+def best_of_provider(spec: Json, hosted: Sequence[HostedOffer]) -> list[HostedOffer]:
     """The cheapest endpoint of each provider that nothing rules out; `hosted` is in the order of cost."""
     best: dict[str, HostedOffer] = {}
-    for offer in answer.hosted if asked_for(spec) else ():
+    for offer in hosted if asked_for(spec) else ():
         if offer.rejection is None:
             best.setdefault(offer.provider, offer)
     return list(best.values())

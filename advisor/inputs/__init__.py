@@ -14,13 +14,15 @@ from advisor.inputs.assumptions import (
     serverless_of,
 )
 from advisor.inputs.check import check_catalog, unknown_names_in_parts
-from advisor.inputs.current import catalog_chip, catalog_resources, market, resources_with
+from advisor.inputs.current import catalog_chip, catalog_resources, catalog_revision, market, resources_with
 from advisor.inputs.from_catalog import (
     CHIP_SCOPE,
     assumption,
     calibrations,
     is_outdated,
+    market_rows,
     model_row,
+    model_rows,
     take_snapshot,
     unpacked,
 )
@@ -28,7 +30,14 @@ from advisor.inputs.hosts import usual_host_watts
 from advisor.inputs.names import with_catalog_names
 from advisor.inputs.offers import new_usd_per_accelerator
 from advisor.inputs.rounding import number, rounded
-from advisor.inputs.to_engine import catalog_of, model_of, quantization_of, training_workload, workload_of
+from advisor.inputs.to_engine import (
+    catalog_of,
+    model_of,
+    model_parts,
+    quantization_of,
+    training_workload,
+    workload_of,
+)
 from advisor.inputs.training import TRAINING_ASSUMPTIONS, figure_of, reliability_of
 from catalog.places import areas_of
 
@@ -49,6 +58,10 @@ __all__ = [
     "calibrations",
     "catalog_chip",
     "catalog_of",
+    "catalog_revision",
+    "market_rows",
+    "model_parts",
+    "model_rows",
     "catalog_resources",
     "check_catalog",
     "figure_of",

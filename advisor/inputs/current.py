@@ -1,5 +1,10 @@
 """Today's catalog as engine values, for estimates of single deployments and for scoring."""
 
+import hashlib
+from functools import cache
+
+from django.apps import apps
+from django.db import connection
 from django.utils import timezone
 
 from advisor.engine.cost import Assumptions
@@ -68,3 +73,20 @@ def market(chip: Chip) -> tuple[tuple[Offer, ...], Assumptions]:
         "fabrics": offers.fabrics(), "slices": offers.slices(),
     }  # fmt: skip
     return offers.offers_of(snapshot, assumptions, assumptions, {chip.slug: chip}), assumptions
+
+
+def catalog_revision() -> str:
+    """A digest of the catalog's state: rows are added, deleted, or change together with a row of their history."""
+    with connection.cursor() as cursor:
+        cursor.execute(_newest_of_each_table())
+        return hashlib.sha256(repr(sorted(cursor.fetchall())).encode()).hexdigest()[:20]
+
+
+@cache
+def _newest_of_each_table() -> str:
+    quote = connection.ops.quote_name
+    return " UNION ALL ".join(
+        f"SELECT '{model._meta.model_name}', MAX({quote(str(key.column))}), COUNT(*) FROM {quote(model._meta.db_table)}"
+        for model in apps.get_app_config("catalog").get_models()
+        if (key := model._meta.pk)
+    )

@@ -54,6 +54,7 @@ from advisor.engine.search.scale_to_zero import ColdStartTimes, OnDemand, scaled
 from advisor.engine.search.sensitivity import Bar, Ranges, tornado
 from advisor.engine.search.simulated import (
     Design,
+    MemoryParts,
     Scored,
     Simulations,
     deployed,
@@ -130,6 +131,7 @@ __all__ = [
     "QUALITY_RANK",
     "Ranges",
     "MAX_RANKED",
+    "MemoryParts",
     "SLACK",
     "Scale",
     "Score",

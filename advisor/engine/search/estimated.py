@@ -440,4 +440,3 @@ def _owned(workload: Workload, catalog: Catalog, table: Table, scale: Scale) -> 
         at = (int(rows[cell[0]]), cell[0], cell[1])
         found[o.accelerator] = _estimated(workload, market, table, own, scale, at, whole)
     return found
-

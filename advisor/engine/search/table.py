@@ -181,7 +181,7 @@ def only_rows(table: Table, rows: Array) -> Table:
     """These rows of the table, without its step times."""
     names = [f.name for f in fields(Table) if isinstance(getattr(table, f.name), np.ndarray)]
     arrays = {name: getattr(table, name)[rows] for name in names}
-    return replace(table, **arrays, lanes=tuple(table.lanes[i] for i in rows), built=None)  # type: ignore[arg-type]
+    return replace(table, **arrays, lanes=tuple(table.lanes[i] for i in rows), built=None)
 
 
 def with_best_offers(workload: Workload, catalog: Catalog, table: Table) -> Table:
