@@ -1,6 +1,15 @@
 from django.urls import path
 
-from advisor.web import accuracy_page, deletion_views, document_views, load_test_views, price_pages, views
+from advisor.web import (
+    accuracy_page,
+    deletion_views,
+    document_views,
+    load_test_views,
+    price_pages,
+    quick_estimate,
+    views,
+    what_if_views,
+)
 
 urlpatterns = [
     path("", views.ask, name="ask"),
@@ -10,6 +19,8 @@ urlpatterns = [
     path("advice/<uuid:pk>/cancel", views.cancel, name="advice-cancel"),
     path("advice/<uuid:pk>/delete", deletion_views.advice, name="advice-delete"),
     path("advice/<uuid:pk>/rescore", views.rescore, name="advice-rescore"),
+    path("advice/<uuid:pk>/what-if", what_if_views.page, name="what-if"),
+    path("quick-estimate", quick_estimate.fragment, name="quick-estimate"),
     path("advice/<uuid:pk>/share", views.share, name="advice-share"),
     path("advice/<uuid:pk>/unshare", views.unshare, name="advice-unshare"),
     path("advice/<uuid:pk>/shares/<int:share>/delete", deletion_views.share, name="share-delete"),
@@ -31,6 +42,7 @@ urlpatterns = [
     path("tokens", deletion_views.tokens, name="tokens"),
     path("tokens/<int:pk>/delete", deletion_views.token, name="token-delete"),
     path("s/<str:token>", views.shared, name="shared"),
+    path("s/<str:token>/what-if", what_if_views.shared_page, name="shared-what-if"),
     path("s/<str:token>/documents/<str:name>", document_views.shared_page, name="shared-document"),
     path("s/<str:token>/options/<int:rank>", views.shared_option, name="shared-option"),
 ]

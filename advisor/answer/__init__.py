@@ -1,9 +1,8 @@
 """Engine values to a typed answer: options, costs, explanations."""
 
-from advisor.answer import calibration_marks, launch_flags, single_estimate, training_estimate, waterfall
+from advisor.answer import calibration_marks, launch_flags, quick, single_estimate, training_estimate, waterfall
 from advisor.answer.advice import recommend
 from advisor.answer.money import CURRENCY
-from advisor.answer.quick import quick_answer, quick_ranking
 from advisor.answer.sentences import likely
 from advisor.answer.unused_inputs import with_probes
 
@@ -12,8 +11,7 @@ __all__ = [
     "calibration_marks",
     "launch_flags",
     "likely",
-    "quick_answer",
-    "quick_ranking",
+    "quick",
     "recommend",
     "single_estimate",
     "training_estimate",

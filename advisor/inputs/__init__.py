@@ -1,6 +1,6 @@
 """Reads the catalog into a snapshot and converts a snapshot to engine values."""
 
-from advisor.inputs import hosted_apis, offers
+from advisor.inputs import hosted_apis, offers, what_if
 from advisor.inputs.assumptions import (
     COLD_START,
     COSTS,
@@ -17,6 +17,7 @@ from advisor.inputs.check import check_catalog, unknown_names_in_parts
 from advisor.inputs.current import catalog_chip, catalog_resources, catalog_revision, market, resources_with
 from advisor.inputs.from_catalog import (
     CHIP_SCOPE,
+    asked_on,
     assumption,
     calibrations,
     is_outdated,
@@ -42,6 +43,7 @@ from advisor.inputs.training import TRAINING_ASSUMPTIONS, figure_of, reliability
 from catalog.places import areas_of
 
 __all__ = [
+    "asked_on",
     "CHIP_SCOPE",
     "COLD_START",
     "COSTS",
@@ -84,5 +86,6 @@ __all__ = [
     "unpacked",
     "usual_host_watts",
     "with_catalog_names",
+    "what_if",
     "workload_of",
 ]

@@ -1,24 +1,18 @@
-"""Quick answers: the whole catalog ranked by closed formulas, and a rough estimate while a question is written.
+"""The whole catalog ranked by closed formulas.
 
-They use the candidates, offers, prices and formulas of a full answer, without simulation, plans and documents. What
-does not depend on the question is kept in the process, for the few catalogs and models asked about last.
+It uses the candidates, offers, prices and formulas of a full answer, without simulation, plans and documents.
 """
 
-import json
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
-from advisor.answer.advice import served_workload, with_assumptions
 from advisor.answer.hosted import hosted, usd_per_hour
 from advisor.answer.money import traffic_ratio
 from advisor.answer.one_ranking import best_of_provider, tpot_s
 from advisor.answer.option import GIB, token_costs
+from advisor.answer.quick.kept import ANSWERS, Prepared, key_of, one_at_a_time, prepared, prepared_from
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.search import (
-    Catalog,
     Estimated,
     EstimatedRanking,
     KnownLanes,
@@ -26,17 +20,13 @@ from advisor.engine.search import (
     describe,
     estimated_ranking,
     hosted_score,
-    prepare_question,
 )
 from advisor.engine.spec import OWNED, Workload, kind_named
 from advisor.inputs import (
+    asked_on,
     catalog_of,
     catalog_revision,
-    market_rows,
-    model_parts,
-    model_rows,
     number,
-    offers,
     rounded,
     unpacked,
 )
@@ -53,96 +43,8 @@ from advisor.result import (
 from advisor.workload import PORTFOLIO, WorkloadError, error
 from catalog.models import Organisation
 
-MARKETS_KEPT, LANES_KEPT, ANSWERS_KEPT = 4, 6, 32
 MISSED_SHOWN = 5
 Json = dict[str, Any]
-Value = TypeVar("Value")
-
-
-# --- what is kept -----------------------------------------------------------------------------------------------
-
-
-class Kept:
-    """The last values by key. A value is computed once: others that need it wait."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.values: OrderedDict[object, Any] = OrderedDict()
-        self.lock = threading.RLock()
-
-    def get(self, key: object, make: Callable[[], Value]) -> Value:
-        with self.lock:
-            if key not in self.values:
-                self.values[key] = make()
-            self.values.move_to_end(key)
-            while len(self.values) > self.most:
-                self.values.popitem(last=False)
-            found: Value = self.values[key]
-            return found
-
-    def clear(self) -> None:
-        with self.lock:
-            self.values.clear()
-
-
-MARKETS, CATALOGS, LANES, ANSWERS = Kept(MARKETS_KEPT), Kept(MARKETS_KEPT), Kept(LANES_KEPT), Kept(ANSWERS_KEPT)
-KEPT = (MARKETS, CATALOGS, LANES, ANSWERS)
-# what lanes do not depend on; the rates are part of KnownLanes
-NOT_OF_LANES = (
-    "name", "slo", "objective", "weights", "team", "owned", "inventory", "usd_per_accelerator_hour", "price_ratios",
-    "batch", "constraints", "tco", "traffic",
-)  # fmt: skip
-OF_LANES = ("frameworks", "formats", "kv_formats", "quality", "partitions")  # of the constraints
-RATES = ("requests_per_s", "users", "load_curve", "growth_fraction_per_year", "ramp_months", "ends_after_months")
-
-
-def key_of(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, default=str)
-
-
-def market_key(spec: Json) -> str:
-    """What the catalog's rows depend on. Allow lists of accelerators filter candidates, so all rows are read."""
-    c = spec["constraints"]
-    parts = [c["providers"]["allow"], c["terms"], c["exclude"], c["site"].get("region"), sorted(spec["owned"])]
-    return key_of([*parts, spec.get("prices_as_of"), spec["tco"].get("currency")])
-
-
-def lanes_key(spec: Json) -> str:
-    rest = {key: value for key, value in spec.items() if key not in NOT_OF_LANES}
-    traffic = {key: value for key, value in spec["traffic"].items() if key not in RATES}
-    limits = {key: spec["constraints"].get(key) for key in OF_LANES}
-    return key_of([rest, traffic, limits, spec["tco"].get("power_cap_fraction")])
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prepared:
-    """A question with everything that its ranking reads."""
-
-    spec: Json
-    snapshot: Json
-    workload: Workload
-    catalog: Catalog
-    lanes: KnownLanes
-
-
-def prepared(spec: Json, organisation: Organisation | None, revision: str) -> Prepared:
-    """The question against today's catalog, from what is kept of it."""
-    everything = {**spec, "constraints": {**spec["constraints"], "accelerators": {"allow": [], "deny": []}}}
-    state = (revision, organisation.pk if organisation else None, market_key(spec))
-    market = MARKETS.get(state, lambda: market_rows(everything, organisation))
-    ratios = spec.get("price_ratios") or {}
-    snapshot = offers.at_price_ratios(market | model_rows(spec, organisation), ratios)
-    of_catalog = key_of([spec["tco"], spec["owned"], spec.get("usd_per_accelerator_hour"), ratios])
-    catalog = CATALOGS.get((state, of_catalog), lambda: catalog_of(spec, snapshot))
-    catalog = replace(catalog, **model_parts(spec, snapshot))
-    lanes = LANES.get((state, lanes_key(spec)), KnownLanes)
-    return _prepared(spec, snapshot, catalog, lanes)
-
-
-def _prepared(spec: Json, snapshot: Json, catalog: Catalog, lanes: KnownLanes) -> Prepared:
-    snapshot = with_assumptions(spec, snapshot)
-    workload, catalog = prepare_question(served_workload(spec, snapshot), catalog)
-    return Prepared(spec=spec, snapshot=snapshot, workload=workload, catalog=catalog, lanes=lanes)
 
 
 def check_kind(spec: Json) -> None:
@@ -159,15 +61,16 @@ def quick_ranking(spec: Json, snapshot: Json) -> QuickRanking:
     """The closed-form ranking of a validated workload on a snapshot; nothing is kept."""
     check_kind(spec)
     snapshot = unpacked(snapshot)
-    return _ranking(_prepared(spec, snapshot, catalog_of(spec, snapshot), KnownLanes()))
+    return _ranking(prepared_from(spec, snapshot, catalog_of(spec, snapshot), KnownLanes()))
 
 
 def quick_answer(spec: Json, organisation: Organisation | None = None) -> QuickRanking:
     """The same against today's catalog, from what is kept of it and of earlier questions."""
     check_kind(spec)
     revision = catalog_revision()
-    key = (revision, organisation.pk if organisation else None, key_of(spec))
-    return ANSWERS.get(key, lambda: _ranking(prepared(spec, organisation, revision)))
+    key = (revision, organisation.pk if organisation else None, key_of([spec, asked_on(spec)]))
+    with one_at_a_time():
+        return ANSWERS.get(key, lambda: _ranking(prepared(spec, organisation, revision)))
 
 
 def _ranking(p: Prepared) -> QuickRanking:
