@@ -8,7 +8,15 @@ from advisor.api.body_fields import Text, Whole, YesNo
 from advisor.api.limits import Exceeded, address, count, reached, rest_s
 from advisor.api.openapi import problems
 from advisor.api.parsers import StrictJSONParser, unique
-from advisor.api.problems import Conflict, TooLarge, Unprocessable, problem_response, queue_is_full, unavailable
+from advisor.api.problems import (
+    Conflict,
+    TooLarge,
+    Unprocessable,
+    problem_response,
+    queue_is_full,
+    refusal,
+    unavailable,
+)
 from advisor.api.tokens import hashed, new_token
 
 if TYPE_CHECKING:
@@ -67,6 +75,7 @@ __all__ = [
     "problems",
     "queue_is_full",
     "reached",
+    "refusal",
     "rest_s",
     "tokens",
     "unavailable",

@@ -281,8 +281,18 @@ def _follows(path: str, spec: Json) -> bool:
     return path == "name" or (path.startswith("traffic.requests_per_s") and by_other) or path.endswith("_per_s.mean")
 
 
+SAID = {
+    "traffic.requests_per_s.peak": "Requests/s at the peak",
+    "traffic.users.active": "Active users",
+    "traffic.turns.conversations_per_hour": "Conversations per hour",
+    "batch.requests": "Requests of the batch",
+}
+
+
 def _said(path: str, old: Any, new: Any) -> str:
-    label = next((c.label for c in CONTROLS if c.path == path and c.name != "class"), path)
+    label = SAID.get(path) or next((c.label for c in CONTROLS if c.path == path and c.name != "class"), path)
+    if path.startswith("price_ratios."):
+        old, new = old or 1, new or 1
     return f"{label}: {_value(old)} → {_value(new)}"
 
 

@@ -25,10 +25,11 @@ def fragment(request: HttpRequest) -> HttpResponse:
         raw = form.combined(form.cleaned_data)
         if raw.get("kind") is not None and not applies(raw):
             context["unknown"] = "Training runs and portfolios have no quick estimate yet."
+        elif wrong := [form.fields[name].label for name in form.errors if form.data.get(name)]:
+            context["fields"], context["invalid"] = wrong[:5], True
         elif missing := quick.missing_from(raw):
             context["missing"] = missing
         elif not valid:
-            context["fields"] = [form.fields[name].label or name for name in form.errors if name in form.fields][:5]
             context["invalid"] = True
         else:
             context["estimate"] = quick.quick_estimate(form.spec)

@@ -345,7 +345,7 @@ def shared(request: HttpRequest, token: str) -> HttpResponse:
     context |= answer_context(advice, base, sort)
     context["undone"] = calibration_marks.undone(advice.result)
     if what_if.applies(advice.workload.spec):
-        context |= what_if.form_context(advice.workload.spec, reverse("shared-what-if", args=[token]))
+        context["what_if_url"] = reverse("shared-what-if", args=[token])
     return unlisted(render(request, "advisor/advice.html", context))
 
 

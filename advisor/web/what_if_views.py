@@ -15,8 +15,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from advisor import advise
-from advisor.api import Exceeded, limits, queue_is_full
-from advisor.api.problems import refusal
+from advisor.api import Exceeded, limits, queue_is_full, refusal
 from advisor.inputs import what_if
 from advisor.models import Advice
 from advisor.result import ApiOption

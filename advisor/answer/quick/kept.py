@@ -113,6 +113,12 @@ def prepared_from(spec: Json, snapshot: Json, catalog: Catalog, lanes: KnownLane
     return Prepared(spec=spec, snapshot=snapshot, workload=workload, catalog=catalog, lanes=lanes)
 
 
+def forget() -> None:
+    """Drops everything that is kept."""
+    for kept in (MARKETS, CATALOGS, MODELS, LANES, ANSWERS):
+        kept.clear()
+
+
 @contextmanager
 def one_at_a_time() -> Iterator[None]:
     """Waits for the ranking that this process computes. Raises Busy after BUSY_S."""
