@@ -72,6 +72,7 @@ BENCH_PYTHON ?= $(PY)
 bench: data
 	@$(ASK) bench_search
 	@$(ASK) bench_advise
+	@$(ASK) bench_quick
 	@$(ASK) training_layouts
 	@$(PY) -m tests.load.bench_peers
 	@$(PY) -m tests.load.bench_web

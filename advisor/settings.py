@@ -217,6 +217,7 @@ if PRICE_SOURCES:
 API_PER_MINUTE_TOKEN = env.int("ASSAY_API_PER_MINUTE_TOKEN", default=600)
 API_PER_MINUTE_ADDRESS = env.int("ASSAY_API_PER_MINUTE_ADDRESS", default=1200)
 ESTIMATES_PER_MINUTE = env.int("ASSAY_ESTIMATES_PER_MINUTE", default=60)  # per address
+QUICK_PER_MINUTE = env.int("ASSAY_QUICK_PER_MINUTE", default=240)  # what-if rankings, per address
 
 # Probes: polling rate and leases of agents.
 PROBE_LEASE_S = env.float("ASSAY_PROBE_LEASE_S", default=60.0)

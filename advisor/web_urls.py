@@ -8,7 +8,9 @@ from advisor.web import (
     document_views,
     load_test_views,
     price_pages,
+    quick_estimate,
     views,
+    what_if_views,
 )
 
 urlpatterns = [
@@ -20,6 +22,8 @@ urlpatterns = [
     path("advice/<uuid:pk>/cancel", views.cancel, name="advice-cancel"),
     path("advice/<uuid:pk>/delete", deletion_views.advice, name="advice-delete"),
     path("advice/<uuid:pk>/rescore", views.rescore, name="advice-rescore"),
+    path("advice/<uuid:pk>/what-if", what_if_views.page, name="what-if"),
+    path("quick-estimate", quick_estimate.fragment, name="quick-estimate"),
     path("advice/<uuid:pk>/share", views.share, name="advice-share"),
     path("advice/<uuid:pk>/unshare", views.unshare, name="advice-unshare"),
     path("advice/<uuid:pk>/shares/<int:share>/delete", deletion_views.share, name="share-delete"),
@@ -41,6 +45,7 @@ urlpatterns = [
     path("advice/<uuid:pk>/comments", comments.add, name="comment-add"),
     path("advice/<uuid:pk>/comments/<int:comment>/delete", comments.delete, name="comment-delete"),
     path("s/<str:token>", views.shared, name="shared"),
+    path("s/<str:token>/what-if", what_if_views.shared_page, name="shared-what-if"),
     path("s/<str:token>/documents/<str:name>", document_views.shared_page, name="shared-document"),
     path("s/<str:token>/options/<int:rank>", views.shared_option, name="shared-option"),
 ]

@@ -1,6 +1,6 @@
 """Engine values to a typed answer: options, costs, explanations."""
 
-from advisor.answer import calibration_marks, launch_flags, single_estimate, training_estimate, waterfall
+from advisor.answer import calibration_marks, launch_flags, quick, single_estimate, training_estimate, waterfall
 from advisor.answer.advice import recommend
 from advisor.answer.money import CURRENCY
 from advisor.answer.sentences import likely
@@ -11,6 +11,7 @@ __all__ = [
     "calibration_marks",
     "launch_flags",
     "likely",
+    "quick",
     "recommend",
     "single_estimate",
     "training_estimate",

@@ -164,13 +164,22 @@ def _frame(spec: Json, snapshot: Json, outcome: SearchResult, ranked: Sequence[S
 
 def _engine_values(spec: Json, snapshot: Json) -> tuple[Json, Workload, Catalog]:
     """The snapshot with the workload's assumptions and growth; the workload and catalog as the engine takes them."""
-    snapshot = unpacked(snapshot) | {
+    snapshot = with_assumptions(spec, unpacked(snapshot))
+    return snapshot, *prepare_question(served_workload(spec, snapshot), catalog_of(spec, snapshot))
+
+
+def with_assumptions(spec: Json, snapshot: Json) -> Json:
+    """The unpacked snapshot with the workload's assumptions and growth."""
+    return snapshot | {
         "tco": spec["tco"],
         "growth_fraction_per_year": spec["traffic"]["growth_fraction_per_year"],
     }
+
+
+def served_workload(spec: Json, snapshot: Json) -> Workload:
+    """The workload as the engine takes it, with the time that an instance needs to start."""
     default = snapshot["assumptions"].get(COLD_START, {"value": 0.0})["value"]
-    workload = replace(workload_of(spec), cold_start_s=float(spec["tco"].get(COLD_START, default)))
-    return snapshot, *prepare_question(workload, catalog_of(spec, snapshot))
+    return replace(workload_of(spec), cold_start_s=float(spec["tco"].get(COLD_START, default)))
 
 
 def _with_hosted(

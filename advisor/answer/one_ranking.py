@@ -46,7 +46,7 @@ def ranked_together(
     apis = sorted(
         (
             (hosted_score(workload, outcome.scale, usd_per_hour(o), tpot_s(o)), o)
-            for o in best_of_provider(spec, answer)
+            for o in best_of_provider(spec, answer.hosted)
         ),
         key=lambda pair: (pair[0], pair[1].usd_per_month, pair[1].provider),
     )[:MAX_RANKED]
@@ -104,10 +104,10 @@ def moved_owned(each: Owned, place: Mapping[int | None, int]) -> Owned:
     return each.changed(keep=keep, sell=sell, rank=place.get(each.rank) if each.rank else None)
 
 
-def best_of_provider(spec: Json, answer: Answer) -> list[HostedOffer]:
+def best_of_provider(spec: Json, hosted: Sequence[HostedOffer]) -> list[HostedOffer]:
     """The cheapest endpoint of each provider that nothing rules out; `hosted` is in the order of cost."""
     best: dict[str, HostedOffer] = {}
-    for offer in answer.hosted if asked_for(spec) else ():
+    for offer in hosted if asked_for(spec) else ():
         if offer.rejection is None:
             best.setdefault(offer.provider, offer)
     return list(best.values())

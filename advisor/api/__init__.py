@@ -3,16 +3,25 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from advisor.api import body_fields, tokens
+from advisor.api import body_fields, limits, tokens
 from advisor.api.body_fields import Text, Whole, YesNo
 from advisor.api.limits import Exceeded, address, count, reached, rest_s
 from advisor.api.openapi import problems
 from advisor.api.parsers import StrictJSONParser, unique
-from advisor.api.problems import Conflict, TooLarge, Unprocessable, problem_response, queue_is_full, unavailable
+from advisor.api.problems import (
+    Conflict,
+    TooLarge,
+    Unprocessable,
+    problem_response,
+    queue_is_full,
+    refusal,
+    unavailable,
+)
 from advisor.api.tokens import hashed, new_token
 
 if TYPE_CHECKING:
     from advisor.api.deletions import OneLoadTest, OneShare, OneToken, Shares, Tokens
+    from advisor.api.quick import Quick
     from advisor.api.views import (
         AdviceDetail,
         AdviceList,
@@ -27,6 +36,7 @@ if TYPE_CHECKING:
 # Loaded on first use: Django REST framework's settings name classes of this room, and its views read them on import.
 VIEWS = {
     "advisor.api.deletions": ("OneLoadTest", "OneShare", "OneToken", "Shares", "Tokens"),
+    "advisor.api.quick": ("Quick",),
     "advisor.api.views": (
         "AdviceDetail", "AdviceList", "AdviceResult", "CancelAdvice", "EstimateOne", "OneAdvice", "Pages", "Root",
     ),
@@ -45,6 +55,7 @@ __all__ = [
     "OneShare",
     "OneToken",
     "Pages",
+    "Quick",
     "Root",
     "Shares",
     "StrictJSONParser",
@@ -58,11 +69,13 @@ __all__ = [
     "body_fields",
     "count",
     "hashed",
+    "limits",
     "new_token",
     "problem_response",
     "problems",
     "queue_is_full",
     "reached",
+    "refusal",
     "rest_s",
     "tokens",
     "unavailable",

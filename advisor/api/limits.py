@@ -106,6 +106,12 @@ def of_estimate(request: Request) -> None:
         count(request, "estimate", address(request), settings.ESTIMATES_PER_MINUTE)
 
 
+def of_quick(request: Request | HttpRequest) -> None:
+    """Counts a quick ranking or rough estimate; people make several a second while they type."""
+    with suppress(CountersDown):
+        count(request, "quick", address(request), settings.QUICK_PER_MINUTE)
+
+
 def of_address(request: HttpRequest) -> None:
     """Counts any API call, before other work."""
     if request.path.startswith("/api/agent/"):

@@ -91,6 +91,13 @@ class EstimateSchema(PydanticSchema):
     prefix = "Answer"
 
 
+class QuickRankingSchema(AnswerSchema):
+    """The typed answer of a quick ranking; its workload is that of `advise`."""
+
+    target_class = "advisor.result.quick.QuickRanking"
+    prefix = ""
+
+
 class TrainingRunSchema(DeploymentSchema):
     """The training run as it may be written; it shares sections with the deployment."""
 
@@ -187,10 +194,11 @@ def plain_nullables(result: dict[str, Any], **given: Any) -> dict[str, Any]:
 
 def workload_alone_or_inside(result: dict[str, Any], **given: Any) -> dict[str, Any]:
     """A workload may also be sent as {"workload": ...}, as an answer holds it."""
-    for media in result["paths"]["/api/v1/advice"]["post"]["requestBody"]["content"].values():
-        alone = media["schema"]
-        inside = {"type": "object", "properties": {"workload": alone}, "required": ["workload"]}
-        media["schema"] = {"anyOf": [alone, {**inside, "additionalProperties": False}]}
+    for path in ("/api/v1/advice", "/api/v1/quick"):
+        for media in result["paths"][path]["post"]["requestBody"]["content"].values():
+            alone = media["schema"]
+            inside = {"type": "object", "properties": {"workload": alone}, "required": ["workload"]}
+            media["schema"] = {"anyOf": [alone, {**inside, "additionalProperties": False}]}
     return result
 
 

@@ -51,8 +51,8 @@ class Pages(listing.Pages):
 
 
 LINKS = (
-    "advice", "estimate", "accelerators", "models", "prices", "own-prices", "discounts", "api-prices", "frameworks",
-    "quantizations", "units", "regions", "assumptions", "fidelity", "agents",
+    "advice", "quick", "estimate", "accelerators", "models", "prices", "own-prices", "discounts", "api-prices",
+    "frameworks", "quantizations", "units", "regions", "assumptions", "fidelity", "agents",
     "probe-jobs", "probe-results", "enrolments", "tokens",
 )  # fmt: skip
 

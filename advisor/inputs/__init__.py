@@ -1,6 +1,6 @@
 """Reads the catalog into a snapshot and converts a snapshot to engine values."""
 
-from advisor.inputs import hosted_apis, offers
+from advisor.inputs import hosted_apis, offers, what_if
 from advisor.inputs.assumptions import (
     COLD_START,
     COSTS,
@@ -17,10 +17,13 @@ from advisor.inputs.check import check_catalog, unknown_names_in_parts
 from advisor.inputs.current import catalog_chip, catalog_resources, host_copy_fraction, market, resources_with
 from advisor.inputs.from_catalog import (
     CHIP_SCOPE,
+    asked_on,
     assumption,
     calibrations,
     is_outdated,
+    market_rows,
     model_row,
+    model_rows,
     take_snapshot,
     unpacked,
 )
@@ -28,11 +31,19 @@ from advisor.inputs.hosts import usual_host_watts
 from advisor.inputs.names import prices_seen_by, with_catalog_names
 from advisor.inputs.offers import new_usd_per_accelerator
 from advisor.inputs.rounding import number, rounded
-from advisor.inputs.to_engine import catalog_of, model_of, quantization_of, training_workload, workload_of
+from advisor.inputs.to_engine import (
+    catalog_of,
+    model_of,
+    model_parts,
+    quantization_of,
+    training_workload,
+    workload_of,
+)
 from advisor.inputs.training import REFERENCES, TRAINING_ASSUMPTIONS, figure_of, reliability_of
 from catalog.places import areas_of
 
 __all__ = [
+    "asked_on",
     "CHIP_SCOPE",
     "COLD_START",
     "COSTS",
@@ -50,6 +61,9 @@ __all__ = [
     "calibrations",
     "catalog_chip",
     "catalog_of",
+    "market_rows",
+    "model_parts",
+    "model_rows",
     "catalog_resources",
     "check_catalog",
     "figure_of",
@@ -74,5 +88,6 @@ __all__ = [
     "usual_host_watts",
     "prices_seen_by",
     "with_catalog_names",
+    "what_if",
     "workload_of",
 ]

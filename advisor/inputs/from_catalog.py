@@ -41,6 +41,25 @@ def _snapshot(spec: Json, organisation: Organisation | None) -> Json:
 
     Prices, discounts and licenses are those known on the workload's `prices_as_of`, by default today.
     """
+    rows = market_rows(spec, organisation) | model_rows(spec, organisation)
+    return packed(offers.at_price_ratios(rows, spec.get("price_ratios", {})))
+
+
+def model_rows(spec: Json, organisation: Organisation | None) -> Json:
+    """The part of a snapshot that depends on the model: its shape, its draft model and its hosted APIs."""
+    model = model_row(spec["model"])
+    hosted = hosted_apis.rows(model["hf_id"], organisation, asked_on(spec))
+    reward = reward_model_of(spec)
+    return {
+        "model": model,
+        "draft_model": draft_row(model),
+        "reward_model": model_row(reward) if reward else None,
+        "hosted": hosted,
+    }
+
+
+def market_rows(spec: Json, organisation: Organisation | None) -> Json:
+    """The part of a snapshot that does not depend on the model: hardware, software, prices, assumptions."""
     day = asked_on(spec)
     newest = CatalogLoad.objects.order_by("-pk").first()
     providers = spec["constraints"]["providers"]["allow"]
@@ -52,24 +71,19 @@ def _snapshot(spec: Json, organisation: Organisation | None) -> Json:
     used = offers.used(prices, day, providers)
     site = spec["constraints"]["site"].get("region") or ""
     places = {f"{p['provider']}-{p['region']}" for p in used} | {site}
-    model = model_row(spec["model"])
     serverless = [p for p in offers.serverless(organisation, day) if p["accelerator"] in served]
     sold = {p["accelerator"] for p in (*used, *serverless)} | set(spec["owned"])
     allowed = set(spec["constraints"]["accelerators"]["allow"]) or served
     other_terms = [p for p in offers.other_terms(organisation, day, terms) if p["accelerator"] in served & allowed]
-    snapshot = {
+    return {
         "engine_version": ENGINE_VERSION,
         "catalog_version": newest.version if newest else "",
         "asked_on": day.isoformat(),
         "prices_as_of": max((p["as_of"] for p in prices), default=None),
-        "model": model,
-        "draft_model": draft_row(model),
-        "reward_model": model_row(reward) if (reward := reward_model_of(spec)) else None,
         "accelerators": [chip if chip["slug"] in sold else chip | {"sources": {}, "software": {}} for chip in chips],
         "prices": [without_host(p) for p in used],
         "other_terms": [without_host(p) for p in other_terms],
         "serverless": [without_host(p) for p in serverless],
-        "hosted": hosted_apis.rows(model["hf_id"], organisation, day),
         "stale": offers.sold_only_otherwise(day),
         "licences": offers.licences(organisation, day),
         "instances": hosts.instance_types([p for p in used if p["accelerator"] in allowed] + other_terms + serverless),
@@ -86,7 +100,6 @@ def _snapshot(spec: Json, organisation: Organisation | None) -> Json:
         "currency": currency_of(spec, day),
         "calibration_rows": calibration_rows(),
     }
-    return packed(snapshot)
 
 
 def currency_of(spec: Json, day: datetime.date) -> Json | None:

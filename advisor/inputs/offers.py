@@ -69,6 +69,11 @@ ESTIMATE, LOW, UNCONFIRMED = "estimate", "low", "unconfirmed"
 ANYWHERE = ("any", "global", "")  # regions of prices that hold everywhere
 ON_DEMAND = ("on_demand",)
 TERMS = (*ON_DEMAND, "spot", "reserved_1y", "reserved_3y", "capacity_block")  # of rental prices
+API = "api"
+PRICED = (
+    "usd_per_hour", "purchase_usd", "purchase_low_usd", "purchase_high_usd",
+    "usd_per_mtok_input", "usd_per_mtok_cached_input", "usd_per_mtok_output",
+)  # fmt: skip
 Json = dict[str, Any]
 
 
@@ -424,6 +429,27 @@ def _only_as(ways: Mapping[str, set[str]]) -> str:
     if UNRANKED_SALES[MARKETPLACE] in ways:
         tail += ", or remove marketplace from constraints.exclude"
     return f"{NO_CURRENT_PRICE} for an instance or a server, only {' and '.join(parts)}{tail}"
+
+
+def at_price_ratios(snapshot: Json, ratios: Mapping[str, float]) -> Json:
+    """The snapshot with every price of a term times the planner's ratio; purchases and hosted APIs are terms too."""
+    changed = {term: ratio for term, ratio in ratios.items() if ratio != 1.0}
+    if not changed:
+        return snapshot
+    rows = {
+        name: [_at_ratio(row, changed.get(row["term"], 1.0)) for row in snapshot.get(name, ())]
+        for name in ("prices", "other_terms", "serverless")
+    }
+    api = changed.get(API, 1.0)
+    return snapshot | rows | {"hosted": [_at_ratio(row, api) for row in snapshot["hosted"]]}
+
+
+def _at_ratio(row: Json, ratio: float) -> Json:
+    if ratio == 1.0:
+        return row
+    usd = {name: row[name] * ratio for name in PRICED if row.get(name) is not None}
+    note = f"{ratio:g} times the catalog's price, as the question assumes"
+    return row | usd | {"notes": "; ".join([note, *([row["notes"]] if row.get("notes") else [])])}
 
 
 # --- a snapshot to offers ---------------------------------------------------------------------------------------

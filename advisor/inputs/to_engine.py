@@ -277,7 +277,7 @@ def catalog_of(spec: Json, snapshot: Json) -> Catalog:
     assumed = offers.assumed(snapshot, assumptions, chips)
     own_prices = spec.get(PRICE_FIELD, {})
     return Catalog(
-        model=replace(model_of(snapshot["model"]), adapters=adapters_of(spec)),
+        **model_parts(spec, snapshot),
         accelerators=tuple(chips.values()),
         offers=offers.with_owned(
             (
@@ -301,15 +301,22 @@ def catalog_of(spec: Json, snapshot: Json) -> Catalog:
         site_assumptions=site,
         stale=snapshot["stale"],
         licences=offers.licences_of(snapshot["licences"], _software(spec, snapshot["assumptions"])),
-        hosted=hosted_apis.chip_vendor_prices(snapshot["hosted"]),
         acceptances=acceptances_of(snapshot["assumptions"]),
-        reward_model=model_of(snapshot["reward_model"]) if snapshot.get("reward_model") else None,
-        draft_model=model_of(snapshot["draft_model"]) if snapshot.get("draft_model") else None,
         host_copy=host_copy_of(snapshot["assumptions"]),
         grammar_mask_s=snapshot["assumptions"].get(GRAMMAR_MASK, {"value": 0.0})["value"] * MICRO,
         weight_store=weight_store_of(snapshot["assumptions"]),
         prepared_start=cold_start_of(snapshot["assumptions"]),
     )
+
+
+def model_parts(spec: Json, snapshot: Json) -> dict[str, Any]:
+    """The fields of a Catalog that depend on the model."""
+    return {
+        "model": replace(model_of(snapshot["model"]), adapters=adapters_of(spec)),
+        "draft_model": model_of(snapshot["draft_model"]) if snapshot.get("draft_model") else None,
+        "reward_model": model_of(snapshot["reward_model"]) if snapshot.get("reward_model") else None,
+        "hosted": hosted_apis.chip_vendor_prices(snapshot["hosted"]),
+    }
 
 
 def _software(spec: Json, rows: Json) -> float:

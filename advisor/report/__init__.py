@@ -9,6 +9,7 @@ from advisor.report.documents import (
     default_rank,
     has_document,
 )
+from advisor.report.quick_text import quick_table
 from advisor.report.text import canonical, head, largest_payment, markdown, meetings, payment_month_text, table
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "markdown",
     "meetings",
     "payment_month_text",
+    "quick_table",
     "support_matrix",
     "table",
     "training_text",

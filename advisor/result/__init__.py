@@ -96,6 +96,17 @@ from advisor.result.portfolio import (
     SharedFleet,
     Tenant,
 )
+from advisor.result.quick import (
+    ESTIMATED,
+    PUBLISHED,
+    QuickChip,
+    QuickEstimate,
+    QuickMemory,
+    QuickOption,
+    QuickOwned,
+    QuickRanking,
+    QuickRejection,
+)
 from advisor.result.sharing import Adapters, LengthClass, MergedCopies, Mix, MixPart, Sharing, SharingWay
 from advisor.result.training import FastestLayout, MeasuredRun, Phase, TrainingEstimate, TrainingLayout, TrainingMemory
 from advisor.result.training_option import (
@@ -132,6 +143,15 @@ from advisor.result.why_not import (
 )
 
 __all__ = [
+    "ESTIMATED",
+    "PUBLISHED",
+    "QuickChip",
+    "QuickEstimate",
+    "QuickMemory",
+    "QuickOption",
+    "QuickOwned",
+    "QuickRanking",
+    "QuickRejection",
     "Phase",
     "RunOnFleet",
     "TokenBudget",

@@ -10,8 +10,10 @@ from advisor.web import (
     documentation,
     load_test_views,
     price_pages,
+    quick_estimate,
     tuning_charts,
     views,
+    what_if_views,
 )
 from advisor.web.views import trouble
 
@@ -25,7 +27,9 @@ __all__ = [
     "documentation",
     "load_test_views",
     "price_pages",
+    "quick_estimate",
     "trouble",
     "tuning_charts",
     "views",
+    "what_if_views",
 ]

@@ -32,7 +32,7 @@ from advisor.fidelity import nearest_rows
 from advisor.models import Advice, Option, Share
 from advisor.report import documents
 from advisor.result import Answer, ApiOption, TrainingOption
-from advisor.web import comments, forms, load_test_views, sections, training_page
+from advisor.web import comments, forms, load_test_views, sections, training_page, what_if
 from advisor.web.page import csv_text, page
 from advisor.web.page import option_context as page_of_option
 from advisor.workload import WorkloadError, with_changes
@@ -196,7 +196,9 @@ def advice_context(request: HttpRequest, advice: Advice) -> dict[str, Any]:
     context["undone"] = calibration_marks.undone(advice.result)
     context["shares"] = advice.shares.filter(expires_at__gt=timezone.now()).order_by("expires_at")
     context["comments"] = comments.shown(advice, caller_of(request))
-    context["successor"] = advice.successors.only("pk").order_by("-created_at").first()
+    context |= what_if.lineage(advice)
+    if advice.result and what_if.applies(advice.workload.spec):
+        context |= what_if.form_context(advice.workload.spec, reverse("what-if", args=[advice.pk]))
     return context
 
 
@@ -382,6 +384,8 @@ def shared(request: HttpRequest, token: str) -> HttpResponse:
     context = {"advice": advice, "spec": advice.workload.spec, "shared": True, "option_base": base, "sort": sort}
     context |= answer_context(request, advice, base)
     context["undone"] = calibration_marks.undone(advice.result)
+    if what_if.applies(advice.workload.spec):
+        context["what_if_url"] = reverse("shared-what-if", args=[token])
     return unlisted(render(request, "advisor/advice.html", context))
 
 

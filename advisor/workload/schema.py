@@ -165,6 +165,7 @@ class PricePaths(Section):
 
 
 Ratio = Annotated[float, Field(ge=0.01, le=100)]
+PricedTerm = Literal["on_demand", "spot", "reserved_1y", "reserved_3y", "capacity_block", "purchase", "api"]
 
 
 class TcoScenario(Section):
@@ -377,6 +378,7 @@ class Spec(Section):
     usd_per_accelerator_hour: Annotated[
         dict[Name, Positive], Field(max_length=200, json_schema_extra=NO_OTHER_NAMES)
     ] = {}  # prices that the planner assumes or was quoted; they are ranked with the catalog's
+    price_ratios: dict[PricedTerm, Ratio] = {}  # every price of the term times this; for what-if questions
     objective: Literal["cost", "latency", "throughput", "energy", "carbon", "balanced"] = "cost"
     weights: dict[Weight, NotNegative] = {}
     tco: Tco = Field(default_factory=lambda: Tco.model_validate({}))

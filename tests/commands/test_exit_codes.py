@@ -41,6 +41,8 @@ BAD = [
     ("create_organization", ["Acme Inc", "--admin", "a@acme.example"], "is not a slug"),
     ("bench_advise", ["nowhere"], "no such shipped workload: nowhere; see fixtures/workloads"),
     ("bench_advise", ["--runs", "0"], "--runs: 0 is too small"),
+    ("bench_quick", ["nowhere"], "no such shipped workload: nowhere; see fixtures/workloads"),
+    ("bench_quick", ["--runs", "0"], "--runs: 0 is too small"),
     ("bench_search", ["--accelerators", "nowhere"], "not in the catalog: nowhere; give their slugs"),
     ("bench_simulate", ["--repeats", "0"], "--repeats: 0 is too small"),
     ("import_prices", ["--from", "csv", NOWHERE], "give the path of a file"),

@@ -19,6 +19,7 @@ from advisor.engine.search.candidates import (
 )
 from advisor.engine.search.declared_scores import SCORE_NAMES, WEIGHTS, Score, weights_of
 from advisor.engine.search.draft_risk import DraftRisk
+from advisor.engine.search.estimated import Estimated, EstimatedRanking, KnownLanes, estimated_ranking
 from advisor.engine.search.evictions import as_cached
 from advisor.engine.search.hosted_score import hosted_score, missing_figure
 from advisor.engine.search.limits import (
@@ -56,6 +57,7 @@ from advisor.engine.search.scale_to_zero import ColdStartTimes, OnDemand, scaled
 from advisor.engine.search.sensitivity import Bar, Ranges, tornado
 from advisor.engine.search.simulated import (
     Design,
+    MemoryParts,
     Scored,
     Simulations,
     deployed,
@@ -88,6 +90,10 @@ __all__ = [
     "accepted_share",
     "declared_scores_of",
     "same",
+    "Estimated",
+    "EstimatedRanking",
+    "KnownLanes",
+    "estimated_ranking",
     "standard_normal",
     "admissible",
     "allowed",
@@ -132,6 +138,7 @@ __all__ = [
     "QUALITY_RANK",
     "Ranges",
     "MAX_RANKED",
+    "MemoryParts",
     "SLACK",
     "Scale",
     "Score",

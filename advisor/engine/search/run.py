@@ -43,6 +43,7 @@ from advisor.engine.search.table import (
     evaluate,
     instances_needed,
     meets,
+    planned_running,
 )
 from advisor.engine.search.unranked import Unranked, unranked
 from advisor.engine.search.variants import FINALISTS, rescued, variants
@@ -330,15 +331,8 @@ def _points(
                 * (workload.requests_per_s_mean / workload.requests_per_s_peak),
                 tpot_s=float(workload.kind.tail_latency_s(table)[i, j]),
                 meets_slo=bool(good[i, j]) and float(usd[k, j]) >= held.get(slug, math.inf),
-                prefill_fraction=prefill_fraction(workload, table.built, i, _planned_running(workload, table, i, j)),
+                prefill_fraction=prefill_fraction(workload, table.built, i, planned_running(workload, table, i, j)),
             )
-
-
-def _planned_running(workload: Workload, table: Table, i: int, j: int) -> float:
-    """Concurrent requests of one lane at the peak, by Little's law."""
-    c = table.lanes[i].choice
-    rate = table.peak_requests_per_s[i, j] / (table.replicas[i, j] * c.lanes)
-    return float(rate * (table.ttft_p95_s[i, j] + workload.output_tokens.mean_tokens * table.tpot_p95_s[i, j]))
 
 
 def output_bill_usd_per_hour(point: Point) -> float:

@@ -411,7 +411,7 @@ class Simulations:
             requests_per_s_mean=mean,
             requests_per_s_peak=peak,
             paid_fraction=1.0,
-            memory=_parts(self.table.built, row, lane, trial.verified.running_requests_mean),
+            memory=memory_parts(self.table.built, row, lane, trial.verified.running_requests_mean),
             meets_slo=trial.excess_fraction <= 1,
             row_index=row,
             kept_fraction=self.kept_fraction(trial.design),
@@ -597,7 +597,7 @@ def _watts(catalog: Catalog, s: Scored, span_fraction: float, there: float = 1.0
     return (drawn + (resting if s.offer.acquisition == "own" and s.idle_chips else 0.0)) * s.offer.pue
 
 
-def _parts(built: Lanes | None, row: int, lane: Lane, running: float) -> MemoryParts:
+def memory_parts(built: Lanes | None, row: int, lane: Lane, running: float) -> MemoryParts:
     """Memory parts with `running` requests per lane; each pipeline stage holds its share of every lane's cache."""
     assert built is not None
     room: Memory = built.memory

@@ -22,7 +22,7 @@ from advisor.engine.search.candidates import CONCURRENCY, Catalog, allowed, conc
 from advisor.engine.search.evictions import with_evictions
 from advisor.engine.search.growing import instances_over_horizon
 from advisor.engine.search.limits import Factors, at_confidence, factors_of, latency_excess
-from advisor.engine.spec import OWNED, Accelerator, Offer, SocketShare, Users, Workload
+from advisor.engine.spec import OWNED, Accelerator, Offer, Users, Workload
 from advisor.engine.step import (
     Demand,
     Lane,
@@ -90,17 +90,38 @@ def demand_of(workload: Workload) -> Demand:
     )
 
 
-def evaluate(workload: Workload, catalog: Catalog, lanes: Sequence[Lane]) -> Table:
-    """The table for these lanes at every concurrency; lanes that do not fit in memory are pruned."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Served:
+    """What lanes do with the traffic: it depends neither on prices nor on limits."""
+
+    room: Memory  # of all lanes
+    kept: tuple[Lane, ...]  # those that fit
+    built: Lanes | None
+    estimates: tuple[Array, ...]  # of serving_estimates
+
+
+def served(workload: Workload, catalog: Catalog, lanes: Sequence[Lane]) -> Served:
+    """Memory, step times and latencies of these lanes; those that do not fit are pruned."""
     room, kept, built = fitting(catalog.model, lanes)
+    estimates = serving_estimates(workload, kept, built.times if built else None)
+    return Served(room=room, kept=tuple(kept), built=built, estimates=estimates)
+
+
+def evaluate(workload: Workload, catalog: Catalog, lanes: Sequence[Lane], known: Served | None = None) -> Table:
+    """The table for these lanes at every concurrency; lanes that do not fit in memory are pruned.
+
+    known: of these lanes with this traffic, if it was computed before.
+    """
+    known = known or served(workload, catalog, lanes)
+    room, kept, built = known.room, known.kept, known.built
     chips = np.array([w.choice.tp * w.choice.pp * w.choice.dp for w in kept], dtype=float)[:, None]
-    capacity, busy_tpot, replicas, ttft, tpot, peak = serving_estimates(workload, kept, built.times if built else None)
+    capacity, busy_tpot, replicas, ttft, tpot, peak = known.estimates
     total = replicas + workload.slo.spares(replicas)
     load = _load(workload, peak, capacity * total)
     usd, offer, share, priced = best_offers(workload, catalog, kept, replicas, load)
     grid = np.array([o.kgco2e_per_kwh or math.nan for o in catalog.offers] + [math.nan])
     return Table(
-        lanes=tuple(kept),
+        lanes=kept,
         built=built,
         chips=chips,
         replicas=replicas,
@@ -112,10 +133,10 @@ def evaluate(workload: Workload, catalog: Catalog, lanes: Sequence[Lane]) -> Tab
         tpot_p95_s=tpot,
         usd_per_hour=usd,
         offer=offer,
-        watts=_watts(
+        watts=mean_watts_of(
             catalog, kept, offer, chips * total * share, load / share, least_power_fraction(catalog.assumptions)
         ),
-        full_watts=_watts(catalog, kept, offer, chips * total, np.ones(1)),
+        full_watts=mean_watts_of(catalog, kept, offer, chips * total, np.ones(1)),
         kgco2e_per_kwh=grid[offer],
         evaluated=priced * len(CONCURRENCY),
         pruned=(len(lanes) - len(kept)) * len(CONCURRENCY),
@@ -149,11 +170,18 @@ def joined(table: Table, more: Table, plain_row: Array) -> Table:
         table,
         **arrays,  # type: ignore[arg-type]
         lanes=table.lanes + more.lanes,
-        built=join_lanes(table.built, more.built),
+        built=join_lanes([table.built, more.built]),
         evaluated=table.evaluated + more.evaluated,
         pruned=table.pruned + more.pruned,
         plain_row=np.concatenate([table.plain_row, plain_row]),
     )
+
+
+def only_rows(table: Table, rows: Array) -> Table:
+    """These rows of the table, without its step times."""
+    names = [f.name for f in fields(Table) if isinstance(getattr(table, f.name), np.ndarray)]
+    arrays = {name: getattr(table, name)[rows] for name in names}
+    return replace(table, **arrays, lanes=tuple(table.lanes[i] for i in rows), built=None)
 
 
 def with_best_offers(workload: Workload, catalog: Catalog, table: Table) -> Table:
@@ -168,8 +196,8 @@ def with_best_offers(workload: Workload, catalog: Catalog, table: Table) -> Tabl
         usd_per_hour=usd,
         paid_fraction=share,
         offer=offer,
-        watts=_watts(catalog, table.lanes, offer, chips * share, load / share, least),
-        full_watts=_watts(catalog, table.lanes, offer, chips, np.ones(1)),
+        watts=mean_watts_of(catalog, table.lanes, offer, chips * share, load / share, least),
+        full_watts=mean_watts_of(catalog, table.lanes, offer, chips, np.ones(1)),
         kgco2e_per_kwh=grid[offer],
     )
 
@@ -283,7 +311,7 @@ def autoscales(workload: Workload, o: Offer) -> bool:
     return bool(workload.week) and not workload.kind.released_after_run and o.term in BY_THE_HOUR
 
 
-def _watts(
+def mean_watts_of(
     catalog: Catalog, kept: Sequence[Lane], offer: Array, chips: Array, busy_fraction: Array, full: float = 1.0
 ) -> Array:
     """Power in W of all replicas at this load, including the hosts and PUE of the offer at this index."""
@@ -327,11 +355,22 @@ def _by_scheduler(kept: Sequence[Lane]) -> dict[tuple[Scheduler, bool], Array]:
 
 def instances_needed(replicas: Array, replica_chips: int, offer_chips: int, stages: int = 1) -> Array:
     """Whole instances for these replicas; a pipeline stage never spans two instances unless it is larger than one."""
+    return instances_packed(replicas, *packing(replica_chips, offer_chips, stages))
+
+
+def instances_packed(replicas: Array, each: Amount, held: Amount) -> Array:
+    """Whole instances for these replicas: `each` for a replica, or one for every `held` replicas."""
+    return np.asarray(np.where(np.greater(each, 1), replicas * each, np.ceil(replicas / held)))
+
+
+@lru_cache(maxsize=4096)
+def packing(replica_chips: int, offer_chips: int, stages: int) -> tuple[int, int]:
+    """(instances of one replica, replicas of one instance); one of the two is 1."""
     stage_chips = replica_chips // stages
     if stage_chips > offer_chips:  # a slice or rack sold by the host
-        return replicas * math.ceil(stage_chips / offer_chips) * stages
+        return math.ceil(stage_chips / offer_chips) * stages, 1
     held = offer_chips // stage_chips  # stages
-    return replicas * math.ceil(stages / held) if stages > held else np.ceil(replicas / (held // stages))
+    return (math.ceil(stages / held), 1) if stages > held else (1, held // stages)
 
 
 def best_offers(
@@ -348,32 +387,40 @@ def best_offers(
     share = np.ones(replicas.shape)
     leading = np.full(replicas.shape, np.inf)
     offers = _offers_by_chip(workload, catalog, {w.choice.accelerator.slug for w in kept})
-    groups: dict[tuple[str, SocketShare | None, int, int], list[int]] = defaultdict(list)
+    dated = bool(workload.week or workload.forecast)  # replicas change over time: one size of replica at a time
+    groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for row, w in enumerate(kept):
-        a = w.choice.accelerator
-        groups[(a.slug, a.share, w.choice.tp * w.choice.dp, w.choice.pp)].append(row)
-    for (slug, share_of_socket, stage_chips, stages), members in groups.items():
-        rows, accelerator = np.array(members), kept[members[0]].choice.accelerator
+        c = w.choice
+        alone = (c.tp * c.dp, c.pp) if dated else ()
+        groups[(c.accelerator.slug, c.accelerator.share, *alone)].append(row)
+    for members in groups.values():
+        accelerator = kept[members[0]].choice.accelerator
+        stage_chips = np.array([kept[i].choice.tp * kept[i].choice.dp for i in members])
+        stages = np.array([kept[i].choice.pp for i in members])
         licence = np.array([licence_of(catalog, kept[i]) for i in members])[:, None]
         shares: dict[int, Array] = {}
-        for index, o, count in offers.get(slug, ()):
-            if o.share != share_of_socket or stage_chips > connected_chips(accelerator, o):
+        for index, o, count in offers.get(accelerator.slug, ()):
+            able = np.flatnonzero(stage_chips <= connected_chips(accelerator, o))
+            if o.share != accelerator.share or not len(able):
                 continue
-            needs = partial(
-                instances_needed, replica_chips=stage_chips * stages, offer_chips=o.accelerators, stages=stages
-            )
+            rows, chips = np.array(members)[able], (stage_chips * stages)[able][:, None]
+            sizes = zip(stage_chips[able].tolist(), stages[able].tolist(), strict=True)
+            packed = [packing(n * k, o.accelerators, k) for n, k in sizes]
+            each, held = np.array(packed, dtype=float).T[:, :, None]
+            needs = partial(instances_packed, each=each[:1] if dated else each, held=held[:1] if dated else held)
             today = needs(replicas[rows])
             instances = over_horizon(workload, catalog, o, carrying[rows], needs) if workload.forecast else today
             paid = np.ones(1)
             if autoscales(workload, o):
                 if o.accelerators not in shares:
-                    shares[o.accelerators] = paid_fraction(workload, o, carrying[rows], stage_chips * stages, stages)
+                    replica_chips = int(stage_chips[0] * stages[0])
+                    shares[o.accelerators] = paid_fraction(workload, o, carrying[rows], replica_chips, int(stages[0]))
                 paid = shares[o.accelerators]
-            busy_chips = replicas[rows] * stage_chips * stages * load[rows]
+            busy_chips = replicas[rows] * chips * load[rows]
             busy_chips = busy_chips * instances / today
             saved = power_saved(o, accelerator, catalog.assumptions, instances, busy_chips)
             runs = run_fraction(workload, o, load[rows])
-            cost = offer_usd_per_hour(o, instances, licence, paid, runs) - saved
+            cost = offer_usd_per_hour(o, instances, licence[able], paid, runs) - saved
             first = carbon_sort_key(workload, o, cost) if workload.objective == "carbon" else cost
             better = (first < leading[rows]) | ((first == leading[rows]) & (cost < usd[rows]))
             leading[rows] = np.where(better, first, leading[rows])
@@ -464,6 +511,13 @@ def _offers_by_chip(
         i = min(same, key=lambda i: catalog.offers[i].usd_per_hour)
         by_chip[catalog.offers[i].accelerator].append((i, catalog.offers[i], len(same)))
     return {slug: sorted(found, key=lambda entry: entry[0]) for slug, found in by_chip.items()}
+
+
+def planned_running(workload: Workload, table: Table, i: int, j: int) -> float:
+    """Concurrent requests of one lane at the peak, by Little's law."""
+    c = table.lanes[i].choice
+    rate = table.peak_requests_per_s[i, j] / (table.replicas[i, j] * c.lanes)
+    return float(rate * (table.ttft_p95_s[i, j] + workload.output_tokens.mean_tokens * table.tpot_p95_s[i, j]))
 
 
 # --- limits -----------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from typing import Any
 
 
@@ -45,12 +46,17 @@ class Link:
         return bool(self.wraps_from) and min(shape) >= self.wraps_from
 
     def _shape(self, chips: int) -> tuple[int, ...]:
-        """The smallest slice that holds this many chips, cut to them if it is larger; empty without shapes."""
-        holding = [s for s in self.shapes if math.prod(s) >= chips]
-        if not holding:
-            return ()
-        shape = min(holding, key=math.prod)
-        return shape if math.prod(shape) == chips else (chips,)
+        return smallest_slice(self.shapes, chips) if self.shapes else ()
+
+
+@lru_cache(maxsize=256)
+def smallest_slice(shapes: tuple[tuple[int, ...], ...], chips: int) -> tuple[int, ...]:
+    """The smallest shape that holds this many chips, cut to them if it is larger; empty if none does."""
+    holding = [s for s in shapes if math.prod(s) >= chips]
+    if not holding:
+        return ()
+    shape = min(holding, key=math.prod)
+    return shape if math.prod(shape) == chips else (chips,)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -25,7 +25,7 @@ from advisor.engine.step.encoder import (
 )
 from advisor.engine.step.images import images_s, vision_bytes
 from advisor.engine.step.kv_offload import HostCopy, host_copy_of
-from advisor.engine.step.lane import Lane, Lanes, concatenate, fitting, join_lanes, lanes, memory, take
+from advisor.engine.step.lane import Lane, Lanes, concatenate, fitting, join_lanes, lanes, memory, some_lanes, take
 from advisor.engine.step.lane_times import idle_s, prefill_s, step_s
 from advisor.engine.step.layout import HALF, KV_BYTES, Choice, has_experts, layouts, quantizes, rate_of, unsupported
 from advisor.engine.step.ledger import (
@@ -185,6 +185,7 @@ __all__ = [
     "step_fractions",
     "step_s",
     "supports_drafts",
+    "some_lanes",
     "take",
     "tokens_per_step",
     "unsupported",

@@ -77,7 +77,7 @@ def fitting(model: Model, wanted: Sequence[Lane]) -> tuple[Memory, list[Lane], L
 Arrays = TypeVar("Arrays", Layouts, Memory)
 
 
-def _rows(arrays: Arrays, rows: NDArray[np.intp]) -> Arrays:
+def _rows(arrays: Arrays, rows: NDArray[np.intp] | slice) -> Arrays:
     return type(arrays)(**{f.name: getattr(arrays, f.name)[rows] for f in fields(arrays)})
 
 
@@ -118,18 +118,29 @@ def _draft_model_times(wanted: Sequence[Lane]) -> tuple[StepTimes | None, dict[i
     return lanes(model, plain).times, {id(w.choice): i for i, w in enumerate(distinct)}
 
 
-def join_lanes(a: Lanes, b: Lanes) -> Lanes:
-    """The lanes of both, in this order."""
+def join_lanes(parts: Sequence[Lanes]) -> Lanes:
+    """The lanes of all parts, in this order."""
 
-    def both(first: Arrays, second: Arrays) -> Arrays:
-        names = [f.name for f in fields(first)]
-        return type(first)(**{name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in names})
+    def all_of(sections: Sequence[Arrays]) -> Arrays:
+        names = [f.name for f in fields(sections[0])]
+        arrays = {name: np.concatenate([getattr(section, name) for section in sections]) for name in names}
+        return type(sections[0])(**arrays)
 
     return Lanes(
-        layouts=both(a.layouts, b.layouts),
-        times=concatenate([a.times, b.times]),
-        memory=both(a.memory, b.memory),
-        source_tokens=np.concatenate([a.source_tokens, b.source_tokens]),
+        layouts=all_of([part.layouts for part in parts]),
+        times=concatenate([part.times for part in parts]),
+        memory=all_of([part.memory for part in parts]),
+        source_tokens=np.concatenate([part.source_tokens for part in parts]),
+    )
+
+
+def some_lanes(built: Lanes, rows: slice) -> Lanes:
+    """Some of the lanes, in their order."""
+    return Lanes(
+        layouts=_rows(built.layouts, rows),
+        times=take(built.times, rows),
+        memory=_rows(built.memory, rows),
+        source_tokens=built.source_tokens[rows],
     )
 
 
@@ -244,7 +255,7 @@ def step_times(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -
     )
 
 
-def take(times: StepTimes, rows: NDArray[np.intp]) -> StepTimes:
+def take(times: StepTimes, rows: NDArray[np.intp] | slice) -> StepTimes:
     """The step times of these rows."""
     names = (f.name for f in fields(StepTimes) if f.name != "grid_tokens")
     return StepTimes(grid_tokens=times.grid_tokens, **{name: getattr(times, name)[rows] for name in names})

@@ -66,6 +66,11 @@ class Command(BaseCommand):
             metavar="N",
             help="rank of the option of the document; default: of a memo the first option, else the first deployment",
         )
+        parser.add_argument(
+            "--quick",
+            action="store_true",
+            help="rank the whole catalog by closed formulas: analytical estimates, not simulated",
+        )
         parser.add_argument("--prices-as-of", metavar="DATE", help="prices as they were known on a day; default: today")
         parser.add_argument(
             "--snapshot", type=Path, help="read the catalog from this file; created if it does not exist"
@@ -82,6 +87,8 @@ class Command(BaseCommand):
             self.refuse(fault)
         try:
             spec = question(options["workload"], options["set"], options["prices_as_of"])
+            if options["quick"]:
+                self.rank_quickly(spec, options)
             snapshot = file_snapshot(options["snapshot"], lambda: take_snapshot(spec, default_organisation()))
             answer = timed(lambda: recommend(spec, snapshot))
         except workload.WorkloadError as error:
@@ -93,6 +100,22 @@ class Command(BaseCommand):
         answer = answer.changed(recommendations=answer.recommendations[: options["top"]])
         self.stdout.write(RENDER["canonical" if options["canonical"] else options["format"]](answer))
         sys.exit(OK if answer.is_feasible else NOTHING_FEASIBLE)
+
+    def rank_quickly(self, spec: dict[str, Any], options: dict[str, Any]) -> NoReturn:
+        """Prints the closed-form ranking and ends."""
+        from advisor.answer import quick
+        from advisor.inputs import take_snapshot
+
+        if options["document"] or options["canonical"] or options["format"] == "markdown":
+            self.refuse("--quick: prints a table or JSON; documents need a full answer")
+        snapshot = file_snapshot(options["snapshot"], lambda: take_snapshot(spec, default_organisation()))
+        ranking = quick.quick_ranking(spec, snapshot)
+        ranking = ranking.changed(options=ranking.options[: options["top"]])
+        as_json = options["format"] == "json"
+        self.stdout.write(
+            json.dumps(ranking.to_json(), indent=2, ensure_ascii=False) if as_json else report.quick_table(ranking)
+        )
+        sys.exit(OK if ranking.options else NOTHING_FEASIBLE)
 
     def write_document(self, answer: Answer, document: str, out: Path, rank: int | None) -> NoReturn:
         """Writes the document or says why there is none, and ends."""

@@ -1,0 +1,263 @@
+"""The whole catalog ranked by closed formulas.
+
+It uses the candidates, offers, prices and formulas of a full answer, without simulation, plans and documents.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from advisor.answer.hosted import hosted, usd_per_hour
+from advisor.answer.money import traffic_ratio
+from advisor.answer.one_ranking import best_of_provider, tpot_s
+from advisor.answer.option import GIB, token_costs
+from advisor.answer.quick.kept import ANSWERS, Prepared, key_of, one_at_a_time, prepared, prepared_from
+from advisor.engine.cost import HOURS_PER_MONTH
+from advisor.engine.search import (
+    Estimated,
+    EstimatedRanking,
+    KnownLanes,
+    MemoryParts,
+    describe,
+    estimated_ranking,
+    hosted_score,
+)
+from advisor.engine.spec import OWNED, Workload, kind_named
+from advisor.inputs import (
+    asked_on,
+    catalog_of,
+    number,
+    rounded,
+    unpacked,
+)
+from advisor.result import (
+    ESTIMATED,
+    PUBLISHED,
+    HostedOffer,
+    QuickMemory,
+    QuickOption,
+    QuickOwned,
+    QuickRanking,
+    QuickRejection,
+)
+from advisor.workload import PORTFOLIO, WorkloadError, error
+from catalog.models import Organisation
+from catalog.revision import revision as revision_of_catalog
+
+MISSED_SHOWN = 5
+Json = dict[str, Any]
+
+
+def check_kind(spec: Json) -> None:
+    """Raises WorkloadError for kinds that have no closed-form ranking."""
+    if spec["kind"] == PORTFOLIO or kind_named(spec["kind"]).trains:
+        message = "has no quick ranking: it ranks one served model; ask for a full answer"
+        raise WorkloadError([error("kind", message, "serving, batch, embedding, rerank or image_generation")])
+
+
+# --- the ranking ------------------------------------------------------------------------------------------------
+
+
+def quick_ranking(spec: Json, snapshot: Json) -> QuickRanking:
+    """The closed-form ranking of a validated workload on a snapshot; nothing is kept."""
+    check_kind(spec)
+    snapshot = unpacked(snapshot)
+    return _ranking(prepared_from(spec, snapshot, catalog_of(spec, snapshot), KnownLanes()))
+
+
+def quick_answer(spec: Json, organisation: Organisation | None = None) -> QuickRanking:
+    """The same against today's catalog, from what is kept of it and of earlier questions."""
+    check_kind(spec)
+    revision = revision_of_catalog()
+    key = (revision, organisation.pk if organisation else None, key_of([spec, asked_on(spec)]))
+    with one_at_a_time():
+        return ANSWERS.get(key, lambda: _ranking(prepared(spec, organisation, revision)))
+
+
+def _ranking(p: Prepared) -> QuickRanking:
+    found = estimated_ranking(p.workload, p.catalog, p.lanes)
+    adapted = p.catalog.model.adapters is not None or not p.workload.kind.generates_tokens
+    rows = [] if adapted else p.snapshot["hosted"]
+    apis = hosted(p.spec, p.snapshot, p.workload, rows, [], found.bound_usd_per_month)
+    return QuickRanking(
+        workload=p.spec,
+        mark=ESTIMATED,
+        engine_version=p.snapshot["engine_version"],
+        catalog_version=p.snapshot["catalog_version"],
+        prices_as_of=p.snapshot["prices_as_of"],
+        objective=p.workload.objective,
+        options=_ranked(p, found, apis),
+        missed=[_option(p.workload, e, None) for e in found.missed[:MISSED_SHOWN]],
+        owned=_owned(p, found),
+        rejected=[*_rejected(p, found), *_rejected_apis(apis)],
+        candidates=found.evaluated,
+        bound_usd_per_month=None if found.bound_usd_per_month is None else rounded(found.bound_usd_per_month),
+    )
+
+
+def _ranked(p: Prepared, found: EstimatedRanking, apis: Sequence[HostedOffer]) -> list[QuickOption]:
+    """Deployments, owned machines and hosted APIs in one ranking; disputed speeds stand behind everything else."""
+    held = {slug for e in found.ranked if e.offer.term == OWNED for slug in [e.lane.choice.accelerator.slug]}
+    alone = [e for slug, e in found.owned.items() if e is not None and slug not in held]
+    each: list[tuple[bool, float, float, Estimated | HostedOffer]] = [
+        (False, e.score, e.usd_per_hour, e) for e in (*found.ranked, *alone)
+    ]
+    each += [
+        (
+            o.slo_state == "disputed",
+            hosted_score(p.workload, found.scale, usd_per_hour(o), tpot_s(o)),
+            usd_per_hour(o),
+            o,
+        )
+        for o in best_of_provider(p.spec, apis)
+    ]
+    each.sort(key=lambda entry: entry[:3])
+    return [
+        _option(p.workload, item, rank) if isinstance(item, Estimated) else _api(p, item, rank)
+        for rank, (_, _, _, item) in enumerate(each, 1)
+    ]
+
+
+def _option(workload: Workload, e: Estimated, rank: int | None) -> QuickOption:
+    a, generates = e.lane.choice.accelerator, workload.kind.generates_tokens
+    over_horizon = traffic_ratio(workload)
+    tokens_per_s = {
+        "input": e.requests_per_s_mean * workload.given_tokens * over_horizon,
+        "output": e.requests_per_s_mean * workload.output_tokens.mean_tokens * over_horizon if generates else 0.0,
+    }
+    costs = token_costs(e.usd_per_hour, tokens_per_s, e.prefill_fraction)
+    counted = (tokens_per_s["output"] or tokens_per_s["input"]) / over_horizon
+    kwh = e.watts / 1000.0 * HOURS_PER_MONTH
+    return QuickOption(
+        rank=rank,
+        mark=ESTIMATED,
+        label=f"{e.chips:,} x {a.name}, {describe(e.lane)}",
+        accelerator=a.slug,
+        accelerator_name=a.name,
+        vendor=a.vendor,
+        accelerator_count=e.chips,
+        provider=e.offer.provider,
+        instance=e.offer.instance,
+        region=e.offer.region,
+        acquisition=e.offer.acquisition,
+        term=e.offer.term,
+        price_as_of=e.offer.as_of,
+        price_weakness=e.offer.weakness,
+        layout=describe(e.lane),
+        replicas=e.replicas,
+        concurrency=e.concurrency,
+        tokens_per_s_per_accelerator=number(counted / e.chips),
+        tokens_per_s_per_user=number(1.0 / e.tpot_p95_s) if generates and e.tpot_p95_s else None,
+        ttft_ms_p95=number(e.ttft_p95_s * 1e3),
+        tpot_ms_p95=number(e.tpot_p95_s * 1e3) if generates else None,
+        usd_per_month=rounded(e.usd_per_hour * HOURS_PER_MONTH),
+        usd_per_mtok_blended=number(costs["blended"]),
+        watts=number(e.watts),
+        kgco2e_per_month=number(kwh * e.offer.kgco2e_per_kwh) if e.offer.kgco2e_per_kwh else None,
+        memory=_memory(e.memory),
+        meets_slo=e.meets_slo,
+        over_limit_fraction=None if e.meets_slo else number(e.excess_fraction - 1.0),
+        basis=e.lane.choice.efficiency.basis,
+    )
+
+
+def _memory(m: MemoryParts) -> QuickMemory:
+    return QuickMemory(
+        weights_gib=rounded(m.weights_bytes / GIB),
+        kv_gib=rounded(m.kv_bytes / GIB),
+        other_gib=rounded((m.activations_bytes + m.overhead_bytes) / GIB),
+        free_gib=rounded(m.free_bytes / GIB),
+    )
+
+
+def _api(p: Prepared, o: HostedOffer, rank: int) -> QuickOption:
+    speed = o.published_output_tokens_per_s
+    ttfts = [s.ttft_ms for s in o.speeds if s.ttft_ms is not None]
+    return QuickOption(
+        rank=rank,
+        mark=PUBLISHED,
+        label=f"{o.provider_name or o.provider} API, {o.name}",
+        accelerator=o.accelerator,
+        accelerator_name="",
+        vendor="",
+        accelerator_count=None,
+        provider=o.provider,
+        instance=o.name,
+        region=", ".join(o.locations) or "unknown",
+        acquisition="api",
+        term="per_token",
+        price_as_of=o.as_of,
+        layout=o.quantization or "format not published",
+        replicas=None,
+        concurrency=None,
+        tokens_per_s_per_accelerator=None,
+        tokens_per_s_per_user=number(speed) if speed else None,
+        ttft_ms_p95=number(ttfts[0]) if ttfts else None,
+        tpot_ms_p95=number(1e3 / speed) if speed else None,
+        usd_per_month=o.usd_per_month,
+        usd_per_mtok_blended=o.usd_per_mtok_blended,
+        watts=None,
+        kgco2e_per_month=None,
+        memory=None,
+        meets_slo=True if o.slo_state == "no limit" else None,
+        basis="published",
+    )
+
+
+def _owned(p: Prepared, found: EstimatedRanking) -> list[QuickOwned]:
+    names = {a.slug: a.name for a in p.catalog.accelerators}
+    rows = []
+    for slug, count in p.spec["owned"].items():
+        e = found.owned.get(slug)
+        if e is not None:
+            detail = f"{e.chips} of {count} serve this question: {describe(e.lane)}"
+        else:
+            needed = next((each for each in (*found.ranked, *found.missed) if _slug(each) == slug), None)
+            detail = (
+                f"not enough: the best deployment needs {needed.chips:,} and you own {count:,}"
+                if needed is not None and needed.chips > count
+                else "alone they miss a latency limit, or the model does not fit; a full answer says by how much"
+            )
+        usd = rounded(e.usd_per_hour * HOURS_PER_MONTH) if e is not None else None
+        rows.append(
+            QuickOwned(
+                accelerator=slug,
+                accelerator_name=names.get(slug, slug),
+                accelerator_count=count,
+                suffices=e is not None,
+                detail=detail,
+                usd_per_month=usd,
+            )
+        )
+    return rows
+
+
+def _slug(e: Estimated) -> str:
+    return e.lane.choice.accelerator.slug
+
+
+def _rejected(p: Prepared, found: EstimatedRanking) -> list[QuickRejection]:
+    limits = "no layout is within the limits on cost, accelerators and power"
+    over = [QuickRejection(accelerator=slug, reason="over_budget", detail=limits) for slug in found.over_budget]
+    late = [
+        QuickRejection(
+            accelerator=_slug(e),
+            reason="misses_slo",
+            detail=f"the estimate is {e.excess_fraction - 1:.0%} over a latency limit",
+        )
+        for e in found.missed
+    ]
+    known = {r.accelerator for r in (*over, *late)}
+    rest = [
+        QuickRejection(accelerator=r.accelerator, reason=r.reason, detail=r.detail)
+        for r in found.rejections
+        if r.accelerator not in known
+    ]
+    return [*late, *over, *rest]
+
+
+def _rejected_apis(apis: Sequence[HostedOffer]) -> list[QuickRejection]:
+    return [
+        QuickRejection(accelerator=o.rejection.accelerator, reason=o.rejection.reason, detail=o.rejection.detail)
+        for o in apis
+        if o.rejection is not None
+    ]

@@ -1,0 +1,442 @@
+"""The closed-form ranking of the whole catalog, without simulation: what a quick answer shows.
+
+It reads the same candidates, estimates, offers and limits as the search, whose first stage it is. One deployment stands
+for each chip: its best estimate within every limit.
+"""
+
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+
+import numpy as np
+
+from advisor.engine.cost import HOURS_PER_MONTH, services, total_usd_per_hour
+from advisor.engine.search.candidates import (
+    Catalog,
+    admissible,
+    concurrency_of,
+    enumerate_lanes,
+    largest_connected_offer,
+    offers_for,
+    rented_parts,
+)
+from advisor.engine.search.declared_scores import declared
+from advisor.engine.search.drafted import with_drafts
+from advisor.engine.search.objective import Figures, Scale, declared_scores_of, objective, rows_by_chip, scale_of
+from advisor.engine.search.objective import table_scores as scores_of_table
+from advisor.engine.search.planned import team_usd_per_hour
+from advisor.engine.search.simulated import MemoryParts, memory_parts
+from advisor.engine.search.table import (
+    UNSERVABLE_REPLICAS,
+    Array,
+    Served,
+    Table,
+    affordable,
+    estimated_excess,
+    evaluate,
+    instances_needed,
+    meets,
+    only_rows,
+    planned_running,
+    served,
+    serving_estimates,
+    with_best_offers,
+)
+from advisor.engine.search.views import CARBON, PRICE_BOUND_FACTOR, PRICED
+from advisor.engine.spec import OWNED, Accelerator, Offer, Rejection, Workload
+from advisor.engine.step import Lane, Lanes, Memory, join_lanes, prefill_fraction, some_lanes
+
+RATES_KEPT = 4  # loads whose latencies are kept
+TRIES = 3  # the minimum team and the services come on top of a price; then what is left of a budget is tried again
+RENT, BUY, HELD = "rent", "buy", "owned"
+
+
+# --- what does not depend on prices and limits ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChipLanes:
+    """The lanes of one chip and their step times."""
+
+    lanes: tuple[Lane, ...]
+    refused: tuple[Rejection, ...]
+    room: Memory | None
+    kept: tuple[Lane, ...]
+    built: Lanes | None
+
+
+@dataclass(kw_only=True)
+class KnownLanes:
+    """Lanes by chip, and their latencies by load, kept between questions that differ in prices, limits and load.
+
+    The questions share the model, the lengths and everything else that lanes depend on.
+    """
+
+    chips: dict[tuple[object, ...], ChipLanes] = field(default_factory=dict)
+    loads: OrderedDict[tuple[object, ...], dict[tuple[object, ...], tuple[Array, ...]]] = field(
+        default_factory=OrderedDict
+    )
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def served(
+        self, workload: Workload, catalog: Catalog, chips: Sequence[Accelerator]
+    ) -> tuple[list[Lane], list[Rejection], Served | None]:
+        """(lanes, rejections, what they do with the traffic) of these chips; computes what is not known yet."""
+        sold = largest_connected_offer(workload, catalog)
+        keys = {a.slug: self._key(workload, catalog, a, sold[a.slug]) for a in chips}
+        with self.lock:
+            self._find(workload, catalog, [a for a in chips if keys[a.slug] not in self.chips], keys)
+            own = [self.chips[keys[a.slug]] for a in chips]
+            fitting = [(keys[a.slug], c) for a, c in zip(chips, own, strict=True) if c.built is not None]
+            figures = self._load(workload, fitting)
+        lanes = [lane for c in own for lane in c.lanes]
+        refused = [r for c in own for r in c.refused]
+        if not lanes:
+            return [], refused, None
+        rooms = [c.room for c in own if c.room is not None]
+        built = join_lanes([c.built for _, c in fitting if c.built is not None]) if fitting else None
+        known = Served(
+            room=_joined(rooms),
+            kept=tuple(lane for _, c in fitting for lane in c.kept),
+            built=built,
+            estimates=figures or serving_estimates(workload, [], None),
+        )
+        return lanes, refused, known
+
+    @staticmethod
+    def _key(workload: Workload, catalog: Catalog, a: Accelerator, sold: int) -> tuple[object, ...]:
+        return a.slug, sold, tuple(part.share for part in rented_parts(workload, catalog, a))
+
+    def _find(
+        self,
+        workload: Workload,
+        catalog: Catalog,
+        chips: Sequence[Accelerator],
+        keys: Mapping[str, tuple[object, ...]],
+    ) -> None:
+        """Lanes and step times of chips that are not known, all at once."""
+        if not chips:
+            return
+        lanes, refused = enumerate_lanes(workload, catalog, chips)
+        found = served(workload, catalog, lanes) if lanes else None
+        rate = self._rate(workload)
+        at, kept_at = 0, 0
+        for a in chips:
+            own = tuple(lane for lane in lanes if lane.choice.accelerator.slug == a.slug)
+            fits = tuple(lane for lane in (found.kept if found else ()) if lane.choice.accelerator.slug == a.slug)
+            rows, kept_rows = slice(at, at + len(own)), slice(kept_at, kept_at + len(fits))
+            self.chips[keys[a.slug]] = ChipLanes(
+                lanes=own,
+                refused=tuple(r for r in refused if r.accelerator == a.slug),
+                room=_some(found.room, rows) if found and own else None,
+                kept=fits,
+                built=some_lanes(found.built, kept_rows) if found and found.built and fits else None,
+            )
+            if found and fits:
+                self._loads_at(rate)[keys[a.slug]] = tuple(figure[kept_rows] for figure in found.estimates)
+            at, kept_at = rows.stop, kept_rows.stop
+
+    def _load(
+        self, workload: Workload, chips: Sequence[tuple[tuple[object, ...], ChipLanes]]
+    ) -> tuple[Array, ...] | None:
+        """The estimates of these chips at the load of the workload."""
+        known = self._loads_at(self._rate(workload))
+        missing = [(key, c) for key, c in chips if key not in known]
+        if missing:
+            lanes = [lane for _, c in missing for lane in c.kept]
+            times = join_lanes([c.built for _, c in missing if c.built is not None]).times
+            figures, at = serving_estimates(workload, lanes, times), 0
+            for key, c in missing:
+                known[key] = tuple(figure[at : at + len(c.kept)] for figure in figures)
+                at += len(c.kept)
+        if not chips:
+            return None
+        return tuple(np.concatenate(each) for each in zip(*(known[key] for key, _ in chips), strict=True))
+
+    @staticmethod
+    def _rate(workload: Workload) -> tuple[object, ...]:
+        return workload.requests_per_s_mean, workload.requests_per_s_peak, workload.users
+
+    def _loads_at(self, rate: tuple[object, ...]) -> dict[tuple[object, ...], tuple[Array, ...]]:
+        found = self.loads.setdefault(rate, {})
+        self.loads.move_to_end(rate)
+        while len(self.loads) > RATES_KEPT:
+            self.loads.popitem(last=False)
+        return found
+
+
+def _some(room: Memory, rows: slice) -> Memory:
+    return Memory(**{f.name: getattr(room, f.name)[rows] for f in fields(Memory)})
+
+
+def _joined(rooms: Sequence[Memory]) -> Memory:
+    return Memory(**{f.name: np.concatenate([getattr(room, f.name) for room in rooms]) for f in fields(Memory)})
+
+
+# --- the ranking ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Estimated:
+    """One deployment by closed formulas alone."""
+
+    lane: Lane
+    offer: Offer
+    replicas: int  # spares included
+    spare_replicas: int
+    instances: int
+    concurrency: int  # per replica
+    requests_per_s_mean: float
+    requests_per_s_peak: float
+    capacity_requests_per_s: float  # of all replicas
+    ttft_p95_s: float
+    tpot_p95_s: float
+    usd_per_hour: float  # with the minimum team and the provider's services
+    watts: float
+    memory: MemoryParts
+    prefill_fraction: float  # of a request's time
+    excess_fraction: float  # worst latency over its limit; 1: exactly at the limit
+    meets_slo: bool  # by the estimate
+    score: float  # the objective; lower is better
+
+    @property
+    def chips(self) -> int:
+        c = self.lane.choice
+        return self.replicas * c.tp * c.pp * c.dp
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EstimatedRanking:
+    """Every chip of the catalog: ranked, out of reach of the limits, or rejected before it was evaluated."""
+
+    ranked: tuple[Estimated, ...]  # within every limit, best first
+    missed: tuple[Estimated, ...]  # affordable, but over a latency limit by the estimate
+    over_budget: tuple[str, ...]  # slugs of chips that no layout brings within the limits on money, chips and power
+    owned: Mapping[str, Estimated | None]  # slug -> the owned machines alone; None: they do not suffice
+    rejections: tuple[Rejection, ...]
+    evaluated: int
+    scale: Scale
+    bound_usd_per_month: float | None = None
+
+
+def estimated_ranking(workload: Workload, catalog: Catalog, known: KnownLanes | None = None) -> EstimatedRanking:
+    """The whole catalog for a prepared question; `known` keeps lanes for questions with the same model and lengths."""
+    rejections, chips = admissible(workload, catalog)
+    catalog = replace(catalog, offers=tuple(offers_for(workload, catalog)))
+    lanes, refused, what = (known or KnownLanes()).served(workload, catalog, chips)
+    rejections += refused
+    if not lanes:
+        return EstimatedRanking(
+            ranked=(), missed=(), over_budget=(), owned={}, rejections=tuple(rejections), evaluated=0, scale=Scale()
+        )
+    table = evaluate(workload, catalog, lanes, what)
+    scores = declared(workload, catalog)
+    if table.built is not None:
+        table = with_drafts(workload, catalog, table, scale_of(workload, table, scores))
+    scale = scale_of(workload, table, scores)
+    workload, table = _with_price_bound(workload, catalog, table)
+    found = _best_of_chips(workload, catalog, table, scale)
+    rejections += [
+        Rejection(accelerator=slug, reason="does_not_fit", detail="too little memory")
+        for slug in sorted(table.shortfalls)
+    ]
+    ranked = sorted((e for e in found.values() if e is not None and e.meets_slo), key=_order)
+    missed = sorted((e for e in found.values() if e is not None and not e.meets_slo), key=lambda e: e.excess_fraction)
+    return EstimatedRanking(
+        ranked=tuple(ranked),
+        missed=tuple(missed),
+        over_budget=tuple(slug for slug, e in found.items() if e is None),
+        owned=_owned(workload, catalog, table, scale),
+        rejections=tuple(rejections),
+        evaluated=table.evaluated,
+        scale=scale,
+        bound_usd_per_month=workload.constraints.max_usd_per_month if workload.constraints.bound_factor else None,
+    )
+
+
+def _order(e: Estimated) -> tuple[float, float, str]:
+    return e.score, e.usd_per_hour, e.lane.choice.accelerator.slug
+
+
+def _with_price_bound(workload: Workload, catalog: Catalog, table: Table) -> tuple[Workload, Table]:
+    """The bound of the search on objectives that ignore the price, from the cheapest estimate."""
+    if workload.objective in PRICED or workload.constraints.max_usd_per_month is not None:
+        return workload, table
+    asked, green = replace(workload, objective="cost"), workload.objective == CARBON
+    by_price = with_best_offers(asked, catalog, table) if green else table
+    ok = meets(asked, by_price)
+    if not ok.any():
+        return workload, table
+    most = PRICE_BOUND_FACTOR * float(by_price.usd_per_hour[ok].min()) * HOURS_PER_MONTH
+    limits = replace(workload.constraints, max_usd_per_month=most, bound_factor=PRICE_BOUND_FACTOR)
+    bounded = replace(workload, constraints=limits)
+    return bounded, with_best_offers(bounded, catalog, table) if green else table
+
+
+def _best_of_chips(workload: Workload, catalog: Catalog, table: Table, scale: Scale) -> dict[str, Estimated | None]:
+    """The best deployment of each chip within the limits; else the nearest to the latency limits; None: over budget."""
+    score, excess = scores_of_table(workload, table, scale), estimated_excess(workload, table)
+    usable = np.isfinite(excess) & (table.replicas < UNSERVABLE_REPLICAS)
+    found: dict[str, Estimated | None] = {}
+    budget = workload.constraints.max_usd_per_month
+    left = rows_by_chip(table)
+    asked = {slug: workload for slug in left}
+    for _ in range(TRIES):
+        cells: dict[str, tuple[int, int]] = {}
+        masks: dict[float | None, Array] = {}
+        for slug, own in left.items():
+            most = asked[slug].constraints.max_usd_per_month
+            if most not in masks:
+                masks[most] = affordable(asked[slug], table) & usable
+            cell = _pick(own, score, excess, masks[most])
+            if cell is None:
+                found[slug] = None
+            else:
+                cells[slug] = cell
+        for slug, e in _priced(workload, catalog, table, scale, cells, excess).items():
+            row, column = cells[slug]
+            added = e.usd_per_hour - float(table.usd_per_hour[row, column])
+            within = budget is None or bool(workload.constraints.bound_factor)
+            if within or e.usd_per_hour * HOURS_PER_MONTH <= (budget or 0.0):
+                found[slug] = e
+                continue
+            found[slug] = None
+            tighter = max((budget or 0.0) - added * HOURS_PER_MONTH, 0.0)
+            limits = replace(workload.constraints, max_usd_per_month=tighter)
+            asked[slug] = replace(workload, constraints=limits)
+        left = {slug: own for slug, own in left.items() if slug in cells and found[slug] is None}
+        if not left:
+            break
+    return found
+
+
+def _pick(own: Array, score: Array, excess: Array, allowed: Array) -> tuple[int, int] | None:
+    """(row, column) of the best estimate within every limit, else of the affordable one with the lowest latency."""
+    ok = allowed[own]
+    within = ok & (excess[own] <= 1.0)
+    first = np.where(within, score[own], np.inf) if within.any() else np.where(ok, excess[own], np.inf)
+    k, j = np.unravel_index(int(np.argmin(first)), first.shape)
+    return (int(own[k]), int(j)) if np.isfinite(first[k, j]) else None
+
+
+def way_of(o: Offer) -> str:
+    return HELD if o.term == OWNED else BUY if o.acquisition == "own" else RENT
+
+
+def _priced(
+    workload: Workload,
+    catalog: Catalog,
+    table: Table,
+    scale: Scale,
+    cells: Mapping[str, tuple[int, int]],
+    excess: Array,
+) -> dict[str, Estimated]:
+    """The chosen cells at the cheapest of renting, buying and what is owned, with the team and services of each.
+
+    Under `carbon` the offer of the greenest grid stays.
+    """
+    if not cells:
+        return {}
+    rows = np.array([row for row, _ in cells.values()])
+    columns = np.array([column for _, column in cells.values()])
+    few = only_rows(table, rows)
+    ways = [catalog]
+    if workload.objective != CARBON:
+        split = {way: tuple(o for o in catalog.offers if way_of(o) == way) for way in (RENT, BUY, HELD)}
+        ways = [replace(catalog, offers=offers) for offers in split.values() if offers]
+    best: dict[str, Estimated] = {}
+    for market in ways:
+        priced = few if market is catalog else with_best_offers(workload, market, few)
+        for k, slug in enumerate(cells):
+            if not np.isfinite(priced.usd_per_hour[k, columns[k]]):
+                continue
+            e = _estimated(workload, market, table, priced, scale, (int(rows[k]), k, int(columns[k])), excess)
+            if slug not in best or e.usd_per_hour < best[slug].usd_per_hour:
+                best[slug] = e
+    return best
+
+
+def _estimated(
+    workload: Workload,
+    market: Catalog,
+    table: Table,
+    priced: Table,
+    scale: Scale,
+    cell: tuple[int, int, int],
+    excess: Array,
+) -> Estimated:
+    """One cell: its row in `table`, its row in `priced`, its column."""
+    row, k, j = cell
+    assert table.built is not None
+    lane, offer = table.lanes[row], market.offers[int(priced.offer[k, j])]
+    c, carrying = lane.choice, int(table.replicas[row, j])
+    spares = int(workload.slo.spares(carrying))
+    replicas, chips_each = carrying + spares, c.tp * c.pp * c.dp
+    instances = int(instances_needed(np.asarray(float(replicas)), chips_each, offer.accelerators, c.pp))
+    peak = float(table.peak_requests_per_s[row, j])
+    mean = peak * workload.requests_per_s_mean / workload.requests_per_s_peak
+    running = planned_running(workload, table, row, j)
+    held = memory_parts(table.built, row, lane, running)
+    rented = offer.provider if offer.acquisition != "own" else ""
+    extra = services(
+        mean * workload.output_tokens.mean_tokens, held.weights_bytes * chips_each, rented, market.assumptions
+    )
+    team = team_usd_per_hour(workload, market, [(offer, instances)])
+    usd = float(priced.usd_per_hour[k, j]) + team + (total_usd_per_hour(extra) if rented else 0.0)
+    capacity, watts = float(table.capacity_requests_per_s[row, j]) * replicas, float(priced.watts[k, j])
+    known = declared_scores_of(workload, scale)
+    tails = workload.kind.tail_latency_s(table)
+    figures = Figures(
+        usd_per_hour=np.array(usd),
+        tpot_p95_s=np.array(float(tails[row, j])),
+        watts=np.array(watts),
+        kgco2e_per_kwh=np.array(offer.kgco2e_per_kwh or math.nan),
+        capacity_requests_per_s=np.array(capacity),
+        chips=np.array(float(replicas * chips_each)),
+        lacking=known.lacking(lane, offer) if known else 0.0,
+    )
+    return Estimated(
+        lane=lane,
+        offer=offer,
+        replicas=replicas,
+        spare_replicas=spares,
+        instances=instances,
+        concurrency=int(concurrency_of([lane])[0, j]),
+        requests_per_s_mean=mean,
+        requests_per_s_peak=peak,
+        capacity_requests_per_s=capacity,
+        ttft_p95_s=float(table.ttft_p95_s[row, j]),
+        tpot_p95_s=float(table.tpot_p95_s[row, j]),
+        usd_per_hour=usd,
+        watts=watts,
+        memory=held,
+        prefill_fraction=prefill_fraction(workload, table.built, row, running),
+        excess_fraction=float(excess[row, j]),
+        meets_slo=bool(excess[row, j] <= 1.0),
+        score=float(objective(workload, scale, figures)),
+    )
+
+
+def _owned(workload: Workload, catalog: Catalog, table: Table, scale: Scale) -> dict[str, Estimated | None]:
+    """The machines that are already owned, each alone, whether or not they are the best of their chip."""
+    found: dict[str, Estimated | None] = {}
+    for o in catalog.offers:
+        if o.term != OWNED:
+            continue
+        market = replace(catalog, offers=(o,))
+        rows = np.array([i for i, w in enumerate(table.lanes) if o.sells(w.choice.accelerator)], dtype=int)
+        found[o.accelerator] = None
+        if not len(rows) or table.built is None:
+            continue
+        own = with_best_offers(workload, market, only_rows(table, rows))
+        score, excess = scores_of_table(workload, own, scale), estimated_excess(workload, own)
+        cell = _pick(np.arange(len(rows)), score, excess, affordable(workload, own) & np.isfinite(excess))
+        if cell is None or excess[cell] > 1.0:
+            continue
+        whole = np.full(table.usd_per_hour.shape, np.inf)
+        whole[rows] = excess
+        at = (int(rows[cell[0]]), cell[0], cell[1])
+        found[o.accelerator] = _estimated(workload, market, table, own, scale, at, whole)
+    return found

@@ -1,0 +1,123 @@
+"""What-if: the question of an answer as controls, its lineage, and a ranking beside that of the original question."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.shortcuts import get_object_or_404
+
+from advisor.engine.spec import kind_named
+from advisor.inputs import what_if
+from advisor.models import Advice
+from advisor.result import ApiOption, QuickOption, QuickRanking
+from advisor.result import Option as Recommended
+from advisor.workload import PORTFOLIO
+from catalog.models import Accelerator
+
+Json = dict[str, Any]
+
+
+def applies(spec: Mapping[str, Any]) -> bool:
+    """Whether a question has a quick ranking: training runs and portfolios have none yet."""
+    return spec.get("kind") != PORTFOLIO and not kind_named(spec.get("kind")).trains
+
+
+def form_context(spec: Json, url: str, given: what_if.Values | None = None, errors: Json | None = None) -> Json:
+    """The controls with the question's values, or those given."""
+    values = {**what_if.values_of(spec), **{name: list(words) for name, words in (given or {}).items()}}
+    vendors = sorted({*values["vendor"], *Accelerator.objects.filter(served=True).values_list("vendor", flat=True)})
+    choices = {
+        "vendor": [(vendor, vendor) for vendor in vendors],
+        "class": list(what_if.CLASSES.items()),
+        "objective": [(name, name) for name in what_if.OBJECTIVES],
+    }
+    controls = [
+        {
+            "name": c.name,
+            "label": c.label,
+            "several": c.name in ("vendor", "class"),
+            "choices": choices.get(c.name, []),
+            "values": values[c.name],
+            "text": ", ".join(values[c.name]),
+            "numeric": c.reads in ("number", "ratio"),
+            "error": (errors or {}).get(c.name, ""),
+        }
+        for c in what_if.shown_controls(spec)
+    ]
+    return {
+        "what_if_url": url,
+        "what_if_controls": controls,
+        "what_if_prices": [c for c in controls if c["name"].startswith(what_if.PRICE)],
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One option beside the same option under the original question."""
+
+    option: QuickOption
+    rank: int
+    before_rank: int | None  # in the closed-form ranking of the original question; None: it was not ranked
+    more_fraction: float | None  # of the original monthly cost
+    simulated: Recommended | ApiOption | None = None
+
+    @property
+    def moved(self) -> int:
+        return (self.before_rank or self.rank) - self.rank
+
+    @property
+    def more_percent(self) -> float | None:
+        return None if self.more_fraction is None else 100.0 * self.more_fraction
+
+
+def key_of(option: QuickOption | Recommended | ApiOption) -> tuple[str, str]:
+    """What stays the same option when prices, limits or load change."""
+    if option.acquisition == "api":
+        return "api", option.provider
+    return ("owned" if option.term == "owned" else "", option.accelerator or "")
+
+
+def rows_of(
+    ranking: QuickRanking, before: QuickRanking, simulated: Sequence[Recommended | ApiOption] = ()
+) -> list[Row]:
+    """The ranking beside that of the original question; simulated options first, in the order of their ranks."""
+    old = {key_of(o): o for o in reversed(before.options)}
+    exact: dict[tuple[str, str], Recommended | ApiOption] = {}
+    for full in simulated:
+        exact.setdefault(key_of(full), full)
+    order = {key: place for place, key in enumerate(exact)}
+    options = sorted(ranking.options, key=lambda o: (order.get(key_of(o), len(order)), o.rank or 0))
+    rows = []
+    for rank, option in enumerate(options, 1):
+        earlier = old.get(key_of(option))
+        rows.append(
+            Row(
+                option=option,
+                rank=rank,
+                before_rank=earlier.rank if earlier else None,
+                more_fraction=option.usd_per_month / earlier.usd_per_month - 1
+                if earlier and earlier.usd_per_month
+                else None,
+                simulated=exact.get(key_of(option)),
+            )
+        )
+    return rows
+
+
+def lineage(advice: Advice) -> Json:
+    """The newest answer to the same question, and the what-if questions that came from this one, with what differs."""
+    newer, asked_since = None, []
+    for other in advice.successors.select_related("workload").defer("result", "snapshot").order_by("-created_at")[:20]:
+        changes = what_if.differences(advice.workload.spec, other.workload.spec)
+        if not [c for c in changes if not c.startswith("prices_as_of")]:
+            newer = newer or other
+        else:
+            asked_since.append({"advice": other, "changes": changes})
+    parent = None
+    if advice.supersedes_id:
+        first = get_object_or_404(
+            Advice.objects.select_related("workload").only("pk", "workload"), pk=advice.supersedes_id
+        )
+        changes = what_if.differences(first.workload.spec, advice.workload.spec)
+        parent = {"advice": first, "changes": changes} if changes else None
+    return {"successor": newer, "what_ifs": asked_since, "parent": parent}

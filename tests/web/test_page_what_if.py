@@ -1,0 +1,148 @@
+"""What-if: state in the address, errors beside their controls, without scripts, and the full question."""
+
+import json
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from advisor.models import Advice, Share
+from tests import sample_advice
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+ACCEPT = {"headers": {"accept": "application/json"}}
+
+
+@pytest.fixture
+def advice() -> Advice:
+    made = sample_advice.advice()
+    spec = {**made.workload.spec, "variants": "no"}  # without drafts it ranks faster
+    spec["constraints"] = {**spec["constraints"], "accelerators": {"allow": ["h100-sxm", "mi300x"], "deny": []}}
+    type(made.workload).objects.filter(pk=made.workload.pk).update(spec=spec)
+    return Advice.objects.get(pk=made.pk)
+
+
+def test_the_answer_has_a_form_with_the_values_of_the_question(client: Client, advice: Advice) -> None:
+    text = client.get(f"/advice/{advice.pk}").content.decode()
+    assert f'action="/advice/{advice.pk}/what-if"' in text and 'method="get"' in text
+    limit = advice.workload.spec["slo"]["ttft_ms_p95"]
+    assert f'name="ttft" type="text" value="{limit:g}"' in text
+
+
+def test_it_works_without_a_script_and_the_address_holds_the_state(client: Client, advice: Advice) -> None:
+    page = client.get(f"/advice/{advice.pk}/what-if?vendor=amd&load=2")
+    text = page.content.decode()
+    assert page.status_code == 200 and "<html" in text
+    assert 'name="load" type="text" value="2"' in text
+    assert 'value="amd" checked' in text
+    assert "Vendors: not set → amd" in text
+    assert "MI300X" in text and "analytical estimate, not simulated" in text
+
+
+def test_a_script_gets_a_fragment_and_going_back_a_page(client: Client, advice: Advice) -> None:
+    url = f"/advice/{advice.pk}/what-if?vendor=amd"
+    assert "<html" not in client.get(url, headers={"hx-request": "true"}).content.decode()
+    again = client.get(url, headers={"hx-request": "true", "hx-history-restore-request": "true"})
+    assert "<html" in again.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("query", "control", "said"),
+    [
+        ("budget=lots", "budget", "lots is not a number"),
+        ("budget=-1", "budget", "must be greater than 0"),
+        ("max_chips=1.5", "max_chips", "whole number"),
+        ("load=0.00001", "load", "out of range"),
+        ("objective=fun", "objective", "not a valid choice"),
+        ("region=atlantis", "region", "atlantis is not in the catalog"),
+        ("chips=h100-xyz", "chips", "h100-xyz is not in the catalog"),
+    ],
+)
+def test_an_error_stands_beside_its_control(
+    client: Client, advice: Advice, query: str, control: str, said: str
+) -> None:
+    page = client.get(f"/advice/{advice.pk}/what-if?{query}")
+    after = page.content.decode().split(f'id="what-if-{control}-error">')[1]
+    assert page.status_code == 422 and said in after.split("</p>")[0]
+    problem = client.get(f"/advice/{advice.pk}/what-if?{query}", **ACCEPT)
+    assert (problem.status_code, problem["Content-Type"]) == (422, "application/problem+json")
+    assert [e["field"] for e in problem.json()["errors"]] == [control]
+
+
+def test_json_has_the_ranking_and_how_it_moved(client: Client, advice: Advice) -> None:
+    data = client.get(f"/advice/{advice.pk}/what-if?load=3", **ACCEPT).json()
+    assert data["ranking"]["mark"] == "analytical estimate, not simulated"
+    assert data["compared"] and all(row["rank_before"] for row in data["compared"])
+    assert any(row["cost_difference_fraction"] > 0 for row in data["compared"])
+
+
+def test_the_changed_question_runs_in_full_and_keeps_its_lineage(
+    client: Client, advice: Advice, woken: list[str]
+) -> None:
+    moved = client.post(f"/advice/{advice.pk}/what-if", {"vendor": "amd", "budget": "50000"})
+    child = Advice.objects.exclude(pk=advice.pk).get()
+    assert moved.status_code == 302 and moved["Location"].endswith(f"run={child.pk}")
+    assert child.supersedes_id == advice.pk
+    assert child.workload.spec["constraints"]["vendors"]["allow"] == ["amd"]
+    assert child.workload.spec["constraints"]["max_usd_per_month"] == 50000
+    waiting = client.get(moved["Location"]).content.decode()
+    assert 'hx-trigger="every 2s"' in waiting and f"/advice/{child.pk}" in waiting
+    parent = client.get(f"/advice/{advice.pk}").content.decode()
+    assert "Vendors: not set → amd" in parent and "A newer answer" not in parent
+    Advice.objects.filter(pk=child.pk).update(state="cancelled")
+    assert "Changed from" in client.get(f"/advice/{child.pk}").content.decode()
+
+
+def test_simulated_figures_replace_the_estimates(client: Client, advice: Advice) -> None:
+    result: dict[str, Any] = json.loads(json.dumps(sample_advice.result()))
+    text = client.get(f"/advice/{advice.pk}/what-if").content.decode()  # nothing changed: the answer itself
+    simulated = next(o for o in result["recommendations"] if o["accelerator"] == "mi300x")
+    assert simulated["label"] in text and '<span class="sub">simulated</span>' in text
+
+
+def test_a_shared_answer_has_a_what_if_without_the_full_question(client: Client, advice: Advice) -> None:
+    client.post(f"/advice/{advice.pk}/share", {"days": "7"})
+    token = Share.objects.get().token
+    page = client.get(f"/s/{token}/what-if?vendor=amd")
+    text = page.content.decode()
+    assert "MI300X" in text and "Run this question" not in text and f"/advice/{advice.pk}" not in text
+    assert "noindex" in page["X-Robots-Tag"]
+
+
+def test_too_many_rankings_are_refused(client: Client, advice: Advice, settings: Any) -> None:
+    settings.QUICK_PER_MINUTE = 1
+    url = f"/advice/{advice.pk}/what-if?vendor=amd"
+    elsewhere: dict[str, Any] = {"REMOTE_ADDR": "198.51.100.7"}
+    assert [client.get(url, **elsewhere).status_code for _ in range(2)] == [200, 429]
+    assert client.post("/api/v1/quick", {}, content_type="application/json", **elsewhere).status_code == 429
+
+
+def test_a_training_run_has_no_what_if(client: Client, advice: Advice) -> None:
+    spec = {**advice.workload.spec, "kind": "training"}
+    type(advice.workload).objects.filter(pk=advice.workload.pk).update(spec=spec)
+    assert client.get(f"/advice/{advice.pk}/what-if").status_code == 404
+
+
+def test_rest_ranks_a_workload(client: Client, advice: Advice) -> None:
+    body = {
+        "model": "meta-llama/Llama-3.1-8B",
+        "traffic": {"input_tokens": 500, "output_tokens": 100, "requests_per_s": 1},
+        "constraints": {"accelerators": {"allow": ["l40s"]}},
+        "variants": "no",
+    }
+    answer = client.post("/api/v1/quick", body, content_type="application/json")
+    assert answer.status_code == 200 and answer.json()["options"][0]["mark"]
+    wrong = client.post("/api/v1/quick", {**body, "slo": {"ttft_ms_p95": -1}}, content_type="application/json")
+    assert wrong.status_code == 422 and wrong.json()["errors"][0]["field"] == "slo.ttft_ms_p95"
+
+
+def test_the_form_gets_a_rough_estimate_or_what_is_missing(client: Client) -> None:
+    filled = {
+        "model": "meta-llama/Llama-3.1-8B",
+        "traffic.input_tokens.mean": "500",
+        "traffic.output_tokens.mean": "100",
+    }
+    text = client.post("/quick-estimate", filled).content.decode()
+    assert "fill in: requests per second or users" in text
+    text = client.post("/quick-estimate", {**filled, "traffic.requests_per_s.mean": "1"}).content.decode()
+    assert "analytical estimate, not simulated" in text and text.count('<th scope="row">') == 3
