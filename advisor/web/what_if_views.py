@@ -80,7 +80,8 @@ def results_context(request: HttpRequest, a: Asked, url: str, shared: bool) -> J
     seen_by = None if shared else a.advice.organisation  # a link must not reveal other prices of its owner
     ranking = quick.quick_answer(a.spec, seen_by)
     before = quick.quick_answer(a.advice.workload.spec, seen_by)
-    run, simulated = full_answer(request, a)
+    is_open = not shared or a.spec == a.advice.workload.spec  # a link shows one answer and no other
+    run, simulated = full_answer(request, a) if is_open else (None, [])
     gone = {key_of(o): o for o in before.options}
     for option in ranking.options:
         gone.pop(key_of(option), None)
