@@ -16,7 +16,7 @@ CORE := $(VENV)/.core
 ALL := $(VENV)/.all
 ASK := $(PY) manage.py
 
-.PHONY: demo test serve check style types django layout docs lock fidelity bench soak mutants data clean
+.PHONY: demo test serve check style types django layout docs lock fidelity bench soak mutants data chart-library clean
 
 demo: data
 	@$(ASK) demo
@@ -86,6 +86,17 @@ MUTANTS_ARGS ?=
 mutants: $(ALL)
 	@$(PY) -m tests.mutants --coverage
 	@$(PY) -m tests.mutants $(MUTANTS_ARGS)
+
+# The chart library of the pages, from ECharts; needs Node.js. The built file is committed.
+CHARTS := advisor/static/advisor/vendor
+chart-library:
+	@cd .ci/chart-library && npm ci --no-fund --no-audit --ignore-scripts
+	@.ci/chart-library/node_modules/.bin/esbuild .ci/chart-library/entry.js --bundle --minify --format=esm \
+	  --target=es2020 --legal-comments=none --outfile=$(CHARTS)/echarts.js
+	@cd .ci/chart-library/node_modules && cat echarts/LICENSE echarts/licenses/LICENSE-d3 zrender/LICENSE tslib/LICENSE.txt \
+	  > $(CURDIR)/$(CHARTS)/echarts.LICENSE.txt
+	@cat .ci/chart-library/node_modules/echarts/NOTICE > $(CHARTS)/echarts.NOTICE.txt
+	@echo "$(CHARTS)/echarts.js: $$(gzip -9c $(CHARTS)/echarts.js | wc -c) bytes compressed"
 
 # A fresh environment with everything, frozen: public versions only, nothing of this machine.
 lock:

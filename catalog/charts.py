@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from html import escape
+from typing import Any
 
 WIDTH, HEIGHT = 640, 400
 LEFT, RIGHT, TOP, BOTTOM = 96, 150, 26, 56
@@ -254,3 +255,78 @@ def svg(kind: str, title: str, description: str, body: str) -> str:
         f'<svg class="chart {kind}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">'
         f"<title>{escape(title)}</title><desc>{escape(description)}</desc>{body}</svg>"
     )
+
+
+# --- the same for the script advisor/static/advisor/charts.js ---------------------------------------------------------
+
+Json = dict[str, Any]
+HUE_COLORS = ("--accent", "--compute", "--communication", "--activations", "--good", "--host")  # hue-0 to hue-5
+TERMS = {
+    "on_demand": "on demand",
+    "spot": "spot",
+    "reserved_1y": "reserved for 1 year",
+    "reserved_3y": "reserved for 3 years",
+    "capacity_block": "capacity block",
+}
+
+
+def figure(id: str, title: str, svg: str, x: Json, y: Json, series: Sequence[Json], legend: bool = True) -> Json | None:
+    """What the template of a chart shows; None without a picture. `legend`: whether the page has none of its own."""
+    data = {"kind": "xy", "x": x, "y": y, "series": [*series], "legend": legend}
+    return {"id": id, "title": title, "svg": svg, "short": data} if svg else None
+
+
+def figure_axis(name: str, unit: str, log: bool = True) -> Json:
+    return {"name": name, "unit": unit, "log": log}
+
+
+def roofline_figure(lines: Sequence[Roofline], title: str = "Roofline") -> Json | None:
+    """Attainable TFLOP/s over FLOP per byte of each dtype or chip."""
+    series = []
+    ridges = [each.ridge_flops_per_byte for each in lines]
+    for hue, each in enumerate(lines):
+        ridge = each.ridge_flops_per_byte
+        text = f"{each.name}: {short(each.tflops)} TFLOP/s, ridge at {short(ridge)} FLOP/byte"
+        ends = (min(ridges) / 20, ridge, max(ridges) * 8)
+        points = [[x, min(each.tflops, each.gb_per_s * x / 1000), text] for x in ends]
+        color = HUE_COLORS[hue % HUES]
+        series.append({"type": "line", "name": each.name, "color": color, "points": points})
+    x, y = figure_axis("FLOP per byte of memory read", "number"), figure_axis("TFLOP/s, dense", "number")
+    return figure("roofline", title, roofline(lines, title), x, y, series)
+
+
+def price_history_figure(prices: Sequence[DatedPrice]) -> Json | None:
+    """USD per chip-hour over time, a point for each offer."""
+    series = []
+    for term in dict.fromkeys(each.term for each in prices):
+        points = [[each.as_of.isoformat(), each.usd, each.label] for each in prices if each.term == term]
+        color = HUE_COLORS[TERM_HUES.get(term, 5)]
+        series.append({"type": "points", "size": 8, "name": TERMS.get(term, term), "color": color, "points": points})
+    x, y = figure_axis("day", "date", log=False), figure_axis("USD per chip-hour", "usd")
+    title = "Price per chip over time"
+    return figure("price-history", title, price_history(prices), x, y, series, legend=False)
+
+
+def price_index_figure(lines: Sequence[IndexLine], title: str) -> Json | None:
+    """USD per chip-hour by month; only levels of neighboring months are joined."""
+    series = []
+    for each in lines:
+        color = HUE_COLORS[each.hue % HUES]
+        for run in neighbors(each):
+            points = [[day.isoformat(), usd, f"{each.name}, {month:%Y-%m}: ${usd:.2f}"] for day, month, usd in run]
+            series.append({"type": "line", "dots": True, "name": each.name, "color": color, "points": points})
+    x, y = figure_axis("day", "date", log=False), figure_axis("USD per chip-hour", "usd")
+    return figure("price-index", title, price_index(lines, title), x, y, series, legend=False)
+
+
+def neighbors(line: IndexLine) -> list[list[Any]]:
+    """The levels of a series in runs without a missing month."""
+    runs: list[list[Any]] = []
+    before = None
+    for point in line.points:
+        number = point[1].year * 12 + point[1].month
+        if before != number - 1:
+            runs.append([])
+        runs[-1].append(point)
+        before = number
+    return runs

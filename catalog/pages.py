@@ -33,8 +33,10 @@ def accelerator(request: HttpRequest, slug: str) -> HttpResponse:
         "offers": table if offers else None,
         "no_current_price": "" if chip.is_offered else NO_CURRENT_PRICE,
         "spreads": spreads(current_offers().filter(accelerator=chip)),
-        "history_picture": charts.price_history(dated_prices(chip)),
-        "roofline": charts.roofline(charts.rooflines(chip.dense_tflops, chip.memory_gb_per_s), f"Roofline of {chip}"),
+        "history_picture": charts.price_history_figure(dated_prices(chip)),
+        "roofline": charts.roofline_figure(
+            charts.rooflines(chip.dense_tflops, chip.memory_gb_per_s), f"Roofline of {chip}"
+        ),
         "formats": evidence.formats(chip),
         "frameworks": evidence.frameworks(chip),
         "achieved": evidence.achieved(chip),
@@ -125,7 +127,9 @@ def compare(request: HttpRequest) -> HttpResponse:
         "name": "accelerators",
         "chips": chips,
         "rows": details.comparison(chips, {chip.pk: price_text(chip) for chip in chips}),
-        "roofline": charts.roofline([each for chip in chips if (each := bf16_roofline(chip))], "16-bit rooflines"),
+        "roofline": charts.roofline_figure(
+            [each for chip in chips if (each := bf16_roofline(chip))], "16-bit rooflines"
+        ),
         "unknown": [slug for slug in asked if slug not in by_slug],
         "left_out": len([slug for slug in asked if slug in by_slug]) - len(chips),
         "most": MAX_COMPARED,

@@ -105,7 +105,7 @@ def _workload(spec: Json, snapshot: Json, progress: Progress | None) -> Answer:
         unranked=left,
         bookable=ranking.bookable(snapshot, spec, options, left),
         left_out=ranking.left_out(outcome),
-        pareto=pareto(workload, outcome),
+        pareto=pareto(workload, outcome, options),
         sensitivity=ranking.sensitivity(snapshot, workload, outcome, costs),
     )
     if options and (card := sharing(workload, catalog, outcome)):

@@ -11,9 +11,9 @@ from urllib.parse import urlencode
 from django.db.models import Q
 
 from advisor.engine.network import active_parameters, from_hf_config, from_shape, parameters
-from advisor.fidelity.scorecard import Card, Line, card, kind_of
+from advisor.fidelity.scorecard import Card, Line, card, kind_of, line_of
 from advisor.result import Estimate, MeasuredRow, Option
-from catalog.models import Accelerator, ServedModel
+from catalog.models import Accelerator, Scorecard, ScoredRow, ServedModel
 
 Json = dict[str, Any]
 Sizes = tuple[float | None, float | None]
@@ -165,7 +165,23 @@ def runs_of(found: Card) -> tuple[Run, ...]:
 def _runs(digest: str) -> tuple[Run, ...]:
     found = card()
     lines = found.lines if found and found.head.digest == digest else ()
-    sizes = {row.hf_id: sizes_of(row.shape) for row in ServedModel.objects.all()}
+    return grouped(lines, {row.hf_id: sizes_of(row.shape) for row in ServedModel.objects.all()})
+
+
+def runs_of_model(model: str) -> tuple[Run, ...]:
+    """The same of one model alone, without reading the other rows."""
+    head = Scorecard.objects.only("digest").order_by("-pk").first()
+    return () if head is None else _runs_of_model(head.digest, model)
+
+
+@functools.lru_cache(maxsize=64)
+def _runs_of_model(digest: str, model: str) -> tuple[Run, ...]:
+    sizes = {row.hf_id: sizes_of(row.shape) for row in ServedModel.objects.filter(hf_id=model)}
+    return grouped(map(line_of, ScoredRow.objects.filter(model=model).order_by("pk")), sizes)
+
+
+def grouped(lines: Iterable[Line], sizes: Mapping[str, Sizes]) -> tuple[Run, ...]:
+    """The rows of each run together."""
     members: dict[tuple[Situation, str], list[Line]] = {}
     for line in lines:
         if line.row.phase in PHASES and line.row.circumstance != "disputed" and kind_of(line.row) in HEADLINES:

@@ -8,13 +8,16 @@ from pydantic import ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 from advisor.result.base import (
     Chips,
     Count,
+    KgCo2ePerMtok,
     Milliseconds,
     Number,
     Seconds,
     Section,
     TokensPerSecond,
     Unit,
+    UsdPerMonth,
     UsdPerMtok,
+    Watts,
 )
 from advisor.result.decision import Decision, Settle, plan_ways
 from advisor.result.demand import Owned
@@ -114,6 +117,19 @@ class ParetoPoint(Section):
     """p95 latency; absent for generating models."""
     output_tokens_per_s_per_user: TokensPerSecond | None
     """1000 / tpot_ms."""
+    output_tokens_per_s_per_accelerator_at_capacity: TokensPerSecond | None = None
+    """Generated tokens of one accelerator at capacity; null for embeddings; absent in answers of earlier versions."""
+    usd_per_mtok_blended: UsdPerMtok | None = None
+    """Cost of a million tokens, prompt and output, at the mean load; absent in answers of earlier versions."""
+    usd_per_month: UsdPerMonth | None = None
+    """Total cost of a month (730 hours); absent in answers of earlier versions."""
+    ttft_ms: Milliseconds | None = None
+    """p95 TTFT; null for embeddings; absent in answers of earlier versions."""
+    watts: Watts | None = None
+    """Mean draw at the load, hosts and cooling included; absent in answers of earlier versions."""
+    kgco2e_per_mtok: KgCo2ePerMtok | None = None
+    """Carbon of a million output tokens (of tokens read for embeddings); null: the grid is not known; absent in answers
+    of earlier versions."""
     rank: Count | None
     """Rank of the option; null: not ranked."""
     frontier: bool

@@ -2,17 +2,19 @@
 
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 from advisor.result import Driver, Memory, Operator, ParetoPoint, PlanMonth, SensitivityBar, WaterfallStep
-from advisor.templatetags.units import gib, given, ms, sig, usd
+from advisor.templatetags.units import gib, given, large, ms, sig, usd
 from catalog.charts import Log
 
 WIDTH, HEIGHT = 640, 400
 LEFT, RIGHT, TOP, BOTTOM = 74, 18, 26, 56
 MAX_POINTS = 400
+RANK_SPACING = 13  # pixels between the centers of two written ranks
 FINE_STEPS = ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1,))  # of a decade: costs and times often lie within one
 MAX_TIMES_CHEAPEST, MAX_TIMES_SLO = 50, 3
 MEMORY_PARTS = (
@@ -70,7 +72,7 @@ def pareto(
         return ""
     x = log_scale([xy(point)[0] for point in shown] + ([slo_ms] if slo_ms else []), LEFT, WIDTH - RIGHT)
     y = log_scale([xy(point)[1] for point in shown], HEIGHT - BOTTOM, TOP)
-    marks = "".join(mark(point, x, y, base) for point in layered(shown))
+    marks = "".join(mark(point, x, y, base, named) for point, named in spaced(layered(shown), x, y))
     frontier = sum(point.frontier for point in shown)
     summary = f"{len(shown)} deployments, {frontier} on the frontier; {left_out['undrawable']} cannot be shown."
     parts = [
@@ -91,19 +93,32 @@ def layered(points: Sequence[ParetoPoint]) -> list[ParetoPoint]:
     return first[:: max(1, math.ceil(len(first) / MAX_POINTS))] + rest
 
 
-def mark(point: ParetoPoint, x: Log, y: Log, base: str) -> str:
+def spaced(points: Sequence[ParetoPoint], x: Log, y: Log) -> list[tuple[ParetoPoint, bool]]:
+    """Each point with whether its rank is written: not where a better rank's disc would cover it."""
+    written: list[tuple[float, float]] = []
+    named = set()
+    for point in sorted((point for point in points if point.rank), key=lambda point: point.rank or 0):
+        px, py = (scale(value) for scale, value in zip((x, y), xy(point), strict=True))
+        if all(math.hypot(px - ox, py - oy) > RANK_SPACING for ox, oy in written):
+            written.append((px, py))
+            named.add(point.rank)
+    return [(point, point.rank in named) for point in points]
+
+
+def mark(point: ParetoPoint, x: Log, y: Log, base: str, named: bool = True) -> str:
     """One deployment: a disc on the frontier, a ring if dominated, a cross if it misses the SLO."""
     time_ms, price = xy(point)
     px, py, rank = x(time_ms), y(price), point.rank
     kind = "missed" if not point.meets_slo else "frontier" if point.frontier else "dominated"
     text = f"{point.label}: {usd(price)} per M tokens, {ms(time_ms)}"
     tip = escape((f"{rank}. " if rank else "") + text + ("" if point.meets_slo else " (misses the SLO)"))
-    radius = 9 if rank else 5 if kind == "frontier" else 3.5
+    radius = (9 if named else 6) if rank else 5 if kind == "frontier" else 3.5
     if kind == "missed":
         shape = f'<path class="mark missed" d="M{px - 4} {py - 4}l8 8m0 -8l-8 8"/>'
+        shape += f'<circle class="hit" cx="{px}" cy="{py}" r="6"/>'
     else:
         shape = f'<circle class="mark {kind}{" ranked" * bool(rank)}" cx="{px}" cy="{py}" r="{radius}"/>'
-    body = f"<title>{tip}</title>{shape}" + (label(px, py + 4, rank, "rank") if rank else "")
+    body = f"<title>{tip}</title>{shape}" + (label(px, py + 4, rank, "rank") if rank and named else "")
     return f'<a href="{escape(f"{base}{rank}")}" aria-label="{tip}">{body}</a>' if rank and base else f"<g>{body}</g>"
 
 
@@ -248,12 +263,13 @@ def tornado(bars: Sequence[SensitivityBar], what: str = "Monthly cost") -> str:
 
 def drivers(found: Sequence[Driver], what: str = "Monthly cost") -> str:
     """A tornado chart: the first option's cost at both ends of each uncertain input that moves it."""
-    ends = [
-        (each.name, each.usd_per_month_low, each.usd_per_month_high, False)
-        for each in found
-        if each.usd_per_month_low != each.usd_per_month_high or each.variance_fraction >= NEGLIGIBLE
-    ]
+    ends = [(each.name, each.usd_per_month_low, each.usd_per_month_high, False) for each in found if moves(each)]
     return from_low_to_high(ends, f"{what} of the first option over the 90% range of each uncertain input")
+
+
+def moves(driver: Driver) -> bool:
+    """Whether an uncertain input changes the cost."""
+    return driver.usd_per_month_low != driver.usd_per_month_high or driver.variance_fraction >= NEGLIGIBLE
 
 
 def from_low_to_high(rows: Sequence[tuple[str, float, float, bool]], title: str) -> str:
@@ -344,3 +360,93 @@ def svg(kind: str, width: int, height: int, title: str, description: str, body: 
         f' aria-label="{escape(title)}"{extra}>'
         f"<title>{escape(title)}</title><desc>{escape(description)}</desc>{body}</svg>"
     )
+
+
+# --- lines over two axes ----------------------------------------------------------------------------------------
+
+NAME_ROW = 18  # pixels of one line of the legend
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """A linear axis from zero: maps values to pixels."""
+
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        return round(self.start + value / self.high * (self.end - self.start), 1)
+
+    def ticks(self, limit: int = 6) -> list[float]:
+        """At most `limit` round values from 0 on."""
+        step = next(
+            step * 10.0**decade
+            for decade in range(math.floor(math.log10(self.high)) - 1, 20)
+            for step in (1, 2, 5)
+            if self.high / (step * 10.0**decade) < limit
+        )
+        return [step * n for n in range(int(self.high / step) + 1)]
+
+
+def lines(data: Mapping[str, Any], title: str) -> str:
+    """Lines, bands and single points of an interactive chart's data, for pages without scripts."""
+    points = [point for each in data["series"] for point in each["points"]]
+    if not points:
+        return ""
+    floor = HEIGHT - BOTTOM
+    x = scale_of(data["x"], [point[0] for point in points], LEFT, WIDTH - RIGHT)
+    tall = [value for point in points for value in point[1:3] if isinstance(value, float | int)]
+    y = scale_of(data["y"], tall, floor, TOP)
+    body = "".join(drawn_series(each, x, y) for each in data["series"])
+    named = [each for each in data["series"] if each["type"] != "band"]
+    in_dollars = data["y"]["unit"] == "usd"
+    parts = [grid(x, y, data["x"]["name"], data["y"]["name"], in_dollars), body]
+    for row, each in enumerate(named):
+        at = HEIGHT + NAME_ROW * row
+        parts.append(
+            f'<path d="M{LEFT} {at}h24" {stroke(each)}/>{label(LEFT + 32, at + 4, each["name"], "name", "start")}'
+        )
+    description = "; ".join(each["name"] for each in named)
+    return svg("lines", WIDTH, HEIGHT + NAME_ROW * len(named), title, description, "".join(parts))
+
+
+def scale_of(axis: Mapping[str, Any], values: Sequence[float], start: float, end: float) -> Log | Linear:
+    return log_scale(values, start, end) if axis["log"] else Linear((max(values) or 1.0) * 1.03, start, end)
+
+
+def stroke(series: Mapping[str, Any]) -> str:
+    dashes = ' stroke-dasharray="6 4"' if series.get("dashed") else ""
+    return f'fill="none" stroke="var({series["color"]})" stroke-width="2"{dashes}'
+
+
+def drawn_series(series: Mapping[str, Any], x: Log | Linear, y: Log | Linear) -> str:
+    if series["type"] == "band":
+        ends = [(x(at), y(low), y(high)) for at, low, high in series["points"]]
+        corners = [(px, low) for px, low, _ in ends] + [(px, high) for px, _, high in reversed(ends)]
+        shape = " ".join(f"{px},{py}" for px, py in corners)
+        return f'<polygon points="{shape}" fill="var({series["color"]})" opacity=".15"/>'
+    places = [(x(point[0]), y(point[1])) for point in series["points"]]
+    if series["type"] == "points":
+        return "".join(
+            f'<g><title>{escape(point[2])}</title><circle cx="{px}" cy="{py}" r="5" fill="var({series["color"]})"/></g>'
+            for point, (px, py) in zip(series["points"], places, strict=True)
+        )
+    return f'<path d="M{"L".join(f"{px} {py}" for px, py in places)}" {stroke(series)}/>'
+
+
+def grid(x: Log | Linear, y: Log | Linear, below: str, beside: str, dollars: bool) -> str:
+    """Grid lines, ticks and the names of both axes."""
+    floor, parts = HEIGHT - BOTTOM, []
+    for value in x.ticks():
+        parts.append(f'<path class="grid" d="M{x(value)} {TOP}V{floor}"/>')
+        parts.append(label(x(value), floor + 18, large(value)))
+    for value in y.ticks():
+        parts.append(f'<path class="grid" d="M{LEFT} {y(value)}H{WIDTH - RIGHT}"/>')
+        text = dollar_tick(value) if dollars else sig_short(value)
+        parts.append(label(LEFT - 8, y(value) + 4, text, anchor="end"))
+    parts.append(f'<path class="axis" d="M{LEFT} {TOP}V{floor}H{WIDTH - RIGHT}"/>')
+    parts.append(label((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 18, below, "name"))
+    turned = f'transform="translate(16 {(TOP + floor) / 2}) rotate(-90)"'
+    parts.append(f'<text class="name" text-anchor="middle" {turned}>{escape(beside)}</text>')
+    return "".join(parts)

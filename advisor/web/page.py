@@ -24,7 +24,8 @@ from advisor.result import (
     Views,
 )
 from advisor.templatetags.units import number
-from advisor.web import break_even_chart, charts, plan_page, sections, training_page, tuning_charts, verdict
+from advisor.web import charts, plan_page, sections, training_page, tuning_charts, verdict
+from advisor.web.interactive import chart_data, cost_charts, frontier_chart
 from advisor.workload import PORTFOLIO
 from catalog.export import cell
 
@@ -105,12 +106,12 @@ def serving(
     if sections.needs(parts, "why"):
         found |= {"cards": cards(answer), "has_options": bool(options), **frontier(answer, spec, base, embedding)}
     if sections.needs(parts, "performance", "cost", "run", "confidence") and answer.deployments:
-        found["best"] = option_context(answer.deployments[0])
-        found |= break_even_chart.page(answer.deployments[0].money)
+        found["best"] = option_context(answer.deployments[0], answer)
+        found |= cost_charts.page(answer.deployments[0], answer)
     if sections.needs(parts, "cost", "confidence"):
         found["certainty"] = plan_page.certainty(answer)
     if sections.needs(parts, "confidence"):
-        found["tornado_svg"] = charts.tornado(answer.sensitivity)
+        found["tornado_chart"] = chart_data.sensitivity(answer.sensitivity)
     if sections.needs(parts, "alternatives"):
         sorts = VECTOR_SORTS if embedding else SORTS
         few = answer.hosted if hosted == sections.ALL or len(parts) > 1 else answer.hosted[:HOSTED_SHOWN]
@@ -133,7 +134,7 @@ def frontier(answer: Answer, spec: Mapping[str, Any], base: str, embedding: bool
     points = ranked_once(answer.pareto, answer.deployments)
     slo_ms = number((spec.get("slo") or {}).get("e2e_ms_p95" if embedding else "tpot_ms_p95"))
     return {
-        "pareto_svg": charts.pareto(points, slo_ms, base, charts.VECTOR_AXES if embedding else charts.TOKEN_AXES),
+        "frontier_chart": frontier_chart.chart(answer, spec, base, points),
         "pareto_rows": notable(points),
         "left_out": charts.in_view(points, slo_ms)[1],
     }
@@ -225,19 +226,21 @@ def cheaper_by_token(answer: Answer) -> HostedOffer | None:
     return None if asked_for or cheapest.usd_per_month >= answer.deployments[0].usd_per_month else cheapest
 
 
-def option_context(option: Option) -> dict[str, Any]:
-    """One option with its pictures."""
+def option_context(option: Option, answer: Answer | None = None) -> dict[str, Any]:
+    """One option with its charts; `answer`: where it comes from, for the comparison with hosted APIs."""
     return {
         "option": option,
         "embedding": option.is_embedding,
-        "memory_svg": charts.memory_bar(option.memory),
+        "memory_chart": chart_data.memory(charts.memory_bar(option.memory), charts.memory_parts(option.memory)),
         "memory_rows": charts.memory_parts(option.memory),
         "steps": [steps for phase in ("prefill", "decode") if (steps := step_context(option, phase))],
         "plan": plan_rows(option),
         "paying": plan_page.of_option(option),
         "price_days": plan_page.price_days([option]),
-        "waterfall_svg": charts.waterfall(option.money.waterfall) if option.money else "",
-        **break_even_chart.page(option.money),
+        "waterfall_chart": chart_data.cost_waterfall(option.money.waterfall) if option.money else None,
+        **cost_charts.page(option, answer),
+        "techniques_chart": chart_data.techniques(option.tuning.plan) if option.tuning else None,
+        "roofline_chart": chart_data.roofline(option.tuning.roofline) if option.tuning else None,
         **tuning_charts.page(option),
     }
 
@@ -250,7 +253,8 @@ def step_context(option: Option, phase: str) -> dict[str, Any] | None:
         return None
     longest_s = operators[0].time_s or 0
     rows = [{"operator": o, "share": (o.time_s or 0) / total_s, "bar": bar(o, longest_s)} for o in operators]
-    return {"phase": phase, "svg": charts.step_bar(operators, phase), "rows": rows, "total_s": total_s}
+    chart = chart_data.step_time(charts.step_bar(operators, phase), operators, phase)
+    return {"phase": phase, "chart": chart, "rows": rows, "total_s": total_s}
 
 
 def bar(operator: Operator, longest_s: float) -> str:

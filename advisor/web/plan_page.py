@@ -7,7 +7,7 @@ from advisor.report import largest_payment, payment_month_text
 from advisor.result import Answer, ApiOption, Money, Option, Plan, PlanStep, Scenario, TrainingOption
 from advisor.templatetags.finance import dollars, low_to_high, rate
 from advisor.templatetags.units import sig, words
-from advisor.web import charts
+from advisor.web.interactive import chart_data
 
 Ranked = Option | ApiOption | TrainingOption
 ACTIONS = {"rent": "Rent by the hour", "reserve": "Reserve", "buy": "Buy", "keep": "Keep"}
@@ -47,7 +47,7 @@ def of_option(option: Ranked) -> dict[str, Any] | None:
         "figures": list(figures(money, plan)),
         "strategies": [(STRATEGIES.get(s.name, words(s.name).capitalize()), s) for s in plan.strategies],
         "months": plan.months,
-        "months_svg": charts.plan_months(plan.months),
+        "months_chart": chart_data.plan_months(plan.months),
         "taxes": money.taxes,
         "ranges": money.ranges,
         "horizon": money.horizon_months,
@@ -146,7 +146,7 @@ def certainty(answer: Answer) -> dict[str, Any] | None:
         "draws": found.draws if found else None,
         "seed": found.seed if found else None,
         "drivers": found.drivers if found else [],
-        "drivers_svg": charts.drivers(found.drivers) if found else "",
+        "drivers_chart": chart_data.drivers(found.drivers) if found else None,
         "chances": found.chances if found else [],
         "ranged": ranged,
         "has_budget": any(

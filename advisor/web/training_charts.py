@@ -10,6 +10,7 @@ from advisor.templatetags.finance import dollars
 from advisor.templatetags.training import run_time, share
 from advisor.templatetags.units import gib, given
 from advisor.web import charts
+from advisor.web.interactive.chart_data import Chart, axis
 from catalog.charts import Log
 
 MEMORY_PARTS = (
@@ -100,6 +101,43 @@ def cost_over_days(runs: Sequence[TrainingOption], base: str = "") -> str:
     ]
     text = f"{len(runs)} ranked runs and {len(points) - len(runs)} other sizes of the first. Lower left is better."
     return charts.svg("pareto", charts.WIDTH, charts.HEIGHT, "Cost vs. time of the run", text, "".join(body))
+
+
+LATE = "path://M0 1.5L1.5 0L5 3.5L8.5 0L10 1.5L6.5 5L10 8.5L8.5 10L5 6.5L1.5 10L0 8.5L3.5 5Z"  # a cross
+
+
+def cost_chart(runs: Sequence[TrainingOption], base: str = "") -> Chart:
+    """The same as an interactive chart."""
+    title, svg = "Cost vs. time of the run", cost_over_days(runs, base)
+    points = [point for point in points_of(runs) if point.days > 0 and point.usd > 0] if svg else []
+    if not points:
+        return Chart(id="cost-days", title=title, svg="", data={})
+    longest = max(point.days for point in points)
+    factor, unit = next((factor, unit) for least, factor, unit in UNITS if longest >= least)
+    sizes = [[size.days * factor, size.usd_per_run or size.usd_total, ""] for size in runs[0].scaling]
+    series: list[dict[str, Any]] = []
+    if len(sizes) > 1:
+        text = "the first choice on other numbers of accelerators"
+        series.append({"type": "line", "silent": True, "name": text, "color": "--c5", "points": sizes})
+    for name, color, size, symbol, shown in (
+        ("ranked run", "--accent", 18, "circle", [p for p in points if p.rank]),
+        ("another size of the first choice", "--c5", 9, "circle", [p for p in points if not p.rank and p.in_time]),
+        ("misses the deadline", "--muted", 10, LATE, [p for p in points if not p.rank and not p.in_time]),
+    ):
+        if shown:
+            places = [[p.days * factor, p.usd, p.tip, f"{base}{p.rank}" if p.rank and base else None] for p in shown]
+            labels = [str(p.rank or f"{p.accelerator_count:,}×") for p in shown]
+            more = {"size": size, "symbol": symbol, "place": "inside" if shown[0].rank else "top", "labels": labels}
+            series.append({"type": "points", "name": name, "color": color, "points": places, **more})
+    limit = runs[0].deadline_days
+    data = {
+        "kind": "xy",
+        "x": axis(f"{unit} of the run", "number", log=True),
+        "y": axis("USD of the run", "usd", log=True),
+        "series": series,
+        "limits": [{"axis": "x", "value": limit * factor, "name": f"deadline {given(limit)} days"}] if limit else [],
+    }
+    return Chart(id="cost-days", title=title, svg=svg, data=data)
 
 
 def apart(places: Sequence[tuple[float, float]]) -> set[tuple[float, float]]:

@@ -11,6 +11,7 @@ from advisor.templatetags.training import dollar_range, run_time
 from advisor.templatetags.units import with_unit, words
 from advisor.web import charts, plan_page, training_charts
 from advisor.web.form_fields import STACKS
+from advisor.web.interactive import chart_data
 
 SORTS: dict[str, tuple[str, str]] = {
     "rank": ("Rank", "rank"),
@@ -81,9 +82,9 @@ def answer_context(answer: Answer, base: str, objective: str) -> dict[str, Any]:
         "training": True,
         "ranked_by": OBJECTIVES.get(objective, objective),
         "best": option_context(runs[0]) if runs else None,
-        "cost_svg": training_charts.cost_over_days(runs, base),
+        "cost_chart": training_charts.cost_chart(runs, base),
         "points": training_charts.points_of(runs),
-        "tornado_svg": charts.tornado(answer.sensitivity, "Cost"),
+        "tornado_chart": chart_data.sensitivity(answer.sensitivity, "Cost"),
         "certainty": certainty(answer),
     }
 
@@ -100,7 +101,7 @@ def certainty(answer: Answer) -> dict[str, Any] | None:
         "draws": found.draws if found else None,
         "chances": found.chances if found else [],
         "drivers": moved,
-        "drivers_svg": charts.drivers(moved, "Cost"),
+        "drivers_chart": chart_data.drivers(moved, "Cost"),
         "scenarios": plan_page.scenario_table(ranged, answer.scenarios),
         "ranged": ranged,
         "has_deadline": any(run.deadline_probability is not None for run in ranged),
@@ -131,13 +132,17 @@ def option_context(run: TrainingOption) -> dict[str, Any]:
         "option": run,
         "training": True,
         "layout": list(layout_rows(run)),
-        "memory_svg": training_charts.memory_bar(run.memory),
+        "memory_chart": chart_data.memory(
+            training_charts.memory_bar(run.memory), training_charts.memory_rows(run.memory), "Memory of an accelerator"
+        ),
         "memory_rows": training_charts.memory_rows(run.memory),
-        "step_svg": training_charts.step_bar(steps),
+        "step_chart": chart_data.step_time(training_charts.step_bar(steps), steps, "training"),
         "step_rows": step_rows(steps),
         "phases": phase_rows(steps),
         "evidence": nearest_training.shown(run.evidence),
-        "goodput_svg": training_charts.goodput_bar(run.goodput),
+        "goodput_chart": chart_data.goodput(
+            training_charts.goodput_bar(run.goodput), training_charts.goodput_rows(run.goodput)
+        ),
         "goodput_rows": training_charts.goodput_rows(run.goodput),
         "checkpoint_every": clock(run.checkpoint_interval_s),
         "checkpoint_takes": clock(run.goodput.checkpoint_s),
@@ -146,7 +151,7 @@ def option_context(run: TrainingOption) -> dict[str, Any]:
         "one_run": not run.every_days,
         "paying": plan_of(run),
         "price_days": plan_page.price_days([run]),
-        "waterfall_svg": charts.waterfall(run.money.waterfall) if run.money else "",
+        "waterfall_chart": chart_data.cost_waterfall(run.money.waterfall) if run.money else None,
         "break_even": [capital(each.said) for each in run.money.break_even] if run.money else [],
     }
 
@@ -271,7 +276,7 @@ def plan_of(run: TrainingOption) -> dict[str, Any] | None:
     return shown | {
         "figures": list(figures(run, money, plan, until)),
         "steps": [plan_page.step_row(step, money.horizon_months, until) for step in plan.steps],
-        "months_svg": charts.plan_months(plan.months, has_traffic=False),
+        "months_chart": chart_data.plan_months(plan.months, has_traffic=False),
         "repeats": bool(run.every_days),
     }
 

@@ -144,11 +144,9 @@ def page(option: Option) -> dict[str, Any]:
     formats = with_state(tuning.formats) if tuning else []
     return {
         "tuning": tuning,
-        "plan_svg": waterfall(plan),
         "plan_losses": [s for s in plan.steps if s.state == "used" and (s.gain_ratio or 1) < LOSS and s.because]
         if plan
         else [],
-        "roofline_svg": roofline_svg(tuning.roofline) if tuning else "",
         "tuning_steps": [(step, STATES[step.state]) for step in plan.steps] if plan else [],
         "formats": formats,
         "formats_first": formats[:8],

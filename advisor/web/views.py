@@ -245,7 +245,7 @@ def option_context(request: HttpRequest, advice: Advice, rank: int) -> dict[str,
         undone = calibration_marks.undone(advice.result)
         return {**training_page.option_context(option), **shown, "undone": undone, **about}
     return {
-        **page_of_option(option),
+        **page_of_option(option, answer),
         **sections.context(sections.OPTION, section_of(request)),
         **load_test_views.shown(advice, rank),
         "evidence": nearest_rows.shown(nearest_rows.of_option(option, advice.workload.spec)),

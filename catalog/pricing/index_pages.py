@@ -70,7 +70,7 @@ def one(request: HttpRequest, slug: str) -> HttpResponse:
         "title": chip.name if chip else f"{index.name} family" if index else slug,
         "rows": rows[::-1],
         "series": [(each, HUES[each.name]) for each in series],
-        "picture": charts.price_index([line(each) for each in series], "Price per chip-hour by month"),
+        "picture": charts.price_index_figure([line(each) for each in series], "Price per chip-hour by month"),
         "members": Accelerator.objects.filter(slug__in=index.members) if index and not chip else (),
         "known_days": KNOWN_DAYS,
     }

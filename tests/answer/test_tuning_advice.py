@@ -122,14 +122,18 @@ def test_markdown_tells_the_first_plans_way(on_a100: Json) -> None:
 
 def test_the_pictures_are_well_formed_and_the_page_shows_them(on_a100: Json, client: Client) -> None:
     option = on_a100["recommendations"][0]
-    shown = tuning_charts.page(Option.read(option))
-    bars = [n for n in ElementTree.fromstring(shown["plan_svg"]).iter() if (n.get("class") or "").startswith("step ")]
+    tuning = Option.read(option).tuning
+    assert tuning and tuning.plan
+    bars = [
+        n
+        for n in ElementTree.fromstring(tuning_charts.waterfall(tuning.plan)).iter()
+        if (n.get("class") or "").startswith("step ")
+    ]
     assert len(bars) == len(
         [s for s in option["tuning"]["plan"]["steps"] if s["state"] in ("base", "used", "possible")]
     )
-    assert (
-        len([n for n in ElementTree.fromstring(shown["roofline_svg"]).iter() if "phase" in (n.get("class") or "")]) == 2
-    )
+    picture = ElementTree.fromstring(tuning_charts.roofline_svg(tuning.roofline))
+    assert len([n for n in picture.iter() if "phase" in (n.get("class") or "")]) == 2
     page = client.get(f"/advice/{advice({**result(), **on_a100}).pk}/options/1?section=all").content.decode()
     assert "Optimization plan" in page and "Pitfalls" in page and "KV cache format" in page
 
@@ -155,4 +159,4 @@ def test_a_finalist_with_drafts_is_an_option_of_its_own_beside_the_plan(client: 
 
 def test_an_answer_of_an_earlier_version_has_no_such_section() -> None:
     shown = tuning_charts.page(Option.read(result()["recommendations"][0]))
-    assert (shown["plan_svg"], shown["roofline_svg"], shown["formats"]) == ("", "", [])
+    assert (shown["tuning"], shown["formats"]) == (None, [])

@@ -52,7 +52,7 @@ from advisor.engine.search.planned import (
     team_usd_per_hour,
     ways_under,
 )
-from advisor.engine.search.run import Point, SearchResult, frontier, prepare_question, search
+from advisor.engine.search.run import Point, SearchResult, prepare_question, search
 from advisor.engine.search.scale_to_zero import ColdStartTimes, OnDemand, scaled_to_zero
 from advisor.engine.search.sensitivity import Bar, Ranges, tornado
 from advisor.engine.search.simulated import (
@@ -158,7 +158,6 @@ __all__ = [
     "missing_figure",
     "evaluate",
     "excess",
-    "frontier",
     "instances_needed",
     "instances_of",
     "interval_ratios",

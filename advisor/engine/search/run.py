@@ -71,7 +71,6 @@ __all__ = [
     "enumerate_lanes",
     "evaluate",
     "final_score",
-    "frontier",
     "instances_needed",
     "offers_for",
     "prepare_question",
@@ -92,6 +91,10 @@ class Point:
     tpot_s: float  # p95; for embeddings the request latency
     meets_slo: bool
     prefill_fraction: float  # share of a request's time; splits the bill between input and output
+    ttft_s: float  # p95
+    capacity_requests_per_s: float  # of all replicas, spares included
+    watts: float
+    kgco2e_per_kwh: float  # of the offer's region; NaN: unknown
     rank: int | None = None  # from 1; None: an estimate
 
 
@@ -311,6 +314,10 @@ def _points(
             tpot_s=workload.kind.tail_latency_s(s.verified),
             meets_slo=True,
             prefill_fraction=prefill_fraction(workload, table.built, s.row_index, s.verified.running_requests_mean),
+            ttft_s=s.verified.ttft_p95_s,
+            capacity_requests_per_s=s.capacity_requests_per_s,
+            watts=s.watts,
+            kgco2e_per_kwh=s.offer.kgco2e_per_kwh or math.nan,
             rank=rank,
         )
     good = meets(workload, table)
@@ -321,7 +328,8 @@ def _points(
             if not math.isfinite(usd[k, j]):
                 continue
             i = int(own[k])
-            chips = int(table.chips[i, 0] * (table.replicas[i, j] + workload.slo.spares(table.replicas[i, j])))
+            replicas = float(table.replicas[i, j] + workload.slo.spares(table.replicas[i, j]))
+            chips = int(table.chips[i, 0] * replicas)
             yield Point(
                 label=f"{chips:,} x {table.lanes[i].choice.accelerator.name}, {describe(table.lanes[i])}, estimated",
                 accelerator=slug,
@@ -332,25 +340,8 @@ def _points(
                 tpot_s=float(workload.kind.tail_latency_s(table)[i, j]),
                 meets_slo=bool(good[i, j]) and float(usd[k, j]) >= held.get(slug, math.inf),
                 prefill_fraction=prefill_fraction(workload, table.built, i, planned_running(workload, table, i, j)),
+                ttft_s=float(table.ttft_p95_s[i, j]),
+                capacity_requests_per_s=float(table.capacity_requests_per_s[i, j]) * replicas,
+                watts=float(table.watts[i, j]),
+                kgco2e_per_kwh=float(table.kgco2e_per_kwh[i, j]),
             )
-
-
-def output_bill_usd_per_hour(point: Point) -> float:
-    """The share of the hourly cost for output tokens; for embeddings the whole cost."""
-    return point.usd_per_hour * (1 - point.prefill_fraction) or point.usd_per_hour
-
-
-def frontier(points: Sequence[Point]) -> set[int]:
-    """Indices of the Pareto front of output cost and TPOT.
-
-    Only ranked points count, because estimates look better than simulated results. If nothing is ranked, the points
-    within the limits are compared, and if there are none, all points.
-    """
-    pool = [k for k, p in enumerate(points) if p.rank is not None]
-    pool = pool or [k for k, p in enumerate(points) if p.meets_slo] or list(range(len(points)))
-    kept, least_s = set(), math.inf
-    for k in sorted(pool, key=lambda k: (output_bill_usd_per_hour(points[k]), points[k].tpot_s)):
-        if points[k].tpot_s < least_s:
-            kept.add(k)
-            least_s = points[k].tpot_s
-    return kept

@@ -15,7 +15,7 @@ from advisor.engine.scheduler.closed_form import closed_loop, open_loop
 from advisor.engine.scheduler.percentiles import scheduler_of
 from advisor.engine.search.candidates import CONCURRENCY, admissible, enumerate_lanes
 from advisor.engine.search.objective import Scale, final_score, table_scores
-from advisor.engine.search.run import SearchResult, frontier, output_bill_usd_per_hour, search
+from advisor.engine.search.run import SearchResult, search
 from advisor.engine.search.simulated import Design, Simulations
 from advisor.engine.search.table import demand_of, evaluate
 from advisor.engine.search.views import add_view_winners, best_per_accelerator
@@ -160,21 +160,6 @@ def test_idle_chips_of_an_instance_are_counted():
     (best,) = search(few, catalog(offers=(offer("big", 30.0, 8),))).ranked
     assert best.instances * 8 == best.chips + best.idle_chips and best.idle_chips > 0
     assert best.usd_per_hour == pytest.approx(best.instances * 30.0)
-
-
-def test_the_frontier_has_no_point_that_another_beats(easy: SearchResult):
-    best = frontier(easy.points)
-    assert best
-    at = {k: (output_bill_usd_per_hour(p), p.tpot_s) for k, p in enumerate(easy.points) if p.rank is not None}
-    assert best <= set(at), "an estimate has not waited in a queue"
-    for k in best:
-        assert not any(usd <= at[k][0] and s <= at[k][1] and (usd, s) != at[k] for usd, s in at.values())
-
-
-def test_without_a_ranking_the_frontier_is_that_of_the_estimates(easy: SearchResult):
-    bare = [replace(p, rank=None) for p in easy.points]
-    best = frontier(bare)
-    assert best and all(bare[k].meets_slo for k in best)
 
 
 def test_a_rank_in_the_picture_is_the_ranked_deployment(easy: SearchResult):
