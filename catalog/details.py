@@ -1,5 +1,6 @@
 """The sections of the detail pages: figures of one catalog row, grouped by source."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,10 @@ from advisor.engine.network import (
     state_elements,
 )
 from catalog import shapes
+from catalog.derived import Spread
 from catalog.framework_files import BEHAVIOR, FACTS, OVERHEAD, SCHEDULING, SUPPORT
+from catalog.lists.texts import number
+from catalog.loading.fixtures import TERMS
 from catalog.maturity import maturity, rule_text
 from catalog.models import Accelerator, Framework, QuantizationMethod, Region, ServedModel, Unit
 
@@ -297,17 +301,60 @@ COMPARED: tuple[tuple[str, str, str], ...] = (
 )
 
 
-def comparison(chips: list[Any], prices: dict[Any, str]) -> list[tuple[str, list[tuple[str, bool]]]]:
-    """The rows of a comparison: a title, and for each chip its value and whether it is the best one."""
-    rows = []
-    for title, name, better in COMPARED:
-        values = [getattr(chip, name) for chip in chips]
-        known = [value for value in values if value is not None] if better else []
-        best = (max if better == "more" else min)(known) if len(set(known)) > 1 else None
-        rows.append((title, [(comparison_text(value), best is not None and value == best) for value in values]))
-    links = [(links_text(chip), False) for chip in chips]
-    hourly = [(prices[chip.pk], False) for chip in chips]
-    return [*rows, ("Links, one direction", links), ("USD/h per chip, by term (offers)", hourly)]
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Compared:
+    """One row of a comparison: for each chip its value and whether it is the best one."""
+
+    title: str
+    cells: tuple[tuple[str, bool], ...]
+
+    @property
+    def differs(self) -> bool:
+        return len({text for text, _ in self.cells}) > 1
+
+
+def comparison(chips: list[Any], prices: dict[Any, dict[str, Spread]]) -> list[Compared]:
+    """The rows of a comparison. `prices`: by chip and term."""
+    rows = [
+        compared(title, [getattr(chip, name) for chip in chips], comparison_text, better)
+        for title, name, better in COMPARED
+    ]
+    rows.append(compared("Links, one direction", [links_text(chip) for chip in chips], str, ""))
+    terms = sorted({term for of_chip in prices.values() for term in of_chip}, key=term_place)
+    for term in terms:
+        spreads = [prices[chip.pk].get(term) for chip in chips]
+        title = f"{term.replace('_', ' ')}, USD" + ("" if term.startswith("purchase") else "/h per chip")
+        cells = [spread_text(each) for each in spreads]
+        best = best_of([each and each.low_usd for each in spreads], "less")
+        rows.append(Compared(title=title, cells=tuple(zip(cells, best, strict=True))))
+    return rows
+
+
+def compared(title: str, values: list[Any], written: Callable[[Any], str], better: str) -> Compared:
+    return Compared(title=title, cells=tuple(zip(map(written, values), best_of(values, better), strict=True)))
+
+
+def best_of(values: list[Any], better: str) -> list[bool]:
+    """Which values are the best, more or less; none if they are equal or there is no better."""
+    known = [value for value in values if value is not None] if better else []
+    if len(set(known)) < 2:
+        return [False] * len(values)
+    best = (max if better == "more" else min)(known)
+    return [value == best for value in values]
+
+
+def term_place(term: str) -> tuple[int, str]:
+    """Terms in the order of TERMS; kinds of purchases by name."""
+    return TERMS.index(term.partition(",")[0]), term
+
+
+def spread_text(each: Spread | None) -> str:
+    """The lowest and the median price, and how many offers there are."""
+    if each is None:
+        return "–"
+    offers = f"{each.offers} offer{'' if each.offers == 1 else 's'}"
+    low, median = number(each.low_usd, 2, fixed=True), number(each.median_usd, 2, fixed=True)
+    return f"{low} ({offers})" if each.offers == 1 else f"from {low}, median {median} ({offers})"
 
 
 def comparison_text(value: Any) -> str:

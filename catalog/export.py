@@ -21,10 +21,16 @@ def response(table: Table, name: str, form: str) -> HttpResponse:
     rows = [[value(row, name) for name in names] for row in table.rows]
     if form == "json":
         results = [dict(zip(names, row, strict=True)) for row in rows]
-        answer: HttpResponse = JsonResponse({"count": len(results), "results": results})
-    else:
-        answer = HttpResponse(text(names, rows), content_type="text/csv; charset=utf-8")
-    answer["Content-Disposition"] = f'attachment; filename="{name}.{form}"'
+        answer = JsonResponse({"count": len(results), "results": results})
+        answer["Content-Disposition"] = f'attachment; filename="{name}.json"'
+        return answer
+    return csv_file(name, names, rows)
+
+
+def csv_file(name: str, columns: list[str], rows: list[list[Any]]) -> HttpResponse:
+    """A download in CSV."""
+    answer = HttpResponse(text(columns, rows), content_type="text/csv; charset=utf-8")
+    answer["Content-Disposition"] = f'attachment; filename="{name}.csv"'
     return answer
 
 

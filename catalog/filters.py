@@ -1,8 +1,9 @@
-"""Filters of the catalog's lists, shared by pages and REST."""
+"""Filters of the catalog's lists, shared by pages and REST. Those that are facets take several values."""
 
 # mypy: allow-subclassing-any
 
 import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property, reduce
 from operator import or_
 from typing import Any
@@ -13,7 +14,8 @@ from django.db.models import F, Q, QuerySet
 from django.db.models.base import Model
 from drf_spectacular.utils import extend_schema_field
 
-from catalog.derived import OFFICIAL, current, newest_of_each_offer, today
+from catalog.derived import OFFICIAL, among, current, newest_ids, newest_of_each_offer, today
+from catalog.lists import facets
 from catalog.loading.fixtures import CONFIDENCES, DTYPES, KINDS, ORIGINS, TERMS, UNIT_KINDS, USD
 from catalog.models import (
     Accelerator,
@@ -27,8 +29,11 @@ from catalog.models import (
     Unit,
 )
 from catalog.pricing import finding
+from catalog.revision import revision
 
 MAX_NUMBER = 10**50  # the database needs minutes for much longer numbers
+MAX_FACET_CHARS = 120
+EMPTY = (None, "", [])
 BOUNDS = {"minimum": -MAX_NUMBER, "maximum": MAX_NUMBER}
 
 
@@ -101,6 +106,89 @@ def choice(values: tuple[str, ...], **rest: object) -> django_filters.ChoiceFilt
     return django_filters.ChoiceFilter(choices=[(value, value) for value in values], empty_label="Any", **rest)
 
 
+class ManyField(forms.MultipleChoiceField):
+    """Values given one by one or separated by commas."""
+
+    def to_python(self, value: Any) -> list[str]:
+        parts = [part.strip() for text in value or () for part in str(text).split(",")]
+        return list(dict.fromkeys(part for part in parts if part))
+
+
+class ManyTextField(ManyField):
+    def valid_value(self, value: Any) -> bool:
+        return len(str(value)) <= MAX_FACET_CHARS
+
+
+class AnyOf(django_filters.MultipleChoiceFilter):
+    """A facet: rows with any of these values. `Faceted` narrows by all facets together."""
+
+    field_class = ManyField
+    HELP = "Repeat it, or separate values with commas, to include several."
+
+    def __init__(self, values: Mapping[str, str], label: str) -> None:
+        super().__init__(choices=list(values.items()), label=f"{label}. {self.HELP}")
+        self.title, self.words = label, dict(values)
+
+    def filter(self, queryset: QuerySet[Any], value: list[str]) -> QuerySet[Any]:
+        return queryset
+
+
+@extend_schema_field({"type": "string", "description": AnyOf.HELP})
+class AnyText(AnyOf):
+    """The same with the values that the catalog has; case does not matter."""
+
+    field_class = ManyTextField
+
+    def __init__(self, label: str) -> None:
+        super().__init__({}, label)
+
+
+class Faceted(django_filters.FilterSet):
+    """A list with facets: its filters of the kind AnyOf are named like the columns of `rows_of`."""
+
+    rows_of: Callable[[], facets.Rows]
+    stands_for: Mapping[str, tuple[str, ...]] = {}  # a value that means several
+
+    def filter_queryset(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        found = super().filter_queryset(self.before_facets(queryset))
+        if chosen := self.chosen():
+            found = found.filter(among((0, *type(self).rows_of().matching(chosen))))
+        return found
+
+    def before_facets(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset
+
+    @property
+    def facet_filters(self) -> dict[str, AnyOf]:
+        return {name: each for name, each in self.filters.items() if isinstance(each, AnyOf)}
+
+    def chosen(self) -> dict[str, set[str]]:
+        """The chosen values of each facet, as the catalog writes them."""
+        found: dict[str, set[str]] = {}
+        for name in self.facet_filters:
+            for asked in self.form.cleaned_data.get(name) or ():
+                values = self.stands_for.get(asked) or (type(self).rows_of().spelled(name, asked),)
+                found.setdefault(name, set()).update(values)
+        return found
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """How many rows each value of each facet would leave."""
+        return type(self).rows_of().counts(self.chosen(), self.keys_before_facets())
+
+    def keys_before_facets(self) -> Collection[int] | None:
+        """The rows that the other filters leave; None: all."""
+        given = self.form.cleaned_data
+        others = [name for name, value in given.items() if name not in self.facet_filters and value not in EMPTY]
+        if not others:
+            return self.usual_keys()
+        found = super().filter_queryset(self.before_facets(self.queryset))
+        return list(found.order_by().values_list("pk", flat=True))
+
+    def usual_keys(self) -> Collection[int] | None:
+        """The rows of the list without any filter; None: all."""
+        return None
+
+
 def at_least(name: str, label: str, kind: type[django_filters.NumberFilter] = Number) -> django_filters.NumberFilter:
     return kind(field_name=name, lookup_expr="gte", label=f"{label}, at least")
 
@@ -109,10 +197,21 @@ def at_most(name: str, label: str) -> django_filters.NumberFilter:
     return Number(field_name=name, lookup_expr="lte", label=f"{label}, at most")
 
 
-class AcceleratorFilter(django_filters.FilterSet):
+def words(values: Iterable[str]) -> dict[str, str]:
+    return {each: each.replace("_", " ") for each in values}
+
+
+class AcceleratorFilter(Faceted):
+    """Facets about offers (region group, term, origin, age) hold for one current offer together."""
+
+    rows_of = staticmethod(facets.of_accelerators)
     search = Search("name", "slug", "vendor", "family", "architecture", "kind")
-    vendor = django_filters.CharFilter(lookup_expr="iexact")
-    kind = choice(KINDS)
+    vendor = AnyText("Vendor")
+    kind = AnyOf(words(KINDS), "Class")
+    region_group = AnyOf(facets.REGION_GROUPS, "Offered in")
+    term = AnyOf(words(TERMS), "Offered for")
+    origin = AnyOf({each: finding.origin_words(each) for each in ORIGINS}, "Price origin")
+    age = AnyOf(facets.AGES, "Age of the price")
     memory_gib_min = at_least("memory_gib", "Memory, GiB")
     memory_gb_per_s_min = at_least("memory_gb_per_s", "Bandwidth, GB/s")
     dtype = choice(DTYPES, method="with_dtype", label="Supported dtype")
@@ -126,7 +225,18 @@ class AcceleratorFilter(django_filters.FilterSet):
 
     class Meta:
         model = Accelerator
-        fields = ("search", "vendor", "kind", "memory_gib_min", "dtype", "served")
+        fields = (
+            "search",
+            "vendor",
+            "kind",
+            "region_group",
+            "term",
+            "origin",
+            "age",
+            "memory_gib_min",
+            "dtype",
+            "served",
+        )
 
     def with_dtype(self, queryset: QuerySet[Accelerator], name: str, value: str) -> QuerySet[Accelerator]:
         return queryset.filter(dense_tflops__has_key=value)
@@ -153,30 +263,29 @@ YES_NO = (("yes", "Yes"), ("no", "No"))
 RENT, PURCHASE, ANY_OFFICIAL = "rent", "purchase", "official"
 
 
-class PriceFilter(django_filters.FilterSet):
+class PriceFilter(Faceted):
     """Only the newest row of each offer, unless `history` is yes."""
 
+    rows_of = staticmethod(facets.of_prices)
+    stands_for = {RENT: tuple(term for term in TERMS if term != PURCHASE), ANY_OFFICIAL: OFFICIAL}
     search = Search("provider", "instance", "accelerator__name", "accelerator__slug", "region")
     accelerator = django_filters.CharFilter(method="of_chips", label="Accelerator, such as H100")
     place = django_filters.CharFilter(method="at_place", label="Place: eu, us, apac, a country or a region")
     anywhere = django_filters.ChoiceFilter(
         choices=YES_NO, method="unchanged", label="Include prices for any region", empty_label="Yes (default)"
     )
-    origin = django_filters.ChoiceFilter(
-        choices=[
-            (ANY_OFFICIAL, "official: provider's price list or API"),
-            *((each, finding.origin_words(each)) for each in ORIGINS),
-        ],
-        method="of_origin",
-        label="Origin",
-        empty_label="Any",
+    vendor = AnyText("Vendor")
+    accelerator_kind = AnyOf(words(KINDS), "Class")
+    region_group = AnyOf(facets.REGION_GROUPS, "Region")
+    term = AnyOf({**words(TERMS), RENT: "rent: all but purchase"}, "Term")
+    origin = AnyOf(
+        {
+            ANY_OFFICIAL: "official: provider's price list or API",
+            **{each: finding.origin_words(each) for each in ORIGINS},
+        },
+        "Price origin",
     )
-    term = django_filters.ChoiceFilter(
-        choices=[*((each, each.replace("_", " ")) for each in TERMS), (RENT, "rent: all but purchase")],
-        method="of_term",
-        label="Term",
-        empty_label="Any",
-    )
+    age = AnyOf(facets.AGES, "Age")
     confidence = choice(CONFIDENCES)
     provider = django_filters.CharFilter(lookup_expr="iexact")
     region = django_filters.CharFilter()
@@ -193,16 +302,24 @@ class PriceFilter(django_filters.FilterSet):
 
     class Meta:
         model = Price
-        fields = ("search", "accelerator", "place", "origin", "term")
+        fields = ("search", "accelerator", "place", *facets.PRICE_NAMES)
 
-    def filter_queryset(self, queryset: QuerySet[Price]) -> QuerySet[Price]:
+    def before_facets(self, queryset: QuerySet[Price]) -> QuerySet[Price]:
         given = self.form.cleaned_data
         if given.get("history") != "yes":
-            queryset = newest_of_each_offer(queryset, min(given.get("until") or today(), today()))
-        if given.get("current") == "yes":
-            queryset = current(queryset, today())
+            day = min(given.get("until") or today(), today())
+            if day == today():
+                queryset = queryset.filter(among(newest_ids(revision(), day)))
+            else:
+                queryset = newest_of_each_offer(queryset, day)
+        return current(queryset, today()) if given.get("current") == "yes" else queryset
+
+    def usual_keys(self) -> Collection[int]:
+        return newest_ids(revision(), today())
+
+    def filter_queryset(self, queryset: QuerySet[Price]) -> QuerySet[Price]:
         found = finding.in_currency(super().filter_queryset(queryset), self.rate)
-        if not given.get("accelerator"):
+        if not self.form.cleaned_data.get("accelerator"):
             return found
         keys = [F(name).asc(nulls_last=True) for name in ("usd_per_chip_hour", "usd_per_chip")]
         return found.order_by(*keys, "pk")
@@ -216,7 +333,7 @@ class PriceFilter(django_filters.FilterSet):
     def usual_sort(self) -> str | None:
         """The column by which a page is sorted if the address names none."""
         given = self.form.cleaned_data
-        cheapest = "purchase_per_chip" if given.get("term") == PURCHASE else "per_chip"
+        cheapest = "purchase_per_chip" if given.get("term") == [PURCHASE] else "per_chip"
         return cheapest if given.get("accelerator") else None
 
     @property
@@ -242,25 +359,23 @@ class PriceFilter(django_filters.FilterSet):
     def at_place(self, queryset: QuerySet[Price], name: str, value: str) -> QuerySet[Price]:
         return finding.in_place(queryset, value, self.form.cleaned_data.get("anywhere") != "no")
 
-    def of_origin(self, queryset: QuerySet[Price], name: str, value: str) -> QuerySet[Price]:
-        return queryset.filter(origin__in=OFFICIAL if value == ANY_OFFICIAL else (value,))
-
-    def of_term(self, queryset: QuerySet[Price], name: str, value: str) -> QuerySet[Price]:
-        return queryset.exclude(term=PURCHASE) if value == RENT else queryset.filter(term=value)
-
     def unchanged(self, queryset: QuerySet[Price], name: str, value: str) -> QuerySet[Price]:
         return queryset
 
 
-class ApiPriceFilter(django_filters.FilterSet):
+class ApiPriceFilter(Faceted):
+    rows_of = staticmethod(facets.of_api_prices)
     search = Search("provider", "name", "model__hf_id")
     model = django_filters.CharFilter(field_name="model__slug", label="Model")
-    provider = django_filters.CharFilter()
+    provider = AnyText("Provider")
+    family = AnyText("Model family")
+    quantization = AnyText("Weight format")
+    age = AnyOf(facets.AGES, "Age")
     since = Day(field_name="as_of", lookup_expr="gte", label="Not older than")
 
     class Meta:
         model = ApiPrice
-        fields = ("search", "model", "provider", "since")
+        fields = ("search", "model", *facets.API_NAMES, "since")
 
 
 class ModelFilter(django_filters.FilterSet):

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from typing import Any
 
 from django.db.models import F, QuerySet
-from django_filters.rest_framework import CharFilter, DjangoFilterBackend
+from django_filters.rest_framework import CharFilter, DjangoFilterBackend, MultipleChoiceFilter
 from rest_framework import pagination
 from rest_framework.exceptions import ValidationError
 from rest_framework.filters import BaseFilterBackend, OrderingFilter
@@ -95,7 +95,8 @@ class KnownParameters(BaseFilterBackend):
         filterset = DjangoFilterBackend().get_filterset_class(view, queryset)
         filters = filterset.base_filters if filterset else {}
         sorting = SORTS if Ordering in view.filter_backends else ()
-        refuse_unknown(request, {"limit", "offset", "format", *sorting, *filters})
+        several = {name for name, each in filters.items() if isinstance(each, MultipleChoiceFilter)}
+        refuse_unknown(request, {"limit", "offset", "format", *sorting, *filters}, several)
         texts = {name for name, each in filters.items() if isinstance(each, CharFilter)}
         refuse_empty(request, {*sorting, *filters} - texts)
         return queryset

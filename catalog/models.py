@@ -143,6 +143,24 @@ class Accelerator(Sourced):
         return self.name
 
 
+class SavedView(models.Model):
+    """A named query of one list of the catalog, for everyone in an organization."""
+
+    organisation = models.ForeignKey(Organisation, on_delete=models.CASCADE)
+    list_name = models.CharField(max_length=40)
+    name = models.CharField(max_length=60)
+    query = models.CharField(max_length=2000, blank=True)
+    made_by = models.CharField(max_length=150, blank=True)  # empty: in single-user mode
+    made_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ["list_name", "name"]
+        constraints = [models.UniqueConstraint(fields=["organisation", "list_name", "name"], name="one_view_a_name")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
 OFFER = ["provider", "instance", "region", "accelerator", "term", "as_of"]  # identifies an offer on one day
 
 

@@ -8,12 +8,13 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 
-from catalog import charts, details, evidence, tables
+from catalog import charts, details, evidence, export, tables
 from catalog.access import caller_of
 from catalog.derived import NO_CURRENT_PRICE, Spread, current_offers, spreads, with_derived
+from catalog.lists import table_html
 from catalog.models import Accelerator, Framework, QuantizationMethod, Region, ServedModel, Unit
 from catalog.revision import kept
-from catalog.views import LISTS, page, public_prices
+from catalog.views import LISTS, may_add_prices, page, public_prices
 
 MAX_COMPARED = 4
 OFFERS_SHOWN = 20
@@ -29,8 +30,9 @@ def accelerator(request: HttpRequest, slug: str) -> HttpResponse:
         orderable=False,
         default="–",
     )
+    table.may_price = may_add_prices(request)
     more = {
-        "offers": table if offers else None,
+        "offers": table_html.html(table, request.GET) if offers else "",
         "no_current_price": "" if chip.is_offered else NO_CURRENT_PRICE,
         "spreads": spreads(current_offers().filter(accelerator=chip)),
         "history_picture": charts.price_history_figure(dated_prices(chip)),
@@ -66,7 +68,7 @@ def model(request: HttpRequest, slug: str) -> HttpResponse:
     offers = row.api_prices.order_by("usd_per_mtok_output", "provider")[:OFFERS_SHOWN]
     table = tables.ApiPriceTable(offers, exclude=("model", "max_input_tokens"), orderable=False, default="–")
     more = {
-        "offers": table if offers else None,
+        "offers": table_html.html(table, request.GET) if offers else "",
         "shape_costs": details.shape_costs(row),
         "changes": evidence.changes(row),
         "may_delete": caller_of(request).may_delete_shared,
@@ -119,14 +121,24 @@ def detail(
 
 @kept
 def compare(request: HttpRequest) -> HttpResponse:
-    """Compares up to four accelerators: `?a=h100-sxm&a=mi300x`."""
+    """Compares up to four accelerators: `?a=h100-sxm&a=mi300x`. `only=differences` leaves out equal rows."""
     asked = list(dict.fromkeys(slug for slug in request.GET.getlist("a") if slug))
     by_slug = {chip.slug: chip for chip in with_derived(Accelerator.objects.filter(slug__in=asked))}
     chips = [by_slug[slug] for slug in asked if slug in by_slug][:MAX_COMPARED]
+    rows = details.comparison(chips, prices_by_term(chips))
+    only_differences = request.GET.get("only") == "differences" and len(chips) > 1
+    shown = [row for row in rows if row.differs or not only_differences]
+    if request.GET.get("format") == "csv":
+        cells = [[row.title, *(text for text, _ in row.cells)] for row in shown]
+        return export.csv_file("comparison", ["figure", *(chip.slug for chip in chips)], cells)
     context = {
         "name": "accelerators",
         "chips": chips,
-        "rows": details.comparison(chips, {chip.pk: price_text(chip) for chip in chips}),
+        "rows": shown,
+        "only_differences": only_differences,
+        "equal_rows": sum(not row.differs for row in rows),
+        "turned_query": table_html.changed(request.GET, only=None if only_differences else "differences"),
+        "csv_query": table_html.changed(request.GET, format="csv"),
         "roofline": charts.roofline_figure(
             [each for chip in chips if (each := bf16_roofline(chip))], "16-bit rooflines"
         ),
@@ -139,22 +151,16 @@ def compare(request: HttpRequest) -> HttpResponse:
     return page(request, "compare", context)
 
 
+def prices_by_term(chips: list[Any]) -> dict[Any, dict[str, Spread]]:
+    """The current offers of each chip, by term."""
+    offers: dict[Any, list[Any]] = {chip.pk: [] for chip in chips}
+    for offer in current_offers().filter(accelerator__in=list(offers)):
+        offers[offer.accelerator_id].append(offer)
+    return {pk: {each.term: each for each in spreads(of_chip)} for pk, of_chip in offers.items()}
+
+
 def bf16_roofline(chip: Any) -> charts.Roofline | None:
     """The roofline of a chip in BF16 or FP16."""
     if not chip.bf16_tflops:
         return None
     return charts.Roofline(name=chip.name, tflops=chip.bf16_tflops, gb_per_s=chip.memory_gb_per_s)
-
-
-def price_text(chip: Any) -> str:
-    """Hourly prices of one chip by term, in USD; a dash without any."""
-    if not chip.is_offered:
-        return NO_CURRENT_PRICE
-    rows = spreads(current_offers().filter(accelerator=chip).exclude(term="purchase"))
-    return "; ".join(f"{each.term_text} {range_text(each)} ({each.offers})" for each in rows) or "–"
-
-
-def range_text(each: Spread) -> str:
-    """Lowest to highest price in USD, or the only price."""
-    low, high = f"{each.low_usd:.2f}", f"{each.high_usd:.2f}"
-    return low if low == high else f"{low}–{high}"

@@ -2,16 +2,20 @@
 
 # mypy: allow-subclassing-any
 
+from collections.abc import Callable
 from datetime import date
+from functools import lru_cache
 from typing import Any
+from urllib.parse import urlencode
 
 import django_tables2 as tables
 from django.db.models import F, QuerySet
+from django.urls import reverse
 from django.utils.html import format_html
-from django_tables2.utils import A
 
 from advisor.engine.network import from_shape, parameters
 from catalog.derived import NO_CURRENT_PRICE, age, today
+from catalog.lists.texts import day, number, shortened
 from catalog.maturity import maturity
 from catalog.models import Accelerator, ApiPrice, Framework, Price, QuantizationMethod, Region, ServedModel, Unit
 from catalog.pricing.finding import origin_words
@@ -29,8 +33,7 @@ class Number(tables.Column):
         self.key, self.places = accessor, places
 
     def render(self, value: float) -> str:
-        text = f"{value:,.{self.places}f}"
-        return text.rstrip("0").rstrip(".") if "." in text else text
+        return number(value, self.places)
 
     def value(self, value: float) -> float:
         return value
@@ -44,10 +47,92 @@ class DateColumn(tables.Column):
     """A date with a CSS class for its age."""
 
     def render(self, value: date) -> str:
-        return format_html('<span class="age-{}">{}</span>', age(value), value)
+        return format_html('<span class="age-{}">{}</span>', age(value), day(value))
 
     def value(self, value: date) -> date:
         return value
+
+
+class Link(tables.Column):
+    """A text that leads to a page of the catalog, which takes these attributes of the row."""
+
+    def __init__(self, page: str, *names: str, **rest: Any) -> None:
+        super().__init__(**rest)
+        self.page, self.names = f"catalog:{page}", names
+
+    def render(self, value: Any, record: Any) -> str:
+        return format_html('<a href="{}">{}</a>', path(self.page, *[of(record, name) for name in self.names]), value)
+
+    def value(self, value: Any) -> Any:
+        return value
+
+
+@lru_cache(maxsize=8192)
+def path(page: str, *args: str) -> str:
+    """The address of a page, kept: finding it takes longer than drawing its cell."""
+    return reverse(page, args=args)
+
+
+def of(record: Any, path: str) -> Any:
+    for name in path.split("__"):
+        record = getattr(record, name)
+    return record
+
+
+class Text(tables.Column):
+    """A text that may be long."""
+
+    def render(self, value: str) -> str:
+        return shortened(value)
+
+    def value(self, value: str) -> str:
+        return value
+
+
+class Tool(tables.Column):
+    """Controls of a row. It is always shown, never exported, and only screen readers hear its heading."""
+
+    def __init__(self, spoken: str, draw: Callable[[Any, bool], str]) -> None:
+        attrs = {"td": {"class": "tools"}}
+        super().__init__(verbose_name="", orderable=False, exclude_from_export=True, empty_values=(), attrs=attrs)
+        self.spoken, self.draw = spoken, draw
+
+    def render(self, record: Any, table: Any) -> str:
+        return self.draw(record, getattr(table, "may_price", True))
+
+
+def compare_box(chip: Any, may_price: bool) -> str:
+    return format_html(
+        '<input type="checkbox" name="a" form="compare" value="{}" aria-label="Compare {}">', chip.slug, chip.name
+    )
+
+
+def price_links(chip: Any, given: dict[str, Any], may_price: bool) -> str:
+    """Links to the price history of a chip, and to the form for an own price, filled in."""
+    history = format_html(
+        '<a href="{}">History<span class="unseen"> of prices of {}</span></a>',
+        path("catalog:price-index-one", chip.slug),
+        chip.name,
+    )
+    if not may_price:
+        return history
+    query = urlencode({key: value for key, value in {"accelerator": chip.slug, **given}.items() if value})
+    offer = [given[key] for key in ("provider", "instance", "region", "term") if given.get(key)]
+    return history + format_html(
+        ' <a href="{}?{}">Add your price<span class="unseen"> for {}</span></a>',
+        path("catalog:own-price"),
+        query,
+        " ".join([chip.name, *offer]),
+    )
+
+
+def chip_tools(chip: Any, may_price: bool) -> str:
+    return price_links(chip, {}, may_price)
+
+
+def price_tools(price: Any, may_price: bool) -> str:
+    names = ("provider", "instance", "accelerators", "region", "country", "term")
+    return price_links(price.accelerator, {name: getattr(price, name) for name in names}, may_price)
 
 
 class ListColumn(tables.Column):
@@ -61,14 +146,8 @@ class ListColumn(tables.Column):
 
 
 class AcceleratorTable(tables.Table):
-    compare = tables.TemplateColumn(
-        '<input type="checkbox" name="a" form="compare" value="{{ record.slug }}" '
-        'aria-label="Compare {{ record.name }}">',
-        orderable=False,
-        verbose_name="",
-        exclude_from_export=True,
-    )
-    name = tables.LinkColumn("catalog:accelerator", args=[A("slug")])
+    compare = Tool("Compare", compare_box)
+    name = Link("accelerator", "slug")
     memory_gib = Number("memory_gib", "Memory, GiB", 2)
     memory_gb_per_s = Number("memory_gb_per_s", "Bandwidth, GB/s")
     bf16_tflops = Number("bf16_tflops", "BF16 or FP16, TFLOP/s", 1)
@@ -86,6 +165,7 @@ class AcceleratorTable(tables.Table):
     newest_offer = DateColumn(verbose_name="Newest offer")
     as_of = DateColumn(verbose_name="As of")
     served = tables.BooleanColumn(yesno="yes,no", verbose_name="Served")
+    tools = Tool("Prices", chip_tools)
 
     class Meta:
         model = Accelerator
@@ -93,22 +173,30 @@ class AcceleratorTable(tables.Table):
             *("compare", "name", "slug", "vendor", "family", "architecture", "kind", "form_factor", "release_year"),
             *("memory_gib", "memory_type", "memory_gb_per_s", "bf16_tflops", "fp8_tflops", "tdp_watts"),
             *("tflops_per_watt", "flops_per_byte", "usd_per_hour_min", "gb_per_s_per_usd_hour", "usd_per_gib"),
-            *("newest_offer", "chips_per_host", "stacks", "bought_as", "served", "as_of"),
+            *("newest_offer", "chips_per_host", "stacks", "bought_as", "served", "as_of", "tools"),
         )
 
     shown = (
         *("compare", "name", "vendor", "memory_gib", "memory_gb_per_s", "bf16_tflops", "tdp_watts"),
-        *("tflops_per_watt", "flops_per_byte", "usd_per_hour_min", "gb_per_s_per_usd_hour"),
+        *("tflops_per_watt", "flops_per_byte", "usd_per_hour_min", "gb_per_s_per_usd_hour", "tools"),
     )
+
+    groups = {
+        "Accelerator": ("name", "slug", "vendor", "family", "architecture", "kind", "form_factor", "release_year"),
+        "Memory": ("memory_gib", "memory_type", "memory_gb_per_s"),
+        "Compute and power": ("bf16_tflops", "fp8_tflops", "tdp_watts", "tflops_per_watt", "flops_per_byte"),
+        "Price": ("usd_per_hour_min", "gb_per_s_per_usd_hour", "usd_per_gib", "newest_offer"),
+        "Use": ("chips_per_host", "stacks", "bought_as", "served", "as_of"),
+    }
 
     def render_usd_per_hour_min(self, record: Any) -> str:
         if record.usd_per_hour_min is not None:
-            return f"{record.usd_per_hour_min:,.2f}"
+            return number(record.usd_per_hour_min, 2, fixed=True)
         return "–" if record.is_offered else NO_CURRENT_PRICE
 
     def render_newest_offer(self, value: date, record: Any) -> str:
         word = "stale" if record.is_offered and age(value) == "expired" else age(value)  # official prices never expire
-        return format_html('<span class="age-{}">{}</span>', word, value)
+        return format_html('<span class="age-{}">{}</span>', word, day(value))
 
     def value_usd_per_hour_min(self, record: Any) -> Any:
         return record.usd_per_hour_min
@@ -119,7 +207,7 @@ class AcceleratorTable(tables.Table):
 
 class PriceTable(tables.Table):
     provider = tables.Column()
-    accelerator = tables.LinkColumn("catalog:accelerator", args=[A("accelerator__slug")])
+    accelerator = Link("accelerator", "accelerator__slug")
     accelerators = Number("accelerators", "Chips")
     usd_per_hour = Number("usd_per_hour", "USD/h, whole instance", 4)
     per_chip = Number("usd_per_chip_hour", "USD/h per chip", 4)
@@ -135,14 +223,25 @@ class PriceTable(tables.Table):
     unit = tables.Column(verbose_name="Sold as")
     currency = tables.Column(verbose_name="Listed in")
     listed_price = Number("listed_price", "Listed price", 4)
-    notes = tables.Column(verbose_name="Note")
+    source = Text()
+    notes = Text(verbose_name="Note")
     as_of = tables.Column(verbose_name="As of")
+    tools = Tool("History and your price", price_tools)
 
     class Meta:
         model = Price
         fields = (
             *("provider", "instance", "accelerator", "accelerators", "region", "country", "term", "per_chip"),
-            *("usd_per_chip_month", "purchase_per_chip", *CONVERTED, "origin", "confidence", "age_days", "source"),
+            *(
+                "usd_per_chip_month",
+                "purchase_per_chip",
+                *CONVERTED,
+                "tools",
+                "origin",
+                "confidence",
+                "age_days",
+                "source",
+            ),
             *("notes", "usd_per_hour", "purchase_usd", "kind", "as_of", "unit", "currency", "listed_price", "vcpus"),
             *("host_memory_gib", "purchase_usd_min", "purchase_usd_max"),
         )
@@ -151,20 +250,29 @@ class PriceTable(tables.Table):
 
     shown: tuple[str, ...] = (
         *("provider", "instance", "accelerator", "accelerators", "region", "country", "term", "per_chip"),
-        *("usd_per_chip_month", "purchase_per_chip", "origin", "confidence", "age_days", "source", "notes"),
+        *("usd_per_chip_month", "purchase_per_chip", "tools", "origin", "confidence", "age_days", "source", "notes"),
     )
+    groups = {
+        "Offer": ("provider", "instance", "accelerator", "accelerators", "region", "country", "term", "kind", "unit"),
+        "Price": (
+            *("per_chip", "usd_per_chip_month", "purchase_per_chip", *CONVERTED, "usd_per_hour", "purchase_usd"),
+            *("purchase_usd_min", "purchase_usd_max", "currency", "listed_price"),
+        ),
+        "Evidence": ("origin", "confidence", "age_days", "as_of", "source", "notes"),
+        "Host": ("vcpus", "host_memory_gib"),
+    }
     in_files = tuple(name for name in Meta.fields if name not in CONVERTED)
 
     def show_currency(self, code: str) -> None:
         """Shows the prices in another currency beside those in USD."""
         for name, title in zip(CONVERTED, ("{}/h per chip", "{}/month per chip", "Purchase, {} per chip"), strict=True):
             self.columns[name].column.verbose_name = title.format(code)
-        place = self.shown.index("origin")
+        place = self.shown.index("tools")
         self.shown = (*self.shown[:place], *CONVERTED, *self.shown[place:])
         self.in_files = self.Meta.fields
 
     def render_per_chip(self, value: float) -> str:
-        return f"{value:,.4f}"
+        return number(value, 4, fixed=True)
 
     def value_per_chip(self, value: float) -> float:
         return value
@@ -182,26 +290,28 @@ class PriceTable(tables.Table):
         return value
 
     def render_as_of(self, value: date, record: Any) -> str:
-        return format_html('<span class="age-{}">{}</span>', age(value, origin=record.origin), value)
+        return format_html('<span class="age-{}">{}</span>', age(value, origin=record.origin), day(value))
 
     def value_as_of(self, value: date) -> date:
         return value
 
     def render_age_days(self, value: date, record: Any) -> str:
         word = age(value, origin=record.origin)
-        return format_html('<span class="age-{}" title="{}">{}</span>', word, value, (today() - value).days)
+        return format_html('<span class="age-{}" title="{}">{}</span>', word, day(value), (today() - value).days)
 
     def value_age_days(self, value: date) -> int:
         return (today() - value).days
 
 
 class ApiPriceTable(tables.Table):
-    model = tables.LinkColumn("catalog:model", args=[A("model__slug")])
+    model = Link("model", "model__slug")
     usd_per_mtok_input = Number("usd_per_mtok_input", "Input, USD/Mtok", 4)
     usd_per_mtok_cached_input = Number("usd_per_mtok_cached_input", "Cached input, USD/Mtok", 4)
     usd_per_mtok_output = Number("usd_per_mtok_output", "Output, USD/Mtok", 4)
     output_tokens_per_s = Number("output_tokens_per_s", "Published speed, tokens/s", 1)
     as_of = DateColumn(verbose_name="As of")
+    source = Text()
+    speed_source = Text(verbose_name="Source of the speed")
 
     class Meta:
         model = ApiPrice
@@ -214,7 +324,7 @@ class ApiPriceTable(tables.Table):
 
 
 class ModelTable(tables.Table):
-    hf_id = tables.LinkColumn("catalog:model", args=[A("slug")], verbose_name="Model")
+    hf_id = Link("model", "slug", verbose_name="Model")
     size = tables.Column(empty_values=(), orderable=False, verbose_name="Parameters", attrs=NUMBER)
     published_parameters = Number("published_parameters", "Published parameters")
     published_active_parameters = Number("published_active_parameters", "Published active parameters")
@@ -238,7 +348,7 @@ class ModelTable(tables.Table):
 
 
 class FrameworkTable(tables.Table):
-    name = tables.LinkColumn("catalog:framework", args=[A("slug"), A("version")])
+    name = Link("framework", "slug", "version")
     vendors = ListColumn(accessor="settings__vendors", orderable=False, verbose_name="Vendors")
     kinds = ListColumn(accessor="settings__kinds", orderable=False, verbose_name="Chip types")
     stacks = ListColumn(accessor="settings__stacks", orderable=False, verbose_name="Stacks")
@@ -265,7 +375,7 @@ class FrameworkTable(tables.Table):
 
 
 class QuantizationTable(tables.Table):
-    name = tables.LinkColumn("catalog:quantization", args=[A("slug")])
+    name = Link("quantization", "slug")
     applies_to = tables.Column(accessor="settings__applies_to", orderable=False, verbose_name="Applies to")
     weights_dtype = tables.Column(accessor="settings__weights_dtype", orderable=False, verbose_name="Stored in")
     bits = tables.Column(
@@ -286,7 +396,7 @@ class QuantizationTable(tables.Table):
 
 
 class RegionTable(tables.Table):
-    name = tables.LinkColumn("catalog:region", args=[A("slug")])
+    name = Link("region", "slug")
     electricity_usd_per_kwh = Number("electricity_usd_per_kwh", "Electricity, USD/kWh", 4)
     grid_kgco2e_per_kwh = Number("grid_kgco2e_per_kwh", "Grid, kgCO2e/kWh", 4)
     pue = Number("pue", "PUE", 2)
@@ -304,8 +414,8 @@ class RegionTable(tables.Table):
 
 
 class UnitTable(tables.Table):
-    name = tables.LinkColumn("catalog:unit", args=[A("slug")])
-    accelerator = tables.LinkColumn("catalog:accelerator", args=[A("accelerator__slug")])
+    name = Link("unit", "slug")
+    accelerator = Link("accelerator", "accelerator__slug")
     accelerators = Number("accelerators", "Chips")
     instances = Number("instances", "Hosts")
     watts = Number("watts", "Power, W")

@@ -1,6 +1,7 @@
 from django.urls import path, re_path
 
 from catalog import deleting, importing, pages, views
+from catalog.lists import saved_pages
 from catalog.pricing import index_pages, own_pages
 
 app_name = "catalog"
@@ -9,6 +10,7 @@ urlpatterns = [
     re_path(rf"^(?P<name>{'|'.join(views.LISTS)})$", views.listing, name="list"),
     path("prices/index", index_pages.overview, name="price-index"),
     path("prices/index/<slug:slug>", index_pages.one, name="price-index-one"),
+    path("views", saved_pages.views, name="views"),
     path("compare", pages.compare, name="compare"),
     path("prices/new", own_pages.new_price, name="own-price"),
     path("prices/upload", own_pages.upload, name="own-upload"),

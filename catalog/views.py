@@ -11,7 +11,9 @@ from django_filters import FilterSet
 from django_tables2 import RequestConfig, Table
 
 from catalog import export, filters, tables
+from catalog.access import caller_of
 from catalog.derived import with_derived, with_price_per_chip
+from catalog.lists import address, drawn, saved, table_html
 from catalog.models import (
     Accelerator,
     ApiPrice,
@@ -112,26 +114,56 @@ def listing(request: HttpRequest, name: str) -> HttpResponse:
     narrowed = chosen.filterset(request.GET, queryset=chosen.queryset())
     rows = narrowed.qs
     table = chosen.table(rows, default="–", order_by=getattr(narrowed, "usual_sort", None))
+    table.may_price = may_add_prices(request)
     if rate := getattr(narrowed, "rate", None):
         table.show_currency(rate.currency)
+    if "apply" in request.GET:  # the form sends empty fields and every column: redirect to the short address
+        return redirect(f"{request.path}{address.short(request.GET, table.shown)}")
     form = request.GET.get("format", "")
     usual = getattr(table, "in_files", table.shown) if form in export.FORMATS else table.shown
     columns = choose_columns(table, request.GET.getlist("columns"), usual)
-    RequestConfig(request, paginate={"per_page": rows_per_page(request), "silent": True}).configure(table)
     if form in export.FORMATS:
+        RequestConfig(request, paginate=False).configure(table)
         return export.response(table, name, form)
+    count = table.data._length = rows.count()  # or the table would read every row to count them
+    RequestConfig(request, paginate={"per_page": rows_per_page(request), "silent": True}).configure(table)
     context = {
         "name": name,
         "listing": chosen,
         "form": narrowed.form,
         "quick": next(iter(narrowed.form), None),
-        "narrowed": any(value for key, value in request.GET.items() if key in narrowed.filters and key != "search"),
+        "fields": [
+            field for field in list(narrowed.form)[1:] if not isinstance(narrowed.filters[field.name], filters.AnyOf)
+        ],
+        "facets": drawn.facets(narrowed) if isinstance(narrowed, filters.Faceted) else (),
+        "chips": drawn.chips(narrowed, request.GET),
         "table": table,
-        "count": rows.count(),
+        "table_html": table_html.html(table, request.GET) if count else "",
+        "count": count,
         "notes": getattr(narrowed, "notes", ()),
         "columns": columns,
+        "views": saved.of_list(request, name),
+        "query": address.short(request.GET, table.shown),
+        "csv_query": table_html.changed(request.GET, format="csv", page=None),
+        "json_query": table_html.changed(request.GET, format="json", page=None),
+        **neighbors(table, request),
     }
     return page(request, "list", context)
+
+
+def may_add_prices(request: HttpRequest) -> bool:
+    """Whether a page links to the form for own prices; visitors are asked to sign in there."""
+    return caller_of(request).may_price or not request.user.is_authenticated
+
+
+def neighbors(table: Table, request: HttpRequest) -> dict[str, str]:
+    """The addresses of the pages before and after this one."""
+    here, found = table.page, {}
+    if here.has_previous():
+        found["previous_query"] = table_html.changed(request.GET, page=here.previous_page_number())
+    if here.has_next():
+        found["next_query"] = table_html.changed(request.GET, page=here.next_page_number())
+    return found
 
 
 def rows_per_page(request: HttpRequest) -> int:
@@ -140,15 +172,22 @@ def rows_per_page(request: HttpRequest) -> int:
     return min(max(int(asked), 1), MAX_ROWS_PER_PAGE) if asked.isdecimal() and len(asked) < 6 else ROWS_PER_PAGE
 
 
-def choose_columns(table: Table, asked: list[str], usual: Iterable[str]) -> list[tuple[str, str, bool]]:
-    """Hides the columns that were not requested, except the first. Returns (name, title, visible) of each column."""
+Choice = tuple[str, str, bool]  # a column's name and title, and whether it is visible
+
+
+def choose_columns(table: Table, asked: list[str], usual: Iterable[str]) -> list[tuple[str, list[Choice]]]:
+    """Hides the columns that were not requested, except the first. Returns the columns in named groups."""
     wanted = {name for part in asked for name in part.split(",")}
     names = [name for name in table.columns.names() if table.columns[name].column.verbose_name != ""]
     shown = wanted.intersection(names) or set(usual)
     shown.add(names[0])
     for name in names:
         (table.columns.show if name in shown else table.columns.hide)(name)
-    return [(name, str(table.columns[name].header), name in shown) for name in names]
+    groups: dict[str, list[Choice]] = {}
+    for name in names:
+        title = next((title for title, members in getattr(table, "groups", {}).items() if name in members), "More")
+        groups.setdefault(title, []).append((name, str(table.columns[name].header), name in shown))
+    return list(groups.items())
 
 
 def page(request: HttpRequest, template: str, context: dict[str, Any], status: int = 200) -> HttpResponse:

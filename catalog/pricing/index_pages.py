@@ -1,7 +1,5 @@
 """The pages and files of the price index."""
 
-from collections.abc import Sequence
-
 from django.http import Http404, HttpRequest, HttpResponse
 
 from catalog import charts, export
@@ -25,7 +23,9 @@ def overview(request: HttpRequest) -> HttpResponse:
     """The newest level of each chip and family."""
     found = indexes()
     if request.GET.get("format") == "csv":
-        return download("price-index", OVERVIEW, [newest(each, series) for each in found for series in each.series])
+        return export.csv_file(
+            "price-index", list(OVERVIEW), [newest(each, series) for each in found for series in each.series]
+        )
     kinds = (("Chips", "chip"), ("Families", "family"))
     parts = [(title, [each for each in found if each.kind == kind]) for title, kind in kinds]
     context = {"name": "prices", "parts": [part for part in parts if part[1]], "known_days": KNOWN_DAYS}
@@ -62,7 +62,7 @@ def one(request: HttpRequest, slug: str) -> HttpResponse:
             ]
             for each, point in rows
         ]
-        return download(f"price-index-{slug}", LEVELS, cells)
+        return export.csv_file(f"price-index-{slug}", list(LEVELS), cells)
     context = {
         "name": "prices",
         "index": index,
@@ -83,11 +83,3 @@ def line(series: Series) -> charts.IndexLine:
         hue=HUES[series.name],
         points=tuple((point.as_of, point.month, point.usd_per_chip_hour) for point in series.points),
     )
-
-
-def download(name: str, columns: tuple[str, ...], rows: Sequence[Sequence[object]]) -> HttpResponse:
-    answer = HttpResponse(
-        export.text(list(columns), [list(row) for row in rows]), content_type="text/csv; charset=utf-8"
-    )
-    answer["Content-Disposition"] = f'attachment; filename="{name}.csv"'
-    return answer

@@ -312,7 +312,7 @@ class PriceForm(Entry):
         chips = [(slug, chip.name) for slug, chip in self.book.chips.items()]
         self.fields["accelerator"].widget = forms.Select(choices=[("", "Choose one"), *chips])
         self.fields["currency"].widget = forms.Select(choices=[(name, name) for name in self.book.currencies])
-        self.fields["as_of"].widget = forms.DateInput(attrs={"type": "date"})
+        self.fields["as_of"].widget = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
         self.fields["as_of"].initial = timezone.localdate
         self.fields["provider"].widget.attrs["list"] = "sellers"
         for name, (label, help_text) in self.texts.items():
@@ -443,7 +443,7 @@ class DiscountForm(DiscountRow):
         super().__init__(*args, **kwargs)
         chips = [(slug, chip.name) for slug, chip in self.book.chips.items()]
         self.fields["accelerator"].widget = forms.Select(choices=[("", "all accelerators"), *chips])
-        self.fields["as_of"].widget = forms.DateInput(attrs={"type": "date"})
+        self.fields["as_of"].widget = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
         self.fields["as_of"].initial = timezone.localdate
         self.fields["provider"].widget.attrs["list"] = "sellers"
         self.fields["discount_percent"].widget = forms.TextInput(attrs={"inputmode": "decimal"})

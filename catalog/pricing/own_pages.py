@@ -22,6 +22,7 @@ from catalog.views import page
 
 UNPROCESSABLE = HTTPStatus.UNPROCESSABLE_ENTITY
 MAX_SHOWN = 1000
+MAX_PREFILL_CHARS = 120
 
 
 @needs(Right.PRICE)
@@ -29,9 +30,7 @@ def new_price(request: HttpRequest) -> HttpResponse:
     """Adds one price. One that looks like a mistake is saved only on a second click."""
     book = own.Book(organisation_of(request))
     if request.method != "POST":
-        chip = request.GET.get("accelerator", "")
-        form = own.PriceForm(book=book, initial={"accelerator": chip} if chip in book.chips else None)
-        return price_page(request, form)
+        return price_page(request, own.PriceForm(book=book, initial=offer_in(request, book)))
     form = own.PriceForm(request.POST, book=book)
     if not form.is_valid():
         return price_page(request, form, status=UNPROCESSABLE)
@@ -47,6 +46,15 @@ def new_price(request: HttpRequest) -> HttpResponse:
     said = "This price was already saved" if line.sign == "=" else "Saved"
     messages.success(request, f"{said}: {name} at {own.usd_text(line.row)}{converted(book, line)}.")
     return redirect("catalog:own-prices")
+
+
+OFFER = ("accelerator", "accelerators", "provider", "instance", "region", "country", "term")
+
+
+def offer_in(request: HttpRequest, book: own.Book) -> dict[str, str]:
+    """The offer that the address names, as a link from a list does; a chip that is not in the catalog is left out."""
+    given = {name: request.GET[name][:MAX_PREFILL_CHARS] for name in OFFER if request.GET.get(name)}
+    return {name: value for name, value in given.items() if name != "accelerator" or value in book.chips}
 
 
 def converted(book: own.Book, line: own.Line) -> str:

@@ -39,7 +39,9 @@ def test_what_a_list_does_not_know_is_refused_by_name(name: str, asked: str) -> 
         ("accelerators", "dtype="),
         ("accelerators", "ordering="),
         ("accelerators", "ordering=name&sort=unknown"),
-        ("accelerators", "kind=gpu&kind=tpu"),
+        ("accelerators", "dtype=fp8&dtype=bf16"),
+        ("accelerators", "kind=gpu&kind=car"),
+        ("prices", "age=old"),
     ],
 )
 def test_a_value_that_the_description_does_not_allow_is_refused(name: str, asked: str) -> None:

@@ -37,8 +37,8 @@ def test_chips_are_found_chosen_and_compared(open_page: Open, look: str) -> None
     page.get_by_label("Compare Gamma").check()
     page.get_by_role("button", name="Compare selected").click()
     page.wait_for_url("**/compare?a=**")
-    expect(page.locator("table.comparison thead th")).to_have_count(2)
-    assert sorted(page.locator("table.comparison thead th").all_inner_texts()) == ["Beta", "Gamma"]
+    expect(page.locator("table.comparison thead a")).to_have_count(2)
+    assert sorted(page.locator("table.comparison thead a").all_inner_texts()) == ["Beta", "Gamma"]
     page.get_by_role("link", name="Gamma").first.click()
     page.get_by_role("heading", name="Roofline by dtype").wait_for()
     page.wait_for_load_state()
@@ -53,7 +53,18 @@ def test_columns_and_sort_are_in_the_address(open_page: Open) -> None:
     page.wait_for_url("**sort=memory_gb_per_s**")
     page.locator("summary", has_text="Columns").click()
     page.get_by_label("Family").check()
-    page.get_by_role("button", name="Filter").click()
-    page.wait_for_url("**columns=family**")
+    page.get_by_role("button", name="Show these columns").click()
+    page.wait_for_url("**columns=**family**")
     assert "sort=memory_gb_per_s" in page.url
     expect(page.locator("thead")).to_contain_text("Family")
+
+
+def test_facets_are_chosen_and_removed_without_scripts(open_page: Open) -> None:
+    page = open_page("/catalog/accelerators", java_script_enabled=False)
+    page.locator("summary", has_text="Vendor").click()
+    page.get_by_label("acme").check()
+    page.get_by_role("button", name="Apply Vendor").click()
+    page.wait_for_url("**/catalog/accelerators?vendor=acme")
+    page.get_by_role("link", name="Remove the filter Vendor: acme").click()
+    page.wait_for_url("**/catalog/accelerators?")
+    expect(page.locator("tbody tr")).to_have_count(3)

@@ -168,7 +168,7 @@ def test_a_change_shows_before_and_after(client, catalog):
 def test_chips_are_compared_side_by_side(client, catalog):
     text = page(client, "/catalog/compare?a=large&a=small&a=none")
     assert text.index("Large One</a>") < text.index("Small One</a>")
-    assert "<strong>4,000<" in text and "Not in the catalog: none" in text
+    assert '<strong>4,000</strong> <span class="flag">★ best</span>' in text and "Not in the catalog: none" in text
     assert "Select up to 4" in page(client, "/catalog/compare")
 
 

@@ -1,0 +1,63 @@
+"""One page of every type, for tests that look at all of them."""
+
+from collections.abc import Iterator
+from urllib.parse import quote
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page
+
+from advisor.models import Advice
+from catalog.models import Organisation, SavedView
+from tests import sample_advice
+from tests.conftest import load_shipped
+
+CATALOG = {
+    "list-of-accelerators": "/catalog/accelerators?rows=8&vendor=nvidia",
+    "list-of-prices": "/catalog/prices?rows=8&accelerator=h100&currency=EUR&term=spot",
+    "list-of-hosted-apis": "/catalog/api-prices?rows=8",
+    "list-of-models": "/catalog/models?rows=8",
+    "accelerator": "/catalog/accelerators/l4",
+    "model": "/catalog/models/meta-llama-llama-3-1-8b",
+    "framework": "/catalog/frameworks/vllm/0.24.0",
+    "price-index": "/catalog/prices/index",
+    "price-index-of-a-chip": "/catalog/prices/index/l4",
+    "compare": "/catalog/compare?a=h100-sxm&a=mi300x&a=l4&a=b200",
+    "saved-views": f"/catalog/views?list=prices&query={quote('term=spot')}",
+    "add-a-price": "/catalog/prices/new?accelerator=l4&term=spot",
+    "upload-prices": "/catalog/prices/upload",
+    "own-prices": "/catalog/prices/own",
+    "import-a-model": "/catalog/models/import",
+}
+OTHERS = {
+    "ask": "/?preset=support-chat",
+    "advice-list": "/advice",
+    "workers": "/workers",
+    "enroll": "/workers/enrol",
+    "results": "/workers/results",
+    "calibrations": "/workers/calibrations",
+    "compare-results": "/workers/compare",
+    "accuracy": "/fidelity",
+    "price-updates": "/catalog/prices/updates",
+    "tokens": "/tokens",
+    "sign-in": "/login",
+}
+
+
+def make_rows() -> Advice:
+    """The shipped catalog, a saved view and an answer."""
+    load_shipped(scores=False)
+    owner = Organisation.objects.get(slug="default")
+    SavedView.objects.create(organisation=owner, list_name="prices", name="Spot", query="term=spot")
+    return sample_advice.advice()
+
+
+def of_advice(advice: Advice) -> dict[str, str]:
+    return {"advice": f"/advice/{advice.pk}", "option": f"/advice/{advice.pk}/options/1"}
+
+
+def violations(page: Page, *, only_colors: bool = False) -> Iterator[str]:
+    """What axe finds on a page, best-practice rules included: the rule and where it is broken."""
+    options = {"resultTypes": ["violations"]} | ({"runOnly": ["cat.color"]} if only_colors else {})
+    for each in Axe().run(page, options=options).response["violations"]:
+        for node in each["nodes"]:
+            yield f"{each['id']} at {' '.join(map(str, node['target']))}: {node['html'][:160]}"

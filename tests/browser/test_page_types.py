@@ -1,0 +1,50 @@
+"""Every type of page: axe finds nothing, in light and dark, and a picture of each is in build/screenshots."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser import page_types
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+Open = Callable[..., Any]
+FOLDER = Path(__file__).resolve().parents[2] / "build" / "screenshots"
+WIDE = {"width": 1280, "height": 800}
+OPEN_DETAILS = "document.querySelectorAll('details').forEach(e => { e.removeAttribute('name'); e.open = true; })"
+PHONE = {"width": 390, "height": 844}
+
+
+def look(open_page: Open, paths: dict[str, str]) -> list[str]:
+    """Saves three pictures of each page, and returns what axe finds on it in light and dark."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    page = open_page("/login", viewport=WIDE)
+    found: list[str] = []
+    for name, path in paths.items():
+        page.goto(path)
+        page.screenshot(path=FOLDER / f"{name}-light.png", full_page=True)
+        page.set_viewport_size(PHONE)
+        page.screenshot(path=FOLDER / f"{name}-phone.png", full_page=True)
+        is_too_wide = page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
+        found += [f"{name} is wider than a phone"] if is_too_wide else []
+        page.set_viewport_size(WIDE)
+        page.emulate_media(color_scheme="dark")
+        page.screenshot(path=FOLDER / f"{name}-dark.png", full_page=True)
+        page.evaluate(OPEN_DETAILS)
+        found += [f"{name}, dark: {each}" for each in page_types.violations(page, only_colors=True)]
+        page.emulate_media(color_scheme="light")
+        found += [f"{name}, light: {each}" for each in page_types.violations(page)]
+    return found
+
+
+def test_axe_finds_nothing_on_the_pages_of_the_catalog(open_page: Open) -> None:
+    page_types.make_rows()
+    found = look(open_page, page_types.CATALOG)
+    assert not found, "\n".join(found)
+
+
+def test_axe_finds_nothing_on_the_other_pages(open_page: Open) -> None:
+    advice = page_types.make_rows()
+    found = look(open_page, page_types.OTHERS | page_types.of_advice(advice))
+    assert not found, "\n".join(found)
