@@ -150,7 +150,9 @@ def test_the_keyboard_reaches_content_form_and_chart(open_page: Open) -> None:
     reached = set()
     for _ in range(60):
         page.keyboard.press("Tab")
-        reached.add(page.evaluate("document.activeElement.closest('svg')?.getAttribute('aria-label') || ''"))
+        reached.add(
+            page.evaluate("document.activeElement.closest('svg, .chart-canvas')?.getAttribute('aria-label') || ''")
+        )
     assert any(label.startswith("Price vs. speed") for label in reached)
 
 
