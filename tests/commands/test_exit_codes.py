@@ -44,7 +44,6 @@ BAD = [
     ("bench_quick", ["nowhere"], "no such shipped workload: nowhere; see fixtures/workloads"),
     ("bench_quick", ["--runs", "0"], "--runs: 0 is too small"),
     ("bench_search", ["--accelerators", "nowhere"], "not in the catalog: nowhere; give their slugs"),
-    ("bench_simulate", ["--repeats", "0"], "--repeats: 0 is too small"),
     ("import_prices", ["--from", "csv", NOWHERE], "give the path of a file"),
     (
         "import_prices",

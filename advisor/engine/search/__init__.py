@@ -21,7 +21,6 @@ from advisor.engine.search.declared_scores import SCORE_NAMES, WEIGHTS, Score, w
 from advisor.engine.search.draft_risk import DraftRisk
 from advisor.engine.search.estimated import Estimated, EstimatedRanking, KnownLanes, estimated_ranking
 from advisor.engine.search.evictions import as_cached
-from advisor.engine.search.hosted_score import hosted_score, missing_figure
 from advisor.engine.search.limits import (
     DRAWS,
     accepted_share,
@@ -39,6 +38,8 @@ from advisor.engine.search.objective import (
     describe,
     equal_fraction,
     final_score,
+    hosted_score,
+    missing_figure,
     objective,
 )
 from advisor.engine.search.owned_machines import OwnedMachines

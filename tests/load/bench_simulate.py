@@ -1,18 +1,18 @@
-"""Benchmarks the simulator: scheduler steps per second on one core."""
+"""Scheduler steps per second on one core with 256 running requests, for three workloads, without compilation.
 
+python -m tests.load.bench_simulate
+"""
+
+import argparse
 import json
 import statistics
 import time
-from argparse import ArgumentParser
-from typing import Any
 
 import numpy as np
-from django.core.management.base import BaseCommand
 
 from advisor.engine.scheduler import simulate
 from advisor.engine.spec import Lengths
 from advisor.engine.step import Client, Scheduler, StepTimes
-from catalog.management.errors import at_least_one
 
 RUNNING_REQUESTS = 256
 WORKLOADS = {"1024/1024": (1024, 1024), "4000/500": (4000, 500), "256/2048": (256, 2048)}
@@ -78,28 +78,22 @@ def measure(input_tokens: int, output_tokens: int, requests: int) -> dict[str, f
     }
 
 
-class Command(BaseCommand):
-    help = "Scheduler steps per second on one core with 256 running requests, for three workloads, without compilation."
-    requires_system_checks: list[str] = []  # needs neither pages nor the database
-
-    def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--format", choices=("table", "json"), default="table")
-        parser.add_argument("--repeats", type=int, default=5)
-        parser.add_argument("--requests", type=int, default=20_000, help="measured requests per run")
-
-    def handle(self, *args: Any, **options: Any) -> None:
-        at_least_one("--repeats", options["repeats"])
-        at_least_one("--requests", options["requests"])
-        start_s = time.perf_counter()
-        measure(16, 16, 16)
-        compiled_s, measured = time.perf_counter() - start_s, {}
-        for name, lengths in WORKLOADS.items():
-            runs = [measure(*lengths, options["requests"]) for _ in range(options["repeats"])]
-            middle = statistics.median_low([run["steps_per_s"] for run in runs])
-            measured[name] = next(run for run in runs if run["steps_per_s"] == middle)
-        slowest = min(run["steps_per_s"] for run in measured.values())
-        result = {"compile_or_load_s": compiled_s, "workloads": measured, "steps_per_s_min": slowest}
-        self.stdout.write(json.dumps(result, indent=1) if options["format"] == "json" else table(result))
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--format", choices=("table", "json"), default="table")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--requests", type=int, default=20_000, help="measured requests per run")
+    options = parser.parse_args()
+    start_s = time.perf_counter()
+    measure(16, 16, 16)
+    compiled_s, measured = time.perf_counter() - start_s, {}
+    for name, lengths in WORKLOADS.items():
+        runs = [measure(*lengths, options.requests) for _ in range(options.repeats)]
+        middle = statistics.median_low([run["steps_per_s"] for run in runs])
+        measured[name] = next(run for run in runs if run["steps_per_s"] == middle)
+    slowest = min(run["steps_per_s"] for run in measured.values())
+    result = {"compile_or_load_s": compiled_s, "workloads": measured, "steps_per_s_min": slowest}
+    print(json.dumps(result, indent=1) if options.format == "json" else table(result))
 
 
 def table(result: dict) -> str:
@@ -112,3 +106,7 @@ def table(result: dict) -> str:
         for name, run in result["workloads"].items()
     ]
     return "\n".join([*lines, f"compiling or loading the code took {result['compile_or_load_s']:.2f} s"])
+
+
+if __name__ == "__main__":
+    main()
