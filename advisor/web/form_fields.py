@@ -5,11 +5,11 @@ from typing import get_args
 
 from advisor import workload
 from advisor.engine.search import WEIGHTS
-from advisor.engine.spec import FINETUNING, KINDS, TRAINING, Kind
+from advisor.engine.spec import KINDS, Kind
 
 NUMBER, WHOLE, TEXT, LIST, ONE_OF, SOME_OF = "number", "whole", "text", "list", "one of", "some of"
 LINES, COUNTS, CURVE, VALUES, FILE = "lines", "counts", "curve", "values", "file"
-NUMBERS, PATH, CASES, TOKENS = "numbers", "price path", "cases", "tokens"
+NUMBERS, PATH, CASES, TOKENS, SWITCH = "numbers", "price path", "cases", "tokens", "switch"
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,12 @@ class Field:
 
 @dataclass(frozen=True)
 class Group:
-    """Fields under a title. asks: what needs them, serving or a section of the workload file; empty: everything."""
+    """Fields under a title; `says`: in the summary of a closed group while nothing in it is set."""
 
     title: str
     fields: tuple[Field, ...]
     help: str = ""
-    asks: str = ""
+    says: str = ""
 
 
 STACKS = {
@@ -58,15 +58,33 @@ WEIGHED = {
 }
 AMERICAN = {"maths": "math", "summarisation": "summarization"}  # labels of tasks; the values keep their spelling
 ON_OFF = (("yes", "yes"), ("no", "no"))
-SERVES = "serving"  # what a group asks of every kind that does not train
 OF_SERVING = ("traffic", "slo", "batch", "adapters", "structured_output")  # refused or unused by kinds that train
+# only kinds that serve
+NOT_FOR_TRAINING = (
+    "task", "constraints.partitions", "variants", "speculative", "disaggregated", "probe",
+)  # fmt: skip
+CHOSEN_BY_SERVING = ("constraints.frameworks", "constraints.formats", "constraints.kv_formats")
 TRACE_TEXT, TRACE_FILE = "traffic.trace.csv", "traffic.trace.file"
+
+TRAFFIC_BY, LATENCY, YAML = "form.traffic", "form.latency", "yaml"
+FORM_ONLY = "form."  # fields that only choose what other fields mean
+# Title, TTFT and TPOT in ms, p95: the limits of the examples of these uses (fixtures/workloads)
+LATENCIES = {
+    "chat": ("chat: 1 s, then 40 ms per token", 1000.0, 40.0),
+    "interactive": ("interactive coding: 0.5 s, then 20 ms per token", 500.0, 20.0),
+    "documents": ("long documents: 4 s, then 50 ms per token", 4000.0, 50.0),
+}
 
 MODEL = Group(
     "Model",
     (
-        Field("name", "Name of this workload", TEXT, "Shown in your list of recommendations"),
-        Field("model", "Model", TEXT, "Model name or Hugging Face ID", suggestions="models"),
+        Field(
+            "model",
+            "Model",
+            TEXT,
+            "Name or Hugging Face ID. Several with commas: one answer for each",
+            suggestions="models",
+        ),
         Field(
             "kind",
             "What it does",
@@ -77,24 +95,29 @@ MODEL = Group(
                 ("portfolio", "several workloads on one fleet (YAML only, see below)"),
             ),
         ),
+    ),
+)
+LOAD = Group(
+    "Traffic",
+    (
         Field(
-            "structured_output",
-            "Structured output",
-            ONE_OF,
-            "Every answer follows a grammar such as a JSON schema",
-            choices=(("no", "no"), ("yes", "yes")),
+            TRAFFIC_BY,
+            "Traffic given as",
+            SWITCH,
+            "",
+            choices=(("requests", "requests per second"), ("users", "active users")),
         ),
+        Field("traffic.requests_per_s.mean", "Requests per second, mean", NUMBER, "Averaged over the whole week"),
+        Field("traffic.users.active", "Active users", NUMBER, "At peak"),
         Field(
-            "task",
-            "Task",
-            ONE_OF,
-            "Affects speculative decoding acceptance and quantization quality",
-            choices=tuple((task, AMERICAN.get(task, task)) for task in get_args(workload.Task)),
+            "traffic.users.think_s", "Think time between a user's requests, seconds", NUMBER, "Only with active users"
         ),
+        Field("batch.requests", "Batch: requests", NUMBER, "Instead of requests per second and users"),
+        Field("batch.deadline_hours", "Batch: deadline, hours", NUMBER, "Includes startup and the last answers"),
     ),
 )
 LENGTHS = Group(
-    "Traffic",
+    "Lengths",
     (
         Field(
             "traffic.input_tokens.mean",
@@ -103,49 +126,14 @@ LENGTHS = Group(
             "Per request, including history and documents. For speech models: audio seconds × 50",
         ),
         Field(
-            "traffic.input_tokens.p95",
-            "Input tokens, 95th percentile",
-            NUMBER,
-            "Empty: every request has the mean length",
-        ),
-        Field(
             "traffic.output_tokens.mean", "Output tokens, mean", NUMBER, "Per answer, including hidden reasoning tokens"
         ),
         Field(
-            "traffic.output_tokens.p95",
-            "Output tokens, 95th percentile",
-            NUMBER,
-            "Empty: every answer has the mean length",
+            "traffic.documents_per_request",
+            "Documents per request",
+            WHOLE,
+            "For rerankers; input tokens are then one query with one document",
         ),
-        Field("traffic.requests_per_s.mean", "Requests per second, mean", NUMBER, "Averaged over the whole week"),
-        Field("traffic.requests_per_s.peak", "Requests per second, peak", NUMBER, "The SLO must hold at this rate"),
-        Field("traffic.users.active", "Or: active users", NUMBER, "Use instead of requests per second"),
-        Field(
-            "traffic.users.think_s", "Think time between a user's requests, seconds", NUMBER, "Only with active users"
-        ),
-        Field(
-            TRACE_TEXT,
-            "Or: a recorded trace (paste)",
-            LINES,
-            "CSV with the header arrival_s,input_tokens,output_tokens; replaces the token and request fields",
-        ),
-        Field(
-            TRACE_FILE,
-            "Or: a recorded trace (upload)",
-            FILE,
-            "CSV with the header arrival_s,input_tokens,output_tokens; at most 20,000 requests and 900 kB",
-        ),
-        Field("batch.requests", "Batch: requests", NUMBER, "Instead of requests per second and users"),
-        Field("batch.deadline_hours", "Batch: deadline, hours", NUMBER, "Includes startup and the last answers"),
-        Field("batch.every_hours", "Batch: repeat every, hours", NUMBER, "Empty: back to back"),
-        Field(
-            "traffic.audio.hours_per_hour",
-            "Audio hours per hour, or live streams",
-            NUMBER,
-            "For speech models; replaces the token and request fields. Empty: none",
-        ),
-        Field("traffic.audio.clip_s", "Clip length, seconds", NUMBER, "Clips over 30 s are split; empty: 30"),
-        Field("traffic.audio.words_per_minute", "Words per minute", NUMBER, "Of the transcript; empty: 150"),
         Field(
             "traffic.image_output.width_px",
             "Generated images: width, pixels",
@@ -155,95 +143,26 @@ LENGTHS = Group(
         Field("traffic.image_output.height_px", "Height, pixels", NUMBER, "Of generated images"),
         Field("traffic.image_output.steps", "Denoising steps", WHOLE, "Empty: the model's default"),
         Field("traffic.image_output.images_per_request", "Images per prompt", NUMBER, "Empty: 1"),
-        Field(
-            "traffic.documents_per_request",
-            "Documents per request",
-            WHOLE,
-            "For rerankers; input tokens are then one query with one document",
-        ),
-        Field(
-            "traffic.images.per_request",
-            "Images per request",
-            NUMBER,
-            "For vision-language models; input tokens then count the text only. Empty: none",
-        ),
-        Field("traffic.images.width_px", "Image width, pixels", NUMBER, "As clients send it; empty: 1,024"),
-        Field("traffic.images.height_px", "Image height, pixels", NUMBER, "As clients send it; empty: 1,024"),
-        Field(
-            "traffic.turns.count",
-            "Agents and chats: turns per conversation",
-            WHOLE,
-            "Model calls whose prompts repeat the conversation; input tokens are then the first prompt. Empty: none",
-        ),
-        Field(
-            "traffic.turns.added_tokens",
-            "Tokens added per turn",
-            NUMBER,
-            "Tool result or user message; the answer before it is added too",
-        ),
-        Field(
-            "traffic.turns.wait_s",
-            "Wait between turns, seconds",
-            NUMBER,
-            "How long the tool or the user takes; with active users, their think time",
-        ),
-        Field(
-            "traffic.turns.conversations_per_hour",
-            "Conversations per hour",
-            NUMBER,
-            "Instead of requests per second",
-        ),
-        Field(
-            "traffic.prefix_cache_hit_rate",
-            "Prefix cache hit rate",
-            NUMBER,
-            "0 to 1; share of input tokens. With turns: share of the first prompt that conversations have in common",
-        ),
-        Field(
-            "traffic.host_cache_hit_rate",
-            "Host-memory cache hit rate",
-            NUMBER,
-            "0 to 1; additional input tokens found in a host-memory KV cache. Empty: KV offload is not estimated",
-        ),
-        Field(
-            "traffic.load_curve",
-            "Load over the week",
-            CURVE,
-            "flat, office_hours, or 168 numbers from Monday 0:00, separated by commas. Empty: flat",
-            suggestions="curves",
-        ),
     ),
-    "Tokens per request and how often requests arrive. Without a p95, every request has the mean length.",
-    asks=SERVES,
 )
-LEVELS = Group(
-    "Service levels",
+LATENCIES_GROUP = Group(
+    "Latency",
     (
+        Field(
+            LATENCY,
+            "Latency limits",
+            ONE_OF,
+            "p95 at peak: time to first token, then time per output token",
+            choices=(
+                *((key, said) for key, (said, _, _) in LATENCIES.items()),
+                ("own", "my own limits"),
+                ("none", "no limits"),
+            ),
+        ),
         Field("slo.ttft_ms_p95", "Time to first token, p95, ms", NUMBER, "From sending the request to the first token"),
         Field("slo.tpot_ms_p95", "Time per output token, p95, ms", NUMBER, "After the first token"),
         Field("slo.e2e_ms_p95", "Whole answer, p95, ms", NUMBER, "From sending to the last token"),
-        Field(
-            "slo.tokens_per_s_per_user",
-            "Minimum tokens per second per user",
-            NUMBER,
-            "At p95; 50 means 20 ms per token",
-        ),
-        Field(
-            "slo.availability",
-            "Spare replicas",
-            ONE_OF,
-            "Replicas that can fail while the rest still serve the peak",
-            choices=(("n", "none"), ("n+1", "one (n+1)"), ("n+2", "two (n+2)"), ("2n", "double (2n)")),
-        ),
-        Field(
-            "slo.confidence",
-            "Probability of meeting them",
-            NUMBER,
-            "Between 0 and 1, such as 0.9; empty: an option needs to meet the limits only as estimated",
-        ),
     ),
-    "Latency that 95% of requests must meet at peak. Leave blank what you do not need.",
-    asks=SERVES,
 )
 
 
@@ -251,34 +170,30 @@ def choice(path: str, label: str, help: str, *choices: tuple[str, str]) -> Field
     return Field(path, label, ONE_OF, help, choices=choices)
 
 
-def length_fields(section: str, sequence: str, batch: str) -> tuple[Field, ...]:
+def sequence_field(section: str, sequence: str) -> Field:
+    return Field(
+        f"{section}.sequence_length", "Sequence length, tokens", WHOLE, f"Documents are packed. Empty: {sequence}"
+    )
+
+
+def deadline_field(section: str) -> Field:
+    return Field(
+        f"{section}.deadline_days",
+        "Deadline, days",
+        NUMBER,
+        "From the first step to the last token, interruptions included. Empty: runs of up to 120 days",
+    )
+
+
+def recipe_fields(section: str, batch: str) -> tuple[Field, ...]:
     return (
-        Field(
-            f"{section}.sequence_length", "Sequence length, tokens", WHOLE, f"Documents are packed. Empty: {sequence}"
-        ),
         Field(
             f"{section}.global_batch_tokens",
             "Global batch, tokens",
             TOKENS,
             f"Tokens of one optimizer step on all accelerators. Empty: {batch}",
         ),
-    )
-
-
-def time_fields(section: str) -> tuple[Field, ...]:
-    return (
-        Field(
-            f"{section}.deadline_days",
-            "Deadline, days",
-            NUMBER,
-            "From the first step to the last token, interruptions included. Empty: runs of up to 120 days",
-        ),
         Field(f"{section}.every_days", "Repeat every, days", NUMBER, "Empty: the run is done once"),
-    )
-
-
-def recipe_fields(section: str) -> tuple[Field, ...]:
-    return (
         choice(
             f"{section}.precision",
             "Precision",
@@ -325,8 +240,192 @@ PRETRAINING = Group(
             NUMBER,
             "Instead of tokens; the answer says how many tokens it pays for",
         ),
-        *length_fields("training", "8,192", "4M"),
-        *time_fields("training"),
+        sequence_field("training", "8,192"),
+        deadline_field("training"),
+    ),
+    RUN_HELP,
+)
+TUNING = Group(
+    "Fine-tuning run",
+    (
+        Field("finetuning.tokens", "Tokens to train on", TOKENS, "Supervised: all epochs together, such as 50M"),
+        sequence_field("finetuning", "4,096"),
+        deadline_field("finetuning"),
+    ),
+    RUN_HELP,
+)
+LOCATION = Group(
+    "Location",
+    (
+        Field(
+            "constraints.regions.allow",
+            "Regions, countries or areas",
+            LIST,
+            "Several with commas; areas are eu, us and apac. Empty: anywhere",
+            suggestions="offered",
+        ),
+    ),
+)
+QUESTION = (MODEL, LOAD, LENGTHS, LATENCIES_GROUP, PRETRAINING, TUNING, LOCATION)
+ABOUT = Group(
+    "Name and task",
+    (
+        Field("name", "Name of this workload", TEXT, "Shown in your list of recommendations"),
+        Field(
+            "task",
+            "Task",
+            ONE_OF,
+            "Affects speculative decoding acceptance and quantization quality",
+            choices=tuple((task, AMERICAN.get(task, task)) for task in get_args(workload.Task)),
+        ),
+        Field(
+            "structured_output",
+            "Structured output",
+            ONE_OF,
+            "Every answer follows a grammar such as a JSON schema",
+            choices=(("no", "no"), ("yes", "yes")),
+        ),
+    ),
+    says="No name; any task; free-form answers",
+)
+PRECISION = Group(
+    "Traffic in detail",
+    (
+        Field(
+            "traffic.input_tokens.p95",
+            "Input tokens, 95th percentile",
+            NUMBER,
+            "Empty: every request has the mean length",
+        ),
+        Field(
+            "traffic.output_tokens.p95",
+            "Output tokens, 95th percentile",
+            NUMBER,
+            "Empty: every answer has the mean length",
+        ),
+        Field("traffic.requests_per_s.peak", "Requests per second, peak", NUMBER, "The SLO must hold at this rate"),
+        Field("batch.every_hours", "Batch: repeat every, hours", NUMBER, "Empty: back to back"),
+        Field(
+            "traffic.load_curve",
+            "Load over the week",
+            CURVE,
+            "flat, office_hours, or 168 numbers from Monday 0:00, separated by commas. Empty: flat",
+            suggestions="curves",
+        ),
+        Field(
+            "traffic.prefix_cache_hit_rate",
+            "Prefix cache hit rate",
+            NUMBER,
+            "0 to 1; share of input tokens. With turns: share of the first prompt that conversations have in common",
+        ),
+        Field(
+            "traffic.host_cache_hit_rate",
+            "Host-memory cache hit rate",
+            NUMBER,
+            "0 to 1; additional input tokens found in a host-memory KV cache. Empty: KV offload is not estimated",
+        ),
+    ),
+    says="Constant lengths; the same load all week; no prefix cache hits",
+)
+CONVERSATIONS = Group(
+    "Conversations",
+    (
+        Field(
+            "traffic.turns.count",
+            "Agents and chats: turns per conversation",
+            WHOLE,
+            "Model calls whose prompts repeat the conversation; input tokens are then the first prompt. Empty: none",
+        ),
+        Field(
+            "traffic.turns.added_tokens",
+            "Tokens added per turn",
+            NUMBER,
+            "Tool result or user message; the answer before it is added too",
+        ),
+        Field(
+            "traffic.turns.wait_s",
+            "Wait between turns, seconds",
+            NUMBER,
+            "How long the tool or the user takes; with active users, their think time",
+        ),
+        Field(
+            "traffic.turns.conversations_per_hour",
+            "Conversations per hour",
+            NUMBER,
+            "Instead of requests per second",
+        ),
+    ),
+    "For agents and chats whose prompts repeat the conversation.",
+    says="None: requests are independent",
+)
+MEDIA = Group(
+    "Audio and images",
+    (
+        Field(
+            "traffic.audio.hours_per_hour",
+            "Audio hours per hour, or live streams",
+            NUMBER,
+            "For speech models; replaces the token and request fields. Empty: none",
+        ),
+        Field("traffic.audio.clip_s", "Clip length, seconds", NUMBER, "Clips over 30 s are split; empty: 30"),
+        Field("traffic.audio.words_per_minute", "Words per minute", NUMBER, "Of the transcript; empty: 150"),
+        Field(
+            "traffic.images.per_request",
+            "Images per request",
+            NUMBER,
+            "For vision-language models; input tokens then count the text only. Empty: none",
+        ),
+        Field("traffic.images.width_px", "Image width, pixels", NUMBER, "As clients send it; empty: 1,024"),
+        Field("traffic.images.height_px", "Image height, pixels", NUMBER, "As clients send it; empty: 1,024"),
+    ),
+    says="None: requests are text",
+)
+RECORDED = Group(
+    "Recorded trace",
+    (
+        Field(
+            TRACE_TEXT,
+            "Or: a recorded trace (paste)",
+            LINES,
+            "CSV with the header arrival_s,input_tokens,output_tokens; replaces the token and request fields",
+        ),
+        Field(
+            TRACE_FILE,
+            "Or: a recorded trace (upload)",
+            FILE,
+            "CSV with the header arrival_s,input_tokens,output_tokens; at most 20,000 requests and 900 kB",
+        ),
+    ),
+    says="None: random arrivals at the rate above",
+)
+LEVELS = Group(
+    "Other service levels",
+    (
+        Field(
+            "slo.tokens_per_s_per_user",
+            "Minimum tokens per second per user",
+            NUMBER,
+            "At p95; 50 means 20 ms per token",
+        ),
+        Field(
+            "slo.availability",
+            "Spare replicas",
+            ONE_OF,
+            "Replicas that can fail while the rest still serve the peak",
+            choices=(("n", "none"), ("n+1", "one (n+1)"), ("n+2", "two (n+2)"), ("2n", "double (2n)")),
+        ),
+        Field(
+            "slo.confidence",
+            "Probability of meeting them",
+            NUMBER,
+            "Between 0 and 1, such as 0.9; empty: an option needs to meet the limits only as estimated",
+        ),
+    ),
+    says="No spare replicas; no minimum speed or probability",
+)
+RECIPE = Group(
+    "Training recipe",
+    (
         choice(
             "training.continued",
             "Start from",
@@ -334,13 +433,12 @@ PRETRAINING = Group(
             ("no", "random weights"),
             ("yes", "the published weights"),
         ),
-        *recipe_fields("training"),
+        *recipe_fields("training", "4M"),
     ),
-    RUN_HELP,
-    asks=TRAINING.name,
+    says="Random weights, AdamW, automatic precision",
 )
-TUNING = Group(
-    "Fine-tuning run",
+ADAPTING = Group(
+    "Fine-tuning recipe",
     (
         choice(
             "finetuning.objective",
@@ -359,13 +457,9 @@ TUNING = Group(
             ("qlora", "QLoRA"),
         ),
         Field("finetuning.rank", "Adapter rank", WHOLE, "For LoRA and QLoRA. Empty: 16"),
-        Field("finetuning.tokens", "Tokens to train on", TOKENS, "Supervised: all epochs together, such as 50M"),
-        *length_fields("finetuning", "4,096", "260k"),
-        *time_fields("finetuning"),
-        *recipe_fields("finetuning"),
+        *recipe_fields("finetuning", "260k"),
     ),
-    RUN_HELP,
-    asks=FINETUNING.name,
+    says="All weights, AdamW, automatic precision",
 )
 PREFERENCES = Group(
     "Preferences and reinforcement learning",
@@ -398,10 +492,10 @@ PREFERENCES = Group(
         ),
     ),
     "For the objectives DPO and GRPO; leave empty for supervised tuning.",
-    asks=FINETUNING.name,
+    says="None: supervised tuning",
 )
 LIMITS = Group(
-    "Limits",
+    "Budget and buying",
     (
         Field(
             "constraints.max_usd_per_month",
@@ -431,6 +525,7 @@ LIMITS = Group(
             choices=(("lossless", "none (lossless)"), ("near_lossless", "near-lossless"), ("any", "any")),
         ),
     ),
+    says="Budget: none; rent, buy or hosted API",
 )
 OBJECTIVE = Group(
     "Objective",
@@ -450,8 +545,8 @@ OBJECTIVE = Group(
             ),
         ),
     ),
+    says="Lowest cost",
 )
-QUESTION = (MODEL, LENGTHS, LEVELS, PRETRAINING, TUNING, PREFERENCES, LIMITS, OBJECTIVE)
 
 
 def allow_and_deny(key: str, names: str, suggestions: str = "") -> tuple[Field, Field]:
@@ -465,12 +560,18 @@ def allow_and_deny(key: str, names: str, suggestions: str = "") -> tuple[Field, 
 
 
 PLACES = Group(
-    "Hardware and locations",
+    "Hardware and providers",
     (
         *allow_and_deny("accelerators", "accelerators", "accelerators"),
         *allow_and_deny("vendors", "vendors", "vendors"),
         *allow_and_deny("providers", "providers", "providers"),
-        *allow_and_deny("regions", "regions, countries or areas (eu, us, apac)", "offered"),
+        Field(
+            "constraints.regions.deny",
+            "Exclude these regions, countries or areas",
+            LIST,
+            "Empty: none excluded",
+            suggestions="offered",
+        ),
         Field(
             "constraints.terms",
             "Rental terms to rank",
@@ -498,6 +599,7 @@ PLACES = Group(
         ),
     ),
     "Use catalog names, separated by commas.",
+    says="All accelerators, vendors and providers; on-demand rents",
 )
 RUN = Group(
     "Software and configuration",
@@ -556,6 +658,7 @@ RUN = Group(
             choices=(("no", "no"), ("preferred", "if a machine is available"), ("required", "wait for a machine")),
         ),
     ),
+    says="All frameworks and formats; nothing measured first",
 )
 SITE = Group(
     "Site and costs",
@@ -569,6 +672,12 @@ SITE = Group(
             "Your own prices, USD per accelerator-hour",
             VALUES,
             "A quote or an assumption, ranked with the catalog's prices, for example: gaudi3-pcie: 1.5",
+        ),
+        Field(
+            "price_ratios",
+            "Prices of a rental term, times",
+            VALUES,
+            "Multiplies every price of the term, for example: spot: 0.9",
         ),
         Field("constraints.site.max_kw", "Site power limit, kW", NUMBER, "At full load, including PUE"),
         Field("constraints.site.kw_per_rack", "Power per rack, kW", NUMBER, "Servers that draw more are excluded"),
@@ -595,6 +704,7 @@ SITE = Group(
             "24 numbers, or 168 from Monday 0:00, separated by commas. Empty: the region's annual mean",
         ),
     ),
+    says="Nothing owned; today's prices; no power limit",
 )
 FORECAST = Group(
     "Traffic forecast",
@@ -620,7 +730,7 @@ FORECAST = Group(
         ),
     ),
     "How traffic changes over the planning horizon. The plan adds and releases capacity month by month.",
-    asks=SERVES,
+    says="No growth, no seasons",
 )
 
 
@@ -711,6 +821,7 @@ FINANCE = Group(
         ),
     ),
     "Empty fields use the catalog's assumptions. Fractions: 0.12 means 12%.",
+    says="The catalog's assumptions",
 )
 BALANCE = Group(
     "Weights and team",
@@ -725,14 +836,54 @@ BALANCE = Group(
         ),
     ),
     "Weights apply to the balanced score only.",
+    says="Usual weights; experience unknown",
 )
-ADVANCED = (PLACES, RUN, SITE, FORECAST, FINANCE, BALANCE)
-FIELDS = {field.path: field for group in QUESTION + ADVANCED for field in group.fields}
+FILED = Group(
+    "Workload file",
+    (
+        Field(
+            YAML,
+            "YAML",
+            LINES,
+            "Keys here override the form above. A complete workload (one that names a model) replaces the form.",
+        ),
+    ),
+    says="None",
+)
+ADVANCED = (
+    LIMITS, OBJECTIVE, ABOUT, PRECISION, LEVELS, CONVERSATIONS, MEDIA, RECORDED, RECIPE, ADAPTING, PREFERENCES,
+    PLACES, RUN, SITE, FORECAST, FINANCE, BALANCE, FILED,
+)  # fmt: skip
+FIELDS = {field.path: field for group in QUESTION + ADVANCED for field in group.fields if field.path != YAML}
 
 
 def is_asked(path: str, kind: Kind) -> bool:
-    """Whether this kind of workload takes the field; the page hides the others, and what they hold is not sent on."""
+    """Whether this kind of workload takes the field; what other fields hold is not sent on."""
     section = path.partition(".")[0]
     if section in KINDS and KINDS[section].trains:
         return section in kind.sections
-    return not (kind.trains and section in OF_SERVING)
+    if kind.trains and section in OF_SERVING:
+        return False
+    if section == "batch":
+        return kind.has_deadline
+    if path.startswith(("traffic.requests_per_s", "traffic.users", TRAFFIC_BY)):
+        return kind.has_arrivals
+    if path.startswith("traffic.output_tokens") or path in ("structured_output", LATENCY):
+        return kind.generates_tokens
+    return True
+
+
+def is_shown(path: str, kind: Kind) -> bool:
+    """Whether the page shows the field for this kind of workload: it takes it, and it can change the answer."""
+    if path.startswith("traffic.image_output"):
+        return kind.makes == "images"
+    if path == "traffic.documents_per_request":
+        return kind.makes == "scores"
+    if path.startswith("adapters."):
+        return kind.serves_adapters
+    if path == LATENCY:
+        path = "slo.tpot_ms_p95"
+    if kind.trains and (path in NOT_FOR_TRAINING or path.startswith(CHOSEN_BY_SERVING)):
+        return False
+    unused = (path[:at] for at in [*(i for i, each in enumerate(path) if each == "."), len(path)])
+    return is_asked(path, kind) and all(kind.uses(part) for part in unused)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,7 +12,7 @@ from django.conf import settings
 from django.http import QueryDict
 
 from advisor import workload
-from advisor.engine.spec import kind_named
+from advisor.engine.spec import Kind, kind_named
 from advisor.inputs import check_catalog, prices_seen_by, unknown_names_in_parts, with_catalog_names
 from advisor.web.form_fields import (
     ADVANCED,
@@ -20,6 +21,9 @@ from advisor.web.form_fields import (
     CURVE,
     FIELDS,
     FILE,
+    FORM_ONLY,
+    LATENCIES,
+    LATENCY,
     LINES,
     LIST,
     NUMBER,
@@ -28,31 +32,36 @@ from advisor.web.form_fields import (
     PATH,
     QUESTION,
     SOME_OF,
+    SWITCH,
     TOKENS,
     TRACE_FILE,
     TRACE_TEXT,
+    TRAFFIC_BY,
     VALUES,
     WHOLE,
+    YAML,
     Field,
     Group,
     is_asked,
+    is_shown,
 )
+from advisor.web.form_html import error_text, required_of, shown_group
 from advisor.workload import MAX_ERRORS, more_errors
 from catalog.models import Accelerator, ExchangeRate, Framework, Organisation, QuantizationMethod, Region, ServedModel
+from catalog.revision import revision
 
 SIZES = (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3))  # of numbers of tokens
 SIZED = re.compile(r"(\d+(?:\.\d+)?) ?([TtBbMmKk])")
 GROUPED = re.compile(r"^\d{1,3}([,_ \u00a0]\d{3})+(\.\d+)?$")
 MAX_TRACE_BYTES = 900_000
-RECORDED = tuple(f"traffic.{side}_tokens.{kind}" for side in ("input", "output") for kind in ("mean", "p95"))
-YAML = "yaml"
-ALWAYS_SET = ("traffic.growth_fraction_per_year", "traffic.ramp_months")  # whenever there is traffic; 0 by default
+MAX_MODELS = 4  # that one submission asks about
+LIMITED = ("slo.ttft_ms_p95", "slo.tpot_ms_p95", "slo.e2e_ms_p95")
 POINT = ("month", "ratio", "low", "high")  # columns of a price path
 UNSET = "-"
 
 
 class WorkloadForm(forms.Form):
-    """Validates through `workload.parse`; after is_valid(), `spec` is the validated workload."""
+    """Validates through `workload.parse`; after is_valid(), `specs` are the validated workloads, one for each model."""
 
     def __init__(self, *args: Any, organisation: Organisation | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -60,10 +69,18 @@ class WorkloadForm(forms.Form):
         for field in FIELDS.values():
             self.fields[field.path] = form_field(field)
         self.fields[YAML] = forms.CharField(
-            required=False, strip=False, widget=forms.Textarea(attrs={"rows": 12, "spellcheck": "false"})
+            label="YAML",
+            required=False,
+            strip=False,
+            widget=forms.Textarea(attrs={"rows": 12, "spellcheck": "false"}),
         )
-        self.spec: dict[str, Any] = {}
+        self.specs: list[dict[str, Any]] = []
         self.yaml_alone = False
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The first validated workload; empty if the form is not valid."""
+        return self.specs[0] if self.specs else {}
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
@@ -94,23 +111,20 @@ class WorkloadForm(forms.Form):
             self.data = data
 
     def workload_errors(self, cleaned: Mapping[str, Any]) -> list[dict[str, str]]:
-        """All errors. Without any, sets `spec`."""
+        """All errors. Without any, sets `specs`."""
         try:
             raw = self.combined(cleaned)
+            names = [raw.get("model")] if self.yaml_alone else models_in(cleaned) or [raw.get("model")]
+            if len(names) > MAX_MODELS:
+                return [workload.error("model", f"names {len(names)} models", f"at most {MAX_MODELS}")]
+            specs = [checked({**raw, "model": name} if name else raw, self.organisation) for name in names]
         except workload.WorkloadError as e:
             return e.errors
-        try:
-            self.spec = with_catalog_names(workload.parse(raw), self.organisation)
-        except workload.WorkloadError as e:
-            return e.errors + unknown_names_in_parts(raw, self.organisation)
-        try:
-            check_catalog(self.spec, self.organisation)
-        except workload.WorkloadError as e:
-            return e.errors
+        self.specs = specs
         return []
 
     def combined(self, cleaned: Mapping[str, Any]) -> dict[str, Any]:
-        """The raw workload: the YAML if it names a model, else the form overridden by the YAML."""
+        """The raw workload, of the first model: the YAML if it names a model, else the form overridden by the YAML."""
         text = (cleaned.get(YAML) or "").strip()
         extra = workload.load(text) if text else {}
         self.yaml_alone = "model" in extra
@@ -119,16 +133,23 @@ class WorkloadForm(forms.Form):
     def place(self, item: Mapping[str, str]) -> None:
         """Adds an error to its field, else to the nearest field below or above, else to the YAML or the form."""
         path = re.sub(r"\[\d+\]", "", item["field"])
-        message = item["message"] + (f" (allowed: {item['allowed']})" if len(item["allowed"]) in range(1, 200) else "")
         written_as_yaml = bool((self.data.get(self.add_prefix(YAML)) or "").strip())
+        if item["message"].startswith("is required") and not written_as_yaml:
+            by_users = self.data.get(self.add_prefix(TRAFFIC_BY)) == "users"
+            needed = required_of(path, kind_named(self.data.get(self.add_prefix("kind"))), by_users=by_users)
+            for name in needed:
+                if name not in self.errors:
+                    same = item["field"] == name
+                    self.add_error(name, error_text({**item, "allowed": ""}, name) if same else "is required")
+            if needed:
+                return
         near = [path] if path in self.fields else []
         near += [name for name in self.fields if name.startswith(f"{path}.")]
         above = [name for name in self.fields if path.startswith(f"{name}.")]
         near += sorted(above, key=len, reverse=True)  # tco.price_paths.rent before tco
         if self.yaml_alone or written_as_yaml and not self.data.get(near[0] if near else "", ""):
             near = [YAML]
-        text = message if near and near[0] == path else f"{item['field']}: {message}" if path else message
-        self.add_error(near[0] if near else None, text)
+        self.add_error(near[0] if near else None, error_text(item, near[0] if near else ""))
 
     def groups(self) -> Iterator[dict[str, Any]]:
         return self.laid_out(QUESTION)
@@ -137,35 +158,60 @@ class WorkloadForm(forms.Form):
         return self.laid_out(ADVANCED)
 
     def laid_out(self, groups: tuple[Group, ...]) -> Iterator[dict[str, Any]]:
+        usual = usual_values()
         for group in groups:
-            fields = [self[field.path] for field in group.fields]
-            yield {"title": group.title, "help": group.help, "asks": group.asks, "fields": fields}
-
-    def advanced_is_open(self) -> bool:
-        """Whether an advanced field is filled in or has an error."""
-        names = [YAML, *(field.path for group in ADVANCED for field in group.fields)]
-        usual = defaults() | {path: "0" for path in ALWAYS_SET}
-        return any(self[name].errors or self[name].value() not in (None, "", usual.get(name)) for name in names)
+            paths = [field.path for field in group.fields]
+            values = {path: self[path].value() for path in paths}
+            errors = {path: self.errors[path] for path in paths if path in self.errors}
+            yield shown_group(group, values, errors, usual)
 
     def suggestions(self) -> dict[str, list[str]]:
-        """The entries of the datalists."""
-        prices = prices_seen_by(self.organisation)
-        return {
-            "models": list(ServedModel.objects.values_list("hf_id", flat=True)),
-            "accelerators": list(Accelerator.objects.filter(served=True).values_list("slug", flat=True)),
-            "regions": list(Region.objects.values_list("slug", flat=True)),
-            "vendors": list(Accelerator.objects.values_list("vendor", flat=True).distinct().order_by("vendor")),
-            "providers": list(prices.values_list("provider", flat=True).distinct().order_by("provider")),
-            "offered": list(prices.values_list("region", flat=True).distinct().order_by("region")),
-            "frameworks": list(Framework.objects.values_list("slug", flat=True).distinct().order_by("slug")),
-            "formats": list(QuantizationMethod.objects.values_list("slug", flat=True).order_by("slug")),
-            "caches": list(workload.CACHE_FORMATS),
-            "curves": list(workload.CURVES),
-            "currencies": [
-                "USD",
-                *ExchangeRate.objects.values_list("currency", flat=True).distinct().order_by("currency"),
-            ],
-        }
+        """The entries of the datalists, read once for each state of the catalog and each organization."""
+        key = (revision(), self.organisation.pk if self.organisation else None)
+        if key not in SUGGESTED:
+            if len(SUGGESTED) >= MAX_SUGGESTED:
+                SUGGESTED.clear()
+            SUGGESTED[key] = read_suggestions(self.organisation)
+        return SUGGESTED[key]
+
+
+MAX_SUGGESTED = 64
+SUGGESTED: dict[tuple[str, Any], dict[str, list[str]]] = {}
+
+
+def read_suggestions(organisation: Organisation | None) -> dict[str, list[str]]:
+    prices = prices_seen_by(organisation)
+    return {
+        "models": list(ServedModel.objects.values_list("hf_id", flat=True)),
+        "accelerators": list(Accelerator.objects.filter(served=True).values_list("slug", flat=True)),
+        "regions": list(Region.objects.values_list("slug", flat=True)),
+        "vendors": list(Accelerator.objects.values_list("vendor", flat=True).distinct().order_by("vendor")),
+        "providers": list(prices.values_list("provider", flat=True).distinct().order_by("provider")),
+        "offered": list(prices.values_list("region", flat=True).distinct().order_by("region")),
+        "frameworks": list(Framework.objects.values_list("slug", flat=True).distinct().order_by("slug")),
+        "formats": list(QuantizationMethod.objects.values_list("slug", flat=True).order_by("slug")),
+        "caches": list(workload.CACHE_FORMATS),
+        "curves": list(workload.CURVES),
+        "currencies": [
+            "USD",
+            *ExchangeRate.objects.values_list("currency", flat=True).distinct().order_by("currency"),
+        ],
+    }
+
+
+def models_in(cleaned: Mapping[str, Any]) -> list[str]:
+    """The models that the form names, each once."""
+    return list(dict.fromkeys(name.strip() for name in str(cleaned.get("model") or "").split(",") if name.strip()))
+
+
+def checked(raw: Mapping[str, Any], organisation: Organisation | None) -> dict[str, Any]:
+    """The validated workload. Raises WorkloadError."""
+    try:
+        spec = with_catalog_names(workload.parse(raw), organisation)
+    except workload.WorkloadError as e:
+        raise workload.WorkloadError(e.errors + unknown_names_in_parts(raw, organisation)) from None
+    check_catalog(spec, organisation)
+    return spec
 
 
 def utf8(sent: bytes) -> str | None:
@@ -185,6 +231,8 @@ def form_field(field: Field) -> forms.Field:
         return forms.ChoiceField(
             label=field.label, required=False, choices=field.choices, help_text=field.help, widget=forms.Select
         )
+    if field.reads == SWITCH:
+        return forms.ChoiceField(label=field.label, required=False, choices=field.choices, widget=forms.RadioSelect)
     if field.reads == SOME_OF:
         return forms.MultipleChoiceField(
             label=field.label,
@@ -231,9 +279,26 @@ def to_raw(cleaned: Mapping[str, Any], kind: object = None) -> dict[str, Any]:
     asked = kind_named(kind or cleaned.get("kind"))
     for path, field in sorted(FIELDS.items(), key=lambda item: item[0].count(".")):  # tco before tco.horizon_months
         value = cleaned.get(path)
-        if value in (None, "", []) or not is_asked(path, asked):
+        if value in (None, "", []) or not is_asked(path, asked) or path.startswith(FORM_ONLY):
             continue
         put(raw, path.split("."), read(str(value), field) if isinstance(value, str) else value)
+    if names := models_in(cleaned):
+        raw["model"] = names[0]
+    return with_choices(raw, cleaned, asked)
+
+
+def with_choices(raw: dict[str, Any], cleaned: Mapping[str, Any], kind: Kind) -> dict[str, Any]:
+    """The raw workload without what the switches of the form leave out, with the latency limits that it chooses."""
+    unused = {"requests": "users", "users": "requests_per_s"}.get(str(cleaned.get(TRAFFIC_BY)))
+    if unused and dig(raw, f"traffic.{unused}") is not None:
+        drop(raw, ["traffic", unused])
+    chosen = str(cleaned.get(LATENCY) or "")
+    if (chosen in LATENCIES or chosen == "none") and is_shown(LATENCY, kind):
+        for path in LIMITED:
+            if dig(raw, path) is not None:
+                drop(raw, path.split("."))
+        for path, limit_ms in zip(LIMITED, LATENCIES[chosen][1:] if chosen in LATENCIES else (), strict=False):
+            put(raw, path.split("."), limit_ms)
     return raw
 
 
@@ -371,11 +436,16 @@ def overlay(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]
 def from_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Initial form values of a workload; what has no field goes into the YAML box."""
     rest = without_defaults(spec)
+    rest_of_all = without_defaults(spec)  # `rest` loses what has a field
     initial: dict[str, Any] = {}
     if isinstance(spec.get("model"), Mapping):
         return {YAML: yaml.safe_dump(rest, sort_keys=False, allow_unicode=True)}
+    always = workload.Spec().model_dump(mode="json")  # values that a fresh form shows
     for path, field in FIELDS.items():
         value = others(dig(spec, path), path) if field.reads == VALUES else dig(spec, path)
+        chosen = field.reads in (ONE_OF, SOME_OF)
+        if not chosen and field.reads != VALUES and dig(rest_of_all, path) is None and dig(always, path) is None:
+            continue  # derived, or what a blank field stands for
         if value is None or (isinstance(value, Mapping) and field.reads not in (COUNTS, VALUES)):
             continue
         if field.reads in (PATH, CASES):
@@ -387,27 +457,23 @@ def from_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
             initial[path] = value if field.reads == SOME_OF else typed(value, field)
         for keys in [[*path.split("."), key] for key in value] if field.reads == VALUES else [path.split(".")]:
             drop(rest, keys)
-    recorded = bool(dig(spec, "traffic.trace"))
-    if dig(spec, "traffic.image_output") and dig(spec, "traffic.input_tokens.mean") == workload.PROMPT_TOKENS["mean"]:
-        for path in RECORDED[:2]:
-            initial.pop(path, None)  # does not matter
-    if dig(spec, "traffic.audio"):
-        for path in RECORDED[:2]:
-            initial.pop(path, None)  # derived from the audio
-    for path in RECORDED if recorded else ():
-        initial.pop(path, None)
-    kind = kind_named(spec.get("kind"))
-    derived = not kind.has_arrivals or dig(spec, "traffic.users") or recorded
-    derived = derived or workload.states_rate(dig(spec, "traffic") or {})
-    if isinstance(spec.get("traffic"), Mapping) and derived:
-        for path in ("traffic.requests_per_s.mean", "traffic.requests_per_s.peak"):
-            initial.pop(path, None)  # derived from users, trace, deadline or conversations
-    if not kind.generates_tokens:
-        for path in ("traffic.output_tokens.mean", "traffic.output_tokens.p95"):
-            initial.pop(path, None)  # embeddings have none
     if rest:
         initial[YAML] = yaml.safe_dump(rest, sort_keys=False, allow_unicode=True)
-    return initial
+    return initial | choices_of(spec, initial)
+
+
+def choices_of(spec: Mapping[str, Any], initial: dict[str, Any]) -> dict[str, str]:
+    """How the form's switches stand for this workload; takes limits that have a name out of `initial`."""
+    kind = kind_named(spec.get("kind"))
+    if kind.trains:
+        return {}
+    limits = [dig(spec, path) for path in LIMITED]
+    named = [key for key, (_, ttft_ms, tpot_ms) in LATENCIES.items() if limits == [ttft_ms, tpot_ms, None]]
+    if named and is_shown(LATENCY, kind):
+        for path in LIMITED:
+            initial.pop(path, None)
+    stated = named[0] if named and is_shown(LATENCY, kind) else "own" if any(limits) else "none"
+    return {TRAFFIC_BY: "users" if dig(spec, "traffic.users") else "requests", LATENCY: stated}
 
 
 def typed(value: object, field: Field) -> str:
@@ -439,24 +505,21 @@ def stripped(sections: Any) -> list[dict[str, Any]]:
 
 def as_file(spec: Mapping[str, Any]) -> str:
     """The workload file (YAML) of a validated workload, without defaults and derived values."""
-    kept = without_defaults(spec)
-    traffic, derived = kept.get("traffic", {}), []
-    recorded, kind = bool(dig(spec, "traffic.trace")), kind_named(spec["kind"])
-    if recorded or not kind.has_arrivals or dig(spec, "traffic.users") or workload.states_rate(traffic):
-        derived.append("requests_per_s")
-    if recorded or dig(spec, "traffic.audio"):
-        derived.append("input_tokens")
-    if recorded or not kind.generates_tokens:
-        derived.append("output_tokens")
-    for key in derived:
-        traffic.pop(key, None)
-    return yaml.safe_dump(kept, sort_keys=False, allow_unicode=True, width=120)
+    return yaml.safe_dump(without_defaults(spec), sort_keys=False, allow_unicode=True, width=120)
+
+
+@cache
+def usual_values() -> dict[str, Any]:
+    """The value of each field of a fresh form; `defaults` where a field starts without one: the first choice."""
+    runs = workload.run_defaults()
+    first = {f.path: dig(runs, f.path) or f.choices[0][0] for f in FIELDS.values() if f.reads in (ONE_OF, SWITCH)}
+    return first | defaults()
 
 
 def defaults() -> dict[str, Any]:
     """The form's default values."""
     initial = from_spec(workload.Spec().model_dump(mode="json"))
-    return {path: value for path, value in initial.items() if path != "name"}
+    return {path: value for path, value in initial.items() if path != "name"} | {LATENCY: next(iter(LATENCIES))}
 
 
 def shown(value: object) -> str:
@@ -470,10 +533,13 @@ def shown(value: object) -> str:
 
 
 def without_defaults(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The workload without values that are defaults."""
+    """The workload without values that are defaults, or that follow from others when they are left out."""
     defaults = workload.Spec().model_dump(mode="json")
-    traffic = {"load_curve": "flat", "growth_fraction_per_year": 0.0, "ramp_months": 0}
-    return prune(spec, {**defaults, "traffic": traffic, **workload.run_defaults()})
+    kept = prune(spec, {**defaults, **workload.section_defaults(), **workload.run_defaults()})
+    for path in workload.derived_paths(spec):
+        if dig(kept, path) is not None:
+            drop(kept, path.split("."))
+    return kept
 
 
 def prune(value: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:

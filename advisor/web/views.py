@@ -96,7 +96,7 @@ def hold_or_404(advice: Advice) -> None:
 
 
 def ask(request: HttpRequest) -> HttpResponse:
-    """The form; a valid one becomes a queued advice."""
+    """The form; a valid one becomes a queued advice for each model that it names."""
     caller = caller_of(request)
     if request.method == "POST":
         if sent := refused(request, Right.PLAN, "ask"):
@@ -106,9 +106,14 @@ def ask(request: HttpRequest) -> HttpResponse:
         form = prefilled(request)
     if form.is_bound and form.is_valid():
         if not queue_is_full():
-            return redirect("advice", advise.request(form.spec, caller.organisation, made_by=caller.name).pk)
+            queued = [advise.request(spec, caller.organisation, made_by=caller.name) for spec in form.specs]
+            if len(queued) == 1:
+                return redirect("advice", queued[0].pk)
+            messages.success(request, f"{len(queued)} requests were queued, one for each model.")
+            return redirect("advice-list")
         form.add_error(None, QUEUE_FULL)
     context = {"form": form, "presets": forms.presets(), "chosen": request.GET.get("preset", "")}
+    context["error_count"] = sum(map(len, form.errors.values())) if form.is_bound else 0
     return render(request, "advisor/ask.html", context, status=422 if form.is_bound else 200)
 
 

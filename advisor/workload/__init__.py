@@ -19,8 +19,10 @@ from advisor.workload.schema import (
     Tco,
     Term,
     Weight,
+    derived_paths,
     parse,
     run_defaults,
+    section_defaults,
     unavailable,
 )
 from advisor.workload.text import (
@@ -68,6 +70,7 @@ __all__ = [
     "check_size",
     "cut",
     "deployment",
+    "derived_paths",
     "dotted",
     "drawing_of",
     "error",
@@ -83,6 +86,7 @@ __all__ = [
     "prompts_of",
     "LONGEST_RATIO",
     "run_defaults",
+    "section_defaults",
     "set_path",
     "states_rate",
     "trace_of",

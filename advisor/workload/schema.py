@@ -16,13 +16,14 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from advisor.engine.spec import KINDS, SERVING, kind_named
-from advisor.workload.contents import contents_errors, states_rate
+from advisor.workload.contents import Audio, ImageOutput, Images, contents_errors, states_rate
 from advisor.workload.embedding import with_one_vector
 from advisor.workload.errors import explained
 from advisor.workload.fields import Count, Fraction, GridCurve, Name, NotNegative, Positive, Section, whole
 from advisor.workload.parts import parse_parts
 from advisor.workload.text import WorkloadError, check_size, either, error, load, past_day, unstorable
 from advisor.workload.traffic import Traffic, contradictions, filled
+from advisor.workload.traffic import derived_paths as traffic_derived
 
 PORTFOLIO = "portfolio"
 RUNNABLE_KINDS = (*KINDS, PORTFOLIO)
@@ -282,13 +283,37 @@ OF_OBJECTIVE: dict[str, tuple[str, ...]] = {
 LENGTH_OF_OBJECTIVE = {"sft": "tokens", "dpo": "pairs", "grpo": "iterations"}  # how long a run is
 
 
+def section_defaults() -> dict[str, dict[str, Any]]:
+    """The default values of the sections that a workload may leave out; one key of each is not listed and stays."""
+    traffic: dict[str, Any] = {
+        "load_curve": "flat",
+        "prefix_cache_hit_rate": 0.0,
+        "growth_fraction_per_year": 0.0,
+        "ramp_months": 0,
+    }
+    for name, section, stays in (
+        ("images", Images, "per_request"),
+        ("image_output", ImageOutput, "width_px"),
+        ("audio", Audio, "hours_per_hour"),
+    ):
+        traffic[name] = defaults_of(section, stays)
+    return {"traffic": traffic, "adapters": defaults_of(Adapters, "count")}
+
+
+def defaults_of(section: type[Section], stays: str = "") -> dict[str, Any]:
+    return {k: field.default for k, field in section.model_fields.items() if not field.is_required() and k != stays}
+
+
+def derived_paths(spec: Mapping[str, Any]) -> list[str]:
+    """Paths of a validated workload whose values follow from others, and would again if they were left out."""
+    traffic, kind = spec.get("traffic"), kind_named(spec.get("kind"))
+    return [f"traffic.{key}" for key in traffic_derived(traffic, kind)] if isinstance(traffic, Mapping) else []
+
+
 def run_defaults() -> dict[str, dict[str, Any]]:
     """The default values of the sections of runs."""
     sections: dict[str, type[Section]] = {"training": Training, "finetuning": Finetuning}
-    return {
-        name: {key: field.default for key, field in section.model_fields.items() if not field.is_required()}
-        for name, section in sections.items()
-    }
+    return {name: defaults_of(section) for name, section in sections.items()}
 
 
 class Adapters(Section):

@@ -11,7 +11,16 @@ from pydantic_core import PydanticCustomError
 
 from advisor.engine.spec import Z95, Kind, Trace, mean_fraction, week_of
 from advisor.engine.spec import Users as Population
-from advisor.workload.contents import PROMPT_TOKENS, Audio, ImageOutput, Images, Turns, audio_traffic, turn_rate
+from advisor.workload.contents import (
+    PROMPT_TOKENS,
+    Audio,
+    ImageOutput,
+    Images,
+    Turns,
+    audio_traffic,
+    states_rate,
+    turn_rate,
+)
 from advisor.workload.fields import Count, Fraction, NotNegative, Section, Tokens, number_as_mean
 from advisor.workload.text import WorkloadError, error
 
@@ -163,6 +172,30 @@ def derived(traffic: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     statistics = trace_statistics(traffic["trace"]["csv"])
     return {key: value for key, value in statistics.items() if traffic[key] is None}
+
+
+SIDES = ("input_tokens", "output_tokens")
+
+
+def derived_paths(traffic: Mapping[str, Any], kind: Kind) -> list[str]:
+    """Keys of a traffic section that `filled` returned which it would fill in again if they were left out."""
+    recorded = isinstance(traffic.get("trace"), Mapping)
+    audio = audio_traffic(traffic["audio"]) if traffic.get("audio") else {}
+    given = {**audio, **({"input_tokens": PROMPT_TOKENS} if traffic.get("image_output") else {})}
+    found = ["output_tokens"] if not kind.generates_tokens else []
+    for side in SIDES:
+        lengths = traffic.get(side) or {}
+        constant = lengths.get("mean") is not None and lengths.get("p95") == lengths["mean"]
+        if recorded or constant and side in given and lengths["mean"] == given[side]["mean"]:
+            found.append(side)
+        elif constant:
+            found.append(f"{side}.p95")
+    rate = traffic.get("requests_per_s")
+    if not kind.has_arrivals or recorded or traffic.get("users") or states_rate(traffic):
+        found.append("requests_per_s")
+    elif rate and rate["peak"] == rate["mean"] * (1.0 / mean_fraction(week_of(traffic["load_curve"]))):
+        found.append("requests_per_s.peak")
+    return found
 
 
 def contradictions(traffic: Mapping[str, Any], kind: Kind) -> list[dict[str, str]]:

@@ -36,6 +36,7 @@ def card(transactional_db: None, tmp_path: Path) -> None:
 @pytest.mark.parametrize("look", LOOKS)
 def test_the_scorecard_is_reached_narrowed_and_sorted(open_page: Open, look: str) -> None:
     page = open_page("/", **LOOKS[look])
+    page.get_by_text("More", exact=True).click()
     page.get_by_role("link", name="Accuracy").click()
     page.get_by_role("heading", name="Targets").wait_for()
     page.get_by_role("combobox", name="Chip", exact=True).select_option("b200")

@@ -71,9 +71,9 @@ def test_a_field_that_is_wrong_shows_whatever_the_kind(open_page: Open) -> None:
     page = open_page("/?preset=support-chat", java_script_enabled=False)
     page.get_by_label("What it does").select_option("batch")
     page.get_by_label("Batch: requests").fill("many")
-    page.get_by_label("What it does").select_option("serving")
     with page.expect_navigation():
         page.get_by_role("button", name="Find accelerators").click()
+    page.get_by_label("What it does").select_option("serving")
     expect(page.get_by_label("Batch: requests")).to_be_visible()
 
 

@@ -41,7 +41,7 @@ def fields(page: Any) -> set[str]:
 
 def choose(page: Any, kind: str) -> set[str]:
     page.get_by_label("What it does").select_option(kind)
-    page.locator("details.advanced").evaluate("one => one.open = true")
+    page.locator("details.more").evaluate_all("all => all.forEach(one => one.open = true)")
     return fields(page)
 
 

@@ -121,11 +121,22 @@ def test_what_the_fields_cannot_hold_goes_through_the_yaml() -> None:
     assert parse(WorkloadForm().combined(from_spec(named))) == named
 
 
-def test_the_advanced_part_is_open_when_it_says_something() -> None:
-    assert not WorkloadForm(initial=defaults()).advanced_is_open()
-    assert not WorkloadForm(initial=from_spec(forms.preset("support-chat") or {})).advanced_is_open()
-    assert WorkloadForm(initial={"team.cuda": "4"}).advanced_is_open()
-    assert WorkloadForm({**GOOD, "yaml": "a: ["}).advanced_is_open()
+def closed(form: WorkloadForm) -> dict[str, list[str]]:
+    return {group["title"]: group["set"] for group in form.advanced_groups() if group["set"]}
+
+
+def test_a_closed_group_says_what_is_set_in_it() -> None:
+    assert closed(WorkloadForm(initial=defaults())) == {}
+    assert closed(WorkloadForm(initial={"team.cuda": "4"})) == {"Weights and team": ["Team experience with CUDA: 4"]}
+    posted = WorkloadForm({**GOOD, "objective": "carbon", "constraints.acquisition": ["own"]})
+    assert closed(posted)["Objective"] == ["Optimize for: lowest carbon"]
+    assert closed(posted)["Budget and buying"] == ["Rent, buy or hosted API: buy"]
+    assert closed(WorkloadForm({**GOOD, "seasonality": "", "yaml": "x " * 40}))["Workload file"][0].endswith("…")
+
+
+def test_a_group_with_an_error_is_open_and_no_other() -> None:
+    form = WorkloadForm({**GOOD, "yaml": "a: ["})
+    assert [group["title"] for group in form.advanced_groups() if group["wrong"]] == ["Workload file"]
 
 
 def test_lists_offer_each_name_of_the_catalog_once_in_order() -> None:

@@ -75,3 +75,24 @@ if (document.querySelector("a.term") && "popover" in tip) {
     link.addEventListener("blur", hide);
   });
 }
+
+// Menus of the header close at Escape and when the focus or a click goes elsewhere.
+document.querySelectorAll(".top details").forEach((menu) => {
+  const leave = (event) => { if (!menu.contains(event.target)) menu.open = false; };
+  document.addEventListener("click", leave);
+  document.addEventListener("focusin", leave);
+  menu.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  });
+});
+
+// Drafts of the question form (form.js) end with the session: at sign-out, and where a page asks for a password.
+const forget = () => Object.keys(sessionStorage).forEach((key) => {
+  if (key.startsWith("assay-draft ")) sessionStorage.removeItem(key);
+});
+try {
+  if (document.querySelector("input[type=password]")) forget();
+  document.querySelector('form[action$="/logout"]')?.addEventListener("submit", forget);
+} catch { /* storage is off */ }

@@ -1,0 +1,212 @@
+"""How the form's fields, groups and errors look. HTML that depends on a field and its value alone is rendered once."""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
+from typing import Any
+
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString
+from django.utils.translation import get_language
+
+from advisor.engine.spec import KINDS, Kind
+from advisor.web.form_fields import (
+    ADVANCED,
+    CASES,
+    COUNTS,
+    CURVE,
+    FIELDS,
+    FILE,
+    LINES,
+    LIST,
+    NUMBER,
+    PATH,
+    QUESTION,
+    SOME_OF,
+    WHOLE,
+    YAML,
+    Field,
+    Group,
+    is_asked,
+    is_shown,
+)
+
+LONG = 200  # characters; longer values are rendered each time
+SHOWN_CHARACTERS = 40  # of a value in a summary
+ROWS = {PATH: 3, CASES: 3, LINES: 4}
+SEVERAL = (LIST, COUNTS)  # values separated by commas
+
+# What a section that is missing asks for
+NEEDED = {
+    "traffic": ("traffic.input_tokens", "traffic.output_tokens", "traffic.requests_per_s"),
+    "traffic.input_tokens": ("traffic.input_tokens.mean",),
+    "traffic.output_tokens": ("traffic.output_tokens.mean",),
+    "traffic.image_output": ("traffic.image_output.width_px",),
+    "batch": ("batch.requests", "batch.deadline_hours"),
+    "training": ("training.tokens",),
+    "finetuning": ("finetuning.tokens",),
+}
+SECTIONS = {  # what readers call sections of the file
+    "traffic": "Traffic",
+    "traffic.requests_per_s": "Requests per second",
+    "traffic.users": "Active users",
+    "traffic.trace": "Recorded trace",
+    "traffic.turns": "Turns per conversation",
+    "traffic.audio": "Audio",
+    "traffic.images": "Images",
+    "traffic.image_output": "Generated images",
+    "traffic.input_tokens": "Input tokens",
+    "traffic.output_tokens": "Output tokens",
+}
+SNAKE = re.compile(r"(?<![\w.])[a-z]+(?:_[a-z]+)+(?![\w.])")
+DOTTED = re.compile(r"\b[a-z_]+(?:\.[a-z_0-9-]+)+\b")
+
+
+# --- fields and groups ------------------------------------------------------------------------------------------
+
+
+def shown_group(
+    group: Group, values: Mapping[str, Any], errors: Mapping[str, Sequence[str]], usual: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A group with the HTML of its fields and what the summary of the closed group says."""
+    fields = [
+        field_html(
+            f.path, as_texts(values[f.path]), tuple(map(str, errors.get(f.path, ()))), as_texts(usual.get(f.path))
+        )
+        for f in group.fields
+    ]
+    changed = [f for f in group.fields if is_set(values[f.path], usual.get(f.path))]
+    return {
+        "title": group.title,
+        "help": group.help,
+        "says": group.says,
+        "not_for": " ".join(
+            name for name, kind in KINDS.items() if not any(is_shown(f.path, kind) for f in group.fields)
+        ),
+        "fields": fields,
+        "wrong": bool(errors),
+        "set": [f"{f.label}: {value_text(f, values[f.path])}" for f in changed],
+    }
+
+
+def as_texts(value: Any) -> tuple[str, ...]:
+    """A value of a form as texts: several for checkboxes."""
+    if value in (None, ""):
+        return ()
+    return tuple(map(str, value)) if isinstance(value, list | tuple) else (str(value),)
+
+
+def is_set(value: Any, usual: Any) -> bool:
+    return bool(as_texts(value)) and sorted(as_texts(value)) != sorted(as_texts(usual))
+
+
+def value_text(field: Field, value: Any) -> str:
+    """A value as a summary shows it."""
+    texts = [dict(field.choices).get(text, text) for text in as_texts(value)]
+    said = " ".join(", ".join(texts).split())
+    return said if len(said) <= SHOWN_CHARACTERS else f"{said[: SHOWN_CHARACTERS - 1]}…"
+
+
+@cache
+def not_for(*fields: Field) -> str:
+    """The kinds of workload for which the page shows none of the fields."""
+    return " ".join(name for name, kind in KINDS.items() if not any(is_shown(f.path, kind) for f in fields))
+
+
+def field_html(path: str, values: tuple[str, ...], errors: tuple[str, ...], usual: tuple[str, ...]) -> SafeString:
+    short = not errors and sum(map(len, values)) <= LONG
+    return (kept_html if short else rendered)(path, values, errors, usual, get_language())
+
+
+def rendered(
+    path: str, values: tuple[str, ...], errors: tuple[str, ...], usual: tuple[str, ...], language: str | None
+) -> SafeString:
+    field = ALL_FIELDS[path]
+    name = f"id_{path}"
+    described = [f"{name}_helptext"] * bool(field.help) + [f"{name}_error"] * bool(errors)
+    return render_to_string(
+        "advisor/_field.html",
+        {
+            "field": field,
+            "id": name,
+            "control": control_of(field),
+            "choices": [
+                {
+                    "value": value,
+                    "label": label,
+                    "chosen": value in values,
+                    "streams": path == "kind" and value in KINDS and KINDS[value].generates_tokens,
+                }
+                for value, label in field.choices
+            ],
+            "value": values[0] if values else "",
+            "usual": ",".join(usual),
+            "errors": errors,
+            "described": " ".join(described),
+            "not_for": not_for(field),
+            "rows": 12 if path == YAML else ROWS.get(field.reads, 0),
+            "inputmode": {NUMBER: "decimal", WHOLE: "numeric"}.get(
+                field.reads, ""
+            ),  # numbers of tokens end in a letter
+            "max_length": 8000 if field.reads in (CURVE, PATH, CASES) else 900_000 if field.reads == LINES else 2000,
+            "several": field.reads in SEVERAL or path == "model",
+        },
+    )
+
+
+kept_html = lru_cache(maxsize=4096)(rendered)
+
+
+def control_of(field: Field) -> str:
+    """Which control of _field.html reads the field."""
+    if field.choices:
+        return {SOME_OF: "checkbox", "switch": "radio"}.get(field.reads, "select")
+    return "file" if field.reads == FILE else "textarea" if field.reads in ROWS else "text"
+
+
+ALL_FIELDS = {field.path: field for group in (*QUESTION, *ADVANCED) for field in group.fields}
+
+
+# --- errors -----------------------------------------------------------------------------------------------------
+
+
+def required_of(path: str, kind: Kind, *, by_users: bool) -> list[str]:
+    """The fields that a missing section needs, for this kind of workload."""
+    if path == "traffic.requests_per_s":
+        users = ["traffic.users.active", "traffic.users.think_s"]
+        return users if by_users else ["traffic.requests_per_s.mean"]
+    if path in NEEDED:
+        inner = [name for part in NEEDED[path] for name in required_of(part, kind, by_users=by_users)]
+        return [name for name in inner if is_asked(name, kind)]
+    return [path] if path in FIELDS else []
+
+
+def error_text(item: Mapping[str, str], field: str) -> str:
+    """An error of the workload file in the words of the form: labels for paths; `field`: where it is shown."""
+    allowed = item["allowed"]
+    message = item["message"] + (
+        f" (allowed: {allowed})" if len(allowed) in range(1, 200) and allowed not in item["message"] else ""
+    )
+    if field in ("", YAML):
+        return f"{item['field']}: {message}" if item["field"] else message
+    message = DOTTED.sub(lambda match: label_of(match[0]), message)
+    message = re.sub(r"^is required for kind \w+", "is required", message)
+    section = item["field"].rpartition(".")[0]
+    message = SNAKE.sub(lambda match: sibling(section, match[0]), message)
+    inside = item["field"].removeprefix(field) if item["field"].startswith(field) else ""
+    at = re.match(r"\[(\d+)\](?:\.(\w+))?", inside)
+    if at and at[2]:  # a part of a line
+        return f"line {int(at[1]) + 1}, {at[2].replace('_', ' ')}: {message}"
+    return f"{inside.lstrip('.')}: {message}" if inside and not at else message
+
+
+def sibling(section: str, key: str) -> str:
+    """What the form calls another key of the section; the key itself if no field asks for it."""
+    path = f"{section}.{key}"
+    return label_of(path) if path in FIELDS else key
+
+
+def label_of(path: str) -> str:
+    """What the form calls a path of the workload file; the path itself if no field asks for it."""
+    said = SECTIONS.get(path) or (FIELDS[path].label.removeprefix("Or: ") if path in FIELDS else "")
+    return f"“{said}”" if said else path
