@@ -114,7 +114,7 @@ class WorkloadForm(forms.Form):
         """All errors. Without any, sets `specs`."""
         try:
             raw = self.combined(cleaned)
-            names = [raw.get("model")] if self.yaml_alone else models_in(cleaned) or [raw.get("model")]
+            names: list[Any] = [raw.get("model")] if self.yaml_alone else models_in(cleaned) or [raw.get("model")]
             if len(names) > MAX_MODELS:
                 return [workload.error("model", f"names {len(names)} models", f"at most {MAX_MODELS}")]
             specs = [checked({**raw, "model": name} if name else raw, self.organisation) for name in names]
@@ -162,7 +162,7 @@ class WorkloadForm(forms.Form):
         for group in groups:
             paths = [field.path for field in group.fields]
             values = {path: self[path].value() for path in paths}
-            errors = {path: self.errors[path] for path in paths if path in self.errors}
+            errors = {path: [str(e) for e in self.errors[path]] for path in paths if path in self.errors}
             yield shown_group(group, values, errors, usual)
 
     def suggestions(self) -> dict[str, list[str]]:
