@@ -33,7 +33,7 @@ from catalog.revision import revision
 
 MAX_NUMBER = 10**50  # the database needs minutes for much longer numbers
 MAX_FACET_CHARS = 120
-EMPTY = (None, "", [])
+EMPTY: tuple[Any, ...] = (None, "", [])
 BOUNDS = {"minimum": -MAX_NUMBER, "maximum": MAX_NUMBER}
 
 

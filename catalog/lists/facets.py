@@ -3,10 +3,11 @@
 What a row counts as (its region group, its age) is decided here once; pages and REST narrow by the same rows.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
+from typing import Any
 
 from catalog.derived import ANYWHERE, age, current_ids, today
 from catalog.models import Accelerator, ApiPrice, Price
@@ -109,7 +110,7 @@ def of_api_prices() -> Rows:
 @lru_cache(maxsize=2)
 def _of_prices(state: str, day: date) -> Rows:
     rows = Price.objects.filter(organisation=None).order_by().values_list("pk", *COLUMNS)
-    return Rows(PRICE_NAMES, {pk: (values_of(*rest, day),) for pk, *rest in rows})
+    return Rows(PRICE_NAMES, {pk: (values_of(rest, day),) for pk, *rest in rows})
 
 
 @lru_cache(maxsize=2)
@@ -117,7 +118,7 @@ def _of_accelerators(state: str, day: date) -> Rows:
     of_key: dict[int, set[Values]] = {}
     rows = Price.objects.filter(pk__in=current_ids(state, day)).order_by().values_list("accelerator", *COLUMNS)
     for pk, *rest in rows:
-        of_key.setdefault(pk, set()).add(values_of(*rest, day))
+        of_key.setdefault(pk, set()).add(values_of(rest, day))
     for pk, vendor, kind in Accelerator.objects.order_by().values_list("pk", "vendor", "kind"):
         of_key.setdefault(pk, {(vendor, kind, "", "", "", "")})
     return Rows(CHIP_NAMES, of_key)
@@ -129,10 +130,9 @@ def clear() -> None:
         each.cache_clear()
 
 
-def values_of(
-    vendor: str, kind: str, region: str, country: str, term: str, origin: str, as_of: date, day: date
-) -> Values:
-    """The facet values of one price."""
+def values_of(columns: Sequence[Any], day: date) -> Values:
+    """The facet values of one price, from its COLUMNS."""
+    vendor, kind, region, country, term, origin, as_of = columns
     return (vendor, kind, region_group(region, country), term, origin, age(as_of, day, origin))
 
 

@@ -39,6 +39,7 @@ class ViewForm(forms.Form):
 def views(request: HttpRequest) -> HttpResponse:
     owner = organisation_of(request)
     rows = SavedView.objects.filter(organisation=owner)
+    form: ViewForm | None
     if request.method == "POST" and request.POST.get("delete", "").isdecimal():
         for row in rows.filter(pk=int(request.POST["delete"][:18])):
             row.delete()
