@@ -106,9 +106,10 @@ def queue(workload: Workload, idempotency_key: str = "", supersedes: Advice | No
     """Creates a queued advice for this workload, and wakes a worker when the row is committed.
 
     A workload that asks for probes is held until probes.sweep releases it, or for ADVICE_PROBE_WAIT_S at most. A
-    successor is not held again, because it is queued after a measurement.
+    newer answer to the same question is not held again, because it is queued after a measurement.
     """
-    wants_probes = supersedes is None and workload.spec.get("probe", "no") != "no"
+    is_new = supersedes is None or not inputs.what_if.same_question(supersedes.workload.spec, workload.spec)
+    wants_probes = is_new and workload.spec.get("probe", "no") != "no"
     held_until = timezone.now() + timedelta(seconds=settings.ADVICE_PROBE_WAIT_S) if wants_probes else None
     with transaction.atomic():
         if supersedes is not None:

@@ -79,7 +79,7 @@ def run(names: Sequence[str], by: str, file: Path | None = None) -> PriceRefresh
 
 def _watched() -> list[Advice]:
     """The newest finished answers of all organizations, one for each workload, at today's prices."""
-    rows = Advice.objects.filter(state=Advice.State.DONE, successors=None).select_related("workload", "organisation")
+    rows = Advice.objects.filter(state=Advice.State.DONE).select_related("workload", "organisation")
     found: dict[tuple[int, str], Advice] = {}
     for advice in rows.defer("snapshot", "result").order_by("-created_at")[: 10 * settings.PRICE_WATCHED]:
         spec = advice.workload.spec

@@ -27,6 +27,7 @@ TERM_NAMES = {
     "api": "hosted API",
 }
 OBJECTIVES = ("cost", "latency", "throughput", "energy", "carbon", "balanced")
+PRICES_AS_OF = "prices_as_of"
 PRICE = "price_"  # control of a term's price
 
 
@@ -266,7 +267,54 @@ def differences(before: Json, after: Json) -> list[str]:
     return [_said(path, old, new) for path, old, new in _changes(before, after) if not _follows(path, after)]
 
 
+def same_question(before: Json, after: Json) -> bool:
+    """Whether an answer to one is also an answer to the other, perhaps at prices of another day."""
+    return not [c for c in differences(before, after) if not c.startswith(PRICES_AS_OF)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AskedField:
+    """One field of several questions: its path in the workload file, and its value in each as text."""
+
+    path: str
+    values: tuple[str, ...]
+    differs: bool
+
+
+def fields(specs: Sequence[Json]) -> list[AskedField]:
+    """Every field that one of the questions sets."""
+    leaves = [dict(_leaves(spec)) for spec in specs]
+    found = []
+    for path in dict.fromkeys(path for each in leaves for path in each):
+        if not all(_follows(path, spec) for spec in specs):
+            values = [each.get(path) for each in leaves]
+            differs = any(value != values[0] and (value or values[0]) for value in values[1:])
+            found.append(AskedField(path=path, values=tuple(_value(value) for value in values), differs=differs))
+    return found
+
+
+def _by_name(value: Any) -> Any:
+    """A list of sections, such as the workloads of a portfolio, by their names."""
+    if isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
+        return {str(item.get("name") or place): item for place, item in enumerate(value, 1)}
+    return value
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    value = _by_name(value)
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _leaves(item, f"{path}.{key}".lstrip("."))
+    elif value not in (None, [], ""):
+        yield path, value
+
+
 def _changes(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    before, after = _by_name(before), _by_name(after)
+    if isinstance(before, Mapping) and after in (None, []):
+        after = {}
+    if isinstance(after, Mapping) and before in (None, []):
+        before = {}
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in dict.fromkeys([*before, *after]):
             yield from _changes(before.get(key), after.get(key), f"{path}.{key}".lstrip("."))
@@ -286,11 +334,17 @@ SAID = {
     "traffic.users.active": "Active users",
     "traffic.turns.conversations_per_hour": "Conversations per hour",
     "batch.requests": "Requests of the batch",
+    "workloads": "Workloads",
 }
 
 
+def label_of(path: str) -> str:
+    """A field of the workload file in words; empty: it has none here."""
+    return SAID.get(path) or next((c.label for c in CONTROLS if c.path == path and c.name != "class"), "")
+
+
 def _said(path: str, old: Any, new: Any) -> str:
-    label = SAID.get(path) or next((c.label for c in CONTROLS if c.path == path and c.name != "class"), path)
+    label = label_of(path) or path
     if path.startswith("price_ratios."):
         old, new = old or 1, new or 1
     return f"{label}: {_value(old)} → {_value(new)}"
@@ -299,6 +353,10 @@ def _said(path: str, old: Any, new: Any) -> str:
 def _value(value: Any) -> str:
     if value in (None, [], ""):
         return "not set"
+    if isinstance(value, Mapping):
+        return ", ".join(map(str, value))
     if isinstance(value, list):
         return ", ".join(map(str, value[:4])) + (f" and {len(value) - 4} more" if len(value) > 4 else "")
-    return f"{value:,.10g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return f"{value:,.0f}" if abs(value) >= 1 and value == int(value) else f"{value:,.10g}"

@@ -15,6 +15,7 @@ from advisor.web import (
     views,
     what_if_views,
 )
+from advisor.web.answers import compare_page, list_page
 from advisor.web.views import trouble
 
 __all__ = [
@@ -22,9 +23,11 @@ __all__ = [
     "assumptions_page",
     "charts",
     "comments",
+    "compare_page",
     "deletion_views",
     "document_views",
     "documentation",
+    "list_page",
     "load_test_views",
     "price_pages",
     "quick_estimate",

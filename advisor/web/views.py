@@ -11,9 +11,7 @@ import structlog
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import RequestDataTooBig
-from django.core.paginator import Paginator
 from django.db import transaction
-from django.db.models import Prefetch
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
@@ -29,20 +27,19 @@ from advisor import advise, report
 from advisor.answer import calibration_marks
 from advisor.api import problem_response, queue_is_full, unavailable
 from advisor.fidelity import nearest_rows
-from advisor.models import Advice, Option, Share
+from advisor.models import Advice, Share
 from advisor.report import documents
 from advisor.result import Answer, ApiOption, TrainingOption
 from advisor.web import comments, forms, load_test_views, sections, training_page, what_if
 from advisor.web.page import csv_text, page
 from advisor.web.page import option_context as page_of_option
 from advisor.workload import WorkloadError, with_changes
-from catalog.access import Right, caller_of, needs, organisation_of, refused
+from catalog.access import Caller, Right, caller_of, needs, organisation_of, refused
 from catalog.accounts import audit
 from catalog.models import Organisation
 
 log = structlog.get_logger("assay.web")
 SHARE_DAYS = (7, 30, 90)
-PAGE_SIZE = 50
 GONE = "This recommendation was deleted."
 UNREADABLE = "This answer was stored by another version and cannot be displayed. Re-run it."
 QUEUE_FULL = "Too many requests are waiting. Your entries are kept; submit again in a minute."
@@ -102,35 +99,45 @@ def ask(request: HttpRequest) -> HttpResponse:
         if sent := refused(request, Right.PLAN, "ask"):
             return sent
         form = forms.WorkloadForm(request.POST, request.FILES, organisation=caller.organisation)
+        earlier = earlier_of(request, request.POST.get("from", ""))
     else:
-        form = prefilled(request)
+        earlier = earlier_of(request, request.GET.get("from", ""))
+        form = prefilled(request, earlier)
     if form.is_bound and form.is_valid():
         if not queue_is_full():
-            queued = [advise.request(spec, caller.organisation, made_by=caller.name) for spec in form.specs]
+            queued = [asked(spec, caller, earlier) for spec in form.specs]
             if len(queued) == 1:
                 return redirect("advice", queued[0].pk)
             messages.success(request, f"{len(queued)} requests were queued, one for each model.")
             return redirect("advice-list")
         form.add_error(None, QUEUE_FULL)
-    context = {"form": form, "presets": forms.presets(), "chosen": request.GET.get("preset", "")}
+    context = {"form": form, "earlier": earlier, "presets": forms.presets(), "chosen": request.GET.get("preset", "")}
     context["error_count"] = sum(map(len, form.errors.values())) if form.is_bound else 0
     return render(request, "advisor/ask.html", context, status=422 if form.is_bound else 200)
 
 
-def prefilled(request: HttpRequest) -> forms.WorkloadForm:
+def asked(spec: dict[str, Any], caller: Caller, earlier: Advice | None) -> Advice:
+    """The queued question; one that was changed from an earlier answer keeps its lineage."""
+    try:
+        return advise.request(spec, caller.organisation, supersedes=earlier, made_by=caller.name)
+    except Advice.DoesNotExist:  # the earlier one has been deleted since
+        return advise.request(spec, caller.organisation, made_by=caller.name)
+
+
+def earlier_of(request: HttpRequest, text: str) -> Advice | None:
+    """The answer whose question is changed; None where the caller sees none of that ID."""
+    return advise.visible(organisation_of(request)).defer("result").filter(pk=text).first() if is_uuid(text) else None
+
+
+def prefilled(request: HttpRequest, earlier: Advice | None) -> forms.WorkloadForm:
     """An unbound form from ?preset=slug or ?from=an advice, else with the defaults.
 
     ?change=an accelerator that the advice rejected: with the change that its rejection names.
     """
     spec = forms.preset(request.GET["preset"]) if "preset" in request.GET else None
     if "from" in request.GET:
-        earlier = (
-            advise.visible(organisation_of(request)).filter(pk=request.GET["from"]).first()
-            if is_uuid(request.GET["from"])
-            else None
-        )
         spec = earlier.workload.spec if earlier else None
-        if earlier and earlier.result and "change" in request.GET:
+        if earlier and "change" in request.GET and earlier.result:
             spec = with_changes(earlier.workload.spec, change_for(answer_of(earlier), request.GET["change"]))
     if spec is None and request.GET.keys() & {"preset", "from"}:
         raise Http404("That workload does not exist.")
@@ -151,14 +158,6 @@ def is_uuid(text: str) -> bool:
 
 
 # --- read -------------------------------------------------------------------------------------------------------
-
-
-@require_safe
-def advice_list(request: HttpRequest) -> HttpResponse:
-    first = Prefetch("options", Option.objects.filter(rank=1), to_attr="first_choice")
-    rows = advise.visible(organisation_of(request)).defer("result").prefetch_related(first)
-    shown = Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))
-    return render(request, "advisor/advice_list.html", {"page": shown})
 
 
 @never_cache

@@ -105,19 +105,19 @@ def rows_of(
 
 
 def lineage(advice: Advice) -> Json:
-    """The newest answer to the same question, and the what-if questions that came from this one, with what differs."""
+    """The newest answer to the same question, and the changed questions that came from this one, with what differs;
+    and the answer that this one was changed from, or that it renews."""
     newer, asked_since = None, []
     for other in advice.successors.select_related("workload").defer("result", "snapshot").order_by("-created_at")[:20]:
-        changes = what_if.differences(advice.workload.spec, other.workload.spec)
-        if not [c for c in changes if not c.startswith("prices_as_of")]:
+        if what_if.same_question(advice.workload.spec, other.workload.spec):
             newer = newer or other
         else:
+            changes = what_if.differences(advice.workload.spec, other.workload.spec)
             asked_since.append({"advice": other, "changes": changes})
     parent = None
     if advice.supersedes_id:
         first = get_object_or_404(
-            Advice.objects.select_related("workload").only("pk", "workload"), pk=advice.supersedes_id
+            Advice.objects.select_related("workload").only("pk", "workload", "created_at"), pk=advice.supersedes_id
         )
-        changes = what_if.differences(first.workload.spec, advice.workload.spec)
-        parent = {"advice": first, "changes": changes} if changes else None
+        parent = {"advice": first, "changes": what_if.differences(first.workload.spec, advice.workload.spec)}
     return {"successor": newer, "what_ifs": asked_since, "parent": parent}

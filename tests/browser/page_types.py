@@ -52,7 +52,12 @@ def make_rows() -> Advice:
 
 
 def of_advice(advice: Advice) -> dict[str, str]:
-    return {"advice": f"/advice/{advice.pk}", "option": f"/advice/{advice.pk}/options/1"}
+    return {
+        "advice": f"/advice/{advice.pk}",
+        "option": f"/advice/{advice.pk}/options/1",
+        "ranking": f"/advice/{advice.pk}?section=alternatives",
+        "compare-options": f"/advice/compare?item={advice.pk}:1&item={advice.pk}:3",
+    }
 
 
 def violations(page: Page, *, only_colors: bool = False) -> Iterator[str]:

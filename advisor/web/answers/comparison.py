@@ -1,0 +1,477 @@
+"""Answers, options and scenarios side by side: the rows of the comparison, what differs, and which value is best."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from advisor.engine.spec import kind_named
+from advisor.inputs import what_if
+from advisor.models import Advice
+from advisor.result import Answer, ApiOption, Decision, Option, Scenario, ScenarioCost, TrainingOption
+from advisor.templatetags.finance import chance, dollars, low_to_high
+from advisor.templatetags.training import run_time
+from advisor.templatetags.units import (
+    UNKNOWN,
+    age_days,
+    bare,
+    basis,
+    gib,
+    ms,
+    number,
+    percent,
+    plain,
+    sig,
+    tokens_per_s,
+    usd,
+    watts,
+    words,
+)
+from advisor.web.form_fields import FIELDS
+from advisor.web.page import interval_of
+from advisor.web.plan_page import SCENARIOS
+from advisor.web.verdict import ORIGINS, WAYS
+from advisor.workload import PORTFOLIO
+
+Ranked = Option | ApiOption | TrainingOption
+LETTERS = "ABCD"
+LEAST, MOST = 2, len(LETTERS)
+MAKES = {
+    "tokens": "generates tokens",
+    "vectors": "returns embeddings",
+    "scores": "scores documents",
+    "images": "generates images",
+    "weights": "trains a model",
+    PORTFOLIO: "shares a fleet among several workloads",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """One column: an answer with its first choice, one of its options, or an option in one scenario."""
+
+    letter: str
+    key: str  # in the address
+    advice: Advice
+    answer: Answer | None  # None: not finished
+    rank: int | None = None  # None: the answer itself
+    scenario: Scenario | None = None
+
+    @property
+    def option(self) -> Ranked | None:
+        return self.answer.option(self.rank or 1) if self.answer else None
+
+    @property
+    def decision(self) -> Decision | None:
+        """Of a portfolio, which ranks no options."""
+        return self.answer.decide() if self.answer and self.answer.portfolio else None
+
+    @property
+    def scenario_cost(self) -> ScenarioCost | None:
+        costs = self.scenario.costs if self.scenario else []
+        return next((cost for cost in costs if cost.rank == (self.rank or 1)), None)
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        spec: dict[str, Any] = self.advice.workload.spec
+        return spec
+
+    @property
+    def is_portfolio(self) -> bool:
+        return bool(self.spec.get("kind") == PORTFOLIO)
+
+    @property
+    def is_job(self) -> bool:
+        """Whether it works through a batch, whose requests all wait at the start."""
+        return not self.is_portfolio and kind_named(self.spec.get("kind")).has_deadline
+
+    @property
+    def makes(self) -> str:
+        return PORTFOLIO if self.is_portfolio else kind_named(self.spec.get("kind")).makes
+
+    @property
+    def kind_title(self) -> str:
+        return "portfolio" if self.is_portfolio else kind_named(self.spec.get("kind")).title
+
+    @property
+    def part(self) -> str:
+        """Which part of the answer it is."""
+        said = "first choice" if self.rank in (None, 1) else f"option {self.rank}"
+        return f"{said}, scenario {scenario_name(self.scenario)}" if self.scenario else said
+
+    @property
+    def assumed(self) -> str:
+        """The ratios of the scenario; empty: none differ from the expected case."""
+        ratios = self.scenario.ratios if self.scenario else {}
+        return ", ".join(f"{words(name)} × {sig(ratio)}" for name, ratio in ratios.items())
+
+    @property
+    def trouble(self) -> str:
+        """Why the column has no figures; empty: it has."""
+        if self.answer is None:
+            return f"This answer is {self.advice.state}; it has no figures yet."
+        return "" if self.option or self.decision else "Nothing is feasible for this question."
+
+
+def scenario_name(scenario: Scenario) -> str:
+    return SCENARIOS.get(scenario.name, scenario.name).lower()
+
+
+def yes_no(value: object) -> str:
+    return UNKNOWN if value is None else "yes" if value else "no"
+
+
+def ways(item: Item) -> str:
+    option, decision = item.option, item.decision
+    if option:
+        plan = option.money.plan if option.money else None
+        steps = sorted(plan.steps, key=lambda step: -step.usd) if plan else []
+        found = [step.action for step in steps] or [option.acquisition]
+        if option.provider == "owned":
+            found = found if steps else ["keep"]
+    else:
+        found = decision.ways if decision else []
+    names = {**WAYS, "own": "buy"}
+    return " and ".join(dict.fromkeys(names.get(way, way) for way in found))
+
+
+def layout(item: Item) -> str:
+    option = item.option
+    if not isinstance(option, Option):
+        return ""
+    sizes = [("TP", option.tp), ("PP", option.pp), ("EP", option.ep), ("DP", option.dp)]
+    return ", ".join(f"{name}{size}" for name, size in sizes if size > 1) or "one accelerator per replica"
+
+
+def origin(item: Item) -> str:
+    option = item.option
+    if isinstance(option, ApiOption):
+        return ORIGINS["api"]
+    found = option.price_origin if option else item.decision.price_origin if item.decision else ""
+    return ORIGINS.get(found, "not recorded")
+
+
+def price_day(item: Item) -> str:
+    day = item.option.price_as_of if item.option else item.decision.price_as_of if item.decision else ""
+    return f"{day} ({age_days(day)} days old)" if day else ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Figure:
+    """One row. `makes` and `jobs` limit it to the questions for which the figure means this."""
+
+    label: str
+    path: str = ""  # in the option, or in the decision of a portfolio
+    read: Callable[[Item], Any] | None = None  # instead of `path`
+    show: Callable[[Any], str] = plain
+    better: str = ""  # low, high; empty: neither is better
+    makes: tuple[str, ...] = ()  # empty: all
+    jobs: bool | None = None  # True: batches only; False: never batches
+    compared: bool = True  # whether a difference to the first column in percent means something
+    in_scenario: str = ""  # the field of a scenario's cost
+    fixed: bool = False  # whether it is the same in every scenario; else a scenario does not compute it
+
+    def applies(self, item: Item) -> bool:
+        return (not self.makes or item.makes in self.makes) and (self.jobs is None or item.is_job is self.jobs)
+
+    def value(self, item: Item) -> Any:
+        if item.scenario and not self.fixed:
+            return getattr(item.scenario_cost, self.in_scenario, None) if self.in_scenario else None
+        if self.read:
+            return self.read(item)
+        for source in (item.option, item.decision):
+            try:
+                if source is not None:
+                    return source.figure(self.path)
+            except KeyError:
+                return None
+        return None
+
+    def range(self, item: Item) -> tuple[float, float] | None:
+        if item.scenario or not self.path:
+            return None
+        pair: Sequence[float | None] | None = None
+        if isinstance(item.option, TrainingOption) and self.path == "usd_per_run":
+            pair = item.option.usd_per_run_range
+        elif item.option:
+            pair = interval_of(item.option, self.path.replace(".", "_"))
+        elif item.decision:
+            pair = getattr(item.decision, f"{self.path}_range", None)
+        ends = [end for end in (number(each) for each in pair or ()) if end is not None]
+        return (ends[0], ends[-1]) if len(ends) > 1 else None
+
+
+def text(label: str, path: str = "", read: Callable[[Item], Any] | None = None, **rest: Any) -> Figure:
+    return Figure(label=label, path=path, read=read, compared=False, **{"fixed": True, **rest})
+
+
+def figure(label: str, path: str, show: Callable[[Any], str], better: str = "", **rest: Any) -> Figure:
+    return Figure(label=label, path=path, show=show, better=better, **rest)
+
+
+TOKENS, VECTORS, IMAGES, WEIGHTS = ("tokens",), ("vectors", "scores"), ("images",), ("weights",)
+SERVED = TOKENS + VECTORS + IMAGES
+GROUPS: tuple[tuple[str, tuple[Figure, ...]], ...] = (
+    (
+        "What to run",
+        (
+            text("In one line", "label"),
+            text("Rent, buy or API", read=ways),
+            text("Accelerator", "accelerator_name"),
+            Figure(label="Accelerators", path="accelerator_count", compared=False),
+            text("Provider", "provider"),
+            text("Instance", "instance"),
+            text("Region", "region"),
+            text("Framework", "framework"),
+            text("Weights", "quantization"),
+            text("KV cache", "kv_dtype"),
+            text("Parallel layout", read=layout, makes=SERVED),
+            text("Replicas", "replicas", fixed=False),
+            text("Requests in flight per replica", "concurrency"),
+        ),
+    ),
+    (
+        "Cost",
+        (
+            figure("Per month", "usd_per_month", dollars, "low", in_scenario="usd_per_month"),
+            Figure(label="Total over the horizon, not discounted", read=lambda item: total(item), show=dollars,
+                   better="low", in_scenario="total_usd"),
+            figure("Present value over the horizon", "tco_usd", dollars, "low"),
+            figure("Purchases (capex)", "money.plan.capex_usd", dollars, "low"),
+            figure("One run of the batch", "batch.usd_per_run", dollars, "low", jobs=True, makes=TOKENS),
+            figure("One training run", "usd_per_run", dollars, "low", makes=WEIGHTS),
+            figure("Million tokens, blended", "usd_per_mtok_blended", usd, "low", makes=TOKENS),
+            figure("Million input tokens", "usd_per_mtok_input", usd, "low", makes=TOKENS + VECTORS),
+            figure("Million output tokens", "usd_per_mtok_output", usd, "low", makes=TOKENS),
+            figure("Million trained tokens", "usd_per_mtok", usd, "low", makes=WEIGHTS),
+        ),
+    ),
+    (
+        "Performance",
+        (
+            figure("TTFT p95", "ttft_ms.p95", ms, "low", makes=TOKENS, jobs=False),
+            figure("TPOT p95", "tpot_ms.p95", ms, "low", makes=TOKENS, jobs=False),
+            figure("Whole answer p95", "e2e_ms.p95", ms, "low", makes=TOKENS, jobs=False),
+            figure("Latency p95", "latency_ms.p95", ms, "low", makes=VECTORS + IMAGES),
+            figure("Duration of a run, hours", "batch.run_hours", sig, "low", jobs=True, makes=TOKENS),
+            figure("Output tokens/s", "output_tokens_per_s", tokens_per_s, makes=TOKENS),
+            figure("Output tokens/s per accelerator", "output_tokens_per_s_per_accelerator", tokens_per_s, "high",
+                   makes=TOKENS),
+            figure("Input tokens/s", "input_tokens_per_s", tokens_per_s, makes=VECTORS),
+            figure("Requests/s at capacity", "capacity_requests_per_s", sig, "high", makes=SERVED, jobs=False),
+            figure("Utilization", "utilisation", percent, makes=SERVED),
+            figure("Free memory per accelerator", "memory.free_gib", gib, makes=SERVED),
+            figure("Time of the run", "days", run_time, "low", makes=WEIGHTS),
+            figure("Trained tokens/s", "tokens_per_s", tokens_per_s, "high", makes=WEIGHTS),
+            figure("MFU", "mfu", percent, "high", makes=WEIGHTS),
+            figure("Goodput", "goodput_fraction", percent, "high", makes=WEIGHTS),
+            figure("Power", "watts", watts, "low"),
+            figure("kg CO₂e per million output tokens", "kgco2e_per_mtok", sig, "low", makes=TOKENS),
+            figure("kg CO₂e per million tokens read", "kgco2e_per_mtok", sig, "low", makes=VECTORS),
+            figure("kg CO₂e of a run", "kgco2e", sig, "low", makes=WEIGHTS),
+            text("Limited by", "bound", fixed=False),
+        ),
+    ),
+    (
+        "Confidence",
+        (
+            text("Evidence", "basis", show=basis),
+            text("Meets the SLO", "meets_slo", show=yes_no, makes=SERVED, jobs=False, fixed=False),
+            Figure(label="Probability of meeting the SLO", path="slo_probability", show=chance, better="high",
+                   compared=False, makes=SERVED, jobs=False),
+            Figure(label="Probability of meeting the deadline", path="deadline_probability", show=chance, better="high",
+                   compared=False, makes=WEIGHTS),
+            text("Probability of being the best option of its answer", read=lambda item: first(item), show=chance,
+                 fixed=False),
+            text("Warnings", read=lambda item: len(item.option.warnings) if item.option else None, fixed=False),
+        ),
+    ),
+    (
+        "Price",
+        (
+            text("Origin", read=origin),
+            text("Date", read=price_day),
+            text("Read at", "price_source"),
+            text("Weakness", "price_weakness"),
+        ),
+    ),
+)  # fmt: skip
+
+
+def total(item: Item) -> float | None:
+    return item.option.money.usd_over_horizon if item.option and item.option.money else None
+
+
+def first(item: Item) -> float | None:
+    if isinstance(item.option, Option | TrainingOption):
+        return item.option.first_probability
+    return item.decision.best_probability if item.decision else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cell:
+    text: str
+    value: Any = None
+    ends: tuple[float, float] | None = None
+    range: str = ""
+    change: str = ""  # to the first column
+    best: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    label: str
+    cells: list[Cell]
+    differs: bool
+
+
+def rows(figures: Sequence[Figure], items: Sequence[Item]) -> list[Row]:
+    """The rows that say something about one of the items."""
+    found = []
+    one_work = len({item.makes for item in items}) == 1
+    for each in figures:
+        values = [each.value(item) if each.applies(item) and not item.trouble else None for item in items]
+        if all(value in (None, "", []) for value in values):
+            continue
+        ends = [each.range(item) if value is not None else None for item, value in zip(items, values, strict=True)]
+        best = best_of(each, values, ends) if one_work else [""] * len(values)
+        texts = [shown(each, item, value) for item, value in zip(items, values, strict=True)]
+        known = {said for said, value in zip(texts, values, strict=True) if value is not None}
+        cells = [
+            Cell(
+                text=said,
+                value=value,
+                ends=pair,
+                range=range_text(each, pair),
+                change=change(values[0], value) if each.compared and place else "",
+                best=mark,
+            )
+            for place, (said, value, pair, mark) in enumerate(zip(texts, values, ends, best, strict=True))
+        ]
+        found.append(Row(label=each.label, cells=cells, differs=len(known) > 1))
+    return found
+
+
+def shown(each: Figure, item: Item, value: Any) -> str:
+    if value not in (None, "", []):
+        return each.show(value)
+    if item.trouble:
+        return UNKNOWN
+    if not each.applies(item):
+        return "does not apply"
+    if item.scenario and not each.fixed:
+        return "not computed in a scenario"
+    if isinstance(item.option, ApiOption):
+        return "not published"
+    return "not stated" if each.compared or each.better else "none"
+
+
+def range_text(each: Figure, ends: tuple[float, float] | None) -> str:
+    if ends is None:
+        return ""
+    if each.show in (dollars, usd):
+        return low_to_high(ends)
+    return f"{bare(each.show(ends[0]))}–{bare(each.show(ends[1]))}"
+
+
+def change(base: Any, value: Any) -> str:
+    """How far a figure is from that of the first column: 12% less, 3.1 times."""
+    old, new = number(base), number(value)
+    if not old or new is None or isinstance(value, bool):
+        return ""
+    ratio = new / old
+    if abs(ratio - 1) < 0.005:
+        return ""
+    if ratio >= 2:
+        return f"{sig(ratio, 2)} times A"
+    return f"{abs(ratio - 1):.0%} {'more' if ratio > 1 else 'less'} than A"
+
+
+def best_of(each: Figure, values: Sequence[Any], ends: Sequence[tuple[float, float] | None]) -> list[str]:
+    """The mark of the best value, which says if the 90% ranges of others reach it; none where all are equal."""
+    known = {place: figure for place, value in enumerate(values) if (figure := number(value)) is not None}
+    if not each.better or len(known) < LEAST or len({each.show(figure) for figure in known.values()}) == 1:
+        return [""] * len(values)
+    top = (min if each.better == "low" else max)(known.values())
+    word = "lowest" if each.better == "low" else "highest"
+    winners = {place for place, figure in known.items() if each.show(figure) == each.show(top)}
+    pairs = [pair for place, pair in enumerate(ends) if pair and place in known]
+    close = len(pairs) == len(known) and overlap(ends, winners)
+    return [f"{word}, but the ranges overlap" if close and p in winners else word if p in winners else ""
+            for p in range(len(values))]  # fmt: skip
+
+
+def overlap(ends: Sequence[tuple[float, float] | None], winners: set[int]) -> bool:
+    ours = [pair for place, pair in enumerate(ends) if pair and place in winners]
+    others = [pair for place, pair in enumerate(ends) if pair and place not in winners]
+    return any(a[0] <= b[1] and b[0] <= a[1] for a in ours for b in others)
+
+
+def question(items: Sequence[Item], show_all: bool) -> list[Row]:
+    """The fields of the questions: those that differ, or every one that is set."""
+    return [
+        Row(label=label_of(each.path), cells=[Cell(text=value, value=value) for value in each.values],
+            differs=each.differs)
+        for each in what_if.fields(asked(items))
+        if show_all or each.differs
+    ]  # fmt: skip
+
+
+def asked(items: Sequence[Item]) -> list[dict[str, Any]]:
+    """The questions; beside another kind, a portfolio by the names of its workloads."""
+    if all(item.is_portfolio for item in items):
+        return [item.spec for item in items]
+    names = {item.key: [part["name"] for part in item.spec["workloads"]] for item in items if item.is_portfolio}
+    return [item.spec | ({"workloads": names[item.key]} if item.key in names else {}) for item in items]
+
+
+def label_of(path: str) -> str:
+    """A field as the form calls it, else its path in the workload file."""
+    return FIELDS[path].label if path in FIELDS else what_if.label_of(path) or path
+
+
+def groups(items: Sequence[Item]) -> list[tuple[str, list[Row]]]:
+    """The groups of figures that have rows."""
+    return [(title, found) for title, figures in GROUPS if (found := rows(figures, items))]
+
+
+def cautions(items: Sequence[Item]) -> list[str]:
+    """What a reader must know before comparing these figures."""
+    found = []
+    if len({item.makes for item in items}) > 1:
+        work = ", ".join(f"{item.letter} {MAKES[item.makes]}" for item in items)
+        found.append(
+            f"The items do different work: {work}. A row that does not apply to one of them says so, and no value is "
+            "marked as the best."
+        )
+    elif any(each.differs for each in what_if.fields([item.spec for item in items])):
+        found.append("The questions differ: a lower cost may pay for less work. See the first rows.")
+    if any(item.scenario for item in items):
+        found.append("A scenario computes costs alone. What to run is what the answer plans for the expected case.")
+    if len({item.is_job for item in items}) > 1:
+        found.append("A batch has no latency limits: its requests wait from the start. Latencies are left out there.")
+    if len({item.spec.get("tco", {}).get("horizon_months") for item in items}) > 1:
+        found.append("The horizons differ, and with them the months that totals and present values cover.")
+    versions = {item.advice.engine_version for item in items if item.answer}
+    if len(versions) > 1:
+        found.append(f"Computed by engine versions {', '.join(sorted(versions))}. Re-run the older answers to compare.")
+    days = sorted({str(item.advice.prices_as_of) for item in items if item.answer and item.advice.prices_as_of})
+    if len(days) > 1:
+        found.append(f"Prices are of different days: {', '.join(days)}.")
+    return found
+
+
+def table(items: Sequence[Item]) -> tuple[list[str], list[list[Any]]]:
+    """Header and lines of the CSV: unrounded values with the ends of their 90% ranges."""
+    names = ["group", "figure", "differs"]
+    names += [f"{item.letter} {end}".strip() for item in items for end in ("", "low", "high", "best")]
+    named = [each for item in items for each in (f"{item.advice.workload.name}: {item.part}", "", "", "")]
+    lines: list[list[Any]] = [["", "item", "", *named]]
+    for title, found in [("Question", question(items, show_all=True)), *groups(items)]:
+        for row in found:
+            cells = [each for cell in row.cells for each in (csv_value(cell), *(cell.ends or ("", "")), cell.best)]
+            lines.append([title, row.label, "yes" if row.differs else "no", *cells])
+    return names, lines
+
+
+def csv_value(cell: Cell) -> Any:
+    return cell.value if isinstance(cell.value, int | float) and not isinstance(cell.value, bool) else cell.text
