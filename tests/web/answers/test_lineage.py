@@ -26,11 +26,11 @@ def test_a_changed_question_names_the_answer_it_was_changed_from(client: Client)
     earlier = sample_advice.advice()
     text = client.get(f"/?from={earlier.pk}").content.decode()
     assert f'<input type="hidden" name="from" value="{earlier.pk}">' in text
-    made = resubmitted(client, earlier, **{"slo.ttft_ms_p95": "800"})
+    made = resubmitted(client, earlier, **{"constraints.max_usd_per_month": "9000"})
     assert made.supersedes_id == earlier.pk
     Advice.objects.filter(pk=made.pk).update(state="failed", error="x")
     text = client.get(f"/advice/{made.pk}").content.decode()
-    assert "TTFT p95 limit, ms: 1,000 → 800" in text
+    assert "Budget, USD per month: not set → 9,000" in text
     assert f"/advice/compare?item={earlier.pk}&amp;item={made.pk}" in text
     text = client.get(f"/advice/{earlier.pk}").content.decode()
     assert "1 changed question asked from this answer" in text and "A newer answer" not in text
