@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from advisor.engine.spec import kind_named
 from advisor.inputs.check import check_catalog
 from advisor.inputs.names import with_catalog_names
 from advisor.workload import WorkloadError, error, parse, states_rate
@@ -87,7 +88,7 @@ def terms_of(spec: Json) -> list[str]:
 def shown_controls(spec: Json) -> list[Control]:
     """The controls that apply to the question."""
     terms = terms_of(spec)
-    generates = spec["kind"] in ("serving", "batch")
+    generates = kind_named(spec["kind"]).generates_tokens
     hidden = set() if generates else {"ttft", "tpot"}
     return [
         c
@@ -254,7 +255,7 @@ def without_derived(spec: Json) -> Json:
         traffic.pop("requests_per_s", None)
     if isinstance(traffic.get("trace"), Mapping) or isinstance(traffic.get("audio"), Mapping):
         traffic.pop("input_tokens", None)
-    if isinstance(traffic.get("trace"), Mapping) or spec["kind"] not in ("serving", "batch"):
+    if isinstance(traffic.get("trace"), Mapping) or not kind_named(spec["kind"]).generates_tokens:
         traffic.pop("output_tokens", None)
     return {key: value for key, value in spec.items() if value is not None} | {"traffic": traffic}
 

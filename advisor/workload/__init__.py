@@ -1,7 +1,7 @@
 """The workload file: its schema, its error messages, and the trace files it refers to."""
 
 from advisor.workload import deployment
-from advisor.workload.contents import PROMPT_TOKENS, drawing_of, images_of, lengths_of, prompts_of, states_rate, unit_of
+from advisor.workload.contents import drawing_of, images_of, lengths_of, prompts_of, states_rate, unit_of
 from advisor.workload.deployment import Deployment, Fixed, parse_pool
 from advisor.workload.errors import unknown
 from advisor.workload.parts import check_parts
@@ -54,7 +54,6 @@ __all__ = [
     "MAX_ERRORS",
     "MAX_TEXT_BYTES",
     "PORTFOLIO",
-    "PROMPT_TOKENS",
     "RUNNABLE_KINDS",
     "Spec",
     "Stack",

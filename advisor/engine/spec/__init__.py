@@ -30,10 +30,8 @@ from advisor.engine.spec.hardware import (
 from advisor.engine.spec.host import Host, WeightStore, rented_part, weight_store_of
 from advisor.engine.spec.kinds import (
     EMBEDDING,
-    FINETUNING,
     KINDS,
     SERVING,
-    TRAINING,
     JobRun,
     Kind,
     Outcome,
@@ -68,8 +66,6 @@ from advisor.engine.spec.software import (
 from advisor.engine.spec.workload import Constraints, Rollout, Slo, TrainingTask, TuningObjective, Workload
 
 __all__ = [
-    "FINETUNING",
-    "TRAINING",
     "Rollout",
     "TrainingTask",
     "TuningObjective",

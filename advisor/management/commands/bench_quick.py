@@ -9,6 +9,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
+from advisor.engine.spec import kind_named
 from advisor.management.commands.advise import question, require_catalog
 from advisor.management.commands.bench_advise import FOLDER, shipped
 from advisor.workload import WorkloadError
@@ -87,7 +88,7 @@ def changes(spec: dict[str, Any], ranking: Any, run: int) -> Iterator[dict[str, 
     from advisor.inputs import what_if
 
     usd = ranking.options[0].usd_per_month if ranking.options else 10_000.0
-    limits = LIMITS if spec["kind"] == "serving" else ()
+    limits = LIMITS if kind_named(spec["kind"]).uses("slo.tpot_ms_p95") else ()
     for change in (*({"budget": [f"{usd * k + run:.2f}"]} for k in BUDGETS), *limits, *CHANGES):
         fresh = {"budget": [f"{usd * 50 + run:.2f}"]} | change
         try:
