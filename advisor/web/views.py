@@ -111,7 +111,6 @@ def ask(request: HttpRequest) -> HttpResponse:
             messages.success(request, f"{len(queued)} requests were queued, one for each model.")
             return redirect("advice-list")
         form.add_error(None, QUEUE_FULL)
-<<<<<<< Updated upstream
     context = {
         "form": form,
         "earlier": earlier,
@@ -119,10 +118,6 @@ def ask(request: HttpRequest) -> HttpResponse:
         "chosen": request.GET.get("preset", ""),
         "error_count": sum(map(len, form.errors.values())) if form.is_bound else 0,
     }
-=======
-    context = {"form": form, "earlier": earlier, "presets": forms.presets(), "chosen": request.GET.get("preset", "")}
-    context |= {"error_count": sum(map(len, form.errors.values())) if form.is_bound else 0}
->>>>>>> Stashed changes
     return render(request, "advisor/ask.html", context, status=422 if form.is_bound else 200)
 
 
