@@ -117,7 +117,7 @@ def test_over_rest_and_on_the_page(client: Client) -> None:
         assert "TTFT" not in re.sub(r"<[^>]+>", " ", page) and "Per M output tokens" not in page
     assert "Whole request" in option and "Time per output token" not in option
     first = next(line for line in csv_text(Answer.read(advice.result)).splitlines() if line.startswith("1,"))
-    assert first.endswith("10240.0,40.0")
+    assert first.endswith("10240.0,,,40.0")  # no interval of the tokens/s at this load
     assert "latency p95 ms" in report.markdown(Answer.read(advice.result))
 
 

@@ -92,7 +92,7 @@ def settle_serving(
     first = answer.recommendations[0] if answer.recommendations else None
     known = [o for o in answer.deployments if o.scale_to_zero is None]
     options = costs.options()
-    if first is None or len(answer.recommendations) < 2 or len(known) != len(options) or None in options:
+    if first is None or not known or len(answer.recommendations) < 2 or len(known) != len(options) or None in options:
         return None
     if isinstance(first, Option) and first.scale_to_zero is not None:
         return None
