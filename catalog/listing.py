@@ -97,7 +97,7 @@ class KnownParameters(BaseFilterBackend):
         sorting = SORTS if Ordering in view.filter_backends else ()
         several = {name for name, each in filters.items() if isinstance(each, MultipleChoiceFilter)}
         refuse_unknown(request, {"limit", "offset", "format", *sorting, *filters}, several)
-        texts = {name for name, each in filters.items() if isinstance(each, CharFilter)}
+        texts = {name for name, each in filters.items() if isinstance(each, (CharFilter, MultipleChoiceFilter))}
         refuse_empty(request, {*sorting, *filters} - texts)
         return queryset
 

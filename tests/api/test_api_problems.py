@@ -7,8 +7,8 @@ import pytest
 from django.db import OperationalError
 from django.test import Client
 
-from advisor import advise
 from advisor.models import Advice
+from catalog import access
 from tests import sample_advice
 
 pytestmark = pytest.mark.django_db
@@ -129,7 +129,7 @@ def test_a_lost_database_is_temporary(client: Client, monkeypatch: pytest.Monkey
     def away() -> None:
         raise OperationalError("the database is gone")
 
-    monkeypatch.setattr(advise, "default_organisation", away)
+    monkeypatch.setattr(access, "default_organisation", away)
     response = client.get("/api/v1/advice")
     problem(response, 503)
     assert response["Retry-After"] == "5"
@@ -137,5 +137,5 @@ def test_a_lost_database_is_temporary(client: Client, monkeypatch: pytest.Monkey
 
 def test_what_nobody_foresaw_is_a_problem_too(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     client.raise_request_exception = False
-    monkeypatch.setattr(advise, "default_organisation", lambda: 1 / 0)
+    monkeypatch.setattr(access, "default_organisation", lambda: 1 / 0)
     assert problem(client.get("/api/v1/advice"), 500)["detail"]

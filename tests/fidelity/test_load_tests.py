@@ -144,7 +144,7 @@ def address(option: Option) -> str:
 
 
 def test_the_page_takes_a_result_and_shows_it_as_evidence(option: Option, client: Client) -> None:
-    before = client.get(address(option)).content.decode()
+    before = client.get(f"{address(option)}?section=run").content.decode()
     assert "vllm bench serve --num-prompts 2000" in before and f"import_loadtest {option.pk} FILE" in before
     assert "All options checked against vllm 0.24.0" in before
     file = SimpleUploadedFile("<b>r.json", written(vllm(tpot=25)))

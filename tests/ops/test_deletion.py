@@ -256,7 +256,12 @@ def test_pages_lead_to_deletion_for_those_who_may(client: Client) -> None:
     advice = Advice.objects.get()
     shown = [
         client.get(path).content.decode()
-        for path in (f"/advice/{advice.pk}", f"/advice/{advice.pk}/options/1", "/catalog/models/acme-our-7b", "/tokens")
+        for path in (
+            f"/advice/{advice.pk}?section=all",
+            f"/advice/{advice.pk}/options/1?section=all",
+            "/catalog/models/acme-our-7b",
+            "/tokens",
+        )
     ]
     assert all(any(f'href="{page}"' in text for text in shown) for page in pages)
     link = Share.objects.get()

@@ -171,7 +171,7 @@ def test_the_newest_result_of_each_other_machine_is_what_counts(h200: Accelerato
             **common, document=document, suite="full", suite_version=document["suite_version"], method="1",
             received_at=now - jobs.timedelta(days=age),
         )  # fmt: skip
-    newest = results.peers(h200, None, samples.document()).same_suite["gemm bf16"]
+    newest = results.peers(h200, None, samples.document(), agent.organisation).same_suite["gemm bf16"]
     assert newest == [pytest.approx(0.5 * samples.PEAK["bf16"] * samples.TRUE["matmul_16_fraction"], rel=0.1)]
 
 

@@ -59,6 +59,7 @@ def test_a_path_outside_the_site_is_not_found(path: str, client: Client, built: 
     assert client.get(f"/docs/{path}").status_code == 404
 
 
+@pytest.mark.django_db
 def test_without_a_site_the_pages_are_listed_and_shown_as_text(client: Client, unbuilt: None) -> None:
     assert 'href="/docs/how-to/demand.md"' in read(client.get("/docs/"))
     page = client.get("/docs/how-to/demand/")
@@ -68,6 +69,7 @@ def test_without_a_site_the_pages_are_listed_and_shown_as_text(client: Client, u
     assert client.get("/docs/nowhere/").status_code == 404
 
 
+@pytest.mark.django_db
 def test_without_a_site_a_term_still_leads_to_its_definition(client: Client, unbuilt: None) -> None:
     text = read(client.get("/docs/glossary/"))
     assert '<dt id="ttft">TTFT</dt>' in text and "Time to first token" in text
