@@ -13,8 +13,8 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 
 def test_pages_and_memo_show_the_phases(client: Client) -> None:
     made = advice("grpo")
-    option = client.get(reverse("advice-option", args=[made.pk, 1])).content.decode()
-    answer = client.get(reverse("advice", args=[made.pk])).content.decode()
+    option = client.get(reverse("advice-option", args=[made.pk, 1]) + "?section=all").content.decode()
+    answer = client.get(reverse("advice", args=[made.pk]) + "?section=all").content.decode()
     for page in (option, answer):
         assert "One GRPO iteration" in page and '<th scope="row">Longest responses</th>' in page
         assert "One policy update" in page
@@ -24,7 +24,7 @@ def test_pages_and_memo_show_the_phases(client: Client) -> None:
 
 
 def test_supervised_runs_show_no_phases(client: Client) -> None:
-    page = client.get(reverse("advice-option", args=[advice("weekly").pk, 1])).content.decode()
+    page = client.get(reverse("advice-option", args=[advice("weekly").pk, 1]) + "?section=all").content.decode()
     assert "policy update" not in page.lower() and "One step" in page
 
 
