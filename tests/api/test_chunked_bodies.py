@@ -1,12 +1,14 @@
 """A body sent in chunks is read like any other, through the web server that the service runs."""
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,15 +19,16 @@ from advisor.ops.request_limits import MAX_BODY_BYTES, REFUSED
 from tests import services
 from tests.world import ROOT
 
-TWICE = b'{"a": 1, "a": 2}'  # refused by its content, before a database is asked
+TWICE = b'{"a": 1, "a": 2}'  # refused by its content
 PATH = "/api/v1/advice"
 
 
 @pytest.fixture(scope="module")
-def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """gunicorn with our worker and the whole application; nothing here asks the database."""
+def port(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> Iterator[int]:
+    """gunicorn with our worker and the whole application, on an empty database, which says who is asking."""
     found = supervise.free_port("127.0.0.1")
     folder = tmp_path_factory.mktemp("web")
+    shutil.copy(migrated, folder / "assay.sqlite3")
     env = {k: v for k, v in os.environ.items() if k not in ("DATABASE_URL", "REDIS_URL")} | {"ASSAY_VAR": str(folder)}
     command = [sys.executable, "-m", *supervise.web_command("127.0.0.1", found, 1)]
     with (folder / "log").open("wb") as log:
