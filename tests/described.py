@@ -25,7 +25,7 @@ from advisor import load_tests, workload
 from advisor.api import tokens
 from advisor.engine.estimate.simulated import Estimate
 from advisor.fidelity import score_files, scoring
-from advisor.models import Share
+from advisor.models import Comment, Share
 from advisor.workload.embedding import with_one_vector
 from catalog import models as catalog
 from catalog.loading import scored
@@ -235,8 +235,10 @@ def seed() -> dict[str, list[Any]]:
     share = Share.objects.create(
         organisation=organisation, advice=advices[0], expires_at=timezone.now() + timedelta(days=1)
     )
+    comment = Comment.objects.create(advice=advices[0], text="Ask the vendor for a quote.", made_by="ada")
     return {
         "advice": [str(each.pk) for each in advices],
+        "comments": [comment.pk],
         "done": [str(advices[0].pk)],
         "rank": [1, 2, 4],
         "probe-jobs": [str(job.pk)],
