@@ -212,7 +212,7 @@ def overlap_said(entries: Iterable[Entry], chip: Accelerator, e: Efficiency) -> 
     """What overlapping rows say, and why it changes no figure.
 
     On two H100s these rows give 0.47, but steps of FSDP2 on the same kind of machine are predicted within 0.5 % with
-    the default of 0.18, and 1 to 4 % too slow with 0.47 (docs/explanation/training.md).
+    the default of 0.18, and 0.8 to 4 % too slow with 0.47 (docs/explanation/training.md).
     """
     fractions = slowdowns(entries)
     if not fractions:

@@ -4,7 +4,7 @@
 
 Starts gunicorn with two processes on a catalog of its own and asks it over HTTP: each page type alone (server time),
 then 8 connections at once (requests per second). The clients run on the same machine and share its cores. Rate limits
-are off. "New" asks for a page with a filter that was not asked before; "kept" asks for the same page again.
+are off. "New" asks for a page that was not asked before; "kept" asks for the same page again.
 """
 
 import argparse
@@ -29,7 +29,6 @@ from advisor.ops.supervise import free_port, web_command
 
 ROOT = Path(__file__).resolve().parents[2]
 CONNECTIONS, SECONDS, REPEATS = 8, 5.0, 40
-QUESTION = "fixtures/workloads/support-chat.yaml"
 ASK = """
 import django; django.setup()
 from advisor import advise

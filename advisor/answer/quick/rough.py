@@ -63,7 +63,7 @@ def none_within(found: EstimatedRanking) -> str:
 
 
 def thinned(p: Prepared) -> Prepared:
-    """The question with the published weight format, one of half its width, and one framework for each chip."""
+    """The question with one framework for each chip; every weight format stays."""
     kept = _frameworks(p.catalog)
     limits = replace(p.workload.constraints, frameworks_allow=p.workload.constraints.frameworks_allow or kept)
     return replace(p, workload=replace(p.workload, constraints=limits))
