@@ -120,8 +120,12 @@ class Overhead:
     tile_tokens: float  # tile rows of its GEMMs with per-row scales; 0: their cost is not in whole tiles
     expert_factor: float  # its grouped GEMM at many tokens
     collective_factor: float  # fixed cost of its collectives (fused, one-shot) relative to the library's
-    one_shot_s: float  # launch of its own one-shot all-reduce inside the scale-up domain; large: it has none
+    one_shot_s: float  # launch of its own all-reduce inside the scale-up domain; large: it has none
     acceptance_fraction: float  # of drafted tokens, multi-token prediction
+    collective_host_s: float = 0.0  # host time of one all-reduce outside CUDA graphs: its launch, and the slowest rank
+    parallel_prepare_s: float = (
+        0.0  # added to prepare_s if several chips share a layer: passing the step to their ranks
+    )
     kv_8_fraction: float = 1.0  # of the memory bandwidth, decode attention over an 8-bit KV cache; 1: unmeasured
     uncompiled_s_per_layer: float = 0.0  # host time of one layer that is neither compiled nor in a CUDA graph
     ngram_s: float = 0.0  # search for n-grams in the prompts, before each verification step
@@ -143,6 +147,8 @@ UNMEASURED = {
     "misaligned_read_fraction": 1.0,
     "training_factor": 1.0,
     "overlap_slowdown_fraction": 0.18,
+    "collective_host_s": 0.0,
+    "parallel_prepare_s": 0.0,
     "kv_8_fraction": 1.0,
     "uncompiled_s_per_layer": 0.0,
     "ngram_s": 0.0,

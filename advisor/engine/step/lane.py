@@ -31,6 +31,7 @@ from advisor.engine.step.operators import Layouts, attention_cost, linear_s
 from advisor.engine.step.speculative import Draft, with_draft
 from advisor.engine.step.step_time import StepTimes
 
+ALL_REDUCES_PER_BLOCK = 2  # after attention and after the feed-forward part
 GRID_TOKENS: Array = np.power(2.0, np.arange(16))  # 1 .. 32,768 tokens in a step
 
 
@@ -202,11 +203,12 @@ def memory(model: Model, x: Layouts, wanted: Sequence[Lane]) -> Memory:
 
 
 def _eager_s(model: Model, w: Lane) -> float:
-    """Host seconds to launch every layer without CUDA graphs."""
+    """Host seconds to launch every layer without CUDA graphs, and its all-reduces if several chips share it."""
     o = w.choice.overhead
     experts = sum(b.count for b in model.blocks if b.ffn is not None and b.ffn.experts > 1)
-    dense = sum(b.count for b in decoder_blocks(model)) - experts
-    return dense * o.eager_s_per_layer + experts * o.eager_s_per_expert_layer
+    blocks = sum(b.count for b in decoder_blocks(model))
+    alone_s = (blocks - experts) * o.eager_s_per_layer + experts * o.eager_s_per_expert_layer
+    return alone_s + (blocks * ALL_REDUCES_PER_BLOCK * o.collective_host_s if w.choice.tp > 1 else 0.0)
 
 
 def _pieces_s(model: Model, w: Lane) -> float:
@@ -248,7 +250,7 @@ def step_times(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -
         eager_floor_s=passes * np.array([_eager_s(model, w) for w in wanted]),
         prompt_floor_s=passes * np.array([_pieces_s(model, w) for w in wanted]),
         tile_tokens=host("tile_tokens") * _scaled_by_row(wanted),
-        prepare_s=host("prepare_s"),
+        prepare_s=host("prepare_s") + host("parallel_prepare_s") * (x.tp > 1),
         kv_capacity_tokens=room.kv_capacity_tokens,
         block_tokens=np.array([float(w.framework.block_tokens) for w in wanted]),
         request_s=host("request_s") + host("http_s") * np.array([w.http for w in wanted]),
