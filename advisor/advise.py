@@ -234,6 +234,18 @@ def compute(claim: "Claim") -> None:
     claim.finish(snapshot, result.changed(elapsed_s=round(time.monotonic() - begun_s, 3)))
 
 
+def with_measurements(advice: Advice) -> Answer:
+    """The workload answered again from the advice's own catalog and prices, with the measured rows of today."""
+    spec, snapshot = advice.workload.spec, advice.snapshot
+    if snapshot is None or "parts" in snapshot or inputs.is_outdated(snapshot):
+        snapshot = inputs.take_snapshot(spec, advice.organisation)
+    else:
+        known = inputs.unpacked(snapshot)
+        rows = inputs.measured.scopes_of_spec(spec, known["model"]["hf_id"], advice.organisation)
+        snapshot = known | {"conditioned": rows}
+    return answer.recommend(spec, snapshot)
+
+
 def nobody_measured() -> dict[str, Any]:
     limit_s = settings.ADVICE_PROBE_WAIT_S
     return {

@@ -114,7 +114,7 @@ class Option(models.Model):
 
 
 class LoadTest(models.Model):
-    """What a load generator measured on a recommended deployment. Only `calibrates` changes later."""
+    """What a load generator measured on a recommended deployment. Only `calibrates` and `comparable` change later."""
 
     option = models.ForeignKey(Option, on_delete=models.CASCADE, related_name="load_tests")
     created_at = models.DateTimeField(default=timezone.now)
@@ -123,6 +123,7 @@ class LoadTest(models.Model):
     file_sha256 = models.CharField(max_length=64)
     measured = models.JSONField()  # result_files.LoadResult
     calibrates = models.BooleanField(default=False)  # chosen by the user: export as measured rows
+    comparable = models.BooleanField(default=False)  # its load was the predicted one, so it corrects predictions
 
     class Meta:
         ordering = ["created_at", "id"]

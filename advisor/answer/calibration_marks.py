@@ -1,13 +1,22 @@
-"""Calibrations that an answer used, and those undone since. A finished answer itself is never edited."""
+"""Calibrations and measured rows that an answer used, and those undone since. A finished answer is never edited."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from advisor.inputs import CHIP_SCOPE
-from advisor.result import UsedCalibration
+from advisor.engine.spec import LAYOUT, LENGTHS, MODEL, STACK, Correction
+from advisor.engine.step import Choice
+from advisor.inputs import CHIP_SCOPE, number
+from advisor.result import MeasuredCorrection, UsedCalibration
 from catalog.models import Calibration
 
 Json = dict[str, Any]
+OWN = "load test "  # keys of an organization's own rows
+SHARED = {
+    MODEL: "of this model in this framework on other chips",
+    STACK: "of this chip, framework version, model and format in other layouts",
+    LAYOUT: "of this layout at other token lengths",
+    LENGTHS: "of this layout at about these token lengths",
+}
 
 
 def calibrations_used(snapshot: Json, ranked: Iterable[str]) -> list[UsedCalibration]:
@@ -49,3 +58,28 @@ def undone_notice(calibration: Mapping[str, Any]) -> str:
 def undone(result: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     """Those of them that were undone since."""
     return [calibration for calibration in used(result) if calibration["undone_on"]]
+
+
+def measured_correction(choice: Choice) -> MeasuredCorrection | None:
+    """The correction of an option; None without rows near enough."""
+    c = choice.correction
+    if not c.rows:
+        return None
+    low, high = c.ratios or (None, None)
+    return MeasuredCorrection(
+        time_factor=c.time_factor,
+        low_ratio=None if low is None else number(low),
+        high_ratio=None if high is None else number(high),
+        rows=c.rows,
+        level=c.level,
+        row_keys=list(c.keys),
+        said=said(c),
+    )
+
+
+def said(c: Correction) -> str:
+    """For example: Step times are x1.12 of the physics, from 14 measured rows of this layout ..."""
+    rows = f"{c.rows} measured row{'s' if c.rows != 1 else ''}"
+    own = sum(key.startswith(OWN) for key in c.keys)
+    yours = f", {own} of them from your own load tests" if own else ""
+    return f"Step times are x{c.time_factor:.2f} what physics alone predicts, from {rows} {SHARED[c.level]}{yours}."

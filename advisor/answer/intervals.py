@@ -6,6 +6,7 @@ from typing import Any
 
 from advisor.engine.cost import combined_ratio
 from advisor.engine.search import interval_ratios
+from advisor.engine.spec import Correction
 from advisor.inputs import number
 from advisor.result import Intervals, Option, Percentiles
 
@@ -13,9 +14,9 @@ Json = dict[str, Any]
 Ratios = tuple[float, float]  # (low, high) as factors on a figure
 
 
-def interval_fractions(snapshot: Json, basis: str) -> dict[str, Ratios]:
+def interval_fractions(snapshot: Json, basis: str, correction: Correction | None = None) -> dict[str, Ratios]:
     """90 % interval as factors (low, high) on each metric, from the calibration's residuals of this class."""
-    return interval_ratios(snapshot["calibrations"], basis)
+    return interval_ratios(snapshot["calibrations"], basis, correction)
 
 
 def intervals(option: Option, half: Mapping[str, Ratios], ranges: Mapping[str, Ratios]) -> Intervals:

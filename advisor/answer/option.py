@@ -9,6 +9,7 @@ import numpy as np
 
 from advisor.answer import contents, demand, ranking, tuning
 from advisor.answer import money as bill
+from advisor.answer.calibration_marks import measured_correction
 from advisor.answer.card_sharing import partition
 from advisor.answer.card_sharing import warnings as adapter_warnings
 from advisor.answer.energy import grid_of, power_range
@@ -121,6 +122,7 @@ def option(
         kgco2e_per_mtok=number(s.watts / priced_tokens_per_s * 1e6 / JOULES_PER_KWH * grid if grid else math.nan),
         bound=bound_of(steps),
         basis=c.efficiency.basis,
+        correction=measured_correction(c),
         meets_slo=bool(s.meets_slo),
         slo_probability=number(s.slo_probability) if s.slo_probability is not None else None,
         launch=checked(s.lane.framework, launch(snapshot["model"]["hf_id"], s, catalog.model, workload)).changed(
@@ -141,7 +143,7 @@ def option(
         )
     if (run := batch_run(workload, s)) is not None:
         result = result.changed(batch=run)
-    half = interval_fractions(snapshot, c.efficiency.basis)
+    half = interval_fractions(snapshot, c.efficiency.basis, c.correction)
     ranges = bill.price_and_load_ranges(snapshot, s) | {"power": power_range(snapshot, catalog, s)}
     result = result.changed(interval=intervals(result, half, ranges), demand=demand.sentences(result))
     result = result.changed(

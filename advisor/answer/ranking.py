@@ -90,7 +90,7 @@ def weights(workload: Workload) -> Weights:
 
 def spread_of(snapshot: Json, s: Scored) -> rank_uncertainty.Spread:
     """90 % factors of one option: those that its intervals are made of."""
-    half = interval_fractions(snapshot, s.lane.choice.efficiency.basis)
+    half = interval_fractions(snapshot, s.lane.choice.efficiency.basis, s.lane.choice.correction)
     return rank_uncertainty.Spread(
         throughput_fraction=half.get("throughput", (1.0, 1.0)),
         latency_fraction=half.get("tpot", half.get("ttft", (1.0, 1.0))),

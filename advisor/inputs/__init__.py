@@ -1,6 +1,6 @@
 """Reads the catalog into a snapshot and converts a snapshot to engine values."""
 
-from advisor.inputs import hosted_apis, offers, what_if
+from advisor.inputs import hosted_apis, measured, offers, what_if
 from advisor.inputs.assumptions import (
     COLD_START,
     COSTS,
@@ -62,6 +62,7 @@ __all__ = [
     "catalog_chip",
     "catalog_of",
     "market_rows",
+    "measured",
     "model_parts",
     "model_rows",
     "catalog_resources",

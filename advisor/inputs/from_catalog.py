@@ -8,7 +8,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from advisor.engine import ENGINE_VERSION
-from advisor.inputs import hosted_apis, hosts, offers
+from advisor.inputs import hosted_apis, hosts, measured, offers
 from advisor.workload import PORTFOLIO, WorkloadError, error
 from catalog.models import (
     Accelerator,
@@ -55,6 +55,7 @@ def model_rows(spec: Json, organisation: Organisation | None) -> Json:
         "draft_model": draft_row(model),
         "reward_model": model_row(reward) if reward else None,
         "hosted": hosted,
+        "conditioned": measured.scopes_of_spec(spec, model["hf_id"], organisation),
     }
 
 

@@ -296,7 +296,7 @@ def catalog_of(spec: Json, snapshot: Json) -> Catalog:
         ),
         quantizations=quantizations_of(snapshot["quantizations"]),
         frameworks=tuple(framework_of(row) for row in snapshot["frameworks"]),
-        scopes=snapshot["calibrations"],
+        scopes=snapshot["calibrations"] | snapshot.get("conditioned", {}),
         assumptions=assumptions,
         site_assumptions=site,
         stale=snapshot["stale"],

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import transaction
 
-from advisor.advise import hold
+from advisor.advise import hold, with_measurements
 from advisor.fidelity import COLUMNS
 from advisor.load_tests.result_files import LoadResultError, parse
 from advisor.models import Advice, LoadTest, Option
@@ -34,6 +34,7 @@ def record(
 ) -> tuple[LoadTest, bool]:
     """Stores a result file. Returns (row, whether it is new). Raises LoadResultError if it is not readable."""
     measured = parse(content).as_json()
+    comparable = not other_loads(option, measured)
     if calibrates:
         refuse_other_loads(option, measured)
     digest = hashlib.sha256(content).hexdigest()
@@ -46,8 +47,16 @@ def record(
         test, is_new = LoadTest.objects.get_or_create(
             option=option,
             file_sha256=digest,
-            defaults={"file_name": name, "measured": measured, "calibrates": calibrates, "made_by": made_by},
+            defaults={
+                "file_name": name,
+                "measured": measured,
+                "calibrates": calibrates,
+                "comparable": comparable,
+                "made_by": made_by,
+            },
         )
+        if comparable and not test.comparable:  # recorded by a version that did not compare
+            LoadTest.objects.filter(pk=test.pk).update(comparable=True)
         if calibrates and not test.calibrates:
             LoadTest.objects.filter(pk=test.pk).update(calibrates=True)
     return test, is_new
@@ -60,15 +69,20 @@ def set_calibrates(test: LoadTest, wanted: bool) -> None:
     LoadTest.objects.filter(pk=test.pk).update(calibrates=wanted)
 
 
-def refuse_other_loads(option: Option, measured: Mapping[str, Any]) -> None:
-    """Raises LoadResultError if a measured row cannot describe the run, for example its shared prefixes."""
-    why = compare(predicted(option), measured)["differences"]
+def other_loads(option: Option, measured: Mapping[str, Any]) -> list[str]:
+    """Why a measured row cannot describe the run, for example its shared prefixes; empty if it can."""
+    why: list[str] = compare(predicted(option), measured)["differences"]
     if option.advice.workload.spec["traffic"].get("prefix_cache_hit_rate"):
-        why = [
+        return [
             *why,
             "its prompts share prefixes, which a measured row cannot describe; ask and test with a hit rate of 0",
         ]
-    if why:
+    return why
+
+
+def refuse_other_loads(option: Option, measured: Mapping[str, Any]) -> None:
+    """Raises LoadResultError if a measured row cannot describe the run, for example its shared prefixes."""
+    if why := other_loads(option, measured):
         raise LoadResultError(f"This cannot be used as calibration: {'; '.join(why)}.")
 
 
@@ -211,6 +225,63 @@ def shown(option: Option) -> Json:
         ],
         "drift": drift(deployment, tests),
     }
+
+
+# --- what it changes ---------------------------------------------------------------------------------------------
+
+SAME_RATIO = 0.005  # a smaller change of a step time is not worth a mention
+
+
+def effect(test: LoadTest) -> Json:
+    """What the load test changes: {why_nothing, factor_before, factor_after, said, rows: [{name, before, after}]}.
+
+    The workload is answered again from its own catalog and prices, with today's measured rows. Takes seconds.
+    """
+    option = test.option
+    nothing: Json = {"why_nothing": "", "rows": [], "said": ""}
+    spec, before = option.advice.workload.spec, predicted(option)
+    if why := other_loads(option, test.measured):
+        return nothing | {"why_nothing": f"it measured another load than the predicted one: {'; '.join(why)}"}
+    if spec["kind"] != "serving":
+        return nothing | {
+            "why_nothing": f"only load tests of serving workloads correct predictions, not of {spec['kind']}"
+        }
+    if not spec.get("use_measurements", True):
+        return nothing | {"why_nothing": "the workload declines corrections (use_measurements: false)"}
+    if not test.measured["tpot_ms"].get("mean"):
+        return nothing | {"why_nothing": "its result has no mean TPOT, which is the figure that corrects step times"}
+    answer = with_measurements(option.advice)
+    deployments = [o for o in answer.recommendations if isinstance(o, Deployment)]
+    after = next((o for o in deployments if same_deployment(o, before)), None)
+    first = answer.recommendations[0] if answer.recommendations else None
+    was_first = Deployment.read(option.advice.options.order_by("rank")[0].detail)
+    factors = [o.correction.time_factor if o and o.correction else 1.0 for o in (before, after)]
+    rows: list[Json] = [
+        {"name": "first choice", "before": was_first.label, "after": first.label if first else "none"},
+        _changed("first choice, USD per month", was_first.usd_per_month, first.usd_per_month if first else None),
+    ]
+    if after is not None:
+        rows.append(_changed(f"TPOT of {before.label}, ms", before.tpot_ms.mean, after.tpot_ms.mean))
+        rows.append(_changed(f"cost of {before.label}, USD per month", before.usd_per_month, after.usd_per_month))
+    why_nothing = ""
+    if after is not None and abs(factors[1] / factors[0] - 1) < SAME_RATIO:
+        why_nothing = "the measured TPOT agrees with the prediction within 0.5 %, so step times stay as they are"
+    return {
+        "why_nothing": why_nothing,
+        "factor_before": factors[0],
+        "factor_after": factors[1],
+        "said": after.correction.said if after is not None and after.correction else "",
+        "rows": rows,
+    }
+
+
+def same_deployment(one: Deployment, other: Deployment) -> bool:
+    names = ("accelerator", "framework", "framework_version", "quantization", "kv_dtype", "tp", "pp", "ep", "dp")
+    return all(getattr(one, name) == getattr(other, name) for name in names)
+
+
+def _changed(name: str, before: float | None, after: float | None) -> Json:
+    return {"name": name, "before": before, "after": after}
 
 
 # --- exporting -------------------------------------------------------------------------------------------------

@@ -96,6 +96,25 @@ class Simulation(Section):
     """Standard error of the mean TPOT."""
 
 
+class MeasuredCorrection(Section):
+    """How measurements of similar deployments change this option's predictions. All its step times have the factor."""
+
+    time_factor: Ratio
+    """Step time with the correction over step time from physics alone; above 1 is slower."""
+    low_ratio: Ratio | None
+    """Low end of the 90 % interval of TPOT, over the corrected figure; null where evidence is too far."""
+    high_ratio: Ratio | None
+    """High end."""
+    rows: Count
+    """Measured rows that share what `level` says."""
+    level: str
+    """What the nearest rows share with this option: model, stack, layout or lengths."""
+    row_keys: list[str]
+    """The rows with the most weight, of the scorecard or of your own load tests."""
+    said: str
+    """The correction as a sentence."""
+
+
 class LowerAcceptance(Section):
     """The same deployment when fewer drafts are accepted."""
 
@@ -532,6 +551,8 @@ class Option(Setup, Purchase):
     """Carbon of a million output tokens (of tokens read for embeddings)."""
     bound: str
     """What limits the step: compute, memory, launch, communication or host."""
+    correction: MeasuredCorrection | None = None
+    """From measured rows of similar deployments; null where none is near enough, or if the workload declines it."""
     basis: str
     """What kernel efficiencies rest on: measured, relative (scaled from a related chip) or datasheet."""
     meets_slo: bool

@@ -155,7 +155,7 @@ def given_paths(paths: Json, months: int) -> dict[str, tuple[tuple[float, ...], 
 
 def ranges_of(snapshot: Json, s: Scored) -> tuple[tuple[float, float], dict[str, tuple[float, float]]]:
     """(range of the throughput, range of today's price by rent and own)."""
-    half = interval_fractions(snapshot, s.lane.choice.efficiency.basis)
+    half = interval_fractions(snapshot, s.lane.choice.efficiency.basis, s.lane.choice.correction)
     ratio = {"rent": (1.0, 1.0), "own": (1.0, 1.0)}
     for o in s.planned.offers if s.planned else (s.offer,):
         ratio[o.acquisition] = price_and_load_ranges(snapshot, replace(s, offer=o))["today"]

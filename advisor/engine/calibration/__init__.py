@@ -1,6 +1,7 @@
 """Calibration: chip efficiencies, power and host times fitted to measurements."""
 
-from advisor.engine.calibration import least_squares
+from advisor.engine.calibration import conditioning, least_squares
+from advisor.engine.calibration.conditioning import LEVELS, Observed, Pooling
 from advisor.engine.calibration.efficiency import efficiency_of
 from advisor.engine.calibration.kernel_samples import Figure, median_of, samples
 from advisor.engine.calibration.least_squares import (
@@ -15,6 +16,9 @@ from advisor.engine.calibration.least_squares import (
 )
 
 __all__ = [
+    "LEVELS",
+    "Observed",
+    "Pooling",
     "Array",
     "BudgetError",
     "Figure",
@@ -23,6 +27,7 @@ __all__ = [
     "Parameter",
     "Places",
     "Solution",
+    "conditioning",
     "efficiency_of",
     "least_squares",
     "median_of",

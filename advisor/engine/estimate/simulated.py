@@ -18,6 +18,7 @@ from advisor.engine.spec import (
     Protocol,
     Quantization,
     Scopes,
+    correction,
     efficiency,
     overhead,
 )
@@ -233,6 +234,14 @@ def _lane(
             ep=max(pool.ep, 1),
             dp=pool.dp,
             routing_evenness=case.routing_evenness,
+            correction=correction(
+                resources.scopes,
+                accelerator.slug,
+                framework.slug,
+                framework.version,
+                (case.weights_dtype, quantization.slug, quantization.weights_dtype),
+                (pool.tp, pool.pp, max(pool.ep, 1), pool.dp),
+            ),
         ),
         framework=framework,
         context_tokens=max(case.isl + case.osl, 1.0),

@@ -27,6 +27,7 @@ from advisor.engine.spec import (
     WeightStore,
     Workload,
     allowing,
+    correction,
     cut_into,
     efficiency,
     list_change,
@@ -476,6 +477,9 @@ def _lanes_of(
                 pp=pp,
                 ep=ep,
                 dp=dp,
+                correction=correction(
+                    catalog.scopes, a.slug, f.slug, f.version, (q.slug, q.weights_dtype), (tp, pp, ep, dp)
+                ),
             ),
             framework=f,
             context_tokens=workload.input_tokens.mean_tokens + workload.output_tokens.mean_tokens,

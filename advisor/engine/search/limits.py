@@ -16,13 +16,14 @@ from zlib import crc32
 import numpy as np
 
 from advisor.engine.scheduler import SEED, Bounds, Verified
-from advisor.engine.spec import Z95, Scopes, Workload
+from advisor.engine.spec import Z95, Correction, Scopes, Workload
 from advisor.engine.step import Draft, Lane
 
 Array = np.ndarray
 DRAWS = 4096
 Ratios = tuple[float, float]  # (5 %, 95 %) quantiles of the true figure over the estimate
 METRICS = ("ttft", "tpot", "throughput")
+CORRECTED = ("tpot", "throughput")
 
 
 def tpot_limit_s(workload: Workload) -> float | None:
@@ -103,14 +104,24 @@ def accepted_share(draft: Draft | None) -> Array | float:
     return np.maximum(shown, 1.0) / draft.shown_tokens
 
 
-def interval_ratios(scopes: Scopes | Mapping[str, Any], basis: str) -> dict[str, Ratios]:
-    """90 % interval as factors (low, high) on each metric, from the calibration's residuals of this class."""
+def interval_ratios(
+    scopes: Scopes | Mapping[str, Any], basis: str, correction: Correction | None = None
+) -> dict[str, Ratios]:
+    """90 % interval as factors (low, high) on each metric, from the calibration's residuals of this class.
+
+    Near measured rows, TPOT and throughput have the interval of their correction, if that is narrower.
+    """
     row = scopes.get(f"interval:{basis}", {})
-    return {
+    found = {
         name: (float(row[f"{name}_low_ratio"]), float(row[f"{name}_high_ratio"]))
         for name in METRICS
         if f"{name}_low_ratio" in row
     }
+    near = correction.ratios if correction else None
+    for name in CORRECTED if near else ():
+        if name in found and near is not None and near[1] / near[0] < found[name][1] / found[name][0]:
+            found[name] = near
+    return found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,7 +135,7 @@ class Factors:
 
 def factors_of(scopes: Scopes, lane: Lane) -> Factors | None:
     """The draws of one lane's latencies; None if the calibration has no intervals."""
-    ratios = interval_ratios(scopes, lane.choice.efficiency.basis)
+    ratios = interval_ratios(scopes, lane.choice.efficiency.basis, lane.choice.correction)
     if set(ratios) != set(METRICS):
         return None
     slow, accepted = -performance_draw(lane), accepted_share(lane.draft)

@@ -228,8 +228,11 @@ def step_times(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -
     passes = passes_of(model)
     pcie = np.array([w.choice.accelerator.pcie_bytes_per_s for w in wanted])
 
+    slower = np.array([w.choice.correction.time_factor for w in wanted])
+
     def host(name: str) -> Array:
-        return np.array([getattr(w.choice.overhead, name) for w in wanted])
+        each: Array = slower * np.array([getattr(w.choice.overhead, name) for w in wanted])
+        return each
 
     return StepTimes(
         grid_tokens=GRID_TOKENS,
@@ -247,13 +250,13 @@ def step_times(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -
         serial_s=passes * host("serial_s"),
         serial_s_per_sequence=host("serial_s_per_sequence"),
         graph_max_tokens=np.array([float(w.framework.graph_max_tokens) for w in wanted]),
-        eager_floor_s=passes * np.array([_eager_s(model, w) for w in wanted]),
-        prompt_floor_s=passes * np.array([_pieces_s(model, w) for w in wanted]),
-        tile_tokens=host("tile_tokens") * _scaled_by_row(wanted),
+        eager_floor_s=slower * passes * np.array([_eager_s(model, w) for w in wanted]),
+        prompt_floor_s=slower * passes * np.array([_pieces_s(model, w) for w in wanted]),
+        tile_tokens=np.array([w.choice.overhead.tile_tokens for w in wanted]) * _scaled_by_row(wanted),
         prepare_s=host("prepare_s") + host("parallel_prepare_s") * (x.tp > 1),
         kv_capacity_tokens=room.kv_capacity_tokens,
         block_tokens=np.array([float(w.framework.block_tokens) for w in wanted]),
-        request_s=host("request_s") + host("http_s") * np.array([w.http for w in wanted]),
+        request_s=np.array([w.choice.overhead.request_s + w.http * w.choice.overhead.http_s for w in wanted]),
     )
 
 

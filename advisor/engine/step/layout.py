@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from advisor.engine.network import Model
-from advisor.engine.spec import Accelerator, Efficiency, Overhead, Quantization
+from advisor.engine.spec import Accelerator, Correction, Efficiency, Overhead, Quantization
 from advisor.engine.step.checkpoints import experts_only
 from advisor.engine.step.operators import Layouts
 
@@ -31,6 +31,7 @@ class Choice:
     moe_tp: int | None = None  # None: tp x dp / ep
     routing_evenness: float | None = None  # of an untrained router (dummy weights); None: that of trained routers
     experts: Quantization | None = None  # format of the experts, if it differs
+    correction: Correction = Correction()  # of all step times, from measurements of similar deployments
 
     @property
     def lanes(self) -> int:
@@ -94,8 +95,18 @@ def _read_fraction(e: Efficiency, quantization: Quantization | None) -> float:
 
 def layouts(model: Model, choices: Sequence[Choice]) -> Layouts:
     """The rates of N choices, as arrays of shape (N,)."""
-    rows = [_row(model, c) for c in choices]
+    rows = [_corrected(_row(model, c), c.correction.time_factor) for c in choices]
     return Layouts(**{f.name: np.array([float(r[f.name]) for r in rows]) for f in fields(Layouts)})
+
+
+def _corrected(row: dict[str, float], time_factor: float) -> dict[str, float]:
+    """The rates and fixed times at which every step takes `time_factor` times as long."""
+    if time_factor == 1.0:
+        return row
+    return {
+        name: value / time_factor if name.endswith("_per_s") else value * time_factor if name.endswith("_s") else value
+        for name, value in row.items()
+    }
 
 
 def _row(model: Model, c: Choice) -> dict[str, float]:

@@ -48,6 +48,24 @@ class Command(BaseCommand):
         self.stdout.write(f"load test {test.pk} of option {target.pk}: {'recorded' if is_new else 'already recorded'}")
         for line in lines(load_tests.compare(load_tests.predicted(target), test.measured)):
             self.stdout.write(line)
+        for line in effect_lines(load_tests.effect(test)):
+            self.stdout.write(line)
+
+
+def effect_lines(effect: dict[str, Any]) -> list[str]:
+    """What the load test changes, before and after."""
+    if not effect["rows"]:
+        return [f"Nothing changes: {effect['why_nothing']}."]
+    table = [f"{row['name']}: {shown(row['before'])} before, {shown(row['after'])} now" for row in effect["rows"]]
+    head = f"Step times of this deployment: x{effect['factor_before']:.3f} before, x{effect['factor_after']:.3f} now."
+    notes = [effect["said"]] if effect["said"] else []
+    if effect["why_nothing"]:
+        notes.append(f"Nothing changes: {effect['why_nothing']}.")
+    return [head, *notes, *table, "New answers use this load test. Ask again to store one."]
+
+
+def shown(value: float | str | None) -> str:
+    return value if isinstance(value, str) else "none" if value is None else f"{value:,.4g}"
 
 
 def lines(comparison: dict[str, Any]) -> list[str]:

@@ -1,0 +1,234 @@
+"""Measured rows that correct the predictions of an answer: the scorecard's, and an organization's own load tests.
+
+The predictions of the scorecard's rows are physics alone. Which levels help is decided in advisor.fidelity.
+"""
+
+import functools
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from django.db.models import Q
+
+from advisor.engine.calibration import Observed, Pooling, conditioning
+from advisor.engine.network import from_shape
+from advisor.engine.spec import ANY, MODEL, Place, length_class, release, scope_of
+from catalog.models import Organisation, ScoredRow, ServedModel
+
+Json = dict[str, Any]
+PATH = Path(__file__).resolve().parents[2] / "fixtures" / "calibration" / "fit" / "conditioning.yaml"
+TPOT, TTFT, OFFLINE, STATIC, PREFILL = "tpot", "ttft", "offline", "static", "prefill"
+
+
+# --- rows ---------------------------------------------------------------------------------------------------------
+
+
+def class_of(row: ScoredRow) -> str:
+    """The class of figures that a row belongs to; empty if no correction uses it.
+
+    Rows of unknown clients, offered rates, two pools, or a layout that the source does not state are scored, but do not
+    correct anything: what differs there is the situation, not the speed of the steps.
+    """
+    if row.circumstance == "disputed" or row.bias_fraction is None or row.mode != "agg" or layout_of(row) is None:
+        return ""
+    throughput = "tokens_per_s" in row.metric
+    if row.phase == "serving" and row.client_known and row.client in ("steady", "burst"):
+        if row.metric in ("tpot_ms_mean", "itl_ms_mean"):
+            return TPOT
+        return TTFT if row.metric == "ttft_ms_mean" else ""
+    if row.phase == "offline":
+        return OFFLINE if throughput else ""
+    if row.phase == "static":
+        return STATIC if throughput or row.metric.startswith(("tpot", "e2e")) else ""
+    if row.phase == "prefill" and row.metric in ("ttft_ms", "ttft_ms_mean", "prefill_tokens_per_s"):
+        return PREFILL
+    return ""
+
+
+def layout_of(row: ScoredRow) -> tuple[int, int, int, int] | None:
+    """(tp, pp, ep, dp) of a row; None if not stated or of several pools."""
+    if not row.layout or "|" in row.layout:
+        return None
+    sizes = {name: int(number) for name, number in re.findall(r"\b(tp|pp|ep|dp)(\d+)", row.layout)}
+    return sizes.get("tp", 1), sizes.get("pp", 1), sizes.get("ep", 1), sizes.get("dp", 1)
+
+
+def observed_of(rows: Iterable[ScoredRow], wanted: str, shapes: Mapping[str, str]) -> list[Observed]:
+    """The rows of one class. The same measurement, published by two sources, counts once.
+
+    shapes: Hugging Face ID -> name of the shape, which models of the same architecture share.
+    """
+    found: list[Observed] = []
+    seen = set()
+    for row in rows:
+        if class_of(row) != wanted:
+            continue
+        layout = layout_of(row)
+        assert layout is not None and row.bias_fraction is not None
+        model = shapes.get(row.model, row.model)
+        place = Place(
+            framework=row.framework,
+            version=row.framework_version,
+            model=model,
+            chip=row.accelerator,
+            format=row.weights_dtype,
+            layout=layout,
+            lengths=(length_class(row.isl), length_class(row.osl)),
+        )
+        same = (place, row.isl, row.osl, row.concurrency, row.metric, row.measured)
+        if row.measured is not None and same in seen:
+            continue
+        seen.add(same)
+        sign = -1.0 if "tokens_per_s" in row.metric else 1.0
+        error = conditioning.limited(-sign * math.log1p(row.bias_fraction))
+        found.append(
+            Observed(key=row.key, place=place, log_error=error, group=f"{row.accelerator}|{model}|{row.source_key}")
+        )
+    return found
+
+
+@functools.lru_cache(maxsize=1)
+def _shapes_of(key: tuple[Any, ...]) -> dict[str, str]:
+    first: dict[str, str] = {}
+    names = {}
+    for row in ServedModel.objects.order_by("hf_id"):
+        if row.shape.get("blocks"):
+            shape = repr(from_shape("", dict(row.shape)))
+            names[row.hf_id] = first.setdefault(shape, row.hf_id)
+    return names
+
+
+def shapes() -> dict[str, str]:
+    """Hugging Face ID -> the first ID with the same architecture, for all models of the catalog."""
+    newest = ServedModel.objects.order_by("-pk").values_list("pk", flat=True).first()
+    return _shapes_of((ServedModel.objects.count(), newest))
+
+
+@functools.cache
+def poolings(path: Path = PATH) -> dict[str, Pooling]:
+    """The fitted poolings by class of figures; empty if there is no file."""
+    if not path.exists():
+        return {}
+    return {
+        figure: Pooling(variances=values["variances"], noise=values["noise"], levels=tuple(values["levels"]))
+        for figure, values in yaml.safe_load(path.read_text(encoding="utf-8")).items()
+    }
+
+
+# --- an answer ----------------------------------------------------------------------------------------------------
+
+
+def scopes_for(
+    model: str, isl: float, osl: float, batch: bool = False, own: Sequence[Observed] = ()
+) -> dict[str, Json]:
+    """Calibration scopes with the corrections of all measured stacks of this model, for these token lengths.
+
+    batch: throughput of requests that all wait from the start, else TPOT of users that come and go. own: rows of the
+    organization's load tests.
+    """
+    pooling = poolings().get(OFFLINE if batch else TPOT)
+    if pooling is None or not pooling.levels:
+        return {}
+    known = shapes()
+    name = known.get(model, model)
+    alike = [hf_id for hf_id, shape in known.items() if shape == name] or [model]
+    rows = ScoredRow.objects.filter(model__in=alike).order_by("pk")
+    observed = [*observed_of(rows, OFFLINE if batch else TPOT, known), *own]
+    return scopes_of(observed, pooling, (length_class(isl), length_class(osl)))
+
+
+def scopes_of_spec(spec: Json, model: str, organisation: Organisation | None) -> dict[str, Json]:
+    """The corrections for a workload; empty if it does not want any, or is of a kind that has none."""
+    if spec["kind"] not in ("serving", "batch") or not spec.get("use_measurements", True):
+        return {}
+    isl, osl = (_mean(spec["traffic"].get(name)) for name in ("input_tokens", "output_tokens"))
+    if not isl or not osl:
+        return {}
+    batch = spec["kind"] == "batch"
+    return scopes_for(model, isl, osl, batch, [] if batch else own_observed(model, organisation))
+
+
+def _mean(given: Any) -> float | None:
+    """Mean tokens of a workload's lengths; None if only a trace file states them."""
+    mean = given.get("mean") if isinstance(given, Mapping) else given
+    return float(mean) if isinstance(mean, int | float) else None
+
+
+def own_observed(model: str, organisation: Organisation | None) -> list[Observed]:
+    """TPOT of the organization's load tests with the predicted load, against the physics of their option.
+
+    A prediction that was corrected itself is divided by its correction, so that no measurement counts twice.
+    """
+    from advisor.models import LoadTest
+
+    known = shapes()
+    name, found = known.get(model, model), []
+    tests = LoadTest.objects.filter(comparable=True, option__advice__organisation=organisation)
+    for test in tests.select_related("option__advice__workload").order_by("pk"):
+        spec, option = test.option.advice.workload.spec, test.option.detail
+        asked = spec["model"] if isinstance(spec["model"], str) else ""
+        predicted, seen = (option.get("tpot_ms") or {}).get("mean"), test.measured["tpot_ms"].get("mean")
+        if name != known.get(_hf_id(asked), _hf_id(asked)) or not predicted or not seen:
+            continue
+        lengths = test.measured["input_tokens_mean"], test.measured["output_tokens_mean"]
+        correction = (option.get("correction") or {}).get("time_factor", 1.0)
+        place = Place(
+            framework=option["framework"],
+            version=option["framework_version"],
+            model=name,
+            chip=option["accelerator"],
+            format=option["weights_dtype"],
+            layout=(option["tp"], option["pp"], option["ep"], option["dp"]),
+            lengths=(length_class(lengths[0]), length_class(lengths[1])),
+        )
+        error = conditioning.limited(math.log(seen / predicted * correction))
+        found.append(Observed(key=f"load test {test.pk}", place=place, log_error=error, group=f"load_test_{test.pk}"))
+    return found
+
+
+@functools.lru_cache(maxsize=256)
+def _hf_id(name: str) -> str:
+    """The Hugging Face ID of a model that a workload names by ID or slug."""
+    row = ServedModel.objects.filter(Q(hf_id=name) | Q(slug=name)).only("hf_id").first()
+    return row.hf_id if row else name
+
+
+def scopes_of(observed: Sequence[Observed], pooling: Pooling, lengths: tuple[int, int]) -> dict[str, Json]:
+    """The corrections of each stack and layout in these rows, and of other chips where the model level is used."""
+    found: dict[str, Json] = {}
+    for o in observed:
+        p = o.place
+        for layout in (p.layout, None):
+            scope = scope_of(p.chip, p.framework, p.version, p.format, layout)
+            if scope not in found:
+                found[scope] = _values(observed, _at(p, layout or (0, 0, 0, 0), lengths), pooling)
+        if MODEL in pooling.levels:
+            scope = scope_of(ANY, p.framework, ANY, ANY, None)
+            if scope not in found:
+                elsewhere = Place(
+                    framework=p.framework, version=ANY, model=p.model, chip=ANY, format=ANY, layout=(0, 0, 0, 0),
+                    lengths=lengths,
+                )  # fmt: skip
+                found[scope] = _values(observed, elsewhere, pooling)
+    return {scope: values for scope, values in found.items() if values["rows"]}
+
+
+def _at(p: Place, layout: tuple[int, int, int, int], lengths: tuple[int, int]) -> Place:
+    return Place(
+        framework=p.framework, version=release(p.version), model=p.model, chip=p.chip, format=p.format, layout=layout,
+        lengths=lengths,
+    )  # fmt: skip
+
+
+def _values(observed: Sequence[Observed], place: Place, pooling: Pooling) -> Json:
+    found = conditioning.posterior(observed, place, pooling)
+    return {
+        "time_factor": round(math.exp(found.log_mean), 4),
+        "log_sd": round(found.log_sd, 4),
+        "rows": found.rows,
+        "level": found.level,
+        "keys": list(found.keys),
+    }
