@@ -61,7 +61,7 @@ layout: $(ALL)
 # Measured rows are facts of many sources: give their files. What was scored last is in fixtures/fidelity, which
 # FIDELITY_ARGS='--write-docs docs/reference/fidelity.md' writes together with the report.
 MEASUREMENTS ?= $(wildcard $(addprefix ../shared/data/,measured_open.csv h200_vllm_open.csv h200_train_open.csv \
-  h200_x4_train_open.csv))
+  h200_x4_train_open.csv h200_x4_open.csv))
 fidelity: data
 	@test -n "$(MEASUREMENTS)" || { echo "No measured rows here. Give them: make fidelity MEASUREMENTS='FILE.csv ...'" \
 	  "(columns: fixtures/README.md; the last published scores: docs/reference/fidelity.md)" >&2; exit 1; }

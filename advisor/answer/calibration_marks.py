@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from advisor.engine.spec import LAYOUT, LENGTHS, MODEL, STACK, Correction
+from advisor.engine.spec import LAYOUT, LENGTHS, MODEL, SITE, STACK, Correction
 from advisor.engine.step import Choice
 from advisor.inputs import CHIP_SCOPE, number
 from advisor.result import MeasuredCorrection, UsedCalibration
@@ -15,6 +15,7 @@ SHARED = {
     MODEL: "of this model in this framework on other chips",
     STACK: "of this chip, framework version, model and format in other layouts",
     LAYOUT: "of this layout at other token lengths",
+    SITE: "of this layout by you, at other token lengths",
     LENGTHS: "of this layout at about these token lengths",
 }
 

@@ -7,14 +7,14 @@ import numpy as np
 import yaml
 
 from advisor.engine.calibration import LEVELS, Observed, Pooling, conditioning
-from advisor.engine.spec import LAYOUT, LENGTHS, MODEL, STACK
+from advisor.engine.spec import LAYOUT, LENGTHS, MODEL, SITE, STACK
 from advisor.inputs import measured
 from catalog.models import ScoredRow
 
 CLASSES = (measured.TPOT, measured.TTFT, measured.OFFLINE, measured.STATIC, measured.PREFILL)
 GAIN = 0.98  # a level is used if the mean error of held-out rows falls at least to this fraction
 # What is held out to judge a level: with one layout of a stack held out, only the stack's other layouts inform it.
-JUDGED_BY = {MODEL: "group", STACK: LAYOUT, LAYOUT: LENGTHS, LENGTHS: "row"}
+JUDGED_BY = {MODEL: "group", STACK: LAYOUT, LAYOUT: LENGTHS, SITE: LENGTHS, LENGTHS: "row"}
 UNITS = ("group", LAYOUT, LENGTHS, "row")
 
 

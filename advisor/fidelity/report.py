@@ -1,10 +1,12 @@
 """Writes docs/reference/fidelity.md: prediction errors, the worst rows and their likely reasons."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from advisor.engine import ENGINE_VERSION
+from advisor.fidelity.conditioning import Decision, Judged
 from advisor.fidelity.scoring import Scored, grouped, label, pair_case, summary
 
 MIN_GROUP_ROWS = 5  # smaller groups share one line
@@ -101,6 +103,7 @@ def markdown(
     digest: str = "",
     targets: Sequence[Mapping[str, Any]] = (),
     training: str = "",
+    conditioned: Sequence[Decision] = (),
 ) -> str:
     """The whole report; `validation` has the errors of the fit on held-out groups, `training` its own section."""
     parts = [
@@ -112,6 +115,7 @@ def markdown(
         "## Overall",
         _overall(scored, disputed),
         *(("## Targets", UNSEEN, _targets(targets)) if targets else ()),
+        *((conditioned_section(conditioned),) if conditioned else ()),
         *_sections(scored),
         *((training,) if training else ()),
         "## Worst rows",
@@ -128,6 +132,75 @@ def markdown(
         table_of(("tool", "error", "conditions", "source"), PEERS),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+UNIT_TEXTS = {
+    "group": "a group (chip, model, source)",
+    "layout": "a layout of a stack (chip, framework version, model, format)",
+    "lengths": "token lengths of a layout",
+    "row": "a row",
+}
+CLASS_TEXTS = {
+    "tpot": "TPOT, closed loop, known client",
+    "ttft": "TTFT, closed loop, known client",
+    "offline": "offline throughput",
+    "static": "static batches: TPOT, throughput, whole batches",
+    "prefill": "one prompt: TTFT, prefill tokens/s",
+}
+
+
+def conditioned_section(made: Sequence[Decision]) -> str:
+    """Errors of corrected predictions, with the rows that are scored held out from the correction."""
+    rows = [
+        (
+            CLASS_TEXTS[d.figure],
+            UNIT_TEXTS[j.unit],
+            j.rows,
+            j.groups,
+            f"{percent_text(j.physics_groups)} -> {percent_text(j.corrected_groups)}",
+            f"{percent_text(j.physics_p90)} -> {percent_text(j.corrected_p90)}",
+            f"{percent_text(j.covered)} ({percent_text(j.covered_groups)})",
+            f"x {math.exp(j.half_width):.2f}",
+        )
+        for d in made
+        for j in d.final
+    ]
+    tried = [
+        (CLASS_TEXTS[d.figure], level, UNIT_TEXTS[j.unit], _gain(j), "yes" if level in d.pooling.levels else "no")
+        for d in made
+        for level, j in d.tried.items()
+    ]
+    return "\n\n".join(
+        [
+            "## Corrected by measured rows",
+            "Answers multiply the predicted step times by a factor that measured rows of similar deployments support "
+            "([how](../explanation/conditioning.md)). Here every row is predicted without the rows that are held out "
+            "with it. Errors are medians over groups, *p90* is over rows, *in 90 %* over rows (mean over groups), and *half-width* is the "
+            "factor of "
+            "the corrected 90 % interval. Answers use the TPOT of serving and the throughput of batches; the other "
+            "classes are scored only.",
+            table_of(
+                (
+                    "figure",
+                    "held out",
+                    "rows",
+                    "groups",
+                    "groups, physics -> corrected",
+                    "p90",
+                    "in 90 %",
+                    "half-width",
+                ),
+                rows,
+            ),
+            "A level is used only if it lowers the mean error of held-out rows by at least 2 % and does not raise the "
+            "median over groups:",
+            table_of(("figure", "level", "held out", "mean log error, physics -> corrected", "used"), tried),
+        ]
+    )
+
+
+def _gain(j: Judged) -> str:
+    return f"{j.physics_mean:.3f} -> {j.corrected_mean:.3f}"
 
 
 def _overall(scored: Sequence[Scored], disputed: Mapping[str, str]) -> str:

@@ -109,12 +109,16 @@ def against_targets(
     scored: Sequence[Scored], disputed: Mapping[str, str], validation: Mapping[str, Any] | None
 ) -> list[Mapping[str, Any]]:
     """The scorecard's targets evaluated on rows that are not in the catalog yet."""
-    shown = [s for s in scored if s.ape is not None and s.case is not None]
-    rows = (
-        ScoredRow(source_key=s.row.source_key, **row) for s, row in zip(shown, rows_of(shown, disputed), strict=True)
-    )
+    rows = catalog_rows(scored, disputed)
     card = Card(head=Scorecard(left_out=(validation or {}).get("errors") or {}), lines=tuple(map(line_of, rows)))
     return [target_result(target, card) for target in TARGETS]
+
+
+def catalog_rows(scored: Sequence[Scored], disputed: Mapping[str, str]) -> list[ScoredRow]:
+    """Scored serving rows as the catalog holds them, not saved."""
+    shown = [s for s in scored if s.ape is not None and s.case is not None]
+    each = zip(shown, rows_of(shown, disputed), strict=True)
+    return [ScoredRow(source_key=s.row.source_key, **row) for s, row in each]
 
 
 def pair_numbers(shown: Sequence[Scored]) -> dict[Any, int]:

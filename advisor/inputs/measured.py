@@ -7,6 +7,7 @@ import functools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from catalog.models import Organisation, ScoredRow, ServedModel
 
 Json = dict[str, Any]
 PATH = Path(__file__).resolve().parents[2] / "fixtures" / "calibration" / "fit" / "conditioning.yaml"
+OWN = "own"  # the site of an organization's load tests, and of its questions
 TPOT, TTFT, OFFLINE, STATIC, PREFILL = "tpot", "ttft", "offline", "static", "prefill"
 
 
@@ -77,8 +79,9 @@ def observed_of(rows: Iterable[ScoredRow], wanted: str, shapes: Mapping[str, str
             format=row.weights_dtype,
             layout=layout,
             lengths=(length_class(row.isl), length_class(row.osl)),
+            site=row.source_key,
         )
-        same = (place, row.isl, row.osl, row.concurrency, row.metric, row.measured)
+        same = (replace(place, site=""), row.isl, row.osl, row.concurrency, row.metric, row.measured)
         if row.measured is not None and same in seen:
             continue
         seen.add(same)
@@ -171,6 +174,8 @@ def own_observed(model: str, organisation: Organisation | None) -> list[Observed
         spec, option = test.option.advice.workload.spec, test.option.detail
         asked = spec["model"] if isinstance(spec["model"], str) else ""
         predicted, seen = (option.get("tpot_ms") or {}).get("mean"), test.measured["tpot_ms"].get("mean")
+        if option.get("speculative"):  # the steps of a deployment with drafts are not those of one without
+            continue
         if name != known.get(_hf_id(asked), _hf_id(asked)) or not predicted or not seen:
             continue
         lengths = test.measured["input_tokens_mean"], test.measured["output_tokens_mean"]
@@ -183,6 +188,7 @@ def own_observed(model: str, organisation: Organisation | None) -> list[Observed
             format=option["weights_dtype"],
             layout=(option["tp"], option["pp"], option["ep"], option["dp"]),
             lengths=(length_class(lengths[0]), length_class(lengths[1])),
+            site=OWN,
         )
         error = conditioning.limited(math.log(seen / predicted * correction))
         found.append(Observed(key=f"load test {test.pk}", place=place, log_error=error, group=f"load_test_{test.pk}"))
@@ -210,7 +216,7 @@ def scopes_of(observed: Sequence[Observed], pooling: Pooling, lengths: tuple[int
             if scope not in found:
                 elsewhere = Place(
                     framework=p.framework, version=ANY, model=p.model, chip=ANY, format=ANY, layout=(0, 0, 0, 0),
-                    lengths=lengths,
+                    lengths=lengths, site=OWN,
                 )  # fmt: skip
                 found[scope] = _values(observed, elsewhere, pooling)
     return {scope: values for scope, values in found.items() if values["rows"]}
@@ -219,7 +225,7 @@ def scopes_of(observed: Sequence[Observed], pooling: Pooling, lengths: tuple[int
 def _at(p: Place, layout: tuple[int, int, int, int], lengths: tuple[int, int]) -> Place:
     return Place(
         framework=p.framework, version=release(p.version), model=p.model, chip=p.chip, format=p.format, layout=layout,
-        lengths=lengths,
+        lengths=lengths, site=OWN,
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from django.core.exceptions import ObjectDoesNotExist
 from django.db import transaction
 
 from advisor.advise import hold, with_measurements
@@ -15,6 +16,7 @@ from advisor.load_tests.result_files import LoadResultError, parse
 from advisor.models import Advice, LoadTest, Option
 from advisor.result import LoadTest as Planned
 from advisor.result import Option as Deployment
+from advisor.workload import WorkloadError
 from catalog.export import cell
 
 Json = dict[str, Any]
@@ -248,9 +250,14 @@ def effect(test: LoadTest) -> Json:
         }
     if not spec.get("use_measurements", True):
         return nothing | {"why_nothing": "the workload declines corrections (use_measurements: false)"}
+    if before.speculative is not None:
+        return nothing | {"why_nothing": "its TPOT also depends on how many draft tokens are accepted"}
     if not test.measured["tpot_ms"].get("mean"):
         return nothing | {"why_nothing": "its result has no mean TPOT, which is the figure that corrects step times"}
-    answer = with_measurements(option.advice)
+    try:
+        answer = with_measurements(option.advice)
+    except (WorkloadError, ObjectDoesNotExist) as error:
+        return nothing | {"why_nothing": f"its question cannot be answered again with today's catalog ({error})"}
     deployments = [o for o in answer.recommendations if isinstance(o, Deployment)]
     after = next((o for o in deployments if same_deployment(o, before)), None)
     first = answer.recommendations[0] if answer.recommendations else None
@@ -277,7 +284,7 @@ def effect(test: LoadTest) -> Json:
 
 def same_deployment(one: Deployment, other: Deployment) -> bool:
     names = ("accelerator", "framework", "framework_version", "quantization", "kv_dtype", "tp", "pp", "ep", "dp")
-    return all(getattr(one, name) == getattr(other, name) for name in names)
+    return all(getattr(one, name) == getattr(other, name) for name in names) and one.speculative is None
 
 
 def _changed(name: str, before: float | None, after: float | None) -> Json:

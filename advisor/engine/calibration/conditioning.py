@@ -1,11 +1,11 @@
 """Conditions predictions on measurements of similar deployments, by partial pooling.
 
 The error of a prediction, log(measured time / predicted time), is the sum of independent normal effects, one for each
-level that deployments share: framework and model, then also chip, version and format (the stack), then parallelism
-(the layout), then token lengths; and of noise. So a measured row says most about its own layout and lengths, less about
-other layouts of its stack, and nothing about other models. The sizes of the effects are variances, fitted by marginal
-likelihood. This is a Gaussian process whose kernel is a sum of indicators; see Gelman and Hill, Data Analysis Using
-Regression and Multilevel/Hierarchical Models (2007), chapter 12, on partial pooling.
+level that deployments share, and of noise. The levels are framework and model; then also chip, version and format (the
+stack); then parallelism (the layout); then who measured (the site), or token lengths. So a measured row says most
+about its own layout and lengths, less about other layouts of its stack, and nothing about other models. The sizes of
+the effects are variances, fitted by marginal likelihood. This is a Gaussian process whose kernel is a sum of
+indicators; see Gelman and Hill, Data Analysis Using Regression and Multilevel/Hierarchical Models (2007), chapter 12.
 
 The correction of a deployment multiplies all its step times by one factor. The factor depends on what the deployment
 is, not on the predicted figures. So a faster memory or link is never slower, and throughput, TPOT, TTFT and users keep
@@ -20,10 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.engine.spec import LAYOUT, LENGTHS, MODEL, STACK, Place, Posterior
+from advisor.engine.spec import LAYOUT, LENGTHS, MODEL, SITE, STACK, Place, Posterior
 
 Array = NDArray[np.float64]
-LEVELS = (MODEL, STACK, LAYOUT, LENGTHS)  # from the widest to the narrowest
+LEVELS = (MODEL, STACK, LAYOUT, SITE, LENGTHS)  # from the widest to the narrowest
 Z95 = 1.6449
 # Prior of each log variance: a typical effect of 8 %, within a factor of 3.5 of that at one standard deviation. It
 # decides only where rows say little.

@@ -5,16 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-MODEL, STACK, LAYOUT, LENGTHS = "model", "stack", "layout", "lengths"
+MODEL, STACK, LAYOUT, LENGTHS, SITE = "model", "stack", "layout", "lengths", "site"
 PREFIX = "conditioned:"
 ANY = "*"  # any chip, version or format
 Z95 = 1.6449
-WORDS = {
-    MODEL: "this framework and model on other chips or in other formats",
-    STACK: "this chip, framework version, model and format in other layouts",
-    LAYOUT: "this layout with other token lengths",
-    LENGTHS: "this layout and about these token lengths",
-}
 
 
 def release(version: str) -> str:
@@ -38,6 +32,7 @@ class Place:
     format: str
     layout: tuple[int, int, int, int]  # tp, pp, ep, dp
     lengths: tuple[int, int]  # length_class of input and output
+    site: str = ""  # who measured, or asks: machines, drivers and settings differ between them
 
     def key(self, level: str) -> tuple[Any, ...]:
         """What deployments must share to share the effect of this level."""
@@ -46,7 +41,8 @@ class Place:
         stack = (self.framework, release(self.version), self.model, self.chip, self.format)
         if level == STACK:
             return stack
-        return (*stack, self.layout) if level == LAYOUT else (*stack, self.layout, self.lengths)
+        own = {LAYOUT: (), LENGTHS: self.lengths, SITE: (self.site,)}
+        return (*stack, self.layout, *own[level])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,6 +12,7 @@ from advisor.fidelity import (
     MeasurementsError,
     Row,
     calibration_files,
+    conditioning,
     disputed,
     read,
     report,
@@ -21,6 +22,7 @@ from advisor.fidelity import (
     training_report,
     training_scores,
 )
+from advisor.inputs import measured
 from catalog.loading.fixtures import FixtureError
 from catalog.management.errors import BadInput, at_least_one, writing
 
@@ -108,7 +110,13 @@ def write_docs(
     except FixtureError as error:
         raise BadInput(str(error)) from error
     targets = score_files.against_targets(scored, doubts, validation)
-    text = report.markdown(scored, doubts, report.calibrations(), validation, calibration, targets, training)
+    conditioned = conditioning.decisions(score_files.catalog_rows(scored, doubts))
+    if rows_to == score_files.DIRECTORY:
+        with writing(measured.PATH.parent):
+            measured.PATH.write_text(conditioning.document(conditioned), encoding="utf-8")
+    text = report.markdown(
+        scored, doubts, report.calibrations(), validation, calibration, targets, training, conditioned
+    )
     with writing(document):
         document.write_text(text, encoding="utf-8")
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from advisor.engine.network.blocks import Block, Ffn, Recurrent
+from advisor.engine.spec import Correction
 from advisor.engine.spec.software import Quantization
 from advisor.engine.step.lane import Lane, concatenate, fitting, lanes, memory, take
 from advisor.engine.step.lane_times import idle_s, lane_step_s, prefill_s, step_s
@@ -197,3 +198,37 @@ def test_a_recurrent_layer_has_no_cache_that_grows():
     state = kv_bytes_per_sequence(network, x, 8192)[0]
     assert state == 3 * (240 + 192)
     assert found.kv_capacity_tokens[0] == np.floor(found.kv_bytes[0] / (state / 8192))
+
+
+# --- corrections by measured rows ---------------------------------------------------------------------------------
+
+
+def test_a_correction_makes_every_step_take_that_much_longer():
+    """Prefill and decode, device and host, with and without graphs; the way of a request to the scheduler stays."""
+    plain = wanted(eager_s_per_layer=1e-3, host_s=2e-3, serial_s=1e-4)
+    slow = replace(plain, choice=replace(plain.choice, correction=Correction(time_factor=1.25, rows=3)))
+    built = lanes(LLAMA_8B, [plain, slow])
+    for decode in ((1.0, 100.0), (64.0, 4000.0)):
+        assert step_s(built, 1, *decode) == pytest.approx(1.25 * step_s(built, 0, *decode))
+    for tokens in (100.0, 4000.0):
+        assert prefill_s(built, 1, tokens) == pytest.approx(1.25 * prefill_s(built, 0, tokens))
+    assert idle_s(built, 1) == idle_s(built, 0)
+    assert built.memory.kv_capacity_tokens[1] == built.memory.kv_capacity_tokens[0]
+
+
+def test_more_bandwidth_is_never_slower_with_the_same_correction():
+    correction = Correction(time_factor=0.8, rows=3)
+    one = wanted()
+    fast = replace(one.choice.accelerator, memory_bytes_per_s=2 * one.choice.accelerator.memory_bytes_per_s)
+    both = [replace(one, choice=replace(one.choice, accelerator=a, correction=correction)) for a in (CHIP, fast)]
+    built = lanes(LLAMA_8B, both)
+    assert step_s(built, 1, 8.0, 1000.0) < step_s(built, 0, 8.0, 1000.0)
+
+
+def test_all_reduces_outside_graphs_cost_the_host_two_a_layer_and_only_with_several_chips():
+    both = [wanted(eager_s_per_layer=1e-3, collective_host_s=1e-4, parallel_prepare_s=5e-3) for _ in range(2)]
+    both[1] = replace(both[1], choice=replace(both[1].choice, tp=2))
+    built = lanes(DENSE, both).times
+    layers = sum(block.count for block in DENSE.blocks)
+    assert built.eager_floor_s[1] - built.eager_floor_s[0] == pytest.approx(layers * 2 * 1e-4)
+    assert built.prepare_s[1] - built.prepare_s[0] == pytest.approx(5e-3)
