@@ -175,10 +175,9 @@ def conditioned_section(made: Sequence[Decision]) -> str:
             "## Corrected by measured rows",
             "Answers multiply the predicted step times by a factor that measured rows of similar deployments support "
             "([how](../explanation/conditioning.md)). Here every row is predicted without the rows that are held out "
-            "with it. Errors are medians over groups, *p90* is over rows, *in 90 %* over rows (mean over groups), and *half-width* is the "
-            "factor of "
-            "the corrected 90 % interval. Answers use the TPOT of serving and the throughput of batches; the other "
-            "classes are scored only.",
+            "with it. Errors are medians over groups. *p90* is over rows, *in 90 %* over rows (mean over groups), and "
+            "*half-width* is the factor of the corrected 90 % interval. Answers use the TPOT of serving and the "
+            "throughput of batches; the other classes are scored only.",
             table_of(
                 (
                     "figure",
