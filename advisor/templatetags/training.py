@@ -9,7 +9,7 @@ from django.utils.html import format_html
 from advisor.engine.spec import kind_named
 from advisor.engine.training_search import duration
 from advisor.templatetags.finance import dollars
-from advisor.templatetags.units import UNKNOWN, given, number, percent
+from advisor.templatetags.units import UNKNOWN, given, localized, number, percent, percent_text, span
 
 register = template.Library()
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -80,11 +80,7 @@ def dollar_range(usd: object) -> str:
 def joined(values: object, show: Any) -> str:
     """low–high; the low end without its unit where both have the same one."""
     ends = list(values) if isinstance(values, Sequence) and not isinstance(values, str) else []
-    if len(ends) != 2 or None in ends:
-        return ""
-    low, high = show(ends[0]), show(ends[1])
-    unit = f"\u00a0{high.partition(chr(0xA0))[2]}"
-    return f"{low.removesuffix(unit) if len(unit) > 1 else low}–{high}"
+    return span(show(ends[0]), show(ends[1])) if len(ends) == 2 and None not in ends else ""
 
 
 @register.filter
@@ -92,10 +88,14 @@ def share(fraction: object) -> str:
     """A share of the time: 99.7%, 0.15%; near 1 with the digits that tell it from 1."""
     figure = number(fraction)
     if figure is not None and 0.9995 <= figure < 1:
-        return ">\u00a099.9%"
+        return f">\u00a0{percent_text(localized('99.9'))}"
     if figure == 1:
-        return "100%"
-    return f"{figure * 100:.1f}%" if figure is not None and 0.1 <= figure <= 1 else percent(fraction)
+        return percent_text("100")
+    return (
+        percent_text(localized(f"{figure * 100:.1f}"))
+        if figure is not None and 0.1 <= figure <= 1
+        else percent(fraction)
+    )
 
 
 @register.filter
@@ -104,7 +104,7 @@ def expected(count: object) -> str:
     figure = number(count)
     if figure is None:
         return UNKNOWN
-    return "<\u00a00.01" if 0 < figure < 0.01 else f"{figure:.2g}" if figure < 10 else f"{figure:,.0f}"
+    return localized("<\u00a00.01" if 0 < figure < 0.01 else f"{figure:.2g}" if figure < 10 else f"{figure:,.0f}")
 
 
 @register.filter
@@ -114,7 +114,7 @@ def scientific(value: object) -> str:
     if figure is None or figure <= 0:
         return UNKNOWN
     mantissa, _, exponent = f"{figure:.2e}".partition("e")
-    return f"{mantissa}\u00a0×\u00a010{str(int(exponent)).translate(RAISED)}"
+    return f"{localized(mantissa)}\u00a0×\u00a010{str(int(exponent)).translate(RAISED)}"
 
 
 @register.filter

@@ -8,8 +8,9 @@ from html import escape
 from typing import Any
 
 from advisor.result import Driver, Memory, Operator, ParetoPoint, PlanMonth, SensitivityBar, WaterfallStep
-from advisor.templatetags.units import gib, given, large, ms, sig, usd
+from advisor.templatetags.units import gib, given, large, localized, ms, usd
 from catalog.charts import Log
+from catalog.pricing import reader
 
 WIDTH, HEIGHT = 640, 400
 LEFT, RIGHT, TOP, BOTTOM = 74, 18, 26, 56
@@ -60,6 +61,7 @@ TOKEN_AXES = ("time per output token", "USD per M output tokens")
 VECTOR_AXES = ("latency", "USD per M tokens")  # of embeddings
 
 
+@reader.in_usd
 def pareto(
     points: Sequence[ParetoPoint],
     slo_ms: float | None = None,
@@ -166,8 +168,8 @@ def dollar_tick(value: float) -> str:
 
 def sig_short(value: float) -> str:
     """A tick label without trailing zeros."""
-    text = sig(value)
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    text = f"{float(f'{value:.3g}'):,.9f}"
+    return localized(text.rstrip("0").rstrip("."))
 
 
 def label(x: float, y: float, text: object, kind: str = "tick", anchor: str = "middle") -> str:
@@ -234,6 +236,7 @@ RANGE_RIGHT, RANGE_LETTERS, LINE = 140, 34, 15  # room for both ends of a bill; 
 UNUSED = ("chips left over in whole instances", "spare replicas", "spare hosts", "idle hours and headroom")
 
 
+@reader.in_usd
 def waterfall(steps: Sequence[WaterfallStep]) -> str:
     """A waterfall chart of the cost per million tokens; the last bar is the total."""
     values = [(step.name, step.usd_per_mtok) for step in steps]
@@ -254,6 +257,7 @@ def waterfall(steps: Sequence[WaterfallStep]) -> str:
     return svg("waterfall", WIDTH, height, "Cost per million tokens, step by step", text, "".join(parts))
 
 
+@reader.in_usd
 def tornado(bars: Sequence[SensitivityBar], what: str = "Monthly cost") -> str:
     """A tornado chart: the first choice's cost at both ends of each assumption; dark if the ranking changes."""
     ends = [(bar.assumption, bar.usd_per_month_low, bar.usd_per_month_high, bar.within_range) for bar in bars]
@@ -261,6 +265,7 @@ def tornado(bars: Sequence[SensitivityBar], what: str = "Monthly cost") -> str:
     return from_low_to_high(known, f"{what} of the first choice over the range of each assumption")
 
 
+@reader.in_usd
 def drivers(found: Sequence[Driver], what: str = "Monthly cost") -> str:
     """A tornado chart: the first option's cost at both ends of each uncertain input that moves it."""
     ends = [(each.name, each.usd_per_month_low, each.usd_per_month_high, False) for each in found if moves(each)]

@@ -37,6 +37,7 @@ from advisor.workload import WorkloadError, with_changes
 from catalog.access import Caller, Right, caller_of, needs, organisation_of, refused
 from catalog.accounts import audit
 from catalog.models import Organisation
+from catalog.pricing import reader
 
 log = structlog.get_logger("assay.web")
 SHARE_DAYS = (7, 30, 90)
@@ -335,6 +336,7 @@ def download(advice: Advice, extension: str, content_type: str, text: str) -> Ht
 
 
 @require_safe
+@reader.in_english
 def export_json(request: HttpRequest, pk: Any) -> HttpResponse:
     advice = finished(organisation_of(request), pk)
     result = advice.answer or {}  # as stored: readable or not
@@ -345,6 +347,7 @@ def export_json(request: HttpRequest, pk: Any) -> HttpResponse:
 
 
 @require_safe
+@reader.in_english
 def export_workload(request: HttpRequest, pk: Any) -> HttpResponse:
     """The workload file of any advice, finished or not; `advise` and the form accept it."""
     advice = get_object_or_404(advise.visible(organisation_of(request)), pk=pk)
@@ -352,12 +355,14 @@ def export_workload(request: HttpRequest, pk: Any) -> HttpResponse:
 
 
 @require_safe
+@reader.in_english
 def export_csv(request: HttpRequest, pk: Any) -> HttpResponse:
     advice = finished(organisation_of(request), pk)
     return download(advice, "csv", "text/csv; charset=utf-8", csv_text(answer_of(advice)))
 
 
 @require_safe
+@reader.in_english
 def export_markdown(request: HttpRequest, pk: Any) -> HttpResponse:
     advice = finished(organisation_of(request), pk)
     undone = [f"> {calibration_marks.undone_notice(c)}\n" for c in calibration_marks.undone(advice.result)]

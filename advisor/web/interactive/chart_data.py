@@ -21,6 +21,7 @@ from advisor.result import (
 )
 from advisor.templatetags.units import duration, gib, percent, sig, usd
 from advisor.web import charts, tuning_charts
+from catalog.pricing import reader
 
 Json = dict[str, Any]
 COLORS = {
@@ -94,6 +95,7 @@ def bars(name: str, unit: str, rows: Sequence[Json], log: bool = False) -> Json:
 # --- costs ------------------------------------------------------------------------------------------------------
 
 
+@reader.in_usd
 def cost_waterfall(steps: Sequence[WaterfallStep]) -> Chart:
     """From the price of full capacity to the cost of a million tokens."""
     total, at, rows = sum(step.usd_per_mtok for step in steps), 0.0, []
@@ -128,6 +130,7 @@ def ends_rows(rows: Iterable[tuple[str, float, float, bool]]) -> list[Json]:
     return drawn
 
 
+@reader.in_usd
 def sensitivity(found: Sequence[SensitivityBar], what: str = "Monthly cost") -> Chart:
     """The first choice's cost at both ends of each assumption."""
     rows = ends_rows(
@@ -138,6 +141,7 @@ def sensitivity(found: Sequence[SensitivityBar], what: str = "Monthly cost") -> 
     return tornado("sensitivity", f"{what} over the range of each assumption", charts.tornado(found, what), rows)
 
 
+@reader.in_usd
 def drivers(found: Sequence[Driver], what: str = "Monthly cost") -> Chart:
     """The first option's cost at both ends of each uncertain input."""
     rows = ends_rows(

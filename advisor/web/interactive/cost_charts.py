@@ -8,6 +8,7 @@ from advisor.templatetags.finance import dollars
 from advisor.templatetags.units import large, percent, usd
 from advisor.web import charts
 from advisor.web.interactive.chart_data import Chart, axis
+from catalog.pricing import reader
 
 Json = dict[str, Any]
 NAMES = {"own": "buy", "rent on_demand": "rent by the hour", "rent spot": "rent spot instances"}
@@ -30,6 +31,7 @@ def driver_range(answer: Answer | None, name: str) -> tuple[float, float] | None
 # --- months -----------------------------------------------------------------------------------------------------
 
 
+@reader.in_usd
 def break_even(option: Option, answer: Answer | None) -> Chart | None:
     """What buying, renting and a hosted API have cost by each month; None where there is nothing to compare."""
     paths = option.money.paths if option.money else []
@@ -80,6 +82,7 @@ def ratios_of(path: CostPath, option: Option, answer: Answer | None) -> tuple[fl
 # --- load -------------------------------------------------------------------------------------------------------
 
 
+@reader.in_usd
 def cost_of_load(option: Option, answer: Answer | None) -> Chart | None:
     """USD per million tokens over the load, with the machines and their bill as they are; None if it is not known."""
     each, full, month = option.usd_per_mtok_blended, option.usd_per_mtok_blended_at_capacity, option.usd_per_month

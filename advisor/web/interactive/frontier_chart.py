@@ -11,6 +11,7 @@ from advisor.templatetags.units import number
 from advisor.web import charts
 from advisor.web.interactive.chart_data import Chart
 from catalog.models import Accelerator, ServedModel
+from catalog.pricing import reader
 
 Json = dict[str, Any]
 AT_CAPACITY = "output_tokens_per_s_per_accelerator_at_capacity"
@@ -41,6 +42,7 @@ NAMES_OF_STATES = {
 MAX_MEASURED = 40
 
 
+@reader.in_usd
 def chart(answer: Answer, spec: Mapping[str, Any], base: str, points: Sequence[ParetoPoint]) -> Chart:
     """The figure; `points` with each rank on one of them, `base` + rank is an option's address."""
     embedding = any(point.latency_ms is not None for point in points)
