@@ -30,6 +30,8 @@ WORDS = {
     "spot": known("spot"),
     "purchase": known("purchase"),
     "owned": known("owned"),
+    "rent": known("rent"),
+    "own": known("own"),
     "serving": known("serving"),
     "embedding": known("embedding"),
     "batch": known("batch"),
@@ -42,6 +44,13 @@ BASES = {
     "measured": _("measured on this chip"),
     "relative": _("extrapolated from a related GPU"),
     "datasheet": _("from the datasheet only"),
+}
+STATES = {
+    "queued": known("queued"),
+    "running": known("running"),
+    "done": known("done"),
+    "failed": known("failed"),
+    "cancelled": known("canceled"),
 }
 SYMBOLS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "CNY": "CN¥", "INR": "₹", "KRW": "₩"}
 SYMBOLS_HERE = {"zh": {"USD": "US$", "CNY": "¥", "JPY": "JP¥"}}  # in some languages; other currencies: their code
@@ -67,6 +76,39 @@ def localized(text: str) -> str:
         ".": formats.get_format("DECIMAL_SEPARATOR", here),
     }
     return "".join(separators.get(letter, letter) for letter in text)
+
+
+def decimal_comma() -> bool:
+    return formats.get_format("DECIMAL_SEPARATOR", get_language()) == ","
+
+
+def typed_number(text: str) -> str:
+    """What a reader typed, with a decimal point: 0,5 as 0.5 and 1.234,5 as 1234.5 in German. Other text as it is.
+
+    A decimal point is understood in every language. Raises ValueError for 1.234 and 1,234 in a language with a decimal
+    comma, which could be a thousand or a fraction.
+    """
+    number, size = re.fullmatch(r"\s*(.*?)(\s*[TtBbMmKk]?)\s*", text, re.DOTALL).groups()  # type: ignore[union-attr]
+    if not decimal_comma() or not re.fullmatch(r"[+-]?[\d.,_ \u00a0\u202f]*\d", number):
+        return text
+    if re.fullmatch(r"[+-]?[1-9]\d{0,2}[.,]\d{3}", number):
+        values = {"text": number, "whole": re.sub("[.,]", "", number), "fraction": re.sub("[.,]", ",", number) + "0"}
+        raise ValueError(
+            gettext("%(text)s could mean %(whole)s or a fraction. Write %(whole)s, or %(fraction)s for the fraction.")
+            % values
+        )
+    if re.fullmatch(r"[+-]?\d{1,3}([._ \u00a0\u202f]\d{3})+,\d+", number) or re.fullmatch(
+        r"[+-]?\d{1,3}(\.\d{3}){2,}", number
+    ):
+        return re.sub(r"[._ \u00a0\u202f]", "", number).replace(",", ".") + size
+    return number.replace(",", ".") + size if re.fullmatch(r"[+-]?\d+,\d+", number) else text
+
+
+def number_to_type(text: str) -> str:
+    """A number such as 0.5 as a field shows it, 0,5 in German; `typed_number` reads it back."""
+    if not decimal_comma() or not re.fullmatch(r"[+-]?\d+\.\d+", text):
+        return text
+    return text.replace(".", ",") + ("0" if re.fullmatch(r"[+-]?[1-9]\d{0,2}\.\d{3}", text) else "")
 
 
 def percent_text(text: str) -> str:
@@ -252,6 +294,37 @@ def plain(value: object) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ", ".join(plain(item) for item in value)
     return UNKNOWN if value in (None, "") else str(value)
+
+
+@register.filter
+def translated(text: object) -> str:
+    """A text that is marked where it is written, such as the label of a figure."""
+    return gettext(str(text)) if text else ""
+
+
+@register.filter
+def state_text(state: object) -> str:
+    """The state of a request."""
+    return gettext(STATES.get(str(state), str(state)))
+
+
+@register.filter
+def stage(text: object) -> str:
+    """What a worker is doing."""
+    return gettext(str(text))
+
+
+@register.filter
+def ninety(text: object) -> str:
+    """A range that holds 90% of the draws."""
+    return gettext("90%%: %s") % text if text else ""
+
+
+@register.filter
+def exact(value: object) -> str:
+    """A rate with all its digits: 0.89087."""
+    figure = number(value)
+    return UNKNOWN if figure is None else localized(f"{figure:.8g}")
 
 
 @register.filter

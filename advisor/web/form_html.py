@@ -7,9 +7,11 @@ from typing import Any
 
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
-from django.utils.translation import get_language
+from django.utils.translation import get_language, gettext
+from django.utils.translation import gettext_noop as known
 
 from advisor.engine.spec import KINDS, Kind
+from advisor.templatetags.units import number_to_type
 from advisor.web.form_fields import (
     ADVANCED,
     CASES,
@@ -47,16 +49,16 @@ NEEDED = {
     "finetuning": ("finetuning.tokens",),
 }
 SECTIONS = {  # what readers call sections of the file
-    "traffic": "Traffic",
-    "traffic.requests_per_s": "Requests per second",
-    "traffic.users": "Active users",
-    "traffic.trace": "Recorded trace",
-    "traffic.turns": "Turns per conversation",
-    "traffic.audio": "Audio",
-    "traffic.images": "Images",
-    "traffic.image_output": "Generated images",
-    "traffic.input_tokens": "Input tokens",
-    "traffic.output_tokens": "Output tokens",
+    "traffic": known("Traffic"),
+    "traffic.requests_per_s": known("Requests per second"),
+    "traffic.users": known("Active users"),
+    "traffic.trace": known("Recorded trace"),
+    "traffic.turns": known("Turns per conversation"),
+    "traffic.audio": known("Audio"),
+    "traffic.images": known("Images"),
+    "traffic.image_output": known("Generated images"),
+    "traffic.input_tokens": known("Input tokens"),
+    "traffic.output_tokens": known("Output tokens"),
 }
 SNAKE = re.compile(r"(?<![\w.])[a-z]+(?:_[a-z]+)+(?![\w.])")
 DOTTED = re.compile(r"\b[a-z_]+(?:\.[a-z_0-9-]+)+\b")
@@ -102,9 +104,14 @@ def is_set(value: Any, usual: Any) -> bool:
 
 def value_text(field: Field, value: Any) -> str:
     """A value as a summary shows it."""
-    texts = [dict(field.choices).get(text, text) for text in as_texts(value)]
+    texts = [dict(field.choices).get(text, in_field(field, text)) for text in as_texts(value)]
     said = " ".join(", ".join(texts).split())
     return said if len(said) <= SHOWN_CHARACTERS else f"{said[: SHOWN_CHARACTERS - 1]}…"
+
+
+def in_field(field: Field, text: str) -> str:
+    """A value as the field shows it: numbers with the decimal separator of the page's language."""
+    return number_to_type(text) if field.reads in (NUMBER, WHOLE) else text
 
 
 @cache
@@ -139,8 +146,8 @@ def rendered(
                 }
                 for value, label in field.choices
             ],
-            "value": values[0] if values else "",
-            "usual": ",".join(usual),
+            "value": in_field(field, values[0]) if values and not errors else values[0] if values else "",
+            "usual": ",".join(in_field(field, each) for each in usual),
             "errors": errors,
             "described": " ".join(described),
             "not_for": not_for(field),
@@ -208,5 +215,7 @@ def sibling(section: str, key: str) -> str:
 
 def label_of(path: str) -> str:
     """What the form calls a path of the workload file; the path itself if no field asks for it."""
-    said = SECTIONS.get(path) or (FIELDS[path].label.removeprefix("Or: ") if path in FIELDS else "")
+    said = (gettext(SECTIONS[path]) if path in SECTIONS else "") or (
+        FIELDS[path].label.removeprefix(gettext("Or: ")) if path in FIELDS else ""
+    )
     return f"“{said}”" if said else path

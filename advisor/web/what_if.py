@@ -11,10 +11,12 @@ from advisor.inputs import what_if
 from advisor.models import Advice
 from advisor.result import ApiOption, QuickOption, QuickRanking
 from advisor.result import Option as Recommended
+from advisor.templatetags.units import number_to_type, translated
 from advisor.workload import PORTFOLIO
 from catalog.models import Accelerator
 
 Json = dict[str, Any]
+NUMERIC = ("number", "ratio")
 
 
 def applies(spec: Mapping[str, Any]) -> bool:
@@ -34,12 +36,12 @@ def form_context(spec: Json, url: str, given: what_if.Values | None = None, erro
     controls = [
         {
             "name": c.name,
-            "label": c.label,
+            "label": translated(c.label),
             "several": c.name in ("vendor", "class"),
             "choices": choices.get(c.name, []),
             "values": values[c.name],
-            "text": ", ".join(values[c.name]),
-            "numeric": c.reads in ("number", "ratio"),
+            "text": ", ".join(map(number_to_type, values[c.name]) if c.reads in NUMERIC else values[c.name]),
+            "numeric": c.reads in NUMERIC,
             "error": (errors or {}).get(c.name, ""),
         }
         for c in what_if.shown_controls(spec)
