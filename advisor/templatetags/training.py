@@ -5,17 +5,34 @@ from typing import Any
 
 from django import template
 from django.utils.html import format_html
+from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext_noop as known
 
 from advisor.engine.spec import kind_named
 from advisor.engine.training_search import duration
 from advisor.templatetags.finance import dollars
-from advisor.templatetags.units import UNKNOWN, given, localized, number, percent, percent_text, span
+from advisor.templatetags.units import (
+    COUNTED,
+    UNKNOWN,
+    given,
+    language,
+    localized,
+    number,
+    objective,
+    percent,
+    percent_text,
+    span,
+)
 
 register = template.Library()
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 WEEK_HOURS = 168.0
-GOALS = {"latency": "fewest days", "throughput": "fewest days"}  # others: the name in the workload file
-METHODS = {"full": "fine-tuning of all weights", "lora": "LoRA fine-tuning", "qlora": "QLoRA fine-tuning"}
+GOALS = {"latency": known("fewest days"), "throughput": known("fewest days")}  # others: the objective's name
+METHODS = {
+    "full": known("fine-tuning of all weights"),
+    "lora": known("LoRA fine-tuning"),
+    "qlora": known("QLoRA fine-tuning"),
+}
 
 MEASURED = {
     "tokens_per_s_per_accelerator": "tokens/s per accelerator",
@@ -123,21 +140,25 @@ def run_question(spec: Mapping[str, Any]) -> str:
     section = spec.get(str(spec.get("kind"))) or {}
     kind = kind_named(spec.get("kind"))
     if kind.trains_whole_model:
-        what = "continued pre-training" if section.get("continued") == "yes" else "pre-training"
+        what = gettext("continued pre-training") if section.get("continued") == "yes" else gettext("pre-training")
     else:
-        what = METHODS.get(str(section.get("method")), "fine-tuning")
-        what += f" (rank {section.get('rank')})" if section.get("method") != "full" else ""
+        what = gettext(METHODS.get(str(section.get("method")), "fine-tuning"))
+        what += gettext(" (rank %s)") % section.get("rank") if section.get("method") != "full" else ""
+    asked = str(spec.get("objective"))
+    goal = gettext(GOALS[asked]) if asked in GOALS else objective(asked)
     tokens, budget = section.get("tokens"), section.get("budget_usd")
     said = [
-        f"{what} on {amount(tokens)} tokens" if tokens else f"{what} with a budget of {dollars(budget)}",
-        f"sequences of {given(section.get('sequence_length'))} tokens",
-        f"{amount(section.get('global_batch_tokens'))} tokens per step",
+        gettext("%(what)s on %(tokens)s tokens") % {"what": what, "tokens": amount(tokens)}
+        if tokens
+        else gettext("%(what)s with a budget of %(cost)s") % {"what": what, "cost": dollars(budget)},
+        gettext("sequences of %s tokens") % given(section.get("sequence_length")),
+        gettext("%s tokens per step") % amount(section.get("global_batch_tokens")),
     ]
     if section.get("deadline_days"):
-        said.append(f"within {days_text(section['deadline_days'])}")
+        said.append(gettext("within %s") % days_text(section["deadline_days"]))
     if section.get("every_days"):
-        said.append(f"again every {days_text(section['every_days'])}")
-    said.append(f"objective {GOALS.get(str(spec.get('objective')), spec.get('objective'))}")
+        said.append(gettext("again every %s") % days_text(section["every_days"]))
+    said.append(gettext("objective %(name)s") % {"name": goal})
     return " · ".join(said)
 
 
@@ -147,11 +168,11 @@ def amount(value: object) -> str:
     figure = number(value)
     if figure is None:
         return UNKNOWN
-    for size, name in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
+    for size, name in COUNTED.get(language(), COUNTED["en"]):
         if figure >= size and float(f"{figure / size:.3g}") * size == figure:
-            return f"{figure / size:.3g}\u00a0{name}"
+            return f"{localized(f'{figure / size:.3g}')}\u00a0{name}"
     return given(figure)
 
 
 def days_text(days: float) -> str:
-    return f"{given(days)} day{'s' * (days != 1)}"
+    return ngettext("%(n)s day", "%(n)s days", 1 if days == 1 else 2) % {"n": given(days)}

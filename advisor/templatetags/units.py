@@ -45,6 +45,22 @@ BASES = {
     "relative": _("extrapolated from a related GPU"),
     "datasheet": _("from the datasheet only"),
 }
+OBJECTIVES = {
+    "cost": known("cost"),
+    "latency": known("latency"),
+    "throughput": known("throughput"),
+    "energy": known("energy"),
+    "carbon": known("carbon"),
+    "balanced": known("balanced"),
+}
+STAGES = (
+    known("starting"),
+    known("reading the catalog"),
+    known("estimating step times"),
+    known("trying what you own"),
+    known("explaining rejections"),
+    known("sharing one fleet"),
+)
 STATES = {
     "queued": known("queued"),
     "running": known("running"),
@@ -306,6 +322,12 @@ def translated(text: object) -> str:
 def state_text(state: object) -> str:
     """The state of a request."""
     return gettext(STATES.get(str(state), str(state)))
+
+
+@register.filter
+def objective(name: object) -> str:
+    """The objective of a question."""
+    return gettext(OBJECTIVES.get(str(name), str(name)))
 
 
 @register.filter

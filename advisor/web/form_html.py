@@ -104,7 +104,7 @@ def is_set(value: Any, usual: Any) -> bool:
 
 def value_text(field: Field, value: Any) -> str:
     """A value as a summary shows it."""
-    texts = [dict(field.choices).get(text, in_field(field, text)) for text in as_texts(value)]
+    texts = [str(dict(field.choices).get(text, in_field(field, text))) for text in as_texts(value)]
     said = " ".join(", ".join(texts).split())
     return said if len(said) <= SHOWN_CHARACTERS else f"{said[: SHOWN_CHARACTERS - 1]}…"
 
