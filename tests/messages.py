@@ -5,16 +5,24 @@
 
 import ast
 import io
+import os
 import re
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import django
 from babel.messages.catalog import Catalog
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 from django.utils.translation.template import templatize
+
+if __name__ == "__main__":
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "advisor.settings")
+    django.setup()
+
+from advisor.web.forms import presets  # noqa: E402  # needs the settings
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCALE = ROOT / "advisor" / "locale"
@@ -39,6 +47,9 @@ def messages() -> dict[Message, list[tuple[str, int]]]:
             text = path.read_text(encoding="utf-8")
             for message in in_python(text) if path.suffix == ".py" else in_template(text):
                 found.setdefault(message, []).append((path.relative_to(ROOT).as_posix(), 0))
+    for preset in presets():
+        for text in filter(None, (preset["name"], preset["about"])):
+            found.setdefault((None, text, None), []).append((f"fixtures/workloads/{preset['slug']}.yaml", 0))
     return found
 
 

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from django.utils.translation import gettext
+from django.utils.translation import gettext_noop as known
+
 from advisor.result import Driver, Memory, Operator, ParetoPoint, PlanMonth, SensitivityBar, WaterfallStep
 from advisor.templatetags.units import gib, given, large, localized, ms, usd
 from catalog.charts import Log
@@ -57,8 +60,8 @@ def in_view(points: Sequence[ParetoPoint], slo_ms: float | None) -> tuple[list[P
     return near, {"undrawable": len(points) - len(shown), "far": len(shown) - len(near)}
 
 
-TOKEN_AXES = ("time per output token", "USD per M output tokens")
-VECTOR_AXES = ("latency", "USD per M tokens")  # of embeddings
+TOKEN_AXES = (known("time per output token"), known("USD per M output tokens"))
+VECTOR_AXES = (known("latency"), known("USD per M tokens"))  # of embeddings
 
 
 @reader.in_usd
@@ -76,15 +79,20 @@ def pareto(
     y = log_scale([xy(point)[1] for point in shown], HEIGHT - BOTTOM, TOP)
     marks = "".join(mark(point, x, y, base, named) for point, named in spaced(layered(shown), x, y))
     frontier = sum(point.frontier for point in shown)
-    summary = f"{len(shown)} deployments, {frontier} on the frontier; {left_out['undrawable']} cannot be shown."
+    below, beside = gettext(names[0]), gettext(names[1])
+    summary = gettext("%(n)s deployments, %(frontier)s on the frontier; %(without)s cannot be shown.") % {
+        "n": len(shown),
+        "frontier": frontier,
+        "without": left_out["undrawable"],
+    }
     parts = [
-        axes(x, y, f"{names[0]}, ms (log)", f"{names[1]} (log)"),
+        axes(x, y, f"{below}, ms (log)", f"{beside} (log)"),
         limit_line(x, slo_ms, f"SLO {given(slo_ms)} ms") if slo_ms else "",
         frontier_line(shown, x, y),
         marks,
     ]
-    title = f"Price vs. speed: {names[1]} over {names[0]}"
-    return svg("pareto", WIDTH, HEIGHT, title, f"{summary} Lower left is better.", "".join(parts))
+    title = gettext("Price vs. speed: %(price)s over %(time)s") % {"price": beside, "time": below}
+    return svg("pareto", WIDTH, HEIGHT, title, f"{summary} {gettext('Lower left is better.')}", "".join(parts))
 
 
 def layered(points: Sequence[ParetoPoint]) -> list[ParetoPoint]:
@@ -112,8 +120,9 @@ def mark(point: ParetoPoint, x: Log, y: Log, base: str, named: bool = True) -> s
     time_ms, price = xy(point)
     px, py, rank = x(time_ms), y(price), point.rank
     kind = "missed" if not point.meets_slo else "frontier" if point.frontier else "dominated"
-    text = f"{point.label}: {usd(price)} per M tokens, {ms(time_ms)}"
-    tip = escape((f"{rank}. " if rank else "") + text + ("" if point.meets_slo else " (misses the SLO)"))
+    values = {"name": point.label, "cost": usd(price), "time": ms(time_ms)}
+    text = gettext("%(name)s: %(cost)s per M tokens, %(time)s") % values
+    tip = escape((f"{rank}. " if rank else "") + text + ("" if point.meets_slo else gettext(" (misses the SLO)")))
     radius = (9 if named else 6) if rank else 5 if kind == "frontier" else 3.5
     if kind == "missed":
         shape = f'<path class="mark missed" d="M{px - 4} {py - 4}l8 8m0 -8l-8 8"/>'

@@ -188,6 +188,42 @@ def required_of(path: str, kind: Kind, *, by_users: bool) -> list[str]:
     return [path] if path in FIELDS else []
 
 
+# Messages of the workload file that readers of the form meet most; others stay in English.
+PATTERNS = tuple(
+    (re.compile(pattern), text)
+    for pattern, text in (
+        (r"is required(?: for kind \w+)?", known("is required")),
+        (r"must be greater than (.+)", known("must be greater than %s")),
+        (r"must be at least (.+)", known("must be at least %s")),
+        (r"must be at most (.+)", known("must be at most %s")),
+        (r"must be a number(?: or \{.*?\})?, not (.+)", known("must be a number, not %s")),
+        (r"must be a whole number, not (.+)", known("must be a whole number, not %s")),
+        (r"must be text, not (.+)", known("must be text, not %s")),
+        (r"is not a valid choice", known("is not a valid choice")),
+        (r"is too long", known("is too long")),
+        (r"is empty", known("is empty")),
+        (r"(.+) is not in the catalog", known("%s is not in the catalog")),
+        (r"p95 (.+) is below the mean (.+)", known("p95 %s is below the mean %s")),
+        (r"peak (.+) is below the mean (.+)", known("peak %s is below the mean %s")),
+        (r"contradicts (.+)", known("contradicts %s")),
+        (r"cannot be used with (.+)", known("cannot be used with %s")),
+        (r"(.+) is both allowed and denied", known("%s is both allowed and denied")),
+    )
+)
+HINT = re.compile(r"(.*?)(?:; did you mean (.+)\?)?(?: \(allowed: (.+)\))?", re.DOTALL)
+
+
+def in_words(message: str) -> str:
+    """A message in the language of the page, if it is one of PATTERNS."""
+    said, hint, allowed = HINT.fullmatch(message).groups()  # type: ignore[union-attr]  # matches every text
+    for pattern, text in PATTERNS:
+        if found := pattern.fullmatch(said):
+            said = gettext(text) % found.groups()
+            break
+    said += gettext("; did you mean %s?") % hint if hint else ""
+    return said + (gettext(" (allowed: %s)") % allowed if allowed else "")
+
+
 def error_text(item: Mapping[str, str], field: str) -> str:
     """An error of the workload file in the words of the form: labels for paths; `field`: where it is shown."""
     allowed = item["allowed"]
@@ -197,13 +233,17 @@ def error_text(item: Mapping[str, str], field: str) -> str:
     if field in ("", YAML):
         return f"{item['field']}: {message}" if item["field"] else message
     message = DOTTED.sub(lambda match: label_of(match[0]), message)
-    message = re.sub(r"^is required for kind \w+", "is required", message)
+    message = in_words(re.sub(r"^is required for kind \w+", "is required", message))
     section = item["field"].rpartition(".")[0]
     message = SNAKE.sub(lambda match: sibling(section, match[0]), message)
     inside = item["field"].removeprefix(field) if item["field"].startswith(field) else ""
     at = re.match(r"\[(\d+)\](?:\.(\w+))?", inside)
     if at and at[2]:  # a part of a line
-        return f"line {int(at[1]) + 1}, {at[2].replace('_', ' ')}: {message}"
+        return gettext("line %(n)s, %(key)s: %(message)s") % {
+            "n": int(at[1]) + 1,
+            "key": at[2].replace("_", " "),
+            "message": message,
+        }
     return f"{inside.lstrip('.')}: {message}" if inside and not at else message
 
 

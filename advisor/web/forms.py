@@ -142,7 +142,7 @@ class WorkloadForm(forms.Form):
             for name in needed:
                 if name not in self.errors:
                     same = item["field"] == name
-                    self.add_error(name, error_text({**item, "allowed": ""}, name) if same else "is required")
+                    self.add_error(name, error_text({**item, "allowed": ""}, name) if same else gettext("is required"))
             if needed:
                 return
         near = [path] if path in self.fields else []

@@ -105,8 +105,9 @@ NOTHING_SETTLES = known(
     "No single price or measurement within its plausible range is likely to change the first choice."
 )
 WEAK = (
-    *(known("an estimate"), known("a quote"), known("a marketplace"), known("of low confidence")),
-    *(known("a reseller"), known("a second-hand price")),
+    *(known("the provider's price list"), known("the provider's price API"), known("a reseller's price")),
+    *(known("a quote"), known("a marketplace price"), known("a second-hand price"), known("an estimate")),
+    *(known("an average of several sellers"), known("of low confidence")),
 )
 
 

@@ -25,7 +25,10 @@ LABELS = (  # of the controls and their choices, in inputs/what_if.py
     *(known("On-demand prices, times today's"), known("Spot prices, times today's")),
     *(known("1-year commitment prices, times today's"), known("3-year commitment prices, times today's")),
     *(known("Capacity block prices, times today's"), known("Purchase prices, times today's")),
-    *(known("Hosted API prices, times today's"), known("analytical, not simulated"), known("published")),
+    *(
+        known("Hosted API prices, times today's"),
+        known("analytical estimate, not simulated"),
+    ),
     *(known("data center"), known("workstation"), known("consumer"), known("edge"), known("complete computer")),
 )
 
