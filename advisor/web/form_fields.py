@@ -834,7 +834,7 @@ FINANCE = Group(
             "tco.currency",
             _("Currency of documents"),
             TEXT,
-            _("Such as EUR; converted at a dated rate of the catalog. Pages show USD"),
+            _("Such as EUR; converted at a dated rate of the catalog. That of pages is chosen at their bottom"),
             suggestions="currencies",
         ),
         Field(

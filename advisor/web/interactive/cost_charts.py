@@ -161,7 +161,7 @@ def load_text(tokens: float, share: float, month_usd: float) -> str:
 def page(option: Option, answer: Answer | None) -> Json:
     """Both charts, and where the ways to pay meet in words."""
     return {
-        "break_even": meetings(option.money) if option.money else [],
+        "break_even": reader.in_english(meetings)(option.money) if option.money else [],
         "break_even_chart": break_even(option, answer),
         "load_chart": cost_of_load(option, answer),
     }
