@@ -16,6 +16,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import gettext_noop as known
 
 from advisor.result import Option
+from catalog.lists.texts import localized
 from catalog.pricing import reader
 
 register = template.Library()
@@ -81,17 +82,6 @@ COUNTED = {  # large numbers in words
 def language() -> str:
     """The language of the page without its variant: en, de, zh."""
     return (get_language() or "en").partition("-")[0]
-
-
-def localized(text: str) -> str:
-    """A number such as 1,234.5 with the separators of the page's language: 1.234,5 in German."""
-    if (here := get_language()) is None or here == "en":
-        return text
-    separators = {
-        ",": formats.get_format("THOUSAND_SEPARATOR", here),
-        ".": formats.get_format("DECIMAL_SEPARATOR", here),
-    }
-    return "".join(separators.get(letter, letter) for letter in text)
 
 
 def decimal_comma() -> bool:

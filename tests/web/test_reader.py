@@ -249,3 +249,11 @@ def test_an_etag_of_one_language_is_not_that_of_another() -> None:
     etag = Client().get("/catalog/regions")["ETag"]
     assert Client().get("/catalog/regions", headers={"If-None-Match": etag}).status_code == 304
     assert Client().get("/catalog/regions", headers=GERMAN | {"If-None-Match": etag}).status_code == 200
+
+
+def test_the_price_list_also_shows_the_readers_currency_but_its_files_do_not(client: Client, shipped: None) -> None:
+    client.cookies["currency"] = "EUR"
+    path = "/catalog/prices?accelerator=l4&rows=10"
+    assert "1 USD = 0.89087 EUR" in client.get(path).text
+    named, plain = (Client().get(f"{path}{more}&format=csv").text for more in ("&currency=EUR", ""))
+    assert client.get(f"{path}&format=csv").text == plain != named
