@@ -22,6 +22,7 @@ from catalog.pricing import reader
 register = template.Library()
 UNKNOWN = "–"
 WARN_DAYS, STALE_DAYS = 30, 90
+MAX_TYPED = 100  # characters of a number; longer texts are none
 RAISED = re.compile(r"([a-z0-9_.-]+) >= ([0-9.]+)")
 WORDS = {
     "misses_slo": known("misses SLO"),
@@ -94,8 +95,12 @@ def typed_number(text: str) -> str:
     A decimal point is understood in every language. Raises ValueError for 1.234 and 1,234 in a language with a decimal
     comma, which could be a thousand or a fraction.
     """
-    number, size = re.fullmatch(r"\s*(.*?)(\s*[TtBbMmKk]?)\s*", text, re.DOTALL).groups()  # type: ignore[union-attr]
-    if not decimal_comma() or not re.fullmatch(r"[+-]?[\d.,_ \u00a0\u202f]*\d", number):
+    if not decimal_comma() or len(text) > MAX_TYPED:
+        return text
+    number = text.strip()
+    size = number[-1:] if number[-1:] in tuple("TtBbMmKk") else ""
+    number = number.removesuffix(size).strip() if size else number
+    if not re.fullmatch(r"[+-]?[\d.,_ \u00a0\u202f]*\d", number):
         return text
     if re.fullmatch(r"[+-]?[1-9]\d{0,2}[.,]\d{3}", number):
         values = {"text": number, "whole": re.sub("[.,]", "", number), "fraction": re.sub("[.,]", ",", number) + "0"}

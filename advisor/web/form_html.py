@@ -210,12 +210,15 @@ PATTERNS = tuple(
         (r"(.+) is both allowed and denied", known("%s is both allowed and denied")),
     )
 )
-HINT = re.compile(r"(.*?)(?:; did you mean (.+)\?)?(?: \(allowed: (.+)\))?", re.DOTALL)
 
 
 def in_words(message: str) -> str:
     """A message in the language of the page, if it is one of PATTERNS."""
-    said, hint, allowed = HINT.fullmatch(message).groups()  # type: ignore[union-attr]  # matches every text
+    said, _, allowed = (
+        message.removesuffix(")").partition(" (allowed: ") if message.endswith(")") else (message, "", "")
+    )
+    said, _, hint = said.partition("; did you mean ")
+    hint = hint.removesuffix("?")
     for pattern, text in PATTERNS:
         if found := pattern.fullmatch(said):
             said = gettext(text) % found.groups()

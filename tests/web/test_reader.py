@@ -257,3 +257,11 @@ def test_the_price_list_also_shows_the_readers_currency_but_its_files_do_not(cli
     assert "1 USD = 0.89087 EUR" in client.get(path).text
     named, plain = (Client().get(f"{path}{more}&format=csv").text for more in ("&currency=EUR", ""))
     assert client.get(f"{path}&format=csv").text == plain != named
+
+
+@pytest.mark.django_db
+def test_the_assumptions_read_a_decimal_comma(client: Client) -> None:
+    path = f"/advice/{sample_advice.advice().pk}/assumptions"
+    assert 'value="1,3"' in client.get(path, headers=GERMAN).text and 'value="1.3"' in client.get(path).text
+    again = client.post(path, {"a:pue": "1,25", "a:discount_rate": "1.234"}, headers=GERMAN).text
+    assert 'value="1,25"' in again and 'value="1.234"' in again and "1234" in again
