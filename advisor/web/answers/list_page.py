@@ -159,7 +159,7 @@ def constraints(spec: Mapping[str, Any]) -> str:
             said.append(gettext(without) % few(names["deny"]))
     if c.get("acquisition") and set(c["acquisition"]) != ALL_WAYS:
         ways = gettext(" or ").join(gettext(WAYS.get(way, way)) for way in c["acquisition"])
-        said.append(gettext("only %s") % ways)
+        said.append(gettext("%s only") % ways)
     terms = [term for term in c.get("terms") or [] if term != "on_demand"]
     if terms:
         said.append(gettext("also %s") % few([gettext(what_if.TERM_NAMES.get(term, term)) for term in terms]))
