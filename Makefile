@@ -16,7 +16,7 @@ CORE := $(VENV)/.core
 ALL := $(VENV)/.all
 ASK := $(PY) manage.py
 
-.PHONY: demo test serve check style types django layout docs lock fidelity bench soak mutants data chart-library clean
+.PHONY: demo test serve check style types django layout docs messages lock fidelity bench soak mutants data chart-library clean
 
 demo: data
 	@$(ASK) demo
@@ -39,6 +39,9 @@ data: $(CORE)
 docs: $(ALL)
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 	@echo "build/site: the documentation; a running service shows it at /docs/"
+
+messages: $(ALL)
+	@$(PY) -m tests.messages
 
 # Its parts do not wait for each other: make --jobs 2 check
 check: style types django layout docs

@@ -7,7 +7,7 @@ from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
 from advisor.accounts import pages
-from advisor.ops import health
+from advisor.ops import health, reader
 from advisor.web import documentation
 
 handler400 = "advisor.web.views.bad_request"
@@ -33,6 +33,7 @@ urlpatterns = [
     path("docs/", documentation.page, name="documentation-home"),
     path("docs/<path:path>", documentation.page, name="documentation"),
     path("", include("advisor.account_urls")),
+    path("language", reader.choose, name="language"),
     path("admin/login/", pages.SignIn.as_view()),  # before the admin's own, so that it is audited
     path("admin/", admin.site.urls),
     path("healthz", health.healthz, name="healthz"),

@@ -19,7 +19,7 @@ from advisor.engine.network import (
 from catalog import shapes
 from catalog.derived import Spread
 from catalog.framework_files import BEHAVIOR, FACTS, OVERHEAD, SCHEDULING, SUPPORT
-from catalog.lists.texts import number
+from catalog.lists.texts import localized, number
 from catalog.loading.fixtures import TERMS
 from catalog.maturity import maturity, rule_text
 from catalog.models import Accelerator, Framework, QuantizationMethod, Region, ServedModel, Unit
@@ -53,7 +53,7 @@ def text(value: Any, unit: str = "") -> str:
 
 def figure(value: float) -> str:
     """A number with thousands separators and without a trailing .0."""
-    return f"{int(value) if value == int(value) else value:,}"
+    return localized(f"{int(value) if value == int(value) else value:,}")
 
 
 def section(title: str, source: dict[str, str] | None, *facts: tuple[str, Any, str]) -> Section:
@@ -154,7 +154,7 @@ def shape_facts(model: Model) -> list[tuple[str, Any, str]]:
     for block in model.blocks:
         each = block_parameters(model, block) / 1e6
         side = " of the encoder" if block.stage == "encoder" else ""
-        facts.append((f"{block.count} layers{side}", f"{block_text(block)}; {each:,.1f} M each", ""))
+        facts.append((f"{block.count} layers{side}", f"{block_text(block)}; {localized(f'{each:,.1f}')} M each", ""))
     return facts
 
 

@@ -28,7 +28,7 @@ from catalog.models import (
     ServedModel,
     Unit,
 )
-from catalog.pricing import finding
+from catalog.pricing import finding, reader
 from catalog.revision import revision
 
 MAX_NUMBER = 10**50  # the database needs minutes for much longer numbers
@@ -326,8 +326,9 @@ class PriceFilter(Faceted):
 
     @cached_property
     def rate(self) -> ExchangeRate | None:
-        """The exchange rate to show prices with; None: in USD."""
-        return finding.newest_rates().get(self.form.cleaned_data.get("currency") or USD)
+        """The exchange rate to show prices with: of the filter, else of the reader's currency; None: in USD."""
+        chosen = USD if "format" in self.data else reader.code()  # files have no other columns for another reader
+        return finding.newest_rates().get(self.form.cleaned_data.get("currency") or chosen)
 
     @property
     def usual_sort(self) -> str | None:

@@ -30,6 +30,7 @@ NOT_SHOWN = (
     "auditevent",
 )  # changed in place, on no kept page
 VIEWER = ("sessionid", "csrftoken")  # cookies: the navigation names the user, and its forms hold a token
+CURRENCY = "currency"  # cookie: the currency that the reader chose
 REVALIDATE = "private, no-cache"
 MAX_BYTES = 2_000_000
 
@@ -76,7 +77,8 @@ def key_of(request: HttpRequest, state: str, *, by_viewer: bool) -> str:
     viewer = [viewer_of(request), *(request.COOKIES.get(name) for name in VIEWER)] if by_viewer else []
     parts = [
         state, program(), timezone.localdate().isoformat(), request.build_absolute_uri(), get_language(),
-        request.headers.get("HX-Request"), request.headers.get("Accept"), viewer,
+        request.COOKIES.get(CURRENCY) if by_viewer else None, request.headers.get("HX-Request"),
+        request.headers.get("Accept"), viewer,
     ]  # fmt: skip
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
 

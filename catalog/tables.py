@@ -15,7 +15,7 @@ from django.utils.html import format_html
 
 from advisor.engine.network import from_shape, parameters
 from catalog.derived import NO_CURRENT_PRICE, age, today
-from catalog.lists.texts import day, number, shortened
+from catalog.lists.texts import day, localized, number, shortened
 from catalog.maturity import maturity
 from catalog.models import Accelerator, ApiPrice, Framework, Price, QuantizationMethod, Region, ServedModel, Unit
 from catalog.pricing.finding import origin_words
@@ -341,7 +341,7 @@ class ModelTable(tables.Table):
     shown = ("hf_id", "family", "size", "published_parameters", "native_dtype", "max_context_tokens", "licence")
 
     def render_size(self, record: ServedModel) -> str:
-        return f"{self.value_size(record) / 1e9:,.2f} B"
+        return localized(f"{self.value_size(record) / 1e9:,.2f} B")
 
     def value_size(self, record: ServedModel) -> int:
         return parameters(from_shape(record.slug, record.shape))

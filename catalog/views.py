@@ -25,6 +25,7 @@ from catalog.models import (
     ServedModel,
     Unit,
 )
+from catalog.pricing import reader
 from catalog.revision import kept
 
 ROWS_PER_PAGE = 50
@@ -124,7 +125,7 @@ def listing(request: HttpRequest, name: str) -> HttpResponse:
     columns = choose_columns(table, request.GET.getlist("columns"), usual)
     if form in export.FORMATS:
         RequestConfig(request, paginate=False).configure(table)
-        return export.response(table, name, form)
+        return reader.in_english(export.response)(table, name, form)
     count = table.data._length = rows.count()  # or the table would read every row to count them
     RequestConfig(request, paginate={"per_page": rows_per_page(request), "silent": True}).configure(table)
     context = {

@@ -1,5 +1,6 @@
 """What-if questions: the controls of the form, the question that they make of another one, and what differs."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,7 @@ TERM_NAMES = {
 }
 OBJECTIVES = ("cost", "latency", "throughput", "energy", "carbon", "balanced")
 PRICES_AS_OF = "prices_as_of"
+GROUPED = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 PRICE = "price_"  # control of a term's price
 
 
@@ -182,6 +184,8 @@ def number_of(words: Sequence[str], whole: bool = False) -> float | int | None:
     if not words:
         return None
     try:
+        if len(words) > 1 and not GROUPED.fullmatch(",".join(words)):  # 0,5 is not 5
+            raise ValueError
         value = float("".join(words).replace("_", "").replace(" ", ""))
     except ValueError:
         raise ValueError(f"{','.join(words)[:40]} is not a number", "a number, or nothing for no limit") from None

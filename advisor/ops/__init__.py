@@ -1,4 +1,4 @@
-"""Runs the service: supervisor, broker, health checks and request limits.
+"""Runs the service: supervisor, broker, health checks, request limits, language and currency.
 
 Imports nothing, because settings, celery and wsgi load these modules before Django has loaded its models.
 """
@@ -6,5 +6,6 @@ Imports nothing, because settings, celery and wsgi load these modules before Dja
 __all__ = [
     "chunked_bodies",
     "health",
+    "reader",
     "supervise",
 ]

@@ -4,46 +4,55 @@ from collections.abc import Sequence
 
 from django import template
 
-from advisor.templatetags.units import UNKNOWN, number, usd, usd_cents
+from advisor.templatetags.units import (
+    UNKNOWN,
+    converted,
+    localized,
+    money_text,
+    number,
+    percent_text,
+    span,
+    usd,
+)
 
 register = template.Library()
 
 
 @register.filter
 def dollars(value: object) -> str:
-    """Whole dollars: $604,105; below 100 with cents."""
-    figure = number(value)
+    """An amount in USD, in the reader's currency without cents: $604,105; below 100 with cents."""
+    figure = converted(value)
     if figure is None:
         return UNKNOWN
     if 0 < abs(figure) < 100:
-        return usd_cents(figure)
-    return f"{'-' * (figure <= -0.5)}${abs(figure):,.0f}"
+        return money_text(f"{abs(figure):,.2f}", below_zero=figure < 0)
+    return money_text(f"{abs(figure):,.0f}", below_zero=figure <= -0.5)
 
 
 @register.filter
 def cash(value: object) -> str:
-    """Dollars with cents, without a sign before zero."""
-    figure = number(value)
-    return UNKNOWN if figure is None else usd_cents(figure + 0.0)
+    """An amount in USD, in the reader's currency with cents, without a sign before zero."""
+    figure = converted(value)
+    return UNKNOWN if figure is None else money_text(f"{abs(figure):,.2f}", below_zero=figure < 0)
 
 
 @register.filter
 def unit_price(value: object) -> str:
-    """A list price: whole dollars from 1,000, else with the two to four decimals that it has."""
-    figure = number(value)
+    """A list price: whole from 1,000, else with the two to four decimals that it has."""
+    figure = converted(value)
     if figure is None:
         return UNKNOWN
     if figure >= 1000:
-        return dollars(figure)
+        return money_text(f"{figure:,.0f}", below_zero=False)
     whole, _, decimals = f"{figure:,.4f}".partition(".")
-    return f"${whole}.{decimals[:2]}{decimals[2:].rstrip('0')}"
+    return money_text(f"{whole}.{decimals[:2]}{decimals[2:].rstrip('0')}", below_zero=False)
 
 
 @register.filter
 def low_to_high(value: object) -> str:
     """The first and the last of some amounts: $12,000–$24,600; empty when there are none."""
     ends = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else []
-    return f"{usd(ends[0])}–{usd(ends[-1])}" if len(ends) > 1 and None not in ends else ""
+    return span(usd(ends[0]), usd(ends[-1])) if len(ends) > 1 and None not in ends else ""
 
 
 @register.filter
@@ -53,12 +62,12 @@ def chance(value: object) -> str:
     if figure is None:
         return UNKNOWN
     if 0 < figure < 0.005:
-        return "<\u00a01%"
-    return ">\u00a099%" if 0.995 <= figure < 1 else f"{figure * 100 + 0.0:.0f}%"
+        return f"<\u00a0{percent_text('1')}"
+    return f">\u00a0{percent_text('99')}" if 0.995 <= figure < 1 else percent_text(f"{figure * 100 + 0.0:.0f}")
 
 
 @register.filter
 def rate(value: object) -> str:
     """A rate as percent with the digits that it has, at most one decimal: 8%, 7.5%."""
     figure = number(value)
-    return UNKNOWN if figure is None else f"{round(figure * 100, 1) + 0.0:,.10g}%"
+    return UNKNOWN if figure is None else percent_text(localized(f"{round(figure * 100, 1) + 0.0:,.10g}"))

@@ -5,17 +5,34 @@ from typing import Any
 
 from django import template
 from django.utils.html import format_html
+from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext_noop as known
 
 from advisor.engine.spec import kind_named
 from advisor.engine.training_search import duration
 from advisor.templatetags.finance import dollars
-from advisor.templatetags.units import UNKNOWN, given, number, percent
+from advisor.templatetags.units import (
+    COUNTED,
+    UNKNOWN,
+    given,
+    language,
+    localized,
+    number,
+    objective,
+    percent,
+    percent_text,
+    span,
+)
 
 register = template.Library()
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 WEEK_HOURS = 168.0
-GOALS = {"latency": "fewest days", "throughput": "fewest days"}  # others: the name in the workload file
-METHODS = {"full": "fine-tuning of all weights", "lora": "LoRA fine-tuning", "qlora": "QLoRA fine-tuning"}
+GOALS = {"latency": known("fewest days"), "throughput": known("fewest days")}  # others: the objective's name
+METHODS = {
+    "full": known("fine-tuning of all weights"),
+    "lora": known("LoRA fine-tuning"),
+    "qlora": known("QLoRA fine-tuning"),
+}
 
 MEASURED = {
     "tokens_per_s_per_accelerator": "tokens/s per accelerator",
@@ -80,11 +97,7 @@ def dollar_range(usd: object) -> str:
 def joined(values: object, show: Any) -> str:
     """low–high; the low end without its unit where both have the same one."""
     ends = list(values) if isinstance(values, Sequence) and not isinstance(values, str) else []
-    if len(ends) != 2 or None in ends:
-        return ""
-    low, high = show(ends[0]), show(ends[1])
-    unit = f"\u00a0{high.partition(chr(0xA0))[2]}"
-    return f"{low.removesuffix(unit) if len(unit) > 1 else low}–{high}"
+    return span(show(ends[0]), show(ends[1])) if len(ends) == 2 and None not in ends else ""
 
 
 @register.filter
@@ -92,10 +105,14 @@ def share(fraction: object) -> str:
     """A share of the time: 99.7%, 0.15%; near 1 with the digits that tell it from 1."""
     figure = number(fraction)
     if figure is not None and 0.9995 <= figure < 1:
-        return ">\u00a099.9%"
+        return f">\u00a0{percent_text(localized('99.9'))}"
     if figure == 1:
-        return "100%"
-    return f"{figure * 100:.1f}%" if figure is not None and 0.1 <= figure <= 1 else percent(fraction)
+        return percent_text("100")
+    return (
+        percent_text(localized(f"{figure * 100:.1f}"))
+        if figure is not None and 0.1 <= figure <= 1
+        else percent(fraction)
+    )
 
 
 @register.filter
@@ -104,7 +121,7 @@ def expected(count: object) -> str:
     figure = number(count)
     if figure is None:
         return UNKNOWN
-    return "<\u00a00.01" if 0 < figure < 0.01 else f"{figure:.2g}" if figure < 10 else f"{figure:,.0f}"
+    return localized("<\u00a00.01" if 0 < figure < 0.01 else f"{figure:.2g}" if figure < 10 else f"{figure:,.0f}")
 
 
 @register.filter
@@ -114,7 +131,7 @@ def scientific(value: object) -> str:
     if figure is None or figure <= 0:
         return UNKNOWN
     mantissa, _, exponent = f"{figure:.2e}".partition("e")
-    return f"{mantissa}\u00a0×\u00a010{str(int(exponent)).translate(RAISED)}"
+    return f"{localized(mantissa)}\u00a0×\u00a010{str(int(exponent)).translate(RAISED)}"
 
 
 @register.filter
@@ -123,21 +140,25 @@ def run_question(spec: Mapping[str, Any]) -> str:
     section = spec.get(str(spec.get("kind"))) or {}
     kind = kind_named(spec.get("kind"))
     if kind.trains_whole_model:
-        what = "continued pre-training" if section.get("continued") == "yes" else "pre-training"
+        what = gettext("continued pre-training") if section.get("continued") == "yes" else gettext("pre-training")
     else:
-        what = METHODS.get(str(section.get("method")), "fine-tuning")
-        what += f" (rank {section.get('rank')})" if section.get("method") != "full" else ""
+        what = gettext(METHODS.get(str(section.get("method")), "fine-tuning"))
+        what += gettext(" (rank %s)") % section.get("rank") if section.get("method") != "full" else ""
+    asked = str(spec.get("objective"))
+    goal = gettext(GOALS[asked]) if asked in GOALS else objective(asked)
     tokens, budget = section.get("tokens"), section.get("budget_usd")
     said = [
-        f"{what} on {amount(tokens)} tokens" if tokens else f"{what} with a budget of {dollars(budget)}",
-        f"sequences of {given(section.get('sequence_length'))} tokens",
-        f"{amount(section.get('global_batch_tokens'))} tokens per step",
+        gettext("%(what)s on %(tokens)s tokens") % {"what": what, "tokens": amount(tokens)}
+        if tokens
+        else gettext("%(what)s with a budget of %(cost)s") % {"what": what, "cost": dollars(budget)},
+        gettext("sequences of %s tokens") % given(section.get("sequence_length")),
+        gettext("%s tokens per step") % amount(section.get("global_batch_tokens")),
     ]
     if section.get("deadline_days"):
-        said.append(f"within {days_text(section['deadline_days'])}")
+        said.append(gettext("within %s") % days_text(section["deadline_days"]))
     if section.get("every_days"):
-        said.append(f"again every {days_text(section['every_days'])}")
-    said.append(f"objective {GOALS.get(str(spec.get('objective')), spec.get('objective'))}")
+        said.append(gettext("again every %s") % days_text(section["every_days"]))
+    said.append(gettext("objective %(name)s") % {"name": goal})
     return " · ".join(said)
 
 
@@ -147,11 +168,11 @@ def amount(value: object) -> str:
     figure = number(value)
     if figure is None:
         return UNKNOWN
-    for size, name in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
+    for size, name in COUNTED.get(language(), COUNTED["en"]):
         if figure >= size and float(f"{figure / size:.3g}") * size == figure:
-            return f"{figure / size:.3g}\u00a0{name}"
+            return f"{localized(f'{figure / size:.3g}')}\u00a0{name}"
     return given(figure)
 
 
 def days_text(days: float) -> str:
-    return f"{given(days)} day{'s' * (days != 1)}"
+    return ngettext("%(n)s day", "%(n)s days", 1 if days == 1 else 2) % {"n": given(days)}

@@ -1,4 +1,8 @@
-"""Formats numbers for people: three significant digits with a unit, a dash for unknown."""
+"""Formats numbers for people: three significant digits with a unit, a dash for unknown.
+
+All numbers, dates and amounts of pages are written here, with the separators of the page's language and in the
+reader's currency. Outside pages both are the defaults: English and USD.
+"""
 
 import math
 import re
@@ -6,21 +10,136 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 
 from django import template
-from django.utils import timezone
+from django.utils import formats, timezone
+from django.utils.translation import get_language, gettext, ngettext
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext_noop as known
 
 from advisor.result import Option
+from catalog.lists.texts import localized
+from catalog.pricing import reader
 
 register = template.Library()
 UNKNOWN = "–"
 WARN_DAYS, STALE_DAYS = 30, 90
+MAX_TYPED = 100  # characters of a number; longer texts are none
 RAISED = re.compile(r"([a-z0-9_.-]+) >= ([0-9.]+)")
-WORDS = {"misses_slo": "misses SLO", "lock_in": "vendor lock-in", "near_lossless": "near-lossless"}
-BASES = {
-    "published, not estimated": "published, not estimated",
-    "measured": "measured on this chip",
-    "relative": "extrapolated from a related GPU",
-    "datasheet": "from the datasheet only",
+WORDS = {
+    "misses_slo": known("misses SLO"),
+    "lock_in": known("vendor lock-in"),
+    "near_lossless": known("near-lossless"),
+    "on_demand": known("on demand"),
+    "spot": known("spot"),
+    "purchase": known("purchase"),
+    "owned": known("owned"),
+    "rent": known("rent"),
+    "own": known("own"),
+    "serving": known("serving"),
+    "embedding": known("embedding"),
+    "batch": known("batch"),
+    "training": known("training"),
+    "finetuning": known("finetuning"),
+    "portfolio": known("portfolio"),
 }
+BASES = {
+    "published, not estimated": _("published, not estimated"),
+    "measured": _("measured on this chip"),
+    "relative": _("extrapolated from a related GPU"),
+    "datasheet": _("from the datasheet only"),
+}
+OBJECTIVES = {
+    "cost": known("cost"),
+    "latency": known("latency"),
+    "throughput": known("throughput"),
+    "energy": known("energy"),
+    "carbon": known("carbon"),
+    "balanced": known("balanced"),
+}
+STAGES = (
+    known("starting"),
+    known("reading the catalog"),
+    known("estimating step times"),
+    known("trying what you own"),
+    known("explaining rejections"),
+    known("sharing one fleet"),
+)
+STATES = {
+    "queued": known("queued"),
+    "running": known("running"),
+    "done": known("done"),
+    "failed": known("failed"),
+    "cancelled": known("canceled"),
+}
+SYMBOLS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "CNY": "CN¥", "INR": "₹", "KRW": "₩"}
+SYMBOLS_HERE = {"zh": {"USD": "US$", "CNY": "¥", "JPY": "JP¥"}}  # in some languages; other currencies: their code
+SYMBOL_AFTER = ("de",)  # languages that write 12,50 €
+COUNTED = {  # large numbers in words
+    "en": ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")),
+    "de": ((1e12, "Bio."), (1e9, "Mrd."), (1e6, "Mio.")),
+    "zh": ((1e12, "万亿"), (1e8, "亿"), (1e4, "万")),
+}
+
+
+def language() -> str:
+    """The language of the page without its variant: en, de, zh."""
+    return (get_language() or "en").partition("-")[0]
+
+
+def decimal_comma() -> bool:
+    return formats.get_format("DECIMAL_SEPARATOR", get_language()) == ","
+
+
+def typed_number(text: str) -> str:
+    """What a reader typed, with a decimal point: 0,5 as 0.5 and 1.234,5 as 1234.5 in German. Other text as it is.
+
+    A decimal point is understood in every language. Raises ValueError for 1.234 and 1,234 in a language with a decimal
+    comma, which could be a thousand or a fraction.
+    """
+    if not decimal_comma() or len(text) > MAX_TYPED:
+        return text
+    number = text.strip()
+    size = number[-1:] if number[-1:] in tuple("TtBbMmKk") else ""
+    number = number.removesuffix(size).strip() if size else number
+    if not re.fullmatch(r"[+-]?[\d.,_ \u00a0\u202f]*\d", number):
+        return text
+    if re.fullmatch(r"[+-]?[1-9]\d{0,2}[.,]\d{3}", number):
+        values = {"text": number, "whole": re.sub("[.,]", "", number), "fraction": re.sub("[.,]", ",", number) + "0"}
+        raise ValueError(
+            gettext("%(text)s could mean %(whole)s or a fraction. Write %(whole)s, or %(fraction)s for the fraction.")
+            % values
+        )
+    if re.fullmatch(r"[+-]?\d{1,3}([._ \u00a0\u202f]\d{3})+,\d+", number) or re.fullmatch(
+        r"[+-]?\d{1,3}(\.\d{3}){2,}", number
+    ):
+        return re.sub(r"[._ \u00a0\u202f]", "", number).replace(",", ".") + size
+    return number.replace(",", ".") + size if re.fullmatch(r"[+-]?\d+,\d+", number) else text
+
+
+def number_to_type(text: str) -> str:
+    """A number such as 0.5 as a field shows it, 0,5 in German; `typed_number` reads it back."""
+    if not decimal_comma() or not re.fullmatch(r"[+-]?\d+\.\d+", text):
+        return text
+    return text.replace(".", ",") + ("0" if re.fullmatch(r"[+-]?[1-9]\d{0,2}\.\d{3}", text) else "")
+
+
+def percent_text(text: str) -> str:
+    """A number with the percent sign: 31.4%, in German 31,4 %."""
+    return f"{text}\u00a0%" if language() == "de" else f"{text}%"
+
+
+def money_text(text: str, *, below_zero: bool) -> str:
+    """A number in the reader's currency with its symbol: -$1.90, in German -1,90 €."""
+    code, here, sign = reader.code(), language(), "-" if below_zero else ""
+    symbol = SYMBOLS_HERE.get(here, {}).get(code) or SYMBOLS.get(code, code)
+    if here in SYMBOL_AFTER:
+        return f"{sign}{localized(text)}\u00a0{symbol}"
+    return f"{sign}{symbol}{localized(text)}" if symbol != code else f"{sign}{code}\u00a0{localized(text)}"
+
+
+def converted(value: object) -> float | None:
+    """An amount in USD as an amount in the reader's currency."""
+    figure, rate = number(value), reader.rate()
+    return figure if figure is None or rate is None else figure * rate.per_usd
 
 
 def number(value: object) -> float | None:
@@ -42,7 +161,7 @@ def sig(value: object, digits: int = 3) -> str:
         return "0"
     rounded = float(f"{figure:.{digits - 1}e}")
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
-    return f"{rounded:,.{min(decimals, 9)}f}"
+    return localized(f"{rounded:,.{min(decimals, 9)}f}")
 
 
 @register.filter
@@ -52,7 +171,7 @@ def given(value: object) -> str:
     if figure is None:
         return UNKNOWN
     digits = 10 if figure.is_integer() else max(3, len(str(int(abs(figure)))))
-    return f"{float(f'{figure:.{digits}g}'):,.10g}"
+    return localized(f"{float(f'{figure:.{digits}g}'):,.10g}")
 
 
 def with_unit(value: object, unit: str) -> str:
@@ -62,8 +181,11 @@ def with_unit(value: object, unit: str) -> str:
 
 @register.filter
 def usd(value: object) -> str:
-    """Dollars: whole ones from 100 up, cents below; below one dollar, as prices of tokens are, three digits."""
-    figure = number(value)
+    """An amount in USD, in the reader's currency: $1,234, $12.35, $0.00123.
+
+    Whole ones from 100 up, cents below; below one, as prices of tokens are, three digits.
+    """
+    figure = converted(value)
     if figure is None:
         return UNKNOWN
     size = abs(figure)
@@ -72,14 +194,20 @@ def usd(value: object) -> str:
     else:
         whole, _, decimals = f"{float(f'{size:.3g}'):.9f}".partition(".")
         text = f"{whole}.{decimals[:2]}{decimals[2:].rstrip('0')}" if size else "0"
-    return f"{'-' * (figure < 0)}${text}"
+    return money_text(text, below_zero=figure < 0)
 
 
 @register.filter
 def usd_cents(value: object) -> str:
-    """Dollars with cents."""
-    figure = number(value)
-    return UNKNOWN if figure is None else f"-${-figure:,.2f}" if figure < 0 else f"${figure:,.2f}"
+    """An amount in USD, in the reader's currency with cents."""
+    figure = converted(value)
+    return UNKNOWN if figure is None else money_text(f"{abs(figure):,.2f}", below_zero=figure < 0)
+
+
+@register.filter
+def in_currency(text: object) -> str:
+    """A title such as "USD per month" with the reader's currency: "EUR per month"."""
+    return str(text).replace("USD", reader.code())
 
 
 @register.filter
@@ -125,8 +253,8 @@ def percent(value: object) -> str:
     """A fraction as a percentage; below 0.1% as "< 0.1%"."""
     figure = number(value)
     if figure is not None and 0 < figure < 0.001:
-        return "<\u00a00.1%"
-    return UNKNOWN if figure is None else f"{sig(figure * 100)}%"
+        return f"<\u00a0{percent_text(localized('0.1'))}"
+    return UNKNOWN if figure is None else percent_text(sig(figure * 100))
 
 
 @register.filter
@@ -136,7 +264,7 @@ def percent_beside(value: object, other: object) -> str:
     if figure is None or against is None or figure == against or percent(value) != percent(other):
         return percent(value)
     digits = next((n for n in range(4, 8) if sig(figure * 100, n) != sig(against * 100, n)), 7)
-    return f"{sig(figure * 100, digits)}%"
+    return percent_text(sig(figure * 100, digits))
 
 
 @register.filter
@@ -157,7 +285,7 @@ def large(value: object) -> str:
     figure = number(value)
     if figure is None:
         return UNKNOWN
-    for factor, name in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
+    for factor, name in COUNTED.get(language(), COUNTED["en"]):
         if abs(figure) >= factor:
             return f"{sig(figure / factor)}\u00a0{name}"
     return sig(figure)
@@ -167,9 +295,9 @@ def large(value: object) -> str:
 def plain(value: object) -> str:
     """Any value as text, without a unit."""
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return gettext("yes") if value else gettext("no")
     if isinstance(value, int):
-        return f"{value:,}"
+        return localized(f"{value:,}")
     if isinstance(value, float):
         return sig(value)
     if isinstance(value, Mapping):
@@ -180,10 +308,47 @@ def plain(value: object) -> str:
 
 
 @register.filter
+def translated(text: object) -> str:
+    """A text that is marked where it is written, such as the label of a figure."""
+    return gettext(str(text)) if text else ""
+
+
+@register.filter
+def state_text(state: object) -> str:
+    """The state of a request."""
+    return gettext(STATES.get(str(state), str(state)))
+
+
+@register.filter
+def objective(name: object) -> str:
+    """The objective of a question."""
+    return gettext(OBJECTIVES.get(str(name), str(name)))
+
+
+@register.filter
+def stage(text: object) -> str:
+    """What a worker is doing."""
+    return gettext(str(text))
+
+
+@register.filter
+def ninety(text: object) -> str:
+    """A range that holds 90% of the draws."""
+    return gettext("90%%: %s") % text if text else ""
+
+
+@register.filter
+def exact(value: object) -> str:
+    """A rate with all its digits: 0.89087."""
+    figure = number(value)
+    return UNKNOWN if figure is None else localized(f"{figure:.8g}")
+
+
+@register.filter
 def words(value: object) -> str:
     """misses_slo -> misses SLO, near_lossless -> near-lossless."""
     text = str(value)
-    return WORDS.get(text, text.replace("_", " "))
+    return gettext(WORDS[text]) if text in WORDS else text.replace("_", " ")
 
 
 @register.filter
@@ -193,8 +358,9 @@ def limits_to_raise(change: object) -> str:
     limits = RAISED.findall(plain_text.removeprefix("passes with "))
     if plain_text != "passes with " + " and ".join(f"{key} >= {value}" for key, value in limits):
         return plain(change)
-    raised = " and ".join(f"{key} {given(value)}" for key, value in limits)
-    return f"qualifies if you raise the limit{'s' if len(limits) > 1 else ''} to {raised}"
+    raised = gettext(" and ").join(f"{key} {given(value)}" for key, value in limits)
+    said = ngettext("qualifies if you raise the limit to %s", "qualifies if you raise the limits to %s", len(limits))
+    return said % raised
 
 
 @register.filter
@@ -212,7 +378,14 @@ def low_high(option: Option, metric: str, kind: str = "plain") -> str:
     if not pair or len(pair) != 2 or None in pair:
         return ""
     show = {"usd": usd, "ms": ms, "tokens_per_s": tokens_per_s}.get(kind, sig)
-    return f"{bare(show(pair[0]))}–{bare(show(pair[1]))}"
+    low, high = show(pair[0]), show(pair[1])
+    return span(low, high) if kind == "usd" else f"{bare(low)}–{bare(high)}"
+
+
+def span(low: str, high: str) -> str:
+    """low–high; the low end without its unit where both have the same one."""
+    unit = f"\u00a0{high.partition(chr(0xA0))[2]}"
+    return f"{low.removesuffix(unit) if len(unit) > 1 else low}–{high}"
 
 
 def bare(text: str) -> str:
@@ -223,7 +396,7 @@ def bare(text: str) -> str:
 @register.filter
 def basis(value: object) -> str:
     """The evidence for a figure, as text."""
-    return BASES.get(str(value), UNKNOWN)
+    return str(BASES.get(str(value), UNKNOWN))
 
 
 def day(value: object) -> date | None:
@@ -239,6 +412,13 @@ def day(value: object) -> date | None:
 
 
 @register.filter
+def date_text(value: object) -> str:
+    """A date as the page's language writes it: 2026-10-02, 02.10.2026, 2026年10月2日; other text as it is."""
+    figure = day(value)
+    return str(value or "") if figure is None else formats.date_format(figure, "SHORT_DATE_FORMAT")
+
+
+@register.filter
 def age(value: object) -> str:
     """The age class of a price date: fresh, ageing (over 30 days), stale (over 90) or unknown."""
     figure = day(value)
@@ -251,4 +431,4 @@ def age(value: object) -> str:
 @register.filter
 def age_days(value: object) -> str:
     figure = day(value)
-    return UNKNOWN if figure is None else f"{(timezone.localdate() - figure).days:d}"
+    return UNKNOWN if figure is None else localized(f"{(timezone.localdate() - figure).days:,d}")

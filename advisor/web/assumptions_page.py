@@ -12,7 +12,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from advisor import advise
 from advisor.api import queue_is_full
 from advisor.result import Assumption
-from advisor.templatetags.units import number
+from advisor.templatetags.units import number, number_to_type, typed_number
 from advisor.web.views import QUEUE_FULL, answer_of, or_unreadable
 from advisor.workload import WorkloadError, parse
 from catalog.access import Right, caller_of, needs, organisation_of
@@ -44,6 +44,11 @@ class Row:
         return number(self.item.value if self.item.default is None else self.item.default)
 
     @property
+    def shown(self) -> str:
+        """The text of the field."""
+        return self.text if self.error else number_to_type(self.text)
+
+    @property
     def differs(self) -> bool:
         return bool(self.text) and number(self.text) != self.default
 
@@ -62,14 +67,21 @@ def written(value: object) -> str:
     return "" if figure is None else f"{figure:.10g}"
 
 
+def typed(item: Assumption, text: str) -> Row:
+    try:
+        return Row(item=item, text=typed_number(text))
+    except ValueError as unclear:
+        return Row(item=item, text=text, error=str(unclear))
+
+
 def rows_of(items: Sequence[Assumption], given: Mapping[str, str], reset: str) -> list[Row]:
     """The fields as sent, or as the answer used them; `reset` names the one to put back to its default, or all."""
     rows = []
     for item in items:
-        row = Row(item=item, text=given.get(item.name, written(item.value)).strip())
+        row = typed(item, given[item.name].strip()) if item.name in given else Row(item=item, text=written(item.value))
         if reset in (item.name, ALL) or not row.text:
             row = Row(item=item, text=written(row.default))
-        elif number(row.text) is None:
+        elif not row.error and number(row.text) is None:
             row = Row(item=item, text=row.text, error="Enter a number.")
         rows.append(row)
     return rows

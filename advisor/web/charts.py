@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from django.utils.translation import gettext
+from django.utils.translation import gettext_noop as known
+
 from advisor.result import Driver, Memory, Operator, ParetoPoint, PlanMonth, SensitivityBar, WaterfallStep
-from advisor.templatetags.units import gib, given, large, ms, sig, usd
+from advisor.templatetags.units import gib, given, large, localized, ms, usd
 from catalog.charts import Log
+from catalog.pricing import reader
 
 WIDTH, HEIGHT = 640, 400
 LEFT, RIGHT, TOP, BOTTOM = 74, 18, 26, 56
@@ -56,10 +60,11 @@ def in_view(points: Sequence[ParetoPoint], slo_ms: float | None) -> tuple[list[P
     return near, {"undrawable": len(points) - len(shown), "far": len(shown) - len(near)}
 
 
-TOKEN_AXES = ("time per output token", "USD per M output tokens")
-VECTOR_AXES = ("latency", "USD per M tokens")  # of embeddings
+TOKEN_AXES = (known("time per output token"), known("USD per M output tokens"))
+VECTOR_AXES = (known("latency"), known("USD per M tokens"))  # of embeddings
 
 
+@reader.in_usd
 def pareto(
     points: Sequence[ParetoPoint],
     slo_ms: float | None = None,
@@ -74,15 +79,20 @@ def pareto(
     y = log_scale([xy(point)[1] for point in shown], HEIGHT - BOTTOM, TOP)
     marks = "".join(mark(point, x, y, base, named) for point, named in spaced(layered(shown), x, y))
     frontier = sum(point.frontier for point in shown)
-    summary = f"{len(shown)} deployments, {frontier} on the frontier; {left_out['undrawable']} cannot be shown."
+    below, beside = gettext(names[0]), gettext(names[1])
+    summary = gettext("%(n)s deployments, %(frontier)s on the frontier; %(without)s cannot be shown.") % {
+        "n": len(shown),
+        "frontier": frontier,
+        "without": left_out["undrawable"],
+    }
     parts = [
-        axes(x, y, f"{names[0]}, ms (log)", f"{names[1]} (log)"),
+        axes(x, y, f"{below}, ms (log)", f"{beside} (log)"),
         limit_line(x, slo_ms, f"SLO {given(slo_ms)} ms") if slo_ms else "",
         frontier_line(shown, x, y),
         marks,
     ]
-    title = f"Price vs. speed: {names[1]} over {names[0]}"
-    return svg("pareto", WIDTH, HEIGHT, title, f"{summary} Lower left is better.", "".join(parts))
+    title = gettext("Price vs. speed: %(price)s over %(time)s") % {"price": beside, "time": below}
+    return svg("pareto", WIDTH, HEIGHT, title, f"{summary} {gettext('Lower left is better.')}", "".join(parts))
 
 
 def layered(points: Sequence[ParetoPoint]) -> list[ParetoPoint]:
@@ -110,8 +120,9 @@ def mark(point: ParetoPoint, x: Log, y: Log, base: str, named: bool = True) -> s
     time_ms, price = xy(point)
     px, py, rank = x(time_ms), y(price), point.rank
     kind = "missed" if not point.meets_slo else "frontier" if point.frontier else "dominated"
-    text = f"{point.label}: {usd(price)} per M tokens, {ms(time_ms)}"
-    tip = escape((f"{rank}. " if rank else "") + text + ("" if point.meets_slo else " (misses the SLO)"))
+    values = {"name": point.label, "cost": usd(price), "time": ms(time_ms)}
+    text = gettext("%(name)s: %(cost)s per M tokens, %(time)s") % values
+    tip = escape((f"{rank}. " if rank else "") + text + ("" if point.meets_slo else gettext(" (misses the SLO)")))
     radius = (9 if named else 6) if rank else 5 if kind == "frontier" else 3.5
     if kind == "missed":
         shape = f'<path class="mark missed" d="M{px - 4} {py - 4}l8 8m0 -8l-8 8"/>'
@@ -166,8 +177,8 @@ def dollar_tick(value: float) -> str:
 
 def sig_short(value: float) -> str:
     """A tick label without trailing zeros."""
-    text = sig(value)
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    text = f"{float(f'{value:.3g}'):,.9f}"
+    return localized(text.rstrip("0").rstrip("."))
 
 
 def label(x: float, y: float, text: object, kind: str = "tick", anchor: str = "middle") -> str:
@@ -234,6 +245,7 @@ RANGE_RIGHT, RANGE_LETTERS, LINE = 140, 34, 15  # room for both ends of a bill; 
 UNUSED = ("chips left over in whole instances", "spare replicas", "spare hosts", "idle hours and headroom")
 
 
+@reader.in_usd
 def waterfall(steps: Sequence[WaterfallStep]) -> str:
     """A waterfall chart of the cost per million tokens; the last bar is the total."""
     values = [(step.name, step.usd_per_mtok) for step in steps]
@@ -254,6 +266,7 @@ def waterfall(steps: Sequence[WaterfallStep]) -> str:
     return svg("waterfall", WIDTH, height, "Cost per million tokens, step by step", text, "".join(parts))
 
 
+@reader.in_usd
 def tornado(bars: Sequence[SensitivityBar], what: str = "Monthly cost") -> str:
     """A tornado chart: the first choice's cost at both ends of each assumption; dark if the ranking changes."""
     ends = [(bar.assumption, bar.usd_per_month_low, bar.usd_per_month_high, bar.within_range) for bar in bars]
@@ -261,6 +274,7 @@ def tornado(bars: Sequence[SensitivityBar], what: str = "Monthly cost") -> str:
     return from_low_to_high(known, f"{what} of the first choice over the range of each assumption")
 
 
+@reader.in_usd
 def drivers(found: Sequence[Driver], what: str = "Monthly cost") -> str:
     """A tornado chart: the first option's cost at both ends of each uncertain input that moves it."""
     ends = [(each.name, each.usd_per_month_low, each.usd_per_month_high, False) for each in found if moves(each)]

@@ -18,8 +18,10 @@ from advisor.models import Advice
 from advisor.report import DOCUMENTS, NO_ANSWER, NO_SHARED_ANSWER, XLSX, default_rank, has_document
 from advisor.web.views import answer_of, finished, shared_advice, unlisted
 from catalog.access import organisation_of
+from catalog.pricing import reader
 
 
+@reader.in_english
 def document(advice: Advice, name: str, rank: str | None) -> HttpResponse:
     """One document of a finished advice; `rank` as in the address; None: 1."""
     if name not in DOCUMENTS:

@@ -1,7 +1,11 @@
 """The fields of the workload form, named by their path in the workload file."""
 
 from dataclasses import dataclass
-from typing import get_args
+from typing import cast, get_args
+
+from django.utils.text import format_lazy
+from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_noop as known
 
 from advisor import workload
 from advisor.engine.search import WEIGHTS
@@ -10,6 +14,16 @@ from advisor.engine.spec import KINDS, Kind
 NUMBER, WHOLE, TEXT, LIST, ONE_OF, SOME_OF = "number", "whole", "text", "list", "one of", "some of"
 LINES, COUNTS, CURVE, VALUES, FILE = "lines", "counts", "curve", "values", "file"
 NUMBERS, PATH, CASES, TOKENS, SWITCH = "numbers", "price path", "cases", "tokens", "switch"
+
+
+def _(text: str) -> str:
+    """Translated when a page shows it."""
+    return cast(str, gettext_lazy(text))
+
+
+def filled(text: str, **values: object) -> str:
+    """A translated text with its placeholders filled in."""
+    return cast(str, format_lazy(text, **values))
 
 
 @dataclass(frozen=True)
@@ -47,17 +61,42 @@ STACKS = {
     "cpu": "CPU serving",
 }
 WEIGHED = {
-    "cost": "cost",
-    "latency": "time per token",
-    "energy": "power",
-    "ecosystem": "ecosystem",
-    "team": "team skills",
-    "risk": "risk",
-    "lead_time": "lead time",
-    "lock_in": "lock-in",
+    "cost": _("cost"),
+    "latency": _("time per token"),
+    "energy": _("power"),
+    "ecosystem": _("ecosystem"),
+    "team": _("team skills"),
+    "risk": _("risk"),
+    "lead_time": _("lead time"),
+    "lock_in": _("lock-in"),
 }
-AMERICAN = {"maths": "math", "summarisation": "summarization"}  # labels of tasks; the values keep their spelling
-ON_OFF = (("yes", "yes"), ("no", "no"))
+TASKS = {  # labels of tasks; the values keep their spelling
+    "any": known("any"),
+    "chat": known("chat"),
+    "code": known("code"),
+    "maths": known("math"),
+    "summarisation": known("summarization"),
+    "reasoning": known("reasoning"),
+    "translation": known("translation"),
+    "retrieval": known("retrieval"),
+}
+KIND_TITLES = (
+    known("text generation (online serving)"),
+    known("embeddings"),
+    known("reranking (query and documents to scores)"),
+    known("image generation (diffusion)"),
+    known("batch job with a deadline"),
+    known("training (pre-training and continued pre-training)"),
+    known("fine-tuning"),
+)
+TERMS = {
+    "on_demand": known("on-demand"),
+    "spot": known("spot"),
+    "reserved_1y": known("1-year commitment"),
+    "reserved_3y": known("3-year commitment"),
+    "capacity_block": known("capacity block"),
+}
+ON_OFF = (("yes", _("yes")), ("no", _("no")))
 OF_SERVING = ("traffic", "slo", "batch", "adapters", "structured_output")  # refused or unused by kinds that train
 # only kinds that serve
 NOT_FOR_TRAINING = (
@@ -70,98 +109,109 @@ TRAFFIC_BY, LATENCY, YAML = "form.traffic", "form.latency", "yaml"
 FORM_ONLY = "form."  # fields that only choose what other fields mean
 # Title, TTFT and TPOT in ms, p95: the limits of the examples of these uses (fixtures/workloads)
 LATENCIES = {
-    "chat": ("chat: 1 s, then 40 ms per token", 1000.0, 40.0),
-    "interactive": ("interactive coding: 0.5 s, then 20 ms per token", 500.0, 20.0),
-    "documents": ("long documents: 4 s, then 50 ms per token", 4000.0, 50.0),
+    "chat": (_("chat: 1 s, then 40 ms per token"), 1000.0, 40.0),
+    "interactive": (_("interactive coding: 0.5 s, then 20 ms per token"), 500.0, 20.0),
+    "documents": (_("long documents: 4 s, then 50 ms per token"), 4000.0, 50.0),
 }
 
 MODEL = Group(
-    "Model",
+    _("Model"),
     (
         Field(
             "model",
-            "Model",
+            _("Model"),
             TEXT,
-            "Name or Hugging Face ID. Several with commas: one answer for each",
+            _("Name or Hugging Face ID. Several with commas: one answer for each"),
             suggestions="models",
         ),
         Field(
             "kind",
-            "What it does",
+            _("What it does"),
             ONE_OF,
-            "Embeddings, reranking and images have no output tokens; set only the whole-answer latency",
+            _("Embeddings, reranking and images have no output tokens; set only the whole-answer latency"),
             choices=(
-                *((kind.name, kind.title) for kind in KINDS.values()),
-                ("portfolio", "several workloads on one fleet (YAML only, see below)"),
+                *((kind.name, _(kind.title)) for kind in KINDS.values()),
+                ("portfolio", _("several workloads on one fleet (YAML only, see below)")),
             ),
         ),
     ),
 )
 LOAD = Group(
-    "Traffic",
+    _("Traffic"),
     (
         Field(
             TRAFFIC_BY,
-            "Traffic given as",
+            _("Traffic given as"),
             SWITCH,
             "",
-            choices=(("requests", "requests per second"), ("users", "active users")),
+            choices=(("requests", _("requests per second")), ("users", _("active users"))),
         ),
-        Field("traffic.requests_per_s.mean", "Requests per second, mean", NUMBER, "Averaged over the whole week"),
-        Field("traffic.users.active", "Active users", NUMBER, "At peak"),
+        Field("traffic.requests_per_s.mean", _("Requests per second, mean"), NUMBER, _("Averaged over the whole week")),
+        Field("traffic.users.active", _("Active users"), NUMBER, _("At peak")),
         Field(
-            "traffic.users.think_s", "Think time between a user's requests, seconds", NUMBER, "Only with active users"
+            "traffic.users.think_s",
+            _("Think time between a user's requests, seconds"),
+            NUMBER,
+            _("Only with active users"),
         ),
-        Field("batch.requests", "Batch: requests", NUMBER, "Instead of requests per second and users"),
-        Field("batch.deadline_hours", "Batch: deadline, hours", NUMBER, "Includes startup and the last answers"),
+        Field("batch.requests", _("Batch: requests"), NUMBER, _("Instead of requests per second and users")),
+        Field("batch.deadline_hours", _("Batch: deadline, hours"), NUMBER, _("Includes startup and the last answers")),
     ),
 )
 LENGTHS = Group(
-    "Lengths",
+    _("Lengths"),
     (
         Field(
             "traffic.input_tokens.mean",
-            "Input tokens, mean",
+            _("Input tokens, mean"),
             NUMBER,
-            "Per request, including history and documents. For speech models: audio seconds × 50",
+            _("Per request, including history and documents. For speech models: audio seconds × 50"),
         ),
         Field(
-            "traffic.output_tokens.mean", "Output tokens, mean", NUMBER, "Per answer, including hidden reasoning tokens"
+            "traffic.output_tokens.mean",
+            _("Output tokens, mean"),
+            NUMBER,
+            _("Per answer, including hidden reasoning tokens"),
         ),
         Field(
             "traffic.documents_per_request",
-            "Documents per request",
+            _("Documents per request"),
             WHOLE,
-            "For rerankers; input tokens are then one query with one document",
+            _("For rerankers; input tokens are then one query with one document"),
         ),
         Field(
             "traffic.image_output.width_px",
-            "Generated images: width, pixels",
+            _("Generated images: width, pixels"),
             NUMBER,
-            "For image generation; usual: 1,024",
+            _("For image generation; usual: 1,024"),
         ),
-        Field("traffic.image_output.height_px", "Height, pixels", NUMBER, "Of generated images"),
-        Field("traffic.image_output.steps", "Denoising steps", WHOLE, "Empty: the model's default"),
-        Field("traffic.image_output.images_per_request", "Images per prompt", NUMBER, "Empty: 1"),
+        Field("traffic.image_output.height_px", _("Height, pixels"), NUMBER, _("Of generated images")),
+        Field("traffic.image_output.steps", _("Denoising steps"), WHOLE, _("Empty: the model's default")),
+        Field("traffic.image_output.images_per_request", _("Images per prompt"), NUMBER, _("Empty: 1")),
     ),
 )
 LATENCIES_GROUP = Group(
-    "Latency",
+    _("Latency"),
     (
         Field(
             LATENCY,
-            "Latency limits",
+            _("Latency limits"),
             ONE_OF,
-            "p95 at peak: time to first token, then time per output token",
+            _("p95 at peak: time to first token, then time per output token"),
             choices=(
                 *((key, said) for key, (said, _, _) in LATENCIES.items()),
-                ("own", "my own limits"),
-                ("none", "no limits"),
+                ("own", _("my own limits")),
+                ("none", _("no limits")),
             ),
         ),
-        Field("slo.ttft_ms_p95", "Time to first token, p95, ms", NUMBER, "From sending the request to the first token"),
-        Field("slo.tpot_ms_p95", "Time per output token, p95, ms", NUMBER, "After the first token"),
-        Field("slo.e2e_ms_p95", "Whole answer, p95, ms", NUMBER, "From sending to the last token"),
+        Field(
+            "slo.ttft_ms_p95",
+            _("Time to first token, p95, ms"),
+            NUMBER,
+            _("From sending the request to the first token"),
+        ),
+        Field("slo.tpot_ms_p95", _("Time per output token, p95, ms"), NUMBER, _("After the first token")),
+        Field("slo.e2e_ms_p95", _("Whole answer, p95, ms"), NUMBER, _("From sending to the last token")),
     ),
 )
 
@@ -172,16 +222,19 @@ def choice(path: str, label: str, help: str, *choices: tuple[str, str]) -> Field
 
 def sequence_field(section: str, sequence: str) -> Field:
     return Field(
-        f"{section}.sequence_length", "Sequence length, tokens", WHOLE, f"Documents are packed. Empty: {sequence}"
+        f"{section}.sequence_length",
+        _("Sequence length, tokens"),
+        WHOLE,
+        filled(_("Documents are packed. Empty: {usual}"), usual=sequence),
     )
 
 
 def deadline_field(section: str) -> Field:
     return Field(
         f"{section}.deadline_days",
-        "Deadline, days",
+        _("Deadline, days"),
         NUMBER,
-        "From the first step to the last token, interruptions included. Empty: runs of up to 120 days",
+        _("From the first step to the last token, interruptions included. Empty: runs of up to 120 days"),
     )
 
 
@@ -189,56 +242,58 @@ def recipe_fields(section: str, batch: str) -> tuple[Field, ...]:
     return (
         Field(
             f"{section}.global_batch_tokens",
-            "Global batch, tokens",
+            _("Global batch, tokens"),
             TOKENS,
-            f"Tokens of one optimizer step on all accelerators. Empty: {batch}",
+            filled(_("Tokens of one optimizer step on all accelerators. Empty: {usual}"), usual=batch),
         ),
-        Field(f"{section}.every_days", "Repeat every, days", NUMBER, "Empty: the run is done once"),
+        Field(f"{section}.every_days", _("Repeat every, days"), NUMBER, _("Empty: the run is done once")),
         choice(
             f"{section}.precision",
-            "Precision",
-            "Of the matrix multiplies; automatic: the fastest that the acceptable quality loss allows",
-            ("auto", "automatic"),
-            ("bf16", "BF16, FP32 master weights"),
-            ("bf16_master", "BF16, BF16 master weights"),
-            ("fp8", "FP8"),
-            ("mxfp8", "MXFP8"),
-            ("nvfp4", "NVFP4"),
-            ("amp", "automatic mixed precision, FP32 weights"),
-            ("fp32", "FP32"),
+            _("Precision"),
+            _("Of the matrix multiplies; automatic: the fastest that the acceptable quality loss allows"),
+            ("auto", _("automatic")),
+            ("bf16", _("BF16, FP32 master weights")),
+            ("bf16_master", _("BF16, BF16 master weights")),
+            ("fp8", _("FP8")),
+            ("mxfp8", _("MXFP8")),
+            ("nvfp4", _("NVFP4")),
+            ("amp", _("automatic mixed precision, FP32 weights")),
+            ("fp32", _("FP32")),
         ),
         choice(
             f"{section}.optimizer",
-            "Optimizer",
-            "Sets the memory of its states",
-            ("adamw", "AdamW"),
-            ("adamw_8bit", "AdamW, 8-bit states"),
-            ("adafactor", "Adafactor"),
-            ("muon", "Muon"),
-            ("sgd", "SGD with momentum"),
+            _("Optimizer"),
+            _("Sets the memory of its states"),
+            ("adamw", _("AdamW")),
+            ("adamw_8bit", _("AdamW, 8-bit states")),
+            ("adafactor", _("Adafactor")),
+            ("muon", _("Muon")),
+            ("sgd", _("SGD with momentum")),
         ),
         choice(
             f"{section}.recompute",
-            "Activation recomputation",
-            "Saves memory and costs time",
-            ("auto", "automatic"),
-            ("none", "none"),
-            ("selective", "selective (attention)"),
-            ("full", "full"),
+            _("Activation recomputation"),
+            _("Saves memory and costs time"),
+            ("auto", _("automatic")),
+            ("none", _("none")),
+            ("selective", _("selective (attention)")),
+            ("full", _("full")),
         ),
     )
 
 
-RUN_HELP = "2T, 100B and 50M stand for 2e12, 1e11 and 5e7."
+RUN_HELP = _("2T, 100B and 50M stand for 2e12, 1e11 and 5e7.")
 PRETRAINING = Group(
-    "Training run",
+    _("Training run"),
     (
-        Field("training.tokens", "Tokens to train on", TOKENS, "In all, such as 2T. Empty: what the budget pays for"),
+        Field(
+            "training.tokens", _("Tokens to train on"), TOKENS, _("In all, such as 2T. Empty: what the budget pays for")
+        ),
         Field(
             "training.budget_usd",
-            "Or: budget for the run, USD",
+            _("Or: budget for the run, USD"),
             NUMBER,
-            "Instead of tokens; the answer says how many tokens it pays for",
+            _("Instead of tokens; the answer says how many tokens it pays for"),
         ),
         sequence_field("training", "8,192"),
         deadline_field("training"),
@@ -246,609 +301,663 @@ PRETRAINING = Group(
     RUN_HELP,
 )
 TUNING = Group(
-    "Fine-tuning run",
+    _("Fine-tuning run"),
     (
-        Field("finetuning.tokens", "Tokens to train on", TOKENS, "Supervised: all epochs together, such as 50M"),
+        Field("finetuning.tokens", _("Tokens to train on"), TOKENS, _("Supervised: all epochs together, such as 50M")),
         sequence_field("finetuning", "4,096"),
         deadline_field("finetuning"),
     ),
     RUN_HELP,
 )
 LOCATION = Group(
-    "Location",
+    _("Location"),
     (
         Field(
             "constraints.regions.allow",
-            "Regions, countries or areas",
+            _("Regions, countries or areas"),
             LIST,
-            "Several with commas; areas are eu, us and apac. Empty: anywhere",
+            _("Several with commas; areas are eu, us and apac. Empty: anywhere"),
             suggestions="offered",
         ),
     ),
 )
 QUESTION = (MODEL, LOAD, LENGTHS, LATENCIES_GROUP, PRETRAINING, TUNING, LOCATION)
 ABOUT = Group(
-    "Name and task",
+    _("Name and task"),
     (
-        Field("name", "Name of this workload", TEXT, "Shown in your list of recommendations"),
+        Field("name", _("Name of this workload"), TEXT, _("Shown in your list of recommendations")),
         Field(
             "task",
-            "Task",
+            _("Task"),
             ONE_OF,
-            "Affects speculative decoding acceptance and quantization quality",
-            choices=tuple((task, AMERICAN.get(task, task)) for task in get_args(workload.Task)),
+            _("Affects speculative decoding acceptance and quantization quality"),
+            choices=tuple((task, _(TASKS.get(task, task))) for task in get_args(workload.Task)),
         ),
         Field(
             "structured_output",
-            "Structured output",
+            _("Structured output"),
             ONE_OF,
-            "Every answer follows a grammar such as a JSON schema",
-            choices=(("no", "no"), ("yes", "yes")),
+            _("Every answer follows a grammar such as a JSON schema"),
+            choices=(("no", _("no")), ("yes", _("yes"))),
         ),
     ),
-    says="No name; any task; free-form answers",
+    says=_("No name; any task; free-form answers"),
 )
 PRECISION = Group(
-    "Traffic in detail",
+    _("Traffic in detail"),
     (
         Field(
             "traffic.input_tokens.p95",
-            "Input tokens, 95th percentile",
+            _("Input tokens, 95th percentile"),
             NUMBER,
-            "Empty: every request has the mean length",
+            _("Empty: every request has the mean length"),
         ),
         Field(
             "traffic.output_tokens.p95",
-            "Output tokens, 95th percentile",
+            _("Output tokens, 95th percentile"),
             NUMBER,
-            "Empty: every answer has the mean length",
+            _("Empty: every answer has the mean length"),
         ),
-        Field("traffic.requests_per_s.peak", "Requests per second, peak", NUMBER, "The SLO must hold at this rate"),
-        Field("batch.every_hours", "Batch: repeat every, hours", NUMBER, "Empty: back to back"),
+        Field(
+            "traffic.requests_per_s.peak", _("Requests per second, peak"), NUMBER, _("The SLO must hold at this rate")
+        ),
+        Field("batch.every_hours", _("Batch: repeat every, hours"), NUMBER, _("Empty: back to back")),
         Field(
             "traffic.load_curve",
-            "Load over the week",
+            _("Load over the week"),
             CURVE,
-            "flat, office_hours, or 168 numbers from Monday 0:00, separated by commas. Empty: flat",
+            _("flat, office_hours, or 168 numbers from Monday 0:00, separated by commas. Empty: flat"),
             suggestions="curves",
         ),
         Field(
             "traffic.prefix_cache_hit_rate",
-            "Prefix cache hit rate",
+            _("Prefix cache hit rate"),
             NUMBER,
-            "0 to 1; share of input tokens. With turns: share of the first prompt that conversations have in common",
+            _("0 to 1; share of input tokens. With turns: share of the first prompt that conversations have in common"),
         ),
         Field(
             "traffic.host_cache_hit_rate",
-            "Host-memory cache hit rate",
+            _("Host-memory cache hit rate"),
             NUMBER,
-            "0 to 1; additional input tokens found in a host-memory KV cache. Empty: KV offload is not estimated",
+            _("0 to 1; additional input tokens found in a host-memory KV cache. Empty: KV offload is not estimated"),
         ),
     ),
-    says="Constant lengths; the same load all week; no prefix cache hits",
+    says=_("Constant lengths; the same load all week; no prefix cache hits"),
 )
 CONVERSATIONS = Group(
-    "Conversations",
+    _("Conversations"),
     (
         Field(
             "traffic.turns.count",
-            "Agents and chats: turns per conversation",
+            _("Agents and chats: turns per conversation"),
             WHOLE,
-            "Model calls whose prompts repeat the conversation; input tokens are then the first prompt. Empty: none",
+            _("Model calls whose prompts repeat the conversation; input tokens are then the first prompt. Empty: none"),
         ),
         Field(
             "traffic.turns.added_tokens",
-            "Tokens added per turn",
+            _("Tokens added per turn"),
             NUMBER,
-            "Tool result or user message; the answer before it is added too",
+            _("Tool result or user message; the answer before it is added too"),
         ),
         Field(
             "traffic.turns.wait_s",
-            "Wait between turns, seconds",
+            _("Wait between turns, seconds"),
             NUMBER,
-            "How long the tool or the user takes; with active users, their think time",
+            _("How long the tool or the user takes; with active users, their think time"),
         ),
         Field(
             "traffic.turns.conversations_per_hour",
-            "Conversations per hour",
+            _("Conversations per hour"),
             NUMBER,
-            "Instead of requests per second",
+            _("Instead of requests per second"),
         ),
     ),
-    "For agents and chats whose prompts repeat the conversation.",
-    says="None: requests are independent",
+    _("For agents and chats whose prompts repeat the conversation."),
+    says=_("None: requests are independent"),
 )
 MEDIA = Group(
-    "Audio and images",
+    _("Audio and images"),
     (
         Field(
             "traffic.audio.hours_per_hour",
-            "Audio hours per hour, or live streams",
+            _("Audio hours per hour, or live streams"),
             NUMBER,
-            "For speech models; replaces the token and request fields. Empty: none",
+            _("For speech models; replaces the token and request fields. Empty: none"),
         ),
-        Field("traffic.audio.clip_s", "Clip length, seconds", NUMBER, "Clips over 30 s are split; empty: 30"),
-        Field("traffic.audio.words_per_minute", "Words per minute", NUMBER, "Of the transcript; empty: 150"),
+        Field("traffic.audio.clip_s", _("Clip length, seconds"), NUMBER, _("Clips over 30 s are split; empty: 30")),
+        Field("traffic.audio.words_per_minute", _("Words per minute"), NUMBER, _("Of the transcript; empty: 150")),
         Field(
             "traffic.images.per_request",
-            "Images per request",
+            _("Images per request"),
             NUMBER,
-            "For vision-language models; input tokens then count the text only. Empty: none",
+            _("For vision-language models; input tokens then count the text only. Empty: none"),
         ),
-        Field("traffic.images.width_px", "Image width, pixels", NUMBER, "As clients send it; empty: 1,024"),
-        Field("traffic.images.height_px", "Image height, pixels", NUMBER, "As clients send it; empty: 1,024"),
+        Field("traffic.images.width_px", _("Image width, pixels"), NUMBER, _("As clients send it; empty: 1,024")),
+        Field("traffic.images.height_px", _("Image height, pixels"), NUMBER, _("As clients send it; empty: 1,024")),
     ),
-    says="None: requests are text",
+    says=_("None: requests are text"),
 )
 RECORDED = Group(
-    "Recorded trace",
+    _("Recorded trace"),
     (
         Field(
             TRACE_TEXT,
-            "Or: a recorded trace (paste)",
+            _("Or: a recorded trace (paste)"),
             LINES,
-            "CSV with the header arrival_s,input_tokens,output_tokens; replaces the token and request fields",
+            _("CSV with the header arrival_s,input_tokens,output_tokens; replaces the token and request fields"),
         ),
         Field(
             TRACE_FILE,
-            "Or: a recorded trace (upload)",
+            _("Or: a recorded trace (upload)"),
             FILE,
-            "CSV with the header arrival_s,input_tokens,output_tokens; at most 20,000 requests and 900 kB",
+            _("CSV with the header arrival_s,input_tokens,output_tokens; at most 20,000 requests and 900 kB"),
         ),
     ),
-    says="None: random arrivals at the rate above",
+    says=_("None: random arrivals at the rate above"),
 )
 LEVELS = Group(
-    "Other service levels",
+    _("Other service levels"),
     (
         Field(
             "slo.tokens_per_s_per_user",
-            "Minimum tokens per second per user",
+            _("Minimum tokens per second per user"),
             NUMBER,
-            "At p95; 50 means 20 ms per token",
+            _("At p95; 50 means 20 ms per token"),
         ),
         Field(
             "slo.availability",
-            "Spare replicas",
+            _("Spare replicas"),
             ONE_OF,
-            "Replicas that can fail while the rest still serve the peak",
-            choices=(("n", "none"), ("n+1", "one (n+1)"), ("n+2", "two (n+2)"), ("2n", "double (2n)")),
+            _("Replicas that can fail while the rest still serve the peak"),
+            choices=(("n", _("none")), ("n+1", _("one (n+1)")), ("n+2", _("two (n+2)")), ("2n", _("double (2n)"))),
         ),
         Field(
             "slo.confidence",
-            "Probability of meeting them",
+            _("Probability of meeting them"),
             NUMBER,
-            "Between 0 and 1, such as 0.9; empty: an option needs to meet the limits only as estimated",
+            _("Between 0 and 1, such as 0.9; empty: an option needs to meet the limits only as estimated"),
         ),
     ),
-    says="No spare replicas; no minimum speed or probability",
+    says=_("No spare replicas; no minimum speed or probability"),
 )
 RECIPE = Group(
-    "Training recipe",
+    _("Training recipe"),
     (
         choice(
             "training.continued",
-            "Start from",
-            "Continued pre-training starts from the published weights",
-            ("no", "random weights"),
-            ("yes", "the published weights"),
+            _("Start from"),
+            _("Continued pre-training starts from the published weights"),
+            ("no", _("random weights")),
+            ("yes", _("the published weights")),
         ),
         *recipe_fields("training", "4M"),
     ),
-    says="Random weights, AdamW, automatic precision",
+    says=_("Random weights, AdamW, automatic precision"),
 )
 ADAPTING = Group(
-    "Fine-tuning recipe",
+    _("Fine-tuning recipe"),
     (
         choice(
             "finetuning.objective",
-            "Objective",
-            "DPO and GRPO ask for more under “Preferences and reinforcement learning”",
-            ("sft", "supervised"),
-            ("dpo", "DPO: preference pairs"),
-            ("grpo", "GRPO: reinforcement learning"),
+            _("Objective"),
+            _("DPO and GRPO ask for more under “Preferences and reinforcement learning”"),
+            ("sft", _("supervised")),
+            ("dpo", _("DPO: preference pairs")),
+            ("grpo", _("GRPO: reinforcement learning")),
         ),
         choice(
             "finetuning.method",
-            "Method",
-            "LoRA trains adapters beside frozen weights; QLoRA keeps the frozen weights in 4 bits",
-            ("full", "all weights"),
-            ("lora", "LoRA"),
-            ("qlora", "QLoRA"),
+            _("Method"),
+            _("LoRA trains adapters beside frozen weights; QLoRA keeps the frozen weights in 4 bits"),
+            ("full", _("all weights")),
+            ("lora", _("LoRA")),
+            ("qlora", _("QLoRA")),
         ),
-        Field("finetuning.rank", "Adapter rank", WHOLE, "For LoRA and QLoRA. Empty: 16"),
+        Field("finetuning.rank", _("Adapter rank"), WHOLE, _("For LoRA and QLoRA. Empty: 16")),
         *recipe_fields("finetuning", "260k"),
     ),
-    says="All weights, AdamW, automatic precision",
+    says=_("All weights, AdamW, automatic precision"),
 )
 PREFERENCES = Group(
-    "Preferences and reinforcement learning",
+    _("Preferences and reinforcement learning"),
     (
-        Field("finetuning.pairs", "DPO: preference pairs", WHOLE, "All epochs together. A pair is two sequences"),
-        Field("finetuning.iterations", "GRPO: iterations", WHOLE, "Each generates responses and updates once"),
-        Field("finetuning.prompts_per_iteration", "GRPO: prompts per iteration", WHOLE, "Empty: 32"),
-        Field("finetuning.samples_per_prompt", "GRPO: responses per prompt", WHOLE, "Group size. Empty: 8, as in TRL"),
-        Field("finetuning.prompt_tokens", "GRPO: mean prompt, tokens", WHOLE, "Empty: 512"),
-        Field("finetuning.response_tokens", "GRPO: mean response, tokens", WHOLE, "Required: it decides the cost"),
+        Field("finetuning.pairs", _("DPO: preference pairs"), WHOLE, _("All epochs together. A pair is two sequences")),
+        Field("finetuning.iterations", _("GRPO: iterations"), WHOLE, _("Each generates responses and updates once")),
+        Field("finetuning.prompts_per_iteration", _("GRPO: prompts per iteration"), WHOLE, _("Empty: 32")),
+        Field(
+            "finetuning.samples_per_prompt",
+            _("GRPO: responses per prompt"),
+            WHOLE,
+            _("Group size. Empty: 8, as in TRL"),
+        ),
+        Field("finetuning.prompt_tokens", _("GRPO: mean prompt, tokens"), WHOLE, _("Empty: 512")),
+        Field(
+            "finetuning.response_tokens", _("GRPO: mean response, tokens"), WHOLE, _("Required: it decides the cost")
+        ),
         Field(
             "finetuning.longest_response_tokens",
-            "GRPO: longest response, tokens",
+            _("GRPO: longest response, tokens"),
             WHOLE,
-            "Your limit. Empty: twice the mean",
+            _("Your limit. Empty: twice the mean"),
         ),
         choice(
             "finetuning.reference",
-            "Reference model",
-            "A frozen copy of the model; GRPO with a KL coefficient of 0 needs none",
-            ("yes", "beside the model"),
-            ("no", "none (GRPO)"),
-            ("precomputed", "log-probabilities are precomputed (DPO)"),
+            _("Reference model"),
+            _("A frozen copy of the model; GRPO with a KL coefficient of 0 needs none"),
+            ("yes", _("beside the model")),
+            ("no", _("none (GRPO)")),
+            ("precomputed", _("log-probabilities are precomputed (DPO)")),
         ),
         Field(
             "finetuning.reward_model",
-            "GRPO: reward model",
+            _("GRPO: reward model"),
             TEXT,
-            "Model that scores the responses. Empty: rules score them",
+            _("Model that scores the responses. Empty: rules score them"),
         ),
     ),
-    "For the objectives DPO and GRPO; leave empty for supervised tuning.",
-    says="None: supervised tuning",
+    _("For the objectives DPO and GRPO; leave empty for supervised tuning."),
+    says=_("None: supervised tuning"),
 )
 LIMITS = Group(
-    "Budget and buying",
+    _("Budget and buying"),
     (
         Field(
             "constraints.max_usd_per_month",
-            "Budget, USD per month",
+            _("Budget, USD per month"),
             NUMBER,
-            "No budget: options above five times the cheapest are not recommended for speed, energy or carbon",
+            _("No budget: options above five times the cheapest are not recommended for speed, energy or carbon"),
         ),
         Field(
             "constraints.max_capex_usd",
-            "Capex limit, USD",
+            _("Capex limit, USD"),
             NUMBER,
-            "All purchases over the planning horizon. Empty: no limit; 0: buy nothing",
+            _("All purchases over the planning horizon. Empty: no limit; 0: buy nothing"),
         ),
-        Field("constraints.max_accelerators", "Maximum accelerators", WHOLE, "Including spares"),
+        Field("constraints.max_accelerators", _("Maximum accelerators"), WHOLE, _("Including spares")),
         Field(
             "constraints.acquisition",
-            "Rent, buy or hosted API",
+            _("Rent, buy or hosted API"),
             SOME_OF,
-            "None checked: rent or buy (hosted APIs are shown for comparison only)",
-            choices=(("rent", "rent"), ("own", "buy"), ("api", "hosted API (pay per token)")),
+            _("None checked: rent or buy (hosted APIs are shown for comparison only)"),
+            choices=(("rent", _("rent")), ("own", _("buy")), ("api", _("hosted API (pay per token)"))),
         ),
         Field(
             "constraints.quality",
-            "Acceptable quality loss from quantization",
+            _("Acceptable quality loss from quantization"),
             ONE_OF,
-            "Limits the weight, KV cache and training formats that are considered",
-            choices=(("lossless", "none (lossless)"), ("near_lossless", "near-lossless"), ("any", "any")),
+            _("Limits the weight, KV cache and training formats that are considered"),
+            choices=(("lossless", _("none (lossless)")), ("near_lossless", _("near-lossless")), ("any", _("any"))),
         ),
     ),
-    says="Budget: none; rent, buy or hosted API",
+    says=_("Budget: none; rent, buy or hosted API"),
 )
 OBJECTIVE = Group(
-    "Objective",
+    _("Objective"),
     (
         Field(
             "objective",
-            "Optimize for",
+            _("Optimize for"),
             ONE_OF,
-            "Sorts the ranking; the best option for each other goal is shown too",
+            _("Sorts the ranking; the best option for each other goal is shown too"),
             choices=(
-                ("cost", "lowest cost"),
-                ("latency", "lowest latency, or fewest days of a training run"),
-                ("throughput", "highest throughput per accelerator"),
-                ("energy", "lowest energy"),
-                ("carbon", "lowest carbon"),
-                ("balanced", "balanced"),
+                ("cost", _("lowest cost")),
+                ("latency", _("lowest latency, or fewest days of a training run")),
+                ("throughput", _("highest throughput per accelerator")),
+                ("energy", _("lowest energy")),
+                ("carbon", _("lowest carbon")),
+                ("balanced", _("balanced")),
             ),
         ),
     ),
-    says="Lowest cost",
+    says=_("Lowest cost"),
 )
 
 
-def allow_and_deny(key: str, names: str, suggestions: str = "") -> tuple[Field, Field]:
+def allow_and_deny(key: str, allow: str, deny: str, suggestions: str = "") -> tuple[Field, Field]:
     """The allow and deny fields of a constraint."""
     return (
-        Field(f"constraints.{key}.allow", f"Only these {names}", LIST, "Empty: all", suggestions=suggestions),
-        Field(
-            f"constraints.{key}.deny", f"Exclude these {names}", LIST, "Empty: none excluded", suggestions=suggestions
-        ),
+        Field(f"constraints.{key}.allow", allow, LIST, _("Empty: all"), suggestions=suggestions),
+        Field(f"constraints.{key}.deny", deny, LIST, _("Empty: none excluded"), suggestions=suggestions),
     )
 
 
 PLACES = Group(
-    "Hardware and providers",
+    _("Hardware and providers"),
     (
-        *allow_and_deny("accelerators", "accelerators", "accelerators"),
-        *allow_and_deny("vendors", "vendors", "vendors"),
-        *allow_and_deny("providers", "providers", "providers"),
+        *allow_and_deny("accelerators", _("Only these accelerators"), _("Exclude these accelerators"), "accelerators"),
+        *allow_and_deny("vendors", _("Only these vendors"), _("Exclude these vendors"), "vendors"),
+        *allow_and_deny("providers", _("Only these providers"), _("Exclude these providers"), "providers"),
         Field(
             "constraints.regions.deny",
-            "Exclude these regions, countries or areas",
+            _("Exclude these regions, countries or areas"),
             LIST,
-            "Empty: none excluded",
+            _("Empty: none excluded"),
             suggestions="offered",
         ),
         Field(
             "constraints.terms",
-            "Rental terms to rank",
+            _("Rental terms to rank"),
             SOME_OF,
-            "None checked: on-demand; other terms are shown with each option",
-            choices=tuple((term, term.replace("_", " ")) for term in get_args(workload.Term)),
+            _("None checked: on-demand; other terms are shown with each option"),
+            choices=tuple((term, _(TERMS.get(term, term.replace("_", " ")))) for term in get_args(workload.Term)),
         ),
         Field(
             "constraints.exclude",
-            "Do not offer",
+            _("Do not offer"),
             SOME_OF,
-            "None checked: consumer cards, marketplaces, second-hand, quotes, previews, weakly sourced rents",
+            _("None checked: consumer cards, marketplaces, second-hand, quotes, previews, weakly sourced rents"),
             choices=(
-                ("consumer", "consumer cards"),
-                ("marketplace", "marketplaces"),
-                ("second_hand", "second-hand hardware or prices"),
-                ("quote", "prices by quote"),
-                ("preview", "previews"),
-                ("estimate", "rents known only as an estimate"),
-                ("unconfirmed", "rents that could not be confirmed"),
-                ("weak_price", "every weak or old price"),
-                ("bookable", "capacity booked ahead"),
-                ("none", "no restriction: offer all of these"),
+                ("consumer", _("consumer cards")),
+                ("marketplace", _("marketplaces")),
+                ("second_hand", _("second-hand hardware or prices")),
+                ("quote", _("prices by quote")),
+                ("preview", _("previews")),
+                ("estimate", _("rents known only as an estimate")),
+                ("unconfirmed", _("rents that could not be confirmed")),
+                ("weak_price", _("every weak or old price")),
+                ("bookable", _("capacity booked ahead")),
+                ("none", _("no restriction: offer all of these")),
             ),
         ),
     ),
-    "Use catalog names, separated by commas.",
-    says="All accelerators, vendors and providers; on-demand rents",
+    _("Use catalog names, separated by commas."),
+    says=_("All accelerators, vendors and providers; on-demand rents"),
 )
 RUN = Group(
-    "Software and configuration",
+    _("Software and configuration"),
     (
-        *allow_and_deny("frameworks", "frameworks", "frameworks"),
-        *allow_and_deny("formats", "weight formats", "formats"),
-        *allow_and_deny("kv_formats", "KV cache formats", "caches"),
+        *allow_and_deny("frameworks", _("Only these frameworks"), _("Exclude these frameworks"), "frameworks"),
+        *allow_and_deny("formats", _("Only these weight formats"), _("Exclude these weight formats"), "formats"),
+        *allow_and_deny("kv_formats", _("Only these KV cache formats"), _("Exclude these KV cache formats"), "caches"),
         Field(
             "constraints.partitions",
-            "GPU partitions",
+            _("GPU partitions"),
             ONE_OF,
-            "Hardware partitions such as MIG",
+            _("Hardware partitions such as MIG"),
             choices=(
-                ("auto", "show, but don't rank"),
-                ("yes", "rank with whole GPUs"),
-                ("required", "partitions only"),
-                ("no", "ignore"),
+                ("auto", _("show, but don't rank")),
+                ("yes", _("rank with whole GPUs")),
+                ("required", _("partitions only")),
+                ("no", _("ignore")),
             ),
         ),
-        Field("adapters.count", "LoRA adapters", WHOLE, "Served with the base model, not merged; empty: none"),
-        Field("adapters.rank", "Adapter rank", WHOLE, "Of the largest adapter; empty: 16"),
-        Field("adapters.active", "Adapters active at once", WHOLE, "Different adapters kept in GPU memory; empty: all"),
+        Field("adapters.count", _("LoRA adapters"), WHOLE, _("Served with the base model, not merged; empty: none")),
+        Field("adapters.rank", _("Adapter rank"), WHOLE, _("Of the largest adapter; empty: 16")),
+        Field(
+            "adapters.active",
+            _("Adapters active at once"),
+            WHOLE,
+            _("Different adapters kept in GPU memory; empty: all"),
+        ),
         Field(
             "adapters.targets",
-            "Adapter target modules",
+            _("Adapter target modules"),
             ONE_OF,
-            "Expert layers have no adapters",
-            choices=(("", "default (all)"), ("all", "all"), ("attention", "attention only")),
+            _("Expert layers have no adapters"),
+            choices=(("", _("default (all)")), ("all", _("all")), ("attention", _("attention only"))),
         ),
         Field(
             "variants",
-            "Speculative and disaggregated variants",
+            _("Speculative and disaggregated variants"),
             ONE_OF,
-            "Speculative decoding and disaggregated serving",
-            choices=(("adopt", "rank with all options"), ("show", "show with the option"), ("no", "do not test")),
+            _("Speculative decoding and disaggregated serving"),
+            choices=(
+                ("adopt", _("rank with all options")),
+                ("show", _("show with the option")),
+                ("no", _("do not test")),
+            ),
         ),
         Field(
             "speculative",
-            "Try speculative decoding",
+            _("Try speculative decoding"),
             ONE_OF,
-            "A draft proposes tokens; the model verifies them",
+            _("A draft proposes tokens; the model verifies them"),
             choices=ON_OFF,
         ),
         Field(
             "disaggregated",
-            "Try disaggregated serving",
+            _("Try disaggregated serving"),
             ONE_OF,
-            "Prefill and decode on separate replicas",
+            _("Prefill and decode on separate replicas"),
             choices=ON_OFF,
         ),
         Field(
             "probe",
-            "Measure before answering",
+            _("Measure before answering"),
             ONE_OF,
-            "On your organization's own machines that have the chip",
-            choices=(("no", "no"), ("preferred", "if a machine is available"), ("required", "wait for a machine")),
+            _("On your organization's own machines that have the chip"),
+            choices=(
+                ("no", _("no")),
+                ("preferred", _("if a machine is available")),
+                ("required", _("wait for a machine")),
+            ),
         ),
     ),
-    says="All frameworks and formats; nothing measured first",
+    says=_("All frameworks and formats; nothing measured first"),
 )
 SITE = Group(
-    "Site and costs",
+    _("Site and costs"),
     (
-        Field("owned", "Accelerators you own", COUNTS, "For example: a100-80gb-sxm: 16, h100-sxm: 8"),
+        Field("owned", _("Accelerators you own"), COUNTS, _("For example: a100-80gb-sxm: 16, h100-sxm: 8")),
         Field(
-            "inventory", "Accelerators available to buy or rent", COUNTS, "Maximum per type, not counting those you own"
+            "inventory",
+            _("Accelerators available to buy or rent"),
+            COUNTS,
+            _("Maximum per type, not counting those you own"),
         ),
         Field(
             "usd_per_accelerator_hour",
-            "Your own prices, USD per accelerator-hour",
+            _("Your own prices, USD per accelerator-hour"),
             VALUES,
-            "A quote or an assumption, ranked with the catalog's prices, for example: gaudi3-pcie: 1.5",
+            _("A quote or an assumption, ranked with the catalog's prices, for example: gaudi3-pcie: 1.5"),
         ),
         Field(
             "price_ratios",
-            "Prices of a rental term, times",
+            _("Prices of a rental term, times"),
             VALUES,
-            "Multiplies every price of the term, for example: spot: 0.9",
+            _("Multiplies every price of the term, for example: spot: 0.9"),
         ),
-        Field("constraints.site.max_kw", "Site power limit, kW", NUMBER, "At full load, including PUE"),
-        Field("constraints.site.kw_per_rack", "Power per rack, kW", NUMBER, "Servers that draw more are excluded"),
+        Field("constraints.site.max_kw", _("Site power limit, kW"), NUMBER, _("At full load, including PUE")),
+        Field(
+            "constraints.site.kw_per_rack", _("Power per rack, kW"), NUMBER, _("Servers that draw more are excluded")
+        ),
         Field(
             "constraints.site.cooling",
-            "Site cooling",
+            _("Site cooling"),
             ONE_OF,
-            "For servers you buy",
-            choices=(("any", "any"), ("air", "air"), ("liquid", "liquid")),
+            _("For servers you buy"),
+            choices=(("any", _("any")), ("air", _("air")), ("liquid", _("liquid"))),
         ),
         Field(
             "constraints.site.region",
-            "Site region",
+            _("Site region"),
             TEXT,
-            "Sets electricity, carbon, PUE and colocation for owned servers, for example grid-fra",
+            _("Sets electricity, carbon, PUE and colocation for owned servers, for example grid-fra"),
             suggestions="regions",
         ),
-        Field("prices_as_of", "Prices as of", TEXT, "A date such as 2026-10-21; empty: today"),
-        Field("tco.power_cap_fraction", "GPU power cap", NUMBER, "0.3 to 1; fraction of the power limit"),
+        Field("prices_as_of", _("Prices as of"), TEXT, _("A date such as 2026-10-21; empty: today")),
+        Field("tco.power_cap_fraction", _("GPU power cap"), NUMBER, _("0.3 to 1; fraction of the power limit")),
         Field(
             "tco.grid_kgco2e_per_kwh",
-            "Hourly grid carbon intensity, kgCO2e per kWh",
+            _("Hourly grid carbon intensity, kgCO2e per kWh"),
             CURVE,
-            "24 numbers, or 168 from Monday 0:00, separated by commas. Empty: the region's annual mean",
+            _("24 numbers, or 168 from Monday 0:00, separated by commas. Empty: the region's annual mean"),
         ),
     ),
-    says="Nothing owned; today's prices; no power limit",
+    says=_("Nothing owned; today's prices; no power limit"),
 )
 FORECAST = Group(
-    "Traffic forecast",
+    _("Traffic forecast"),
     (
-        Field("traffic.growth_fraction_per_year", "Traffic growth per year", NUMBER, "0.5 means 50% more each year"),
+        Field(
+            "traffic.growth_fraction_per_year", _("Traffic growth per year"), NUMBER, _("0.5 means 50% more each year")
+        ),
         Field(
             "traffic.ramp_months",
-            "Ramp-up, months",
+            _("Ramp-up, months"),
             WHOLE,
-            "Traffic grows evenly to its full size in these months; 0: full size from the first day",
+            _("Traffic grows evenly to its full size in these months; 0: full size from the first day"),
         ),
         Field(
             "traffic.seasonality",
-            "Seasonal factors",
+            _("Seasonal factors"),
             NUMBERS,
-            "12 factors on the traffic, one for each month from now, separated by commas; they repeat. Empty: none",
+            _("12 factors on the traffic, one for each month from now, separated by commas; they repeat. Empty: none"),
         ),
         Field(
             "traffic.ends_after_months",
-            "Service ends after, months",
+            _("Service ends after, months"),
             WHOLE,
-            "The service is retired then. Empty: it runs beyond the planning horizon",
+            _("The service is retired then. Empty: it runs beyond the planning horizon"),
         ),
     ),
-    "How traffic changes over the planning horizon. The plan adds and releases capacity month by month.",
-    says="No growth, no seasons",
+    _("How traffic changes over the planning horizon. The plan adds and releases capacity month by month."),
+    says=_("No growth, no seasons"),
 )
 
 
 def price_path(name: str, label: str, help: str) -> Field:
-    return Field(f"tco.price_paths.{name}", f"Price path: {label}", PATH, help)
+    return Field(f"tco.price_paths.{name}", filled(_("Price path: {of}"), of=label), PATH, help)
 
 
 FINANCE = Group(
-    "Finance",
+    _("Finance"),
     (
         Field(
             "tco.horizon_months",
-            "Planning horizon, months",
+            _("Planning horizon, months"),
             WHOLE,
-            "Period for growth, total cost and payment comparisons",
+            _("Period for growth, total cost and payment comparisons"),
         ),
-        Field("tco.discount_rate", "Discount rate", NUMBER, "0 to 1, per year"),
+        Field("tco.discount_rate", _("Discount rate"), NUMBER, _("0 to 1, per year")),
         Field(
             "tco.currency",
-            "Currency of documents",
+            _("Currency of documents"),
             TEXT,
-            "Such as EUR; converted at a dated rate of the catalog. Pages show USD",
+            _("Such as EUR; converted at a dated rate of the catalog. That of pages is chosen at their bottom"),
             suggestions="currencies",
         ),
         Field(
             "tco",
-            "Cost assumptions",
+            _("Cost assumptions"),
             VALUES,
-            "Override the catalog's, for example: pue: 1.2, maintenance-fraction-per-year: 0.04",
+            _("Override the catalog's, for example: pue: 1.2, maintenance-fraction-per-year: 0.04"),
         ),
-        Field("tco.rent-change-per-year", "Rent change per year", NUMBER, "-0.2 means 20% less each year"),
+        Field("tco.rent-change-per-year", _("Rent change per year"), NUMBER, _("-0.2 means 20% less each year")),
         Field(
             "tco.electricity-change-per-year",
-            "Electricity price change per year",
+            _("Electricity price change per year"),
             NUMBER,
-            "0.03 means 3% more each year",
+            _("0.03 means 3% more each year"),
         ),
         Field(
             "tco.hardware-price-change-per-year",
-            "Hardware price change per year",
+            _("Hardware price change per year"),
             NUMBER,
-            "Of the same hardware bought later; -0.1 means 10% less each year",
+            _("Of the same hardware bought later; -0.1 means 10% less each year"),
         ),
         Field(
             "tco.residual-value-year-3",
-            "Residual value after three years",
+            _("Residual value after three years"),
             NUMBER,
-            "0 to 1; share of the purchase price that a sale brings",
-        ),
-        Field("tco.depreciation-years", "Depreciation period, years", NUMBER, "Straight line; sets the book value"),
-        Field("tco.purchase-lead-months", "Delivery time of a purchase, months", NUMBER, "From order to service"),
-        Field(
-            "tco.minimum-engineers-own", "Minimum engineers, own hardware", NUMBER, "Full-time, however small the fleet"
+            _("0 to 1; share of the purchase price that a sale brings"),
         ),
         Field(
-            "tco.minimum-engineers-rented", "Minimum engineers, rented", NUMBER, "Full-time, however small the fleet"
+            "tco.depreciation-years", _("Depreciation period, years"), NUMBER, _("Straight line; sets the book value")
+        ),
+        Field("tco.purchase-lead-months", _("Delivery time of a purchase, months"), NUMBER, _("From order to service")),
+        Field(
+            "tco.minimum-engineers-own",
+            _("Minimum engineers, own hardware"),
+            NUMBER,
+            _("Full-time, however small the fleet"),
+        ),
+        Field(
+            "tco.minimum-engineers-rented",
+            _("Minimum engineers, rented"),
+            NUMBER,
+            _("Full-time, however small the fleet"),
         ),
         Field(
             "tco.commitment-exit-fraction",
-            "Commitments recovered on exit",
+            _("Commitments recovered on exit"),
             NUMBER,
-            "0 to 1; share of the remaining payments that an early exit saves",
+            _("0 to 1; share of the remaining payments that an early exit saves"),
         ),
         Field(
             "tco.income-tax-fraction",
-            "Income tax",
+            _("Income tax"),
             NUMBER,
-            "0 to 1; expenses and depreciation reduce it",
+            _("0 to 1; expenses and depreciation reduce it"),
         ),
-        Field("tco.vat-fraction", "VAT that you cannot recover", NUMBER, "0 to 1; added to everything paid but staff"),
+        Field(
+            "tco.vat-fraction",
+            _("VAT that you cannot recover"),
+            NUMBER,
+            _("0 to 1; added to everything paid but staff"),
+        ),
         price_path(
-            "rent", "rents", "One point per line: month, ratio to today, low and high end, for example: 12 0.8 0.7 0.9"
+            "rent",
+            _("rents"),
+            _("One point per line: month, ratio to today, low and high end, for example: 12 0.8 0.7 0.9"),
         ),
         price_path(
-            "electricity", "electricity", "One point per line: month, ratio to today, low and high end (optional)"
+            "electricity", _("electricity"), _("One point per line: month, ratio to today, low and high end (optional)")
         ),
-        price_path("hardware", "hardware", "One point per line: month, ratio to today, low and high end (optional)"),
+        price_path(
+            "hardware", _("hardware"), _("One point per line: month, ratio to today, low and high end (optional)")
+        ),
         price_path(
             "resale",
-            "resale value",
-            "One point per line: month, ratio to the usual resale value, low and high end (optional)",
+            _("resale value"),
+            _("One point per line: month, ratio to the usual resale value, low and high end (optional)"),
         ),
         Field(
             "tco.scenarios",
-            "Your own scenarios",
+            _("Your own scenarios"),
             CASES,
-            "One per line: a name, a colon, ratios to the expected values, for example: launch: load 2, rent 0.9",
+            _("One per line: a name, a colon, ratios to the expected values, for example: launch: load 2, rent 0.9"),
         ),
     ),
-    "Empty fields use the catalog's assumptions. Fractions: 0.12 means 12%.",
-    says="The catalog's assumptions",
+    _("Empty fields use the catalog's assumptions. Fractions: 0.12 means 12%."),
+    says=_("The catalog's assumptions"),
 )
 BALANCE = Group(
-    "Weights and team",
+    _("Weights and team"),
     (
         *(
-            Field(f"weights.{key}", f"Weight of {name}", NUMBER, f"In the balanced score; empty: {WEIGHTS[key]:g}")
+            Field(
+                f"weights.{key}",
+                filled(_("Weight of {name}"), name=name),
+                NUMBER,
+                filled(_("In the balanced score; empty: {usual}"), usual=f"{WEIGHTS[key]:g}"),
+            )
             for key, name in WEIGHED.items()
         ),
         *(
-            Field(f"team.{key}", f"Team experience with {name}", WHOLE, "0 (none) to 5 (expert); empty: unknown")
+            Field(
+                f"team.{key}",
+                filled(_("Team experience with {name}"), name=name),
+                WHOLE,
+                _("0 (none) to 5 (expert); empty: unknown"),
+            )
             for key, name in STACKS.items()
         ),
     ),
-    "Weights apply to the balanced score only.",
-    says="Usual weights; experience unknown",
+    _("Weights apply to the balanced score only."),
+    says=_("Usual weights; experience unknown"),
 )
 FILED = Group(
-    "Workload file",
+    _("Workload file"),
     (
         Field(
             YAML,
-            "YAML",
+            _("YAML"),
             LINES,
-            "Keys here override the form above. A complete workload (one that names a model) replaces the form.",
+            _("Keys here override the form above. A complete workload (one that names a model) replaces the form."),
         ),
     ),
-    says="None",
+    says=_("None"),
 )
 ADVANCED = (
     LIMITS, OBJECTIVE, ABOUT, PRECISION, LEVELS, CONVERSATIONS, MEDIA, RECORDED, RECIPE, ADAPTING, PREFERENCES,

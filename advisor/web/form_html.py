@@ -7,9 +7,11 @@ from typing import Any
 
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
-from django.utils.translation import get_language
+from django.utils.translation import get_language, gettext
+from django.utils.translation import gettext_noop as known
 
 from advisor.engine.spec import KINDS, Kind
+from advisor.templatetags.units import number_to_type
 from advisor.web.form_fields import (
     ADVANCED,
     CASES,
@@ -47,16 +49,16 @@ NEEDED = {
     "finetuning": ("finetuning.tokens",),
 }
 SECTIONS = {  # what readers call sections of the file
-    "traffic": "Traffic",
-    "traffic.requests_per_s": "Requests per second",
-    "traffic.users": "Active users",
-    "traffic.trace": "Recorded trace",
-    "traffic.turns": "Turns per conversation",
-    "traffic.audio": "Audio",
-    "traffic.images": "Images",
-    "traffic.image_output": "Generated images",
-    "traffic.input_tokens": "Input tokens",
-    "traffic.output_tokens": "Output tokens",
+    "traffic": known("Traffic"),
+    "traffic.requests_per_s": known("Requests per second"),
+    "traffic.users": known("Active users"),
+    "traffic.trace": known("Recorded trace"),
+    "traffic.turns": known("Turns per conversation"),
+    "traffic.audio": known("Audio"),
+    "traffic.images": known("Images"),
+    "traffic.image_output": known("Generated images"),
+    "traffic.input_tokens": known("Input tokens"),
+    "traffic.output_tokens": known("Output tokens"),
 }
 SNAKE = re.compile(r"(?<![\w.])[a-z]+(?:_[a-z]+)+(?![\w.])")
 DOTTED = re.compile(r"\b[a-z_]+(?:\.[a-z_0-9-]+)+\b")
@@ -102,9 +104,14 @@ def is_set(value: Any, usual: Any) -> bool:
 
 def value_text(field: Field, value: Any) -> str:
     """A value as a summary shows it."""
-    texts = [dict(field.choices).get(text, text) for text in as_texts(value)]
+    texts = [str(dict(field.choices).get(text, in_field(field, text))) for text in as_texts(value)]
     said = " ".join(", ".join(texts).split())
     return said if len(said) <= SHOWN_CHARACTERS else f"{said[: SHOWN_CHARACTERS - 1]}…"
+
+
+def in_field(field: Field, text: str) -> str:
+    """A value as the field shows it: numbers with the decimal separator of the page's language."""
+    return number_to_type(text) if field.reads in (NUMBER, WHOLE) else text
 
 
 @cache
@@ -139,8 +146,8 @@ def rendered(
                 }
                 for value, label in field.choices
             ],
-            "value": values[0] if values else "",
-            "usual": ",".join(usual),
+            "value": in_field(field, values[0]) if values and not errors else values[0] if values else "",
+            "usual": ",".join(in_field(field, each) for each in usual),
             "errors": errors,
             "described": " ".join(described),
             "not_for": not_for(field),
@@ -181,6 +188,45 @@ def required_of(path: str, kind: Kind, *, by_users: bool) -> list[str]:
     return [path] if path in FIELDS else []
 
 
+# Messages of the workload file that readers of the form meet most; others stay in English.
+PATTERNS = tuple(
+    (re.compile(pattern), text)
+    for pattern, text in (
+        (r"is required(?: for kind \w+)?", known("is required")),
+        (r"must be greater than (.+)", known("must be greater than %s")),
+        (r"must be at least (.+)", known("must be at least %s")),
+        (r"must be at most (.+)", known("must be at most %s")),
+        (r"must be a number(?: or \{.*?\})?, not (.+)", known("must be a number, not %s")),
+        (r"must be a whole number, not (.+)", known("must be a whole number, not %s")),
+        (r"must be text, not (.+)", known("must be text, not %s")),
+        (r"is not a valid choice", known("is not a valid choice")),
+        (r"is too long", known("is too long")),
+        (r"is empty", known("is empty")),
+        (r"(.+) is not in the catalog", known("%s is not in the catalog")),
+        (r"p95 (.+) is below the mean (.+)", known("p95 %s is below the mean %s")),
+        (r"peak (.+) is below the mean (.+)", known("peak %s is below the mean %s")),
+        (r"contradicts (.+)", known("contradicts %s")),
+        (r"cannot be used with (.+)", known("cannot be used with %s")),
+        (r"(.+) is both allowed and denied", known("%s is both allowed and denied")),
+    )
+)
+
+
+def in_words(message: str) -> str:
+    """A message in the language of the page, if it is one of PATTERNS."""
+    said, _, allowed = (
+        message.removesuffix(")").partition(" (allowed: ") if message.endswith(")") else (message, "", "")
+    )
+    said, _, hint = said.partition("; did you mean ")
+    hint = hint.removesuffix("?")
+    for pattern, text in PATTERNS:
+        if found := pattern.fullmatch(said):
+            said = gettext(text) % found.groups()
+            break
+    said += gettext("; did you mean %s?") % hint if hint else ""
+    return said + (gettext(" (allowed: %s)") % allowed if allowed else "")
+
+
 def error_text(item: Mapping[str, str], field: str) -> str:
     """An error of the workload file in the words of the form: labels for paths; `field`: where it is shown."""
     allowed = item["allowed"]
@@ -190,13 +236,17 @@ def error_text(item: Mapping[str, str], field: str) -> str:
     if field in ("", YAML):
         return f"{item['field']}: {message}" if item["field"] else message
     message = DOTTED.sub(lambda match: label_of(match[0]), message)
-    message = re.sub(r"^is required for kind \w+", "is required", message)
+    message = in_words(re.sub(r"^is required for kind \w+", "is required", message))
     section = item["field"].rpartition(".")[0]
     message = SNAKE.sub(lambda match: sibling(section, match[0]), message)
     inside = item["field"].removeprefix(field) if item["field"].startswith(field) else ""
     at = re.match(r"\[(\d+)\](?:\.(\w+))?", inside)
     if at and at[2]:  # a part of a line
-        return f"line {int(at[1]) + 1}, {at[2].replace('_', ' ')}: {message}"
+        return gettext("line %(n)s, %(key)s: %(message)s") % {
+            "n": int(at[1]) + 1,
+            "key": at[2].replace("_", " "),
+            "message": message,
+        }
     return f"{inside.lstrip('.')}: {message}" if inside and not at else message
 
 
@@ -208,5 +258,7 @@ def sibling(section: str, key: str) -> str:
 
 def label_of(path: str) -> str:
     """What the form calls a path of the workload file; the path itself if no field asks for it."""
-    said = SECTIONS.get(path) or (FIELDS[path].label.removeprefix("Or: ") if path in FIELDS else "")
+    said = (gettext(SECTIONS[path]) if path in SECTIONS else "") or (
+        FIELDS[path].label.removeprefix(gettext("Or: ")) if path in FIELDS else ""
+    )
     return f"“{said}”" if said else path

@@ -1,7 +1,7 @@
 """The workload form. Fields are named by their path in the workload file, so that errors can be assigned to them."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -10,10 +10,12 @@ import yaml
 from django import forms
 from django.conf import settings
 from django.http import QueryDict
+from django.utils.translation import gettext
 
 from advisor import workload
 from advisor.engine.spec import Kind, kind_named
 from advisor.inputs import check_catalog, prices_seen_by, unknown_names_in_parts, with_catalog_names
+from advisor.templatetags.units import decimal_comma, typed_number
 from advisor.web.form_fields import (
     ADVANCED,
     CASES,
@@ -140,7 +142,7 @@ class WorkloadForm(forms.Form):
             for name in needed:
                 if name not in self.errors:
                     same = item["field"] == name
-                    self.add_error(name, error_text({**item, "allowed": ""}, name) if same else "is required")
+                    self.add_error(name, error_text({**item, "allowed": ""}, name) if same else gettext("is required"))
             if needed:
                 return
         near = [path] if path in self.fields else []
@@ -251,7 +253,7 @@ def form_field(field: Field) -> forms.Field:
             help_text=field.help,
             max_length=8000,
             widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
-            validators=[points_only if field.reads == PATH else cases_only],
+            validators=READERS[field.reads],
         )
     if field.reads == LINES:
         textarea = forms.Textarea(attrs={"rows": 4, "spellcheck": "false"})
@@ -270,6 +272,7 @@ def form_field(field: Field) -> forms.Field:
         help_text=field.help,
         max_length=max_length,
         widget=forms.TextInput(attrs=attrs),
+        validators=READERS.get(field.reads, []),
     )
 
 
@@ -320,8 +323,8 @@ def read(text: str, field: Field) -> object:
     if field.reads == CASES:
         return [case(line) for line in lines(text)]
     if field.reads == TOKENS:
-        return tokens_of(text)
-    return number_of(text) if field.reads in (NUMBER, WHOLE) else text
+        return tokens_of(typed_number(text))
+    return number_of(typed_number(text)) if field.reads in (NUMBER, WHOLE) else text
 
 
 def tokens_of(text: str) -> object:
@@ -367,6 +370,34 @@ def cases_only(text: str) -> None:
             raise forms.ValidationError(
                 f"line {number} ({line[:40]}) must be a name, a colon and ratios, such as launch: load 2, rent 0.9"
             )
+
+
+def unambiguous(text: str) -> None:
+    """Refuses 1.234 and 1,234 in a language with a decimal comma."""
+    try:
+        typed_number(text)
+    except ValueError as error:
+        raise forms.ValidationError(str(error)) from None
+
+
+def with_points(text: str) -> None:
+    """Refuses 0,8 in a list, where a comma separates numbers, in a language with a decimal comma."""
+    if decimal_comma() and re.search(r"\d,\d", text) and not re.search(r"\d\.\d", text):
+        raise forms.ValidationError(
+            gettext("In lists, write a decimal point (0.8) and separate numbers with a comma and a space.")
+        )
+
+
+READERS: dict[str, list[Callable[[str], None]]] = {
+    NUMBER: [unambiguous],
+    WHOLE: [unambiguous],
+    TOKENS: [unambiguous],
+    CURVE: [with_points],
+    NUMBERS: [with_points],
+    VALUES: [with_points],
+    PATH: [with_points, points_only],
+    CASES: [with_points, cases_only],
+}
 
 
 def is_number(text: str) -> bool:

@@ -6,6 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+from django.utils.translation import gettext
+from django.utils.translation import gettext_noop as known
+
 from advisor.engine.search import MAX_RANKED
 from advisor.engine.spec import kind_named
 from advisor.result import (
@@ -23,13 +26,13 @@ from advisor.result import (
     TrainingOption,
     Views,
 )
-from advisor.templatetags.units import number
+from advisor.templatetags.units import in_currency, number
 from advisor.web import charts, plan_page, sections, training_page, tuning_charts, verdict
 from advisor.web.interactive import chart_data, cost_charts, frontier_chart
 from advisor.workload import PORTFOLIO
 from catalog.export import cell
 
-CARD_VIEWS = ("cheapest", "fastest", "simplest")  # the others have no card of their own
+CARD_VIEWS = (known("cheapest"), known("fastest"), known("simplest"))  # the others have no card of their own
 CSV_COLUMNS = (
     "rank", "label", "accelerator", "accelerator_count", "provider", "instance", "region", "acquisition",
     "framework", "framework_version", "weights_dtype", "quantization", "kv_dtype", "tp", "pp", "ep", "dp", "replicas",
@@ -39,24 +42,24 @@ CSV_COLUMNS = (
     "price_as_of", "price_source", "latency_ms.p95", "input_tokens_per_s", "sequences_per_s",
 )  # fmt: skip
 SORTS: dict[str, tuple[str, str]] = {
-    "rank": ("Rank", "rank"),
-    "month": ("USD per month", "usd_per_month"),
-    "mtok": ("USD per M output tokens", "usd_per_mtok_output"),
-    "ttft": ("TTFT p95", "ttft_ms.p95"),
-    "tpot": ("TPOT p95", "tpot_ms.p95"),
-    "tokens": ("Output tokens/s", "output_tokens_per_s"),
-    "power": ("Power", "watts"),
+    "rank": (known("Rank"), "rank"),
+    "month": (known("USD per month"), "usd_per_month"),
+    "mtok": (known("USD per M output tokens"), "usd_per_mtok_output"),
+    "ttft": (known("TTFT p95"), "ttft_ms.p95"),
+    "tpot": (known("TPOT p95"), "tpot_ms.p95"),
+    "tokens": (known("Output tokens/s"), "output_tokens_per_s"),
+    "power": (known("Power"), "watts"),
 }
 
 
 VECTOR_SORTS: dict[str, tuple[str, str]] = {
-    "rank": ("Rank", "rank"),
-    "month": ("USD per month", "usd_per_month"),
-    "mtok": ("USD per M tokens", "usd_per_mtok_input"),
-    "latency": ("Latency p95", "latency_ms.p95"),
-    "tokens": ("Tokens/s", "input_tokens_per_s"),
-    "sequences": ("Sequences/s", "sequences_per_s"),
-    "power": ("Power", "watts"),
+    "rank": (known("Rank"), "rank"),
+    "month": (known("USD per month"), "usd_per_month"),
+    "mtok": (known("USD per M tokens"), "usd_per_mtok_input"),
+    "latency": (known("Latency p95"), "latency_ms.p95"),
+    "tokens": (known("Tokens/s"), "input_tokens_per_s"),
+    "sequences": (known("Sequences/s"), "sequences_per_s"),
+    "power": (known("Power"), "watts"),
 }  # of embeddings, which have no output tokens
 
 
@@ -261,15 +264,29 @@ def bar(operator: Operator, longest_s: float) -> str:
     return charts.share_bar((operator.time_s or 0) / longest_s, charts.bound_css(operator.bound))
 
 
+VIEWS = (known("greenest"), known("balanced"))  # with those of CARD_VIEWS, the views of an answer
 PLAN = (
-    ("accelerator", "Accelerator"), ("accelerator_count", "Accelerators"), ("provider", "Provider"),
-    ("instance", "Instance"), ("region", "Region"), ("acquisition", "Acquisition"), ("framework", "Framework"),
-    ("framework_version", "Framework version"), ("weights_dtype", "Weights"), ("quantization", "Quantization"),
-    ("kv_dtype", "KV cache"), ("tp", "Tensor parallel"), ("pp", "Pipeline parallel"), ("ep", "Expert parallel"),
-    ("dp", "Attention data parallel"), ("replicas", "Replicas"), ("concurrency", "Concurrent requests per replica"),
-    ("max_batched_tokens", "Maximum batched tokens"), ("speculative", "Speculative decoding"),
-    ("disaggregated", "Disaggregated prefill and decode"),
-)  # fmt: skip
+    ("accelerator", known("Accelerator")),
+    ("accelerator_count", known("Accelerators")),
+    ("provider", known("Provider")),
+    ("instance", known("Instance")),
+    ("region", known("Region")),
+    ("acquisition", known("Acquisition")),
+    ("framework", known("Framework")),
+    ("framework_version", known("Framework version")),
+    ("weights_dtype", known("Weights")),
+    ("quantization", known("Quantization")),
+    ("kv_dtype", known("KV cache")),
+    ("tp", known("Tensor parallel")),
+    ("pp", known("Pipeline parallel")),
+    ("ep", known("Expert parallel")),
+    ("dp", known("Attention data parallel")),
+    ("replicas", known("Replicas")),
+    ("concurrency", known("Concurrent requests per replica")),
+    ("max_batched_tokens", known("Maximum batched tokens")),
+    ("speculative", known("Speculative decoding")),
+    ("disaggregated", known("Disaggregated prefill and decode")),
+)
 
 
 def plan_rows(option: Option) -> list[tuple[str, Any]]:
@@ -288,15 +305,22 @@ def cards(answer: Answer, views: Sequence[str] = CARD_VIEWS) -> list[dict[str, A
     ranks = answer.views.ranks()
     titles: dict[int, list[str]] = {}
     if 1 in by_rank and 1 not in [ranks.get(view) for view in views]:
-        titles[1] = ["first choice"]
+        titles[1] = [known("first choice")]
     for view, rank in ranks.items():
         if rank in by_rank and (view in views or rank in titles):
             titles.setdefault(rank, []).append(view)
-    return [{"title": listed(names).capitalize(), "option": by_rank[rank]} for rank, names in titles.items()]
+    return [
+        {"title": capital(listed([gettext(name) for name in names])), "option": by_rank[rank]}
+        for rank, names in titles.items()
+    ]
 
 
 def listed(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    return gettext(" and ").join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def ordered(options: Sequence[Ranked], sort: str, sorts: Mapping[str, tuple[str, str]] = SORTS) -> list[Ranked]:
@@ -305,9 +329,9 @@ def ordered(options: Sequence[Ranked], sort: str, sorts: Mapping[str, tuple[str,
     if name not in sorts:
         return list(options)
     figures = [(number(option.figure(sorts[name][1])), option) for option in options]
-    known = [(figure, option) for figure, option in figures if figure is not None]
-    known.sort(key=lambda pair: pair[0], reverse=sort.startswith("-"))
-    return [option for _, option in known] + [option for figure, option in figures if figure is None]
+    ranked = [(figure, option) for figure, option in figures if figure is not None]
+    ranked.sort(key=lambda pair: pair[0], reverse=sort.startswith("-"))
+    return [option for _, option in ranked] + [option for figure, option in figures if figure is None]
 
 
 def headers(sort: str, sorts: Mapping[str, tuple[str, str]] = SORTS) -> dict[str, dict[str, str]]:
@@ -317,7 +341,11 @@ def headers(sort: str, sorts: Mapping[str, tuple[str, str]] = SORTS) -> dict[str
     for name, (title, _) in sorts.items():
         here = current.removeprefix("-") == name
         state = ("descending" if current.startswith("-") else "ascending") if here else "none"
-        columns[name] = {"title": title, "next": f"-{name}" if state == "ascending" else name, "aria": state}
+        columns[name] = {
+            "title": in_currency(gettext(title)),
+            "next": f"-{name}" if state == "ascending" else name,
+            "aria": state,
+        }
     return columns
 
 

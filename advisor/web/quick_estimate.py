@@ -2,6 +2,7 @@
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils.translation import gettext
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
@@ -26,7 +27,7 @@ def fragment(request: HttpRequest) -> HttpResponse:
         limits.of_quick(request)
         raw = form.combined(form.cleaned_data)
         if raw.get("kind") is not None and not applies(raw):
-            context["unknown"] = "Training runs and portfolios have no quick estimate yet."
+            context["unknown"] = gettext("Training runs and portfolios have no quick estimate yet.")
         elif wrong := [form.fields[name].label for name in form.errors if form.data.get(name)]:
             context["fields"], context["invalid"] = wrong[:5], True
         elif missing := quick.missing_from(raw):
@@ -36,7 +37,7 @@ def fragment(request: HttpRequest) -> HttpResponse:
         else:
             context["estimate"] = quick.quick_estimate(form.spec, organisation)
     except (Exceeded, quick.Busy):
-        context["unknown"] = "Too many estimates at once. The next change tries again."
+        context["unknown"] = gettext("Too many estimates at once. The next change tries again.")
     except WorkloadError as error:
         context["unknown"] = str(error)
     return render(request, "advisor/_quick_estimate.html", context)

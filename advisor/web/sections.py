@@ -2,9 +2,16 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
+
+from django.utils.translation import gettext_lazy
 
 ALL = "all"
+
+
+def _(text: str) -> str:
+    """Translated when a page shows it."""
+    return cast(str, gettext_lazy(text))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,15 +31,15 @@ def sections_of(kind: str, titles: Sequence[tuple[str, str]]) -> tuple[Section, 
 
 
 TITLES = (
-    ("why", "Why this"),
-    ("performance", "Performance"),
-    ("cost", "Cost"),
-    ("run", "How to run it"),
-    ("confidence", "Confidence"),
-    ("alternatives", "Alternatives"),
+    ("why", _("Why this")),
+    ("performance", _("Performance")),
+    ("cost", _("Cost")),
+    ("run", _("How to run it")),
+    ("confidence", _("Confidence")),
+    ("alternatives", _("Alternatives")),
 )
 SERVING, TRAINING = sections_of("answer", TITLES), sections_of("training", TITLES)
-PORTFOLIO = sections_of("portfolio", (("why", "The fleet"), ("cost", "Cost"), ("confidence", "Sources")))
+PORTFOLIO = sections_of("portfolio", (("why", _("The fleet")), ("cost", _("Cost")), ("confidence", _("Sources"))))
 NOTHING = sections_of("answer", (TITLES[0], TITLES[4], TITLES[5]))
 OPTION, RUN = sections_of("option", TITLES), sections_of("run", TITLES)
 

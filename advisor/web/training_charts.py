@@ -12,6 +12,7 @@ from advisor.templatetags.units import gib, given
 from advisor.web import charts
 from advisor.web.interactive.chart_data import Chart, axis
 from catalog.charts import Log
+from catalog.pricing import reader
 
 MEMORY_PARTS = (
     ("weights_gib", "weights"),
@@ -76,6 +77,7 @@ def points_of(runs: Sequence[TrainingOption]) -> list[RunPoint]:
     ]  # fmt: skip
 
 
+@reader.in_usd
 def cost_over_days(runs: Sequence[TrainingOption], base: str = "") -> str:
     """Cost of the run over its days; ranked runs link to `base` + rank, a line joins the sizes of the first choice."""
     points = [point for point in points_of(runs) if point.days > 0 and point.usd > 0]
@@ -106,6 +108,7 @@ def cost_over_days(runs: Sequence[TrainingOption], base: str = "") -> str:
 LATE = "path://M0 1.5L1.5 0L5 3.5L8.5 0L10 1.5L6.5 5L10 8.5L8.5 10L5 6.5L1.5 10L0 8.5L3.5 5Z"  # a cross
 
 
+@reader.in_usd
 def cost_chart(runs: Sequence[TrainingOption], base: str = "") -> Chart:
     """The same as an interactive chart."""
     title, svg = "Cost vs. time of the run", cost_over_days(runs, base)

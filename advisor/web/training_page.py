@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from django.utils.translation import gettext_noop as known
+
 from advisor.fidelity import nearest_training
 from advisor.report import largest_payment, payment_month_text
 from advisor.result import Answer, Driver, Money, Operator, Plan, TrainingOption
@@ -14,14 +16,14 @@ from advisor.web.form_fields import STACKS
 from advisor.web.interactive import chart_data
 
 SORTS: dict[str, tuple[str, str]] = {
-    "rank": ("Rank", "rank"),
-    "usd": ("USD of the run", "usd_per_run"),
-    "days": ("Time of the run", "days"),
-    "speed": ("Tokens/s per accelerator", "tokens_per_s_per_accelerator"),
-    "mfu": ("MFU", "mfu"),
-    "goodput": ("Goodput", "goodput_fraction"),
-    "kwh": ("Energy, kWh", "kwh"),
-    "mtok": ("USD per M tokens", "usd_per_mtok"),
+    "rank": (known("Rank"), "rank"),
+    "usd": (known("USD of the run"), "usd_per_run"),
+    "days": (known("Time of the run"), "days"),
+    "speed": (known("Tokens/s per accelerator"), "tokens_per_s_per_accelerator"),
+    "mfu": (known("MFU"), "mfu"),
+    "goodput": (known("Goodput"), "goodput_fraction"),
+    "kwh": (known("Energy, kWh"), "kwh"),
+    "mtok": (known("USD per M tokens"), "usd_per_mtok"),
 }
 CARD_VIEWS = ("cheapest", "fastest", "greenest", "simplest")
 OBJECTIVES = {

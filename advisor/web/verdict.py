@@ -2,50 +2,145 @@
 
 from typing import Any
 
-from advisor.result import Answer, Decision, Portfolio
+from django.utils.translation import gettext, pgettext
+from django.utils.translation import gettext_noop as known
 
-WAYS = {"rent": "rent", "reserve": "reserve", "buy": "buy", "keep": "keep", "api": "use a hosted API"}
+from advisor.result import Answer, Decision, Portfolio, Settle
+from advisor.templatetags.units import language, percent_text, plain, sig
+
+WAYS = {
+    "rent": known("rent"),
+    "reserve": known("reserve"),
+    "buy": known("buy"),
+    "keep": known("keep"),
+    "api": known("use a hosted API"),
+}
 ORIGINS = {
-    "official_list": "the seller's price list",
-    "provider_api": "the provider's price API",
-    "own": "your own price",
-    "reseller": "a reseller",
-    "quote": "a quote",
-    "marketplace": "a marketplace",
-    "second_hand": "a second-hand price",
-    "estimate": "an estimate",
-    "api": "the provider's published price",
+    "official_list": known("the seller's price list"),
+    "provider_api": known("the provider's price API"),
+    "own": known("your own price"),
+    "reseller": known("a reseller"),
+    "quote": known("a quote"),
+    "marketplace": known("a marketplace"),
+    "second_hand": known("a second-hand price"),
+    "estimate": known("an estimate"),
+    "api": known("the provider's published price"),
 }
 NOT_SELLERS = ("own", "owned", "")
 
 
 def shown(answer: Answer) -> dict[str, Any] | None:
-    """What the verdict block shows; None where nothing is feasible."""
+    """What the verdict block shows, in the language of the page; None where nothing is feasible."""
     decision = answer.decision or answer.decide()
     if decision is None:
         return None
     return {
         "decision": decision,
         "headline": fleet(answer.portfolio) if answer.portfolio else headline(decision),
-        "origin": ORIGINS.get(decision.price_origin, "origin not recorded"),
+        "origin": gettext(ORIGINS.get(decision.price_origin, known("origin not recorded"))),
         "settle": decision.settle,
+        "settling": settled(decision.settle) if decision.settle else "",
+        "weakness": weakness(decision.price_weakness),
     }
 
 
 def fleet(p: Portfolio) -> str:
     """A portfolio in one line: shared or separate, and what that saves."""
     if p.shared is None or (p.saving_fraction or 0.0) <= 0:
-        return "Run the workloads separately"
-    return f"Share one fleet: {p.saving_fraction or 0.0:.0%} less than running the workloads separately"
+        return gettext("Run the workloads separately")
+    said = gettext("Share one fleet: %(saved)s less than running the workloads separately")
+    return said % {"saved": percent_text(f"{(p.saving_fraction or 0.0) * 100:.0f}")}
 
 
 def headline(d: Decision) -> str:
     """What to do in one line: Rent 3 × Instinct MI350X at digitalocean."""
-    ways = [WAYS.get(way, way) for way in d.ways]
-    what = " and ".join(dict.fromkeys(ways))
-    seller = "" if d.provider in NOT_SELLERS else f" at {d.provider}"
+    what = ways_text(d.ways)
     if d.ways == ["api"]:
-        return f"Use a hosted API: {d.label}"
+        return gettext("Use a hosted API: %(label)s") % {"label": d.label}
     if d.accelerator_count is None:
-        return f"{what.capitalize()}: {d.label}"
-    return f"{what.capitalize()} {d.accelerator_count:,} × {d.accelerator_name}{seller}"
+        return capital(gettext("%(what)s: %(label)s") % {"what": what, "label": d.label})
+    values = {"what": what, "count": plain(d.accelerator_count), "chip": d.accelerator_name, "seller": d.provider}
+    if d.provider in NOT_SELLERS:
+        return capital(pgettext("Rent 8 × H100", "%(what)s %(count)s × %(chip)s") % values)
+    return capital(pgettext("Rent 8 × H100 at aws", "%(what)s %(count)s × %(chip)s at %(seller)s") % values)
+
+
+def ways_text(ways: list[str]) -> str:
+    """buy and rent"""
+    names = (gettext(WAYS[way]) if way in WAYS else way for way in ways)
+    return gettext(" and ").join(dict.fromkeys(names))
+
+
+def capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+# --- what would settle it, and why a price is weak --------------------------------------------------------------
+
+SETTLING = {  # by uncertain input, as in answer/money/settling.py
+    "price": known("Get a written quote for %(option)s."),
+    "rent": known("Ask for rent that is fixed for the whole term."),
+    "hardware": known("Get a written quote with prices for later purchases."),
+    "resale": known("Get a buy-back offer for the hardware."),
+    "electricity": known("Get the electricity price of your contract."),
+    "staff": known("Find out what staff costs you."),
+    "api": known("Get the API price in writing."),
+    "performance": known("Load-test %(option)s."),
+    "speed": known("Time some training steps on %(option)s."),
+    "acceptance": known("Measure on your own requests how many drafted tokens %(option)s accepts."),
+    "load": known("Measure your traffic."),
+    "goodput": known("Ask for the failure rate of %(option)s."),
+}
+EXPECTED = {
+    "price": known("today's price"),
+    "api": known("today's price"),
+    "performance": known("the estimated speed"),
+    "speed": known("the estimated speed"),
+    "load": known("the expected load"),
+    "acceptance": known("the expected tokens per step"),
+    "goodput": known("the expected share of time that trains"),
+    "staff": known("the expected cost"),
+}
+NOTHING_SETTLES = known(
+    "No single price or measurement within its plausible range is likely to change the first choice."
+)
+WEAK = (
+    *(known("the provider's price list"), known("the provider's price API"), known("a reseller's price")),
+    *(known("a quote"), known("a marketplace price"), known("a second-hand price"), known("an estimate")),
+    *(known("an average of several sellers"), known("of low confidence")),
+)
+
+
+def settled(s: Settle) -> str:
+    """What to get, and when it changes the first choice; in English as stored."""
+    name, _, about = s.input.partition(" of ")
+    if s.kind == "none":
+        return gettext(NOTHING_SETTLES)
+    if language() == "en" or name not in SETTLING:
+        return s.said
+    values = {"option": s.winner_after, "share": percent_text(f"{s.flips_fraction * 100:.0f}")}
+    if s.at_ratio is None or name not in EXPECTED:
+        then = gettext("%(option)s is then the better choice: the case in %(share)s of its plausible values.")
+    elif s.at_ratio < 1:
+        then = gettext(
+            "Below %(ratio)s times %(what)s, %(option)s is the better choice: the case in %(share)s of its plausible "
+            "values."
+        )
+    else:
+        then = gettext(
+            "Above %(ratio)s times %(what)s, %(option)s is the better choice: the case in %(share)s of its plausible "
+            "values."
+        )
+    if s.at_ratio is not None and name in EXPECTED:
+        values |= {"ratio": sig(s.at_ratio), "what": gettext(EXPECTED[name])}
+    return f"{gettext(SETTLING[name]) % {'option': about}} {then % values}"
+
+
+def weakness(text: str) -> str:
+    """Why a price is weak, part by part: an estimate, 208 days old."""
+    return gettext(", ").join(map(weak_part, text.split(", "))) if text else ""
+
+
+def weak_part(text: str) -> str:
+    days = text.removesuffix(" days old")
+    return gettext("%(n)s days old") % {"n": days} if days.isdigit() else gettext(text)

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from datetime import timedelta
 from functools import wraps
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import structlog
@@ -17,7 +17,9 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.functional import Promise
 from django.utils.text import slugify
+from django.utils.translation import gettext_lazy
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import HttpResponseClientRefresh
@@ -37,12 +39,19 @@ from advisor.workload import WorkloadError, with_changes
 from catalog.access import Caller, Right, caller_of, needs, organisation_of, refused
 from catalog.accounts import audit
 from catalog.models import Organisation
+from catalog.pricing import reader
+
+
+def _(text: str) -> str:
+    """Translated when a page shows it."""
+    return cast(str, gettext_lazy(text))
+
 
 log = structlog.get_logger("assay.web")
 SHARE_DAYS = (7, 30, 90)
-GONE = "This recommendation was deleted."
-UNREADABLE = "This answer was stored by another version and cannot be displayed. Re-run it."
-QUEUE_FULL = "Too many requests are waiting. Your entries are kept; submit again in a minute."
+GONE = _("This recommendation was deleted.")
+UNREADABLE = _("This answer was stored by another version and cannot be displayed. Re-run it.")
+QUEUE_FULL = _("Too many requests are waiting. Your entries are kept; submit again in a minute.")
 
 
 def finished(organisation: Organisation, pk: Any) -> Advice:
@@ -108,7 +117,7 @@ def ask(request: HttpRequest) -> HttpResponse:
             queued = [asked(spec, caller, earlier) for spec in form.specs]
             if len(queued) == 1:
                 return redirect("advice", queued[0].pk)
-            messages.success(request, f"{len(queued)} requests were queued, one for each model.")
+            messages.success(request, _("%s requests were queued, one for each model.") % len(queued))
             return redirect("advice-list")
         form.add_error(None, QUEUE_FULL)
     context = {
@@ -145,7 +154,7 @@ def prefilled(request: HttpRequest, earlier: Advice | None) -> forms.WorkloadFor
         if earlier and "change" in request.GET and earlier.result:
             spec = with_changes(earlier.workload.spec, change_for(answer_of(earlier), request.GET["change"]))
     if spec is None and request.GET.keys() & {"preset", "from"}:
-        raise Http404("That workload does not exist.")
+        raise Http404(_("That workload does not exist."))
     initial = forms.from_spec(spec) if spec else forms.defaults()
     return forms.WorkloadForm(initial=initial, organisation=organisation_of(request))
 
@@ -244,7 +253,7 @@ def option_context(request: HttpRequest, advice: Advice, rank: int) -> dict[str,
     answer = answer_of(advice)
     option = answer.option(rank)
     if option is None:
-        raise Http404("This answer has no option of that rank.")
+        raise Http404(_("This answer has no option of that rank."))
     ranks = [each.rank for each in answer.recommendations]
     about = {"ranks": ranks, "spec": advice.workload.spec}
     if isinstance(option, ApiOption):
@@ -287,7 +296,7 @@ def rescore(request: HttpRequest, pk: Any) -> HttpResponse:
     except Advice.DoesNotExist:
         raise Http404(GONE) from None
     except WorkloadError as trouble:  # the catalog has changed since
-        messages.error(request, f"This request cannot be re-run as it is: {trouble}. Change it in the form.")
+        messages.error(request, _("This request cannot be re-run as it is: %s. Change it in the form.") % trouble)
         return redirect("advice", pk)
 
 
@@ -305,7 +314,7 @@ def share(request: HttpRequest, pk: Any) -> HttpResponse:
             organisation=advice.organisation, advice=advice, expires_at=expires_at, made_by=caller.name
         )
         audit.record(advice.organisation, caller.name, audit.Action.SHARE, advice.workload.name, f"{days} days")
-    messages.success(request, f"Link created. It is valid for {days} days.")
+    messages.success(request, _("Link created. It is valid for %s days.") % days)
     return redirect(reverse("advice", args=[pk]) + "#share")
 
 
@@ -321,7 +330,7 @@ def unshare(request: HttpRequest, pk: Any) -> HttpResponse:
         if ended:
             who = caller_of(request).name
             audit.record(advice.organisation, who, audit.Action.SHARE_ENDED, advice.workload.name)
-    messages.success(request, "Link revoked." if ended else "That link does not exist.")
+    messages.success(request, _("Link revoked.") if ended else _("That link does not exist."))
     return redirect(reverse("advice", args=[pk]) + "#share")
 
 
@@ -335,6 +344,7 @@ def download(advice: Advice, extension: str, content_type: str, text: str) -> Ht
 
 
 @require_safe
+@reader.in_english
 def export_json(request: HttpRequest, pk: Any) -> HttpResponse:
     advice = finished(organisation_of(request), pk)
     result = advice.answer or {}  # as stored: readable or not
@@ -345,6 +355,7 @@ def export_json(request: HttpRequest, pk: Any) -> HttpResponse:
 
 
 @require_safe
+@reader.in_english
 def export_workload(request: HttpRequest, pk: Any) -> HttpResponse:
     """The workload file of any advice, finished or not; `advise` and the form accept it."""
     advice = get_object_or_404(advise.visible(organisation_of(request)), pk=pk)
@@ -352,12 +363,14 @@ def export_workload(request: HttpRequest, pk: Any) -> HttpResponse:
 
 
 @require_safe
+@reader.in_english
 def export_csv(request: HttpRequest, pk: Any) -> HttpResponse:
     advice = finished(organisation_of(request), pk)
     return download(advice, "csv", "text/csv; charset=utf-8", csv_text(answer_of(advice)))
 
 
 @require_safe
+@reader.in_english
 def export_markdown(request: HttpRequest, pk: Any) -> HttpResponse:
     advice = finished(organisation_of(request), pk)
     undone = [f"> {calibration_marks.undone_notice(c)}\n" for c in calibration_marks.undone(advice.result)]
@@ -371,7 +384,7 @@ def export_markdown(request: HttpRequest, pk: Any) -> HttpResponse:
 def shared_advice(token: str) -> Advice:
     link = Share.objects.filter(token=token, expires_at__gt=timezone.now()).select_related("advice__workload").first()
     if link is None or link.advice.result is None:
-        raise Http404("This link is invalid or has expired. Ask the sender for a new one.")
+        raise Http404(_("This link is invalid or has expired. Ask the sender for a new one."))
     return link.advice
 
 
@@ -411,13 +424,13 @@ def shared_option(request: HttpRequest, token: str, rank: int) -> HttpResponse:
 # --- errors -----------------------------------------------------------------------------------------------------
 
 TROUBLE = {
-    400: ("Bad request", "Go back and submit it again."),
-    403: ("Not allowed", "Sign in, or ask an administrator for permission."),
-    404: ("Page not found", "Check the address. The page may have been deleted."),
-    411: ("Length required", "Send the request again with a Content-Length header."),
-    413: ("Too large", "A workload is at most 1 MB of text. Send less."),
-    503: ("Not available right now", "Try again in a moment."),
-    500: ("Something went wrong here", "The error was logged. Try again in a moment; nothing you sent is lost."),
+    400: (_("Bad request"), _("Go back and submit it again.")),
+    403: (_("Not allowed"), _("Sign in, or ask an administrator for permission.")),
+    404: (_("Page not found"), _("Check the address. The page may have been deleted.")),
+    411: (_("Length required"), _("Send the request again with a Content-Length header.")),
+    413: (_("Too large"), _("A workload is at most 1 MB of text. Send less.")),
+    503: (_("Not available right now"), _("Try again in a moment.")),
+    500: (_("Something went wrong here"), _("The error was logged. Try again in a moment; nothing you sent is lost.")),
 }
 
 
@@ -440,6 +453,7 @@ def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     detail = exception.args[0] if exception.args else ""
+    detail = str(detail) if isinstance(detail, Promise) else detail
     return trouble(request, 404, detail if isinstance(detail, str) and not detail.startswith("No ") else "")
 
 

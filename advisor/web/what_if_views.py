@@ -20,12 +20,16 @@ from advisor.inputs import what_if
 from advisor.models import Advice
 from advisor.result import ApiOption
 from advisor.result import Option as Recommended
+from advisor.templatetags.units import typed_number
 from advisor.web import views
-from advisor.web.what_if import applies, form_context, key_of, rows_of
+from advisor.web.what_if import NUMERIC, applies, form_context, key_of, rows_of
 from advisor.workload import WorkloadError
 from catalog.access import Right, caller_of, organisation_of, refused
+from catalog.pricing import reader
 
 RUN = "run"  # the full answer whose figures replace the estimates
+NOT_CONTROLS = (RUN, reader.NAME, "csrfmiddlewaretoken")
+NUMBERS = {c.name for c in what_if.CONTROLS if c.reads in NUMERIC}
 ROWS = 20
 BUSY = "The server is computing other rankings. Try again in a moment."
 NOT_SERVED = "What-if ranks one served model. Training runs and portfolios have none yet."
@@ -47,9 +51,18 @@ class Asked:
 
 
 def asked(advice: Advice, query: Any) -> Asked:
-    given = {name: query.getlist(name) for name in query if name not in (RUN, "csrfmiddlewaretoken")}
+    given = {name: query.getlist(name) for name in query if name not in NOT_CONTROLS}
+    errors = {}
+    typed = dict(given)
+    for name in given.keys() & NUMBERS:
+        try:
+            typed[name] = [typed_number(word) for word in given[name]]
+        except ValueError as unclear:
+            errors[name] = str(unclear)
+    if errors:
+        return Asked(advice=advice, given=given, spec=advice.workload.spec, errors=errors)
     try:
-        return Asked(advice=advice, given=given, spec=what_if.changed(advice.workload.spec, given))
+        return Asked(advice=advice, given=given, spec=what_if.changed(advice.workload.spec, typed))
     except WorkloadError as trouble:
         errors = {item["field"]: said(item) for item in reversed(trouble.errors)}
         return Asked(advice=advice, given=given, spec=advice.workload.spec, errors=errors)

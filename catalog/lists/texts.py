@@ -16,15 +16,20 @@ def separators(language: str | None) -> tuple[str, str]:
     return str(get_format("THOUSAND_SEPARATOR", language)), str(get_format("DECIMAL_SEPARATOR", language))
 
 
+def localized(text: str) -> str:
+    """A number such as 1,234.5 with the separators of the page's language: 1.234,5 in German."""
+    thousands, point = separators(get_language())
+    if (thousands, point) == (",", "."):
+        return text
+    return text.replace(",", "\0").replace(".", point).replace("\0", thousands)
+
+
 def number(value: float, places: int, *, fixed: bool = False) -> str:
     """A number with thousands separators; trailing zeros only if `fixed`."""
     shown = f"{value:,.{places}f}"
     if not fixed and "." in shown:
         shown = shown.rstrip("0").rstrip(".")
-    thousands, point = separators(get_language())
-    if (thousands, point) == (",", "."):
-        return shown
-    return shown.replace(",", "\0").replace(".", point).replace("\0", thousands)
+    return localized(shown)
 
 
 def day(value: date) -> str:

@@ -16,7 +16,7 @@ from tests.people import member, organisation
 
 pytestmark = pytest.mark.django_db
 MAY_POST = (  # a viewer
-    "login", "logout", "password/reset", "join/", "account", "admin/", "api/agent/", "s/", "static/",
+    "login", "logout", "language", "password/reset", "join/", "account", "admin/", "api/agent/", "s/", "static/",
 )  # fmt: skip
 
 

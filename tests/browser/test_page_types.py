@@ -48,3 +48,17 @@ def test_axe_finds_nothing_on_the_other_pages(open_page: Open) -> None:
     advice = page_types.make_rows()
     found = look(open_page, page_types.OTHERS | page_types.of_advice(advice))
     assert not found, "\n".join(found)
+
+
+def test_axe_finds_nothing_on_a_question_and_an_answer_in_german(open_page: Open) -> None:
+    advice = page_types.make_rows()
+    page = open_page("/", viewport=PHONE, locale="de-DE")
+    found = list(page_types.violations(page))
+    page.goto(f"/advice/{advice.pk}?currency=EUR")
+    assert page.locator("html").get_attribute("lang") == "de" and "€" in page.locator(".decision").inner_text()
+    assert not page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
+    found += page_types.violations(page)
+    page.locator("form.reader select").first.select_option("zh-hans")
+    page.locator("form.reader button").click()
+    assert page.locator("html").get_attribute("lang") == "zh-hans"
+    assert not found, "\n".join(found)

@@ -157,7 +157,10 @@ def test_prices_in_another_currency_name_the_rate_and_its_date(client, prices):
     assert rest(client, QUESTION)[0]["converted_to"] == "USD"
     text = page(client, f"{QUESTION}&currency=EUR")
     assert f"1 USD = 0.5 EUR on {TODAY}" in text and "EUR/h per chip" in text
-    assert "per chip</a></th>" in page(client, QUESTION) and "EUR" not in page(client, QUESTION).split("<table")[1]
+    assert (
+        "per chip</a></th>" in page(client, QUESTION)
+        and "EUR" not in page(client, QUESTION).split("<table")[1].split("</table>")[0]
+    )
 
 
 def test_an_unknown_currency_is_refused_with_the_known_ones(client, prices):

@@ -12,6 +12,7 @@ const SYMBOLS = {
 const SIZES = { ranked: 18, owned: 22, api: 13, estimate: 8, missed: 9, measured: 8 };
 const INK = "var(--ink)", MUTED = "var(--muted)", LINE = "var(--line)", SURFACE = "var(--surface)";
 const FONT = 12.5;
+const LANGUAGE = document.documentElement.lang || "en";  // of numbers; the data are plain
 const WIDE = 44;  // characters of a line of a tooltip
 
 let library;
@@ -21,8 +22,10 @@ const load = (address) => (library ??= import(address));
 
 function digits(value) {
   if (value === 0) return "0";
-  const text = Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en-US") : String(Number(value.toPrecision(3)));
-  return text.includes("e") ? value.toPrecision(3) : text;
+  if (Math.abs(value) >= 1000) return Math.round(value).toLocaleString(LANGUAGE);
+  const plain = String(Number(value.toPrecision(3)));
+  if (plain.includes("e")) return value.toPrecision(3);
+  return Number(plain).toLocaleString(LANGUAGE, { maximumFractionDigits: 20 });
 }
 
 export function figure(value, unit) {
@@ -33,7 +36,7 @@ export function figure(value, unit) {
 function tick(value, unit) {
   const [factor, letter] = SCALES.find(([least]) => Math.abs(value) >= least) ?? [1, ""];
   const divisor = letter === "k" ? 1e3 : factor;
-  return `${UNITS[unit]?.before ?? ""}${Number((value / divisor).toPrecision(3)).toLocaleString("en-US")}${letter}`;
+  return `${UNITS[unit]?.before ?? ""}${Number((value / divisor).toPrecision(3)).toLocaleString(LANGUAGE)}${letter}`;
 }
 
 function wrapped(text, width = WIDE) {

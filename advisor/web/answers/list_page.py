@@ -12,6 +12,9 @@ from django.db.models import Count, F, IntegerField, OuterRef, Prefetch, QuerySe
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext_noop as known
 from django.views.decorators.http import require_safe
 
 from advisor import advise
@@ -19,42 +22,49 @@ from advisor.engine.spec import KINDS
 from advisor.inputs import what_if
 from advisor.models import Advice, Comment, Option
 from advisor.templatetags.finance import dollars
-from advisor.templatetags.units import given
+from advisor.templatetags.units import STATES, given, in_currency
 from advisor.workload import PORTFOLIO
 from catalog.access import organisation_of
 from catalog.filters import Day, Search
 
 PAGE_SIZE = 50
-KIND_CHOICES = [*((kind.name, kind.title) for kind in KINDS.values()), (PORTFOLIO, "several workloads on one fleet")]
+KIND_CHOICES = [
+    *((kind.name, _(kind.title)) for kind in KINDS.values()),  # marked in form_fields.py
+    (PORTFOLIO, _("several workloads on one fleet")),
+]
 SORTS = {  # in the address: title, column
-    "name": ("Workload", "workload__name"),
-    "cost": ("Cost, USD", "first_usd_per_month"),
-    "state": ("State", "state"),
-    "asked": ("Requested", "created_at"),
+    "name": (known("Workload"), "workload__name"),
+    "cost": (known("Cost, USD"), "first_usd_per_month"),
+    "state": (known("State"), "state"),
+    "asked": (known("Requested"), "created_at"),
 }
 NEWEST = "-asked"
 SHOWN_CHANGES = 3
-WAYS = {"rent": "rent", "own": "buy", "api": "hosted API"}
+WAYS = {"rent": known("rent"), "own": known("buy"), "api": known("hosted API")}
 ALL_WAYS = set(WAYS)
-LISTS = (  # of the constraints, with what precedes the names
-    ("accelerators", ""),
-    ("vendors", ""),
-    ("providers", "from "),
-    ("regions", "in "),
-    ("frameworks", "with "),
-    ("formats", "weights in "),
+LISTS = (  # of the constraints, with what is said of names that are allowed or denied
+    ("accelerators", known("only %s"), known("not %s")),
+    ("vendors", known("only %s"), known("not %s")),
+    ("providers", known("only from %s"), known("not from %s")),
+    ("regions", known("only in %s"), known("not in %s")),
+    ("frameworks", known("only with %s"), known("not with %s")),
+    ("formats", known("only weights in %s"), known("not weights in %s")),
 )
 
 
 class Filters(django_filters.FilterSet):
     q = Search("workload__name", "workload__spec__model", "made_by")
     kind = django_filters.ChoiceFilter(
-        field_name="workload__spec__kind", label="Kind", choices=KIND_CHOICES, empty_label="Any"
+        field_name="workload__spec__kind", label=_("Kind"), choices=KIND_CHOICES, empty_label=_("Any")
     )
-    state = django_filters.ChoiceFilter(label="State", choices=Advice.State.choices, empty_label="Any")
-    author = django_filters.ChoiceFilter(field_name="made_by", label="Author", empty_label="Anyone")
-    since = Day(field_name="created_at", lookup_expr="date__gte", label="Requested from")
-    until = Day(field_name="created_at", lookup_expr="date__lte", label="Requested until")
+    state = django_filters.ChoiceFilter(
+        label=_("State"),
+        choices=[(name, _(STATES.get(name, name))) for name in Advice.State.values],
+        empty_label=_("Any"),
+    )
+    author = django_filters.ChoiceFilter(field_name="made_by", label=_("Author"), empty_label=_("Anyone"))
+    since = Day(field_name="created_at", lookup_expr="date__gte", label=_("Requested from"))
+    until = Day(field_name="created_at", lookup_expr="date__lte", label=_("Requested until"))
 
     def __init__(self, *args: Any, authors: list[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -109,10 +119,14 @@ def sorted_rows(rows: QuerySet[Advice], sort: str) -> QuerySet[Advice]:
 def headers(sort: str) -> dict[str, dict[str, str]]:
     """For each sortable column: its title, the link's next value and aria-sort."""
     found = {}
-    for name, (title, _) in SORTS.items():
+    for name, (title, __) in SORTS.items():
         here = sort.removeprefix("-") == name
         state = ("descending" if sort.startswith("-") else "ascending") if here else "none"
-        found[name] = {"title": title, "next": f"-{name}" if state == "ascending" else name, "aria": state}
+        found[name] = {
+            "title": in_currency(gettext(title)),
+            "next": f"-{name}" if state == "ascending" else name,
+            "aria": state,
+        }
     return found
 
 
@@ -131,28 +145,32 @@ def constraints(spec: Mapping[str, Any]) -> str:
     """The constraints that a planner set, in words; empty: none."""
     c = spec.get("constraints") or {}
     said = []
-    for key, unit in (("max_usd_per_month", "a month"), ("max_capex_usd", "of purchases")):
-        if c.get(key) is not None:
-            said.append(f"at most {dollars(c[key])} {unit}")
+    if c.get("max_usd_per_month") is not None:
+        said.append(gettext("at most %s a month") % dollars(c["max_usd_per_month"]))
+    if c.get("max_capex_usd") is not None:
+        said.append(gettext("at most %s of purchases") % dollars(c["max_capex_usd"]))
     if c.get("max_accelerators") is not None:
-        said.append(f"at most {given(c['max_accelerators'])} accelerators")
-    for key, before in LISTS:
+        said.append(gettext("at most %s accelerators") % given(c["max_accelerators"]))
+    for key, only, without in LISTS:
         names = c.get(key) or {}
         if names.get("allow"):
-            said.append(f"only {before}{few(names['allow'])}")
+            said.append(gettext(only) % few(names["allow"]))
         if names.get("deny"):
-            said.append(f"not {before}{few(names['deny'])}")
+            said.append(gettext(without) % few(names["deny"]))
     if c.get("acquisition") and set(c["acquisition"]) != ALL_WAYS:
-        said.append(" or ".join(WAYS.get(way, way) for way in c["acquisition"]) + " only")
+        ways = gettext(" or ").join(gettext(WAYS.get(way, way)) for way in c["acquisition"])
+        said.append(gettext("%s only") % ways)
     terms = [term for term in c.get("terms") or [] if term != "on_demand"]
     if terms:
-        said.append("also " + few([what_if.TERM_NAMES.get(term, term) for term in terms]))
+        said.append(gettext("also %s") % few([gettext(what_if.TERM_NAMES.get(term, term)) for term in terms]))
     if (c.get("site") or {}).get("max_kw") is not None:
-        said.append(f"at most {given(c['site']['max_kw'])} kW")
+        said.append(gettext("at most %s kW") % given(c["site"]["max_kw"]))
     if spec.get("owned"):
-        said.append("owned: " + few([f"{count} × {name}" for name, count in spec["owned"].items()]))
+        said.append(gettext("owned: %s") % few([f"{count} × {name}" for name, count in spec["owned"].items()]))
     return ", ".join(said)
 
 
 def few(names: list[str], most: int = 3) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    shown, more = ", ".join(names[:most]), len(names) - most
+    said = ngettext("%(names)s and %(n)s more", "%(names)s and %(n)s more", max(more, 1))
+    return said % {"names": shown, "n": more} if more > 0 else shown

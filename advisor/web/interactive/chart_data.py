@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.utils.translation import gettext_noop as known
+
 from advisor.result import (
     Driver,
     Operator,
@@ -19,8 +21,9 @@ from advisor.result import (
     TuningPlan,
     WaterfallStep,
 )
-from advisor.templatetags.units import duration, gib, percent, sig, usd
+from advisor.templatetags.units import duration, gib, percent, sig, translated, usd
 from advisor.web import charts, tuning_charts
+from catalog.pricing import reader
 
 Json = dict[str, Any]
 COLORS = {
@@ -74,6 +77,22 @@ class Chart:
         return rounded
 
 
+TEXTS = (  # titles, axes and columns of all charts, translated where a page shows them
+    *(
+        known("USD per M tokens"),
+        known("USD"),
+        known("Part"),
+        known("Input"),
+        known("Range"),
+        known("GiB"),
+        known("ms"),
+    ),
+    *(known("Cost per million tokens, step by step"), known("Memory per chip"), known("Where the time goes")),
+    *(known("Monthly cost over the range of each assumption"), known("% of the time"), known("a million tokens")),
+    known("Monthly cost over the range of each uncertain input"),
+)
+
+
 def shortened(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.6g}")
@@ -83,7 +102,7 @@ def shortened(value: Any) -> Any:
 
 
 def axis(name: str, unit: str = "", log: bool = False, **more: Any) -> Json:
-    return {"name": name, "unit": unit, "log": log, **more}
+    return {"name": translated(name), "unit": unit, "log": log, **more}
 
 
 def bars(name: str, unit: str, rows: Sequence[Json], log: bool = False) -> Json:
@@ -94,14 +113,15 @@ def bars(name: str, unit: str, rows: Sequence[Json], log: bool = False) -> Json:
 # --- costs ------------------------------------------------------------------------------------------------------
 
 
+@reader.in_usd
 def cost_waterfall(steps: Sequence[WaterfallStep]) -> Chart:
     """From the price of full capacity to the cost of a million tokens."""
     total, at, rows = sum(step.usd_per_mtok for step in steps), 0.0, []
     for step in steps:
         color = COLORS["fall-unused" if step.name in charts.UNUSED else "fall-part"]
-        rows.append(bar_row(step.name, at, at + step.usd_per_mtok, usd(step.usd_per_mtok), color))
+        rows.append(bar_row(translated(step.name), at, at + step.usd_per_mtok, usd(step.usd_per_mtok), color))
         at += step.usd_per_mtok
-    rows.append(bar_row("a million tokens", 0.0, total, usd(total), COLORS["fall-total"]))
+    rows.append(bar_row(translated("a million tokens"), 0.0, total, usd(total), COLORS["fall-total"]))
     return Chart(
         id="waterfall",
         title="Cost per million tokens, step by step",
@@ -128,6 +148,7 @@ def ends_rows(rows: Iterable[tuple[str, float, float, bool]]) -> list[Json]:
     return drawn
 
 
+@reader.in_usd
 def sensitivity(found: Sequence[SensitivityBar], what: str = "Monthly cost") -> Chart:
     """The first choice's cost at both ends of each assumption."""
     rows = ends_rows(
@@ -138,6 +159,7 @@ def sensitivity(found: Sequence[SensitivityBar], what: str = "Monthly cost") -> 
     return tornado("sensitivity", f"{what} over the range of each assumption", charts.tornado(found, what), rows)
 
 
+@reader.in_usd
 def drivers(found: Sequence[Driver], what: str = "Monthly cost") -> Chart:
     """The first option's cost at both ends of each uncertain input."""
     rows = ends_rows(

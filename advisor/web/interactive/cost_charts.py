@@ -2,15 +2,27 @@
 
 from typing import Any
 
+from django.utils.translation import gettext
+from django.utils.translation import gettext_noop as known
+
 from advisor.report import meetings
 from advisor.result import Answer, CostPath, HostedOffer, Option
 from advisor.templatetags.finance import dollars
 from advisor.templatetags.units import large, percent, usd
 from advisor.web import charts
 from advisor.web.interactive.chart_data import Chart, axis
+from catalog.pricing import reader
 
 Json = dict[str, Any]
-NAMES = {"own": "buy", "rent on_demand": "rent by the hour", "rent spot": "rent spot instances"}
+NAMES = {
+    "own": known("buy"),
+    "rent on_demand": known("rent by the hour"),
+    "rent spot": known("rent spot instances"),
+}
+TEXTS = (
+    *(known("months from today"), known("USD paid to date"), known("tokens per month, input and output")),
+    *(known("Tokens per month"), known("Of capacity"), known("Month")),
+)
 LINE_COLORS = ("--c0", "--c1", "--c5", "--c3", "--c2")
 LEAST_LOAD = 0.02  # of the capacity, at the left end of the chart
 LOADS = 25
@@ -30,6 +42,7 @@ def driver_range(answer: Answer | None, name: str) -> tuple[float, float] | None
 # --- months -----------------------------------------------------------------------------------------------------
 
 
+@reader.in_usd
 def break_even(option: Option, answer: Answer | None) -> Chart | None:
     """What buying, renting and a hosted API have cost by each month; None where there is nothing to compare."""
     paths = option.money.paths if option.money else []
@@ -41,14 +54,21 @@ def break_even(option: Option, answer: Answer | None) -> Chart | None:
         name, paid = name_of(path), path.cumulative_usd[:months]
         if ratios := ratios_of(path, option, answer):
             band = [[month, total * ratios[0], total * ratios[1]] for month, total in enumerate(paid)]
-            series.append({"type": "band", "name": f"{name}, 90% range", "color": color, "points": band})
-        points = [[month, total, f"{name}, month {month}: {dollars(total)} paid"] for month, total in enumerate(paid)]
+            series.append(
+                {
+                    "type": "band",
+                    "name": gettext("%(name)s, 90%% range") % {"name": name},
+                    "color": color,
+                    "points": band,
+                }
+            )
+        points = [[month, total, paid_text(name, month, total)] for month, total in enumerate(paid)]
         series.append({"type": "line", "name": name, "color": color, "points": points})
     step = next((n for n in (1, 3, 6, 12, 24) if months / n <= 13), 60)
     shown = sorted({*range(0, months, step), months - 1})
     x, y = axis("months from today", "count"), axis("USD paid to date", "usd", zero=True)
     data = {"kind": "xy", "x": x, "y": y, "series": series}
-    title = "Cost of buying, renting and a hosted API over time"
+    title = known("Cost of buying, renting and a hosted API over time")
     return Chart(
         id="break-even",
         title=title,
@@ -62,7 +82,14 @@ def break_even(option: Option, answer: Answer | None) -> Chart | None:
 
 def name_of(path: CostPath) -> str:
     """buy, rent by the hour, API of a provider."""
-    return NAMES.get(path.name, path.name.replace("_", " ").replace("rent ", "rent, "))
+    if path.name in NAMES:
+        return gettext(NAMES[path.name])
+    return path.name.replace("_", " ").replace("rent ", gettext("rent, "))
+
+
+def paid_text(name: str, month: int, usd_paid: float) -> str:
+    values = {"name": name, "month": month, "cost": dollars(usd_paid)}
+    return gettext("%(name)s, month %(month)s: %(cost)s paid") % values
 
 
 def capital(text: str) -> str:
@@ -80,6 +107,7 @@ def ratios_of(path: CostPath, option: Option, answer: Answer | None) -> tuple[fl
 # --- load -------------------------------------------------------------------------------------------------------
 
 
+@reader.in_usd
 def cost_of_load(option: Option, answer: Answer | None) -> Chart | None:
     """USD per million tokens over the load, with the machines and their bill as they are; None if it is not known."""
     each, full, month = option.usd_per_mtok_blended, option.usd_per_mtok_blended_at_capacity, option.usd_per_month
@@ -92,25 +120,28 @@ def cost_of_load(option: Option, answer: Answer | None) -> Chart | None:
     series: list[Json] = []
     if ranges:
         band = [[load, ranges[0] / load * 1e6, ranges[2] / load * 1e6] for load in loads]
-        name = "this option, 90% range of its bill"
+        name = gettext("this option, 90% range of its bill")
         series.append({"type": "band", "name": name, "color": "--c0", "points": band})
     points = [[load, month / load * 1e6, load_text(load, load / capacity, month)] for load in loads]
-    series.append({"type": "line", "name": "this option", "color": "--c0", "points": points})
+    series.append({"type": "line", "name": gettext("this option"), "color": "--c0", "points": points})
     api = cheapest_api(answer)
     if api is not None and api.usd_per_mtok_blended:
-        price, name = api.usd_per_mtok_blended, f"API of {api.provider_name or api.provider}"
-        text = f"{name}: {usd(price)} per M tokens at any load"
+        price, name = api.usd_per_mtok_blended, gettext("API of %s") % (api.provider_name or api.provider)
+        text = gettext("%(name)s: %(cost)s per M tokens at any load") % {"name": name, "cost": usd(price)}
         ends = [[loads[0], price, text], [loads[-1], price, text]]
         series.append({"type": "line", "name": name, "color": "--c5", "dashed": True, "points": ends})
-    here = f"your load: {usd(each)} per M tokens, {percent(tokens / capacity)} of capacity"
-    series.append({"type": "points", "name": "your load", "color": "--bad", "points": [[tokens, each, here]]})
+    here = gettext("your load: %(cost)s per M tokens, %(share)s of capacity") % {
+        "cost": usd(each),
+        "share": percent(tokens / capacity),
+    }
+    series.append({"type": "points", "name": gettext("your load"), "color": "--bad", "points": [[tokens, each, here]]})
     data = {
         "kind": "xy",
         "x": axis("tokens per month, input and output", "number", log=True),
         "y": axis("USD per M tokens", "usd", log=True),
         "series": series,
     }
-    title = "Cost per million tokens over the load"
+    title = known("Cost per million tokens over the load")
     rows = [(large(load), percent(load / capacity), usd(month / load * 1e6)) for load in loads[::4]]
     return Chart(
         id="cost-of-load", title=title, svg=charts.lines(data, title), data=data,
@@ -120,13 +151,17 @@ def cost_of_load(option: Option, answer: Answer | None) -> Chart | None:
 
 def load_text(tokens: float, share: float, month_usd: float) -> str:
     price = usd(month_usd / tokens * 1e6)
-    return f"{large(tokens)} tokens a month ({percent(share)} of capacity): {price} per M tokens"
+    return gettext("%(tokens)s tokens a month (%(share)s of capacity): %(cost)s per M tokens") % {
+        "tokens": large(tokens),
+        "share": percent(share),
+        "cost": price,
+    }
 
 
 def page(option: Option, answer: Answer | None) -> Json:
     """Both charts, and where the ways to pay meet in words."""
     return {
-        "break_even": meetings(option.money) if option.money else [],
+        "break_even": reader.in_english(meetings)(option.money) if option.money else [],
         "break_even_chart": break_even(option, answer),
         "load_chart": cost_of_load(option, answer),
     }
