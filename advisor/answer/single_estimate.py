@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from advisor.answer.calibration_marks import measured_correction
 from advisor.answer.intervals import interval_fractions
 from advisor.answer.option import bound_of, embedding_figures, operator, setup, token_costs
 from advisor.answer.sentences import UNMEASURED
@@ -63,7 +64,8 @@ def answer(d: Deployment) -> Estimate:
 
     Raises WorkloadError where the arguments name something unknown or contradict each other.
     """
-    model_id, known = resources_with(d.model)
+    lengths = (float(d.isl), float(d.osl)) if d.use_measurements else None
+    model_id, known = resources_with(d.model, lengths)
     if isinstance(d.model, str):
         d = d.model_copy(update={"model": model_id})
     fixed = deployment.fixed(d, known)
@@ -125,6 +127,7 @@ def configuration(built: Built) -> Estimate:
         **cache_sizes(built),
         warnings=list(fixed.doubts),
         basis=basis(built),
+        correction=measured_correction(built.own[-1].choice),
         engine_version=ENGINE_VERSION,
     )
 
@@ -374,7 +377,9 @@ def power(watts: float, result: Estimate, offer: Offer | None) -> Json:
 
 def interval(built: Built, result: Estimate) -> Intervals:
     """[low, high] of each headline figure at 90 %."""
-    half = interval_fractions({"calibrations": built.fixed.resources.scopes}, basis(built))
+    half = interval_fractions(
+        {"calibrations": built.fixed.resources.scopes}, basis(built), built.own[-1].choice.correction
+    )
     ranges: dict[str, list[float | None]] = {}
     for name, key, latency in (("ttft_ms", "ttft", result.ttft_ms), ("tpot_ms", "tpot", result.tpot_ms)):
         if key in half and latency is not None:

@@ -1,5 +1,7 @@
 """Today's catalog as engine values, for estimates of single deployments and for scoring."""
 
+from dataclasses import replace
+
 from django.utils import timezone
 
 from advisor.engine.cost import Assumptions
@@ -7,7 +9,7 @@ from advisor.engine.estimate import Resources
 from advisor.engine.spec import Accelerator as Chip
 from advisor.engine.spec import Offer
 from advisor.engine.step import host_copy_of
-from advisor.inputs import hosts, offers
+from advisor.inputs import hosts, measured, offers
 from advisor.inputs.assumptions import assumptions_of
 from advisor.inputs.from_catalog import _accelerator, _frameworks, _quantization, assumption, calibrations, model_row
 from advisor.inputs.names import models, one
@@ -38,8 +40,11 @@ def catalog_model_id(name: str) -> str:
     return one(name, models())
 
 
-def resources_with(model: str | Config) -> tuple[str, Resources]:
-    """(ID, catalog) with one model, given by name or as its config.json. Raises WorkloadError."""
+def resources_with(model: str | Config, lengths: tuple[float, float] | None = None) -> tuple[str, Resources]:
+    """(ID, catalog) with one model, given by name or as its config.json. Raises WorkloadError.
+
+    lengths: input and output tokens of an estimate that measured rows may correct; None: physics alone.
+    """
     if isinstance(model, Config):
         if isinstance(model.config, str):
             message = "file paths are not accepted here"
@@ -49,6 +54,8 @@ def resources_with(model: str | Config) -> tuple[str, Resources]:
     known = catalog_resources([model_id])
     if model_id not in known.models:
         deployment.named("model", model_id, dict.fromkeys(catalog_model_ids()))
+    if lengths is not None and min(lengths) > 0:
+        known = replace(known, scopes={**known.scopes, **measured.scopes_for(model_id, *lengths)})
     return model_id, known
 
 

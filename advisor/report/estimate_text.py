@@ -12,6 +12,8 @@ def table(e: Estimate) -> str:
         lines += embedding_lines(e) if e.is_embedding else token_lines(e)
         lines += [*cost_lines(e), "", *step_lines(e.step or []), "", *interval_lines(e)]
         lines.append(f"basis: {e.basis}; {'' if e.is_embedding else 'decode is '}{e.bound}-bound")
+        if e.correction is not None:
+            lines.append(f"measurements: {e.correction.said}")
     else:
         lines += ["DOES NOT FIT", *(f"  fits with {change}" for change in e.smallest_change or [])]
     return "\n".join([*lines, *(f"warning: {w}" for w in e.warnings), "", *evidence_lines(e.evidence)])

@@ -18,7 +18,7 @@ from advisor.result.answer import (
 )
 from advisor.result.base import Percentiles, Section
 from advisor.result.contents import Conversation, ImageInput, UnitCost
-from advisor.result.decision import Decision, Settle
+from advisor.result.decision import Decision, Measurement, Settle
 from advisor.result.demand import (
     Availability,
     Day,
@@ -270,6 +270,7 @@ __all__ = [
     "SolidChoice",
     "SetupFigures",
     "SharedFleet",
+    "Measurement",
     "Settle",
     "Sharing",
     "SharingWay",

@@ -2,9 +2,30 @@
 
 from typing import Annotated, Literal
 
-from advisor.result.base import Count, Fraction, Ratio, Section, Unit, Usd, UsdPerMonth, UsdPerMtok
+from advisor.result.base import Count, Fraction, Milliseconds, Ratio, Section, Unit, Usd, UsdPerMonth, UsdPerMtok
 
 UsdRange = list[Annotated[float, Unit("USD")]]
+
+
+class Measurement(Section):
+    """The load test, an hour with the start of the server, that is most likely to change the first choice."""
+
+    rank: Count
+    """The option to test."""
+    machine: str
+    """One replica's machine."""
+    serve: str
+    """Starts the server; empty where no command is known."""
+    command: str
+    """Runs the load test; empty where none is known."""
+    predicted_tpot_ms: Milliseconds | None
+    """Mean TPOT that is predicted for it."""
+    turning_tpot_ms: Milliseconds | None
+    """Mean TPOT at which another option becomes the first choice; null: none within the interval."""
+    flips_fraction: Fraction
+    """Share of the plausible results at which it does."""
+    said: str
+    """The same in words."""
 
 
 class Settle(Section):
@@ -28,6 +49,8 @@ class Settle(Section):
     """Ratio of the input to its expected value from which on it is; null: the input is a path over time."""
     said: str
     """The same in words."""
+    measurement: Measurement | None = None
+    """The load test to run first, also where a quote would settle more; null: no option can be load-tested."""
 
 
 class Decision(Section):

@@ -21,7 +21,7 @@ from advisor.result.base import (
     Watts,
     WholeTokens,
 )
-from advisor.result.option import Disaggregated, Intervals, Memory, Operator, Setup, Speculative
+from advisor.result.option import Disaggregated, Intervals, MeasuredCorrection, Memory, Operator, Setup, Speculative
 
 
 class ClosedForm(Section):
@@ -217,6 +217,8 @@ class Estimate(Setup):
     """What to check."""
     basis: str
     """measured, relative or datasheet."""
+    correction: MeasuredCorrection | None = None
+    """From measured rows of similar deployments; null where none is near enough, or with `use_measurements: false`."""
     engine_version: str
     """Version of the estimate."""
     evidence: list[MeasuredRow] = []

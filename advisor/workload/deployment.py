@@ -98,6 +98,9 @@ class Deployment(Section):
     length_spread: Annotated[
         str, Field(pattern=SPREAD, description="Lengths are uniform between these fractions of isl and osl: 0.8:1.0")
     ] = "1.0:1.0"
+    use_measurements: Annotated[
+        bool, Field(description="Correct the prediction by measured rows of similar deployments")
+    ] = True
 
     @model_validator(mode="after")
     def consistent(self) -> Self:

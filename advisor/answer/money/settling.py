@@ -27,7 +27,7 @@ from advisor.engine.search import (
 )
 from advisor.engine.spec import Workload
 from advisor.inputs import rounded
-from advisor.result import Answer, ApiOption, Option, Settle, TrainingOption
+from advisor.result import Answer, ApiOption, Measurement, Option, Settle, TrainingOption
 
 Array = np.ndarray
 Json = dict[str, Any]
@@ -99,7 +99,9 @@ def settle_serving(
     shown: list[Option | ApiOption] = [*known, *apis[:1]]
     moved = _serving(workload, outcome, costs, spreads, [o for o in options if o], apis[0] if apis else None)
     at = next(k for k, option in enumerate(shown) if option.rank == first.rank)
-    return settle(shown, at, list(moved), equal_fraction(workload))
+    each, equal = list(moved), equal_fraction(workload)
+    tests = [m for m in each if m.input.name == "performance"]
+    return settle(shown, at, each, equal).changed(measurement=measurement(shown, at, tests, equal))
 
 
 def _serving(
@@ -239,6 +241,42 @@ def settle(
         at_ratio=None if at is None else rounded(at, 3),
         said=f"{advice.format(option=about)}. {then[0].upper()}{then[1:]}: the case in {shares[best]:.0%} of its "
         "plausible values.",
+    )
+
+
+def measurement(
+    options: Sequence[Option | ApiOption], first: int, moved: Sequence[Moved], equal: float
+) -> Measurement | None:
+    """The load test that most often puts another option first, and the TPOT from which on it does; None: no option."""
+    if not moved:
+        return None
+    shares = [float(flips(m.scores, first, equal).mean()) for m in moved]
+    m = moved[int(np.argmax(shares))]
+    on = [o for o in [options[first], *options] if isinstance(o, Option) and o.accelerator == m.input.chip]
+    tested = next((o for o in on if o.launch.load_test is not None), None)
+    if tested is None or tested.launch.load_test is None:
+        return None
+    flipped = flips(m.scores, first, equal)
+    predicted_ms = tested.tpot_ms.mean if tested.tpot_ms else None
+    turning_ms, then = None, "no plausible result changes the first choice, but the answer's intervals narrow"
+    if flipped.any() and predicted_ms and m.ratios is not None:
+        near = int(np.flatnonzero(flipped)[np.argmin(np.abs(NORMAL[flipped]))])
+        after = options[int(np.bincount(np.argmin(m.scores, axis=0)[flipped]).argmax())]
+        turning_ms = predicted_ms / float(m.ratios[near])
+        side = "at or above" if turning_ms > predicted_ms else "at or below"
+        figures = f"a mean TPOT {side} {turning_ms:.3g} ms ({predicted_ms:.3g} predicted)"
+        then = f"{after.label} is the better choice with {figures}"
+    machine = f"{tested.tp * tested.pp * tested.dp:,} x {tested.accelerator_name}"
+    where = f" at {tested.provider}" if tested.acquisition == "rent" and tested.provider else ""
+    return Measurement(
+        rank=tested.rank or 0,
+        machine=machine + where,
+        serve=tested.launch.command,
+        command=next(iter(tested.launch.load_test.commands.values()), ""),
+        predicted_tpot_ms=predicted_ms,
+        turning_tpot_ms=None if turning_ms is None else rounded(turning_ms, 4),
+        flips_fraction=rounded(max(shares), 3),
+        said=f"Load-test one replica of option {tested.rank} on {machine}{where}: {then}.",
     )
 
 

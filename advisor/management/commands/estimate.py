@@ -105,6 +105,13 @@ class Command(BaseCommand):
             training.add_argument(
                 f"--{name.replace('_', '-')}", type=int if name in TRAINING_WHOLE else str, help=HELP[name]
             )
+        parser.add_argument(
+            "--no-measurements",
+            dest="use_measurements",
+            action="store_const",
+            const=False,
+            help="physics alone: do not correct the prediction by measured rows of similar deployments",
+        )
         for name in SWITCHES:
             training.add_argument(f"--{name.replace('_', '-')}", action="store_true", default=None, help=HELP[name])
         parser.add_argument(
@@ -149,7 +156,7 @@ def arguments(options: dict[str, Any]) -> dict[str, Any]:
     """The command-line arguments that were given, as the API takes them."""
     from advisor.workload import parse_pool
 
-    names = ("kind", *WHOLE, *TEXTS, "concurrency", *TRAINING_WHOLE, *TRAINING_TEXTS, *SWITCHES)
+    names = ("kind", *WHOLE, *TEXTS, "concurrency", "use_measurements", *TRAINING_WHOLE, *TRAINING_TEXTS, *SWITCHES)
     raw = {name: options[name] for name in names if options[name] is not None}
     for name in ("prefill_pool", "decode_pool"):
         if options[name] is not None:
