@@ -84,6 +84,11 @@ class Advice(models.Model):
         return None if self.result is None else upgraded(self.result, self.result_version)
 
     @property
+    def is_done(self) -> bool:
+        """Whether it has a result; reads none."""
+        return self.state == self.State.DONE
+
+    @property
     def is_held(self) -> bool:
         """Whether it waits for measurements."""
         return self.state == self.State.QUEUED and self.held_until is not None and self.held_until > timezone.now()

@@ -121,10 +121,12 @@ def own_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
 @pytest.fixture(autouse=True)
 def nothing_kept() -> None:
     """Rolled-back tables start again with the same keys, which would look like the same state of the catalog."""
+    from advisor.web import kept
     from catalog import derived
     from catalog.lists import facets
 
     caches["pages"].clear()
+    kept.forget()
     derived.current_ids.cache_clear()
     derived.newest_ids.cache_clear()
     facets.clear()

@@ -1,12 +1,12 @@
 """Calibrations and measured rows that an answer used, and those undone since. A finished answer is never edited."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from advisor.engine.spec import LAYOUT, LENGTHS, MODEL, SITE, STACK, Correction
 from advisor.engine.step import Choice
 from advisor.inputs import CHIP_SCOPE, number
-from advisor.result import MeasuredCorrection, UsedCalibration
+from advisor.result import Answer, MeasuredCorrection, UsedCalibration
 from catalog.models import Calibration
 
 Json = dict[str, Any]
@@ -33,7 +33,11 @@ def calibrations_used(snapshot: Json, ranked: Iterable[str]) -> list[UsedCalibra
 
 def used(result: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     """The calibrations that a stored answer used: [{id, name, measured_on, undone_on, undone_by}]."""
-    named = (result or {}).get("calibrations", [])
+    return marked((result or {}).get("calibrations") or [])
+
+
+def marked(named: Sequence[Json]) -> list[dict[str, Any]]:
+    """These calibrations, with when and by whom each was undone."""
     if not named:
         return []
     undos = {row.undoes_id: row for row in Calibration.objects.filter(undoes__in=[c["id"] for c in named])}
@@ -56,9 +60,10 @@ def undone_notice(calibration: Mapping[str, Any]) -> str:
     )
 
 
-def undone(result: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """Those of them that were undone since."""
-    return [calibration for calibration in used(result) if calibration["undone_on"]]
+def undone(answer: Answer) -> list[dict[str, Any]]:
+    """The calibrations of an answer that were undone since."""
+    named = [calibration.to_json() for calibration in answer.calibrations or ()]
+    return [calibration for calibration in marked(named) if calibration["undone_on"]]
 
 
 def measured_correction(choice: Choice) -> MeasuredCorrection | None:

@@ -7,13 +7,13 @@ from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import redirect, render
 
 from advisor import advise
 from advisor.api import queue_is_full
 from advisor.result import Assumption
 from advisor.templatetags.units import number, number_to_type, typed_number
-from advisor.web.views import QUEUE_FULL, answer_of, or_unreadable
+from advisor.web.views import QUEUE_FULL, answer_of, finished, or_unreadable
 from advisor.workload import WorkloadError, parse
 from catalog.access import Right, caller_of, needs, organisation_of
 
@@ -112,7 +112,7 @@ def grouped(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
 def page(request: HttpRequest, pk: Any) -> HttpResponse:
     """The form; `run` asks again with what it holds, every other button shows it again."""
     caller = caller_of(request)
-    advice = get_object_or_404(advise.visible(organisation_of(request)).exclude(result=None), pk=pk)
+    advice = finished(organisation_of(request), pk)
     answer, sent = answer_of(advice), request.POST
     given = {key.removeprefix("a:"): str(value) for key, value in sent.items() if key.startswith("a:")}
     rows = rows_of(editable(answer.assumptions), given, sent.get("reset", ""))

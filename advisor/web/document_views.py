@@ -26,7 +26,7 @@ def document(advice: Advice, name: str, rank: str | None) -> HttpResponse:
     """One document of a finished advice; `rank` as in the address; None: 1."""
     if name not in DOCUMENTS:
         raise Http404(f"Unknown document. Available: {', '.join(DOCUMENTS)}.")
-    if advice.result is None:
+    if not advice.is_done:
         raise Http404(f"This recommendation is {advice.state}: it has no result to create documents from.")
     if rank is not None and not (rank.isascii() and rank.isdigit() and len(rank) < 4):
         raise Http404("rank must be a whole number of at least 1.")

@@ -71,9 +71,8 @@ def page(
     answer: Answer, spec: Mapping[str, Any], base: str, sort: str = "", section: str = "", hosted: str = ""
 ) -> dict[str, Any]:
     """Everything that a section of the advice page shows of an answer; `base` + rank is an option's address."""
-    trains = kind_named(spec.get("kind")).trains if spec.get("kind") != PORTFOLIO else False
-    kinds = sections.PORTFOLIO if answer.portfolio else sections.TRAINING if trains else sections.SERVING
-    shown = sections.context(kinds, section)
+    trains = is_training(spec)
+    shown = sections.context(sections_of(answer, spec), section)
     embedding = not trains and not kind_named(spec.get("kind")).generates_tokens
     first = answer.recommendations[0] if answer.recommendations else None
     return {
@@ -83,7 +82,6 @@ def page(
         "embedding": embedding,
         "training": trains,
         "shows_carbon": spec.get("objective") in GREEN,
-        "documents": base.removesuffix("options/") + "documents/",
         "has_deployments": bool(answer.deployments),
         "by_token_alone": bool(answer.hosted) and acquisition(answer) == ["api"],
         "cheaper_by_token": cheaper_by_token(answer),
@@ -92,6 +90,15 @@ def page(
         **(training if trains else serving)(answer, spec, base, sort, shown["parts"], hosted),
         **grounds(answer, shown["parts"]),
     }
+
+
+def is_training(spec: Mapping[str, Any]) -> bool:
+    return spec.get("kind") != PORTFOLIO and kind_named(spec.get("kind")).trains
+
+
+def sections_of(answer: Answer, spec: Mapping[str, Any]) -> tuple[sections.Section, ...]:
+    """The sections that a page of this answer can show."""
+    return sections.PORTFOLIO if answer.portfolio else sections.TRAINING if is_training(spec) else sections.SERVING
 
 
 def serving(

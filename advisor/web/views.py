@@ -32,8 +32,8 @@ from advisor.fidelity import nearest_rows
 from advisor.models import Advice, Share
 from advisor.report import documents
 from advisor.result import Answer, ApiOption, TrainingOption
-from advisor.web import comments, forms, load_test_views, sections, training_page, what_if
-from advisor.web.page import csv_text, page
+from advisor.web import comments, forms, kept, load_test_views, sections, training_page, what_if
+from advisor.web.page import csv_text, page, sections_of
 from advisor.web.page import option_context as page_of_option
 from advisor.workload import WorkloadError, with_changes
 from catalog.access import Caller, Right, caller_of, needs, organisation_of, refused
@@ -56,7 +56,7 @@ QUEUE_FULL = _("Too many requests are waiting. Your entries are kept; submit aga
 
 def finished(organisation: Organisation, pk: Any) -> Advice:
     """A done advice of an organization, or 404."""
-    return get_object_or_404(advise.visible(organisation).exclude(result=None), pk=pk)
+    return get_object_or_404(advise.visible(organisation).exclude(result=None).defer("result", "snapshot"), pk=pk)
 
 
 class UnreadableAnswer(Http404):
@@ -70,7 +70,9 @@ class UnreadableAnswer(Http404):
 def answer_of(advice: Advice) -> Answer:
     """The answer of a finished advice; UnreadableAnswer where another version stored it in another form."""
     try:
-        return Answer.read(advice.answer)
+        return kept.read(advice)
+    except Advice.DoesNotExist:
+        raise Http404(GONE) from None
     except ValidationError as error:
         log.warning("unreadable_answer", advice=str(advice.pk), errors=error.error_count())
         raise UnreadableAnswer(advice) from error
@@ -151,7 +153,7 @@ def prefilled(request: HttpRequest, earlier: Advice | None) -> forms.WorkloadFor
     spec = forms.preset(request.GET["preset"]) if "preset" in request.GET else None
     if "from" in request.GET:
         spec = earlier.workload.spec if earlier else None
-        if earlier and "change" in request.GET and earlier.result:
+        if earlier and "change" in request.GET and earlier.is_done:
             spec = with_changes(earlier.workload.spec, change_for(answer_of(earlier), request.GET["change"]))
     if spec is None and request.GET.keys() & {"preset", "from"}:
         raise Http404(_("That workload does not exist."))
@@ -179,7 +181,7 @@ def is_uuid(text: str) -> bool:
 @or_unreadable
 def advice(request: HttpRequest, pk: Any) -> HttpResponse:
     """The answer, or how far it is."""
-    advice = get_object_or_404(advise.visible(organisation_of(request)), pk=pk)
+    advice = get_object_or_404(advise.visible(organisation_of(request)).defer("result", "snapshot"), pk=pk)
     if advice.state in advise.FINISHED:
         if is_poll(request):
             return HttpResponseClientRefresh()
@@ -200,32 +202,42 @@ def progress(advice: Advice) -> dict[str, Any]:
 
 def advice_context(request: HttpRequest, advice: Advice) -> dict[str, Any]:
     base = reverse("advice", args=[advice.pk]) + "/options/"
-    sort = request.GET.get("sort", "")
     context = {
         "advice": advice,
         "spec": advice.workload.spec,
         "share_days": SHARE_DAYS,
         "may_delete": caller_of(request).may_administer,
-        "option_base": base,
-        "sort": sort,
     }
-    if advice.result:
+    if advice.is_done:
         context |= answer_context(request, advice, base)
-    context["undone"] = calibration_marks.undone(advice.result)
     context["shares"] = advice.shares.filter(expires_at__gt=timezone.now()).order_by("expires_at")
     context["comments"] = comments.shown(advice, caller_of(request))
     context |= what_if.lineage(advice)
-    if advice.result and what_if.applies(advice.workload.spec):
+    if advice.is_done and what_if.applies(advice.workload.spec):
         context |= what_if.form_context(advice.workload.spec, reverse("what-if", args=[advice.pk]))
     return context
 
 
-def answer_context(request: HttpRequest, advice: Advice, base: str) -> dict[str, Any]:
-    answer, asked = answer_of(advice), request.GET
-    found = page(
-        answer, advice.workload.spec, base, asked.get("sort", ""), section_of(request), asked.get("hosted", "")
-    )
-    return {**found, "has_documents": documents.has_papers(answer)}
+def answer_context(request: HttpRequest, advice: Advice, base: str, *, shared: bool = False) -> dict[str, Any]:
+    """What the page of an answer shows; its sections are kept, for every reader of the organization alike."""
+    answer, spec = answer_of(advice), advice.workload.spec
+    section, (sort, hosted) = section_of(request), (request.GET.get(name, "") for name in ("sort", "hosted"))
+
+    def draw() -> kept.Html:
+        found = page(answer, spec, base, sort, section, hosted)
+        found |= {"advice": advice, "spec": spec, "shared": shared, "option_base": base, "sort": sort}
+        verdict = "advisor/_verdict.html" if found["is_first"] else "advisor/_verdict_line.html"
+        pieces = {"verdict": verdict, "notes": "advisor/_notes.html", "parts": "advisor/_parts.html"}
+        return kept.rendered(pieces, found)
+
+    return {
+        "result": answer,
+        "documents": base.removesuffix("options/") + "documents/",
+        "has_documents": documents.has_papers(answer),
+        "undone": calibration_marks.undone(answer),
+        **sections.context(sections_of(answer, spec), section),
+        "drawn": kept.drawn(request, advice, ["answer", base, shared, sort, section, hosted], draw),
+    }
 
 
 def section_of(request: HttpRequest) -> str:
@@ -237,39 +249,42 @@ def section_of(request: HttpRequest) -> str:
 @or_unreadable
 def option(request: HttpRequest, pk: Any, rank: int) -> HttpResponse:
     advice = finished(organisation_of(request), pk)
-    may_delete = caller_of(request).may_administer
-    context = {"advice": advice, "may_delete": may_delete, **option_context(request, advice, rank)}
-    return render(request, template_of(context), context)
+    context = {**option_context(request, advice, rank), "may_delete": caller_of(request).may_administer}
+    return render(request, template_of(context["option"]), context)
 
 
-def template_of(context: dict[str, Any]) -> str:
-    option = context["option"]
-    if isinstance(option, TrainingOption):
-        return "advisor/training_option.html"
+def template_of(option: Any) -> str:
     return "advisor/api_option.html" if isinstance(option, ApiOption) else "advisor/option.html"
 
 
-def option_context(request: HttpRequest, advice: Advice, rank: int) -> dict[str, Any]:
-    answer = answer_of(advice)
+def option_context(request: HttpRequest, advice: Advice, rank: int, token: str = "") -> dict[str, Any]:
+    """What the page of an option shows; `token`: of the link that shares it. Its sections are kept."""
+    answer, spec = answer_of(advice), advice.workload.spec
     option = answer.option(rank)
     if option is None:
         raise Http404(_("This answer has no option of that rank."))
     ranks = [each.rank for each in answer.recommendations]
-    about = {"ranks": ranks, "spec": advice.workload.spec}
+    context = {"advice": advice, "option": option, "ranks": ranks, "spec": spec, "shared": bool(token), "token": token}
     if isinstance(option, ApiOption):
-        return {"option": option, **about}
-    if isinstance(option, TrainingOption):
-        shown = sections.context(sections.RUN, section_of(request))
-        undone = calibration_marks.undone(advice.result)
-        return {**training_page.option_context(option), **shown, "undone": undone, **about}
-    return {
-        **page_of_option(option, answer),
-        **sections.context(sections.OPTION, section_of(request)),
-        **load_test_views.shown(advice, rank),
-        "evidence": nearest_rows.shown(nearest_rows.of_option(option, advice.workload.spec)),
-        "undone": calibration_marks.undone(advice.result),
-        **about,
-    }
+        return context
+    context["trains"] = trains = isinstance(option, TrainingOption)
+    section = section_of(request)
+    context |= sections.context(sections.RUN if trains else sections.OPTION, section)
+
+    def draw() -> kept.Html:
+        if isinstance(option, TrainingOption):
+            found = training_page.option_context(option)
+        else:
+            evidence = nearest_rows.shown(nearest_rows.of_option(option, spec))
+            found = {**page_of_option(option, answer), "evidence": evidence}
+        tiles = {"tiles": f"advisor/_{'run' if trains else 'option'}_tiles.html"} if context["is_first"] else {}
+        pieces = tiles | {part.slug: part.template for part in context["parts"]}
+        return kept.rendered(pieces, {**found, **context})
+
+    drawn = kept.drawn(request, advice, ["option", rank, token, section], draw)
+    context |= {"tiles": drawn.get("tiles", ""), "drawn_parts": [(part, drawn[part.slug]) for part in context["parts"]]}
+    context["undone"] = calibration_marks.undone(answer)
+    return context if trains else {**context, **load_test_views.shown(advice, rank)}
 
 
 # --- change -----------------------------------------------------------------------------------------------------
@@ -373,8 +388,9 @@ def export_csv(request: HttpRequest, pk: Any) -> HttpResponse:
 @reader.in_english
 def export_markdown(request: HttpRequest, pk: Any) -> HttpResponse:
     advice = finished(organisation_of(request), pk)
-    undone = [f"> {calibration_marks.undone_notice(c)}\n" for c in calibration_marks.undone(advice.result)]
-    text = "\n".join([*undone, report.markdown(answer_of(advice))])
+    answer = answer_of(advice)
+    undone = [f"> {calibration_marks.undone_notice(c)}\n" for c in calibration_marks.undone(answer)]
+    text = "\n".join([*undone, report.markdown(answer)])
     return download(advice, "md", "text/markdown; charset=utf-8", text)
 
 
@@ -382,8 +398,9 @@ def export_markdown(request: HttpRequest, pk: Any) -> HttpResponse:
 
 
 def shared_advice(token: str) -> Advice:
-    link = Share.objects.filter(token=token, expires_at__gt=timezone.now()).select_related("advice__workload").first()
-    if link is None or link.advice.result is None:
+    links = Share.objects.select_related("advice__workload").defer("advice__result", "advice__snapshot")
+    link = links.filter(token=token, expires_at__gt=timezone.now()).first()
+    if link is None or not link.advice.is_done:
         raise Http404(_("This link is invalid or has expired. Ask the sender for a new one."))
     return link.advice
 
@@ -402,10 +419,9 @@ def unlisted(response: HttpResponse) -> HttpResponse:
 def shared(request: HttpRequest, token: str) -> HttpResponse:
     """The advice page without its controls."""
     advice = shared_advice(token)
-    base, sort = reverse("shared", args=[token]) + "/options/", request.GET.get("sort", "")
-    context = {"advice": advice, "spec": advice.workload.spec, "shared": True, "option_base": base, "sort": sort}
-    context |= answer_context(request, advice, base)
-    context["undone"] = calibration_marks.undone(advice.result)
+    base = reverse("shared", args=[token]) + "/options/"
+    context = {"advice": advice, "spec": advice.workload.spec, "shared": True}
+    context |= answer_context(request, advice, base, shared=True)
     if what_if.applies(advice.workload.spec):
         context["what_if_url"] = reverse("shared-what-if", args=[token])
     return unlisted(render(request, "advisor/advice.html", context))
@@ -417,8 +433,8 @@ def shared(request: HttpRequest, token: str) -> HttpResponse:
 @or_unreadable
 def shared_option(request: HttpRequest, token: str, rank: int) -> HttpResponse:
     advice = shared_advice(token)
-    context = {"advice": advice, "shared": True, "token": token, **option_context(request, advice, rank)}
-    return unlisted(render(request, template_of(context), context))
+    context = option_context(request, advice, rank, token)
+    return unlisted(render(request, template_of(context["option"]), context))
 
 
 # --- errors -----------------------------------------------------------------------------------------------------

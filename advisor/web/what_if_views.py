@@ -80,9 +80,9 @@ def full_answer(request: HttpRequest, a: Asked) -> tuple[Advice | None, list[Rec
     if a.spec == a.advice.workload.spec:
         found = a.advice
     elif named and views.is_uuid(named):
-        found = advise.visible(a.advice.organisation).filter(pk=uuid.UUID(named)).first()
+        found = advise.visible(a.advice.organisation).defer("result", "snapshot").filter(pk=uuid.UUID(named)).first()
         found = found if found and found.workload.spec == a.spec else None
-    if found is None or found.result is None:
+    if found is None or not found.is_done:
         return found, []
     return found, views.answer_of(found).serving_options
 

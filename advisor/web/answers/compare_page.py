@@ -29,10 +29,11 @@ def items_of(organisation: Organisation, keys: Sequence[str]) -> list[Item]:
     if not all(found and is_uuid(found[1]) for found in parsed):
         raise Http404(UNKNOWN_ITEM)
     named = [(UUID(found[1]), found[2], found[3]) for found in parsed if found]
-    rows = {row.pk: row for row in advise.visible(organisation).filter(pk__in={pk for pk, _, _ in named})}
+    visible = advise.visible(organisation).defer("result", "snapshot")
+    rows = {row.pk: row for row in visible.filter(pk__in={pk for pk, _, _ in named})}
     if any(pk not in rows for pk, _, _ in named):
         raise Http404(UNKNOWN_ITEM)
-    answers = {pk: answer_of(row) if row.result else None for pk, row in rows.items()}
+    answers = {pk: answer_of(row) if row.is_done else None for pk, row in rows.items()}
     items = []
     for letter, key, (pk, rank, scenario) in zip(LETTERS, keys, named, strict=False):
         answer = answers[pk]
