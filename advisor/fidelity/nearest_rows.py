@@ -152,8 +152,23 @@ class Run:
 
 def nearest(asked: Situation, runs: Iterable[Run], most: int = NEAREST) -> list[tuple[float, Run]]:
     """(distance, run) of the most similar runs, nearest first."""
-    apart = sorted(((distance(asked, run.situation), n, run) for n, run in enumerate(runs)), key=lambda each: each[:2])
-    return [(far, run) for far, _, run in apart[:most]]
+    by_chip_and_model: dict[tuple[str, ...], list[tuple[int, Run]]] = {}
+    for n, run in enumerate(runs):
+        on = run.situation
+        by_chip_and_model.setdefault((on.accelerator, on.family, on.model), []).append((n, run))
+    found: list[tuple[float, int, Run]] = []
+    for members in sorted(by_chip_and_model.values(), key=lambda members: least(asked, members[0][1].situation)):
+        if len(found) == most and least(asked, members[0][1].situation) > found[-1][0]:
+            break
+        found = sorted(
+            [*found, *((distance(asked, run.situation), n, run) for n, run in members)], key=lambda each: each[:2]
+        )[:most]
+    return [(far, run) for far, _, run in found]
+
+
+def least(asked: Situation, measured: Situation) -> float:
+    """The part of the distance that all runs of one chip and model share."""
+    return chips_apart(asked, measured) + models_apart(asked, measured)
 
 
 def runs_of(found: Card) -> tuple[Run, ...]:

@@ -1,6 +1,7 @@
 """{% term "TTFT" %} links a technical term to the glossary at its first use on a page."""
 
 import re
+from functools import lru_cache
 from typing import Any
 
 from django import template
@@ -31,9 +32,7 @@ def with_terms(context: template.Context, text: str) -> SafeString:
     Only terms that are not everyday words are linked: those with several words or capitals (KV cache, TTFT).
     """
     entries, used = glossary.terms(), _used(context)
-    names = sorted(
-        (e.name for e in set(entries.values()) if " " in e.name or e.name[1:] != e.name[1:].lower()), key=len
-    )
+    names = tuple(e.name for e in entries.values() if " " in e.name or e.name[1:] != e.name[1:].lower())
     escaped = str(conditional_escape(text))
     if not names or "<" in escaped:  # contains markup, and a term inside a tag must not change
         return mark_safe(escaped)
@@ -45,8 +44,15 @@ def with_terms(context: template.Context, text: str) -> SafeString:
         used.add(entry.name)
         return _link(entry, match[0])
 
-    pattern = r"(?<![\w-])(?:" + "|".join(re.escape(name) for name in reversed(names)) + r")(?![\w-])"
-    return mark_safe(re.sub(pattern, linked, escaped, flags=re.IGNORECASE))
+    return mark_safe(_any_of(names).sub(linked, escaped))
+
+
+@lru_cache(maxsize=4)
+def _any_of(names: tuple[str, ...]) -> re.Pattern[str]:
+    """Any of these names as a word by itself; the longest first."""
+    longest_first = sorted(set(names), key=lambda name: (-len(name), name))
+    pattern = r"(?<![\w-])(?:" + "|".join(map(re.escape, longest_first)) + r")(?![\w-])"
+    return re.compile(pattern, flags=re.IGNORECASE)
 
 
 def _link(entry: glossary.Term, shown: str) -> SafeString:
