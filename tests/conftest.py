@@ -121,7 +121,7 @@ def own_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
 @pytest.fixture(autouse=True)
 def nothing_kept() -> None:
     """Rolled-back tables start again with the same keys, which would look like the same state of the catalog."""
-    from advisor.web import kept
+    from advisor.web.answers import kept
     from catalog import derived
     from catalog.lists import facets
 

@@ -32,7 +32,8 @@ from advisor.fidelity import nearest_rows
 from advisor.models import Advice, Share
 from advisor.report import documents
 from advisor.result import Answer, ApiOption, TrainingOption
-from advisor.web import comments, forms, kept, load_test_views, sections, training_page, what_if
+from advisor.web import comments, forms, load_test_views, sections, training_page, what_if
+from advisor.web.answers import kept
 from advisor.web.page import csv_text, page, sections_of
 from advisor.web.page import option_context as page_of_option
 from advisor.workload import WorkloadError, with_changes

@@ -1,1 +1,1 @@
-"""Several answers on one page: the list, and the comparison of two to four of them."""
+"""Answers that are kept once they are read and drawn, and several on one page: the list and the comparison."""
