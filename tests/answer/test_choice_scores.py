@@ -111,7 +111,12 @@ def test_every_view_names_a_simulated_option_and_none_shown_is_better():
 
 
 @pytest.mark.parametrize(
-    ("view", "objective"), [("fastest", "latency"), ("greenest", "carbon"), ("balanced", "balanced")]
+    ("view", "objective"),
+    [
+        pytest.param("fastest", "latency", marks=pytest.mark.soak),
+        pytest.param("greenest", "carbon", marks=pytest.mark.soak),
+        ("balanced", "balanced"),
+    ],
 )
 def test_a_view_is_what_asking_for_it_would_rank_first(view: str, objective: str):
     by_cost = answer(objective="cost", variants="no")  # numbers of draft tokens are close to each other

@@ -30,6 +30,7 @@ from tests.engine.catalog_sample import catalog, offer, question
 FILE = Path(__file__).resolve().parents[2] / "fixtures" / "workloads" / "shared-fleet.yaml"
 RESERVED = catalog(offers=(offer("big", 4.0, term="reserved_1y"),))
 TRAFFIC = {"input_tokens": {"mean": 1000, "p95": 2000}, "output_tokens": 200}
+LIMITS = {"acquisition": ["own"], "accelerators": {"allow": ["h100-sxm"]}, "frameworks": {"allow": ["vllm"]}}
 ASKED: dict[str, Any] = {
     "name": "both",
     "kind": "portfolio",
@@ -39,7 +40,7 @@ ASKED: dict[str, Any] = {
             "model": "Qwen/Qwen3-30B-A3B",
             "traffic": {**TRAFFIC, "requests_per_s": {"mean": 30, "peak": 90}, "load_curve": "office_hours"},
             "slo": {"ttft_ms_p95": 1000, "tpot_ms_p95": 40},
-            "constraints": {"acquisition": ["own"], "accelerators": {"allow": ["h100-sxm"]}},
+            "constraints": LIMITS,
         },
         {
             "name": "nightly",
@@ -47,7 +48,7 @@ ASKED: dict[str, Any] = {
             "model": "Qwen/Qwen3-30B-A3B",
             "traffic": TRAFFIC,
             "batch": {"requests": 1_000_000, "deadline_hours": 8, "every_hours": 24},
-            "constraints": {"acquisition": ["own"], "accelerators": {"allow": ["h100-sxm"]}},
+            "constraints": LIMITS,
         },
     ],
 }
@@ -252,7 +253,23 @@ def test_rented_machines_are_billed_by_paid_hours_at_list_prices(terms: list[str
 
 @pytest.mark.django_db
 @pytest.mark.usefixtures("shipped")
-def test_the_command_line_reads_the_files_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_reads_the_files_beside_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    parts = ASKED["workloads"]
+    for part in parts:
+        (tmp_path / f"{part['name']}.yaml").write_text(json.dumps(part))
+    whole = {**ASKED, "workloads": [f"{part['name']}.yaml" for part in parts]}
+    (tmp_path / "fleet.yaml").write_text(json.dumps(whole))
+    with pytest.raises(SystemExit) as ended:
+        call_command("advise", str(tmp_path / "fleet.yaml"), "--format", "json")
+    assert not ended.value.code
+    told = json.loads(capsys.readouterr().out)["portfolio"]
+    assert {run["kind"] for run in told["shared"]["runs"]} == {"serving", "batch"}
+
+
+@pytest.mark.soak
+@pytest.mark.django_db
+@pytest.mark.usefixtures("shipped")
+def test_the_case_of_the_tutorial_is_answered_as_it_says(capsys: pytest.CaptureFixture[str]) -> None:
     """docs/tutorial/cases/shared-fleet.md: the batch fits into the nights of a fleet that is bought for the day."""
     with pytest.raises(SystemExit) as ended:
         call_command("advise", str(FILE), "--format", "json")

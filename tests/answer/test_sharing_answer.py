@@ -14,9 +14,9 @@ from advisor.result import Answer, SharingWay
 from advisor.workload.schema import parse
 from advisor.workload.text import WorkloadError
 from catalog.loading.fixtures import FixtureError, accelerator
-from catalog.loading.load import load
 from tests import sample_advice
 from tests.as_json import recommend
+from tests.conftest import load_shipped
 
 FILES = Path(__file__).resolve().parents[2] / "fixtures"
 TRAFFIC = {"input_tokens": 800, "output_tokens": 200, "requests_per_s": {"mean": 1, "peak": 2}}
@@ -40,7 +40,7 @@ def answered(**changes: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def catalog(db: None) -> None:
-    load(FILES, scores=False)
+    load_shipped(scores=False)
 
 
 def limits(**changes: Any) -> dict[str, Any]:

@@ -130,7 +130,7 @@ CONTRAST = """() => {
 }"""  # noqa: E501
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.soak)])  # axe looks at both too
 def test_text_stands_out_in_light_and_dark(open_page: Open, scheme: str) -> None:
     papers = set()
     for path in paths():

@@ -84,7 +84,7 @@ def paths() -> list[str]:
     return ["/?preset=pretrain-8b", f"/advice/{done}", f"/advice/{done}/options/1", f"/advice/{none}"]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.soak), "dark"])
 def test_text_stands_out_and_nothing_scrolls_sideways(open_page: Open, scheme: str) -> None:
     for path in paths():
         page = open_page(path, color_scheme=scheme, **PHONE)

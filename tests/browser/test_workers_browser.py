@@ -21,6 +21,7 @@ LOOKS: dict[str, Any] = {
     "phone in the dark": {"viewport": {"width": 320, "height": 640}, "color_scheme": "dark"},
     "without scripts": {"java_script_enabled": False},
 }
+PHONE_OR_SOAK = ["phone in the dark", pytest.param("without scripts", marks=pytest.mark.soak)]
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +67,7 @@ def test_a_suite_is_queued_on_chosen_workers_and_taken_back(open_page: Open, thr
     assert not Job.objects.filter(state="queued").exists()
 
 
-@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("look", PHONE_OR_SOAK)
 def test_a_result_shows_points_under_the_roof_curves_and_every_figure(
     open_page: Open, three: list[Result], look: str
 ) -> None:
@@ -86,7 +87,7 @@ def test_a_result_shows_points_under_the_roof_curves_and_every_figure(
     assert fits(page, look)
 
 
-@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("look", PHONE_OR_SOAK)
 def test_drift_and_two_drivers_side_by_side(open_page: Open, three: list[Result], look: str) -> None:
     page = open_page(f"/workers/{three[0].agent_id}", **LOOKS[look])
     expect(page.get_by_role("img", name=re.compile("Headline rates over time"))).to_be_visible()

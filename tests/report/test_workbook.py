@@ -98,10 +98,15 @@ def test_a_month_is_hours_times_list_prices(content: bytes) -> None:
     ("changes", "name", "expected"),
     [
         ({("Summary", "B6"): 0.0}, "present value of all payments", lambda m: m.usd_over_horizon),
-        ({("Plan", "K3"): 2 * sample_plan.SERVER}, "all purchases", lambda m: 2 * 117_500.0),
+        pytest.param(
+            {("Plan", "K3"): 2 * sample_plan.SERVER}, "all purchases", lambda m: 2 * 117_500.0, marks=pytest.mark.soak
+        ),
         ({("Plan", "N2"): 2 * sample_plan.PRICE}, "sum of the bill",
          lambda m: m.usd_over_horizon + sum(sample_plan.RENTED.values()) * 730 * sample_plan.PRICE),
-        ({("Summary", "B10"): 0.5}, "all payments, less resale", lambda m: m.usd_over_horizon + sample_plan.SOLD / 2),
+        pytest.param(
+            {("Summary", "B10"): 0.5}, "all payments, less resale",
+            lambda m: m.usd_over_horizon + sample_plan.SOLD / 2, marks=pytest.mark.soak,
+        ),
         ({("Summary", "B8"): 2.0}, "sum of the bill", lambda m: m.usd_over_horizon + 12 * sample_plan.STAFF),
     ],
 )  # fmt: skip

@@ -28,7 +28,7 @@ from advisor.engine.spec.offer import OWNED, Offer, Part
 from advisor.engine.spec.workload import Slo, Workload
 from tests.engine.catalog_sample import catalog, offer, question
 
-SETTINGS = settings(max_examples=25, deadline=None, derandomize=True)
+SETTINGS = settings(max_examples=8, deadline=None, derandomize=True)
 prices = st.floats(0.1, 90.0)
 terms = st.sampled_from(["on_demand", "spot", "reserved_1y"])
 licences = st.sampled_from([0.0, 4380.0])

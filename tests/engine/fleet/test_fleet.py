@@ -57,7 +57,7 @@ def enough(units: tuple[Unit, ...], counts: tuple[int, ...], rates: tuple[float,
 SPEED = st.floats(0.5, 10.0)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(SPEED, SPEED, SPEED, SPEED, st.floats(0.5, 5), st.floats(0.5, 5), st.floats(0.1, 20), st.floats(0.1, 20))
 def test_two_kinds_and_two_jobs_cost_what_trying_all_numbers_costs(
     a: float, b: float, c: float, d: float, usd_a: float, usd_b: float, short: float, long: float
@@ -101,7 +101,7 @@ def test_chips_and_dollars_are_limits() -> None:
     assert cheapest((FAST, SLOW), UNITS, streams(16, 4), Limits(max_usd_per_hour=7.9)) is None
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=15)
 @given(st.floats(0.1, 30), st.floats(0.1, 30), st.floats(1.0, 2.0), st.integers(0, 6))
 def test_more_traffic_never_costs_less_and_more_chips_never_cost_more(
     short: float, long: float, more: float, chips: int
