@@ -215,6 +215,8 @@ if PRICE_SOURCES:
         "options": {"expires": 3600},
     }
 
+WARM = env.bool("ASSAY_WARM", default=True)  # web processes load in the background what first pages need
+
 # API calls of people per minute; 0: no limit.
 API_PER_MINUTE_TOKEN = env.int("ASSAY_API_PER_MINUTE_TOKEN", default=600)
 API_PER_MINUTE_ADDRESS = env.int("ASSAY_API_PER_MINUTE_ADDRESS", default=1200)

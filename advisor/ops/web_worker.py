@@ -1,4 +1,4 @@
-"""gunicorn's threaded worker (27.0) with four changes, each for a problem seen in tests.
+"""gunicorn's threaded worker (27.0) with five changes, each for a problem seen in tests.
 
 - gunicorn reads a request without a time limit, so a dozen slow clients can occupy all threads. Here a request has a
   deadline, extended by arriving bytes at a minimum rate.
@@ -8,6 +8,7 @@
   database. Here the event loop answers GET /healthz.
 - A stopping worker keeps its port open until its last response, so new clients wait in vain. Here it accepts those
   already connected and closes the port, so that others are refused and can turn to another server.
+- What the first pages would wait for is loaded in the background after the start.
 """
 
 import errno
@@ -18,6 +19,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from django.apps import apps
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
 REQUEST_S = 10.0  # to receive a request, plus one second per BYTES_PER_S
@@ -71,6 +73,13 @@ def answer_liveness(head: bytes) -> bytes:
 
 class Worker(ThreadWorker):
     listening = True
+
+    def run(self) -> None:
+        if apps.ready:
+            from advisor.ops import warm  # this module is loaded before Django is set up
+
+            warm.in_background()
+        super().run()
 
     def set_accept_enabled(self, enabled: bool) -> None:
         super().set_accept_enabled(enabled)

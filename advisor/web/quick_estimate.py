@@ -11,6 +11,7 @@ from advisor.web import forms
 from advisor.web.what_if import applies
 from advisor.workload import WorkloadError
 from catalog.access import organisation_of
+from catalog.models import default_organisation
 
 
 @never_cache
@@ -41,3 +42,11 @@ def fragment(request: HttpRequest) -> HttpResponse:
     except WorkloadError as error:
         context["unknown"] = str(error)
     return render(request, "advisor/_quick_estimate.html", context)
+
+
+def load() -> None:
+    """Loads the engine, and the rows of the catalog that all questions read, by estimating a preset."""
+    from advisor.answer import quick
+
+    if question := forms.preset("support-chat"):
+        quick.quick_estimate(question, default_organisation())
