@@ -229,7 +229,7 @@ def answer_context(request: HttpRequest, advice: Advice, base: str, *, shared: b
         found |= {"advice": advice, "spec": spec, "shared": shared, "option_base": base, "sort": sort}
         verdict = "advisor/_verdict.html" if found["is_first"] else "advisor/_verdict_line.html"
         pieces = {"verdict": verdict, "notes": "advisor/_notes.html", "parts": "advisor/_parts.html"}
-        return kept.rendered(pieces, found)
+        return kept.rendered(request, pieces, found)
 
     return {
         "result": answer,
@@ -280,7 +280,7 @@ def option_context(request: HttpRequest, advice: Advice, rank: int, token: str =
             found = {**page_of_option(option, answer), "evidence": evidence}
         tiles = {"tiles": f"advisor/_{'run' if trains else 'option'}_tiles.html"} if context["is_first"] else {}
         pieces = tiles | {part.slug: part.template for part in context["parts"]}
-        return kept.rendered(pieces, {**found, **context})
+        return kept.rendered(request, pieces, {**found, **context})
 
     drawn = kept.drawn(request, advice, ["option", rank, token, section], draw)
     context |= {"tiles": drawn.get("tiles", ""), "drawn_parts": [(part, drawn[part.slug]) for part in context["parts"]]}

@@ -9,8 +9,10 @@ from typing import Any
 
 from django.core.cache import caches
 from django.http import HttpRequest
+from django.template import engines
 from django.template.loader import render_to_string
 from django.utils import timezone
+from django.utils.module_loading import import_string
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import get_language
 
@@ -68,7 +70,13 @@ class Page:
         self.terms_used = set()
 
 
-def rendered(templates: dict[str, str], context: dict[str, Any]) -> Html:
-    """Each template as HTML, in this order; a glossary term is linked at its first use in all of them."""
+def rendered(request: HttpRequest, templates: dict[str, str], context: dict[str, Any]) -> Html:
+    """Each template as HTML, in this order; a glossary term is linked at its first use in all of them.
+
+    Of the context processors, only those of catalog.pricing are asked: in which currency amounts are shown.
+    """
     whole = {**context, "request": Page()}
+    for processor in engines.templates["django"]["OPTIONS"]["context_processors"]:
+        if processor.startswith("catalog.pricing."):
+            whole |= import_string(processor)(request)
     return {name: render_to_string(template, whole) for name, template in templates.items()}
