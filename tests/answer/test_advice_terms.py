@@ -31,7 +31,12 @@ def ours() -> Organisation:
 
 def asked(*changes: str) -> dict[str, Any]:
     raw = workload.load(FILE.read_bytes())
-    for change in ("constraints.accelerators.allow=[h200-sxm]", "constraints.acquisition=[rent]", *changes):
+    for change in (
+        "constraints.accelerators.allow=[h200-sxm]",
+        "constraints.acquisition=[rent]",
+        "variants=no",
+        *changes,
+    ):
         raw = workload.set_path(raw, *change.split("=", 1))
     spec = workload.parse(raw)
     check_catalog(spec)
