@@ -237,7 +237,7 @@ def answer_context(request: HttpRequest, advice: Advice, base: str, *, shared: b
         "has_documents": documents.has_papers(answer),
         "undone": calibration_marks.undone(answer),
         **sections.context(sections_of(answer, spec), section),
-        "drawn": kept.drawn(request, advice, ["answer", base, shared, sort, section, hosted], draw),
+        "drawn": kept.drawn(advice, ["answer", base, shared, sort, section, hosted], draw),
     }
 
 
@@ -282,7 +282,7 @@ def option_context(request: HttpRequest, advice: Advice, rank: int, token: str =
         pieces = tiles | {part.slug: part.template for part in context["parts"]}
         return kept.rendered(request, pieces, {**found, **context})
 
-    drawn = kept.drawn(request, advice, ["option", rank, token, section], draw)
+    drawn = kept.drawn(advice, ["option", rank, token, section], draw)
     context |= {"tiles": drawn.get("tiles", ""), "drawn_parts": [(part, drawn[part.slug]) for part in context["parts"]]}
     context["undone"] = calibration_marks.undone(answer)
     return context if trains else {**context, **load_test_views.shown(advice, rank)}

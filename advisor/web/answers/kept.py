@@ -9,15 +9,14 @@ from typing import Any
 
 from django.core.cache import caches
 from django.http import HttpRequest
-from django.template import engines
 from django.template.loader import render_to_string
 from django.utils import timezone
-from django.utils.module_loading import import_string
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import get_language
 
 from advisor.models import Advice
 from advisor.result import Answer
+from catalog.pricing import reader
 from catalog.revision import program, revision
 
 ANSWERS = 8  # kept in memory, each about 10 MB
@@ -42,15 +41,14 @@ def forget() -> None:
     _read.cache_clear()
 
 
-def drawn(request: HttpRequest, advice: Advice, about: list[Any], make: Callable[[], Html]) -> dict[str, SafeString]:
+def drawn(advice: Advice, about: list[Any], make: Callable[[], Html]) -> dict[str, SafeString]:
     """Named pieces of a page of a finished advice, made once for each state of what they depend on.
 
     Besides the advice and `about`, that is the catalog, the day (prices age), language and currency. `make` must not
     depend on who reads the page.
     """
-    given = [source.get("currency") for source in (request.COOKIES, request.GET)]
     day, language = str(timezone.localdate()), get_language()
-    state = [str(advice.pk), str(advice.finished_at), revision(), program(), day, language, *given]
+    state = [str(advice.pk), str(advice.finished_at), revision(), program(), day, language, reader.code()]
     key = hashlib.sha256(json.dumps([*state, *about]).encode()).hexdigest()[:32]
     packed = caches["pages"].get(key)
     if packed is None:
@@ -73,10 +71,7 @@ class Page:
 def rendered(request: HttpRequest, templates: dict[str, str], context: dict[str, Any]) -> Html:
     """Each template as HTML, in this order; a glossary term is linked at its first use in all of them.
 
-    Of the context processors, only those of catalog.pricing are asked: in which currency amounts are shown.
+    Of the context processors, only the one of the reader's currency is asked.
     """
-    whole = {**context, "request": Page()}
-    for processor in engines.templates["django"]["OPTIONS"]["context_processors"]:
-        if processor.startswith("catalog.pricing."):
-            whole |= import_string(processor)(request)
+    whole = {**context, **reader.for_templates(request), "request": Page()}
     return {name: render_to_string(template, whole) for name, template in templates.items()}
