@@ -234,8 +234,15 @@ def compute(claim: "Claim") -> None:
     claim.finish(snapshot, result.changed(elapsed_s=round(time.monotonic() - begun_s, 3)))
 
 
+class Unanswerable(ValueError):
+    """A stored workload that today's catalog cannot answer, with the reason."""
+
+
 def with_measurements(advice: Advice) -> Answer:
-    """The workload answered again from the advice's own catalog and prices, with the measured rows of today."""
+    """The workload answered again from the advice's own catalog and prices, with the measured rows of today.
+
+    Raises Unanswerable.
+    """
     spec, snapshot = advice.workload.spec, advice.snapshot
     if snapshot is None or "parts" in snapshot or inputs.is_outdated(snapshot):
         snapshot = inputs.take_snapshot(spec, advice.organisation)
@@ -243,7 +250,10 @@ def with_measurements(advice: Advice) -> Answer:
         known = inputs.unpacked(snapshot)
         rows = inputs.measured.scopes_of_spec(spec, known["model"]["hf_id"], advice.organisation)
         snapshot = known | {"conditioned": rows}
-    return answer.recommend(spec, snapshot)
+    try:
+        return answer.recommend(spec, snapshot)
+    except WorkloadError as error:
+        raise Unanswerable(str(error)) from error
 
 
 def nobody_measured() -> dict[str, Any]:

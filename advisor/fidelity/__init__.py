@@ -3,6 +3,7 @@
 from advisor.fidelity import (
     calibrate,
     calibration_files,
+    conditioning,
     disputed,
     host_time,
     nearest_rows,
@@ -34,6 +35,7 @@ __all__ = [
     "Setup",
     "calibrate",
     "calibration_files",
+    "conditioning",
     "disputed",
     "host_time",
     "kind_of",

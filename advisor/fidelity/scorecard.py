@@ -299,7 +299,7 @@ TARGETS = (
         name="Prefill, vLLM on the H200",
         rows="one prompt at a time; kernel times from the probe suite only, host time of this version",
         limit=0.05,
-        selects=lambda row: row.source_key == "h200_vllm_prefill" and row.metric.startswith("ttft"),
+        selects=lambda row: row.source_key == "h200_vllm_prefill" and row.metric.startswith("ttft") and row.chips == 1,
         figure="median_ape",
         validated="vllm_prefill",
     ),

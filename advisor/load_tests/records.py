@@ -10,13 +10,12 @@ from typing import Any
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import transaction
 
-from advisor.advise import hold, with_measurements
+from advisor.advise import Unanswerable, hold, with_measurements
 from advisor.fidelity import COLUMNS
 from advisor.load_tests.result_files import LoadResultError, parse
 from advisor.models import Advice, LoadTest, Option
 from advisor.result import LoadTest as Planned
 from advisor.result import Option as Deployment
-from advisor.workload import WorkloadError
 from catalog.export import cell
 
 Json = dict[str, Any]
@@ -259,7 +258,7 @@ def effect(test: LoadTest) -> Json:
         return nothing | {"why_nothing": "its result has no mean TPOT, which is the figure that corrects step times"}
     try:
         answer = with_measurements(option.advice)
-    except (WorkloadError, ObjectDoesNotExist) as error:
+    except (Unanswerable, ObjectDoesNotExist) as error:
         return nothing | {"why_nothing": f"its question cannot be answered again with today's catalog ({error})"}
     deployments = [o for o in answer.recommendations if isinstance(o, Deployment)]
     after = next((o for o in deployments if same_deployment(o, before)), None)

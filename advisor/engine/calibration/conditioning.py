@@ -113,22 +113,28 @@ def fit(observed: Sequence[Observed], levels: Sequence[str] = LEVELS) -> Pooling
     errors = [np.array([o.log_error for o in block]) for block in blocks]
     factors = [np.diag([o.variance_factor for o in block]) for block in blocks]
 
-    def cost(logs: Array) -> float:
-        *variances, noise = np.exp(logs)
+    def cost(logs: Array) -> tuple[float, Array]:
+        """Negative log posterior of the log variances, and its gradient."""
+        sizes = np.exp(logs)
         total = 0.5 * float((((logs - PRIOR_MEAN) / PRIOR_SD) ** 2).sum())
+        slope = (logs - PRIOR_MEAN) / PRIOR_SD**2
         for own, y, each in zip(alike, errors, factors, strict=True):
-            covariance = noise * each
-            for matrix, variance in zip(own, variances, strict=True):
-                covariance = covariance + variance * matrix
+            parts = [*own, each]
+            covariance = sum(size * part for size, part in zip(sizes, parts, strict=True))
             lower = np.linalg.cholesky(covariance)
-            whitened = np.linalg.solve(lower, y)
-            total += 0.5 * float(whitened @ whitened) + float(np.log(np.diag(lower)).sum())
-        return total
+            inverse = np.linalg.inv(covariance)
+            weighted = inverse @ y
+            total += 0.5 * float(y @ weighted) + float(np.log(np.diag(lower)).sum())
+            for k, part in enumerate(parts):
+                gradient = 0.5 * (float((inverse * part).sum()) - float(weighted @ part @ weighted))
+                slope[k] += gradient * sizes[k]
+        return total, slope
 
     from scipy.optimize import minimize  # here, because it is slow to import and only the scorecard fits
 
     start = np.full(len(levels) + 1, PRIOR_MEAN)
-    found = minimize(cost, start, method="L-BFGS-B", bounds=[LOG_VARIANCE_RANGE] * len(start), options={"maxiter": 60})
+    limits = [LOG_VARIANCE_RANGE] * len(start)
+    found = minimize(cost, start, jac=True, method="L-BFGS-B", bounds=limits, options={"maxiter": 60})
     *variances, noise = np.exp(found.x)
     return Pooling(
         variances={level: float(v) for level, v in zip(levels, variances, strict=True)},

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.engine.calibration import Observed, Pooling, conditioning
@@ -88,6 +88,7 @@ def test_the_fit_finds_the_variances_that_made_the_rows():
     assert math.sqrt(found.noise) == pytest.approx(0.05, rel=0.15)
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-0.7, 0.7), min_size=1, max_size=12))
 def test_a_correction_stays_within_the_rows_and_evidence_never_widens_the_interval(errors: list[float]):
     found = conditioning.posterior([row(e, str(i)) for i, e in enumerate(errors)], HERE, POOLING)
