@@ -18,7 +18,9 @@ handler500 = "advisor.web.views.server_error"
 admin.autodiscover()
 
 # Swagger uses inline styles, which are allowed on this page only.
-docs = csp_update({"style-src": UNSAFE_INLINE})(SpectacularSwaggerSplitView.as_view(url_name="schema"))
+docs = csp_update({"style-src": UNSAFE_INLINE})(
+    SpectacularSwaggerSplitView.as_view(url_name="schema", template_name="advisor/api_docs.html")
+)
 
 urlpatterns = [
     path("", include("advisor.web_urls")),

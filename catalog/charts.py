@@ -151,6 +151,31 @@ def price_history(prices: Sequence[DatedPrice]) -> str:
     return svg("prices", "Price per chip over time", description, date_axes(x, y, days_shown) + marks)
 
 
+def sparkline(prices: Sequence[tuple[date, float]], unit: str) -> str:
+    """An SVG as high as a line of text: the prices of one offer, oldest first. Empty for fewer than two."""
+    if len(prices) < 2:
+        return ""
+    (first, start), (last, end) = prices[0], prices[-1]
+    low, high = min(usd for _, usd in prices), max(usd for _, usd in prices)
+    days = max((last - first).days, 1)
+    places = [
+        (
+            round(3 + 58 * (day - first).days / days, 1),
+            round(9 if low == high else 15 - 12 * (usd - low) / (high - low), 1),
+        )
+        for day, usd in prices
+    ]
+    path = f"M{places[0][0]} {places[0][1]}" + "".join(
+        f"H{x}V{y}" for x, y in places[1:]
+    )  # a price holds until the next
+    said = escape(f"{len(prices)} prices, {first} to {last}: {start:,.2f} to {end:,.2f} {unit}")
+    return (
+        f'<svg class="spark" viewBox="0 0 64 18" role="img" aria-label="{said}"><title>{said}</title>'
+        f'<path class="spark-line" d="{path}"/>'
+        f'<circle class="spark-end" cx="{places[-1][0]}" cy="{places[-1][1]}" r="2.5"/></svg>'
+    )
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexLine:
     """Levels of one series, oldest first: the day, the first day of its month, and USD per chip-hour."""

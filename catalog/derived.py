@@ -72,13 +72,16 @@ def rate_tflops(dtype: str) -> Cast:
     return as_float(KeyTextTransform(dtype, "dense_tflops"))
 
 
+OFFER = ("provider", "instance", "region", "accelerator", "term")  # what stays the same when an offer gets a new price
+
+
 def newest_of_each_offer(rows: QuerySet[Price], day: date) -> QuerySet[Price]:
     """The public rows that no newer one of the same offer replaces by the end of a day."""
     newer = Price.objects.filter(
         organisation=None,
         as_of__lte=day,
         as_of__gt=OuterRef("as_of"),
-        **{key: OuterRef(key) for key in ("provider", "instance", "region", "accelerator", "term")},
+        **{key: OuterRef(key) for key in OFFER},
     )
     return rows.filter(organisation=None, as_of__lte=day).filter(~Exists(newer))
 

@@ -2,7 +2,7 @@
 
 # mypy: allow-subclassing-any
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from functools import lru_cache
 from typing import Any
@@ -12,9 +12,11 @@ import django_tables2 as tables
 from django.db.models import F, QuerySet
 from django.urls import reverse
 from django.utils.html import format_html
+from django.utils.safestring import mark_safe
 
 from advisor.engine.network import from_shape, parameters
-from catalog.derived import NO_CURRENT_PRICE, age, today
+from catalog import charts
+from catalog.derived import NO_CURRENT_PRICE, OFFER, age, today
 from catalog.lists.texts import day, localized, number, shortened
 from catalog.maturity import maturity
 from catalog.models import Accelerator, ApiPrice, Framework, Price, QuantizationMethod, Region, ServedModel, Unit
@@ -205,6 +207,27 @@ class AcceleratorTable(tables.Table):
         return "yes" if value else "no"
 
 
+def offer_of(price: Price) -> tuple[Any, ...]:
+    return tuple(getattr(price, "accelerator_id" if name == "accelerator" else name) for name in OFFER)
+
+
+def history_of(prices: Iterable[Price]) -> dict[tuple[Any, ...], list[tuple[date, float]]]:
+    """Every public price of these offers per chip, oldest first, one a day: hourly, or of a purchase."""
+    wanted = {offer_of(price) for price in prices}
+    rows = Price.objects.filter(
+        organisation=None,
+        as_of__lte=today(),
+        accelerator__in={key[3] for key in wanted},
+        provider__in={key[0] for key in wanted},
+    )
+    found: dict[tuple[Any, ...], dict[date, float]] = {key: {} for key in wanted}
+    for row in rows.order_by("as_of", "pk"):
+        usd = row.usd_per_hour if row.usd_per_hour is not None else row.purchase_usd
+        if usd is not None and offer_of(row) in found:
+            found[offer_of(row)][row.as_of] = float(usd) / row.accelerators
+    return {key: list(by_day.items()) for key, by_day in found.items()}
+
+
 class PriceTable(tables.Table):
     provider = tables.Column()
     accelerator = Link("accelerator", "accelerator__slug")
@@ -262,6 +285,16 @@ class PriceTable(tables.Table):
         "Host": ("vcpus", "host_memory_gib"),
     }
     in_files = tuple(name for name in Meta.fields if name not in CONVERTED)
+
+    history: Mapping[tuple[Any, ...], list[tuple[date, float]]] = {}  # of the offers on the page
+
+    def show_history(self) -> None:
+        self.history = history_of(row.record for row in self.page.object_list)
+
+    def render_tools(self, record: Price) -> str:
+        unit = "USD per chip-hour" if record.usd_per_hour is not None else "USD per chip"
+        drawn = charts.sparkline(self.history.get(offer_of(record), ()), unit)
+        return format_html("{}{}", mark_safe(drawn), price_tools(record, getattr(self, "may_price", True)))  # noqa: S308
 
     def show_currency(self, code: str) -> None:
         """Shows the prices in another currency beside those in USD."""

@@ -128,6 +128,8 @@ def listing(request: HttpRequest, name: str) -> HttpResponse:
         return reader.in_english(export.response)(table, name, form)
     count = table.data._length = rows.count()  # or the table would read every row to count them
     RequestConfig(request, paginate={"per_page": rows_per_page(request), "silent": True}).configure(table)
+    if isinstance(table, tables.PriceTable):
+        table.show_history()
     context = {
         "name": name,
         "listing": chosen,

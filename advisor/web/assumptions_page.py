@@ -11,10 +11,11 @@ from django.shortcuts import redirect, render
 
 from advisor import advise
 from advisor.api import queue_is_full
+from advisor.engine.spec import kind_named
 from advisor.result import Assumption
 from advisor.templatetags.units import number, number_to_type, typed_number
 from advisor.web.views import QUEUE_FULL, answer_of, finished, or_unreadable
-from advisor.workload import WorkloadError, parse
+from advisor.workload import PORTFOLIO, WorkloadError, parse
 from catalog.access import Right, caller_of, needs, organisation_of
 
 GROUPS = (  # title, and what the names of its assumptions contain; the first that fits
@@ -100,9 +101,10 @@ def changed(spec: dict[str, Any], rows: Sequence[Row]) -> dict[str, Any]:
     return parse(made)
 
 
-def grouped(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
-    """The groups that have fields, in the order of GROUPS."""
-    for title in (*(title for title, _ in GROUPS), OTHER):
+def grouped(rows: Sequence[Row], trains: bool) -> Iterator[tuple[str, list[Row]]]:
+    """The groups that have fields, in the order of GROUPS; those of training runs last for other questions."""
+    titles = [title for title, _ in GROUPS]
+    for title in (*titles, OTHER) if trains else (*titles[1:], OTHER, titles[0]):
         if found := [row for row in rows if group_of(row.item.name) == title]:
             yield title, found
 
@@ -127,9 +129,11 @@ def page(request: HttpRequest, pk: Any) -> HttpResponse:
             messages.error(request, QUEUE_FULL)
         except WorkloadError as trouble:
             wrong = [f"{each['field'].removeprefix('tco.')}: {each['message']}" for each in trouble.errors]
+    kind = advice.workload.spec.get("kind")
+    trains = kind != PORTFOLIO and kind_named(kind).trains
     context = {
         "advice": advice,
-        "groups": list(grouped(rows)),
+        "groups": list(grouped(rows, trains)),
         "differing": [row for row in rows if row.differs],
         "errors": [*wrong, *(f"{row.item.name}: {row.error}" for row in rows if row.error)],
         "fixed": len(answer.assumptions) - len(rows),

@@ -1,12 +1,16 @@
-"""The calibration chart as SVG: predicted against measured figures; on the diagonal they are equal."""
+"""The calibration charts: predicted against measured figures; on the diagonal they are equal."""
 
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
+from statistics import median
+from typing import Any
 
 from advisor.fidelity import Line, kind_of
+from advisor.templatetags.units import percent
 from advisor.web.charts import FINE_STEPS, label, sig_short
+from advisor.web.interactive.chart_data import Chart, Json, axis
 from catalog.charts import Log
 
 SIZE = 420
@@ -14,6 +18,7 @@ LEFT, RIGHT, TOP, BOTTOM = 66, 14, 14, 50
 MAX_MARKS = 300
 HUES = 5  # chips with their own color; all others share a sixth
 BANDS = (0.25, 0.10)
+COLORS = ("--accent", "--compute", "--communication", "--activations", "--good", "--host")  # of the classes hue-0 to 5
 KINDS: Mapping[str, str] = {  # metric kind -> axis label
     "tpot": "time per output token, ms",
     "ttft": "time to first token, ms",
@@ -31,15 +36,62 @@ def hues(lines: Sequence[Line]) -> dict[str, int]:
     return {chip: min(i, HUES) for i, chip in enumerate(chips)}
 
 
-def pictures(lines: Sequence[Line]) -> list[dict[str, str]]:
+def pictures(lines: Sequence[Line]) -> list[Chart]:
     """One chart for each metric kind among the drawable rows."""
     hue_of = hues(lines)
     charts = []
     for kind, axis_label in KINDS.items():
         drawn = [line for line in lines if kind_of(line.row) == kind and drawable(line)]
         if drawn:
-            charts.append({"kind": kind, "title": axis_label, "svg": picture(drawn, axis_label, hue_of)})
+            charts.append(chart(kind, drawn, axis_label, hue_of))
     return charts
+
+
+def chart(kind: str, lines: Sequence[Line], axis_label: str, hue_of: Mapping[str, int]) -> Chart:
+    """The rows of one metric kind, a series for each color, and their errors by chip as a table."""
+    low, high = ends(lines)
+    x, y = scales(low, high)
+    by_name: dict[str, Json] = {}
+    for line in thinned(lines, x, y):
+        hue = hue_of[line.row.accelerator]
+        name = line.row.accelerator if hue < HUES else "others"
+        series = by_name.setdefault(
+            name, {"type": "points", "name": name, "color": COLORS[hue], "size": 7, "points": []}
+        )
+        series["points"].append([line.row.measured, line.row.predicted, tip(line)])
+    bands = [
+        {"type": "band", "name": f"within {width:.0%}", "color": "--accent", "points": strip(low, high, width)}
+        for width in BANDS
+    ]
+    equal = {"type": "line", "name": "predicted = measured", "color": "--ink", "dashed": True, "silent": True,
+             "points": [[low, low, ""], [high, high, ""]]}  # fmt: skip
+    frame: dict[str, Any] = {"log": True, "min": low, "max": high}
+    return Chart(
+        id=f"accuracy-{kind}",
+        title=f"Predicted vs. measured: {axis_label}",
+        svg=picture(lines, axis_label, hue_of),
+        data={
+            "kind": "xy",
+            "x": axis(f"measured, {axis_label}", **frame),
+            "y": axis(f"predicted, {axis_label}", **frame),
+            "series": [*bands, equal, *by_name.values()],
+            "height": 400,
+        },
+        columns=("Chip", "Figures", "Median error", "Within 10%", "Within 25%"),
+        rows=tuple(errors_of(chip, lines) for chip in hue_of if any(line.row.accelerator == chip for line in lines)),
+    )
+
+
+def errors_of(chip: str, lines: Sequence[Line]) -> tuple[str, ...]:
+    errors = [abs(line.row.bias_fraction or 0.0) for line in lines if line.row.accelerator == chip]
+    near = (sum(error <= width for error in errors) / len(errors) for width in reversed(BANDS))
+    return chip, f"{len(errors):,}", percent(median(errors)), *map(percent, near)
+
+
+def strip(low: float, high: float, width: float) -> list[list[float]]:
+    """The predictions at most this far off, along the diagonal: measured, lowest, highest."""
+    measured = (low, low / (1 - width), high / (1 + width), high)  # its edges meet the frame at the middle two
+    return [[value, max(low, value * (1 - width)), min(high, value * (1 + width))] for value in measured]
 
 
 def drawable(line: Line) -> bool:
@@ -47,9 +99,7 @@ def drawable(line: Line) -> bool:
 
 
 def picture(lines: Sequence[Line], axis_label: str, hue_of: Mapping[str, int]) -> str:
-    values = [value for line in lines for value in (line.row.measured, line.row.predicted) if value]
-    low, high = min(values) / 1.3, max(values) * 1.3
-    x, y = Log(low, high, LEFT, SIZE - RIGHT, FINE_STEPS), Log(low, high, SIZE - BOTTOM, TOP, FINE_STEPS)
+    x, y = scales(*ends(lines))
     marks = "".join(mark(line, x, y, hue_of) for line in thinned(lines, x, y))
     near = sum(abs(line.row.bias_fraction or 0.0) <= BANDS[1] for line in lines) / len(lines)
     close = sum(abs(line.row.bias_fraction or 0.0) <= BANDS[0] for line in lines) / len(lines)
@@ -59,6 +109,16 @@ def picture(lines: Sequence[Line], axis_label: str, hue_of: Mapping[str, int]) -
         f'<svg class="chart scatter" viewBox="0 0 {SIZE} {SIZE}" role="img" aria-label="{escape(title)}">'
         f"<title>{escape(title)}</title><desc>{escape(description)}</desc>{ground(x, y, axis_label)}{marks}</svg>"
     )
+
+
+def ends(lines: Sequence[Line]) -> tuple[float, float]:
+    """The lowest and the highest value of both axes."""
+    values = [value for line in lines for value in (line.row.measured, line.row.predicted) if value]
+    return min(values) / 1.3, max(values) * 1.3
+
+
+def scales(low: float, high: float) -> tuple[Log, Log]:
+    return Log(low, high, LEFT, SIZE - RIGHT, FINE_STEPS), Log(low, high, SIZE - BOTTOM, TOP, FINE_STEPS)
 
 
 def ground(x: Log, y: Log, axis_label: str) -> str:
@@ -102,8 +162,12 @@ def thinned(lines: Sequence[Line], x: Log, y: Log) -> Sequence[Line]:
 
 def mark(line: Line, x: Log, y: Log, hue_of: Mapping[str, int]) -> str:
     row = line.row
-    tip = f"{row.accelerator}, {row.model}, {row.framework}: {sig_short(row.measured or 0)} measured, "
-    tip += f"{sig_short(row.predicted or 0)} predicted"
     px, py = x(row.measured or 1.0), y(row.predicted or 1.0)
     circle = f'<circle class="dot hue-{hue_of[row.accelerator]}" cx="{px:g}" cy="{py:g}" r="3">'
-    return f"{circle}<title>{escape(tip)}</title></circle>"
+    return f"{circle}<title>{escape(tip(line))}</title></circle>"
+
+
+def tip(line: Line) -> str:
+    row = line.row
+    said = f"{row.accelerator}, {row.model}, {row.framework}: {sig_short(row.measured or 0)} measured, "
+    return said + f"{sig_short(row.predicted or 0)} predicted"

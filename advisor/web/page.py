@@ -3,7 +3,7 @@
 import csv
 import io
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from django.utils.translation import gettext
@@ -14,6 +14,7 @@ from advisor.engine.spec import kind_named
 from advisor.result import (
     Answer,
     ApiOption,
+    FleetRun,
     HostedOffer,
     Intervals,
     NearMiss,
@@ -21,7 +22,9 @@ from advisor.result import (
     Option,
     ParetoPoint,
     Rejection,
+    RunHours,
     Section,
+    SharedFleet,
     TrainingIntervals,
     TrainingOption,
     Views,
@@ -47,7 +50,6 @@ SORTS: dict[str, tuple[str, str]] = {
     "mtok": (known("USD per M output tokens"), "usd_per_mtok_output"),
     "ttft": (known("TTFT p95"), "ttft_ms.p95"),
     "tpot": (known("TPOT p95"), "tpot_ms.p95"),
-    "tokens": (known("Output tokens/s"), "output_tokens_per_s"),
     "power": (known("Power"), "watts"),
 }
 
@@ -57,20 +59,26 @@ VECTOR_SORTS: dict[str, tuple[str, str]] = {
     "month": (known("USD per month"), "usd_per_month"),
     "mtok": (known("USD per M tokens"), "usd_per_mtok_input"),
     "latency": (known("Latency p95"), "latency_ms.p95"),
-    "tokens": (known("Tokens/s"), "input_tokens_per_s"),
     "sequences": (known("Sequences/s"), "sequences_per_s"),
     "power": (known("Power"), "watts"),
 }  # of embeddings, which have no output tokens
 
 
 HOSTED_SHOWN = 8  # endpoints on the page unless all are asked for
+RANKED_SHOWN = MAX_RANKED  # options likewise; winners of other goals come behind the ranking
 GREEN = ("carbon", "energy")  # objectives that show the carbon and power of each option
 
 
 def page(
-    answer: Answer, spec: Mapping[str, Any], base: str, sort: str = "", section: str = "", hosted: str = ""
+    answer: Answer,
+    spec: Mapping[str, Any],
+    base: str,
+    sort: str = "",
+    section: str = "",
+    opened: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Everything that a section of the advice page shows of an answer; `base` + rank is an option's address."""
+    """Everything that a section of the advice page shows of an answer; `base` + rank is an option's address.
+    `opened`: the lists to show in full, "ranked" and "hosted"."""
     trains = is_training(spec)
     shown = sections.context(sections_of(answer, spec), section)
     embedding = not trains and not kind_named(spec.get("kind")).generates_tokens
@@ -87,8 +95,9 @@ def page(
         "cheaper_by_token": cheaper_by_token(answer),
         "nearest": nearest(answer),
         **shown,
-        **(training if trains else serving)(answer, spec, base, sort, shown["parts"], hosted),
+        **(training if trains else serving)(answer, spec, base, sort, shown["parts"], opened),
         **grounds(answer, shown["parts"]),
+        "schedule": schedule(answer.portfolio.shared) if answer.portfolio and answer.portfolio.shared else [],
     }
 
 
@@ -101,13 +110,24 @@ def sections_of(answer: Answer, spec: Mapping[str, Any]) -> tuple[sections.Secti
     return sections.PORTFOLIO if answer.portfolio else sections.TRAINING if is_training(spec) else sections.SERVING
 
 
+def schedule(fleet: SharedFleet) -> list[tuple[FleetRun, str, RunHours]]:
+    """What runs on a fleet and when; hours with the same load and replicas are one row."""
+    rows: list[tuple[FleetRun, str, RunHours]] = []
+    for run in fleet.runs:
+        same: dict[tuple[Any, Any], list[RunHours]] = {}
+        for hours in run.hours:
+            same.setdefault((hours.replicas, hours.requests_per_s), []).append(hours)
+        rows += [(run, "; ".join(each.when for each in found), found[0]) for found in same.values()]
+    return rows
+
+
 def serving(
     answer: Answer,
     spec: Mapping[str, Any],
     base: str,
     sort: str,
     parts: Sequence[sections.Section],
-    hosted: str,
+    opened: Collection[str],
 ) -> dict[str, Any]:
     """What the sections of a serving answer show beside what every section has."""
     options = answer.serving_options
@@ -124,16 +144,21 @@ def serving(
         found["tornado_chart"] = chart_data.sensitivity(answer.sensitivity)
     if sections.needs(parts, "alternatives"):
         sorts = VECTOR_SORTS if embedding else SORTS
-        few = answer.hosted if hosted == sections.ALL or len(parts) > 1 else answer.hosted[:HOSTED_SHOWN]
+        whole = len(parts) > 1
+        few = answer.hosted if whole or "hosted" in opened else answer.hosted[:HOSTED_SHOWN]
+        ranked = ordered(options, sort, sorts)
+        first = ranked if whole or "ranked" in opened else ranked[:RANKED_SHOWN]
         found |= {
-            "options": [(option, wins(option, answer.views)) for option in ordered(options, sort, sorts)],
+            "options": [(option, wins(option, answer.views)) for option in first],
+            "options_left": len(ranked) - len(first),
+            "options_open": "ranked" in opened,
             "ranked_by": OBJECTIVES.get(str(spec.get("objective")), spec.get("objective")),
             "has_view_winners": has_view_winners(answer.deployments),
             "headers": headers(sort, sorts),
             "has_plans": any(option.money and option.money.plan for option in answer.deployments),
             "hosted_shown": few,
             "hosted_left": len(answer.hosted) - len(few),
-            "hosted_open": hosted == sections.ALL,
+            "hosted_open": "hosted" in opened,
             "rejected_counts": rejected_counts(answer.rejected),
         }
     return found
@@ -156,12 +181,16 @@ def training(
     base: str,
     sort: str,
     parts: Sequence[sections.Section],
-    hosted: str,
+    opened: Collection[str],
 ) -> dict[str, Any]:
     """The same of a training answer."""
     runs = answer.training_runs
+    ranked = ordered(runs, sort, training_page.SORTS)
+    first = ranked if len(parts) > 1 or "ranked" in opened else ranked[:RANKED_SHOWN]
     return {
-        "options": [(run, wins(run, answer.views)) for run in ordered(runs, sort, training_page.SORTS)],
+        "options": [(run, wins(run, answer.views)) for run in first],
+        "options_left": len(ranked) - len(first),
+        "options_open": "ranked" in opened,
         "has_view_winners": has_view_winners(runs),
         "headers": headers(sort, training_page.SORTS),
         "cards": cards(answer, training_page.CARD_VIEWS),

@@ -41,7 +41,8 @@ TITLES = (
 SERVING, TRAINING = sections_of("answer", TITLES), sections_of("training", TITLES)
 PORTFOLIO = sections_of("portfolio", (("why", _("The fleet")), ("cost", _("Cost")), ("confidence", _("Sources"))))
 NOTHING = sections_of("answer", (TITLES[0], TITLES[4], TITLES[5]))
-OPTION, RUN = sections_of("option", TITLES), sections_of("run", TITLES)
+OF_OPTIONS = (*TITLES[:3], ("plan", "Payment plan"), *TITLES[3:])
+OPTION, RUN = sections_of("option", OF_OPTIONS), sections_of("run", OF_OPTIONS)
 
 
 def asked_for(sections: Sequence[Section], slug: str) -> tuple[Section, ...]:

@@ -12,6 +12,7 @@ WIDTH, ROW, TOP, BOTTOM = 720, 34, 10, 44
 NAMES, RIGHT = 300, 70  # pixels left and right of the bars
 ROOF_WIDTH, ROOF_HEIGHT, ROOF_LEFT, ROOF_RIGHT, ROOF_BOTTOM = 720, 360, 74, 24, 56
 NAME_LETTERS = 42
+FORMATS_SHOWN = 3  # in view; the others are closed
 LOSS = 0.995  # a smaller gain is a loss
 
 
@@ -149,7 +150,8 @@ def page(option: Option) -> dict[str, Any]:
         else [],
         "tuning_steps": [(step, STATES[step.state]) for step in plan.steps] if plan else [],
         "formats": formats,
-        "formats_first": formats[:8],
+        "formats_first": formats[:FORMATS_SHOWN],
+        "formats_rest": formats[FORMATS_SHOWN:],
         "cache_formats": with_state(tuning.cache_formats) if tuning else [],
     }
 

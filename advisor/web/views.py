@@ -222,10 +222,11 @@ def advice_context(request: HttpRequest, advice: Advice) -> dict[str, Any]:
 def answer_context(request: HttpRequest, advice: Advice, base: str, *, shared: bool = False) -> dict[str, Any]:
     """What the page of an answer shows; its sections are kept, for every reader of the organization alike."""
     answer, spec = answer_of(advice), advice.workload.spec
-    section, (sort, hosted) = section_of(request), (request.GET.get(name, "") for name in ("sort", "hosted"))
+    section, sort = section_of(request), request.GET.get("sort", "")
+    opened = [name for name in ("ranked", "hosted") if request.GET.get(name) == sections.ALL]
 
     def draw() -> kept.Html:
-        found = page(answer, spec, base, sort, section, hosted)
+        found = page(answer, spec, base, sort, section, opened)
         found |= {"advice": advice, "spec": spec, "shared": shared, "option_base": base, "sort": sort}
         verdict = "advisor/_verdict.html" if found["is_first"] else "advisor/_verdict_line.html"
         pieces = {"verdict": verdict, "notes": "advisor/_notes.html", "parts": "advisor/_parts.html"}
@@ -237,7 +238,7 @@ def answer_context(request: HttpRequest, advice: Advice, base: str, *, shared: b
         "has_documents": documents.has_papers(answer),
         "undone": calibration_marks.undone(answer),
         **sections.context(sections_of(answer, spec), section),
-        "drawn": kept.drawn(advice, ["answer", base, shared, sort, section, hosted], draw),
+        "drawn": kept.drawn(advice, ["answer", base, shared, sort, section, *opened], draw),
     }
 
 

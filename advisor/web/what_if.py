@@ -38,9 +38,13 @@ def applies(spec: Mapping[str, Any]) -> bool:
     return spec.get("kind") != PORTFOLIO and not kind_named(spec.get("kind")).trains
 
 
+FIRST = ("budget", "load", "ttft", "tpot", "objective")  # always in view; without tokens, e2e takes the place of two
+
+
 def form_context(spec: Json, url: str, given: what_if.Values | None = None, errors: Json | None = None) -> Json:
-    """The controls with the question's values, or those given."""
-    values = {**what_if.values_of(spec), **{name: list(words) for name, words in (given or {}).items()}}
+    """The controls with the question's values, or those given; those used most come first, the others are closed."""
+    before = what_if.values_of(spec)
+    values = {**before, **{name: [word for word in words if word] for name, words in (given or {}).items()}}
     vendors = sorted({*values["vendor"], *Accelerator.objects.filter(served=True).values_list("vendor", flat=True)})
     choices = {
         "vendor": [(vendor, vendor) for vendor in vendors],
@@ -60,10 +64,15 @@ def form_context(spec: Json, url: str, given: what_if.Values | None = None, erro
         }
         for c in what_if.shown_controls(spec)
     ]
+    names = [c["name"] for c in controls]
+    first = FIRST if "ttft" in names else ("budget", "load", "e2e", "objective")
+    rest = [c for c in controls if c["name"] not in first]
     return {
         "what_if_url": url,
         "what_if_controls": controls,
-        "what_if_prices": [c for c in controls if c["name"].startswith(what_if.PRICE)],
+        "what_if_first": [controls[names.index(name)] for name in first],
+        "what_if_rest": rest,
+        "what_if_rest_open": any(c["error"] or c["text"] != ", ".join(before[c["name"]]) for c in rest),
     }
 
 

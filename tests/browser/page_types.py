@@ -1,14 +1,16 @@
 """One page of every type, for tests that look at all of them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from urllib.parse import quote
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
 from advisor.models import Advice
+from advisor.web.sections import Section
 from catalog.models import Organisation, SavedView
-from tests import sample_advice
+from tests import old_databases, sample_advice
 from tests.conftest import load_shipped
 
 CATALOG = {
@@ -40,6 +42,9 @@ OTHERS = {
     "price-updates": "/catalog/prices/updates",
     "tokens": "/tokens",
     "sign-in": "/login",
+    "password-reset": "/password/reset",
+    "audit": "/audit",
+    "api-docs": "/api/docs/",
 }
 
 
@@ -51,6 +56,20 @@ def make_rows() -> Advice:
     return sample_advice.advice()
 
 
+def whole_answer(name: str, folder: Path) -> Advice:
+    """A whole answer as an earlier version stored it: a search of the catalog takes too long for a test."""
+    (file,) = [file for file in old_databases.FILES if file.name == "0.1.0.sqlite3.xz"]
+    answer = old_databases.stored(old_databases.decompress(file, folder))[name]
+    return sample_advice.advice(answer, result_version=1)
+
+
+def of_sections(advice: Advice, of_answer: Sequence[Section], of_option: Sequence[Section]) -> Iterator[str]:
+    """The address of each section of an answer and of its first option."""
+    for path, parts in ((f"/advice/{advice.pk}", of_answer), (f"/advice/{advice.pk}/options/1", of_option)):
+        for part in parts:
+            yield f"{path}?section={part.slug}"
+
+
 def of_advice(advice: Advice) -> dict[str, str]:
     return {
         "advice": f"/advice/{advice.pk}",
@@ -60,9 +79,9 @@ def of_advice(advice: Advice) -> dict[str, str]:
     }
 
 
-def violations(page: Page, *, only_colors: bool = False) -> Iterator[str]:
+def violations(page: Page, *, only_colors: bool = False, within: str | None = None) -> Iterator[str]:
     """What axe finds on a page, best-practice rules included: the rule and where it is broken."""
     options = {"resultTypes": ["violations"]} | ({"runOnly": ["cat.color"]} if only_colors else {})
-    for each in Axe().run(page, options=options).response["violations"]:
+    for each in Axe().run(page, context=within, options=options).response["violations"]:
         for node in each["nodes"]:
             yield f"{each['id']} at {' '.join(map(str, node['target']))}: {node['html'][:160]}"

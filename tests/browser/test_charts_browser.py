@@ -56,6 +56,27 @@ def test_a_point_shows_its_figures_where_the_pointer_is_inside_it(open_page: Ope
     expect(page.locator("svg.pareto g:hover > circle.dominated")).to_have_count(1)
 
 
+def test_focus_on_a_point_of_the_servers_picture_stays_when_the_chart_is_drawn(open_page: Open) -> None:
+    advice = sample_advice.advice()
+    page = open_page(f"/advice/{advice.pk}", viewport={"width": 1280, "height": 300})
+    held: list[Any] = []
+    page.route("**/echarts*.js", lambda route: held.append(route))
+    page.reload()
+    point = page.locator("svg.pareto a[href$='/options/2']").first
+    point.focus()
+    expect(page.locator(FRONTIER)).to_have_attribute("data-drawn", "loading")
+    for _ in range(50):
+        if held:
+            break
+        page.wait_for_timeout(100)
+    held[0].continue_()
+    expect(page.locator(FRONTIER)).to_have_attribute("data-drawn", "yes")
+    expect(page.locator(f"{FRONTIER} .chart-canvas")).to_be_focused()
+    expect(page.locator(f"{FRONTIER} [aria-live]")).to_contain_text("MI300X")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/options/2")
+
+
 def test_arrow_keys_reach_every_point_and_enter_opens_the_option(open_page: Open) -> None:
     advice = sample_advice.advice()
     page = open_page(f"/advice/{advice.pk}")

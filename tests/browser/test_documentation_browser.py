@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests import sample_advice
+from tests.browser import page_types
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -84,3 +85,5 @@ def test_the_built_site_can_be_searched_and_read_under_its_policy(
     expect(page.locator("body")).to_have_attribute("data-md-color-scheme", "slate")
     page.goto("/docs/reference/claims/")
     expect(page.locator("table").first).to_be_visible()
+    page.goto("/docs/")
+    assert list(page_types.violations(page, within="article")) == []  # around it is the theme, which is not ours

@@ -46,6 +46,7 @@ def test_from_question_to_shared_answer(open_page: Open, scripts: bool) -> None:
     page.get_by_role("link", name="How to run it").click()
     expect(page.locator("body")).to_contain_text("serve.sh")
     page.get_by_role("link", name="support-chat").click()
+    page.locator("summary", has_text="Share").click()
     page.get_by_role("button", name="Create link").click()
     page.locator('.share-row a[href^="/s/"]').click()
     page.wait_for_url("**/s/*")

@@ -139,7 +139,7 @@ def test_cancel_and_ask_again(client: Client) -> None:
 def test_an_option_has_its_page_and_others_do_not(client: Client) -> None:
     advice = sample_advice.advice()
     text = text_of(client, f"/advice/{advice.pk}/options/2?section=all")
-    assert "4 x MI300X" in text and "serve.sh" in text and "one replica less misses TTFT" in text and "8,192" in text
+    assert "4 x MI300X" in text and "serve.sh" in text and "One replica less misses TTFT" in text and "8,192" in text
     assert client.get(f"/advice/{advice.pk}/options/9").status_code == 404
 
 

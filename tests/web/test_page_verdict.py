@@ -68,7 +68,7 @@ def test_verdict_card_ranking_and_json_state_one_figure(client: Client) -> None:
 
 def test_the_verdict_comes_before_everything_else_of_the_answer(client: Client) -> None:
     text = client.get(f"/advice/{sample_advice.advice(decided()).pk}").content.decode()
-    assert text.index('class="decision"') < text.index('aria-label="Sections"') < text.index('class="cards"')
+    assert text.index('class="decision"') < text.index('aria-label="Sections"') < text.index('class="cards rows"')
 
 
 def test_an_answer_from_before_decisions_has_a_verdict_from_its_first_option(client: Client) -> None:

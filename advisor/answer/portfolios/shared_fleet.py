@@ -224,7 +224,8 @@ def sentence(p: Portfolio) -> str:
         return f"{separate}; a shared fleet does not help: {p.reason}."
     machines = " and ".join(f"{m.count or 0:.3g} x {m.machine} ({m.accelerator}, {m.paid})" for m in p.shared.machines)
     less = f" ({p.saving_fraction:.0%} less)" if p.saving_fraction else ""
-    return f"{separate}; one shared fleet costs ${p.shared.usd_per_month:,.0f}{less}: {machines}."
+    usd = p.money.usd_per_month if p.money else p.shared.usd_per_month  # with cents: the same dollars as the bill
+    return f"{separate}; one shared fleet costs ${usd:,.0f}{less}: {machines}."
 
 
 def limits_of(spec: Json) -> Limits:

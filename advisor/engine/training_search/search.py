@@ -51,7 +51,7 @@ def search(workload: Workload, catalog: Catalog, r: Reliability, progress: Progr
     evaluated = planned = 0
     for place, a in enumerate(chips):
         if progress:
-            progress("searching layouts", place / len(chips))
+            progress(f"searching layouts on {a.slug}, {place + 1} of {len(chips)} accelerators", place / len(chips))
         offers = [o for o in catalog.offers if o.sells(a) and allowed(o, workload.constraints)]
         setups = setups_of(a, task_of(workload), workload.kind.trains_whole_model)
         refusal = untrainable(a, task_of(workload), setups)

@@ -76,8 +76,8 @@ if (document.querySelector("a.term") && "popover" in tip) {
   });
 }
 
-// Menus of the header close at Escape and when the focus or a click goes elsewhere.
-document.querySelectorAll(".top details").forEach((menu) => {
+// Menus close at Escape and when the focus or a click goes elsewhere.
+document.querySelectorAll(".top details, details.menu").forEach((menu) => {
   const leave = (event) => { if (!menu.contains(event.target)) menu.open = false; };
   document.addEventListener("click", leave);
   document.addEventListener("focusin", leave);
@@ -87,6 +87,11 @@ document.querySelectorAll(".top details").forEach((menu) => {
     menu.querySelector("summary").focus();
   });
 });
+
+// An address that names something in closed details opens them.
+const reveal = () => { const named = location.hash.length > 1 && document.getElementById(location.hash.slice(1))?.closest("details"); if (named) named.open = true; };
+addEventListener("hashchange", reveal);
+reveal();
 
 // Drafts of the question form (form.js) end with the session: at sign-out, and where a page asks for a password.
 const forget = () => Object.keys(sessionStorage).forEach((key) => {

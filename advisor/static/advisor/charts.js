@@ -127,7 +127,7 @@ function limitLine(name, axis, value, end) {
 
 const kinds = { xy, bars, stack, frontier };
 
-function xy(data, { title }) {
+function xy(data, { title, width }) {
   const series = [], items = [], legend = [], rows = [["series", data.x.name, data.y.name, "to", "text"]];
   const isBand = (each) => each.type === "band";
   const xs = [], ys = [];
@@ -183,13 +183,13 @@ function xy(data, { title }) {
   if (limits.length) series.push({ type: "line", data: [], silent: true, markLine: { symbol: "none", silent: true, data: limits } });
   (data.limits ?? []).forEach((each) => (each.axis === "x" ? xs : ys).push(each.value));
   const isDate = data.x.unit === "date";
-  const x = sideways(data.x, { ...(isDate ? { type: "time", axisLabel: { color: MUTED, fontSize: FONT, hideOverlap: true } } : data.x.log ? span(xs, true) : { min: Math.min(...xs), max: Math.max(...xs) }), });
+  const x = sideways(data.x, { ...(isDate ? { type: "time", axisLabel: { color: MUTED, fontSize: FONT, hideOverlap: true } } : data.x.min > 0 ? { min: data.x.min, max: data.x.max } : data.x.log ? span(xs, true) : { min: Math.min(...xs), max: Math.max(...xs) }), });
   x.splitLine = { ...x.splitLine, show: data.x.log };
-  const y = upright(data.y, data.y.zero ? { min: Math.min(0, ...ys) } : span(ys, data.y.log));
+  const y = upright(data.y, data.y.zero ? { min: Math.min(0, ...ys) } : data.y.min > 0 ? { min: data.y.min, max: data.y.max } : span(ys, data.y.log));
   const option = { ...base(title), grid: { left: 64, right: 24, top: 50, bottom: 52 }, xAxis: x, yAxis: y, series };
   if (data.series.some((each) => each.type === "line") && !isDate) option.tooltip.axisPointer = { type: "none" };
   const named = legend.filter((each, n) => legend.findIndex((other) => other.name === each.name) === n);
-  return { option, items, legend: named.length > 1 ? named : [], rows, height: 400, zooms: true };
+  return { option, items, legend: named.length > 1 ? named : [], rows, height: data.height ?? (width < 620 ? 280 : 360), zooms: true };
 }
 
 // One bar of parts; a table beside it names them.
@@ -256,7 +256,7 @@ function bars(data, { title, width }) {
     items: data.rows.map((row, index) => ({ series: 0, index, text: row.text })),
     legend: [],
     rows: csvOfBars(data),
-    height: Math.max(data.rows.length * 32 + 60, 130),
+    height: Math.max(data.rows.length * (data.rows.length > 8 ? 28 : 32) + 60, 130),
   };
 }
 
@@ -380,7 +380,7 @@ function frontier(data, { title, width, state }) {
   const rows = [header, ...points.map((row) => [
     row.label, row.chip, data.states[row.state], row.rank, ...data.metrics.flatMap((each, n) => [row.figures[n], ...(row.ranges?.[each.key] ?? [null, null])]), row.note,
   ])];
-  return { option, items, legend, rows, height: width < 520 ? 380 : 460, zooms: true, best, states: new Set(points.map((row) => row.state)) };
+  return { option, items, legend, rows, height: width < 520 ? 340 : width < 760 ? 340 : 420, zooms: true, best, states: new Set(points.map((row) => row.state)) };
 }
 
 // --- the figure -------------------------------------------------------------------------------------------------
@@ -431,6 +431,14 @@ class Figure {
     this.at = -1;
     this.build();
     this.draw();
+    if (this.before) this.keepFocus(this.before.href);
+  }
+
+  // Whoever was on a point of the server's picture stays on it.
+  keepFocus(href) {
+    this.canvas.focus({ preventScroll: true });
+    const place = href ? this.drawn.items.findIndex((item) => item.href === href) : -1;
+    if (place >= 0) this.show(place);
   }
 
   build() {
@@ -443,7 +451,9 @@ class Figure {
     this.legend = element("div", { class: "chart-legend", role: "group", "aria-label": "Colors" });
     this.controls = element("div", { class: "chart-controls" });
     picture.after(this.controls, this.canvas, this.legend, this.said, this.tools());
+    const focused = picture.contains(document.activeElement) ? document.activeElement : null;
     picture.hidden = true;  // replaced; without scripts it stays
+    this.before = focused && { href: focused.getAttribute("href") };
     if (this.data.kind === "frontier") this.frontierControls();
     this.chart = this.echarts.init(this.canvas, null, { renderer: "svg", height: 400 });
     this.chart.on("click", ({ data }) => { if (data?.href) location.assign(data.href); });
