@@ -11,7 +11,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as known
 
 from advisor.result import Driver, Memory, Operator, ParetoPoint, PlanMonth, SensitivityBar, WaterfallStep
-from advisor.templatetags.units import gib, given, large, localized, ms, usd
+from advisor.templatetags.units import gib, given, large, localized, ms, translated, usd
 from catalog.charts import Log
 from catalog.pricing import reader
 
@@ -257,13 +257,14 @@ def waterfall(steps: Sequence[WaterfallStep]) -> str:
         start = 0.0 if row == len(values) else at
         css = "fall-total" if row == len(values) else "fall-unused" if name in UNUSED else "fall-part"
         x, y, width = STEP_LEFT + start * scale, row * STEP_HEIGHT, max(value * scale, 1.0)
-        parts.append(label(STEP_LEFT - 8, y + 17, name, "name", "end"))
+        parts.append(label(STEP_LEFT - 8, y + 17, translated(name), "name", "end"))
         parts.append(f'<rect class="{css}" x="{x:.1f}" y="{y + 4}" width="{width:.1f}" height="{STEP_HEIGHT - 8}"/>')
         parts.append(label(x + width + 6, y + 17, usd(value), anchor="start"))
         at += value
-    text = ", ".join(f"{name} {usd(value)}" for name, value in values)
+    text = ", ".join(f"{translated(name)} {usd(value)}" for name, value in values)
     height = (len(values) + 1) * STEP_HEIGHT
-    return svg("waterfall", WIDTH, height, "Cost per million tokens, step by step", text, "".join(parts))
+    title = gettext("Cost per million tokens, step by step")
+    return svg("waterfall", WIDTH, height, title, text, "".join(parts))
 
 
 @reader.in_usd
