@@ -15,7 +15,7 @@ from advisor.engine.calibration.least_squares import (
     weighted_quantile,
 )
 from advisor.engine.calibration.probe_result import Determined, determined
-from advisor.engine.calibration.processor import measured_share
+from advisor.engine.calibration.processor import measured_cores, measured_share
 
 __all__ = [
     "LEVELS",
@@ -34,6 +34,7 @@ __all__ = [
     "determined",
     "efficiency_of",
     "least_squares",
+    "measured_cores",
     "measured_share",
     "median_of",
     "samples",

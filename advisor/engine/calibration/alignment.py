@@ -62,7 +62,9 @@ def _round_size(s: Sample, gemms: Sequence[Sample]) -> Sample | None:
     return min(near, key=apart, default=None)
 
 
-def _fit(name: str, pairs: Sequence[tuple[Sample, Sample]], a: Accelerator, values: Mapping[str, float]) -> list[Figure]:
+def _fit(
+    name: str, pairs: Sequence[tuple[Sample, Sample]], a: Accelerator, values: Mapping[str, float]
+) -> list[Figure]:
     enough = {
         "matmul": sum(_sizes(s)[0] >= MANY_ROWS for s, _ in pairs) >= MIN_SHAPES,
         "read": sum(_sizes(s)[0] <= FEW_ROWS for s, _ in pairs) >= MIN_SHAPES,

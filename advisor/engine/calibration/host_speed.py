@@ -7,10 +7,10 @@ import numpy as np
 
 from advisor.engine.calibration.kernel_samples import Figure, samples
 
-# Median seconds on the reference host, with torch on CUDA. `eager`: fixtures/measurements/probes/
-# h200-sxm--one-gpu-torch.json. That run has no `issue` rows: they are those of the host of
-# h200-sxm--one-gpu-onset-torch.json, whose eager launches take 7.373 us, times 12.039 / 7.373. Between that host and the
-# H100's, eager launches slow down by 1.83, and the two issue rows by 1.67 and 1.94.
+# Median seconds on the reference host, with torch on CUDA. `eager` is from fixtures/measurements/probes/
+# h200-sxm--one-gpu-torch.json. That run has no `issue` rows. Those of h200-sxm--one-gpu-onset-torch.json, whose host
+# launches eagerly in 7.373 us, are taken times 12.039 / 7.373. From that host to the H100's (h100-sxm-probe.json),
+# eager launches slow down by 1.83 and the two issue rows by 1.67 and 1.94.
 REFERENCE_S: Mapping[tuple[str, str], float] = {
     ("eager", ""): 1.20387e-5,
     ("issue", "llama-3.1-8b"): 5.9172e-4,

@@ -17,7 +17,7 @@ from advisor.engine.calibration.efficiency import (
 )
 from advisor.engine.calibration.host_speed import host_factor_of
 from advisor.engine.calibration.kernel_samples import Figure
-from advisor.engine.calibration.processor import processor_figures
+from advisor.engine.calibration.processor import measured_cores, processor_figures
 from advisor.engine.spec import Accelerator, Efficiency
 
 GPU_NEEDS: Mapping[str, str] = {
@@ -72,6 +72,16 @@ UNUSED_KINDS: Mapping[str, str] = {
 }
 
 
+UNUSED_ON_PROCESSORS: Mapping[str, str] = {
+    "launch": "host time is compared on machines with accelerators only",
+    "grouped_gemm": "timed expert by expert on a processor (path reference)",
+    "attention_decode": "predicted from its bytes and memory_fraction",
+    "norm": "predicted from its bytes and memory_fraction",
+    "activation": "predicted from its bytes and memory_fraction",
+    "all_reduce": "ran between processes of one machine, not over a link",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Determined:
     """What one result says about a chip and its host."""
@@ -88,8 +98,8 @@ def determined(document: Mapping[str, Any], a: Accelerator, known: Mapping[str, 
     """
     results = document["results"]
     if a.kind == "cpu":
-        cores = int((document.get("host") or {}).get("cores") or 0)
-        figures, missing = processor_figures(results, a, cores, float(known.get("matrix_factor", 1.0)))
+        whole = float(known.get("matrix_factor", 1.0))
+        figures, missing = processor_figures(results, a, measured_cores(document), whole)
         missing = dict.fromkeys(GPU_NEEDS, NOT_ON_PROCESSORS) | missing
     else:
         figures = list(efficiency_of(results, a, known).figures)
@@ -107,8 +117,9 @@ def determined(document: Mapping[str, Any], a: Accelerator, known: Mapping[str, 
     found = {figure.name for figure in figures}
     every = [f.name for f in fields(Efficiency) if f.name not in ("basis", "source") and f.name not in BESIDE]
     kinds = {e["kind"] for e in results}
+    unused = {**UNUSED_KINDS, **(UNUSED_ON_PROCESSORS if a.kind == "cpu" else {})}
     return Determined(
         figures=tuple(figures),
         missing={name: NOT_PROBED.get(name) or missing[name] for name in every if name not in found},
-        unused_kinds={kind: why for kind, why in UNUSED_KINDS.items() if kind in kinds},
+        unused_kinds={kind: why for kind, why in unused.items() if kind in kinds},
     )

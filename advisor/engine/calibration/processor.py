@@ -44,6 +44,12 @@ def measured_share(a: Accelerator, cores: int) -> float:
     return min(cores / a.cores, 1.0) if a.cores and cores else 1.0
 
 
+def measured_cores(document: Mapping[str, Any]) -> int:
+    """Logical processors of the machine that measured a result document; 0: unknown."""
+    cores = (document.get("host") or {}).get("cores")
+    return int(cores) if isinstance(cores, int | float) else 0
+
+
 def processor_figures(
     results: Iterable[Mapping[str, Any]], a: Accelerator, cores: int, matrix_factor: float = 1.0
 ) -> tuple[list[Figure], dict[str, str]]:
@@ -93,7 +99,7 @@ def _matmul(kernels: Sequence[Sample], part: Part, name: str, dtypes: Sequence[s
     most = max(float(s.key["m"]) for s in own)
     own = [s for s in own if float(s.key["m"]) == most]
     found = sorted({str(s.key["dtype"]) for s in own})
-    source = f"{len(own)} {' and '.join(found)} multiplies of {most:.0f} rows{part.text}"
+    source = f"{' and '.join(found)} multiplies of {most:.0f} rows ({len(own)}){part.text}"
     return _plausible(_figure(name, _fractions(own, part), source))
 
 
