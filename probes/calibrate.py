@@ -53,7 +53,7 @@ def run(pk: int) -> Calibration | None:
         log.exception("fit failed", result=pk)
         text = f"the fit failed with an internal error ({type(error).__name__}); see the log for details"
         rows = Result.objects.filter(pk=pk, fitted_at=None)
-        rows.update(fitted_at=timezone.now(), remarks=[*result.remarks, text])
+        rows.update(fitted_at=timezone.now(), remarks=[*result.remarks, text], report=report.nothing(text))
         return None
     return calibration
 
@@ -102,7 +102,7 @@ def preview(result: Result) -> Json:
         return report.unmatched(result.document or {})
     from advisor.inputs import catalog_chip
 
-    why = results.standing(result) or f"the result is {result.state}: {'; '.join(result.reasons)}"
+    why = results.standing(result) or f"the result is {result.state}"
     return report_of(result, base_efficiency(catalog_chip(result.accelerator)), None, why)
 
 

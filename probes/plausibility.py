@@ -153,6 +153,9 @@ def max_bytes_per_s(e: Json, chip: Chip) -> float:
         return chip.host_bytes_per_s
     if e["kind"] in COLLECTIVES:  # in-network reduction can halve the bytes per link
         return chip.link_bytes_per_s * 2
+    if e["kind"] == "grouped_gemm":  # experts are drawn at random; those without a token are counted but not read
+        experts, tokens = (float(e["key"].get(name) or 1) for name in ("experts", "tokens_per_expert"))
+        return chip.memory_bytes_per_s / (1 - (1 - 1 / experts) ** (experts * tokens) if experts > 1 else 1.0)
     cached = e["kind"] == "l2_read" or e["bytes"] < 4 * chip.cache_bytes
     return chip.memory_bytes_per_s * (CACHE_SPEEDUP if cached else 1.0)
 

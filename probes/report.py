@@ -34,9 +34,14 @@ class Trained:
     reasons: tuple[str, ...] = field(default=())
 
 
+def nothing(reason: str) -> Json:
+    """The report of a result that could not be fitted."""
+    return {"reason": reason, "figures": [], "kinds": []}
+
+
 def unmatched(document: Json) -> Json:
     """The report of a result whose accelerator is unknown."""
-    return {"reason": devices.unmatched_text(document), "figures": [], "kinds": []}
+    return nothing(devices.unmatched_text(document))
 
 
 def of(

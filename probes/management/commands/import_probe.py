@@ -39,6 +39,8 @@ class Command(BaseCommand):
             self.stdout.write(line)
         if result.reasons == [results.UNSIGNED]:
             self.stdout.write("To use it, import it again with --approve, or release it on its page.")
+        elif result.state == Result.State.QUARANTINED:
+            self.stdout.write("To use it despite these findings, release it on its page under Workers.")
 
 
 def calibrated(result: Result) -> Result:
