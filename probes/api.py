@@ -238,7 +238,7 @@ class ResultSerializer(serializers.ModelSerializer[Result]):
 
     class Meta:
         model = Result
-        exclude = ("organisation", "document")
+        exclude: tuple[str, ...] = ("organisation", "document", "report")
 
     def get_standing(self, result: Result) -> str:
         return results.standing(result)
@@ -254,6 +254,9 @@ class ResultFilter(FilterSet):
 
 class WholeResultSerializer(ResultSerializer):
     measurements = MeasurementSerializer(many=True, read_only=True)
+
+    class Meta(ResultSerializer.Meta):
+        exclude = ("organisation", "document")
 
 
 @extend_schema_view(

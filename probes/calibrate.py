@@ -14,13 +14,13 @@ from django.utils import timezone
 
 from advisor import advise
 from advisor.engine import ENGINE_VERSION
-from advisor.engine.calibration import Figure, efficiency_of
+from advisor.engine.calibration import Figure, determined
 from advisor.engine.spec import Efficiency
 from advisor.engine.spec import efficiency as efficiency_in
 from advisor.models import Advice, Option
 from catalog.loading.load import PROBED
 from catalog.models import Accelerator, Calibration, Organisation
-from probes import results
+from probes import report, results
 from probes.models import Result
 
 log = structlog.get_logger("assay.probes")
@@ -31,7 +31,7 @@ RECOMPUTE_THRESHOLD = 0.01  # smaller relative changes do not recompute answers
 RECOMPUTE_DAYS, MAX_RECOMPUTED = 30, 50
 SUITE_RANK = {"quick": 0, "custom": 1, "full": 2}
 RESEND_S = 15
-TRAINING_FIGURES = {"training_factor"}  # whole steps, not kernels
+KERNELS = "memory_fraction"  # without it, answers for a chip do not rest on its measured kernels
 Json = dict[str, Any]
 
 
@@ -53,7 +53,7 @@ def run(pk: int) -> Calibration | None:
         log.exception("fit failed", result=pk)
         text = f"the fit failed with an internal error ({type(error).__name__}); see the log for details"
         rows = Result.objects.filter(pk=pk, fitted_at=None)
-        rows.update(fitted_at=timezone.now(), remarks=[*result.remarks, text])
+        rows.update(fitted_at=timezone.now(), remarks=[*result.remarks, text], report=report.nothing(text))
         return None
     return calibration
 
@@ -66,8 +66,12 @@ def _calibrate(result: Result) -> tuple[Calibration | None, bool]:
     if not Result.objects.filter(pk=result.pk, fitted_at=None).update(fitted_at=timezone.now()):
         return None, False
     if result.accelerator is None:
+        Result.objects.filter(pk=result.pk).update(report=report.unmatched(result.document or {}))
         return None, False
+    from advisor.inputs import catalog_chip  # imported here so that beat and the sweep do not load the engine
+
     Accelerator.objects.select_for_update().get(pk=result.accelerator.pk)
+    before = base_efficiency(catalog_chip(result.accelerator))
     machines = pool(result.accelerator, result.method, result.organisation)
     agreement = agreement_of(machines)
     mark_waiting(machines, agreement)
@@ -78,10 +82,43 @@ def _calibrate(result: Result) -> tuple[Calibration | None, bool]:
         f.name: {"value": f.value, "low": f.low, "high": f.high, "from": f"{f.source}; {results.AWAITING}"} for f in own
     }
     new = [text for text in why_unchanged(result, agreement, calibration) if text not in result.remarks]
-    Result.objects.filter(pk=result.pk).update(fit=fit, calibration=calibration, remarks=[*result.remarks, *new])
+    fared = report.Fit(
+        agreed={f.name: f for f in agreement.figures},
+        waiting=[name for name, pks in agreement.waiting.items() if result.pk in pks],
+        own=[v.figure.name for m in machines for v in m if v.result_id == result.pk],
+        calibration=calibration,
+    )
+    found = {"fit": fit, "calibration": calibration, "remarks": [*result.remarks, *new]}
+    found["report"] = report_of(result, before, fared)
+    Result.objects.filter(pk=result.pk).update(**found)
     if calibration:
         Result.objects.filter(pk__in=agreement.results, calibration=None).update(calibration=calibration)
     return calibration, changed
+
+
+def preview(result: Result) -> Json:
+    """The report of a result that is not used: what it would determine, and why it does not count."""
+    if result.accelerator is None:
+        return report.unmatched(result.document or {})
+    from advisor.inputs import catalog_chip
+
+    why = results.standing(result) or f"the result is {result.state}"
+    return report_of(result, base_efficiency(catalog_chip(result.accelerator)), None, why)
+
+
+def report_of(result: Result, before: Efficiency | None, fit: report.Fit | None, reason: str = "") -> Json:
+    from advisor.fidelity import training_probes
+    from advisor.inputs import catalog_chip
+
+    assert result.accelerator is not None
+    chip, document = catalog_chip(result.accelerator), result.document or {}
+    newest = _newest(f"accelerator:{result.accelerator.slug}")
+    found = determined(document, chip, known_values(before, newest))
+    trained = report.Trained()
+    if before and any(e["kind"] in training_probes.KINDS for e in document["results"]):
+        steps = training_probes.figures_of(document["results"], chip, with_figures(before, found.figures))
+        trained = report.Trained(figures=steps.figures, reasons=steps.reasons)
+    return report.of(result, found, trained, before, fit, reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +150,7 @@ def pool(chip: Accelerator, method: str, organisation: Organisation) -> list[lis
 
     engine_chip, newest = catalog_chip(chip), _newest(f"accelerator:{chip.slug}")
     base = base_efficiency(engine_chip)
-    known = {k: float(v) for k, v in (newest.values if newest else {}).items() if isinstance(v, int | float)}
+    known = known_values(base, newest)
     since = timezone.now() - timedelta(days=POOL_DAYS)
     rows = results.usable().filter(organisation=organisation, accelerator=chip, method=method, received_at__gt=since)
     machines: list[list[Vote]] = []
@@ -121,9 +158,10 @@ def pool(chip: Accelerator, method: str, organisation: Organisation) -> list[lis
         votes: dict[str, Vote] = {}
         ordered = sorted(group, key=lambda r: (SUITE_RANK.get(r.suite, 0), r.received_at))
         for row in ordered:
-            efficiency = efficiency_of((row.document or {})["results"], engine_chip, known)
             trusted = results.is_trusted(row)
-            votes.update({f.name: Vote(f, row.pk, trusted) for f in efficiency.figures})
+            votes.update(
+                {f.name: Vote(f, row.pk, trusted) for f in determined(row.document or {}, engine_chip, known).figures}
+            )
         # Whole steps are compared with the kernel rates of the same machine, so they come second.
         own = with_figures(base, [vote.figure for vote in votes.values()]) if base else None
         for row in ordered:
@@ -133,6 +171,12 @@ def pool(chip: Accelerator, method: str, organisation: Organisation) -> list[lis
             votes.update({f.name: Vote(f, row.pk, results.is_trusted(row)) for f in fit.figures})
         machines.append(list(votes.values()))
     return machines
+
+
+def known_values(base: Efficiency | None, newest: Calibration | None) -> dict[str, float]:
+    """Values of figures that a result may not determine but its fit needs."""
+    values = {k: float(v) for k, v in (newest.values if newest else {}).items() if isinstance(v, int | float)}
+    return ({"matrix_factor": base.matrix_factor} if base else {}) | values
 
 
 def base_efficiency(chip: Any) -> Efficiency | None:
@@ -267,8 +311,8 @@ def append(result: Result, agreement: Agreement) -> tuple[Calibration | None, bo
 
 
 def basis_of(measured: Iterable[str], otherwise: str) -> str:
-    """Training steps alone do not make a chip a measured one: its kernels are not."""
-    return "measured" if set(measured) - TRAINING_FIGURES else otherwise
+    """Training steps, launches or a few multiplies alone do not make a chip a measured one."""
+    return "measured" if KERNELS in set(measured) else otherwise
 
 
 def rounded(value: float) -> float:

@@ -1,5 +1,7 @@
 """Matches the device that an agent reports to an accelerator of the catalog, by name and memory size."""
 
+import difflib
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -79,3 +81,49 @@ def slug_of(device: Mapping[str, Any], named: str | None = None) -> str | None:
     """The slug of chip_of; None without a match or a device name."""
     chip = chip_of(device, named) if isinstance(device, Mapping) and device.get("name") else None
     return chip.slug if chip else None
+
+
+def nearest(device: Mapping[str, Any], backend: str, most: int = 3) -> list[str]:
+    """The slugs of the accelerators that are most like this device: by name, then by memory size."""
+    name = str(device.get("name") or "").lower()
+    chips = [c for c in Accelerator.objects.all() if (c.kind == "cpu") == (backend == "cpu")]
+
+    def unlike(chip: Accelerator) -> tuple[float, ...]:
+        shared = len(words(name) & words(f"{chip.name} {chip.slug}"))
+        reported = device.get("memory_bytes")
+        apart = abs(math.log(reported / (chip.memory_gib * GIB))) if reported and chip.memory_gib else math.inf
+        return -shared, chip.vendor.lower() not in name, apart
+
+    return [chip.slug for chip in sorted(chips, key=unlike)[:most]]
+
+
+def device_text(device: Mapping[str, Any]) -> str:
+    """The name and memory size of a device, as an agent reports them."""
+    memory = device.get("memory_bytes")
+    size = f" with {memory / GIB:.4g} GiB" if isinstance(memory, int | float) else ""
+    return f"{device.get('name') or 'a device without a name'}{size}"
+
+
+def unmatched_text(document: Mapping[str, Any]) -> str:
+    """Why a result has no accelerator, and what to do."""
+    device = document.get("device") or {}
+    several = [c.slug for c in candidates(device)]
+    problem = f"{device_text(device)} matches {' and '.join(several) or 'no accelerator of the catalog'}"
+    advice = " or ".join(several or nearest(device, document.get("backend") or ""))
+    return f"{problem}: import the result again with --accelerator SLUG, for example {advice}"
+
+
+def named(slug: str, document: Mapping[str, Any]) -> Accelerator:
+    """The accelerator that a person names for a result. ValueError with suggestions: unknown, or cannot be this one."""
+    device, backend = document["device"], document["backend"]
+    chip = Accelerator.objects.filter(slug=slug).first()
+    if chip is None:
+        slugs = list(Accelerator.objects.values_list("slug", flat=True))
+        close = difflib.get_close_matches(slug, slugs, 3, 0.4) or nearest(device, backend)
+        raise ValueError(f"no accelerator {slug} in the catalog; did you mean {', '.join(close)}?")
+    if (chip.kind == "cpu") != (backend == "cpu"):
+        what = "a processor" if backend == "cpu" else f"an accelerator (backend {backend})"
+        like = ", ".join(nearest(device, backend))
+        text = f"the result is of {what}, {device_text(device)}, and {slug} is a {chip.kind}; nearest: {like}"
+        raise ValueError(text)
+    return chip

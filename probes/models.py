@@ -184,6 +184,7 @@ class Result(models.Model):
     duration_s = models.FloatField(null=True, blank=True)
     document = models.JSONField(null=True, blank=True)
     fit = models.JSONField(null=True, blank=True)  # values, intervals and sources
+    report = models.JSONField(default=dict, blank=True)  # each figure before and after, or why it is not used
     fitted_at = models.DateTimeField(null=True, blank=True)
     calibration = models.ForeignKey(Calibration, null=True, blank=True, on_delete=models.PROTECT)
 

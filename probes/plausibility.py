@@ -14,6 +14,7 @@ Json = Mapping[str, Any]
 MAX_OF_PEAK = 1.05  # allows for boost clocks and rounding in the datasheet
 MIN_OF_PEAK = 0.01
 MAX_SPREAD = 0.15  # (p90 - p10) / median
+MAX_PROCESSOR_SPREAD = 0.3  # the same for processors, whose cores run other work too
 MAX_NOISY_SHARE = 0.25  # of the entries that may be noisy or throttled; such entries never calibrate
 CLOCK_TOLERANCE_S = 5.0
 CACHE_SPEEDUP = 12.0  # a cache may be this much faster than the memory
@@ -44,6 +45,7 @@ class Chip:
     cache_bytes: float
     link_bytes_per_s: float  # of the nearest link; 0: unknown
     host_bytes_per_s: float  # 0: unknown
+    share: float = 1.0  # of a processor's cores that the machine has
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +60,7 @@ def examine(
     document: Json, chip: Chip | None, wall_s: float | None = None, peers: Peers | None = None
 ) -> list[Finding]:
     """All findings on a result. `wall_s`: age of the lease on the server's clock; None for an imported file."""
-    findings = [*duration_findings(document, wall_s), *noise_findings(document["results"])]
+    findings = [*duration_findings(document, wall_s), *noise_findings(document["results"], document["backend"])]
     findings += known_answer(document["results"])
     if chip is None:
         findings.append(
@@ -87,23 +89,24 @@ def duration_findings(document: Json, wall_s: float | None) -> Iterator[Finding]
         yield Finding(True, f"it reports a duration of {duration_s:.3g} s, but its lease was only {wall_s:.3g} s old")
 
 
-def noise_findings(entries: Sequence[Json]) -> Iterator[Finding]:
+def noise_findings(entries: Sequence[Json], backend: str = "") -> Iterator[Finding]:
+    max_spread = MAX_PROCESSOR_SPREAD if backend == "cpu" else MAX_SPREAD
     throttled = [e for e in entries if e.get("throttled")]
     # Not launches: they wait for the host, so their spread says nothing about the chip.
     device = [e for e in entries if e["kind"] != "launch" and e["key"].get("mode") != "eager"]
-    noisy = [e for e in device if not is_steady(e)]
+    noisy = [e for e in device if not is_steady(e, max_spread)]
     if len(throttled) > MAX_NOISY_SHARE * len(entries):
         yield Finding(True, f"the chip was throttled in {len(throttled)} of {len(entries)} measurements")
     if len(noisy) > MAX_NOISY_SHARE * len(device):
-        yield Finding(True, f"{len(noisy)} of {len(device)} measurements spread by more than {MAX_SPREAD:.0%}")
+        yield Finding(True, f"{len(noisy)} of {len(device)} measurements spread by more than {max_spread:.0%}")
     for e in entries:
         if e["check"] is not None and not e["check"]["ok"] and e["kind"] != "known_answer":
             yield Finding(False, f"{entry_name(e)}: its result was wrong, so its time is not used")
 
 
-def is_steady(e: Json) -> bool:
+def is_steady(e: Json, max_spread: float = MAX_SPREAD) -> bool:
     t = e["time_s"]
-    return bool((t["p90"] - t["p10"]) <= MAX_SPREAD * t["median"])
+    return bool((t["p90"] - t["p10"]) <= max_spread * t["median"])
 
 
 def known_answer(entries: Sequence[Json]) -> Iterator[Finding]:
@@ -150,6 +153,9 @@ def max_bytes_per_s(e: Json, chip: Chip) -> float:
         return chip.host_bytes_per_s
     if e["kind"] in COLLECTIVES:  # in-network reduction can halve the bytes per link
         return chip.link_bytes_per_s * 2
+    if e["kind"] == "grouped_gemm":  # experts are drawn at random; those without a token are counted but not read
+        experts, tokens = (float(e["key"].get(name) or 1) for name in ("experts", "tokens_per_expert"))
+        return chip.memory_bytes_per_s / (1 - (1 - 1 / experts) ** (experts * tokens) if experts > 1 else 1.0)
     cached = e["kind"] == "l2_read" or e["bytes"] < 4 * chip.cache_bytes
     return chip.memory_bytes_per_s * (CACHE_SPEEDUP if cached else 1.0)
 
@@ -159,6 +165,7 @@ def too_slow(entries: Sequence[Json], chip: Chip) -> Iterator[Finding]:
     for name, (rate, _) in best(e for e in entries if e["path"] == "native").items():
         kind, _, dtype = name.partition(" ")
         peak = chip.memory_bytes_per_s if kind in MEMORY_KINDS else chip.flops_per_s.get(dtype)
+        peak = peak and peak * chip.share
         if kind in ("memory_read", "memory_copy", "gemm") and peak and rate < MIN_OF_PEAK * peak:
             yield Finding(True, f"the best {name} reaches only {rate / peak:.2%} of the datasheet peak")
 

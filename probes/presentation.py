@@ -155,6 +155,44 @@ def figures(fit: Mapping[str, Any]) -> list[dict[str, str]]:
     return [{"name": name, "from": f["from"]} | {k: figure(name, f[k]) for k in BOUNDS} for name, f in fit.items()]
 
 
+def report_rows(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The figures of a report as display text, those that count first."""
+    rows = [
+        {
+            "figure": row["figure"],
+            "used": row["used"],
+            "measured": figure(row["figure"], row["measured"]) if row["measured"] is not None else "",
+            "range": " to ".join(figure(row["figure"], row[end]) for end in BOUNDS[1:] if row[end] is not None),
+            "before": figure(row["figure"], row["before"]),
+            "after": figure(row["figure"], row["after"]),
+            "from": row["from"],
+            "reason": row["reason"],
+        }
+        for row in report.get("figures", [])
+    ]
+    return sorted(rows, key=lambda row: (not row["used"], not row["measured"], row["figure"]))
+
+
+def report_lines(report: Mapping[str, Any]) -> list[str]:
+    """A report as lines of text."""
+    rows = report_rows(report)
+    lines = [] if rows or not report.get("reason") else [f"Changes nothing: {report['reason']}"]
+    if rows:
+        lines.append(f"{sum(row['used'] for row in rows)} of {len(rows)} figures used:")
+    for row in (row for row in rows if row["measured"]):
+        use = f"used, {row['before']} -> {row['after']}" if row["used"] else f"not used, stays {row['before']}"
+        measured = f"measured {row['measured']} ({row['range']})"
+        lines.append(f"  {row['figure']:26} {measured}; {use}{row['reason'] and '; ' + row['reason']}")
+    unmeasured: dict[str, list[str]] = {}
+    for row in (row for row in rows if not row["measured"]):
+        unmeasured.setdefault(row["reason"], []).append(f"{row['figure']} (stays {row['before']})")
+    lines += ["Not determined:"] if unmeasured else []
+    lines += [f"  {', '.join(names)}: {reason}" for reason, names in unmeasured.items()]
+    kinds = report.get("kinds", [])
+    lines += ["Kinds that predictions do not use:"] if kinds else []
+    return lines + [f"  {each['kind']:26} {each['reason']}" for each in kinds]
+
+
 def changes(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Each figure of a calibration before and after, largest relative changes first."""
     by_change = [{**row, "moved": relative_change(row["before"], row["after"])} for row in rows]

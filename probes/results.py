@@ -48,7 +48,7 @@ class WrongSignature(ValueError):
 
 def visible(organisation: Organisation) -> QuerySet[Result]:
     """The results of an organization."""
-    rows = Result.objects.filter(organisation=organisation).defer("document")
+    rows = Result.objects.filter(organisation=organisation).defer("document", "report")
     return rows.select_related("agent", "accelerator", "job", "organisation")
 
 
@@ -225,7 +225,7 @@ def measurement(result: Result, e: Json) -> Measurement:
 def plausibility_findings(
     document: Json, chip: Accelerator | None, agent: Agent | None, wall_s: float | None, organisation: Organisation
 ) -> list[plausibility.Finding]:
-    bounds = bounds_of(chip) if chip else None
+    bounds = bounds_of(chip, document) if chip else None
     known = peers(chip, agent, document, organisation)
     return [*suite_findings(document), *plausibility.examine(document, bounds, wall_s, known)]
 
@@ -269,9 +269,11 @@ def device_findings(document: Json, lease: Lease) -> list[plausibility.Finding]:
     return []
 
 
-def bounds_of(a: Accelerator) -> plausibility.Chip:
+def bounds_of(a: Accelerator, document: Json) -> plausibility.Chip:
     """The limits of a chip, in SI units."""
-    from advisor.inputs import catalog_chip  # imported here so that the web tier loads the engine only when needed
+    # imported here so that the web tier loads the engine only when needed
+    from advisor.engine.calibration import measured_cores, measured_share
+    from advisor.inputs import catalog_chip
 
     chip = catalog_chip(a)
     return plausibility.Chip(
@@ -282,6 +284,7 @@ def bounds_of(a: Accelerator) -> plausibility.Chip:
         cache_bytes=chip.sram_bytes,
         link_bytes_per_s=chip.links[0].bytes_per_s if chip.links else 0.0,
         host_bytes_per_s=0.0 if math.isnan(chip.pcie_bytes_per_s) else chip.pcie_bytes_per_s,
+        share=measured_share(chip, measured_cores(document)) if chip.kind == "cpu" else 1.0,
     )
 
 
@@ -336,30 +339,51 @@ def rates(rows: Iterable[Result]) -> dict[str, list[float]]:
 # --- import and release -----------------------------------------------------------------------------------------
 
 
-def import_file(body: bytes, approve: bool = False, by: str = "") -> Result:
+class AlreadyUsed(ValueError):
+    """The result already calibrates another accelerator; the message says what to do."""
+
+
+def import_file(body: bytes, approve: bool = False, by: str = "", slug: str = "") -> Result:
     """Stores a result from a file. One signed by an enrolled machine belongs to that machine.
 
-    An unsigned result is quarantined unless `approve` is set. IntakeError: the document is invalid.
+    `slug`: the accelerator that a person names; else the one that matches the device. An unsigned result is
+    quarantined unless `approve` is set. IntakeError: the document is invalid. ValueError: `slug` cannot be the
+    accelerator. AlreadyUsed: an earlier import of the file calibrates another accelerator.
     """
     digest = hashlib.sha256(body).hexdigest()
     document = intake.read(body, settings.PROBE_MAX_RESULT_BYTES)
     owner = default_organisation()
     agent, problems = signer(document, owner)
     earlier = Result.objects.filter(organisation=owner, body_hash=digest, job=None).first()
-    if earlier:
+    given = devices.named(slug, document) if slug else None
+    if earlier and given in (None, earlier.accelerator):
         if approve and (earlier.reasons in ([UNSIGNED], []) and not earlier.released_at):
             release(earlier, by)
         return earlier
-    chip = devices.chip_of(document["device"], agent.labels.get("accelerator") if agent else None)
-    findings = [*(chip_findings(document, agent) if agent else []), *duplicate_findings(digest, owner)]
+    if earlier and earlier.calibration_id:
+        used = earlier.accelerator.slug if earlier.accelerator else "another accelerator"
+        raise AlreadyUsed(
+            f"result {earlier.pk} of this file calibrates {used}; undo that first: "
+            f"manage.py calibrations undo {earlier.calibration_id}"
+        )
+    expected = devices.chip_of(document["device"], agent.labels.get("accelerator") if agent else None)
+    chip = given or expected
+    findings = [] if given else (chip_findings(document, agent) if agent else [])
+    findings += [] if earlier else duplicate_findings(digest, owner)
     findings += plausibility_findings(document, chip, agent, None, owner)
     reasons = [f.text for f in findings if f.serious] + [
         text for text in problems if not (approve and text == UNSIGNED)
     ]
     remarks = [f.text for f in findings if not f.serious]
+    if given and given != expected:
+        remarks.append(
+            f"{by or 'a person'} named {given.slug}; the device is {devices.device_text(document['device'])}"
+        )
     state = State.QUARANTINED if reasons else State.ACCEPTED
     released = {"released_by": by or "import", "released_at": timezone.now()} if approve and not reasons else {}
     with transaction.atomic():
+        if earlier:  # imported before for another accelerator, or for none
+            earlier.delete()
         of = {"organisation": owner, "agent": agent, **released}
         return store(document, digest, state, reasons, remarks, chip, of)
 

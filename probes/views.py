@@ -236,12 +236,14 @@ def result(request: HttpRequest, pk: int) -> HttpResponse:
     """One result: measurements, fit, and whether it counts."""
     shown = result_or_404(organisation_of(request), pk)
     rows = list(shown.measurements.all())
-    document = shown.document or {}
+    document, figures = shown.document or {}, presentation.report_rows(shown.report)
     context = {
         "result": shown,
         "headlines": presentation.headlines(shown),
         "pictures": presentation.pictures(shown, rows),
-        "figures": presentation.figures(shown.fit or {}),
+        "determined": [row for row in figures if row["measured"]],
+        "undetermined": [row for row in figures if not row["measured"]],
+        "figures": [] if shown.report.get("figures") else presentation.figures(shown.fit or {}),
         "rows": presentation.table(rows),
         "skipped": [{**s, "key_text": presentation.key_text(s["key"])} for s in document.get("skipped", [])],
         "versions": {k: v for k, v in document.get("versions", {}).items() if v},

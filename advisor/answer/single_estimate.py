@@ -17,7 +17,7 @@ from advisor.engine.estimate import estimate, means, prepare, prepared, queued_r
 from advisor.engine.network import active_parameters, parameters
 from advisor.engine.scheduler import open_loop, scheduler_of
 from advisor.engine.search import describe, instances_needed, offer_usd_per_hour
-from advisor.engine.spec import Case, Offer, Pool, SocketShare
+from advisor.engine.spec import Case, Offer, Pool, SocketShare, with_host_factor
 from advisor.engine.step import (
     NO_CACHE_TOKENS,
     Demand,
@@ -66,6 +66,8 @@ def answer(d: Deployment) -> Estimate:
     """
     lengths = (float(d.isl), float(d.osl)) if d.use_measurements else None
     model_id, known = resources_with(d.model, lengths)
+    if d.host_speed_ratio:
+        known = replace(known, scopes=with_host_factor(known.scopes, d.host_speed_ratio, everywhere=True))
     if isinstance(d.model, str):
         d = d.model_copy(update={"model": model_id})
     fixed = deployment.fixed(d, known)

@@ -79,6 +79,7 @@ SERVERLESS = {  # scale to zero: field of ColdStartTimes or rate -> key of the a
     "read_gb_per_s": "serverless-read-gb-per-s",
 }
 SOFTWARE = "software-usd-per-accelerator-year"
+HOST_SPEED = "host-speed-ratio"
 SWINGS = (
     "rent-price-swing-ratio",
     "purchase-price-swing-ratio",
@@ -98,6 +99,7 @@ COSTS = {
     CAP,
     GRID_CURVE,
     COLD_START,
+    HOST_SPEED,
     *SERVERLESS.values(),
     *SWINGS,
     *DISCOUNTS,

@@ -10,10 +10,10 @@ from advisor.engine.spec import Accelerator as Chip
 from advisor.engine.spec import Offer
 from advisor.engine.step import host_copy_of
 from advisor.inputs import hosts, measured, offers
-from advisor.inputs.assumptions import assumptions_of
+from advisor.inputs.assumptions import HOST_SPEED, assumptions_of
 from advisor.inputs.from_catalog import _accelerator, _frameworks, _quantization, assumption, calibrations, model_row
 from advisor.inputs.names import models, one
-from advisor.inputs.to_engine import chip_of, framework_of, model_of, quantizations_of
+from advisor.inputs.to_engine import chip_of, framework_of, model_of, quantizations_of, with_host_speed
 from advisor.workload import Config, WorkloadError, deployment, error
 from catalog.models import Accelerator, Assumption, QuantizationMethod, ServedModel
 
@@ -25,13 +25,14 @@ def catalog_chip(a: Accelerator) -> Chip:
 
 def catalog_resources(models: list[str] | None = None) -> Resources:
     """The catalog as engine values: all models, or those with the Hugging Face IDs in `models`."""
-    rows = ServedModel.objects.all() if models is None else ServedModel.objects.filter(hf_id__in=models)
+    served = ServedModel.objects.all() if models is None else ServedModel.objects.filter(hf_id__in=models)
+    rows = {a.key: assumption(a) for a in Assumption.objects.filter(key=HOST_SPEED)}
     return Resources(
-        models={r.hf_id: model_of(model_row(r.hf_id)) for r in rows},
+        models={r.hf_id: model_of(model_row(r.hf_id)) for r in served},
         accelerators={a.slug: chip_of(_accelerator(a)) for a in Accelerator.objects.all()},
         quantizations=quantizations_of([_quantization(q) for q in QuantizationMethod.objects.order_by("slug")]),
         frameworks=tuple(framework_of(row) for row in _frameworks()),
-        scopes=calibrations(),
+        scopes=with_host_speed(calibrations(), rows, {}),
     )
 
 

@@ -15,6 +15,7 @@ from advisor.engine.spec import (
     Link,
     Partition,
     Quantization,
+    Scopes,
     Slo,
     Workload,
     cold_start_of,
@@ -22,12 +23,13 @@ from advisor.engine.spec import (
     template_of,
     week_of,
     weight_store_of,
+    with_host_factor,
 )
 from advisor.engine.spec import Accelerator as Chip
 from advisor.engine.spec import Framework as Serving
 from advisor.engine.step import acceptances_of, host_copy_of
 from advisor.inputs import hosted_apis, offers
-from advisor.inputs.assumptions import CAP, IDLE, SOFTWARE, assumptions_of
+from advisor.inputs.assumptions import CAP, HOST_SPEED, IDLE, SOFTWARE, assumptions_of
 from advisor.inputs.from_catalog import first_source, unpacked
 from advisor.inputs.training import lengths_of_task, task_of
 from advisor.workload import CHOICES, drawing_of, images_of, lengths_of, prompts_of, trace_of, unit_of, users_of
@@ -296,7 +298,9 @@ def catalog_of(spec: Json, snapshot: Json) -> Catalog:
         ),
         quantizations=quantizations_of(snapshot["quantizations"]),
         frameworks=tuple(framework_of(row) for row in snapshot["frameworks"]),
-        scopes=snapshot["calibrations"] | snapshot.get("conditioned", {}),
+        scopes=with_host_speed(
+            snapshot["calibrations"] | snapshot.get("conditioned", {}), snapshot["assumptions"], spec["tco"]
+        ),
         assumptions=assumptions,
         site_assumptions=site,
         stale=snapshot["stale"],
@@ -307,6 +311,16 @@ def catalog_of(spec: Json, snapshot: Json) -> Catalog:
         weight_store=weight_store_of(snapshot["assumptions"]),
         prepared_start=cold_start_of(snapshot["assumptions"]),
     )
+
+
+def with_host_speed(calibrations: Scopes, rows: Json, tco: Json) -> Scopes:
+    """The calibrations with the assumed speed of hosts: a probe's beats the default, and `tco:` beats both.
+
+    Unchanged for old snapshots without the assumption.
+    """
+    if HOST_SPEED in tco:
+        return with_host_factor(calibrations, float(tco[HOST_SPEED]), everywhere=True)
+    return with_host_factor(calibrations, float(rows[HOST_SPEED]["value"])) if HOST_SPEED in rows else calibrations
 
 
 def model_parts(spec: Json, snapshot: Json) -> dict[str, Any]:

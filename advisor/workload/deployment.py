@@ -94,6 +94,15 @@ class Deployment(Section):
         Field(description="Concurrent requests of the whole deployment; max: as many as fit"),
     ] = "max"
     max_batched_tokens: Annotated[int, Field(ge=16, le=1_000_000)] | None = None
+    host_speed_ratio: Annotated[
+        float | None,
+        Field(
+            ge=0.1,
+            le=10,
+            description="Host time of a step over that on the host of the measured overheads; default: a launch "
+            "probe's, else the assumption host-speed-ratio",
+        ),
+    ] = None
     client: Annotated[str, Field(pattern=CLIENT, description="steady, burst:10, poisson:RATE or static")] = "steady"
     length_spread: Annotated[
         str, Field(pattern=SPREAD, description="Lengths are uniform between these fractions of isl and osl: 0.8:1.0")

@@ -341,6 +341,7 @@ RANGES = {  # of assumptions under tco; others: 0 to 1 for fractions, else not n
     "purchase-price-swing-ratio": (1.0, 100.0),
     "price-age-swing-ratio": (1.0, 100.0),
     "load-swing-ratio": (1.0, 100.0),
+    "host-speed-ratio": (0.1, 10.0),
     "power-low-ratio": (0.01, 1.0),
     "power-high-ratio": (1.0, 100.0),
 }

@@ -66,6 +66,9 @@ M_SOME = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 8192)
 M_BETWEEN = (136, 264, 392, 520, 640, 768, 1032, 1088, 1152, 1280, 1536, 2064, 2304)
 M_QUICK = (1, 16, 64, 256, 1024, 4096)
 OFF_BY = (8, 16, 64)
+# Below a multiple of 8, with rows that are limited by memory and by compute: rows off 16 bytes get slower kernels.
+UNALIGNED_BY = (1, 2, 4, 5)
+UNALIGNED_ROWS = (16, 2048)
 
 
 @dataclass(frozen=True)

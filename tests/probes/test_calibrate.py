@@ -143,7 +143,7 @@ def test_a_measurement_that_changes_nothing_asks_nothing_again(h200: Accelerator
 
 
 def test_a_result_that_breaks_the_fit_is_marked_and_left(h200: Accelerator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibrate, "efficiency_of", lambda *given: 1 / 0)
+    monkeypatch.setattr(calibrate, "determined", lambda *given: 1 / 0)
     result = imported()
     assert calibrate.run(result.pk) is None
     result.refresh_from_db()

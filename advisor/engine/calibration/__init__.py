@@ -14,6 +14,8 @@ from advisor.engine.calibration.least_squares import (
     Solution,
     weighted_quantile,
 )
+from advisor.engine.calibration.probe_result import Determined, determined
+from advisor.engine.calibration.processor import measured_cores, measured_share
 
 __all__ = [
     "LEVELS",
@@ -21,6 +23,7 @@ __all__ = [
     "Pooling",
     "Array",
     "BudgetError",
+    "Determined",
     "Figure",
     "Interval",
     "Mask",
@@ -28,8 +31,11 @@ __all__ = [
     "Places",
     "Solution",
     "conditioning",
+    "determined",
     "efficiency_of",
     "least_squares",
+    "measured_cores",
+    "measured_share",
     "median_of",
     "samples",
     "weighted_quantile",

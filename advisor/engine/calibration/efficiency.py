@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from advisor.engine.calibration.alignment import alignment
 from advisor.engine.calibration.kernel_samples import (
     HIGH,
     LOW,
@@ -84,6 +85,7 @@ def efficiency_of(
         note(wave_fraction(kernels, a, values))
     note(block_scales(kernels), experts(kernels, a, values), attention(kernels, a, values))
     note(*quantizing(kernels, a, values))
+    note(*alignment(kernels, a, values))
     note(*collectives(kernels, a, values))
     return Fitted(tuple(figures.values()))
 

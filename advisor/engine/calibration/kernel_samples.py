@@ -38,13 +38,13 @@ class Figure:
     source: str
 
 
-def samples(results: Iterable[Mapping[str, Any]]) -> list[Sample]:
+def samples(results: Iterable[Mapping[str, Any]], spread_fraction: float = STEADY_FRACTION) -> list[Sample]:
     """The usable entries of result documents: native, checked, steady, not throttled.
 
     Several runs of the same kernel count once, by their geometric mean; the best would favor kernels with many runs.
     """
     runs: dict[tuple[Any, ...], list[Sample]] = {}
-    for s in _usable(results):
+    for s in _usable(results, spread_fraction):
         runs.setdefault((s.kind, *sorted(s.key.items())), []).append(s)
     return [_averaged(same_kernel) for same_kernel in runs.values()]
 
@@ -54,7 +54,7 @@ def _averaged(runs: Sequence[Sample]) -> Sample:
     return replace(runs[0], time_s=time_s, low_s=low_s, high_s=high_s)
 
 
-def _usable(results: Iterable[Mapping[str, Any]]) -> list[Sample]:
+def _usable(results: Iterable[Mapping[str, Any]], spread_fraction: float) -> list[Sample]:
     return [
         Sample(
             kind=r["kind"],
@@ -66,14 +66,18 @@ def _usable(results: Iterable[Mapping[str, Any]]) -> list[Sample]:
             bytes=float(r["bytes"] or 0),
         )
         for r in results
-        if r["path"] == "native" and r["check"] and r["check"]["ok"] and not r.get("throttled") and _steady(r)
+        if r["path"] == "native"
+        and r["check"]
+        and r["check"]["ok"]
+        and not r.get("throttled")
+        and _steady(r, spread_fraction)
     ]
 
 
-def _steady(r: Mapping[str, Any]) -> bool:
+def _steady(r: Mapping[str, Any], spread_fraction: float) -> bool:
     """Whether the times are steady. Launches and collectives wait for hosts and each other, so any tail is allowed."""
     t = r["time_s"]
-    return bool(r["kind"] in ("launch", "all_reduce") or t["p90"] - t["p10"] <= STEADY_FRACTION * t["median"])
+    return bool(r["kind"] in ("launch", "all_reduce") or t["p90"] - t["p10"] <= spread_fraction * t["median"])
 
 
 def median_of(name: str, estimates: Sequence[float] | Array, source: str) -> Figure | None:

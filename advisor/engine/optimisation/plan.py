@@ -202,7 +202,9 @@ def times_of(model: Model, s: Setup, built: Lanes, i: int) -> StepTimes:
     times = take(built.times, np.array([i]))
     if not s.graphs:  # eager mode is also uncompiled, with more kernels per layer
         layers = sum(b.count for b in decoder_blocks(model))
-        floor_s = np.maximum(times.eager_floor_s, s.lane.choice.overhead.uncompiled_s_per_layer * layers)
+        own = s.lane.choice
+        uncompiled_s = own.efficiency.host_factor * own.overhead.uncompiled_s_per_layer * layers
+        floor_s = np.maximum(times.eager_floor_s, uncompiled_s)
         times = replace(times, graph_max_tokens=np.zeros(1), eager_floor_s=floor_s)
     if not s.fused_attention:
         rate = float(built.layouts.memory_bytes_per_s[i])

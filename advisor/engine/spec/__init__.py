@@ -41,6 +41,7 @@ from advisor.engine.spec.hardware import (
     cut_into,
     efficiency,
     overhead,
+    with_host_factor,
 )
 from advisor.engine.spec.host import Host, WeightStore, rented_part, weight_store_of
 from advisor.engine.spec.kinds import (
@@ -181,4 +182,5 @@ __all__ = [
     "week_of",
     "weight_store_of",
     "without_parts",
+    "with_host_factor",
 ]

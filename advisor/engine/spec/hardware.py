@@ -95,6 +95,9 @@ class Efficiency:
     # Of the time that collectives run beside a training step: how much longer its compute takes. 0.18: 24 channels on
     # an H100's 132 SMs.
     overlap_slowdown_fraction: float = 0.18
+    # Host times over those on the host where the frameworks' overheads were measured (calibration/host_speed.py):
+    # above 1 is slower.
+    host_factor: float = 1.0
     basis: str = "datasheet"  # measured | relative | datasheet
     source: str = ""
 
@@ -147,6 +150,7 @@ UNMEASURED = {
     "misaligned_read_fraction": 1.0,
     "training_factor": 1.0,
     "overlap_slowdown_fraction": 0.18,
+    "host_factor": 1.0,
     "collective_host_s": 0.0,
     "parallel_prepare_s": 0.0,
     "kv_8_fraction": 1.0,
@@ -181,6 +185,14 @@ def efficiency(scopes: Scopes, slug: str, family: str, kind: str) -> Efficiency:
             basis = max(basis, str(scopes[name].get("basis", BASES[0])), key=BASES.index)
     source = "; ".join(str(scopes[n]["source"]) for n in names if "source" in scopes.get(n, {}))
     return Efficiency(**_merge(scopes, names, wanted), basis=basis, source=source)
+
+
+def with_host_factor(scopes: Scopes, factor: float, everywhere: bool = False) -> Scopes:
+    """The scopes with this host factor by default; `everywhere`: also for chips on whose hosts it was measured."""
+    given = {"default": {**scopes.get("default", {}), "host_factor": factor}}
+    if everywhere:
+        given |= {k: {**v, "host_factor": factor} for k, v in scopes.items() if "host_factor" in v and k != "default"}
+    return {**scopes, **given}
 
 
 def overhead(scopes: Scopes, framework: str, version: str, family: str = "") -> Overhead:

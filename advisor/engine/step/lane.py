@@ -203,7 +203,10 @@ def memory(model: Model, x: Layouts, wanted: Sequence[Lane]) -> Memory:
 
 
 def _eager_s(model: Model, w: Lane) -> float:
-    """Host seconds to launch every layer without CUDA graphs, and its all-reduces if several chips share it."""
+    """Host seconds to launch every layer without CUDA graphs, and its all-reduces if several chips share it.
+
+    On the host of the measured overheads, like those of _pieces_s.
+    """
     o = w.choice.overhead
     experts = sum(b.count for b in model.blocks if b.ffn is not None and b.ffn.experts > 1)
     blocks = sum(b.count for b in decoder_blocks(model))
@@ -228,7 +231,8 @@ def step_times(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -
     passes = passes_of(model)
     pcie = np.array([w.choice.accelerator.pcie_bytes_per_s for w in wanted])
 
-    slower = np.array([w.choice.correction.time_factor for w in wanted])
+    # host times against those of the measured overheads
+    slower = np.array([w.choice.correction.time_factor * w.choice.efficiency.host_factor for w in wanted])
 
     def host(name: str) -> Array:
         each: Array = slower * np.array([getattr(w.choice.overhead, name) for w in wanted])

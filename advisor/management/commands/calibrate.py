@@ -44,6 +44,8 @@ class Command(BaseCommand):
         with writing(options["out"]):  # fail before the fit, which takes minutes
             options["out"].mkdir(parents=True, exist_ok=True)
         resources = catalog_resources()
+        for line in unused_probes():
+            self.log(line)
         setup = calibration_files.setup(resources.accelerators)
         disputed_rows = disputed.find(rows, resources) | disputed.read()
         try:
@@ -86,6 +88,21 @@ class Command(BaseCommand):
         with writing(out):
             write(out, fit, resources, setup, bases, spans, validated)
         self.log(f"\nWrote {out}; digest {calibration_files.digest(out)}")
+
+
+def unused_probes(directory: Path = calibration_files.PROBES) -> list[str]:
+    """Shipped probe results that the fit does not use, and why."""
+    import json
+
+    lines = []
+    for path in sorted(directory.glob("*.json")):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if "--" not in path.name:
+            device, cores = document["device"]["name"], document["host"]["cores"]
+            lines.append(f"{path.name} not used: its name has no accelerator ({device}, {cores} cores)")
+        elif document["library"] != "torch":
+            lines.append(f"{path.name} not used: measured through {document['library']}")
+    return lines
 
 
 def unfitted(

@@ -44,6 +44,7 @@ HELP = {
     "weights": "a dtype, or the slug of a quantization method",
     "kv": "KV cache format; default: the framework's default",
     "framework": "default: the first in the catalog that supports the deployment",
+    "host_speed_ratio": "host time of a step over that on the host of the measured overheads; above 1 is slower",
     "client": "steady, burst:10, poisson:RATE or static; default steady",
     "length_spread": "lengths are uniform between these fractions of isl and osl, such as 0.8:1.0",
     "sequence_length": "tokens of a sequence",
@@ -93,6 +94,7 @@ class Command(BaseCommand):
                 required=name == "accelerator",
                 help=HELP.get(name),
             )
+        parser.add_argument("--host-speed-ratio", type=float, help=HELP["host_speed_ratio"])
         for name in ("prefill", "decode"):
             parser.add_argument(
                 f"--{name}-pool", metavar="K=V;...", help="workers, batch, tp, pp, ep, attention_dp, moe_tp"
@@ -156,7 +158,8 @@ def arguments(options: dict[str, Any]) -> dict[str, Any]:
     """The command-line arguments that were given, as the API takes them."""
     from advisor.workload import parse_pool
 
-    names = ("kind", *WHOLE, *TEXTS, "concurrency", "use_measurements", *TRAINING_WHOLE, *TRAINING_TEXTS, *SWITCHES)
+    own = ("host_speed_ratio", "concurrency", "use_measurements")
+    names = ("kind", *WHOLE, *TEXTS, *own, *TRAINING_WHOLE, *TRAINING_TEXTS, *SWITCHES)
     raw = {name: options[name] for name in names if options[name] is not None}
     for name in ("prefill_pool", "decode_pool"):
         if options[name] is not None:

@@ -21,6 +21,8 @@ from ..axes import (
     OFF_BY,
     QUICK_LAYERS,
     SQUARES,
+    UNALIGNED_BY,
+    UNALIGNED_ROWS,
     Layer,
 )
 from ..measure import Case, Check, Device, Scalar, Skip, Work, exact, finite, indexed, relative_error
@@ -96,6 +98,7 @@ def _quick(device: Device) -> Iterator[Case]:
     for dtype in ("fp16", "tf32", "int8", "fp32", "int4", "nvfp4", "mxfp8"):
         yield case(dtype, Shape(4096, 4096, 4096))
     yield sustained("bf16", 8192)
+    yield from _unaligned(UNALIGNED_BY[:2])
 
 
 def _full(device: Device) -> Iterator[Case]:
@@ -113,6 +116,7 @@ def _full(device: Device) -> Iterator[Case]:
     yield from _over("bf16", LAYERS, M_SOME)
     yield from _over("fp8", LAYERS, M_SOME, scaling="tensor")
     yield from _off_sizes()
+    yield from _unaligned(UNALIGNED_BY)
     yield from _over("fp8", LAYERS[:4], M_SOME, scaling="row")
     yield from _over("fp8", LAYERS[:4], (64, 1024, 4096), scaling="block128")
     yield from _over("bf16", LAYERS[:4], (1, 8, 16, 32, 64), backend="triton")
@@ -141,6 +145,16 @@ def _off_sizes() -> Iterator[Case]:
             yield case(dtype, Shape(512, 4096 + off, 4096), off=f"n+{off}")
             yield case(dtype, Shape(512, 4096, 4096 + off), off=f"k+{off}")
             yield case(dtype, Shape(512, 4096 - off, 4096 - off), off=f"nk-{off}")
+
+
+def _unaligned(less: tuple[int, ...]) -> Iterator[Case]:
+    """Sizes whose rows do not start on 16 bytes, and the round size that they are compared with. fp8 refuses them."""
+    for m in UNALIGNED_ROWS:
+        yield case("bf16", Shape(m, 4096, 4096), off="none")
+        for off in less:
+            yield case("bf16", Shape(m, 4096 - off, 4096), off=f"n-{off}")
+            yield case("bf16", Shape(m, 4096, 4096 - off), off=f"k-{off}")
+            yield case("bf16", Shape(m, 4096 - off, 4096 - off), off=f"nk-{off}")
 
 
 def case(dtype: str, shape: Shape, **axes: Scalar) -> Case:

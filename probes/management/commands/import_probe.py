@@ -4,26 +4,50 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from catalog.management.errors import BadInput
-from probes import results
+from probes import calibrate, presentation, results
 from probes.intake import IntakeError
+from probes.models import Result
 
 
 class Command(BaseCommand):
-    help = "Imports a result file from a machine without a connection. It is used once it is approved."
+    help = "Imports a result file from a machine without a connection, and prints what it changes, or why nothing."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("result", type=Path, help="file written by `python -m probes.agent probe --out`")
         parser.add_argument("--approve", action="store_true", help="use it to calibrate; you know where it comes from")
+        parser.add_argument(
+            "--accelerator", default="", metavar="SLUG", help="the accelerator, if the device's name does not tell"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        path, slug = options["result"], options["accelerator"]
         try:
-            result = results.import_file(options["result"].read_bytes(), options["approve"], by="manage.py")
+            result = results.import_file(path.read_bytes(), options["approve"], by="manage.py", slug=slug)
         except OSError as error:
-            raise BadInput(f"{options['result']} cannot be read: {error.strerror}; give the path of a file") from error
+            raise BadInput(f"{path} cannot be read: {error.strerror}; give the path of a file") from error
         except IntakeError as error:
             lines = [f"  {e['field'] or 'document'}: {e['message']}" for e in error.errors]
-            raise BadInput("\n".join([f"{options['result']} is not a valid result:", *lines])) from error
+            raise BadInput("\n".join([f"{path} is not a valid result:", *lines])) from error
+        except ValueError as error:
+            raise BadInput(f"{'--accelerator ' + slug + ': ' if slug else ''}{error}") from error
+        result = calibrated(result)
         chip = result.accelerator.slug if result.accelerator else "an unknown accelerator"
         self.stdout.write(f"result {result.pk}: {result.state}, {result.measurements.count()} measurements of {chip}")
         for text in [*result.reasons, *result.remarks]:
             self.stdout.write(f"  {text}")
+        for line in presentation.report_lines(result.report):
+            self.stdout.write(line)
+        if result.reasons == [results.UNSIGNED]:
+            self.stdout.write("To use it, import it again with --approve, or release it on its page.")
+        elif result.state == Result.State.QUARANTINED:
+            self.stdout.write("To use it despite these findings, release it on its page under Workers.")
+
+
+def calibrated(result: Result) -> Result:
+    """The result with its report, after its fit if it counts. A worker may have fitted it first."""
+    calibrate.run(result.pk)
+    result.refresh_from_db()
+    if result.state not in results.USED or result.excluded_at:
+        Result.objects.filter(pk=result.pk).update(report=calibrate.preview(result))
+        result.refresh_from_db()
+    return result
