@@ -17,7 +17,7 @@ from advisor.engine.estimate import estimate, means, prepare, prepared, queued_r
 from advisor.engine.network import active_parameters, parameters
 from advisor.engine.scheduler import open_loop, scheduler_of
 from advisor.engine.search import describe, instances_needed, offer_usd_per_hour
-from advisor.engine.spec import Case, Offer, Pool, SocketShare, with_host_factor
+from advisor.engine.spec import Case, Offer, Pool, SocketShare, efficiency, with_host_factor
 from advisor.engine.step import (
     NO_CACHE_TOKENS,
     Demand,
@@ -32,6 +32,7 @@ from advisor.engine.step import (
 )
 from advisor.fidelity import nearest_rows
 from advisor.inputs import (
+    host_speed_range,
     market,
     number,
     resources_with,
@@ -43,6 +44,7 @@ from advisor.result import Pool as PoolSection
 from advisor.workload import Deployment, Fixed, WorkloadError, deployment, error
 
 GIB = 2.0**30
+HOST_MATTERS_FRACTION = 0.1  # of output tokens/s, lost on the slowest host that estimates allow for
 Json = dict[str, Any]
 
 
@@ -72,6 +74,8 @@ def answer(d: Deployment) -> Estimate:
         d = d.model_copy(update={"model": model_id})
     fixed = deployment.fixed(d, known)
     result = answer_of(fixed)
+    if result.fits and not d.host_speed_ratio:
+        result = result.changed(warnings=[*result.warnings, *host_warning(fixed, result)])
     sizes = float(parameters(fixed.model)), float(active_parameters(fixed.model))
     asked = nearest_rows.asked_for(result, fixed.case.model_id, sizes, result.isl, fixed.case.osl)
     return result.changed(evidence=nearest_rows.evidence(asked))
@@ -415,6 +419,31 @@ def warnings(built: Built, result: Estimate) -> list[str]:
     if case.mode == "disagg":
         lines.append("disaggregated: means only, no percentiles")
     return lines
+
+
+def host_warning(fixed: Fixed, result: Estimate) -> list[str]:
+    """How far output tokens/s depend on the host, if its speed is assumed and matters; by the closed form."""
+    case, slug, ends = fixed.case, fixed.accelerator.slug, host_speed_range()
+    measured = "host_factor" in fixed.resources.scopes.get(f"accelerator:{slug}", {})
+    closed = result.closed_form
+    if measured or ends is None or case.mode != "agg" or case.client.rate_per_s or not case.concurrency:
+        return []
+    if closed is None or not closed.output_tokens_per_s or not result.output_tokens_per_s:
+        return []
+    now = efficiency(fixed.resources.scopes, slug, fixed.accelerator.family, fixed.accelerator.kind).host_factor
+    rates = []
+    for end in ends:
+        scopes = with_host_factor(fixed.resources.scopes, now * end)
+        resources = replace(fixed.resources, scopes=scopes)
+        formula = means(prepared([case], resources), resources, scopes)[0]
+        rates.append(formula.output_tokens_per_s / closed.output_tokens_per_s * result.output_tokens_per_s)
+    if rates[1] > (1 - HOST_MATTERS_FRACTION) * result.output_tokens_per_s:
+        return []
+    return [
+        f"the host limits it: about {rounded(rates[1], 2):,.0f} to {rounded(rates[0], 2):,.0f} output tokens/s "
+        f"on hosts that take {ends[1]:g} to {ends[0]:g} times as long as assumed (host-speed-ratio); "
+        "a launch probe measures yours"
+    ]
 
 
 def changes(fixed: Fixed) -> list[str]:

@@ -14,7 +14,14 @@ from advisor.inputs.assumptions import (
     serverless_of,
 )
 from advisor.inputs.check import check_catalog, unknown_names_in_parts
-from advisor.inputs.current import catalog_chip, catalog_resources, host_copy_fraction, market, resources_with
+from advisor.inputs.current import (
+    catalog_chip,
+    catalog_resources,
+    host_copy_fraction,
+    host_speed_range,
+    market,
+    resources_with,
+)
 from advisor.inputs.from_catalog import (
     CHIP_SCOPE,
     asked_on,
@@ -83,6 +90,7 @@ __all__ = [
     "serverless_of",
     "take_snapshot",
     "host_copy_fraction",
+    "host_speed_range",
     "training_workload",
     "unknown_names_in_parts",
     "unpacked",

@@ -70,6 +70,12 @@ def host_copy_fraction() -> float:
     return copies.rate_fraction if copies else 1.0
 
 
+def host_speed_range() -> tuple[float, float] | None:
+    """(fastest, slowest) host that estimates allow for, as host times over those assumed; None without a range."""
+    row = Assumption.objects.filter(key=HOST_SPEED).first()
+    return (row.low / row.value, row.high / row.value) if row and row.low and row.high else None
+
+
 def market(chip: Chip) -> tuple[tuple[Offer, ...], Assumptions]:
     """Today's offers of one chip, and the cost assumptions behind them."""
     day = timezone.localdate()

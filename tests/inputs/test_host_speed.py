@@ -65,3 +65,17 @@ def test_a_slow_host_serves_fewer_tokens_and_the_factor_has_bounds() -> None:
     assert rates[2] < 0.8 * rates[1]  # measured: 35 % less on a machine whose host takes twice as long
     with pytest.raises(WorkloadError, match="host_speed_ratio"):
         deployment.parse_deployment({**ASKED, "host_speed_ratio": 20})
+
+
+def warnings(**changes: object) -> str:
+    return " ".join(single_estimate.answer(deployment.parse_deployment({**ASKED, **changes})).warnings)
+
+
+def test_an_estimate_that_the_host_limits_says_how_far_it_depends_on_the_host() -> None:
+    assert "the host limits it: about" in warnings()
+    assert "host" not in warnings(tp=1) and "host limits" not in warnings(host_speed_ratio=1.0)
+    Calibration.objects.create(
+        name="accelerator:h200-sxm", values={"host_factor": 1.2}, basis="measured", fitted_on="probe result 1",
+        engine_version="1", as_of="2026-11-25",
+    )  # fmt: skip
+    assert "host limits" not in warnings()  # it is measured
