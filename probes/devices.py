@@ -126,4 +126,9 @@ def named(slug: str, document: Mapping[str, Any]) -> Accelerator:
         like = ", ".join(nearest(device, backend))
         text = f"the result is of {what}, {device_text(device)}, and {slug} is a {chip.kind}; nearest: {like}"
         raise ValueError(text)
+    name, makers = str(device.get("name") or "").lower(), set(Accelerator.objects.values_list("vendor", flat=True))
+    others = [maker for maker in makers if maker.lower() in name.split() or f"{maker.lower()}(r)" in name.split()]
+    if others and chip.vendor not in others:
+        like = ", ".join(nearest(device, backend))
+        raise ValueError(f"{device_text(device)} is not made by {chip.vendor}, and {slug} is; nearest: {like}")
     return chip

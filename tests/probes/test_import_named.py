@@ -105,7 +105,33 @@ def test_a_name_that_cannot_be_right_is_refused_with_suggestions(
     gpu.write_bytes(samples.body(samples.document()))
     with pytest.raises(CommandError, match="epyc-9755 is a cpu; nearest: h200-sxm"):
         run(capsys, gpu, "--accelerator", "epyc-9755")
+    intel = tmp_path / "intel.json"
+    document = json.loads(EPYC.read_text())
+    document["device"]["name"] = "Intel(R) Xeon(R) Processor"
+    intel.write_text(json.dumps(document))
+    Accelerator.objects.create(
+        slug="xeon-6787p", name="Xeon 6787P", vendor="intel", family="xeon", kind="cpu", memory_gib=4096, cores=86,
+        memory_gb_per_s=409.6, dense_tflops={"bf16": 352.3}, as_of="2026-11-21", form_factor="socket",
+    )  # fmt: skip
+    with pytest.raises(CommandError, match="is not made by amd, and epyc-9755 is; nearest: xeon-6787p"):
+        run(capsys, intel, "--accelerator", "epyc-9755")
     assert not Result.objects.exists()
+
+
+def test_a_noisy_file_is_used_once_a_person_releases_it_and_says_which_rows_it_drops(
+    epyc: Accelerator, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document, path = json.loads(EPYC.read_text()), tmp_path / "r.json"
+    for e in document["results"]:
+        if e["kind"] in ("memory_write", "memory_copy", "memory_strided", "memory_gather", "norm", "rotary", "gemm"):
+            e["time_s"]["p90"] = 2 * e["time_s"]["median"]
+    path.write_text(json.dumps(document))
+    out = run(capsys, path, "--accelerator", "epyc-9755", "--approve")
+    assert "spread by more than 30%" in out and "import it again with --release" in out
+    assert "accepted" in run(capsys, path, "--release")
+    result = Result.objects.get()
+    assert row(result, "attention_fraction")["used"]
+    assert "7 rows of gemm are too unsteady" in row(result, "matmul_16_fraction")["reason"]
 
 
 def test_a_quarantined_file_shows_what_it_would_determine(

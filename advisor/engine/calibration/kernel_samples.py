@@ -66,12 +66,14 @@ def _usable(results: Iterable[Mapping[str, Any]], spread_fraction: float) -> lis
             bytes=float(r["bytes"] or 0),
         )
         for r in results
-        if r["path"] == "native"
-        and r["check"]
-        and r["check"]["ok"]
-        and not r.get("throttled")
-        and _steady(r, spread_fraction)
+        if is_usable(r, spread_fraction)
     ]
+
+
+def is_usable(r: Mapping[str, Any], spread_fraction: float = STEADY_FRACTION) -> bool:
+    """Whether a row of a result is native, correct, steady and not throttled."""
+    sound = r["path"] == "native" and r["check"] and r["check"]["ok"] and not r.get("throttled")
+    return bool(sound and _steady(r, spread_fraction))
 
 
 def _steady(r: Mapping[str, Any], spread_fraction: float) -> bool:

@@ -1,6 +1,7 @@
 """The figures that one probe result determines, and why it does not determine the others."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -16,8 +17,8 @@ from advisor.engine.calibration.efficiency import (
     efficiency_of,
 )
 from advisor.engine.calibration.host_speed import host_factor_of
-from advisor.engine.calibration.kernel_samples import Figure
-from advisor.engine.calibration.processor import measured_cores, processor_figures
+from advisor.engine.calibration.kernel_samples import STEADY_FRACTION, Figure, is_usable
+from advisor.engine.calibration.processor import MAX_SPREAD, measured_cores, processor_figures
 from advisor.engine.spec import Accelerator, Efficiency
 
 GPU_NEEDS: Mapping[str, str] = {
@@ -40,6 +41,16 @@ GPU_NEEDS: Mapping[str, str] = {
     "hop_s": "all-reduces over two or more different numbers of chips",
     "collective_knee_bytes": "6 all-reduces over several chips, one of at least 256 MiB",
 }
+ROWS: Mapping[str, tuple[str, ...]] = {  # kinds whose rows determine a figure
+    "memory_fraction": ("memory_read", "gemm", "attention_decode"),
+    "attention_fraction": ("attention_prefill",),
+    "expert_fraction": ("grouped_gemm",),
+    "sequence_head_bytes": ("attention_decode",),
+} | dict.fromkeys(
+    ("matmul_16_fraction", "matmul_8_fraction", "matmul_4_fraction", "block_8_fraction", "wave_fraction",
+     "roof_exponent", "kernel_s", *(f"{name}_{part}_fraction" for name in SIZES for part in NEEDED)),
+    ("gemm",),
+)  # fmt: skip
 NOT_ON_PROCESSORS = "not fitted for processors: the suite has no such shapes on one"
 NOT_PROBED: Mapping[str, str] = {
     "matrix_factor": "no probe measures it: it is fitted to whole models (manage.py calibrate)",
@@ -116,6 +127,11 @@ def determined(document: Mapping[str, Any], a: Accelerator, known: Mapping[str, 
         }
     found = {figure.name for figure in figures}
     every = [f.name for f in fields(Efficiency) if f.name not in ("basis", "source") and f.name not in BESIDE]
+    dropped = _dropped(results, MAX_SPREAD if a.kind == "cpu" else STEADY_FRACTION)
+    for name in missing:
+        rows = sum(dropped.get(kind, 0) for kind in ROWS.get(name, ()))
+        if rows and missing[name].startswith("needs"):
+            missing[name] += f"; {rows} rows of {' and '.join(ROWS[name])} are too unsteady, wrong or throttled"
     kinds = {e["kind"] for e in results}
     unused = {**UNUSED_KINDS, **(UNUSED_ON_PROCESSORS if a.kind == "cpu" else {})}
     return Determined(
@@ -123,3 +139,9 @@ def determined(document: Mapping[str, Any], a: Accelerator, known: Mapping[str, 
         missing={name: NOT_PROBED.get(name) or missing[name] for name in every if name not in found},
         unused_kinds={kind: why for kind, why in unused.items() if kind in kinds},
     )
+
+
+def _dropped(results: Sequence[Mapping[str, Any]], spread_fraction: float) -> Counter[str]:
+    """Kind -> native rows that no fit uses."""
+    native = [e for e in results if e["path"] == "native"]
+    return Counter(e["kind"] for e in native if not is_usable(e, spread_fraction))

@@ -75,7 +75,7 @@ def _memory(kernels: Sequence[Sample], part: Part) -> tuple[Figure | str, float]
     reads = [s for s in kernels if s.kind == "memory_read" and s.bytes >= READ_BYTES]
     bandwidth = part.a.memory_bytes_per_s * part.share
     if not reads:
-        return f"needs a steady read of at least {READ_BYTES / 2**20:.0f} MiB; the result has none", bandwidth
+        return f"needs a steady read of at least {READ_BYTES / 2**20:.0f} MiB", bandwidth
     rates = np.array([[s.bytes / _ends(s)[i] for s in reads] for i in range(3)])
     reached = float(np.median(rates[1]))
     if reached > MAX_OF_BANDWIDTH * bandwidth:
@@ -92,7 +92,7 @@ def _matmul(kernels: Sequence[Sample], part: Part, name: str, dtypes: Sequence[s
     timed = [s for s in every if float(s.key["m"]) >= ROWS and _computes(s, part)]
     if not timed:
         needs = f"steady {' or '.join(dtypes)} multiplies of at least {ROWS} rows that are compute-bound"
-        return f"needs {needs}; the result has {len(every)} of other sizes" if every else f"needs {needs}"
+        return f"needs {needs}; {len(every)} steady ones are smaller or bound by memory" if every else f"needs {needs}"
     own = [s for s in timed if _peak(part, s)]
     if not own:
         return f"the datasheet of {part.a.name} gives no rate for {' or '.join(dtypes)}"

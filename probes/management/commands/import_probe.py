@@ -16,6 +16,9 @@ class Command(BaseCommand):
         parser.add_argument("result", type=Path, help="file written by `python -m probes.agent probe --out`")
         parser.add_argument("--approve", action="store_true", help="use it to calibrate; you know where it comes from")
         parser.add_argument(
+            "--release", action="store_true", help="use it despite the findings that quarantine it; you reviewed them"
+        )
+        parser.add_argument(
             "--accelerator", default="", metavar="SLUG", help="the accelerator, if the device's name does not tell"
         )
 
@@ -30,6 +33,8 @@ class Command(BaseCommand):
             raise BadInput("\n".join([f"{path} is not a valid result:", *lines])) from error
         except ValueError as error:
             raise BadInput(f"{'--accelerator ' + slug + ': ' if slug else ''}{error}") from error
+        if options["release"] and result.state == Result.State.QUARANTINED:
+            results.release(result, "manage.py")
         result = calibrated(result)
         chip = result.accelerator.slug if result.accelerator else "an unknown accelerator"
         self.stdout.write(f"result {result.pk}: {result.state}, {result.measurements.count()} measurements of {chip}")
@@ -40,7 +45,9 @@ class Command(BaseCommand):
         if result.reasons == [results.UNSIGNED]:
             self.stdout.write("To use it, import it again with --approve, or release it on its page.")
         elif result.state == Result.State.QUARANTINED:
-            self.stdout.write("To use it despite these findings, release it on its page under Workers.")
+            self.stdout.write(
+                "To use it despite these findings, import it again with --release, or release it on its page."
+            )
 
 
 def calibrated(result: Result) -> Result:
