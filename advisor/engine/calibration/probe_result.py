@@ -131,7 +131,7 @@ def determined(document: Mapping[str, Any], a: Accelerator, known: Mapping[str, 
     for name in missing:
         rows = sum(dropped.get(kind, 0) for kind in ROWS.get(name, ()))
         if rows and missing[name].startswith("needs"):
-            missing[name] += f"; {rows} rows of {' and '.join(ROWS[name])} are too unsteady, wrong or throttled"
+            missing[name] += f"; {rows} rows of {' or '.join(ROWS[name])} are too unsteady, wrong or throttled"
     kinds = {e["kind"] for e in results}
     unused = {**UNUSED_KINDS, **(UNUSED_ON_PROCESSORS if a.kind == "cpu" else {})}
     return Determined(

@@ -18,6 +18,7 @@ ROWS, PREFILL_TOKENS = 64, 512  # minimum of a matrix multiply and of a prefill 
 COMPUTE_BOUND = 3.0  # minimum time of a kernel over the time to read its bytes
 MAX_SPREAD = 0.3  # (p90 - p10) / median; other tenants share the cores
 MAX_OF_PEAK = 1.6  # of a datasheet rate at base clock: what boost clocks reach
+MIN_OF_PEAK = 0.01  # a multiply below it has no kernel of its own for the dtype
 MAX_OF_BANDWIDTH = 1.05
 CLASSES = (("matmul_16_fraction", ("bf16", "fp16")), ("matmul_8_fraction", ("int8", "fp8")))
 
@@ -92,7 +93,7 @@ def _matmul(kernels: Sequence[Sample], part: Part, name: str, dtypes: Sequence[s
     timed = [s for s in every if float(s.key["m"]) >= ROWS and _computes(s, part)]
     if not timed:
         needs = f"steady {' or '.join(dtypes)} multiplies of at least {ROWS} rows that are compute-bound"
-        return f"needs {needs}; {len(every)} steady ones are smaller or bound by memory" if every else f"needs {needs}"
+        return f"needs {needs}; of those that are steady, {len(every)} have other sizes" if every else f"needs {needs}"
     own = [s for s in timed if _peak(part, s)]
     if not own:
         return f"the datasheet of {part.a.name} gives no rate for {' or '.join(dtypes)}"
@@ -100,7 +101,10 @@ def _matmul(kernels: Sequence[Sample], part: Part, name: str, dtypes: Sequence[s
     own = [s for s in own if float(s.key["m"]) == most]
     found = sorted({str(s.key["dtype"]) for s in own})
     source = f"{' and '.join(found)} multiplies of {most:.0f} rows ({len(own)}){part.text}"
-    return _plausible(_figure(name, _fractions(own, part), source))
+    figure = _plausible(_figure(name, _fractions(own, part), source))
+    if isinstance(figure, Figure) and figure.value < MIN_OF_PEAK:
+        return f"{source}: {figure.value:.2%} of the datasheet's rate; the library has no fast kernel for this dtype"
+    return figure
 
 
 def _attention(kernels: Sequence[Sample], part: Part, matrix_factor: float) -> Figure | str:

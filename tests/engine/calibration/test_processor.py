@@ -63,6 +63,11 @@ def test_a_rate_that_the_processor_cannot_reach_is_not_used() -> None:
     assert "matmul_16_fraction" in found.missing and "another processor" in found.missing["matmul_16_fraction"]
 
 
+def test_a_dtype_without_a_fast_kernel_is_not_fitted() -> None:
+    found = determined(document(64, results(0.5, matmul=0.004)), SOCKET)
+    assert "no fast kernel" in found.missing["matmul_8_fraction"]
+
+
 def test_the_measured_result_determines_three_figures_and_gives_reasons_for_the_others() -> None:
     found = determined(EPYC, SOCKET, {"matrix_factor": 0.1184})
     rate = 1610612736 / 0.00414884 / (44.2e12 * 2 / 128)  # its bf16 multiply of 128 rows
