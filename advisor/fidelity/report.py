@@ -8,6 +8,7 @@ from typing import Any
 from advisor.engine import ENGINE_VERSION
 from advisor.fidelity.conditioning import Decision, Judged
 from advisor.fidelity.scoring import Scored, grouped, label, pair_case, summary
+from advisor.fidelity.statistics import quantile
 
 MIN_GROUP_ROWS = 5  # smaller groups share one line
 WORST = 20
@@ -116,6 +117,10 @@ def markdown(
         _overall(scored, disputed),
         *(("## Targets", UNSEEN, _targets(targets)) if targets else ()),
         *((conditioned_section(conditioned),) if conditioned else ()),
+        "## Repeated measurements",
+        "Cases that one source measured more than once with the same framework version and layout: how far the largest "
+        "and the smallest value differ. No prediction can be closer on average.",
+        repeats(scored, disputed),
         *_sections(scored),
         *((training,) if training else ()),
         "## Worst rows",
@@ -206,14 +211,52 @@ def _overall(scored: Sequence[Scored], disputed: Mapping[str, str]) -> str:
     sets: Iterable[tuple[str, Callable[[Scored], bool]]] = (
         ("all rows", lambda s: True),
         ("without disputed rows", lambda s: s.row.id not in disputed),
-        ("... with a known client", lambda s: s.row.id not in disputed and s.labels["client_known"] == "true"),
-        ("... TPOT", lambda s: s.row.id not in disputed and s.row.metric.startswith("tpot")),
-        ("... TTFT", lambda s: s.row.id not in disputed and s.row.metric.startswith("ttft")),
-        ("... tokens/s, no offered rate", lambda s: s.row.id not in disputed and _is_throughput(s)),
-        ("... tokens/s at an offered rate", lambda s: s.row.id not in disputed and _is_offered(s)),
+        ("**headline**: known client, stated layout, without MLPerf", lambda s: _counts(s, disputed)),
+        ("... TPOT", lambda s: _counts(s, disputed) and s.row.metric.startswith("tpot")),
+        ("... TTFT", lambda s: _counts(s, disputed) and s.row.metric.startswith("ttft")),
+        ("... tokens/s, no offered rate", lambda s: _counts(s, disputed) and _is_throughput(s)),
+        ("... tokens/s at an offered rate", lambda s: _counts(s, disputed) and _is_offered(s)),
+        ("apart: MLPerf", lambda s: s.row.id not in disputed and _is_mlperf(s)),
+        ("apart: layout not stated", lambda s: s.row.id not in disputed and s.labels["layout"] == "chosen"),
+        ("apart: client not known", lambda s: s.row.id not in disputed and s.labels["client_known"] != "true"),
+        ("... of these, percentiles", lambda s: s.row.id not in disputed and _is_unknown_percentile(s)),
     )
     lines = [summary_line(name, summary([s for s in scored if wanted(s)])) for name, wanted in sets]
     return table_of(("rows", *HEADS), lines) + "\n\n" + OFFERED
+
+
+def _counts(s: Scored, disputed: Mapping[str, str]) -> bool:
+    """Whether a row is in the headline: what was measured is known."""
+    known = s.labels["client_known"] == "true" and s.labels["layout"] != "chosen"
+    return s.row.id not in disputed and known and not _is_mlperf(s)
+
+
+def _is_mlperf(s: Scored) -> bool:
+    return s.row.source_key.startswith("mlperf")
+
+
+def _is_unknown_percentile(s: Scored) -> bool:
+    return s.labels["client_known"] != "true" and s.row.metric.endswith(("p50", "p95", "p99"))
+
+
+def repeats(scored: Sequence[Scored], disputed: Mapping[str, str]) -> str:
+    """How far repeated measurements of one case on one chip differ: no prediction can be closer than that."""
+    values: dict[tuple[Any, ...], list[float]] = {}
+    for s in scored:
+        if (key := pair_case(s)) is not None and _counts(s, disputed):
+            version = s.labels["framework_version"]
+            layout = (s.row.tp, s.row.pp, s.row.ep, s.row.attention_dp)
+            values.setdefault((s.row.metric, s.row.accelerator_slug, version, layout, key), []).append(s.row.value)
+    apart: dict[str, list[float]] = {}
+    for (metric, *_), same in values.items():
+        if len(distinct := sorted(set(same))) > 1:
+            apart.setdefault(metric, []).append(distinct[-1] / distinct[0] - 1.0)
+    lines = [
+        (metric, len(each), percent_text(quantile(each, 0.5)), percent_text(quantile(each, 0.9)))
+        for metric, each in sorted(apart.items(), key=lambda item: -len(item[1]))
+        if len(each) >= MIN_GROUP_ROWS
+    ]
+    return table_of(("metric", "cases measured again", "median difference", "p90"), lines)
 
 
 UNSEEN = (

@@ -145,7 +145,7 @@ def scopes_for(
 
 def scopes_of_spec(spec: Json, model: str, organisation: Organisation | None) -> dict[str, Json]:
     """The corrections for a workload; empty if it does not want any, or is of a kind that has none."""
-    if spec["kind"] not in ("serving", "batch") or not spec.get("use_measurements", True):
+    if spec["kind"] not in ("serving", "batch") or spec.get("use_measurements") == "no":
         return {}
     isl, osl = (_mean(spec["traffic"].get(name)) for name in ("input_tokens", "output_tokens"))
     if not isl or not osl:

@@ -267,9 +267,13 @@ def without_derived(spec: Json) -> Json:
 # --- what differs -----------------------------------------------------------------------------------------------
 
 
+SINCE_THEN = {"use_measurements": "yes"}  # fields that older questions lack, with what they meant by it
+
+
 def differences(before: Json, after: Json) -> list[str]:
     """The differences between two questions, a phrase for each."""
-    return [_said(path, old, new) for path, old, new in _changes(before, after) if not _follows(path, after)]
+    found = _changes(SINCE_THEN | before, SINCE_THEN | after)
+    return [_said(path, old, new) for path, old, new in found if not _follows(path, after)]
 
 
 def same_question(before: Json, after: Json) -> bool:

@@ -250,8 +250,8 @@ def effect(test: LoadTest) -> Json:
         return nothing | {
             "why_nothing": f"only load tests of serving workloads correct predictions, not of {spec['kind']}"
         }
-    if not spec.get("use_measurements", True):
-        return nothing | {"why_nothing": "the workload declines corrections (use_measurements: false)"}
+    if spec.get("use_measurements") == "no":
+        return nothing | {"why_nothing": "the workload declines corrections (use_measurements: no)"}
     if before.speculative is not None:
         return nothing | {"why_nothing": "its TPOT also depends on how many draft tokens are accepted"}
     if not test.measured["tpot_ms"].get("mean"):

@@ -101,6 +101,7 @@ OF_SERVING = ("traffic", "slo", "batch", "adapters", "structured_output")  # ref
 # only kinds that serve
 NOT_FOR_TRAINING = (
     "task", "constraints.partitions", "variants", "speculative", "disaggregated", "probe",
+    "use_measurements",
 )  # fmt: skip
 CHOSEN_BY_SERVING = ("constraints.frameworks", "constraints.formats", "constraints.kv_formats")
 TRACE_TEXT, TRACE_FILE = "traffic.trace.csv", "traffic.trace.file"
@@ -719,6 +720,13 @@ RUN = Group(
             _("Try disaggregated serving"),
             ONE_OF,
             _("Prefill and decode on separate replicas"),
+            choices=ON_OFF,
+        ),
+        Field(
+            "use_measurements",
+            _("Use measurements"),
+            ONE_OF,
+            _("Correct predictions by measured runs and your own load tests; no: physics alone"),
             choices=ON_OFF,
         ),
         Field(

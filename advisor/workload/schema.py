@@ -413,7 +413,7 @@ class Spec(Section):
         Literal["no", "preferred", "required"],
         BeforeValidator(no_for_false, json_schema_input_type=Literal["no", "preferred", "required"] | Literal[False]),
     ] = "no"
-    use_measurements: bool = True  # correct predictions by measured rows of similar deployments
+    use_measurements: Switch = "yes"  # whether to correct predictions by measured rows of similar deployments
     prices_as_of: Day | None = None  # use the prices, discounts and licenses known on that day
 
 

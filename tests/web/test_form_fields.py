@@ -92,6 +92,7 @@ FILLED = {
     "disaggregated": "no",
     "variants": "adopt",
     "probe": "preferred",
+    "use_measurements": "no",
     "objective": "balanced",
     "weights.cost": "2",
     "weights.lock_in": "0.5",
@@ -121,6 +122,7 @@ def test_a_form_is_a_file_is_the_same_question():
     spec = sent(**FILLED)
     assert spec["weights"] == {"cost": 2, "lock_in": 0.5} and spec["team"] == {"ttnn": 3}
     assert (spec["speculative"], spec["disaggregated"], spec["probe"]) == ("no", "no", "preferred")
+    assert spec["use_measurements"] == "no"
     assert spec["constraints"]["kv_formats"] == {"allow": ["bf16", "fp16"], "deny": []}
     assert spec["adapters"] == {"count": 50, "rank": 16, "active": 8, "targets": "attention"}
     assert spec["constraints"]["partitions"] == "required"
