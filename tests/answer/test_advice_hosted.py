@@ -260,7 +260,7 @@ def test_page_table_and_markdown_show_it(client: Client) -> None:
     found = answered(ANY, EVERY_CHIP, NO_SPEED)
     advice = sample_advice.advice(found)
     page = client.get(f"/advice/{advice.pk}?section=all").content.decode()
-    assert "Hosted API (pay per token)" in page and "450" in page and "Published provider prices" in page
+    assert "Hosted API (pay per token)" in page and "450" in page and "Prices that providers publish" in page
     assert f'<a href="/advice/{advice.pk}/options/1">somehost API, llama</a>' in page
     own = client.get(f"/advice/{advice.pk}/options/1?section=all").content.decode()
     assert "How to call it" in own and "not published" in own and "Cached input" in own
