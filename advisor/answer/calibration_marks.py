@@ -84,8 +84,8 @@ def measured_correction(choice: Choice) -> MeasuredCorrection | None:
 
 
 def said(c: Correction) -> str:
-    """For example: Step times are x1.12 of the physics, from 14 measured rows of this layout ..."""
+    """For example: Predicted step times are multiplied by 1.12, based on 14 measured rows of this layout ..."""
     rows = f"{c.rows} measured row{'s' if c.rows != 1 else ''}"
     own = sum(key.startswith(OWN) for key in c.keys)
     yours = f", {own} of them from your own load tests" if own else ""
-    return f"Step times are x{c.time_factor:.2f} what physics alone predicts, from {rows} {SHARED[c.level]}{yours}."
+    return f"Predicted step times are multiplied by {c.time_factor:.2f}, based on {rows} {SHARED[c.level]}{yours}."
