@@ -83,6 +83,7 @@ def test_a_bad_file_is_refused(engine, tmp_path):
         run("--measurements", path)
 
 
+@pytest.mark.django_db
 def test_the_document_says_what_is_wrong_and_why(engine, measurements, tmp_path):
     path = tmp_path / "fidelity.md"
     run("--measurements", measurements, "--write-docs", path, "--rows-to", tmp_path / "rows")
