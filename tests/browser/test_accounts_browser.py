@@ -57,6 +57,7 @@ def test_a_viewer_is_refused_and_an_invited_planner_comments(open_page: Open, tr
     phone.get_by_role("button", name="Create account and join").click()
     expect(phone.get_by_role("status")).to_contain_text("You joined Default.")
     phone.goto(page.url.split("/members")[0] + f"/advice/{advice.pk}")
+    phone.locator("summary", has_text="Comments").click()
     phone.get_by_label("Your comment").fill("Ask for a quote.")
     phone.get_by_role("button", name="Add comment").click()
     expect(phone.locator("#comments")).to_contain_text("bob@acme.example")

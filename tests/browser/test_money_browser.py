@@ -31,6 +31,7 @@ def test_the_way_from_the_chip_to_the_token_is_seen(open_page: Open, look: str) 
 def test_the_memo_is_reached_and_prints_on_one_page(open_page: Open) -> None:
     advice = sample_advice.advice(sample_money.result())
     page = open_page(f"/advice/{advice.pk}?section=all")
+    page.locator("summary", has_text="Export").click()
     page.get_by_role("link", name="memo", exact=True).click()
     page.get_by_role("heading", name="Before signing").wait_for()
     page.wait_for_load_state()

@@ -49,7 +49,19 @@ def test_nobody_is_sent_elsewhere_after_signing_in(client: Client, ada: User, af
 # --- an installation that is not open ---------------------------------------------------------------------------
 
 # What works without an account there: signs of life, the agent's file, links that were made to be shared.
-PUBLIC = ("login", "password/reset", "join/", "healthz", "readyz", "agent.pyz", "s/", "admin/", "api/", "static/")
+PUBLIC = (
+    "language",
+    "login",
+    "password/reset",
+    "join/",
+    "healthz",
+    "readyz",
+    "agent.pyz",
+    "s/",
+    "admin/",
+    "api/",
+    "static/",
+)
 
 
 def paths(patterns: Any, prefix: str = "") -> list[str]:
