@@ -16,7 +16,7 @@ from django.db.models import Q
 
 from advisor.engine.calibration import Observed, Pooling, conditioning
 from advisor.engine.network import from_shape
-from advisor.engine.spec import ANY, MODEL, Place, length_class, release, scope_of
+from advisor.engine.spec import ANY, MODEL, Place, kind_named, length_class, release, scope_of
 from catalog.models import Organisation, ScoredRow, ServedModel
 
 Json = dict[str, Any]
@@ -145,13 +145,14 @@ def scopes_for(
 
 def scopes_of_spec(spec: Json, model: str, organisation: Organisation | None) -> dict[str, Json]:
     """The corrections for a workload; empty if it does not want any, or is of a kind that has none."""
-    if spec["kind"] not in ("serving", "batch") or spec.get("use_measurements") == "no":
+    kind = kind_named(spec["kind"])
+    if kind.trains or not kind.generates_tokens or spec.get("use_measurements") == "no":
         return {}
     isl, osl = (_mean(spec["traffic"].get(name)) for name in ("input_tokens", "output_tokens"))
     if not isl or not osl:
         return {}
-    batch = spec["kind"] == "batch"
-    return scopes_for(model, isl, osl, batch, [] if batch else own_observed(model, organisation))
+    own = own_observed(model, organisation) if kind.has_arrivals else []
+    return scopes_for(model, isl, osl, not kind.has_arrivals, own)
 
 
 def _mean(given: Any) -> float | None:

@@ -11,6 +11,7 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db import transaction
 
 from advisor.advise import Unanswerable, hold, with_measurements
+from advisor.engine.spec import kind_named
 from advisor.fidelity import COLUMNS
 from advisor.load_tests.result_files import LoadResultError, parse
 from advisor.models import Advice, LoadTest, Option
@@ -246,7 +247,8 @@ def effect(test: LoadTest) -> Json:
     spec, before = option.advice.workload.spec, predicted(option)
     if why := other_loads(option, test.measured):
         return nothing | {"why_nothing": f"it measured another load than the predicted one: {'; '.join(why)}"}
-    if spec["kind"] != "serving":
+    kind = kind_named(spec["kind"])
+    if kind.trains or not kind.generates_tokens or not kind.has_arrivals:
         return nothing | {
             "why_nothing": f"only load tests of serving workloads correct predictions, not of {spec['kind']}"
         }
