@@ -272,12 +272,14 @@ def phase_of(row: Row, client: Protocol) -> str:
 
 def client_of(row: Row, run: Run) -> Protocol:
     """The client of a row: that of its source, with the rate, count or kind that the row states."""
-    text, client = row.concurrency_or_batch, run.client
-    stated = note_of(row).get("client", "")
+    text, note, client = row.concurrency_or_batch, note_of(row), run.client
+    stated = note.get("client", "")
     if stated == "static" and number(row.osl, 0) == 1 or row.metric in PREFILL_METRICS:
         return _with(client, kind="single")
     if stated in ("steady", "burst", "static"):
-        return _with(client, kind=stated)
+        return _with(
+            client, kind=stated, requests_per_user=number(note.get("requests_per_user", ""), client.requests_per_user)
+        )
     if text.startswith(("offline", "max", "qps=INF")):
         queued = re.search(r"(\d+) prompts", text)
         return _with(client, kind="offline", requests=int(queued[1]) if queued else client.requests)

@@ -1,0 +1,97 @@
+"""vLLM 0.24.0 on two H100s over HTTP: the rows against their result files, the predictions made before, and today's."""
+
+import csv
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from advisor.engine.estimate.simulated import Estimate, estimate_all
+from advisor.engine.spec.case import Case
+from advisor.fidelity.rows import Catalog, Row, case_of, note_of, read
+from advisor.inputs.current import catalog_resources
+
+ROWS = read("fixtures/measurements/h100x2-serve.csv")
+FOLDER, BEFORE = (Path("fixtures/measurements", name) for name in ("h100x2-serve", "h100x2-serve-predictions.csv"))
+FIELDS = {  # the result file's field and scale, of the three figures of a point under load
+    "output_tokens_per_s": "output_throughput",
+    "ttft_ms_mean": "mean_ttft_ms",
+    "tpot_ms_mean": "mean_tpot_ms",
+}
+LOADED = [row for row in ROWS if row.metric in FIELDS]
+
+
+def point_of(row: Row) -> str:
+    return row.id.split(":")[0]
+
+
+def held_out(row: Row) -> bool:
+    return "held_out" in note_of(row)
+
+
+def test_every_row_is_that_of_its_result_file_and_no_request_is_missing() -> None:
+    files = {path.stem: json.loads(path.read_text()) for path in FOLDER.glob("*.json")}
+    assert set(files) == {point_of(row) for row in LOADED} and len(files) == 44
+    for row in LOADED:
+        found, users = files[point_of(row)], float(row.concurrency_or_batch)
+        assert row.value == pytest.approx(found[FIELDS[row.metric]], rel=1e-4), row.id
+        assert found["failed"] == 0 and found["completed"] == users * float(note_of(row)["requests_per_user"])
+        assert found["total_output_tokens"] == found["completed"] * float(row.osl)
+        seconds = (found["mean_ttft_ms"] + (float(row.osl) - 1) * found["mean_tpot_ms"]) / 1e3
+        assert found["completed"] / found["duration"] * seconds == pytest.approx(users, rel=0.02), row.id
+
+
+def errors(predicted: dict[tuple[str, str], float]) -> dict[tuple[str, bool], float]:
+    """Median |predicted / measured - 1| by metric and whether the point is held out."""
+    found = defaultdict(list)
+    for row in ROWS:
+        if (value := predicted.get((point_of(row), row.metric))) is not None:
+            found[row.metric, held_out(row)].append(abs(value / row.value - 1))
+    return {key: float(np.median(values)) for key, values in found.items()}
+
+
+def test_the_predictions_made_before_the_run_are_as_far_off_as_the_document_says() -> None:
+    before = {row["point"]: row for row in csv.DictReader(BEFORE.read_text().splitlines())}
+    predicted = {
+        (point_of(row), row.metric): float(
+            before[point_of(row)][row.metric if row.metric in FIELDS else "ttft_ms_mean"]
+        )
+        for row in ROWS
+    }
+    assert all(held_out(row) == (before[point_of(row)]["held_out"] == "1") for row in ROWS)
+    found = errors(predicted)
+    for metric, with_held_out in (
+        ("output_tokens_per_s", (0.045, 0.021)),
+        ("tpot_ms_mean", (0.060, 0.023)),
+        ("ttft_ms_mean", (0.371, 0.189)),
+        ("ttft_ms", (0.205, 0.110)),
+    ):
+        assert (found[metric, False], found[metric, True]) == pytest.approx(with_held_out, abs=0.0006), metric
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("shipped")
+def test_todays_predictions_stay_near_those() -> None:
+    known = catalog_resources(sorted({row.model_id for row in ROWS}))
+
+    class Known(Catalog):
+        models, accelerators = known.models, {"h100-sxm"}
+
+    cases = {point_of(row): case_of(row, Known()) for row in LOADED}
+    assert all(isinstance(case, Case) and case.routing_evenness == 1e6 for case in cases.values())
+    for row in LOADED:
+        case = cases[point_of(row)]
+        assert isinstance(case, Case) and case.client.kind == "burst"
+        assert case.client.requests_per_user == float(note_of(row)["requests_per_user"])
+    found: list[Estimate] = estimate_all(list(cases.values()), known)
+    predicted = {}
+    for point, e in zip(cases, found, strict=True):
+        predicted[point, "output_tokens_per_s"] = e.output_tokens_per_s
+        predicted[point, "tpot_ms_mean"] = e.tpot_mean_s * 1e3
+        predicted[point, "ttft_ms_mean"] = e.ttft_mean_s * 1e3
+    now = errors(predicted)
+    assert now["output_tokens_per_s", True] < 0.03 and now["output_tokens_per_s", False] < 0.06
+    assert now["tpot_ms_mean", True] < 0.035 and now["tpot_ms_mean", False] < 0.075
+    assert now["ttft_ms_mean", True] < 0.25 and now["ttft_ms_mean", False] < 0.45
