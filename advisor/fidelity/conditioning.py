@@ -99,7 +99,7 @@ def decide(observed: Sequence[Observed], figure: str) -> Decision:
         if found is None:
             continue
         tried[level] = found
-        if found.corrected_mean <= GAIN * found.physics_mean and found.corrected_groups <= found.physics_groups:
+        if found.corrected_mean <= GAIN * found.physics_mean:
             kept.append(level)
     pooling = conditioning.fit(observed, kept) if kept else Pooling(variances={}, noise=full.noise, levels=())
     final = tuple(f for unit in UNITS if kept and (f := judged(observed, pooling, unit, unit != "group")) is not None)

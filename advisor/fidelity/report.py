@@ -118,8 +118,9 @@ def markdown(
         *(("## Targets", UNSEEN, _targets(targets)) if targets else ()),
         *((conditioned_section(conditioned),) if conditioned else ()),
         "## Repeated measurements",
-        "Cases that one source measured more than once with the same framework version and layout: how far the largest "
-        "and the smallest value differ. No prediction can be closer on average.",
+        "Latencies that one source measured more than once, in one case with the same framework version and layout: "
+        "how far the largest and the smallest value differ. No prediction can be closer on average. Throughput is left "
+        "out, because its rows also differ in settings that they do not state.",
         repeats(scored, disputed),
         *_sections(scored),
         *((training,) if training else ()),
@@ -196,8 +197,8 @@ def conditioned_section(made: Sequence[Decision]) -> str:
                 ),
                 rows,
             ),
-            "A level is used only if it lowers the mean error of held-out rows by at least 2 % and does not raise the "
-            "median over groups:",
+            "A level is used only if it lowers the mean error of held-out rows (mean over groups of the mean log "
+            "error) by at least 2 %:",
             table_of(("figure", "level", "held out", "mean log error, physics -> corrected", "used"), tried),
         ]
     )
@@ -211,7 +212,7 @@ def _overall(scored: Sequence[Scored], disputed: Mapping[str, str]) -> str:
     sets: Iterable[tuple[str, Callable[[Scored], bool]]] = (
         ("all rows", lambda s: True),
         ("without disputed rows", lambda s: s.row.id not in disputed),
-        ("**headline**: known client, stated layout, without MLPerf", lambda s: _counts(s, disputed)),
+        ("**headline**: means, known client, stated layout, without MLPerf", lambda s: _counts(s, disputed)),
         ("... TPOT", lambda s: _counts(s, disputed) and s.row.metric.startswith("tpot")),
         ("... TTFT", lambda s: _counts(s, disputed) and s.row.metric.startswith("ttft")),
         ("... tokens/s, no offered rate", lambda s: _counts(s, disputed) and _is_throughput(s)),
@@ -219,7 +220,7 @@ def _overall(scored: Sequence[Scored], disputed: Mapping[str, str]) -> str:
         ("apart: MLPerf", lambda s: s.row.id not in disputed and _is_mlperf(s)),
         ("apart: layout not stated", lambda s: s.row.id not in disputed and s.labels["layout"] == "chosen"),
         ("apart: client not known", lambda s: s.row.id not in disputed and s.labels["client_known"] != "true"),
-        ("... of these, percentiles", lambda s: s.row.id not in disputed and _is_unknown_percentile(s)),
+        ("apart: percentiles", lambda s: s.row.id not in disputed and _is_percentile(s)),
     )
     lines = [summary_line(name, summary([s for s in scored if wanted(s)])) for name, wanted in sets]
     return table_of(("rows", *HEADS), lines) + "\n\n" + OFFERED
@@ -228,22 +229,22 @@ def _overall(scored: Sequence[Scored], disputed: Mapping[str, str]) -> str:
 def _counts(s: Scored, disputed: Mapping[str, str]) -> bool:
     """Whether a row is in the headline: what was measured is known."""
     known = s.labels["client_known"] == "true" and s.labels["layout"] != "chosen"
-    return s.row.id not in disputed and known and not _is_mlperf(s)
+    return s.row.id not in disputed and known and not _is_mlperf(s) and not _is_percentile(s)
 
 
 def _is_mlperf(s: Scored) -> bool:
     return s.row.source_key.startswith("mlperf")
 
 
-def _is_unknown_percentile(s: Scored) -> bool:
-    return s.labels["client_known"] != "true" and s.row.metric.endswith(("p50", "p95", "p99"))
+def _is_percentile(s: Scored) -> bool:
+    return s.row.metric.endswith(("p50", "p95", "p99"))
 
 
 def repeats(scored: Sequence[Scored], disputed: Mapping[str, str]) -> str:
     """How far repeated measurements of one case on one chip differ: no prediction can be closer than that."""
     values: dict[tuple[Any, ...], list[float]] = {}
     for s in scored:
-        if (key := pair_case(s)) is not None and _counts(s, disputed):
+        if (key := pair_case(s)) is not None and _counts(s, disputed) and s.row.metric.startswith(("tpot", "ttft")):
             version = s.labels["framework_version"]
             layout = (s.row.tp, s.row.pp, s.row.ep, s.row.attention_dp)
             values.setdefault((s.row.metric, s.row.accelerator_slug, version, layout, key), []).append(s.row.value)

@@ -65,6 +65,7 @@ def test_a_million_a_day_takes_two_trillion_tokens_a_day() -> None:
     assert tokens_per_day * r["usd_per_mtok_blended"] / 1e6 == pytest.approx(usd_per_day, rel=1e-3)
 
 
+@pytest.mark.soak
 def test_the_load_of_machines_that_are_always_on_hardly_moves_rent_against_own() -> None:
     found = [
         answer("h100-rent-or-own", traffic__requests_per_s=f"{{mean: {mean}, peak: 10}}")["recommendations"][0]

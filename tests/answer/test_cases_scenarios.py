@@ -65,6 +65,7 @@ def test_a_model_that_cannot_be_trained_is_refused() -> None:
         check_catalog(parse(asked))
 
 
+@pytest.mark.soak
 def test_throughput_is_served_by_the_named_frameworks_and_in_eight_bits_while_quality_counts() -> None:
     best = first("summarisation", "objective=throughput", CHIPS)
     assert best["framework"] in ("vllm", "sglang", "tensorrt-llm")

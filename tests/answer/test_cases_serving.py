@@ -37,6 +37,7 @@ def why_not(found: dict[str, Any], slug: str) -> dict[str, Any]:
     return dict(one)
 
 
+@pytest.mark.soak
 def test_a_tight_limit_makes_a_70b_chat_wide_and_dear() -> None:
     h100, limits = "constraints.accelerators.allow=[h100-sxm]", ("slo.tpot_ms_p95=15", "slo.ttft_ms_p95=500")
     tight, usual = first("support-chat", h100, *limits), first("support-chat", h100)
@@ -80,6 +81,7 @@ def test_one_or_two_mi300x_or_h200_serve_gpt_oss_in_its_own_four_bits() -> None:
     assert 0.5 < cheapest["mi300x"] / cheapest["h200-sxm"] < 2
 
 
+@pytest.mark.soak
 def test_128k_retrieval_takes_whole_hosts_for_a_few_requests() -> None:
     best = first("retrieval-128k", CHIPS)
     assert best["accelerator_count"] >= 8 and best["tp"] * best["pp"] >= 8
@@ -88,6 +90,7 @@ def test_128k_retrieval_takes_whole_hosts_for_a_few_requests() -> None:
     assert why_not(answer("retrieval-128k", CHIPS), "l4")["reason"] == "misses_slo"
 
 
+@pytest.mark.soak
 def test_cuda_alone_and_tpus_alone_cost_more_than_every_vendor() -> None:
     usd = {
         vendors: first("support-chat", CHIPS, *([f"constraints.vendors.allow=[{vendors}]"] if vendors else []))[

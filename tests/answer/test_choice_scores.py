@@ -63,6 +63,7 @@ def test_an_unknown_score_widens_the_risk():
     assert {r["scores"]["lead_time"]["value"] for r in rented} == {1.0}
 
 
+@pytest.mark.soak
 def test_a_team_moves_its_own_stack_up_when_it_weighs():
     weights = {"cost": 0, "latency": 0, "energy": 0, "ecosystem": 0, "risk": 0, "lead_time": 0, "lock_in": 0, "team": 1}
     for stack, chip in (

@@ -76,7 +76,7 @@ def test_axe_finds_nothing_on_the_pages_of_accounts(open_page: Open, transaction
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("kind", ["serving", "training"])
+@pytest.mark.parametrize("kind", ["serving", pytest.param("training", marks=pytest.mark.soak)])
 def test_axe_finds_nothing_in_any_section(open_page: Open, kind: str, tmp_path: Path) -> None:
     load_shipped(scores=False)
     if kind == "serving":

@@ -68,7 +68,7 @@ class Command(BaseCommand):
         rows = self._rows(options["measurements"], options["limit"])
         known, estimator, families = catalog_estimator()
         trained = [row for row in rows if row.task == "training"]
-        served = [row for row in rows if row.task != "training"]
+        served = [r for r in rows if r.task != "training" and not (options["write_docs"] and kept_apart(r))]
         scored = scoring.predict(served, known, estimator, families) if served else []
         runs = training_scores.predict(trained, known, families)
         doubts = disputed.find(rows, known) | disputed.read()
@@ -119,6 +119,11 @@ def write_docs(
     )
     with writing(document):
         document.write_text(text, encoding="utf-8")
+
+
+def kept_apart(row: Row) -> bool:
+    """Whether a row is for acceptance only: the scorecard, which corrects answers, must not contain it."""
+    return "held_out=1" in row.params_note
 
 
 HEADS = ("n", "skipped", "median", "groups", "p90", "bias", "in 90 %", "pairs")
