@@ -248,7 +248,7 @@ def with_measurements(advice: Advice) -> Answer:
         snapshot = inputs.take_snapshot(spec, advice.organisation)
     else:
         known = inputs.unpacked(snapshot)
-        rows = inputs.measured.scopes_of_spec(spec, known["model"]["hf_id"], advice.organisation)
+        rows = inputs.measured.scopes_of_spec(spec, inputs.measured_name(known["model"]), advice.organisation)
         snapshot = known | {"conditioned": rows}
     try:
         return answer.recommend(spec, snapshot)

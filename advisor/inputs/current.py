@@ -6,6 +6,7 @@ from django.utils import timezone
 
 from advisor.engine.cost import Assumptions
 from advisor.engine.estimate import Resources
+from advisor.engine.network import to_shape
 from advisor.engine.spec import Accelerator as Chip
 from advisor.engine.spec import Offer
 from advisor.engine.step import host_copy_of
@@ -50,14 +51,21 @@ def resources_with(model: str | Config, lengths: tuple[float, float] | None = No
         if isinstance(model.config, str):
             message = "file paths are not accepted here"
             raise WorkloadError([error("model.config", message, "the contents of config.json")])
-        return "own-model", deployment.with_config(catalog_resources([]), "own-model", model.config)
+        known = deployment.with_config(catalog_resources([]), "own-model", model.config)
+        alike = measured.catalog_name(to_shape(known.models["own-model"])) if lengths is not None else ""
+        return "own-model", corrected(known, alike, lengths)
     model_id = catalog_model_id(model)
     known = catalog_resources([model_id])
     if model_id not in known.models:
         deployment.named("model", model_id, dict.fromkeys(catalog_model_ids()))
-    if lengths is not None and min(lengths) > 0:
-        known = replace(known, scopes={**known.scopes, **measured.scopes_for(model_id, *lengths)})
-    return model_id, known
+    return model_id, corrected(known, model_id, lengths)
+
+
+def corrected(known: Resources, model_id: str, lengths: tuple[float, float] | None) -> Resources:
+    """The catalog with the corrections of a model's measured stacks, for estimates of these token lengths."""
+    if lengths is None or min(lengths) <= 0 or not model_id:
+        return known
+    return replace(known, scopes={**known.scopes, **measured.scopes_for(model_id, *lengths)})
 
 
 def catalog_model_ids() -> list[str]:

@@ -124,6 +124,13 @@ def poolings(path: Path = PATH) -> dict[str, Pooling]:
 # --- an answer ----------------------------------------------------------------------------------------------------
 
 
+def catalog_name(shape: Mapping[str, Any]) -> str:
+    """The Hugging Face ID under which rows of this architecture count; empty: the catalog has no such model."""
+    text = repr(from_shape("", dict(shape))) if shape.get("blocks") else ""
+    rows = ServedModel.objects.order_by("hf_id")
+    return next((r.hf_id for r in rows if r.shape.get("blocks") and text == repr(from_shape("", dict(r.shape)))), "")
+
+
 def scopes_for(
     model: str, isl: float, osl: float, batch: bool = False, own: Sequence[Observed] = ()
 ) -> dict[str, Json]:
