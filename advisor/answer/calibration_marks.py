@@ -12,11 +12,11 @@ from catalog.models import Calibration
 Json = dict[str, Any]
 OWN = "load test "  # keys of an organization's own rows
 SHARED = {
-    MODEL: "of this model in this framework on other chips",
-    STACK: "of this chip, framework version, model and format in other layouts",
-    LAYOUT: "of this layout at other token lengths",
-    SITE: "of this layout by you, at other token lengths",
-    LENGTHS: "of this layout at about these token lengths",
+    MODEL: "for this model and framework on other chips",
+    STACK: "for this chip, framework version, model and format in other parallel layouts",
+    LAYOUT: "for this layout at other token lengths",
+    SITE: "of your own for this layout at other token lengths",
+    LENGTHS: "for this layout at about these token lengths",
 }
 
 
@@ -84,8 +84,8 @@ def measured_correction(choice: Choice) -> MeasuredCorrection | None:
 
 
 def said(c: Correction) -> str:
-    """For example: Predicted step times are multiplied by 1.12, based on 14 measured rows of this layout ..."""
-    rows = f"{c.rows} measured row{'s' if c.rows != 1 else ''}"
+    """For example: Predicted step times are multiplied by 1.12, based on 14 benchmark results for this layout ..."""
+    rows = f"{c.rows} benchmark result{'s' if c.rows != 1 else ''}"
     own = sum(key.startswith(OWN) for key in c.keys)
     yours = f", {own} of them from your own load tests" if own else ""
     return f"Predicted step times are multiplied by {c.time_factor:.2f}, based on {rows} {SHARED[c.level]}{yours}."

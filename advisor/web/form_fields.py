@@ -726,7 +726,7 @@ RUN = Group(
             "use_measurements",
             _("Use measurements"),
             ONE_OF,
-            _("Correct predictions by measured runs and your own load tests; no: physics alone"),
+            _("Adjust predictions with benchmark results and your own load tests; no: analytical model only"),
             choices=ON_OFF,
         ),
         Field(

@@ -258,14 +258,16 @@ def measurement(
         return None
     flipped = flips(m.scores, first, equal)
     predicted_ms = tested.tpot_ms.mean if tested.tpot_ms else None
-    turning_ms, then = None, "no plausible result changes the first choice, but the answer's intervals narrow"
+    turning_ms, then = None, "no plausible result changes the first choice, but its intervals narrow"
     if flipped.any() and predicted_ms and m.ratios is not None:
         near = int(np.flatnonzero(flipped)[np.argmin(np.abs(NORMAL[flipped]))])
         after = options[int(np.bincount(np.argmin(m.scores, axis=0)[flipped]).argmax())]
         turning_ms = predicted_ms / float(m.ratios[near])
-        side = "at or above" if turning_ms > predicted_ms else "at or below"
-        figures = f"a mean TPOT {side} {turning_ms:.3g} ms ({predicted_ms:.3g} predicted)"
-        then = f"{after.label} is the better choice with {figures}"
+        side = "at least" if turning_ms > predicted_ms else "at most"
+        known = f"option {after.rank}, {after.label}," if after.rank else after.label
+        then = f"if it is {side} {turning_ms:.3g} ms, {known} is the better choice"
+    expected = f" The predicted mean TPOT is {predicted_ms:.3g} ms." if predicted_ms else ""
+    what = f"Load-test one replica of option {tested.rank}"
     machine = f"{tested.tp * tested.pp * tested.dp:,} x {tested.accelerator_name}"
     where = f" at {tested.provider}" if tested.acquisition == "rent" and tested.provider else ""
     return Measurement(
@@ -276,7 +278,7 @@ def measurement(
         predicted_tpot_ms=predicted_ms,
         turning_tpot_ms=None if turning_ms is None else rounded(turning_ms, 4),
         flips_fraction=rounded(max(shares), 3),
-        said=f"Load-test one replica of option {tested.rank} on {machine}{where}: {then}.",
+        said=f"{what} on {machine}{where}.{expected} {then[0].upper()}{then[1:]}.",
     )
 
 
