@@ -74,7 +74,7 @@ def certainty(options: Sequence[Option]) -> str:
     if ties := [name for name in dict.fromkeys(tied) if name != first.accelerator_name]:
         named = ties[:MOST_TIES] + ([f"{len(ties) - MOST_TIES} more"] if len(ties) > MOST_TIES else [])
         others = f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else named[0]
-        sentences.append(f"The estimates cannot tell it from {others}.")
+        sentences.append(f"Its lead over {others} is within the margin of error.")
     if first.speculative is not None and (stated := first.speculative).acceptance:
         least = stated.break_even_acceptance
         after = f"; below {least:.2f} it misses a limit" if least else ""

@@ -128,8 +128,8 @@ def _busy(o: Outcome) -> str:
     if o.busy_fraction < o.utilisation_fraction + 0.05:
         return ""
     return (
-        f"; chips compute {min(o.busy_fraction, 1.0):.0%} of the time, because a step runs for one request as well as "
-        "for a full batch"
+        f"; the chips still compute {min(o.busy_fraction, 1.0):.0%} of the time, because decode steps run back to back "
+        "even when the batch is small"
     )
 
 
