@@ -385,8 +385,7 @@ def variant_warnings(s: Scored) -> list[str]:
     if s.lane.draft:
         lines.append(
             f"speculative decoding: the acceptance rate was published for {named(s.lane.draft.task)}, not measured on "
-            "your "
-            "traffic; every request is assumed to accept drafts equally often"
+            "your traffic; every request is assumed to accept drafts equally often"
         )
     if s.pools:
         lines.append(
