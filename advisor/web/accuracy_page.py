@@ -20,6 +20,7 @@ from advisor.fidelity import PEERS, REASONS, Card, Json, Line, scorecard
 from advisor.web import fidelity_chart
 from catalog.export import text
 from catalog.listing import refuse_empty, refuse_unknown
+from catalog.revision import kept
 
 Pairs = tuple[tuple[str, str], ...]  # query parameters: (name, value)
 LABELS: Mapping[str, str] = {
@@ -73,6 +74,7 @@ def ids_of(query: QueryDict) -> list[str]:
 
 
 @require_safe
+@kept
 def page(request: HttpRequest) -> HttpResponse:
     """The scorecard page; with ?format=csv or json, its rows as a file."""
     card = scorecard.card()
