@@ -7,7 +7,7 @@ import numpy as np
 import yaml
 
 from advisor.engine.calibration import LEVELS, Observed, Pooling, conditioning
-from advisor.engine.spec import LAYOUT, LENGTHS, MODEL, SITE, STACK
+from advisor.engine.spec import LAYOUT, LENGTHS, MODEL, SITE, STACK, Z95
 from advisor.inputs import measured
 from catalog.models import ScoredRow
 
@@ -54,7 +54,7 @@ def judged(observed: Sequence[Observed], pooling: Pooling, unit: str, informed_o
     errors = np.array([o.log_error for o in observed])
     groups = np.array([o.group for o in observed])[kept]
     before, after = errors[kept], (errors - result.log_mean)[kept]
-    inside = np.abs(after) <= conditioning.Z95 * result.log_sd[kept]
+    inside = np.abs(after) <= Z95 * result.log_sd[kept]
     each = [groups == g for g in np.unique(groups)]
 
     def medians(log_errors: np.ndarray) -> float:
@@ -75,7 +75,7 @@ def judged(observed: Sequence[Observed], pooling: Pooling, unit: str, informed_o
         corrected_mean=mean(after),
         covered=float(inside.mean()),
         covered_groups=float(np.mean([inside[g].mean() for g in each])),
-        half_width=float(np.median(conditioning.Z95 * result.log_sd[kept])),
+        half_width=float(np.median(Z95 * result.log_sd[kept])),
     )
 
 

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from django.db.models import Q
+from django.db.models import Count, Max, Q
 
 from advisor.engine.calibration import Observed, Pooling, conditioning
 from advisor.engine.network import from_shape
 from advisor.engine.spec import ANY, MODEL, Place, kind_named, length_class, release, scope_of
 from catalog.models import Organisation, ScoredRow, ServedModel
+from catalog.revision import revision
 
 Json = dict[str, Any]
 PATH = Path(__file__).resolve().parents[2] / "fixtures" / "calibration" / "fit" / "conditioning.yaml"
@@ -94,20 +95,23 @@ def observed_of(rows: Iterable[ScoredRow], wanted: str, shapes: Mapping[str, str
 
 
 @functools.lru_cache(maxsize=1)
-def _shapes_of(key: tuple[Any, ...]) -> dict[str, str]:
+def _architectures(revision: str) -> tuple[dict[str, str], dict[str, str]]:
+    """(Hugging Face ID -> first ID of its architecture, architecture -> that ID)."""
     first: dict[str, str] = {}
     names = {}
     for row in ServedModel.objects.order_by("hf_id"):
         if row.shape.get("blocks"):
-            shape = repr(from_shape("", dict(row.shape)))
-            names[row.hf_id] = first.setdefault(shape, row.hf_id)
-    return names
+            names[row.hf_id] = first.setdefault(_architecture(row.shape), row.hf_id)
+    return names, first
+
+
+def _architecture(shape: Mapping[str, Any]) -> str:
+    return repr(from_shape("", dict(shape)))
 
 
 def shapes() -> dict[str, str]:
     """Hugging Face ID -> the first ID with the same architecture, for all models of the catalog."""
-    newest = ServedModel.objects.order_by("-pk").values_list("pk", flat=True).first()
-    return _shapes_of((ServedModel.objects.count(), newest))
+    return _architectures(revision())[0]
 
 
 @functools.cache
@@ -126,9 +130,7 @@ def poolings(path: Path = PATH) -> dict[str, Pooling]:
 
 def catalog_name(shape: Mapping[str, Any]) -> str:
     """The Hugging Face ID under which rows of this architecture count; empty: the catalog has no such model."""
-    text = repr(from_shape("", dict(shape))) if shape.get("blocks") else ""
-    rows = ServedModel.objects.order_by("hf_id")
-    return next((r.hf_id for r in rows if r.shape.get("blocks") and text == repr(from_shape("", dict(r.shape)))), "")
+    return _architectures(revision())[1].get(_architecture(shape), "") if shape.get("blocks") else ""
 
 
 def scopes_for(
@@ -179,12 +181,14 @@ def own_observed(model: str, organisation: Organisation | None) -> list[Observed
     name, found = known.get(model, model), []
     tests = LoadTest.objects.filter(comparable=True, option__advice__organisation=organisation)
     for test in tests.select_related("option__advice__workload").order_by("pk"):
-        spec, option = test.option.advice.workload.spec, test.option.detail
-        asked = spec["model"] if isinstance(spec["model"], str) else ""
+        asked = test.option.advice.workload.spec.get("model")
+        if not isinstance(asked, str) or name != known.get(_hf_id(asked), _hf_id(asked)):
+            continue
+        option = test.option.detail
         predicted, seen = (option.get("tpot_ms") or {}).get("mean"), test.measured["tpot_ms"].get("mean")
         if option.get("speculative"):  # the steps of a deployment with drafts are not those of one without
             continue
-        if name != known.get(_hf_id(asked), _hf_id(asked)) or not predicted or not seen:
+        if not predicted or not seen:
             continue
         lengths = test.measured["input_tokens_mean"], test.measured["output_tokens_mean"]
         correction = (option.get("correction") or {}).get("time_factor", 1.0)
@@ -203,7 +207,14 @@ def own_observed(model: str, organisation: Organisation | None) -> list[Observed
     return found
 
 
-@functools.lru_cache(maxsize=256)
+def own_state(organisation: Organisation | None) -> str:
+    """Changes when the organization's load tests do, for what is kept of earlier questions."""
+    from advisor.models import LoadTest
+
+    tests = LoadTest.objects.filter(comparable=True, option__advice__organisation=organisation)
+    return "{count}-{newest}".format(**tests.aggregate(count=Count("pk"), newest=Max("pk")))
+
+
 def _hf_id(name: str) -> str:
     """The Hugging Face ID of a model that a workload names by ID or slug."""
     row = ServedModel.objects.filter(Q(hf_id=name) | Q(slug=name)).only("hf_id").first()

@@ -298,9 +298,6 @@ def catalog_of(spec: Json, snapshot: Json) -> Catalog:
         ),
         quantizations=quantizations_of(snapshot["quantizations"]),
         frameworks=tuple(framework_of(row) for row in snapshot["frameworks"]),
-        scopes=with_host_speed(
-            snapshot["calibrations"] | snapshot.get("conditioned", {}), snapshot["assumptions"], spec["tco"]
-        ),
         assumptions=assumptions,
         site_assumptions=site,
         stale=snapshot["stale"],
@@ -330,6 +327,9 @@ def model_parts(spec: Json, snapshot: Json) -> dict[str, Any]:
         "draft_model": model_of(snapshot["draft_model"]) if snapshot.get("draft_model") else None,
         "reward_model": model_of(snapshot["reward_model"]) if snapshot.get("reward_model") else None,
         "hosted": hosted_apis.chip_vendor_prices(snapshot["hosted"]),
+        "scopes": with_host_speed(  # with the corrections by measured rows of this model
+            snapshot["calibrations"] | snapshot.get("conditioned", {}), snapshot["assumptions"], spec["tco"]
+        ),
     }
 
 

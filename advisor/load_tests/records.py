@@ -9,6 +9,7 @@ from typing import Any
 
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import transaction
+from pydantic import ValidationError
 
 from advisor.advise import Unanswerable, hold, with_measurements
 from advisor.engine.spec import kind_named
@@ -92,8 +93,13 @@ def refuse_other_loads(option: Option, measured: Mapping[str, Any]) -> None:
 
 
 def predicted(option: Option) -> Deployment:
-    """The recommended deployment of a stored option."""
-    return Deployment.read(option.detail)
+    """The recommended deployment of a stored option. Raises LoadResultError for a training run or a hosted API."""
+    try:
+        return Deployment.read(option.detail)
+    except ValidationError as error:
+        raise LoadResultError(
+            "This option is a training run or a hosted API. Give an option that serves the model on its own machines."
+        ) from error
 
 
 def compare(option: Deployment, measured: Mapping[str, Any]) -> Json:
@@ -265,11 +271,12 @@ def effect(test: LoadTest) -> Json:
     deployments = [o for o in answer.recommendations if isinstance(o, Deployment)]
     after = next((o for o in deployments if same_deployment(o, before)), None)
     first = answer.recommendations[0] if answer.recommendations else None
-    was_first = Deployment.read(option.advice.options.order_by("rank")[0].detail)
+    was_first = option.advice.options.order_by("rank")[0]  # may be a hosted API
+    was_usd = None if was_first.usd_per_month is None else float(was_first.usd_per_month)
     factors = [o.correction.time_factor if o and o.correction else 1.0 for o in (before, after)]
     rows: list[Json] = [
         {"name": "first choice", "before": was_first.label, "after": first.label if first else "none"},
-        _changed("first choice, USD per month", was_first.usd_per_month, first.usd_per_month if first else None),
+        _changed("first choice, USD per month", was_usd, first.usd_per_month if first else None),
     ]
     if after is not None:
         rows.append(_changed(f"TPOT of {before.label}, ms", before.tpot_ms.mean, after.tpot_ms.mean))

@@ -108,7 +108,7 @@ class MeasuredCorrection(Section):
     rows: Count
     """Measured rows that share what `level` says."""
     level: str
-    """What the nearest rows share with this option: model, stack, layout or lengths."""
+    """What the nearest rows share with this option: model, stack, layout, site (your own load tests) or lengths."""
     row_keys: list[str]
     """The rows with the most weight, of the scorecard or of your own load tests."""
     said: str

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from advisor.answer import quick, recommend
+from advisor.answer.quick import kept
 from advisor.inputs import take_snapshot, what_if
 from advisor.result import QuickRanking
 from advisor.workload import WorkloadError, parse
@@ -142,3 +143,22 @@ def test_a_rough_estimate_says_what_is_missing_and_then_counts_users() -> None:
     assert costs == sorted(costs)
     for chip in rough.chips:
         assert 0 < chip.memory_gib <= chip.memory_limit_gib and chip.users_that_fit > 0
+
+
+def test_what_is_kept_of_one_model_does_not_correct_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    def scopes(spec: dict[str, Any], model: str, organisation: object) -> dict[str, Any]:
+        return {f"conditioned:{model}:{spec.get('use_measurements')}": {}}
+
+    monkeypatch.setattr("advisor.inputs.measured.scopes_of_spec", scopes)
+    kept.forget()
+    asked = [small(), small(model="Qwen/Qwen3-8B"), small(use_measurements="no")]
+    found = [
+        [name for name in kept.prepared(spec, None, "now").catalog.scopes if name.startswith("conditioned:")]
+        for spec in asked
+    ]
+    kept.forget()
+    assert found == [
+        ["conditioned:meta-llama/Llama-3.1-8B:yes"],
+        ["conditioned:Qwen/Qwen3-8B:yes"],
+        ["conditioned:meta-llama/Llama-3.1-8B:no"],
+    ]

@@ -270,3 +270,15 @@ def test_the_markdown_names_the_list_of_options_and_the_load_test(option: Option
         "Load test at the predicted load (run load_trace.py first):\n\n```sh\nvllm bench serve --num-prompts 2000\n```"
         in said
     )
+
+
+def test_an_option_that_serves_nothing_is_told_and_nothing_kept(option: Option, tmp_path: Path) -> None:
+    """Training runs and hosted APIs have other fields than a deployment."""
+    answer = option.advice.result
+    answer["recommendations"] = [{"rank": 1, "kind": "training", "accelerator": "h100-sxm"}]
+    option.advice.save()
+    path = tmp_path / "result.json"
+    path.write_bytes(written(vllm()))
+    with pytest.raises(CommandError, match="a training run or a hosted API. Give an option that serves"):
+        call_command("import_loadtest", str(option.pk), str(path))
+    assert not LoadTest.objects.exists()

@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 from advisor.answer.advice import served_workload, with_assumptions
 from advisor.engine.search import Catalog, KnownLanes, prepare_question
 from advisor.engine.spec import Workload
-from advisor.inputs import asked_on, catalog_of, market_rows, model_parts, model_rows, offers
+from advisor.inputs import HOST_SPEED, asked_on, catalog_of, market_rows, measured, model_parts, model_rows, offers
 from catalog.models import Organisation
+from catalog.revision import revision as revision_of_catalog
 
 Json = dict[str, Any]
 Value = TypeVar("Value")
@@ -77,7 +78,7 @@ def lanes_key(spec: Json) -> str:
     rest = {key: value for key, value in spec.items() if key not in NOT_OF_LANES}
     traffic = {key: value for key, value in spec["traffic"].items() if key not in RATES}
     limits = {key: spec["constraints"].get(key) for key in OF_LANES}
-    return key_of([rest, traffic, limits, spec["tco"].get("power_cap_fraction")])
+    return key_of([rest, traffic, limits, spec["tco"].get("power_cap_fraction"), spec["tco"].get(HOST_SPEED)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,13 +92,19 @@ class Prepared:
     lanes: KnownLanes
 
 
+def revision_for(organisation: Organisation | None) -> str:
+    """Changes with the catalog and with the organization's load tests, which correct its answers."""
+    return f"{revision_of_catalog()}:{measured.own_state(organisation)}"
+
+
 def prepared(spec: Json, organisation: Organisation | None, revision: str) -> Prepared:
     """The question against today's catalog, from what is kept of it."""
     everything = {**spec, "constraints": {**spec["constraints"], "accelerators": {"allow": [], "deny": []}}}
     state = (revision, organisation.pk if organisation else None, market_key(spec))
     market = MARKETS.get(state, lambda: market_rows(everything, organisation))
     ratios = spec.get("price_ratios") or {}
-    of_model = (revision, organisation.pk if organisation else None, key_of([spec["model"], asked_on(spec)]))
+    parts = [spec["model"], spec["kind"], spec["traffic"], spec.get("use_measurements"), asked_on(spec)]
+    of_model = (revision, organisation.pk if organisation else None, key_of(parts))
     model = MODELS.get(of_model, lambda: model_rows(spec, organisation))
     snapshot = offers.at_price_ratios(market | model, ratios)
     of_catalog = key_of([spec["tco"], spec["owned"], spec.get("usd_per_accelerator_hour"), ratios])

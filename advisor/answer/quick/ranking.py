@@ -10,7 +10,7 @@ from advisor.answer.hosted import hosted, usd_per_hour
 from advisor.answer.money import traffic_ratio
 from advisor.answer.one_ranking import best_of_provider, tpot_s
 from advisor.answer.option import GIB, token_costs
-from advisor.answer.quick.kept import ANSWERS, Prepared, key_of, one_at_a_time, prepared, prepared_from
+from advisor.answer.quick.kept import ANSWERS, Prepared, key_of, one_at_a_time, prepared, prepared_from, revision_for
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.search import (
     Estimated,
@@ -41,7 +41,6 @@ from advisor.result import (
 )
 from advisor.workload import PORTFOLIO, WorkloadError, error
 from catalog.models import Organisation
-from catalog.revision import revision as revision_of_catalog
 
 MISSED_SHOWN = 5
 Json = dict[str, Any]
@@ -67,7 +66,7 @@ def quick_ranking(spec: Json, snapshot: Json) -> QuickRanking:
 def quick_answer(spec: Json, organisation: Organisation | None = None) -> QuickRanking:
     """The same against today's catalog, from what is kept of it and of earlier questions."""
     check_kind(spec)
-    revision = revision_of_catalog()
+    revision = revision_for(organisation)
     key = (revision, organisation.pk if organisation else None, key_of([spec, asked_on(spec)]))
     with one_at_a_time():
         return ANSWERS.get(key, lambda: _ranking(prepared(spec, organisation, revision)))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from advisor.answer.option import GIB
-from advisor.answer.quick.kept import Kept, Prepared, key_of, one_at_a_time, prepared
+from advisor.answer.quick.kept import Kept, Prepared, key_of, one_at_a_time, prepared, revision_for
 from advisor.answer.quick.ranking import check_kind
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.search import Catalog, Estimated, EstimatedRanking, describe, estimated_ranking
@@ -14,7 +14,6 @@ from advisor.engine.step import runs_on, supports_model
 from advisor.inputs import asked_on, rounded
 from advisor.result import ESTIMATED, QuickChip, QuickEstimate
 from catalog.models import Organisation
-from catalog.revision import revision as revision_of_catalog
 
 CHIPS_SHOWN = 3
 ESTIMATES = Kept(64)
@@ -40,7 +39,7 @@ def missing_from(raw: Mapping[str, Any]) -> list[str]:
 def quick_estimate(spec: Json, organisation: Organisation | None = None) -> QuickEstimate:
     """The three cheapest accelerators for a validated workload, roughly."""
     check_kind(spec)
-    revision = revision_of_catalog()
+    revision = revision_for(organisation)
     key = (revision, organisation.pk if organisation else None, key_of([spec, asked_on(spec)]))
     with one_at_a_time():
         return ESTIMATES.get(key, lambda: _estimate(spec, organisation, revision))

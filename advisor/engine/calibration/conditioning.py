@@ -24,7 +24,6 @@ from advisor.engine.spec import LAYOUT, LENGTHS, MODEL, SITE, STACK, Place, Post
 
 Array = NDArray[np.float64]
 LEVELS = (MODEL, STACK, LAYOUT, SITE, LENGTHS)  # from the widest to the narrowest
-Z95 = 1.6449
 # Prior of each log variance: a typical effect of 8 %, within a factor of 3.5 of that at one standard deviation. It
 # decides only where rows say little.
 PRIOR_MEAN, PRIOR_SD = math.log(0.08**2), 2.5
@@ -40,7 +39,6 @@ class Observed:
     place: Place
     log_error: float  # log(measured time / predicted time)
     group: str  # rows that are held out together
-    variance_factor: float = 1.0  # of the noise: more than 1 for a client that is not well known
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,7 +83,7 @@ def posterior(observed: Sequence[Observed], place: Place, pooling: Pooling) -> P
 
 
 def _covariance(observed: Sequence[Observed], effects: Iterable[tuple[str, float]], noise: float) -> Array:
-    total = np.diag(noise * np.array([o.variance_factor for o in observed]))
+    total = noise * np.eye(len(observed))
     for level, variance in effects:
         keys = _numbers([o.place.key(level) for o in observed])
         total = total + variance * (keys[:, None] == keys[None, :])
@@ -111,15 +109,14 @@ def fit(observed: Sequence[Observed], levels: Sequence[str] = LEVELS) -> Pooling
     keys = [[_numbers([o.place.key(level) for o in block]) for level in levels] for block in blocks]
     alike = [[(k[:, None] == k[None, :]).astype(float) for k in own] for own in keys]
     errors = [np.array([o.log_error for o in block]) for block in blocks]
-    factors = [np.diag([o.variance_factor for o in block]) for block in blocks]
 
     def cost(logs: Array) -> tuple[float, Array]:
         """Negative log posterior of the log variances, and its gradient."""
         sizes = np.exp(logs)
         total = 0.5 * float((((logs - PRIOR_MEAN) / PRIOR_SD) ** 2).sum())
         slope = (logs - PRIOR_MEAN) / PRIOR_SD**2
-        for own, y, each in zip(alike, errors, factors, strict=True):
-            parts = [*own, each]
+        for own, y in zip(alike, errors, strict=True):
+            parts = [*own, np.eye(len(y))]
             covariance = sum(size * part for size, part in zip(sizes, parts, strict=True))
             lower = np.linalg.cholesky(covariance)
             inverse = np.linalg.inv(covariance)

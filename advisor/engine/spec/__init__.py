@@ -83,9 +83,6 @@ from advisor.engine.spec.workload import Constraints, Rollout, Slo, TrainingTask
 
 __all__ = [
     "ANY",
-    "length_class",
-    "release",
-    "scope_of",
     "ASSUMED",
     "CLIENTS",
     "DRAFT",
@@ -174,7 +171,10 @@ __all__ = [
     "over_turns",
     "overhead",
     "rented_part",
+    "length_class",
+    "release",
     "rules_of",
+    "scope_of",
     "template_of",
     "text_lines",
     "unlike",

@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from advisor.engine.spec.requests import Z95
+
 MODEL, STACK, LAYOUT, LENGTHS, SITE = "model", "stack", "layout", "lengths", "site"
 PREFIX = "conditioned:"
 ANY = "*"  # any chip, version or format
-Z95 = 1.6449
 
 
 def release(version: str) -> str:

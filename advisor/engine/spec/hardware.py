@@ -126,9 +126,7 @@ class Overhead:
     one_shot_s: float  # launch of its own all-reduce inside the scale-up domain; large: it has none
     acceptance_fraction: float  # of drafted tokens, multi-token prediction
     collective_host_s: float = 0.0  # host time of one all-reduce outside CUDA graphs: its launch, and the slowest rank
-    parallel_prepare_s: float = (
-        0.0  # added to prepare_s if several chips share a layer: passing the step to their ranks
-    )
+    parallel_prepare_s: float = 0.0  # added to prepare_s under TP: until every rank has the step
     kv_8_fraction: float = 1.0  # of the memory bandwidth, decode attention over an 8-bit KV cache; 1: unmeasured
     uncompiled_s_per_layer: float = 0.0  # host time of one layer that is neither compiled nor in a CUDA graph
     ngram_s: float = 0.0  # search for n-grams in the prompts, before each verification step

@@ -50,11 +50,6 @@ def test_a_patch_release_shares_its_stack_and_a_minor_release_does_not():
     assert conditioning.posterior([row(0.3, version="0.25.0")], HERE, POOLING).rows == 0
 
 
-def test_rows_of_an_unknown_client_count_less():
-    noisy = replace(row(0.3), variance_factor=4.0)
-    assert conditioning.posterior([noisy], HERE, POOLING).log_mean == pytest.approx(0.3 * 0.08 / (0.08 + 0.08))
-
-
 def test_held_out_rows_are_predicted_exactly_as_without_them():
     rng = np.random.default_rng(3)
     rows = [
