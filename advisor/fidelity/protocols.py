@@ -23,6 +23,7 @@ RUN_FIELDS = (
     "speculative",
     "speculative_tokens",
     "attention_dp_is_tp",
+    "experts_over_all_ranks",
     "cores_per_chip",
     "layers_over_chips",
     "routing_evenness",
@@ -45,6 +46,7 @@ class Run:
     speculative: str | None = None
     speculative_tokens: int | None = None  # draft tokens per step
     attention_dp_is_tp: bool = False  # the tp column counts ranks of an attention-data-parallel MoE deployment
+    experts_over_all_ranks: bool = False  # expert parallelism over all chips, whatever the ep column says
     cores_per_chip: int = 1  # the tp and ep columns count cores, not chips
     layers_over_chips: bool = False  # a layer split: pipeline, one request at a time
     routing_evenness: float | None = None  # of an untrained router; larger is more even

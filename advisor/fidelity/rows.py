@@ -114,8 +114,11 @@ def number(text: str, blank: float) -> float:
 
 # (pattern, canonical slug, version): \1 is the pattern's group
 FRAMEWORKS = (
-    (r"trtllm (0\.[58]\.1.*)", "tensorrt-llm", r"dynamo-\1"),  # Dynamo's releases, not TensorRT-LLM's
-    (r"trtllm ?(.*)", "tensorrt-llm", r"\1"),
+    # Dynamo's releases, a development image, and no version at all: all from after TensorRT-LLM 1.0 (2025-09)
+    (r"trtllm (0\.[58]\.1.*)", "tensorrt-llm", r"1.x+dynamo-\1"),
+    (r"trtllm ([\d.]+.*)", "tensorrt-llm", r"\1"),
+    (r"trtllm (\D.*)", "tensorrt-llm", r"1.x+\1"),
+    (r"trtllm ?", "tensorrt-llm", "1.x"),
     (r"TensorRT-LLM ([\d.]+)\+?.*", "tensorrt-llm", r"\1"),
     (r"NVIDIA NIM ([\d.]+)", "tensorrt-llm", r"nim-\1"),
     (r"vLLM TPU.*", "vllm-tpu", ""),
@@ -215,7 +218,7 @@ def pool_of(row: Row, run: Run) -> Pool | None:
     dp = count(row.attention_dp) or _attention_ranks(row, tp, ep, moe_tp)
     if tp == dp == (ep or 1) * (moe_tp or 1) and count(row.attention_dp) is None:
         tp = 1  # the tp column counts the ranks that attention data parallelism uses
-    experts = ep or 1
+    experts = tp if run.experts_over_all_ranks and dp == 1 else ep or 1
     return Pool(
         tp=tp,
         pp=pp,

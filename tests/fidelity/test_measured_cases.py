@@ -167,7 +167,10 @@ def test_pools_of_a_disaggregated_row():
     ("framework", "source", "expected"),
     [
         ("trtllm 1.0.0rc3", "serving_sweep", ("tensorrt-llm", "1.0.0rc3")),
-        ("trtllm 0.8.1.post2", "serving_nightly", ("tensorrt-llm", "dynamo-0.8.1.post2")),
+        ("trtllm 0.8.1.post2", "serving_nightly", ("tensorrt-llm", "1.x+dynamo-0.8.1.post2")),
+        ("trtllm ", "serving_nightly", ("tensorrt-llm", "1.x")),
+        ("trtllm gpt-oss-dev", "serving_dated", ("tensorrt-llm", "1.x+gpt-oss-dev")),
+        ("trtllm 1.2.0rc6.post2", "serving_dated", ("tensorrt-llm", "1.2.0rc6.post2")),
         ("TensorRT-LLM 1.1+ (dev-guide page) (PyTorch backend)", "trtllm_1.x", ("tensorrt-llm", "1.1")),
         ("TensorRT 10.11, CUDA 12.9", "mlperf_inf_5.1", ("tensorrt-llm", "mlperf-5.1")),
         ("vLLM v0.9.2", "mlperf_inf_5.1", ("vllm", "0.9.2")),

@@ -160,6 +160,7 @@ def _row(model: Model, c: Choice) -> dict[str, float]:
         "exchange_s": e.collective_s + (near.latency_s if near else 0.0),
         "far_collective_s": e.far_collective_s,
         "hop_s": e.hop_s * o.collective_factor,
+        "direct_hop_s": e.hop_s,
         "collective_knee_bytes": e.collective_knee_bytes,
         "adapter_kernel_s": o.adapter_kernel_s,
         "further_adapter_s": o.further_adapter_s,

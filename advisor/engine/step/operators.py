@@ -68,6 +68,7 @@ class Layouts:
     exchange_s: Array  # fixed cost of an all-to-all of tokens to their experts
     far_collective_s: Array
     hop_s: Array
+    direct_hop_s: Array  # the same in the framework's own all-reduce, without the factor of its library collectives
     collective_knee_bytes: Array
     adapter_kernel_s: Array  # fixed cost of a kernel of a LoRA adapter
     further_adapter_s: Array
@@ -200,7 +201,7 @@ def all_reduce(x: Layouts, name: str, count: float, size_bytes: Array, chips: Ar
     4 KiB to 6 MiB in a CUDA graph (docs/explanation/multi-gpu.md). Larger messages use the ring.
     """
     ring = _collective(x, name, count, 2.0 * size_bytes, chips, x.collective_s)
-    hops_s = x.hop_s * np.log2(np.maximum(chips, 1.0))
+    hops_s = x.direct_hop_s * np.log2(np.maximum(chips, 1.0))
     once_s = hops_s + size_bytes * (chips - 1.0) / x.near_bytes_per_s
     twice_s = 2.0 * hops_s + 2.0 * size_bytes * (chips - 1.0) / np.maximum(chips, 1.0) / x.near_bytes_per_s
     direct_s = x.one_shot_s + np.where(size_bytes <= DIRECT_BYTES_MAX, np.minimum(once_s, twice_s), once_s)
