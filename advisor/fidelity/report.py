@@ -237,16 +237,18 @@ def peers_section(recorded: Recorded, pairs: Mapping[str, Sequence[Pair]]) -> st
         for tool, reasons in peers.unanswered(recorded).items()
         for reason, count in reasons.items()
     ]
+    overall = peers.compared(pairs)
     return "\n\n".join(
         [
             "## Peers on the same rows",
             SAME_ROWS.format(rows=rows, asked_on=recorded.asked_on),
             SAME_ROWS_LIMITS,
             table_of(("tool", "how it was asked", "its data"), [(t.name, t.method, t.data) for t in recorded.tools]),
-            _compared(names, peers.compared(pairs)),
+            _compared(names, overall),
             "### Peers by chip",
             _compared(names, peers.compared(pairs, "accelerator"), "chip"),
             "### Where a peer is closer",
+            _closer_over_all(names, overall),
             f"Deployments of at least {peers.MIN_ROWS} rows on which the tool's median error over groups is lower by "
             f"more than {peers.CLOSER_BY * 100:g} points, largest difference first.",
             _compared(names, peers.closer(pairs), "chip, model, framework"),
@@ -273,6 +275,11 @@ def _compared(names: Mapping[str, str], found: Sequence[Comparison], rows: str =
         for c in found
     ]
     return table_of(("tool", "figure", *((rows,) if rows else ()), *heads), lines)
+
+
+def _closer_over_all(names: Mapping[str, str], overall: Sequence[Comparison]) -> str:
+    found = [f"{names[c.tool]} ({peers.FIGURES[c.figure]})" for c in overall if c.peer_is_closer]
+    return f"Over all the rows that it answered, the closer tool is {', '.join(found) or 'Assay in every line'}."
 
 
 def _both(peer: float, ours: float) -> str:
