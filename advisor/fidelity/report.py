@@ -18,12 +18,6 @@ WORST = 20
 # errors published for other tools: (tool, error, conditions, source)
 PEERS = (
     (
-        "NVIDIA AIConfigurator 0.12.0",
-        "TPOT median 14.4 %, mean 25 %; TTFT median 38.5 %, mean 46 %",
-        "its own measured table, aggregated rows of H100 and H200, n = 258; run by this project",
-        "silicon_sample.csv of aiconfigurator-core 0.12.0",
-    ),
-    (
         "BLIS inference-sim",
         "end-to-end 6.7 % median, ITL 7.1 %, TTFT mean 17.6 %, p99 29 %; unseen A100 15.7 %, L40S 13.3 %",
         "36 unseen configurations, vLLM, after calibration",

@@ -48,7 +48,7 @@ def test_the_page_says_which_targets_are_missed(client, card):
     text = text_of(client, "/fidelity")
     assert "targets are missed" in text
     assert "TPOT of deployments" in text and "missed" in text
-    for said in ("5 measured figures", 'class="chart scatter"', "AIConfigurator", "disputed: contradicts itself"):
+    for said in ("5 measured figures", 'class="chart scatter"', "LLMServingSim", "disputed: contradicts itself"):
         assert said in text, said
     assert "training is not modeled" in text and "BLIS" in text
     assert 'aria-current="page">Accuracy' in text
