@@ -273,7 +273,8 @@ def _compared(names: Mapping[str, str], found: Sequence[Comparison], rows: str =
 
 def _closer_over_all(names: Mapping[str, str], overall: Sequence[Comparison]) -> str:
     found = [f"{names[c.tool]} ({peers.FIGURES[c.figure]})" for c in overall if c.peer_is_closer]
-    return f"Over all the rows that it answered, the closer tool is {', '.join(found) or 'Assay in every line'}."
+    closer = f"these are closer than Assay: {', '.join(found)}" if found else "no tool is closer than Assay"
+    return f"Over all the rows that a tool answered, {closer}."
 
 
 def _both(peer: float, ours: float) -> str:

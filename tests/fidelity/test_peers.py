@@ -124,7 +124,7 @@ def test_figures_are_scored_apart_and_a_tool_that_is_closer_is_listed(tmp_path):
     text = report.peers_section(found, pairs)
     assert "| Tool One | TPOT | b200, openai/gpt-oss-120b, vllm | 5 | 1 | **2.0 %** / 10.0 % |" in text
     assert "- Tool Three: takes no users" in text
-    assert "the closer tool is Tool One (TPOT), Tool Two (TPOT)." in text
+    assert "these are closer than Assay: Tool One (TPOT), Tool Two (TPOT)." in text
 
 
 def test_the_recorded_answers_belong_to_the_published_rows():
