@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.engine import ENGINE_VERSION
+from advisor.fidelity import peers
 from advisor.fidelity.conditioning import Decision, Judged
+from advisor.fidelity.peers import Comparison, Pair, Recorded
 from advisor.fidelity.scoring import Scored, grouped, label, pair_case, summary
 from advisor.fidelity.statistics import quantile
 
@@ -15,12 +17,6 @@ WORST = 20
 
 # errors published for other tools: (tool, error, conditions, source)
 PEERS = (
-    (
-        "NVIDIA AIConfigurator 0.12.0",
-        "TPOT median 14.4 %, mean 25 %; TTFT median 38.5 %, mean 46 %",
-        "its own measured table, aggregated rows of H100 and H200, n = 258; run by this project",
-        "silicon_sample.csv of aiconfigurator-core 0.12.0",
-    ),
     (
         "BLIS inference-sim",
         "end-to-end 6.7 % median, ITL 7.1 %, TTFT mean 17.6 %, p99 29 %; unseen A100 15.7 %, L40S 13.3 %",
@@ -105,8 +101,12 @@ def markdown(
     targets: Sequence[Mapping[str, Any]] = (),
     training: str = "",
     conditioned: Sequence[Decision] = (),
+    others: str = "",
 ) -> str:
-    """The whole report; `validation` has the errors of the fit on held-out groups, `training` its own section."""
+    """The whole report.
+
+    `validation` has the errors of the fit on held-out groups; `training` and `others` (`peers_section`) are sections.
+    """
     parts = [
         "# Fidelity scorecard",
         QUESTION,
@@ -124,6 +124,7 @@ def markdown(
         repeats(scored, disputed),
         *_sections(scored),
         *((training,) if training else ()),
+        *((others,) if others else ()),
         "## Worst rows",
         _worst(scored, disputed),
         "## Skipped",
@@ -202,6 +203,90 @@ def conditioned_section(made: Sequence[Decision]) -> str:
             table_of(("figure", "level", "held out", "mean log error, physics -> corrected", "used"), tried),
         ]
     )
+
+
+SAME_ROWS = (
+    "{rows} rows were put to other tools on {asked_on}: means of closed loops with a known client and a stated layout, "
+    "without disaggregation or speculative decoding. Each tool was asked the same question: model, format, framework, "
+    "chip, layout, mean token lengths and concurrent users. Each line compares the rows that the tool answered, so "
+    "Assay's figures differ from line to line. A tool that says that a batch does not fit counts as having no answer; "
+    "if Assay says so, its error is 100 %. **Bold**: the tool is closer than Assay."
+)
+SAME_ROWS_LIMITS = (
+    "- Assay's calibration was fitted in part to these rows. The errors when a chip, a model or a framework version is "
+    "held out are under [Held-out groups](#held-out-groups). Assay's figures here are those of its model, before the "
+    "correction by measured rows.\n"
+    "- No tool can be told how the client sends its requests. Most clients start all users at once, and the wait in "
+    "that burst is part of the measured TTFT. Assay simulates it.\n"
+    "- The answers are recorded in `fixtures/peers` and do not change with Assay's engine."
+)
+
+
+def peers_section(recorded: Recorded, pairs: Mapping[str, Sequence[Pair]]) -> str:
+    """The errors of other tools and of Assay on the same rows, and where the other tool is closer."""
+    names = {tool.slug: tool.name for tool in recorded.tools}
+    rows = len({answer.key for answer in recorded.answers})
+    missing = [
+        (names[tool], reason, count)
+        for tool, reasons in peers.unanswered(recorded).items()
+        for reason, count in reasons.items()
+    ]
+    overall = peers.compared(pairs)
+    return "\n\n".join(
+        [
+            "## Peers on the same rows",
+            SAME_ROWS.format(rows=rows, asked_on=recorded.asked_on),
+            SAME_ROWS_LIMITS,
+            table_of(("tool", "how it was asked", "its data"), [(t.name, t.method, t.data) for t in recorded.tools]),
+            _compared(names, overall),
+            "### Peers by chip",
+            _compared(names, peers.compared(pairs, "accelerator"), "chip"),
+            "### Where a peer is closer",
+            _closer_over_all(names, overall),
+            f"Deployments of at least {peers.MIN_ROWS} rows on which the tool's median error over groups is lower by "
+            f"more than {peers.CLOSER_BY * 100:g} points, largest difference first.",
+            _compared(names, peers.closer(pairs), "chip, model, framework"),
+            "### Rows without an answer",
+            table_of(("tool", "reason", "rows"), missing),
+            "Not asked:",
+            "\n".join(f"- {tool.name}: {tool.reason}" for tool in recorded.not_asked),
+        ]
+    )
+
+
+def _compared(names: Mapping[str, str], found: Sequence[Comparison], rows: str = "") -> str:
+    heads = ("n", "groups", "median, tool / Assay", "over groups", "p90", "bias")
+    lines = [
+        (
+            names[c.tool],
+            peers.FIGURES[c.figure],
+            *((c.rows,) if rows else ()),
+            c.peer["n"],
+            c.groups,
+            *(_both(c.peer[key], c.ours[key]) for key in ERRORS),
+            f"{_signed(c.peer['bias'])} / {_signed(c.ours['bias'])}",
+        )
+        for c in found
+    ]
+    return table_of(("tool", "figure", *((rows,) if rows else ()), *heads), lines)
+
+
+def _closer_over_all(names: Mapping[str, str], overall: Sequence[Comparison]) -> str:
+    found = [f"{names[c.tool]} ({peers.FIGURES[c.figure]})" for c in overall if c.peer_is_closer]
+    closer = f"these are closer than Assay: {', '.join(found)}" if found else "no tool is closer than Assay"
+    return f"Over all the rows that a tool answered, {closer}."
+
+
+def _both(peer: float, ours: float) -> str:
+    shown = f"**{percent_text(peer)}**" if peer < ours else percent_text(peer)
+    return f"{shown} / {percent_text(ours)}"
+
+
+ERRORS = ("median_ape", "group_median_ape", "p90_ape")
+
+
+def _signed(share: float | None) -> str:
+    return "-" if share is None else f"{share * 100:+.1f} %"
 
 
 def _gain(j: Judged) -> str:
@@ -296,9 +381,8 @@ HEADS = ("n", "median", "groups", "p90", "bias", "in 90 %", "pairs")
 
 def summary_line(name: str, figures: Mapping[str, Any]) -> tuple[str, ...]:
     pairs = f"{percent_text(figures['pairs_ordered'])} of {figures['pairs']}" if figures["pairs"] else "-"
-    shown = [percent_text(figures[key]) for key in ("median_ape", "group_median_ape", "p90_ape")]
-    bias = "-" if figures["bias"] is None else f"{figures['bias'] * 100:+.1f} %"
-    return (name, str(figures["n"]), *shown, bias, percent_text(figures["coverage_90"]), pairs)
+    shown = [percent_text(figures[key]) for key in ERRORS]
+    return (name, str(figures["n"]), *shown, _signed(figures["bias"]), percent_text(figures["coverage_90"]), pairs)
 
 
 def percent_text(value: float | None) -> str:

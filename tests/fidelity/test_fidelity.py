@@ -102,6 +102,16 @@ def test_the_document_says_what_is_wrong_and_why(engine, measurements, tmp_path)
     assert "No calibration is loaded" in text
 
 
+@pytest.mark.django_db
+def test_the_published_report_is_not_written_without_the_rows_that_other_tools_answered(
+    engine, measurements, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(fidelity.score_files, "DIRECTORY", tmp_path / "rows")
+    with pytest.raises(CommandError, match=r"answers.csv: \d+ rows are no longer scored"):
+        run("--measurements", measurements, "--write-docs", tmp_path / "fidelity.md")
+    assert not (tmp_path / "fidelity.md").exists() and not (tmp_path / "rows").exists()
+
+
 def test_likely_reasons_follow_their_rules():
     estimates = [Estimate(fits=1.0, tpot_mean_s=0.012, saturating=True)]
     (busy,) = scoring.predict([row()], CATALOG, lambda cases: estimates)

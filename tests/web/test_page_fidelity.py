@@ -5,8 +5,10 @@ import json
 import pytest
 
 from advisor.engine.estimate.simulated import Estimate
-from advisor.fidelity import score_files, scoring
+from advisor.fidelity import peers, score_files, scoring
+from advisor.web import accuracy_page
 from catalog.loading import scored as files
+from catalog.models import ScoredRow
 from tests import sample_advice
 from tests.measured_samples import CATALOG, row
 
@@ -46,10 +48,42 @@ def test_the_page_says_which_targets_are_missed(client, card):
     text = text_of(client, "/fidelity")
     assert "targets are missed" in text
     assert "TPOT of deployments" in text and "missed" in text
-    for said in ("5 measured figures", 'class="chart scatter"', "AIConfigurator", "disputed: contradicts itself"):
+    for said in ("5 measured figures", 'class="chart scatter"', "LLMServingSim", "disputed: contradicts itself"):
         assert said in text, said
     assert "training is not modeled" in text and "BLIS" in text
     assert 'aria-current="page">Accuracy' in text
+
+
+@pytest.fixture
+def other_tool(card, monkeypatch):
+    """A tool that answered 9 ms to a:tpot (measured 10, predicted 12) and has no answer to b:tpot."""
+    asked = {row.key: peers.question_of(row) for row in ScoredRow.objects.all()}
+    answers = (
+        peers.Answer(key="a:tpot", question=asked["a:tpot"], tool="one", predicted=9.0, note=""),
+        peers.Answer(key="b:tpot", question=asked["b:tpot"], tool="one", predicted=None, note="no such chip"),
+    )
+    tool = peers.Tool(slug="one", name="Tool One", method="", data="")
+    recorded = peers.Recorded(asked_on="2026-11-25", tools=(tool,), not_asked=(), answers=answers)
+    monkeypatch.setattr(accuracy_page.peers, "read", lambda: recorded)
+    accuracy_page.same_rows.cache_clear()
+    yield
+    accuracy_page.same_rows.cache_clear()
+
+
+def test_other_tools_are_shown_on_the_rows_that_they_answered(client, other_tool):
+    text = text_of(client, "/fidelity")
+    assert "Other tools on the same rows" in text
+    row_of_tool = text.split('<th scope="row">Tool One</th>', 1)[1].split("</tr>")[0]
+    assert row_of_tool.startswith('<td>TPOT</td><td class="num">1</td><td class="num">10.0% / 20.0%</td>')
+    assert row_of_tool.endswith('<td class="num">-10.0% / 20.0%</td>')
+    (entry,) = client.get("/api/v1/fidelity").json()["peers_on_the_same_rows"]
+    assert (entry["tool"], entry["figure"], entry["n"], entry["asked_on"]) == ("Tool One", "TPOT", 1, "2026-11-25")
+    assert entry["peer"]["bias"] == pytest.approx(-0.1) and entry["assay"]["bias"] == pytest.approx(0.2)
+
+
+def test_answers_to_rows_of_another_scorecard_are_not_shown(client, card):
+    assert "Other tools on the same rows" not in text_of(client, "/fidelity")
+    assert client.get("/api/v1/fidelity").json()["peers_on_the_same_rows"] == []
 
 
 @pytest.mark.parametrize(

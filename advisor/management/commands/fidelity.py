@@ -14,9 +14,11 @@ from advisor.fidelity import (
     calibration_files,
     conditioning,
     disputed,
+    peers,
     read,
     report,
     score_files,
+    scorecard,
     scoring,
     training_layouts,
     training_report,
@@ -25,6 +27,7 @@ from advisor.fidelity import (
 from advisor.inputs import measured
 from catalog.loading.fixtures import FixtureError
 from catalog.management.errors import BadInput, at_least_one, writing
+from catalog.models import ScoredRow
 
 
 def catalog_estimator() -> tuple[Any, scoring.Estimator, dict[str, str]]:
@@ -104,21 +107,33 @@ def write_docs(
     `runs`: scored training rows; `training`: their section of the report.
     """
     validation, calibration = calibration_files.read_report(), calibration_files.digest()
+    rows = score_files.catalog_rows(scored, doubts)
+    published = rows_to == score_files.DIRECTORY
+    others = peers_section(rows) if published else ""
     try:
         with writing(rows_to):
             score_files.write(scored, doubts, validation, calibration, rows_to, runs)
     except FixtureError as error:
         raise BadInput(str(error)) from error
     targets = score_files.against_targets(scored, doubts, validation)
-    conditioned = conditioning.decisions(score_files.catalog_rows(scored, doubts))
-    if rows_to == score_files.DIRECTORY:
+    conditioned = conditioning.decisions(rows)
+    if published:
         with writing(measured.PATH.parent):
             measured.PATH.write_text(conditioning.document(conditioned), encoding="utf-8")
     text = report.markdown(
-        scored, doubts, report.calibrations(), validation, calibration, targets, training, conditioned
+        scored, doubts, report.calibrations(), validation, calibration, targets, training, conditioned, others
     )
     with writing(document):
         document.write_text(text, encoding="utf-8")
+
+
+def peers_section(rows: Sequence[ScoredRow]) -> str:
+    """The section on other tools. Raises BadInput if their recorded answers do not belong to these rows."""
+    try:
+        recorded = peers.read()
+        return report.peers_section(recorded, peers.paired(map(scorecard.line_of, rows), recorded))
+    except peers.PeersError as error:
+        raise BadInput(str(error)) from error
 
 
 def kept_apart(row: Row) -> bool:
