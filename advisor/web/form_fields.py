@@ -646,15 +646,15 @@ PLACES = Group(
             "constraints.exclude",
             _("Do not offer"),
             SOME_OF,
-            _("None checked: consumer cards, marketplaces, second-hand, quotes, previews, weakly sourced rents"),
+            _("None checked: consumer cards, marketplaces, second-hand, quotes, previews, weakly sourced prices"),
             choices=(
                 ("consumer", _("consumer cards")),
                 ("marketplace", _("marketplaces")),
                 ("second_hand", _("second-hand hardware or prices")),
                 ("quote", _("prices by quote")),
                 ("preview", _("previews")),
-                ("estimate", _("rents known only as an estimate")),
-                ("unconfirmed", _("rents that could not be confirmed")),
+                ("estimate", _("rental prices known only as an estimate")),
+                ("unconfirmed", _("rental prices that could not be confirmed")),
                 ("weak_price", _("every weak or old price")),
                 ("bookable", _("capacity booked ahead")),
                 ("none", _("no restriction: offer all of these")),
@@ -662,7 +662,7 @@ PLACES = Group(
         ),
     ),
     _("Use catalog names, separated by commas."),
-    says=_("All accelerators, vendors and providers; on-demand rents"),
+    says=_("All accelerators, vendors and providers; on-demand prices"),
 )
 RUN = Group(
     _("Software and configuration"),
@@ -906,7 +906,7 @@ FINANCE = Group(
         ),
         price_path(
             "rent",
-            _("rents"),
+            _("rental prices"),
             _("One point per line: month, ratio to today, low and high end, for example: 12 0.8 0.7 0.9"),
         ),
         price_path(

@@ -124,16 +124,14 @@ def settled(s: Settle) -> str:
         return s.said
     values = {"option": s.winner_after, "share": percent_text(f"{s.flips_fraction * 100:.0f}")}
     if s.at_ratio is None or name not in EXPECTED:
-        then = gettext("%(option)s is then the better choice: the case in %(share)s of its plausible values.")
+        then = gettext("%(option)s is then the better choice; the probability of that is %(share)s.")
     elif s.at_ratio < 1:
         then = gettext(
-            "Below %(ratio)s times %(what)s, %(option)s is the better choice: the case in %(share)s of its plausible "
-            "values."
+            "Below %(ratio)s times %(what)s, %(option)s is the better choice; the probability of that is %(share)s."
         )
     else:
         then = gettext(
-            "Above %(ratio)s times %(what)s, %(option)s is the better choice: the case in %(share)s of its plausible "
-            "values."
+            "Above %(ratio)s times %(what)s, %(option)s is the better choice; the probability of that is %(share)s."
         )
     if s.at_ratio is not None and name in EXPECTED:
         values |= {"ratio": sig(s.at_ratio), "what": gettext(EXPECTED[name])}

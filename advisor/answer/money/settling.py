@@ -255,8 +255,8 @@ def settle(
         winner_after=options[after].label,
         winner_after_rank=options[after].rank,
         at_ratio=None if at is None else rounded(at, 3),
-        said=f"{advice.format(option=about)}. {then[0].upper()}{then[1:]}: the case in {shares[best]:.0%} of its "
-        "plausible values.",
+        said=f"{advice.format(option=about)}. {then[0].upper()}{then[1:]}; the probability of that is "
+        f"{shares[best]:.0%}.",
     )
 
 
