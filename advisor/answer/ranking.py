@@ -161,7 +161,7 @@ def sensitivity_bar(ranked: tuple[Scored, ...], b: Bar) -> SensitivityBar:
 
 def break_point(b: Bar, winner: str) -> str:
     if b.at is None:
-        return f"no value of the {b.name} that was tried changes the winner"
+        return "no value that was tried changes the winner"
     side = "below" if b.at < b.value else "above"
     inside = "" if b.low <= b.at <= b.high else ", outside its range"
     today = "" if b.unit.startswith("times") else f"today {plain(b.value)}"

@@ -125,4 +125,4 @@ def test_a_contender_within_the_tie_does_not_win():
 def test_no_change_is_said_as_such():
     spread = {"name": "load", "unit": "times", "value": 1.0, "low": 0.8, "high": 1.25}
     bar = ranking.Bar(**spread, low_usd_per_month=1.0, high_usd_per_month=1.0, at=None, winner_after=None)
-    assert ranking.sensitivity_bar((), bar).detail == "no value of the load that was tried changes the winner"
+    assert ranking.sensitivity_bar((), bar).detail == "no value that was tried changes the winner"
