@@ -78,7 +78,9 @@ def limit(found: re.Match[str]) -> str:
 
 def in_words(text: str) -> str:
     """Other changes, in English like the rest of a stored answer; keys without a name stay."""
-    text = PRICE.sub(r"a price of at most $\2 an hour for \1", text)
+    text = PRICE.sub(r"a price of at most $\2 an hour for \1", text).replace(
+        "priced with a price", "ranked with a price"
+    )
     text = LIMIT.sub(lambda m: LIMITS[m[1]] % given(m[2]) if m[1] in LIMITS else m[0], text)
     text = LIST.sub(lambda m: f"{LISTS[m[1]]}: {m[2].replace('_', ' ') or 'none'}" if m[1] in LISTS else m[0], text)
     text = QUALITY.sub("weight formats of any quality", text)

@@ -16,6 +16,8 @@ from advisor.templatetags.changes import limits_to_raise
      "priced with these rental terms allowed: on demand, spot and no limit on TTFT p95"),
     ("first of the machines with usd_per_accelerator_hour.gpu-max-1550 <= 0.703",
      "first of the machines with a price of at most $0.703 an hour for gpu-max-1550"),
+    ("priced with usd_per_accelerator_hour.mi250 <= 5.16 and ttft_ms_p95 >= 2259",
+     "ranked with a price of at most $5.16 an hour for mi250 and a TTFT p95 limit of 2,259 ms"),
     ("ranked with constraints.formats.allow: [fp8-block] (FP8 W8A8 block, TP4, vLLM 0.24.0)",
      "ranked with these weight formats allowed: fp8-block (FP8 W8A8 block, TP4, vLLM 0.24.0)"),
     ("slo.tpot_ms_p95: null", "no limit on TPOT p95"),
