@@ -93,7 +93,7 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "advisor/workload/trace_files.py": ["tests/workload/test_traffic.py", "tests/inputs/test_question.py"],
         "advisor/workload/traffic.py": ["tests/workload/test_traffic.py", *INTAKE],
     },
-    "forms": {"advisor/web/forms.py": FORMS, "advisor/web/form_fields.py": FORMS},
+    "forms": {"advisor/web/forms.py": FORMS, "advisor/web/form_fields/__init__.py": FORMS},
     "permissions": {
         "advisor/api/client_address.py": ["tests/api/test_counting.py", "tests/web/test_login_limits.py"],
         "advisor/api/deletions.py": ["tests/ops/test_deletion.py"],

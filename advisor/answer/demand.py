@@ -193,7 +193,7 @@ def warnings(workload: Workload, s: Scored) -> list[str]:
 
 
 def supply_warnings(snapshot: Json, s: Scored) -> list[str]:
-    """Rents of more accelerators in one region than a provider can be assumed to have free."""
+    """Rentals of more accelerators in one region than a provider can be assumed to have free."""
     row = snapshot["assumptions"].get(SUPPLY)
     if row is None or s.planned is None:
         return []

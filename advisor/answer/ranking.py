@@ -23,7 +23,7 @@ from advisor.engine.search import Score as DeclaredScore
 from advisor.engine.search import Unranked as Found
 from advisor.engine.spec import Offer, Workload
 from advisor.engine.spec import Rejection as EngineRejection
-from advisor.inputs import number, rounded
+from advisor.inputs import host_ratios, number, rounded
 from advisor.result import (
     Beats,
     Bookable,
@@ -135,6 +135,7 @@ def sensitivity(
         price_fraction=bill.price_ends(costs),
         performance_fraction=spread.throughput_fraction,
         load_fraction=bill.price_and_load_ranges(snapshot, outcome.ranked[0])["load"],
+        host_ratio=host_ratios(snapshot, outcome.ranked[0].lane.choice.accelerator.slug),
     )
     bars = tornado(workload, outcome.scale, outcome.table, outcome.ranked, ranges)
     return [sensitivity_bar(outcome.ranked, b) for b in bars]
@@ -160,7 +161,7 @@ def sensitivity_bar(ranked: tuple[Scored, ...], b: Bar) -> SensitivityBar:
 
 def break_point(b: Bar, winner: str) -> str:
     if b.at is None:
-        return f"no value of the {b.name} that was tried changes the winner"
+        return "no value that was tried changes the winner"
     side = "below" if b.at < b.value else "above"
     inside = "" if b.low <= b.at <= b.high else ", outside its range"
     today = "" if b.unit.startswith("times") else f"today {plain(b.value)}"

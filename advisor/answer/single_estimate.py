@@ -439,10 +439,10 @@ def host_warning(fixed: Fixed, result: Estimate) -> list[str]:
         rates.append(formula.output_tokens_per_s / closed.output_tokens_per_s * result.output_tokens_per_s)
     if rates[1] > (1 - HOST_MATTERS_FRACTION) * result.output_tokens_per_s:
         return []
+    fast, slow = (f"{rounded(rate, 2):,.0f} output tokens/s" for rate in rates)
     return [
-        f"the host limits it: about {rounded(rates[1], 2):,.0f} to {rounded(rates[0], 2):,.0f} output tokens/s "
-        f"on hosts that take {ends[1]:g} to {ends[0]:g} times as long as assumed (host-speed-ratio); "
-        "a launch probe measures yours"
+        f"the host limits throughput: about {slow} on a host that needs {ends[1]:g} times the assumed time "
+        f"(host-speed-ratio), and {fast} on one that needs {ends[0]:g} times; a launch probe measures yours"
     ]
 
 

@@ -350,18 +350,13 @@ def acceptance_sentences(stated: Speculative) -> list[str]:
     return [*lines, f"without drafts the same deployment has a p95 TPOT of {stated.tpot_ms_p95_without:.1f} ms{limits}"]
 
 
-def named(task: str) -> str:
-    """A task of the workload in a sentence."""
-    return "any task" if task == "any" else task
-
-
 def accepted(acceptance: float | None, stated: Speculative) -> str:
     """The published acceptance in words."""
     if not acceptance:
-        return f"{stated.tokens_shown_per_step:.2f} tokens per step, published for {named(stated.task)}"
+        return f"{stated.tokens_shown_per_step:.2f} tokens per step, {engine_plan.published(stated.task)}"
     low, high = stated.acceptance_low, stated.acceptance_high
     between = f", {low:g} to {high:g} in other published runs" if low != high else ""
-    return f"{stated.k} draft tokens per step, acceptance {acceptance:g} published for {named(stated.task)}{between}"
+    return f"{stated.k} draft tokens per step, acceptance {acceptance:g} {engine_plan.published(stated.task)}{between}"
 
 
 def disaggregated(s: Scored) -> Disaggregated | None:
@@ -384,8 +379,8 @@ def variant_warnings(s: Scored) -> list[str]:
     lines = []
     if s.lane.draft:
         lines.append(
-            f"speculative decoding: the acceptance rate was published for {named(s.lane.draft.task)}, not measured on "
-            "your traffic; every request is assumed to accept drafts equally often"
+            f"speculative decoding: the acceptance rate was {engine_plan.published(s.lane.draft.task)}, not measured "
+            "on your traffic; every request is assumed to accept drafts equally often"
         )
     if s.pools:
         lines.append(

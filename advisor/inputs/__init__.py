@@ -42,6 +42,7 @@ from advisor.inputs.offers import new_usd_per_accelerator
 from advisor.inputs.rounding import number, rounded
 from advisor.inputs.to_engine import (
     catalog_of,
+    host_ratios,
     model_of,
     model_parts,
     quantization_of,
@@ -94,6 +95,7 @@ __all__ = [
     "serverless_of",
     "take_snapshot",
     "host_copy_fraction",
+    "host_ratios",
     "host_speed_range",
     "training_workload",
     "unknown_names_in_parts",

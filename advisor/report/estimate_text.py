@@ -4,6 +4,24 @@ from collections.abc import Sequence
 
 from advisor.result import Estimate, MeasuredRow, Operator, Percentiles
 
+RATES = {  # evidence for the rates of the accelerator
+    "measured": "rates of this accelerator: measured",
+    "relative": "rates of this accelerator: scaled from a related one",
+    "datasheet": "rates of this accelerator: from its datasheet only",
+}
+NAMES = {  # figure with an interval -> its name and unit
+    "ttft_ms": "TTFT in ms",
+    "ttft_ms_p95": "TTFT p95 in ms",
+    "tpot_ms": "TPOT in ms",
+    "tpot_ms_p95": "TPOT p95 in ms",
+    "latency_ms": "latency in ms",
+    "latency_ms_p95": "latency p95 in ms",
+    "output_tokens_per_s": "output tokens/s",
+    "input_tokens_per_s": "input tokens/s",
+    "usd_per_mtok_input": "USD per million input tokens",
+    "usd_per_mtok_output": "USD per million output tokens",
+}
+
 
 def table(e: Estimate) -> str:
     """Headline, memory and steps as text."""
@@ -11,12 +29,18 @@ def table(e: Estimate) -> str:
     if e.fits:
         lines += embedding_lines(e) if e.is_embedding else token_lines(e)
         lines += [*cost_lines(e), "", *step_lines(e.step or []), "", *interval_lines(e)]
-        lines.append(f"basis: {e.basis}; {'' if e.is_embedding else 'decode is '}{e.bound}-bound")
+        lines.append(f"{RATES.get(e.basis, e.basis)}; {'' if e.is_embedding else 'decode is '}{e.bound}-bound")
         if e.correction is not None:
-            lines.append(f"measurements: {e.correction.said}")
+            lines.append(f"correction: {e.correction.said}")
     else:
-        lines += ["DOES NOT FIT", *(f"  fits with {change}" for change in e.smallest_change or [])]
+        lines += ["DOES NOT FIT", *(f"  fits with {option_of(change)}" for change in e.smallest_change or [])]
     return "\n".join([*lines, *(f"warning: {w}" for w in e.warnings), "", *evidence_lines(e.evidence)])
+
+
+def option_of(change: str) -> str:
+    """A changed argument as this command takes it: --max-batched-tokens 2048; sentences stay."""
+    name, _, value = change.partition(" ")
+    return change if " " in value or not value else f"--{name.replace('_', '-')} {value}"
 
 
 def token_lines(e: Estimate) -> list[str]:
@@ -25,7 +49,7 @@ def token_lines(e: Estimate) -> list[str]:
         latency_line("TPOT", e.tpot_ms),
         f"{shown(e.output_tokens_per_s)} output tokens/s, "
         f"{shown(e.output_tokens_per_s_per_accelerator)} per accelerator",
-        f"{shown(e.total_tokens_per_s)} tokens/s with the prompts, {shown(e.requests_per_s)} requests/s",
+        f"{shown(e.total_tokens_per_s)} tokens/s including prompts, {shown(e.requests_per_s)} requests/s",
     ]
 
 
@@ -43,7 +67,7 @@ def interval_lines(e: Estimate) -> list[str]:
     if e.interval is None:
         return []
     ranges = {name: pair for name, pair in e.interval if pair is not None and name in e.interval.model_fields_set}
-    return [f"90%: {name} {shown(low)} to {shown(high)}" for name, (low, high) in ranges.items()]
+    return [f"90% range: {NAMES.get(name, name)} {shown(low)} to {shown(high)}" for name, (low, high) in ranges.items()]
 
 
 def evidence_lines(rows: Sequence[MeasuredRow]) -> list[str]:
@@ -52,12 +76,14 @@ def evidence_lines(rows: Sequence[MeasuredRow]) -> list[str]:
         return ["nearest measured rows: no scorecard is loaded"]
     near = any(row.near for row in rows)
     lines = ["nearest measured rows:" if near else "no measured row is similar to this; the nearest:"]
+    lines.append("  distance (0: the same run), deployment, input/output tokens, figure")
     for row in rows:
+        users = "unknown number of" if row.concurrency is None else f"{row.concurrency:g}"
         error = "does not fit" if row.error_fraction is None else f"{row.error_fraction:.1%} off"
         lines.append(
             f"  {row.distance:5.2f}  {row.accelerator_count} x {row.accelerator}, {row.model}, "
             f"{row.framework} {row.framework_version}, {row.weights_dtype} {row.layout}, "
-            f"{row.isl:g}/{row.osl:g}, {row.concurrency or 'unknown number of'} users: {row.metric} "
+            f"{row.isl:g}/{row.osl:g} tokens, {users} users: {row.metric} "
             f"measured {shown(row.measured)}, predicted {shown(row.predicted)} ({error})"
         )
     return lines
@@ -100,7 +126,8 @@ def cost_lines(e: Estimate) -> list[str]:
         return [power, "no current offer can hold it"]
     return [
         power,
-        f"${shown(e.usd_per_hour)} per hour at {e.provider} ({e.price_as_of}): ${shown(usd)} per million {kind} tokens",
+        f"${shown(e.usd_per_hour)} per hour {'if bought' if e.provider == 'own' else f'at {e.provider}'} (price of "
+        f"{e.price_as_of}): ${shown(usd)} per million {kind} tokens",
     ]
 
 

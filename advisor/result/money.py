@@ -129,7 +129,7 @@ class PlanStep(Section):
     paid_hours: InstanceHours
     """Instance-hours that are paid over the whole plan."""
     usd: Usd
-    """All payments for these instances over the plan at today's money, less resale; without discounting."""
+    """All payments for these instances over the plan, less resale; not discounted."""
     price_as_of: str
     """Date of the price."""
     price_source: str

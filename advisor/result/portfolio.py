@@ -308,7 +308,7 @@ class RunOnFleet(Section):
     hours_per_week: Annotated[float, Field(json_schema_extra={"x-unit": "h"})] | None
     """Hours in which it trains; null: around the clock."""
     usd_total: Usd
-    """What the run adds to the cost of the service, in today's money."""
+    """What the run adds to the present value of the service's cost."""
     saving_usd: Usd
     """Against the run by itself."""
     said: str

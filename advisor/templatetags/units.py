@@ -11,7 +11,7 @@ from datetime import date, datetime
 
 from django import template
 from django.utils import formats, timezone
-from django.utils.translation import get_language, gettext, ngettext
+from django.utils.translation import get_language, gettext
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import gettext_noop as known
 
@@ -23,7 +23,6 @@ register = template.Library()
 UNKNOWN = "–"
 WARN_DAYS, STALE_DAYS = 30, 90
 MAX_TYPED = 100  # characters of a number; longer texts are none
-RAISED = re.compile(r"([a-z0-9_.-]+) >= ([0-9.]+)")
 WORDS = {
     "misses_slo": known("misses SLO"),
     "lock_in": known("vendor lock-in"),
@@ -352,18 +351,6 @@ def words(value: object) -> str:
     """misses_slo -> misses SLO, near_lossless -> near-lossless."""
     text = str(value)
     return gettext(WORDS[text]) if text in WORDS else text.replace("_", " ")
-
-
-@register.filter
-def limits_to_raise(change: object) -> str:
-    """The smallest change for people: "qualifies if you raise the limits to ttft_ms_p95 1,441 and tpot_ms_p95 54"."""
-    plain_text = str(change)
-    limits = RAISED.findall(plain_text.removeprefix("passes with "))
-    if plain_text != "passes with " + " and ".join(f"{key} >= {value}" for key, value in limits):
-        return plain(change)
-    raised = gettext(" and ").join(f"{key} {given(value)}" for key, value in limits)
-    said = ngettext("qualifies if you raise the limit to %s", "qualifies if you raise the limits to %s", len(limits))
-    return said % raised
 
 
 @register.filter

@@ -97,7 +97,7 @@ def figures(money: Money, plan: Plan) -> Iterator[dict[str, str]]:
         spread=low_to_high(ranges.total_usd) if ranges else "",
     )
     discount = rate(money.discount_fraction_per_year)
-    means = f"All payments less resale in today's money, at a discount rate of {discount} per year."
+    means = f"Present value of all payments less resale, at a discount rate of {discount} per year."
     yield figure("Present value of costs", dollars(money.npv_usd), means, "present value")
     means = "Everything the plan buys over the horizon, with its share of network, storage and spares."
     yield figure("Purchases (capex)", dollars(plan.capex_usd), means, "capex")

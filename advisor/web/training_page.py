@@ -296,7 +296,7 @@ def figures(run: TrainingOption, money: Money, plan: Plan, until: str) -> Iterat
     name = f"Cost of all runs in {every}" if run.every_days else "Cost of the run"
     yield figure(name, dollars(money.usd_over_horizon), means, spread=dollar_range(ends))
     discount = rate(money.discount_fraction_per_year)
-    means = f"The same in today's money, at a discount rate of {discount} per year. Plans are compared by it."
+    means = f"The same as a present value, at a discount rate of {discount} per year. Plans are compared by it."
     yield figure("Present value of costs", dollars(run.usd_total), means, "present value")
     if plan.capex_usd:
         means = "Everything the plan buys, with its share of network, storage and spares."

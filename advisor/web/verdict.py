@@ -87,6 +87,8 @@ SETTLING = {  # by uncertain input, as in answer/money/settling.py
     "api": known("Get the API price in writing."),
     "performance": known("Load-test %(option)s."),
     "speed": known("Time some training steps on %(option)s."),
+    "host": known("Measure the host of %(option)s with a launch probe."),
+    "host time": known("Load-test %(option)s."),
     "acceptance": known("Measure on your own requests how many drafted tokens %(option)s accepts."),
     "load": known("Measure your traffic."),
     "goodput": known("Ask for the failure rate of %(option)s."),
@@ -97,6 +99,8 @@ EXPECTED = {
     "performance": known("the estimated speed"),
     "speed": known("the estimated speed"),
     "load": known("the expected load"),
+    "host": known("the assumed host time"),
+    "host time": known("the assumed host time"),
     "acceptance": known("the expected tokens per step"),
     "goodput": known("the expected share of time that trains"),
     "staff": known("the expected cost"),
@@ -120,16 +124,14 @@ def settled(s: Settle) -> str:
         return s.said
     values = {"option": s.winner_after, "share": percent_text(f"{s.flips_fraction * 100:.0f}")}
     if s.at_ratio is None or name not in EXPECTED:
-        then = gettext("%(option)s is then the better choice: the case in %(share)s of its plausible values.")
+        then = gettext("%(option)s is then the better choice; the probability of that is %(share)s.")
     elif s.at_ratio < 1:
         then = gettext(
-            "Below %(ratio)s times %(what)s, %(option)s is the better choice: the case in %(share)s of its plausible "
-            "values."
+            "Below %(ratio)s times %(what)s, %(option)s is the better choice; the probability of that is %(share)s."
         )
     else:
         then = gettext(
-            "Above %(ratio)s times %(what)s, %(option)s is the better choice: the case in %(share)s of its plausible "
-            "values."
+            "Above %(ratio)s times %(what)s, %(option)s is the better choice; the probability of that is %(share)s."
         )
     if s.at_ratio is not None and name in EXPECTED:
         values |= {"ratio": sig(s.at_ratio), "what": gettext(EXPECTED[name])}

@@ -8,10 +8,12 @@ from django.conf import settings
 from advisor.answer import ranking
 from advisor.engine.search import rank_uncertainty
 from advisor.engine.search.run import prepare_question, search
+from advisor.engine.search.sensitivity import Standing
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.inputs.to_engine import catalog_of, workload_of
 from advisor.workload.schema import parse
 from advisor.workload.text import set_path
+from catalog.models import Calibration
 from tests.as_json import recommend
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
@@ -75,10 +77,27 @@ def test_a_price_beyond_the_one_told_makes_the_other_win(question: dict):
     assert bar["usd_per_month_low"] < first["usd_per_month"] < bar["usd_per_month_high"]
 
 
+def host_bar(result: dict) -> str:
+    return f"host time of {result['recommendations'][0]['accelerator_name']}"
+
+
+def test_a_host_whose_speed_is_given_or_measured_has_no_bar(question: dict):
+    given = answer(question, ("tco.host-speed-ratio", "1.5"))
+    assert host_bar(given) not in {b["assumption"] for b in given["sensitivity"]}
+    for chip in CHIPS:
+        Calibration.objects.create(
+            name=f"accelerator:{chip}", values={"host_factor": 1.2}, basis="datasheet", fitted_on="probe result 1",
+            engine_version="1", as_of="2026-11-25",
+        )  # fmt: skip
+    probed = answer(question)
+    assert host_bar(probed) not in {b["assumption"] for b in probed["sensitivity"]}
+
+
 def test_the_tornado_names_what_an_answer_asked_again_names(question: dict):
     result = answer(question)
     bars = {b["assumption"]: b for b in result["sensitivity"]}
-    assert {"load", "output length", "prefix cache hit rate"} < set(bars) and len(bars) == 5
+    assert {"load", "output length", "prefix cache hit rate"} < set(bars) and len(bars) == 6
+    assert (bars[host_bar(result)]["low"], bars[host_bar(result)]["high"]) == (0.6, 2)
     first = result["recommendations"][0]["accelerator"]
     (bar,) = [b for b in result["sensitivity"] if b["assumption"].startswith("price of")]
 
@@ -97,7 +116,13 @@ def test_the_tornado_names_what_an_answer_asked_again_names(question: dict):
     assert widths == sorted(widths, reverse=True)
 
 
+def test_a_contender_within_the_tie_does_not_win():
+    usd = np.array([1.0, 1.0])
+    near = [Standing(usd_per_hour=usd, score=np.array([1.0, s]), equal_fraction=0.01).winner for s in (0.995, 0.98)]
+    assert near == [0, 1]
+
+
 def test_no_change_is_said_as_such():
     spread = {"name": "load", "unit": "times", "value": 1.0, "low": 0.8, "high": 1.25}
     bar = ranking.Bar(**spread, low_usd_per_month=1.0, high_usd_per_month=1.0, at=None, winner_after=None)
-    assert ranking.sensitivity_bar((), bar).detail == "no value of the load that was tried changes the winner"
+    assert ranking.sensitivity_bar((), bar).detail == "no value that was tried changes the winner"

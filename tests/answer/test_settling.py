@@ -3,10 +3,20 @@
 import numpy as np
 import pytest
 
-from advisor.answer.money import NORMAL, VALUES, Input, Moved, settle
+from advisor import workload
+from advisor.answer import ranking
+from advisor.answer.advice import with_assumptions
+from advisor.answer.money import NORMAL, VALUES, CostModel, Input, Moved, settle
+from advisor.answer.money.settling import _serving as serving_inputs
+from advisor.engine.search.run import prepare_question, search
+from advisor.inputs.from_catalog import take_snapshot, unpacked
+from advisor.inputs.to_engine import catalog_of, workload_of
 from advisor.result import Answer
+from advisor.workload.text import set_path
 from tests import sample_advice
+from tests.engine.catalog_sample import FIXTURES
 
+WORKLOAD = FIXTURES / "workloads" / "support-chat.yaml"
 OPTIONS = Answer.read(sample_advice.result()).deployments
 STILL = np.ones(VALUES)
 
@@ -34,7 +44,40 @@ def test_a_faster_rival_is_a_measurement_of_that_rival() -> None:
     assert found.kind == "measurement" and found.said.startswith("Load-test 4 x MI300X. Above 1.1")
 
 
+def test_a_slower_host_is_a_launch_probe_on_that_machine() -> None:
+    slower = moved("host", np.exp(0.2 * NORMAL), 1.2 * STILL, "h200-sxm")
+    found = settle(OPTIONS, 0, [slower], 0.0)
+    assert found.kind == "measurement"
+    assert found.said.startswith(
+        "Measure the host of 4 x H200 SXM with a launch probe. Above 1.2 times the assumed host time, "
+    )
+
+
 def test_nothing_is_named_where_no_input_changes_the_choice_by_more_than_the_tie() -> None:
     near = moved("load", 1.005 * STILL, STILL)
     found = settle(OPTIONS, 0, [near], 0.01)
     assert (found.kind, found.flips_fraction, found.input) == ("none", 0.0, "")
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("shipped")
+def test_the_host_is_among_the_inputs_until_it_is_measured() -> None:
+    raw = set_path(workload.load(WORKLOAD.read_bytes()), "constraints.accelerators.allow", "[h200-sxm, b200, mi300x]")
+    spec = workload.parse(set_path(raw, "variants", "no"))
+    snapshot = with_assumptions(spec, unpacked(take_snapshot(spec)))
+    asked, catalog = prepare_question(workload_of(spec), catalog_of(spec, snapshot))
+    outcome = search(asked, catalog)
+
+    def hosts(known: dict) -> set[tuple[str, str]]:
+        costs = CostModel(known, asked, catalog, outcome.shown)
+        spreads = [ranking.spread_of(known, s) for s in outcome.shown]
+        inputs = [
+            m.input for m in serving_inputs(asked, outcome, costs, spreads, [o for o in costs.options() if o], None)
+        ]
+        return {(i.name, i.chip) for i in inputs if i.name.startswith("host")}
+
+    rest = {("host", "b200"), ("host time", "mi300x")}  # launch probes compare CUDA only
+    assert hosts(snapshot) == {("host", "h200-sxm"), *rest}
+    probed = snapshot["calibrations"]["accelerator:h200-sxm"] | {"host_factor": 1.2}
+    calibrations = {**snapshot["calibrations"], "accelerator:h200-sxm": probed}
+    assert hosts({**snapshot, "calibrations": calibrations}) == rest

@@ -72,7 +72,7 @@ def warnings(**changes: object) -> str:
 
 
 def test_an_estimate_that_the_host_limits_says_how_far_it_depends_on_the_host() -> None:
-    assert "the host limits it: about" in warnings()
+    assert "the host limits throughput: about" in warnings()
     assert "host" not in warnings(tp=1) and "host limits" not in warnings(host_speed_ratio=1.0)
     Calibration.objects.create(
         name="accelerator:h200-sxm", values={"host_factor": 1.2}, basis="measured", fitted_on="probe result 1",

@@ -34,13 +34,13 @@ def test_a_done_advice_shows_every_part(client: Client) -> None:
         "SLO 40 ms",
         "Memory per chip",
         "best TPOT p95 61 ms &gt; 40 ms at TP8",
-        "qualifies if you raise the limit to tpot_ms_p95 62",
+        "qualifies with a TPOT p95 limit of 62 ms",
         "https://example.org/pue",
         "price 120 d old",
         "vllm serve meta-llama",
         "1 deployment cannot be shown",
         "Near misses",
-        "qualifies if you raise the limit to ttft_ms_p95 1,090",
+        "qualifies with a TTFT p95 limit of 1,090 ms",
         "MI300X wins once it is 12% dearer",
     ):
         assert said in text, said

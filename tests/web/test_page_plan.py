@@ -94,7 +94,7 @@ def test_each_key_figure_has_its_meaning(page: str, row: str) -> None:
 
 def test_the_present_value_says_its_discount_rate(page: str) -> None:
     figures = section(page, "Key figures", "|Low, median and high cost|")
-    assert "$337,260|All payments less resale in today's money, at a discount rate of 8% per year.|" in figures
+    assert "$337,260|Present value of all payments less resale, at a discount rate of 8% per year.|" in figures
 
 
 def test_the_range_is_shown_by_month_and_in_total(page: str) -> None:

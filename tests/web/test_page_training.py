@@ -101,7 +101,7 @@ def test_the_page_of_one_run_says_what_its_time_is_made_of(client: Client) -> No
         "Cheapest", "Fastest", "for the run", "90% range", "Cost vs. time", "deadline 30 days", "misses the deadline",
         "gradients", "optimizer states", "activations", "Forward pass", "Waiting for the slowest rank",
         f"Goodput: {first.goodput_fraction:.1%} of the time trains", first.scaling_said, "✓ this option",
-        "What drives the cost", "Cost of the run in today’s money", "Layouts timed",
+        "What drives the cost", "Present value of the cost of the run", "Layouts timed",
     ):  # fmt: skip
         assert said in text or said in client.get(f"/advice/{advice('pretrain').pk}?section=all").content.decode(), said
     assert "per month" not in text.replace("per month. Plans", "")

@@ -376,7 +376,8 @@ def best_switch_of(workload: Workload, catalog: Catalog, outcome: SearchResult) 
     switch, i, j = min(found, key=lambda each: each[0].present_usd)
     saving = plans[0].present_usd - switch.present_usd
     names = [shown[k].lane.choice.accelerator.name for k in (i, j)]
-    verdict = f"saves ${saving:,.0f} in today's money" if saving > 0 else f"costs ${-saving:,.0f} more in today's money"
+    verdict = f"saves ${saving:,.0f}" if saving > 0 else f"costs ${-saving:,.0f} more"
+    verdict += " in present value"
     return Switch(
         first_rank=i + 1,
         second_rank=j + 1,

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from advisor.answer.money.uncertainty import CostModel
+from advisor.engine.calibration import has_host_probe
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.search import (
     Figures,
@@ -20,13 +21,14 @@ from advisor.engine.search import (
     accepted_share,
     declared_scores_of,
     equal_fraction,
+    host_effect,
     hosted_score,
     joint,
     objective,
     rank_uncertainty,
 )
 from advisor.engine.spec import Workload
-from advisor.inputs import rounded
+from advisor.inputs import host_ratios, rounded
 from advisor.result import Answer, ApiOption, Measurement, Option, Settle, TrainingOption
 
 Array = np.ndarray
@@ -40,7 +42,7 @@ RARE_FRACTION = 0.01  # an input that changes the choice in fewer of its values 
 class Input:
     """One uncertain input: what to get, and the option or chip that it is about."""
 
-    name: str  # of joint.DRIVERS, or price, acceptance, goodput
+    name: str  # of joint.DRIVERS, or price, host, host time, acceptance, goodput
     chip: str = ""  # slug; empty: it moves every option
     way: str = ""  # of a price: rent or own
 
@@ -55,6 +57,8 @@ ADVICE: Mapping[str, tuple[str, str]] = {  # kind, what to do; {option} is the o
     "api": ("quote", "Get the API price in writing"),
     "performance": ("measurement", "Load-test {option}"),
     "speed": ("measurement", "Time some training steps on {option}"),
+    "host": ("measurement", "Measure the host of {option} with a launch probe"),
+    "host time": ("measurement", "Load-test {option}"),  # no probe for it
     "acceptance": ("measurement", "Measure on your own requests how many drafted tokens {option} accepts"),
     "load": ("measurement", "Measure your traffic"),
     "goodput": ("measurement", "Ask for the failure rate of {option}"),
@@ -65,6 +69,8 @@ WORDS = {
     "performance": "times the estimated speed",
     "speed": "times the estimated speed",
     "load": "times the expected load",
+    "host": "times the assumed host time",
+    "host time": "times the assumed host time",
     "acceptance": "times the expected tokens per step",
     "goodput": "times the expected share of time that trains",
     "staff": "times the expected cost",
@@ -155,6 +161,16 @@ def _serving(
                     scores=all_rows({k: row(k, 1.0, 1.0, draws) for k in paid}),
                     ratios=joint.centered(options[paid[0]].price[way], NORMAL),
                 )
+        known = host_ratios(costs.snapshot, chip)
+        if known and outcome.table is not None and outcome.table.built is not None:
+            times = joint.centered(known, NORMAL)
+            on_host = {k: host_effect(workload, outcome.table, options[k].scored, times) for k in mine}
+            has_probe = has_host_probe(options[mine[0]].scored.lane.choice.accelerator.stacks)
+            yield Moved(
+                input=Input(name="host" if has_probe else "host time", chip=chip),
+                scores=all_rows({k: row(k, e.speed, e.latency, still) for k, e in on_host.items()}),
+                ratios=times,
+            )
     for method in dict.fromkeys(o.scored.lane.draft.method for o in options if o.scored.lane.draft):
         drafted = [k for k, o in enumerate(options) if o.scored.lane.draft and o.scored.lane.draft.method == method]
         shares = {k: _quantiles(accepted_share(options[k].scored.lane.draft)) for k in drafted}
@@ -239,8 +255,8 @@ def settle(
         winner_after=options[after].label,
         winner_after_rank=options[after].rank,
         at_ratio=None if at is None else rounded(at, 3),
-        said=f"{advice.format(option=about)}. {then[0].upper()}{then[1:]}: the case in {shares[best]:.0%} of its "
-        "plausible values.",
+        said=f"{advice.format(option=about)}. {then[0].upper()}{then[1:]}; the probability of that is "
+        f"{shares[best]:.0%}.",
     )
 
 

@@ -244,8 +244,8 @@ def uncertainty(money: CostModel) -> Uncertainty | None:
         drivers=drivers,
         chances=chances(money, draws),
         said=(
-            f"The first deployment costs ${low:,.0f} to ${high:,.0f} a month in 90% of {DRAWS:,} draws (median "
-            f"${middle:,.0f}); the largest driver is {drivers[0].name}."
+            f"The first deployment costs ${low:,.0f} to ${high:,.0f} a month in 90% of {DRAWS:,} random draws of "
+            f"the uncertain inputs (median ${middle:,.0f}); {drivers[0].name} matters most."
             if drivers
             else f"The first deployment costs ${middle:,.0f} a month; nothing is uncertain."
         ),

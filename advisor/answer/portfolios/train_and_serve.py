@@ -210,8 +210,8 @@ def in_one_plan(a: Answer, service: Member, p: OnePlan, first: TrainingOption) -
         usd_total=cents(first.usd_total - saving),
         saving_usd=cents(saving),
         said=(
-            f"Planned together on {chip.name}, {service.workload.name} and {workload_name(a)} cost "
-            f"${p.plan.present_usd:,.0f} in today's money, ${saving:,.0f} less than each by itself: the run takes "
+            f"Planned together on {chip.name}, {service.workload.name} and {workload_name(a)} have a "
+            f"present value of ${p.plan.present_usd:,.0f}, ${saving:,.0f} less than each by itself: the run takes "
             f"{p.run.chips:,} of them for {p.run.days:,.3g} days, and both share machines and team."
         ),
     )

@@ -128,8 +128,8 @@ def uncertainty(q: Question, options: Sequence[TrainingOption], draws: Sequence[
         drivers=found,
         chances=chances(q, options, draws),
         said=(
-            f"The first run costs {dollars(low)} to {dollars(high)} in 90% of {DRAWS:,} draws (median "
-            f"{dollars(middle)}){largest}."
+            f"The first run costs {dollars(low)} to {dollars(high)} in 90% of {DRAWS:,} random draws of the "
+            f"uncertain inputs (median {dollars(middle)}){largest}."
         ),
     )
 

@@ -3,6 +3,7 @@
 from advisor.engine.calibration import conditioning, least_squares
 from advisor.engine.calibration.conditioning import LEVELS, Observed, Pooling
 from advisor.engine.calibration.efficiency import efficiency_of
+from advisor.engine.calibration.host_speed import has_host_probe
 from advisor.engine.calibration.kernel_samples import Figure, median_of, samples
 from advisor.engine.calibration.least_squares import (
     Array,
@@ -33,6 +34,7 @@ __all__ = [
     "conditioning",
     "determined",
     "efficiency_of",
+    "has_host_probe",
     "least_squares",
     "measured_cores",
     "measured_share",

@@ -19,6 +19,11 @@ COMPARABLE = ("torch", "cuda")  # library and backend of the reference
 NEEDS = "needs launch rows of modes eager and issue"
 
 
+def has_host_probe(stacks: Iterable[str]) -> bool:
+    """Whether a launch probe can measure the host of a chip with these software stacks."""
+    return COMPARABLE[1] in stacks
+
+
 def host_factor_of(results: Iterable[Mapping[str, Any]], library: str, backend: str) -> Figure | str:
     """host_factor, or why it is not determined.
 

@@ -280,7 +280,7 @@ def _rent_parts(usd_per_hour: float, term: str, a: Assumptions, prices: Prices, 
 class _SignedRent:
     """What every rent of one term has in common: its price by month over today's, as it was signed."""
 
-    paid_ratio: float  # sum over the horizon, in today's money
+    paid_ratio: float  # sum over the horizon, present value
     last_ratio: float
     last_present: float  # present value of 1 USD in the last month
     annuity: float

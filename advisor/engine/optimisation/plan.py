@@ -499,12 +499,13 @@ def _drafting_note(workload: Workload, model: Model, plan: Setup, setup: Setup) 
         if len(losing)
         else "gains at every batch size that fits in the KV cache"
     )
-    task = (
-        f"acceptance rate {draft.accepted_fraction:.2f} for {draft.task}"
-        if draft.accepted_fraction
-        else f"published for {draft.task}"
-    )
-    return f"{ratio[0]:.2f} times the speed at batch size 1; {end}; {task}: {draft.source}"
+    rate = f"acceptance rate {draft.accepted_fraction:.2f} " if draft.accepted_fraction else ""
+    return f"{ratio[0]:.2f} times the speed at batch size 1; {end}; {rate}{published(draft.task)}: {draft.source}"
+
+
+def published(task: str) -> str:
+    """For which task of the workload an acceptance was published."""
+    return "published without stating a task" if task == "any" else f"published for {task}"
 
 
 def offload_gib(catalog: Catalog, plan: Setup) -> int:

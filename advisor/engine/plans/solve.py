@@ -67,7 +67,7 @@ class Schedule:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Columns:
-    """All ways to cover a run of months with one instance, and what each costs in today's money."""
+    """All ways to cover a run of months with one instance, and the present value of what each costs."""
 
     way: NDArray[np.int_]
     start: NDArray[np.int_]

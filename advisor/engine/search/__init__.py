@@ -55,7 +55,7 @@ from advisor.engine.search.planned import (
 )
 from advisor.engine.search.run import Point, SearchResult, prepare_question, search
 from advisor.engine.search.scale_to_zero import ColdStartTimes, OnDemand, scaled_to_zero
-from advisor.engine.search.sensitivity import Bar, Ranges, tornado
+from advisor.engine.search.sensitivity import Bar, Ranges, host_effect, tornado
 from advisor.engine.search.simulated import (
     Design,
     MemoryParts,
@@ -155,6 +155,7 @@ __all__ = [
     "equal_fraction",
     "estimated_excess",
     "final_score",
+    "host_effect",
     "hosted_score",
     "missing_figure",
     "evaluate",

@@ -186,7 +186,7 @@ def _not_served(a: Accelerator, workload: Workload, catalog: Catalog) -> Rejecti
         accelerator=a.slug,
         reason="unsupported",
         detail=f"{a.not_served_reason}; {hosted}" if hosted else a.not_served_reason,
-        smallest_change="use the vendor's hosted API: see hosted" if hosted else "",
+        smallest_change="use the vendor's hosted API: listed under hosted APIs" if hosted else "",
         changes=asked if hosted else (),
         dead_end="" if hosted and asked else a.not_served_reason,
     )

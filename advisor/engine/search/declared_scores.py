@@ -135,7 +135,8 @@ def team(workload: Workload, chip: Accelerator, framework: Framework) -> Score:
     """The team's best level (0 to 5) among the usable stacks; a stack missing from `team:` counts as 0."""
     needed = skills(chip, framework)
     if not workload.team:
-        return mean_of([(None, f"the team's experience with {' or '.join(needed)}: unknown, because team: is not set")])
+        known = f"the team's experience with {' or '.join(needed)}"
+        return mean_of([(None, f"{known}: unknown, because the workload does not state it (team)")])
     levels = dict(workload.team)
     best = max(needed, key=lambda name: levels.get(name, 0))
     fact = f"level {levels.get(best, 0)} of 5 in {best}" + ("" if best in levels else ", which team: does not list")

@@ -276,7 +276,10 @@ def describe(lane: Lane) -> str:
     """Weight format, parallel sizes, framework and draft of a lane, as text."""
     c, draft = lane.choice, lane.draft
     sizes = [f"TP{c.tp}"] + [f"{k}{n}" for k, n in (("PP", c.pp), ("EP", c.ep), ("DP", c.dp)) if n > 1]
-    drafts = f", {DRAFT_NAMES.get(draft.method, draft.method)} drafts of {draft.tokens}" if draft else ""
+    drafts = ""
+    if draft:
+        many = "token" if draft.tokens == 1 else "tokens"
+        drafts = f", {DRAFT_NAMES.get(draft.method, draft.method)}, {draft.tokens} draft {many}"
     return f"{c.quantization.name}, {' '.join(sizes)}, {lane.framework.name} {lane.framework.version}{drafts}"
 
 

@@ -12,16 +12,16 @@ from functools import cache
 import numpy as np
 
 from advisor.engine.cost import HOURS_PER_MONTH
-from advisor.engine.scheduler import REQUESTS, open_loop, scheduler_of, shares_prefixes, verify
+from advisor.engine.scheduler import REQUESTS, closed_loop, open_loop, scheduler_of, shares_prefixes, verify
 from advisor.engine.search.limits import latency_excess
-from advisor.engine.search.objective import Figures, Scale, declared_scores_of, objective
+from advisor.engine.search.objective import Figures, Scale, declared_scores_of, equal_fraction, objective
 from advisor.engine.search.owned_machines import at_load
 from advisor.engine.search.rank_uncertainty import growth
 from advisor.engine.search.simulated import PILOT_REQUESTS, Scored, excess, excess_bounds, resized_usd_per_hour
 from advisor.engine.search.table import UNSERVABLE_REPLICAS, Table, demand_of, serving_estimates
 from advisor.engine.search.views import PRICED
 from advisor.engine.spec import Lengths, Workload
-from advisor.engine.step import Lane, StepTimes, take
+from advisor.engine.step import Lane, StepTimes, batch_capacity_requests_per_s, take, with_host_times
 
 Array = np.ndarray
 STEPS = 2  # values tried on each side, log-spaced or evenly spaced, before bisection
@@ -37,10 +37,14 @@ class Standing:
 
     usd_per_hour: Array
     score: Array
+    equal_fraction: float  # scores that differ by no more than this are equal
 
     @property
     def winner(self) -> int:
-        return int(np.argmin(self.score))
+        """Today's winner (index 0) unless another contender is better by more than a tie."""
+        best = int(np.argmin(self.score))
+        least = float(self.score[best])
+        return 0 if self.score[0] <= least + self.equal_fraction * abs(least) else best
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,7 +110,8 @@ def standing_at(
             )
         )
     usd = np.array([float(f.usd_per_hour) for f in figures])
-    return Standing(usd_per_hour=usd, score=np.array([float(objective(workload, scale, f)) for f in figures]))
+    scores = np.array([float(objective(workload, scale, f)) for f in figures])
+    return Standing(usd_per_hour=usd, score=scores, equal_fraction=equal_fraction(workload))
 
 
 def settle_replicas(
@@ -213,6 +218,32 @@ def _bisect(under: StandingAt, inside: float, outside: float) -> tuple[float, in
     return outside, under(outside).winner
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostEffect:
+    """Figures of one deployment at each host time over its estimates, shape (ratios,)."""
+
+    speed: Array  # requests/s
+    latency: Array  # TPOT; of other kinds of work, 1 / speed
+
+
+def host_effect(workload: Workload, table: Table, s: Scored, ratios: Array) -> HostEffect:
+    """The deployment with as many requests in flight as planned, if host work takes `ratios` times as long."""
+    assert table.built is not None
+    lane, every = s.lane, np.append(1.0, ratios)
+    times = with_host_times(take(table.built.times, np.full(len(every), s.row_index)), every)
+    demand, scheduler = demand_of(workload), scheduler_of(lane)
+    if not shares_prefixes(lane.framework):
+        demand = replace(demand, cached_fraction=0.0)
+    running = np.full(len(every), max(s.concurrency / lane.choice.lanes, 1.0))
+    if not workload.kind.generates_tokens:
+        speed = batch_capacity_requests_per_s(times, running, demand, scheduler)
+        return HostEffect(speed=speed[1:] / speed[0], latency=speed[0] / speed[1:])
+    loop = closed_loop(times, running, demand, scheduler)
+    return HostEffect(
+        speed=loop.requests_per_s[1:] / loop.requests_per_s[0], latency=loop.tpot_mean_s[1:] / loop.tpot_mean_s[0]
+    )
+
+
 def bar(
     name: str,
     unit: str,
@@ -247,12 +278,13 @@ class Ranges:
     performance_fraction: tuple[float, float]
     load_fraction: tuple[float, float]
     output_fraction: tuple[float, float] = (0.5, 2.0)  # what-if range; no data
+    host_ratio: tuple[float, float] | None = None  # host time of the winner's chip; None: given or measured
 
 
 def tornado(workload: Workload, scale: Scale, table: Table, ranked: Sequence[Scored], ranges: Ranges) -> list[Bar]:
-    """Bars for price, performance, load, output length and prefix cache hit rate; the widest first.
+    """Bars for price, performance, host time, load, output length and prefix cache hit rate; the widest first.
 
-    With users or a trace only price and performance, since the load and lengths are then given.
+    With users or a trace only price, performance and host time, since the load and lengths are then given.
     """
     if len(ranked) < 2:
         return []
@@ -275,6 +307,14 @@ def tornado(workload: Workload, scale: Scale, table: Table, ranked: Sequence[Sco
         share = np.where(np.isfinite(now), now / np.where(np.isfinite(today), today, now), UNSERVABLE_REPLICAS)
         return settle_replicas(changed, scale, table, ranked, share, now_s / today_s)
 
+    def at_host(x: float) -> Standing:
+        grown, latency = ones.copy(), ones.copy()
+        for k in np.flatnonzero(on_winner_chip).tolist():
+            effect = host_effect(workload, table, ranked[k], np.array([x]))
+            grown[k] = growth(workload, ranked[k], effect.speed)[0]
+            latency[k] = effect.latency[0]
+        return standing_at(workload, scale, ranked, grown, latency, ones)
+
     bars = [
         bar(f"price of {chip.name}", "times today's price", at_price, 1.0, ranges.price_fraction, reach=FAR),
         bar(
@@ -286,6 +326,8 @@ def tornado(workload: Workload, scale: Scale, table: Table, ranked: Sequence[Sco
             reach=FAR,
         ),
     ]
+    if ranges.host_ratio:
+        bars.append(bar(f"host time of {chip.name}", "times the assumed host time", at_host, 1.0, ranges.host_ratio))
     if workload.users is None and workload.trace is None:
         load = lambda x: at_workload(at_load(workload, x))  # noqa: E731
         bars.append(bar("load", "times today's requests/s", load, 1.0, ranges.load_fraction))

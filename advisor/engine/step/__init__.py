@@ -25,7 +25,18 @@ from advisor.engine.step.encoder import (
 )
 from advisor.engine.step.images import images_s, vision_bytes
 from advisor.engine.step.kv_offload import HostCopy, host_copy_of
-from advisor.engine.step.lane import Lane, Lanes, concatenate, fitting, join_lanes, lanes, memory, some_lanes, take
+from advisor.engine.step.lane import (
+    Lane,
+    Lanes,
+    concatenate,
+    fitting,
+    join_lanes,
+    lanes,
+    memory,
+    some_lanes,
+    take,
+    with_host_times,
+)
 from advisor.engine.step.lane_times import idle_s, prefill_s, step_s
 from advisor.engine.step.layout import HALF, KV_BYTES, Choice, has_experts, layouts, quantizes, rate_of, unsupported
 from advisor.engine.step.ledger import (
@@ -192,5 +203,6 @@ __all__ = [
     "waves",
     "whole_prompts",
     "with_draft",
+    "with_host_times",
     "yarn_warning",
 ]

@@ -264,6 +264,23 @@ def step_times(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -
     )
 
 
+# the fields that step_times multiplies by the host factor
+HOST_TIMES = (
+    "host_s",
+    "host_s_per_sequence",
+    "serial_s",
+    "serial_s_per_sequence",
+    "eager_floor_s",
+    "prompt_floor_s",
+    "prepare_s",
+)
+
+
+def with_host_times(times: StepTimes, ratio: Array | float) -> StepTimes:
+    """The step times on a host whose work takes `ratio` times as long; a number, or one for each row."""
+    return replace(times, **{name: getattr(times, name) * ratio for name in HOST_TIMES})
+
+
 def take(times: StepTimes, rows: NDArray[np.intp] | slice) -> StepTimes:
     """The step times of these rows."""
     names = (f.name for f in fields(StepTimes) if f.name != "grid_tokens")

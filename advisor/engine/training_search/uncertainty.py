@@ -32,7 +32,7 @@ class CostDraws:
     """Draws of one run, shape (draws,)."""
 
     days: Array
-    usd_total: Array  # in today's money
+    usd_total: Array  # present value
     paid_usd: Array  # without discounting
 
 

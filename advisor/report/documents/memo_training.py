@@ -150,7 +150,7 @@ def chances(answer: Answer) -> list[str]:
 
 
 def alternatives(answer: Answer, r: TrainingOption) -> list[str]:
-    """Other ways to pay, other sellers, other runs, near misses; all in today's money, as the plans are compared."""
+    """Other ways to pay, other sellers, other runs, near misses; all as present values, as the plans are compared."""
     m = r.money
     over = f" over {counted(m.horizon_months, 'month')}" if m and r.every_days else ""
     ways = [f"same machines, {s.said}: {dollars(s.npv_usd)}" for s in m.plan.strategies if not s.chosen] if (
@@ -163,7 +163,7 @@ def alternatives(answer: Answer, r: TrainingOption) -> list[str]:
         for o in answer.training_runs
         if o.rank != r.rank
     ]
-    own = f"this option costs {dollars(r.usd_total)}{over} in today's money; the costs below are in today's money too"
+    own = f"this option costs {dollars(r.usd_total)}{over} in present value, like the costs below"
     return [own, *ways, *sellers, *runs[:MOST_OTHERS], r.scaling_said, *rejected(answer)]
 
 

@@ -29,7 +29,7 @@ from catalog.filters import Day, Search
 
 PAGE_SIZE = 50
 KIND_CHOICES = [
-    *((kind.name, _(kind.title)) for kind in KINDS.values()),  # marked in form_fields.py
+    *((kind.name, _(kind.title)) for kind in KINDS.values()),  # marked in form_fields/fields.py
     (PORTFOLIO, _("several workloads on one fleet")),
 ]
 SORTS = {  # in the address: title, column

@@ -1,0 +1,259 @@
+"""Closed groups of the form about the work: precision, conversations, images, traces, training recipes."""
+
+from typing import get_args
+
+from advisor import workload
+from advisor.web.form_fields.fields import (
+    CURVE,
+    FILE,
+    LINES,
+    NUMBER,
+    ONE_OF,
+    TASKS,
+    TEXT,
+    TRACE_FILE,
+    TRACE_TEXT,
+    WHOLE,
+    Field,
+    Group,
+    _,
+    choice,
+)
+from advisor.web.form_fields.question import recipe_fields
+
+ABOUT = Group(
+    _("Name and task"),
+    (
+        Field("name", _("Name of this workload"), TEXT, _("Shown in your list of recommendations")),
+        Field(
+            "task",
+            _("Task"),
+            ONE_OF,
+            _("Affects speculative decoding acceptance and quantization quality"),
+            choices=tuple((task, _(TASKS.get(task, task))) for task in get_args(workload.Task)),
+        ),
+        Field(
+            "structured_output",
+            _("Structured output"),
+            ONE_OF,
+            _("Every answer follows a grammar such as a JSON schema"),
+            choices=(("no", _("no")), ("yes", _("yes"))),
+        ),
+    ),
+    says=_("No name; any task; free-form answers"),
+)
+PRECISION = Group(
+    _("Traffic in detail"),
+    (
+        Field(
+            "traffic.input_tokens.p95",
+            _("Input tokens, 95th percentile"),
+            NUMBER,
+            _("Empty: every request has the mean length"),
+        ),
+        Field(
+            "traffic.output_tokens.p95",
+            _("Output tokens, 95th percentile"),
+            NUMBER,
+            _("Empty: every answer has the mean length"),
+        ),
+        Field(
+            "traffic.requests_per_s.peak", _("Requests per second, peak"), NUMBER, _("The SLO must hold at this rate")
+        ),
+        Field("batch.every_hours", _("Batch: repeat every, hours"), NUMBER, _("Empty: back to back")),
+        Field(
+            "traffic.load_curve",
+            _("Load over the week"),
+            CURVE,
+            _("flat, office_hours, or 168 numbers from Monday 0:00, separated by commas. Empty: flat"),
+            suggestions="curves",
+        ),
+        Field(
+            "traffic.prefix_cache_hit_rate",
+            _("Prefix cache hit rate"),
+            NUMBER,
+            _("0 to 1; share of input tokens. With turns: share of the first prompt that conversations have in common"),
+        ),
+        Field(
+            "traffic.host_cache_hit_rate",
+            _("Host-memory cache hit rate"),
+            NUMBER,
+            _("0 to 1; additional input tokens found in a host-memory KV cache. Empty: KV offload is not estimated"),
+        ),
+    ),
+    says=_("Constant lengths; the same load all week; no prefix cache hits"),
+)
+CONVERSATIONS = Group(
+    _("Conversations"),
+    (
+        Field(
+            "traffic.turns.count",
+            _("Agents and chats: turns per conversation"),
+            WHOLE,
+            _("Model calls whose prompts repeat the conversation; input tokens are then the first prompt. Empty: none"),
+        ),
+        Field(
+            "traffic.turns.added_tokens",
+            _("Tokens added per turn"),
+            NUMBER,
+            _("Tool result or user message; the answer before it is added too"),
+        ),
+        Field(
+            "traffic.turns.wait_s",
+            _("Wait between turns, seconds"),
+            NUMBER,
+            _("How long the tool or the user takes; with active users, their think time"),
+        ),
+        Field(
+            "traffic.turns.conversations_per_hour",
+            _("Conversations per hour"),
+            NUMBER,
+            _("Instead of requests per second"),
+        ),
+    ),
+    _("For agents and chats whose prompts repeat the conversation."),
+    says=_("None: requests are independent"),
+)
+MEDIA = Group(
+    _("Audio and images"),
+    (
+        Field(
+            "traffic.audio.hours_per_hour",
+            _("Audio hours per hour, or live streams"),
+            NUMBER,
+            _("For speech models; replaces the token and request fields. Empty: none"),
+        ),
+        Field("traffic.audio.clip_s", _("Clip length, seconds"), NUMBER, _("Clips over 30 s are split; empty: 30")),
+        Field("traffic.audio.words_per_minute", _("Words per minute"), NUMBER, _("Of the transcript; empty: 150")),
+        Field(
+            "traffic.images.per_request",
+            _("Images per request"),
+            NUMBER,
+            _("For vision-language models; input tokens then count the text only. Empty: none"),
+        ),
+        Field("traffic.images.width_px", _("Image width, pixels"), NUMBER, _("As clients send it; empty: 1,024")),
+        Field("traffic.images.height_px", _("Image height, pixels"), NUMBER, _("As clients send it; empty: 1,024")),
+    ),
+    says=_("None: requests are text"),
+)
+RECORDED = Group(
+    _("Recorded trace"),
+    (
+        Field(
+            TRACE_TEXT,
+            _("Or: a recorded trace (paste)"),
+            LINES,
+            _("CSV with the header arrival_s,input_tokens,output_tokens; replaces the token and request fields"),
+        ),
+        Field(
+            TRACE_FILE,
+            _("Or: a recorded trace (upload)"),
+            FILE,
+            _("CSV with the header arrival_s,input_tokens,output_tokens; at most 20,000 requests and 900 kB"),
+        ),
+    ),
+    says=_("None: random arrivals at the rate above"),
+)
+LEVELS = Group(
+    _("Other service levels"),
+    (
+        Field(
+            "slo.tokens_per_s_per_user",
+            _("Minimum tokens per second per user"),
+            NUMBER,
+            _("At p95; 50 means 20 ms per token"),
+        ),
+        Field(
+            "slo.availability",
+            _("Spare replicas"),
+            ONE_OF,
+            _("Replicas that can fail while the rest still serve the peak"),
+            choices=(("n", _("none")), ("n+1", _("one (n+1)")), ("n+2", _("two (n+2)")), ("2n", _("double (2n)"))),
+        ),
+        Field(
+            "slo.confidence",
+            _("Probability of meeting them"),
+            NUMBER,
+            _("Between 0 and 1, such as 0.9; empty: an option needs to meet the limits only as estimated"),
+        ),
+    ),
+    says=_("No spare replicas; no minimum speed or probability"),
+)
+RECIPE = Group(
+    _("Training recipe"),
+    (
+        choice(
+            "training.continued",
+            _("Start from"),
+            _("Continued pre-training starts from the published weights"),
+            ("no", _("random weights")),
+            ("yes", _("the published weights")),
+        ),
+        *recipe_fields("training", "4M"),
+    ),
+    says=_("Random weights, AdamW, automatic precision"),
+)
+ADAPTING = Group(
+    _("Fine-tuning recipe"),
+    (
+        choice(
+            "finetuning.objective",
+            _("Objective"),
+            _("DPO and GRPO ask for more under “Preferences and reinforcement learning”"),
+            ("sft", _("supervised")),
+            ("dpo", _("DPO: preference pairs")),
+            ("grpo", _("GRPO: reinforcement learning")),
+        ),
+        choice(
+            "finetuning.method",
+            _("Method"),
+            _("LoRA trains adapters beside frozen weights; QLoRA keeps the frozen weights in 4 bits"),
+            ("full", _("all weights")),
+            ("lora", _("LoRA")),
+            ("qlora", _("QLoRA")),
+        ),
+        Field("finetuning.rank", _("Adapter rank"), WHOLE, _("For LoRA and QLoRA. Empty: 16")),
+        *recipe_fields("finetuning", "260k"),
+    ),
+    says=_("All weights, AdamW, automatic precision"),
+)
+PREFERENCES = Group(
+    _("Preferences and reinforcement learning"),
+    (
+        Field("finetuning.pairs", _("DPO: preference pairs"), WHOLE, _("All epochs together. A pair is two sequences")),
+        Field("finetuning.iterations", _("GRPO: iterations"), WHOLE, _("Each generates responses and updates once")),
+        Field("finetuning.prompts_per_iteration", _("GRPO: prompts per iteration"), WHOLE, _("Empty: 32")),
+        Field(
+            "finetuning.samples_per_prompt",
+            _("GRPO: responses per prompt"),
+            WHOLE,
+            _("Group size. Empty: 8, as in TRL"),
+        ),
+        Field("finetuning.prompt_tokens", _("GRPO: mean prompt, tokens"), WHOLE, _("Empty: 512")),
+        Field(
+            "finetuning.response_tokens", _("GRPO: mean response, tokens"), WHOLE, _("Required: it decides the cost")
+        ),
+        Field(
+            "finetuning.longest_response_tokens",
+            _("GRPO: longest response, tokens"),
+            WHOLE,
+            _("Your limit. Empty: twice the mean"),
+        ),
+        choice(
+            "finetuning.reference",
+            _("Reference model"),
+            _("A frozen copy of the model; GRPO with a KL coefficient of 0 needs none"),
+            ("yes", _("beside the model")),
+            ("no", _("none (GRPO)")),
+            ("precomputed", _("log-probabilities are precomputed (DPO)")),
+        ),
+        Field(
+            "finetuning.reward_model",
+            _("GRPO: reward model"),
+            TEXT,
+            _("Model that scores the responses. Empty: rules score them"),
+        ),
+    ),
+    _("For the objectives DPO and GRPO; leave empty for supervised tuning."),
+    says=_("None: supervised tuning"),
+)
