@@ -86,6 +86,37 @@ def test_the_predictions_made_before_the_run_are_as_far_off_as_the_document_says
         assert (found[metric, False], found[metric, True]) == pytest.approx(with_held_out, abs=0.0006), metric
 
 
+def test_ranks_of_attention_data_parallelism_share_the_mode_and_the_time_of_a_step() -> None:
+    found = list(csv.DictReader((MEASUREMENTS / "h100x2-dp-steps.csv").read_text().splitlines()))
+    outside = [row for row in found if row["mode"] == "NONE"]
+    assert len(outside) == 55
+    for row in found:
+        largest = max(int(row["tokens_a"]), int(row["tokens_b"]))
+        assert (row["mode"] == "NONE") == (largest > 512), row  # one rank above the graphs takes the other along
+    spans = [(float(row["gpu_ms_a"]), float(row["gpu_ms_b"])) for row in found if row["gpu_ms_a"] and row["gpu_ms_b"]]
+    assert all(a == pytest.approx(b, rel=0.06) for a, b in spans)
+    one_sided = [row for row in outside if "0" not in (row["tokens_a"], row["tokens_b"])]
+    one_sided = [row for row in one_sided if "0" in (row["prompts_a"], row["prompts_b"])]
+    spans = [(float(row["gpu_ms_a"]), float(row["gpu_ms_b"])) for row in one_sided]
+    assert len(spans) == 11 and np.median([max(pair) for pair in spans]) == pytest.approx(88, abs=1)
+
+
+def test_the_host_is_busy_for_the_whole_of_a_step_outside_graphs() -> None:
+    found = list(csv.DictReader((MEASUREMENTS / "h100x2-host-steps.csv").read_text().splitlines()))
+    outside = [row for row in found if row["graph_mode"] == "NONE"]
+    assert len(outside) > 50
+    for row in outside:  # CPU time of the main thread is its wall-clock time: it waits for nothing
+        assert float(row["host_cpu_ms"]) == pytest.approx(float(row["host_ms"]), rel=0.03), row
+    rounds = [row for row in found if row["run"] == "b" and row["varied"].startswith("reference, round")]
+
+    def median(server: str) -> float:
+        return float(np.median([float(row["host_ms"]) for row in rounds if row["server"] == server]))
+
+    compiled = median("16 layers FP8, HTTP")
+    assert median("16 layers FP8, HTTP, --enforce-eager") / compiled == pytest.approx(0.80, abs=0.01)
+    assert median("16 layers BF16, HTTP") / compiled == pytest.approx(0.78, abs=0.01)
+
+
 @pytest.mark.django_db
 @pytest.mark.usefixtures("shipped")
 def test_todays_predictions_stay_near_those() -> None:
