@@ -109,6 +109,7 @@ def _full(device: Device) -> Iterator[Case]:
     for dtype in ("bf16", "fp8", "fp16", "tf32", "int8", "fp32"):
         yield from _squares(dtype)
     yield from (sustained(dtype, 8192) for dtype in ("bf16", "fp8"))
+    yield from _unaligned(UNALIGNED_BY)  # before the layers, which can take all the time of the kind
     for dtype in ("bf16", "fp8"):
         yield from onset.cases(case(dtype, Shape(*ONSET_SHAPE)))
     yield from _sustained_layers()
@@ -116,7 +117,6 @@ def _full(device: Device) -> Iterator[Case]:
     yield from _over("bf16", LAYERS, M_SOME)
     yield from _over("fp8", LAYERS, M_SOME, scaling="tensor")
     yield from _off_sizes()
-    yield from _unaligned(UNALIGNED_BY)
     yield from _over("fp8", LAYERS[:4], M_SOME, scaling="row")
     yield from _over("fp8", LAYERS[:4], (64, 1024, 4096), scaling="block128")
     yield from _over("bf16", LAYERS[:4], (1, 8, 16, 32, 64), backend="triton")
