@@ -76,11 +76,11 @@ def test_two_pools_are_sized_to_the_peak_and_cost_less(pooled: SearchResult) -> 
 
 
 def test_separate_pools_make_a_chip_feasible_that_other_designs_leave_over_a_limit() -> None:
-    few = replace(BUSY.constraints, max_accelerators=18)
+    few = replace(BUSY.constraints, max_accelerators=20)
     asked = replace(BUSY, slo=Slo(ttft_p95_s=3.0, tpot_p95_s=0.009), constraints=few)
     assert search(replace(asked, variants="no"), POOLED).ranked == ()
     found = search(replace(asked, variants="adopt"), POOLED)
-    assert [s.pools is not None and s.meets_slo and s.chips <= 18 for s in found.ranked] == [True]
+    assert [s.pools is not None and s.meets_slo and s.chips <= 20 for s in found.ranked] == [True]
     slug = found.ranked[0].lane.choice.accelerator.slug
     assert slug not in {r.accelerator for r in found.rejections} and not found.near_misses
     assert search(replace(asked, variants="adopt", apart=False), POOLED).ranked == ()
