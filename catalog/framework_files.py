@@ -37,7 +37,7 @@ HOST_TIMES = (
 )
 BEHAVIOR = (
     *("compiled_stacks", "torch_compile", "prefixes_by_default", "builds_engines", "memory_as_needed"),
-    *("one_accelerator", "host_cache_option", "fp8_cache_weights"),
+    *("ranks_wait", "one_accelerator", "host_cache_option", "fp8_cache_weights"),
 )
 LAUNCH_TEXTS = (
     *("template", "package", "package_note", "checkpoint_file", "hosts", "health_path", "default_model_name"),

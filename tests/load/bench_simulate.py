@@ -42,6 +42,7 @@ def example_times() -> StepTimes:
         "kv_capacity_tokens": 2_000_000,
         "block_tokens": 16,
         "request_s": 1e-3,
+        "ranks": 1,
     }
     return StepTimes(
         grid_tokens=grid_tokens,

@@ -17,6 +17,7 @@ from advisor.engine.scheduler.batching import (
     prompts_of,
     room_of,
     static_of,
+    waited,
 )
 from advisor.engine.spec import Z95
 from advisor.engine.step import (
@@ -264,6 +265,7 @@ def _gap_of(offered: _OpenLoad, tpot_s: Array) -> _Gap:
     beside = 0.0 if offered.separate else decodes
     filled_s = load.step_s(beside, p.requests_per_step, beside + p.requests_per_step)
     added_s = rate * tpot_s / p.requests_per_step * (filled_s - (0.0 if offered.separate else decode_s))
+    added_s = added_s * waited(load, p)
     return _Gap(tpot_s=decode_s + added_s, decodes=decodes, decode_s=decode_s, filled_s=filled_s, prompts=p)
 
 

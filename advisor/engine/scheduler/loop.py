@@ -22,6 +22,8 @@ from advisor.engine.scheduler.state import (
     OUT_TOKENS,
     PREEMPTED,
     PREEMPTIONS,
+    PROMPT_S,
+    PROMPT_STEPS,
     RUNNING,
     RUNNING_S,
     STEPS,
@@ -177,7 +179,7 @@ def _fill(s: Server, seen_s: float) -> int:
 
 @compiled()
 def _step_s(s: Server, idle: bool) -> float:
-    """Seconds of the scheduled step; idle: no step ran just before it."""
+    """Seconds of the scheduled step, noted if it has a prompt; idle: no step ran just before it."""
     costs, table, state = s.costs, s.table, s.state
     tokens = sources = context = windowed = 0
     pairs = window_pairs = 0.0
@@ -204,7 +206,11 @@ def _step_s(s: Server, idle: bool) -> float:
             window_pairs += _window_pairs(start, q, costs.window_tokens)
     device_s = _sequences_s(costs, _linear_s(costs, tokens), sampled, decodes, sources)
     device_s = _pairs_s(costs, _context_s(costs, device_s, context, windowed), pairs, window_pairs)
-    return _lasting_s(costs, device_s, _floor_s(costs, tokens, sequences, pairs > 0, idle), sequences)
+    step_s = _lasting_s(costs, device_s, _floor_s(costs, tokens, sequences, pairs > 0, idle), sequences)
+    if pairs > 0:
+        s.totals[PROMPT_STEPS] += 1
+        s.totals[PROMPT_S] += step_s
+    return step_s
 
 
 @compiled()
@@ -433,6 +439,7 @@ def _go_on(s: Server, seen_s: float, mark_s: float) -> float:
     fixed_s = _sequences_s(costs, _linear_s(costs, decodes + q), decodes, decodes, 0)
     least_s = _floor_s(costs, decodes + q, sequences, q > 0, False)
     context, windowed, growing, free = state[CONTEXT], state[WINDOWED], state[GROWING], state[FREE]
+    prompt_s = 0.0
     clock_s, busy_s, running_s, steps, places = totals[CLOCK_S], totals[BUSY_S], totals[RUNNING_S], 0, len(turns.ending)
     after, block = state[TURN] % places, state[TURN] % costs.block_tokens
     while awaited_s > seen_s and clock_s < mark_s and steps < most:
@@ -448,6 +455,7 @@ def _go_on(s: Server, seen_s: float, mark_s: float) -> float:
         seen_s = clock_s if s.rules.asynchronous else clock_s + step_s
         clock_s += step_s
         busy_s += step_s
+        prompt_s += step_s
         running_s += step_s * sequences
         free -= turns.taking[block]
         block = block + 1 if block + 1 < costs.block_tokens else 0
@@ -464,6 +472,8 @@ def _go_on(s: Server, seen_s: float, mark_s: float) -> float:
     state[FREE_MIN] = min(state[FREE_MIN], free)
     if q > 0:
         s.table.computed[r] = start
+        totals[PROMPT_STEPS] += steps
+        totals[PROMPT_S] += prompt_s
     return seen_s
 
 
@@ -509,7 +519,7 @@ def run_steps(costs: Costs, rules: Rules, table: Requests, concurrency: int, one
 
     `one_by_one` visits every request in every step: slower, with identical results to the last bit.
     """
-    s = server_of(costs, rules, table, totals=7, state=14)
+    s = server_of(costs, rules, table, totals=9, state=14)
     s.state[FREE] = s.state[FREE_MIN] = costs.total_blocks
     s.state[SUBMITTED] = min(concurrency, len(table.arrival_s)) if rules.closed else len(table.arrival_s)
     if _run(s, one_by_one) < 2:

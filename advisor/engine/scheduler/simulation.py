@@ -16,6 +16,8 @@ from advisor.engine.scheduler.state import (
     IN_TOKENS,
     OUT_TOKENS,
     PREEMPTIONS,
+    PROMPT_S,
+    PROMPT_STEPS,
     RUNNING_S,
     STEPS,
     Costs,
@@ -136,6 +138,7 @@ def simulate(
     """Simulate one lane with this client; `requests` are measured (burst, static and trace have their own number).
 
     The cached fraction of each prompt is not computed, but attention reads it and it takes KV (blocks are not shared).
+    A lane of attention-DP ranks that step together is simulated alone first, then with the mean wait for the others.
     """
     costs = _costs(times, index)
     first, last, total = _population(client, concurrency, requests)
@@ -150,13 +153,33 @@ def simulate(
             _stagger(prompt, output, concurrency, rng)
         fits = prompt + output <= costs.total_blocks * costs.block_tokens
         arrival_s = _arrivals(client, concurrency, fits)
-    table = _table(arrival_s, prompt[fits], output[fits], cached_fraction)
     rules = _rules(scheduler, client, int(fits[:first].sum()), int(fits[:last].sum()))
     from advisor.engine.scheduler.loop import run_steps  # imported here because the web tier must not load numba
 
+    table = _table(arrival_s.copy(), prompt[fits], output[fits], cached_fraction)
     totals, marks, state = run_steps(costs, rules, table, concurrency)
+    waited_s = _waited_s(totals, float(times.ranks[index])) if client.kind != STATIC else 0.0
+    if waited_s > 0:
+        costs = costs._replace(serial_s=costs.serial_s + waited_s)
+        table = _table(arrival_s, prompt[fits], output[fits], cached_fraction)
+        totals, marks, state = run_steps(costs, rules, table, concurrency)
     rejected = int(np.count_nonzero(~fits[first:last]))
     return _summary(table, rules, costs, totals, marks, state, rejected, seed)
+
+
+def _waited_s(totals: np.ndarray, ranks: float) -> float:
+    """Mean seconds per step that a rank waits for a prompt of another rank while it has none itself.
+
+    The ranks exchange tokens in every layer, so that all take as long as the slowest. Mean field: each of the others
+    has a prompt in the same share of its steps, independently, and the step then lasts as long as one with a prompt.
+    Measured with two ranks: docs/explanation/predicted-and-measured.md.
+    """
+    steps, with_prompt = totals[STEPS], totals[PROMPT_STEPS]
+    if ranks <= 1 or not 0 < with_prompt < steps:
+        return 0.0
+    share = with_prompt / steps
+    excess_s = totals[PROMPT_S] / with_prompt - (totals[BUSY_S] - totals[PROMPT_S]) / (steps - with_prompt)
+    return float((1 - share) * (1 - (1 - share) ** (ranks - 1)) * max(excess_s, 0.0))
 
 
 def _table(arrival_s: np.ndarray, prompt: np.ndarray, output: np.ndarray, cached_fraction: float) -> Requests:

@@ -142,6 +142,7 @@ class Framework:
     torch_compile: bool = False  # runs the model through torch.compile
     prefixes_by_default: bool = False  # prefix caching is on by default
     builds_engines: bool = False  # builds an engine for one accelerator, layout, format and version
+    ranks_wait: bool = False  # attention-DP ranks step together, and nothing lines up their prompts
     one_accelerator: bool = False  # one server uses one accelerator: no tensor parallelism
     memory_as_needed: bool = False  # allocates memory as needed, not a fraction at startup
     host_cache_option: str = ""  # option that offloads evicted cache blocks to host memory; empty: none known

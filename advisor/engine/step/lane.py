@@ -261,6 +261,7 @@ def step_times(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -
         kv_capacity_tokens=room.kv_capacity_tokens,
         block_tokens=np.array([float(w.framework.block_tokens) for w in wanted]),
         request_s=np.array([w.choice.overhead.request_s + w.http * w.choice.overhead.http_s for w in wanted]),
+        ranks=np.where([w.framework.ranks_wait for w in wanted], x.dp, 1.0),
     )
 
 

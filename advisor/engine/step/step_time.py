@@ -46,6 +46,7 @@ class StepTimes:
     kv_capacity_tokens: np.ndarray  # (N,)
     block_tokens: np.ndarray  # (N,)
     request_s: np.ndarray  # (N,) front-end time until a request reaches the scheduler, part of TTFT
+    ranks: np.ndarray  # (N,) attention-DP ranks that step together, this lane included; 1: it waits for no other
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,6 +127,7 @@ class Load:
     prompt_floor_s: np.ndarray
     tile_tokens: np.ndarray
     prepare_s: np.ndarray
+    ranks: np.ndarray
 
     def linear_s(self, tokens: Array) -> Array:
         """`duration.linear_s` of all candidates; on powers of two, the exponent gives the interval faster."""
@@ -177,7 +179,7 @@ def load_of(times: StepTimes, demand: Demand, extra_axes: int) -> Load:
     decode_s = duration.context_s(costs, duration.sequences_s(costs, 0.0, 1, 1, 0), context, windowed)
     prompt_s = duration.pairs_s(costs, duration.sequences_s(costs, 0.0, 1, 0, 1), pairs, window_pairs)
     hosts = ("host_s", "host_s_per_sequence", "serial_s", "serial_s_per_sequence")
-    names = (*hosts, "graph_max_tokens", "eager_floor_s", "prompt_floor_s", "tile_tokens", "prepare_s")
+    names = (*hosts, "graph_max_tokens", "eager_floor_s", "prompt_floor_s", "tile_tokens", "prepare_s", "ranks")
     return Load(
         grid_tokens=times.grid_tokens,
         width_tokens=np.diff(times.grid_tokens),
