@@ -206,7 +206,7 @@ def conditioned_section(made: Sequence[Decision]) -> str:
 
 
 SAME_ROWS = (
-    "{rows} rows were put to other tools on {asked_on}: means of closed loops with a known client and a stated layout, "
+    "{rows} rows were given to other tools on {asked_on}: means of closed loops with a known client and a stated layout, "
     "without disaggregation or speculative decoding. Each tool was asked the same question: model, format, framework, "
     "chip, layout, mean token lengths and concurrent users. Each line compares the rows that the tool answered, so "
     "Assay's figures differ from line to line. A tool that says that a batch does not fit counts as having no answer; "
@@ -257,7 +257,7 @@ def peers_section(recorded: Recorded, pairs: Mapping[str, Sequence[Pair]]) -> st
 
 
 def _compared(names: Mapping[str, str], found: Sequence[Comparison], rows: str = "") -> str:
-    heads = ("n", "groups", "median, tool / Assay", "over groups", "p90", "bias")
+    heads = ("n", "groups", "median over rows, tool / Assay", "median over groups", "p90", "bias")
     lines = [
         (
             names[c.tool],
