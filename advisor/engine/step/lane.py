@@ -32,6 +32,7 @@ from advisor.engine.step.speculative import Draft, with_draft
 from advisor.engine.step.step_time import StepTimes
 
 ALL_REDUCES_PER_BLOCK = 2  # after attention and after the feed-forward part
+RANKS_MEASURED = 2.0  # the wait for other ranks was measured with two; larger groups get it as a lower bound
 GRID_TOKENS: Array = np.power(2.0, np.arange(16))  # 1 .. 32,768 tokens in a step
 
 
@@ -261,7 +262,7 @@ def step_times(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -
         kv_capacity_tokens=room.kv_capacity_tokens,
         block_tokens=np.array([float(w.framework.block_tokens) for w in wanted]),
         request_s=np.array([w.choice.overhead.request_s + w.http * w.choice.overhead.http_s for w in wanted]),
-        ranks=np.where([w.framework.ranks_wait for w in wanted], x.dp, 1.0),
+        ranks=np.where([w.framework.ranks_wait for w in wanted], np.minimum(x.dp, RANKS_MEASURED), 1.0),
     )
 
 

@@ -22,7 +22,7 @@ PRODUCT_FRACTION = {
 GROUPED_FRACTION = {"blackwell": 0.534, "blackwell-ultra": 0.534}
 # Of that, unless the whole step is one CUDA graph with fused experts: what serving frameworks reach, fitted to rows of
 # serving (expert_factor in fixtures/calibration/framework.yaml)
-EXPERT_FACTOR = 0.3927
+EXPERT_FACTOR = 0.3984
 # Attention, causal pairs counted once, over the dense 16-bit peak: forward, backward; by kernel and family.
 # hopper: PyTorch 2.11 on one H200 (fixtures/measurements/h200-training-kernels.csv). ampere: FlashAttention 30 to 50 %
 # and 25 to 35 %, FlashAttention-2 50 to 73 % and up to 63 % of an A100; an H100 runs the same kernels 1.49 times as
