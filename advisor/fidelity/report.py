@@ -206,7 +206,7 @@ def conditioned_section(made: Sequence[Decision]) -> str:
 
 
 SAME_ROWS = (
-    "{rows} rows were given to other tools on {asked_on}: means of closed loops with a known client and a stated layout, "
+    "{rows} rows were given to other tools on {asked_on}: means of closed loops with a known client and stated layout, "
     "without disaggregation or speculative decoding. Each tool was asked the same question: model, format, framework, "
     "chip, layout, mean token lengths and concurrent users. Each line compares the rows that the tool answered, so "
     "Assay's figures differ from line to line. A tool that says that a batch does not fit counts as having no answer; "
