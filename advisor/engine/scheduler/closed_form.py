@@ -241,7 +241,8 @@ def _fixed_point(function: Callable[[Array], Array], low: Array, high: Array, ro
         low, high = np.where(z > y, np.maximum(y, low), low), np.where(z > y, high, np.minimum(y, high))
         bend = z - 2 * y + x
         jump = x - np.divide((y - x) ** 2, bend, out=np.full_like(x, -np.inf), where=bend < 0)
-        x = np.where(jump <= low, low, np.where(jump < high, jump, np.sqrt(low * high)))
+        moved = np.where(jump <= low, low, np.where(jump < high, jump, np.sqrt(low * high)))
+        x = np.where(np.abs(z - y) <= 1e-12 * np.abs(y), y, moved)  # settled: rounding would make the jump random
     return x
 
 

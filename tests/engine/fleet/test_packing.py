@@ -80,7 +80,7 @@ def test_steps_stretch_by_the_busy_time_of_the_others(processes):
 def test_a_model_alone_on_a_card_is_not_stretched_and_more_load_of_others_stretches_more():
     copies = [copies_of(0, member("a", rate), CARD)[0] for rate in (0.5, 0.5, 2.0)]
     rooms = [40 * GIB] * 2
-    assert stretches(copies[:1], rooms[:1])[0] == [1.0]
+    assert stretches(copies[:1], rooms[:1])[0] == pytest.approx([1.0])
     light, heavy = stretches(copies[:2], rooms)[0], stretches([copies[0], copies[2]], rooms)[0]
     assert 1 < light[0] < heavy[0]
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from advisor.engine.scheduler.closed_form import burst, capacity_requests_per_s, closed_loop, open_loop
+from advisor.engine.scheduler.closed_form import _fixed_point, burst, capacity_requests_per_s, closed_loop, open_loop
 from advisor.engine.step.step_time import POLICIES, Demand, Scheduler, StepTimes
 from tests.engine.serving_cases import case, lane
 
@@ -121,3 +121,10 @@ def test_any_ascending_grid_gives_the_same_answer_as_powers_of_two() -> None:
     same = replace(times, grid_tokens=finer, linear_s=linear_s)
     one, two = (closed_loop(t, USERS, DEMAND, Scheduler()).ttft_mean_s for t in (times, same))
     np.testing.assert_allclose(one, two, rtol=1e-9)
+
+
+@pytest.mark.parametrize("rounds", range(1, 8))
+def test_a_fixed_point_that_is_reached_stays(rounds: int) -> None:
+    """From 0, a constant function is there after one round; more rounds must not leave it for an end of the bracket."""
+    zero, ten = np.zeros(1), np.full(1, 10.0)
+    assert _fixed_point(lambda x: np.full_like(x, 2.0), zero, ten, rounds) == pytest.approx(2.0)
