@@ -23,8 +23,9 @@ def test_the_way_from_the_chip_to_the_token_is_seen(open_page: Open, look: str) 
     page = open_page(f"/advice/{advice.pk}/options/1?section=all", **LOOKS[look])
     page.get_by_role("heading", name="Cost breakdown").wait_for()
     expect(page.locator("svg.waterfall rect")).to_have_count(3)
+    page.wait_for_load_state("networkidle")  # a chart drawn later moves the summary away from under the click
     page.get_by_text("Cash flow by month").first.click()
-    expect(page.get_by_role("rowheader", name="36", exact=True)).to_be_visible()
+    expect(page.get_by_role("rowheader", name="36", exact=True)).to_be_visible(timeout=15_000)
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
