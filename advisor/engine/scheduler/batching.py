@@ -47,8 +47,11 @@ def own_prompt_s(load: Load, decodes: Array, prompts: Prompts, sequences: Array,
     return np.where(prompts.whole_steps > 0, prompts.whole_steps * filled_s + last_s, filled_s)
 
 
-def waited(load: Load, prompts: Prompts) -> Array:
-    """By how much the prompts of all attention-DP ranks lengthen a rank's decode steps more often than its own do."""
+def rank_wait_factor(load: Load, prompts: Prompts) -> Array:
+    """Share of steps in which any attention-DP rank has a prompt, over the share in which this rank has one (>= 1).
+
+    Ranks have prompts independently of each other, as in simulation._waited_s; 1 for a lane that waits for no other.
+    """
     share = np.clip(prompts.prompt_steps_per_step, 1e-30, 1.0)
     return np.where(load.ranks > 1, -np.expm1(load.ranks * np.log1p(-np.minimum(share, 1 - 1e-12))) / share, 1.0)
 
@@ -116,8 +119,8 @@ def _randomness(load: Load, running: Array, demand: Demand, scheduler: Scheduler
     return scatter / (1 + scatter)
 
 
-def _others(load: Load, running: Array) -> Array:
-    """Share of the prompts in the ranks that step together that are not a request's own."""
+def _others_fraction(load: Load, running: Array) -> Array:
+    """Fraction of the prompts that are not a request's own, over all ranks that step together."""
     together = running * np.maximum(load.ranks, 1.0)
     return np.maximum(together - 1, 0.0) / np.maximum(together, 1e-9)
 
@@ -132,7 +135,7 @@ def _mixed(
 ) -> Rates:
     """Rates if prompts and decodes share steps."""
     after_first = np.maximum(demand.output_tokens - 1, 0.0)  # decode steps of a request
-    others, busy = _others(load, running), np.clip(running - 1, 0.0, 1.0)
+    others, busy = _others_fraction(load, running), np.clip(running - 1, 0.0, 1.0)
     step_s = load.step_s(running, 0.0, running)
     most = scheduler.max_batched_tokens / (load.prompt_tokens + after_first)
     chunks = np.ceil(1 / room_of(load, scheduler, np.minimum(running, most * after_first)))
@@ -145,7 +148,7 @@ def _mixed(
     decode_s = np.where(after_first > 0, load.step_s(alone_n, 0.0, alone_n), 0.0)
     with_n = np.maximum(alone_n - arrivals * chunks / np.maximum(p.prompt_steps_per_step, 1e-30), 0.0)
     added_s, own_s = _added_s(load, with_n, decode_s, p, room, arrivals, alone_n, 1 - busy)
-    added_s = added_s * waited(load, p)
+    added_s = added_s * rank_wait_factor(load, p)
     step_s = decode_s + added_s
     tpot_s = decode_s + others * added_s
     rate = arrivals / step_s
@@ -165,7 +168,7 @@ def _alternating(
 ) -> Rates:
     """Rates if steps have either prompts or decodes."""
     after_first = np.maximum(demand.output_tokens - 1, 0.0)
-    others, busy = _others(load, running), np.clip(running - 1, 0.0, 1.0)
+    others, busy = _others_fraction(load, running), np.clip(running - 1, 0.0, 1.0)
     step_s, share = load.step_s(running, 0.0, running), 0.0
     room = room_of(load, scheduler, 0.0)
     for _ in range(2):
@@ -176,7 +179,7 @@ def _alternating(
         decode_s = np.where(after_first > 0, load.step_s(decodes, 0.0, decodes), 0.0)
         own_s = own_prompt_s(load, 0.0, p, p.requests_per_step, 1 - busy)
         share = np.minimum(p.prompt_steps_per_step, 1.0)
-        added_s = p.prompt_steps_per_step * own_s / (p.whole_steps + 1) * waited(load, p)
+        added_s = p.prompt_steps_per_step * own_s / (p.whole_steps + 1) * rank_wait_factor(load, p)
         step_s = (decode_s + added_s) / (1 + share)
     tpot_s = decode_s + others * added_s
     rate = arrivals / (decode_s + added_s)

@@ -15,9 +15,9 @@ from advisor.engine.scheduler.batching import (
     opening_of,
     own_prompt_s,
     prompts_of,
+    rank_wait_factor,
     room_of,
     static_of,
-    waited,
 )
 from advisor.engine.spec import Z95
 from advisor.engine.step import (
@@ -266,7 +266,7 @@ def _gap_of(offered: _OpenLoad, tpot_s: Array) -> _Gap:
     beside = 0.0 if offered.separate else decodes
     filled_s = load.step_s(beside, p.requests_per_step, beside + p.requests_per_step)
     added_s = rate * tpot_s / p.requests_per_step * (filled_s - (0.0 if offered.separate else decode_s))
-    added_s = added_s * waited(load, p)
+    added_s = added_s * rank_wait_factor(load, p)
     return _Gap(tpot_s=decode_s + added_s, decodes=decodes, decode_s=decode_s, filled_s=filled_s, prompts=p)
 
 

@@ -68,7 +68,7 @@ class Layouts:
     exchange_s: Array  # fixed cost of an all-to-all of tokens to their experts
     far_collective_s: Array
     hop_s: Array
-    direct_hop_s: Array  # the same in the framework's own all-reduce, without the factor of its library collectives
+    direct_hop_s: Array  # per doubling of the chips in the framework's own all-reduce, without its collective_factor
     collective_knee_bytes: Array
     adapter_kernel_s: Array  # fixed cost of a kernel of a LoRA adapter
     further_adapter_s: Array
