@@ -3,8 +3,8 @@
 from advisor.answer import calibration_marks, launch_flags, quick, single_estimate, training_estimate, waterfall
 from advisor.answer.advice import recommend
 from advisor.answer.money import CURRENCY
+from advisor.answer.question_notes import with_probes
 from advisor.answer.sentences import likely
-from advisor.answer.unused_inputs import with_probes
 
 __all__ = [
     "CURRENCY",

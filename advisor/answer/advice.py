@@ -16,9 +16,9 @@ from advisor.answer.option import near_miss, option, solid_choice
 from advisor.answer.owned import owned
 from advisor.answer.pareto import pareto
 from advisor.answer.portfolios import nothing_to_serve, portfolio_answer, with_training
+from advisor.answer.question_notes import no_limits, not_used
 from advisor.answer.scale_to_zero import found
 from advisor.answer.sentences import verdict
-from advisor.answer.unused_inputs import not_used
 from advisor.engine.fleet import Member, TrainingMember, find_mix, merged_copies
 from advisor.engine.search import Catalog, Scored, SearchResult, prepare_question, search
 from advisor.engine.spec import Workload, kind_named
@@ -218,6 +218,8 @@ def _with_hosted(
         answer = answer.changed(scale_to_zero=on_demand.rejection)
     answer = ranked_together(spec, workload, outcome, answer, on_demand.options)
     answer = answer.changed(verdict=together_verdict(spec, answer, answer.verdict) + switch_sentence(answer))
+    if open_limits := no_limits(workload, catalog, answer):
+        answer = answer.changed(no_limits=open_limits, verdict=f"{answer.verdict} {open_limits.said}")
     spreads = [ranking.spread_of(snapshot, s) for s in outcome.shown]
     return answer.changed(decision=answer.decide(bill.settle_serving(workload, outcome, costs, spreads, answer)))
 

@@ -195,6 +195,21 @@ class NotUsed(Section):
     """Why it was not used."""
 
 
+class NoLimits(Section):
+    """A serving question that sets no latency limit, and what usual limits would change."""
+
+    said: str
+    """That no limit was set, the latencies of the first deployment, and the first choice under the usual limits."""
+    usual_ttft_ms_p95: Milliseconds | None = None
+    """TTFT limit that MLPerf Inference sets for a chat model; null for models that generate no tokens."""
+    usual_tpot_ms_p95: Milliseconds | None = None
+    """TPOT limit that MLPerf Inference sets for a chat model; null for models that generate no tokens."""
+    label: str | None = None
+    """First deployment within both, by estimate; null: none, or there are no usual limits."""
+    usd_per_month: UsdPerMonth | None = None
+    """Its monthly cost, by estimate."""
+
+
 class UsedCalibration(Section):
     """A calibration that the answer used."""
 
@@ -327,6 +342,8 @@ class Answer(Section):
     """Every hosted API of the model, cheapest first, with its rank or why it is not ranked."""
     not_used: list[NotUsed] = []
     """Inputs that did not change the answer."""
+    no_limits: NoLimits | None = None
+    """What a serving question without latency limits leaves open; absent if it sets one."""
     calibrations: list[UsedCalibration] | None = None
     """Calibrations that it used; absent in answers from before November 2026."""
     calibration_ids: list[Count] | None = None

@@ -9,7 +9,7 @@ from django.core.management import call_command
 from django.test import Client
 
 from advisor import report, workload
-from advisor.answer.unused_inputs import not_used
+from advisor.answer.question_notes import not_used
 from advisor.inputs.assumptions import COSTS
 from advisor.inputs.check import check_catalog
 from advisor.inputs.from_catalog import take_snapshot

@@ -326,3 +326,18 @@ def test_a_file_that_is_no_trace_is_told_beside_it(client: Client, content: byte
 def test_a_trace_is_not_lost_when_something_else_is_wrong(client: Client):
     page = post(client, TRACE.encode(), **{"slo.ttft_ms_p95": "soon"})
     assert page.status_code == 422 and "1.5,300,20" in page.content.decode()
+
+
+def test_what_a_group_of_boxes_means_when_none_is_checked_is_its_default() -> None:
+    """The help text names everything that the schema takes instead; `all three` means every choice."""
+    default = parse({"name": "x", "model": MODEL, "traffic": TRAFFIC})["constraints"]
+    for name in ("acquisition", "terms", "exclude"):
+        field = FIELDS[f"constraints.{name}"]
+        said, labels = str(field.help), {value: str(label) for value, label in field.choices}
+        assert said.startswith("None checked: ")
+        if set(default[name]) == set(labels):
+            assert said == "None checked: all three" and len(labels) == 3
+            continue
+        for value in default[name]:
+            assert labels[value].split()[-1].rstrip("s") in said or labels[value].split()[0] in said, value
+        assert len(default[name]) == said.split(";")[0].count(",") + 1 + said.count(" and ")

@@ -8,6 +8,7 @@ from typing import Any
 from advisor.answer import money as bill
 from advisor.answer import ranking
 from advisor.answer.calibration_marks import calibrations_used
+from advisor.answer.question_notes import not_used
 from advisor.answer.training.certainty import drawn, scenarios, uncertainty, with_chances
 from advisor.answer.training.money import money_said
 from advisor.answer.training.option import option
@@ -15,7 +16,6 @@ from advisor.answer.training.question import Question
 from advisor.answer.training.sensitivity import sensitivity
 from advisor.answer.training.sentences import count, dollars, plain, verdict
 from advisor.answer.training.settling import settled
-from advisor.answer.unused_inputs import not_used
 from advisor.engine.fleet import TrainingMember
 from advisor.engine.network import active_parameters, parameters
 from advisor.engine.training import counted_flops, optimal_allocation

@@ -24,6 +24,7 @@ from advisor.engine.search.evictions import as_cached
 from advisor.engine.search.limits import (
     DRAWS,
     accepted_share,
+    has_limits,
     interval_ratios,
     latency_excess,
     standard_normal,
@@ -162,6 +163,7 @@ __all__ = [
     "excess",
     "instances_needed",
     "instances_of",
+    "has_limits",
     "interval_ratios",
     "latency_excess",
     "licence_of",

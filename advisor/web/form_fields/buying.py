@@ -50,7 +50,7 @@ LIMITS = Group(
             "constraints.acquisition",
             _("Rent, buy or hosted API"),
             SOME_OF,
-            _("None checked: rent or buy (hosted APIs are shown for comparison only)"),
+            _("None checked: all three"),
             choices=(("rent", _("rent")), ("own", _("buy")), ("api", _("hosted API (pay per token)"))),
         ),
         Field(
@@ -107,7 +107,7 @@ PLACES = Group(
             "constraints.exclude",
             _("Do not offer"),
             SOME_OF,
-            _("None checked: consumer cards, marketplaces, second-hand, quotes, previews, weakly sourced prices"),
+            _("None checked: consumer cards, marketplaces, second-hand, quotes, previews, estimated and unconfirmed rents"),
             choices=(
                 ("consumer", _("consumer cards")),
                 ("marketplace", _("marketplaces")),

@@ -1,0 +1,51 @@
+"""A serving question without latency limits: the verdict says so, with the latencies and what usual limits change."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from advisor import workload
+from advisor.inputs.from_catalog import take_snapshot
+from tests import sample_advice
+from tests.as_json import recommend
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+FILES = Path(__file__).resolve().parents[2] / "fixtures" / "workloads"
+
+
+def asked(name: str, **changes: Any) -> dict[str, Any]:
+    raw = workload.load((FILES / f"{name}.yaml").read_bytes())
+    for path, value in changes.items():
+        raw = workload.set_path(raw, path.replace("__", "."), value)
+    spec = workload.parse(raw)
+    return recommend(spec, take_snapshot(spec))
+
+
+def test_a_chat_without_limits_says_so_and_what_usual_limits_would_change(client: Client) -> None:
+    found = asked("support-chat", slo="{}", constraints__accelerators__allow="[l40s, h100-sxm]")
+    open_limits, first = found["no_limits"], found["recommendations"][0]
+    assert open_limits["said"] in found["verdict"]
+    for figure in (f"{first['ttft_ms']['p95']:,.0f} ms", f"{first['tpot_ms']['p95']:,.0f} ms", "TTFT 2 s, TPOT 40 ms"):
+        assert figure in open_limits["said"]
+    assert open_limits["label"] and open_limits["usd_per_month"] >= first["usd_per_month"]
+    shown = client.get(f"/advice/{sample_advice.advice(found).pk}").content.decode()
+    assert open_limits["said"] in shown.split('<section class="decision"')[1].split("</section>")[0]
+
+
+@pytest.mark.parametrize("limit", ["{tpot_ms_p95: 100}", "{ttft_ms_p95: 3000}", "{e2e_ms_p95: 60000}"])
+def test_one_limit_is_enough(limit: str) -> None:
+    found = asked("support-chat", slo=limit, constraints__accelerators__allow="[h100-sxm]")
+    assert found.get("no_limits") is None and "no latency limits" not in found["verdict"]
+
+
+def test_an_embedding_without_a_limit_names_its_latency() -> None:
+    found = asked("embedding", slo="{}", constraints__accelerators__allow="[l4]")
+    first = found["recommendations"][0]
+    assert f"a p95 latency of {first['ttft_ms']['p95']:,.0f} ms" in found["no_limits"]["said"]
+
+
+def test_a_batch_has_a_deadline_instead() -> None:
+    found = asked("nightly-batch", constraints__accelerators__allow="[h100-sxm]")
+    assert found.get("no_limits") is None
