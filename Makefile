@@ -16,7 +16,7 @@ CORE := $(VENV)/.core
 ALL := $(VENV)/.all
 ASK := $(PY) manage.py
 
-.PHONY: demo test serve check style types django layout docs messages lock fidelity bench soak mutants data chart-library clean
+.PHONY: demo test serve check style types django layout docs messages examples lock fidelity bench soak mutants data chart-library clean
 
 demo: data
 	@$(ASK) demo
@@ -42,6 +42,12 @@ docs: $(ALL)
 
 messages: $(ALL)
 	@$(PY) -m tests.messages
+
+# Answers the shipped workloads and the worked examples anew, writes the figures of their pages, and prints which first
+# choices changed and why. EXAMPLES_ARGS="NAME ..." answers some; EXAMPLES_ARGS=--pages only writes the pages.
+EXAMPLES_ARGS ?=
+examples: $(ALL)
+	@$(PY) -m tests.examples $(EXAMPLES_ARGS)
 
 # Its parts do not wait for each other: make --jobs 2 check
 check: style types django layout docs
