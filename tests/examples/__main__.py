@@ -17,11 +17,12 @@ from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.examples import STORE, WORKLOADS, Ask, asks, commands, pages, stored
+from tests.examples import ROOT, STORE, WORKLOADS, Ask, asks, commands, pages, stored
 from tests.examples.changes import change
 from tests.examples.render import rendered
 from tests.examples.summary import estimate, summary
 
+CLAIMS = ROOT / "docs" / "reference" / "claims.md"
 Json = dict[str, Any]
 
 
@@ -34,6 +35,8 @@ def main(arguments: list[str]) -> None:
             wanted = {ask: paths for ask, paths in asks().items() if not arguments or ask.name in arguments}
             answered = all_answers(wanted, before)
             answered |= {command: estimate(printed(command)) for command in commands()}
+            if not arguments:
+                printed(f"claims --write-docs {CLAIMS}")
         known = {ask.key for ask in asks()} | {*commands()}
         kept = {key: value for key, value in sorted((before | answered).items()) if key in known}
         STORE.write_text(
