@@ -102,20 +102,16 @@ def ahead() -> dict[UUID, int]:
 def check_room(organisation: Organisation, made_by: str, count: int = 1) -> None:
     """QueueFull if `count` more requests would exceed the limit of the organization or of the person."""
     queued = Advice.objects.filter(state=State.QUEUED, organisation=organisation)
-    of_person, of_all = queued.filter(made_by=made_by).count(), queued.count()
-    if of_all + count > settings.ADVICE_MAX_QUEUED:
-        raise QueueFull(
-            _(
-                "Your organization has %(count)s requests in the queue; its limit is %(limit)s. Submit again when some "
-                "are done, or cancel some."
-            )
-            % {"count": of_all, "limit": settings.ADVICE_MAX_QUEUED}
+    of_organisation, of_person = queued.count(), queued.filter(made_by=made_by).count()
+    if of_organisation + count > settings.ADVICE_MAX_QUEUED:
+        text = _(
+            "Too many requests are waiting: %(count)s of your organization, of %(limit)s at most. Submit again when "
+            "some are done, or cancel some."
         )
+        raise QueueFull(text % {"count": of_organisation, "limit": settings.ADVICE_MAX_QUEUED})
     if of_person + count > settings.ADVICE_MAX_QUEUED_PERSON:
-        raise QueueFull(
-            _(
-                "You have %(count)s requests in the queue; your limit is %(limit)s. Submit again when some are done, "
-                "or cancel some."
-            )
-            % {"count": of_person, "limit": settings.ADVICE_MAX_QUEUED_PERSON}
+        text = _(
+            "Too many requests are waiting: %(count)s of yours, of %(limit)s at most. Submit again when some are done, "
+            "or cancel some."
         )
+        raise QueueFull(text % {"count": of_person, "limit": settings.ADVICE_MAX_QUEUED_PERSON})

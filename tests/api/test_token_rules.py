@@ -28,6 +28,7 @@ NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.get_current_timezone())
 def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[timedelta], None]:
     def moved(by: timedelta) -> None:
         clocks.set_database(monkeypatch, lambda: NOW + by)
+        monkeypatch.setattr(timezone, "now", lambda: NOW + by)
 
     moved(timedelta(0))
     return moved
