@@ -199,7 +199,7 @@ def run(pk: UUID | str) -> None:
     if not may_start(pk):
         return
     try:
-        claim = next_claim()
+        claim = persistently(next_claim)
     except UNAVAILABLE:  # nothing is claimed: the sweep sends the message again
         log.exception("database not available, nothing claimed")
         return

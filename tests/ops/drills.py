@@ -1,4 +1,4 @@
-"""Drills on the database of DATABASE_URL, in a process of their own: `python -m tests.ops.drills NAME` prints a report.
+"""Drills on the database of DATABASE_URL, in a process of their own: `python -m tests.ops.drills NAME...` reports.
 
 The engine answers at once, and messages are kept in a list instead of a broker.
 """
@@ -131,7 +131,7 @@ def schedule(seed: int) -> list[str]:
     Duty.objects.all().delete()
     with quick() as messages, scheduled() as db:
         jobs = [row.pk for row in queue("fuzz", count=rng.randint(1, 4))]
-        for _ in range(60):
+        for _ in range(40):
             db.at += timedelta(seconds=rng.choice([0.1, 3.0, 9.0]))
             for worker, claim in owned.items():  # the threads of those that live
                 with wrong_by(offsets_s[worker]):
@@ -176,7 +176,7 @@ def schedule(seed: int) -> list[str]:
     return wrong
 
 
-def schedules(count: int = 40) -> Report:
+def schedules(count: int = 10) -> Report:
     found = {seed: schedule(seed) for seed in range(count)}
     return {"ran": count, "wrong": {seed: lines for seed, lines in found.items() if lines}}
 
@@ -185,7 +185,7 @@ def schedules(count: int = 40) -> Report:
 
 
 def turns() -> Report:
-    """The organizations in the order in which one worker starts their questions: 30 of A, then one of B while it runs."""
+    """The organizations as one worker starts their questions: 30 of A, and one of B while the first of A runs."""
     started: list[str] = []
     late: list[Advice] = []
 
@@ -276,18 +276,19 @@ def outage_at(point: str, lasts_s: float) -> list[Any]:
         return result
 
     def snapshot(*given: Any) -> Any:
-        if point == "snapshot" and not snapped:
-            snapped.append(1)
+        if point == "snapshot" and not struck:
+            struck.append(1)
             outage(lasts_s)
             Advice.objects.count()
         return answers.snapshot({}, None)
 
     def taken(pk: Any) -> Any:
-        if point == "claim":
+        if point == "claim" and not struck:
+            struck.append(1)
             outage(lasts_s)
         return real(pk)
 
-    snapped: list[int] = []
+    struck: list[int] = []
     real = advise.claimed
     with (
         quick(compute),
@@ -304,7 +305,7 @@ def outage_at(point: str, lasts_s: float) -> list[Any]:
                 advise.sweep()
                 advise.run(row.pk)
     connection.close()
-    row.refresh_from_db()
+    advise.persistently(row.refresh_from_db)
     return [row.state, row.attempt, len(runs)]
 
 
@@ -313,4 +314,9 @@ DRILLS: dict[str, Callable[[], Report]] = {
 }  # fmt: skip
 
 if __name__ == "__main__":
-    print(json.dumps(DRILLS[sys.argv[1]]()))
+    for drill in sys.argv[1:]:
+        begun_s = time.monotonic()
+        print(json.dumps([drill, DRILLS[drill]()]), flush=True)
+        print(f"{drill}: {time.monotonic() - begun_s:.1f} s", file=sys.stderr)
+        Advice.objects.all().delete()
+        Duty.objects.all().delete()
