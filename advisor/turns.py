@@ -48,9 +48,13 @@ def held() -> QuerySet[Advice]:
     return Advice.objects.filter(state=State.QUEUED, held_until__gt=clock.now())
 
 
-def order() -> Iterator[UUID]:
-    """The keys of the advice that is ready, in the order in which workers will start it if nothing changes."""
-    waiting = list(map(Waiting._make, ready().order_by().values_list("pk", "organisation", "made_by", "created_at")))
+def order(among: "QuerySet[Advice] | None" = None) -> Iterator[UUID]:
+    """The keys of the advice that is ready, in the order in which workers will start it if nothing changes.
+
+    `among`: those that count; default: all that is ready.
+    """
+    rows = ready() if among is None else among
+    waiting = list(map(Waiting._make, rows.order_by().values_list("pk", "organisation", "made_by", "created_at")))
     if not waiting:
         return iter(())
     by_group = Advice.objects.order_by().values_list("organisation", "made_by")

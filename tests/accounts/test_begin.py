@@ -53,5 +53,5 @@ def test_no_link_in_an_email_comes_from_the_request(host: str, settings: Any) ->
     page = admin.post("/members", {"email": "bob@acme.example", "role": "viewer"}).content.decode()
     assert len(mail.outbox) == 2
     for sent in mail.outbox:
-        assert "https://assay.acme.example/" in sent.body and host not in sent.body + sent.subject
+        assert "https://assay.acme.example/" in sent.body and host not in f"{sent.body}{sent.subject}"
     assert "https://assay.acme.example/join/" in page and f"//{host}/join/" not in page

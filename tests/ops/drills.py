@@ -234,11 +234,11 @@ def outage(lasts_s: float) -> None:
     """Ends every connection to this database, and refuses new ones for a time."""
     server, name = maintenance()
     if lasts_s:
-        server.execute(f"alter database {name} with allow_connections false")  # type: ignore[call-overload]
+        server.execute(f"alter database {name} with allow_connections false")
 
     def end() -> None:
         time.sleep(lasts_s)
-        server.execute(f"alter database {name} with allow_connections true")  # type: ignore[call-overload]
+        server.execute(f"alter database {name} with allow_connections true")
         server.close()
 
     server.execute("select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", (name,))

@@ -85,3 +85,33 @@ def test_a_full_queue_of_one_organization_leaves_room_for_another(
     advise.check_room(other, "ada", 3)
     Advice.objects.update(state="cancelled")
     advise.check_room(acme, "ada")
+
+
+@pytest.mark.django_db
+def test_a_portfolio_gives_way_after_each_of_its_workloads(
+    woken: list[str], engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of four requests that wait, one is computed after each of three workloads; another portfolio is not."""
+    owner, full, seen = advise.default_organisation(), engine.recommend, []
+    spec = {"kind": "portfolio", "name": "all", "workloads": [{"kind": "chat"}] * 3}
+    both = [Workload.objects.create(organisation=owner, name="all", spec=spec) for _ in range(2)]
+    advice, second = (advise.queue(row) for row in both)
+
+    def recommend(spec: Any, snapshot: Any, progress: Any) -> Any:
+        seen.append(spec["name"])
+        for part in range(3 if spec["name"] == "all" else 0):
+            for done in (0.0, 0.5, 1.0):
+                progress(f"part {part}", (part + done) / 4)
+            seen.append(f"after {part}")
+        return full(spec, snapshot)
+
+    engine.recommend = recommend
+    claim = advise.claimed(advice.pk)
+    assert claim
+    queued("acme", "bob", 4)
+    advise.work(claim)
+    assert seen == ["all", "small", "after 0", "small", "after 1", "small", "after 2"]
+    advice.refresh_from_db()
+    second.refresh_from_db()
+    assert (advice.state, advice.attempt, second.state) == ("done", 1, "queued")
+    assert Advice.objects.filter(state="done").count() == 4
