@@ -2,46 +2,65 @@
 
 The database row decides. A worker owns an advice while it is running with the worker's attempt number and an unexpired
 lease. Every write repeats this condition, and its row count tells whether the worker still owns the advice. A Celery
-message only wakes a worker: the sweep resends lost messages, and repeated ones find nothing to claim.
+message only wakes a worker, which takes the advice whose turn it is (turns.py): the sweep resends lost messages, and
+repeated ones find nothing to claim. All times are the database's (catalog.clock), because the clocks of hosts differ.
+
+An outage of the database costs no attempt: a worker keeps its result until it can write it, and gets its advice back if
+it was queued again and nobody else has claimed it.
 """
 
+import math
+import secrets
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import structlog
 from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
-from django.db import DatabaseError, IntegrityError, OperationalError, connection, transaction
+from django.db import DatabaseError, IntegrityError, InterfaceError, OperationalError, connection, transaction
 from django.db.models import Q, QuerySet
-from django.utils import timezone
+from django.db.models.expressions import Combinable
+from django.utils.timezone import localdate
 from kombu.exceptions import ChannelError
 from kombu.exceptions import OperationalError as BrokerError
 
-from advisor import answer, inputs, shutdown, storage
+from advisor import answer, inputs, shutdown, storage, turns
 from advisor.celery import app
 from advisor.deletion import delete_expired
 from advisor.models import Advice, Duty, Option, Workload
 from advisor.result import Answer, ApiOption, TrainingOption
 from advisor.result import Option as Recommended
 from advisor.stored import RESULT_VERSION
-from advisor.workload import WorkloadError
+from advisor.turns import QueueFull as QueueFull
+from advisor.turns import ahead as ahead
+from advisor.turns import check_room as check_room
+from advisor.turns import held as held
+from advisor.turns import ready as ready
+from advisor.workload import PORTFOLIO, WorkloadError
+from catalog import clock
 from catalog.models import Organisation
 from catalog.models import default_organisation as default_organisation
 
 log = structlog.get_logger("assay.advise")
 State = Advice.State
 FINISHED = (State.DONE, State.FAILED, State.CANCELLED)
+OPEN = (State.QUEUED, State.RUNNING)
+UNAVAILABLE = (OperationalError, InterfaceError)
 SWEEP_BATCH = 500
+SWEEP, GAP = "sweep", "first sweep after a gap"  # names of duties
 DIGITS = 16  # max_digits of Option's money columns
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+RETRY_S = (0.1, 2.0)  # first and longest pause while the database is not available
+Found = TypeVar("Found")
+Progress = Callable[[str, float], None]
 
 
 class KeyReused(ValueError):
@@ -67,15 +86,16 @@ def request(
 ) -> Advice:
     """Queues a validated workload of an organization (default: the default one), asked by `made_by`.
 
-    The same idempotency key and workload return the same advice again.
+    The same idempotency key and workload return the same advice again. Raises QueueFull.
     """
     organisation = organisation or default_organisation()
     spec = inputs.with_catalog_names(spec, organisation)
     inputs.check_catalog(spec, organisation)
+    if earlier := earlier_request(spec, organisation, idempotency_key):
+        return earlier
+    check_room(organisation, made_by)
     try:
-        return earlier_request(spec, organisation, idempotency_key) or _queue_new(
-            spec, organisation, idempotency_key, supersedes, made_by
-        )
+        return _queue_new(spec, organisation, idempotency_key, supersedes, made_by)
     except IntegrityError:  # another request with this key was faster
         earlier = earlier_request(spec, organisation, idempotency_key)
         if earlier is None:
@@ -110,7 +130,8 @@ def queue(workload: Workload, idempotency_key: str = "", supersedes: Advice | No
     """
     is_new = supersedes is None or not inputs.what_if.same_question(supersedes.workload.spec, workload.spec)
     wants_probes = is_new and workload.spec.get("probe", "no") != "no"
-    held_until = timezone.now() + timedelta(seconds=settings.ADVICE_PROBE_WAIT_S) if wants_probes else None
+    now = clock.read()
+    held_until = now + timedelta(seconds=settings.ADVICE_PROBE_WAIT_S) if wants_probes else None
     with transaction.atomic():
         if supersedes is not None:
             hold(supersedes.pk)
@@ -120,6 +141,8 @@ def queue(workload: Workload, idempotency_key: str = "", supersedes: Advice | No
             idempotency_key=idempotency_key,
             supersedes=supersedes,
             made_by=made_by,
+            created_at=now,
+            sent_at=now,
             held_until=held_until,
         )
         if held_until is None:
@@ -132,19 +155,9 @@ def hold(pk: Any) -> None:
     Advice.objects.select_for_update().only("pk").get(pk=pk)
 
 
-def ready(now: datetime) -> QuerySet[Advice]:
-    """The queued advice that may be computed now."""
-    return Advice.objects.filter(Q(held_until=None) | Q(held_until__lte=now), state=State.QUEUED)
-
-
-def held(now: datetime) -> QuerySet[Advice]:
-    """The queued advice for which machines may still measure."""
-    return Advice.objects.filter(state=State.QUEUED, held_until__gt=now)
-
-
 def release(pk: UUID, probed: dict[str, Any]) -> bool:
     """Ends the wait for measurements; `probed` is added to the answer. False if it was not held."""
-    done = bool(held(timezone.now()).filter(pk=pk).update(held_until=None, probed=probed))
+    done = bool(held().filter(pk=pk).update(held_until=None, probed=probed))
     if done:
         wake(pk)
     return done
@@ -157,15 +170,15 @@ def rescore(advice: Advice, made_by: str = "") -> Advice:
 
 def again_at_its_prices(advice: Advice, made_by: str = "") -> Advice:
     """Queues the same workload with the prices known on the day of the original answer."""
-    day = (advice.snapshot or {}).get("asked_on") or timezone.localdate(advice.created_at).isoformat()
+    day = (advice.snapshot or {}).get("asked_on") or localdate(advice.created_at).isoformat()
     spec = {**advice.workload.spec, "prices_as_of": day}
     return request(spec, advice.organisation, supersedes=advice, made_by=made_by)
 
 
 def cancel(advice: Advice) -> bool:
     """Cancels an advice. False if it was finished. A worker that computes it stops at its next write."""
-    unfinished = Advice.objects.filter(pk=advice.pk, state__in=[State.QUEUED, State.RUNNING])
-    done = unfinished.update(state=State.CANCELLED, finished_at=timezone.now(), lease_until=None, stage="")
+    unfinished = Advice.objects.filter(pk=advice.pk, state__in=OPEN)
+    done = unfinished.update(state=State.CANCELLED, finished_at=clock.now(), lease_until=None, stage="")
     advice.refresh_from_db()
     return bool(done)
 
@@ -181,22 +194,36 @@ def wake(pk: UUID | str) -> bool:
 
 
 def run(pk: UUID | str) -> None:
-    """Claims and computes one advice. Every failure is stored as a state with a reason."""
+    """Claims and computes the advice whose turn it is. `pk`: the one whose message woke this worker.
+
+    Every failure is stored as a state with a reason.
+    """
     if not may_start(pk):
         return
-    claim = claimed(pk)
-    if claim is None:
+    try:
+        claim = persistently(next_claim)
+    except UNAVAILABLE:  # nothing is claimed: the sweep sends the message again
+        log.exception("database not available, nothing claimed")
         return
-    with structlog.contextvars.bound_contextvars(advice=str(pk), attempt=claim.attempt):
+    if claim is not None:
+        work(claim)
+
+
+def work(claim: "Claim") -> None:
+    """Computes a claimed advice."""
+    with structlog.contextvars.bound_contextvars(advice=str(claim.pk), attempt=claim.attempt):
         try:
             with claim.renewed():
                 compute(claim)
         except LostLease:
             log.info("lost the lease, stopped")
-        except OperationalError as error:  # the lease expires and the sweep queues it again
+        except UNAVAILABLE as error:
             log.exception("database not available")
             if storage.is_full(error):
                 claim.wait_for_disk_space()
+            elif not connection.is_usable():
+                persistently(claim.return_to_queue)
+            # else it is an error of one statement, which may occur again: the lease expires, which costs an attempt
         except WorkloadError as error:
             claim.fail(str(error))
         except SoftTimeLimitExceeded:
@@ -226,12 +253,66 @@ def compute(claim: "Claim") -> None:
     if snapshot is None or inputs.is_outdated(snapshot):
         claim.report("reading the catalog", 0.0)
         snapshot = inputs.take_snapshot(advice.workload.spec, advice.organisation)
-        claim.write(snapshot=snapshot)
-    begun_s = time.monotonic()
-    result = answer.recommend(advice.workload.spec, snapshot, claim.report)
+        persistently(partial(claim.write, snapshot=snapshot))
+    begun_s, away_s = time.monotonic(), [0.0]
+    spec = advice.workload.spec
+    report: Progress = claim.report
+    if spec.get("kind") == PORTFOLIO:
+        report = giving_way(report, len(spec["workloads"]), away_s)
+    result = answer.recommend(spec, snapshot, report)
     if advice.held_until or advice.probed:
         result = answer.with_probes(result, advice.probed or nobody_measured())
-    claim.finish(snapshot, result.changed(elapsed_s=round(time.monotonic() - begun_s, 3)))
+    result = result.changed(elapsed_s=round(time.monotonic() - begun_s - sum(away_s), 3))
+    persistently(partial(claim.finish, snapshot, result))
+
+
+def giving_way(report: Progress, workloads: int, away_s: list[float]) -> Progress:
+    """`report`, which also computes one waiting request after each workload of a portfolio, so that it waits for one.
+
+    For a third of the time limit: the rest is enough for most portfolios. Other portfolios wait, because each would
+    give way in turn. The time is added to `away_s`.
+    """
+    begun_s, reached = time.monotonic(), [0]
+
+    def told(stage: str, fraction: float) -> None:
+        report(stage, fraction)
+        at, now_s = math.floor(fraction * (workloads + 1) + 1e-6), time.monotonic()
+        if at <= reached[0] or now_s - begun_s > settings.CELERY_TASK_SOFT_TIME_LIMIT / 3:
+            return
+        reached[0] = at
+        give_way()
+        away_s.append(time.monotonic() - now_s)
+
+    return told
+
+
+def give_way() -> None:
+    """Computes one request that is not a portfolio, if one waits."""
+    if shutdown.begun() or not storage.has_room():
+        return
+    try:
+        other = next_claim(ready().exclude(workload__spec__kind=PORTFOLIO))
+    except UNAVAILABLE:
+        log.exception("database not available, nothing claimed")
+        connection.close_if_unusable_or_obsolete()
+        return
+    if other is not None:
+        work(other)
+
+
+def persistently(act: Callable[[], Found]) -> Found:
+    """Calls `act` until the database is available, for ADVICE_OUTAGE_S at most. A full disk is not waited for."""
+    deadline, (pause_s, longest_s) = time.monotonic() + settings.ADVICE_OUTAGE_S, RETRY_S
+    while True:
+        try:
+            return act()
+        except UNAVAILABLE as error:
+            if storage.is_full(error) or shutdown.is_over() or time.monotonic() > deadline:
+                raise
+            log.warning("database not available, tried again", error=str(error))
+            connection.close_if_unusable_or_obsolete()
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, longest_s)
 
 
 class Unanswerable(ValueError):
@@ -264,25 +345,39 @@ def nobody_measured() -> dict[str, Any]:
     }
 
 
-def lease_end() -> datetime:
-    return timezone.now() + timedelta(seconds=settings.ADVICE_LEASE_S)
+def lease_end() -> Combinable:
+    return clock.after(settings.ADVICE_LEASE_S)
+
+
+def next_claim(among: "QuerySet[Advice] | None" = None) -> "Claim | None":
+    """Claims the advice whose turn it is; None if none is ready. If another worker was faster, the next one."""
+    while (pk := next(turns.order(among), None)) is not None:
+        if claim := claimed(pk):
+            return claim
+    return None
 
 
 def claimed(pk: UUID | str) -> "Claim | None":
     """Claims a queued advice as the next attempt; None if it is not queued or another worker was faster."""
-    free = ready(timezone.now()).filter(pk=pk)
+    free = ready().filter(pk=pk)
     attempt = free.values_list("attempt", flat=True).first()
     if attempt is None:
         return None
-    won = free.filter(attempt=attempt).update(
-        state=State.RUNNING,
-        attempt=attempt + 1,
-        lease_until=lease_end(),
-        started_at=timezone.now(),
-        stage="starting",
-        progress_fraction=0,
-    )
-    return Claim(pk, attempt + 1) if won else None
+    claim = Claim(pk, attempt + 1)
+    try:
+        won = free.filter(attempt=attempt).update(
+            state=State.RUNNING,
+            attempt=claim.attempt,
+            claim=claim.name,
+            lease_until=lease_end(),
+            started_at=clock.now(),
+            stage="starting",
+            progress_fraction=0,
+        )
+    except UNAVAILABLE:  # the connection may have ended before or after the row was written
+        connection.close_if_unusable_or_obsolete()
+        won = persistently(claim.row().count)
+    return claim if won else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,21 +386,34 @@ class Claim:
 
     pk: UUID | str
     attempt: int
+    name: str = field(default_factory=partial(secrets.token_hex, 16))  # attempts that were returned are numbered again
     lock: threading.Lock = field(default_factory=threading.Lock)  # so that a returned claim writes nothing more
     lost: threading.Event = field(default_factory=threading.Event)
     over: threading.Event = field(default_factory=threading.Event)
 
     def row(self) -> QuerySet[Advice]:
-        return Advice.objects.filter(pk=self.pk, state=State.RUNNING, attempt=self.attempt)
+        """The row while this claim owns it: also if it was queued again and nobody else has claimed it."""
+        return Advice.objects.filter(pk=self.pk, state__in=OPEN, attempt=self.attempt, claim=self.name)
 
     def write(self, **values: Any) -> None:
         with self.lock:
-            if self.lost.is_set() or not self.row().update(**{"lease_until": lease_end(), **values}):
+            if self.lost.is_set() or not self.hold(**values):
                 self.lost.set()
                 raise LostLease
 
+    def hold(self, **values: Any) -> bool:
+        """Renews the lease. False: this claim owns nothing any more."""
+        return bool(self.row().update(**{"state": State.RUNNING, "lease_until": lease_end(), **values}))
+
     def report(self, stage: str, fraction: float) -> None:
-        self.write(stage=stage[:60], progress_fraction=fraction)
+        """Stores the progress. The calculation goes on while the database is not available."""
+        try:
+            self.write(stage=stage[:60], progress_fraction=fraction)
+        except UNAVAILABLE as error:
+            if storage.is_full(error):
+                raise
+            log.warning("progress not stored", error=str(error))
+            connection.close_if_unusable_or_obsolete()
 
     def finish(self, snapshot: dict[str, Any], result: Answer) -> None:
         with transaction.atomic():
@@ -314,7 +422,7 @@ class Claim:
                 result=result.to_json(),
                 result_version=RESULT_VERSION,
                 lease_until=None,
-                finished_at=timezone.now(),
+                finished_at=clock.now(),
                 stage="",
                 progress_fraction=1,
                 engine_version=snapshot["engine_version"],
@@ -327,10 +435,11 @@ class Claim:
             )
 
     def fail(self, reason: str) -> None:
+        values = {"state": State.FAILED, "error": reason, "lease_until": None, "stage": ""}
         with suppress(LostLease):
-            self.write(state=State.FAILED, error=reason, lease_until=None, finished_at=timezone.now(), stage="")
+            persistently(partial(self.write, **values, finished_at=clock.now()))
 
-    def return_to_queue(self, sent_at: datetime = LONG_AGO) -> bool:
+    def return_to_queue(self, sent_at: Any = LONG_AGO) -> bool:
         """Returns the advice to the queue without counting this attempt. False if the claim was lost.
 
         The attempt number will be used again, so this claim must not write any more.
@@ -361,12 +470,12 @@ class Claim:
                     return self.leave()
                 if time.monotonic() < renew_at:
                     continue
-                renew_at = time.monotonic() + every_s
                 if time.monotonic() > deadline:
                     self.fail(too_long())
-                if not self.row().update(lease_until=lease_end()):
+                if not self.hold():
                     return self.lost.set()
-            except DatabaseError as error:  # try again; the lease allows two misses
+                renew_at = time.monotonic() + every_s
+            except (DatabaseError, InterfaceError) as error:  # tried again at once: the sweep may be just as fast
                 log.warning("lease not renewed", error=str(error))
             finally:
                 connection.close()
@@ -379,7 +488,7 @@ class Claim:
         deadline = time.monotonic() + settings.ADVICE_LEASE_S
         while time.monotonic() < deadline:
             with suppress(DatabaseError):
-                self.return_to_queue(sent_at=timezone.now())
+                self.return_to_queue(sent_at=clock.now())
                 return
             time.sleep(min(1.0, settings.ADVICE_LEASE_S / 10))
 
@@ -414,31 +523,54 @@ def decimal(value: float | None, places: int) -> Decimal | None:
     return round(Decimal(repr(value)), places)
 
 
+def sweep_is_due() -> bool:
+    """False if a sweep began less than half an interval ago, so that messages that waited for a worker do nothing."""
+    return not Duty.objects.filter(name=SWEEP, last_run_at__gt=clock.ago(settings.ADVICE_SWEEP_S / 2)).exists()
+
+
 def sweep() -> dict[str, int]:
     """Requeues or fails advice whose worker was lost, resends messages, and deletes expired rows. Returns counts."""
-    now = timezone.now()
-    lost = Advice.objects.filter(state=State.RUNNING, lease_until__lt=now)
-    last = Q(attempt__gte=settings.ADVICE_MAX_ATTEMPTS)
-    reason = (
-        f"The worker was lost {settings.ADVICE_MAX_ATTEMPTS} times during this calculation; it will not be tried again."
-    )
-    failed = lost.filter(last).update(state=State.FAILED, error=reason, lease_until=None, finished_at=now, stage="")
-    requeued = lost.exclude(last).update(state=State.QUEUED, lease_until=None, sent_at=LONG_AGO, stage="")
-    counts = {"requeued": requeued, "failed": failed, "sent": send_waiting(now)}
-    Duty.objects.update_or_create(name="sweep", defaults={"last_run_at": now})
+    requeued, failed = (0, 0) if is_first_after_gap() else end_leases()
+    counts = {"requeued": requeued, "failed": failed, "sent": send_waiting()}
     counts["deleted"] = delete_expired()
     if any(counts.values()):
         log.info("swept", **counts)
     return counts
 
 
-def send_waiting(now: datetime) -> int:
+def is_first_after_gap() -> bool:
+    """Records a sweep. True: the last one was longer ago than a lease, and was not the first after a gap itself.
+
+    If the database was away, workers that live could not renew their leases. They do it now, before the next sweep.
+    """
+    last, gap = Duty.objects.filter(name=SWEEP), Duty.objects.filter(name=GAP)
+    is_late = last.filter(last_run_at__lt=clock.ago(settings.ADVICE_LEASE_S)).exists()
+    is_repeated = gap.filter(last_run_at__gte=last.values("last_run_at")[:1]).exists()
+    Duty.objects.update_or_create(name=SWEEP, defaults={"last_run_at": clock.now()})
+    if is_late and not is_repeated:
+        Duty.objects.update_or_create(name=GAP, defaults={"last_run_at": clock.now()})
+    return is_late and not is_repeated
+
+
+def end_leases() -> tuple[int, int]:
+    """Requeues or fails advice whose lease is over. Returns the numbers of both."""
+    lost = Advice.objects.filter(state=State.RUNNING, lease_until__lt=clock.now())
+    last = Q(attempt__gte=settings.ADVICE_MAX_ATTEMPTS)
+    reason = (
+        f"The worker was lost {settings.ADVICE_MAX_ATTEMPTS} times during this calculation; it will not be tried again."
+    )
+    ended = {"state": State.FAILED, "error": reason, "lease_until": None, "stage": ""}
+    failed = lost.filter(last).update(**ended, finished_at=clock.now())
+    requeued = lost.exclude(last).update(state=State.QUEUED, lease_until=None, sent_at=LONG_AGO, stage="")
+    return requeued, failed
+
+
+def send_waiting() -> int:
     """Resends the message of each advice whose last one is overdue. Returns the number."""
-    late = now - timedelta(seconds=settings.ADVICE_RESEND_S)
-    waiting = ready(now).filter(sent_at__lt=late).order_by("sent_at")
+    waiting = ready().filter(sent_at__lt=clock.ago(settings.ADVICE_RESEND_S)).order_by("sent_at")
     sent = []
     for pk in waiting.values_list("pk", flat=True)[:SWEEP_BATCH]:
         if not wake(pk):  # avoids a timeout for each remaining one
             break
         sent.append(pk)
-    return Advice.objects.filter(pk__in=sent, state=State.QUEUED).update(sent_at=now)
+    return Advice.objects.filter(pk__in=sent, state=State.QUEUED).update(sent_at=clock.now())

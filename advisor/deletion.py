@@ -11,9 +11,9 @@ from django.conf import settings
 from django.contrib.sessions.models import Session
 from django.db import transaction
 from django.db.models import Model, Q, QuerySet
-from django.utils import timezone
 
 from advisor.models import Advice, ApiToken, Comment, LoadTest, Share, Workload
+from catalog import clock
 from catalog.accounts import audit
 from catalog.models import AuditEvent, Organisation
 
@@ -129,7 +129,7 @@ def expired(rule: Rule, now: datetime) -> tuple[QuerySet[Any], ...]:
 
 def delete_expired(limit: int = BATCH) -> int:
     """Deletes one batch for each rule, each answer in its own transaction. Returns the number of rows."""
-    now, deleted = timezone.now(), 0
+    now, deleted = clock.read(), 0
     for rule in RULES:
         for rows in expired(rule, now):
             if rows.model is Advice:

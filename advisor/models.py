@@ -5,11 +5,13 @@ import uuid
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth import get_user_model
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
 from advisor.stored import PackedJSONField, upgraded
+from catalog import clock
 from catalog.models import Organisation
 
 
@@ -41,6 +43,7 @@ class Advice(models.Model):
     stage = models.CharField(max_length=60, blank=True)
     progress_fraction = models.FloatField(default=0)
     attempt = models.PositiveIntegerField(default=0)
+    claim = models.CharField(max_length=32, blank=True, default="", db_default="")  # of the worker that owns it
     lease_until = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     made_by = models.CharField(max_length=150, blank=True)  # who asked; empty also for one that a measurement caused
@@ -66,6 +69,7 @@ class Advice(models.Model):
             models.Index(fields=["state", "lease_until"]),
             models.Index(fields=["organisation", "-created_at"], name="newest_advice"),
             models.Index(fields=["state", "finished_at"], name="oldest_finished_advice"),
+            models.Index(fields=["started_at"], name="newest_turns"),
         ]
         constraints = [
             models.UniqueConstraint(
@@ -91,7 +95,7 @@ class Advice(models.Model):
     @property
     def is_held(self) -> bool:
         """Whether it waits for measurements."""
-        return self.state == self.State.QUEUED and self.held_until is not None and self.held_until > timezone.now()
+        return self.state == self.State.QUEUED and self.held_until is not None and self.held_until > clock.read()
 
 
 class Option(models.Model):
@@ -140,11 +144,13 @@ def share_token() -> str:
 
 
 class Share(models.Model):
-    """A secret, read-only, expiring link to a finished Advice."""
+    """A secret, read-only, expiring link to a finished Advice; its token is stored hashed."""
 
     organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT)
     advice = models.ForeignKey(Advice, on_delete=models.CASCADE, related_name="shares")
-    token = models.CharField(max_length=64, unique=True, default=share_token)
+    token = models.CharField(max_length=64, unique=True, default=share_token)  # random and unused, for old processes
+    token_hash = models.CharField(max_length=64, unique=True, null=True, editable=False)
+    token_prefix = models.CharField(max_length=16, blank=True, default="", db_default="")
     created_at = models.DateTimeField(default=timezone.now)
     made_by = models.CharField(max_length=150, blank=True)
     expires_at = models.DateTimeField()
@@ -177,6 +183,7 @@ class ApiToken(models.Model):
     scope = models.CharField(max_length=12, choices=Scope)
     token_hash = models.CharField(max_length=64, unique=True)
     token_prefix = models.CharField(max_length=16)
+    before_accounts = models.BooleanField(default=False, db_default=False)  # made in single-user mode, ends with it
     made_by = models.CharField(max_length=150, blank=True)
     made_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField()
@@ -189,7 +196,13 @@ class ApiToken(models.Model):
     @property
     def status(self) -> str:
         """live | ended | revoked"""
-        return "revoked" if self.revoked_at else "live" if self.expires_at > timezone.now() else "ended"
+        ended = self.expires_at <= clock.read() or self.is_outdated
+        return "revoked" if self.revoked_at else "ended" if ended else "live"
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether it was made while nobody had an account, when everybody could make one, and somebody has one now."""
+        return self.before_accounts and get_user_model().objects.exists()
 
 
 class Duty(models.Model):

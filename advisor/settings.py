@@ -42,7 +42,7 @@ SECRET_KEY = env.str("SECRET_KEY", default="") or stored_secret(VAR / "secret_ke
 SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
 ALLOWED_HOSTS = env.list("ASSAY_ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.list("ASSAY_TRUSTED_ORIGINS", default=[])
-PUBLIC_URL = env.str("ASSAY_URL", default="http://127.0.0.1:8000")  # of links in e-mails that a command sends
+PUBLIC_URL = env.str("ASSAY_URL", default="http://127.0.0.1:8000")  # of links in e-mails
 OPEN = env.bool("ASSAY_OPEN", default=True)  # False: every page and call needs a login
 HUB_URL = env.str("ASSAY_HUB_URL", default="")  # empty: no access to the Hugging Face Hub
 
@@ -173,7 +173,9 @@ ADVICE_LEASE_S = env.float("ASSAY_LEASE_S", default=30.0)
 ADVICE_RESEND_S = env.float("ASSAY_RESEND_S", default=15.0)
 ADVICE_SWEEP_S = env.float("ASSAY_SWEEP_S", default=5.0)
 ADVICE_MAX_ATTEMPTS = 3
-ADVICE_MAX_QUEUED = 1000  # then further workloads are refused
+ADVICE_MAX_QUEUED = env.int("ASSAY_MAX_QUEUED_ORGANIZATION", default=1000)  # then it can queue no more workloads
+ADVICE_MAX_QUEUED_PERSON = env.int("ASSAY_MAX_QUEUED_PERSON", default=200)
+ADVICE_OUTAGE_S = env.float("ASSAY_OUTAGE_S", default=300.0)  # workers keep a result so long until they can write it
 ADVICE_PROBE_WAIT_S = env.float("ASSAY_PROBE_WAIT_S", default=600.0)  # for measurements that a workload asks for
 
 
@@ -195,8 +197,10 @@ KEEP_LOAD_TESTS_DAYS = retention_days("ASSAY_KEEP_LOAD_TESTS_DAYS")
 KEEP_TOKENS_DAYS = retention_days("ASSAY_KEEP_TOKENS_DAYS")
 KEEP_LOGINS_DAYS = retention_days("ASSAY_KEEP_LOGINS_DAYS")
 KEEP_AUDIT_DAYS = retention_days("ASSAY_KEEP_AUDIT_DAYS")
+# A worker compares the expiration of a message with its own clock, which may differ from that of beat by some minutes.
+MESSAGE_EXPIRES_S = 3600
 CELERY_BEAT_SCHEDULE = {
-    "sweep": {"task": "advice.sweep", "schedule": ADVICE_SWEEP_S, "options": {"expires": ADVICE_SWEEP_S}}
+    "sweep": {"task": "advice.sweep", "schedule": ADVICE_SWEEP_S, "options": {"expires": MESSAGE_EXPIRES_S}}
 }
 
 # Prices: sources that are read regularly (none by default), and who is told what changed.
@@ -212,7 +216,7 @@ if PRICE_SOURCES:
     CELERY_BEAT_SCHEDULE["prices"] = {
         "task": "prices.sync",
         "schedule": PRICE_REFRESH_HOURS * 3600,
-        "options": {"expires": 3600},
+        "options": {"expires": MESSAGE_EXPIRES_S},
     }
 
 WARM = env.bool("ASSAY_WARM", default=True)  # web processes load in the background what first pages need
@@ -239,7 +243,7 @@ PROXIES = env.int("ASSAY_PROXIES", default=0)  # number of reverse proxies that 
 CELERY_BEAT_SCHEDULE["probes"] = {
     "task": "probes.sweep",
     "schedule": ADVICE_SWEEP_S,
-    "options": {"expires": ADVICE_SWEEP_S},
+    "options": {"expires": MESSAGE_EXPIRES_S},
 }
 
 CACHES = {

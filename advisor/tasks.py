@@ -11,7 +11,8 @@ def run_advice(pk: str) -> None:
 
 @app.task(name="advice.sweep")
 def sweep() -> None:
-    advise.sweep()
+    if advise.sweep_is_due():
+        advise.sweep()
 
 
 @app.task(name="prices.sync", soft_time_limit=3000, time_limit=3300)  # many answers are compared

@@ -15,10 +15,10 @@ from django.conf import settings
 from django.core.cache import cache
 from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
-from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
 from advisor.api import hashed, new_token
+from catalog import clock
 from catalog.accounts import audit
 from catalog.models import Organisation, default_organisation
 from probes import devices
@@ -59,7 +59,7 @@ def enrol(
             labels=dict(labels),
             made_by=made_by,
             trusted=trusted,
-            expires_at=timezone.now() + timedelta(hours=ENROLMENT_HOURS),
+            expires_at=clock.read() + timedelta(hours=ENROLMENT_HOURS),
         )
         audit.record(owner, made_by, audit.Action.ENROLL, f"{row.token_prefix}…", "trusted" if trusted else "")
     return token, row
@@ -71,11 +71,10 @@ def register(token: str, install_id: str, facts: Mapping[str, Any], proof: str =
     Raises NotEnrolled for a bad token. Raises IdentityTaken if another machine has the install_id, unless `proof` is
     valid or a person approved this enrollment; the other machine is not affected.
     """
-    now = timezone.now()
     try:
         with transaction.atomic():
-            rows = Enrolment.objects.filter(token_hash=hashed(token), expires_at__gt=now)
-            claimed = rows.filter(used_at=None).update(used_at=now)  # atomic: only one request gets row count 1
+            rows = Enrolment.objects.filter(token_hash=hashed(token), expires_at__gt=clock.now())
+            claimed = rows.filter(used_at=None).update(used_at=clock.now())  # atomic: only one request gets row count 1
             enrolment = rows.select_related("agent").first()
             repeated = enrolment and enrolment.agent and enrolment.agent.install_id == install_id
             if enrolment is None or not (claimed or (repeated and enrolment.agent and not enrolment.agent.revoked_at)):
@@ -110,7 +109,7 @@ def _note_claim(enrolment: Enrolment, known: Agent, facts: Mapping[str, Any], ad
     name = str(device.get("name") or "") if isinstance(device, Mapping) else ""
     Enrolment.objects.filter(pk=enrolment.pk).update(
         claims=known,
-        claimed_at=timezone.now(),
+        claimed_at=clock.now(),
         claim={"name": facts["name"], "device": name[:200], "address": address},
         approved_at=None,
         **({"used_at": None} if unused else {}),
@@ -121,7 +120,7 @@ def _save_registration(
     enrolment: Enrolment, install_id: str, facts: Mapping[str, Any], known: Agent | None, proved: bool
 ) -> Registration:
     """Saves the agent. With proof it keeps its key and its trust; otherwise it gets a new key and is not trusted."""
-    token, now = new_token("agt"), timezone.now()
+    token, now = new_token("agt"), clock.read()
     values: dict[str, Any] = {
         "name": facts["name"],
         "agent_version": facts["agent_version"],
@@ -152,7 +151,7 @@ def _save_registration(
 
 def pending_claims(organisation: Organisation, agent: Agent | None = None) -> QuerySet[Enrolment]:
     """Registrations without proof for the identity of a machine in use, which wait for approval."""
-    rows = Enrolment.objects.filter(organisation=organisation, approved_at=None, expires_at__gt=timezone.now())
+    rows = Enrolment.objects.filter(organisation=organisation, approved_at=None, expires_at__gt=clock.now())
     rows = rows.exclude(claims=None) if agent is None else rows.filter(claims=agent)
     return rows.select_related("claims").order_by("-claimed_at")
 
@@ -162,11 +161,11 @@ def approve(claim: Enrolment, by: str = "") -> bool:
 
     False: the claim no longer waits for approval.
     """
-    end = timezone.now() + timedelta(hours=ENROLMENT_HOURS)
+    end = clock.read() + timedelta(hours=ENROLMENT_HOURS)
     rows = pending_claims(claim.organisation).filter(pk=claim.pk)
     with transaction.atomic():
         done = Enrolment.objects.filter(pk__in=rows.values("pk")).update(
-            approved_at=timezone.now(), approved_by=by[:150] or "somebody", expires_at=end
+            approved_at=clock.read(), approved_by=by[:150] or "somebody", expires_at=end
         )
         if done and claim.claims:
             note_change(claim.claims, by, "registration approved")
@@ -187,7 +186,7 @@ def new_salt() -> str:
 def keys(agent: Agent) -> Iterator[str]:
     """The valid signing keys of an agent, in hex, newest first; none if it has no key yet."""
     salts = [agent.key_salt]
-    if agent.old_token_until and agent.old_token_until > timezone.now():
+    if agent.old_token_until and agent.old_token_until > asked_at(agent):
         salts.append(agent.old_key_salt)
     for salt in filter(None, salts):
         for secret in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS):
@@ -202,15 +201,21 @@ def labels_of(reported: Mapping[str, str], enrolled: Mapping[str, str], inventor
 
 
 def token_expiry() -> datetime:
-    return timezone.now() + timedelta(days=settings.PROBE_TOKEN_DAYS)
+    return clock.read() + timedelta(days=settings.PROBE_TOKEN_DAYS)
 
 
 def by_token(token: str) -> Agent | None:
     """The agent with this token; None if the token is unknown, revoked or expired."""
-    token_hash, now = hashed(token), timezone.now()
-    valid = Q(token_hash=token_hash) & (Q(token_expires_at=None) | Q(token_expires_at__gt=now))
-    valid |= Q(old_token_hash=token_hash, old_token_until__gt=now)
-    return Agent.objects.filter(valid, revoked_at=None).select_related("organisation").first()
+    token_hash = hashed(token)
+    valid = Q(token_hash=token_hash) & (Q(token_expires_at=None) | Q(token_expires_at__gt=clock.now()))
+    valid |= Q(old_token_hash=token_hash, old_token_until__gt=clock.now())
+    rows = Agent.objects.filter(valid, revoked_at=None).select_related("organisation")
+    return rows.annotate(asked_at=clock.now()).first()
+
+
+def asked_at(agent: Agent) -> datetime:
+    """The database's time when `by_token` found this agent; for others, when this is called."""
+    return getattr(agent, "asked_at", None) or clock.read()
 
 
 def record_contact(agent: Agent, token: str = "") -> None:
@@ -218,7 +223,7 @@ def record_contact(agent: Agent, token: str = "") -> None:
 
     The first call with the newest token confirms that the agent received its token and key.
     """
-    now, values = timezone.now(), {}
+    now, values = asked_at(agent), {}
     if agent.last_seen_at is None or (now - agent.last_seen_at).total_seconds() >= CONTACT_INTERVAL_S:
         values["last_seen_at"] = now
     if agent.confirmed_at is None and hashed(token) == agent.token_hash:
@@ -231,7 +236,7 @@ def should_rotate(agent: Agent) -> bool:
     """Whether half of the token's lifetime has passed, or the agent has no key. The agent then rotates its token."""
     half = timedelta(days=settings.PROBE_TOKEN_DAYS) / 2
     ends = agent.token_expires_at
-    return not agent.key_salt or ends is None or ends - timezone.now() < half
+    return not agent.key_salt or ends is None or ends - asked_at(agent) < half
 
 
 class NewToken(NamedTuple):
@@ -251,7 +256,7 @@ def rotate(agent: Agent, shown: str = "", *, new_key: bool = False, by: str | No
         "token_prefix": token[:PREFIX],
         "token_expires_at": token_expiry(),
         "old_token_hash": hashed(shown) if shown else agent.token_hash,
-        "old_token_until": timezone.now() + timedelta(seconds=OLD_TOKEN_S),
+        "old_token_until": clock.read() + timedelta(seconds=OLD_TOKEN_S),
     }
     if needs_key:
         values |= {"key_salt": new_salt(), "old_key_salt": agent.key_salt, "confirmed_at": None}
@@ -267,7 +272,7 @@ def rotate(agent: Agent, shown: str = "", *, new_key: bool = False, by: str | No
 def trust(agent: Agent, by: str = "") -> bool:
     """Lets the agent's results count without a second machine. False if it was already trusted, or is revoked."""
     rows = Agent.objects.filter(pk=agent.pk, trusted_at=None, revoked_at=None)
-    return _changed(agent, rows, by, "trusted", trusted_at=timezone.now(), trusted_by=by[:150] or "somebody")
+    return _changed(agent, rows, by, "trusted", trusted_at=clock.read(), trusted_by=by[:150] or "somebody")
 
 
 def distrust(agent: Agent, by: str = "") -> bool:
@@ -279,7 +284,7 @@ def distrust(agent: Agent, by: str = "") -> bool:
 def revoke(agent: Agent, by: str = "") -> bool:
     """Refuses the agent's calls from now on; the sweep queues its job again. False if it was already revoked."""
     rows = Agent.objects.filter(pk=agent.pk, revoked_at=None)
-    return _changed(agent, rows, by, "revoked", revoked_at=timezone.now())
+    return _changed(agent, rows, by, "revoked", revoked_at=clock.read())
 
 
 @transaction.atomic
@@ -302,12 +307,12 @@ def status(agent: Agent, now: datetime | None = None) -> str:
         return "revoked"
     if agent.last_seen_at is None:
         return "offline"
-    silent_s = ((now or timezone.now()) - agent.last_seen_at).total_seconds()
+    silent_s = ((now or clock.read()) - agent.last_seen_at).total_seconds()
     return "online" if silent_s < LATE_AFTER_S else "late" if silent_s < OFFLINE_AFTER_S else "offline"
 
 
 def online(organisation: Organisation) -> QuerySet[Agent]:
-    since = timezone.now() - timedelta(seconds=LATE_AFTER_S)
+    since = clock.read() - timedelta(seconds=LATE_AFTER_S)
     return visible(organisation).filter(revoked_at=None, last_seen_at__gt=since)
 
 
@@ -328,5 +333,5 @@ def pace() -> Pace:
 
 
 def _count_active() -> int:
-    since = timezone.now() - timedelta(seconds=OFFLINE_AFTER_S)
+    since = clock.read() - timedelta(seconds=OFFLINE_AFTER_S)
     return Agent.objects.filter(revoked_at=None, last_seen_at__gt=since).count()

@@ -18,6 +18,7 @@ from advisor.engine.calibration import Figure, determined
 from advisor.engine.spec import Efficiency
 from advisor.engine.spec import efficiency as efficiency_in
 from advisor.models import Advice, Option
+from catalog import clock
 from catalog.loading.load import PROBED
 from catalog.models import Accelerator, Calibration, Organisation
 from probes import report, results
@@ -151,7 +152,7 @@ def pool(chip: Accelerator, method: str, organisation: Organisation) -> list[lis
     engine_chip, newest = catalog_chip(chip), _newest(f"accelerator:{chip.slug}")
     base = base_efficiency(engine_chip)
     known = known_values(base, newest)
-    since = timezone.now() - timedelta(days=POOL_DAYS)
+    since = clock.read() - timedelta(days=POOL_DAYS)
     rows = results.usable().filter(organisation=organisation, accelerator=chip, method=method, received_at__gt=since)
     machines: list[list[Vote]] = []
     for group in by_machine(rows.exclude(document=None).select_related("agent")):
@@ -337,7 +338,7 @@ def provenance(result: Result, fitted: Iterable[Figure], kept: list[str]) -> str
 
 def recompute_advice(slug: str, also: Iterable[UUID] = ()) -> list[Advice]:
     """Queues successors of recent answers that rank this chip or are in `also`. Finished answers never change."""
-    since = timezone.now() - timedelta(days=RECOMPUTE_DAYS)
+    since = clock.read() - timedelta(days=RECOMPUTE_DAYS)
     ranked = Option.objects.filter(accelerator_slug=slug).values("advice_id")
     affected = Q(pk__in=ranked) | Q(pk__in=list(also))
     rows = Advice.objects.filter(affected, state=Advice.State.DONE, successors=None, created_at__gt=since)
@@ -348,6 +349,5 @@ def recompute_advice(slug: str, also: Iterable[UUID] = ()) -> list[Advice]:
 
 def resend_unfitted() -> int:
     """Sends the task again for results that still wait for their fit, in case a message was lost."""
-    late = timezone.now() - timedelta(seconds=RESEND_S)
-    rows = results.usable().filter(fitted_at=None, received_at__lt=late)
+    rows = results.usable().filter(fitted_at=None, received_at__lt=clock.ago(RESEND_S))
     return sum(results.wake(pk) for pk in rows.order_by("pk").values_list("pk", flat=True)[:20])

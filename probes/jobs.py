@@ -1,22 +1,24 @@
 """Use cases of probe jobs: request, lease, heartbeat, fail, cancel, sweep. Only this module writes Job and Lease.
 
 As with advice, the row is the source of truth. An agent owns a job while its attempt is the current one. Every write
-checks this, and its row count says whether the agent still owns the job. Only the server's clock is used.
+checks this, and its row count says whether the agent still owns the job. All times are the database's (catalog.clock).
 """
 
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import structlog
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Q, QuerySet
-from django.utils import timezone
+from django.db.models import Q, QuerySet, Value
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Least
 
+from catalog import clock
 from catalog.models import Organisation, default_organisation
 from probes.agent import signing
 from probes.agent import spec as specs
@@ -48,7 +50,7 @@ def request(given: Mapping[str, Any], wanted: Mapping[str, str] | None = None, *
 
     `organisation`, one of `values`, is the default one where it is not given.
     """
-    spec, now = specs.checked(dict(given)), timezone.now()
+    spec, now = specs.checked(dict(given)), clock.read()
     return Job.objects.create(
         organisation=values.pop("organisation", None) or default_organisation(),
         spec=spec,
@@ -56,6 +58,8 @@ def request(given: Mapping[str, Any], wanted: Mapping[str, str] | None = None, *
         suite_version=specs.SUITE_VERSION,
         wanted=dict(wanted or {}),
         wanted_key=specs.canonical(dict(wanted)).decode() if wanted else "",
+        requested_at=now,
+        not_before_at=now,
         deadline_at=values.pop("deadline_at", now + timedelta(hours=settings.PROBE_QUEUE_HOURS)),
         **values,
     )
@@ -74,7 +78,7 @@ def lease(agent: Agent, kinds: Sequence[str] | None = None, device: Mapping[str,
         Q(wanted_agent=None) | Q(wanted_agent=agent),
         organisation=agent.organisation_id,
         state=State.QUEUED,
-        not_before_at__lte=timezone.now(),
+        not_before_at__lte=clock.now(),
     )
     keys = [k for k in free.order_by().values_list("wanted_key", flat=True).distinct() if has_labels(agent, k)]
     if not keys or has_live_lease(agent):
@@ -98,12 +102,11 @@ def allowed(spec: Mapping[str, Any], kinds: Sequence[str] | None) -> bool:
 
 
 def has_live_lease(agent: Agent) -> bool:
-    return Job.objects.filter(agent=agent, state=State.LEASED, lease_expires_at__gt=timezone.now()).exists()
+    return Job.objects.filter(agent=agent, state=State.LEASED, lease_expires_at__gt=clock.now()).exists()
 
 
 def claim(pk: UUID, attempt: int, spec: Mapping[str, Any], agent: Agent, device_hash: str = "") -> Lease | None:
     """queued -> leased, with the next attempt. None: another agent was faster."""
-    now = timezone.now()
     row = Job.objects.filter(pk=pk, state=State.QUEUED, attempt=attempt)
     with transaction.atomic():
         if connection.features.has_select_for_update_skip_locked:
@@ -120,6 +123,7 @@ def claim(pk: UUID, attempt: int, spec: Mapping[str, Any], agent: Agent, device_
         )
         if not claimed:
             return None
+        now = clock.read()
         return Lease.objects.create(
             job_id=pk,
             attempt=attempt + 1,
@@ -131,8 +135,8 @@ def claim(pk: UUID, attempt: int, spec: Mapping[str, Any], agent: Agent, device_
         )
 
 
-def lease_end() -> datetime:
-    return timezone.now() + timedelta(seconds=settings.PROBE_LEASE_S)
+def lease_end() -> Combinable:
+    return clock.after(settings.PROBE_LEASE_S)
 
 
 def max_duration(spec: Mapping[str, Any]) -> timedelta:
@@ -156,13 +160,13 @@ def heartbeat(agent: Agent, pk: UUID | str, attempt: int, stage: str = "", done:
     held = lease_of(agent, pk, attempt)
     if held.job.attempt != attempt:
         raise LostJob
-    if held.deadline_at <= timezone.now():
+    if not Lease.objects.filter(pk=held.pk, deadline_at__gt=clock.now()).exists():
         return False
     mine = Job.objects.filter(pk=pk, attempt=attempt, state__in=OPEN)
     renewed = mine.update(
         state=State.LEASED,
         agent=agent,
-        lease_expires_at=min(lease_end(), held.deadline_at),
+        lease_expires_at=Least(lease_end(), Value(held.deadline_at)),
         stage=stage[:60],
         done_steps=done,
         total_steps=total,
@@ -180,22 +184,22 @@ def heartbeat(agent: Agent, pk: UUID | str, attempt: int, stage: str = "", done:
 
 
 def end_lease(pk: UUID | str, attempt: int, ended: str, **values: Any) -> None:
-    Lease.objects.filter(job_id=pk, attempt=attempt, ended="").update(ended=ended, ended_at=timezone.now(), **values)
+    Lease.objects.filter(job_id=pk, attempt=attempt, ended="").update(ended=ended, ended_at=clock.now(), **values)
 
 
 def finish(held: Lease) -> str:
     """Closes the job with the result of this attempt. Returns accepted, late or superseded (never used)."""
-    now, pk = timezone.now(), held.job_id
+    pk = held.job_id
     mine = Job.objects.filter(pk=pk, attempt=held.attempt)
-    done = {"state": State.DONE, "finished_at": now, "lease_expires_at": None, "stage": "", "error": ""}
+    done = {"state": State.DONE, "finished_at": clock.now(), "lease_expires_at": None, "stage": "", "error": ""}
     state = "superseded"
-    if mine.filter(state=State.LEASED, lease_expires_at__gte=now).update(**done):
+    if mine.filter(state=State.LEASED, lease_expires_at__gte=clock.now()).update(**done):
         state = "accepted"
     elif mine.filter(state__in=OPEN).update(**done, agent=held.agent_id):
         state = "late"
     elif held.ended == "lost" and mine.filter(state=State.FAILED).exists():
         state = "late"  # the job stays failed, but the measurements of its last attempt are usable
-    Lease.objects.filter(pk=held.pk).update(ended="result", ended_at=now)
+    Lease.objects.filter(pk=held.pk).update(ended="result", ended_at=clock.now())
     return state
 
 
@@ -214,19 +218,18 @@ def fail(agent: Agent, pk: UUID | str, attempt: int, code: str, retriable: bool,
 
 def give_up(mine: QuerySet[Job], attempt: int, reason: str, retriable: bool) -> str:
     """Queues the job again after a pause, or fails it. Returns the new state; empty if no row of `mine` matched."""
-    now = timezone.now()
     if retriable and attempt < settings.PROBE_MAX_ATTEMPTS:
-        pause = timedelta(seconds=settings.PROBE_BACKOFF_S[attempt - 1])
-        queued = {"state": State.QUEUED, "agent": None, "not_before_at": now + pause}
+        pause_s = settings.PROBE_BACKOFF_S[attempt - 1]
+        queued = {"state": State.QUEUED, "agent": None, "not_before_at": clock.after(pause_s)}
         return State.QUEUED if mine.update(**queued, lease_expires_at=None, stage="") else ""
-    failed = {"state": State.FAILED, "finished_at": now, "error": reason[:2000]}
+    failed = {"state": State.FAILED, "finished_at": clock.now(), "error": reason[:2000]}
     return State.FAILED if mine.update(**failed, lease_expires_at=None, stage="") else ""
 
 
 def cancel(job: Job) -> bool:
     """Cancels an open job; the agent learns of it at its next heartbeat. False: the job had already ended."""
     cancelled = Job.objects.filter(pk=job.pk, state__in=OPEN).update(
-        state=State.CANCELLED, finished_at=timezone.now(), lease_expires_at=None, stage=""
+        state=State.CANCELLED, finished_at=clock.now(), lease_expires_at=None, stage=""
     )
     if cancelled:
         end_lease(job.pk, job.attempt, "cancelled")
@@ -236,9 +239,10 @@ def cancel(job: Job) -> bool:
 
 def sweep() -> dict[str, int]:
     """Queues lost jobs again or fails them, and fails jobs that no machine took in time. Returns counts."""
-    now = timezone.now()
     counts = {"probes_requeued": 0, "probes_failed": 0}
-    lost = Job.objects.filter(state=State.LEASED).filter(Q(lease_expires_at__lt=now) | Q(agent__revoked_at__lt=now))
+    lost = Job.objects.filter(state=State.LEASED).filter(
+        Q(lease_expires_at__lt=clock.now()) | Q(agent__revoked_at__isnull=False)
+    )
     for pk, attempt, until in lost.order_by().values_list("pk", "attempt", "lease_expires_at")[:SWEEP_BATCH]:
         # Use only columns of the row: after waiting for a lock, PostgreSQL evaluates joins on the old snapshot.
         mine = Job.objects.filter(pk=pk, attempt=attempt, state=State.LEASED, lease_expires_at=until)
@@ -248,10 +252,10 @@ def sweep() -> dict[str, int]:
             if ended:  # otherwise a heartbeat or result arrived first
                 end_lease(pk, attempt, "lost")
                 counts["probes_failed" if ended == State.FAILED else "probes_requeued"] += 1
-    late = Job.objects.filter(state=State.QUEUED, deadline_at__lt=now)
+    late = Job.objects.filter(state=State.QUEUED, deadline_at__lt=clock.now())
     counts["probes_failed"] += late.update(
         state=State.FAILED,
-        finished_at=now,
+        finished_at=clock.now(),
         error="No machine took it in time. See Workers for machines that are online.",
     )
     if any(counts.values()):

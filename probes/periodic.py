@@ -6,10 +6,10 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import Prefetch
-from django.utils import timezone
 
 from advisor import advise
 from advisor.models import Advice
+from catalog import clock
 from catalog.models import Accelerator, default_organisation
 from probes import agents, calibrate, jobs, results
 from probes.models import Agent, Job, Result
@@ -30,7 +30,7 @@ def probe_for_advice() -> int:
     Returns the number of released requests.
     """
     known = Prefetch("probe_jobs__results", Result.objects.defer("document").select_related("accelerator"))
-    waiting = advise.held(timezone.now()).select_related("workload", "organisation").prefetch_related(known)
+    waiting = advise.held().select_related("workload", "organisation").prefetch_related(known)
     ready = [(advice.pk, outcome(advice)) for advice in waiting.order_by("created_at")[:50]]
     released = [advise.release(pk, probed) for pk, probed in ready if probed is not None]
     unneeded = Job.objects.filter(advice__state=Advice.State.CANCELLED, state__in=jobs.OPEN)
@@ -123,7 +123,7 @@ def idle_machines(advice: Advice) -> dict[str, Agent]:
 
 def recently_measured(advice: Advice) -> Iterator[tuple[str, Any]]:
     """(slug, time) of each allowed accelerator with a recent result that counts."""
-    since, wanted = timezone.now() - timedelta(days=FRESH_DAYS), wanted_chips(advice)
+    since, wanted = clock.read() - timedelta(days=FRESH_DAYS), wanted_chips(advice)
     rows = results.usable().filter(received_at__gt=since, accelerator__slug__in=wanted, waiting=[])
     rows = rows.filter(organisation=default_organisation())  # those that calibrate the catalog
     yield from rows.exclude(fit=None).order_by("received_at").values_list("accelerator__slug", "received_at")

@@ -16,6 +16,7 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError as BrokerError
 
 from advisor.celery import app
+from catalog import clock
 from catalog.accounts import audit
 from catalog.models import DEFAULT_ORGANISATION, Accelerator, Organisation, default_organisation
 from probes import agents, devices, intake, jobs, plausibility
@@ -136,7 +137,7 @@ def _store_first(agent: Agent, lease: Lease, body: bytes, digest: str) -> Result
         document = intake.read(body, settings.PROBE_MAX_RESULT_BYTES, lease.leased_at - MAX_CLOCK_LAG)
     except intake.IntakeError as error:
         return _refuse(owner, lease, digest, error)
-    wall_s = (timezone.now() - lease.leased_at).total_seconds()
+    wall_s = (clock.read() - lease.leased_at).total_seconds()
     chip = devices.chip_of(document["device"], agent.labels.get("accelerator"))
     findings = [*job_findings(document, lease.job), *chip_findings(document, agent), *device_findings(document, lease)]
     findings += duplicate_findings(digest, agent.organisation)
@@ -312,7 +313,7 @@ def peers(
     """
     if chip is None:
         return plausibility.Peers()
-    since, method = timezone.now() - timedelta(days=PEER_DAYS), method_of(document["suite_version"])
+    since, method = clock.read() - timedelta(days=PEER_DAYS), method_of(document["suite_version"])
     rows = usable().filter(organisation=organisation, accelerator=chip, method=method, received_at__gt=since)
     rows = rows.exclude(agent=None)
     rows = rows.exclude(agent=agent).select_related("agent")

@@ -11,10 +11,10 @@ from django.core.paginator import Paginator
 from django.db.models import Prefetch
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
+from catalog import clock
 from catalog.access import Right, caller_of, needs, organisation_of
 from catalog.models import Organisation
 from probes import agents, calibrations, forms, jobs, presentation, results
@@ -46,7 +46,7 @@ def overview(request: HttpRequest, form: forms.QueueForm) -> dict[str, Any]:
     owner = organisation_of(request)
     newest = results.visible(owner).order_by("-received_at")
     rows = agents.visible(owner).prefetch_related(Prefetch("results", newest[:1], to_attr="recent"))
-    now = timezone.now()
+    now = clock.read()
     return {
         "machines": [(agent, agents.status(agent, now)) for agent in rows[:500]],
         "jobs": jobs.visible(owner).filter(state__in=jobs.OPEN)[:100],

@@ -9,13 +9,13 @@ from django.core.mail import send_mail
 from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 from django.template.loader import render_to_string
-from django.utils import timezone
 from django.utils.text import slugify
 from django.utils.translation import gettext as _
 from structlog import get_logger
 
 from advisor.api import hashed
 from advisor.models import ApiToken
+from catalog import clock
 from catalog.accounts import audit
 from catalog.models import DEFAULT_ORGANISATION, Invitation, Membership, Organisation, Role
 
@@ -45,7 +45,7 @@ def create_organisation(slug: str, name: str, by: str) -> Organisation:
 
 def pending(organisation: Organisation | None = None) -> QuerySet[Invitation]:
     """Invitations that can still be accepted."""
-    rows = Invitation.objects.filter(accepted_at=None, revoked_at=None, expires_at__gt=timezone.now())
+    rows = Invitation.objects.filter(accepted_at=None, revoked_at=None, expires_at__gt=clock.now())
     return rows if organisation is None else rows.filter(organisation=organisation)
 
 
@@ -64,7 +64,7 @@ def invite(organisation: Organisation, email: str, role: str, by: str) -> tuple[
     account = account_of(email)
     if account and Membership.objects.filter(organisation=organisation, user=account).exists():
         raise Refused(_("%(email)s is already a member.") % {"email": email})
-    now, token = timezone.now(), secrets.token_urlsafe(32)
+    now, token = clock.read(), secrets.token_urlsafe(32)
     pending(organisation).filter(email__iexact=email).update(revoked_at=now)
     row = Invitation.objects.create(
         organisation=organisation,
@@ -92,7 +92,7 @@ def send_invitation(row: Invitation, url: str) -> bool:
 @transaction.atomic
 def revoke_invitation(row: Invitation, by: str) -> bool:
     """Ends an invitation. False: it was accepted, revoked or expired before."""
-    done = bool(pending().filter(pk=row.pk).update(revoked_at=timezone.now()))
+    done = bool(pending().filter(pk=row.pk).update(revoked_at=clock.now()))
     if done:
         audit.record(row.organisation, by, audit.Action.INVITATION_REVOKED, row.email)
     return done
@@ -107,7 +107,7 @@ def join(row: Invitation, user: User) -> Membership:
     """Makes an account a member. Refused: the invitation was used or revoked meanwhile, or is for somebody else."""
     if row.email.lower() not in (user.email.lower(), user.username.lower()):
         raise Refused(_("This invitation is for %(email)s.") % {"email": row.email})
-    if not pending().filter(pk=row.pk).update(accepted_at=timezone.now()):  # atomic: only one request gets row count 1
+    if not pending().filter(pk=row.pk).update(accepted_at=clock.now()):  # atomic: only one request gets row count 1
         raise Refused(_("This invitation was already used or revoked."))
     values = {"role": row.role, "made_by": row.made_by}
     membership, is_new = Membership.objects.get_or_create(user=user, organisation=row.organisation, defaults=values)
@@ -168,11 +168,11 @@ def remove(row: Membership, by: str) -> None:
     refuse_staff_and_last_admin(row)
     name = row.user.get_username()
     tokens = ApiToken.objects.filter(organisation=row.organisation, made_by=name, revoked_at=None)
-    ended = tokens.filter(expires_at__gt=timezone.now()).update(revoked_at=timezone.now())
+    ended = tokens.filter(expires_at__gt=clock.now()).update(revoked_at=clock.now())
     row.delete()
     audit.record(row.organisation, by, audit.Action.MEMBER_REMOVED, name, f"{ended} tokens revoked" if ended else "")
 
 
 def link(path: str) -> str:
-    """The address of a page for e-mails that no request causes."""
+    """The address of a page for e-mails. Not that of the request: its Host header is chosen by whoever sends it."""
     return settings.PUBLIC_URL.rstrip("/") + path

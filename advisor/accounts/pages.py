@@ -93,6 +93,7 @@ class Reset(PasswordResetView):
         is_first = True
         with suppress(RedisError, OSError):
             is_first = cache.add(f"reset.{address}", 1, RESET_PAUSE_S)
+        self.extra_email_context = {"server": members.link("")}
         return super().form_valid(form) if is_first else redirect("password-reset-sent")
 
 
@@ -221,7 +222,7 @@ def member_list(request: HttpRequest) -> HttpResponse:
         except members.Refused as error:
             form.add_error("email", str(error))
         else:
-            url = request.build_absolute_uri(reverse("join", args=[token]))
+            url = members.link(reverse("join", args=[token]))
             context |= {"sent": row, "was_sent": members.send_invitation(row, url), "url": url}
             form = forms.InviteForm()
     rows = Membership.objects.filter(organisation=organisation).select_related("user").order_by("user__username")

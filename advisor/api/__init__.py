@@ -13,7 +13,6 @@ from advisor.api.problems import (
     TooLarge,
     Unprocessable,
     problem_response,
-    queue_is_full,
     refusal,
     unavailable,
 )
@@ -73,7 +72,6 @@ __all__ = [
     "new_token",
     "problem_response",
     "problems",
-    "queue_is_full",
     "reached",
     "refusal",
     "rest_s",

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
 from django.db import InterfaceError, OperationalError
 from django.http import JsonResponse, UnreadablePostError
@@ -13,12 +12,12 @@ from redis import RedisError
 from rest_framework import exceptions
 
 from advisor import storage
-from advisor.advise import KeyReused
-from advisor.models import Advice
+from advisor.advise import KeyReused, QueueFull
 from advisor.workload import MAX_ERRORS, WorkloadError, cut, error
 
 CONTENT_TYPE = "application/problem+json"
 MAX_DETAIL_CHARACTERS = 2000
+QUEUE_WAIT_S = 30  # Retry-After where the queue is full
 
 MISSING_CREDENTIALS = (
     "This call needs credentials: sign in, or send a token (Authorization: Bearer aat_...). "
@@ -93,6 +92,8 @@ def problem(exc: Exception, context: dict[str, Any]) -> JsonResponse | None:
         return refusal(422, str(exc), exc.errors, "urn:assay:problem:invalid-workload", "The workload is not valid")
     if isinstance(exc, KeyReused):
         return refusal(409, str(exc), kind="urn:assay:problem:key-reused", title="Idempotency key reused")
+    if isinstance(exc, QueueFull):
+        exc = exceptions.Throttled(QUEUE_WAIT_S, str(exc))
     if isinstance(exc, RequestDataTooBig):
         exc = TooLarge()
     if isinstance(exc, UnreadablePostError):
@@ -141,8 +142,3 @@ def flat(data: Any, field: str = "") -> list[dict[str, str]]:
 
 def joined(field: str, key: str) -> str:
     return field if key == "non_field_errors" else f"{field}.{key}".lstrip(".")
-
-
-def queue_is_full() -> bool:
-    """Whether the queue has ADVICE_MAX_QUEUED workloads, so that new ones are refused."""
-    return Advice.objects.filter(state=Advice.State.QUEUED).count() >= settings.ADVICE_MAX_QUEUED

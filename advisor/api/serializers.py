@@ -1,12 +1,14 @@
 """What the API says of an advice, and the form of its errors."""
 
 from functools import partial
-from typing import Any
+from typing import Any, cast
+from uuid import UUID
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.reverse import reverse
 
+from advisor import advise
 from advisor.answer import calibration_marks
 from advisor.models import Advice, ApiToken, Share
 
@@ -37,6 +39,9 @@ class LinksSerializer(serializers.Serializer[Any]):
 
 class AdviceSummarySerializer(serializers.ModelSerializer[Advice]):
     name = serializers.CharField(source="workload.name")
+    ahead = serializers.SerializerMethodField(
+        help_text="How many queued requests will start before it; null: it is not queued, or waits for measurements"
+    )
     links = serializers.SerializerMethodField()
 
     class Meta:
@@ -58,8 +63,17 @@ class AdviceSummarySerializer(serializers.ModelSerializer[Advice]):
             "catalog_version",
             "prices_as_of",
             "supersedes",
+            "ahead",
             "links",
         ]
+
+    def get_ahead(self, advice: Advice) -> int | None:
+        if advice.state != Advice.State.QUEUED:
+            return None
+        places = cast(dict[str, dict[UUID, int]], self.context)  # read once for all rows of a page
+        if "ahead" not in places:
+            places["ahead"] = advise.ahead()
+        return places["ahead"].get(advice.pk)
 
     @extend_schema_field(LinksSerializer)
     def get_links(self, advice: Advice) -> dict[str, str | None]:
@@ -110,14 +124,14 @@ class AdviceSerializer(AdviceSummarySerializer):
 
 
 class ShareSerializer(serializers.ModelSerializer[Share]):
-    url = serializers.SerializerMethodField(help_text="Whoever has it can read the answer until it expires.")
+    url = serializers.SerializerMethodField(help_text="Always null: only a hash of a link is stored.")
 
     class Meta:
         model = Share
-        fields = ["id", "url", "created_at", "made_by", "expires_at"]
+        fields = ["id", "url", "token_prefix", "created_at", "made_by", "expires_at"]
 
-    def get_url(self, share: Share) -> str:
-        return reverse("shared", args=[share.token], request=self.context["request"])
+    def get_url(self, share: Share) -> str | None:
+        return None
 
 
 class TokenSerializer(serializers.ModelSerializer[ApiToken]):

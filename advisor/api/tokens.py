@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
@@ -20,6 +21,7 @@ from rest_framework.request import Request
 
 from advisor.api import limits
 from advisor.models import ApiToken
+from catalog import clock
 from catalog.access import OF_SCOPE, Right, caller_of, why_not
 from catalog.accounts import audit
 from catalog.models import Organisation, default_organisation
@@ -58,7 +60,8 @@ def make(
             token_hash=hashed(token),
             token_prefix=token[:PREFIX],
             made_by=made_by,
-            expires_at=timezone.now() + timedelta(days=days),
+            expires_at=clock.read() + timedelta(days=days),
+            before_accounts=not User.objects.exists(),
         )
         audit.record(owner, made_by, audit.Action.TOKEN, named(row), f"scope {scope}, {days} days")
     return token, row
@@ -73,7 +76,7 @@ def rotate(row: ApiToken) -> tuple[str, ApiToken]:
     """Creates a successor with the same name, scope and lifetime; the old token expires within an hour."""
     days = max(round((row.expires_at - row.made_at) / timedelta(days=1)), 1)
     token, fresh = make(row.name, row.scope, days, row.made_by, row.organisation)
-    ends_at = timezone.now() + timedelta(seconds=GRACE_S)
+    ends_at = clock.read() + timedelta(seconds=GRACE_S)
     ApiToken.objects.filter(pk=row.pk, expires_at__gt=ends_at).update(expires_at=ends_at)
     return token, fresh
 
@@ -81,20 +84,21 @@ def rotate(row: ApiToken) -> tuple[str, ApiToken]:
 @transaction.atomic
 def revoke(row: ApiToken, by: str = "") -> bool:
     """Ends a token now. False if it was revoked before."""
-    done = bool(ApiToken.objects.filter(pk=row.pk, revoked_at=None).update(revoked_at=timezone.now()))
+    done = bool(ApiToken.objects.filter(pk=row.pk, revoked_at=None).update(revoked_at=clock.now()))
     if done:
         audit.record(row.organisation, by, audit.Action.TOKEN_REVOKED, named(row))
     return done
 
 
 def by_token(token: str) -> ApiToken | None:
-    rows = ApiToken.objects.filter(token_hash=hashed(token), revoked_at=None, expires_at__gt=timezone.now())
+    """The valid token; also one from before the first account, which `is_outdated` tells."""
+    rows = ApiToken.objects.filter(token_hash=hashed(token), revoked_at=None, expires_at__gt=clock.now())
     return rows.select_related("organisation").first()
 
 
 def record_use(row: ApiToken) -> None:
     """Records the use, at most once a minute, because reads should not write."""
-    now = timezone.now()
+    now = timezone.now()  # of each host: only shown
     if row.last_used_at is None or (now - row.last_used_at).total_seconds() >= USED_EVERY_S:
         ApiToken.objects.filter(pk=row.pk).update(last_used_at=now)
 
@@ -122,6 +126,13 @@ class TokenRefused(exceptions.AuthenticationFailed):
     default_detail = "This token is unknown, revoked or expired. Create a new one with manage.py token make NAME."
 
 
+class TokenOutdated(exceptions.AuthenticationFailed):
+    default_detail = (
+        "This token was made before this installation had accounts, and ended when the first account was created. Sign "
+        "in as an admin and create a new one at /tokens, or with manage.py token make NAME."
+    )
+
+
 class PersonToken(BaseAuthentication):
     """Authorization: Bearer aat_... Without it, the caller is the session's user or a visitor."""
 
@@ -132,6 +143,8 @@ class PersonToken(BaseAuthentication):
         row = by_token(token.strip())
         if row is None:
             raise TokenRefused
+        if row.is_outdated:
+            raise TokenOutdated
         limits.of_token(request, row.pk)
         record_use(row)
         return Holder(row), row

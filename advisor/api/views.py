@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_view
-from rest_framework import exceptions, generics, views
+from rest_framework import generics, views
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
@@ -22,7 +22,7 @@ from advisor.api.openapi import (
     problems,
 )
 from advisor.api.parsers import PARSERS, idempotency_key, workload_in
-from advisor.api.problems import Conflict, queue_is_full
+from advisor.api.problems import Conflict
 from advisor.api.serializers import AdviceSerializer, AdviceSummarySerializer
 from advisor.models import Advice
 from advisor.result import Answer, Estimate, TrainingEstimate
@@ -92,7 +92,9 @@ class AdviceList(generics.ListAPIView[Advice]):
     @extend_schema(
         operation_id="askForAdvice",
         summary="Request advice",
-        description="Queues the workload. Poll the URL in Location until the state is done, failed or cancelled.",
+        description="Queues the workload. Poll the URL in Location until the state is done, failed or cancelled. "
+        "Workers take turns between organizations, then between users; `ahead` counts those that start before it. 429: "
+        "the organization or the user has too many queued requests.",
         request={kind: workload.Spec for kind in ("application/json", "application/yaml")},
         parameters=[KEY_PARAMETER, LOCATION],
         responses={202: AdviceSerializer, **problems(400, 406, 409, 413, 415, 422, 429)},
@@ -100,8 +102,6 @@ class AdviceList(generics.ListAPIView[Advice]):
     )
     def post(self, request: Request) -> Response:
         spec = workload_in(request.data)
-        if queue_is_full():
-            raise exceptions.Throttled(wait=30, detail="Too many workloads are queued.")
         caller, key = caller_of(request), idempotency_key(request)
         advice = advise.request(spec, caller.organisation, idempotency_key=key, made_by=caller.name)
         data = AdviceSerializer(advice, context=self.get_serializer_context()).data

@@ -12,10 +12,10 @@ from django.db import DatabaseError, InterfaceError, connection
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.utils import timezone
 
 from advisor import storage
 from advisor.models import Duty
+from catalog import clock
 from catalog.models import CatalogLoad
 
 BROKER_TIMEOUT_S = 1.0
@@ -102,7 +102,7 @@ def sweep() -> Check:
         return Check("sweep", False, "not readable: run manage.py migrate", required=False)
     if duty is None:
         return Check("sweep", False, "never ran: start beat, or run manage.py sweep", required=False)
-    age_s = (timezone.now() - duty.last_run_at).total_seconds()
+    age_s = (clock.read() - duty.last_run_at).total_seconds()
     return Check("sweep", age_s < MAX_MISSED_SWEEPS * settings.ADVICE_SWEEP_S, f"ran {age_s:.0f} s ago", required=False)
 
 

@@ -10,11 +10,10 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
 from advisor import advise
-from advisor.api import queue_is_full
 from advisor.engine.spec import kind_named
 from advisor.result import Assumption
 from advisor.templatetags.units import number, number_to_type, typed_number
-from advisor.web.views import QUEUE_FULL, answer_of, finished, or_unreadable
+from advisor.web.views import answer_of, finished, or_unreadable
 from advisor.workload import PORTFOLIO, WorkloadError, parse
 from catalog.access import Right, caller_of, needs, organisation_of
 
@@ -122,11 +121,11 @@ def page(request: HttpRequest, pk: Any) -> HttpResponse:
     if "run" in sent and not any(row.error for row in rows):
         try:
             spec = changed(advice.workload.spec, rows)
-            if not queue_is_full():
-                return redirect(
-                    "advice", advise.request(spec, caller.organisation, supersedes=advice, made_by=caller.name).pk
-                )
-            messages.error(request, QUEUE_FULL)
+            return redirect(
+                "advice", advise.request(spec, caller.organisation, supersedes=advice, made_by=caller.name).pk
+            )
+        except advise.QueueFull as error:
+            messages.error(request, str(error))
         except WorkloadError as trouble:
             wrong = [f"{each['field'].removeprefix('tco.')}: {each['message']}" for each in trouble.errors]
     kind = advice.workload.spec.get("kind")

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable
-from datetime import timedelta
 from functools import wraps
 from typing import Any, cast
 from uuid import UUID
@@ -16,8 +15,8 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
-from django.utils import timezone
 from django.utils.functional import Promise
+from django.utils.html import format_html
 from django.utils.text import slugify
 from django.utils.translation import gettext_lazy
 from django.views.decorators.cache import never_cache
@@ -27,16 +26,17 @@ from pydantic import ValidationError
 
 from advisor import advise, report
 from advisor.answer import calibration_marks
-from advisor.api import problem_response, queue_is_full, unavailable
+from advisor.api import hashed, problem_response, unavailable
 from advisor.fidelity import nearest_rows
-from advisor.models import Advice, Share
+from advisor.models import Advice
 from advisor.report import documents
 from advisor.result import Answer, ApiOption, TrainingOption
-from advisor.web import comments, forms, load_test_views, sections, training_page, what_if
+from advisor.web import comments, forms, load_test_views, sections, share_links, training_page, what_if
 from advisor.web.answers import kept
 from advisor.web.page import csv_text, page, sections_of
 from advisor.web.page import option_context as page_of_option
 from advisor.workload import WorkloadError, with_changes
+from catalog import clock
 from catalog.access import Caller, Right, caller_of, needs, organisation_of, refused
 from catalog.accounts import audit
 from catalog.models import Organisation
@@ -52,7 +52,6 @@ log = structlog.get_logger("assay.web")
 SHARE_DAYS = (7, 30, 90)
 GONE = _("This recommendation was deleted.")
 UNREADABLE = _("This answer was stored by another version and cannot be displayed. Re-run it.")
-QUEUE_FULL = _("Too many requests are waiting. Your entries are kept; submit again in a minute.")
 
 
 def finished(organisation: Organisation, pk: Any) -> Advice:
@@ -116,13 +115,16 @@ def ask(request: HttpRequest) -> HttpResponse:
         earlier = earlier_of(request, request.GET.get("from", ""))
         form = prefilled(request, earlier)
     if form.is_bound and form.is_valid():
-        if not queue_is_full():
-            queued = [asked(spec, caller, earlier) for spec in form.specs]
+        try:
+            with transaction.atomic():  # all of them, or none if the queue has no room for one
+                queued = [asked(spec, caller, earlier) for spec in form.specs]
+        except advise.QueueFull as error:
+            form.add_error(None, str(error))
+        else:
             if len(queued) == 1:
                 return redirect("advice", queued[0].pk)
             messages.success(request, _("%s requests were queued, one for each model.") % len(queued))
             return redirect("advice-list")
-        form.add_error(None, QUEUE_FULL)
     context = {
         "form": form,
         "earlier": earlier,
@@ -196,9 +198,10 @@ def is_poll(request: HttpRequest) -> bool:
 
 
 def progress(advice: Advice) -> dict[str, Any]:
-    """Elapsed time, and seconds until the next poll: often at first, then less often."""
-    elapsed_s = (timezone.now() - advice.created_at).total_seconds()
-    return {"elapsed_s": elapsed_s, "poll_s": 1 if elapsed_s < 20 else 2 if elapsed_s < 60 else 5}
+    """Elapsed time, seconds until the next poll (often at first, then less often), and how many are ahead."""
+    elapsed_s = (clock.read() - advice.created_at).total_seconds()
+    ahead = advise.ahead().get(advice.pk) if advice.state == Advice.State.QUEUED else None
+    return {"elapsed_s": elapsed_s, "poll_s": 1 if elapsed_s < 20 else 2 if elapsed_s < 60 else 5, "ahead": ahead}
 
 
 def advice_context(request: HttpRequest, advice: Advice) -> dict[str, Any]:
@@ -211,7 +214,7 @@ def advice_context(request: HttpRequest, advice: Advice) -> dict[str, Any]:
     }
     if advice.is_done:
         context |= answer_context(request, advice, base)
-    context["shares"] = advice.shares.filter(expires_at__gt=timezone.now()).order_by("expires_at")
+    context["shares"] = share_links.live(advice.shares.all()).order_by("expires_at")
     context["comments"] = comments.shown(advice, caller_of(request))
     context |= what_if.lineage(advice)
     if advice.is_done and what_if.applies(advice.workload.spec):
@@ -307,12 +310,15 @@ def cancel(request: HttpRequest, pk: Any) -> HttpResponse:
 def rescore(request: HttpRequest, pk: Any) -> HttpResponse:
     advice = get_object_or_404(advise.visible(organisation_of(request)), pk=pk)
     keeps_prices = request.POST.get("prices") == "then" and advice.state in advise.FINISHED
-    if queue_is_full():
-        messages.error(request, QUEUE_FULL)
-        return redirect("advice", pk)
+    caller = caller_of(request)
     try:
-        again = advise.again_at_its_prices if keeps_prices else advise.rescore
-        return redirect("advice", again(advice, caller_of(request).name).pk)
+        if keeps_prices:
+            return redirect("advice", advise.again_at_its_prices(advice, caller.name).pk)
+        advise.check_room(advice.organisation, caller.name)
+        return redirect("advice", advise.rescore(advice, caller.name).pk)
+    except advise.QueueFull as error:
+        messages.error(request, str(error))
+        return redirect("advice", pk)
     except Advice.DoesNotExist:
         raise Http404(GONE) from None
     except WorkloadError as trouble:  # the catalog has changed since
@@ -327,14 +333,14 @@ def share(request: HttpRequest, pk: Any) -> HttpResponse:
     advice = finished(organisation_of(request), pk)
     days_text = request.POST.get("days", "")
     days = int(days_text) if days_text in map(str, SHARE_DAYS) else 30
-    expires_at, caller = timezone.now() + timedelta(days=days), caller_of(request)
+    caller = caller_of(request)
     with transaction.atomic():
         hold_or_404(advice)
-        Share.objects.create(
-            organisation=advice.organisation, advice=advice, expires_at=expires_at, made_by=caller.name
-        )
+        token = share_links.make(advice, days, caller.name)
         audit.record(advice.organisation, caller.name, audit.Action.SHARE, advice.workload.name, f"{days} days")
-    messages.success(request, _("Link created. It is valid for %s days.") % days)
+    url = request.build_absolute_uri(reverse("shared", args=[token]))
+    text = _("Link created. It is valid for %s days. Copy it now; it is not shown again:") % days
+    messages.success(request, format_html('{} <a href="{}">{}</a>', text, url, url))
     return redirect(reverse("advice", args=[pk]) + "#share")
 
 
@@ -343,10 +349,11 @@ def share(request: HttpRequest, pk: Any) -> HttpResponse:
 def unshare(request: HttpRequest, pk: Any) -> HttpResponse:
     """End a link now."""
     advice = finished(organisation_of(request), pk)
-    now = timezone.now()
+    which, token = request.POST.get("link", ""), request.POST.get("token", "")
     with transaction.atomic():
-        links = advice.shares.filter(token=request.POST.get("token", ""), expires_at__gt=now)
-        ended = links.update(expires_at=now)
+        links = share_links.live(advice.shares.all())
+        links = links.filter(pk=which) if which.isdecimal() else links.filter(token_hash=hashed(token))
+        ended = links.update(expires_at=clock.now())
         if ended:
             who = caller_of(request).name
             audit.record(advice.organisation, who, audit.Action.SHARE_ENDED, advice.workload.name)
@@ -403,8 +410,7 @@ def export_markdown(request: HttpRequest, pk: Any) -> HttpResponse:
 
 
 def shared_advice(token: str) -> Advice:
-    links = Share.objects.select_related("advice__workload").defer("advice__result", "advice__snapshot")
-    link = links.filter(token=token, expires_at__gt=timezone.now()).first()
+    link = share_links.by_token(token)
     if link is None or not link.advice.is_done:
         raise Http404(_("This link is invalid or has expired. Ask the sender for a new one."))
     return link.advice

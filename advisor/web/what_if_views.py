@@ -15,7 +15,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from advisor import advise
-from advisor.api import Exceeded, limits, queue_is_full, refusal
+from advisor.api import Exceeded, limits, refusal
 from advisor.inputs import what_if
 from advisor.models import Advice
 from advisor.result import ApiOption
@@ -195,14 +195,11 @@ def run_in_full(request: HttpRequest, advice: Advice, url: str) -> HttpResponse:
         return redirect(back)
     if a.spec == advice.workload.spec:
         return redirect("advice", advice.pk)
-    if queue_is_full():
-        messages.error(request, views.QUEUE_FULL)
-        return redirect(back)
     try:
         found = advise.request(a.spec, advice.organisation, supersedes=advice, made_by=caller_of(request).name)
     except Advice.DoesNotExist:
         raise Http404(views.GONE) from None
-    except WorkloadError as trouble:
+    except (WorkloadError, advise.QueueFull) as trouble:
         messages.error(request, str(trouble))
         return redirect(back)
     return redirect(f"{back}&{RUN}={found.pk}")

@@ -9,8 +9,8 @@ from typing import Any
 
 import structlog
 from django.db import IntegrityError, transaction
-from django.utils import timezone
 
+from catalog import clock
 from catalog.derived import STALE_DAYS, current_offers
 from catalog.loading import fixtures, load
 from catalog.loading.fixtures import FixtureError, Row
@@ -51,13 +51,12 @@ class Read:
 @contextmanager
 def only_one(by: str) -> Iterator[PriceRefresh]:
     """The record of a run. Raises AlreadyRunning; a run whose lease has ended counts as interrupted."""
-    now = timezone.now()
-    PriceRefresh.objects.filter(state=PriceRefresh.State.RUNNING, lease_until__lt=now).update(
-        state=PriceRefresh.State.FAILED, finished_at=now, error="The run was interrupted."
+    PriceRefresh.objects.filter(state=PriceRefresh.State.RUNNING, lease_until__lt=clock.now()).update(
+        state=PriceRefresh.State.FAILED, finished_at=clock.now(), error="The run was interrupted."
     )
     try:
         with transaction.atomic():
-            row = PriceRefresh.objects.create(made_by=by[:150], lease_until=now + LEASE)
+            row = PriceRefresh.objects.create(made_by=by[:150], lease_until=clock.read() + LEASE)
     except IntegrityError as error:
         raise AlreadyRunning("prices are being refreshed already; see `manage.py prices status`") from error
     try:
@@ -68,7 +67,7 @@ def only_one(by: str) -> Iterator[PriceRefresh]:
 
 
 def finish(row: PriceRefresh, state: str, report: Mapping[str, Any] | None = None, error: str = "") -> None:
-    row.state, row.finished_at, row.error, row.report = state, timezone.now(), error, dict(report or {})
+    row.state, row.finished_at, row.error, row.report = state, clock.read(), error, dict(report or {})
     row.save(update_fields=["state", "finished_at", "error", "report"])
 
 
@@ -109,7 +108,7 @@ def add(source: Source, answer: Download | str, by: str, day: date) -> Read:
 
 
 def _note(source: Source, answer: Download | str, error: str) -> None:
-    now = timezone.now()
+    now = clock.read()
     row, _ = PriceSource.objects.get_or_create(name=source.name, defaults={"tried_at": now})
     row.tried_at, row.error = now, error
     if not error and isinstance(answer, Download):

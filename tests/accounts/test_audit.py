@@ -44,7 +44,7 @@ def test_pages_record_who_did_what(client: Client) -> None:
     client.force_login(member("ada", "admin"))
     page = f"/advice/{advice.pk}"
     client.post(f"{page}/share", {"days": "7"})
-    client.post(f"{page}/unshare", {"token": Share.objects.get().token})
+    client.post(f"{page}/unshare", {"link": str(Share.objects.get().pk)})
     client.post(f"{page}/comments", {"text": "Buy it."})
     client.post(f"{page}/delete")
     client.post("/tokens", {"name": "ci", "scope": "read", "days": "5"})

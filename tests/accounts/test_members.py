@@ -37,7 +37,7 @@ def admin(acme: Organisation, client: Client) -> Client:
 def invited(admin: Client, role: str = "planner", email: str = EMAIL) -> str:
     """The path of the link in the e-mail."""
     assert admin.post("/members", {"email": email, "role": role}).status_code == 200
-    found = re.search(r"http://testserver(/join/\S+)", str(mail.outbox[-1].body))
+    found = re.search(r"http://127.0.0.1:8000(/join/\S+)", str(mail.outbox[-1].body))
     assert found is not None
     return found[1]
 
@@ -109,7 +109,7 @@ def test_the_link_is_shown_where_no_email_can_be_sent(admin: Client, settings: A
     settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
     settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", 9  # nobody listens
     text = admin.post("/members", {"email": EMAIL, "role": "viewer"}).content.decode()
-    assert "could not be sent" in text and "http://testserver/join/" in text
+    assert "could not be sent" in text and "http://127.0.0.1:8000/join/" in text
 
 
 # --- roles ------------------------------------------------------------------------------------------------------

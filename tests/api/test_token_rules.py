@@ -17,6 +17,7 @@ from advisor.api.tokens import Allowed, Holder, PersonToken, TokenRefused, same_
 from advisor.models import ApiToken
 from catalog.access import SESSION_KEY, Right, caller_of, needs, organisation_of
 from catalog.models import Membership
+from tests import clocks
 from tests.people import member, organisation
 
 pytestmark = pytest.mark.django_db
@@ -26,6 +27,7 @@ NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.get_current_timezone())
 @pytest.fixture
 def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[timedelta], None]:
     def moved(by: timedelta) -> None:
+        clocks.set_database(monkeypatch, lambda: NOW + by)
         monkeypatch.setattr(timezone, "now", lambda: NOW + by)
 
     moved(timedelta(0))

@@ -14,6 +14,7 @@ from advisor.models import ApiToken
 from probes import agents, jobs
 from probes.agent.spec import PROTOCOL
 from probes.models import Enrolment, Job
+from tests import clocks
 from tests.people import member
 from tests.probes.client import FakeAgent
 
@@ -120,7 +121,7 @@ def test_a_rotated_token_works_an_hour_more(monkeypatch: pytest.MonkeyPatch) -> 
     assert call(token, "get", READ) == call(fresh, "get", READ) == 200
     assert (successor.scope, successor.expires_at - timezone.now() > timedelta(days=29)) == ("submit", True)
     now = timezone.now()
-    monkeypatch.setattr(timezone, "now", lambda: now + timedelta(seconds=3601))
+    clocks.set_database(monkeypatch, lambda: now + timedelta(seconds=3601))
     assert (call(token, "get", READ), call(fresh, "get", READ)) == (401, 200)
 
 

@@ -14,7 +14,7 @@ from advisor.engine.spec.case import Case
 from advisor.fidelity.rows import case_of, read
 from advisor.load_tests.result_files import LoadResultError, parse
 from advisor.models import LoadTest, Option
-from tests import sample_advice
+from tests import links, sample_advice
 from tests.sample_load_results import aiperf, guidellm, vllm, written
 
 pytestmark = pytest.mark.django_db
@@ -174,8 +174,7 @@ def test_the_switch_marks_a_result_and_leaves_the_prediction_alone(option: Optio
 
 def test_a_shared_page_shows_results_without_controls(option: Option, client: Client) -> None:
     load_tests.record(option, written(vllm()), "r.json")
-    client.post(f"/advice/{option.advice_id}/share", {"days": "7"})
-    token = option.advice.shares.get().token
+    token = links.shared(client, option.advice)
     said = client.get(f"/s/{token}/options/1?section=all").content.decode()
     assert "Predicted vs. measured" in said
     assert "<form" not in said.split('id="load-test"')[1].split("</main>")[0]

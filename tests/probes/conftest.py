@@ -1,6 +1,6 @@
 import itertools
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from advisor.celery import app
 from catalog.models import Accelerator
+from tests import clocks
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +39,12 @@ def make_h200() -> Accelerator:
 def later(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[float], None]]:
     """Moves the server's clock forward; every reading also passes a microsecond."""
     moved, real, tick = [0.0], timezone.now, itertools.count()
-    monkeypatch.setattr(timezone, "now", lambda: real() + timedelta(seconds=moved[0], microseconds=next(tick)))
+
+    def read() -> datetime:
+        return real() + timedelta(seconds=moved[0], microseconds=next(tick))
+
+    monkeypatch.setattr(timezone, "now", read)
+    clocks.set_database(monkeypatch, read)
 
     def forward(seconds: float) -> None:
         moved[0] += seconds

@@ -8,6 +8,7 @@ import pytest
 from advisor import advise
 from advisor.inputs.current import catalog_chip
 from advisor.models import Advice, Workload
+from catalog import clock
 from catalog.models import Accelerator
 from probes import calibrate, jobs, periodic
 from probes.models import Job, Lease, Result
@@ -33,7 +34,8 @@ def asked(probe: str, **values: Any) -> Advice:
 
 
 def answered(advice: Advice) -> dict[str, Any]:
-    advise.run(advice.pk)
+    for _ in range(advise.ready().count()):  # older ones are first
+        advise.run(advice.pk)
     advice.refresh_from_db()
     assert advice.state == "done", advice.error
     return advice.result or {}
@@ -41,7 +43,7 @@ def answered(advice: Advice) -> dict[str, Any]:
 
 def measures(agent: FakeAgent, body: bytes | None = None) -> None:
     given = agent.lease().json()
-    Lease.objects.update(leased_at=jobs.timezone.now() - jobs.timedelta(seconds=600))
+    Lease.objects.update(leased_at=clock.read() - jobs.timedelta(seconds=600))
     document = samples.document(Job.objects.get(pk=given["job_id"]).spec)
     agent.send(given["job_id"], given["attempt"], body or samples.body(document))
     for result in Result.objects.filter(fitted_at=None):
@@ -89,7 +91,7 @@ def test_a_result_that_waits_for_its_fit_still_holds(h200: Accelerator, monkeypa
         slow.setattr(calibrate, "run", lambda pk: None)
         measures(agent)
     assert periodic.probe_for_advice() == 0
-    assert advice.pk in advise.held(jobs.timezone.now()).values_list("pk", flat=True)
+    assert advice.pk in advise.held().values_list("pk", flat=True)
 
 
 def test_required_waits_for_a_machine_to_come_and_goes_on_at_the_limit(

@@ -13,7 +13,7 @@ from catalog.loading.load import append_calibrations
 from catalog.models import Accelerator, Calibration
 from probes import calibrate, calibrations, results
 from probes.models import Result
-from tests import sample_advice
+from tests import links, sample_advice
 from tests.probes import samples
 from tests.probes.test_rogue_worker import NAME, figures, slower
 
@@ -180,9 +180,7 @@ def answer_with(row: Calibration) -> Advice:
 def test_answers_that_used_what_was_undone_say_so_and_are_asked_again(h200: Accelerator, client: Any) -> None:
     row = calibrated()
     advice = answer_with(row)
-    share = client.post(f"/advice/{advice.pk}/share", follow=True)
-    assert share.status_code == 200
-    link = f"/s/{advice.shares.get().token}"
+    link = f"/s/{links.shared(client, advice)}"
     words = f"used calibration {row.pk} of"
     places = [f"/advice/{advice.pk}", f"/advice/{advice.pk}/options/1", f"/advice/{advice.pk}/advice.md", link]
     for place in places:

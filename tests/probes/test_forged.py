@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from catalog import clock
 from catalog.models import Accelerator, Calibration
 from probes import intake, jobs, results
 from probes.models import Agent, Job, Lease, Result
@@ -112,7 +113,7 @@ def sent(h200: Accelerator) -> Callable[[bytes], Any]:
         agent = FakeAgent(f"gpu-{Agent.objects.count()}")
         jobs.request({"suite": "full"})
         given = agent.lease().json()
-        Lease.objects.update(leased_at=jobs.timezone.now() - jobs.timedelta(seconds=600))
+        Lease.objects.update(leased_at=clock.read() - jobs.timedelta(seconds=600))
         return agent.send(given["job_id"], given["attempt"], body)
 
     return send
@@ -162,7 +163,7 @@ def test_a_figure_far_from_all_other_machines_with_this_chip_is_kept_apart(sent:
 def test_the_newest_result_of_each_other_machine_is_what_counts(h200: Accelerator, monkeypatch: Any) -> None:
     """Of one machine with more results than are read: its oldest say nothing any more."""
     monkeypatch.setattr(results, "MAX_PEERS", 3)
-    agent, now = Agent.objects.create(organisation=results.default_organisation(), name="a"), jobs.timezone.now()
+    agent, now = Agent.objects.create(organisation=results.default_organisation(), name="a"), clock.read()
     common = {"organisation": agent.organisation, "agent": agent, "accelerator": h200, "state": "accepted"}
     for age, factor in ((9, 1.0), (8, 1.0), (7, 1.0), (1, 0.5)):
         document = samples.document()

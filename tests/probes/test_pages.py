@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import Client
 
+from catalog import clock
 from catalog.models import Accelerator
 from probes import agents, calibrate, jobs, results
 from probes.models import Agent, Enrolment, Job, Lease, Result
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.django_db
 def ran(agent: FakeAgent, **changes: Any) -> Result:
     job = jobs.request({"suite": "full"}, wanted_agent=Agent.objects.get(pk=agent.pk))
     given = agent.lease().json()
-    Lease.objects.filter(job=job).update(leased_at=jobs.timezone.now() - jobs.timedelta(seconds=600))
+    Lease.objects.filter(job=job).update(leased_at=clock.read() - jobs.timedelta(seconds=600))
     agent.send(given["job_id"], given["attempt"], samples.body(samples.document(job.spec, **changes)))
     return Result.objects.latest("pk")
 

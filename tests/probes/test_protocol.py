@@ -6,6 +6,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from catalog import clock
 from catalog.models import Accelerator
 from probes import agents, jobs
 from probes.models import Agent, Job, Lease, Result
@@ -318,7 +319,7 @@ def honest() -> bytes:
 
 def settled(job: str, seconds: float = 600) -> None:
     """As if the lease had been taken so long ago: the sample took some seconds of device time."""
-    Lease.objects.filter(job_id=job).update(leased_at=jobs.timezone.now() - jobs.timedelta(seconds=seconds))
+    Lease.objects.filter(job_id=job).update(leased_at=clock.read() - jobs.timedelta(seconds=seconds))
 
 
 def test_a_result_is_accepted_once_and_the_same_body_gives_the_same_answer(h200: Accelerator) -> None:

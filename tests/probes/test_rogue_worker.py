@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from catalog import clock
 from catalog.models import Accelerator, Calibration
 from probes import calibrate, jobs, results
 from probes.models import Agent, Job, Lease, Result
@@ -27,7 +28,7 @@ def sends(agent: FakeAgent, document: dict[str, Any], spec: dict[str, Any] | Non
     """Measured for a job of its own; whatever may be fitted is fitted."""
     job = jobs.request(spec or {"suite": "full"}, wanted_agent=Agent.objects.get(pk=agent.pk))
     given = agent.lease().json()
-    Lease.objects.filter(job=job).update(leased_at=jobs.timezone.now() - jobs.timedelta(seconds=600))
+    Lease.objects.filter(job=job).update(leased_at=clock.read() - jobs.timedelta(seconds=600))
     body = samples.body({**document, "spec": job.spec, "suite": document["suite"]} if spec else document)
     agent.send(given["job_id"], given["attempt"], body)
     result = Result.objects.latest("pk")
@@ -122,7 +123,7 @@ def test_a_card_that_is_enrolled_twice_is_no_second_machine(h200: Accelerator) -
 def sends_from(agent: FakeAgent, document: dict[str, Any], device: dict[str, Any]) -> Result:
     jobs.request({"suite": "full"}, wanted_agent=Agent.objects.get(pk=agent.pk))
     given, body = agent.lease(device=device).json(), samples.body(document)
-    Lease.objects.update(leased_at=jobs.timezone.now() - jobs.timedelta(seconds=600))
+    Lease.objects.update(leased_at=clock.read() - jobs.timedelta(seconds=600))
     signature = samples.signature(agent.key, given, body, device)
     agent.send(given["job_id"], given["attempt"], body, signature=signature)
     result = Result.objects.latest("pk")

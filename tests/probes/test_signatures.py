@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
+from catalog import clock
 from catalog.models import Accelerator
 from probes import agents, jobs, results
 from probes.agent import signing
@@ -26,7 +27,7 @@ def leased(agent: FakeAgent) -> tuple[str, int]:
 
 def aged() -> None:
     """As if the leases were ten minutes old: the samples took some seconds of device time."""
-    Lease.objects.update(leased_at=jobs.timezone.now() - jobs.timedelta(seconds=600))
+    Lease.objects.update(leased_at=clock.read() - jobs.timedelta(seconds=600))
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def test_a_result_with_its_signature_is_worth_nothing_for_another_attempt(h200: 
     job, attempt = leased(agent)
     signature = agent.signature(job, attempt, honest)
     agent.fail(job, attempt)
-    Job.objects.update(not_before_at=jobs.timezone.now())
+    Job.objects.update(not_before_at=clock.read())
     assert agent.lease().json()["attempt"] == 2
     aged()
     assert refused(agent.send(job, 2, honest, signature=signature))

@@ -10,7 +10,7 @@ from django.test import Client
 from advisor.models import Advice
 from advisor.result import Answer
 from advisor.web.page import CSV_COLUMNS, SORTS, VECTOR_SORTS
-from tests import sample_advice
+from tests import links, sample_advice
 
 pytestmark = pytest.mark.django_db
 
@@ -81,7 +81,7 @@ def test_an_answer_that_cannot_be_read_can_be_re_run_and_exported(client: Client
     answer = sample_advice.result()
     del answer["recommendations"][0]["memory"]
     advice = sample_advice.advice(answer)
-    link = client.post(f"/advice/{advice.pk}/share", {"days": "7"}, follow=True) and advice.shares.get().token
+    link = links.shared(client, advice)
     for path in ("", "/options/1"):
         text = text_of(client, f"/advice/{advice.pk}{path}?section=all")
         assert "stored by another version and cannot be displayed" in text

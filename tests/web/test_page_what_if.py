@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from advisor.models import Advice, Share
-from tests import sample_advice
+from advisor.models import Advice
+from tests import links, sample_advice
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 ACCEPT = {"headers": {"accept": "application/json"}}
@@ -101,8 +101,7 @@ def test_simulated_figures_replace_the_estimates(client: Client, advice: Advice)
 
 
 def test_a_shared_answer_has_a_what_if_without_the_full_question(client: Client, advice: Advice) -> None:
-    client.post(f"/advice/{advice.pk}/share", {"days": "7"})
-    token = Share.objects.get().token
+    token = links.shared(client, advice)
     page = client.get(f"/s/{token}/what-if?vendor=amd")
     text = page.content.decode()
     assert "MI300X" in text and "Run this question" not in text and f"/advice/{advice.pk}" not in text

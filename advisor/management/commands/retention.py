@@ -2,9 +2,9 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
-from django.utils import timezone
 
 from advisor import deletion
+from catalog import clock
 
 
 class Command(BaseCommand):
@@ -14,7 +14,7 @@ class Command(BaseCommand):
         parser.add_argument("--dry-run", action="store_true", help="only count the rows to delete")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        now = timezone.now()
+        now = clock.read()
         for rule in deletion.RULES:
             days = getattr(settings, rule.setting)
             if days is None:

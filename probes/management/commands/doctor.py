@@ -10,6 +10,7 @@ from kombu.exceptions import ChannelError, OperationalError
 from advisor.celery import app
 from advisor.models import Advice
 from advisor.ops import health
+from catalog import clock
 from catalog.models import CatalogLoad, default_organisation
 from catalog.pricing import sync
 from probes import agents, results
@@ -49,7 +50,7 @@ def workers() -> Finding:
 
 def queue_state() -> Finding:
     waiting = Advice.objects.filter(state=Advice.State.QUEUED).count()
-    lost = Advice.objects.filter(state=Advice.State.RUNNING, lease_until__lt=timezone.now()).count()
+    lost = Advice.objects.filter(state=Advice.State.RUNNING, lease_until__lt=clock.now()).count()
     return not lost, "advice", f"{waiting} queued, {lost} running without a live worker"
 
 
@@ -76,7 +77,7 @@ def agent_state() -> Finding:
     states = [agents.status(agent) for agent in agents.visible(default_organisation())]
     counts = ", ".join(f"{states.count(name)} {name}" for name in ("online", "late", "offline", "revoked"))
     waiting = Job.objects.filter(state=Job.State.QUEUED).count()
-    lost = Job.objects.filter(state=Job.State.LEASED, lease_expires_at__lt=timezone.now()).count()
+    lost = Job.objects.filter(state=Job.State.LEASED, lease_expires_at__lt=clock.now()).count()
     passed = not lost and not (waiting and "online" not in states)
     return passed, "agents", f"{counts}; {waiting} jobs waiting, {lost} without a live machine"
 

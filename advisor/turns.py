@@ -1,0 +1,121 @@
+"""Whose turn it is: which queued advice a free worker takes next, how many are ahead of one, and who may queue more.
+
+The organization with the fewest running calculations is next, then its person with the fewest. If several have equally
+few, the one whose last calculation started longest ago is next, then the one whose oldest advice has waited longest. So
+a long queue of one person delays another person by one calculation for each worker.
+"""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import Count, Max, Q, QuerySet
+from django.utils.translation import gettext as _
+
+from advisor.models import Advice
+from catalog import clock
+from catalog.models import Organisation
+
+State = Advice.State
+TURN_S = 3600  # a start before that no longer counts as a turn; bounds what is read
+NEVER = (0, datetime(1970, 1, 1, tzinfo=UTC))
+Group = tuple[int, str]  # organization and person
+
+
+class Waiting(NamedTuple):
+    """A queued advice. `person` is empty for visitors and for the service itself."""
+
+    pk: UUID
+    organisation: int
+    person: str
+    since: datetime
+
+
+class QueueFull(Exception):
+    """The organization or the person has too many queued requests; the message says what to do."""
+
+
+def ready() -> QuerySet[Advice]:
+    """The queued advice that may be computed now."""
+    return Advice.objects.filter(Q(held_until=None) | Q(held_until__lte=clock.now()), state=State.QUEUED)
+
+
+def held() -> QuerySet[Advice]:
+    """The queued advice for which machines may still measure."""
+    return Advice.objects.filter(state=State.QUEUED, held_until__gt=clock.now())
+
+
+def order(among: "QuerySet[Advice] | None" = None) -> Iterator[UUID]:
+    """The keys of the advice that is ready, in the order in which workers will start it if nothing changes.
+
+    `among`: those that count; default: all that is ready.
+    """
+    rows = ready() if among is None else among
+    waiting = list(map(Waiting._make, rows.order_by().values_list("pk", "organisation", "made_by", "created_at")))
+    if not waiting:
+        return iter(())
+    by_group = Advice.objects.order_by().values_list("organisation", "made_by")
+    started = by_group.filter(started_at__gt=clock.ago(TURN_S)).annotate(last=Max("started_at"))
+    running = by_group.filter(state=State.RUNNING).annotate(count=Count("pk"))
+    return in_turn(waiting, {(o, p): n for o, p, n in running}, {(o, p): last for o, p, last in started})
+
+
+def in_turn(waiting: Iterable[Waiting], running: Mapping[Group, int], last: Mapping[Group, datetime]) -> Iterator[UUID]:
+    """The keys in turn: each one counts as running, and as the last start of its organization and person, afterwards.
+
+    running, last: the calculations that run, and the time of the last start, by organization and person.
+    """
+    queues: dict[int, dict[str, deque[Waiting]]] = defaultdict(lambda: defaultdict(deque))
+    for row in sorted(waiting, key=lambda row: (row.since, row.pk)):
+        queues[row.organisation][row.person].append(row)
+    load: Counter[int | Group] = Counter()
+    turn: dict[int | Group, tuple[int, datetime]] = {}
+    for group, count in running.items():
+        load[group] += count
+        load[group[0]] += count
+    for group, at in last.items():
+        turn[group], turn[group[0]] = (0, at), max((0, at), turn.get(group[0], NEVER))
+    started = 0
+    while queues:
+        chosen = min(
+            queues,
+            key=lambda o: (load[o], turn.get(o, NEVER), min(q[0].since for q in queues[o].values()), o),
+        )
+        people = queues[chosen]
+        person = min(people, key=lambda p: (load[chosen, p], turn.get((chosen, p), NEVER), people[p][0].since, p))
+        row = people[person].popleft()
+        if not people[person]:
+            del people[person]
+        if not people:
+            del queues[chosen]
+        started += 1
+        for name in (chosen, (chosen, person)):
+            load[name] += 1
+            turn[name] = (started, row.since)
+        yield row.pk
+
+
+def ahead() -> dict[UUID, int]:
+    """How many others will be started before each advice that is ready, by key."""
+    return {pk: place for place, pk in enumerate(order())}
+
+
+def check_room(organisation: Organisation, made_by: str, count: int = 1) -> None:
+    """QueueFull if `count` more requests would exceed the limit of the organization or of the person."""
+    queued = Advice.objects.filter(state=State.QUEUED, organisation=organisation)
+    of_organisation, of_person = queued.count(), queued.filter(made_by=made_by).count()
+    if of_organisation + count > settings.ADVICE_MAX_QUEUED:
+        text = _(
+            "Too many requests are waiting: %(count)s of your organization, of %(limit)s at most. Submit again when "
+            "some are done, or cancel some."
+        )
+        raise QueueFull(text % {"count": of_organisation, "limit": settings.ADVICE_MAX_QUEUED})
+    if of_person + count > settings.ADVICE_MAX_QUEUED_PERSON:
+        text = _(
+            "Too many requests are waiting: %(count)s of yours, of %(limit)s at most. Submit again when some are done, "
+            "or cancel some."
+        )
+        raise QueueFull(text % {"count": of_person, "limit": settings.ADVICE_MAX_QUEUED_PERSON})
