@@ -7,7 +7,7 @@ from advisor.engine.network.diffusion import (
     decoder_convolutions,
     diffusion_parameters,
 )
-from advisor.engine.network.hf_config import from_hf_config
+from advisor.engine.network.hf_config import from_hf_config, from_stored_config, uncounted
 from advisor.engine.network.model import (
     Adapters,
     Drawing,
@@ -53,6 +53,7 @@ __all__ = [
     "decoder_blocks",
     "embedding_parameters",
     "from_hf_config",
+    "from_stored_config",
     "from_shape",
     "kv_elements",
     "kv_elements_per_token",
@@ -62,4 +63,5 @@ __all__ = [
     "vision_parameters",
     "state_elements",
     "to_shape",
+    "uncounted",
 ]
