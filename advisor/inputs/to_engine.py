@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from advisor.engine.cost import capped_speed_fraction
-from advisor.engine.network import Adapters, DraftRelease, Model, Release, from_stored_config, from_shape
+from advisor.engine.network import Adapters, DraftRelease, Model, Release, from_shape, from_stored_config
 from advisor.engine.search import PRICE_FIELD, Catalog, at_price
 from advisor.engine.spec import (
     KINDS,

@@ -7,7 +7,7 @@ from advisor.engine.network.diffusion import (
     decoder_convolutions,
     diffusion_parameters,
 )
-from advisor.engine.network.hf_config import from_hf_config, from_stored_config, uncounted
+from advisor.engine.network.hf_config import from_hf_config, from_stored_config
 from advisor.engine.network.model import (
     Adapters,
     Drawing,
@@ -26,6 +26,7 @@ from advisor.engine.network.model import (
     to_shape,
 )
 from advisor.engine.network.release import DraftRelease, Release
+from advisor.engine.network.size_checks import Doubt, size_doubts
 from advisor.engine.network.validate import MAX_PARAMETERS, check_plausible
 from advisor.engine.network.vision import pictures_of, vision_parameters
 
@@ -37,6 +38,7 @@ __all__ = [
     "Adapters",
     "Attention",
     "Block",
+    "Doubt",
     "DraftRelease",
     "Ffn",
     "LatentAttention",
@@ -62,6 +64,6 @@ __all__ = [
     "pictures_of",
     "vision_parameters",
     "state_elements",
+    "size_doubts",
     "to_shape",
-    "uncounted",
 ]

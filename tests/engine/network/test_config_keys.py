@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from advisor.engine.network import from_hf_config, from_stored_config, parameters, to_shape, uncounted
+from advisor.engine.network import from_hf_config, from_stored_config, parameters, to_shape
 from advisor.engine.network.config_keys import IRRELEVANT, SECTIONS, TOWER, irrelevant
-from advisor.engine.network.hf_config import TRAITS
+from advisor.engine.network.hf_config import TRAITS, uncounted
 from tests.engine.hf_configs import CONFIGS
 from tests.engine.network.test_model_seq2seq import BART, FLAN_XXL, T5, WHISPER
 
