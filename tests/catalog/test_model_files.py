@@ -86,8 +86,11 @@ def test_a_format_that_is_not_known_is_refused_by_name(tmp_path: Path, settings:
                 "a": {"weights": {"num_bits": 8, "type": "float"}}, "b": {"weights": {"num_bits": 4, "type": "int"}}}},
             "fp8, int4",
         ),
-        ({"quant_method": "modelopt", "quant_algo": "NVFP4",
-          "config_groups": {"a": {"weights": {"num_bits": 8, "type": "float"}}}}, "stores nvfp4, but config_groups fp8"),
+        (
+            {"quant_method": "modelopt", "quant_algo": "NVFP4",
+             "config_groups": {"a": {"weights": {"num_bits": 8, "type": "float"}}}},
+            "stores nvfp4, but config_groups fp8",
+        ),
     ],
 )  # fmt: skip
 def test_a_quantization_that_is_not_fully_stated_or_is_mixed_is_refused(settings: dict[str, Any], said: str) -> None:
@@ -155,8 +158,9 @@ def test_the_size_is_that_of_the_catalogs_entry(tmp_path: Path, published: int, 
     [
         ("Llama-3.1-8B-Instruct", "fine"), ("acme_8b", "fine"), ("our-7B", "fine"), ("our-9.5B", "warning"),
         ("our-6B", "warning"), ("our-12B", "warning"), ("our-13B", "question"), ("our-70b", "question"),
-        ("our-4B", "question"), ("our-800M", "question"), ("Qwen-8B-1M", "fine"), ("our-4bit", "fine"), ("E4B", "fine"),
-        ("our-8B-A8B", "fine"), ("our-8B-A3B", "question"), ("model-2.5", "fine"), ("our-1x8B", "fine"), ("", "fine"),
+        ("our-4B", "question"), ("our-800M", "question"), ("Qwen-8B-1M", "fine"), ("our-4bits", "fine"),
+        ("E4B", "fine"), ("our-8B-A8B", "fine"), ("our-8B-A3B", "question"), ("model-2.5", "fine"),
+        ("our-1x8B", "fine"), ("", "fine"),
         ("our-1T", "question"), ("v70b2", "fine"),
     ],
 )  # fmt: skip

@@ -64,13 +64,13 @@ def of_published(model: Model, left_out: int, published: int | None) -> Iterator
 def of_index(model: Model, config: Mapping[str, Any], left_out: int, index: Mapping[str, Any]) -> Iterator[Doubt]:
     """The total of the checkpoint's index. It may have layers that draft tokens, which are not part of the size."""
     least, most = parameters(model), parameters(model) + left_out + drafting_parameters(model)
-    stated, size = index.get("total_parameters"), index.get("total_size")
-    if whole(stated) and not checkpoint_of(config):
+    stated, size = count_in(index, "total_parameters"), count_in(index, "total_size")
+    if stated and not checkpoint_of(config):
         if not within(stated, least, most):
             yield Doubt(
                 text=f"{least / 1e9:.2f} B parameters were read, but the checkpoint has {stated / 1e9:.2f} B", asks=True
             )
-    elif whole(size):
+    elif size:
         narrow, wide = weight_bytes(model, config)
         if not within(size, least * narrow, most * wide):
             read = f"{least * narrow / 1e9:.1f}" + (f" to {most * wide / 1e9:.1f}" if wide > narrow else "")
@@ -114,7 +114,7 @@ def of_format(model: Model, config: Mapping[str, Any], names: Sequence[str]) -> 
 
 def checkpoint_of(config: Mapping[str, Any]) -> bool:
     """Whether the weights are quantized."""
-    inner = next((config[key] for key in ("text_config", "llm_config") if key in config), {})
+    inner: Mapping[str, Any] = next((config[key] for key in ("text_config", "llm_config") if key in config), {})
     return (checkpoint(config) or checkpoint(inner)) is not None
 
 
@@ -128,7 +128,7 @@ def weight_bytes(model: Model, config: Mapping[str, Any]) -> tuple[float, float]
     """The fewest and the most bytes of a stored weight. Quantized checkpoints keep some layers in 16 bits."""
     if checkpoint_of(config):
         return BITS.get(model.native_dtype, 4) / 8, 2.0
-    inner = next((config[key] for key in ("text_config", "llm_config") if key in config), {})
+    inner: Mapping[str, Any] = next((config[key] for key in ("text_config", "llm_config") if key in config), {})
     stated = next((each[key] for each in (inner, config) for key in ("dtype", "torch_dtype") if each.get(key)), None)
     size = STATED_BYTES.get(str(stated))
     return (size, size) if size else (2, 4)  # not stated: 16 or 32 bits
@@ -138,5 +138,7 @@ def within(stated: float, least: float, most: float) -> bool:
     return least * (1 - PUBLISHED_FRACTION) <= stated <= most * (1 + PUBLISHED_FRACTION)
 
 
-def whole(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+def count_in(index: Mapping[str, Any], name: str) -> float:
+    """A count of the index; 0 if it is not stated."""
+    value = index.get(name)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else 0
