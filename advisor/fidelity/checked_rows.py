@@ -49,10 +49,17 @@ def check(row: Row, where: str) -> None:
 
 
 def column_of(row: Row, reason: str) -> str:
-    """The column that is at fault: without its text the row can be read, and the reason shows a part of the text."""
+    """The column at fault: the reason shows a part of its text, and without the text the row can be read.
+
+    A row of a disaggregated deployment cannot be read without its pools either, so the second alone does not decide.
+    """
     cured = [name for name in IN_DOUBT if not fault(with_blank(row, name))]
-    shown = [name for name in cured if any(part in reason for part in re.split(r"[;, ]", getattr(row, name)) if part)]
-    return next(iter([*shown, *cured]), "")
+    shown = [name for name in IN_DOUBT if any(part in reason for part in parts_of(getattr(row, name)))]
+    return next(iter([*(name for name in cured if name in shown), *shown, *cured]), "")
+
+
+def parts_of(text: str) -> list[str]:
+    return [part for part in re.split(r"[;, ]", text) if part]
 
 
 def with_blank(row: Row, name: str) -> Row:
