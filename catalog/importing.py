@@ -1,5 +1,6 @@
 """The page that previews and adds a model: from config.json (pasted or uploaded) or a Hugging Face ID."""
 
+import json
 from typing import Any
 
 from django import forms
@@ -20,7 +21,8 @@ from advisor.engine.network import (
 from catalog import shapes
 from catalog.access import Right, caller_of, refused
 from catalog.accounts import audit
-from catalog.importers import hf, hub
+from catalog.importers import hf, hub, model_files
+from catalog.importers.model_files import ModelFiles
 from catalog.loading.fixtures import FixtureError, Row
 from catalog.loading.load import upsert
 from catalog.models import ServedModel, default_organisation
@@ -32,6 +34,13 @@ class ImportForm(forms.Form):
         label="config.json", required=False, max_length=hub.MAX_BYTES, widget=forms.Textarea(attrs={"rows": 12})
     )
     upload = forms.FileField(label="or upload a file", required=False)
+    quantization = forms.CharField(
+        label="hf_quant_config.json",
+        required=False,
+        max_length=hub.MAX_BYTES,
+        widget=forms.Textarea(attrs={"rows": 4}),
+        help_text="If the repository has one: NVIDIA's older checkpoints state their format there",
+    )
     hf_id = forms.CharField(label="or a Hugging Face ID", required=False, max_length=200)
     name = forms.CharField(label="Catalog name", required=False, max_length=120, help_text="For example acme/our-7b")
     published_parameters = forms.IntegerField(
@@ -40,6 +49,11 @@ class ImportForm(forms.Form):
         min_value=1,
         max_value=MAX_PARAMETERS,
         help_text="For comparison",
+    )
+    confirm_size = forms.BooleanField(
+        label="The size is right",
+        required=False,
+        help_text="Only if the size shown is right although the name or the published size says another",
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -63,14 +77,22 @@ class ImportForm(forms.Form):
             raise forms.ValidationError("Give exactly one: config.json, a file or a Hugging Face ID.")
         return given
 
-    def given(self) -> tuple[str, str, str]:
-        """The text of config.json, the model name and the source. FixtureError: it cannot be read."""
+    def given(self) -> tuple[ModelFiles, str]:
+        """What was given, and the model's name in the catalog. FixtureError: it cannot be read."""
         given = self.cleaned_data
         if given["hf_id"]:
-            text, source = hub.config_json(given["hf_id"])
-            return text, given["name"] or given["hf_id"], source
-        name = given["name"] or "own-model"
-        return given["config"] or uploaded(given["upload"]), name, "config.json, provided by a user"
+            files = model_files.from_hub(given["hf_id"])
+            return files, given["name"] or given["hf_id"]
+        config = hf.parsed(given["config"] or uploaded(given["upload"]), "config.json")
+        beside = hf.parsed(given["quantization"], "hf_quant_config.json") if given["quantization"] else {}
+        names = tuple(filter(None, (given["name"], model_files.own_name(config))))
+        files = ModelFiles(
+            config=model_files.with_quantization(config, beside),
+            names=names,
+            index={},
+            source="config.json, provided by a user",
+        )
+        return files, given["name"] or "own-model"
 
 
 def uploaded(upload: Any) -> str:
@@ -91,16 +113,21 @@ def model_import(request: HttpRequest) -> HttpResponse:
     context: dict[str, Any] = {"name": "models", "form": form, "may_keep": caller_of(request).may(Right.MAINTAIN)}
     if request.method == "POST" and form.is_valid():
         try:
-            text, name, source = form.given()
-            row, published = hf.row_of(text, name, source), form.cleaned_data["published_parameters"]
+            files, name = form.given()
+            published = form.cleaned_data["published_parameters"]
+            row = hf.model_row(files.config, name, files.source, None)
             if "keep" in request.POST and context["may_keep"]:
+                files.warnings(form.cleaned_data["confirm_size"], "check “The size is right”", published)
                 return add(request, row, published)
-            context |= preview(row, text, published)
+            context |= preview(row, files, published)
         except FixtureError as error:
             form.add_error(None, str(error))
     is_wrong = request.method == "POST" and bool(form.errors)
     if "row" in context and not is_wrong:
-        context["form"] = ImportForm(initial=form.cleaned_data | {"config": text, "name": name, "hf_id": ""})
+        context["form"] = ImportForm(
+            initial=form.cleaned_data
+            | {"config": json.dumps(files.config, indent=1), "name": name, "hf_id": "", "quantization": ""}
+        )
     return page(request, "import", context, status=422 if is_wrong else 200)
 
 
@@ -118,7 +145,7 @@ def add(request: HttpRequest, row: Row, published: int | None) -> HttpResponse:
     return redirect("catalog:model", row["slug"])
 
 
-def preview(row: Row, text: str, published: int | None) -> dict[str, Any]:
+def preview(row: Row, files: ModelFiles, published: int | None) -> dict[str, Any]:
     """The template context of the preview."""
     model = from_shape(row["slug"], row["shape"])
     computed = parameters(model)
@@ -130,6 +157,7 @@ def preview(row: Row, text: str, published: int | None) -> dict[str, Any]:
         "cross_cache_bytes": 2 * cross_kv_elements(model, model.source_tokens),
         "published": published,
         "difference": f"{(computed / published - 1) * 100:+.2f}%" if published else "",
-        "quantized": checkpoint(hf.parsed(text, "config.json")),
+        "quantized": checkpoint(files.config),
+        "doubts": [doubt.text for doubt in files.doubts(published)],
         "shape_costs": shapes.costs(model),
     }

@@ -150,14 +150,14 @@ class JobFilter(FilterSet):
         fields = ["state", "agent"]
 
 
-class SpecBody(serializers.Serializer[Any]):
+class SpecBody(body_fields.Body):
     suite = serializers.ChoiceField(list(specs.SUITE_SECONDS))
     kinds = serializers.ListField(child=body_fields.Text(max_length=40), required=False, allow_null=True)
     max_s = body_fields.Number(min_value=1, max_value=specs.MAX_SUITE_S, required=False, allow_null=True)
     max_bytes = body_fields.Whole(min_value=specs.MIN_BYTES, max_value=specs.MAX_BYTES, required=False, allow_null=True)
 
 
-class JobBody(serializers.Serializer[Any]):
+class JobBody(body_fields.Body):
     spec = SpecBody()
     wanted = Labels(required=False, default=dict, help_text="Labels that the machine must have")
     agent = body_fields.Whole(required=False, allow_null=True, help_text="ID of the only machine that may run it")
@@ -314,7 +314,7 @@ class NewEnrolmentSerializer(EnrolmentSerializer):
         read_only_fields = fields
 
 
-class EnrolBody(serializers.Serializer[Any]):
+class EnrolBody(body_fields.Body):
     labels = Labels(required=False, default=dict)
     trusted = serializers.BooleanField(
         required=False, default=False, help_text="The machine's results count without a second machine"

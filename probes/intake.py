@@ -3,14 +3,15 @@
 import json
 import math
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from django.utils import timezone
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
-from advisor.api import unique
 from advisor.workload import dotted, error
+from catalog.loading.bounded import WEB, BoundedError, read_json
 from probes.agent.axes import KINDS
 
 CLOCK_SKEW = timedelta(minutes=5)
@@ -158,9 +159,9 @@ def read(body: bytes, max_bytes: int, earliest: datetime = FIRST_DAY) -> Json:
     if len(body) > max_bytes:
         raise refused("", f"the document has {len(body)} bytes", f"at most {max_bytes}")
     try:
-        document = json.loads(body, object_pairs_hook=unique, parse_constant=no_constant)
-    except (ValueError, RecursionError) as reason:
-        raise refused("", f"not JSON: {reason}", "one JSON object in UTF-8") from None
+        document = read_json(body, replace(WEB, max_bytes=max_bytes), finite=True)
+    except BoundedError as reason:
+        raise refused("", f"the document {reason}", "one JSON object in UTF-8") from None
     if not isinstance(document, dict):
         raise refused("", "not an object", "one JSON object")
     check_values(document)
@@ -180,10 +181,6 @@ def check_start(text: str, earliest: datetime) -> None:
         raise refused("started_at", f"{text} is in the future: set the machine's clock and measure again", allowed)
     if start < earliest:
         raise refused("started_at", f"{text} is too long ago: set the machine's clock and measure again", allowed)
-
-
-def no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a number")
 
 
 def check_values(value: Any, depth: int = 1) -> None:

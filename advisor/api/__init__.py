@@ -7,7 +7,7 @@ from advisor.api import body_fields, limits, tokens
 from advisor.api.body_fields import Text, Whole, YesNo
 from advisor.api.limits import Exceeded, address, count, reached, rest_s
 from advisor.api.openapi import problems
-from advisor.api.parsers import StrictJSONParser, unique
+from advisor.api.parsers import StrictJSONParser
 from advisor.api.problems import (
     Conflict,
     TooLarge,
@@ -77,7 +77,6 @@ __all__ = [
     "rest_s",
     "tokens",
     "unavailable",
-    "unique",
 ]
 
 

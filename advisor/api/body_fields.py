@@ -3,6 +3,7 @@
 REST framework's own fields convert: 5 to text, "5" to a number, "yes" to true.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from rest_framework import serializers
@@ -21,6 +22,18 @@ class Text(serializers.CharField):
     def to_internal_value(self, data: Any) -> str:
         if not isinstance(data, str):
             self.fail("invalid")
+        return super().to_internal_value(data)
+
+
+class Body(serializers.Serializer[Any]):
+    """An object without unknown keys. REST framework's own serializers drop them, and what was asked for with them."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if isinstance(data, Mapping) and (unknown := sorted(map(str, set(data) - set(self.fields)))):
+            allowed = ", ".join(self.fields)
+            raise serializers.ValidationError(
+                {key[:200]: [f"Unknown key; allowed are {allowed}."] for key in unknown[:20]}
+            )
         return super().to_internal_value(data)
 
 

@@ -1,7 +1,5 @@
 """Strict parsers of request bodies in JSON or YAML, with a size limit."""
 
-import json
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,9 +8,11 @@ from rest_framework.request import Request
 
 from advisor import workload
 from advisor.api.problems import TooLarge
-from advisor.workload import MAX_TEXT_BYTES, check_size, cut
+from advisor.workload import MAX_TEXT_BYTES, check_size
+from catalog.loading.bounded import BoundedError, Bounds, read_json
 
 KEY_LENGTH = 80
+BODY = Bounds(max_bytes=MAX_TEXT_BYTES, max_values=50_000)  # check_size then allows fewer values, keys not counted
 
 
 def read_body(stream: Any) -> bytes:
@@ -23,15 +23,6 @@ def read_body(stream: Any) -> bytes:
     return bytes(text)
 
 
-def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object with these pairs. Raises ValueError for a duplicate key."""
-    mapping = dict(pairs)
-    if len(mapping) < len(pairs):
-        duplicate, _ = Counter(key for key, _ in pairs).most_common(1)[0]
-        raise ValueError(f"the key {cut(duplicate, 100)!r} is set twice")
-    return mapping
-
-
 class StrictJSONParser(parsers.BaseParser):
     """UTF-8 JSON without duplicate keys, limited in bytes and values. Validation refuses NaN, naming the field."""
 
@@ -39,17 +30,15 @@ class StrictJSONParser(parsers.BaseParser):
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
         try:
-            data = json.loads(read_body(stream), object_pairs_hook=unique)
+            data = read_json(read_body(stream), BODY)
             check_size(data)
             return data
         except workload.WorkloadError as error:
             raise exceptions.ParseError(
                 f"The JSON {error.errors[0]['message']}: {error.errors[0]['allowed']}."
             ) from None
-        except RecursionError:
-            raise exceptions.ParseError("Malformed JSON: nested too deeply.") from None
-        except ValueError as error:
-            raise exceptions.ParseError(f"Malformed JSON: {error}.") from None
+        except BoundedError as error:
+            raise exceptions.ParseError(f"Malformed JSON: the body {error}.") from None
 
 
 class YAMLParser(parsers.BaseParser):

@@ -20,8 +20,9 @@ from advisor.fidelity import (
     training_scores,
 )
 from advisor.fidelity.calibration_files import Setup
+from advisor.fidelity.checked_rows import read
 from advisor.fidelity.report import PEERS, REASONS
-from advisor.fidelity.rows import COLUMNS, MeasurementsError, Row, read
+from advisor.fidelity.rows import COLUMNS, MeasurementsError, Row
 from advisor.fidelity.scorecard import Card, Json, Line, kind_of
 
 __all__ = [

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from django.db.models import Q
 
-from advisor.engine.network import active_parameters, from_hf_config, from_shape, parameters
+from advisor.engine.network import active_parameters, from_shape, from_stored_config, parameters
 from advisor.fidelity.scorecard import Card, Line, card, kind_of, line_of
 from advisor.result import Estimate, MeasuredRow, Option
 from catalog.models import Accelerator, Scorecard, ScoredRow, ServedModel
@@ -220,7 +220,7 @@ def sizes_named(model: str | Mapping[str, Any]) -> Sizes:
     config = model.get("config")
     if not isinstance(config, dict):
         return None, None
-    own = from_hf_config(config, "own-model")
+    own = from_stored_config(config, "own-model")
     return parameters(own), active_parameters(own)
 
 

@@ -199,6 +199,8 @@ def run_facts(row: Row) -> dict[str, str]:
 def count(text: str) -> int | None:
     """The positive integer in a cell; None for blank or 0, which mean not stated."""
     value = number(text, 0)
+    if math.isinf(value):
+        raise ValueError(f"{text} is not a count")
     return int(value) if value >= 1 else None
 
 
@@ -240,6 +242,8 @@ def _attention_ranks(row: Row, tp: int, ep: int | None, moe_tp: int | None) -> i
 
 def disaggregated_pool(text: str) -> Pool:
     """One pool of a disaggregated deployment from `workers=..;batch=..;tp=..`."""
+    if wrong := [part for part in text.split(";") if "=" not in part]:
+        raise ValueError(f"{wrong[0]!r} is not KEY=VALUE")
     cells = dict(part.split("=", 1) for part in text.split(";"))
     stated = {name: count(cells.get(name, "")) for name in ("workers", "batch", "tp", "pp", "attention_dp", "ep")}
     tp, dp, ep = stated["tp"] or 1, stated["attention_dp"] or 1, stated["ep"] or 1

@@ -95,6 +95,8 @@ def megatron(row: Row, chips: int, length: int) -> Run | Skip:
     tp, pp, ep = (count(text) or 1 for text in (row.tp, row.pp, row.ep))
     cp, stages = noted(row.notes, "CP"), noted(row.notes, "VP")
     batch, micro = noted(row.concurrency_or_batch, "GBS"), noted(row.concurrency_or_batch, "MBS")
+    if not micro:
+        raise ValueError("MBS must be at least 1")
     dp = chips // (tp * pp * cp)
     if not dp:
         return Skip(reason=TOO_FEW_CHIPS)
@@ -189,7 +191,10 @@ def own_runs(row: Row, chips: int, length: int) -> Run | Skip:
     said = dict(pair.split("=", 1) for pair in row.params_note.split(";") if "=" in pair)
 
     def number(key: str, default: int = 1) -> int:
-        return int(said.get(key, default))
+        text = said.get(key, str(default))
+        if not text.strip().isdecimal():
+            raise ValueError(f"{key}={text} is not a whole number")
+        return int(text)
 
     if said.get("recipe") not in RECIPES:
         return Skip(reason="training: recipe not known")

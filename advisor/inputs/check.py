@@ -7,7 +7,7 @@ from pydantic import (
     ValidationError,
 )
 
-from advisor.engine.network import from_hf_config
+from advisor.engine.network import from_hf_config, size_doubts
 from advisor.engine.step import model_mismatch
 from advisor.workload import (
     RUNNABLE_KINDS,
@@ -27,17 +27,29 @@ def unsuited_model(spec: Mapping[str, Any]) -> list[dict[str, str]]:
     from advisor.inputs.from_catalog import model_row
     from advisor.inputs.to_engine import model_of, workload_of
 
-    config = spec["model"]["config"] if isinstance(spec["model"], Mapping) else None
-    try:
-        if isinstance(config, Mapping):
-            from_hf_config(config, "own-model")
-    except ValueError as e:
-        return [error("model.config", f"cannot be read: {e}", "the contents of a Hugging Face config.json")]
+    if isinstance(spec["model"], Mapping) and isinstance(spec["model"]["config"], Mapping):
+        if doubt := own_model_error(spec["model"]["config"], bool(spec["model"].get("confirm_size"))):
+            return [doubt]
     try:
         reason = model_mismatch(workload_of(dict(spec)), model_of(model_row(spec["model"])))
     except (ValueError, KeyError, TypeError, OSError):
         return []  # e.g. a trace that is still a path: paths_in reports it
     return [error(field_of(reason), reason)] if reason else []
+
+
+def own_model_error(config: Mapping[str, Any], confirmed: bool) -> dict[str, str] | None:
+    """An error if a config.json cannot be read, or if its size is not what its name says and nobody confirmed it."""
+    try:
+        model = from_hf_config(config, "own-model")
+    except ValueError as e:
+        return error("model.config", f"cannot be read: {e}", "the contents of a Hugging Face config.json")
+    named = str(config.get("_name_or_path") or "").rstrip("/").rpartition("/")[2]
+    asked = [doubt.text for doubt in size_doubts(model, config, (named,)) if doubt.asks]
+    return (
+        error("model.config", asked[0], "another config.json, or confirm_size: true")
+        if asked and not confirmed
+        else None
+    )
 
 
 def field_of(reason: str) -> str:

@@ -12,6 +12,7 @@ from advisor.engine.spec import Offer
 from advisor.engine.step import host_copy_of
 from advisor.inputs import hosts, measured, offers
 from advisor.inputs.assumptions import HOST_SPEED, assumptions_of
+from advisor.inputs.check import own_model_error
 from advisor.inputs.from_catalog import _accelerator, _frameworks, _quantization, assumption, calibrations, model_row
 from advisor.inputs.names import models, one
 from advisor.inputs.to_engine import chip_of, framework_of, model_of, quantizations_of, with_host_speed
@@ -51,6 +52,8 @@ def resources_with(model: str | Config, lengths: tuple[float, float] | None = No
         if isinstance(model.config, str):
             message = "file paths are not accepted here"
             raise WorkloadError([error("model.config", message, "the contents of config.json")])
+        if doubt := own_model_error(model.config, model.confirm_size):
+            raise WorkloadError([doubt])
         known = deployment.with_config(catalog_resources([]), "own-model", model.config)
         alike = measured.catalog_name(to_shape(known.models["own-model"])) if lengths is not None else ""
         return "own-model", corrected(known, alike, lengths)

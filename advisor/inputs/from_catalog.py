@@ -8,7 +8,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from advisor.engine import ENGINE_VERSION
-from advisor.engine.network import from_hf_config, to_shape
+from advisor.engine.network import from_stored_config, to_shape
 from advisor.inputs import hosted_apis, hosts, measured, offers
 from advisor.workload import PORTFOLIO, WorkloadError, error
 from catalog.models import (
@@ -64,7 +64,7 @@ def measured_name(model: Json) -> str:
     """The Hugging Face ID under which measured rows of a model's architecture count; empty if there is none."""
     if "config" not in model:
         return str(model["hf_id"])
-    return measured.catalog_name(to_shape(from_hf_config(model["config"], "own-model")))
+    return measured.catalog_name(to_shape(from_stored_config(model["config"], "own-model")))
 
 
 def market_rows(spec: Json, organisation: Organisation | None) -> Json:

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from advisor.engine.cost import capped_speed_fraction
-from advisor.engine.network import Adapters, DraftRelease, Model, Release, from_hf_config, from_shape
+from advisor.engine.network import Adapters, DraftRelease, Model, Release, from_shape, from_stored_config
 from advisor.engine.search import PRICE_FIELD, Catalog, at_price
 from advisor.engine.spec import (
     KINDS,
@@ -42,7 +42,7 @@ GIB, GB, TERA, KILO, MILLI, MICRO = 2.0**30, 1e9, 1e12, 1e3, 1e-3, 1e-6
 def model_of(row: Json) -> Model:
     """The model of a snapshot row, from its config.json or its shape. Raises ValueError if it is not usable."""
     if "config" in row:
-        return from_hf_config(row["config"], row["slug"])
+        return from_stored_config(row["config"], row["slug"])
     shape = row["shape"] | {"native_dtype": row["native_dtype"]}
     if row["max_context_tokens"]:
         shape["max_context_tokens"] = row["max_context_tokens"]

@@ -11,11 +11,10 @@ from advisor.load_tests.records import (
     set_calibrates,
     shown,
 )
-from advisor.load_tests.result_files import MAX_BYTES, LoadResultError
+from advisor.load_tests.result_files import LoadResultError
 
 __all__ = [
     "LoadResultError",
-    "MAX_BYTES",
     "METRICS",
     "compare",
     "effect",

@@ -19,6 +19,7 @@ from advisor.models import Advice, LoadTest, Option
 from advisor.result import LoadTest as Planned
 from advisor.result import Option as Deployment
 from catalog.export import cell
+from catalog.loading.bounded import WEB, Bounds
 
 Json = dict[str, Any]
 SAME_FRACTION = 0.10  # a load that differs more than this is not the predicted one
@@ -33,10 +34,15 @@ PERCENTILES = ("mean", "p50", "p95", "p99")
 
 
 def record(
-    option: Option, content: bytes, file_name: str, calibrates: bool = False, made_by: str = ""
+    option: Option,
+    content: bytes,
+    file_name: str,
+    calibrates: bool = False,
+    made_by: str = "",
+    bounds: Bounds = WEB,
 ) -> tuple[LoadTest, bool]:
     """Stores a result file. Returns (row, whether it is new). Raises LoadResultError if it is not readable."""
-    measured = parse(content).as_json()
+    measured = parse(content, bounds).as_json()
     comparable = not other_loads(option, measured)
     if calibrates:
         refuse_other_loads(option, measured)

@@ -1,12 +1,12 @@
 """Reads the result files of vllm bench serve, guidellm, aiperf and genai-perf."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-MAX_BYTES = 32 * 2**20
+from catalog.loading.bounded import WEB, BoundedError, Bounds, Invalid, read_json
+
 MAX_FIGURE = 1e15
 PERCENTILES = ("p50", "p95", "p99")
 MS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3, "sec": 1e3}
@@ -43,9 +43,9 @@ class LoadResult:
         return asdict(self)
 
 
-def parse(content: bytes) -> LoadResult:
-    """Reads a result file. Raises LoadResultError if it is not valid, has several runs, or no completed request."""
-    data = _load(content)
+def parse(content: bytes, bounds: Bounds = WEB) -> LoadResult:
+    """Reads a result file. LoadResultError: it is not valid, too large, has several runs, or no completed request."""
+    data = _load(content, bounds)
     if isinstance(data.get("benchmarks"), list):
         result = _guidellm(data)
     elif isinstance(data.get("request_throughput"), Mapping):
@@ -62,14 +62,14 @@ def parse(content: bytes) -> LoadResult:
     return result
 
 
-def _load(content: bytes) -> dict[str, Any]:
-    if len(content) > MAX_BYTES:
-        raise LoadResultError(f"The file is larger than {MAX_BYTES // 2**20} MiB; remove the texts of the requests.")
+def _load(content: bytes, bounds: Bounds) -> dict[str, Any]:
     try:
-        data = json.loads(content)
-    except (ValueError, RecursionError) as error:
+        data = read_json(content, bounds)
+    except Invalid as error:
         more = " It may contain several runs, one per line; give only one." if b"\n{" in content else ""
-        raise LoadResultError(f"The file is not JSON: {error}.{more}") from None
+        raise LoadResultError(f"The file {error}.{more}") from None
+    except BoundedError as error:
+        raise LoadResultError(f"The file {error}; remove the texts and times of single requests.") from None
     if not isinstance(data, dict):
         raise LoadResultError("The file is JSON, but not an object.")
     return data

@@ -9,7 +9,7 @@ from typing import Any
 
 from gunicorn.http.errors import ParseException
 
-from advisor.ops.request_limits import REFUSED, max_bytes
+from advisor.ops.request_limits import MAX_BODY_BYTES, REFUSED
 
 IN_MEMORY_BYTES = 2**20
 PART_BYTES = 64 * 1024
@@ -34,7 +34,7 @@ def with_length(application: Application) -> Application:
 
 def read_whole(environ: dict[str, Any]) -> None:
     """Replaces the stream by the body, up to one byte over the limit; refuse_long_bodies checks the length."""
-    limit, length = max_bytes(environ.get("PATH_INFO", "")), 0
+    limit, length = MAX_BODY_BYTES, 0
     body: SpooledTemporaryFile[bytes] = SpooledTemporaryFile(IN_MEMORY_BYTES)
     try:
         while length <= limit and (part := environ["wsgi.input"].read(min(PART_BYTES, limit + 1 - length))):

@@ -4,11 +4,7 @@ from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse
 
-from advisor.load_tests import MAX_BYTES
-
-MAX_BODY_BYTES = 5 * 2**20  # a probe result has at most 4 MiB, a workload 1 MB
-FILES = "/load-tests"  # end of the URLs that accept result files of load generators
-FORM_BYTES = 64 * 1024  # what a form adds to the file
+MAX_BODY_BYTES = 5 * 2**20  # an upload has at most 4 MiB, and a form adds to it; a workload has at most 1 MB
 
 REFUSED = "assay.refused_body"  # key in the WSGI environment: (status, detail) for a body that could not be read
 
@@ -24,17 +20,14 @@ def refuse_long_bodies(get_response: Respond) -> Respond:
     def respond(request: HttpRequest) -> HttpResponse:
         if REFUSED in request.META:
             return trouble(request, *request.META[REFUSED])
-        limit = max_bytes(request.path)
-        if length_of(request) <= limit:
+        if length_of(request) <= MAX_BODY_BYTES:
             return get_response(request)
-        return trouble(request, 413, f"The limit here is {limit // 2**20} MiB; a workload may have at most 1 MB.")
+        limits = (
+            f"The limit of a request is {MAX_BODY_BYTES // 2**20} MiB, of an uploaded file 4 MiB, of a workload 1 MB."
+        )
+        return trouble(request, 413, limits)
 
     return respond
-
-
-def max_bytes(path: str) -> int:
-    """The limit for bodies sent to this path."""
-    return MAX_BYTES + FORM_BYTES if path.endswith(FILES) else MAX_BODY_BYTES
 
 
 def refuse_nul(get_response: Respond) -> Respond:

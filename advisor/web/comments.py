@@ -84,7 +84,7 @@ class CommentSerializer(serializers.ModelSerializer[Comment]):
         read_only_fields = ["id", "made_by", "made_at"]
 
 
-class CommentBody(serializers.Serializer[Any]):
+class CommentBody(body_fields.Body):
     text = body_fields.Text(max_length=MAX_CHARACTERS)
 
     def validate_text(self, text: str) -> str:

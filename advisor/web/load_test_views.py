@@ -16,9 +16,10 @@ from rest_framework.response import Response
 from advisor import load_tests
 from advisor.api import TooLarge, problems
 from advisor.engine.spec import kind_named
-from advisor.load_tests import MAX_BYTES, LoadResultError
+from advisor.load_tests import LoadResultError
 from advisor.models import Advice, LoadTest, Option
 from catalog.access import Right, caller_of, needs, organisation_of
+from catalog.loading.bounded import WEB
 from catalog.models import Organisation
 
 
@@ -51,7 +52,7 @@ def upload(request: HttpRequest, pk: Any, rank: int) -> HttpResponse:
         if given is None:
             raise LoadResultError("Choose the result file from the load generator.")
         calibrates, who = request.POST.get("calibrates") == "on", caller_of(request).name
-        _, is_new = load_tests.record(option, given.read(MAX_BYTES + 1), given.name or "", calibrates, who)
+        _, is_new = load_tests.record(option, given.read(WEB.max_bytes + 1), given.name or "", calibrates, who)
         messages.success(request, "Load test added." if is_new else "This file was uploaded before.")
     except LoadResultError as error:
         messages.error(request, str(error))
@@ -82,9 +83,9 @@ class FileParser(parsers.BaseParser):
     media_type = "application/json"
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
-        content = stream.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            raise TooLarge(f"The file is larger than {MAX_BYTES // 2**20} MiB.")
+        content = stream.read(WEB.max_bytes + 1)
+        if len(content) > WEB.max_bytes:
+            raise TooLarge(f"The file is larger than {WEB.max_bytes // 2**20} MiB.")
         return content
 
 

@@ -44,6 +44,7 @@ class Config(Section):
     """A model that is not in the catalog: the path or the contents of its Hugging Face config.json."""
 
     config: Annotated[str, Field(min_length=1, max_length=500)] | dict[str, Any]
+    confirm_size: bool = False  # the size is right although the name or the checkpoint states another
 
 
 def text_or_section(value: object) -> str:

@@ -1,7 +1,5 @@
 """The traffic section of a workload file."""
 
-import csv
-import io
 import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
@@ -23,6 +21,7 @@ from advisor.workload.contents import (
 )
 from advisor.workload.fields import Count, Fraction, NotNegative, Section, Tokens, number_as_mean
 from advisor.workload.text import WorkloadError, error
+from catalog.loading.bounded import BoundedError, read_csv
 
 # p95 / mean of a log-normal is exp(Z95 sigma - sigma^2 / 2), which is largest for sigma = Z95
 MAX_P95_OF_MEAN = math.exp(Z95**2 / 2)
@@ -222,6 +221,7 @@ def contradictions(traffic: Mapping[str, Any], kind: Kind) -> list[dict[str, str
 
 COLUMNS = ("arrival_s", "input_tokens", "output_tokens")
 MAX_REQUESTS = 20_000
+MAX_LINES = 5 * MAX_REQUESTS  # empty ones too
 WINDOW_S = 60.0  # the peak is the rate of the busiest such window
 FIELD = "traffic.trace"
 
@@ -230,20 +230,24 @@ def requests_of(text: str) -> list[tuple[float, int, int]]:
     """(seconds after the first arrival, input tokens, output tokens) by arrival. Raises WorkloadError."""
     try:
         return read_requests(text)
-    except csv.Error as e:
-        raise WorkloadError([error(FIELD, f"is not CSV: {e}", "a header line " + ",".join(COLUMNS))]) from None
+    except BoundedError as e:
+        raise WorkloadError([error(FIELD, str(e), "a CSV with the header line " + ",".join(COLUMNS))]) from None
 
 
 def read_requests(text: str) -> list[tuple[float, int, int]]:
-    """Like `requests_of`, but may also raise csv.Error."""
-    lines = csv.DictReader(io.StringIO(text.lstrip("\ufeff")))
-    missing = [name for name in COLUMNS if name not in (lines.fieldnames or ())]
+    """Like `requests_of`, but may also raise BoundedError."""
+    lines = read_csv(text.lstrip("\ufeff"), max_rows=MAX_LINES)
+    _, names = next(lines, (1, []))
+    missing = [name for name in COLUMNS if name not in names]
     if missing:
         raise WorkloadError([error(FIELD, f"has no column {missing[0]}", "a header line " + ",".join(COLUMNS))])
     requests = []
-    for row in lines:
-        arrival_s = cell(row["arrival_s"], lines.line_num, "a time in seconds", 0, 1e10)
-        sizes = [round(cell(row[name], lines.line_num, "a number of tokens", 1, 1e7)) for name in COLUMNS[1:]]
+    for number, cells in lines:
+        if not cells:
+            continue
+        row = dict(zip(names, cells, strict=False))
+        arrival_s = cell(row.get("arrival_s"), number, "a time in seconds", 0, 1e10)
+        sizes = [round(cell(row.get(name), number, "a number of tokens", 1, 1e7)) for name in COLUMNS[1:]]
         requests.append((arrival_s, sizes[0], sizes[1]))
         if len(requests) > MAX_REQUESTS:
             allowed = f"at most {MAX_REQUESTS:,}; send only the busiest hours"

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
-from catalog.importers.hf import parsed
-from catalog.importers.offers import UNREADABLE, listed_in, row, usd
+from catalog.importers.offers import UNREADABLE, listed_in, parsed, row, usd
 from catalog.importers.skypilot import skip
 from catalog.loading.fixtures import Row
 

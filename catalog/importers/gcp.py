@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Any
 
-from catalog.importers.hf import parsed
-from catalog.importers.offers import UNREADABLE, listed_in, objects, row, usd
+from catalog.importers.offers import UNREADABLE, listed_in, objects, parsed, row, usd
 from catalog.importers.skypilot import skip
 from catalog.loading.fixtures import Row
 

@@ -1,31 +1,36 @@
 """Converts a Hugging Face config.json to a model row of the catalog."""
 
-import json
+import math
 import re
 from typing import Any
 
 from django.utils import timezone
 
 from advisor.engine.network import Model, from_hf_config, to_shape
+from catalog.loading.bounded import WEB, BoundedError, Bounds, read_json
 from catalog.loading.fixtures import FixtureError, Row
 
 SLUG = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
 
 
-def parsed(text: str, where: str) -> dict[str, Any]:
-    """config.json as a dictionary. FixtureError: not a JSON object; `where` names it in the message."""
+def parsed(text: bytes | str, where: str, bounds: Bounds = WEB) -> dict[str, Any]:
+    """A JSON object, such as config.json. FixtureError: it is not one, or too large; `where` names it."""
     try:
-        config = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise FixtureError(f"{where}: not JSON: {error}") from error
+        config = read_json(text, bounds)
+    except BoundedError as error:
+        raise FixtureError(f"{where}: {error}") from error
     if not isinstance(config, dict):
         raise FixtureError(f"{where}: expected a JSON object")
-    return config
+    return dict(finite(config))
 
 
-def row_of(text: str, name: str, source: str) -> Row:
-    """The model row of a config.json given as text. FixtureError: it cannot be used."""
-    return model_row(parsed(text, "config.json"), name, source, None)
+def finite(value: Any) -> Any:
+    """The value with null for every number that is not finite, such as the time_step_limit of Mamba."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def model_row(config: dict[str, Any], name: str, source: str, slug: str | None) -> Row:

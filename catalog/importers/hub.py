@@ -45,6 +45,15 @@ def config_json(hub_id: str) -> tuple[str, str]:
     return with_timeout(TOTAL_TIMEOUT_S, lambda: fetch(address)), address
 
 
+def file_of(hub_id: str, name: str) -> str:
+    """The text of another file of the same model; empty if it has none. FixtureError: it cannot be read."""
+    address = f"{base()}/{hub_id}/resolve/main/{name}"
+    try:
+        return with_timeout(TOTAL_TIMEOUT_S, lambda: fetch(address))
+    except NotThere:
+        return ""
+
+
 def base() -> str:
     """ASSAY_HUB_URL without a trailing slash. FixtureError: neither https nor http on this host."""
     given = urlsplit(settings.HUB_URL)
@@ -52,6 +61,10 @@ def base() -> str:
     if not secure or not given.hostname or "@" in given.netloc or given.query or given.fragment:
         raise FixtureError("ASSAY_HUB_URL must be an https URL such as https://huggingface.co")
     return str(settings.HUB_URL).rstrip("/")
+
+
+class NotThere(FixtureError):
+    """The hub has no such file."""
 
 
 class SameHost(HTTPRedirectHandler):
@@ -77,7 +90,7 @@ def fetch(address: str) -> str:
             while time.monotonic() < deadline_s and (part := response.read1(MAX_BYTES + 1 - len(body))):
                 body += part
     except HTTPError as error:
-        raise FixtureError(refusal(error.code)) from error
+        raise (NotThere if error.code == 404 else FixtureError)(refusal(error.code)) from error
     except (URLError, OSError, HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise FixtureError(f"the hub could not be read: {reason}. {ALTERNATIVE}") from error

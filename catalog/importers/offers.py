@@ -1,12 +1,23 @@
 """What the readers of price data share: documents, positive prices and rows with the same keys."""
 
+import json
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from catalog.importers.hf import parsed
 from catalog.loading.fixtures import FixtureError, Row
 
 UNREADABLE = (AttributeError, IndexError, KeyError, TypeError, ValueError)  # what a record of another form raises
+
+
+def parsed(text: str, where: str) -> dict[str, Any]:
+    """The JSON object of a price feed, of any size. FixtureError: not a JSON object; `where` names it."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FixtureError(f"{where}: not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise FixtureError(f"{where}: expected a JSON object")
+    return document
 
 
 def objects(document: dict[str, Any], key: str, what: str) -> list[dict[str, Any]]:

@@ -1,7 +1,5 @@
 """An organization's own prices and discounts: reading them from a form, a table or REST, checking and saving them."""
 
-import csv
-import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +16,7 @@ from django.utils import timezone
 from catalog.accounts import audit
 from catalog.filters import DayField, NumberField
 from catalog.loading import fixtures, load
+from catalog.loading.bounded import BoundedError, read_csv
 from catalog.loading.fixtures import CONFIDENCES, ORIGINS, PRICE_COLUMNS, USD, FixtureError, Row
 from catalog.models import Accelerator, Discount, ExchangeRate, HeldPrice, Organisation, Price
 from catalog.places import code_of
@@ -27,6 +26,7 @@ from catalog.pricing import imports as price_imports
 log = structlog.get_logger("assay.prices")
 FORM, TABLE, REST = "form", "csv", "rest"  # how prices came in, as the log of imports names it
 MAX_ROWS = 2000
+MAX_LINES = 5 * MAX_ROWS  # empty ones too
 MAX_BYTES = 900_000  # so that a form can hold it
 MAX_ACCELERATORS = 100_000
 MAX_TEXT = 2000
@@ -530,11 +530,11 @@ def read_table(book: Book, text: str) -> Read:
     text = text.removeprefix("\ufeff").strip("\r\n")
     head = text.partition("\n")[0]
     separator = max(",;\t", key=head.count)
-    reader = csv.reader(io.StringIO(text), delimiter=separator)
+    rows = read_csv(text, max_rows=MAX_LINES, delimiter=separator)
     try:
-        lines = [(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells)]
-    except csv.Error as error:
-        return Read(wrong=[(1, "", f"This is not a table: {error}.")])
+        lines = [(number, cells) for number, cells in rows if any(cell.strip() for cell in cells)]
+    except BoundedError as error:
+        return Read(wrong=[(1, "", f"This is not a table: it {error}.")])
     if not lines:
         return Read(wrong=[(1, "", "The table is empty. Give a line with column names, then one line per price.")])
     names = [cell.strip().lower().replace(" ", "_") for cell in lines[0][1]]

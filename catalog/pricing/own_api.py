@@ -1,7 +1,5 @@
 """REST calls for an organization's own prices and discounts."""
 
-import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -22,12 +20,14 @@ from rest_framework.response import Response
 from catalog.access import Right, caller_of, organisation_of
 from catalog.derived import age
 from catalog.listing import Pages
+from catalog.loading.bounded import BoundedError, Bounds, read_json
 from catalog.loading.fixtures import CONFIDENCES, ORIGINS, TERMS, UNITS_SOLD, FixtureError
 from catalog.models import Accelerator, Discount, Price
 from catalog.pricing import own
 
 PROBLEM = "application/problem+json"
 MAX_ROWS = 1000
+BODY = Bounds(max_bytes=own.MAX_BYTES, max_values=60 * MAX_ROWS)  # a price has about 20 keys and values
 
 
 class Unprocessable(exceptions.ValidationError):
@@ -55,22 +55,9 @@ class Body(parsers.BaseParser):
         if len(text) > own.MAX_BYTES:
             raise exceptions.ParseError("The body is larger than 900 kB. Send fewer prices in one call.")
         try:
-            return json.loads(text, object_pairs_hook=unique, parse_constant=refuse_constant)
-        except RecursionError:
-            raise exceptions.ParseError("Malformed JSON: nested too deeply.") from None
-        except ValueError as error:
-            raise exceptions.ParseError(f"Malformed JSON: {error}.") from None
-
-
-def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    twice = [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]
-    if twice:
-        raise ValueError(f"the key {twice[0][:100]!r} is set twice")
-    return dict(pairs)
-
-
-def refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a number")
+            return read_json(text, BODY, finite=True)
+        except BoundedError as error:
+            raise exceptions.ParseError(f"Malformed JSON: the body {error}.") from None
 
 
 # --- bodies: the types here, the meaning in own.RowForm ---------------------------------------------------------

@@ -192,7 +192,8 @@ def test_with_the_setting_page_and_command_read_the_id(server: Hub, client: Clie
     out = StringIO()
     call_command("import_model", "acme/Llama-X.1", stdout=out)
     assert out.getvalue().startswith("acme-llama-x-1: created")
-    assert server.asked == [path, path]
+    beside = path.replace("config.json", "hf_quant_config.json")  # no quantization is in config.json itself
+    assert server.asked == [path, beside] * 2
     assert ServedModel.objects.get().sources["shape"]["source"] == server.url + path
 
 

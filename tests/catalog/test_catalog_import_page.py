@@ -95,3 +95,38 @@ def test_what_cannot_be_read_is_refused_with_the_reason(client, config, words):
 
 def test_an_upload_that_is_not_text_is_refused(client):
     assert "not text" in send(client, 422, upload=SimpleUploadedFile("c", b"\xff\xfe\x00"))
+
+
+def test_the_page_reads_the_format_beside_the_config(client):
+    beside = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4", "group_size": 16}}
+    text = send(client, config=json.dumps(QWEN), quantization=json.dumps(beside))
+    assert "modelopt: nvfp4, groups of 16" in text
+    mixed = {"quantization": {"quant_algo": "MIXED_PRECISION"}}
+    assert "mixed precision is not read" in send(client, 422, config=json.dumps(QWEN), quantization=json.dumps(mixed))
+
+
+def test_a_size_that_is_doubtful_is_shown_and_added_only_when_confirmed(client):
+    given = {"config": json.dumps(QWEN), "name": "acme/Our-70B"}
+    assert "7.62 B parameters were read, but the name &#x27;acme/Our-70B&#x27; says 70 B" in send(client, **given)
+    assert "check “The size is right”" in send(client, 422, **given, keep="1")
+    assert not ServedModel.objects.exists()
+    send(client, 302, **given, keep="1", confirm_size="on")
+    assert ServedModel.objects.get().slug == "acme-our-70b"
+
+
+def test_a_size_that_is_not_the_published_one_is_added_only_when_confirmed(client):
+    given = {"config": json.dumps(QWEN), "name": "acme/ours", "published_parameters": 9_000_000_000}
+    assert "but 9.00 B are published" in send(client, 422, **given, keep="1")
+    send(client, 302, **given, keep="1", confirm_size="on")
+
+
+def test_an_unknown_size_is_named_on_the_page(client):
+    text = send(client, 422, config=json.dumps(QWEN | {"moe_latent_size": 1024}))
+    assert "moe_latent_size (1024)" in text
+
+
+def test_numbers_that_are_not_json_are_read_and_too_many_values_are_not(client):
+    text = json.dumps(QWEN)[:-1] + ', "time_step_limit": [0.0, Infinity]}'
+    assert "7,615,616,512" in send(client, config=text)
+    for other in ("[" * 100_000, '{"a": [' + "1," * 300_000 + "1]}"):
+        send(client, 422, config=other)

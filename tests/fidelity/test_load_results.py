@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from advisor.load_tests.result_files import MAX_BYTES, LoadResultError, parse
+from advisor.load_tests.result_files import LoadResultError, parse
+from catalog.loading.bounded import WEB
 from tests.sample_load_results import aiperf, genai_perf, guidellm, metric, vllm, written
 
 TTFT = {"mean": 160.0, "p50": 140.0, "p95": 480.0, "p99": 600.0}
@@ -62,8 +63,8 @@ def test_nanoseconds_become_milliseconds() -> None:
     ("content", "said"),
     [
         (b"", "not JSON"),
-        (b"\xff\xfe", "not JSON"),
-        (b"[" * 100_000, "not JSON"),
+        (b"\xff\xfe", "cannot be read as text"),
+        (b"[" * 100_000, "nested too deeply"),
         (b"[]", "not an object"),
         (b"{}", "not a result of vllm bench serve"),
         (written(vllm()) + b"\n" + written(vllm()), "several runs, one per line"),
@@ -80,7 +81,7 @@ def test_nanoseconds_become_milliseconds() -> None:
         (written(aiperf(was_cancelled=True)), "cancelled"),
         (written(aiperf(time_to_first_token=metric("fortnights", 1.0))), "'fortnights'"),
         (written(genai_perf(request_count={})), "avg is missing"),
-        (b" " * (MAX_BYTES + 1), "larger than 32 MiB"),
+        (b" " * (WEB.max_bytes + 1), "larger than 4 MiB"),
     ],
 )
 def test_what_is_no_result_is_refused_with_the_reason(content: bytes, said: str) -> None:

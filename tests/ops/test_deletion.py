@@ -40,7 +40,7 @@ def load_test(advice: Advice) -> LoadTest:
 
 
 def imported_model(name: str = "acme/our-7b") -> ServedModel:
-    row = hf.row_of(json.dumps(QWEN), name, "config.json as given")
+    row = hf.model_row(QWEN, name, "config.json as given", None)
     upsert(ServedModel, ("slug",), [row])
     return ServedModel.objects.get(slug=row["slug"])
 

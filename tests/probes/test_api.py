@@ -63,6 +63,23 @@ def test_a_value_of_another_type_than_described_is_refused_and_not_converted(bod
     assert answer.status_code == 400 and answer.json()["errors"] and not Job.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("body", "key"),
+    [
+        ({"spec": {"suite": "quick"}, "priority": 1}, "priority"),
+        ({"spec": {"suite": "quick"}, "wanted_labels": {"site": "lab"}}, "wanted_labels"),
+        ({"spec": {"suite": "quick", "max_seconds": 60}}, "spec.max_seconds"),
+        ({"spec": {"suite": "quick", "kind": ["gemm"]}}, "spec.kind"),
+        ({"suite": "quick", "spec": {"suite": "quick"}}, "suite"),
+    ],
+    ids=str,
+)
+def test_an_unknown_key_is_an_error_and_not_dropped(body: Any, key: str, client: Client) -> None:
+    answer = post(client, "probe-jobs", body)
+    assert answer.status_code == 400 and not Job.objects.exists()
+    assert [(e["field"], "Unknown key; allowed are" in e["message"]) for e in answer.json()["errors"]] == [(key, True)]
+
+
 def test_a_whole_number_may_be_written_with_a_point(client: Client) -> None:
     answer = post(client, "probe-jobs", {"spec": {"suite": "quick", "max_bytes": 2097152.0}})
     assert answer.status_code == 201 and answer.json()["spec"]["max_bytes"] == 2097152

@@ -7,7 +7,7 @@ from advisor.engine.network.diffusion import (
     decoder_convolutions,
     diffusion_parameters,
 )
-from advisor.engine.network.hf_config import from_hf_config
+from advisor.engine.network.hf_config import from_hf_config, from_stored_config
 from advisor.engine.network.model import (
     Adapters,
     Drawing,
@@ -26,6 +26,7 @@ from advisor.engine.network.model import (
     to_shape,
 )
 from advisor.engine.network.release import DraftRelease, Release
+from advisor.engine.network.size_checks import Doubt, size_doubts
 from advisor.engine.network.validate import MAX_PARAMETERS, check_plausible
 from advisor.engine.network.vision import pictures_of, vision_parameters
 
@@ -37,6 +38,7 @@ __all__ = [
     "Adapters",
     "Attention",
     "Block",
+    "Doubt",
     "DraftRelease",
     "Ffn",
     "LatentAttention",
@@ -53,6 +55,7 @@ __all__ = [
     "decoder_blocks",
     "embedding_parameters",
     "from_hf_config",
+    "from_stored_config",
     "from_shape",
     "kv_elements",
     "kv_elements_per_token",
@@ -61,5 +64,6 @@ __all__ = [
     "pictures_of",
     "vision_parameters",
     "state_elements",
+    "size_doubts",
     "to_shape",
 ]

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from advisor.engine.network.config_keys import first
+
 Config = Mapping[str, Any]
 
 
@@ -21,13 +23,38 @@ class Checkpoint:
 
 def checkpoint(config: Config) -> Checkpoint | None:
     """The quantization of a config.json; None if it has none. ValueError if the method is unknown."""
-    settings = config.get("quantization_config")
+    settings = first(config, "quantization_config", "compression_config")
     if not settings:
         return None
     method = str(settings.get("quant_method") or settings.get("quant_library") or "").lower()
     if method not in READERS:
         raise ValueError(f"unknown quant_method {method!r}; known methods: {', '.join(sorted(READERS))}")
+    refuse_mixed(settings.get("quantization") or settings)
     return READERS[method](method, settings)
+
+
+def refuse_mixed(settings: Config) -> None:
+    """ValueError if layers are stored in several formats: the catalog has no format for that."""
+    algorithm = str(settings.get("quant_algo") or "").upper()
+    stored = {str(each.get("quant_algo")) for each in (settings.get("quantized_layers") or {}).values()}
+    if len(stored) < 2:
+        groups = (settings.get("config_groups") or {}).values()
+        stored = {dtype_of(each["weights"]) for each in groups if each.get("weights")}
+    if len(stored) < 2:
+        stored = widths_of(settings)
+    if algorithm == "MIXED_PRECISION" or len(stored) > 1:
+        raise ValueError(
+            f"quant_algo {algorithm or 'none'!r}: the layers are quantized in several formats "
+            f"({', '.join(sorted(stored)) or 'not stated'}), and mixed precision is not read. Give the config.json of "
+            "the unquantized model, or of a conversion in one format"
+        )
+
+
+def widths_of(settings: Config) -> set[str]:
+    """The widths of quantized integer weights: the usual one, and those of single modules (GPTQModel, AutoRound)."""
+    own = [each for name in ("dynamic", "extra_config") for each in (settings.get(name) or {}).values()]
+    given = [settings.get("bits"), *(each.get("bits") for each in own if isinstance(each, Mapping))]
+    return {f"int{bits}" for bits in given if bits is not None and int(bits) < 16}
 
 
 def unquantized_layers(settings: Config) -> tuple[str, ...]:
@@ -52,7 +79,10 @@ def group_text(size: int) -> str:
 def integer(method: str, settings: Config) -> Checkpoint:
     """GPTQ, AWQ, AutoRound, HQQ ...: integer weights with a scale per group, multiplied in 16 bits."""
     size = int(settings.get("group_size") or 0)
-    bits = int(settings.get("bits") or settings.get("w_bit") or 4)
+    stated = first(settings, "bits", "w_bit")
+    if stated is None:
+        raise ValueError(f"quantization_config of {method} lacks bits, the width of a weight")
+    bits = int(stated)
     return Checkpoint(
         method=method,
         weights_dtype=f"int{bits}",
@@ -89,6 +119,8 @@ def bitsandbytes(method: str, settings: Config) -> Checkpoint:
             activations_dtype="int8",
             unquantized_layers=unquantized_layers(settings),
         )
+    if not first(settings, "load_in_4bit", "_load_in_4bit", "bnb_4bit_quant_type"):
+        raise ValueError("quantization_config of bitsandbytes sets neither load_in_8bit nor load_in_4bit")
     kind = "nf4" if settings.get("bnb_4bit_quant_type") == "nf4" else "fp4"
     return Checkpoint(
         method=method, weights_dtype=kind, grouping=group_text(64), unquantized_layers=unquantized_layers(settings)
@@ -96,19 +128,18 @@ def bitsandbytes(method: str, settings: Config) -> Checkpoint:
 
 
 def compressed_tensors(method: str, settings: Config) -> Checkpoint:
-    """compressed-tensors: each group of layers has a scheme; the one with the fewest bits is used."""
+    """compressed-tensors: each group of layers has a scheme, and all have one format (refuse_mixed)."""
     schemes = [each for each in (settings.get("config_groups") or {}).values() if each.get("weights")]
     if not schemes:
-        return Checkpoint(method=method, weights_dtype="int4", unquantized_layers=unquantized_layers(settings))
-    scheme = min(schemes, key=lambda group: int(group["weights"].get("num_bits") or 16))
-    weights, inputs = scheme["weights"], scheme.get("input_activations")
+        raise ValueError(f"quantization_config of {method} lacks config_groups with weights, the format of the weights")
+    weights, inputs = schemes[0]["weights"], schemes[0].get("input_activations")
     cache = settings.get("kv_cache_scheme")
     return Checkpoint(
         method=method,
         weights_dtype=dtype_of(weights),
         grouping=group_text(int(weights.get("group_size") or 0)),
         activations_dtype=dtype_of(inputs) if inputs else "",
-        kv_dtype=dtype_of(cache) if cache else "",
+        kv_dtype=str(cache).lower() if isinstance(cache, str) else dtype_of(cache) if cache else "",
         unquantized_layers=unquantized_layers(settings),
     )
 
@@ -141,6 +172,11 @@ def modelopt(method: str, settings: Config) -> Checkpoint:
     if algorithm not in ALGORITHMS:
         raise ValueError(f"unknown quant_algo {algorithm!r}; known algorithms: {', '.join(sorted(ALGORITHMS))}")
     weights, size, activations = ALGORITHMS[algorithm]
+    for group in (nested.get("config_groups") or {}).values():
+        if group.get("weights") and dtype_of(group["weights"]) != weights:
+            raise ValueError(
+                f"quant_algo {algorithm!r} stores {weights}, but config_groups {dtype_of(group['weights'])}"
+            )
     cache = str(nested.get("kv_cache_quant_algo") or "").lower()
     return Checkpoint(
         method=method,

@@ -16,6 +16,8 @@ from advisor.advise import default_organisation
 from advisor.inputs import is_outdated
 from advisor.result import Answer
 from advisor.workload import MAX_ERRORS, MAX_TEXT_BYTES, more_errors, with_traces
+from catalog.importers import model_files
+from catalog.loading.fixtures import FixtureError
 from catalog.management.errors import BAD_INPUT
 from catalog.models import CatalogLoad
 
@@ -86,7 +88,7 @@ class Command(BaseCommand):
         if fault := document_fault(options["document"], options["out"], options["option"]):
             self.refuse(fault)
         try:
-            spec = question(options["workload"], options["set"], options["prices_as_of"])
+            spec = question(options["workload"], options["set"], options["prices_as_of"], self.stderr.write)
             if options["quick"]:
                 self.rank_quickly(spec, options)
             snapshot = file_snapshot(options["snapshot"], lambda: take_snapshot(spec, default_organisation()))
@@ -189,6 +191,9 @@ RENDER: dict[str, Callable[[Answer], str]] = {
 }
 
 
+CONFIRM = "set model.confirm_size to true"
+
+
 class BadFile(Exception):
     """A file cannot be used; the message names it and says what to do."""
 
@@ -223,8 +228,17 @@ def timed(compute: Callable[[], Answer]) -> Answer:
     return answer.changed(elapsed_s=round(time.monotonic() - start_s, 3))
 
 
-def question(path: Path, changes: list[str], prices_as_of: str | None = None) -> dict[str, Any]:
-    """The validated workload of the file, with each `--set` applied and the files it refers to read."""
+def ignore(text: str) -> None:
+    """Drops a warning."""
+
+
+def question(
+    path: Path, changes: list[str], prices_as_of: str | None = None, warn: Callable[[str], object] = ignore
+) -> dict[str, Any]:
+    """The validated workload of the file, with each `--set` applied and the files it refers to read.
+
+    warn: takes each warning about the size of a model that is not in the catalog.
+    """
     raw = workload.load(read(path, "workload file"))
     if prices_as_of is not None:
         raw = {**raw, "prices_as_of": prices_as_of}
@@ -233,7 +247,7 @@ def question(path: Path, changes: list[str], prices_as_of: str | None = None) ->
         if not equals:
             raise workload.WorkloadError([{"field": "--set", "message": f"{change}: give path.to.key=value"}])
         raw = workload.set_path(raw, key, value)
-    spec = with_models(workload.parse(with_workloads(raw, path.parent)), path.parent)
+    spec = with_models(workload.parse(with_workloads(raw, path.parent)), path.parent, warn)
     owner = default_organisation()
     spec = inputs.with_catalog_names(spec, owner)
     inputs.check_catalog(spec, owner, files=True)
@@ -251,13 +265,31 @@ def with_workloads(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
     return {**raw, "workloads": loaded}
 
 
-def with_models(spec: dict[str, Any], folder: Path) -> dict[str, Any]:
+def model_config(path: Path, confirmed: bool, how: str, warn: Callable[[str], object]) -> dict[str, Any]:
+    """The config.json in a file or folder, with its quantization. BadFile: it cannot be read, or its size needs `how`.
+
+    A config.json that describes no known model is returned: the check of the whole question names its field.
+    """
+    if not path.exists():
+        raise BadFile(f"{path}: no such model configuration; check the path")
+    try:
+        files = model_files.read(path)
+        for warning in files.warnings(confirmed, how):
+            warn(f"warning: {warning}")
+    except FixtureError as error:
+        raise BadFile(f"{error}; give a Hugging Face config.json") from None
+    except ValueError:
+        pass
+    return files.config
+
+
+def with_models(spec: dict[str, Any], folder: Path, warn: Callable[[str], object]) -> dict[str, Any]:
     """The workload, with the path of a config.json replaced by its contents."""
     if spec["kind"] == "portfolio":
-        return {**spec, "workloads": [with_models(part, folder) for part in spec["workloads"]]}
+        return {**spec, "workloads": [with_models(part, folder, warn) for part in spec["workloads"]]}
     model = spec["model"]
     if isinstance(model, dict) and isinstance(model["config"], str):
-        config = read_json(folder / model["config"], "model configuration", "give a Hugging Face config.json")
+        config = model_config(folder / model["config"], bool(model.get("confirm_size")), CONFIRM, warn)
         spec = {**spec, "model": {**model, "config": config}}
     return spec
 

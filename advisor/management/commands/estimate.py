@@ -1,6 +1,7 @@
 import json
 import sys
 from argparse import ArgumentParser
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -11,7 +12,7 @@ from advisor.management.commands.advise import (
     OK,
     BadFile,
     lines,
-    read_json,
+    model_config,
     require_catalog,
 )
 from advisor.workload import FIXED, WorkloadError
@@ -87,6 +88,11 @@ class Command(BaseCommand):
         parser.add_argument(
             "--model", required=True, help="model name or Hugging Face ID, or the path of a config.json"
         )
+        parser.add_argument(
+            "--confirm-size",
+            action="store_true",
+            help="the size of the config.json is right although its name or its checkpoint states another",
+        )
         for name in (*WHOLE, *TEXTS):
             parser.add_argument(
                 f"--{name.replace('_', '-')}",
@@ -126,7 +132,7 @@ class Command(BaseCommand):
             self.parser.error(f"the following arguments are required: {', '.join(missing)}")
         require_catalog()
         try:
-            result, table = estimated(options)
+            result, table = estimated(options, self.stderr.write)
         except WorkloadError as error:
             self.refuse(*lines(error, with_flag))
         except BadFile as error:
@@ -140,13 +146,13 @@ class Command(BaseCommand):
         sys.exit(BAD_INPUT)
 
 
-def estimated(options: dict[str, Any]) -> tuple[Any, str]:
+def estimated(options: dict[str, Any], warn: Callable[[str], object]) -> tuple[Any, str]:
     """The estimate that the arguments ask for, and its table."""
     from advisor.answer import single_estimate, training_estimate
     from advisor.report import estimate_text, training_text  # here, so that --help does not import the engine
     from advisor.workload import TrainingRun, parse_estimate
 
-    asked = parse_estimate(arguments(options))
+    asked = parse_estimate(arguments(options, warn))
     if isinstance(asked, TrainingRun):
         step = training_estimate.answer(asked)
         return step, training_text.table(step)
@@ -154,7 +160,7 @@ def estimated(options: dict[str, Any]) -> tuple[Any, str]:
     return estimate, estimate_text.table(estimate)
 
 
-def arguments(options: dict[str, Any]) -> dict[str, Any]:
+def arguments(options: dict[str, Any], warn: Callable[[str], object]) -> dict[str, Any]:
     """The command-line arguments that were given, as the API takes them."""
     from advisor.workload import parse_pool
 
@@ -164,14 +170,15 @@ def arguments(options: dict[str, Any]) -> dict[str, Any]:
     for name in ("prefill_pool", "decode_pool"):
         if options[name] is not None:
             raw[name] = parse_pool(name, options[name])
-    return {**raw, "model": model(options["model"])}
+    return {**raw, "model": model(options["model"], options["confirm_size"], warn)}
 
 
-def model(text: str) -> Any:
-    """A model ID, or {config: contents} for the path of a config.json."""
+def model(text: str, confirmed: bool, warn: Callable[[str], object]) -> Any:
+    """A model ID, or {config: contents} for the path of a config.json or of its folder."""
     if not text.endswith(".json") and not Path(text).exists():
         return text
-    return {"config": read_json(Path(text), "model configuration", "give a Hugging Face config.json")}
+    config = model_config(Path(text), confirmed, "add --confirm-size", warn)
+    return {"config": config, "confirm_size": confirmed}
 
 
 def with_flag(item: dict[str, str]) -> dict[str, str]:

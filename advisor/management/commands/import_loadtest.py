@@ -7,8 +7,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from advisor import load_tests
-from advisor.load_tests import MAX_BYTES, LoadResultError
+from advisor.load_tests import LoadResultError
 from advisor.models import Option
+from catalog.loading.bounded import FILES
 from catalog.management.errors import BadInput
 
 UUID = "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
@@ -37,10 +38,10 @@ class Command(BaseCommand):
         target = option_of(option)
         if not file.is_file():
             raise BadInput(f"{file}: no such file; give the result file of the load test")
-        if file.stat().st_size > MAX_BYTES:
-            raise BadInput(f"{file}: is larger than {MAX_BYTES // 2**20} MiB; remove the texts of the requests")
+        if file.stat().st_size > FILES.max_bytes:
+            raise BadInput(f"{file}: is larger than {FILES.max_bytes // 2**20} MiB; remove the texts of the requests")
         try:
-            test, is_new = load_tests.record(target, file.read_bytes(), file.name, calibration)
+            test, is_new = load_tests.record(target, file.read_bytes(), file.name, calibration, bounds=FILES)
         except OSError as error:
             raise BadInput(f"{file} cannot be read: {error.strerror}; check its permissions") from error
         except LoadResultError as error:

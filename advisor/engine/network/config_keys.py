@@ -1,0 +1,214 @@
+"""Which keys of a config.json were read, and a refusal of those that could carry a size and were not.
+
+A key that the reader does not know may change the size of the model (`moe_latent_size` made Nemotron 3 Super 3.8 times
+too large), so a size that nobody read is an error. `IRRELEVANT` lists the exceptions, each with the reason.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+Config = Mapping[str, Any]
+
+# Names of sizes and counts in config.json. A number or a list under such a name can change the size of the model.
+WORDS = "size|sizes|dim|dims|rank|ranks|heads|layers|experts|channels|width|depth|blocks|kernel"
+SIZE = re.compile(rf"(?:^|_)(?:{WORDS})(?:$|_)|^(?:num|n|d|moe|expert|experts)_|^expand$|_(?:expand|pattern)$")
+MULTIPLE = re.compile(r"_(?:ratio|ratios|mult|multiple)$")
+TEXT_SIZE = re.compile(r"_pattern$")
+DENSE_ONLY = "the width of a dense feed-forward layer; every layer of this model has experts, whose width is stated"
+GENERATION = "a default of text generation, not of the network"
+HEADS = "a default of transformers' base class for classification or training"
+PARALLEL = "how training was parallelized"
+ROUTING = "which experts a token may choose, not how many there are"
+MTP = "layers that only draft tokens; they are not part of the model's size"
+WINDOW_OFF = "only used with a sliding window, which is off"
+ENCODERS = "bert roberta xlm-roberta camembert"
+LATENT = "deepseek_v2 deepseek_v3 deepseek_v32 kimi_k2 kimi_k25 glm_moe_dsa"
+QWEN = (
+    "qwen2 qwen2_moe qwen2_vl qwen3 qwen3_moe qwen3_vl qwen3_vl_moe qwen3_next qwen3_5 qwen3_5_text qwen3_5_moe "
+    "qwen3_5_moe_text"
+)
+
+# (model types, empty: all; keys; why an unread value cannot change the size). Read keys never come here.
+IRRELEVANT: tuple[tuple[str, str, str], ...] = (
+    (
+        "",
+        "num_beams num_beam_groups num_return_sequences no_repeat_ngram_size encoder_no_repeat_ngram_size "
+        "num_logits_to_keep num_assistant_tokens",
+        GENERATION,
+    ),
+    ("", "num_labels chunk_size_feed_forward cross_attention_hidden_size n_ctx", HEADS),
+    ("", "ep_size tp_size moe_ep_size expert_tensor_parallel_size", PARALLEL),
+    ("", "n_group num_expert_group num_expert_groups", ROUTING),
+    (
+        "",
+        "num_mtp_modules mtp_transformer_layers mtp_hybrid_override_pattern mtp_layers_block_type",
+        MTP,
+    ),
+    ("", "rotary_dim", "the part of a head that is rotated; rotation has no weights"),
+    (LATENT, "num_key_value_heads", "latent attention caches one latent vector, whatever the number of heads"),
+    (LATENT, "head_dim", "latent attention uses qk_nope_head_dim, qk_rope_head_dim and v_head_dim"),
+    (
+        f"{LATENT} {QWEN} nemotron_h glm4_moe mimo_v2_flash mimo_v2",
+        "intermediate_size",
+        DENSE_ONLY,
+    ),
+    ("llama4 llama4_text", "intermediate_size_mlp", DENSE_ONLY),
+    (QWEN, "max_window_layers", WINDOW_OFF),
+    ("nemotron_h", "expand", "the inner width of Mamba is mamba_num_heads x mamba_head_dim"),
+    ("nemotron_h mamba2", "time_step_rank", "a matrix of Mamba-1; Mamba-2 layers have none"),
+    ("nemotron_h", "n_shared_experts", "moe_shared_expert_intermediate_size is the width of all shared experts"),
+    ("nemotron_h mamba2", "chunk_size", "the block size of the scan, which changes its speed only"),
+    (
+        "nemotron_h",
+        "conv_kernel ssm_state_size n_groups mamba_num_heads mamba_head_dim num_attention_heads num_key_value_heads "
+        "head_dim attention_head_dim n_routed_experts moe_intermediate_size moe_shared_expert_intermediate_size "
+        "num_experts_per_tok",
+        "describes a kind of layer that hybrid_override_pattern does not list",
+    ),
+    ("mamba falcon_mamba", "pad_vocab_size_multiple", "vocab_size is already padded"),
+    ("mimo_v2_flash mimo_v2", "attention_chunk_size", "windows follow sliding_window and hybrid_layer_pattern"),
+    ("gemma3 gemma3_text", "sliding_window_pattern _sliding_window_pattern", "layer_types states the windows"),
+    ("llama4 llama4_text", "no_rope_layers", "layer_types states the windows"),
+    (
+        f"{ENCODERS}",
+        "pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head",
+        "written by the original TensorFlow code; no code of transformers reads it",
+    ),
+    ("whisper", "classifier_proj_size", "a classification head that the speech model does not have"),
+    ("whisper bart", "num_hidden_layers", "a copy of encoder_layers that no code reads"),
+    ("whisper", "median_filter_width", "used to align timestamps, without weights"),
+    ("falcon", "n_head_kv num_kv_heads", "only used with new_decoder_architecture, which is off"),
+)
+
+# Sections of config.json that describe no weights of the text model.
+SECTIONS = {
+    "rope_scaling": "positions",
+    "rope_parameters": "positions",
+    "quantization_config": "the format of the weights, read by checkpoint.py",
+    "compression_config": "the format of the weights, read by checkpoint.py",
+    "auto_map": "names of Python classes",
+    "id2label": "names of labels",
+    "label2id": "names of labels",
+    "task_specific_params": "defaults of text generation",
+    "generation_config": "defaults of text generation",
+    "text_config": "merged with the outer section before it is read",
+    "llm_config": "merged with the outer section before it is read",
+}
+TOWER = re.compile(r"^(?:vision|visual|vit|image|audio|speech|video|sound)\w*_(?:config|cfg)$")
+
+
+class Keys(Mapping[str, Any]):
+    """A config.json that remembers which keys were read; sections are Keys themselves."""
+
+    def __init__(self, config: Config) -> None:
+        self.values_by_name = {
+            name: Keys(value) if isinstance(value, Mapping) else value for name, value in config.items()
+        }
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        value = self.values_by_name[name]
+        self.read.add(name)
+        return value
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.values_by_name
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values_by_name)
+
+    def __len__(self) -> int:
+        return len(self.values_by_name)
+
+    def is_set(self, name: str) -> bool:
+        """Whether the key has a value, without counting it as read."""
+        return self.values_by_name.get(name) is not None
+
+    def same(self, name: str, value: Any) -> bool:
+        """Whether the key has this value, without counting it as read."""
+        return bool(self.values_by_name.get(name) == value)
+
+
+def first(config: Config, *names: str) -> Any:
+    """Value of the first of these keys that is set; None if none is. Later ones with the same value count as read."""
+    value = next((config[name] for name in names if config.get(name) is not None), None)
+    if isinstance(config, Keys):
+        config.read.update(name for name in names if value is not None and config.same(name, value))
+    return value
+
+
+def expect(config: Config, name: str, value: Any, meaning: str) -> None:
+    """ValueError if the key is set to anything but the value that follows from the other keys."""
+    stated = config.get(name)
+    if stated is not None and stated != value:
+        raise ValueError(f"{name} is {stated!r}, but {meaning} {value!r}: correct the one that is wrong")
+
+
+def refuse_unread(config: Keys) -> None:
+    """ValueError names the keys that could carry a size and that nobody read."""
+    kind = str(config.values_by_name.get("model_type"))
+    if unknown := list(unread(config, kind)):
+        several = len(unknown) > 1
+        raise ValueError(
+            f"{', '.join(unknown)} may change the size of a {kind}, and {'they are' if several else 'it is'} unknown "
+            "here. The model is not read, because its size would be wrong. Describe it by its shape instead (see "
+            f"fixtures/README.md), or remove {'them' if several else 'it'} only if the model's code ignores "
+            f"{'them' if several else 'it'}."
+        )
+
+
+def unread(config: Keys, kind: str, path: str = "") -> Iterator[str]:
+    """`key (value)` of each key that could carry a size, was not read, and is not listed as irrelevant."""
+    for name, value in config.values_by_name.items():
+        if isinstance(value, Keys):
+            if name not in SECTIONS and not TOWER.match(name):
+                yield from unread(value, kind, f"{path}{name}.")
+        elif name not in config.read and carries_size(name, value) and not irrelevant(kind, name):
+            yield f"{path}{name} ({str(value)[:40]})"
+
+
+def irrelevant(kind: str, name: str) -> str:
+    """Why this key cannot change the size of this type of model; empty if that is not known."""
+    return next(
+        (
+            reason
+            for kinds, names, reason in IRRELEVANT
+            if name in names.split() and (not kinds or kind in kinds.split())
+        ),
+        "",
+    )
+
+
+def carries_size(name: str, value: Any) -> bool:
+    """Whether a value under this name could change the size of a model."""
+    if isinstance(value, bool) or value is None:
+        return False
+    if isinstance(value, str):
+        return bool(value) and TEXT_SIZE.search(name) is not None
+    if isinstance(value, list | tuple):
+        return SIZE.search(name) is not None and any(each not in (0, False, None, "") for each in value)
+    if isinstance(value, float):
+        return value != 0 and (MULTIPLE.search(name) is not None or (value >= 1 and SIZE.search(name) is not None))
+    return value != 0 and (SIZE.search(name) is not None or MULTIPLE.search(name) is not None)
+
+
+# --- towers -----------------------------------------------------------------------------------------------------
+
+
+def towers(config: Keys) -> dict[str, int | None]:
+    """Parameters of each encoder of images or sound beside the text model, about; None if its section has no sizes."""
+    sections = {name: value for name, value in config.values_by_name.items() if isinstance(value, Keys)}
+    return {name: tower_parameters(value) for name, value in sections.items() if TOWER.match(name) and len(value)}
+
+
+def tower_parameters(section: Config) -> int | None:
+    """Weights of the layers of a tower: four attention matrices and a feed-forward, without its projector."""
+    hidden = first(section, "embed_dim", "vt_hidden_size", "hidden_size", "width", "d_model")
+    layers = first(section, "depth", "vt_num_hidden_layers", "num_hidden_layers", "layers", "encoder_layers")
+    ratio = first(section, "mlp_ratio") or 4
+    inner = first(section, "vt_intermediate_size", "intermediate_size", "encoder_ffn_dim")
+    if hidden is None or layers is None:
+        return None
+    matrices = 3 if first(section, "hidden_act") in ("silu", "swiglu") else 2
+    return int(layers) * int(hidden) * (4 * int(hidden) + matrices * int(inner or ratio * hidden))
