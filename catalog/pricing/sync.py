@@ -11,11 +11,12 @@ import structlog
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from catalog.derived import STALE_DAYS, current_offers
+from catalog.derived import current_offers
 from catalog.loading import fixtures, load
 from catalog.loading.fixtures import FixtureError, Row
 from catalog.models import Accelerator, ApiPrice, Price, PriceRefresh, PriceSource
 from catalog.pricing import imports
+from catalog.pricing.current import STALE_DAYS
 from catalog.pricing.download import Unreachable, session
 from catalog.pricing.sources import Download, Skipped, Source, named
 

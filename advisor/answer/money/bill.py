@@ -316,11 +316,14 @@ def swing_ratio(snapshot: Json, key: str) -> float:
 
 
 def price_ranges(snapshot: Json, o: Offer) -> tuple[float, float]:
-    """90% factors on the price of an offer today: its age, and of a purchase what other buyers pay; 1 if unknown."""
+    """90% factors on the price of an offer today: its age and what others pay; 1 if unknown.
+
+    Of a purchase other buyers, of a listed rent the marketplaces, whose prices widen its range.
+    """
     older = swing_ratio(snapshot, "price-age-swing-ratio") ** math.sqrt(price_age_years(snapshot, o))
     aged = (1 / older, older)
     if o.acquisition != "own":
-        return aged
+        return min(aged[0], o.rent_low_ratio), max(aged[1], o.rent_high_ratio)
     key = "purchase-price-swing-ratio"
     usual = swing_ratio(snapshot, key)
     high = snapshot["assumptions"].get(key, {}).get("high")
