@@ -193,7 +193,9 @@ class Price(models.Model):
     country = models.CharField(max_length=2, blank=True)  # ISO 3166-1 code; empty: not stated
     currency = models.CharField(max_length=3, default="USD")  # of the price list
     listed_price = models.DecimalField(max_digits=16, decimal_places=4, null=True, blank=True)  # None: it is in USD
-    smallest_unit = models.PositiveIntegerField(null=True, blank=True)  # chips sold together at least; None: unknown
+    smallest_unit_accelerators = models.PositiveIntegerField(
+        null=True, blank=True
+    )  # chips sold together at least; None: unknown
     smallest_unit_source = models.TextField(blank=True)  # empty: the instance or purchase itself is the unit
     recorded_at = models.DateTimeField(default=timezone.now, null=True, editable=False)  # None: before this was kept
     made_by = models.CharField(max_length=150, blank=True)  # who added it, of an organization's own rows

@@ -161,7 +161,7 @@ def _price(p: Price, discount: Discount | None) -> Json:
     """The price of the smallest number of chips that is sold, as the organization pays it."""
     paid_fraction = 1.0 - discount.discount_fraction if discount else 1.0
     per_chip = p.term != "purchase" and rule.is_per_chip(p)
-    chips = p.smallest_unit if per_chip and p.smallest_unit else p.accelerators
+    chips = p.smallest_unit_accelerators if per_chip and p.smallest_unit_accelerators else p.accelerators
     times = chips / p.accelerators
     hourly_usd = float(p.usd_per_hour) * times if p.usd_per_hour is not None else None
     purchase_usd = float(p.purchase_usd) if p.purchase_usd is not None else None
@@ -172,7 +172,7 @@ def _price(p: Price, discount: Discount | None) -> Json:
         "accelerator": p.accelerator.slug,
         "accelerators": chips,
         **{name: figure * times for name in IN_PRICES if (figure := getattr(p, name))},
-        **({"unit_unknown": True} if per_chip and not p.smallest_unit else {}),
+        **({"unit_unknown": True} if per_chip and not p.smallest_unit_accelerators else {}),
         "term": p.term,
         "kind": p.kind,
         "usd_per_hour": hourly_usd * paid_fraction if hourly_usd is not None else None,

@@ -27,10 +27,13 @@ PRICE_COLUMNS = (
 MAX_USD = {"0.01": 10**9, "0.0001": 10**11, "0.000001": 10**6}  # limits of the database columns, by decimal places
 PRICE_RANGE = ("purchase_usd_min", "purchase_usd_max")  # optional columns in files of purchases
 PRICE_TRUST = ("origin", "confidence", "unit", "country", "currency", "listed_price")  # optional columns
-SMALLEST_UNIT = ("smallest_unit", "smallest_unit_source")  # optional columns; for prices that are printed per chip
+SMALLEST_UNIT = (
+    "smallest_unit_accelerators",
+    "smallest_unit_source",
+)  # optional columns; for prices that are printed per chip
 PRICE_OPTIONAL = (*PRICE_RANGE, "marks", *PRICE_TRUST, *SMALLEST_UNIT)
 UNKNOWN = "unknown"  # a smallest unit that no source states
-SMALLEST_UNIT_COLUMNS = ("provider", "accelerator", "smallest_unit", "source", "as_of")
+SMALLEST_UNIT_COLUMNS = ("provider", "accelerator", "smallest_unit_accelerators", "source", "as_of")
 CHANGES = "-change-per-year"  # ending of the keys of yearly price changes, which may be negative
 ORIGINS = {  # where a price comes from, and how an answer says it
     "official_list": "the provider's price list",
@@ -604,11 +607,13 @@ def _smallest_unit(where: str, given: Mapping[str, Any], row: Row) -> Row:
     """How many chips are sold together at least, and its source; both empty: the row does not say."""
     text, source = (given.get(name) or "" for name in SMALLEST_UNIT)
     if not text and not source:
-        return {"smallest_unit": None, "smallest_unit_source": ""}
-    unit = unit_of(f"{where}: smallest_unit", text or UNKNOWN)
+        return {"smallest_unit_accelerators": None, "smallest_unit_source": ""}
+    unit = unit_of(f"{where}: smallest_unit_accelerators", text or UNKNOWN)
     if unit and unit % row["accelerators"]:
-        raise FixtureError(f"{where}: smallest_unit {unit} is no multiple of the {row['accelerators']} accelerators")
-    return {"smallest_unit": unit, "smallest_unit_source": source or given["source"]}
+        raise FixtureError(
+            f"{where}: smallest_unit_accelerators {unit} is no multiple of the {row['accelerators']} accelerators"
+        )
+    return {"smallest_unit_accelerators": unit, "smallest_unit_source": source or given["source"]}
 
 
 def unit_of(where: str, text: str) -> int | None:
@@ -632,7 +637,7 @@ def smallest_unit(where: str, given: Mapping[str, Any]) -> Row:
         as_of = date.fromisoformat(given["as_of"])
     except ValueError as error:
         raise FixtureError(f"{where}: {error}") from error
-    unit = unit_of(f"{where}: smallest_unit", given["smallest_unit"])
+    unit = unit_of(f"{where}: smallest_unit_accelerators", given["smallest_unit_accelerators"])
     named = {name: given[name] for name in ("provider", "accelerator", "source")}
     return named | {"accelerators": unit, "as_of": as_of}
 

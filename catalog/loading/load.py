@@ -201,25 +201,25 @@ def known_units() -> Units:
 
 def lacks_unit(row: Row, known: Units) -> bool:
     """Whether a rent per chip comes without the number of chips that are sold together."""
-    stated = row["smallest_unit"] or row["smallest_unit_source"]
+    stated = row["smallest_unit_accelerators"] or row["smallest_unit_source"]
     return fixtures.is_per_chip(row) and not stated and (row["provider"], row["accelerator"]) not in known
 
 
 def unit_missing(row: Row) -> str:
     return (
         f"{row['provider']} {row['instance']}: the price is for one accelerator, so say how many are sold together: "
-        f"fill in smallest_unit with a number or {fixtures.UNKNOWN} (and smallest_unit_source), or add a line for "
+        f"fill in smallest_unit_accelerators with a number or {fixtures.UNKNOWN}, or add a line for "
         f"{row['provider']},{row['accelerator']} to fixtures/smallest_units.csv"
     )
 
 
 def _unit_of(row: Row, known: Units) -> Row:
     if not fixtures.is_per_chip(row):
-        return {"smallest_unit": row["accelerators"], "smallest_unit_source": ""}
-    if row["smallest_unit"] or row["smallest_unit_source"]:
+        return {"smallest_unit_accelerators": row["accelerators"], "smallest_unit_source": ""}
+    if row["smallest_unit_accelerators"] or row["smallest_unit_source"]:
         return {}
     unit, source = known[row["provider"], row["accelerator"]]
-    return {"smallest_unit": unit, "smallest_unit_source": source}
+    return {"smallest_unit_accelerators": unit, "smallest_unit_source": source}
 
 
 def country_of(row: Row, countries: Mapping[str, str]) -> str:

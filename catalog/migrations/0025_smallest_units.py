@@ -8,8 +8,8 @@ from django.db.models import F
 def instances_are_units(apps, schema_editor):
     """An instance is its own smallest unit. Of prices per chip the unit is unknown until the fixtures are loaded."""
     prices = apps.get_model("catalog", "Price").objects
-    prices.exclude(unit="chip").exclude(instance__contains="(per GPU)").update(smallest_unit=F("accelerators"))
-    prices.filter(term="purchase").update(smallest_unit=F("accelerators"))
+    prices.exclude(unit="chip").exclude(instance__contains="(per GPU)").update(smallest_unit_accelerators=F("accelerators"))
+    prices.filter(term="purchase").update(smallest_unit_accelerators=F("accelerators"))
 
 
 class Migration(migrations.Migration):
@@ -19,7 +19,7 @@ class Migration(migrations.Migration):
     operations = [
         migrations.AddField(
             model_name="price",
-            name="smallest_unit",
+            name="smallest_unit_accelerators",
             field=models.PositiveIntegerField(blank=True, null=True),
         ),
         migrations.AddField(
