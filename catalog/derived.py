@@ -72,17 +72,6 @@ def quotes(day: date) -> list[Any]:
     return list(rows.values_list("pk", *rule.COLUMNS, named=True))
 
 
-def newest_of_each_offer(rows: QuerySet[Price], day: date) -> QuerySet[Price]:
-    """The public rows that no newer one of the same offer replaces by the end of a day."""
-    newer = Price.objects.filter(
-        organisation=None,
-        as_of__lte=day,
-        as_of__gt=OuterRef("as_of"),
-        **{key: OuterRef(key) for key in OFFER},
-    )
-    return rows.filter(organisation=None, as_of__lte=day).filter(~Exists(newer))
-
-
 def current(rows: QuerySet[Price], day: date) -> QuerySet[Price]:
     """The rows that hold on a day: neither expired nor replaced by a newer price of the seller."""
     return rows.filter(among(current_ids(revision(), day)))
@@ -128,10 +117,10 @@ def current_ids(state: str, day: date) -> tuple[int, ...]:
     return (0, *ids)  # no row has key 0: Django would compile a comparison with an empty list to 0 instead of NULL
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=8)
 def newest_ids(state: str, day: date) -> tuple[int, ...]:
     """The keys of the newest row of each public offer on a day, for one state of the catalog."""
-    ids = newest_of_each_offer(Price.objects.all(), day).order_by().values_list("pk", flat=True)
+    ids = [row.pk for row in rule.newest(quotes(day))]
     return (0, *ids)  # as in current_ids
 
 

@@ -14,7 +14,7 @@ from django.db.models import F, Q, QuerySet
 from django.db.models.base import Model
 from drf_spectacular.utils import extend_schema_field
 
-from catalog.derived import among, current, newest_ids, newest_of_each_offer, today
+from catalog.derived import among, current, newest_ids, today
 from catalog.lists import facets
 from catalog.loading.fixtures import CONFIDENCES, DTYPES, KINDS, ORIGINS, TERMS, UNIT_KINDS, USD
 from catalog.models import (
@@ -309,10 +309,7 @@ class PriceFilter(Faceted):
         given = self.form.cleaned_data
         day = min(given.get("until") or today(), today())
         if given.get("history") != "yes":
-            if day == today():
-                queryset = queryset.filter(among(newest_ids(revision(), day)))
-            else:
-                queryset = newest_of_each_offer(queryset, day)
+            queryset = queryset.filter(among(newest_ids(revision(), day)))
         return current(queryset, day) if given.get("current") == "yes" else queryset
 
     def usual_keys(self) -> Collection[int]:

@@ -525,7 +525,7 @@ def doubts(p: Json, chip: Chip, snapshot: Json) -> Json:
 def market_of(p: Json, marketplace: Json) -> Json | None:
     """The marketplace prices that a listed price is compared with; None: there are none, or it is not a listed one."""
     listed = p["term"] == "on_demand" and MARKETPLACE not in p.get("marks", ()) and p.get("origin") != OWN
-    return marketplace.get(p["accelerator"]) if listed and p["usd_per_hour"] else None
+    return marketplace.get(p["accelerator"]) if listed and p.get("usd_per_hour") else None
 
 
 def is_doubtful(p: Json, marketplace: Json) -> bool:

@@ -58,28 +58,29 @@ def standing(rows: Iterable[Row], day: date) -> list[Row]:
     Of each offer the newest. A rent gives way to a newer price of the same seller and chip (`_replaces`). Public prices
     and each organization's own are judged apart. The order of the rows does not matter.
     """
-    newest = _newest([row for row in rows if row.as_of <= day])
+    offers = newest([row for row in rows if row.as_of <= day])
     of_seller: dict[tuple[object, ...], list[Row]] = {}
-    for row in newest:
+    for row in offers:
         if row.term != PURCHASE and row.origin != INDEX:
             of_seller.setdefault(_seller(row), []).append(row)
     return [
         row
-        for row in newest
+        for row in offers
         if row.term == PURCHASE or not any(_replaces(other, row, day) for other in of_seller.get(_seller(row), ()))
     ]
 
 
-def _newest(rows: Sequence[Row]) -> list[Row]:
+def newest(rows: Sequence[Row]) -> list[Row]:
     """The newest row of each offer. An offer whose newest row has no price is no longer made."""
-    newest: dict[tuple[object, ...], date] = {}
+    last: dict[tuple[object, ...], date] = {}
     for row in rows:
-        newest[_offer(row)] = max(newest.get(_offer(row), row.as_of), row.as_of)
-    return [row for row in rows if row.as_of == newest[_offer(row)] and (row.usd_per_hour or row.purchase_usd)]
+        last[_offer(row)] = max(last.get(_offer(row), row.as_of), row.as_of)
+    return [row for row in rows if row.as_of == last[_offer(row)] and (row.usd_per_hour or row.purchase_usd)]
 
 
 def _offer(row: Quote) -> tuple[object, ...]:
-    return row.organisation_id, row.provider, row.instance, row.region, row.accelerator_id, row.term
+    level = row.origin == INDEX  # of several sellers: no offer, even under the name of one
+    return row.organisation_id, row.provider, row.instance, row.region, row.accelerator_id, row.term, level
 
 
 def _seller(row: Quote) -> tuple[object, ...]:

@@ -128,6 +128,8 @@ def test_an_older_rent_gives_way_to_a_newer_price_under_another_term_and_name() 
     assert standing([dearer, committed], TODAY) == [dearer, committed]
     cheaper = replace(dearer, usd=440)
     assert standing([cheaper, committed], TODAY) == [committed]
+    level = replace(committed, origin="index", term="on_demand", instance="MI350X", usd=900)
+    assert standing([old, level], TODAY) == [old, level]
     spot = replace(committed, term="spot", usd=100)
     assert standing([old, spot], TODAY) == [old, spot]
     community = replace(committed, kind="marketplace")
