@@ -220,15 +220,16 @@ def _unpriced(a: Accelerator, c: Constraints, catalog: Catalog) -> Rejection:
     elsewhere = [changes_needed(o, c) for o in catalog.offers if o.accelerator == a.slug]
     if not elsewhere:
         return replace(rejection, detail=catalog.stale.get(a.slug, "no current price in the catalog"))
-    fewest = min(elsewhere, key=lambda missing: (len(missing), listed(missing)))
-    doubted = [o for o in catalog.offers if o.accelerator == a.slug and o.doubt and changes_needed(o, c) == fewest]
-    if doubted:
+    if doubted := [o for o in catalog.offers if o.accelerator == a.slug and o.doubt and _is_only_doubted(o, c)]:
+        best = min(doubted, key=lambda o: o.usd_per_hour / o.accelerators)
+        changes = changes_needed(best, c)
         return replace(
             rejection,
-            detail=f"shown and not recommended: {doubted[0].instance} at {doubted[0].provider}: {doubted[0].doubt}",
-            smallest_change=f"priced with {listed(fewest)}",
-            changes=tuple(fewest),
+            detail=f"shown and not recommended: {best.instance} at {best.provider}: {best.doubt}",
+            smallest_change=f"priced with {listed(changes)}",
+            changes=tuple(changes),
         )
+    fewest = min(elsewhere, key=lambda missing: (len(missing), listed(missing)))
     marks = [mark for o in catalog.offers if o.accelerator == a.slug for mark in excluded_marks(o, c)]
     if marks and all(change.field == EXCLUDE for change in fewest):
         found = [MARKS[mark] for mark in dict.fromkeys(marks) if mark in MARKS]
@@ -267,6 +268,11 @@ def _lifting(o: Offer, c: Constraints) -> list[Change]:
     each = o.usd_per_hour / o.accelerators
     assumed = [limit_change(f"{PRICE_FIELD}.{o.accelerator}", "<=", each)] if UNKNOWN_UNIT in marks else []
     return excluded + named + assumed
+
+
+def _is_only_doubted(o: Offer, c: Constraints) -> bool:
+    """Whether an offer is within all constraints, and only its doubtful price or unknown unit rules it out."""
+    return not allowed(o, c) and allowed(o, replace(c, with_doubts=True))
 
 
 def _placing(o: Offer, c: Constraints) -> list[Change]:
