@@ -173,6 +173,7 @@ def _price(p: Price, discount: Discount | None) -> Json:
         "accelerators": chips,
         **{name: figure * times for name in IN_PRICES if (figure := getattr(p, name))},
         **({"unit_unknown": True} if per_chip and not p.smallest_unit_accelerators else {}),
+        **({"negotiated": True} if discount else {}),
         "term": p.term,
         "kind": p.kind,
         "usd_per_hour": hourly_usd * paid_fraction if hourly_usd is not None else None,
@@ -439,10 +440,11 @@ def sold_only_otherwise(day: datetime.date) -> Json:
 def _only_as(ways: Mapping[str, set[str]]) -> str:
     """The sentence for one accelerator, with up to three sellers for each way."""
     parts = [f"{way} ({', '.join(sorted(sellers)[:3])})" for way, sellers in ways.items()]
-    by_name = any(way in ways for way in (UNRANKED_SALES["marketplace"], UNRANKED_SALES["serverless"]))
-    tail = "; to include such a provider, add it to constraints.providers.allow" if by_name else ""
+    tail = ""
+    if UNRANKED_SALES["serverless"] in ways:
+        tail += "; to include a serverless provider, add it to constraints.providers.allow"
     if UNRANKED_SALES[MARKETPLACE] in ways:
-        tail += ", or remove marketplace from constraints.exclude"
+        tail += "; to include marketplaces, remove marketplace from constraints.exclude"
     return f"{NO_CURRENT_PRICE} for an instance or a server, only {' and '.join(parts)}{tail}"
 
 
@@ -456,6 +458,12 @@ def at_price_ratios(snapshot: Json, ratios: Mapping[str, float]) -> Json:
         for name in ("prices", "other_terms", "serverless")
     }
     api = changed.get(API, 1.0)
+    rented = changed.get("on_demand", 1.0)  # an assumed level of prices makes none of them doubtful
+    market = {
+        slug: {name: usd * rented for name, usd in level.items()}
+        for slug, level in snapshot.get("marketplace", {}).items()
+    }
+    rows |= {"marketplace": market} if market else {}  # type: ignore[dict-item]
     return snapshot | rows | {"hosted": [_at_ratio(row, api) for row in snapshot["hosted"]]}
 
 
@@ -524,7 +532,8 @@ def doubts(p: Json, chip: Chip, snapshot: Json) -> Json:
 
 def market_of(p: Json, marketplace: Json) -> Json | None:
     """The marketplace prices that a listed price is compared with; None: there are none, or it is not a listed one."""
-    listed = p["term"] == "on_demand" and MARKETPLACE not in p.get("marks", ()) and p.get("origin") != OWN
+    negotiated = p.get("origin") == OWN or p.get("negotiated", False)
+    listed = p["term"] == "on_demand" and MARKETPLACE not in p.get("marks", ()) and not negotiated
     return marketplace.get(p["accelerator"]) if listed and p.get("usd_per_hour") else None
 
 

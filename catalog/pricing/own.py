@@ -393,8 +393,7 @@ class RowForm(Entry):
         usd = self.book.usd(listed, currency, key) if usd is None else usd
         self.refuse_out_of_range(usd, bought, given_in)
         names = ("purchase_usd_min", "purchase_usd_max", "unit", "marks", "vcpus", "host_memory_gib")
-        names += fixtures.SMALLEST_UNIT
-        found = {name: str(given[name]) for name in names if given[name] not in (None, "")}
+        found = {name: str(given[name]) for name in (*names, *fixtures.SMALLEST_UNIT) if given[name] not in (None, "")}
         found |= {column: f"{usd:f}", "currency": currency, "origin": given["origin"] or "quote"}
         return found | ({"listed_price": f"{listed:f}"} if currency != USD else {})
 
