@@ -157,7 +157,7 @@ def option(
         warnings=[
             *ranking.weak_price_warnings(s.offer),
             *ranking.doubt_warnings(s.offer),
-            *ranking.unit_warnings(s.offer, s.chips, s.usd_per_hour),
+            *ranking.unit_warnings(s.offer, s.instances * s.offer.accelerators, s.usd_per_hour),
             *demand.supply_warnings(snapshot, s),
             *bill.liability_warnings(result),
             *warnings(workload, s, result),
