@@ -9,9 +9,7 @@ from typing import Any
 
 from django.db.models import (
     BooleanField,
-    DateField,
     Exists,
-    ExpressionWrapper,
     F,
     FloatField,
     Func,
@@ -26,14 +24,11 @@ from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Coalesce, NullIf
 from django.utils import timezone
 
-from catalog.loading.fixtures import PER_CHIP
 from catalog.models import Accelerator, CatalogLoad, Price
+from catalog.pricing import current as rule
+from catalog.pricing.current import OFFICIAL
 from catalog.revision import revision
 
-AGEING_DAYS, STALE_DAYS, EXPIRED_DAYS = 30, 90, 365  # an expired offer is never recommended
-OFFICIAL = ("official_list", "provider_api")  # origins whose prices hold until the provider prints another: no expiry
-REPLACED_DAYS = 45  # a price list this much newer replaces an older one of the provider
-ANYWHERE = ("any", "global", "")  # regions of prices that hold everywhere
 HOURS_PER_MONTH = 730
 NO_CURRENT_PRICE = "no current price"
 DERIVED = (
@@ -51,11 +46,7 @@ def age(as_of: date | None, on: date | None = None, origin: str = "") -> str:
 
     A price of an official origin never expires: it stays stale.
     """
-    if as_of is None:
-        return "unknown"
-    days = ((on or today()) - as_of).days
-    limits = ((AGEING_DAYS, "fresh"), (STALE_DAYS, "ageing"), (EXPIRED_DAYS, "stale"))
-    return next((word for limit, word in limits if days <= limit), "stale" if origin in OFFICIAL else "expired")
+    return rule.age(as_of, on or today(), origin)
 
 
 def as_float(expression: Combinable | str) -> Cast:
@@ -75,42 +66,15 @@ def rate_tflops(dtype: str) -> Cast:
 OFFER = ("provider", "instance", "region", "accelerator", "term")  # what stays the same when an offer gets a new price
 
 
-def newest_of_each_offer(rows: QuerySet[Price], day: date) -> QuerySet[Price]:
-    """The public rows that no newer one of the same offer replaces by the end of a day."""
-    newer = Price.objects.filter(
-        organisation=None,
-        as_of__lte=day,
-        as_of__gt=OuterRef("as_of"),
-        **{key: OuterRef(key) for key in OFFER},
-    )
-    return rows.filter(organisation=None, as_of__lte=day).filter(~Exists(newer))
-
-
-def not_expired(day: date) -> Q:
-    """The condition for a price that has not expired on a day; official rents never do (a launch price does)."""
-    return Q(as_of__gte=day - timedelta(days=EXPIRED_DAYS)) | (Q(origin__in=OFFICIAL) & ~Q(term="purchase"))
-
-
-def not_replaced(rows: QuerySet[Price], day: date) -> QuerySet[Price]:
-    """The rows without rents that a newer price list of the provider replaces under another instance name.
-
-    As in advice: a newer price of the same chip, count, region and term, or one for any region or per GPU.
-    """
-    limit = ExpressionWrapper(OuterRef("as_of") + timedelta(days=REPLACED_DAYS), output_field=DateField())
-    newer = Price.objects.filter(
-        Q(region=OuterRef("region")) | Q(region__in=ANYWHERE),
-        Q(accelerators=OuterRef("accelerators")) | Q(instance__contains=PER_CHIP),
-        organisation=None,
-        as_of__lte=day,
-        as_of__gt=limit,
-        **{key: OuterRef(key) for key in ("provider", "accelerator", "term")},
-    ).exclude(origin="index")
-    return rows.filter(Q(term="purchase") | ~Exists(newer))
+def quotes(day: date) -> list[Any]:
+    """What the rule for the current price reads of each public price dated up to a day."""
+    rows = Price.objects.filter(organisation=None, as_of__lte=day).order_by("pk")
+    return list(rows.values_list("pk", *rule.COLUMNS, named=True))
 
 
 def current(rows: QuerySet[Price], day: date) -> QuerySet[Price]:
-    """The rows that hold on a day: neither expired nor replaced by a newer price list."""
-    return not_replaced(rows.filter(not_expired(day)), day)
+    """The rows that hold on a day: neither expired nor replaced by a newer price of the seller."""
+    return rows.filter(among(current_ids(revision(), day)))
 
 
 def with_price_per_chip(rows: QuerySet[Price]) -> QuerySet[Price]:
@@ -124,7 +88,7 @@ def with_price_per_chip(rows: QuerySet[Price]) -> QuerySet[Price]:
 
 def current_offers() -> QuerySet[Price]:
     """The newest row of each public offer that is official or at most one year old, and not replaced, per chip."""
-    return with_price_per_chip(Price.objects.filter(among(current_ids(revision(), today()))))
+    return with_price_per_chip(current(Price.objects.all(), today()))
 
 
 class Among(Func):
@@ -146,17 +110,17 @@ def as_text(keys: tuple[int, ...]) -> str:
     return ",".join(str(int(key)) for key in keys)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=8)
 def current_ids(state: str, day: date) -> tuple[int, ...]:
-    """Their keys on a day, for one state of the catalog. Kept: comparing every row with newer ones takes 100 ms."""
-    ids = current(newest_of_each_offer(Price.objects.all(), day), day).values_list("pk", flat=True)
+    """The keys of the current public prices on a day, for one state of the catalog. Kept: this reads every price."""
+    ids = [row.pk for row in rule.standing(quotes(day), day) if not rule.has_expired(row, day)]
     return (0, *ids)  # no row has key 0: Django would compile a comparison with an empty list to 0 instead of NULL
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=8)
 def newest_ids(state: str, day: date) -> tuple[int, ...]:
     """The keys of the newest row of each public offer on a day, for one state of the catalog."""
-    ids = newest_of_each_offer(Price.objects.all(), day).order_by().values_list("pk", flat=True)
+    ids = [row.pk for row in rule.newest(quotes(day))]
     return (0, *ids)  # as in current_ids
 
 

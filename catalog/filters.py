@@ -14,7 +14,7 @@ from django.db.models import F, Q, QuerySet
 from django.db.models.base import Model
 from drf_spectacular.utils import extend_schema_field
 
-from catalog.derived import OFFICIAL, among, current, newest_ids, newest_of_each_offer, today
+from catalog.derived import among, current, newest_ids, today
 from catalog.lists import facets
 from catalog.loading.fixtures import CONFIDENCES, DTYPES, KINDS, ORIGINS, TERMS, UNIT_KINDS, USD
 from catalog.models import (
@@ -29,6 +29,7 @@ from catalog.models import (
     Unit,
 )
 from catalog.pricing import finding, reader
+from catalog.pricing.current import OFFICIAL
 from catalog.revision import revision
 
 MAX_NUMBER = 10**50  # the database needs minutes for much longer numbers
@@ -306,13 +307,10 @@ class PriceFilter(Faceted):
 
     def before_facets(self, queryset: QuerySet[Price]) -> QuerySet[Price]:
         given = self.form.cleaned_data
+        day = min(given.get("until") or today(), today())
         if given.get("history") != "yes":
-            day = min(given.get("until") or today(), today())
-            if day == today():
-                queryset = queryset.filter(among(newest_ids(revision(), day)))
-            else:
-                queryset = newest_of_each_offer(queryset, day)
-        return current(queryset, today()) if given.get("current") == "yes" else queryset
+            queryset = queryset.filter(among(newest_ids(revision(), day)))
+        return current(queryset, day) if given.get("current") == "yes" else queryset
 
     def usual_keys(self) -> Collection[int]:
         return newest_ids(revision(), today())

@@ -193,6 +193,10 @@ class Price(models.Model):
     country = models.CharField(max_length=2, blank=True)  # ISO 3166-1 code; empty: not stated
     currency = models.CharField(max_length=3, default="USD")  # of the price list
     listed_price = models.DecimalField(max_digits=16, decimal_places=4, null=True, blank=True)  # None: it is in USD
+    smallest_unit_accelerators = models.PositiveIntegerField(
+        null=True, blank=True
+    )  # chips sold together at least; None: unknown
+    smallest_unit_source = models.TextField(blank=True)  # empty: the instance or purchase itself is the unit
     recorded_at = models.DateTimeField(default=timezone.now, null=True, editable=False)  # None: before this was kept
     made_by = models.CharField(max_length=150, blank=True)  # who added it, of an organization's own rows
 
@@ -206,6 +210,23 @@ class Price(models.Model):
                 condition=models.Q(usd_per_hour__gte=0) | models.Q(purchase_usd__gte=0), name="price_not_negative"
             ),
         ]
+
+
+class SmallestUnit(models.Model):
+    """How many chips of one kind a seller rents out together at least, for prices that are printed per chip."""
+
+    provider = models.CharField(max_length=60)
+    accelerator = models.ForeignKey(Accelerator, on_delete=models.PROTECT, related_name="smallest_units")
+    accelerators = models.PositiveIntegerField(null=True, blank=True)  # None: no source states it
+    source = models.TextField()
+    as_of = models.DateField()
+
+    class Meta:
+        ordering = ["provider", "accelerator"]
+        constraints = [models.UniqueConstraint(fields=["provider", "accelerator"], name="one_smallest_unit")]
+
+    def __str__(self) -> str:
+        return f"{self.provider} {self.accelerator}"
 
 
 class PriceImport(models.Model):

@@ -244,6 +244,8 @@ class PriceTable(tables.Table):
     purchase_usd_max = Number("purchase_usd_max", "Purchase, high")
     age_days = tables.Column(accessor="as_of", verbose_name="Age, days", attrs=NUMBER, order_by="-as_of")
     unit = tables.Column(verbose_name="Sold as")
+    smallest_unit = Number("smallest_unit_accelerators", "Chips sold together at least")
+    smallest_unit_source = Text(verbose_name="Source of the smallest unit")
     currency = tables.Column(verbose_name="Listed in")
     listed_price = Number("listed_price", "Listed price", 4)
     source = Text()
@@ -266,17 +268,30 @@ class PriceTable(tables.Table):
                 "source",
             ),
             *("notes", "usd_per_hour", "purchase_usd", "kind", "as_of", "unit", "currency", "listed_price", "vcpus"),
-            *("host_memory_gib", "purchase_usd_min", "purchase_usd_max"),
+            *("host_memory_gib", "purchase_usd_min", "purchase_usd_max", "smallest_unit", "smallest_unit_source"),
         )
         sequence = fields
         order_by = "-as_of"
 
     shown: tuple[str, ...] = (
-        *("provider", "instance", "accelerator", "accelerators", "region", "country", "term", "per_chip"),
-        *("usd_per_chip_month", "purchase_per_chip", "tools", "origin", "confidence", "age_days", "source", "notes"),
+        *("provider", "instance", "accelerator", "accelerators", "smallest_unit", "region", "country", "term"),
+        *(
+            "per_chip",
+            "usd_per_chip_month",
+            "purchase_per_chip",
+            "tools",
+            "origin",
+            "confidence",
+            "age_days",
+            "source",
+            "notes",
+        ),
     )
     groups = {
-        "Offer": ("provider", "instance", "accelerator", "accelerators", "region", "country", "term", "kind", "unit"),
+        "Offer": (
+            *("provider", "instance", "accelerator", "accelerators", "region", "country", "term", "kind", "unit"),
+            *("smallest_unit", "smallest_unit_source"),
+        ),
         "Price": (
             *("per_chip", "usd_per_chip_month", "purchase_per_chip", *CONVERTED, "usd_per_hour", "purchase_usd"),
             *("purchase_usd_min", "purchase_usd_max", "currency", "listed_price"),

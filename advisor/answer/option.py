@@ -156,6 +156,8 @@ def option(
         ],
         warnings=[
             *ranking.weak_price_warnings(s.offer),
+            *ranking.doubt_warnings(s.offer),
+            *ranking.unit_warnings(s.offer, s.instances * s.offer.accelerators, s.usd_per_hour),
             *demand.supply_warnings(snapshot, s),
             *bill.liability_warnings(result),
             *warnings(workload, s, result),

@@ -370,5 +370,23 @@ def weak_price_warnings(o: Offer) -> list[str]:
     return [f"weak price: {o.weakness}, dated {o.as_of}; {_next(o.acquisition)}"]
 
 
+def unit_warnings(o: Offer, chips: int, usd_per_hour: float) -> list[str]:
+    """What a deployment costs if the seller only sells whole units, where nobody says how many are sold together."""
+    whole = o.unknown_unit_chips
+    if not whole or chips % whole == 0:
+        return []
+    sold = -(-chips // whole) * whole
+    usd = usd_per_hour * HOURS_PER_MONTH
+    return [
+        f"{o.provider} does not say how many accelerators it sells together: ${usd:,.0f} a month if {chips} can be "
+        f"rented, about ${usd * sold / chips:,.0f} if only whole units of {whole} can; ask before you sign"
+    ]
+
+
+def doubt_warnings(o: Offer) -> list[str]:
+    """Why a price is shown and not recommended by itself."""
+    return [f"doubtful price: {o.doubt}"] if o.doubt else []
+
+
 def _next(acquisition: str) -> str:
     return "get a quote before you sign" if acquisition == "own" else "check the seller's current price"

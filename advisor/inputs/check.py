@@ -1,5 +1,6 @@
 """Checks a workload against the catalog: every name exists, and the model supports this kind of workload."""
 
+import datetime
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ from advisor.workload import (
     unavailable,
     unknown,
 )
+from catalog.derived import known_on
 from catalog.places import places
 
 
@@ -154,9 +156,19 @@ def unknown_names(spec: Mapping[str, Any], organisation: Any = None, before: int
     check("constraints.site.region", [site] if site else [], lambda: region_slugs(Region))
     if (currency := spec["tco"].get("currency", "USD")) != "USD":
         check("tco.currency", [currency], lambda: ["USD", *ExchangeRate.objects.values_list("currency", flat=True)])
+    errors += before_the_first_price(spec.get("prices_as_of"), prices)
     extra = [key for key in spec["tco"] if key not in Tco.model_fields]
     check("tco", extra, lambda: [*Tco.model_fields, *Assumption.objects.values_list("key", flat=True)])
     return errors
+
+
+def before_the_first_price(day: str | None, prices: Any) -> list[dict[str, str]]:
+    """An error if the catalog holds no price of that day or an earlier one; else an empty list."""
+    if not day or known_on(prices, datetime.date.fromisoformat(day)).exists():
+        return []
+    first = prices.order_by("as_of").values_list("as_of", flat=True).first()
+    allowed = f"a date from {first} on, the day of its first price" if first else "nothing: load prices first"
+    return [error("prices_as_of", "the catalog has no price of that day or before", allowed)]
 
 
 def unknown_names_in_parts(raw: Mapping[str, Any], organisation: Any = None) -> list[dict[str, str]]:

@@ -7,8 +7,8 @@ from django.utils import timezone
 from advisor.engine.cost import Assumptions
 from advisor.engine.estimate import Resources
 from advisor.engine.network import to_shape
+from advisor.engine.spec import UNKNOWN_UNIT, Offer
 from advisor.engine.spec import Accelerator as Chip
-from advisor.engine.spec import Offer
 from advisor.engine.step import host_copy_of
 from advisor.inputs import hosts, measured, offers
 from advisor.inputs.assumptions import HOST_SPEED, assumptions_of
@@ -88,7 +88,7 @@ def host_speed_range() -> tuple[float, float] | None:
 
 
 def market(chip: Chip) -> tuple[tuple[Offer, ...], Assumptions]:
-    """Today's offers of one chip, and the cost assumptions behind them."""
+    """Today's offers of one chip in the sizes that are sold, and the cost assumptions behind them."""
     day = timezone.localdate()
     prices = [p for p in offers.prices([], None, day) if p["accelerator"] == chip.slug and not offers.is_stale(p, day)]
     rows = {a.key: assumption(a) for a in Assumption.objects.order_by("key")}
@@ -99,4 +99,5 @@ def market(chip: Chip) -> tuple[tuple[Offer, ...], Assumptions]:
         "prices": prices, "regions": offers.regions(), "units": offers.units(), "site": "", "assumptions": rows,
         "fabrics": offers.fabrics(), "slices": offers.slices(),
     }  # fmt: skip
-    return offers.offers_of(snapshot, assumptions, assumptions, {chip.slug: chip}), assumptions
+    found = offers.offers_of(snapshot, assumptions, assumptions, {chip.slug: chip})
+    return tuple(o for o in found if UNKNOWN_UNIT not in o.marks), assumptions

@@ -77,7 +77,8 @@ def market_rows(spec: Json, organisation: Organisation | None) -> Json:
     terms = spec["constraints"]["terms"]
     kinds = offers.kinds_for(spec["constraints"]["exclude"])
     prices = [p for p in offers.prices(providers, organisation, day, terms, kinds) if p["accelerator"] in served]
-    used = offers.used(prices, day, providers)
+    market = offers.marketplace(day)
+    used = offers.used(prices, day, providers, market)
     site = spec["constraints"]["site"].get("region") or ""
     places = {f"{p['provider']}-{p['region']}" for p in used} | {site}
     serverless = [p for p in offers.serverless(organisation, day) if p["accelerator"] in served]
@@ -93,6 +94,7 @@ def market_rows(spec: Json, organisation: Organisation | None) -> Json:
         "prices": [without_host(p) for p in used],
         "other_terms": [without_host(p) for p in other_terms],
         "serverless": [without_host(p) for p in serverless],
+        "marketplace": market,
         "stale": offers.sold_only_otherwise(day),
         "licences": offers.licences(organisation, day),
         "instances": hosts.instance_types([p for p in used if p["accelerator"] in allowed] + other_terms + serverless),

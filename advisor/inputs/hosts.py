@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from advisor.engine.cost import Assumptions
 from advisor.engine.spec import Accelerator as Chip
 from advisor.engine.spec import Host, SocketShare
+from catalog.loading.fixtures import PER_CHIP
 from catalog.models import InstanceType
 
 Json = dict[str, Any]
 GIB, GB, GBIT = 2.0**30, 1e9, 1e9 / 8
-PER_CHIP = "(per GPU)"  # marks an instance whose price is for one chip of a larger host
 FACTS = "vcpus cores sockets socket_cores numa_nodes host_memory_gib local_disk_gb network_gbit_per_s".split()
 IN_PRICES = ("vcpus", "host_memory_gib")  # figures that price lists state
 THREADS = 2  # vCPUs of a core, where the instance's cores are unknown

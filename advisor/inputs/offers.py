@@ -2,6 +2,7 @@
 
 import datetime
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,11 +19,10 @@ from advisor.engine.cost import (
     rent_parts,
     total_usd_per_hour,
 )
-from advisor.engine.spec import ASSUMED, OWNED, WEAK_PRICE, Offer, Part
+from advisor.engine.spec import ASSUMED, DOUBTFUL, OWNED, UNKNOWN_UNIT, WEAK_PRICE, Offer, Part
 from advisor.engine.spec import Accelerator as Chip
 from advisor.inputs.hosts import (
     IN_PRICES,
-    PER_CHIP,
     BoughtHost,
     bought_host,
     card_hosts,
@@ -32,13 +32,14 @@ from advisor.inputs.hosts import (
     rented_host,
     socket_share,
 )
-from catalog.derived import EXPIRED_DAYS, NO_CURRENT_PRICE, STALE_DAYS, has_expired, known_on
-from catalog.loading.fixtures import ORIGINS
+from catalog.derived import NO_CURRENT_PRICE, has_expired, known_on
+from catalog.loading.fixtures import INDEX, ORIGINS
 from catalog.models import Discount, Organisation, Price, Region, SupportLicence, Unit
 from catalog.places import areas_of
+from catalog.pricing import current as rule
+from catalog.pricing.current import ANYWHERE, EXPIRED_DAYS, STALE_DAYS
 
 SUPERSEDED_YEARS = 5  # from the release of a chip: two generations at the pace of one every two years
-SUPERSEDED_DAYS = 45  # older than the provider's newest price for the same chips by more than this: superseded
 # marketplaces and serverless have lower service levels: used only if the workload names the provider
 COMPARABLE = ("vm", "bare_metal", "capacity_block")
 CONTRACTED = ("on_demand", "reserved_1y", "reserved_3y")  # terms of an organization's own prices, of any kind
@@ -61,12 +62,11 @@ UNRANKED_SALES = {  # how something is sold that is not ranked by default
 }
 MARKETPLACE, CAPACITY_BLOCK = "marketplace", "capacity_block"
 OWN_SITE = "own-site"
-INDEX = "index"  # a level of several sellers, not an offer: used for checks only
+DOUBTFUL_RATIO = 2.0  # between a listed price and the median of marketplace prices
 OWN = "own"  # origin of a price that the organization entered itself
 SIGNABLE = ("official_list", "provider_api", OWN)  # origins of prices that a buyer can sign at
 UNSOLD = ("second_hand", "quote", "marketplace")  # origins that `constraints.exclude` names
 ESTIMATE, LOW, UNCONFIRMED = "estimate", "low", "unconfirmed"
-ANYWHERE = ("any", "global", "")  # regions of prices that hold everywhere
 ON_DEMAND = ("on_demand",)
 TERMS = (*ON_DEMAND, "spot", "reserved_1y", "reserved_3y", "capacity_block")  # of rental prices
 API = "api"
@@ -75,6 +75,7 @@ PRICED = (
     "usd_per_mtok_input", "usd_per_mtok_cached_input", "usd_per_mtok_output",
 )  # fmt: skip
 Json = dict[str, Any]
+NO_MARKET: Json = {}
 
 
 # --- rows to a snapshot -----------------------------------------------------------------------------------------
@@ -87,12 +88,12 @@ def current(
     terms: Sequence[str] = ON_DEMAND,
     kinds: Sequence[str] = COMPARABLE,
 ) -> list[Price]:
-    """The newest price of each offer known on `day`.
+    """The current price of each offer known on `day`, expired ones included.
 
     Only these kinds, by default those with comparable service levels, except from `named_providers`. An organization's
     own price replaces the public one until it expires. `terms`: the rental terms to include of public prices.
     """
-    return _newest(
+    return _wanted(
         Q(term__in=terms, kind__in=kinds)
         | Q(term__in=terms, provider__in=named_providers)
         | Q(term__in=CONTRACTED, organisation__isnull=False)
@@ -103,49 +104,28 @@ def current(
     )
 
 
-def _newest(condition: Q, organisation: Organisation | None, day: datetime.date) -> list[Price]:
+def _wanted(condition: Q, organisation: Organisation | None, day: datetime.date) -> list[Price]:
+    """The current prices that meet a condition, which has no say in what is current."""
+    known = known_on(Price.objects.all(), day).filter(Q(organisation=None) | Q(organisation=organisation))
+    read = known.order_by("pk").values_list("pk", *rule.COLUMNS, named=True)
+    held = {row.pk for row in rule.standing(read, day)}
     rows = (
-        known_on(Price.objects.all(), day)
-        .filter(Q(organisation=None) | Q(organisation=organisation))
-        .filter(condition)
+        known.filter(condition)
         .exclude(origin=INDEX)
         .prefetch_related("accelerator")  # a join would decode the JSON of a chip for each of its prices
         .order_by("provider", "instance", "region", "accelerator", "term", "as_of", "organisation")
     )
-    newest: dict[tuple[object, ...], Price] = {}
-    for p in rows:
+    paid: dict[tuple[object, ...], Price] = {}
+    for p in (row for row in rows if row.pk in held):
         key = (p.provider, p.instance, p.region, p.accelerator_id, p.term)
-        other = newest.get(key)
+        other = paid.get(key)
         if other is None or _is_private(p, day) >= _is_private(other, day):
-            newest[key] = p
-    return _not_superseded([p for p in newest.values() if p.usd_per_hour or p.purchase_usd])
+            paid[key] = p
+    return list(paid.values())
 
 
 def _is_private(p: Price, day: datetime.date) -> bool:
     return p.organisation_id is not None and not has_expired(p.as_of, day)
-
-
-def _not_superseded(rows: list[Price]) -> list[Price]:
-    """The rows without rental prices that a newer price list of the provider replaces under another instance name.
-
-    A newer price replaces older ones of the same provider, chip, count and region. A price for any region or per GPU
-    replaces those of all regions or counts. Purchase prices are kept: they come from many sellers.
-    """
-    newest: dict[tuple[object, ...], datetime.date] = {}
-    for p in rows:
-        key = _price_list_key(p, 0 if PER_CHIP in p.instance else p.accelerators, p.region or "any")
-        newest[key] = max(newest.get(key, p.as_of), p.as_of)
-
-    def latest(p: Price) -> datetime.date:
-        places = {p.region or "any", "any"}
-        keys = [_price_list_key(p, count, place) for count in (p.accelerators, 0) for place in places]
-        return max((newest[key] for key in keys if key in newest), default=p.as_of)
-
-    return [p for p in rows if p.term == "purchase" or (latest(p) - p.as_of).days <= SUPERSEDED_DAYS]
-
-
-def _price_list_key(p: Price, accelerators: int, region: str) -> tuple[object, ...]:
-    return p.organisation_id, p.provider, p.accelerator_id, p.term, p.kind == MARKETPLACE, accelerators, region
 
 
 def prices(
@@ -165,7 +145,7 @@ def prices(
 def other_terms(organisation: Organisation | None, day: datetime.date, terms: Sequence[str]) -> list[Json]:
     """Public rental prices of the terms not in `terms`, shown beside an option for comparison."""
     others, discounts = [term for term in TERMS if term not in terms], discounts_of(organisation, day)
-    rows = _newest(Q(term__in=others, kind__in=COMPARABLE, organisation=None), organisation, day)
+    rows = _wanted(Q(term__in=others, kind__in=COMPARABLE, organisation=None), organisation, day)
     found = [_price(p, discount_for(p, discounts)) for p in rows]
     return [p for p in found if not is_stale(p, day)]
 
@@ -173,20 +153,27 @@ def other_terms(organisation: Organisation | None, day: datetime.date, terms: Se
 def serverless(organisation: Organisation | None, day: datetime.date) -> list[Json]:
     """Accelerators that are billed by the second and can scale to zero."""
     discounts = discounts_of(organisation, day)
-    rows = _newest(Q(term__in=ON_DEMAND, kind="serverless", organisation=None), organisation, day)
+    rows = _wanted(Q(term__in=ON_DEMAND, kind="serverless", organisation=None), organisation, day)
     return [row for p in rows if not is_stale(row := _price(p, discount_for(p, discounts)), day)]
 
 
 def _price(p: Price, discount: Discount | None) -> Json:
+    """The price of the smallest number of chips that is sold, as the organization pays it."""
     paid_fraction = 1.0 - discount.discount_fraction if discount else 1.0
-    hourly_usd, purchase_usd = (float(usd) if usd is not None else None for usd in (p.usd_per_hour, p.purchase_usd))
+    per_chip = p.term != "purchase" and rule.is_per_chip(p)
+    chips = p.smallest_unit_accelerators if per_chip and p.smallest_unit_accelerators else p.accelerators
+    times = chips / p.accelerators
+    hourly_usd = float(p.usd_per_hour) * times if p.usd_per_hour is not None else None
+    purchase_usd = float(p.purchase_usd) if p.purchase_usd is not None else None
     return {
         "provider": p.provider,
         "instance": p.instance,
         "region": p.region,
         "accelerator": p.accelerator.slug,
-        "accelerators": p.accelerators,
-        **{name: figure for name in IN_PRICES if (figure := getattr(p, name))},
+        "accelerators": chips,
+        **{name: figure * times for name in IN_PRICES if (figure := getattr(p, name))},
+        **({"unit_unknown": True} if per_chip and not p.smallest_unit_accelerators else {}),
+        **({"negotiated": True} if discount else {}),
         "term": p.term,
         "kind": p.kind,
         "usd_per_hour": hourly_usd * paid_fraction if hourly_usd is not None else None,
@@ -194,7 +181,7 @@ def _price(p: Price, discount: Discount | None) -> Json:
         **_range(p.purchase_usd_min, p.purchase_usd_max, paid_fraction),
         "as_of": p.as_of.isoformat(),
         "source": p.source,
-        "notes": _price_note(p, discount),
+        "notes": "; ".join(filter(None, (_unit_note(p, chips), _price_note(p, discount)))),
         "origin": p.origin if p.organisation_id is None else OWN,
         "confidence": p.confidence,
         **({"country": p.country} if p.country else {}),
@@ -264,6 +251,13 @@ def _sold_units(day: datetime.date) -> list[Json]:
     ]
 
 
+def _unit_note(p: Price, chips: int) -> str:
+    """That a price printed for fewer chips is for the smallest number that is sold; empty if it is the same."""
+    if chips == p.accelerators:
+        return ""
+    return f"printed per accelerator and sold in units of {chips} ({p.smallest_unit_source})"
+
+
 def _price_note(p: Price, discount: Discount | None) -> str:
     """How the organization's price differs from the public one; empty if it does not."""
     if p.organisation_id is not None:
@@ -309,6 +303,22 @@ def licences(organisation: Organisation | None, day: datetime.date) -> list[Json
         }
         for row in newest.values()
     ]
+
+
+def marketplace(day: datetime.date) -> Json:
+    """Low, median and high of the current marketplace rents of each chip, USD per accelerator-hour.
+
+    On demand, up to STALE_DAYS old, and not of low confidence: the cheapest offer of a day says little.
+    """
+    rows = _wanted(Q(term__in=ON_DEMAND, kind=MARKETPLACE, organisation=None) & ~Q(confidence=LOW), None, day)
+    of_chip: dict[str, list[float]] = {}
+    for p in rows:
+        if (day - p.as_of).days <= STALE_DAYS:
+            of_chip.setdefault(p.accelerator.slug, []).append(rule.usd_per_chip_hour(p))
+    return {
+        slug: {"low_usd": min(usd), "median_usd": statistics.median(usd), "high_usd": max(usd)}
+        for slug, usd in sorted(of_chip.items())
+    }
 
 
 def regions() -> Json:
@@ -370,13 +380,15 @@ def is_stale(price: Json, day: datetime.date) -> bool:
     return has_expired(datetime.date.fromisoformat(price["as_of"]), day, origin)
 
 
-def used(rows: Sequence[Json], day: datetime.date, named_providers: Sequence[str] = ()) -> list[Json]:
+def used(
+    rows: Sequence[Json], day: datetime.date, named_providers: Sequence[str] = (), market: Json = NO_MARKET
+) -> list[Json]:
     """The current prices, and the expired ones, marked `stale`, of chips with no current price of that acquisition.
 
     A rent over 90 days old is left out if the chip is rented at a newer price of the same term in the same country,
     in instances that are no larger, unless the planner names its provider.
     """
-    replaced = _replaced(rows, day)
+    replaced = _replaced(rows, day, market)
     rows = [p for i, p in enumerate(rows) if i not in replaced or p["provider"] in named_providers]
 
     def way(p: Json) -> tuple[str, bool]:
@@ -388,11 +400,15 @@ def used(rows: Sequence[Json], day: datetime.date, named_providers: Sequence[str
     return [p for p in rows if not is_stale(p, day)] + [p | {"stale": True} for p in old]
 
 
-def _replaced(rows: Sequence[Json], day: datetime.date) -> set[int]:
-    """The indexes of old rents that a newer price of the same chip, term and country replaces."""
+def _replaced(rows: Sequence[Json], day: datetime.date, market: Json) -> set[int]:
+    """The indexes of old rents that a newer price of the same chip, term and country replaces.
+
+    Only one that may be a first choice itself.
+    """
     newer: dict[tuple[str, str], list[Json]] = {}
     for p in rows:
-        if p["term"] != "purchase" and _days(p, day) <= STALE_DAYS and not p.get("marks") and not weakness(p, day):
+        sound = not p.get("marks") and not weakness(p, day) and not p.get("unit_unknown")
+        if p["term"] != "purchase" and _days(p, day) <= STALE_DAYS and sound and not is_doubtful(p, market):
             newer.setdefault((p["accelerator"], p["term"]), []).append(p)
     return {
         i
@@ -424,10 +440,11 @@ def sold_only_otherwise(day: datetime.date) -> Json:
 def _only_as(ways: Mapping[str, set[str]]) -> str:
     """The sentence for one accelerator, with up to three sellers for each way."""
     parts = [f"{way} ({', '.join(sorted(sellers)[:3])})" for way, sellers in ways.items()]
-    by_name = any(way in ways for way in (UNRANKED_SALES["marketplace"], UNRANKED_SALES["serverless"]))
-    tail = "; to include such a provider, add it to constraints.providers.allow" if by_name else ""
+    tail = ""
+    if UNRANKED_SALES["serverless"] in ways:
+        tail += "; to include a serverless provider, add it to constraints.providers.allow"
     if UNRANKED_SALES[MARKETPLACE] in ways:
-        tail += ", or remove marketplace from constraints.exclude"
+        tail += "; to include marketplaces, remove marketplace from constraints.exclude"
     return f"{NO_CURRENT_PRICE} for an instance or a server, only {' and '.join(parts)}{tail}"
 
 
@@ -441,6 +458,12 @@ def at_price_ratios(snapshot: Json, ratios: Mapping[str, float]) -> Json:
         for name in ("prices", "other_terms", "serverless")
     }
     api = changed.get(API, 1.0)
+    rented = changed.get("on_demand", 1.0)  # an assumed level of prices makes none of them doubtful
+    market = {
+        slug: {name: usd * rented for name, usd in level.items()}
+        for slug, level in snapshot.get("marketplace", {}).items()
+    }
+    rows |= {"marketplace": market} if market else {}  # type: ignore[dict-item]
     return snapshot | rows | {"hosted": [_at_ratio(row, api) for row in snapshot["hosted"]]}
 
 
@@ -456,7 +479,7 @@ def _at_ratio(row: Json, ratio: float) -> Json:
 
 
 def offers_of(snapshot: Json, a: Assumptions, site: Assumptions, chips: Mapping[str, Chip]) -> tuple[Offer, ...]:
-    """Offers in USD per hour of a whole instance. A purchase costs its annuity, space, power and maintenance.
+    """Offers in USD per hour of what is sold as a whole. A purchase costs its annuity, space, power and maintenance.
 
     `site` are the assumptions for the planner's own site. `a` fills in what a provider's region does not state.
     """
@@ -472,10 +495,65 @@ def offers_of(snapshot: Json, a: Assumptions, site: Assumptions, chips: Mapping[
         if p["term"] == "purchase":
             kept += [replace(o, **trust) for o in _owned(p, site, chip, known, snapshot)]
         else:
+            found = doubts(p, chip, snapshot)
+            trust |= found | {"marks": (*marks, *found["marks"])}
             place = snapshot["regions"].get(f"{p['provider']}-{p['region']}", {})
             trust["areas"] = tuple(place.get("areas", ())) or tuple(areas_of(p["region"]))
             kept += [_rented(sold, a, chip, place, known, snapshot, trust) for sold in _as_sold(p, snapshot)]
     return tuple(kept)
+
+
+def doubts(p: Json, chip: Chip, snapshot: Json) -> Json:
+    """What keeps a rent from being the first choice, and how far marketplaces widen its range, as fields of Offer."""
+    found: Json = {}
+    marks, said = [], []
+    each = p["usd_per_hour"] / p["accelerators"]
+    sliced = any(s["accelerator"] == chip.slug for s in snapshot.get("slices", ()))
+    if p.get("unit_unknown") and not sliced and (whole := whole_unit_chips(chip)) > 1:
+        found["unknown_unit_chips"] = whole
+        if is_on_a_shared_board(chip):
+            marks.append(UNKNOWN_UNIT)
+            said.append(
+                f"the seller does not say how many are sold together: ${each:,.2f} an hour if one is, "
+                f"${each * whole:,.2f} if only {whole} are"
+            )
+    if (market := market_of(p, snapshot.get("marketplace", {}))) is not None:
+        found["rent_low_ratio"] = min(market["low_usd"] / each, 1.0)
+        found["rent_high_ratio"] = max(market["high_usd"] / each, 1.0)
+        if is_doubtful(p, snapshot["marketplace"]):
+            marks.append(DOUBTFUL)
+            side = "below half" if market["median_usd"] < each else "above twice"
+            said.append(
+                f"the median of marketplace prices, ${market['median_usd']:,.2f} per accelerator-hour, is {side} the "
+                f"listed ${each:,.2f}"
+            )
+    return found | {"doubt": "; ".join(said), "marks": tuple(marks)}
+
+
+def market_of(p: Json, marketplace: Json) -> Json | None:
+    """The marketplace prices that a listed price is compared with; None: there are none, or it is not a listed one."""
+    negotiated = p.get("origin") == OWN or p.get("negotiated", False)
+    listed = p["term"] == "on_demand" and MARKETPLACE not in p.get("marks", ()) and not negotiated
+    return marketplace.get(p["accelerator"]) if listed and p.get("usd_per_hour") else None
+
+
+def is_doubtful(p: Json, marketplace: Json) -> bool:
+    """Whether the median of marketplace prices is below half or above twice a listed price."""
+    market = market_of(p, marketplace)
+    each = p["usd_per_hour"] / p["accelerators"] if market else 0.0
+    return market is not None and not each / DOUBTFUL_RATIO <= market["median_usd"] <= each * DOUBTFUL_RATIO
+
+
+def is_on_a_shared_board(chip: Chip) -> bool:
+    """Whether a chip only comes on a board with others: neither a card nor a computer of its own (HGX, OAM, NVL72)."""
+    return chip.kind != "cpu" and not chip.chassis and chip.chips_per_host > 1
+
+
+def whole_unit_chips(chip: Chip) -> int:
+    """Chips of the largest natural unit: the switched link domain if it spans hosts, else the host."""
+    if chip.chips_per_host == 1 or not chip.links or chip.links[0].topology != "switch":
+        return chip.chips_per_host
+    return max(chip.chips_per_host, chip.links[0].chips)
 
 
 def assumed(snapshot: Json, a: Assumptions, chips: Mapping[str, Chip]) -> tuple[Offer, ...]:

@@ -27,7 +27,13 @@ PRICE_COLUMNS = (
 MAX_USD = {"0.01": 10**9, "0.0001": 10**11, "0.000001": 10**6}  # limits of the database columns, by decimal places
 PRICE_RANGE = ("purchase_usd_min", "purchase_usd_max")  # optional columns in files of purchases
 PRICE_TRUST = ("origin", "confidence", "unit", "country", "currency", "listed_price")  # optional columns
-PRICE_OPTIONAL = (*PRICE_RANGE, "marks", *PRICE_TRUST)
+SMALLEST_UNIT = (
+    "smallest_unit_accelerators",
+    "smallest_unit_source",
+)  # optional columns; for prices that are printed per chip
+PRICE_OPTIONAL = (*PRICE_RANGE, "marks", *PRICE_TRUST, *SMALLEST_UNIT)
+UNKNOWN = "unknown"  # a smallest unit that no source states
+SMALLEST_UNIT_COLUMNS = ("provider", "accelerator", "smallest_unit_accelerators", "source", "as_of")
 CHANGES = "-change-per-year"  # ending of the keys of yearly price changes, which may be negative
 ORIGINS = {  # where a price comes from, and how an answer says it
     "official_list": "the provider's price list",
@@ -39,6 +45,7 @@ ORIGINS = {  # where a price comes from, and how an answer says it
     "index": "an average of several sellers",
     "estimate": "an estimate",
 }
+INDEX = "index"  # origin of a level of several sellers, which is no offer
 CONFIDENCES = ("high", "medium", "low")
 UNITS_SOLD = ("chip", "instance", "slice", "block", "card", "computer", "baseboard", "server", "rack")
 PURCHASED_UNITS = {"chip": "card", "system": "computer"}  # by the kind of the price, where they differ
@@ -589,10 +596,57 @@ def price(where: str, given: Mapping[str, Any]) -> Row:
     usd = row["purchase_usd"] if given["term"] == "purchase" else row["usd_per_hour"]
     if usd is None or usd <= 0 or row["accelerators"] < 1:
         raise FixtureError(f"{where}: expected a price above zero and at least one accelerator")
+    row |= _smallest_unit(where, given, row)
     low, high = (row[key] or usd for key in PRICE_RANGE)
     if not low <= usd <= high:
         raise FixtureError(f"{where}: purchase_usd must be between purchase_usd_min and purchase_usd_max")
     return row
+
+
+def _smallest_unit(where: str, given: Mapping[str, Any], row: Row) -> Row:
+    """How many chips are sold together at least, and its source; both empty: the row does not say."""
+    text, source = (given.get(name) or "" for name in SMALLEST_UNIT)
+    if not text and not source:
+        return {"smallest_unit_accelerators": None, "smallest_unit_source": ""}
+    unit = unit_of(f"{where}: smallest_unit_accelerators", text or UNKNOWN)
+    if unit and unit % row["accelerators"]:
+        raise FixtureError(
+            f"{where}: smallest_unit_accelerators {unit} is no multiple of the {row['accelerators']} accelerators"
+        )
+    return {"smallest_unit_accelerators": unit, "smallest_unit_source": source or given["source"]}
+
+
+def unit_of(where: str, text: str) -> int | None:
+    """A number of chips; None for the word unknown. FixtureError: anything else."""
+    if text == UNKNOWN:
+        return None
+    if not re.fullmatch(r"[1-9][0-9]{0,4}", text):
+        raise FixtureError(f"{where}: expected a number of accelerators such as 8, or {UNKNOWN}, not {text!r}")
+    return int(text)
+
+
+def smallest_units(path: Path) -> Iterator[Row]:
+    """The smallest unit of each seller and chip; none if the file does not exist."""
+    return table(path, SMALLEST_UNIT_COLUMNS, smallest_unit) if path.exists() else iter(())
+
+
+def smallest_unit(where: str, given: Mapping[str, Any]) -> Row:
+    """How many chips one seller rents out together at least."""
+    check_keys(where, given, SMALLEST_UNIT_COLUMNS)
+    try:
+        as_of = date.fromisoformat(given["as_of"])
+    except ValueError as error:
+        raise FixtureError(f"{where}: {error}") from error
+    unit = unit_of(f"{where}: smallest_unit_accelerators", given["smallest_unit_accelerators"])
+    named = {name: given[name] for name in ("provider", "accelerator", "source")}
+    return named | {"accelerators": unit, "as_of": as_of}
+
+
+def is_per_chip(row: Mapping[str, Any]) -> bool:
+    """Whether the price is the rent of one chip, however many are sold together."""
+    return (
+        row["term"] != "purchase" and row["origin"] != INDEX and (row["unit"] == "chip" or PER_CHIP in row["instance"])
+    )
 
 
 def _trust(where: str, given: Mapping[str, Any]) -> Row:

@@ -29,6 +29,7 @@ from catalog.models import (
     QuantizationMethod,
     Region,
     ServedModel,
+    SmallestUnit,
     SupportLicence,
     Unit,
 )
@@ -78,6 +79,8 @@ def load(directory: Path, scores: bool = True) -> dict[str, Counts]:
         ("assumptions", Assumption, "overheads", ("key",), fixtures.assumption),
     ):
         counts[kind] = upsert(model, key, fixtures.listed(directory / f"{name}.yaml", reader))
+    smallest = with_foreign_key(fixtures.smallest_units(directory / "smallest_units.csv"), "accelerator", Accelerator)
+    counts["smallest_units"] = upsert(SmallestUnit, ("provider", "accelerator_id"), smallest)
     price_files = sorted((directory / "prices").glob("*.csv"))
     units = with_foreign_key(fixtures.listed(directory / "units.yaml", fixtures.unit), "accelerator", Accelerator)
     counts["units"] = upsert(Unit, ("slug",), units)
@@ -160,19 +163,63 @@ def _defaults(model: type[models.Model]) -> Row:
 
 
 def append_prices(given: Iterable[Row], organisation: Organisation | None = None, made_by: str = "") -> Counts:
-    """Adds new offers, public or of one organisation, for which `made_by` is kept. `accelerator` is a slug."""
+    """Adds new offers, public or of one organisation, for which `made_by` is kept. `accelerator` is a slug.
+
+    FixtureError: a rent is printed per chip and nothing says how many are sold together.
+    """
+    rows = with_smallest_units(list(given))
     countries = dict(Region.objects.values_list("slug", "country"))
     return append(
         Price,
         [
             row | {"organisation": organisation, "country": row["country"] or country_of(row, countries)}
-            for row in with_foreign_key(given, "accelerator", Accelerator)
+            for row in with_foreign_key(rows, "accelerator", Accelerator)
         ],
         OFFER,
         FIGURES,
         Price.objects.filter(organisation=organisation).select_related("organisation"),
         made_by,
     )
+
+
+def with_smallest_units(rows: list[Row]) -> list[Row]:
+    """The rows with how many chips are sold together: what they state, else what is known of the seller and chip."""
+    known = known_units()
+    if missing := [row for row in rows if lacks_unit(row, known)]:
+        raise FixtureError("\n".join(map(unit_missing, missing[:10])))
+    return [row | _unit_of(row, known) for row in rows]
+
+
+Units = dict[tuple[str, str], tuple[int | None, str]]
+
+
+def known_units() -> Units:
+    """(smallest unit in chips, its source) of each seller and chip; None: no source states it."""
+    rows = SmallestUnit.objects.values_list("provider", "accelerator__slug", "accelerators", "source", "as_of")
+    return {(provider, slug): (unit, f"{source}, {as_of}") for provider, slug, unit, source, as_of in rows}
+
+
+def lacks_unit(row: Row, known: Units) -> bool:
+    """Whether a rent per chip comes without the number of chips that are sold together."""
+    stated = row["smallest_unit_accelerators"] or row["smallest_unit_source"]
+    return fixtures.is_per_chip(row) and not stated and (row["provider"], row["accelerator"]) not in known
+
+
+def unit_missing(row: Row) -> str:
+    return (
+        f"{row['provider']} {row['instance']}: the price is for one accelerator, so say how many are sold together: "
+        f"fill in smallest_unit_accelerators with a number or {fixtures.UNKNOWN}, or add a line for "
+        f"{row['provider']},{row['accelerator']} to fixtures/smallest_units.csv"
+    )
+
+
+def _unit_of(row: Row, known: Units) -> Row:
+    if not fixtures.is_per_chip(row):
+        return {"smallest_unit_accelerators": row["accelerators"], "smallest_unit_source": ""}
+    if row["smallest_unit_accelerators"] or row["smallest_unit_source"]:
+        return {}
+    unit, source = known[row["provider"], row["accelerator"]]
+    return {"smallest_unit_accelerators": unit, "smallest_unit_source": source}
 
 
 def country_of(row: Row, countries: Mapping[str, str]) -> str:

@@ -11,6 +11,8 @@ from datetime import date
 from statistics import median
 from typing import Any
 
+from catalog.loading.fixtures import INDEX
+
 Row = Mapping[str, Any]
 LEAST_OTHERS = 3  # prices of other offers; with fewer there is no comparison
 FAR = 3.5  # times the median, up or down, is suspicious
@@ -19,7 +21,6 @@ HOSTS = (16, 8, 4)  # chips of the usual hosts
 SHIFTS = (10, 100, 1000)
 PLACEHOLDERS_USD = (0.5, 700.0)  # printed by some lists where nothing is on offer
 CURRENT_DAYS = 366
-INDEX = "index"  # origin of a level of several sellers, which is no offer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -57,6 +57,7 @@ OWN_COLUMNS = (  # of a table, the required ones first
     *("provider", "instance", "accelerator", "accelerators", "term", "as_of", "source"),
     *("usd_per_hour", "purchase_usd", "listed_price", "currency", "region", "country", "kind", "confidence"),
     *("notes", "origin", "purchase_usd_min", "purchase_usd_max", "unit", "marks", "vcpus", "host_memory_gib"),
+    *fixtures.SMALLEST_UNIT,
 )
 REQUIRED = OWN_COLUMNS[:7]
 PRICED = ("term", "usd_per_hour", "purchase_usd")
@@ -115,6 +116,11 @@ class Book:
     @cached_property
     def market(self) -> price_checks.Market:
         return price_imports.market(timezone.localdate())
+
+    @cached_property
+    def units(self) -> load.Units:
+        """What is known about how many chips sellers sell together."""
+        return load.known_units()
 
     @property
     def currencies(self) -> list[str]:
@@ -247,6 +253,12 @@ class Entry(Checked):
         except FixtureError as error:
             self.add_error(self.price_field or None, sentence(error))
             return
+        if load.lacks_unit(self.row, self.book.units):
+            field = fixtures.SMALLEST_UNIT[0]
+            self.add_error(
+                field if field in self.fields else "instance", sentence(FixtureError(load.unit_missing(self.row)))
+            )
+            return
         self.refuse_a_change()
 
     def figures(self, given: Mapping[str, Any], key: Key) -> dict[str, str]:
@@ -357,6 +369,8 @@ class RowForm(Entry):
     marks = forms.CharField(required=False, max_length=60)
     vcpus = NumberField(required=False)
     host_memory_gib = NumberField(required=False)
+    smallest_unit_accelerators = forms.CharField(required=False, max_length=10)
+    smallest_unit_source = forms.CharField(required=False, max_length=MAX_TEXT)
 
     def clean_currency(self) -> str:
         return known_currency(self.book, str(self.cleaned_data["currency"]) or USD)
@@ -379,7 +393,7 @@ class RowForm(Entry):
         usd = self.book.usd(listed, currency, key) if usd is None else usd
         self.refuse_out_of_range(usd, bought, given_in)
         names = ("purchase_usd_min", "purchase_usd_max", "unit", "marks", "vcpus", "host_memory_gib")
-        found = {name: str(given[name]) for name in names if given[name] not in (None, "")}
+        found = {name: str(given[name]) for name in (*names, *fixtures.SMALLEST_UNIT) if given[name] not in (None, "")}
         found |= {column: f"{usd:f}", "currency": currency, "origin": given["origin"] or "quote"}
         return found | ({"listed_price": f"{listed:f}"} if currency != USD else {})
 

@@ -11,11 +11,12 @@ import structlog
 from django.db import IntegrityError, transaction
 
 from catalog import clock
-from catalog.derived import STALE_DAYS, current_offers
+from catalog.derived import current_offers
 from catalog.loading import fixtures, load
 from catalog.loading.fixtures import FixtureError, Row
 from catalog.models import Accelerator, ApiPrice, Price, PriceRefresh, PriceSource
 from catalog.pricing import imports
+from catalog.pricing.current import STALE_DAYS
 from catalog.pricing.download import Unreachable, session
 from catalog.pricing.sources import Download, Skipped, Source, named
 
@@ -121,6 +122,10 @@ def _add_prices(source: Source, rows: Sequence[Row], by: str, day: date, done: R
     given = [fixtures.price(source.name, row) for row in rows if row["accelerator"] in chips]
     if missing := len(rows) - len(given):
         done.skipped["accelerator not in the catalog"] = missing
+    units = load.known_units()
+    if unsure := sum(load.lacks_unit(row, units) for row in given):
+        done.skipped["priced per accelerator, and fixtures/smallest_units.csv has no line for it"] = unsure
+        given = [row for row in given if not load.lacks_unit(row, units)]
     names = ("provider", "instance", "region", "accelerator__slug", "term", "as_of", "usd_per_hour", "purchase_usd")
     known: Offers = {}
     for *key, as_of, usd, purchase_usd in Price.objects.filter(organisation=None).values_list(*names):

@@ -1,13 +1,14 @@
 """On the shipped catalog: what enterprises do not deploy on is left out unless asked for, and regions may be areas."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from advisor import workload
 from advisor.engine.search.candidates import admissible, allowed, excluded_marks, offers_for
-from advisor.engine.spec import OWNED, Offer, Rejection
+from advisor.engine.spec import DOUBTFUL, NEVER_FIRST, OWNED, UNKNOWN_UNIT, Offer, Rejection
 from advisor.inputs import catalog_of, check_catalog, take_snapshot, unpacked, with_catalog_names, workload_of
 from advisor.workload import WorkloadError
 
@@ -27,9 +28,10 @@ def asked(constraints: dict[str, Any], **given: Any) -> tuple[Any, Any]:
     return workload_of(spec), catalog_of(spec, SNAPSHOTS[key] | {"tco": spec["tco"]})
 
 
-def offers(constraints: dict[str, Any], **given: Any) -> list[Offer]:
+def offers(constraints: dict[str, Any], doubts: bool = False, **given: Any) -> list[Offer]:
     question, catalog = asked(constraints, **given)
-    return offers_for(question, catalog)
+    within = replace(question.constraints, with_doubts=doubts)
+    return offers_for(replace(question, constraints=within), catalog)
 
 
 def rejected(constraints: dict[str, Any], slug: str) -> Rejection:
@@ -40,7 +42,7 @@ def rejected(constraints: dict[str, Any], slug: str) -> Rejection:
 
 def test_by_default_nothing_that_an_enterprise_would_not_use_is_offered() -> None:
     marks = {mark for o in offers({}) for mark in o.marks}
-    everything = {mark for o in offers({"exclude": []}) for mark in o.marks}
+    everything = {mark for o in offers({"exclude": []}, doubts=True) for mark in o.marks}
     assert not marks - {"bookable", "weak_price"}
     assert {"consumer", "marketplace", "second_hand", "quote", "unconfirmed"} <= everything
 
@@ -51,11 +53,27 @@ def priced(o: Offer) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("mark", ["consumer", "marketplace", "second_hand", "quote", "unconfirmed", "weak_price"])
 def test_each_exclusion_alone_removes_its_offers_and_no_others(mark: str) -> None:
-    kept = offers({"exclude": [mark]})
-    before = offers({"exclude": "none"})
+    kept = offers({"exclude": [mark]}, doubts=True)
+    before = offers({"exclude": "none"}, doubts=True)
     assert any(mark in o.marks for o in before)
     assert {priced(o) for o in before if mark not in o.marks} == {priced(o) for o in kept}
     assert all(mark not in o.marks for o in kept)
+
+
+@pytest.mark.parametrize("exclude", [[], ["weak_price"], ["consumer", "marketplace"]])
+def test_what_cannot_be_first_is_left_out_whatever_is_excluded_and_says_why(exclude: list[str]) -> None:
+    question, catalog = asked({"exclude": exclude})
+    doubted = [o for o in catalog.offers if o.doubt]
+    assert {mark for o in doubted for mark in o.marks} >= set(NEVER_FIRST)
+    assert not set(doubted) & set(offers_for(question, catalog))
+    unknown = [o for o in doubted if UNKNOWN_UNIT in o.marks]
+    chips = {a.slug: a for a in catalog.accelerators}
+    assert all(not chips[o.accelerator].chassis and o.unknown_unit_chips >= 4 for o in unknown)
+    assert all("does not say how many are sold together" in o.doubt for o in unknown)
+    for o in unknown[:3]:  # naming the seller does not make the unit known
+        assert o not in offers({"exclude": exclude, "providers": {"allow": [o.provider]}})
+    far = next(o for o in doubted if o.provider == "aws" and o.marks == (DOUBTFUL,))
+    assert priced(far) in {priced(o) for o in offers({"exclude": exclude, "providers": {"allow": ["aws"]}})}
 
 
 def test_booked_capacity_is_left_out_only_if_asked() -> None:
@@ -77,7 +95,9 @@ def test_a_rejection_cites_the_license_and_names_the_change() -> None:
 def test_hardware_asked_for_by_name_or_already_owned_passes() -> None:
     named = offers({"accelerators": {"allow": ["rtx-5090"]}})
     assert [o for o in named if o.accelerator == "rtx-5090" and "consumer" in o.marks]
-    assert [o for o in offers({"providers": {"allow": ["vast-ai"]}}) if o.provider == "vast-ai"]
+    assert not [o for o in offers({"providers": {"allow": ["vast-ai"]}}) if o.provider == "vast-ai"]
+    allowed_too = {"providers": {"allow": ["vast-ai"]}, "exclude": ["consumer"]}
+    assert [o for o in offers(allowed_too) if o.provider == "vast-ai"]
     own = [o for o in offers({}, owned={"rtx-4090": 4}) if o.accelerator == "rtx-4090"]
     assert own and {o.term for o in own} == {OWNED}
 

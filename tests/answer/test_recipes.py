@@ -18,6 +18,7 @@ from advisor.inputs.check import check_catalog
 from advisor.inputs.from_catalog import take_snapshot
 from catalog.loading import fixtures as fixture_files
 from tests.as_json import recommend
+from tests.catalog import test_fixtures as shipped_files
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^ *```(?:yaml|csv|text) (fixtures/\S+)\n(.*?)^ *```", re.M | re.S)
@@ -137,8 +138,20 @@ def test_a_new_format_is_among_the_options() -> None:
 
 def test_a_new_price_is_used() -> None:
     first = advice(accelerators="h100-sxm")["recommendations"][0]
-    assert (first["provider"], first["instance"], first["usd_per_hour"]) == ("acmecloud", "h100.1", 0.5)
+    assert (first["provider"], first["instance"], first["usd_per_hour"]) == ("acmecloud", "h100.1", 1.9)
     assert first["price_as_of"] == "2026-11-21"
+
+
+def test_a_price_per_accelerator_counts_in_units_that_are_sold() -> None:
+    more = {"accelerators": "h200-sxm", "providers": "acmecloud"}
+    first = advice(**more)["recommendations"][0]
+    assert first["usd_per_hour"] == first["instances"] * 8 * 4.0  # however few of the eight are in use
+    assert any("sold in units of 8" in note for note in first["reasons"] + first["warnings"])
+
+
+def test_the_prices_of_the_recipe_pass_the_tests_of_shipped_prices(followed: Path) -> None:
+    path = followed / "prices" / "acmecloud.csv"
+    shipped_files.test_a_file_of_prices_records_where_they_are_from(path)
 
 
 def test_a_new_hosted_price_is_shown_beside_the_options() -> None:

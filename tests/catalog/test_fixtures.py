@@ -127,11 +127,29 @@ def test_every_offer_is_dated_sourced_and_plausible(path):
             assert 0.01 <= row["usd_per_hour"] / row["accelerators"] <= 60
 
 
-def test_every_shipped_price_records_its_origin_and_at_most_25_chips_have_none():
+@pytest.mark.parametrize("path", PRICES)
+def test_a_file_of_prices_records_where_they_are_from(path):
+    with path.open() as stream:
+        assert {"origin", "confidence", "unit"} <= set(stream.readline().strip().split(","))
+
+
+def test_every_price_per_chip_has_a_smallest_unit_with_a_source():
+    known = {(row["provider"], row["accelerator"]): row for row in fixtures.smallest_units(ROOT / "smallest_units.csv")}
+    rows = [row for param in PRICES for row in fixtures.prices(param.values[0]) if fixtures.is_per_chip(row)]
+    assert len(rows) > 339
+    own = [row for row in rows if row["smallest_unit_source"]]
+    assert {(row["provider"], row["accelerator"]) for row in rows if row not in own} == set(known)
+    chips = {chip["slug"]: chip for chip in (fixtures.accelerator(param.values[0]) for param in ACCELERATORS)}
+    for (_, slug), row in known.items():
+        assert row["source"] and row["as_of"] <= TODAY
+        assert not row["accelerators"] or chips[slug]["chips_per_host"] % row["accelerators"] == 0
+    units = {key: row["accelerators"] for key, row in known.items()}
+    assert units["scaleway", "b300"] == 8 and units["scaleway", "h100-pcie"] == 1
+    assert {unit for (provider, _), unit in units.items() if provider == "runpod"} == {1}
+
+
+def test_at_most_25_chips_have_no_price():
     rows = [row for param in PRICES for row in fixtures.prices(param.values[0])]
-    for param in PRICES:
-        with param.values[0].open() as stream:
-            assert {"origin", "confidence", "unit"} <= set(stream.readline().strip().split(",")), param.values[0].name
     units = read_list("units")
     priced = {row["accelerator"] for row in rows} | {u["accelerator"] for u in units if u.get("price_usd")}
     unpriced = {param.values[0].stem for param in ACCELERATORS} - priced

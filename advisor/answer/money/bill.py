@@ -24,7 +24,7 @@ from advisor.engine.cost import (
 )
 from advisor.engine.plans import Flow, Plan, flows
 from advisor.engine.search import Catalog, Scored, best_offers, repriced
-from advisor.engine.spec import Offer, Part, Workload
+from advisor.engine.spec import UNKNOWN_UNIT, Offer, Part, Workload
 from advisor.inputs import number, rounded
 from advisor.result import (
     Assumption,
@@ -210,12 +210,21 @@ def ways_to_pay(snapshot: Json, workload: Workload, catalog: Catalog, s: Scored)
 
 
 def offers_of_chip(snapshot: Json, workload: Workload, catalog: Catalog, s: Scored) -> Iterator[Offer]:
-    """Offers of the option's chip that the planner's providers and regions leave, on any terms."""
+    """Offers of the option's chip that the planner's providers and regions leave, on any terms.
+
+    Without those that nobody knows how many of are sold together: their cost would be a guess.
+    """
     c = workload.constraints
     chip, terms = s.lane.choice.accelerator, set()
     for o in (*catalog.offers, *catalog.other_offers):
         named = not c.providers_allow or o.provider in c.providers_allow or o.acquisition == "own"
-        if o.sells(chip) and named and o.provider not in c.providers_deny and not o.is_in(c.regions_deny):
+        if (
+            o.sells(chip)
+            and UNKNOWN_UNIT not in o.marks
+            and named
+            and o.provider not in c.providers_deny
+            and not o.is_in(c.regions_deny)
+        ):
             terms.add(o.term)
             yield o
     for term, key in ASSUMED_TERMS.items():
@@ -316,11 +325,14 @@ def swing_ratio(snapshot: Json, key: str) -> float:
 
 
 def price_ranges(snapshot: Json, o: Offer) -> tuple[float, float]:
-    """90% factors on the price of an offer today: its age, and of a purchase what other buyers pay; 1 if unknown."""
+    """90% factors on the price of an offer today: its age and what others pay; 1 if unknown.
+
+    Of a purchase other buyers, of a listed rent the marketplaces, whose prices widen its range.
+    """
     older = swing_ratio(snapshot, "price-age-swing-ratio") ** math.sqrt(price_age_years(snapshot, o))
     aged = (1 / older, older)
     if o.acquisition != "own":
-        return aged
+        return min(aged[0], o.rent_low_ratio), max(aged[1], o.rent_high_ratio)
     key = "purchase-price-swing-ratio"
     usual = swing_ratio(snapshot, key)
     high = snapshot["assumptions"].get(key, {}).get("high")

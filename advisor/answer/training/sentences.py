@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from advisor.answer.preference import UNCHECKED
+from advisor.answer.ranking import doubt_warnings, unit_warnings
 from advisor.answer.training.question import Question, name_of
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.network import parameters
@@ -225,6 +226,8 @@ def warnings(q: Question, c: Candidate) -> list[str]:
     said = tuning_warnings(q, c)
     if c.offer.weakness:
         said.append(f"weak price: {c.offer.weakness}")
+    hourly = c.planned.plan.usd_per_month / HOURS_PER_MONTH
+    said += [*doubt_warnings(c.offer), *unit_warnings(c.offer, c.instances * c.offer.accelerators, hourly)]
     peak, chip, task = c.trained.layout.memory.allocated_bytes, c.trained.accelerator, q.task
     if peak > NEAR_FULL_FRACTION * chip.memory_bytes:
         said.append("the peak is within 3% of the memory: try it, or use a smaller micro-batch")

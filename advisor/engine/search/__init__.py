@@ -6,6 +6,7 @@ from advisor.engine.search.candidates import (
     CONCURRENCY,
     FROM_SCRATCH,
     MIN_WEIGHT_BITS,
+    PRICE_FIELD,
     QUALITY_RANK,
     Catalog,
     admissible,
@@ -85,7 +86,7 @@ from advisor.engine.search.table import (
     serving_estimates,
     started_fraction,
 )
-from advisor.engine.search.unranked import PRICE_FIELD, Unranked, at_price
+from advisor.engine.search.unranked import Unranked, at_price
 from advisor.engine.search.views import PRICE_BOUND_FACTOR, same
 
 __all__ = [

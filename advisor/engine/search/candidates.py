@@ -11,8 +11,11 @@ from advisor.engine.cost import Assumptions, Licence, closest_rejection, site_re
 from advisor.engine.network import Attention, LatentAttention, Model, parameters
 from advisor.engine.spec import (
     ASSUMED,
+    DOUBTFUL,
     MARKS,
+    NEVER_FIRST,
     OWNED,
+    UNKNOWN_UNIT,
     WEAK_PRICE,
     Accelerator,
     Change,
@@ -30,6 +33,7 @@ from advisor.engine.spec import (
     correction,
     cut_into,
     efficiency,
+    limit_change,
     list_change,
     listed,
     overhead,
@@ -62,6 +66,14 @@ from advisor.engine.step import (
 )
 
 EXCLUDE = "constraints.exclude"
+PROVIDERS = "constraints.providers"
+PRICE_FIELD = "usd_per_accelerator_hour"  # key of the workload file with assumed prices
+NOT_MEANT = (
+    "consumer",
+    "marketplace",
+    UNKNOWN_UNIT,
+    WEAK_PRICE,
+)  # marks that allowing a provider by name does not lift
 CONCURRENCY = np.array([1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512], dtype=float)
 GRID_RANKS = 2  # attention-DP ranks that share CONCURRENCY; more ranks, each with its own batch, scale it up
 TP_SIZES = (1, 2, 4, 8, 16)
@@ -128,12 +140,13 @@ def _within_purchase_limits(o: Offer, c: Constraints) -> bool:
 
 
 def excluded_marks(o: Offer, c: Constraints) -> list[str]:
-    """The marks of an offer that the constraints exclude; an accelerator or provider allowed by name is meant."""
+    """The marks of an offer that rule it out as a choice; an accelerator or provider allowed by name is meant."""
     named = {
         *(["consumer"] if o.accelerator in c.accelerators_allow else []),
-        *([m for m in o.marks if m not in ("consumer", WEAK_PRICE)] if o.provider in c.providers_allow else []),
+        *([m for m in o.marks if m not in NOT_MEANT] if o.provider in c.providers_allow else []),
     }
-    return [mark for mark in o.marks if mark in c.exclude and mark not in named]
+    never = () if c.with_doubts else NEVER_FIRST
+    return [mark for mark in o.marks if (mark in c.exclude or mark in never) and mark not in named]
 
 
 def admissible(workload: Workload, catalog: Catalog) -> tuple[list[Rejection], list[Accelerator]]:
@@ -207,10 +220,19 @@ def _unpriced(a: Accelerator, c: Constraints, catalog: Catalog) -> Rejection:
     elsewhere = [changes_needed(o, c) for o in catalog.offers if o.accelerator == a.slug]
     if not elsewhere:
         return replace(rejection, detail=catalog.stale.get(a.slug, "no current price in the catalog"))
+    if doubted := [o for o in catalog.offers if o.accelerator == a.slug and o.doubt and _is_only_doubted(o, c)]:
+        best = min(doubted, key=lambda o: o.usd_per_hour / o.accelerators)
+        changes = changes_needed(best, c)
+        return replace(
+            rejection,
+            detail=f"shown and not recommended: {best.instance} at {best.provider}: {best.doubt}",
+            smallest_change=f"priced with {listed(changes)}",
+            changes=tuple(changes),
+        )
     fewest = min(elsewhere, key=lambda missing: (len(missing), listed(missing)))
     marks = [mark for o in catalog.offers if o.accelerator == a.slug for mark in excluded_marks(o, c)]
     if marks and all(change.field == EXCLUDE for change in fewest):
-        found = [MARKS[mark] for mark in dict.fromkeys(marks)]
+        found = [MARKS[mark] for mark in dict.fromkeys(marks) if mark in MARKS]
         terms = f" ({a.market_terms})" if a.market_terms and "consumer" in marks else ""
         return replace(
             rejection,
@@ -232,10 +254,25 @@ def changes_needed(o: Offer, c: Constraints) -> list[Change]:
     acquisition = list_change("constraints.acquisition", [*c.acquisition, o.acquisition])
     return [
         *([] if o.acquisition in c.acquisition else [acquisition]),
-        *allowing("constraints.providers", o.provider, c.providers_allow, c.providers_deny),
+        *allowing(PROVIDERS, o.provider, c.providers_allow, c.providers_deny),
         *_placing(o, c),
-        *([list_change(EXCLUDE, [m for m in c.exclude if m not in marks])] if (marks := excluded_marks(o, c)) else []),
+        *_lifting(o, c),
     ]
+
+
+def _lifting(o: Offer, c: Constraints) -> list[Change]:
+    """The changes that lift the marks of an offer. A price of an unknown unit becomes the planner's own assumption."""
+    marks = excluded_marks(o, c)
+    excluded = [list_change(EXCLUDE, [m for m in c.exclude if m not in marks])] if set(marks) & set(c.exclude) else []
+    named = [list_change(f"{PROVIDERS}.allow", [o.provider])] if DOUBTFUL in marks and not c.providers_allow else []
+    each = o.usd_per_hour / o.accelerators
+    assumed = [limit_change(f"{PRICE_FIELD}.{o.accelerator}", "<=", each)] if UNKNOWN_UNIT in marks else []
+    return excluded + named + assumed
+
+
+def _is_only_doubted(o: Offer, c: Constraints) -> bool:
+    """Whether an offer is within all constraints, and only its doubtful price or unknown unit rules it out."""
+    return not allowed(o, c) and allowed(o, replace(c, with_doubts=True))
 
 
 def _placing(o: Offer, c: Constraints) -> list[Change]:

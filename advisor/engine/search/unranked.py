@@ -6,7 +6,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from advisor.engine.cost import HOURS_PER_MONTH, NOT_PRICED, site_rejection, total_usd_per_hour
-from advisor.engine.search.candidates import Catalog, changes_needed, enumerate_lanes, largest_connected_offer
+from advisor.engine.search.candidates import (
+    PRICE_FIELD,
+    Catalog,
+    changes_needed,
+    enumerate_lanes,
+    largest_connected_offer,
+)
 from advisor.engine.search.declared_scores import declared
 from advisor.engine.search.objective import (
     MAX_RANKED,
@@ -37,7 +43,6 @@ from advisor.engine.spec import (
     listed,
 )
 
-PRICE_FIELD = "usd_per_accelerator_hour"  # key of the workload file with assumed prices
 FACTORS = 1e-4, 1e4  # a price is searched between these multiples of the one that was simulated
 HALVINGS = 28  # of the logarithm of that range: to 1e-7 of the price
 NO_LAYOUT = "no host of this chip connects enough chips for a layout that fits"
@@ -115,6 +120,7 @@ def _questions(workload: Workload) -> list[tuple[Workload, bool]]:
         regions_allow=(),
         regions_deny=(),
         exclude=(),
+        with_doubts=True,
         max_rack_watts=None,
         cooling="any",
     )

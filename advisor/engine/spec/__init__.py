@@ -53,7 +53,17 @@ from advisor.engine.spec.kinds import (
     Outcome,
     kind_named,
 )
-from advisor.engine.spec.offer import ASSUMED, MARKS, OWNED, WEAK_PRICE, Offer, Part
+from advisor.engine.spec.offer import (
+    ASSUMED,
+    DOUBTFUL,
+    MARKS,
+    NEVER_FIRST,
+    OWNED,
+    UNKNOWN_UNIT,
+    WEAK_PRICE,
+    Offer,
+    Part,
+)
 from advisor.engine.spec.rejection import QUALITY_ANY, Change, Rejection, allowing, limit_change, list_change, listed
 from advisor.engine.spec.requests import (
     Z95,
@@ -109,6 +119,9 @@ __all__ = [
     "TOKENS",
     "UNRANKED",
     "VECTORS",
+    "DOUBTFUL",
+    "NEVER_FIRST",
+    "UNKNOWN_UNIT",
     "WEAK_PRICE",
     "WEEK_HOURS",
     "WEIGHTS",

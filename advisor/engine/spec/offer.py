@@ -28,6 +28,12 @@ MARKS = {
     "unconfirmed": "offered only at prices that could not be confirmed",
     "weak_price": "known only at a weak or old price",
 }
+UNKNOWN_UNIT = "unknown_unit"  # the mark of a board's chips if nobody says how many are sold together
+DOUBTFUL = "doubtful"  # the mark of a listed price that is far from the median of marketplace prices
+NEVER_FIRST = {  # marks of offers that are shown and never recommended, and how a rejection says it
+    UNKNOWN_UNIT: "sold in units of unknown size only",
+    DOUBTFUL: "priced far from the marketplaces only",
+}
 WEAK_PRICE = "weak_price"  # the mark of every offer with a `weakness`
 OWNED = "owned"  # term of an offer of existing hosts only; more of them cannot be bought
 ASSUMED = "assumed"  # provider of an offer at a price that the planner assumes
@@ -58,6 +64,10 @@ class Offer:
     notes: str = ""
     origin: str = ""  # where the price comes from: official_list | provider_api | reseller ...; empty: not stated
     weakness: str = ""  # why a buyer should not sign at this price, in words; empty: nothing is known
+    unknown_unit_chips: int = 0  # of a whole unit, if the smallest one that is sold is unknown; 0: it is known
+    doubt: str = ""  # why it cannot be the first choice, in words; empty: nothing is known
+    rent_low_ratio: float = 1.0  # of the marketplaces' lowest price to this one, if it is lower
+    rent_high_ratio: float = 1.0  # and of their highest, if it is higher
     stale: bool = False  # over a year old; used because the chip has no current price of this acquisition type
     parts: tuple[Part, ...] = ()  # of usd_per_hour, over the horizon; empty: a single part
     list_parts: tuple[Part, ...] = ()  # of a rent: an hour at today's list price, without commitments; empty: `parts`

@@ -43,6 +43,7 @@ class Constraints:
     kv_formats_allow: tuple[str, ...] = ()
     kv_formats_deny: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()  # names of MARKS
+    with_doubts: bool = False  # also offers that are never recommended, to show what they would cost
     acquisition: tuple[str, ...] = ("rent",)
     terms: tuple[str, ...] = ("on_demand",)  # rental terms that are ranked
     quality: str = "near_lossless"  # lossless | near_lossless | any

@@ -104,7 +104,7 @@ class Command(BaseCommand):
     def check_stored(self) -> None:
         day = timezone.localdate()
         market, count = price_imports.market(day), 0
-        rows = Price.objects.filter(organisation=None).exclude(origin=price_checks.INDEX).values(*price_imports.COLUMNS)
+        rows = Price.objects.filter(organisation=None).exclude(origin=fixtures.INDEX).values(*price_imports.COLUMNS)
         for row in rows:
             row["accelerator"] = row.pop("accelerator__slug")
             if (day - row["as_of"]).days <= price_checks.CURRENT_DAYS and (
