@@ -13,6 +13,7 @@ from advisor.engine.scheduler.percentiles import (
     shares_prefixes,
     verify,
     verify_trace,
+    whole_users,
 )
 from advisor.engine.scheduler.simulation import Simulation, simulate, token_lengths
 
@@ -36,4 +37,5 @@ __all__ = [
     "token_lengths",
     "verify",
     "verify_trace",
+    "whole_users",
 ]

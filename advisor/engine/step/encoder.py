@@ -88,8 +88,16 @@ def normalize(workload: Workload, model: Model) -> tuple[Workload, Model]:
     """Workload and model in the form that the engine computes with; idempotent.
 
     For an encoder-decoder, the input moves to `source_tokens`. For embeddings, the model loses its output head and
-    every request has one output token.
+    every request has one output token. Lengths are limited by the model's context.
     """
+    workload, model = _normalized(workload, model)
+    if workload.kind.makes in ("images", "scores"):  # their input is no text of one sequence
+        return workload, model
+    one_vector = 0 if workload.kind.generates_tokens else 1
+    return replace(workload, context_tokens=float(model.longest_context_tokens + one_vector)), model
+
+
+def _normalized(workload: Workload, model: Model) -> tuple[Workload, Model]:
     if workload.images is not None:
         workload, model = _with_pictures(workload, model)
     if workload.drawing is not None and model.diffusion is not None and model.drawing is None:
