@@ -76,7 +76,7 @@ def p999_tokens(lengths: Lengths) -> float:
 def context_limit(s: Scored, model: Model, workload: Workload) -> ContextLimit:
     """p99.9 of the prompt plus p99.9 of the answer, limited by the model's context and the replica's KV cache.
 
-    Of a trace, p99.9 of its requests. Every request that the simulation served fits.
+    Of a trace, p99.9 of its requests. Where a longer limit reserves no memory, every simulated request fits.
     """
     if workload.trace is not None:
         rare = workload.trace.total_tokens(0.999)
@@ -85,9 +85,10 @@ def context_limit(s: Scored, model: Model, workload: Workload) -> ContextLimit:
         if workload.turns:
             rare = max(rare, workload.turns.last_prompt_tokens)
         rare += p999_tokens(workload.output_tokens) if workload.kind.generates_tokens else 0
-    if workload.kind.generates_tokens:
-        rare = max(rare, s.verified.longest_tokens)
-        rare = max(rare, s.verified.of_trace.longest_tokens if s.verified.of_trace else 0)
+    launched = s.lane.framework.launch
+    if workload.kind.generates_tokens and not (launched and launched.template.reserves_slots):
+        seen = [v.longest_tokens for v in (s.verified, s.verified.of_trace) if v is not None]
+        rare = max(rare, *seen)
     wanted = math.ceil(rare / CONTEXT_STEP_TOKENS) * CONTEXT_STEP_TOKENS
     held = int(s.memory.kv_capacity_tokens * s.lane.choice.pp)
     limits = ((model.longest_context_tokens, "the model's context length"), (held, "the KV cache of one replica"))

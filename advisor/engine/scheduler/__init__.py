@@ -4,11 +4,13 @@ from advisor.engine.scheduler import disaggregated
 from advisor.engine.scheduler.closed_form import ClosedLoop, OpenLoop, burst, closed_loop, open_loop
 from advisor.engine.scheduler.disaggregated import matched
 from advisor.engine.scheduler.percentiles import (
+    P95_UNSERVED_FRACTION,
     REQUESTS,
     SEED,
     Bounds,
     Verified,
     log_normal_cv2,
+    request_lengths,
     scheduler_of,
     shares_prefixes,
     verify,
@@ -21,6 +23,7 @@ __all__ = [
     "Bounds",
     "ClosedLoop",
     "OpenLoop",
+    "P95_UNSERVED_FRACTION",
     "REQUESTS",
     "SEED",
     "Simulation",
@@ -31,6 +34,7 @@ __all__ = [
     "log_normal_cv2",
     "matched",
     "open_loop",
+    "request_lengths",
     "scheduler_of",
     "shares_prefixes",
     "simulate",

@@ -3,13 +3,16 @@
 import math
 from dataclasses import dataclass, replace
 
-from advisor.engine.scheduler.simulation import Simulation, simulate
+import numpy as np
+
+from advisor.engine.scheduler.simulation import Simulation, simulate, token_lengths, within_context
 from advisor.engine.spec import Framework, Lengths, Trace, Workload, log_normal_sigma
 from advisor.engine.step import MIXED, POISSON, STATIC, STEADY, TRACE, USERS, Client, Lane, Scheduler, StepTimes
 
 REQUESTS = 2000
 # A server is started for all but one request in a thousand (launch/command.py); a batch that lacks more is incomplete.
 MOST_UNSERVED_FRACTION = 0.001
+P95_UNSERVED_FRACTION = 0.05  # above it, the 95th percentile of every latency is infinite
 LATE_FACTOR = 1.5  # the rate of a batch's pilot run may be off by this factor
 Bounds = tuple[float, float]
 SEED = 20261121
@@ -49,6 +52,11 @@ class Verified:
     e2e_p95_bounds_s: Bounds = (0.0, math.inf)
     late_bounds_fraction: Bounds = (0.0, math.inf)
     longest_tokens: int = 0  # prompt plus answer of the longest request that was served
+
+    @property
+    def unserved_fraction(self) -> float:
+        """Share of the simulated requests that the server cannot hold."""
+        return self.rejected_requests / max(self.requests, 1)
 
 
 def scheduler_of(lane: Lane, static: bool = False) -> Scheduler:
@@ -105,6 +113,17 @@ def verify(
 def whole_users(share: float) -> int:
     """The users of the fullest lane if each has this many on average."""
     return max(math.ceil(share * (1 - 1e-9)), 1)
+
+
+def request_lengths(workload: Workload, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """(prompt, answer) tokens of `count` requests: pairs of the trace if there is one, else from the distributions."""
+    trace = workload.trace
+    if trace is not None:
+        rows = rng.integers(0, len(trace.arrival_s), count)
+        return np.array(trace.input_tokens)[rows], np.array(trace.output_tokens)[rows]
+    prompt = token_lengths(workload.input_tokens, 1.0, 1.0, count, rng)
+    output = token_lengths(workload.output_tokens, 1.0, 1.0, count, rng)
+    return within_context(prompt, output, workload.context_tokens)
 
 
 def _late_fraction(workload: Workload, rate_per_s: float, result: Simulation) -> float:

@@ -233,7 +233,18 @@ def _table(
     """The requests before the simulation; at least one token of each prompt is not cached."""
     cached = np.minimum((prompt * cached_fraction).astype(np.int64), prompt - 1)
     counted, timed = np.zeros((3, len(prompt)), np.int64), np.full((2, len(prompt)), np.inf)
-    return Requests(arrival_s, prompt, output, cached, *counted, *timed, think_s=think_s)
+    return Requests(
+        arrival_s=arrival_s,
+        prompt=prompt,
+        output=output,
+        cached=cached,
+        computed=counted[0],
+        generated=counted[1],
+        blocks=counted[2],
+        first_token_s=timed[0],
+        finish_s=timed[1],
+        think_s=think_s,
+    )
 
 
 def _rules(scheduler: Scheduler, client: Client, first: int, last: int) -> Rules:

@@ -18,7 +18,15 @@ from advisor.engine.cost import (
     watts_per_chip,
 )
 from advisor.engine.plans import PURCHASE
-from advisor.engine.scheduler import REQUESTS, Bounds, Verified, verify, verify_trace, whole_users
+from advisor.engine.scheduler import (
+    P95_UNSERVED_FRACTION,
+    REQUESTS,
+    Bounds,
+    Verified,
+    verify,
+    verify_trace,
+    whole_users,
+)
 from advisor.engine.search.candidates import Catalog, concurrency_of
 from advisor.engine.search.evictions import as_cached, kept_of
 from advisor.engine.search.limits import (
@@ -163,7 +171,12 @@ class SimulatedDesign:
 
 
 def excess(workload: Workload, v: Verified) -> float:
-    """The worst simulated latency over its limit; 1 is exactly at the limit."""
+    """The worst simulated latency over its limit; 1 is exactly at the limit.
+
+    Infinite if more than one request in twenty is not served, with or without limits.
+    """
+    if v.unserved_fraction > P95_UNSERVED_FRACTION:
+        return math.inf
     recorded = excess(workload, v.of_trace) if v.of_trace else 0.0
     late = float(latency_excess(workload, v.ttft_p95_s, v.tpot_p95_s, v.e2e_p95_s))
     return max(recorded, late, v.late_fraction)
