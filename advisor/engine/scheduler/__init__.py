@@ -17,7 +17,7 @@ from advisor.engine.scheduler.percentiles import (
     verify_trace,
     whole_users,
 )
-from advisor.engine.scheduler.simulation import Simulation, simulate, token_lengths
+from advisor.engine.scheduler.simulation import Simulation, simulate
 
 __all__ = [
     "Bounds",
@@ -38,7 +38,6 @@ __all__ = [
     "scheduler_of",
     "shares_prefixes",
     "simulate",
-    "token_lengths",
     "verify",
     "verify_trace",
     "whole_users",
