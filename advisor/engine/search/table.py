@@ -17,7 +17,7 @@ from advisor.engine.cost import (
     total_usd_per_hour,
     watts_per_chip,
 )
-from advisor.engine.scheduler import closed_loop, log_normal_cv2, open_loop, scheduler_of, shares_prefixes
+from advisor.engine.scheduler import closed_loop, log_normal_cv2, open_loop, scheduler_of, shares_prefixes, whole_users
 from advisor.engine.search.candidates import CONCURRENCY, Catalog, allowed, concurrency_of, connected_chips
 from advisor.engine.search.evictions import with_evictions
 from advisor.engine.search.growing import instances_over_horizon
@@ -532,13 +532,20 @@ def _offers_by_chip(
     return {slug: sorted(found, key=lambda entry: entry[0]) for slug, found in by_chip.items()}
 
 
+def most_at_once(workload: Workload, table: Table, i: int, j: int) -> float:
+    """Most requests in flight on one replica: one for each user of its fullest lanes; infinite without users."""
+    if workload.users is None:
+        return math.inf
+    lanes = table.lanes[i].choice.lanes
+    return float(whole_users(workload.users.active_requests / (float(table.replicas[i, j]) * lanes)) * lanes)
+
+
 def planned_running(workload: Workload, table: Table, i: int, j: int) -> float:
     """Concurrent requests of one lane at the peak, by Little's law."""
     c = table.lanes[i].choice
     rate = table.peak_requests_per_s[i, j] / (table.replicas[i, j] * c.lanes)
     running = float(rate * (table.ttft_p95_s[i, j] + workload.output_tokens.mean_tokens * table.tpot_p95_s[i, j]))
-    most = workload.users.active_requests / (table.replicas[i, j] * c.lanes) if workload.users else math.inf
-    return min(running, float(most))
+    return min(running, most_at_once(workload, table, i, j) / c.lanes)
 
 
 # --- limits -----------------------------------------------------------------------------------------------------

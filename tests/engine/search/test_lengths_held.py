@@ -112,4 +112,5 @@ def test_a_handful_of_users_never_has_more_requests_in_flight(active: float, thi
         assert s.verified.running_requests_mean <= s.concurrency / s.lane.choice.lanes
         assert s.replicas - s.spare_replicas <= active
     for e in estimated_ranking(asked, catalog()).ranked:
-        assert e.replicas - e.spare_replicas <= active
+        carrying = e.replicas - e.spare_replicas
+        assert carrying <= active and e.concurrency * carrying < active + carrying * e.lane.choice.lanes
