@@ -186,7 +186,10 @@ def warnings(workload: Workload, s: Scored) -> list[str]:
         )
     trace = s.verified.of_trace
     if trace and trace.rejected_requests:
-        lines.append(f"{trace.rejected_requests} of {trace.requests} recorded requests exceed a replica's KV cache")
+        lines.append(
+            f"{trace.rejected_requests} of {trace.requests} recorded requests exceed a replica's KV cache or the "
+            "model's context: they count as infinitely late"
+        )
     if trace and trace.requests < FEW:
         lines.append(f"a replica's lane gets {trace.requests} requests of the trace: too few for a 95th percentile")
     return lines

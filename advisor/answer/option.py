@@ -287,6 +287,7 @@ def simulation(workload: Workload, s: Scored) -> Simulation:
         requests_per_s=rounded(workload.requests_per_s_peak),
         ttft_standard_error_ms=number(v.ttft_standard_error_s * 1e3),
         tpot_standard_error_ms=number(v.tpot_standard_error_s * 1e3),
+        unserved_requests=v.rejected_requests,
     )
 
 

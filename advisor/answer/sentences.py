@@ -7,6 +7,7 @@ from functools import partial
 from advisor.answer.card_sharing import partition_notes
 from advisor.answer.tuning import variant_warnings
 from advisor.engine.cost import HOURS_PER_YEAR
+from advisor.engine.launch import rare_request_tokens
 from advisor.engine.network import Model
 from advisor.engine.search import Catalog, Scored, tpot_limit_s
 from advisor.engine.spec import JobRun, Outcome, Workload, unlike, usd_text
@@ -14,6 +15,7 @@ from advisor.engine.step import HALF, NO_CACHE_TOKENS, yarn_warning
 from advisor.result import Batch, NearMiss, Option
 
 GIB = 2.0**30
+NO_P99 = ", so the p99 of every latency is infinite"
 MOST_TIES = 3  # named in the verdict
 BOUND_BY = {
     "compute": "compute-bound",
@@ -195,14 +197,16 @@ def counted(number: int, what: str) -> str:
 
 
 def length_warnings(workload: Workload, model: Model) -> list[str]:
-    """Requests beyond the model's context length; if the mean is beyond it, the workload is rejected at intake."""
-    context = model.longest_context_tokens
-    longest = workload.input_tokens.p95_tokens + workload.output_tokens.mean_tokens
-    if not workload.kind.generates_tokens or longest <= model.max_context_tokens:
+    """Requests near the model's context length; if the mean or the p95 is beyond it, the workload is refused."""
+    if not workload.kind.generates_tokens:
         return []
-    if longest <= context:
-        return [yarn_warning(model)]
-    return [f"more than one request in twenty is longer than the model's context of {context:,} tokens"]
+    lines = [yarn_warning(model)] if workload.p95_request_tokens > model.max_context_tokens else []
+    if workload.trace is None and rare_request_tokens(workload) > model.longest_context_tokens:
+        lines.append(
+            "the longest requests by your mean and p95 exceed the model's context of "
+            f"{model.longest_context_tokens:,} tokens: they are simulated at that length, as if clients shortened them"
+        )
+    return lines
 
 
 def warnings(workload: Workload, s: Scored, option: Option) -> list[str]:
@@ -221,7 +225,8 @@ def warnings(workload: Workload, s: Scored, option: Option) -> list[str]:
         lines.append(UNMEASURED.get(c.efficiency.basis, UNMEASURED["datasheet"]))
     if s.verified.rejected_requests:
         lines.append(
-            f"{s.verified.rejected_requests} of {s.verified.requests} simulated requests exceed a replica's KV cache"
+            f"{s.verified.rejected_requests} of {s.verified.requests} simulated requests exceed a replica's KV cache: "
+            f"they count as infinitely late{NO_P99 if s.verified.unserved_fraction > 0.01 else ''}"
         )
     for name, limit_s in ((workload.kind.first_result, workload.slo.ttft_p95_s), ("TPOT", tpot_limit_s(workload))):
         high = (option.interval.of(f"{name.lower()}_ms_p95") or (None, None))[1]

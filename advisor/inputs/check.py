@@ -36,7 +36,7 @@ def unsuited_model(spec: Mapping[str, Any]) -> list[dict[str, str]]:
         reason = model_mismatch(workload_of(dict(spec)), model_of(model_row(spec["model"])))
     except (ValueError, KeyError, TypeError, OSError):
         return []  # e.g. a trace that is still a path: paths_in reports it
-    return [error(field_of(reason), reason)] if reason else []
+    return [error(field_of(reason, spec["traffic"]), reason)] if reason else []
 
 
 def own_model_error(config: Mapping[str, Any], confirmed: bool) -> dict[str, str] | None:
@@ -54,10 +54,20 @@ def own_model_error(config: Mapping[str, Any], confirmed: bool) -> dict[str, str
     )
 
 
-def field_of(reason: str) -> str:
+def field_of(reason: str, traffic: Mapping[str, Any] | None = None) -> str:
     """The field that a mismatch of workload and model is about."""
-    marks = {"kind:": "kind", "ask for one": "model", "traffic.images": "traffic.images"}
-    return next((field for mark, field in marks.items() if mark in reason), "traffic.input_tokens")
+    marks = {
+        "kind:": "kind",
+        "ask for one": "model",
+        "traffic.images": "traffic.images",
+        "recorded": "traffic.trace",
+        "answers are": "traffic.output_tokens",
+    }
+    field = next((field for mark, field in marks.items() if mark in reason), "traffic.input_tokens")
+    lengths = (traffic or {}).get(field.removeprefix("traffic."))
+    if " at p95" in reason and isinstance(lengths, Mapping) and (lengths.get("p95") or 0) > (lengths.get("mean") or 0):
+        return f"{field}.p95"
+    return field
 
 
 # --- against the catalog ----------------------------------------------------------------------------------------

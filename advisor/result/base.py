@@ -107,6 +107,6 @@ class Percentiles(Section):
     p50: Milliseconds | None
     """Half of the requests are at least this fast."""
     p95: Milliseconds | None
-    """95 of 100 requests are at least this fast."""
+    """95 of 100 requests are at least this fast; null if more than 5 are not served."""
     p99: Milliseconds | None
-    """99 of 100 requests are at least this fast."""
+    """99 of 100 requests are at least this fast; null if more than 1 is not served."""

@@ -94,6 +94,8 @@ class Simulation(Section):
     """Standard error of the mean TTFT."""
     tpot_standard_error_ms: Milliseconds | None
     """Standard error of the mean TPOT."""
+    unserved_requests: Count | None = None
+    """Simulated requests that exceed a replica's KV cache or the model's context; they count as infinitely late."""
 
 
 class MeasuredCorrection(Section):

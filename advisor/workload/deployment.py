@@ -484,7 +484,10 @@ def nearest_formats(
 
 
 def doubts(case: Case, model: Model, chip: Accelerator, framework: Framework, quantization: Quantization) -> list[str]:
-    """Warnings about a deployment that can be estimated but that the catalog does not know to work."""
+    """Warnings about a deployment that can be estimated but that the catalog does not know to work.
+
+    Raises WorkloadError if its requests exceed the model's context.
+    """
     warnings = []
     if quantization.weight_only and quantization.activations_dtype == "bf16" and case.weights_dtype != "bf16":
         warnings.append(f"{chip.name} computes with {case.weights_dtype} weights in 16 bits (weight-only quantization)")
@@ -492,12 +495,12 @@ def doubts(case: Case, model: Model, chip: Accelerator, framework: Framework, qu
     if encoder_decoder and case.isl > model.source_tokens:
         warnings.append(f"{case.isl:,.0f} tokens exceed the model's maximum source length of {model.source_tokens:,}")
     context_tokens = (model.start_tokens if encoder_decoder else case.isl) + (0 if model.encoder_only else case.osl)
-    if model.max_context_tokens < context_tokens <= model.longest_context_tokens:
+    if context_tokens > model.longest_context_tokens:
+        message = f"{context_tokens:,.0f} tokens exceed the model's context length of {model.longest_context_tokens:,}"
+        field = "osl" if encoder_decoder or case.osl > case.isl else "isl"
+        raise refused(field, message, "fewer tokens, or a model with a longer context")
+    if context_tokens > model.max_context_tokens:
         warnings.append(yarn_warning(model))
-    elif context_tokens > model.max_context_tokens:
-        warnings.append(
-            f"{context_tokens:,.0f} tokens exceed the model's context length of {model.longest_context_tokens:,}"
-        )
     return warnings
 
 

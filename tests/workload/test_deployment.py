@@ -277,13 +277,23 @@ def test_a_plain_deployment_is_not_doubted():
     ({"weights": "awq", "framework": "sglang"}, "H100 computes with awq weights in 16 bits (weight-only quantization)"),
     ({"weights": "fp8", "accelerator": "old"}, "OLD computes with fp8 weights in 16 bits (weight-only quantization)"),
     ({"model": "t5", "isl": 513}, "513 tokens exceed the model's maximum source length of 512"),
-    ({"model": "experts", "isl": 4000, "osl": 97}, "4,097 tokens exceed the model's context length of 4,096"),
-    ({"model": "t5", "isl": 100, "osl": 256}, "257 tokens exceed the model's context length of 256"),
-    ({"model": "bert", "isl": 513, "osl": 0}, "513 tokens exceed the model's context length of 512"),
     ({"framework": "vllm", "framework_version": "9.9"}, "the catalog has no vLLM 9.9"),
 ])  # fmt: skip
 def test_what_the_catalog_does_not_know_is_said(changes, says):
     assert says in doubted(**changes)
+
+
+@pytest.mark.parametrize(("changes", "field", "says"), [
+    ({"model": "experts", "isl": 4000, "osl": 97}, "isl", "4,097 tokens exceed the model's context length of 4,096"),
+    ({"model": "t5", "isl": 100, "osl": 256}, "osl", "257 tokens exceed the model's context length of 256"),
+    ({"model": "bert", "isl": 513, "osl": 0}, "isl", "513 tokens exceed the model's context length of 512"),
+])  # fmt: skip
+def test_requests_beyond_the_context_are_refused_and_the_longest_that_fit_are_not(changes, field, says):
+    with pytest.raises(WorkloadError) as refusal:
+        built(**changes)
+    assert refusal.value.errors[0]["field"] == field and says in refusal.value.errors[0]["message"]
+    part = "osl" if changes["osl"] else "isl"
+    assert not any("context" in doubt for doubt in built(**(changes | {part: changes[part] - 1})).doubts)
 
 
 MX = replace(FP8, slug="mxfp4", name="MXFP4", weights_dtype="mxfp4", experts_only="always")

@@ -114,7 +114,6 @@ def pack_models(members: Sequence[Member], isolated: bool, limits: Limits = NO_L
         return _none(isolated, f"colocation needs two or more workloads, all of kind {names}")
     if not isolated and any(m.workload.constraints.partitions == "required" for m in members):
         return _none(isolated, "a workload requires hardware partitions")
-    members = [replace(m, workload=replace(m.workload, users=None, trace=None)) for m in members]
     usd = _common_chips(members, isolated)
     if not usd:
         what = "with hardware partitions " if isolated else ""
@@ -232,7 +231,8 @@ def _copy(
     rate, capacity, running = load
     fixed = float(room.weights_bytes[row] + room.activations_bytes[row] + room.overhead_bytes[row])
     each = float(room.kv_bytes_per_sequence[row])
-    cache = max(running * KV_MARGIN, 2.0) * each
+    longest = lane.held_tokens / lane.context_tokens
+    cache = max(running * KV_MARGIN, 2.0, longest) * each
     return Copy(
         member_index=i,
         workload=m.workload,

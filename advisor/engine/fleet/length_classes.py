@@ -1,9 +1,12 @@
 """Prompt length classes, so that different machines can serve different lengths."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import NormalDist
+
+import numpy as np
 
 from advisor.engine.spec import Lengths, log_normal_sigma
 
@@ -20,8 +23,13 @@ class LengthClass:
     input_tokens: Lengths
 
 
-def length_classes(lengths: Lengths) -> list[LengthClass]:
-    """Log-normal lengths split at QUANTILES; each class is a log-normal with its own mean and p95."""
+def length_classes(lengths: Lengths, recorded: Sequence[int] = ()) -> list[LengthClass]:
+    """Log-normal lengths split at QUANTILES; each class is a log-normal with its own mean and p95.
+
+    recorded: prompts of a trace, which are split instead.
+    """
+    if recorded:
+        return _recorded_classes(np.sort(recorded))
     sigma = log_normal_sigma(lengths)
     mu = math.log(lengths.mean_tokens) - sigma**2 / 2
     classes = []
@@ -37,6 +45,25 @@ def length_classes(lengths: Lengths) -> list[LengthClass]:
                 input_tokens=Lengths(mean_tokens=mean, p95_tokens=max(p95, mean)),
             )
         )
+    return classes
+
+
+def _recorded_classes(ordered: np.ndarray) -> list[LengthClass]:
+    """Classes of recorded prompts, shortest first; equal prompts are in one class."""
+    bounds = [0.0, *(float(np.quantile(ordered, q, method="lower")) for q in QUANTILES[1:-1]), math.inf]
+    classes = []
+    for low, high in pairwise(sorted(set(bounds))):
+        own = ordered[(ordered >= low) & (ordered < high)]
+        if len(own):
+            mean, p95 = float(own.mean()), float(np.quantile(own, 0.95, method="inverted_cdf"))
+            classes.append(
+                LengthClass(
+                    low_tokens=low,
+                    high_tokens=high,
+                    share_fraction=len(own) / len(ordered),
+                    input_tokens=Lengths(mean_tokens=mean, p95_tokens=max(p95, mean)),
+                )
+            )
     return classes
 
 

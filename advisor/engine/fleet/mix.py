@@ -16,7 +16,7 @@ from advisor.engine.calibration import weighted_quantile
 from advisor.engine.cost import HOURS_PER_MONTH, TEAM
 from advisor.engine.fleet.length_classes import LengthClass, length_classes
 from advisor.engine.fleet.milp import Fleet, Job, Limits, Machine, Unit, cheapest
-from advisor.engine.scheduler import SEED, Simulation, scheduler_of, simulate, token_lengths
+from advisor.engine.scheduler import SEED, Simulation, request_lengths, scheduler_of, simulate
 from advisor.engine.search import (
     CONCURRENCY,
     HEADROOM_FRACTION,
@@ -113,7 +113,7 @@ def no_mix(reason: str, single: float) -> Mix:
 def find_mix(workload: Workload, catalog: Catalog, answer: SearchResult) -> Mix:
     """The mix for a serving workload that `search` has answered.
 
-    Users and traces are represented by their peak rate and length distributions.
+    Users and traces are represented by their peak rate; the lengths of a trace are its own.
     """
     single = answer.ranked[0].usd_per_hour if answer.ranked else math.inf
     if why := _why_no_mix(workload):
@@ -121,7 +121,7 @@ def find_mix(workload: Workload, catalog: Catalog, answer: SearchResult) -> Mix:
     if answer.table is None or answer.table.built is None:
         return no_mix("the model fits on no machine", single)
     team = sum(p.usd_per_hour for p in answer.ranked[0].parts if p.name == TEAM) if answer.ranked else 0.0
-    mix = _search_mix(replace(workload, users=None, trace=None), catalog, answer.table, single - team)
+    mix = _search_mix(replace(workload, users=None), catalog, answer.table, single - team)
     team = team_usd_per_hour(workload, catalog, [(p.offer, p.instances) for p in mix.parts])
     budget = workload.constraints.max_usd_per_month or math.inf
     if (mix.usd_per_hour + team) * HOURS_PER_MONTH > budget:
@@ -149,7 +149,7 @@ def _why_no_mix(workload: Workload) -> str:
 
 def _search_mix(workload: Workload, catalog: Catalog, table: Table, single: float) -> Mix:
     """Simulate the cheapest plan; derate parts that miss their limits, and plan again."""
-    classes = length_classes(workload.input_tokens)
+    classes = length_classes(workload.input_tokens, workload.trace.input_tokens if workload.trace else ())
     simulations, reason = Simulations(workload, catalog, table), BY_ESTIMATE
     for slack in (1.0, SLACK):
         options, rates = machine_options(workload, catalog, table, classes, slack)
@@ -203,7 +203,7 @@ def machine_options(
     kept = [table.lanes[i] for i in rows]
     rates, columns = np.zeros((len(rows), len(classes))), np.full((len(rows), len(classes)), -1)
     for c, part in enumerate(classes):
-        asked = replace(workload, input_tokens=part.input_tokens, requests_per_s_peak=BUSY_RATE)
+        asked = replace(workload, input_tokens=part.input_tokens, requests_per_s_peak=BUSY_RATE, users=None, trace=None)
         capacity, _, _, ttft, tpot, _ = serving_estimates(asked, kept, take(table.built.times, rows))
         able = np.where(latency_excess(asked, ttft, tpot) <= slack, capacity * HEADROOM_FRACTION, 0.0)
         able = np.where(np.isfinite(able), able, 0.0)
@@ -400,6 +400,7 @@ def _simulate(
         workload.input_tokens,
         workload.output_tokens,
         cached_fraction=workload.prefix_cache_hit_fraction,
+        context_tokens=workload.context_tokens,
         seed=SEED,
     )
 
@@ -410,8 +411,7 @@ def _requests(
     """(prompt, answer) lengths in tokens of the requests routed here, drawn by class and share."""
     part = sum(s * c.share_fraction for s, c in zip(shares, classes, strict=True))
     rng, count = np.random.default_rng(SEED), math.ceil(1.2 * PART_REQUESTS / part) + 100
-    prompt = token_lengths(workload.input_tokens, 1.0, 1.0, count, rng)
-    output = token_lengths(workload.output_tokens, 1.0, 1.0, count, rng)
+    prompt, output = request_lengths(workload, count, rng)
     which = np.searchsorted([c.high_tokens for c in classes[:-1]], prompt, side="right")
     here = rng.random(count) < np.array(shares)[which]
     return prompt[here][:PART_REQUESTS], output[here][:PART_REQUESTS]

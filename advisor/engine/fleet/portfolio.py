@@ -83,7 +83,6 @@ def plan_shared_fleet(members: Sequence[Member], limits: Limits) -> SharedFleet:
         return _none(alone, "one service by itself has nothing to share")
     if any(m.workload.slo.doubled for m in members):
         return _none(alone, "a shared fleet is not computed with 2n redundancy")
-    members = [replace(m, workload=replace(m.workload, users=None, trace=None)) for m in members]  # at their peak rate
     hours = windows(members)
     periods, of_hour = periods_of(members, hours)
     machines, units, owners = _units_of(members)

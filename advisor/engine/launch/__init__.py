@@ -1,6 +1,6 @@
 """Launch commands, manifests and load tests for a chosen deployment, and launch files of a training plan."""
 
-from advisor.engine.launch.command import Launch, context_limit, launch
+from advisor.engine.launch.command import Launch, context_limit, launch, rare_request_tokens
 from advisor.engine.launch.draft_options import checkpoint_of
 from advisor.engine.launch.served_checkpoint import served_checkpoint
 from advisor.engine.launch.training import LAUNCHERS, TrainingLaunch, training_launch
@@ -14,6 +14,7 @@ __all__ = [
     "Launch",
     "checkpoint_of",
     "launch",
+    "rare_request_tokens",
     "served_checkpoint",
     "context_limit",
 ]

@@ -73,12 +73,26 @@ def p999_tokens(lengths: Lengths) -> float:
     return lengths.mean_tokens * math.exp(Z999 * sigma - sigma**2 / 2)
 
 
-def context_limit(s: Scored, model: Model, workload: Workload) -> ContextLimit:
-    """p99.9 of the prompt plus p99.9 of the answer, limited by the model's context and the replica's KV cache."""
+def rare_request_tokens(workload: Workload) -> float:
+    """p99.9 of the prompt plus p99.9 of the answer, tokens; of a trace, p99.9 of its requests."""
+    if workload.trace is not None:
+        return workload.trace.total_tokens(0.999)
     rare = p999_tokens(workload.pair_tokens or workload.input_tokens)
     if workload.turns:
         rare = max(rare, workload.turns.last_prompt_tokens)
-    rare += p999_tokens(workload.output_tokens) if workload.kind.generates_tokens else 0
+    return rare + (p999_tokens(workload.output_tokens) if workload.kind.generates_tokens else 0)
+
+
+def context_limit(s: Scored, model: Model, workload: Workload) -> ContextLimit:
+    """p99.9 of the prompt plus p99.9 of the answer, limited by the model's context and the replica's KV cache.
+
+    Of a trace, p99.9 of its requests. Where a longer limit reserves no memory, every simulated request fits.
+    """
+    rare = rare_request_tokens(workload)
+    launched = s.lane.framework.launch
+    if workload.kind.generates_tokens and not (launched and launched.template.reserves_slots):
+        seen = [v.longest_tokens for v in (s.verified, s.verified.of_trace) if v is not None]
+        rare = max(rare, *seen)
     wanted = math.ceil(rare / CONTEXT_STEP_TOKENS) * CONTEXT_STEP_TOKENS
     held = int(s.memory.kv_capacity_tokens * s.lane.choice.pp)
     limits = ((model.longest_context_tokens, "the model's context length"), (held, "the KV cache of one replica"))

@@ -4,22 +4,26 @@ from advisor.engine.scheduler import disaggregated
 from advisor.engine.scheduler.closed_form import ClosedLoop, OpenLoop, burst, closed_loop, open_loop
 from advisor.engine.scheduler.disaggregated import matched
 from advisor.engine.scheduler.percentiles import (
+    P95_UNSERVED_FRACTION,
     REQUESTS,
     SEED,
     Bounds,
     Verified,
     log_normal_cv2,
+    request_lengths,
     scheduler_of,
     shares_prefixes,
     verify,
     verify_trace,
+    whole_users,
 )
-from advisor.engine.scheduler.simulation import Simulation, simulate, token_lengths
+from advisor.engine.scheduler.simulation import Simulation, simulate
 
 __all__ = [
     "Bounds",
     "ClosedLoop",
     "OpenLoop",
+    "P95_UNSERVED_FRACTION",
     "REQUESTS",
     "SEED",
     "Simulation",
@@ -30,10 +34,11 @@ __all__ = [
     "log_normal_cv2",
     "matched",
     "open_loop",
+    "request_lengths",
     "scheduler_of",
     "shares_prefixes",
     "simulate",
-    "token_lengths",
     "verify",
     "verify_trace",
+    "whole_users",
 ]

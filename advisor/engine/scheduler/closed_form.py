@@ -33,8 +33,9 @@ from advisor.engine.step import (
     load_of,
 )
 
+LEAST_RATE_PER_S = 1e-9  # without arrivals, the prompts of a step with prompts would have no mean
 BUSY_LIMIT_FRACTION = 0.85  # of capacity: above it, queues build up over too long a time to plan with means
-STATIC_TAIL = 1.2  # our assumption: TPOT p95 over its mean with static batching, for ranking only
+STATIC_TAIL = 1.2  # our assumption: TPOT p95 over its mean in large static batches, for ranking only
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -216,7 +217,7 @@ def open_loop(times: StepTimes, rate_per_s: Array, demand: Demand, scheduler: Sc
         demand=demand,
         scheduler=scheduler,
         request_s=times.request_s,
-        rate=np.broadcast_to(np.asarray(rate_per_s, float), times.request_s.shape),
+        rate=np.broadcast_to(np.maximum(np.asarray(rate_per_s, float), LEAST_RATE_PER_S), times.request_s.shape),
         capacity=capacity_requests_per_s(times, demand, scheduler),
         limit=_running_limit(times, demand, scheduler, 0)[0],
     )
@@ -330,7 +331,7 @@ def _open_static(offered: _OpenLoad, rounds: int) -> OpenLoop:
         ttft_s=first_s + busy * batch_s / 2,
         tpot_s=tpot_s,
         ttft_p95_s=first_s + 0.95 * busy * batch_s,
-        tpot_p95_s=STATIC_TAIL * tpot_s,
+        tpot_p95_s=(1 + (STATIC_TAIL - 1) * (1 - 1 / np.maximum(size, 1.0))) * tpot_s,
         running=offered.rate * batch_s,
     )
 

@@ -41,7 +41,7 @@ from advisor.engine.scheduler.state import (
 from advisor.engine.step import POLICIES, duration
 
 # Numba's cache is keyed on this file only, so changes in state.py or duration.py must change these numbers.
-if (FIELDS, duration.SOURCE) != (0x8AFDC3CE, 0xF1CA82CB):
+if (FIELDS, duration.SOURCE) != (0x92E63952, 0xF1CA82CB):
     raise ImportError(
         "the fields of scheduler/state.py or the source of step/duration.py changed: write "
         f"({FIELDS:#x}, {duration.SOURCE:#x}) into scheduler/loop.py, so that numba recompiles"
@@ -256,11 +256,24 @@ def _advance(s: Server) -> int:
 
 @compiled()
 def _submit(s: Server, count: int) -> None:
-    """Submit the next requests of `count` users whose requests finished."""
-    begin = s.state[SUBMITTED]
-    end = min(begin + count, len(s.table.arrival_s))
-    s.table.arrival_s[begin:end] = s.totals[CLOCK_S]
-    s.state[SUBMITTED] = end
+    """Enter the next requests of `count` users whose requests finished, in order of arrival.
+
+    Arrivals beyond the last simulated request are dropped.
+    """
+    arrival_s, state = s.table.arrival_s, s.state
+    for k in range(int(s.totals[FINISHED]) - count, int(s.totals[FINISHED])):
+        at_s = s.totals[CLOCK_S] + s.table.think_s[k]
+        place = state[SUBMITTED]
+        if place < len(arrival_s):
+            state[SUBMITTED] += 1
+        elif at_s >= arrival_s[place - 1]:
+            continue
+        else:
+            place -= 1
+        while place > state[NEXT] and arrival_s[place - 1] > at_s:
+            arrival_s[place] = arrival_s[place - 1]
+            place -= 1
+        arrival_s[place] = at_s
 
 
 @compiled()

@@ -1,13 +1,18 @@
 """Simulates finalists at their peak rate. All reported percentiles come from here."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from advisor.engine.scheduler.simulation import Simulation, simulate
+import numpy as np
+
+from advisor.engine.scheduler.simulation import Simulation, simulate, token_lengths, within_context
 from advisor.engine.spec import Framework, Lengths, Trace, Workload, log_normal_sigma
-from advisor.engine.step import MIXED, POISSON, STATIC, STEADY, TRACE, Client, Lane, Scheduler, StepTimes
+from advisor.engine.step import MIXED, POISSON, STATIC, STEADY, TRACE, USERS, Client, Lane, Scheduler, StepTimes
 
 REQUESTS = 2000
+# A server is started for all but one request in a thousand (launch/command.py); a batch that lacks more is incomplete.
+MOST_UNSERVED_FRACTION = 0.001
+P95_UNSERVED_FRACTION = 0.05  # above it, the 95th percentile of every latency is infinite
 LATE_FACTOR = 1.5  # the rate of a batch's pilot run may be off by this factor
 Bounds = tuple[float, float]
 SEED = 20261121
@@ -15,7 +20,11 @@ SEED = 20261121
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verified:
-    """Simulated latencies of one lane under Poisson arrivals at the peak rate, with standard errors and bounds."""
+    """Simulated latencies of one lane at the peak, with standard errors and bounds.
+
+    Arrivals are Poisson, or those of users who think after each answer. A request that is not served has infinite
+    latencies in the percentiles; means are those of the others.
+    """
 
     ttft_mean_s: float
     ttft_p50_s: float
@@ -29,7 +38,7 @@ class Verified:
     running_requests_mean: float
     busy_fraction: float
     requests: int
-    rejected_requests: int  # longer than the whole KV cache
+    rejected_requests: int  # longer than the whole KV cache or the model's context
     seed: int
     ttft_standard_error_s: float
     tpot_standard_error_s: float
@@ -42,6 +51,12 @@ class Verified:
     tpot_p95_bounds_s: Bounds = (0.0, math.inf)
     e2e_p95_bounds_s: Bounds = (0.0, math.inf)
     late_bounds_fraction: Bounds = (0.0, math.inf)
+    longest_tokens: int = 0  # prompt plus answer of the longest request that was served
+
+    @property
+    def unserved_fraction(self) -> float:
+        """Share of the simulated requests that the server cannot hold."""
+        return self.rejected_requests / max(self.requests, 1)
 
 
 def scheduler_of(lane: Lane, static: bool = False) -> Scheduler:
@@ -77,16 +92,48 @@ def log_normal_cv2(lengths: Lengths) -> float:
 def verify(
     workload: Workload, times: StepTimes, index: int, lane: Lane, rate_per_s: float, requests: int = REQUESTS
 ) -> Verified:
-    """Simulate one lane of a finalist at `rate_per_s` requests/s; without arrivals, with all batch slots full."""
-    client = Client(kind=POISSON, rate_per_s=rate_per_s) if workload.kind.has_arrivals else Client(kind=STEADY)
-    return _verified(workload, times, index, lane, client, rate_per_s, requests)
+    """Simulate one lane of a finalist at `rate_per_s` requests/s; without arrivals, with all batch slots full.
+
+    Of users, it is the rate that they would send if answers took no time. The lane has its share of them, rounded up:
+    the fullest lane if they are spread evenly. Lengths are drawn in pairs from a trace, if the workload has one.
+    """
+    trace, users = workload.trace, workload.users
+    pairs = Client(input_tokens=trace.input_tokens, output_tokens=trace.output_tokens) if trace else Client()
+    if not workload.kind.has_arrivals:
+        return _verified(workload, times, index, lane, replace(pairs, kind=STEADY), rate_per_s, requests)
+    if users is None:
+        client = replace(pairs, kind=POISSON, rate_per_s=rate_per_s)
+        return _verified(workload, times, index, lane, client, rate_per_s, requests)
+    share = rate_per_s * users.think_s
+    client = replace(pairs, kind=USERS, users=whole_users(share), think_s=users.think_s)
+    seen = _verified(workload, times, index, lane, client, rate_per_s, requests)
+    return replace(seen, offered_requests_per_s=share / (users.think_s + seen.e2e_mean_s))
+
+
+def whole_users(share: float) -> int:
+    """The users of the fullest lane if each has this many on average."""
+    return max(math.ceil(share * (1 - 1e-9)), 1)
+
+
+def request_lengths(workload: Workload, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """(prompt, answer) tokens of `count` requests: pairs of the trace if there is one, else from the distributions."""
+    trace = workload.trace
+    if trace is not None:
+        rows = rng.integers(0, len(trace.arrival_s), count)
+        return np.array(trace.input_tokens)[rows], np.array(trace.output_tokens)[rows]
+    prompt = token_lengths(workload.input_tokens, 1.0, 1.0, count, rng)
+    output = token_lengths(workload.output_tokens, 1.0, 1.0, count, rng)
+    return within_context(prompt, output, workload.context_tokens)
 
 
 def _late_fraction(workload: Workload, rate_per_s: float, result: Simulation) -> float:
     """Duration of the lane's share of a batch as a fraction of the deadline, with cold start and drain.
 
-    The drain, in which the longest requests finish, is the 95th percentile of the end-to-end time.
+    The drain, in which the longest requests finish, is the 95th percentile of the end-to-end time. Infinite if requests
+    are left out.
     """
+    if result.rejected_requests > MOST_UNSERVED_FRACTION * len(result.ttft_s):
+        return math.inf
     steady = rate_per_s / max(result.requests_per_s, 1e-12)
     if workload.deadline_s is None:
         return steady
@@ -115,6 +162,7 @@ def _verified(
         workload.output_tokens,
         concurrency=lane.max_running_requests,
         cached_fraction=workload.prefix_cache_hit_fraction if shares_prefixes(lane.framework) else 0.0,
+        context_tokens=workload.context_tokens,
         requests=requests,
         seed=SEED,
     )
@@ -146,4 +194,5 @@ def _verified(
         tpot_p95_bounds_s=result.bounds("tpot_s", 95),
         e2e_p95_bounds_s=result.bounds("e2e_s", 95),
         late_bounds_fraction=(late / LATE_FACTOR, late * LATE_FACTOR),
+        longest_tokens=result.longest_tokens,
     )

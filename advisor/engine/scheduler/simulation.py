@@ -4,7 +4,7 @@
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from advisor.engine.step import (
     STATIC,
     STEADY,
     TRACE,
+    USERS,
     Client,
     Scheduler,
     StepTimes,
@@ -44,7 +45,11 @@ CONFIDENCE_ERRORS = 3.746947  # standard errors: 99th percentile of Student's t 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Simulation:
-    """Latencies of the measured requests, in order of arrival, and server statistics."""
+    """Latencies of the measured requests, in order of sending, and server statistics.
+
+    The latencies of a request that the server cannot hold are infinite: it counts in every percentile. Means and rates
+    are those of the requests that were served.
+    """
 
     ttft_s: np.ndarray
     tpot_s: np.ndarray  # (e2e - TTFT) / (output - 1), of requests with more than one output token
@@ -56,7 +61,7 @@ class Simulation:
     requests_per_s: float
     steps: int
     preemptions: int
-    rejected_requests: int  # larger than the whole KV cache
+    rejected_requests: int  # larger than the whole KV cache, or longer than the model's context
     running_requests_mean: float
     kv_used_max_tokens: int
     busy_fraction: float
@@ -64,21 +69,30 @@ class Simulation:
     seed: int
 
     def mean(self, metric: str) -> float:
-        """Mean of ttft_s, tpot_s or e2e_s; infinite if nothing was served."""
-        return float(self._values(metric).mean())
+        """Mean of ttft_s, tpot_s or e2e_s of the requests that were served; infinite if none was."""
+        return float(_finite(self._values(metric)).mean())
 
     def percentile(self, metric: str, percent: float) -> float:
         """Percentile of ttft_s, tpot_s or e2e_s over the measured requests."""
         return self.percentiles(metric, percent)[0]
 
     def percentiles(self, metric: str, *percents: float) -> list[float]:
-        """Several percentiles of one metric, sorted only once; linear interpolation as in numpy's `percentile`."""
+        """Several percentiles of one metric, sorted only once; linear interpolation as in numpy's `percentile`.
+
+        Infinite if and only if a larger share of the requests than the rest was not served.
+        """
         ordered = np.sort(self._values(metric))
         return [_quantile(ordered, percent / 100) for percent in percents]
 
+    @property
+    def longest_tokens(self) -> int:
+        """Prompt plus answer of the longest request that was served."""
+        served = np.isfinite(self.e2e_s)
+        return int((self.input_tokens + self.output_tokens)[served].max(initial=0))
+
     def standard_error(self, metric: str) -> float:
         """Standard error of the mean by batch means, which allows for correlated requests."""
-        return batch_error(self._values(metric))
+        return batch_error(_finite(self._values(metric)))
 
     def bounds(self, metric: str, percent: float) -> tuple[float, float]:
         """Confidence bounds (low, high) of a percentile over all requests; infinite if the sample is too small.
@@ -108,9 +122,17 @@ def _quantile(ordered: np.ndarray, share: float) -> float:
     place = share * (len(ordered) - 1)
     low = int(place)
     below, above, part = float(ordered[low]), float(ordered[min(low + 1, len(ordered) - 1)]), place - low
+    if math.isinf(above):  # not interpolated: the smallest value that at least this share of the requests has
+        return float(ordered[max(math.ceil(share * len(ordered) - 1e-9) - 1, 0)])
     if below == above:
         return below
     return below + (above - below) * part if part < 0.5 else above - (above - below) * (1 - part)
+
+
+def _finite(values: np.ndarray) -> np.ndarray:
+    """The latencies of the requests that were served; all of them if none was."""
+    served = values[np.isfinite(values)]
+    return served if len(served) else values
 
 
 def batch_error(values: np.ndarray, batches: int = 20) -> float:
@@ -132,39 +154,62 @@ def simulate(
     *,
     concurrency: int = 1,
     cached_fraction: float = 0.0,
+    context_tokens: float = math.inf,
     requests: int = 2000,
     seed: int = 0,
 ) -> Simulation:
     """Simulate one lane with this client; `requests` are measured (burst, static and trace have their own number).
 
     The cached fraction of each prompt is not computed, but attention reads it and it takes KV (blocks are not shared).
+    Lengths drawn from a distribution end at `context_tokens`, the model's context, because clients cut longer prompts;
+    recorded requests that are longer cannot be served.
     A lane of attention-DP ranks that step together is simulated alone first, then with the mean wait for the others.
     """
     costs = _costs(times, index)
     first, last, total = _population(client, concurrency, requests)
-    if client.kind == POISSON:
-        prompt, output, between = _drawn(input_tokens, output_tokens, _spread(client), total, seed)
-        fits = prompt + output <= costs.total_blocks * costs.block_tokens
-        arrival_s = np.cumsum(between * (1 / client.rate_per_s))[fits]
+    lengths = _Drawing(input_tokens, output_tokens, _spread(client), context_tokens)
+    longest = min(costs.total_blocks * costs.block_tokens, context_tokens)
+    think_s, at_once = np.zeros(total), concurrency
+    if client.kind in (POISSON, USERS):
+        prompt, output, between = _drawn(lengths, _recorded(client), total, seed)
+        fits = prompt + output <= longest
+        if client.kind == POISSON:
+            arrival_s = np.cumsum(between * (1 / client.rate_per_s))[fits]
+        else:
+            arrival_s, think_s, at_once = _first_arrivals(client, between, fits)
     else:
         rng = np.random.default_rng(seed)
-        prompt, output = _lengths(client, input_tokens, output_tokens, total, rng)
+        prompt, output = _lengths(client, lengths, total, rng)
         if client.kind == STEADY and scheduler.policy != STATIC:
             _stagger(prompt, output, concurrency, rng)
-        fits = prompt + output <= costs.total_blocks * costs.block_tokens
+        fits = prompt + output <= longest
         arrival_s = _arrivals(client, concurrency, fits)
     rules = _rules(scheduler, client, int(fits[:first].sum()), int(fits[:last].sum()))
     from advisor.engine.scheduler.loop import run_steps  # imported here because the web tier must not load numba
 
-    table = _table(arrival_s.copy(), prompt[fits], output[fits], cached_fraction)
-    totals, marks, state = run_steps(costs, rules, table, concurrency)
+    table = _table(arrival_s.copy(), prompt[fits], output[fits], cached_fraction, think_s[fits])
+    totals, marks, state = run_steps(costs, rules, table, at_once)
     waited_s = _waited_s(totals, float(times.ranks[index])) if client.kind != STATIC else 0.0
     if waited_s > 0:
         costs = costs._replace(serial_s=costs.serial_s + waited_s)
-        table = _table(arrival_s, prompt[fits], output[fits], cached_fraction)
-        totals, marks, state = run_steps(costs, rules, table, concurrency)
-    rejected = int(np.count_nonzero(~fits[first:last]))
-    return _summary(table, rules, costs, totals, marks, state, rejected, seed)
+        table = _table(arrival_s, prompt[fits], output[fits], cached_fraction, think_s[fits])
+        totals, marks, state = run_steps(costs, rules, table, at_once)
+    sent = _Sent(prompt=prompt[first:last], output=output[first:last], fits=fits[first:last])
+    return _summary(table, rules, costs, totals, marks, state, sent, seed)
+
+
+class _Sent(NamedTuple):
+    """The measured requests as they were sent, with those that the server cannot hold."""
+
+    prompt: np.ndarray
+    output: np.ndarray
+    fits: np.ndarray
+
+    def all_s(self, served_s: np.ndarray) -> np.ndarray:
+        """The latencies of all requests, from those of the served ones; infinite for the others."""
+        latency_s = np.full(len(self.fits), np.inf)
+        latency_s[self.fits] = served_s
+        return latency_s
 
 
 def _waited_s(totals: np.ndarray, ranks: float) -> float:
@@ -182,11 +227,24 @@ def _waited_s(totals: np.ndarray, ranks: float) -> float:
     return float((1 - share) * (1 - (1 - share) ** (ranks - 1)) * max(excess_s, 0.0))
 
 
-def _table(arrival_s: np.ndarray, prompt: np.ndarray, output: np.ndarray, cached_fraction: float) -> Requests:
+def _table(
+    arrival_s: np.ndarray, prompt: np.ndarray, output: np.ndarray, cached_fraction: float, think_s: np.ndarray
+) -> Requests:
     """The requests before the simulation; at least one token of each prompt is not cached."""
     cached = np.minimum((prompt * cached_fraction).astype(np.int64), prompt - 1)
     counted, timed = np.zeros((3, len(prompt)), np.int64), np.full((2, len(prompt)), np.inf)
-    return Requests(arrival_s, prompt, output, cached, *counted, *timed)
+    return Requests(
+        arrival_s=arrival_s,
+        prompt=prompt,
+        output=output,
+        cached=cached,
+        computed=counted[0],
+        generated=counted[1],
+        blocks=counted[2],
+        first_token_s=timed[0],
+        finish_s=timed[1],
+        think_s=think_s,
+    )
 
 
 def _rules(scheduler: Scheduler, client: Client, first: int, last: int) -> Rules:
@@ -198,7 +256,7 @@ def _rules(scheduler: Scheduler, client: Client, first: int, last: int) -> Rules
         reserve_full=scheduler.reserve_full,
         whole_prompts=scheduler.policy == MIXED and not scheduler.chunked_prefill,
         asynchronous=scheduler.asynchronous and scheduler.policy != STATIC,
-        closed=client.kind in (STEADY, BURST),
+        closed=client.kind in (STEADY, BURST, USERS),
         first=first,
         last=last,
     )
@@ -222,7 +280,7 @@ def _population(client: Client, concurrency: int, requests: int) -> tuple[int, i
     """(first measured request, end of the measured ones, number sent): warm-up requests before, further load after."""
     if client.kind == STEADY:
         return 2 * concurrency, 2 * concurrency + requests, 3 * concurrency + requests
-    if client.kind == POISSON:
+    if client.kind in (POISSON, USERS):
         return requests // 5, requests // 5 + requests, 2 * requests
     count = {BURST: client.requests_per_user * concurrency, STATIC: concurrency, TRACE: len(client.arrival_s)}
     return 0, count[client.kind], count[client.kind]
@@ -232,23 +290,67 @@ def _spread(client: Client) -> tuple[float, float]:
     return client.length_low_fraction, client.length_high_fraction
 
 
+class _Drawing(NamedTuple):
+    """The distributions that lengths are drawn from."""
+
+    inputs: Lengths
+    outputs: Lengths
+    spread: tuple[float, float]
+    context_tokens: float
+
+
+Recorded = tuple[Any, Any] | None  # (input, output) lengths of the same requests
+
+
+def _recorded(client: Client) -> Recorded:
+    return (client.input_tokens, client.output_tokens) if len(client.input_tokens) else None
+
+
+def _pairs(
+    lengths: _Drawing, recorded: Recorded, count: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """(input, output) lengths: recorded requests in random order, else from the distributions, cut at the context."""
+    if recorded is not None:
+        rows = rng.integers(0, len(recorded[0]), count)
+        return np.array(recorded[0], np.int64)[rows], np.array(recorded[1], np.int64)[rows]
+    spread = *lengths.spread, count, rng
+    return within_context(
+        token_lengths(lengths.inputs, *spread), token_lengths(lengths.outputs, *spread), lengths.context_tokens
+    )
+
+
+def within_context(prompt: np.ndarray, output: np.ndarray, context_tokens: float) -> tuple[np.ndarray, np.ndarray]:
+    """(prompts, outputs) of at most the context together: a prompt that is too long leaves room for its answer."""
+    if math.isinf(context_tokens):
+        return prompt, output
+    output = np.minimum(output, max(int(context_tokens) - 1, 1))
+    return np.clip(prompt, 1, np.maximum(int(context_tokens) - output, 1)), output
+
+
 @lru_cache(maxsize=4)
-def _drawn(
-    inputs: Lengths, outputs: Lengths, spread: tuple[float, float], count: int, seed: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _drawn(lengths: _Drawing, recorded: Recorded, count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(input lengths, output lengths, times between arrivals in units of their mean), the same for every design."""
     rng = np.random.default_rng(seed)
-    drawn = token_lengths(inputs, *spread, count, rng), token_lengths(outputs, *spread, count, rng)
+    drawn = _pairs(lengths, recorded, count, rng)
     return *drawn, rng.standard_exponential(count)
 
 
-def _lengths(
-    client: Client, input_tokens: Lengths, output_tokens: Lengths, count: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
+def _first_arrivals(client: Client, between: np.ndarray, fits: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+    """(first arrivals, time to think after each request in s, arrivals known) of users who all think at the start.
+
+    Thinking times are exponential. Of `users` such times, the k-th smallest exceeds the one before it by an exponential
+    with mean think_s / (users - k + 1); arrivals beyond the simulated requests are not kept.
+    """
+    known = min(client.users, int(fits.sum()))
+    arrival_s = np.full(int(fits.sum()), np.inf)
+    arrival_s[:known] = np.cumsum(between[:known] * client.think_s / (client.users - np.arange(known)))
+    return arrival_s, between[::-1] * client.think_s, known
+
+
+def _lengths(client: Client, lengths: _Drawing, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     if client.kind == TRACE:
         return np.array(client.input_tokens, np.int64), np.array(client.output_tokens, np.int64)
-    spread = *_spread(client), count, rng
-    return token_lengths(input_tokens, *spread), token_lengths(output_tokens, *spread)
+    return _pairs(lengths, _recorded(client), count, rng)
 
 
 def _arrivals(client: Client, concurrency: int, fits: np.ndarray) -> np.ndarray:
@@ -288,29 +390,28 @@ def _summary(
     totals: np.ndarray,
     marks: np.ndarray,
     state: np.ndarray,
-    rejected: int,
+    sent: _Sent,
     seed: int,
 ) -> Simulation:
-    arrival_s, prompt, output, first_token_s, finish_s = (
-        getattr(table, name)[rules.first : rules.last]
-        for name in ("arrival_s", "prompt", "output", "first_token_s", "finish_s")
+    arrival_s, first_token_s, finish_s = (
+        getattr(table, name)[rules.first : rules.last] for name in ("arrival_s", "first_token_s", "finish_s")
     )
-    ttft_s, e2e_s, several = first_token_s - arrival_s, finish_s - arrival_s, output > 1
+    ttft_s, e2e_s, several = first_token_s - arrival_s, finish_s - arrival_s, sent.output > 1
     window = marks[1] - marks[0]
     rate = window / window[CLOCK_S] if window[CLOCK_S] > 0 else np.zeros(len(totals))
     mean = totals / totals[CLOCK_S] if totals[CLOCK_S] > 0 else np.zeros(len(totals))
     return Simulation(
-        ttft_s=ttft_s,
-        tpot_s=(e2e_s - ttft_s)[several] / (output[several] - 1),
-        e2e_s=e2e_s,
-        input_tokens=prompt,
-        output_tokens=output,
+        ttft_s=sent.all_s(ttft_s),
+        tpot_s=sent.all_s(e2e_s - ttft_s)[several] / (sent.output[several] - 1),
+        e2e_s=sent.all_s(e2e_s),
+        input_tokens=sent.prompt,
+        output_tokens=sent.output,
         output_tokens_per_s=float(rate[OUT_TOKENS]),
         total_tokens_per_s=float(rate[OUT_TOKENS] + rate[IN_TOKENS]),
         requests_per_s=float(rate[FINISHED]),
         steps=int(totals[STEPS]),
         preemptions=int(state[PREEMPTIONS]),
-        rejected_requests=rejected,
+        rejected_requests=int(np.count_nonzero(~sent.fits)),
         running_requests_mean=float(mean[RUNNING_S]),
         kv_used_max_tokens=int(costs.total_blocks - state[FREE_MIN]) * costs.block_tokens,
         busy_fraction=float(mean[BUSY_S]),

@@ -65,6 +65,7 @@ class Requests(NamedTuple):
     blocks: np.ndarray
     first_token_s: np.ndarray
     finish_s: np.ndarray
+    think_s: np.ndarray  # closed loops: from the k-th finished request until its user sends the next
 
 
 class Turns(NamedTuple):

@@ -500,6 +500,7 @@ def _lanes_of(
         if tp * dp <= a.chips_per_host or dp == 1 or experts_span_hosts(f, a)
     ]
     source = workload.source_tokens.mean_tokens if workload.source_tokens else 0.0
+    held = workload.p95_request_tokens
     for q, kv, (tp, pp, ep, dp) in product(loaded, _cache_formats(workload, catalog.model, f, a), layouts):
         if q.shard_elements > 1 and broken_shard(catalog.model, q, tp, max(tp * dp // ep, 1)):
             continue
@@ -522,6 +523,7 @@ def _lanes_of(
             context_tokens=workload.input_tokens.mean_tokens + workload.output_tokens.mean_tokens,
             max_batched_tokens=f.default_max_batched_tokens,
             max_running_requests=min(f.max_running_requests, int(CONCURRENCY[-1])),
+            held_tokens=held,
             source_tokens=computed_source_tokens(catalog.model, source),
             whole_prompts=whole_prompts(catalog.model),
         )

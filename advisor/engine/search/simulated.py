@@ -1,7 +1,6 @@
 """Simulates candidate designs, each at most once, and computes their cost, power, capacity and memory."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -19,7 +18,15 @@ from advisor.engine.cost import (
     watts_per_chip,
 )
 from advisor.engine.plans import PURCHASE
-from advisor.engine.scheduler import REQUESTS, Bounds, Verified, verify, verify_trace
+from advisor.engine.scheduler import (
+    P95_UNSERVED_FRACTION,
+    REQUESTS,
+    Bounds,
+    Verified,
+    verify,
+    verify_trace,
+    whole_users,
+)
 from advisor.engine.search.candidates import Catalog, concurrency_of
 from advisor.engine.search.evictions import as_cached, kept_of
 from advisor.engine.search.limits import (
@@ -48,13 +55,12 @@ from advisor.engine.search.table import (
     paid_fraction,
     run_fraction,
 )
-from advisor.engine.spec import Offer, Part, Users, Workload, mean_fraction
+from advisor.engine.spec import Offer, Part, Workload, mean_fraction
 from advisor.engine.step import Lane, Lanes, Memory, Phases, phases
 
 PILOT_REQUESTS = 500
 HOPELESS = 1.5  # a design more than this many times over a limit is not replayed on the trace
 LOST = 2.5  # above this lower bound, more replicas or requests would not change the outcome
-SETTLED_FRACTION, PILOT_SETTLED_FRACTION = 0.03, 0.1  # relative tolerance of a closed-loop request rate
 MORE_REPLICAS_FRACTION = 0.25  # extra replicas to try before a design is rejected
 
 
@@ -164,26 +170,13 @@ class SimulatedDesign:
     pilot: bool  # whether only the pilot ran
 
 
-def _closed_loop_simulation(
-    see: Callable[[float], Verified], users: Users, peak: float, lanes: int, near: float
-) -> Verified:
-    """The simulation at the closed-loop rate: users / (think time + latency) equals the simulated rate within `near`.
-
-    Above capacity there is no steady rate; the geometric mean keeps the iteration from oscillating.
-    """
-    rate = peak / lanes
-    seen = see(rate)
-    for _ in range(3):
-        asked = users.requests_per_s(seen.e2e_mean_s) / lanes
-        if abs(asked / rate - 1) <= near:
-            break
-        rate = asked if asked > rate else math.sqrt(asked * rate)
-        seen = see(rate)
-    return seen
-
-
 def excess(workload: Workload, v: Verified) -> float:
-    """The worst simulated latency over its limit; 1 is exactly at the limit."""
+    """The worst simulated latency over its limit; 1 is exactly at the limit.
+
+    Infinite if more than one request in twenty is not served, with or without limits.
+    """
+    if v.unserved_fraction > P95_UNSERVED_FRACTION:
+        return math.inf
     recorded = excess(workload, v.of_trace) if v.of_trace else 0.0
     late = float(latency_excess(workload, v.ttft_p95_s, v.tpot_p95_s, v.e2e_p95_s))
     return max(recorded, late, v.late_fraction)
@@ -270,7 +263,6 @@ class Simulations:
         self.workload, self.catalog, self.table = workload, catalog, table
         self._seen: dict[tuple[int, int, int, int], Verified] = {}
         self._drawn: dict[tuple[int, int, float], Phases] = {}
-        self._asked: dict[tuple[int, int, int], float] = {}  # closed-loop requests/s of the last run
         self._factors: dict[int, Factors | None] = {}
 
     def with_offers(self, table: Table) -> "Simulations":
@@ -300,9 +292,11 @@ class Simulations:
         return float(concurrency_of([lane])[0, design.column]) / lane.choice.lanes
 
     def lane(self, design: Design) -> Lane:
-        """The candidate's lane with a cap on running requests."""
-        lane = self.table.lanes[design.row]
+        """The candidate's lane with a cap on running requests, of users at most one for each."""
+        lane, users = self.table.lanes[design.row], self.workload.users
         most = lane.max_running_requests if lane.draft else lane.framework.max_running_requests
+        if users is not None:
+            most = min(most, whole_users(users.active_requests / (design.replicas * lane.choice.lanes)))
         return replace(lane, max_running_requests=min(running_cap(self.planned_requests(design)), most))
 
     def kept_fraction(self, design: Design) -> float:
@@ -325,15 +319,9 @@ class Simulations:
         if key not in self._seen:
             assert self.table.built is not None
             lanes = design.replicas * lane.choice.lanes
-            peak = self._asked.get(key[:3], float(self.table.peak_requests_per_s[design.row, design.column]))
             asked = as_cached(self.workload, self.kept_fraction(design))
-            see = partial(verify, asked, self.table.built.times, design.row, lane, requests=requests)
-            users = self.workload.users
-            near = SETTLED_FRACTION if requests > PILOT_REQUESTS else PILOT_SETTLED_FRACTION
-            seen = see(peak / lanes) if users is None else _closed_loop_simulation(see, users, peak, lanes, near)
-            self._seen[key] = seen
-            if users is not None:
-                self._asked[key[:3]] = users.requests_per_s(seen.e2e_mean_s)
+            rate = self.workload.requests_per_s_peak / lanes
+            self._seen[key] = verify(asked, self.table.built.times, design.row, lane, rate, requests)
         return self._seen[key]
 
     def replay_trace(self, design: Design) -> Verified:

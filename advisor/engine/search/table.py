@@ -17,7 +17,7 @@ from advisor.engine.cost import (
     total_usd_per_hour,
     watts_per_chip,
 )
-from advisor.engine.scheduler import closed_loop, log_normal_cv2, open_loop, scheduler_of, shares_prefixes
+from advisor.engine.scheduler import closed_loop, log_normal_cv2, open_loop, scheduler_of, shares_prefixes, whole_users
 from advisor.engine.search.candidates import CONCURRENCY, Catalog, allowed, concurrency_of, connected_chips
 from advisor.engine.search.evictions import with_evictions
 from advisor.engine.search.growing import instances_over_horizon
@@ -81,13 +81,20 @@ class Table:
 
 def demand_of(workload: Workload) -> Demand:
     """Mean lengths in tokens, their squared coefficients of variation, and the prefix cache hit rate."""
+    trace = workload.trace
     return Demand(
         input_tokens=workload.input_tokens.mean_tokens,
         output_tokens=workload.output_tokens.mean_tokens,
-        input_cv2=log_normal_cv2(workload.input_tokens),
-        output_cv2=log_normal_cv2(workload.output_tokens),
+        input_cv2=recorded_cv2(trace.input_tokens) if trace else log_normal_cv2(workload.input_tokens),
+        output_cv2=recorded_cv2(trace.output_tokens) if trace else log_normal_cv2(workload.output_tokens),
         cached_fraction=workload.prefix_cache_hit_fraction,
     )
+
+
+@lru_cache(maxsize=16)
+def recorded_cv2(lengths: tuple[int, ...]) -> float:
+    """Squared coefficient of variation of recorded lengths."""
+    return float(np.var(lengths) / np.mean(lengths) ** 2)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -206,7 +213,8 @@ def serving_estimates(workload: Workload, kept: Sequence[Lane], step_times: Step
     """(requests/s of a full replica, its mean TPOT, replicas for the peak, TTFT p95, TPOT p95, the peak in requests/s).
 
     Each has the shape (lanes, concurrency), times in s. With users the peak is their closed-loop rate (Little's law),
-    first with every slot busy and then at the estimated latency.
+    first with every slot busy and then at the estimated latency. A lane is never asked for more requests at once than
+    it has users, and each of them finds only the others' requests (arrival theorem: Sevcik and Mitrani 1981).
     """
     shape = (len(kept), len(CONCURRENCY))
     peak = np.full(shape, workload.requests_per_s_peak)
@@ -232,8 +240,11 @@ def serving_estimates(workload: Workload, kept: Sequence[Lane], step_times: Step
         each_demand = replace(demand, cached_fraction=np.ravel(demand.cached_fraction)) if workload.turns else demand
         for last in (False, True) if workload.users else (True,):
             n = np.ceil(_ratio(peak[rows], capacity[rows] * HEADROOM_FRACTION))
+            if workload.users:
+                n = np.minimum(n, np.ceil(workload.users.active_requests / (seats * parallel[rows]) - 1e-9))
             replicas[rows] = np.where(np.isfinite(n), np.maximum(n, 1.0), UNSERVABLE_REPLICAS)
             rate = peak[rows] / replicas[rows] / parallel[rows]
+            rate = rate * others_fraction(workload.users, replicas[rows] * parallel[rows])
             if not workload.kind.generates_tokens:
                 latency = batch_latency_p95_s(each, rate.ravel(), seats.ravel(), demand, scheduler)
                 ttft[rows], tpot[rows] = latency.reshape(rate.shape), 0.0
@@ -245,6 +256,14 @@ def serving_estimates(workload: Workload, kept: Sequence[Lane], step_times: Step
             ttft[rows] = loaded.ttft_p95_estimate_s.reshape(rate.shape)
             tpot[rows] = loaded.tpot_p95_estimate_s.reshape(rate.shape)
     return capacity, busy_tpot, replicas, ttft, tpot, peak
+
+
+def others_fraction(users: Users | None, lanes: Array) -> Array | float:
+    """Share of a lane's requests that come from others than the user who sends one: (n - 1) / n; 1 without users."""
+    if users is None:
+        return 1.0
+    each = np.maximum(np.ceil(users.active_requests / lanes - 1e-9), 1.0)
+    return np.asarray(1.0 - 1.0 / each)
 
 
 def _ratio(over: Array, under: Array) -> Array:
@@ -331,7 +350,7 @@ def host_watts(offer: Offer, catalog: Catalog) -> float:
 def _shortfalls(lanes: Sequence[Lane], room: Memory) -> dict[str, Shortfall]:
     """Chips on which no lane fits, each with the lane that misses by the least."""
     fitting = {w.choice.accelerator.slug for w, ok in zip(lanes, room.fits, strict=True) if ok}
-    needed = room.usable_bytes - room.kv_bytes + room.kv_bytes_per_sequence
+    needed = room.usable_bytes - room.kv_bytes + room.least_kv_bytes
     least: dict[str, Shortfall] = {}
     for i in np.argsort(needed - room.usable_bytes, kind="stable"):
         slug = lanes[i].choice.accelerator.slug
@@ -513,11 +532,20 @@ def _offers_by_chip(
     return {slug: sorted(found, key=lambda entry: entry[0]) for slug, found in by_chip.items()}
 
 
+def most_at_once(workload: Workload, table: Table, i: int, j: int) -> float:
+    """Most requests in flight on one replica: one for each user of its fullest lanes; infinite without users."""
+    if workload.users is None:
+        return math.inf
+    lanes = table.lanes[i].choice.lanes
+    return float(whole_users(workload.users.active_requests / (float(table.replicas[i, j]) * lanes)) * lanes)
+
+
 def planned_running(workload: Workload, table: Table, i: int, j: int) -> float:
     """Concurrent requests of one lane at the peak, by Little's law."""
     c = table.lanes[i].choice
     rate = table.peak_requests_per_s[i, j] / (table.replicas[i, j] * c.lanes)
-    return float(rate * (table.ttft_p95_s[i, j] + workload.output_tokens.mean_tokens * table.tpot_p95_s[i, j]))
+    running = float(rate * (table.ttft_p95_s[i, j] + workload.output_tokens.mean_tokens * table.tpot_p95_s[i, j]))
+    return min(running, most_at_once(workload, table, i, j) / c.lanes)
 
 
 # --- limits -----------------------------------------------------------------------------------------------------

@@ -194,14 +194,17 @@ def simulated(
 
 
 def joined_pools(first: Verified, later: Verified, transfer_s: float) -> Verified:
-    """Combined result: TTFT from the prefill pool plus transfer and wait, the rest from the decode pool."""
+    """Combined result: TTFT from the prefill pool plus transfer and wait, the rest from the decode pool.
+
+    A request that the decode pool cannot hold is not served, so its percentiles are infinite where those are.
+    """
     wait_s = transfer_s + later.ttft_mean_s
     return replace(
         later,
         ttft_mean_s=first.ttft_mean_s + wait_s,
-        ttft_p50_s=first.ttft_p50_s + wait_s,
-        ttft_p95_s=first.ttft_p95_s + wait_s,
-        ttft_p99_s=first.ttft_p99_s + wait_s,
+        ttft_p50_s=first.ttft_p50_s + wait_s if math.isfinite(later.ttft_p50_s) else math.inf,
+        ttft_p95_s=first.ttft_p95_s + wait_s if math.isfinite(later.ttft_p95_s) else math.inf,
+        ttft_p99_s=first.ttft_p99_s + wait_s if math.isfinite(later.ttft_p99_s) else math.inf,
         ttft_standard_error_s=first.ttft_standard_error_s,
         e2e_p95_s=first.ttft_p95_s + transfer_s + later.e2e_p95_s,
         e2e_mean_s=first.ttft_mean_s + transfer_s + later.e2e_mean_s,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from advisor.engine.cost import HOURS_PER_MONTH, TEAM
-from advisor.engine.scheduler import Verified
+from advisor.engine.scheduler import P95_UNSERVED_FRACTION, Verified
 from advisor.engine.search.candidates import Catalog, enumerate_lanes, largest_connected_offer
 from advisor.engine.search.objective import MAX_RANKED, ChipResult, describe
 from advisor.engine.search.simulated import (
@@ -36,6 +36,7 @@ from advisor.engine.spec import (
 )
 from advisor.engine.step import Lane, layouts, memory, runs_on, spans_hosts
 
+UNSERVED = "unserved"
 Ask = Callable[[Workload], ChipResult]  # a chip's best design under other limits
 Candidates = Callable[[Workload], Sequence[tuple[int, int]]]  # candidates to simulate under other limits
 
@@ -58,6 +59,8 @@ def misses(workload: Workload, v: Verified) -> list[Miss]:
     slo, recorded = workload.slo, v.of_trace
     if recorded and excess(workload, recorded) > excess(workload, replace(v, of_trace=None)):
         return misses(workload, recorded)
+    if v.unserved_fraction > P95_UNSERVED_FRACTION or math.isinf(v.late_fraction):
+        return [_unserved(v)]
     limits = (
         (f"{workload.kind.first_result} p95", "ttft_ms_p95", slo.ttft_p95_s, v.ttft_p95_s),
         ("TPOT p95", "tpot_ms_p95", slo.tpot_p95_s, v.tpot_p95_s),
@@ -72,6 +75,19 @@ def misses(workload: Workload, v: Verified) -> list[Miss]:
     if workload.deadline_s is not None and v.late_fraction > 1:
         missed.append(_missed_deadline(workload.deadline_s, workload.deadline_s * v.late_fraction))
     return sorted(missed, key=lambda m: -m.reached / m.limit)
+
+
+def _unserved(v: Verified) -> Miss:
+    """Requests that the KV cache cannot hold: no other limit would help."""
+    return Miss(
+        said=f"{v.rejected_requests:,} of {v.requests:,} simulated requests exceed a replica's KV cache",
+        key=UNSERVED,
+        limit=1.0,
+        reached=math.inf,
+        change=Change(field="", value=None, said=""),
+        value=math.inf,
+        scale=1.0,
+    )
 
 
 def misses_with_confidence(workload: Workload, simulations: Simulations, trial: SimulatedDesign) -> list[Miss]:
@@ -219,22 +235,24 @@ def explain(
     limits = " and ".join(m.said for m in missed)
     scored = simulations.scored(workload, nearest)
     cost = cost_text(workload, scored.usd_per_hour)
-    changes = _smallest_change(workload, simulations, nearest, missed, ask, candidates)
+    unserved = worst.key == UNSERVED
+    changes = () if unserved else _smallest_change(workload, simulations, nearest, missed, ask, candidates)
     rejection = Rejection(
         accelerator=slug,
         reason="misses_slo",
         detail=f"closest simulated design: {limits} ({describe(lane)}; {scored.chips:,} chips at {cost})",
-        limit=worst.limit * worst.scale,
-        reached=worst.reached * worst.scale,
+        limit=None if unserved else worst.limit * worst.scale,
+        reached=None if unserved else worst.reached * worst.scale,
         smallest_change=f"passes with {listed(changes)}" if changes else "",
         changes=changes,
-        dead_end="" if changes else NEVER_SERVES,
+        dead_end="" if changes else TOO_LONG if unserved else NEVER_SERVES,
     )
     worst_fraction = max(nearest.excess_fraction, budget_excess(workload, scored))
     return rejection, NearMiss(scored=scored, excess_fraction=worst_fraction)
 
 
 LARGE_TEAM_FRACTION = 0.25  # of the cost; a larger minimum team is named
+TOO_LONG = "its memory does not hold the longest requests in any layout: shorter ones, or a chip with more memory"
 NEVER_SERVES = "no number of these chips serves this load steadily, whatever the latency limits"
 
 

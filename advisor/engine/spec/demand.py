@@ -1,5 +1,6 @@
 """Demand over time: a weekly load curve, users with think time, and a recorded trace."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -49,6 +50,11 @@ class Trace:
     arrival_s: tuple[float, ...]
     input_tokens: tuple[int, ...]
     output_tokens: tuple[int, ...]
+
+    def total_tokens(self, share: float) -> float:
+        """Prompt plus answer that this share of the requests does not exceed."""
+        totals = sorted(map(sum, zip(self.input_tokens, self.output_tokens, strict=True)))
+        return float(totals[max(math.ceil(share * len(totals) - 1e-9) - 1, 0)])
 
     def for_replica(self, replicas: int) -> "Trace":
         """The requests of one replica when `replicas` of them get requests in turn (round robin)."""

@@ -1,5 +1,6 @@
 """A workload: token lengths, request rates, service-level objectives and constraints."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -140,6 +141,17 @@ class Workload:
     structured_output: bool = False  # every answer follows a grammar such as a JSON schema
     unit: WorkUnit | None = None  # what the planner counts, if not tokens
     training: TrainingTask | None = None  # of a kind that trains
+    context_tokens: float = math.inf  # the model's; requests drawn from distributions end there
+
+    @property
+    def p95_request_tokens(self) -> float:
+        """Prompt plus answer that a server must hold: of a trace, the p95 of its requests; else the sum of both p95.
+
+        At most the model's context.
+        """
+        if self.trace is not None:
+            return min(self.trace.total_tokens(0.95), self.context_tokens)
+        return min(self.input_tokens.p95_tokens + self.output_tokens.p95_tokens, self.context_tokens)
 
     @property
     def given_tokens(self) -> float:

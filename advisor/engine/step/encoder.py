@@ -88,8 +88,16 @@ def normalize(workload: Workload, model: Model) -> tuple[Workload, Model]:
     """Workload and model in the form that the engine computes with; idempotent.
 
     For an encoder-decoder, the input moves to `source_tokens`. For embeddings, the model loses its output head and
-    every request has one output token.
+    every request has one output token. Lengths are limited by the model's context.
     """
+    workload, model = _normalized(workload, model)
+    if workload.kind.makes in ("images", "scores"):  # their input is no text of one sequence
+        return workload, model
+    one_vector = 0 if workload.kind.generates_tokens else 1
+    return replace(workload, context_tokens=float(model.longest_context_tokens + one_vector)), model
+
+
+def _normalized(workload: Workload, model: Model) -> tuple[Workload, Model]:
     if workload.images is not None:
         workload, model = _with_pictures(workload, model)
     if workload.drawing is not None and model.diffusion is not None and model.drawing is None:
@@ -172,26 +180,57 @@ def model_mismatch(workload: Workload, model: Model) -> str:
         )
     if workload.images is not None:
         workload, model = _with_pictures(workload, model)
-    given = workload.source_tokens or workload.pair_tokens or workload.input_tokens
     if workload.audio and not model.source_s:
         return "the model does not transcribe speech: ask for one that does, such as openai/whisper-large-v3"
-    if model.source_s and given.mean_tokens > model.source_tokens:
+    return _beyond_context(workload, model)
+
+
+def _beyond_context(workload: Workload, model: Model) -> str:
+    """Why the stated lengths exceed what the model reads and writes; empty: they do not.
+
+    Averages first, then the 95th percentiles: a server that does not hold those serves too few requests.
+    """
+    given = workload.source_tokens or workload.pair_tokens or workload.input_tokens
+    if model.source_s and given.p95_tokens > model.source_tokens:
         return (
             f"a request is one window of {model.source_s:g} s, at most {model.source_tokens:,} input tokens: "
             "count longer audio as several requests"
         )
-    if model.encoder_only and given.mean_tokens > model.max_context_tokens:
-        return f"the model reads at most {model.max_context_tokens:,} tokens: cut longer texts into several requests"
-    prompt, where = 0.0 if has_decoder_beside(model) else workload.input_tokens.mean_tokens, "on average"
+    if not workload.kind.generates_tokens:
+        most = model.max_context_tokens if model.encoder_only else model.longest_context_tokens
+        if given.p95_tokens <= most:
+            return ""
+        where = "" if given.mean_tokens > most else f", and the texts are {given.p95_tokens:,.0f} tokens at p95"
+        return f"the model reads at most {most:,} tokens{where}: cut longer texts into several requests"
+    what, asked, where = _longest_stated(workload, model)
+    if asked <= model.longest_context_tokens:
+        return ""
+    return (
+        f"{what} {asked:,.0f} tokens {where}, the model's context ends at {model.longest_context_tokens:,}: ask for "
+        "shorter ones, or for a model with a longer context"
+    )
+
+
+def _longest_stated(workload: Workload, model: Model) -> tuple[str, float, str]:
+    """(what is too long or nearest to it, tokens, at which statistic) of a workload that generates tokens."""
+    context, prompts, answers = model.longest_context_tokens, workload.input_tokens, workload.output_tokens
+    both, beside = "prompt and answer together are", has_decoder_beside(model)
+    if workload.trace is not None and not beside:
+        return "recorded prompt and answer together are", workload.trace.total_tokens(0.95), "at p95"
+    mean = 0.0 if beside else prompts.mean_tokens
     if workload.turns:
-        prompt, where = workload.turns.last_prompt_tokens, f"in turn {workload.turns.count}"
-    asked = prompt + workload.output_tokens.mean_tokens
-    if workload.kind.generates_tokens and asked > model.longest_context_tokens:
-        return (
-            f"prompt and answer together are {asked:,.0f} tokens {where}, the model's context ends at "
-            f"{model.longest_context_tokens:,}: ask for shorter ones, or for a model with a longer context"
-        )
-    return ""
+        last = workload.turns.last_prompt_tokens + answers.mean_tokens
+        if last > context:
+            return both, last, f"in turn {workload.turns.count}"
+        mean, prompts = workload.turns.first.mean_tokens, workload.turns.first
+    if mean + answers.mean_tokens > context:
+        return both, mean + answers.mean_tokens, "on average"
+    if answers.p95_tokens > context:
+        return "answers are", answers.p95_tokens, "at p95"
+    longest = 0.0 if beside else prompts.p95_tokens
+    if longest > context:
+        return "prompts are", longest, "at p95"
+    return both, longest + answers.p95_tokens, "at p95"
 
 
 def yarn_warning(model: Model) -> str:

@@ -42,13 +42,14 @@ class Lane:
 
     choice: Choice
     framework: Framework
-    context_tokens: float  # of a request at its end, for the cache size per token
+    context_tokens: float  # of a mean request at its end, for the cache size per token
     max_batched_tokens: int
     max_running_requests: int  # per lane
     source_tokens: float = 0.0  # encoder tokens of a mean request (encoder-decoders)
     whole_prompts: bool = False  # bidirectional attention: a prompt is computed in one step
     http: bool = True  # requests go through an HTTP server and a tokenizer
     draft: Draft | None = None  # speculative decoding; step times are then per generated token
+    held_tokens: float = 0.0  # the cache of one scheduler must hold a request of this length
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -191,6 +192,8 @@ def memory(model: Model, x: Layouts, wanted: Sequence[Lane]) -> Memory:
     sequence = kv_bytes_per_sequence(model, x, context, _sources(wanted)) + draft_cache
     per_token = np.where(sequence > 0, sequence / context, 1.0)
     capacity = np.where(sequence > 0, np.floor(np.maximum(kv_bytes, 0.0) / per_token / x.pp), NO_CACHE_TOKENS)
+    blocks = np.ceil([w.held_tokens / w.framework.block_tokens for w in wanted])
+    held = blocks * [w.framework.block_tokens for w in wanted] * per_token * x.pp
     return Memory(
         weights_bytes=weights,
         activations_bytes=workspace,
@@ -198,6 +201,7 @@ def memory(model: Model, x: Layouts, wanted: Sequence[Lane]) -> Memory:
         kv_bytes=kv_bytes,
         kv_capacity_tokens=capacity,
         kv_bytes_per_sequence=sequence,
+        least_kv_bytes=np.maximum(sequence, np.where(sequence > 0, held, 0.0)),
         source_bytes_per_sequence=source_bytes_per_sequence(model, x, _sources(wanted)),
         usable_bytes=kv_bytes + weights + workspace + overhead,
     )

@@ -33,11 +33,12 @@ class Memory:
     kv_bytes_per_sequence: Array
     source_bytes_per_sequence: Array  # part of kv_bytes_per_sequence: cross-attention keys and values
     usable_bytes: Array
+    least_kv_bytes: Array  # of one sequence, or of the longest request that must fit
 
     @property
     def fits(self) -> NDArray[np.bool_]:
-        """Whether weights, workspace and the cache of at least one sequence fit."""
-        return self.kv_bytes >= self.kv_bytes_per_sequence
+        """Whether weights, workspace and the cache of at least one sequence of any length that must fit do."""
+        return self.kv_bytes >= self.least_kv_bytes
 
 
 def mixer_elements(model: Model, block: Block) -> tuple[float, float]:

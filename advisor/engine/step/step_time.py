@@ -12,9 +12,9 @@ from advisor.engine.step import duration
 Array = Any  # a number or an array that broadcasts with the candidates; numpy has no type for it
 CHUNKED, PREFILL_FIRST, MIXED, STATIC = "chunked", "prefill_first", "mixed", "static"
 POLICIES = (CHUNKED, PREFILL_FIRST, MIXED, STATIC)
-STEADY, BURST, POISSON, TRACE = "steady", "burst", "poisson", "trace"
+STEADY, BURST, POISSON, TRACE, USERS = "steady", "burst", "poisson", "trace", "users"
 NEARLY_ALL = 0.97  # of capacity, our limit: queueing estimates diverge at 1, so higher utilization is capped here
-CLIENTS = (STEADY, BURST, POISSON, STATIC, TRACE)
+CLIENTS = (STEADY, BURST, POISSON, STATIC, TRACE, USERS)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,6 +78,9 @@ class Client:
     steady: `concurrency` always in flight, stationary from the start (staggered remaining outputs).
     burst: requests_per_user x concurrency requests, all submitted at once through a semaphore of `concurrency`.
     poisson: open loop at rate_per_s; static: one batch of `concurrency` at once; trace: the arrays.
+    users: `users` of them, each with at most one request in flight, who think for an exponential time of mean think_s
+    after each answer.
+    Except with trace, input_tokens and output_tokens are recorded requests from which lengths are drawn in pairs.
     A warm-up that ends before a burst begins leaves an empty server, so it is not simulated.
     """
 
@@ -89,6 +92,8 @@ class Client:
     arrival_s: Sequence[float] | np.ndarray = ()
     input_tokens: Sequence[int] | np.ndarray = ()
     output_tokens: Sequence[int] | np.ndarray = ()
+    users: int = 1
+    think_s: float = 0.0
 
     def __post_init__(self) -> None:
         if self.kind not in CLIENTS:

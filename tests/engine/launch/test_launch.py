@@ -73,8 +73,14 @@ def test_the_longest_request_covers_all_but_one_in_a_thousand(best: Scored):
     """1,000/3,000 and 200/500 tokens: about 12,100 and 1,750, in steps of 1,024."""
     asked = question()
     rare = p999_tokens(asked.input_tokens) + p999_tokens(asked.output_tokens)
+    best = replace(best, verified=replace(best.verified, longest_tokens=0))
     tokens = int(option(words(under(best, "vllm")), "--max-model-len"))
     assert rare <= tokens < rare + 1024 and tokens > 4 * best.lane.context_tokens
+
+
+def test_every_request_that_the_simulation_served_can_be_sent_to_the_server(best: Scored):
+    seen = best.verified.longest_tokens
+    assert seen > 10_000 and int(option(words(under(best, "vllm")), "--max-model-len")) >= seen
 
 
 @pytest.mark.parametrize(("context", "capacity", "reason"), [(4096, 1e6, "model's context"), (131072, 5000, "cache")])

@@ -47,14 +47,22 @@ def test_an_encoder_is_started_to_make_vectors(slug, flags):
 
 
 def test_whisper_is_started_with_its_decoders_length():
-    command = started("vllm", SPEECH, input_tokens=Lengths(mean_tokens=1500, p95_tokens=1500))["command"]
+    spoken = {
+        "input_tokens": Lengths(mean_tokens=1500, p95_tokens=1500),
+        "output_tokens": Lengths(mean_tokens=200, p95_tokens=400),
+    }
+    command = started("vllm", SPEECH, **spoken)["command"]
     assert command.startswith("vllm serve the/model") and follows(command, "--max-model-len") == "448"
     assert "pooling" not in command
 
 
 @pytest.mark.parametrize(("model", "source"), [(T5, 1280), (SPEECH, 1500)])
 def test_tensorrt_llm_divides_its_cache_between_source_and_answer(model, source):
-    found = started("tensorrt-llm", model, input_tokens=Lengths(mean_tokens=400, p95_tokens=700))
+    lengths = {
+        "input_tokens": Lengths(mean_tokens=400, p95_tokens=700),
+        "output_tokens": Lengths(mean_tokens=200, p95_tokens=400),
+    }
+    found = started("tensorrt-llm", model, **lengths)
     options = yaml.safe_load(found["files"]["trtllm-options.yaml"])
     assert options["max_input_len"] == source and options["enable_chunked_prefill"] is False
     assert 0.5 < options["kv_cache_config"]["cross_kv_cache_fraction"] < 1

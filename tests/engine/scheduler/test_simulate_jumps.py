@@ -12,7 +12,7 @@ from advisor.engine.scheduler import loop, state
 from advisor.engine.scheduler.simulation import Simulation, simulate
 from advisor.engine.spec.workload import Lengths
 from advisor.engine.step import duration
-from advisor.engine.step.step_time import POISSON, POLICIES, STEADY, Client, Scheduler, StepTimes
+from advisor.engine.step.step_time import POISSON, POLICIES, STEADY, USERS, Client, Scheduler, StepTimes
 from tests.engine.serving_cases import lane
 
 IN, OUT = Lengths(mean_tokens=90, p95_tokens=300), Lengths(mean_tokens=60, p95_tokens=150)
@@ -43,7 +43,7 @@ def both_ways(monkeypatch: pytest.MonkeyPatch, *args, **options) -> tuple[Simula
 
 @pytest.mark.parametrize("max_batched_tokens", [8192, 20])  # prompts in one step; in parts, with few left for decodes
 @pytest.mark.parametrize("asynchronous", [True, False])
-@pytest.mark.parametrize("kind", [POISSON, STEADY])
+@pytest.mark.parametrize("kind", [POISSON, STEADY, USERS])
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize(("name", "times"), list(lanes()))
 def test_jumps_change_no_bit_of_what_is_simulated(
@@ -62,7 +62,7 @@ def test_jumps_change_no_bit_of_what_is_simulated(
         asynchronous=asynchronous,
         max_running_requests=12,
     )
-    client = Client(kind=kind, rate_per_s=4.0)
+    client = Client(kind=kind, rate_per_s=4.0, users=20, think_s=2.0)
     jumped, stepped = both_ways(monkeypatch, times, 0, scheduler, client, IN, OUT, concurrency=12, requests=300, seed=7)
     for field in Simulation.__slots__:
         np.testing.assert_array_equal(getattr(jumped, field), getattr(stepped, field), err_msg=f"{name}: {field}")

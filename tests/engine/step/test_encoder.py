@@ -202,7 +202,8 @@ def test_what_a_framework_must_know():
     ],
 )
 def test_a_question_that_does_not_suit_the_model_says_what_to_ask(kind, model, tokens, says):
-    asked = replace(question(), kind=kind, input_tokens=Lengths(mean_tokens=tokens, p95_tokens=tokens))
+    lengths = Lengths(mean_tokens=tokens, p95_tokens=tokens)
+    asked = replace(question(output_tokens=Lengths(mean_tokens=200, p95_tokens=400)), kind=kind, input_tokens=lengths)
     why = model_mismatch(asked, model)
     assert says in why and bool(why) == bool(says)
     if says:

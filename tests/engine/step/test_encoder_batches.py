@@ -104,7 +104,7 @@ def test_the_input_of_an_encoder_decoder_is_its_source():
     assert found.prefix_cache_hit_fraction == 0 and found.output_tokens == asked.output_tokens
     assert found.trace and (found.trace.input_tokens, found.trace.output_tokens) == ((2, 2), (5, 6))
     assert normalize(found, TEXT) == (found, TEXT)
-    assert normalize(asked, LLAMA_8B) == (asked, LLAMA_8B)
+    assert normalize(asked, LLAMA_8B) == (replace(asked, context_tokens=131_072), LLAMA_8B)
 
 
 def asks(tokens: float, output: float = 10, **changes: Any) -> Workload:
@@ -119,6 +119,26 @@ def asks(tokens: float, output: float = 10, **changes: Any) -> Workload:
     (asks(131_000, 73), LLAMA_8B, "131,073 tokens on average"),
 ])  # fmt: skip
 def test_a_question_that_the_model_cannot_answer_says_what_to_ask(workload, m, says):
+    found = model_mismatch(workload, m)
+    assert says in found if says else not found
+
+
+def of_both(inputs: Lengths, outputs: Lengths, **changes: Any) -> Workload:
+    return question(input_tokens=inputs, output_tokens=outputs, **changes)
+
+
+@pytest.mark.parametrize(("workload", "m", "says"), [
+    (of_both(Lengths(mean_tokens=40_000, p95_tokens=140_000), of(100)), LLAMA_8B, "prompts are 140,000 tokens at p95"),
+    (of_both(of(100), Lengths(mean_tokens=50_000, p95_tokens=150_000)), LLAMA_8B, "answers are 150,000 tokens at p95"),
+    (of_both(Lengths(mean_tokens=40_000, p95_tokens=100_000), Lengths(mean_tokens=20_000, p95_tokens=40_000)), LLAMA_8B,
+     "prompt and answer together are 140,000 tokens at p95"),
+    (of_both(Lengths(mean_tokens=200, p95_tokens=600), of(10), kind=EMBEDDING), BERT, "600 tokens at p95"),
+    (asks(10, trace=Trace(arrival_s=(0.0, 1.0), input_tokens=(10, 140_000), output_tokens=(5, 6))), LLAMA_8B,
+     "recorded prompt and answer together are 140,006 tokens at p95"),
+    (of_both(Lengths(mean_tokens=40_000, p95_tokens=100_000), Lengths(mean_tokens=20_000, p95_tokens=31_072)), LLAMA_8B,
+     ""),
+])  # fmt: skip
+def test_a_p95_beyond_the_context_is_refused_like_a_mean(workload, m, says):
     found = model_mismatch(workload, m)
     assert says in found if says else not found
 

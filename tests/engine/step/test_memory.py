@@ -188,7 +188,7 @@ def test_the_widest_of_several_layers_counts_wherever_it_stands():
 def test_a_model_fits_from_room_for_one_sequence_on():
     def fits(left: float) -> bool:
         parts = dict.fromkeys(Memory.__slots__, np.array([0.0]))
-        return bool(Memory(**{**parts, "kv_bytes": np.array([left]), "kv_bytes_per_sequence": np.array([5.0])}).fits)
+        return bool(Memory(**{**parts, "kv_bytes": np.array([left]), "least_kv_bytes": np.array([5.0])}).fits)
 
     assert [fits(left) for left in (4.9, 5.0, 5.1)] == [False, True, True]
 
