@@ -22,8 +22,12 @@ from advisor.engine.search.draft_risk import DraftRisk
 from advisor.engine.search.estimated import Estimated, EstimatedRanking, KnownLanes, estimated_ranking
 from advisor.engine.search.evictions import as_cached
 from advisor.engine.search.limits import (
+    CORRELATION,
     DRAWS,
+    METRICS,
     accepted_share,
+    correlated_normal,
+    distributions,
     interval_ratios,
     latency_excess,
     standard_normal,
@@ -162,6 +166,10 @@ __all__ = [
     "excess",
     "instances_needed",
     "instances_of",
+    "CORRELATION",
+    "METRICS",
+    "correlated_normal",
+    "distributions",
     "interval_ratios",
     "latency_excess",
     "licence_of",

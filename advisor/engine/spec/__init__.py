@@ -54,6 +54,15 @@ from advisor.engine.spec.kinds import (
     kind_named,
 )
 from advisor.engine.spec.offer import ASSUMED, MARKS, OWNED, WEAK_PRICE, Offer, Part
+from advisor.engine.spec.ratio_distribution import (
+    CERTAIN,
+    SHARES,
+    RatioDistribution,
+    Ratios,
+    around_estimate,
+    quantile_key,
+    stored_distribution,
+)
 from advisor.engine.spec.rejection import QUALITY_ANY, Change, Rejection, allowing, limit_change, list_change, listed
 from advisor.engine.spec.requests import (
     Z95,
@@ -82,6 +91,13 @@ from advisor.engine.spec.software import (
 from advisor.engine.spec.workload import Constraints, Rollout, Slo, TrainingTask, TuningObjective, Workload
 
 __all__ = [
+    "CERTAIN",
+    "SHARES",
+    "RatioDistribution",
+    "Ratios",
+    "around_estimate",
+    "quantile_key",
+    "stored_distribution",
     "ANY",
     "ASSUMED",
     "CLIENTS",
