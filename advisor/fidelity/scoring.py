@@ -117,8 +117,8 @@ def predict(
 def interval_kind(metric: str, case: Case) -> str:
     """The key of the calibration's interval for a metric; empty if there is none.
 
-    Queueing depends on the situation, so disaggregation, speculative decoding, open loops and unknown clients have
-    their own latency intervals; so have percentiles, because the others are of means.
+    Queueing depends on the situation, so disaggregation, speculative decoding, open loops, unknown clients, single
+    prompts and static batches have their own latency intervals; so have percentiles, because the others are of means.
     """
     if case.phase == "kernel":
         return "kernel"
@@ -134,7 +134,7 @@ def interval_kind(metric: str, case: Case) -> str:
 
 
 def situation(metric: str, case: Case) -> str:
-    """The suffix for figures other than means of an aggregated deployment under a closed loop; else empty."""
+    """The suffix for figures other than means of an aggregated deployment under a closed loop; empty for those."""
     if case.mode == "disagg":
         return "_pools"
     if case.speculative:
@@ -143,6 +143,8 @@ def situation(metric: str, case: Case) -> str:
         return "_open_loop"
     if not case.client.known:
         return "_unknown_client"
+    if case.phase != "serving":
+        return f"_{case.phase}"
     return "_percentile" if metric.endswith(PERCENTILES) else ""
 
 
