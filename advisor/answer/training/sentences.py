@@ -59,10 +59,10 @@ def verdict(q: Question, shown: list[Candidate], first: TrainingOption | None) -
         most = f"up to {deadline_days(q.workload):g} days"
         between = ", the time between two of them," if task.every_days == deadline_days(q.workload) else ""
         said += f" No deadline is given, so runs of {most}{between} are considered."
-    return said + in_time(first) + undelivered(q, c)
+    return said + deadline_said(first) + undelivered(q, c)
 
 
-def in_time(first: TrainingOption) -> str:
+def deadline_said(first: TrainingOption) -> str:
     """The probability of meeting the deadline; empty without a deadline."""
     if first.deadline_probability is None:
         return ""
