@@ -66,12 +66,12 @@ def undone(answer: Answer) -> list[dict[str, Any]]:
     return [calibration for calibration in marked(named) if calibration["undone_on"]]
 
 
-def measured_correction(choice: Choice) -> MeasuredCorrection | None:
-    """The correction of an option; None without rows near enough."""
+def measured_correction(choice: Choice, tpot: tuple[float, float] | None) -> MeasuredCorrection | None:
+    """The correction of an option, with the 90 % interval of its TPOT as factors; None without rows near enough."""
     c = choice.correction
     if not c.rows:
         return None
-    low, high = c.ratios or (None, None)
+    low, high = tpot if c.ratios and tpot else (None, None)
     return MeasuredCorrection(
         time_factor=c.time_factor,
         low_ratio=None if low is None else number(low),

@@ -68,6 +68,7 @@ def option(
     workload = as_cached(workload, s.kept_fraction)
     generates = workload.kind.generates_tokens
     c = s.lane.choice
+    half = interval_fractions(snapshot, c.efficiency.basis, c.correction)
     tokens_per_s = {
         "input": workload.requests_per_s_mean * workload.given_tokens,
         "output": workload.requests_per_s_mean * workload.output_tokens.mean_tokens if generates else 0.0,
@@ -122,7 +123,7 @@ def option(
         kgco2e_per_mtok=number(s.watts / priced_tokens_per_s * 1e6 / JOULES_PER_KWH * grid if grid else math.nan),
         bound=bound_of(steps),
         basis=c.efficiency.basis,
-        correction=measured_correction(c),
+        correction=measured_correction(c, half.get("tpot")),
         meets_slo=bool(s.meets_slo),
         slo_probability=number(s.slo_probability) if s.slo_probability is not None else None,
         launch=checked(s.lane.framework, launch(snapshot["model"]["hf_id"], s, catalog.model, workload)).changed(
@@ -143,7 +144,6 @@ def option(
         )
     if (run := batch_run(workload, s)) is not None:
         result = result.changed(batch=run)
-    half = interval_fractions(snapshot, c.efficiency.basis, c.correction)
     ranges = bill.price_and_load_ranges(snapshot, s) | {"power": power_range(snapshot, catalog, s)}
     result = result.changed(interval=intervals(result, half, ranges), demand=demand.sentences(result))
     result = result.changed(

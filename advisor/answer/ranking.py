@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from advisor.answer import money as bill
-from advisor.answer.intervals import interval_fractions
+from advisor.answer.intervals import figure_distributions
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.search import (
     PRICE_BOUND_FACTOR,
@@ -21,7 +21,7 @@ from advisor.engine.search import (
 )
 from advisor.engine.search import Score as DeclaredScore
 from advisor.engine.search import Unranked as Found
-from advisor.engine.spec import Offer, Workload
+from advisor.engine.spec import CERTAIN, Offer, Workload
 from advisor.engine.spec import Rejection as EngineRejection
 from advisor.inputs import host_ratios, number, rounded
 from advisor.result import (
@@ -89,11 +89,11 @@ def weights(workload: Workload) -> Weights:
 
 
 def spread_of(snapshot: Json, s: Scored) -> rank_uncertainty.Spread:
-    """90 % factors of one option: those that its intervals are made of."""
-    half = interval_fractions(snapshot, s.lane.choice.efficiency.basis, s.lane.choice.correction)
+    """The distributions of one option's figures: those that its intervals are made of."""
+    known = figure_distributions(snapshot, s.lane.choice.efficiency.basis, s.lane.choice.correction)
     return rank_uncertainty.Spread(
-        throughput_fraction=half.get("throughput", (1.0, 1.0)),
-        latency_fraction=half.get("tpot", half.get("ttft", (1.0, 1.0))),
+        throughput_fraction=known.get("throughput", CERTAIN),
+        latency_fraction=known.get("tpot", known.get("ttft", CERTAIN)),
         price_fraction=bill.price_and_load_ranges(snapshot, s)["price"],
     )
 
@@ -105,7 +105,7 @@ def with_probabilities(
 
     drawn: USD per hour of each option's plan in each draw.
     """
-    if not options or not interval_fractions(snapshot, outcome.shown[0].lane.choice.efficiency.basis):
+    if not options or not figure_distributions(snapshot, outcome.shown[0].lane.choice.efficiency.basis):
         return options
     spreads = [spread_of(snapshot, s) for s in outcome.shown]
     scores = rank_uncertainty.scores(workload, outcome.scale, outcome.shown, spreads, drawn)
@@ -133,7 +133,7 @@ def sensitivity(
     spread = spread_of(snapshot, outcome.ranked[0])
     ranges = Ranges(
         price_fraction=bill.price_ends(costs),
-        performance_fraction=spread.throughput_fraction,
+        performance_fraction=spread.throughput_fraction.ends,
         load_fraction=bill.price_and_load_ranges(snapshot, outcome.ranked[0])["load"],
         host_ratio=host_ratios(snapshot, outcome.ranked[0].lane.choice.accelerator.slug),
     )

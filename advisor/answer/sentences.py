@@ -66,7 +66,8 @@ def certainty(options: Sequence[Option]) -> str:
     first = options[0]
     parts = []
     if first.slo_probability is not None:
-        parts.append(f"meets the limits with {likely(first.slo_probability)} probability")
+        limits = "deadline" if first.batch is not None and first.batch.deadline_hours else "limits"
+        parts.append(f"meets the {limits} with {likely(first.slo_probability)} probability")
     if first.first_probability is not None and len(options) > 1:
         parts.append(
             f"is the best of the {len(options)} deployments with {likely(first.first_probability)} probability"

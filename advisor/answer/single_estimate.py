@@ -133,7 +133,7 @@ def configuration(built: Built) -> Estimate:
         **cache_sizes(built),
         warnings=list(fixed.doubts),
         basis=basis(built),
-        correction=measured_correction(built.own[-1].choice),
+        correction=measured_correction(built.own[-1].choice, interval_of(built).get("tpot")),
         engine_version=ENGINE_VERSION,
     )
 
@@ -381,11 +381,15 @@ def power(watts: float, result: Estimate, offer: Offer | None) -> Json:
 # --- uncertainty and warnings -----------------------------------------------------------------------------------
 
 
+def interval_of(built: Built) -> dict[str, tuple[float, float]]:
+    """90 % interval as factors on each metric."""
+    scopes = {"calibrations": built.fixed.resources.scopes}
+    return interval_fractions(scopes, basis(built), built.own[-1].choice.correction)
+
+
 def interval(built: Built, result: Estimate) -> Intervals:
     """[low, high] of each headline figure at 90 %."""
-    half = interval_fractions(
-        {"calibrations": built.fixed.resources.scopes}, basis(built), built.own[-1].choice.correction
-    )
+    half = interval_of(built)
     ranges: dict[str, list[float | None]] = {}
     for name, key, latency in (("ttft_ms", "ttft", result.ttft_ms), ("tpot_ms", "tpot", result.tpot_ms)):
         if key in half and latency is not None:

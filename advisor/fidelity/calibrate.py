@@ -12,6 +12,7 @@ from advisor.engine.estimate import Estimate, Resources, closed_form, estimate_a
 from advisor.engine.spec import Case, Scopes
 from advisor.fidelity import scoring
 from advisor.fidelity.calibration_files import Setup
+from advisor.fidelity.reliability import HeldOut
 from advisor.fidelity.rows import Row, case_of
 
 Estimator = Callable[[Sequence[Case], Resources], Sequence[Estimate]]
@@ -301,41 +302,51 @@ class Class(NamedTuple):
 CLASSES = (Class("measured", "model"), Class("relative", "accelerator"), Class("datasheet", "family"))
 
 
-def intervals(
+HeldOutRows = Mapping[str, Mapping[str, Sequence[HeldOut]]]  # basis -> metric kind -> rows
+
+
+def held_out_rows(
     fit: Fitted,
     resources: Resources,
     errors: Mapping[str, Array],
     bases: Mapping[str, str],
     others: Sequence[tuple[Used, float]] = (),
-) -> dict[str, dict[str, Interval]]:
-    """basis -> metric kind -> interval, from the held-out `errors` and from rows that the fit did not use.
+) -> HeldOutRows:
+    """The held-out `errors` by basis and metric kind, and those of rows that the fit did not use.
 
     measured: rows on measured chips, their model held out. relative: rows on other chips, their chip held out.
     datasheet: all rows, their family held out. `others`: (row, log error of the calibrated prediction).
     """
     families = {slug: chip.family for slug, chip in resources.accelerators.items()}
-    result: dict[str, dict[str, Interval]] = {}
+    result: dict[str, dict[str, list[HeldOut]]] = {}
     for basis, kind in CLASSES:
         shift = fit.simulated - fit.solution.errors  # the part of the simulation's error that the correction clips
-        rows = [*zip(fit.evidence.rows, errors[kind] + shift, strict=True), *others]
-        chosen = [
-            (used, error)
-            for used, error in rows
-            if np.isfinite(error) and (basis == "datasheet" or bases.get(used.row.accelerator_slug) == basis)
-        ]
-        by_metric: dict[str, list[tuple[Used, float]]] = {}
-        for used, error in chosen:
-            by_metric.setdefault(scoring.interval_kind(used.row.metric, used.case), []).append((used, error))
-        result[basis] = {
-            metric: least_squares.interval(
-                np.array([error for _, error in members]),
-                [used.group for used, _ in members],
-                [unit_of(used, kind, families) for used, _ in members],
-            )
-            for metric, members in sorted(by_metric.items())
-            if metric and len({used.group for used, _ in members}) >= MIN_GROUPS
-        }
+        found: dict[str, list[HeldOut]] = {}
+        for used, error in [*zip(fit.evidence.rows, errors[kind] + shift, strict=True), *others]:
+            metric = scoring.interval_kind(used.row.metric, used.case)
+            own = basis == "datasheet" or bases.get(used.row.accelerator_slug) == basis
+            if np.isfinite(error) and own and metric:
+                run = used.case, used.row.date
+                unit = unit_of(used, kind, families)
+                found.setdefault(metric, []).append(HeldOut(run, used.group, unit, -float(error)))
+        result[basis] = dict(sorted(found.items()))
     return result
+
+
+def intervals(rows: HeldOutRows) -> dict[str, dict[str, Interval]]:
+    """basis -> metric kind -> interval, for kinds with enough groups."""
+    return {
+        basis: {
+            metric: least_squares.interval(
+                np.array([-row.log_ratio for row in members]),
+                [row.group for row in members],
+                [row.unit for row in members],
+            )
+            for metric, members in figures.items()
+            if len({row.group for row in members}) >= MIN_GROUPS
+        }
+        for basis, figures in rows.items()
+    }
 
 
 def bases_of(rows: Iterable[Used], resources: Resources, setup: Setup) -> dict[str, str]:

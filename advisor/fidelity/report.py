@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.engine import ENGINE_VERSION
-from advisor.fidelity import peers
+from advisor.fidelity import peers, reliability
 from advisor.fidelity.conditioning import Decision, Judged
 from advisor.fidelity.peers import Comparison, Pair, Recorded
 from advisor.fidelity.scoring import Scored, grouped, label, pair_case, summary
@@ -547,6 +547,41 @@ def _validation(report: Mapping[str, Any]) -> Iterable[str]:
     yield "## Intervals"
     yield INTERVALS_TEXT
     yield table_of(("basis", "figure", "low", "high", "half-width", "rows", "groups", "held out"), _spans(report))
+    yield from _reliability(report.get("reliability") or {})
+
+
+RELIABILITY = (
+    "How often limits hold that are predicted to hold with a probability. The limits are fixed multiples of the "
+    "prediction (for both figures, the same of each). The probabilities of a group come from the quantiles and "
+    "the correlation of the errors of other chips (for *measured* other models, for *datasheet* other families). The "
+    "predictions come from a fit without its chip, model or family. Each (chip, model, source) group has equal weight. "
+    "The rows are means of closed loops with a known client; answers apply the same quantiles to percentiles. The "
+    "expected calibration error is the mean difference between both over the limits; the target is at most {target}."
+)
+
+
+def _reliability(tables: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
+    """The section on probabilities; nothing for a calibration of an earlier version."""
+    every = [(basis, name, t) for basis, figures in tables.items() for name, t in figures.items()]
+    if not every:
+        return
+    yield "## Reliability of the probabilities"
+    yield RELIABILITY.format(target=percent_text(reliability.MOST_CALIBRATION_ERROR))
+    multiples = [f"{line['multiple']:g} x" for line in every[0][2]["limits"]]
+    lines = [
+        (
+            basis,
+            name,
+            t["rows"],
+            t["groups"],
+            *(f"{percent_text(x['predicted'])} / {percent_text(x['observed'])}" for x in t["limits"]),
+            percent_text(t["calibration_error"]),
+            "met" if t["calibration_error"] <= reliability.MOST_CALIBRATION_ERROR else "missed",
+        )
+        for basis, name, t in every
+    ]
+    yield "Predicted probability / observed share by limit:"
+    yield table_of(("basis", "limits on", "rows", "groups", *multiples, "calibration error", "verdict"), lines)
 
 
 def _errors(title: str, table: Mapping[str, Mapping[str, float]]) -> str:

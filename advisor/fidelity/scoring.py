@@ -50,6 +50,7 @@ DERIVED = (  # columns that rows can be grouped by, in addition to those of the 
     "load",
     "year",
 )
+PERCENTILES = ("_p50", "_p99")
 Ratios = tuple[float, float]
 MISFIT = "predicted not to fit, but it ran"
 
@@ -116,31 +117,35 @@ def predict(
 def interval_kind(metric: str, case: Case) -> str:
     """The key of the calibration's interval for a metric; empty if there is none.
 
-    Queueing depends on the situation, so disaggregation, speculative decoding, open loops and unknown clients have
-    their own latency intervals.
+    Queueing depends on the situation, so disaggregation, speculative decoding, open loops, unknown clients, single
+    prompts and static batches have their own latency intervals; so have percentiles, because the others are of means.
     """
     if case.phase == "kernel":
         return "kernel"
     if case.phase == "fit":
         return ""
     if metric.startswith("ttft"):
-        return f"ttft{situation(case)}"
+        return f"ttft{situation(metric, case)}"
     if metric.startswith(("tpot", "itl")):
-        return f"tpot{situation(case)}"
+        return f"tpot{situation(metric, case)}"
     if metric.startswith("prefill"):
         return "prefill"
     return "latency" if metric.startswith("e2e") else "throughput"
 
 
-def situation(case: Case) -> str:
-    """The suffix for cases other than an aggregated deployment under a closed loop; else empty."""
+def situation(metric: str, case: Case) -> str:
+    """The suffix for figures other than means of an aggregated deployment under a closed loop; empty for those."""
     if case.mode == "disagg":
         return "_pools"
     if case.speculative:
         return "_speculative"
     if case.client.kind == "poisson":
         return "_open_loop"
-    return "" if case.client.known else "_unknown_client"
+    if not case.client.known:
+        return "_unknown_client"
+    if case.phase != "serving":
+        return f"_{case.phase}"
+    return "_percentile" if metric.endswith(PERCENTILES) else ""
 
 
 def ratios_of(row: Row, case: Case, estimate: Any, scopes: Mapping[str, Mapping[str, Any]]) -> Ratios | None:

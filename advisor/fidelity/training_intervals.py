@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.engine.calibration import Array, Interval, least_squares, weighted_quantile
+from advisor.engine.spec import SHARES
 from advisor.engine.training import interval_kind
 from advisor.fidelity.scoring import Scored, point_of
 from advisor.fidelity.training_rows import MEMORY
@@ -80,8 +81,15 @@ def _interval(rows: Sequence[Used], figure: str, unit: str) -> Interval | None:
         if held_out >= LEAST_COVERAGE:
             break
     low, high = ends(-errors, weights, tail)
+    inner = [weighted_quantile(-errors, weights, share) for share in SHARES[1:-1]]
+    every = tuple(float(np.exp(each)) for each in (low, *inner, high))
     return Interval(
-        low=float(np.exp(low)), high=float(np.exp(high)), rows=len(own), groups=len(set(groups)), coverage=held_out
+        low=every[0],
+        high=every[-1],
+        rows=len(own),
+        groups=len(set(groups)),
+        coverage=held_out,
+        quantiles=every,
     )
 
 

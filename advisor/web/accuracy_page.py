@@ -16,7 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from advisor.api import Pages, Unprocessable, problems
-from advisor.fidelity import PEERS, REASONS, Card, Json, Line, peers, scorecard
+from advisor.fidelity import PEERS, REASONS, Card, Json, Line, calibration_files, peers, reliability, scorecard
 from advisor.web import fidelity_chart
 from catalog.export import text
 from catalog.listing import refuse_empty, refuse_unknown
@@ -104,6 +104,7 @@ def context(card: Card, filters: Pairs, keys: tuple[str, ...], sort: str) -> Jso
         "judged": sum(target["met"] is not None for target in targets),
         "tables": [table(groups, by, filters, ids, sort) for by, groups in measures["groups"].items()],
         "left_out": left_out(card),
+        "reliability": probabilities(),
         "peers": PEERS,
         "same_rows": same_rows(card.head.digest),
         "save": address((*filters, *ids)),
@@ -203,6 +204,18 @@ def shown(line: Line, card: Card) -> Json:
     return {"row": row, "ape": line.point.ape, "reason": reason, "source": source}
 
 
+@functools.lru_cache(maxsize=1)
+def probabilities() -> tuple[Json, ...]:
+    """Predicted probabilities of meeting limits, and how often held-out groups meet them."""
+    tables = (calibration_files.read_report() or {}).get("reliability") or {}
+    most = reliability.MOST_CALIBRATION_ERROR
+    return tuple(
+        {"basis": basis, "figure": name, **table, "met": table["calibration_error"] <= most}
+        for basis, figures in tables.items()
+        for name, table in figures.items()
+    )
+
+
 def left_out(card: Card) -> list[Json]:
     """The cross-validation of the fit as tables."""
     return [
@@ -286,6 +299,7 @@ class Fidelity(views.APIView):
                 "targets": scorecard.against_targets(card),
                 "left_out": card.head.left_out,
                 "intervals": card.head.intervals,
+                "reliability": probabilities(),
                 "peers": [
                     dict(zip(("system", "error", "conditions", "stated_in"), peer, strict=True)) for peer in PEERS
                 ],

@@ -9,6 +9,7 @@ from advisor.answer import ranking
 from advisor.engine.search import rank_uncertainty
 from advisor.engine.search.run import prepare_question, search
 from advisor.engine.search.sensitivity import Standing
+from advisor.engine.spec import CERTAIN, around_estimate
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.inputs.to_engine import catalog_of, workload_of
 from advisor.workload.schema import parse
@@ -49,12 +50,13 @@ def test_what_two_options_share_is_drawn_once(question: dict):
     workload, catalog = prepare_question(workload_of(spec), catalog_of(spec, take_snapshot(spec)))
     found = search(workload, catalog)
     one, wide = found.ranked[0], (0.5, 2.0)
-    spread = rank_uncertainty.Spread(throughput_fraction=wide, latency_fraction=wide, price_fraction=wide)
+    drawn = around_estimate(wide)
+    spread = rank_uncertainty.Spread(throughput_fraction=drawn, latency_fraction=drawn, price_fraction=wide)
     twice = rank_uncertainty.scores(workload, found.scale, [one, one], [spread, spread])
     assert np.array_equal(twice[0], twice[1]) and rank_uncertainty.pairwise_win_probability(twice)[0, 1] == 0.5
     apart = rank_uncertainty.scores(workload, found.scale, list(found.ranked[:2]), [spread, spread])
     assert 0.5 < rank_uncertainty.pairwise_win_probability(apart)[0, 1] < 1
-    sure = rank_uncertainty.Spread(throughput_fraction=(1, 1), latency_fraction=(1, 1), price_fraction=(1, 1))
+    sure = rank_uncertainty.Spread(throughput_fraction=CERTAIN, latency_fraction=CERTAIN, price_fraction=(1, 1))
     assert (
         rank_uncertainty.pairwise_win_probability(
             rank_uncertainty.scores(workload, found.scale, list(found.ranked[:2]), [sure, sure])

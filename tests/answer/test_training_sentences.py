@@ -1,12 +1,16 @@
 """What a training answer says besides figures: budgets, repeated and bought runs, spot, sizes that gain."""
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import pytest
 
+from advisor import report
 from advisor.advise import default_organisation
+from advisor.answer.sentences import likely
 from advisor.inputs import take_snapshot
+from advisor.result import Answer
 from advisor.workload import parse
 from tests.as_json import recommend
 from tests.sample_training import result
@@ -52,6 +56,26 @@ def test_a_budget_that_no_deadline_lets_one_spend_says_so() -> None:
     first = found["recommendations"][0]
     assert first["days"] <= 10 and first["usd_per_run"] < 0.95 * 5e6
     assert "more tokens take longer than 10 days" in found["verdict"]
+
+
+@pytest.mark.parametrize("name", ["pretrain", "weekly", "bought", "budget", "grpo", "late", "large budget"])
+def test_a_verdict_states_the_probability_of_its_deadline(name: str) -> None:
+    found = answered(name) if name in ASKED else result(name)
+    kind = found["workload"]["kind"]
+    limit, options = found["workload"][kind].get("deadline_days"), found["recommendations"]
+    if limit is None or not options:
+        assert "It meets the deadline" not in found["verdict"]
+        return
+    chance = options[0]["deadline_probability"]
+    assert 0.0 <= chance <= 1.0 and options[0]["days"] <= limit
+    assert f"It meets the deadline of {limit:g} days with {likely(chance)} probability." in found["verdict"]
+    assert found["decision"]["slo_probability"] == chance
+
+
+@pytest.mark.parametrize("written", [report.markdown, report.table, lambda a: report.documents.memo(a, 1).verdict])
+def test_the_probability_is_in_every_document(written: Callable[[Answer], str]) -> None:
+    answer = Answer.read(result("pretrain"))
+    assert "It meets the deadline of 30 days with " in " ".join(written(answer).split())
 
 
 def test_spot_says_how_little_is_known_and_how_many_interruptions_are_too_many() -> None:

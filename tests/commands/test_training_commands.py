@@ -9,6 +9,7 @@ import pytest
 import yaml
 from django.core.management import call_command
 
+from advisor.engine.spec import SHARES, quantile_key
 from advisor.fidelity import Row
 from catalog.management.errors import BadInput
 from tests.fidelity.test_training_rows import BRIDGE, MLPERF
@@ -40,7 +41,8 @@ def test_intervals_are_written_where_there_are_enough_groups(tmp_path: Path) -> 
     call_command("calibrate_training", measurements=[[written(tmp_path / "rows.csv", *rows, MLPERF)]], out=tmp_path,
                  stdout=out)  # fmt: skip
     scope = yaml.safe_load((tmp_path / "interval-training-relative.yaml").read_text())
-    assert set(scope["values"]) == {"experts_stated_step_low_ratio", "experts_stated_step_high_ratio"}
+    assert set(scope["values"]) == {quantile_key("experts_stated_step", share) for share in SHARES}
+    assert list(scope["values"].values()) == sorted(scope["values"].values())
     assert scope["values"]["experts_stated_step_low_ratio"] <= scope["values"]["experts_stated_step_high_ratio"]
     assert "experts_stated_step" in out.getvalue()
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -96,6 +97,15 @@ def test_the_time_to_first_token_of_an_unknown_client_has_an_interval_of_its_own
     unknown = scoring.case_of(row(metric="ttft_ms_mean", source_key="elsewhere"), CATALOG)
     assert scoring.interval_kind("ttft_ms_mean", case) == "ttft"
     assert scoring.interval_kind("ttft_ms_mean", unknown) == "ttft_unknown_client"
+
+
+@pytest.mark.parametrize("figure", ["ttft", "tpot"])
+def test_only_means_of_closed_loops_make_the_interval_that_answers_use(figure):
+    case = scoring.case_of(row(metric=f"{figure}_ms_mean"), CATALOG)
+    assert scoring.interval_kind(f"{figure}_ms_mean", case) == figure
+    assert {scoring.interval_kind(f"{figure}_ms_{at}", case) for at in ("p50", "p99")} == {f"{figure}_percentile"}
+    for phase in ("prefill", "static", "offline"):
+        assert scoring.interval_kind(f"{figure}_ms_mean", replace(case, phase=phase)) == f"{figure}_{phase}"
 
 
 def test_summary_gives_median_tail_and_bias():

@@ -145,8 +145,8 @@ def _serving(
     chips = [o.scored.lane.choice.accelerator.slug for o in options]
     for chip in dict.fromkeys(chips):
         mine = [k for k, slug in enumerate(chips) if slug == chip]
-        speeds = {k: joint.centered(options[k].throughput, NORMAL) for k in mine}
-        slower = {k: joint.centered(spreads[k].latency_fraction, -NORMAL) for k in mine}
+        speeds = {k: options[k].throughput.at(NORMAL) for k in mine}
+        slower = {k: spreads[k].latency_fraction.at(-NORMAL) for k in mine}
         yield Moved(
             input=Input(name="performance", chip=chip),
             scores=all_rows({k: row(k, speeds[k], slower[k], still) for k in mine}),
@@ -242,7 +242,7 @@ def settle(
         return Settle(kind="none", input="", flips_fraction=0.0, said=said)
     m, flipped = moved[best], flips(moved[best].scores, first, equal)
     after = int(np.bincount(np.argmin(m.scores, axis=0)[flipped]).argmax())
-    near = int(np.flatnonzero(flipped)[np.argmin(np.abs(NORMAL[flipped]))])
+    near = nearest(m, flipped)
     at = None if m.ratios is None else float(m.ratios[near])
     about = subject(options, first, m.input)
     kind, advice = ADVICE[m.input.name]
@@ -258,6 +258,12 @@ def settle(
         said=f"{advice.format(option=about)}. {then[0].upper()}{then[1:]}; the probability of that is "
         f"{shares[best]:.0%}.",
     )
+
+
+def nearest(m: Moved, flipped: Array) -> int:
+    """The flipped value nearest to what is expected of the input."""
+    distance = NORMAL if m.ratios is None else np.log(m.ratios)
+    return int(np.flatnonzero(flipped)[np.argmin(np.abs(distance[flipped]))])
 
 
 def measurement(
@@ -276,7 +282,7 @@ def measurement(
     predicted_ms = tested.tpot_ms.mean if tested.tpot_ms else None
     turning_ms, then = None, "no plausible result changes the first choice, but its intervals narrow"
     if flipped.any() and predicted_ms and m.ratios is not None:
-        near = int(np.flatnonzero(flipped)[np.argmin(np.abs(NORMAL[flipped]))])
+        near = nearest(m, flipped)
         after = options[int(np.bincount(np.argmin(m.scores, axis=0)[flipped]).argmax())]
         turning_ms = predicted_ms / float(m.ratios[near])
         side = "at least" if turning_ms > predicted_ms else "at most"

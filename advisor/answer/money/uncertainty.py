@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from advisor.answer.intervals import interval_fractions
+from advisor.answer.intervals import figure_distributions
 from advisor.answer.money.bill import price_and_load_ranges
 from advisor.answer.money.plan import cents
 from advisor.engine.cost import HOURS_PER_MONTH, priced_usd_per_hour
 from advisor.engine.scheduler import SEED
 from advisor.engine.search import DRAWS, Catalog, Scored, joint
-from advisor.engine.spec import Z95, Workload
+from advisor.engine.spec import CERTAIN, Z95, RatioDistribution, Workload
 from advisor.inputs import PATHS, RESALE_YEARS, SWINGS, number, price_path, rounded
 from advisor.result import (
     Chance,
@@ -153,13 +153,13 @@ def given_paths(paths: Json, months: int) -> dict[str, tuple[tuple[float, ...], 
     return made
 
 
-def ranges_of(snapshot: Json, s: Scored) -> tuple[tuple[float, float], dict[str, tuple[float, float]]]:
-    """(range of the throughput, range of today's price by rent and own)."""
-    half = interval_fractions(snapshot, s.lane.choice.efficiency.basis, s.lane.choice.correction)
+def ranges_of(snapshot: Json, s: Scored) -> tuple[RatioDistribution, dict[str, tuple[float, float]]]:
+    """(distribution of the throughput over the estimate, range of today's price by rent and own)."""
+    known = figure_distributions(snapshot, s.lane.choice.efficiency.basis, s.lane.choice.correction)
     ratio = {"rent": (1.0, 1.0), "own": (1.0, 1.0)}
     for o in s.planned.offers if s.planned else (s.offer,):
         ratio[o.acquisition] = price_and_load_ranges(snapshot, replace(s, offer=o))["today"]
-    return half.get("throughput", (1.0, 1.0)), ratio
+    return known.get("throughput", CERTAIN), ratio
 
 
 # --- sections ---------------------------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ def ends_of(money: CostModel, first: joint.Option, name: str) -> tuple[float, fl
         held = max((held for e in first.exposures for _, held, _ in e.sales), default=0)
         at = min(held, len(u.resale_low) - 1)
         return (u.resale_low[at], u.resale_high[at]) if u.resale_low else (1.0, 1.0)
-    return {"load": u.load, "performance": first.throughput, "staff": u.staff}[name]
+    return {"load": u.load, "performance": first.throughput.ends, "staff": u.staff}[name]
 
 
 def source_of(money: CostModel, name: str) -> str:
@@ -432,6 +432,8 @@ def quartile_ratios(money: CostModel, z: float) -> dict[str, float]:
     for name in joint.DRIVERS:
         low, high = money.uncertain.api if name == "api" else ends_of(money, first, name)
         value = (low if z * RAISES[name] < 0 else high) ** (abs(z) / Z95)
+        if name == "performance":
+            value = float(first.throughput.at(z * RAISES[name]))
         if not math.isclose(value, 1.0) and (name != "api" or money.api_ranked):
             made[NAMES[name]] = rounded(value, 4)
     return made

@@ -6,6 +6,7 @@ from typing import Any
 
 from advisor.answer.money import CURRENCY, cents
 from advisor.answer.portfolios.cost import alone_items, cash_of_month, workload_name
+from advisor.answer.training import deadline_said
 from advisor.engine.fleet import IdleHours, Member, OnePlan, TrainingMember, idle_hours, one_plan
 from advisor.engine.search import prices_of
 from advisor.inputs import rounded
@@ -121,7 +122,8 @@ def alone(a: Answer, first: TrainingOption | None, usd: float | None) -> Alone:
 def run_said(a: Answer, first: TrainingOption | None) -> str:
     if first is None:
         return f"{workload_name(a)} has no run in time: {a.verdict}"
-    return f"{workload_name(a)} alone takes {first.label} for {first.days:,.3g} days: ${first.usd_total:,.0f}."
+    cost = f"{workload_name(a)} alone takes {first.label} for {first.days:,.3g} days: ${first.usd_total:,.0f}."
+    return cost + deadline_said(first)
 
 
 # --- on the machines of a service -------------------------------------------------------------------------------

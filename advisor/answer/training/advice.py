@@ -72,7 +72,6 @@ def answer_of(q: Question, budget: TokenBudget | None) -> Answer:
     draws = [drawn(q, c) for c in q.found.ranked]
     options = [option(q, c, rank, d) for rank, (c, d) in enumerate(zip(q.found.ranked, draws, strict=True), 1)]
     options = with_evidence(q, with_chances(q, options, draws))
-    first = options[0].interval.usd_total if options else None
     marks = calibrations_used(snapshot, (c.trained.accelerator.slug for c in q.found.ranked))
     answer = Answer(
         workload=spec,
@@ -84,7 +83,7 @@ def answer_of(q: Question, budget: TokenBudget | None) -> Answer:
             pruned=max(q.found.evaluated - q.found.planned, 0),
             feasible=sum(len(some) for some in q.found.by_chip.values()),
         ),
-        verdict=verdict(q, list(q.found.ranked), first)
+        verdict=verdict(q, list(q.found.ranked), options[0] if options else None)
         + (f" {budget.said}" if budget else "")
         + (money_said(q.found.ranked[0], options[0].money, options[0].usd_per_run) if options else ""),
         recommendations=[*options],

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from advisor.answer import money as bill
-from advisor.answer.training.question import Question, speed_ratios
+from advisor.answer.training.question import Question, speed_distribution
 from advisor.answer.training.sentences import dollars
 from advisor.engine.scheduler import SEED
-from advisor.engine.search import DRAWS, joint
+from advisor.engine.search import DRAWS
 from advisor.engine.spec import Z95
 from advisor.engine.training_search import (
     UNCERTAIN,
@@ -62,7 +62,7 @@ def ranges_of(q: Question, c: Candidate) -> Uncertainties:
     """What is uncertain about a run."""
     price = {o.acquisition: bill.price_ranges(q.snapshot, o) for o in c.planned.offers}
     assumed = bill.uncertain_of(q.snapshot, q.workload, q.catalog)
-    return uncertainties(c, speed_ratios(q.snapshot, c), price, assumed)
+    return uncertainties(c, speed_distribution(q.snapshot, c), price, assumed)
 
 
 def drawn(q: Question, c: Candidate) -> CostDraws:
@@ -191,7 +191,7 @@ def scenarios(q: Question, options: Sequence[TrainingOption]) -> list[Scenario]:
     runs, first = q.found.ranked, ranges_of(q, q.found.ranked[0])
     made = []
     for name, z in (("low", -QUARTILE), ("base", 0.0), ("high", QUARTILE)):
-        at = {each: z * RAISES[each] for each in UNCERTAIN}
+        at = {each: z * RAISES[each] for each in UNCERTAIN} if z else {}  # the median need not be what is expected
         costs = [at_quantile(ranges_of(q, c), c, at) for c in runs]
         made.append(scenario(name, costs, runs, quartile_ratios(first, at) if z else {}))
     for case in q.spec["tco"].get("scenarios") or []:
@@ -203,7 +203,7 @@ def scenarios(q: Question, options: Sequence[TrainingOption]) -> list[Scenario]:
 
 def quartile_ratios(ranges: Uncertainties, at: dict[str, float]) -> dict[str, float]:
     """What a scenario assumes of the first run, as ratios to the expected values."""
-    values = {name: float(joint.centered(ranges.of(name), np.array([z]))[0]) for name, z in at.items()}
+    values = {name: float(ranges.distribution(name).at(z)) for name, z in at.items()}
     return {NAMES[name]: rounded(value, 4) for name, value in values.items() if not math.isclose(value, 1.0)}
 
 

@@ -3,15 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
-from advisor.engine.search import Catalog, allowed, interval_ratios
-from advisor.engine.spec import Accelerator, Offer, TrainingTask, Workload
+from advisor.engine.search import Catalog, allowed, distributions
+from advisor.engine.spec import CERTAIN, SHARES, Accelerator, Offer, RatioDistribution, Ratios, TrainingTask, Workload
 from advisor.engine.step import has_experts
-from advisor.engine.training import Intervals, interval
+from advisor.engine.training import interval, step_distribution
 from advisor.engine.training_search import Candidate, Found, Reliability
 from advisor.inputs import model_of
 
 Json = dict[str, Any]
-Ratios = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,37 +39,43 @@ class Question:
         return [o for o in self.catalog.offers if o.sells(chip) and allowed(o, self.workload.constraints)]
 
 
-def speed_ratios(snapshot: Json, c: Candidate) -> Ratios:
-    """90% range of the true speed of a run over the estimate.
+def speed_distribution(snapshot: Json, c: Candidate) -> RatioDistribution:
+    """The true speed of a run over the estimate.
 
-    An iteration of DPO or GRPO has the range of training for the phases that train and that of serving for those that
-    serve, by their time. Both are taken at the same end: nothing is known of how their errors go together.
+    An iteration of DPO or GRPO has the errors of training in the phases that train and those of serving in those that
+    serve, by their time. Both are taken at the same quantile: nothing is known of how their errors go together.
     """
     basis, serving = c.trained.basis, c.trained.serving_fraction
-    slow, fast = training_ratios(snapshot, basis)
+    trained = training_distribution(snapshot, basis)
     if not serving:
-        return slow, fast
-    served = interval_ratios(snapshot["calibrations"], basis).get("throughput", (1.0, 1.0))
-    longest, shortest = (serving / s + (1.0 - serving) / t for s, t in zip(served, (slow, fast), strict=True))
-    return 1.0 / longest, 1.0 / shortest
+        return trained
+    served = serving_distribution(snapshot, basis)
+
+    def both(share: float) -> float:
+        return 1.0 / (serving / served.quantile(share) + (1.0 - serving) / trained.quantile(share))
+
+    return RatioDistribution.of({share: both(share) for share in SHARES})
 
 
-def training_ratios(snapshot: Json, basis: str) -> Ratios:
-    """90% range of the true speed of a step over the estimate, by what the kernels' rates rest on."""
-    known = training_intervals(snapshot, basis).step
-    if known is not None:
-        return 1.0 / known[1], 1.0 / known[0]
-    return interval_ratios(snapshot["calibrations"], basis).get("throughput", (1.0, 1.0))
+def speed_ratios(snapshot: Json, c: Candidate) -> Ratios:
+    """90% range of the true speed of a run over the estimate."""
+    return speed_distribution(snapshot, c).ends
+
+
+def training_distribution(snapshot: Json, basis: str) -> RatioDistribution:
+    """The true speed of a step over the estimate, by what the kernels' rates rest on."""
+    experts = has_experts(model_of(snapshot["model"]))
+    known = step_distribution(snapshot["calibrations"], basis, experts=experts)
+    return known.inverse() if known is not None else serving_distribution(snapshot, basis)
+
+
+def serving_distribution(snapshot: Json, basis: str) -> RatioDistribution:
+    return distributions(snapshot["calibrations"], basis).get("throughput", CERTAIN)
 
 
 def memory_ratios(snapshot: Json, basis: str) -> Ratios | None:
     """90% range of the true peak memory over the estimate; None: not known."""
-    return training_intervals(snapshot, basis).memory
-
-
-def training_intervals(snapshot: Json, basis: str) -> Intervals:
-    """The intervals of this model on chips of this basis."""
-    return interval(snapshot["calibrations"], basis, experts=has_experts(model_of(snapshot["model"])))
+    return interval(snapshot["calibrations"], basis, experts=has_experts(model_of(snapshot["model"]))).memory
 
 
 def name_of(c: Candidate) -> str:

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from advisor.answer.preference import UNCHECKED
 from advisor.answer.ranking import doubt_warnings, unit_warnings
+from advisor.answer.sentences import likely
 from advisor.answer.training.question import Question, name_of
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.network import parameters
@@ -13,6 +14,7 @@ from advisor.engine.search import efficiency_on
 from advisor.engine.spec import OWNED
 from advisor.engine.training import Rates, forward_s, rates_of
 from advisor.engine.training_search import Candidate, budget_named, deadline_days, delivery_days, duration
+from advisor.result import TrainingOption
 from advisor.workload import LONGEST_RATIO
 
 NEAR_FULL_FRACTION = 0.97  # of an accelerator's memory: a small error would not fit
@@ -38,9 +40,9 @@ def dollars(usd: float) -> str:
     return f"${usd:,.0f}" if usd >= 100 else f"${usd:,.2f}"
 
 
-def verdict(q: Question, shown: list[Candidate], usd_range: Sequence[float | None] | None) -> str:
-    """The choice, its time and its cost; or what comes closest."""
-    if not shown:
+def verdict(q: Question, shown: list[Candidate], first: TrainingOption | None) -> str:
+    """The choice, its time and its cost, and whether it meets the deadline; or what comes closest."""
+    if not shown or first is None:
         return nothing(q)
     c, task = shown[0], q.task
     how = acquired(q, c)
@@ -48,7 +50,7 @@ def verdict(q: Question, shown: list[Candidate], usd_range: Sequence[float | Non
     what += f" with {task.tuning.name.upper()}" if task.tuning else ""
     per = "per run" if task.every_days else "in all"
     usd = c.usd_per_run
-    ends = [usd * end / c.usd_total for end in usd_range or () if end and c.usd_total]
+    ends = [usd * end / c.usd_total for end in first.interval.usd_total or () if end and c.usd_total]
     spread = f" (90% range {dollars(ends[0])} to {dollars(ends[1])})" if len(ends) == 2 else ""
     said = (
         f"{what} on {name_of(c)} in {c.trained.setup.precision.upper().replace('_', ' ')}, {how}: "
@@ -58,7 +60,16 @@ def verdict(q: Question, shown: list[Candidate], usd_range: Sequence[float | Non
         most = f"up to {deadline_days(q.workload):g} days"
         between = ", the time between two of them," if task.every_days == deadline_days(q.workload) else ""
         said += f" No deadline is given, so runs of {most}{between} are considered."
-    return said + undelivered(q, c)
+    return said + deadline_said(first) + undelivered(q, c)
+
+
+def deadline_said(first: TrainingOption) -> str:
+    """The probability of meeting the deadline; empty without a deadline."""
+    if first.deadline_probability is None:
+        return ""
+    return (
+        f" It meets the deadline of {first.deadline_days:g} days with {likely(first.deadline_probability)} probability."
+    )
 
 
 def undelivered(q: Question, c: Candidate) -> str:

@@ -7,7 +7,6 @@ import numpy as np
 from advisor.answer.money import NORMAL, VALUES, Input, Moved, settle
 from advisor.answer.training.certainty import EQUAL_FRACTION, ranges_of
 from advisor.answer.training.question import Question
-from advisor.engine.search import joint
 from advisor.engine.training_search import with_ratios
 from advisor.result import Settle, TrainingOption
 
@@ -28,7 +27,7 @@ def _moved(q: Question) -> Iterator[Moved]:
     def rows(name: str, mine: Sequence[int]) -> Array:
         found = []
         for k, c in enumerate(runs):
-            drawn = with_ratios(c, {name: joint.centered(ranges[k].of(name), NORMAL if k in mine else NORMAL * 0.0)})
+            drawn = with_ratios(c, {name: ranges[k].distribution(name).at(NORMAL)} if k in mine else {})
             late = np.broadcast_to(drawn.days > (q.task.deadline_days or np.inf), (VALUES,))
             found.append(np.where(late, np.inf, drawn.usd_total))
         return np.array(found)
@@ -38,7 +37,7 @@ def _moved(q: Question) -> Iterator[Moved]:
         mine = [k for k, slug in enumerate(chips) if slug == chip]
         for name, told in INPUTS:
             way = {"rent": "rent", "hardware": "own"}.get(name, "")
-            ratios = joint.centered(ranges[mine[0]].of(name), NORMAL)
+            ratios = ranges[mine[0]].distribution(name).at(NORMAL)
             yield Moved(input=Input(name=told, chip=chip, way=way), scores=rows(name, mine), ratios=ratios)
     for name in ("resale", "staff"):
         yield Moved(input=Input(name=name), scores=rows(name, range(len(runs))), ratios=None)

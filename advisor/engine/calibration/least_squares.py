@@ -10,6 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.engine.spec import SHARES
+
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Places = NDArray[np.intp]
@@ -151,6 +153,7 @@ class Interval(NamedTuple):
     rows: int
     groups: int
     coverage: float  # on groups that were not used for the quantiles
+    quantiles: tuple[float, ...] = ()  # factors at SHARES; those at both ends are low and high
 
     @property
     def half_width(self) -> float:
@@ -172,10 +175,11 @@ def interval(errors: Array, groups: Sequence[str], units: Sequence[str]) -> Inte
             others = own
         low, high = _central_90(ratios[others], weights[others])
         inside[own] = (ratios[own] >= low) & (ratios[own] <= high)
-    low, high = _central_90(ratios, weights)
+    every = tuple(float(np.exp(weighted_quantile(ratios, weights, share))) for share in SHARES)
     return Interval(
-        low=float(np.exp(low)),
-        high=float(np.exp(high)),
+        low=every[0],
+        high=every[-1],
+        quantiles=every,
         rows=len(ratios),
         groups=len(np.unique(names)),
         coverage=float((inside * weights).sum() / weights.sum()),

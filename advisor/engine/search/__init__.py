@@ -23,8 +23,12 @@ from advisor.engine.search.draft_risk import DraftRisk
 from advisor.engine.search.estimated import Estimated, EstimatedRanking, KnownLanes, estimated_ranking
 from advisor.engine.search.evictions import as_cached
 from advisor.engine.search.limits import (
+    CORRELATION,
     DRAWS,
+    METRICS,
     accepted_share,
+    correlated_normal,
+    distributions,
     has_limits,
     interval_ratios,
     latency_excess,
@@ -165,6 +169,10 @@ __all__ = [
     "instances_needed",
     "instances_of",
     "has_limits",
+    "CORRELATION",
+    "METRICS",
+    "correlated_normal",
+    "distributions",
     "interval_ratios",
     "latency_excess",
     "licence_of",

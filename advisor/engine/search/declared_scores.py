@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from advisor.engine.search.candidates import Catalog
+from advisor.engine.search.limits import interval_ratios
 from advisor.engine.spec import OWNED, Accelerator, Framework, Offer, Workload
 from advisor.engine.step import Lane, runs_on
 
@@ -182,9 +183,7 @@ def risk_fraction(
 
 def throughput_of(catalog: Catalog, basis: str) -> tuple[float, float] | None:
     """90 % throughput interval as (low, high) factors, from the calibration residuals of this basis; None: no data."""
-    row = catalog.scopes.get(f"interval:{basis}", {})
-    names = ("throughput_low_ratio", "throughput_high_ratio")
-    return (float(row[names[0]]), float(row[names[1]])) if all(name in row for name in names) else None
+    return interval_ratios(catalog.scopes, basis).get("throughput")
 
 
 def weights_of(workload: Workload) -> dict[str, float]:

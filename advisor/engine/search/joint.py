@@ -31,11 +31,11 @@ from advisor.engine.plans import (
     purchase_payments,
 )
 from advisor.engine.search.candidates import Catalog
-from advisor.engine.search.limits import Ratios, accepted_share, log_normal, performance_draw, standard_normal
+from advisor.engine.search.limits import accepted_share, performance_draw, standard_normal
 from advisor.engine.search.planned import demand_for, overheads_of
 from advisor.engine.search.rank_uncertainty import growth
 from advisor.engine.search.simulated import Scored, deployed
-from advisor.engine.spec import Z95, Workload
+from advisor.engine.spec import Z95, RatioDistribution, Ratios, Workload, around_estimate
 
 Array = np.ndarray
 MOST_SIZES = 12  # sizes of one option that are planned; larger fleets cost in proportion between them
@@ -68,7 +68,7 @@ class Draws:
     electricity: Array
     staff: Array
     api: Array
-    performance: Array | None = None  # of every chip; None: each chip has its own
+    performance: Array | None = None  # of every chip (NaN: as estimated); None: each chip has its own
     prices: Mapping[str, Array] | None = None  # of today, by rent and own; None: each chip has its own
 
     @staticmethod
@@ -79,9 +79,8 @@ class Draws:
     @staticmethod
     def none(count: int = 1) -> "Draws":
         """Everything as expected."""
-        zero = np.zeros(count)
-        values: dict[str, Any] = dict.fromkeys(NORMALS, zero)
-        return Draws(**values, performance=zero, prices={})
+        values: dict[str, Any] = dict.fromkeys(NORMALS, np.zeros(count))
+        return Draws(**values, performance=np.full(count, np.nan), prices={})
 
 
 NORMALS = tuple(f.name for f in fields(Draws) if f.name not in ("performance", "prices"))
@@ -144,7 +143,7 @@ class Option:
     """One option as the draws need it."""
 
     scored: Scored
-    throughput: Ratios  # of the estimate
+    throughput: RatioDistribution  # over the estimate
     price: Mapping[str, Ratios]  # of today's price: rent, own
     sizes: Array  # serving replicas that were planned, ascending
     exposures: tuple[Exposure, ...]  # of each size
@@ -204,9 +203,10 @@ def factors_of(option: Option, uncertain: Uncertain, draws: Draws) -> Factors:
     """The factors of one option in each draw."""
     lane = option.scored.lane
     if draws.performance is None:
-        speed = log_normal(option.throughput, performance_draw(lane)) * accepted_share(lane.draft)
+        speed = option.throughput.at(performance_draw(lane)) * accepted_share(lane.draft)
     else:
-        speed = centered(option.throughput, draws.performance)
+        # the estimate need not be the median of what is measured
+        speed = np.where(np.isnan(draws.performance), 1.0, option.throughput.at(draws.performance))
     chip = lane.choice.accelerator.slug
     z = {
         way: price_draw(chip, way) if draws.prices is None else draws.prices.get(way, draws.load * 0.0)
@@ -278,15 +278,14 @@ def _usd(e: Exposure, f: Factors, rows: Array, runs: Array, weights: Array, comm
 
 def centered(ratios: Ratios, z: Array) -> Array:
     """Factors with median 1 and these 5% and 95% quantiles."""
-    low, high = (math.log(max(r, 1e-9)) for r in ratios)
-    return np.exp(np.where(z < 0, -z * min(low, 0.0), z * max(high, 0.0)) / Z95)
+    return around_estimate(ratios).at(z)
 
 
 def options_of(
     workload: Workload,
     catalog: Catalog,
     shown: Sequence[Scored],
-    throughput: Sequence[Ratios],
+    throughput: Sequence[RatioDistribution],
     price: Sequence[Mapping[str, Ratios]],
     uncertain: Uncertain,
     kinds: Sequence[str] | None = None,
@@ -298,7 +297,13 @@ def options_of(
 
 
 def _option(
-    workload: Workload, catalog: Catalog, s: Scored, throughput: Ratios, price: Any, uncertain: Uncertain, kinds: Any
+    workload: Workload,
+    catalog: Catalog,
+    s: Scored,
+    throughput: RatioDistribution,
+    price: Any,
+    uncertain: Uncertain,
+    kinds: Any,
 ) -> Option | None:
     if s.planned is None:
         return None
@@ -324,13 +329,15 @@ def _option(
     )  # fmt: skip
 
 
-def sizes_of(workload: Workload, s: Scored, throughput: Ratios, uncertain: Uncertain) -> tuple[list[int], bool]:
+def sizes_of(
+    workload: Workload, s: Scored, throughput: RatioDistribution, uncertain: Uncertain
+) -> tuple[list[int], bool]:
     """(serving replicas to plan for, whether some were left out): today's, and MOST_SIZES of what most draws need."""
     carrying = s.replicas - s.spare_replicas
     if workload.kind.released_after_run:
         return [carrying], False
     z = np.linspace(-3.0, 3.0, 201)
-    speed = log_normal(throughput, z)[:, None] / centered(uncertain.load, z)[None, :]
+    speed = throughput.at(z)[:, None] / centered(uncertain.load, z)[None, :]
     needed = np.unique(np.ceil(carrying * growth(workload, s, speed) - 1e-9))
     thinned = len(needed) > MOST_SIZES
     if thinned:

@@ -1,8 +1,10 @@
 """Latency limits: how far a latency is over them, and the probability that a deployment meets them.
 
-The simulation gives latencies for the estimated step times. True latencies differ: the intervals of the calibration say
-by how much. A draw of the chip's performance moves all its latencies together, and a draw of the acceptance rate moves
-the TPOT of speculative decoding. Each cause has one draw, whichever deployments it touches.
+The simulation gives latencies for the estimated step times. True latencies differ: the quantiles of the calibration's
+held-out errors say by how much. They come from means of closed loops and are applied to percentiles, for which no
+quantiles of known clients exist. A draw of the chip's performance moves its throughput and TPOT; the error of TTFT is
+correlated with it, as far as held-out rows show it. A draw of the acceptance rate moves the TPOT of speculative
+decoding. Each cause has one draw, whichever deployments it touches.
 """
 
 import math
@@ -16,14 +18,14 @@ from zlib import crc32
 import numpy as np
 
 from advisor.engine.scheduler import SEED, Bounds, Verified
-from advisor.engine.spec import Z95, Correction, Scopes, Workload
+from advisor.engine.spec import Z95, Correction, RatioDistribution, Ratios, Scopes, Workload, stored_distribution
 from advisor.engine.step import Draft, Lane
 
 Array = np.ndarray
 DRAWS = 4096
-Ratios = tuple[float, float]  # (5 %, 95 %) quantiles of the true figure over the estimate
 METRICS = ("ttft", "tpot", "throughput")
 CORRECTED = ("tpot", "throughput")
+CORRELATION = "ttft_tpot_correlation"
 
 
 def tpot_limit_s(workload: Workload) -> float | None:
@@ -80,15 +82,25 @@ def _quantiles() -> Array:
     return np.array([normal.inv_cdf((k + 0.5) / DRAWS) for k in range(DRAWS)])
 
 
-def log_normal(ratios: Ratios, z: Array) -> Array:
-    """Log-normal factors at standard normal `z`, with these 5 % and 95 % quantiles."""
-    low, high = (math.log(max(r, 1e-9)) for r in ratios)
-    return np.exp((low + high) / 2 + (high - low) / (2 * Z95) * z)
-
-
 def performance_draw(lane: Lane) -> Array:
     """The draw of the chip's performance; higher is faster."""
     return standard_normal(f"performance of {lane.choice.accelerator.slug}")
+
+
+def first_token_draw(lane: Lane, correlation: float) -> Array:
+    """The draw of what moves TTFT; higher is faster. `correlation`: with the draw of the performance."""
+    chip = lane.choice.accelerator.slug
+    return correlated_normal(f"performance of {chip}", f"first tokens of {chip}", correlation)
+
+
+@lru_cache(maxsize=256)
+def correlated_normal(common: str, own: str, correlation: float) -> Array:
+    """Standard normal values correlated with those of the cause `common`.
+
+    They are the normal scores of a weighted sum with a cause of their own, so that each value is as likely as before.
+    """
+    both = correlation * standard_normal(common) + math.sqrt(1.0 - correlation**2) * standard_normal(own)
+    return _quantiles()[np.argsort(np.argsort(both))]
 
 
 def accepted_share(draft: Draft | None) -> Array | float:
@@ -104,24 +116,31 @@ def accepted_share(draft: Draft | None) -> Array | float:
     return np.maximum(shown, 1.0) / draft.shown_tokens
 
 
+def distributions(
+    scopes: Scopes | Mapping[str, Any], basis: str, correction: Correction | None = None
+) -> dict[str, RatioDistribution]:
+    """Distribution of each metric over its estimate, from the calibration's held-out errors of this class.
+
+    Near measured rows, TPOT and throughput are as certain as their correction, if that narrows them.
+    """
+    row = scopes.get(f"interval:{basis}", {})
+    found = {name: known for name in METRICS if (known := stored_distribution(row, name)) is not None}
+    near = correction.ratios if correction else None
+    return {
+        name: known.narrowed(near) if near is not None and name in CORRECTED else known for name, known in found.items()
+    }
+
+
 def interval_ratios(
     scopes: Scopes | Mapping[str, Any], basis: str, correction: Correction | None = None
 ) -> dict[str, Ratios]:
-    """90 % interval as factors (low, high) on each metric, from the calibration's residuals of this class.
+    """90 % interval as factors (low, high) on each metric."""
+    return {name: known.ends for name, known in distributions(scopes, basis, correction).items()}
 
-    Near measured rows, TPOT and throughput have the interval of their correction, if that is narrower.
-    """
-    row = scopes.get(f"interval:{basis}", {})
-    found = {
-        name: (float(row[f"{name}_low_ratio"]), float(row[f"{name}_high_ratio"]))
-        for name in METRICS
-        if f"{name}_low_ratio" in row
-    }
-    near = correction.ratios if correction else None
-    for name in CORRECTED if near else ():
-        if name in found and near is not None and near[1] / near[0] < found[name][1] / found[name][0]:
-            found[name] = near
-    return found
+
+def latency_correlation(scopes: Scopes | Mapping[str, Any], basis: str) -> float:
+    """Correlation of the normal scores of TTFT's and TPOT's errors; 1 in calibrations that do not store it."""
+    return float(scopes.get(f"interval:{basis}", {}).get(CORRELATION, 1.0))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -133,16 +152,20 @@ class Factors:
     duration: Array | float  # of a batch
 
 
+AS_ESTIMATED = Factors(ttft=1.0, tpot=1.0, duration=1.0)
+
+
 def factors_of(scopes: Scopes, lane: Lane) -> Factors | None:
     """The draws of one lane's latencies; None if the calibration has no intervals."""
-    ratios = interval_ratios(scopes, lane.choice.efficiency.basis, lane.choice.correction)
-    if set(ratios) != set(METRICS):
+    basis = lane.choice.efficiency.basis
+    known = distributions(scopes, basis, lane.choice.correction)
+    if set(known) != set(METRICS):
         return None
-    slow, accepted = -performance_draw(lane), accepted_share(lane.draft)
+    fast, accepted = performance_draw(lane), accepted_share(lane.draft)
     return Factors(
-        ttft=log_normal(ratios["ttft"], slow),
-        tpot=log_normal(ratios["tpot"], slow) / accepted,
-        duration=1.0 / (log_normal(ratios["throughput"], -slow) * accepted),
+        ttft=known["ttft"].at(-first_token_draw(lane, latency_correlation(scopes, basis))),
+        tpot=known["tpot"].at(-fast) / accepted,
+        duration=1.0 / (known["throughput"].at(fast) * accepted),
     )
 
 
@@ -150,6 +173,20 @@ def at_confidence(factors: Factors, confidence: float) -> Factors:
     """The factors that this share of the draws does not exceed."""
     of = {name: getattr(factors, name) for name in ("ttft", "tpot", "duration")}
     return Factors(**{name: float(np.quantile(draws, confidence, method="higher")) for name, draws in of.items()})
+
+
+def with_confidence(workload: Workload, v: Verified, factors: Factors, confidence: float) -> Verified:
+    """Latencies that meet every limit exactly where this share of the draws meets them all.
+
+    Each latency is its quantile, and all of them are moved alike by how the errors of different figures go together.
+    """
+    sure = scaled(v, at_confidence(factors, confidence))
+    each = float(_worst(workload, AS_ESTIMATED, sure))
+    together = float(np.quantile(_worst(workload, factors, v), confidence, method="higher"))
+    if each <= 0.0 or not math.isfinite(each) or not math.isfinite(together):
+        return sure
+    moved = together / each
+    return scaled(sure, Factors(ttft=moved, tpot=moved, duration=moved))
 
 
 # --- limits of a simulated deployment ---------------------------------------------------------------------------

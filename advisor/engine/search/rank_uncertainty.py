@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.engine.search.limits import Ratios, accepted_share, log_normal, performance_draw, standard_normal
+from advisor.engine.search.limits import accepted_share, performance_draw, standard_normal
 from advisor.engine.search.objective import Figures, Scale, declared_scores_of, objective
 from advisor.engine.search.simulated import Scored, excess, resized_usd_per_hour
-from advisor.engine.spec import Workload
+from advisor.engine.spec import RatioDistribution, Ratios, Workload, around_estimate
 
 Array = np.ndarray
 TOLD_APART = 0.9  # as the 90 % intervals that the draws come from
@@ -23,10 +23,10 @@ TOLD_APART = 0.9  # as the 90 % intervals that the draws come from
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Spread:
-    """90 % intervals of one option's figures, as (low, high) factors."""
+    """How far one option's true figures may be from those shown: as distributions, of the price as a 90 % range."""
 
-    throughput_fraction: Ratios
-    latency_fraction: Ratios
+    throughput_fraction: RatioDistribution
+    latency_fraction: RatioDistribution
     price_fraction: Ratios
 
 
@@ -45,8 +45,8 @@ def scores(
     drawn = usd_per_hour or [None] * len(options)
     for s, spread, usd in zip(options, spreads, drawn, strict=True):
         chip, z = s.lane.choice.accelerator.slug, performance_draw(s.lane)
-        speed = log_normal(spread.throughput_fraction, z) * accepted_share(s.lane.draft)
-        price = log_normal(spread.price_fraction, standard_normal(f"price of {chip} {s.offer.acquisition}"))
+        speed = spread.throughput_fraction.at(z) * accepted_share(s.lane.draft)
+        price = around_estimate(spread.price_fraction).at(standard_normal(f"price of {chip} {s.offer.acquisition}"))
         figures = figures_at(workload, scale, s, speed, price, spread, z)
         rows.append(objective(workload, scale, figures if usd is None else replace(figures, usd_per_hour=usd)))
     return np.array(rows)
@@ -56,7 +56,7 @@ def figures_at(
     workload: Workload, scale: Scale, s: Scored, speed: Array, price: Array, spread: Spread, z: Array
 ) -> Figures:
     """An option's figures if its chips run at `speed` times the estimate, resized to keep the service level."""
-    slower = log_normal(spread.latency_fraction, -z) / accepted_share(s.lane.draft)
+    slower = spread.latency_fraction.at(-z) / accepted_share(s.lane.draft)
     share = 1 / speed if workload.kind.released_after_run else resized(workload, s, speed)
     known = declared_scores_of(workload, scale)
     return Figures(

@@ -31,12 +31,11 @@ from advisor.engine.search.candidates import Catalog, concurrency_of
 from advisor.engine.search.evictions import as_cached, kept_of
 from advisor.engine.search.limits import (
     Factors,
-    at_confidence,
     factors_of,
     latency_excess,
-    scaled,
     slo_probability,
     tpot_limit_s,
+    with_confidence,
 )
 from advisor.engine.search.planned import (
     Deployed,
@@ -284,7 +283,7 @@ class Simulations:
     def sure(self, workload: Workload, row: int, seen: Verified) -> Verified:
         """The latencies that are not exceeded with the confidence asked for; as simulated if none is asked for."""
         drawn = self.factors(row) if workload.slo.confidence else None
-        return scaled(seen, at_confidence(drawn, workload.slo.confidence or 0.0)) if drawn else seen
+        return with_confidence(workload, seen, drawn, workload.slo.confidence or 0.0) if drawn else seen
 
     def planned_requests(self, design: Design) -> float:
         """Planned concurrent requests of one lane."""

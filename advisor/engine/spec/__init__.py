@@ -64,6 +64,15 @@ from advisor.engine.spec.offer import (
     Offer,
     Part,
 )
+from advisor.engine.spec.ratio_distribution import (
+    CERTAIN,
+    SHARES,
+    RatioDistribution,
+    Ratios,
+    around_estimate,
+    quantile_key,
+    stored_distribution,
+)
 from advisor.engine.spec.rejection import QUALITY_ANY, Change, Rejection, allowing, limit_change, list_change, listed
 from advisor.engine.spec.requests import (
     Z95,
@@ -92,6 +101,13 @@ from advisor.engine.spec.software import (
 from advisor.engine.spec.workload import Constraints, Rollout, Slo, TrainingTask, TuningObjective, Workload
 
 __all__ = [
+    "CERTAIN",
+    "SHARES",
+    "RatioDistribution",
+    "Ratios",
+    "around_estimate",
+    "quantile_key",
+    "stored_distribution",
     "ANY",
     "ASSUMED",
     "CLIENTS",

@@ -27,7 +27,7 @@ from advisor.engine.training.cluster import (
 )
 from advisor.engine.training.communication import ring_s
 from advisor.engine.training.flops import model_flops, peak_flops_per_s, recomputed_flops
-from advisor.engine.training.intervals import Intervals, interval, interval_kind
+from advisor.engine.training.intervals import Intervals, interval, interval_kind, step_distribution
 from advisor.engine.training.layouts import Job, Layout, fastest, least_memory
 from advisor.engine.training.memory import PeakMemory, fits, outside_bytes, peak_memory
 from advisor.engine.training.offload import host_bytes, offloads
@@ -136,6 +136,7 @@ __all__ = [
     "least_memory",
     "interval",
     "interval_kind",
+    "step_distribution",
     "ledger",
     "model_flops",
     "outside_bytes",

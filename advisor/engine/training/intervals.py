@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-Ratios = tuple[float, float]
+from advisor.engine.spec import RatioDistribution, Ratios, stored_distribution
+
 SCOPE = "interval:training:"
 BASES = ("measured", "relative", "datasheet")  # what the rates of a chip's kernels rest on, the best first
 
@@ -26,13 +27,19 @@ def interval(scopes: Mapping[str, Any], basis: str, *, experts: bool, found: boo
     Where a basis has too few runs of a kind, the next broader one stands in. `found`: nobody stated the layout, so the
     interval also holds the difference between the run's layout and the fastest one.
     """
+    step = step_distribution(scopes, basis, experts=experts, found=found)
+    memory = _stored(scopes, basis, "memory")
+    return Intervals(step=step.ends if step else None, memory=memory.ends if memory else None)
+
+
+def step_distribution(
+    scopes: Mapping[str, Any], basis: str, *, experts: bool, found: bool = False
+) -> RatioDistribution | None:
+    """Distribution of a step's time over its estimate, the ends of which are the interval; None: not known."""
+    return _stored(scopes, basis, f"{interval_kind(experts, found)}_step")
+
+
+def _stored(scopes: Mapping[str, Any], basis: str, name: str) -> RatioDistribution | None:
     broader = BASES[BASES.index(basis) :] if basis in BASES else BASES[-1:]
-    rows = [scopes.get(f"{SCOPE}{name}") or {} for name in broader]
-    return Intervals(step=_ratios(rows, f"{interval_kind(experts, found)}_step"), memory=_ratios(rows, "memory"))
-
-
-def _ratios(rows: list[Mapping[str, Any]], name: str) -> Ratios | None:
-    for row in rows:
-        if f"{name}_low_ratio" in row:
-            return float(row[f"{name}_low_ratio"]), float(row[f"{name}_high_ratio"])
-    return None
+    rows = [scopes.get(f"{SCOPE}{each}") or {} for each in broader]
+    return next((known for row in rows if (known := stored_distribution(row, name)) is not None), None)

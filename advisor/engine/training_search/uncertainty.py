@@ -18,10 +18,10 @@ from advisor.engine.plans import (
     STAFF,
 )
 from advisor.engine.search import joint, standard_normal
+from advisor.engine.spec import CERTAIN, RatioDistribution, Ratios, around_estimate
 from advisor.engine.training_search.outcome import Candidate
 
 Array = NDArray[np.float64]
-Ratios = tuple[float, float]
 LEAST_LOSS = 0.05  # of the expected loss, at the good end of the range
 TIMED = (RENT, ENERGY, STAFF, SERVICES, OTHER)  # payments that last as long as the run
 UNCERTAIN = ("performance", "goodput", "rent", "hardware", "resale", "staff")
@@ -38,25 +38,32 @@ class CostDraws:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Uncertainties:
-    """90% ranges of the inputs of one run, as ratios to their expected values."""
+    """The inputs of one run, as ratios to their expected values: 90% ranges, of the performance a distribution."""
 
-    performance: Ratios = (1.0, 1.0)  # true over estimated speed
+    performance: RatioDistribution = CERTAIN  # true over estimated speed
     goodput: Ratios = (1.0, 1.0)
     rent: Ratios = (1.0, 1.0)  # of today's prices
     hardware: Ratios = (1.0, 1.0)
     resale: Ratios = (1.0, 1.0)
     staff: Ratios = (1.0, 1.0)
 
+    def distribution(self, name: str) -> RatioDistribution:
+        known: RatioDistribution | Ratios = getattr(self, name)
+        return known if isinstance(known, RatioDistribution) else around_estimate(known)
+
     def of(self, name: str) -> Ratios:
-        ends: Ratios = getattr(self, name)
-        return ends
+        """The 90% range of one input."""
+        known: RatioDistribution | Ratios = getattr(self, name)
+        return known.ends if isinstance(known, RatioDistribution) else known
 
     def alone(self, name: str) -> "Uncertainties":
         """The ranges with everything but one input as expected."""
-        return replace(Uncertainties(), **{name: self.of(name)})
+        return replace(Uncertainties(), **{name: getattr(self, name)})
 
 
-def uncertainties(c: Candidate, throughput: Ratios, price: Mapping[str, Ratios], u: joint.Uncertain) -> Uncertainties:
+def uncertainties(
+    c: Candidate, throughput: RatioDistribution, price: Mapping[str, Ratios], u: joint.Uncertain
+) -> Uncertainties:
     """What is uncertain about a run. throughput: of the speed; price: of today's rents (rent) and purchases (own)."""
     return Uncertainties(
         performance=throughput,
@@ -76,13 +83,13 @@ def cost_draws(c: Candidate, ranges: Uncertainties) -> CostDraws:
         "hardware": f"purchase of {slug}", "resale": "joint resale", "staff": "joint staff",
     }  # fmt: skip
     return with_ratios(
-        c, {name: joint.centered(ranges.of(name), standard_normal(cause)) for name, cause in causes.items()}
+        c, {name: ranges.distribution(name).at(standard_normal(cause)) for name, cause in causes.items()}
     )
 
 
 def at_quantile(ranges: Uncertainties, c: Candidate, z: Mapping[str, float]) -> CostDraws:
-    """Days and cost with each input at a standard normal value, such as -Z95 for its low end."""
-    return with_ratios(c, {name: joint.centered(ranges.of(name), np.array([value])) for name, value in z.items()})
+    """Days and cost with these inputs at a standard normal value, such as -Z95 for its low end, others as expected."""
+    return with_ratios(c, {name: ranges.distribution(name).at([value]) for name, value in z.items()})
 
 
 def with_ratios(c: Candidate, ratios: Mapping[str, Array | float]) -> CostDraws:

@@ -10,7 +10,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.calibration import BudgetError, Interval
 from advisor.engine.estimate import Resources, estimate_all
-from advisor.engine.spec import Case, Scopes
+from advisor.engine.search import CORRELATION, METRICS
+from advisor.engine.spec import SHARES, Case, Scopes, quantile_key
 from advisor.fidelity import (
     MeasurementsError,
     Row,
@@ -20,12 +21,14 @@ from advisor.fidelity import (
     disputed,
     host_time,
     read,
+    reliability,
     scoring,
 )
 from catalog.management.errors import BadInput, at_least_one, writing
 
 SHARED_IDS = "two files have rows with the same ID; give each file only once"
 Table = dict[str, dict[str, float]]
+LATENCIES = ("ttft", "tpot")
 
 
 class Command(BaseCommand):
@@ -81,12 +84,13 @@ class Command(BaseCommand):
         validated["held out"][host_time.TITLE] = host_time.held_out(rows, replace(resources, scopes=fit.scopes))
         bases = calibrate.bases_of(fit.evidence.rows, resources, setup)
         others = unfitted(rows, resources, fit, disputed_rows)
-        spans = calibrate.intervals(fit, resources, errors, bases, others)
+        unseen = calibrate.held_out_rows(fit, resources, errors, bases, others)
+        spans = calibrate.intervals(unseen)
         for title, table in validated.items():
             self.log("\n" + table_text(title, table))
         self.log("\n" + intervals_text(spans))
         with writing(out):
-            write(out, fit, resources, setup, bases, spans, validated)
+            write(out, fit, resources, setup, bases, spans, unseen, validated)
         self.log(f"\nWrote {out}; digest {calibration_files.digest(out)}")
 
 
@@ -184,6 +188,7 @@ def write(
     setup: Setup,
     bases: Mapping[str, str],
     spans: Mapping[str, Mapping[str, Interval]],
+    unseen: calibrate.HeldOutRows,
     validated: Mapping[str, Table],
 ) -> None:
     """Writes each scope and interval to a file, and the scores."""
@@ -196,12 +201,20 @@ def write(
         free = [key for key in values if (name, key) in fitted_names]
         calibration_files.write_scope(out, name, basis_of(name), as_of, source_text(name, free, facts, setup), values)
     for basis, metrics in spans.items():
-        ratios = {
-            f"{metric}_{end}_ratio": getattr(span, end) for metric, span in metrics.items() for end in ("low", "high")
-        }
+        ratios = {key: value for metric, span in metrics.items() for key, value in quantiles_of(metric, span).items()}
+        together = reliability.correlation(reliability.pairs(*(unseen[basis].get(name, ()) for name in LATENCIES)))
+        if together is not None:
+            ratios[CORRELATION] = together
         text = interval_text(basis, metrics)
         calibration_files.write_scope(out, f"interval:{basis}", basis, as_of, text, ratios)
-    calibration_files.write_report(out, report(fit, setup, facts, spans, validated, calibration_files.digest(out)))
+    scores = report(fit, setup, facts, spans, validated, calibration_files.digest(out))
+    calibration_files.write_report(out, scores | {"reliability": reliability.tables(unseen)})
+
+
+def quantiles_of(metric: str, span: Interval) -> dict[str, float]:
+    """The stored factors of one figure: of those that answers draw, every quantile; of others the 90 % interval."""
+    kept = [(share, ratio) for share, ratio in zip(SHARES, span.quantiles, strict=True)]
+    return {quantile_key(metric, share): ratio for share, ratio in (kept if metric in METRICS else [kept[0], kept[-1]])}
 
 
 def kernels_as_of() -> str:
@@ -237,7 +250,10 @@ INTERVAL_ROWS = {
 
 def interval_text(basis: str, metrics: Mapping[str, Interval]) -> str:
     counts = ", ".join(f"{metric} {span.rows} rows in {span.groups} groups" for metric, span in metrics.items())
-    quantiles = "5 % and 95 % quantiles of measured / predicted, with equal weight for each group"
+    quantiles = (
+        "quantiles of measured / predicted, with equal weight for each group (low 5 %, high 95 %; the correlation is "
+        "that of the normal scores of both errors of a run)"
+    )
     return f"{quantiles}: {INTERVAL_ROWS[basis]} ({counts})"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from advisor.engine.calibration import Interval
+from advisor.engine.spec import SHARES, quantile_key
 from advisor.fidelity import MeasurementsError, Row, calibration_files, read, training_intervals, training_scores
 from advisor.management.commands.fidelity import catalog_estimator
 from catalog.management.errors import BadInput, writing
@@ -43,7 +44,7 @@ def training_rows(paths: Sequence[str]) -> list[Row]:
 
 def write(out: Path, basis: str, figures: Mapping[str, Interval], newest: str) -> None:
     """One scope: what the product and the scores read."""
-    ratios = {f"{name}_{end}_ratio": getattr(span, end) for name, span in figures.items() for end in ("low", "high")}
+    ratios = {key: value for name, span in figures.items() for key, value in quantiles_of(name, span).items()}
     counts = ", ".join(f"{name} {span.rows} rows in {span.groups} groups" for name, span in figures.items())
     text = (
         "quantiles of measured / predicted step time and peak memory, with equal weight for each group, from 5 and 95 "
@@ -52,6 +53,13 @@ def write(out: Path, basis: str, figures: Mapping[str, Interval], newest: str) -
     )
     as_of = newest if len(newest) == 10 else f"{newest}-28"
     calibration_files.write_scope(out, f"interval:training:{basis}", basis, as_of, text, ratios)
+
+
+def quantiles_of(name: str, span: Interval) -> dict[str, float]:
+    """The stored factors of one figure: those that answers draw; of the memory the interval."""
+    kept = dict(zip(SHARES, span.quantiles, strict=True))
+    shares = (SHARES[0], SHARES[-1]) if name == "memory" else SHARES
+    return {quantile_key(name, share): kept[share] for share in shares}
 
 
 def table(spans: training_intervals.Spans) -> str:

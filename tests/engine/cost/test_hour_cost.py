@@ -25,6 +25,7 @@ from advisor.engine.spec.case import Pool
 from advisor.engine.spec.demand import office_hours
 from advisor.engine.spec.kinds import BATCH
 from advisor.engine.spec.offer import OWNED, Offer, Part
+from advisor.engine.spec.ratio_distribution import CERTAIN
 from advisor.engine.spec.workload import Slo, Workload
 from tests.engine.catalog_sample import catalog, offer, question
 
@@ -97,7 +98,7 @@ def test_what_if_and_rank_uncertainty_pay_for_the_same_whole_instances(price: fl
     replicas = math.ceil(more * 1.5 - 1e-9)
     assert what_if == pytest.approx(float(resized_usd_per_hour(asked, s, replicas, 1.5)))
     busy = replace(s, capacity_requests_per_s=asked.requests_per_s_peak)  # no room: a slower chip needs more replicas
-    spread = Spread(throughput_fraction=(1.0, 1.0), latency_fraction=(1.0, 1.0), price_fraction=(1.0, 1.0))
+    spread = Spread(throughput_fraction=CERTAIN, latency_fraction=CERTAIN, price_fraction=(1.0, 1.0))
     slower = figures_at(asked, Scale(), busy, 1 / grown, one, spread, np.zeros(1))
     assert float(slower.usd_per_hour[0]) == pytest.approx(what_if)
 

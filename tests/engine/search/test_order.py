@@ -78,7 +78,7 @@ def test_probability_and_confidence_are_one_statement(found: SearchResult) -> No
     reached = limits.slo_probability(asked, drawn, s.verified)
     assert reached is not None and 0.1 < reached < 0.9
     for confidence in (0.05, reached - 0.001, reached + 0.001, 0.99):
-        sure = limits.scaled(s.verified, limits.at_confidence(drawn, confidence))
+        sure = limits.with_confidence(asked, s.verified, drawn, confidence)
         assert (excess(asked, sure) <= 1) == (confidence <= reached)
 
 
