@@ -107,9 +107,7 @@ PLACES = Group(
             "constraints.exclude",
             _("Do not offer"),
             SOME_OF,
-            _(
-                "None checked: consumer cards, marketplaces, second-hand, quotes, previews, estimates, unconfirmed rents"
-            ),
+            _("None checked: consumer cards, marketplaces, second-hand, quotes, previews, estimates, unconfirmed"),
             choices=(
                 ("consumer", _("consumer cards")),
                 ("marketplace", _("marketplaces")),
