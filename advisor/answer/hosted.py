@@ -5,6 +5,7 @@ import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from advisor.answer.money import traffic_ratio
@@ -13,6 +14,7 @@ from advisor.engine.search import ALLOWED_QUALITY, QUALITY_RANK, missing_figure
 from advisor.engine.spec import Workload
 from advisor.inputs import areas_of, hosted_apis, number, rounded
 from advisor.result import HostedOffer, Option, Rejection, SloState, Speed, TokenCharge
+from advisor.workload import trace_of
 
 BASIS = "published, not estimated"
 OUTLIER_RATIO = 3.0  # a price this many times below or above the median of the other providers is marked
@@ -303,9 +305,19 @@ def _price_misses(spec: Json, usd_per_month: float, bound_usd_per_month: float |
 
 
 def longest_tokens(spec: Json) -> float:
-    """Tokens of a long request: prompt and answer, each at p95 where given."""
+    """Tokens of a long request: prompt and answer, each at p95 where given; of a trace, the p95 of its requests."""
+    if isinstance(trace := spec["traffic"].get("trace"), Mapping):
+        return recorded_p95_tokens(trace["csv"])
     lengths = (spec["traffic"]["input_tokens"], spec["traffic"]["output_tokens"])
     return float(sum(each.get("p95") or each["mean"] for each in lengths))
+
+
+@lru_cache(maxsize=4)
+def recorded_p95_tokens(text: str) -> float:
+    """p95 of prompt plus answer of a trace's requests."""
+    trace = trace_of({"trace": {"csv": text}})
+    assert trace is not None
+    return trace.total_tokens(0.95)
 
 
 def _length_misses(spec: Json, row: Json) -> Iterator[Miss]:

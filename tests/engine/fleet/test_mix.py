@@ -41,6 +41,17 @@ def test_classes_add_up_to_all_requests(mean: float, p95: float) -> None:
         assert c.low_tokens <= c.input_tokens.mean_tokens <= c.input_tokens.p95_tokens <= c.high_tokens
 
 
+@pytest.mark.parametrize("recorded", [[5], [7, 7, 7, 7], [*range(1, 101)], [10] * 95 + [9000] * 5])
+def test_classes_of_a_trace_are_its_own_prompts(recorded: list[int]) -> None:
+    classes = length_classes(Lengths(mean_tokens=2000, p95_tokens=6000), recorded)
+    assert sum(c.share_fraction for c in classes) == pytest.approx(1)
+    mean = sum(recorded) / len(recorded)
+    assert sum(c.share_fraction * c.input_tokens.mean_tokens for c in classes) == pytest.approx(mean)
+    for c in classes:
+        own = [x for x in recorded if c.low_tokens <= x < c.high_tokens]
+        assert len(own) / len(recorded) == pytest.approx(c.share_fraction) and c.input_tokens.p95_tokens <= max(own)
+
+
 def test_the_means_of_the_classes_are_those_of_drawn_lengths() -> None:
     import numpy as np
 

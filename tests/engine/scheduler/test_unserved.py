@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from advisor.engine.scheduler.percentiles import verify
 from advisor.engine.scheduler.simulation import Simulation, simulate, within_context
+from advisor.engine.search.simulated import excess
+from advisor.engine.search.why_not import misses
 from advisor.engine.spec.demand import Trace
 from advisor.engine.spec.kinds import BATCH
-from advisor.engine.spec.workload import Lengths
+from advisor.engine.spec.workload import Lengths, Slo
 from advisor.engine.step.step_time import POISSON, POLICIES, TRACE, Client, Scheduler
 from tests.engine.catalog_sample import lane as lane_of
 from tests.engine.catalog_sample import question
@@ -114,3 +116,13 @@ def test_a_batch_without_some_of_its_requests_is_never_complete(held: float, com
     asked = question(kind=BATCH, deadline_s=1e6, input_tokens=lengths(500, 3.0), output_tokens=lengths(50, 1.0))
     found = verify(asked, lane(kv_capacity_tokens=held), 0, replace(lane_of_any(), max_running_requests=8), 0.01, 500)
     assert math.isfinite(found.late_fraction) == complete == (found.unserved_fraction <= 0.001)
+
+
+def test_too_many_unserved_requests_rule_a_design_out_without_any_limit_and_are_the_reason_given() -> None:
+    asked = question(slo=Slo(), input_tokens=lengths(500, 3.0), output_tokens=lengths(50, 1.0))
+    for held, ruled_out in ((1e6, False), (1000, True)):
+        found = verify(asked, lane(kv_capacity_tokens=held), 0, lane_of_any(), 0.01, 500)
+        assert math.isinf(excess(asked, found)) == math.isinf(found.e2e_p95_s) == ruled_out
+        assert [m.said for m in misses(asked, found)] == ruled_out * [
+            f"{found.rejected_requests} of 500 simulated requests exceed a replica's KV cache"
+        ]
