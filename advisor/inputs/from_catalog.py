@@ -89,7 +89,7 @@ def market_rows(spec: Json, organisation: Organisation | None) -> Json:
         "engine_version": ENGINE_VERSION,
         "catalog_version": newest.version if newest else "",
         "asked_on": day.isoformat(),
-        "prices_as_of": max((p["as_of"] for p in prices), default=None),
+        "prices_as_of": max((p["as_of"] for p in prices), default=day.isoformat()),
         "accelerators": [chip if chip["slug"] in sold else chip | {"sources": {}, "software": {}} for chip in chips],
         "prices": [without_host(p) for p in used],
         "other_terms": [without_host(p) for p in other_terms],

@@ -68,7 +68,7 @@ def test_the_interval_of_a_price_widens_with_the_square_root_of_its_age() -> Non
     def ratio(as_of: str) -> float:
         paid = {"acquisition": "rent", "as_of": as_of, "rent_low_ratio": 1.0, "rent_high_ratio": 1.0}
         offer = type("Offer", (), paid)()
-        scored: Scored = type("Scored", (), {"offer": offer})()  # type: ignore[assignment]
+        scored: Scored = type("Scored", (), {"offer": offer})()
         rows = {"rent-price-swing-ratio": {"value": 1.0}, "price-age-swing-ratio": {"value": 1.37}}
         return bill.price_and_load_ranges({"assumptions": rows, "asked_on": "2026-11-23"}, scored)["price"][1]
 

@@ -1,18 +1,24 @@
 """One rule says which prices are current: lists, REST and advice agree, in any order of loading."""
 
 import datetime
+import json
 import random
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
+import yaml
+from django.core.management import call_command
 from django.db.models import Q
 from django.test import Client
 from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from advisor.inputs import offers
+from advisor import workload
+from advisor.inputs import check_catalog, offers
+from advisor.workload import WorkloadError
 from catalog import derived
 from catalog.models import Accelerator, Organisation, Price
 from catalog.pricing.current import ANYWHERE, EXPIRED_DAYS, REPLACED_DAYS, has_expired, standing
@@ -197,3 +203,23 @@ def test_the_public_prices_of_advice_do_not_depend_on_what_is_asked(seed: int) -
     assert few <= every
     own = {p.pk for p in offers._wanted(Q(organisation=org), org, TODAY)}
     assert all(pk in every or Price.objects.get(pk=pk).organisation_id == org.pk for pk in own)
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("shipped")
+def test_a_day_before_the_first_price_is_refused_with_the_first_day(client: Client, tmp_path: Path) -> None:
+    first = Price.objects.filter(organisation=None).earliest("as_of").as_of
+    raw = {"model": "meta-llama/Llama-3.2-1B", "prices_as_of": str(first - datetime.timedelta(1)),
+           "traffic": {"input_tokens": 500, "output_tokens": 100, "requests_per_s": 2}}  # fmt: skip
+    with pytest.raises(WorkloadError) as caught:
+        check_catalog(workload.parse(raw))
+    (error,) = caught.value.errors  # forms show it at the field
+    assert error["field"] == "prices_as_of" and str(first) in error["allowed"]
+    answer = client.post("/api/v1/advice", json.dumps(raw), content_type="application/json")
+    assert answer.status_code == 422 and answer.json()["errors"][0]["field"] == "prices_as_of"
+    path = tmp_path / "question.yaml"
+    path.write_text(yaml.safe_dump(raw))
+    with pytest.raises(SystemExit) as stopped:
+        call_command("advise", path)
+    assert stopped.value.code == 2
+    check_catalog(workload.parse(raw | {"prices_as_of": str(first)}))
