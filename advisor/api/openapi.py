@@ -138,6 +138,17 @@ class AnyOfSchema(OpenApiSerializerExtension):
 FILES = (("Config", "config"), ("Lengths", "trace"), ("Traffic", "trace"))
 
 
+class BodySchema(OpenApiSerializerExtension):
+    """A body that refuses unknown keys says so."""
+
+    target_class = "advisor.api.body_fields.Body"
+    match_subclasses = True
+
+    def map_serializer(self, auto_schema: Any, direction: Any) -> Any:
+        schema = auto_schema._map_serializer(self.target, direction, bypass_extensions=True)
+        return schema | {"additionalProperties": False}
+
+
 def without_files(sections: dict[str, Any]) -> dict[str, Any]:
     """The sections as the API takes them: a path of a file is for the command line alone."""
     for section, key in FILES:

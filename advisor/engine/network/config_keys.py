@@ -11,7 +11,7 @@ from typing import Any
 Config = Mapping[str, Any]
 
 # Names of sizes and counts in config.json. A number or a list under such a name can change the size of the model.
-WORDS = "size|sizes|dim|dims|rank|ranks|heads|layers|experts|channels|width|depth|blocks|kernel"
+WORDS = "size|sizes|dim|dims|rank|ranks|heads|layers|experts|channels|width|depth|blocks|kernel|hidden|inner|latent"
 SIZE = re.compile(rf"(?:^|_)(?:{WORDS})(?:$|_)|^(?:num|n|d|moe|expert|experts)_|^expand$|_(?:expand|pattern)$")
 MULTIPLE = re.compile(r"_(?:ratio|ratios|mult|multiple)$")
 TEXT_SIZE = re.compile(r"_pattern$")
@@ -37,8 +37,9 @@ IRRELEVANT: tuple[tuple[str, str, str], ...] = (
         "num_logits_to_keep num_assistant_tokens",
         GENERATION,
     ),
-    ("", "num_labels chunk_size_feed_forward cross_attention_hidden_size n_ctx", HEADS),
-    ("", "ep_size tp_size moe_ep_size expert_tensor_parallel_size", PARALLEL),
+    ("", "num_labels chunk_size_feed_forward", HEADS),
+    ("gptj", "n_ctx", "a copy of n_positions that no code reads"),
+    ("", "ep_size tp_size", PARALLEL),
     ("", "n_group num_expert_group num_expert_groups", ROUTING),
     (
         "",

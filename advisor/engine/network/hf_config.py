@@ -285,6 +285,8 @@ def kv_heads(config: Config, prefix: str, heads: int) -> int:
         return 1 if config.get("multi_query", True) else heads
     grouped = first(config, f"{prefix}num_key_value_heads", "num_key_value_heads", "num_kv_heads", "n_head_kv")
     nested = first(config.get("attn_config") or {}, "kv_n_heads")
+    if grouped is None and config.get("model_type") in GROUPED and "num_key_value_heads" not in config:
+        need(config, "num_key_value_heads")
     return int(grouped or nested or heads)
 
 
@@ -375,6 +377,8 @@ def experts(config: Config, traits: Traits) -> Ffn:
     """Mixture-of-experts part of a layer."""
     inner = need(config, "moe_intermediate_size", "intermediate_size")
     shared = first(config, "moe_shared_expert_intermediate_size", "shared_expert_intermediate_size")
+    if shared is None and (traits.shared_gate or traits.builder == "nemotron_h"):
+        need(config, "moe_shared_expert_intermediate_size", "shared_expert_intermediate_size")
     if shared is None:
         chunked = traits.window == "chunked"  # Llama 4: one shared expert as wide as a routed one
         shared = inner * (1 if chunked else first(config, "n_shared_experts") or 0)
@@ -387,6 +391,16 @@ def experts(config: Config, traits: Traits) -> Ffn:
         shared_gate=traits.shared_gate and bool(shared),
         bias=traits.mlp_bias,
     )
+
+
+# Types whose code has another default than 0 dense layers, or than a key-value head for each query head.
+DENSE_FIRST = ("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_k25", "glm_moe_dsa", "glm4_moe")
+GROUPED = (
+    "mistral", "mixtral", "ministral", "qwen2", "qwen2_moe", "qwen2_vl", "qwen3", "qwen3_moe", "qwen3_vl",
+    "qwen3_vl_moe", "qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "gemma",
+    "gemma2", "gemma3", "gemma3_text", "glm4_moe", "minimax_m2", "mimo_v2_flash", "mimo_v2", "gpt_oss",
+    "llama4", "llama4_text", "nemotron_h", "jamba",
+)  # fmt: skip
 
 
 def routed_layers(config: Config, count: int) -> set[int]:
@@ -411,6 +425,8 @@ def routed_by_rule(config: Config, count: int) -> set[int]:
     frequency = first(config, "moe_layer_freq")
     if isinstance(frequency, Sequence):
         return {layer for layer, flag in enumerate(frequency) if flag}
+    if config.get("model_type") in DENSE_FIRST and "first_k_dense_replace" not in config:
+        need(config, "first_k_dense_replace")
     dense_first = first(config, "first_k_dense_replace") or 0
     step = first(config, "decoder_sparse_step", "interleave_moe_layer_step") or frequency or 1
     skipped = set(first(config, "mlp_only_layers") or ())
@@ -430,6 +446,8 @@ def nemotron_h_layers(config: Config, traits: Traits) -> tuple[list[Mixer | None
     pattern = pattern or listed
     if not pattern or set(pattern) - set("M*-E"):
         raise ValueError(f"config.json of a nemotron_h lacks hybrid_override_pattern of M, *, - and E: {pattern!r}")
+    if len(pattern) > MAX_LAYERS:
+        raise ValueError(f"the number of layers must be between 1 and {MAX_LAYERS}, not {len(pattern)}")
     expect(config, "num_hidden_layers", len(pattern), "the layers listed are")
     mixers: dict[str, Mixer] = {"M": nemotron_mamba(config)} if "M" in pattern else {}
     mixers |= {"*": attention(config, traits, None)} if "*" in pattern else {}

@@ -182,6 +182,21 @@ def test_a_head_size_that_is_not_stated_is_the_default_of_the_code(name: str, he
     assert {block.mixer.head_dim for block in from_hf_config(config, "x").blocks} == {head_dim}  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("deepseek-ai/DeepSeek-V3", "first_k_dense_replace"), ("zai-org/GLM-4.5-Air", "first_k_dense_replace"),
+        ("mistralai/Mistral-7B-v0.3", "num_key_value_heads"), ("Qwen/Qwen3-8B", "num_key_value_heads"),
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct", "shared_expert_intermediate_size"),
+        ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "moe_shared_expert_intermediate_size"),
+    ],
+)  # fmt: skip
+def test_a_key_whose_default_depends_on_the_type_is_required(name: str, key: str) -> None:
+    config = {other: value for other, value in CONFIGS[name].items() if other != key}
+    with pytest.raises(ValueError, match=f"lacks .*{key}"):
+        from_hf_config(config, "x")
+
+
 # --- towers -----------------------------------------------------------------------------------------------------
 QWEN_TOWER = {"depth": 27, "hidden_size": 1152, "intermediate_size": 4304, "num_heads": 16, "out_hidden_size": 5120}
 
