@@ -63,6 +63,7 @@ UNRANKED_SALES = {  # how something is sold that is not ranked by default
 MARKETPLACE, CAPACITY_BLOCK = "marketplace", "capacity_block"
 OWN_SITE = "own-site"
 DOUBTFUL_RATIO = 2.0  # between a listed price and the median of marketplace prices
+EVERY_SELLER = ""  # of the marketplace prices of a chip
 OWN = "own"  # origin of a price that the organization entered itself
 SIGNABLE = ("official_list", "provider_api", OWN)  # origins of prices that a buyer can sign at
 UNSOLD = ("second_hand", "quote", "marketplace")  # origins that `constraints.exclude` names
@@ -306,19 +307,21 @@ def licences(organisation: Organisation | None, day: datetime.date) -> list[Json
 
 
 def marketplace(day: datetime.date) -> Json:
-    """Low, median and high of the current marketplace rents of each chip, USD per accelerator-hour.
+    """Low, median and high of the current marketplace rents of each chip, USD/h, by seller and of all.
 
     On demand, up to STALE_DAYS old, and not of low confidence: the cheapest offer of a day says little.
     """
     rows = _wanted(Q(term__in=ON_DEMAND, kind=MARKETPLACE, organisation=None) & ~Q(confidence=LOW), None, day)
-    of_chip: dict[str, list[float]] = {}
+    found: dict[str, dict[str, list[float]]] = {}
     for p in rows:
         if (day - p.as_of).days <= STALE_DAYS:
-            of_chip.setdefault(p.accelerator.slug, []).append(rule.usd_per_chip_hour(p))
-    return {
-        slug: {"low_usd": min(usd), "median_usd": statistics.median(usd), "high_usd": max(usd)}
-        for slug, usd in sorted(of_chip.items())
-    }
+            for seller in (p.provider, EVERY_SELLER):
+                found.setdefault(p.accelerator.slug, {}).setdefault(seller, []).append(rule.usd_per_chip_hour(p))
+    return {slug: {seller: _level(usd) for seller, usd in of.items()} for slug, of in sorted(found.items())}
+
+
+def _level(usd: Sequence[float]) -> Json:
+    return {"low_usd": min(usd), "median_usd": statistics.median(usd), "high_usd": max(usd)}
 
 
 def regions() -> Json:
@@ -460,8 +463,8 @@ def at_price_ratios(snapshot: Json, ratios: Mapping[str, float]) -> Json:
     api = changed.get(API, 1.0)
     rented = changed.get("on_demand", 1.0)  # an assumed level of prices makes none of them doubtful
     market = {
-        slug: {name: usd * rented for name, usd in level.items()}
-        for slug, level in snapshot.get("marketplace", {}).items()
+        slug: {seller: {name: usd * rented for name, usd in level.items()} for seller, level in of.items()}
+        for slug, of in snapshot.get("marketplace", {}).items()
     }
     rows |= {"marketplace": market} if market else {}  # type: ignore[dict-item]
     return snapshot | rows | {"hosted": [_at_ratio(row, api) for row in snapshot["hosted"]]}
@@ -517,31 +520,45 @@ def doubts(p: Json, chip: Chip, snapshot: Json) -> Json:
                 f"the seller does not say how many are sold together: ${each:,.2f} an hour if one is, "
                 f"${each * whole:,.2f} if only {whole} are"
             )
-    if (market := market_of(p, snapshot.get("marketplace", {}))) is not None:
-        found["rent_low_ratio"] = min(market["low_usd"] / each, 1.0)
-        found["rent_high_ratio"] = max(market["high_usd"] / each, 1.0)
-        if is_doubtful(p, snapshot["marketplace"]):
-            marks.append(DOUBTFUL)
-            side = "below half" if market["median_usd"] < each else "above twice"
-            said.append(
-                f"the median of marketplace prices, ${market['median_usd']:,.2f} per accelerator-hour, is {side} the "
-                f"listed ${each:,.2f}"
-            )
+    of_seller, of_all = markets_of(p, snapshot.get("marketplace", {}))
+    if of_seller is not None:
+        found["rent_low_ratio"] = min(of_seller["low_usd"] / each, 1.0)
+        found["rent_high_ratio"] = max(of_seller["high_usd"] / each, 1.0)
+    if (market := doubted_by(each, of_seller, of_all)) is not None:
+        marks.append(DOUBTFUL)
+        whose = "the seller's own marketplace prices" if market is of_seller else "marketplace prices"
+        side = "below half" if market["median_usd"] < each else "above twice"
+        said.append(
+            f"the median of {whose}, ${market['median_usd']:,.2f} per accelerator-hour, is {side} the listed "
+            f"${each:,.2f}"
+        )
     return found | {"doubt": "; ".join(said), "marks": tuple(marks)}
 
 
-def market_of(p: Json, marketplace: Json) -> Json | None:
-    """The marketplace prices that a listed price is compared with; None: there are none, or it is not a listed one."""
+def markets_of(p: Json, marketplace: Json) -> tuple[Json | None, Json | None]:
+    """The marketplace prices of the seller of a listed price, and of all sellers of its chip; None: there are none."""
     negotiated = p.get("origin") == OWN or p.get("negotiated", False)
     listed = p["term"] == "on_demand" and MARKETPLACE not in p.get("marks", ()) and not negotiated
-    return marketplace.get(p["accelerator"]) if listed and p.get("usd_per_hour") else None
+    levels = marketplace.get(p["accelerator"], {}) if listed and p.get("usd_per_hour") else {}
+    return levels.get(p["provider"]), levels.get(EVERY_SELLER)
+
+
+def doubted_by(usd_per_chip_hour: float, of_seller: Json | None, of_all: Json | None) -> Json | None:
+    """The marketplace prices that make a listed price doubtful; None: none do.
+
+    Its seller's own, if their median is below half or above twice the price. Those of all sellers only if they are
+    dearer than twice the price: a large cloud that costs more than twice a marketplace is expensive, not in doubt.
+    """
+    low, high = usd_per_chip_hour / DOUBTFUL_RATIO, usd_per_chip_hour * DOUBTFUL_RATIO
+    if of_seller is not None and not low <= of_seller["median_usd"] <= high:
+        return of_seller
+    return of_all if of_all is not None and of_all["median_usd"] > high else None
 
 
 def is_doubtful(p: Json, marketplace: Json) -> bool:
-    """Whether the median of marketplace prices is below half or above twice a listed price."""
-    market = market_of(p, marketplace)
-    each = p["usd_per_hour"] / p["accelerators"] if market else 0.0
-    return market is not None and not each / DOUBTFUL_RATIO <= market["median_usd"] <= each * DOUBTFUL_RATIO
+    """Whether marketplace prices put a listed price in doubt."""
+    levels = markets_of(p, marketplace)
+    return any(levels) and doubted_by(p["usd_per_hour"] / p["accelerators"], *levels) is not None
 
 
 def is_on_a_shared_board(chip: Chip) -> bool:
