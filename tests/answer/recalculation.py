@@ -117,14 +117,14 @@ class Recalculation:
         """What the market pays at the end of a month over the capital, after months in service; less selling."""
         a = self.assumed
         if "residual-value-fraction" in self.tco:
-            left = a["residual-value-fraction"] ** (served / self.life_months) if served else 1.0
+            left = a["residual-value-fraction"] ** (max(served, min(12, self.life_months)) / self.life_months)
         else:
             curve = [1.0, *(a[f"residual-value-year-{year}"] for year in range(1, 6))]
-            year = served / 12
+            year = max(served, 12) / 12
             at = min(int(year), 4)
             left = curve[at] * (curve[at + 1] / curve[at]) ** (year - at)
             if superseded:
-                left *= 1 - (1 - a["residual-superseded-ratio"]) * min(year, 1)
+                left *= a["residual-superseded-ratio"]
         return float(left * self.price("resale", end_month) * (1 - a["resale-cost-fraction"]))
 
     def book(self, served: float) -> float:

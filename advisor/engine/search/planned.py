@@ -38,6 +38,7 @@ from advisor.engine.spec import Offer, Part, Workload
 from advisor.engine.step import Lane
 
 NEAR = 1.5  # instance sizes whose cheapest single offer costs up to this many times the least are planned
+LEAST_HELD_MONTHS = 12  # of a purchase: nobody publishes what hardware brings earlier, and a plan to resell is a bet
 MOST_PROVIDERS = 3  # rents of one plan come from one provider: those with the lowest price of each term are tried
 
 
@@ -179,6 +180,7 @@ def ways_under(
         life_months=service_months(a),
         book_months=life_months(a),
         resale=offer.resale or a.resale(),
+        least_months=LEAST_HELD_MONTHS,
         lead_months=a.lead_months,
     )
     if not offer.held_instances or not with_held:
