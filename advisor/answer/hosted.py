@@ -68,9 +68,10 @@ def _offer(
     bound_usd_per_month: float | None,
 ) -> HostedOffer:
     tokens = hosted_apis.tokens_of(spec)
-    usd = hosted_apis.usd_per_request(tokens, row)
+    gross = 1.0 + hosted_apis.vat_fraction(spec, snapshot)
+    usd = hosted_apis.usd_per_request(tokens, row) * gross
     requests_per_month = spec["traffic"]["requests_per_s"]["mean"] * hosted_apis.SECONDS_PER_MONTH
-    charges = bill(tokens, row, requests_per_month * traffic_ratio(workload))  # a mean month of the forecast
+    charges = bill(tokens, row, requests_per_month * traffic_ratio(workload), gross)  # a mean month of the forecast
     monthly = sum(charge.usd_per_month for charge in charges)
     most = requests_per_month * max(workload.forecast, default=1.0) * usd
     budget = spec["constraints"]["max_usd_per_month"]
@@ -112,8 +113,11 @@ def rejection(row: Json, miss: Miss) -> Rejection:
     )
 
 
-def bill(tokens: Mapping[str, float], row: Json, requests_per_month: float) -> list[TokenCharge]:
-    """The month by kind of token; cached input costs as much as other input where no price for it is published."""
+def bill(tokens: Mapping[str, float], row: Json, requests_per_month: float, gross: float = 1.0) -> list[TokenCharge]:
+    """The month by kind of token at `gross` times the list price.
+
+    Cached input costs as much as other input where no price for it is published.
+    """
     cached_usd = row["usd_per_mtok_cached_input"]
     kinds = [
         ("input", tokens["input"] - tokens["cached"], row["usd_per_mtok_input"]),
@@ -125,7 +129,7 @@ def bill(tokens: Mapping[str, float], row: Json, requests_per_month: float) -> l
             name=name,
             tokens_per_month=rounded(each * requests_per_month),
             usd_per_mtok=usd,
-            usd_per_month=rounded(each * requests_per_month * usd / hosted_apis.MTOK),
+            usd_per_month=rounded(each * requests_per_month * usd / hosted_apis.MTOK * gross),
         )
         for name, each, usd in kinds
         if each > 0

@@ -465,6 +465,8 @@ class Taxes(Section):
     """VAT that cannot be recovered, added to everything paid but staff."""
     vat_usd: Usd
     """VAT over the horizon."""
+    vat_included: bool = False
+    """Whether all figures of the option include this VAT; false in answers of earlier versions, which add it here."""
     npv_after_tax_usd: Usd
     """Present value of all payments with VAT, less the tax that they save."""
     said: str

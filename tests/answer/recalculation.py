@@ -125,7 +125,12 @@ class Recalculation:
             left = curve[at] * (curve[at + 1] / curve[at]) ** (year - at)
             if superseded:
                 left *= a["residual-superseded-ratio"]
-        return float(left * self.price("resale", end_month) * (1 - a["resale-cost-fraction"]))
+        return float(left * self.price("resale", end_month) * (1 - a["resale-cost-fraction"]) / self.gross)
+
+    @property
+    def gross(self) -> float:
+        """A price with VAT over the price."""
+        return float(1 + self.assumed["vat-fraction"])
 
     def book(self, served: float) -> float:
         """Book value over the capital."""
@@ -142,7 +147,7 @@ class Recalculation:
                 continue
             first, last, server = step["from_month"], step["until_month"], step["server"]
             paid = step["instances"] * step["unit_usd_once"] * self.price("hardware", first - 1)
-            capital = paid * sum(self.ratios(server).values())
+            capital = paid * sum(self.ratios(server).values()) * self.gross
             sold = capital * self.residual(last - first + 1, last, server["superseded"])
             rows.append(
                 [first, last, capital, sold, server["price_usd"], server["accelerators_usd"], server["superseded"]]
@@ -238,6 +243,7 @@ class Recalculation:
                 self.pay_site(out, span, n, step["server"])
         out["licences"] = licensed * a["software-usd-per-accelerator-year"] / 12
         self.pay_services(out)
+        out *= self.gross
         self.pay_staff(out, chips["rented"], chips["owned"])
         return out
 
@@ -346,7 +352,7 @@ class Recalculation:
         for step in self.steps:
             if step["action"] == "reserve" and step["from_month"] <= month < step["paid_until_month"]:
                 each = step["instances"] * HOURS * step["unit_usd_per_hour"] * (1 + a["cloud-addon-fraction"])
-                each *= self.price("rent", step["from_month"] - 1)
+                each *= self.price("rent", step["from_month"] - 1) * self.gross
                 usd += each * (step["paid_until_month"] - month) * (1 - a["commitment-exit-fraction"])
         return usd
 
@@ -372,12 +378,12 @@ class Recalculation:
         """(VAT over the horizon, present value after tax), USD."""
         income, vat = self.assumed["income-tax-fraction"], self.assumed["vat-fraction"]
         flows = self.flows
-        paid_vat = vat * (flows["capital_usd"] + flows["running_usd"] - flows["staff_usd"])
-        capital, book = flows["capital_usd"] * (1 + vat), flows["book_value_usd"] * (1 + vat)
+        paid_vat = vat / (1 + vat) * (flows["capital_usd"] + flows["running_usd"] - flows["staff_usd"])
+        capital, book = flows["capital_usd"], flows["book_value_usd"]
         left = book.where(book.index < self.horizon, 0.0)
         written_off = book.shift(fill_value=0.0) + capital - left
-        expenses = flows["running_usd"] + paid_vat - vat * flows["capital_usd"] + written_off - flows["value_left_usd"]
-        after = flows["total_usd"] + paid_vat - income * expenses
+        expenses = flows["running_usd"] + written_off - flows["value_left_usd"]
+        after = flows["total_usd"] - income * expenses
         return float(paid_vat.sum()), float((after * [self.v(m) for m in flows.index]).sum())
 
     # --- what it means ----------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from advisor.answer.energy import energy
-from advisor.answer.money.plan import cents, plan_section
+from advisor.answer.money.plan import cents, list_price, plan_section
 from advisor.answer.money.taxes import taxes
 from advisor.engine.cost import (
     HOURS_PER_MONTH,
@@ -227,7 +227,7 @@ def discounted(snapshot: Json, catalog: Catalog, offer: Offer, term: str, key: s
     """An on-demand offer as it would be at the usual discount of a term that the catalog has no price for."""
     row = snapshot["assumptions"][key]
     fraction = float(snapshot.get("tco", {}).get(key, row["value"]))
-    listed = (offer.list_parts or offer.parts)[0].usd_per_hour * (1.0 - fraction)
+    listed = list_price(offer) * (1.0 - fraction)
     rent = listed, term, catalog.assumptions, offer.accelerators
     parts = rent_parts(*rent)
     source = f"assumed: {fraction:.0%} below the on-demand price ({key}: {row['source']})"

@@ -267,7 +267,9 @@ def server_of(catalog: Catalog, way: Way, offer: Offer, superseded: bool) -> dic
     return {
         "server": {
             "price_usd": exact(offer.purchase_usd if buys else new * offer.accelerators),
-            "accelerators_usd": exact(offer.capital_usd * shares.get("accelerators", 0.0)) if buys else None,
+            "accelerators_usd": exact(offer.capital_usd * shares.get("accelerators", 0.0) / (1.0 + offer.vat_fraction))
+            if buys
+            else None,
             "superseded": superseded,
             "kw_full": exact(kw),
             "kw_mean": exact(kw * mean / full) if full else None,
@@ -279,9 +281,10 @@ def server_of(catalog: Catalog, way: Way, offer: Offer, superseded: bool) -> dic
 
 
 def list_price(offer: Offer) -> float:
-    """List price of an hour of one instance, USD."""
+    """List price of an hour of one instance, USD without VAT."""
     parts = offer.list_parts or offer.parts
-    return next((p.usd_per_hour for p in parts if p.name == "instances"), offer.usd_per_hour)
+    usd = next((p.usd_per_hour for p in parts if p.name == "instances"), offer.usd_per_hour)
+    return usd / (1.0 + offer.vat_fraction)
 
 
 def months_text(months: int) -> str:

@@ -53,7 +53,7 @@ def resale_by_month(
 
     by_year: fractions after 1, 2, ... years; between them the value falls at a constant rate, and after the last at the
     rate of the last year. Within the first year it is that after one year: used hardware sells below the new price from
-    its first day on, and nobody publishes how far. superseded_ratio: of a chip that a newer generation has replaced, from its first year on.
+    its first day on, and nobody publishes how far. superseded_ratio: of a chip that a newer generation has replaced.
     """
     known = [1.0, *by_year]
     values = []

@@ -84,7 +84,10 @@ def cheapest(demand: Demand, ways: Sequence[Way], prices: Prices, limits: Limits
         columns, least, choice = _covered(demand, ways, prices)
         if not np.isfinite(least[:, 0]).all():
             return None
-        if np.isfinite(least).all() and (np.diff(least, axis=1) <= TOLERANCE_FRACTION * np.abs(least[:, :1]) + 1e-9).all():
+        if (
+            np.isfinite(least).all()
+            and (np.diff(least, axis=1) <= TOLERANCE_FRACTION * np.abs(least[:, :1]) + 1e-9).all()
+        ):
             return _traced(demand, ways, columns, choice)
     return _by_program(demand, ways, prices, limits)
 

@@ -50,7 +50,9 @@ def test_the_value_after_whole_years_is_the_one_given_and_never_rises(
 def test_between_years_and_after_the_last_the_value_falls_at_a_constant_rate() -> None:
     """0.64 after a year, and also after half of one; 0.32 after two is half a year's 0.7071 more; then half again."""
     values = resale_by_month((0.64, 0.32), 48)
-    assert [values[m] for m in (6, 12, 18, 24, 36, 48)] == pytest.approx([0.64, 0.64, 0.64 * 0.5**0.5, 0.32, 0.16, 0.08])
+    assert [values[m] for m in (6, 12, 18, 24, 36, 48)] == pytest.approx(
+        [0.64, 0.64, 0.64 * 0.5**0.5, 0.32, 0.16, 0.08]
+    )
     assert resale_by_month((0.5,), 24)[24] == pytest.approx(0.25)
 
 
