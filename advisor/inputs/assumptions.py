@@ -61,6 +61,7 @@ FINANCE = {  # field of Assumptions -> key; missing in old snapshots
     "rented_staff_ratio": "rented-staff-ratio",
     "exit_fraction": "commitment-exit-fraction",
     "vat_fraction": "vat-fraction",
+    "spot_wait_s": "spot-wait-s",
     "order_months": "purchase-lead-months",
 }
 TEAMS = {"own_team_usd_per_month": "minimum-engineers-own", "rented_team_usd_per_month": "minimum-engineers-rented"}

@@ -23,7 +23,7 @@ from advisor.engine.cost import (
     waterfall,
 )
 from advisor.engine.plans import Flow, Plan, flows
-from advisor.engine.search import Catalog, Scored, best_offers, repriced
+from advisor.engine.search import Catalog, Scored, best_offers, on_spot, repriced, spot_late_fraction
 from advisor.engine.spec import Offer, Part, Workload
 from advisor.inputs import number, rounded
 from advisor.result import (
@@ -199,7 +199,10 @@ def cash_flow(flow: Flow) -> CashFlow:
 def ways_to_pay(snapshot: Json, workload: Workload, catalog: Catalog, s: Scored) -> list[Scored]:
     """The same deployment under the cheapest offer of every way to pay for its chip, the chosen one first."""
     groups: dict[tuple[str, str], list[Offer]] = {}
+    late = spot_late_fraction(workload, catalog.assumptions, s.verified.late_fraction) > 1 and not on_spot(s)
     for offer in offers_of_chip(snapshot, workload, catalog, s):
+        if offer.term == "spot" and workload.deadline_s is not None and late:
+            continue  # it would miss the deadline there
         groups.setdefault((offer.acquisition, offer.term), []).append(offer)
     priced = [s]
     for key, group in groups.items():

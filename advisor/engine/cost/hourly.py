@@ -62,6 +62,7 @@ class Assumptions:
     memory_power_fraction: float = 0.0
     compute_power_fraction: float = 0.0
     spot_lost_fraction: float = 0.0  # of paid spot hours, lost to interruptions and restarts
+    spot_wait_s: float = 0.0  # for capacity, before a run on spot instances starts
     cloud_addon_fraction: float = 0.0  # of the instances' rent, for other cloud services
     egress_usd_per_byte: float = 0.0
     egress_bytes_per_output_token: float = 0.0

@@ -26,6 +26,7 @@ from advisor.engine.search.limits import (
     accepted_share,
     interval_ratios,
     latency_excess,
+    spot_late_fraction,
     standard_normal,
     tpot_limit_s,
 )
@@ -64,6 +65,7 @@ from advisor.engine.search.simulated import (
     deployed,
     excess,
     instances_of,
+    on_spot,
     repriced,
     watts_at,
 )
@@ -95,6 +97,7 @@ __all__ = [
     "EstimatedRanking",
     "KnownLanes",
     "estimated_ranking",
+    "spot_late_fraction",
     "standard_normal",
     "admissible",
     "allowed",
@@ -171,6 +174,7 @@ __all__ = [
     "prepare_question",
     "rank_uncertainty",
     "efficiency_on",
+    "on_spot",
     "repriced",
     "autoscales",
     "scaled_to_zero",

@@ -29,6 +29,7 @@ from advisor.engine.search.limits import (
     latency_excess,
     scaled,
     slo_probability,
+    spot_late_fraction,
     tpot_limit_s,
 )
 from advisor.engine.search.planned import (
@@ -258,6 +259,10 @@ def over_budget(workload: Workload, s: Scored) -> bool:
     return budget_excess(workload, s) > 1.0
 
 
+SPOT = "spot"
+MOST_LATE = 4.0  # a batch that is later than this on spot instances is not tried with more replicas
+
+
 def running_cap(planned_requests: float) -> int:
     """Cap on running requests: three Poisson standard deviations above the plan, so that bursts do not queue."""
     return max(math.ceil(planned_requests + 3 * math.sqrt(planned_requests)), 1)
@@ -384,18 +389,51 @@ class Simulations:
         return best
 
     def scored(self, workload: Workload, trial: SimulatedDesign) -> Scored:
-        """The deployment of a simulated design, with spares, at its cheapest offer."""
+        """The deployment of a simulated design, with spares, at its cheapest offer.
+
+        A batch that is late on spot instances also tries as many replicas as keep its deadline there.
+        """
+        found = self._scored(workload, trial)
+        larger = self._sized_for_spot(workload, trial)
+        if larger is None:
+            return found
+        other = self._scored(workload, larger)
+        return min(found, other, key=lambda s: (not s.meets_slo, s.usd_per_hour))
+
+    def _sized_for_spot(self, workload: Workload, trial: SimulatedDesign) -> SimulatedDesign | None:
+        """The design with the replicas that keep the deadline on spot instances; None: not asked for, or in vain."""
+        late = partial(spot_late_fraction, workload, self.catalog.assumptions)
+        lane = self.table.lanes[trial.design.row]
+        if workload.deadline_s is None or late(0.0) >= 1 or not 1 < late(trial.verified.late_fraction) <= MOST_LATE:
+            return None
+        if not any(o.term == SPOT for o in allowed_offers(workload, self.catalog, lane)):
+            return None
+        share = (late(trial.verified.late_fraction) - late(0.0)) / (1.0 - late(0.0))
+        least = math.ceil(trial.design.replicas * share - 1e-9)
+        for more in (least, least + 1):
+            larger = self.run_in_full(workload, replace(trial.design, replicas=max(more, trial.design.replicas + 1)))
+            if late(larger.verified.late_fraction) <= 1:
+                return larger
+        return None
+
+    def _scored(self, workload: Workload, trial: SimulatedDesign) -> Scored:
         row, carrying = trial.design.row, trial.design.replicas
+        catalog = self.catalog
+        spot_late = spot_late_fraction(workload, catalog.assumptions, trial.verified.late_fraction)
+        if workload.deadline_s is not None and spot_late > 1:
+            catalog = replace(catalog, offers=tuple(o for o in catalog.offers if o.term != SPOT))
+        if not allowed_offers(workload, catalog, self.table.lanes[row]):  # spot alone is allowed, and late
+            catalog, trial = self.catalog, replace(trial, excess_fraction=max(trial.excess_fraction, spot_late))
         spares = workload.slo.spares(carrying)
         lane, replicas = self.lane(trial.design), carrying + spares
         c = lane.choice
         peak, mean = self.request_rates(trial)
         capacity = self._capacity(workload, trial) * replicas
         load = mean / capacity
-        _, best, _, _ = best_offers(workload, self.catalog, [lane], np.array([[float(carrying)]]), np.array([[load]]))
+        _, best, _, _ = best_offers(workload, catalog, [lane], np.array([[float(carrying)]]), np.array([[load]]))
         deployment = Scored(
             lane=lane,
-            offer=self.catalog.offers[int(best[0, 0])],
+            offer=catalog.offers[int(best[0, 0])],
             replicas=replicas,
             spare_replicas=spares,
             instances=0,
@@ -415,9 +453,12 @@ class Simulations:
             meets_slo=trial.excess_fraction <= 1,
             row_index=row,
             kept_fraction=self.kept_fraction(trial.design),
-            slo_probability=slo_probability(workload, self.factors(row), trial.verified),
         )
-        deployment = with_best_plan(workload, self.catalog, deployment)
+        deployment = with_best_plan(workload, catalog, deployment)
+        if workload.deadline_s is not None and on_spot(deployment):
+            deployment = replace(deployment, verified=replace(trial.verified, late_fraction=spot_late))
+        chance = slo_probability(workload, self.factors(row), deployment.verified)
+        deployment = replace(deployment, slo_probability=chance)
         paid = deployment.planned is not None  # without a plan, the offers have too few machines
         holds = (
             paid and deployment.meets_slo and is_sure(workload, deployment) and not over_budget(workload, deployment)
@@ -464,6 +505,12 @@ class Simulations:
         rates = self.table.capacity_requests_per_s[row, : design.column + 1]
         within = rates if limit is None else rates[self.table.busy_tpot_s[row, : design.column + 1] <= limit]
         return max(float(np.max(within, initial=0.0)), self.request_rates(trial)[0] / design.replicas)
+
+
+def on_spot(s: Scored) -> bool:
+    """Whether any of its instances are spot instances."""
+    hourly = s.planned.plan.schedule.hourly if s.planned else ()
+    return any(s.planned.offers[h.way].term == SPOT for h in hourly) if s.planned else s.offer.term == SPOT
 
 
 def repriced(workload: Workload, catalog: Catalog, s: Scored, offer: Offer) -> Scored:

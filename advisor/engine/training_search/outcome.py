@@ -210,7 +210,8 @@ def candidate(
     spread = goodput_range(cluster, saved_bytes, r.blocked_fraction, failures_of(offers, r))
     slowed = straggler_factor(t.chips, r.straggler_fraction)
     step_s = t.iteration_s * slowed
-    days = run_days(task.tokens, run.global_tokens, step_s, found.fraction) + cluster.restart_s / S_PER_DAY
+    started_s = cluster.restart_s + (r.spot.wait_s if spot else 0.0)  # the first instances have to be found too
+    days = run_days(task.tokens, run.global_tokens, step_s, found.fraction) + started_s / S_PER_DAY
     if not math.isfinite(days) or days > most_days(workload):
         return None
     instances = whole + spares
