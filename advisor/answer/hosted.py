@@ -1,5 +1,6 @@
 """Hosted APIs in the answer: the bill, what a published figure says about the limits, and why one is not ranked."""
 
+import datetime
 import math
 import re
 import statistics
@@ -75,7 +76,7 @@ def _offer(
     monthly = sum(charge.usd_per_month for charge in charges)
     most = requests_per_month * max(workload.forecast, default=1.0) * usd
     budget = spec["constraints"]["max_usd_per_month"]
-    outlier = price_outlier(tokens, row, rows)
+    outlier, (ratio, others) = price_outlier(tokens, row, rows), price_ratio(tokens, row, rows)
     state, open_points = slo_state(spec, row)
     misses = [*misses_of(spec, snapshot, workload, row, most, bound_usd_per_month)] if asked_for(spec) else []
     return HostedOffer(
@@ -90,6 +91,9 @@ def _offer(
         **_break_even(usd, tokens, rented),
         bill=charges,
         price_outlier=outlier,
+        price_age_days=age_days(snapshot, row),
+        price_ratio=number(ratio) if ratio else None,
+        price_others=others,
         slo_state=state,
         warnings=[
             *([outlier] if outlier else []),
@@ -149,17 +153,34 @@ def _break_even(usd: float, tokens: Mapping[str, float], rented: Option | None) 
     }
 
 
+def price_ratio(tokens: Mapping[str, float], row: Json, rows: Sequence[Json]) -> tuple[float | None, int]:
+    """(price of a mean request over the median of the offers of other providers, their number); None: no other."""
+    others = [hosted_apis.usd_per_request(tokens, r) for r in rows if r["provider"] != row["provider"]]
+    usual = statistics.median(others) if others else 0.0
+    return (hosted_apis.usd_per_request(tokens, row) / usual if usual > 0 else None), len(others)
+
+
 def price_outlier(tokens: Mapping[str, float], row: Json, rows: Sequence[Json]) -> str:
     """How far the price of a mean request is from the median of the other providers; empty: in line, or too few."""
-    others = [hosted_apis.usd_per_request(tokens, r) for r in rows if r["provider"] != row["provider"]]
-    usd = hosted_apis.usd_per_request(tokens, row)
-    if len({r["provider"] for r in rows} - {row["provider"]}) < OTHERS_NEEDED or usd <= 0:
+    ratio, others = price_ratio(tokens, row, rows)
+    if len({r["provider"] for r in rows} - {row["provider"]}) < OTHERS_NEEDED or not ratio:
         return ""
-    ratio = usd / statistics.median(others)
     if 1 / OUTLIER_RATIO <= ratio <= OUTLIER_RATIO:
         return ""
+    return f"unusual price: {of_median(ratio, others)}; ask before relying on it"
+
+
+def of_median(ratio: float, others: int) -> str:
     side = f"{ratio:.1f} times" if ratio > 1 else f"{ratio:.0%} of"
-    return f"unusual price: {side} the median of the {len(others)} offers of other providers; ask before relying on it"
+    return f"{side} the median of the {others} offers of other providers"
+
+
+def age_days(snapshot: Json, row: Json) -> int | None:
+    """Days from the date of the price to the question; None in old snapshots."""
+    asked = snapshot.get("asked_on")
+    if not asked:
+        return None
+    return max((datetime.date.fromisoformat(str(asked)) - datetime.date.fromisoformat(row["as_of"])).days, 0)
 
 
 # --- what is published about the limits -------------------------------------------------------------------------
