@@ -20,6 +20,7 @@ from advisor.engine.cost import (
 )
 from advisor.engine.spec import ASSUMED, OWNED, WEAK_PRICE, Offer, Part
 from advisor.engine.spec import Accelerator as Chip
+from advisor.inputs.assumptions import SERVERS
 from advisor.inputs.hosts import (
     IN_PRICES,
     PER_CHIP,
@@ -586,6 +587,7 @@ def _owned_host(
     if math.isnan(watts):
         return []
     superseded = is_superseded(chip, snapshot)
+    months, low, high = a.delivery.get(chip.chassis or SERVERS, (0.0, 0.0, 0.0))
     parts = own_parts(usd, accelerators, watts, a, host.chips_usd, superseded)
     offer = Offer(
         provider="own",
@@ -602,6 +604,9 @@ def _owned_host(
         capital_shares=capital_shares(usd, a, host.chips_usd),
         resale=a.resale(superseded),
         vat_fraction=a.vat_fraction,
+        order_months=months,
+        order_low_months=low,
+        order_high_months=high,
         purchase_usd=usd,
         purchase_low_usd=host.low_usd,
         purchase_high_usd=host.high_usd,

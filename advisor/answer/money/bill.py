@@ -207,8 +207,9 @@ def ways_to_pay(snapshot: Json, workload: Workload, catalog: Catalog, s: Scored)
     priced = [s]
     for key, group in groups.items():
         best = None if key == (s.offer.acquisition, s.offer.term) else cheapest(workload, catalog, s, group)
-        if best is not None:
-            priced.append(repriced(workload, catalog, s, best))
+        other = repriced(workload, catalog, s, best) if best is not None else s
+        if other.planned is not s.planned:  # else it cannot be paid for like this
+            priced.append(other)
     return priced
 
 

@@ -79,8 +79,7 @@ class Assumptions:
     own_team_usd_per_month: float = 0.0  # least staff cost with hardware of one's own
     rented_team_usd_per_month: float = 0.0  # least staff cost with rented instances only
     exit_fraction: float = 0.0  # of a commitment's payments after the horizon that can be recovered
-    lead_months: int = 0  # from order to service of a purchase, if the plan must bridge it
-    order_months: float = 0.0  # from order to service of a purchase, as stated in the answer
+    delivery: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)  # class -> months, low, high
     overlap_months: int = 0  # of old and new hardware when a plan switches
     rent_path: tuple[float, ...] = ()  # price of each month over today's; empty: constant; these four
     energy_path: tuple[float, ...] = ()

@@ -33,7 +33,7 @@ from advisor.engine.search.objective import (
     table_scores,
 )
 from advisor.engine.search.owned_machines import OwnedMachines, owned_machines, owned_offers
-from advisor.engine.search.simulated import Scored, Simulations
+from advisor.engine.search.simulated import Scored, Simulations, with_every_rental
 from advisor.engine.search.support_changes import with_support_changes
 from advisor.engine.search.table import (
     HEADROOM_FRACTION,
@@ -173,6 +173,7 @@ def search(
     if not choice_alone:
         rejections += refused + retry_with_any_quality(workload, catalog, scale, does_not_fit(workload, catalog, table))
     ranked, near, losers = _decide(workload, simulations, scale, report)
+    ranked = [with_every_rental(workload, simulations.catalog, s) for s in ranked]
     winning_views = view_winners(workload, simulations, scale) if ranked else {}
     ranked = best_per_accelerator(workload, ranked, winning_views, scale, catalog.model)
     tried = ranked[: 0 if choice_alone and workload.variants != "adopt" else FINALISTS]

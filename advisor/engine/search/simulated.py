@@ -33,12 +33,14 @@ from advisor.engine.search.limits import (
     tpot_limit_s,
 )
 from advisor.engine.search.planned import (
+    Bridge,
     Deployed,
     Planned,
     allowed_offers,
     best,
     single,
 )
+from advisor.engine.search.rentals import Rentals
 from advisor.engine.search.table import (
     BY_THE_HOUR,
     Table,
@@ -108,6 +110,7 @@ class Scored:
     pools: Pools | None = None  # disaggregated prefill and decode
     kept_fraction: float = 1.0  # of the conversations that wait for their next turn, still in the KV cache
     slo_probability: float | None = None  # of meeting every latency limit; None without limits or intervals
+    rentals: Callable[[int, float], Bridge | None] | None = None  # what can be rented until bought servers arrive
     planned: Planned | None = None  # what is rented, reserved and bought in which month; None: scaled to zero
 
     @property
@@ -277,6 +280,7 @@ class Simulations:
         self._drawn: dict[tuple[int, int, float], Phases] = {}
         self._asked: dict[tuple[int, int, int], float] = {}  # closed-loop requests/s of the last run
         self._factors: dict[int, Factors | None] = {}
+        self.rentals = Rentals(workload, catalog)
 
     def with_offers(self, table: Table) -> "Simulations":
         """The same candidates with other offers, sharing the cached simulations."""
@@ -453,7 +457,9 @@ class Simulations:
             meets_slo=trial.excess_fraction <= 1,
             row_index=row,
             kept_fraction=self.kept_fraction(trial.design),
+            rentals=self.rentals.until,
         )
+        self._may_be_rented(workload, trial, deployment)
         deployment = with_best_plan(workload, catalog, deployment)
         if workload.deadline_s is not None and on_spot(deployment):
             deployment = replace(deployment, verified=replace(trial.verified, late_fraction=spot_late))
@@ -464,6 +470,15 @@ class Simulations:
             paid and deployment.meets_slo and is_sure(workload, deployment) and not over_budget(workload, deployment)
         )
         return replace(deployment, meets_slo=holds)
+
+    def _may_be_rented(self, workload: Workload, trial: SimulatedDesign, s: Scored) -> None:
+        """Remembers a deployment that keeps the limits as one that can bridge a delivery."""
+        rents = [o for o in allowed_offers(workload, self.catalog, s.lane) if o.acquisition == "rent"]
+        if trial.excess_fraction > 1 or trial.pilot or not rents:
+            return
+        cheapest = min(rents, key=lambda o: o.usd_per_hour * float(instances_of(s, o, s.replicas)))
+        there = on_offer(workload, self.catalog, s, cheapest)
+        self.rentals.add((trial.design.row, trial.design.replicas), deployed(workload, self.catalog, there))
 
     def _phases(self, workload: Workload, trial: SimulatedDesign, rates: tuple[float, float], load: float) -> Phases:
         assert self.table.built is not None
@@ -561,8 +576,16 @@ def with_best_plan(workload: Workload, catalog: Catalog, s: Scored) -> Scored:
     main = planned.offers[planned.main]
     if main is not s.offer:
         s = on_offer(workload, catalog, s, main)
-        planned = best(workload, catalog, deployed(workload, catalog, s), planned.offers) or planned
+        planned = best(workload, catalog, deployed(workload, catalog, s), planned.offers[: planned.own_ways]) or planned
     return with_plan(s, planned)
+
+
+def with_every_rental(workload: Workload, catalog: Catalog, s: Scored) -> Scored:
+    """The deployment planned again now that everything that can bridge a delivery is known, if it buys anything."""
+    if s.planned is None or not s.planned.plan.capex_usd:
+        return s
+    planned = best(workload, catalog, deployed(workload, catalog, s), s.planned.offers[: s.planned.own_ways])
+    return with_plan(s, planned) if planned and planned.offers[planned.main] is s.offer else s
 
 
 def deployed(workload: Workload, catalog: Catalog, s: Scored) -> Deployed:
@@ -580,6 +603,7 @@ def deployed(workload: Workload, catalog: Catalog, s: Scored) -> Deployed:
         drawn_fraction=partial(drawn_fraction, workload, catalog, s),
         utilisation_fraction=s.utilisation_fraction,
         services=services(sent, stored, rented, catalog.assumptions) if rented else (),
+        rentals=s.rentals,
     )
 
 

@@ -1,7 +1,7 @@
 """What a layout becomes on the machines of one seller: goodput, days, power, and the plan that pays for it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -240,20 +240,22 @@ def candidate(
         watts=watts,
         usd_total=plan.present_usd,
         usd_per_run=math.fsum(plan.total_by_month) / max(repeats, 1.0),
-        delivery_days=delivery_days(workload, catalog) if buys(plan) else 0.0,
+        delivery_days=delivery_days(workload, bought_offers(planned)),
     )
 
 
-def buys(plan: DatedPlan) -> bool:
-    return any(plan.ways[c.way].kind == PURCHASE for c in plan.schedule.commitments)
-
-
-def delivery_days(workload: Workload, catalog: Catalog) -> float:
-    """Days from order to service of a bought server, which count toward the deadline of a run that is done once."""
+def delivery_days(workload: Workload, bought: Iterable[Offer]) -> float:
+    """Days from order to service of what is bought, which count toward the deadline of a run that is done once."""
     task = task_of(workload)
     waits = task.deadline_days is not None and task.every_days is None
-    months = (catalog.site_assumptions or catalog.assumptions).order_months
+    months = max((o.order_months for o in bought), default=0.0)
     return months * HOURS_PER_MONTH / HOURS_PER_DAY if waits else 0.0
+
+
+def bought_offers(planned: Planned) -> list[Offer]:
+    """What a plan buys."""
+    kept = planned.plan.schedule.commitments
+    return [planned.offers[c.way] for c in kept if planned.plan.ways[c.way].kind == PURCHASE]
 
 
 def break_even_interruptions(c: Candidate, r: Reliability, usd: float) -> float:
