@@ -12,6 +12,7 @@ from advisor.engine.search.candidates import (
     Catalog,
     admissible,
     enumerate_lanes,
+    held_long_enough,
     offers_for,
 )
 from advisor.engine.search.declared_scores import declared
@@ -230,7 +231,7 @@ def _other_ways(
 def prepare_question(workload: Workload, catalog: Catalog) -> tuple[Workload, Catalog]:
     """Workload and catalog as the engine computes them, encoder inputs and embeddings converted (step/encoder.py)."""
     workload, model = normalize(workload, catalog.model)
-    return workload, replace(catalog, model=model)
+    return workload, held_long_enough(workload, replace(catalog, model=model))
 
 
 def empty_answer(rejections: Sequence[Rejection]) -> SearchResult:

@@ -36,11 +36,11 @@ from advisor.engine.search.planned import (
     Bridge,
     Deployed,
     Planned,
+    Rentals,
     allowed_offers,
     best,
     single,
 )
-from advisor.engine.search.rentals import Rentals
 from advisor.engine.search.table import (
     BY_THE_HOUR,
     Table,

@@ -8,7 +8,6 @@ from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.search.candidates import Catalog
 from advisor.engine.spec.offer import Offer
 from advisor.engine.training_search.search import Found, search
-from tests.engine.catalog_sample import ASSUMED
 from tests.engine.training_search.sample import RELIABILITY, asked, bought, rented, sold
 
 MONTHS = 10.0
@@ -17,7 +16,7 @@ CHEAP, DEAR = 1_000.0, 2_000.0  # of a server, and of an hour of one: buying cos
 
 
 def delivered(*offers: Offer, months: float = MONTHS) -> Catalog:
-    return replace(sold(*offers), assumptions=replace(ASSUMED, order_months=months))
+    return sold(*(replace(o, order_months=months) if o.acquisition == "own" else o for o in offers))
 
 
 def found(deadline_days: float | None, *offers: Offer, **changes: float | None) -> Found:
