@@ -18,7 +18,16 @@ from advisor.engine.network import Model
 from advisor.engine.plans import OWNED as OWNED_WAY
 from advisor.engine.plans import PURCHASE, Demand, Limits, Overheads, Way, best_plan, named_plans
 from advisor.engine.plans import Plan as DatedPlan
-from advisor.engine.search import Catalog, Planned, efficiency_on, host_watts, overheads_of, prices_of, ways_under
+from advisor.engine.search import (
+    Catalog,
+    Planned,
+    allowed,
+    efficiency_on,
+    host_watts,
+    overheads_of,
+    prices_of,
+    ways_under,
+)
 from advisor.engine.spec import OWNED, Offer, TrainingTask, Workload
 from advisor.engine.training import (
     Checkpoint,
@@ -356,13 +365,13 @@ def ways_of_run(
     return tuple(o for o, _ in pairs), tuple(w for _, w in pairs)
 
 
-def ways_from_delivery(workload: Workload, ways: Sequence[Way]) -> tuple[Way, ...]:
+def ways_from_delivery(workload: Workload, catalog: Catalog, ways: Sequence[Way]) -> tuple[Way, ...]:
     """The ways with month 1 as the delivery of what is bought.
 
-    Where a run may be rented, hardware is not bought to be sold within a year; where it may not, the sale at the end
+    Where runs can be rented, hardware is not bought to be sold within a year; where they cannot, the sale at the end
     of the run brings what hardware brings after a year.
     """
-    may_rent = "rent" in workload.constraints.acquisition
+    may_rent = any(o.acquisition == "rent" and allowed(o, workload.constraints) for o in catalog.offers)
     return tuple(replace(w, lead_months=0, least_months=w.least_months if may_rent else 0) for w in ways)
 
 
@@ -373,7 +382,7 @@ def plan_for(
     demand = demand_of_run(workload, instances, days)
     months = demand.fractions.shape[1]
     of, ways = ways_of_run(catalog, t, offers, float(demand.fractions.mean()))
-    ways = ways_from_delivery(workload, ways)
+    ways = ways_from_delivery(workload, catalog, ways)
     c = workload.constraints
     limits = Limits(max_capex_usd=c.max_capex_usd, max_usd_per_month=c.max_usd_per_month)
     limited = c.max_capex_usd is not None or c.max_usd_per_month is not None
@@ -398,6 +407,6 @@ def strategies_of(workload: Workload, catalog: Catalog, c: Candidate, offers: Se
     """The usual strategies for the same machines and days, over all these offers."""
     demand = demand_of_run(workload, c.instances, c.days)
     _, ways = ways_of_run(catalog, c.trained, offers, float(demand.fractions.mean()))
-    ways = ways_from_delivery(workload, ways)
+    ways = ways_from_delivery(workload, catalog, ways)
     months = demand.fractions.shape[1]
     return named_plans(demand, ways, prices_of_run(workload, catalog, months), team_of_run(workload, catalog, demand))

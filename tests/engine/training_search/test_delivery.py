@@ -33,7 +33,11 @@ def test_a_purchase_that_arrives_after_the_deadline_is_late_and_says_why() -> No
 
 def test_a_rent_is_chosen_where_the_cheaper_purchase_arrives_too_late() -> None:
     assert found(10.0, rented(usd_per_hour=DEAR), bought(CHEAP)).ranked[0].offer.acquisition == "rent"
-    assert found(DAYS + 10.0, rented(usd_per_hour=DEAR), bought(CHEAP)).ranked[0].offer.acquisition == "own"
+    assert found(DAYS + 10.0, bought(CHEAP)).ranked[0].offer.acquisition == "own"
+
+
+def test_nothing_is_bought_for_less_than_a_year_where_a_run_can_be_rented() -> None:
+    assert found(DAYS + 10.0, rented(usd_per_hour=DEAR), bought(CHEAP)).ranked[0].offer.acquisition == "rent"
 
 
 @pytest.mark.parametrize("changes", [{"deadline_days": None}, {"deadline_days": 10.0, "every_days": 10.0}])
