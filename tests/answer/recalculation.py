@@ -82,19 +82,33 @@ class Recalculation:
 
     def replicas(self, level: float = 1.0) -> pd.Series:
         """Replicas of each month at this fraction of the peak, spares included."""
+        return self.replicas_of(self.option["replicas"] - self.option["spare_replicas"], level)
+
+    def replicas_of(self, carrying: int, level: float) -> pd.Series:
         spares = self.option["spare_replicas"]
         load = self.traffic * level
-        serving = ((self.option["replicas"] - spares) * load - 1e-9).apply(math.ceil).clip(lower=1)
+        serving = (carrying * load - 1e-9).apply(math.ceil).clip(lower=1)
         needed = serving * 2 if self.spec["slo"]["availability"] == "2n" else serving + spares
         return needed.where(load > 0, 0).astype(int)
 
     def instances(self, level: float = 1.0) -> pd.Series:
-        """Instances of each month at this fraction of the peak."""
-        held = self.steps[0]["accelerators"]
+        """Instances of each month at this fraction of the peak; until a delivery those of the bridge."""
+        bridge = self.option["money"]["plan"].get("bridge")
+        last = bridge["months"] if bridge else 0
+        later = next(step["accelerators"] for step in self.steps if step["from_month"] > last)
         each = self.option["accelerator_count"] // self.option["replicas"]
+        found = self.packed(self.replicas(level), each, later)
+        if not bridge:
+            return found
+        first = self.replicas_of(bridge["replicas"], level)
+        rented = self.packed(first, bridge["accelerators_per_replica"], self.steps[0]["accelerators"])
+        return rented.where(rented.index <= last, found)
+
+    @staticmethod
+    def packed(replicas: pd.Series, each: int, held: int) -> pd.Series:
         if each > held:
-            return self.replicas(level) * math.ceil(each / held)
-        return (self.replicas(level) / (held // each)).apply(math.ceil)
+            return replicas * math.ceil(each / held)
+        return (replicas / (held // each)).apply(math.ceil)
 
     # --- prices -----------------------------------------------------------------------------------------------
 

@@ -39,7 +39,7 @@ from advisor.engine.search import (
 from advisor.engine.search import strategies as all_strategies
 from advisor.engine.spec import Offer, Workload
 from advisor.inputs import new_usd_per_accelerator, number, offers, rounded
-from advisor.result import Money, Option, PlanMonth, PlanStep, Strategy, Switch
+from advisor.result import BridgeSetup, Money, Option, PlanMonth, PlanStep, Strategy, Switch
 from advisor.result import Plan as PlanSection
 
 LARGE_TEAM_FRACTION = 0.25  # of the cost; a larger minimum team is named in the verdict
@@ -69,7 +69,21 @@ def plan_section(snapshot: dict[str, Any], workload: Workload, catalog: Catalog,
     superseded = offers.is_superseded(s.lane.choice.accelerator, snapshot)
     steps = list(steps_of(catalog, planned, superseded))
     months = list(months_of(workload, s)) if workload.forecast or len(steps) > 1 else []
-    return section_of(planned.plan, steps, months, named)
+    return section_of(planned.plan, steps, months, named).changed(bridge=bridge_setup(planned))
+
+
+def bridge_setup(planned: Planned) -> BridgeSetup | None:
+    """The deployment that serves until the delivery."""
+    if planned.bridge is None:
+        return None
+    lane = planned.bridge.deployed.lane
+    return BridgeSetup(
+        months=planned.bridge.months,
+        accelerator=lane.choice.accelerator.slug,
+        accelerators_per_replica=lane.choice.tp * lane.choice.pp * lane.choice.dp,
+        replicas=planned.bridge.carrying,
+        setup=describe(lane),
+    )
 
 
 def section_of(plan: Plan, steps: list[PlanStep], months: list[PlanMonth], named: Mapping[str, Plan]) -> PlanSection:

@@ -326,21 +326,27 @@ def _bridged(
     bridge = d.rentals(lead, scale)
     if bridge is None:
         return None
-    plan = bridged_plan(workload, catalog, demand, ways, bridge, limits)
+    plan = bridged_plan(workload, catalog, d, demand, ways, bridge, limits)
     return Planned(
-        plan=plan, offers=(*offers, *bridge.offers), services=bridge.deployed.services, bridge=bridge
+        plan=plan, offers=(*offers, *bridge.offers), services=d.services, bridge=bridge
     ) if plan else None  # fmt: skip
 
 
 def bridged_plan(
-    workload: Workload, catalog: Catalog, demand: Demand, ways: Sequence[Way], bridge: Bridge, limits: Limits | None
+    workload: Workload,
+    catalog: Catalog,
+    d: Deployed,
+    demand: Demand,
+    ways: Sequence[Way],
+    bridge: Bridge,
+    limits: Limits | None,
 ) -> Plan | None:
     """The bridge, and from its end on the cheapest plan with these ways; None: nothing is bought then.
 
     No month has both, so each is planned by itself. The ways of the bridge stand behind the others.
     """
-    d, later = bridge.deployed, masked(demand, np.arange(demand.fractions.shape[1]) >= bridge.months)
-    bought = _limited(workload, catalog, replace(d, services=d.services), later, ways, limits)
+    later = masked(demand, np.arange(demand.fractions.shape[1]) >= bridge.months)
+    bought = _limited(workload, catalog, d, later, ways, limits)
     if bought is None or not bought.capex_usd:
         return None
     first, then = bridge.plan.schedule, bought.schedule
