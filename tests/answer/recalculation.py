@@ -93,16 +93,30 @@ class Recalculation:
 
     def instances(self, level: float = 1.0) -> pd.Series:
         """Instances of each month at this fraction of the peak; until a delivery those of the bridge."""
-        bridge = self.option["money"]["plan"].get("bridge")
-        last = bridge["months"] if bridge else 0
-        later = next(step["accelerators"] for step in self.steps if step["from_month"] > last)
-        each = self.option["accelerator_count"] // self.option["replicas"]
-        found = self.packed(self.replicas(level), each, later)
+        found, bridge = self.bought_or_rented(level), self.bridge
         if not bridge:
             return found
         first = self.replicas_of(bridge["replicas"], level)
         rented = self.packed(first, bridge["accelerators_per_replica"], self.steps[0]["accelerators"])
-        return rented.where(rented.index <= last, found)
+        return rented.where(rented.index <= bridge["months"], found)
+
+    @property
+    def bridge(self) -> dict[str, Any] | None:
+        """What serves until bought servers arrive, if it is another deployment."""
+        return self.option["money"]["plan"].get("bridge")  # type: ignore[no-any-return]
+
+    def bought_or_rented(self, level: float = 1.0) -> pd.Series:
+        """Instances of the option's own deployment."""
+        last = self.bridge["months"] if self.bridge else 0
+        later = next(step["accelerators"] for step in self.steps if step["from_month"] > last)
+        each = self.option["accelerator_count"] // self.option["replicas"]
+        return self.packed(self.replicas(level), each, later)
+
+    def replicas_by_month(self) -> pd.Series:
+        """Replicas in service, until a delivery those of the bridge."""
+        own = self.replicas()
+        first = self.replicas_of(self.bridge["replicas"], 1.0) if self.bridge else own
+        return first.where(first.index <= (self.bridge or {"months": 0})["months"], own)
 
     @staticmethod
     def packed(replicas: pd.Series, each: int, held: int) -> pd.Series:
@@ -448,7 +462,7 @@ class Recalculation:
         used = self.option["utilisation"]
         if self.released:
             used /= self.run_and_start_fraction
-        needed = self.instances()
+        needed = self.bought_or_rented()  # of the option itself, also before its delivery
         mean = sum(n * self.v(m) for m, n in needed.items()) / self.annuity
         return float(min(used * self.mean_traffic * self.option["instances"] / mean, 1))
 
