@@ -1,5 +1,6 @@
 """Hosted APIs in the answer: the bill, what a published figure says about the limits, and why one is not ranked."""
 
+import datetime
 import math
 import re
 import statistics
@@ -70,13 +71,14 @@ def _offer(
     bound_usd_per_month: float | None,
 ) -> HostedOffer:
     tokens = hosted_apis.tokens_of(spec)
-    usd = hosted_apis.usd_per_request(tokens, row)
+    gross = 1.0 + hosted_apis.vat_fraction(spec, snapshot)
+    usd = hosted_apis.usd_per_request(tokens, row) * gross
     requests_per_month = spec["traffic"]["requests_per_s"]["mean"] * hosted_apis.SECONDS_PER_MONTH
-    charges = bill(tokens, row, requests_per_month * traffic_ratio(workload))  # a mean month of the forecast
+    charges = bill(tokens, row, requests_per_month * traffic_ratio(workload), gross)  # a mean month of the forecast
     monthly = sum(charge.usd_per_month for charge in charges)
     most = requests_per_month * max(workload.forecast, default=1.0) * usd
     budget = spec["constraints"]["max_usd_per_month"]
-    outlier = price_outlier(tokens, row, rows)
+    outlier, (ratio, others) = price_outlier(tokens, row, rows), price_ratio(tokens, row, rows)
     state, open_points = slo_state(spec, row)
     misses = [*misses_of(spec, snapshot, workload, row, most, bound_usd_per_month)] if asked_for(spec) else []
     return HostedOffer(
@@ -91,6 +93,9 @@ def _offer(
         **_break_even(usd, tokens, rented),
         bill=charges,
         price_outlier=outlier,
+        price_age_days=age_days(snapshot, row),
+        price_ratio=number(ratio) if ratio else None,
+        price_others=others,
         slo_state=state,
         warnings=[
             *([outlier] if outlier else []),
@@ -114,8 +119,11 @@ def rejection(row: Json, miss: Miss) -> Rejection:
     )
 
 
-def bill(tokens: Mapping[str, float], row: Json, requests_per_month: float) -> list[TokenCharge]:
-    """The month by kind of token; cached input costs as much as other input where no price for it is published."""
+def bill(tokens: Mapping[str, float], row: Json, requests_per_month: float, gross: float = 1.0) -> list[TokenCharge]:
+    """The month by kind of token at `gross` times the list price.
+
+    Cached input costs as much as other input where no price for it is published.
+    """
     cached_usd = row["usd_per_mtok_cached_input"]
     kinds = [
         ("input", tokens["input"] - tokens["cached"], row["usd_per_mtok_input"]),
@@ -127,7 +135,7 @@ def bill(tokens: Mapping[str, float], row: Json, requests_per_month: float) -> l
             name=name,
             tokens_per_month=rounded(each * requests_per_month),
             usd_per_mtok=usd,
-            usd_per_month=rounded(each * requests_per_month * usd / hosted_apis.MTOK),
+            usd_per_month=rounded(each * requests_per_month * usd / hosted_apis.MTOK * gross),
         )
         for name, each, usd in kinds
         if each > 0
@@ -147,17 +155,34 @@ def _break_even(usd: float, tokens: Mapping[str, float], rented: Option | None) 
     }
 
 
+def price_ratio(tokens: Mapping[str, float], row: Json, rows: Sequence[Json]) -> tuple[float | None, int]:
+    """(price of a mean request over the median of the offers of other providers, their number); None: no other."""
+    others = [hosted_apis.usd_per_request(tokens, r) for r in rows if r["provider"] != row["provider"]]
+    usual = statistics.median(others) if others else 0.0
+    return (hosted_apis.usd_per_request(tokens, row) / usual if usual > 0 else None), len(others)
+
+
 def price_outlier(tokens: Mapping[str, float], row: Json, rows: Sequence[Json]) -> str:
     """How far the price of a mean request is from the median of the other providers; empty: in line, or too few."""
-    others = [hosted_apis.usd_per_request(tokens, r) for r in rows if r["provider"] != row["provider"]]
-    usd = hosted_apis.usd_per_request(tokens, row)
-    if len({r["provider"] for r in rows} - {row["provider"]}) < OTHERS_NEEDED or usd <= 0:
+    ratio, others = price_ratio(tokens, row, rows)
+    if len({r["provider"] for r in rows} - {row["provider"]}) < OTHERS_NEEDED or not ratio:
         return ""
-    ratio = usd / statistics.median(others)
     if 1 / OUTLIER_RATIO <= ratio <= OUTLIER_RATIO:
         return ""
+    return f"unusual price: {of_median(ratio, others)}; ask before relying on it"
+
+
+def of_median(ratio: float, others: int) -> str:
     side = f"{ratio:.1f} times" if ratio > 1 else f"{ratio:.0%} of"
-    return f"unusual price: {side} the median of the {len(others)} offers of other providers; ask before relying on it"
+    return f"{side} the median of the {others} offers of other providers"
+
+
+def age_days(snapshot: Json, row: Json) -> int | None:
+    """Days from the date of the price to the question; None in old snapshots."""
+    asked = snapshot.get("asked_on")
+    if not asked:
+        return None
+    return max((datetime.date.fromisoformat(str(asked)) - datetime.date.fromisoformat(row["as_of"])).days, 0)
 
 
 # --- what is published about the limits -------------------------------------------------------------------------

@@ -1,23 +1,27 @@
 """One ranking of deployments and hosted APIs: places by the objective, and the verdict on both."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from advisor.answer.hosted import asked_for, figures_of, needed_tokens_per_s, usd_per_hour
-from advisor.answer.money import cents
+from advisor.answer.hosted import asked_for, figures_of, needed_tokens_per_s, of_median, usd_per_hour
+from advisor.answer.money import CURRENCY, cents, traffic_ratio
 from advisor.answer.sentences import certainty
-from advisor.engine.cost import present_value
+from advisor.engine.cost import HOURS_PER_MONTH, in_cents, present_value
 from advisor.engine.search import MAX_RANKED, SearchResult, final_score, hosted_score
 from advisor.engine.spec import Workload
 from advisor.inputs import number, rounded
 from advisor.result import (
     Answer,
     ApiOption,
+    CashFlow,
+    CostPart,
     HostedOffer,
     Intervals,
     Option,
     Owned,
     Percentiles,
+    PortfolioMoney,
     Scenario,
     ScenarioCost,
     Switch,
@@ -86,7 +90,13 @@ def moved_scenario(
     for option in options:
         if isinstance(option, ApiOption):
             usd = option.usd_per_month * each.api_ratio
-            costs.append(ScenarioCost(rank=option.rank or 0, usd_per_month=cents(usd), total_usd=cents(usd * months)))
+            costs.append(
+                ScenarioCost(
+                    rank=option.rank or 0,
+                    usd_per_month=cents(usd),
+                    total_usd=cents(usd * total_over_monthly(option, months)),
+                )
+            )
     costs.sort(key=lambda cost: cost.rank)
     first = min(costs, key=lambda cost: cost.usd_per_month, default=None)
     return each.changed(costs=costs, first_rank=first.rank if first else each.first_rank)
@@ -166,8 +176,60 @@ def api_option(spec: Json, workload: Workload, offer: HostedOffer, rank: int) ->
             "accelerator_name": offer.accelerator or "",
             "how_to_call": how_to_call(offer),
             "reasons": reasons(offer),
+            "payments": api_money(workload, offer),
         }
     )
+
+
+def api_money(workload: Workload, offer: HostedOffer) -> PortfolioMoney:
+    """The bill of every month of the forecast in cents; all totals are sums of these months."""
+    months, rate = workload.horizon_months, workload.discount_fraction
+    traffic = [x / traffic_ratio(workload) for x in workload.forecast or (1.0,) * months]
+    flows = [no_cash(0)]
+    totals = dict.fromkeys((charge.name for charge in offer.bill), 0.0)
+    for month, share in enumerate(traffic, 1):
+        paid = {charge.name: cents(charge.usd_per_month * share) for charge in offer.bill}
+        totals = {name: totals[name] + paid[name] for name in totals}
+        due = cents(math.fsum(paid.values()))
+        worth = cents(due * (1.0 + rate) ** (-month / 12.0))
+        flows.append(no_cash(month).changed(running_usd=due, total_usd=due, present_usd=worth))
+    monthly = in_cents([charge.usd_per_month for charge in offer.bill])
+    return PortfolioMoney(
+        of="hosted API",
+        currency=CURRENCY,
+        prices_as_of=offer.as_of,
+        horizon_months=months,
+        discount_fraction_per_year=rate,
+        usd_per_month=cents(offer.usd_per_month),
+        capital_usd=0.0,
+        npv_usd=cents(math.fsum(flow.present_usd for flow in flows)),
+        parts=[
+            CostPart(
+                name=f"{charge.name} tokens",
+                group="services",
+                usd_per_hour=rounded(charge.usd_per_month / HOURS_PER_MONTH),
+                usd_per_month=float(usd),
+                total_usd=cents(totals[charge.name]),
+            )
+            for charge, usd in zip(offer.bill, monthly, strict=True)
+        ],
+        cash_flow=flows,
+        items=[],
+    )
+
+
+def no_cash(month: int) -> CashFlow:
+    return CashFlow(
+        month=month, capital_usd=0.0, running_usd=0.0, value_left_usd=0.0, total_usd=0.0, present_usd=0.0,
+        rent_usd=0.0, energy_usd=0.0, staff_usd=0.0, book_value_usd=0.0,
+    )  # fmt: skip
+
+
+def total_over_monthly(option: ApiOption, months: int) -> float:
+    """All payments of the horizon over the monthly bill: the months where traffic never changes."""
+    if option.payments is None or not option.usd_per_month:
+        return float(months)
+    return math.fsum(flow.total_usd for flow in option.payments.cash_flow) / option.usd_per_month
 
 
 def median_alone(ms: float | None) -> Percentiles:
@@ -249,10 +311,22 @@ def sentence(option: ApiOption) -> str:
         "reached": "its published speed reaches your limit as a median; p95 is not verified",
         "disputed": "published speeds disagree about your limit",
     }.get(option.slo_state, "your latency limits are not verified")
+    days = option.price_age_days
+    aged = f" ({days} day{'' if days == 1 else 's'} old)" if days is not None else ""
     return (
         f"A hosted API costs {usd(option.usd_per_month)} a month at {option.provider_name or option.provider} "
-        f"({option.name}; price published {option.as_of}, {fast}; {slo})."
+        f"({option.name}; price published {option.as_of}{aged}, {fast}; {slo}).{beside_others(option)}"
     )
+
+
+def beside_others(option: ApiOption) -> str:
+    """How usual the price is among other sellers of the model; empty in answers of earlier versions."""
+    if option.price_others is None:
+        return ""
+    if not option.price_ratio:
+        return " No other seller of this model is in the catalog, so its price cannot be compared."
+    ask = " That is unusual: ask before relying on it." if option.price_outlier else ""
+    return f" Its price is {of_median(option.price_ratio, option.price_others)}.{ask}"
 
 
 def usd(amount: float) -> str:

@@ -19,7 +19,16 @@ from advisor.answer.sentences import counted, keeps_cache, length_warnings, pric
 from advisor.engine.cost import HOURS_PER_MONTH, JOULES_PER_KWH, present_value, usd_per_mtok
 from advisor.engine.launch import launch, served_checkpoint
 from advisor.engine.network import Model
-from advisor.engine.search import BY_THE_HOUR, Catalog, Scored, SearchResult, as_cached, describe, started_fraction
+from advisor.engine.search import (
+    BY_THE_HOUR,
+    Catalog,
+    Scored,
+    SearchResult,
+    as_cached,
+    describe,
+    on_spot,
+    started_fraction,
+)
 from advisor.engine.spec import EMBEDDING, WeightStore, Workload
 from advisor.engine.spec import Host as HostOfOffer
 from advisor.engine.step import (
@@ -142,7 +151,7 @@ def option(
             **embedding_figures(result, number(tokens_per_s["input"]), number(s.watts)),
             input_tokens_per_s_at_capacity=number(tokens_per_s["input"] * at_capacity),
         )
-    if (run := batch_run(workload, s)) is not None:
+    if (run := batch_run(workload, catalog, s)) is not None:
         result = result.changed(batch=run)
     ranges = bill.price_and_load_ranges(snapshot, s) | {"power": power_range(snapshot, catalog, s)}
     result = result.changed(interval=intervals(result, half, ranges), demand=demand.sentences(result))
@@ -291,7 +300,7 @@ def simulation(workload: Workload, s: Scored) -> Simulation:
     )
 
 
-def batch_run(workload: Workload, s: Scored) -> Batch | None:
+def batch_run(workload: Workload, catalog: Catalog, s: Scored) -> Batch | None:
     """One run; usd_per_hour of its option is then over all hours, since rented machines are released after it."""
     if not workload.kind.has_deadline or workload.deadline_s is None:
         return None
@@ -305,6 +314,8 @@ def batch_run(workload: Workload, s: Scored) -> Batch | None:
         every_hours=number(every_s / 3600),
         usd_per_run=number(s.usd_per_hour * every_s / 3600),
         given_back=s.offer.term in BY_THE_HOUR,
+        spot_lost_fraction=number(catalog.assumptions.spot_lost_fraction) if on_spot(s) else None,
+        spot_wait_hours=number(catalog.assumptions.spot_wait_s / 3600) if on_spot(s) else None,
     )
 
 

@@ -46,7 +46,18 @@ def verdict(
         each = f"{dollars(first.unit_cost.usd)} per {first.unit_cost.count:,} {first.unit_cost.unit}s"
     return (
         f"{first.label}, {provenance(first)}: {price_of(first)}, {each}, "
-        f"{workload.kind.verdict_end(outcome(ranked[0], first.batch))}.{certainty(options)}"
+        f"{workload.kind.verdict_end(outcome(ranked[0], first.batch))}.{spot_risk(first.batch)}{certainty(options)}"
+    )
+
+
+def spot_risk(run: Batch | None) -> str:
+    """What a batch on spot instances counts on to meet its deadline; empty if it uses none."""
+    if run is None or run.spot_lost_fraction is None or run.run_hours is None or run.deadline_hours is None:
+        return ""
+    return (
+        f" That counts {run.spot_lost_fraction:.0%} of the hours lost to interruptions and "
+        f"{(run.spot_wait_hours or 0.0) * 60:.2g} minutes of waiting for capacity; if spot capacity is gone for more "
+        f"than {max(run.deadline_hours - run.run_hours, 0.0):.2g} h, the run is late."
     )
 
 
@@ -123,7 +134,9 @@ def provenance(option: Option) -> str:
     """Already owned, bought, or rented and from whom."""
     if option.provider == "owned":
         return "already owned"
-    return "bought" if option.acquisition == "own" else f"rented from {option.provider}"
+    if option.acquisition == "own":
+        return "bought"
+    return f"rented{' as spot instances' if option.term == 'spot' else ''} from {option.provider}"
 
 
 def _in_ms(reached_ms: float, limit_ms: float, more: int) -> tuple[str, str]:

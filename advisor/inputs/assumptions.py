@@ -60,7 +60,14 @@ FINANCE = {  # field of Assumptions -> key; missing in old snapshots
     "insurance_fraction": "insurance-fraction-per-year",
     "rented_staff_ratio": "rented-staff-ratio",
     "exit_fraction": "commitment-exit-fraction",
-    "order_months": "purchase-lead-months",
+    "vat_fraction": "vat-fraction",
+    "spot_wait_s": "spot-wait-s",
+}
+SERVERS = "server"
+DELIVERY = {  # class of what is bought -> months from order to service; the first holds for all if the planner sets it
+    SERVERS: "purchase-lead-months",
+    "workstation": "purchase-lead-months-workstation",
+    "computer": "purchase-lead-months-computer",
 }
 TEAMS = {"own_team_usd_per_month": "minimum-engineers-own", "rented_team_usd_per_month": "minimum-engineers-rented"}
 OVERLAP = "migration-overlap-months"
@@ -162,13 +169,27 @@ def _finance(tco: Json, rows: Json) -> Json:
         **{name: float(tco.get(name, figure(key, float(name == "superseded_ratio")))) for name, key in FINANCE.items()},
         **{name: figure(key) * engineer for name, key in TEAMS.items()},
         "resale_by_year": tuple(figure(key) for key in RESALE_YEARS) if known and not given else (),
-        "lead_months": round(figure(FINANCE["order_months"])) if FINANCE["order_months"] in tco else 0,
+        "delivery": deliveries(tco, rows),
         "overlap_months": round(figure(OVERLAP)),
         **{
             name: price_path(tco.get("price_paths") or {}, path, figure(key) if key else 0.0, months)
             for name, (path, key) in PATHS.items()
         },
     }
+
+
+def deliveries(tco: Json, rows: Json) -> dict[str, tuple[float, float, float]]:
+    """(months, low, high) from order to service by class; what the planner sets is certain. Empty in old snapshots."""
+    found: dict[str, tuple[float, float, float]] = {}
+    for name, key in DELIVERY.items():
+        given = tco.get(key, tco.get(DELIVERY[SERVERS]))
+        row = rows.get(key) or rows.get(DELIVERY[SERVERS])
+        if given is not None:
+            found[name] = (float(given),) * 3
+        elif row is not None:
+            value = float(row["value"])
+            found[name] = value, float(row.get("low") or value), float(row.get("high") or value)
+    return found
 
 
 def price_path(paths: Json, name: str, change_per_year: float, months: int, end: str = "ratio") -> tuple[float, ...]:

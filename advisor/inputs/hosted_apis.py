@@ -12,6 +12,7 @@ from catalog.derived import has_expired, known_on
 from catalog.models import Accelerator, ApiPrice, ApiProvider, Organisation
 
 SECONDS_PER_MONTH = HOURS_PER_MONTH * 3600.0
+VAT = "vat-fraction"
 MTOK = 1e6
 Json = dict[str, Any]
 
@@ -116,6 +117,12 @@ def tokens_of(spec: Json) -> dict[str, float]:
     prompts, hit_fraction, _ = prompts_of(traffic)
     prompt = prompts.mean_tokens
     return {"input": prompt, "cached": prompt * hit_fraction, "output": float(traffic["output_tokens"]["mean"])}
+
+
+def vat_fraction(spec: Json, snapshot: Json) -> float:
+    """VAT that cannot be recovered, which comes on top of the list price."""
+    row = snapshot["assumptions"].get(VAT, {"value": 0.0})
+    return float(spec.get("tco", {}).get(VAT, row["value"]))
 
 
 def usd_per_request(tokens: Mapping[str, float], row: Json) -> float:

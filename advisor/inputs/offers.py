@@ -21,6 +21,7 @@ from advisor.engine.cost import (
 )
 from advisor.engine.spec import ASSUMED, DOUBTFUL, OWNED, UNKNOWN_UNIT, WEAK_PRICE, Offer, Part
 from advisor.engine.spec import Accelerator as Chip
+from advisor.inputs.assumptions import SERVERS
 from advisor.inputs.hosts import (
     IN_PRICES,
     BoughtHost,
@@ -643,6 +644,7 @@ def _rented(
         usd_per_hour=total_usd_per_hour(parts),
         parts=parts,
         list_parts=list_rent_parts(*rent),
+        vat_fraction=a.vat_fraction,
         as_of=p["as_of"],
         source=p["source"],
         kgco2e_per_kwh=place.get("kgco2e_per_kwh") or a.kgco2e_per_kwh,
@@ -680,6 +682,7 @@ def _owned_host(
     if math.isnan(watts):
         return []
     superseded = is_superseded(chip, snapshot)
+    months, low, high = a.delivery.get(chip.chassis or SERVERS, (0.0, 0.0, 0.0))
     parts = own_parts(usd, accelerators, watts, a, host.chips_usd, superseded)
     offer = Offer(
         provider="own",
@@ -695,6 +698,10 @@ def _owned_host(
         capital_usd=capital_usd(usd, a),
         capital_shares=capital_shares(usd, a, host.chips_usd),
         resale=a.resale(superseded),
+        vat_fraction=a.vat_fraction,
+        order_months=months,
+        order_low_months=low,
+        order_high_months=high,
         purchase_usd=usd,
         purchase_low_usd=host.low_usd,
         purchase_high_usd=host.high_usd,
@@ -785,19 +792,22 @@ def new_usd_per_accelerator(offers: Sequence[Offer], slug: str) -> float | None:
     return min(usd, default=None)
 
 
-def licences_of(rows: Sequence[Json], software_usd_per_accelerator_year: float) -> tuple[Licence, ...]:
-    """The licenses as engine values, with one more if the workload sets a software cost per accelerator."""
+def licences_of(
+    rows: Sequence[Json], software_usd_per_accelerator_year: float, vat_fraction: float = 0.0
+) -> tuple[Licence, ...]:
+    """The licenses as engine values, with VAT, and one more if the workload sets a software cost per accelerator."""
+    gross = 1.0 + vat_fraction
     licences = [
         Licence(
             name=row["name"],
             vendor=row["vendor"],
             framework=row["framework"],
-            usd_per_accelerator_year=row["usd_per_accelerator_per_year"],
+            usd_per_accelerator_year=row["usd_per_accelerator_per_year"] * gross,
             source=f"{row['source']}, {row['as_of']}",
         )
         for row in rows
     ]
     if software_usd_per_accelerator_year:
-        usd = software_usd_per_accelerator_year
+        usd = software_usd_per_accelerator_year * gross
         licences.append(Licence(name="software", usd_per_accelerator_year=usd, source="set in the workload"))
     return tuple(licences)

@@ -301,7 +301,7 @@ def catalog_of(spec: Json, snapshot: Json) -> Catalog:
         assumptions=assumptions,
         site_assumptions=site,
         stale=snapshot["stale"],
-        licences=offers.licences_of(snapshot["licences"], _software(spec, snapshot["assumptions"])),
+        licences=offers.licences_of(snapshot["licences"], _software(spec, snapshot["assumptions"]), site.vat_fraction),
         acceptances=acceptances_of(snapshot["assumptions"]),
         host_copy=host_copy_of(snapshot["assumptions"]),
         grammar_mask_s=snapshot["assumptions"].get(GRAMMAR_MASK, {"value": 0.0})["value"] * MICRO,

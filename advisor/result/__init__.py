@@ -40,6 +40,7 @@ from advisor.result.hosted import ApiOption, HostedOffer, SloState, Speed, Token
 from advisor.result.launch import Checkpoint, FlagCheck, Launch, LoadTest
 from advisor.result.money import (
     BreakEven,
+    BridgeSetup,
     BuyNowOrExtend,
     CashFlow,
     Chance,
@@ -169,6 +170,7 @@ __all__ = [
     "CostRanges",
     "Driver",
     "Plan",
+    "BridgeSetup",
     "PlanMonth",
     "PlanStep",
     "Scenario",

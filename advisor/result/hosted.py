@@ -7,6 +7,7 @@ from advisor.result.base import (
     Fraction,
     Milliseconds,
     Percentiles,
+    Ratio,
     Section,
     Tokens,
     TokensPerSecond,
@@ -17,6 +18,7 @@ from advisor.result.base import (
     UsdPerMtok,
 )
 from advisor.result.option import Intervals
+from advisor.result.portfolio import PortfolioMoney
 from advisor.result.why_not import Rejection
 
 SloState = Literal["no limit", "reached", "disputed", "not verified", "missed"]
@@ -111,6 +113,12 @@ class HostedOffer(Section):
     """The month's bill by kind of token."""
     price_outlier: str = ""
     """How far the price is from that of other providers of the model; empty: in line with them."""
+    price_age_days: Count | None = None
+    """Days from the date of the price to the question; absent in answers of earlier versions."""
+    price_ratio: Ratio | None = None
+    """Price of a mean request over the median of the offers of other providers; null: nobody else is known."""
+    price_others: Count | None = None
+    """How many offers of other providers that is."""
     slo_state: SloState = "not verified"
     """reached: every published speed is within the limits on speed, and no other latency is limited; disputed: only
     some are; not verified: figures are missing for a limit; missed: no published figure is within it."""
@@ -157,6 +165,8 @@ class ApiOption(HostedOffer):
     """The request to send."""
     reasons: list[str]
     """Why it is ranked here."""
+    payments: PortfolioMoney | None = None
+    """The bill by month and by kind of token; absent in answers of earlier versions."""
     accelerator_name: str = ""
     """Accelerator that the provider names; empty: not published."""
     accelerator_count: None = None

@@ -180,11 +180,28 @@ class Strategy(Section):
     """Whether the option's plan is this one."""
 
 
+class BridgeSetup(Section):
+    """The deployment that is rented until bought servers arrive."""
+
+    months: Months
+    """Months until the first servers arrive."""
+    accelerator: str
+    """Catalog name."""
+    accelerators_per_replica: Count
+    """Accelerators of one replica."""
+    replicas: Count
+    """Replicas at today's peak, without spares."""
+    setup: str
+    """Format, layout and framework."""
+
+
 class Plan(Section):
     """What is rented, reserved, bought and released in which month to serve the forecast."""
 
     said: str
     """The plan in one sentence."""
+    bridge: BridgeSetup | None = None
+    """What runs on the machines that are rented until bought servers arrive; null: the same deployment, or nothing."""
     steps: list[PlanStep]
     """What to sign, in the order of the first month of service."""
     months: list[PlanMonth]
@@ -465,6 +482,8 @@ class Taxes(Section):
     """VAT that cannot be recovered, added to everything paid but staff."""
     vat_usd: Usd
     """VAT over the horizon."""
+    vat_included: bool = False
+    """Whether all figures of the option include this VAT; false in answers of earlier versions, which add it here."""
     npv_after_tax_usd: Usd
     """Present value of all payments with VAT, less the tax that they save."""
     said: str

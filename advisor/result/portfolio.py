@@ -137,6 +137,8 @@ class SharedFleet(Section):
     """Whether the solver proved it optimal."""
     machines: list[FleetMachine]
     """What to rent or buy."""
+    team_usd_per_month: UsdPerMonth | None = None
+    """What the minimum team costs beside the machines, which with them adds up to the total; absent in old answers."""
     runs: list[FleetRun]
     """Who runs where and when."""
 
@@ -306,7 +308,9 @@ class RunOnFleet(Section):
     days: Annotated[float, Field(json_schema_extra={"x-unit": "days"})]
     """From the first step to the last token."""
     hours_per_week: Annotated[float, Field(json_schema_extra={"x-unit": "h"})] | None
-    """Hours in which it trains; null: around the clock."""
+    """Hours of the service's idle time in which it trains; null: it has machines of its own."""
+    mean_hours_per_week: Annotated[float, Field(json_schema_extra={"x-unit": "h"})] | None = None
+    """Hours of a mean week in which it trains; of a run that is done once, of its first week. Absent in old answers."""
     usd_total: Usd
     """What the run adds to the present value of the service's cost."""
     saving_usd: Usd

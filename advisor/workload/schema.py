@@ -334,6 +334,8 @@ RANGES = {  # of assumptions under tco; others: 0 to 1 for fractions, else not n
     "residual-superseded-ratio": (0.0, 1.0),
     "migration-overlap-months": (0.0, 24.0),
     "purchase-lead-months": (0.0, 60.0),
+    "purchase-lead-months-workstation": (0.0, 60.0),
+    "purchase-lead-months-computer": (0.0, 60.0),
     "pue": (1.0, 5.0),
     "depreciation-years": (0.25, 30.0),
     "accelerators-per-operator": (1.0, 1e9),

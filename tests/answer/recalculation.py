@@ -82,19 +82,47 @@ class Recalculation:
 
     def replicas(self, level: float = 1.0) -> pd.Series:
         """Replicas of each month at this fraction of the peak, spares included."""
+        return self.replicas_of(self.option["replicas"] - self.option["spare_replicas"], level)
+
+    def replicas_of(self, carrying: int, level: float) -> pd.Series:
         spares = self.option["spare_replicas"]
         load = self.traffic * level
-        serving = ((self.option["replicas"] - spares) * load - 1e-9).apply(math.ceil).clip(lower=1)
+        serving = (carrying * load - 1e-9).apply(math.ceil).clip(lower=1)
         needed = serving * 2 if self.spec["slo"]["availability"] == "2n" else serving + spares
         return needed.where(load > 0, 0).astype(int)
 
     def instances(self, level: float = 1.0) -> pd.Series:
-        """Instances of each month at this fraction of the peak."""
-        held = self.steps[0]["accelerators"]
+        """Instances of each month at this fraction of the peak; until a delivery those of the bridge."""
+        found, bridge = self.bought_or_rented(level), self.bridge
+        if not bridge:
+            return found
+        first = self.replicas_of(bridge["replicas"], level)
+        rented = self.packed(first, bridge["accelerators_per_replica"], self.steps[0]["accelerators"])
+        return rented.where(rented.index <= bridge["months"], found)
+
+    @property
+    def bridge(self) -> dict[str, Any] | None:
+        """What serves until bought servers arrive, if it is another deployment."""
+        return self.option["money"]["plan"].get("bridge")  # type: ignore[no-any-return]
+
+    def bought_or_rented(self, level: float = 1.0) -> pd.Series:
+        """Instances of the option's own deployment."""
+        last = self.bridge["months"] if self.bridge else 0
+        later = next(step["accelerators"] for step in self.steps if step["from_month"] > last)
         each = self.option["accelerator_count"] // self.option["replicas"]
+        return self.packed(self.replicas(level), each, later)
+
+    def replicas_by_month(self) -> pd.Series:
+        """Replicas in service, until a delivery those of the bridge."""
+        own = self.replicas()
+        first = self.replicas_of(self.bridge["replicas"], 1.0) if self.bridge else own
+        return first.where(first.index <= (self.bridge or {"months": 0})["months"], own)
+
+    @staticmethod
+    def packed(replicas: pd.Series, each: int, held: int) -> pd.Series:
         if each > held:
-            return self.replicas(level) * math.ceil(each / held)
-        return (self.replicas(level) / (held // each)).apply(math.ceil)
+            return replicas * math.ceil(each / held)
+        return (replicas / (held // each)).apply(math.ceil)
 
     # --- prices -----------------------------------------------------------------------------------------------
 
@@ -117,15 +145,20 @@ class Recalculation:
         """What the market pays at the end of a month over the capital, after months in service; less selling."""
         a = self.assumed
         if "residual-value-fraction" in self.tco:
-            left = a["residual-value-fraction"] ** (served / self.life_months) if served else 1.0
+            left = a["residual-value-fraction"] ** (max(served, min(12, self.life_months)) / self.life_months)
         else:
             curve = [1.0, *(a[f"residual-value-year-{year}"] for year in range(1, 6))]
-            year = served / 12
+            year = max(served, 12) / 12
             at = min(int(year), 4)
             left = curve[at] * (curve[at + 1] / curve[at]) ** (year - at)
             if superseded:
-                left *= 1 - (1 - a["residual-superseded-ratio"]) * min(year, 1)
-        return float(left * self.price("resale", end_month) * (1 - a["resale-cost-fraction"]))
+                left *= a["residual-superseded-ratio"]
+        return float(left * self.price("resale", end_month) * (1 - a["resale-cost-fraction"]) / self.gross)
+
+    @property
+    def gross(self) -> float:
+        """A price with VAT over the price."""
+        return float(1 + self.assumed["vat-fraction"])
 
     def book(self, served: float) -> float:
         """Book value over the capital."""
@@ -142,7 +175,7 @@ class Recalculation:
                 continue
             first, last, server = step["from_month"], step["until_month"], step["server"]
             paid = step["instances"] * step["unit_usd_once"] * self.price("hardware", first - 1)
-            capital = paid * sum(self.ratios(server).values())
+            capital = paid * sum(self.ratios(server).values()) * self.gross
             sold = capital * self.residual(last - first + 1, last, server["superseded"])
             rows.append(
                 [first, last, capital, sold, server["price_usd"], server["accelerators_usd"], server["superseded"]]
@@ -238,6 +271,7 @@ class Recalculation:
                 self.pay_site(out, span, n, step["server"])
         out["licences"] = licensed * a["software-usd-per-accelerator-year"] / 12
         self.pay_services(out)
+        out *= self.gross
         self.pay_staff(out, chips["rented"], chips["owned"])
         return out
 
@@ -346,7 +380,7 @@ class Recalculation:
         for step in self.steps:
             if step["action"] == "reserve" and step["from_month"] <= month < step["paid_until_month"]:
                 each = step["instances"] * HOURS * step["unit_usd_per_hour"] * (1 + a["cloud-addon-fraction"])
-                each *= self.price("rent", step["from_month"] - 1)
+                each *= self.price("rent", step["from_month"] - 1) * self.gross
                 usd += each * (step["paid_until_month"] - month) * (1 - a["commitment-exit-fraction"])
         return usd
 
@@ -372,12 +406,12 @@ class Recalculation:
         """(VAT over the horizon, present value after tax), USD."""
         income, vat = self.assumed["income-tax-fraction"], self.assumed["vat-fraction"]
         flows = self.flows
-        paid_vat = vat * (flows["capital_usd"] + flows["running_usd"] - flows["staff_usd"])
-        capital, book = flows["capital_usd"] * (1 + vat), flows["book_value_usd"] * (1 + vat)
+        paid_vat = vat / (1 + vat) * (flows["capital_usd"] + flows["running_usd"] - flows["staff_usd"])
+        capital, book = flows["capital_usd"], flows["book_value_usd"]
         left = book.where(book.index < self.horizon, 0.0)
         written_off = book.shift(fill_value=0.0) + capital - left
-        expenses = flows["running_usd"] + paid_vat - vat * flows["capital_usd"] + written_off - flows["value_left_usd"]
-        after = flows["total_usd"] + paid_vat - income * expenses
+        expenses = flows["running_usd"] + written_off - flows["value_left_usd"]
+        after = flows["total_usd"] - income * expenses
         return float(paid_vat.sum()), float((after * [self.v(m) for m in flows.index]).sum())
 
     # --- what it means ----------------------------------------------------------------------------------------
@@ -428,7 +462,7 @@ class Recalculation:
         used = self.option["utilisation"]
         if self.released:
             used /= self.run_and_start_fraction
-        needed = self.instances()
+        needed = self.bought_or_rented()  # of the option itself, also before its delivery
         mean = sum(n * self.v(m) for m, n in needed.items()) / self.annuity
         return float(min(used * self.mean_traffic * self.option["instances"] / mean, 1))
 

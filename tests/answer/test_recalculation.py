@@ -302,7 +302,7 @@ class Differences(list[str]):
             month, served = row["month"], again.in_service.loc[row["month"]]
             for name, kind in (("hourly", "hourly"), ("committed", "committed"), ("own", "owned")):
                 self.agree(f"month {month}, {name} instances", row[f"{name}_instances"], served[kind], 0)
-            self.agree(f"month {month}, replicas", row["replicas"], again.replicas()[month], 0)
+            self.agree(f"month {month}, replicas", row["replicas"], again.replicas_by_month()[month], 0)
 
     def tokens(self, option: Json, again: Recalculation, bill: Bill) -> None:
         money, used = option["money"], again.used_fraction

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from advisor.answer.energy import energy
-from advisor.answer.money.plan import cents, plan_section
+from advisor.answer.money.plan import cents, list_price, plan_section
 from advisor.answer.money.taxes import taxes
 from advisor.engine.cost import (
     HOURS_PER_MONTH,
@@ -23,7 +23,7 @@ from advisor.engine.cost import (
     waterfall,
 )
 from advisor.engine.plans import Flow, Plan, flows
-from advisor.engine.search import Catalog, Scored, best_offers, repriced
+from advisor.engine.search import Catalog, Scored, best_offers, on_spot, repriced, spot_late_fraction
 from advisor.engine.spec import UNKNOWN_UNIT, Offer, Part, Workload
 from advisor.inputs import number, rounded
 from advisor.result import (
@@ -199,13 +199,17 @@ def cash_flow(flow: Flow) -> CashFlow:
 def ways_to_pay(snapshot: Json, workload: Workload, catalog: Catalog, s: Scored) -> list[Scored]:
     """The same deployment under the cheapest offer of every way to pay for its chip, the chosen one first."""
     groups: dict[tuple[str, str], list[Offer]] = {}
+    late = spot_late_fraction(workload, catalog.assumptions, s.verified.late_fraction) > 1 and not on_spot(s)
     for offer in offers_of_chip(snapshot, workload, catalog, s):
+        if offer.term == "spot" and workload.deadline_s is not None and late:
+            continue  # it would miss the deadline there
         groups.setdefault((offer.acquisition, offer.term), []).append(offer)
     priced = [s]
     for key, group in groups.items():
         best = None if key == (s.offer.acquisition, s.offer.term) else cheapest(workload, catalog, s, group)
-        if best is not None:
-            priced.append(repriced(workload, catalog, s, best))
+        other = repriced(workload, catalog, s, best) if best is not None else s
+        if other.planned is not s.planned:  # else it cannot be paid for like this
+            priced.append(other)
     return priced
 
 
@@ -236,7 +240,7 @@ def discounted(snapshot: Json, catalog: Catalog, offer: Offer, term: str, key: s
     """An on-demand offer as it would be at the usual discount of a term that the catalog has no price for."""
     row = snapshot["assumptions"][key]
     fraction = float(snapshot.get("tco", {}).get(key, row["value"]))
-    listed = (offer.list_parts or offer.parts)[0].usd_per_hour * (1.0 - fraction)
+    listed = list_price(offer) * (1.0 - fraction)
     rent = listed, term, catalog.assumptions, offer.accelerators
     parts = rent_parts(*rent)
     source = f"assumed: {fraction:.0%} below the on-demand price ({key}: {row['source']})"

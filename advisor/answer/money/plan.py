@@ -33,12 +33,13 @@ from advisor.engine.search import (
     SearchResult,
     allowed_offers,
     deployed,
+    describe,
     overheads_of,
 )
 from advisor.engine.search import strategies as all_strategies
 from advisor.engine.spec import Offer, Workload
 from advisor.inputs import new_usd_per_accelerator, number, offers, rounded
-from advisor.result import Money, Option, PlanMonth, PlanStep, Strategy, Switch
+from advisor.result import BridgeSetup, Money, Option, PlanMonth, PlanStep, Strategy, Switch
 from advisor.result import Plan as PlanSection
 
 LARGE_TEAM_FRACTION = 0.25  # of the cost; a larger minimum team is named in the verdict
@@ -68,7 +69,21 @@ def plan_section(snapshot: dict[str, Any], workload: Workload, catalog: Catalog,
     superseded = offers.is_superseded(s.lane.choice.accelerator, snapshot)
     steps = list(steps_of(catalog, planned, superseded))
     months = list(months_of(workload, s)) if workload.forecast or len(steps) > 1 else []
-    return section_of(planned.plan, steps, months, named)
+    return section_of(planned.plan, steps, months, named).changed(bridge=bridge_setup(planned))
+
+
+def bridge_setup(planned: Planned) -> BridgeSetup | None:
+    """The deployment that serves until the delivery."""
+    if planned.bridge is None:
+        return None
+    lane = planned.bridge.deployed.lane
+    return BridgeSetup(
+        months=planned.bridge.months,
+        accelerator=lane.choice.accelerator.slug,
+        accelerators_per_replica=lane.choice.tp * lane.choice.pp * lane.choice.dp,
+        replicas=planned.bridge.carrying,
+        setup=describe(lane),
+    )
 
 
 def section_of(plan: Plan, steps: list[PlanStep], months: list[PlanMonth], named: Mapping[str, Plan]) -> PlanSection:
@@ -167,13 +182,13 @@ def money_sentences(money: Money | None, usd_per_month: float) -> str:
 
 def delivery_sentence(plan: PlanSection) -> str:
     """That servers serve from their delivery on, where the plan does not bridge the time until then."""
-    early = [s for s in plan.steps if s.action == "buy" and s.from_month <= s.order_months_before]
+    early = [s for s in plan.steps if s.action == "buy" and s.from_month <= round(s.order_months_before)]
     if not early:
         return ""
     months = max(s.order_months_before for s in early)
     return (
-        f" Servers take about {months:g} months to arrive, so month 1 is their delivery; set "
-        "tco.purchase-lead-months to rent until then."
+        f" Servers take about {months:g} months to arrive (tco.purchase-lead-months), and nothing can be rented until "
+        "then, so month 1 is their delivery."
     )
 
 
@@ -187,13 +202,28 @@ def steps_of(catalog: Catalog, planned: Planned, superseded: bool) -> Iterator[P
         (c.start_month, committed_step(catalog, planned, c, superseded)) for c in plan.schedule.commitments
     ]
     items += [(int(np.flatnonzero(h.instances)[0]), hourly_step(planned, h)) for h in plan.schedule.hourly]
+    waits = [k for k, c in enumerate(plan.schedule.commitments) if c.way >= planned.own_ways]
+    bridging = {id(items[k][1]) for k in waits}
+    made = len(plan.schedule.commitments)
+    bridging |= {id(items[made + k][1]) for k, h in enumerate(plan.schedule.hourly) if h.way >= planned.own_ways}
     for _, step in sorted(items, key=lambda item: item[0]):
-        yield step
+        yield step.changed(said=f"{step.said[:-1]}{until_delivery(planned)}.") if id(step) in bridging else step
+
+
+def until_delivery(planned: Planned) -> str:
+    """Which deployment runs on the machines that are rented until the servers arrive."""
+    if planned.bridge is None:
+        return ""
+    d = planned.bridge.deployed
+    n = planned.bridge.carrying
+    c = d.lane.choice
+    chip = c.accelerator
+    replicas = f"{n} replica{'' if n == 1 else 's'}"
+    return f", until the servers arrive ({c.tp * c.pp * c.dp * n} x {chip.name}, {describe(d.lane)}, {replicas})"
 
 
 def committed_step(catalog: Catalog, planned: Planned, c: Commitment, superseded: bool) -> PlanStep:
     way, offer = planned.plan.ways[c.way], planned.offers[c.way]
-    a = catalog.site_assumptions or catalog.assumptions
     served = c.until_month - c.start_month
     paid_until = c.start_month + way.term_months if way.kind == TERM else c.until_month
     hours = c.instances * HOURS_PER_MONTH * (way.term_months if way.kind == TERM else served)
@@ -205,7 +235,7 @@ def committed_step(catalog: Catalog, planned: Planned, c: Commitment, superseded
         from_month=c.start_month + 1,
         until_month=c.until_month,
         paid_until_month=paid_until,
-        order_months_before=a.order_months if buys else 0.0,
+        order_months_before=exact(offer.order_months) if buys else 0.0,
         unit_usd_once=exact(offer.purchase_usd) if buys else None,
         unit_usd_per_hour=exact(list_price(offer)) if way.kind == TERM else None,
         paid_hours=exact(hours),
@@ -267,7 +297,9 @@ def server_of(catalog: Catalog, way: Way, offer: Offer, superseded: bool) -> dic
     return {
         "server": {
             "price_usd": exact(offer.purchase_usd if buys else new * offer.accelerators),
-            "accelerators_usd": exact(offer.capital_usd * shares.get("accelerators", 0.0)) if buys else None,
+            "accelerators_usd": exact(offer.capital_usd * shares.get("accelerators", 0.0) / (1.0 + offer.vat_fraction))
+            if buys
+            else None,
             "superseded": superseded,
             "kw_full": exact(kw),
             "kw_mean": exact(kw * mean / full) if full else None,
@@ -279,9 +311,10 @@ def server_of(catalog: Catalog, way: Way, offer: Offer, superseded: bool) -> dic
 
 
 def list_price(offer: Offer) -> float:
-    """List price of an hour of one instance, USD."""
+    """List price of an hour of one instance, USD without VAT."""
     parts = offer.list_parts or offer.parts
-    return next((p.usd_per_hour for p in parts if p.name == "instances"), offer.usd_per_hour)
+    usd = next((p.usd_per_hour for p in parts if p.name == "instances"), offer.usd_per_hour)
+    return usd / (1.0 + offer.vat_fraction)
 
 
 def months_text(months: int) -> str:
@@ -314,10 +347,12 @@ def paid_usd(plan: Plan, schedule: Schedule) -> float:
 def months_of(workload: Workload, s: Scored) -> Iterator[PlanMonth]:
     """What is in service by month."""
     assert s.planned is not None
-    plan, carrying = s.planned.plan, s.replicas - s.spare_replicas
+    plan, bridge = s.planned.plan, s.planned.bridge
     hourly, terms, own = (plan.in_service(kinds) for kinds in ((HOURLY,), (TERM,), (PURCHASE, OWNED)))
     for month in range(plan.prices.months):
         ratio = workload.forecast[month] if workload.forecast else 1.0
+        waits = bridge is not None and month < bridge.months
+        carrying = bridge.carrying if bridge and waits else s.replicas - s.spare_replicas
         n = max(math.ceil(carrying * ratio - 1e-9), 1) if ratio else 0
         yield PlanMonth(
             month=month + 1,
@@ -354,7 +389,8 @@ def exit_usd(plan: Plan, month: int) -> float:
 def best_switch_of(workload: Workload, catalog: Catalog, outcome: SearchResult) -> Switch | None:
     """The cheapest switch between two of the first options at the end of a year; None: none is possible."""
     a = catalog.site_assumptions or catalog.assumptions
-    shown = [s for s in outcome.shown[:MOST_SWITCHED] if s.planned is not None]
+    # a deployment that is bridged until its delivery has switched once already
+    shown = [s for s in outcome.shown[:MOST_SWITCHED] if s.planned is not None and s.planned.bridge is None]
     if len(shown) < 2 or workload.horizon_months < 13:
         return None
     plans = [s.planned.plan for s in shown if s.planned]

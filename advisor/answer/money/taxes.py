@@ -13,34 +13,33 @@ INCOME_TAX, VAT = "income-tax-fraction", "vat-fraction"
 
 
 def taxes(snapshot: Json, plan: Plan) -> Taxes | None:
-    """VAT on everything paid but staff; income tax saved on expenses, depreciation and losses on sale. None: no tax.
+    """VAT in everything paid but staff; income tax saved on expenses, depreciation and losses on sale. None: no tax.
 
-    Hardware is depreciated in a straight line over its depreciation period, and its book value is set off when it is
-    sold. What an expense saves is saved in its month.
+    The payments of the plan include the VAT that cannot be recovered. Hardware is depreciated in a straight line over
+    its depreciation period, and its book value is set off when it is sold. What an expense saves is saved in its month.
     """
     tco, rows = snapshot.get("tco") or {}, snapshot["assumptions"]
     income, vat = (float(tco.get(key, rows.get(key, {"value": 0.0})["value"])) for key in (INCOME_TAX, VAT))
     if not income and not vat:
         return None
     taxed = plan.total_by_month - plan.payments[RESALE] - plan.payments[STAFF]
-    vat_by_month = vat * taxed
-    capital = plan.payments[CAPITAL] * (1.0 + vat)
-    book = book_values(plan) * (1.0 + vat)
+    capital, book = plan.payments[CAPITAL], book_values(plan)
     sold = -plan.payments[RESALE]
     before = np.concatenate([[0.0], book[:-1]])
     left = book.copy()
     left[-1] = 0.0  # everything is sold at the horizon
     written_off = before + capital - left  # depreciation, and the book value of what is sold
-    expenses = plan.total_by_month + vat_by_month - capital - plan.payments[RESALE] + written_off - sold
+    expenses = plan.total_by_month - capital - plan.payments[RESALE] + written_off - sold
     present = plan.prices.present(np.arange(plan.prices.months + 1))
-    npv = float((plan.total_by_month + vat_by_month - income * expenses) @ present)
+    npv = float((plan.total_by_month - income * expenses) @ present)
     return Taxes(
         income_tax_fraction=income,
         vat_fraction=vat,
-        vat_usd=cents(float(vat_by_month.sum())),
+        vat_usd=cents(float(taxed.sum()) * vat / (1.0 + vat)),
+        vat_included=True,
         npv_after_tax_usd=cents(npv),
         said=(
-            f"VAT of {vat:.3g} on everything paid but staff; income tax of {income:.3g} saved on expenses, "
-            "straight-line depreciation and the difference between book value and resale"
+            f"all costs include VAT of {vat:.3g} on everything but staff; income tax of {income:.3g} saved on "
+            "expenses, straight-line depreciation and the difference between book value and resale"
         ),
     )

@@ -40,7 +40,17 @@ NAMES = {
     "load": "load", "performance": "performance", "rent": "rent", "hardware": "hardware prices",
     "resale": "resale value", "electricity": "electricity price", "staff": "staff cost", "api": "API prices",
 }  # fmt: skip
-RAISES = {"load": 1, "performance": -1, "rent": 1, "hardware": 1, "resale": -1, "electricity": 1, "staff": 1, "api": 1}
+RAISES = {
+    "delivery": 1,
+    "load": 1,
+    "performance": -1,
+    "rent": 1,
+    "hardware": 1,
+    "resale": -1,
+    "electricity": 1,
+    "staff": 1,
+    "api": 1,
+}
 
 
 class CostModel:

@@ -183,9 +183,17 @@ def workload_name(answer: Answer) -> str:
     return str(answer.workload["name"])
 
 
-def alone_items(answer: Answer, option: Option | TrainingOption, money: Money) -> Iterator[FleetItem]:
-    """What is signed for one workload: the steps of its plan."""
-    for step in money.plan.steps if money.plan else ():
+def alone_items(
+    answer: Answer, option: Option | TrainingOption, money: Money, usd_per_month: float | None = None
+) -> Iterator[FleetItem]:
+    """What is signed for one workload: the steps of its plan, which share its month by what each of them pays.
+
+    usd_per_month: of the workload in the portfolio; None is that of its own horizon.
+    """
+    month = money.usd_per_month if usd_per_month is None else usd_per_month
+    steps = money.plan.steps if money.plan else []
+    paid = math.fsum(max(step.usd, 0.0) for step in steps)
+    for step in steps:
         hourly = step.unit_usd_per_hour is not None
         yield FleetItem(
             for_workload=workload_name(answer),
@@ -195,7 +203,9 @@ def alone_items(answer: Answer, option: Option | TrainingOption, money: Money) -
             region=step.region,
             term=step.term,
             unit_usd_once=number(money.capital_usd / option.instances) if step.action == "buy" else None,
-            unit_usd_per_month=number(money.usd_per_month / option.instances),
+            unit_usd_per_month=exact(
+                month * (max(step.usd, 0.0) / paid if paid else 1.0 / len(steps)) / max(step.instances, 1)
+            ),
             price_as_of=step.price_as_of,
             source=step.price_source,
             action=step.action,

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from advisor.answer.colocation import packed
+from advisor.answer.money import cents
 from advisor.answer.portfolios.cost import portfolio_money
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.fleet import DAY_HOURS, Assignment, Limits, Member, plan_shared_fleet
 from advisor.engine.fleet import SharedFleet as FleetPlan
 from advisor.engine.search import describe
-from advisor.inputs import number, rounded
+from advisor.inputs import number
 from advisor.result import (
     Alone,
     AloneOption,
@@ -87,10 +88,11 @@ def not_used(spec: Json, answers: Sequence[Answer]) -> list[NotUsed]:
 
 def portfolio(members: Sequence[Member], answers: Sequence[Answer], plan: FleetPlan, limits: Limits) -> Portfolio:
     """Each workload alone, one fleet for all, small models on shared cards, and their costs."""
-    alone_usd_per_month = number(plan.alone_usd_per_hour * HOURS_PER_MONTH)
+    each = [alone(member, a) for member, a in zip(members, answers, strict=True)]
+    alone_usd_per_month = alone_total(each)
     saving = (plan.alone_usd_per_hour - plan.usd_per_hour) * HOURS_PER_MONTH
     section = Portfolio(
-        alone=[alone(member, a) for member, a in zip(members, answers, strict=True)],
+        alone=each,
         alone_usd_per_month=alone_usd_per_month,
         shared=shared_fleet(members, plan) if plan.machines else None,
         saving_usd_per_month=number(saving) if plan.machines else None,
@@ -114,14 +116,24 @@ def alone(member: Member, a: Answer) -> Alone:
     )
 
 
+def alone_total(each: Sequence[Alone]) -> float | None:
+    """The sum of the rows, in their cents; None: one has no answer."""
+    usd = [a.option.usd_per_month for a in each if a.option]
+    return cents(math.fsum(usd)) if len(usd) == len(each) else None
+
+
 def alone_option(first: Option) -> AloneOption:
     names = [name for name in AloneOption.model_fields if name in first.model_fields_set]
-    return AloneOption(**{name: getattr(first, name) for name in names})
+    usd = cents(first.money.usd_per_month if first.money else first.usd_per_month)
+    return AloneOption(**{name: getattr(first, name) for name in names} | {"usd_per_month": usd})
 
 
 def shared_fleet(members: Sequence[Member], plan: FleetPlan) -> SharedFleet:
+    monthly = [cents(count * machine.usd_per_hour * HOURS_PER_MONTH) for machine, count in plan.machines]
+    total = cents(plan.usd_per_hour * HOURS_PER_MONTH)
     return SharedFleet(
-        usd_per_month=rounded(plan.usd_per_hour * HOURS_PER_MONTH),
+        usd_per_month=total,
+        team_usd_per_month=cents(total - math.fsum(monthly)),
         proven=bool(plan.proven),
         machines=[
             FleetMachine(
@@ -130,9 +142,9 @@ def shared_fleet(members: Sequence[Member], plan: FleetPlan) -> SharedFleet:
                 accelerators_each=machine.chips,
                 count=number(count, 4),
                 paid="while it runs" if machine.hourly else "around the clock",
-                usd_per_month=number(count * machine.usd_per_hour * HOURS_PER_MONTH),
+                usd_per_month=usd,
             )
-            for machine, count in plan.machines
+            for (machine, count), usd in zip(plan.machines, monthly, strict=True)
         ],
         runs=[fleet_run(members, r, plan.runs) for r in first_of_each(plan.runs)],
     )

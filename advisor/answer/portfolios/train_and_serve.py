@@ -6,9 +6,12 @@ from typing import Any
 
 from advisor.answer.money import CURRENCY, cents
 from advisor.answer.portfolios.cost import alone_items, cash_of_month, workload_name
+from advisor.answer.portfolios.shared_fleet import alone_total, sentence
 from advisor.answer.training import deadline_said
+from advisor.engine.cost import in_cents
 from advisor.engine.fleet import IdleHours, Member, OnePlan, TrainingMember, idle_hours, one_plan
 from advisor.engine.search import prices_of
+from advisor.engine.training_search import duration
 from advisor.inputs import rounded
 from advisor.result import (
     Alone,
@@ -26,6 +29,7 @@ from advisor.result import (
 
 Json = dict[str, Any]
 Trained = tuple[Answer, TrainingMember]
+WEEK_HOURS, WEEK_DAYS = 168.0, 7.0
 
 
 def with_training(answer: Answer, members: Sequence[Member], trained: Sequence[Trained]) -> Answer:
@@ -39,22 +43,19 @@ def with_training(answer: Answer, members: Sequence[Member], trained: Sequence[T
     months = section.money.horizon_months if section.money else 36
     annuity = annuity_of(members, months)
     monthly = [usd_per_month(first, annuity) for first in firsts]
-    total = None
-    if section.alone_usd_per_month is not None and all(usd is not None for usd in monthly):
-        total = rounded(section.alone_usd_per_month + math.fsum(usd or 0.0 for usd in monthly), 12)
-    told = [run_said(a, first) for (a, _), first in zip(trained, firsts, strict=True)]
-    said = " ".join(filter(None, [section.said, *told, *(run.said for run in runs)]))
-    money = section.money
+    each = [*section.alone, *map(alone, (a for a, _ in trained), firsts, monthly)]
+    total, money = alone_total(each), section.money
     if money is not None and all(firsts):
         bills = [(a, f) for (a, _), f in zip(trained, firsts, strict=True) if f is not None]
         money = with_runs(money, bills, annuity)
     changed = section.changed(
-        alone=[*section.alone, *map(alone, (a for a, _ in trained), firsts, monthly)],
-        alone_usd_per_month=total,
-        training=runs,
-        said=said,
-        money=money if all(firsts) else None,
+        alone=each, alone_usd_per_month=total, training=runs, money=money if all(firsts) else None,
     )  # fmt: skip
+    told = [run_said(a, first, usd) for (a, _), first, usd in zip(trained, firsts, monthly, strict=True)]
+    packing = section.packed.said if section.packed else ""
+    fleet = sentence(changed) if members else ""
+    said = " ".join(filter(None, [fleet, packing, *told, *(run.said for run in runs)]))
+    changed = changed.changed(said=said)
     return answer.changed(
         portfolio=changed,
         verdict=said,
@@ -104,7 +105,7 @@ def annuity_of(members: Sequence[Member], months: int) -> float:
 
 def usd_per_month(first: TrainingOption | None, annuity: float) -> float | None:
     """The run as an equal payment in each month of the services' horizon."""
-    return None if first is None else first.usd_total / annuity
+    return None if first is None else cents(first.usd_total / annuity)
 
 
 def alone(a: Answer, first: TrainingOption | None, usd: float | None) -> Alone:
@@ -115,15 +116,23 @@ def alone(a: Answer, first: TrainingOption | None, usd: float | None) -> Alone:
             for name in ("label", "accelerator", "accelerator_count", "provider", "instance", "instances", "region",
                          "acquisition", "term", "days", "usd_total")
         }  # fmt: skip
-        option = AloneOption(**shown, usd_per_month=rounded(usd, 12), utilisation=None)
+        option = AloneOption(**shown, usd_per_month=usd, utilisation=None)
     return Alone(name=workload_name(a), kind=str(a.workload["kind"]), verdict=a.verdict, option=option)
 
 
-def run_said(a: Answer, first: TrainingOption | None) -> str:
+def run_said(a: Answer, first: TrainingOption | None, usd_per_month: float | None) -> str:
     if first is None:
         return f"{workload_name(a)} has no run in time: {a.verdict}"
-    cost = f"{workload_name(a)} alone takes {first.label} for {first.days:,.3g} days: ${first.usd_total:,.0f}."
-    return cost + deadline_said(first)
+    again = f" every {first.every_days:g} days" if first.every_days else ""
+    return (
+        f"{workload_name(a)} alone takes {first.label} for {duration(first.days)}{again}: a present value of "
+        f"${first.usd_total:,.0f}, ${usd_per_month or 0.0:,.2f} a month of the total.{deadline_said(first)}"
+    )
+
+
+def mean_hours_per_week(first: TrainingOption, days: float) -> float:
+    """Hours of a mean week in which a run trains; of a run that is done once, of its first week."""
+    return rounded(WEEK_HOURS * min(days / (first.every_days or WEEK_DAYS), 1.0))
 
 
 # --- on the machines of a service -------------------------------------------------------------------------------
@@ -169,6 +178,7 @@ def by_itself(a: Answer, first: TrainingOption) -> RunOnFleet:
         accelerator_count=first.accelerator_count,
         days=first.days,
         hours_per_week=None,
+        mean_hours_per_week=mean_hours_per_week(first, first.days),
         usd_total=cents(first.usd_total),
         saving_usd=0.0,
         said=(
@@ -188,6 +198,7 @@ def in_idle_hours(a: Answer, service: Member, use: IdleHours, first: TrainingOpt
         accelerator_count=use.run.chips,
         days=rounded(use.days),
         hours_per_week=rounded(use.hours_per_week),
+        mean_hours_per_week=rounded(use.hours_per_week),
         usd_total=cents(use.usd),
         saving_usd=cents(first.usd_total - use.usd),
         said=(
@@ -209,6 +220,7 @@ def in_one_plan(a: Answer, service: Member, p: OnePlan, first: TrainingOption) -
         accelerator_count=p.run.chips,
         days=rounded(p.run.days),
         hours_per_week=None,
+        mean_hours_per_week=mean_hours_per_week(first, p.run.days),
         usd_total=cents(first.usd_total - saving),
         saving_usd=cents(saving),
         said=(
@@ -229,12 +241,15 @@ def with_runs(money: PortfolioMoney, runs: Sequence[tuple[Answer, TrainingOption
     return money.changed(
         of=f"{money.of}, and each training run alone",
         horizon_months=months,
-        usd_per_month=cents(money.usd_per_month + math.fsum(m.npv_usd for _, _, m in bills) / annuity),
+        usd_per_month=cents(money.usd_per_month + math.fsum(cents(m.npv_usd / annuity) for _, _, m in bills)),
         capital_usd=cents(money.capital_usd + math.fsum(m.capital_usd for _, _, m in bills)),
         npv_usd=cents(money.npv_usd + math.fsum(m.npv_usd for _, _, m in bills)),
         parts=[*money.parts, *(part for a, _, m in bills for part in run_parts(a, m, annuity))],
         cash_flow=[month_of(month, money, [m for _, _, m in bills]) for month in range(months + 1)],
-        items=[*money.items, *(item for a, r, m in bills for item in alone_items(a, r, m))],
+        items=[
+            *money.items,
+            *(item for a, r, m in bills for item in alone_items(a, r, m, cents(m.npv_usd / annuity))),
+        ],
         ranges=None,
     )
 
@@ -242,11 +257,12 @@ def with_runs(money: PortfolioMoney, runs: Sequence[tuple[Answer, TrainingOption
 def run_parts(a: Answer, m: Money, annuity: float) -> Iterator[CostPart]:
     """The lines of a run's bill, each month's equal payment over the horizon of the services."""
     ratio = m.npv_usd / annuity / m.usd_per_month if m.usd_per_month else 0.0
-    for part in m.parts:
+    monthly = in_cents([part.usd_per_month * ratio for part in m.parts])
+    for part, usd in zip(m.parts, monthly, strict=True):
         yield part.changed(
             name=f"{workload_name(a)}: {part.name}",
             usd_per_hour=rounded(part.usd_per_hour * ratio),
-            usd_per_month=cents(part.usd_per_month * ratio),
+            usd_per_month=float(usd),
         )
 
 

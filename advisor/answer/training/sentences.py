@@ -74,9 +74,9 @@ def deadline_said(first: TrainingOption) -> str:
 
 def undelivered(q: Question, c: Candidate) -> str:
     """That servers could be bought, but would arrive too late; empty: they would not, or the run waits for them."""
-    wait = delivery_days(q.workload, q.catalog)
     offers = q.offers_of(c.trained.accelerator)
-    bought = any(o.acquisition == "own" and o.term != OWNED for o in offers)
+    bought = [o for o in offers if o.acquisition == "own" and o.term != OWNED]
+    wait = delivery_days(q.workload, bought)
     if not bought or c.delivery_days or wait + c.days <= deadline_days(q.workload):
         return ""
     return (

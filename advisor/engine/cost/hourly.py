@@ -62,6 +62,7 @@ class Assumptions:
     memory_power_fraction: float = 0.0
     compute_power_fraction: float = 0.0
     spot_lost_fraction: float = 0.0  # of paid spot hours, lost to interruptions and restarts
+    spot_wait_s: float = 0.0  # for capacity, before a run on spot instances starts
     cloud_addon_fraction: float = 0.0  # of the instances' rent, for other cloud services
     egress_usd_per_byte: float = 0.0
     egress_bytes_per_output_token: float = 0.0
@@ -73,12 +74,12 @@ class Assumptions:
     superseded_ratio: float = 1.0  # of that value, for a chip that a newer generation has replaced
     resale_cost_fraction: float = 0.0  # of the resale value, for removing, shipping and selling
     insurance_fraction: float = 0.0  # of the purchase, per year
+    vat_fraction: float = 0.0  # VAT that cannot be recovered, on every price but staff; resale brings none of it back
     rented_staff_ratio: float = 0.0  # staff per rented accelerator over that of an owned one
     own_team_usd_per_month: float = 0.0  # least staff cost with hardware of one's own
     rented_team_usd_per_month: float = 0.0  # least staff cost with rented instances only
     exit_fraction: float = 0.0  # of a commitment's payments after the horizon that can be recovered
-    lead_months: int = 0  # from order to service of a purchase, if the plan must bridge it
-    order_months: float = 0.0  # from order to service of a purchase, as stated in the answer
+    delivery: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)  # class -> months, low, high
     overlap_months: int = 0  # of old and new hardware when a plan switches
     rent_path: tuple[float, ...] = ()  # price of each month over today's; empty: constant; these four
     energy_path: tuple[float, ...] = ()
@@ -100,12 +101,10 @@ class Assumptions:
 
     def resale(self, superseded: bool = False) -> tuple[float, ...]:
         """Market value by months in service as a fraction of the capital, up to the end of its service."""
-        months = service_months(self)
+        months, lost = service_months(self), 1.0 - (1.0 - self.resale_cost_fraction) / (1.0 + self.vat_fraction)
         if not self.resale_by_year:
-            life = life_months(self)
-            return resale_at_constant_rate(self.residual_fraction, life, months, self.resale_cost_fraction)
-        ratio = self.superseded_ratio if superseded else 1.0
-        return resale_by_month(self.resale_by_year, months, ratio, self.resale_cost_fraction)
+            return resale_at_constant_rate(self.residual_fraction, life_months(self), months, lost)
+        return resale_by_month(self.resale_by_year, months, self.superseded_ratio if superseded else 1.0, lost)
 
     @staticmethod
     def of(values: Mapping[str, float]) -> "Assumptions":
@@ -155,8 +154,8 @@ def total_usd_per_hour(parts: Sequence[Part]) -> float:
 
 
 def capital_usd(purchase_usd: float, a: Assumptions) -> float:
-    """Purchase price plus its share of network, storage and spares, USD."""
-    return purchase_usd * (1.0 + a.network_fraction + a.storage_fraction + a.spare_fraction)
+    """Purchase price plus its share of network, storage and spares, USD with VAT."""
+    return purchase_usd * (1.0 + a.network_fraction + a.storage_fraction + a.spare_fraction) * (1.0 + a.vat_fraction)
 
 
 def life_months(a: Assumptions) -> int:
@@ -186,7 +185,7 @@ def capital_shares(
         ("storage", purchase_usd * a.storage_fraction),
         ("spares", purchase_usd * a.spare_fraction),
     )
-    return tuple((name, each / capital) for name, each in usd if each) if capital else ()
+    return tuple((name, each * (1.0 + a.vat_fraction) / capital) for name, each in usd if each) if capital else ()
 
 
 def own_parts(
@@ -227,10 +226,15 @@ def own_parts(
         (STAFF_PART, a.staff_usd_per_accelerator_year * accelerators / 12.0, "running"),
     )
     return tuple(
-        Part(name=name, usd_per_hour=usd / HOURS_PER_MONTH, group=group)
+        Part(name=name, usd_per_hour=with_vat(name, group, usd, a) / HOURS_PER_MONTH, group=group)
         for name, usd, group in monthly
         if usd or name != "insurance"
     )
+
+
+def with_vat(name: str, group: str, usd: float, a: Assumptions) -> float:
+    """The USD of one part of the bill with VAT: staff has none, and the capital that is passed here has it already."""
+    return usd if name == STAFF_PART or group == "capital" else usd * (1.0 + a.vat_fraction)
 
 
 def term_months(term: str) -> int:
@@ -272,7 +276,9 @@ def _rent_parts(usd_per_hour: float, term: str, a: Assumptions, prices: Prices, 
         (STAFF_PART, staff, "running"),
     )
     return tuple(
-        Part(name=name, usd_per_hour=usd, group=group) for name, usd, group in costs if usd or name == "instances"
+        Part(name=name, usd_per_hour=with_vat(name, group, usd, a), group=group)
+        for name, usd, group in costs
+        if usd or name == "instances"
     )
 
 
@@ -314,7 +320,9 @@ def services(output_tokens_per_s: float, stored_bytes: float, provider: str, a: 
     egress_usd = output_tokens_per_s * 3600.0 * a.egress_bytes_per_output_token * (egress or 0.0)
     storage_usd = stored_bytes * (storage or 0.0) / HOURS_PER_MONTH
     costs = (("egress", egress_usd), ("storage of weights", storage_usd))
-    return tuple(Part(name=name, usd_per_hour=usd, group="services") for name, usd in costs if usd)
+    return tuple(
+        Part(name=name, usd_per_hour=with_vat(name, "services", usd, a), group="services") for name, usd in costs if usd
+    )
 
 
 def service_usd(provider: str, a: Assumptions) -> tuple[float | None, float | None]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+FIRST_YEAR_MONTHS = 12  # hardware sold earlier brings what it brings after a year
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,18 +52,19 @@ def resale_by_month(
     """Market value after 0 .. months in service as a fraction of the purchase price, less the cost of selling.
 
     by_year: fractions after 1, 2, ... years; between them the value falls at a constant rate, and after the last at the
-    rate of the last year. superseded_ratio: of a chip that a newer generation has replaced, from its first year on.
+    rate of the last year. Within the first year it is that after one year: used hardware sells below the new price from
+    its first day on, and nobody publishes how far. superseded_ratio: of a chip that a newer generation has replaced.
     """
     known = [1.0, *by_year]
     values = []
     for month in range(months + 1):
-        year, part = divmod(month / 12.0, 1.0)
+        age = max(month, FIRST_YEAR_MONTHS)
+        year, part = divmod(age / 12.0, 1.0)
         low = min(int(year), len(known) - 2)
         first, second = known[low], known[low + 1]
         rate = second / first if first > 0 else 0.0
-        value = first * rate ** (year - low + part) if rate > 0 else (first if month == 12 * low else 0.0)
-        older = 1.0 - (1.0 - superseded_ratio) * min(month / 12.0, 1.0)
-        values.append(value * older * (1.0 - cost_fraction))
+        value = first * rate ** (year - low + part) if rate > 0 else (first if age == 12 * low else 0.0)
+        values.append(value * superseded_ratio * (1.0 - cost_fraction))
     return tuple(values)
 
 
@@ -71,6 +73,6 @@ def resale_at_constant_rate(
 ) -> tuple[float, ...]:
     """The same for a value that falls at a constant rate to `fraction` at the end of the depreciation period."""
     return tuple(
-        (fraction ** (month / life_months) if fraction > 0 else float(month == 0)) * (1.0 - cost_fraction)
+        fraction ** (max(month, min(FIRST_YEAR_MONTHS, life_months)) / life_months) * (1.0 - cost_fraction)
         for month in range(months + 1)
     )

@@ -7,7 +7,7 @@ run that serve the growing traffic later, and needs one team.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -177,7 +177,7 @@ def plans_on(service: Member, training: TrainingMember, s: Scored, alone: float)
     least = shared_overheads(overheads_of(workload, catalog, d.services), 2)
     for group in by_seller(offers):
         pairs = [(o, w) for o in group for w in ways_under(catalog, o, licence, lambda o=o: d.drawn_fraction(o))]  # type: ignore[misc]
-        ways = [replace(w, lead_months=0) for _, w in pairs]
+        ways = [w for _, w in pairs]
         demand = joint_demand(workload, s, group[0], run)
         plan = best_plan(demand, ways, prices_of(workload, catalog), least)
         if plan is not None:

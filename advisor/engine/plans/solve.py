@@ -84,7 +84,10 @@ def cheapest(demand: Demand, ways: Sequence[Way], prices: Prices, limits: Limits
         columns, least, choice = _covered(demand, ways, prices)
         if not np.isfinite(least[:, 0]).all():
             return None
-        if (np.diff(least, axis=1) <= TOLERANCE_FRACTION * np.abs(least[:, :1]) + 1e-9).all():
+        if (
+            np.isfinite(least).all()
+            and (np.diff(least, axis=1) <= TOLERANCE_FRACTION * np.abs(least[:, :1]) + 1e-9).all()
+        ):
             return _traced(demand, ways, columns, choice)
     return _by_program(demand, ways, prices, limits)
 
@@ -184,7 +187,8 @@ def hour_usd(way: Way, prices: Prices) -> tuple[Array, Array]:
 def columns_of(ways: Sequence[Way], prices: Prices) -> Columns:
     """Every run of months that one commitment, purchase or owned instance can serve.
 
-    A purchase is sold at the end of its run, at the latest at the end of its life or the horizon.
+    A purchase is sold at the end of its run, at the latest at the end of its life or the horizon, and not before it
+    has served its least months.
     """
     found = [(i, *_columns(way, prices)) for i, way in enumerate(ways) if way.kind != HOURLY]
     if not found:
@@ -217,6 +221,8 @@ def _columns(way: Way, prices: Prices) -> tuple[NDArray[np.int_], NDArray[np.int
     latest = np.repeat(until, lengths)  # of each start the longest run first, so that equal costs keep hardware
     start = np.repeat(start, lengths)
     until = latest - (np.arange(len(latest)) - np.repeat(np.cumsum(lengths) - lengths, lengths))
+    held = until - start >= min(way.least_months, way.life_months)
+    start, until = start[held], until[held]
     capital = way.capital_usd * prices.path("hardware")[start]
     resale = capital * _resale_fraction(way, until - start) * prices.path("resale", months + 1)[until]
     usd = capital * prices.present(start) - resale * prices.present(until)

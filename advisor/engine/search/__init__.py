@@ -32,6 +32,7 @@ from advisor.engine.search.limits import (
     has_limits,
     interval_ratios,
     latency_excess,
+    spot_late_fraction,
     standard_normal,
     tpot_limit_s,
 )
@@ -70,6 +71,7 @@ from advisor.engine.search.simulated import (
     deployed,
     excess,
     instances_of,
+    on_spot,
     repriced,
     watts_at,
 )
@@ -101,6 +103,7 @@ __all__ = [
     "EstimatedRanking",
     "KnownLanes",
     "estimated_ranking",
+    "spot_late_fraction",
     "standard_normal",
     "admissible",
     "allowed",
@@ -182,6 +185,7 @@ __all__ = [
     "prepare_question",
     "rank_uncertainty",
     "efficiency_on",
+    "on_spot",
     "repriced",
     "autoscales",
     "scaled_to_zero",

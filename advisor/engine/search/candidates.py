@@ -74,6 +74,7 @@ NOT_MEANT = (
     UNKNOWN_UNIT,
     WEAK_PRICE,
 )  # marks that allowing a provider by name does not lift
+LEAST_HELD_MONTHS = 12  # of a purchase: nobody publishes what hardware brings earlier, and a plan to resell is a bet
 CONCURRENCY = np.array([1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512], dtype=float)
 GRID_RANKS = 2  # attention-DP ranks that share CONCURRENCY; more ranks, each with its own batch, scale it up
 TP_SIZES = (1, 2, 4, 8, 16)
@@ -149,6 +150,25 @@ def excluded_marks(o: Offer, c: Constraints) -> list[str]:
     return [mark for mark in o.marks if (mark in c.exclude or mark in never) and mark not in named]
 
 
+def held_long_enough(workload: Workload, catalog: Catalog) -> Catalog:
+    """The catalog without purchases that arrive too late in the horizon to be held for LEAST_HELD_MONTHS.
+
+    Where nothing may be rented, the horizon begins with the delivery. What is left out stays among the other offers.
+    """
+    bridges = "rent" in workload.constraints.acquisition
+
+    def late(o: Offer) -> bool:
+        months = LEAST_HELD_MONTHS + (round(o.order_months) if bridges else 0)
+        bought = o.acquisition == "own" and o.term != OWNED and not o.held_instances
+        return bought and months > workload.horizon_months
+
+    left = tuple(o for o in catalog.offers if late(o))
+    if not left:
+        return catalog
+    kept = tuple(o for o in catalog.offers if not late(o))
+    return replace(catalog, offers=kept, other_offers=(*catalog.other_offers, *left))
+
+
 def admissible(workload: Workload, catalog: Catalog) -> tuple[list[Rejection], list[Accelerator]]:
     """(rejections, accelerators): chips that are allowed, can serve language models and have a current price."""
     priced = {o.accelerator for o in offers_for(workload, catalog)}
@@ -160,7 +180,9 @@ def admissible(workload: Workload, catalog: Catalog) -> tuple[list[Rejection], l
             rejections.append(_not_served(a, workload, catalog))
         elif a.slug not in priced:
             rejections.append(
-                _site_refusal(a, workload.constraints, catalog) or _unpriced(a, workload.constraints, catalog)
+                _site_refusal(a, workload.constraints, catalog)
+                or _held_too_short(a, workload, catalog)
+                or _unpriced(a, workload.constraints, catalog)
             )
         else:
             left.append(a)
@@ -212,6 +234,30 @@ def _site_refusal(a: Accelerator, c: Constraints, catalog: Catalog) -> Rejection
     ]
     refusing = [r for r in refusals if r is not None]
     return closest_rejection(refusing) if refusing else None
+
+
+def _held_too_short(a: Accelerator, workload: Workload, catalog: Catalog) -> Rejection | None:
+    """The rejection if the chip could be bought, but not for long enough."""
+    if "own" not in workload.constraints.acquisition:
+        return None
+    bought = [o for o in catalog.other_offers if o.accelerator == a.slug and o.acquisition == "own"]
+    if not bought:
+        return None
+    wait = min(round(o.order_months) for o in bought) if "rent" in workload.constraints.acquisition else 0
+    needed = LEAST_HELD_MONTHS + wait
+    arrives = f" after a delivery of {wait} months" if wait else ""
+    return Rejection(
+        accelerator=a.slug,
+        reason="unpriced",
+        detail=(
+            f"it can only be bought, and bought hardware is held for at least {LEAST_HELD_MONTHS} months{arrives}; the "
+            f"horizon is {workload.horizon_months} months"
+        ),
+        limit=float(workload.horizon_months),
+        reached=float(needed),
+        smallest_change=f"priced with tco.horizon_months >= {needed}",
+        changes=(limit_change("tco.horizon_months", ">=", float(needed)),),
+    )
 
 
 def _unpriced(a: Accelerator, c: Constraints, catalog: Catalog) -> Rejection:

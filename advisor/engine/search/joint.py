@@ -9,6 +9,7 @@ rents share the path of the market.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -27,15 +28,14 @@ from advisor.engine.plans import (
     STAFF,
     TERM,
     Plan,
-    best_plan,
     purchase_payments,
 )
 from advisor.engine.search.candidates import Catalog
 from advisor.engine.search.limits import accepted_share, performance_draw, standard_normal
-from advisor.engine.search.planned import demand_for, overheads_of
+from advisor.engine.search.planned import replanned
 from advisor.engine.search.rank_uncertainty import growth
 from advisor.engine.search.simulated import Scored, deployed
-from advisor.engine.spec import Z95, RatioDistribution, Ratios, Workload, around_estimate
+from advisor.engine.spec import Z95, Offer, RatioDistribution, Ratios, Workload, around_estimate
 
 Array = np.ndarray
 MOST_SIZES = 12  # sizes of one option that are planned; larger fleets cost in proportion between them
@@ -68,6 +68,7 @@ class Draws:
     electricity: Array
     staff: Array
     api: Array
+    delivery: Array
     performance: Array | None = None  # of every chip (NaN: as estimated); None: each chip has its own
     prices: Mapping[str, Array] | None = None  # of today, by rent and own; None: each chip has its own
 
@@ -146,7 +147,8 @@ class Option:
     throughput: RatioDistribution  # over the estimate
     price: Mapping[str, Ratios]  # of today's price: rent, own
     sizes: Array  # serving replicas that were planned, ascending
-    exposures: tuple[Exposure, ...]  # of each size
+    exposures: tuple[Exposure, ...]  # of each size, and of each delivery time of it
+    deliveries: tuple[float, ...] = ()  # standard normal values between one delivery time and the next
     thinned: bool = False  # not every size was planned: costs between two sizes are in proportion
 
 
@@ -197,6 +199,7 @@ class Factors:
     hardware: Array
     resale: Callable[[int, int], Array]  # (months in service, month) -> factor on the resale value
     staff: Array
+    delivery: Array  # standard normal values
 
 
 def factors_of(option: Option, uncertain: Uncertain, draws: Draws) -> Factors:
@@ -221,6 +224,7 @@ def factors_of(option: Option, uncertain: Uncertain, draws: Draws) -> Factors:
         **paths(uncertain, option.exposures[0].prices, draws),
         resale=lambda held, month: resale_factor(uncertain, held, month, draws),
         staff=centered(uncertain.staff, draws.staff),
+        delivery=draws.delivery,
     )
 
 
@@ -239,7 +243,7 @@ def constant_factors(ratios: Mapping[str, float], months: int) -> Factors:
     return Factors(
         speed=one("performance"), load=one("load"), rent_today=one("rent"), own_today=one("hardware"), rent=flat,
         electricity=flat * one("electricity"), hardware=flat, resale=lambda held, month: one("resale"),
-        staff=one("staff"),
+        staff=one("staff"), delivery=np.zeros(1),
     )  # fmt: skip
 
 
@@ -254,6 +258,8 @@ def costs(workload: Workload, option: Option, f: Factors) -> Costs:
     whole = np.ceil(needed - 1e-9) / option.sizes[place]
     scale = whole if option.thinned else np.maximum(whole, 1.0)
     present, total = np.zeros(count), np.zeros(count)
+    arrives = np.searchsorted(np.asarray(option.deliveries), np.broadcast_to(f.delivery, (count,)))
+    place = place * (len(option.deliveries) + 1) + arrives
     for k, e in enumerate(option.exposures):
         rows = np.flatnonzero(place == k)
         if len(rows):
@@ -308,25 +314,47 @@ def _option(
     if s.planned is None:
         return None
     d, planned = deployed(workload, catalog, s), s.planned
-    offered = zip(planned.plan.ways, planned.offers, strict=True)
-    pairs = [(w, o) for w, o in offered if not kinds or w.kind in kinds]
-    if not pairs:
+    offered = list(zip(planned.plan.ways, planned.offers, strict=True))[: planned.own_ways]
+    kept = [(w, o) for w, o in offered if not kinds or w.kind in kinds]
+    if not kept:
         return None
-    ways = [w if not kinds else replace(w, lead_months=0) for w, _ in pairs]
-    by_hour = next((o for w, o in pairs if w.kind == HOURLY), pairs[0][1])
+    alone = planned
+    if kinds:
+        ways = [w if planned.bridge else replace(w, lead_months=0) for w, _ in kept]
+        bridge = planned.bridge if any(w.kind == PURCHASE for w in ways) else None
+        more = (tuple(bridge.plan.ways), bridge.offers) if bridge else ((), ())
+        alone = replace(
+            planned, plan=replace(planned.plan, ways=(*ways, *more[0])), offers=(*(o for _, o in kept), *more[1]),
+            bridge=bridge,
+        )  # fmt: skip
     sizes, thinned = sizes_of(workload, s, throughput, uncertain)
-    plans = []
-    for n in sizes:
-        same = not kinds and n == d.carrying
-        overheads = overheads_of(workload, catalog, planned.services)
-        demand = planned.plan.demand if same else demand_for(workload, d, by_hour, carrying=n)
-        plans.append(planned.plan if same else best_plan(demand, ways, planned.plan.prices, overheads))
+    deliveries, ratios = delivery_times([o for w, o in kept if w.kind == PURCHASE] if planned.plan.capex_usd else [])
+    plans = [
+        planned.plan if not kinds and n == d.carrying and ratio == 1.0
+        else replanned(workload, catalog, alone, d, n, ratio)
+        for n in sizes
+        for ratio in ratios
+    ]  # fmt: skip
     if any(plan is None for plan in plans):
         return None
     return Option(
         scored=s, throughput=throughput, price=price, sizes=np.array(sizes, dtype=float),
-        exposures=tuple(Exposure.of(plan) for plan in plans if plan), thinned=thinned,
+        exposures=tuple(Exposure.of(plan) for plan in plans if plan), thinned=thinned, deliveries=deliveries,
     )  # fmt: skip
+
+
+def delivery_times(bought: Sequence[Offer]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """(standard normal values between two delivery times, each time over the expected one): early, expected, late.
+
+    Each stands for a third of the draws. One time alone where nothing that takes months is bought, or it is certain.
+    """
+    o = max(bought, key=lambda o: o.order_months, default=None)
+    if o is None or round(o.order_months) == 0 or o.order_low_months == o.order_high_months:
+        return (), (1.0,)
+    middle = NormalDist().inv_cdf(5 / 6)
+    spread = max(o.order_low_months, 1e-3) / o.order_months, o.order_high_months / o.order_months
+    early, late = centered(spread, np.array([-middle, middle])).tolist()
+    return (NormalDist().inv_cdf(1 / 3), NormalDist().inv_cdf(2 / 3)), (early, 1.0, late)
 
 
 def sizes_of(

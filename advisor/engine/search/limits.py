@@ -17,6 +17,7 @@ from zlib import crc32
 
 import numpy as np
 
+from advisor.engine.cost import Assumptions
 from advisor.engine.scheduler import SEED, Bounds, Verified
 from advisor.engine.spec import Z95, Correction, RatioDistribution, Ratios, Scopes, Workload, stored_distribution
 from advisor.engine.step import Draft, Lane
@@ -43,6 +44,17 @@ def has_limits(workload: Workload) -> bool:
     slo = workload.slo
     limited = slo.ttft_p95_s is not None or slo.e2e_p95_s is not None or tpot_limit_s(workload) is not None
     return limited or workload.deadline_s is not None
+
+
+def spot_late_fraction(workload: Workload, a: Assumptions, late_fraction: float) -> float:
+    """Duration of a batch on spot instances over its deadline, from that on instances that nobody takes back.
+
+    The lost share of the hours is paid and serves nothing, so the run takes 1 / (1 - lost) times as long, after the
+    wait for capacity.
+    """
+    if workload.deadline_s is None:
+        return late_fraction
+    return late_fraction / (1.0 - a.spot_lost_fraction) + a.spot_wait_s / workload.deadline_s
 
 
 def latency_excess(

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -26,18 +26,21 @@ from advisor.engine.plans import (
     Limits,
     Overheads,
     Plan,
+    Schedule,
     Way,
     best_plan,
     demand_by_month,
     named_plans,
+    plan_of,
 )
-from advisor.engine.search.candidates import Catalog, allowed, connected_chips
+from advisor.engine.search.candidates import LEAST_HELD_MONTHS, Catalog, allowed, connected_chips
 from advisor.engine.search.table import autoscales, instances_needed, licence_of, load_levels, run_fraction
 from advisor.engine.spec import OWNED as OWNED_TERM
 from advisor.engine.spec import Offer, Part, Workload
 from advisor.engine.step import Lane
 
 NEAR = 1.5  # instance sizes whose cheapest single offer costs up to this many times the least are planned
+MOST_BRIDGES = 4  # deployments that are tried, those with the cheapest rent
 MOST_PROVIDERS = 3  # rents of one plan come from one provider: those with the lowest price of each term are tried
 
 
@@ -52,6 +55,22 @@ class Deployed:
     drawn_fraction: Callable[[Offer], float]  # mean power of an offer's instances over their full draw
     utilisation_fraction: float
     services: tuple[Part, ...] = ()
+    rentals: "Callable[[int, float], Bridge | None] | None" = None  # (months, times the replicas) -> cheapest rent
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bridge:
+    """A deployment that is rented until bought servers arrive."""
+
+    deployed: Deployed
+    carrying: int  # replicas that serve
+    months: int
+    offers: tuple[Offer, ...]  # behind each way of the plan
+    plan: Plan
+
+    @property
+    def present_usd(self) -> float:
+        return self.plan.present_usd
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,6 +80,12 @@ class Planned:
     plan: Plan
     offers: tuple[Offer, ...]
     services: tuple[Part, ...] = ()  # of the provider, at today's traffic
+    bridge: Bridge | None = None  # its ways stand behind the others
+
+    @property
+    def own_ways(self) -> int:
+        """The number of ways that are not those of the bridge."""
+        return len(self.offers) - (len(self.bridge.offers) if self.bridge else 0)
 
     def share_usd(self) -> list[float]:
         """Payments of each way over the horizon, for finding the one that a plan is named after."""
@@ -75,7 +100,7 @@ class Planned:
     @property
     def main(self) -> int:
         """Index of the way that costs most: the plan is named after its offer."""
-        return int(np.argmax(self.share_usd()))
+        return int(np.argmax(self.share_usd()[: self.own_ways]))
 
 
 def prices_of(workload: Workload, catalog: Catalog) -> Prices:
@@ -179,7 +204,8 @@ def ways_under(
         life_months=service_months(a),
         book_months=life_months(a),
         resale=offer.resale or a.resale(),
-        lead_months=a.lead_months,
+        least_months=LEAST_HELD_MONTHS,
+        lead_months=round(offer.order_months),
     )
     if not offer.held_instances or not with_held:
         return [bought]
@@ -220,13 +246,15 @@ def strategies(workload: Workload, catalog: Catalog, d: Deployed, offers: Sequen
     found: dict[str, Plan] = {}
     for combination in combinations(workload, d, offers, near=math.inf):
         pairs = pairs_of(workload, catalog, d, combination)
-        by_hour = next((o for o, w in pairs if w.kind == HOURLY), pairs[0][0])
-        named = named_plans(
-            demand_for(workload, d, by_hour),
-            [w for _, w in pairs],
-            prices_of(workload, catalog),
-            overheads_of(workload, catalog, d.services),
-        )
+        demand, ways = demand_for(workload, d, hourly_offer(pairs)), [w for _, w in pairs]
+        waits = rentable(workload, d) and any(w.lead_months for w in ways if w.kind == PURCHASE)
+        named: dict[str, Plan] = {}
+        if not waits or any(w.kind == HOURLY for w in ways):
+            prices, overheads = prices_of(workload, catalog), overheads_of(workload, catalog, d.services)
+            named = named_plans(demand, ways, prices, overheads)
+        bridged = _bridged(workload, catalog, d, demand, [o for o, _ in pairs], ways, None)
+        if bridged and ("rent_then_buy" not in named or bridged.plan.present_usd < named["rent_then_buy"].present_usd):
+            named["rent_then_buy"] = bridged.plan
         for name, plan in named.items():
             if name not in found or plan.present_usd < found[name].present_usd:
                 found[name] = plan
@@ -249,14 +277,114 @@ def _planned(
     ways: Sequence[Way],
     limits: Limits | None,
 ) -> Planned | None:
+    demand = demand_for(workload, d, hourly_offer(list(zip(offers, ways, strict=True))))
+    bridged = _bridged(workload, catalog, d, demand, offers, ways, limits)
+    alone = all(w.kind in (PURCHASE, OWNED) for w in ways)
+    if alone and not rentable(workload, d):  # nothing may be rented until the delivery: month 1 is that of the delivery
+        ways = [replace(w, lead_months=0) for w in ways]
+    plan = _limited(workload, catalog, d, demand, ways, limits)
+    found = [Planned(plan=plan, offers=tuple(offers), services=d.services)] if plan else []
+    found += [bridged] if bridged else []
+    keeping = [p for p in found if limits is None or _keeps(p.plan, limits)] or found
+    return min(keeping, key=lambda p: p.plan.present_usd, default=None)
+
+
+def hourly_offer(pairs: Sequence[tuple[Offer, Way]]) -> Offer:
+    """The offer whose hours the demand is counted in: one by the hour if there is one."""
+    return next((o for o, w in pairs if w.kind == HOURLY), pairs[0][0])
+
+
+def rentable(workload: Workload, d: Deployed) -> bool:
+    """Whether something can be rented while bought servers are on their way."""
+    return "rent" in workload.constraints.acquisition and d.rentals is not None and d.rentals(1, 1.0) is not None
+
+
+def _limited(
+    workload: Workload, catalog: Catalog, d: Deployed, demand: Demand, ways: Sequence[Way], limits: Limits | None
+) -> Plan | None:
     prices, overheads = prices_of(workload, catalog), overheads_of(workload, catalog, d.services)
-    by_hour = next((o for o, w in zip(offers, ways, strict=True) if w.kind == HOURLY), offers[0])
-    demand = demand_for(workload, d, by_hour)
-    ways = [replace(w, lead_months=0) for w in ways] if all(w.kind in (PURCHASE, OWNED) for w in ways) else ways
     plan = best_plan(demand, ways, prices, overheads)
     if plan is not None and limits is not None and not _keeps(plan, limits):
         plan = best_plan(demand, ways, prices, overheads, limits) or plan
-    return Planned(plan=plan, offers=tuple(offers), services=d.services) if plan else None
+    return plan
+
+
+def _bridged(
+    workload: Workload,
+    catalog: Catalog,
+    d: Deployed,
+    demand: Demand,
+    offers: Sequence[Offer],
+    ways: Sequence[Way],
+    limits: Limits | None,
+    scale: float = 1.0,
+) -> Planned | None:
+    """Another deployment rented until the first servers arrive, then the cheapest plan with a purchase; None: none."""
+    lead = min((w.lead_months for w in ways if w.kind == PURCHASE), default=0)
+    if not lead or d.rentals is None or lead + LEAST_HELD_MONTHS > workload.horizon_months:
+        return None
+    bridge = d.rentals(lead, scale)
+    if bridge is None:
+        return None
+    plan = bridged_plan(workload, catalog, d, demand, ways, bridge, limits)
+    return Planned(
+        plan=plan, offers=(*offers, *bridge.offers), services=d.services, bridge=bridge
+    ) if plan else None  # fmt: skip
+
+
+def bridged_plan(
+    workload: Workload,
+    catalog: Catalog,
+    d: Deployed,
+    demand: Demand,
+    ways: Sequence[Way],
+    bridge: Bridge,
+    limits: Limits | None,
+) -> Plan | None:
+    """The bridge, and from its end on the cheapest plan with these ways; None: nothing is bought then.
+
+    No month has both, so each is planned by itself. The ways of the bridge stand behind the others.
+    """
+    later = masked(demand, np.arange(demand.fractions.shape[1]) >= bridge.months)
+    bought = _limited(workload, catalog, d, later, ways, limits)
+    if bought is None or not bought.capex_usd:
+        return None
+    first, then = bridge.plan.schedule, bought.schedule
+    schedule = Schedule(
+        commitments=(*then.commitments, *(replace(c, way=c.way + len(ways)) for c in first.commitments)),
+        hourly=(*then.hourly, *(replace(h, way=h.way + len(ways)) for h in first.hourly)),
+    )
+    overheads = overheads_of(workload, catalog, d.services)
+    return plan_of(demand, (*ways, *bridge.plan.ways), prices_of(workload, catalog), schedule, overheads)
+
+
+def replanned(
+    workload: Workload, catalog: Catalog, planned: Planned, d: Deployed, carrying: int, delivery_ratio: float = 1.0
+) -> Plan | None:
+    """The plan with the same offers for another number of replicas, and a delivery that takes so many times as long.
+
+    None: these offers have too few machines, or nothing can be rented until such a delivery.
+    """
+    count = planned.own_ways
+    offers, most = planned.offers[:count], workload.horizon_months - LEAST_HELD_MONTHS
+    ways = [
+        replace(w, lead_months=min(max(round(w.lead_months * delivery_ratio), 0), max(most, 0)))
+        for w in planned.plan.ways[:count]
+    ]
+    demand = demand_for(workload, d, hourly_offer(list(zip(offers, ways, strict=True))), carrying=carrying)
+    if planned.bridge is not None and any(w.lead_months for w in ways):
+        found = _bridged(workload, catalog, d, demand, offers, ways, None, carrying / d.carrying)
+        return found.plan if found else None
+    return best_plan(demand, ways, planned.plan.prices, overheads_of(workload, catalog, planned.services))
+
+
+def before(demand: Demand, month: int) -> Demand:
+    """The demand of the first months alone."""
+    return masked(demand, np.arange(demand.fractions.shape[1]) < month)
+
+
+def masked(demand: Demand, kept: np.ndarray) -> Demand:
+    return Demand(counts=demand.counts, fractions=np.where(kept, demand.fractions, 0.0))
 
 
 def _keeps(plan: Plan, limits: Limits) -> bool:
@@ -307,3 +435,70 @@ def _of_size(offers: Sequence[Offer]) -> list[tuple[Offer, ...]]:
             chosen.append(cheapest_of)
     mixes = [(*owns, *rents[provider].values()) for provider in sorted(chosen)[:MOST_PROVIDERS]]
     return mixes or ([owns] if owns else [])
+
+
+# --- until bought servers arrive ------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, slots=True)
+class Rentals:
+    """Deployments of one search that may be rented until bought servers arrive, on any chip and size.
+
+    The one that is bought and the one that bridges need not be alike: six rented cards can serve until a server of
+    eight arrives.
+    """
+
+    workload: Workload
+    catalog: Catalog
+    known: dict[tuple[int, int], tuple[float, Deployed, tuple[Offer, ...]]] = field(
+        default_factory=dict
+    )  # cheapest first
+    _found: dict[tuple[int, float], Bridge | None] = field(default_factory=dict)
+
+    def add(self, design: tuple[int, int], d: Deployed) -> None:
+        """A deployment that keeps the limits; design: its row and replicas."""
+        offers = tuple(o for o in allowed_offers(self.workload, self.catalog, d.lane) if o.acquisition == "rent")
+        if not offers:
+            return
+        each = combinations(self.workload, d, offers, near=math.inf)
+        usd = min((self._hourly_usd(d, combination) for combination in each), default=math.inf)
+        if math.isfinite(usd) and design not in self.known:
+            each_of = sorted({**self.known, design: (usd, d, offers)}.items(), key=lambda one: (one[1][0], one[0]))
+            kept = dict(each_of[:MOST_BRIDGES])
+            if kept.keys() != self.known.keys():
+                self.known, self._found = kept, {}
+
+    def _hourly_usd(self, d: Deployed, offers: Sequence[Offer]) -> float:
+        needed = demand_for(self.workload, d, offers[0]).needed.max(initial=0)
+        return float(min(o.usd_per_hour for o in offers) * needed)
+
+    def until(self, months: int, scale: float = 1.0) -> Bridge | None:
+        """The cheapest rent of these months, at `scale` times the replicas; None: nothing can be rented."""
+        key = months, scale
+        if key not in self._found:
+            bridges = [
+                b for _, d, offers in self.known.values() if (b := self._bridge(d, offers, months, scale)) is not None
+            ]
+            self._found[key] = min(bridges, key=lambda b: b.present_usd, default=None)
+        return self._found[key]
+
+    def _bridge(self, d: Deployed, offers: Sequence[Offer], months: int, scale: float) -> Bridge | None:
+        carrying = max(math.ceil(d.carrying * scale - 1e-9), 1)
+        prices, overheads = (
+            prices_of(self.workload, self.catalog),
+            overheads_of(self.workload, self.catalog, d.services),
+        )
+        found: list[Bridge] = []
+        for combination in combinations(self.workload, d, offers):
+            pairs = pairs_of(self.workload, self.catalog, d, combination)
+            by_hour = hourly_offer(pairs)
+            demand = before(demand_for(self.workload, d, by_hour, carrying=carrying), months)
+            ways = [w for _, w in pairs]
+            plan = best_plan(demand, ways, prices, overheads)
+            if plan is not None:
+                found.append(
+                    Bridge(
+                        deployed=d, carrying=carrying, months=months, offers=tuple(o for o, _ in pairs), plan=plan
+                    )
+                )  # fmt: skip
+        return min(found, key=lambda b: b.present_usd, default=None)

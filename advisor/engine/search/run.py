@@ -12,6 +12,7 @@ from advisor.engine.search.candidates import (
     Catalog,
     admissible,
     enumerate_lanes,
+    held_long_enough,
     offers_for,
 )
 from advisor.engine.search.declared_scores import declared
@@ -33,7 +34,7 @@ from advisor.engine.search.objective import (
     table_scores,
 )
 from advisor.engine.search.owned_machines import OwnedMachines, owned_machines, owned_offers
-from advisor.engine.search.simulated import Scored, Simulations
+from advisor.engine.search.simulated import Scored, Simulations, with_every_rental
 from advisor.engine.search.support_changes import with_support_changes
 from advisor.engine.search.table import (
     HEADROOM_FRACTION,
@@ -173,6 +174,7 @@ def search(
     if not choice_alone:
         rejections += refused + retry_with_any_quality(workload, catalog, scale, does_not_fit(workload, catalog, table))
     ranked, near, losers = _decide(workload, simulations, scale, report)
+    ranked = [with_every_rental(workload, simulations.catalog, s) for s in ranked]
     winning_views = view_winners(workload, simulations, scale) if ranked else {}
     ranked = best_per_accelerator(workload, ranked, winning_views, scale, catalog.model)
     tried = ranked[: 0 if choice_alone and workload.variants != "adopt" else FINALISTS]
@@ -229,7 +231,7 @@ def _other_ways(
 def prepare_question(workload: Workload, catalog: Catalog) -> tuple[Workload, Catalog]:
     """Workload and catalog as the engine computes them, encoder inputs and embeddings converted (step/encoder.py)."""
     workload, model = normalize(workload, catalog.model)
-    return workload, replace(catalog, model=model)
+    return workload, held_long_enough(workload, replace(catalog, model=model))
 
 
 def empty_answer(rejections: Sequence[Rejection]) -> SearchResult:

@@ -34,12 +34,15 @@ from advisor.engine.search.limits import (
     factors_of,
     latency_excess,
     slo_probability,
+    spot_late_fraction,
     tpot_limit_s,
     with_confidence,
 )
 from advisor.engine.search.planned import (
+    Bridge,
     Deployed,
     Planned,
+    Rentals,
     allowed_offers,
     best,
     single,
@@ -112,6 +115,7 @@ class Scored:
     pools: Pools | None = None  # disaggregated prefill and decode
     kept_fraction: float = 1.0  # of the conversations that wait for their next turn, still in the KV cache
     slo_probability: float | None = None  # of meeting every latency limit; None without limits or intervals
+    rentals: Callable[[int, float], Bridge | None] | None = None  # what can be rented until bought servers arrive
     planned: Planned | None = None  # what is rented, reserved and bought in which month; None: scaled to zero
 
     @property
@@ -250,6 +254,10 @@ def over_budget(workload: Workload, s: Scored) -> bool:
     return budget_excess(workload, s) > 1.0
 
 
+SPOT = "spot"
+MOST_LATE = 4.0  # a batch that is later than this on spot instances is not tried with more replicas
+
+
 def running_cap(planned_requests: float) -> int:
     """Cap on running requests: three Poisson standard deviations above the plan, so that bursts do not queue."""
     return max(math.ceil(planned_requests + 3 * math.sqrt(planned_requests)), 1)
@@ -263,6 +271,7 @@ class Simulations:
         self._seen: dict[tuple[int, int, int, int], Verified] = {}
         self._drawn: dict[tuple[int, int, float], Phases] = {}
         self._factors: dict[int, Factors | None] = {}
+        self.rentals = Rentals(workload, catalog)
 
     def with_offers(self, table: Table) -> "Simulations":
         """The same candidates with other offers, sharing the cached simulations."""
@@ -371,18 +380,51 @@ class Simulations:
         return best
 
     def scored(self, workload: Workload, trial: SimulatedDesign) -> Scored:
-        """The deployment of a simulated design, with spares, at its cheapest offer."""
+        """The deployment of a simulated design, with spares, at its cheapest offer.
+
+        A batch that is late on spot instances also tries as many replicas as keep its deadline there.
+        """
+        found = self._scored(workload, trial)
+        larger = self._sized_for_spot(workload, trial)
+        if larger is None:
+            return found
+        other = self._scored(workload, larger)
+        return min(found, other, key=lambda s: (not s.meets_slo, s.usd_per_hour))
+
+    def _sized_for_spot(self, workload: Workload, trial: SimulatedDesign) -> SimulatedDesign | None:
+        """The design with the replicas that keep the deadline on spot instances; None: not asked for, or in vain."""
+        late = partial(spot_late_fraction, workload, self.catalog.assumptions)
+        lane = self.table.lanes[trial.design.row]
+        if workload.deadline_s is None or late(0.0) >= 1 or not 1 < late(trial.verified.late_fraction) <= MOST_LATE:
+            return None
+        if not any(o.term == SPOT for o in allowed_offers(workload, self.catalog, lane)):
+            return None
+        share = (late(trial.verified.late_fraction) - late(0.0)) / (1.0 - late(0.0))
+        least = math.ceil(trial.design.replicas * share - 1e-9)
+        for more in (least, least + 1):
+            larger = self.run_in_full(workload, replace(trial.design, replicas=max(more, trial.design.replicas + 1)))
+            if late(larger.verified.late_fraction) <= 1:
+                return larger
+        return None
+
+    def _scored(self, workload: Workload, trial: SimulatedDesign) -> Scored:
         row, carrying = trial.design.row, trial.design.replicas
+        catalog = self.catalog
+        spot_late = spot_late_fraction(workload, catalog.assumptions, trial.verified.late_fraction)
+        if workload.deadline_s is not None and spot_late > 1:
+            catalog = replace(catalog, offers=tuple(o for o in catalog.offers if o.term != SPOT))
+        if not allowed_offers(workload, catalog, self.table.lanes[row]):  # spot alone is allowed, and late
+            catalog, trial = self.catalog, replace(trial, excess_fraction=max(trial.excess_fraction, spot_late))
         spares = workload.slo.spares(carrying)
         lane, replicas = self.lane(trial.design), carrying + spares
         c = lane.choice
         peak, mean = self.request_rates(trial)
         capacity = self._capacity(workload, trial) * replicas
         load = mean / capacity
-        _, best, _, _ = best_offers(workload, self.catalog, [lane], np.array([[float(carrying)]]), np.array([[load]]))
+        _, best, _, _ = best_offers(workload, catalog, [lane], np.array([[float(carrying)]]), np.array([[load]]))
         deployment = Scored(
             lane=lane,
-            offer=self.catalog.offers[int(best[0, 0])],
+            offer=catalog.offers[int(best[0, 0])],
             replicas=replicas,
             spare_replicas=spares,
             instances=0,
@@ -402,14 +444,28 @@ class Simulations:
             meets_slo=trial.excess_fraction <= 1,
             row_index=row,
             kept_fraction=self.kept_fraction(trial.design),
-            slo_probability=slo_probability(workload, self.factors(row), trial.verified),
+            rentals=self.rentals.until,
         )
-        deployment = with_best_plan(workload, self.catalog, deployment)
+        self._may_be_rented(workload, trial, deployment)
+        deployment = with_best_plan(workload, catalog, deployment)
+        if workload.deadline_s is not None and on_spot(deployment):
+            deployment = replace(deployment, verified=replace(trial.verified, late_fraction=spot_late))
+        chance = slo_probability(workload, self.factors(row), deployment.verified)
+        deployment = replace(deployment, slo_probability=chance)
         paid = deployment.planned is not None  # without a plan, the offers have too few machines
         holds = (
             paid and deployment.meets_slo and is_sure(workload, deployment) and not over_budget(workload, deployment)
         )
         return replace(deployment, meets_slo=holds)
+
+    def _may_be_rented(self, workload: Workload, trial: SimulatedDesign, s: Scored) -> None:
+        """Remembers a deployment that keeps the limits as one that can bridge a delivery."""
+        rents = [o for o in allowed_offers(workload, self.catalog, s.lane) if o.acquisition == "rent"]
+        if trial.excess_fraction > 1 or trial.pilot or not rents:
+            return
+        cheapest = min(rents, key=lambda o: o.usd_per_hour * float(instances_of(s, o, s.replicas)))
+        there = on_offer(workload, self.catalog, s, cheapest)
+        self.rentals.add((trial.design.row, trial.design.replicas), deployed(workload, self.catalog, there))
 
     def _phases(self, workload: Workload, trial: SimulatedDesign, rates: tuple[float, float], load: float) -> Phases:
         assert self.table.built is not None
@@ -451,6 +507,12 @@ class Simulations:
         rates = self.table.capacity_requests_per_s[row, : design.column + 1]
         within = rates if limit is None else rates[self.table.busy_tpot_s[row, : design.column + 1] <= limit]
         return max(float(np.max(within, initial=0.0)), self.request_rates(trial)[0] / design.replicas)
+
+
+def on_spot(s: Scored) -> bool:
+    """Whether any of its instances are spot instances."""
+    hourly = s.planned.plan.schedule.hourly if s.planned else ()
+    return any(s.planned.offers[h.way].term == SPOT for h in hourly) if s.planned else s.offer.term == SPOT
 
 
 def repriced(workload: Workload, catalog: Catalog, s: Scored, offer: Offer) -> Scored:
@@ -501,8 +563,16 @@ def with_best_plan(workload: Workload, catalog: Catalog, s: Scored) -> Scored:
     main = planned.offers[planned.main]
     if main is not s.offer:
         s = on_offer(workload, catalog, s, main)
-        planned = best(workload, catalog, deployed(workload, catalog, s), planned.offers) or planned
+        planned = best(workload, catalog, deployed(workload, catalog, s), planned.offers[: planned.own_ways]) or planned
     return with_plan(s, planned)
+
+
+def with_every_rental(workload: Workload, catalog: Catalog, s: Scored) -> Scored:
+    """The deployment planned again now that everything that can bridge a delivery is known, if it buys anything."""
+    if s.planned is None or not s.planned.plan.capex_usd:
+        return s
+    planned = best(workload, catalog, deployed(workload, catalog, s), s.planned.offers[: s.planned.own_ways])
+    return with_plan(s, planned) if planned and planned.offers[planned.main] is s.offer else s
 
 
 def deployed(workload: Workload, catalog: Catalog, s: Scored) -> Deployed:
@@ -520,6 +590,7 @@ def deployed(workload: Workload, catalog: Catalog, s: Scored) -> Deployed:
         drawn_fraction=partial(drawn_fraction, workload, catalog, s),
         utilisation_fraction=s.utilisation_fraction,
         services=services(sent, stored, rented, catalog.assumptions) if rented else (),
+        rentals=s.rentals,
     )
 
 

@@ -231,6 +231,9 @@ def explain(
         return Rejection(accelerator=slug, reason="unpriced", detail=detail), None
     nearest = result.nearest
     missed = misses_with_confidence(free, simulations, nearest)
+    if not missed:  # it keeps every limit, and cannot be paid for
+        detail = "no offer has enough machines for long enough for a deployment that meets the limits"
+        return Rejection(accelerator=slug, reason="unpriced", detail=detail), None
     worst, lane = missed[0], simulations.lane(nearest.design)
     limits = " and ".join(m.said for m in missed)
     scored = simulations.scored(workload, nearest)

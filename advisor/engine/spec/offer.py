@@ -77,6 +77,10 @@ class Offer:
     purchase_usd: float = 0.0  # part of capital_usd: the server only
     purchase_low_usd: float = 0.0  # price range in the source; 0: it gives none
     purchase_high_usd: float = 0.0
+    order_months: float = 0.0  # from order to service of a purchase
+    order_low_months: float = 0.0
+    order_high_months: float = 0.0
+    vat_fraction: float = 0.0  # VAT that cannot be recovered, in all parts but staff and in capital_usd
     full_watts: float | None = None  # of the instance at full load, before PUE; None: unknown
     cooling: str = ""  # air | liquid | air or liquid; empty: not published
     held_instances: int = 0  # already owned: they have running costs and no purchase price

@@ -1,7 +1,7 @@
 """What a layout becomes on the machines of one seller: goodput, days, power, and the plan that pays for it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +18,16 @@ from advisor.engine.network import Model
 from advisor.engine.plans import OWNED as OWNED_WAY
 from advisor.engine.plans import PURCHASE, Demand, Limits, Overheads, Way, best_plan, named_plans
 from advisor.engine.plans import Plan as DatedPlan
-from advisor.engine.search import Catalog, Planned, efficiency_on, host_watts, overheads_of, prices_of, ways_under
+from advisor.engine.search import (
+    Catalog,
+    Planned,
+    allowed,
+    efficiency_on,
+    host_watts,
+    overheads_of,
+    prices_of,
+    ways_under,
+)
 from advisor.engine.spec import OWNED, Offer, TrainingTask, Workload
 from advisor.engine.training import (
     Checkpoint,
@@ -210,7 +219,8 @@ def candidate(
     spread = goodput_range(cluster, saved_bytes, r.blocked_fraction, failures_of(offers, r))
     slowed = straggler_factor(t.chips, r.straggler_fraction)
     step_s = t.iteration_s * slowed
-    days = run_days(task.tokens, run.global_tokens, step_s, found.fraction) + cluster.restart_s / S_PER_DAY
+    started_s = cluster.restart_s + (r.spot.wait_s if spot else 0.0)  # the first instances have to be found too
+    days = run_days(task.tokens, run.global_tokens, step_s, found.fraction) + started_s / S_PER_DAY
     if not math.isfinite(days) or days > most_days(workload):
         return None
     instances = whole + spares
@@ -239,20 +249,22 @@ def candidate(
         watts=watts,
         usd_total=plan.present_usd,
         usd_per_run=math.fsum(plan.total_by_month) / max(repeats, 1.0),
-        delivery_days=delivery_days(workload, catalog) if buys(plan) else 0.0,
+        delivery_days=delivery_days(workload, bought_offers(planned)),
     )
 
 
-def buys(plan: DatedPlan) -> bool:
-    return any(plan.ways[c.way].kind == PURCHASE for c in plan.schedule.commitments)
-
-
-def delivery_days(workload: Workload, catalog: Catalog) -> float:
-    """Days from order to service of a bought server, which count toward the deadline of a run that is done once."""
+def delivery_days(workload: Workload, bought: Iterable[Offer]) -> float:
+    """Days from order to service of what is bought, which count toward the deadline of a run that is done once."""
     task = task_of(workload)
     waits = task.deadline_days is not None and task.every_days is None
-    months = (catalog.site_assumptions or catalog.assumptions).order_months
+    months = max((o.order_months for o in bought), default=0.0)
     return months * HOURS_PER_MONTH / HOURS_PER_DAY if waits else 0.0
+
+
+def bought_offers(planned: Planned) -> list[Offer]:
+    """What a plan buys."""
+    kept = planned.plan.schedule.commitments
+    return [planned.offers[c.way] for c in kept if planned.plan.ways[c.way].kind == PURCHASE]
 
 
 def break_even_interruptions(c: Candidate, r: Reliability, usd: float) -> float:
@@ -353,6 +365,16 @@ def ways_of_run(
     return tuple(o for o, _ in pairs), tuple(w for _, w in pairs)
 
 
+def ways_from_delivery(workload: Workload, catalog: Catalog, ways: Sequence[Way]) -> tuple[Way, ...]:
+    """The ways with month 1 as the delivery of what is bought.
+
+    Where runs can be rented, hardware is not bought to be sold within a year; where they cannot, the sale at the end
+    of the run brings what hardware brings after a year.
+    """
+    may_rent = any(o.acquisition == "rent" and allowed(o, workload.constraints) for o in catalog.offers)
+    return tuple(replace(w, lead_months=0, least_months=w.least_months if may_rent else 0) for w in ways)
+
+
 def plan_for(
     workload: Workload, catalog: Catalog, t: Trained, offers: Sequence[Offer], instances: int, days: float
 ) -> Planned | None:
@@ -360,7 +382,7 @@ def plan_for(
     demand = demand_of_run(workload, instances, days)
     months = demand.fractions.shape[1]
     of, ways = ways_of_run(catalog, t, offers, float(demand.fractions.mean()))
-    ways = tuple(replace(w, lead_months=0) for w in ways)
+    ways = ways_from_delivery(workload, catalog, ways)
     c = workload.constraints
     limits = Limits(max_capex_usd=c.max_capex_usd, max_usd_per_month=c.max_usd_per_month)
     limited = c.max_capex_usd is not None or c.max_usd_per_month is not None
@@ -385,6 +407,6 @@ def strategies_of(workload: Workload, catalog: Catalog, c: Candidate, offers: Se
     """The usual strategies for the same machines and days, over all these offers."""
     demand = demand_of_run(workload, c.instances, c.days)
     _, ways = ways_of_run(catalog, c.trained, offers, float(demand.fractions.mean()))
-    ways = tuple(replace(w, lead_months=0) for w in ways)
+    ways = ways_from_delivery(workload, catalog, ways)
     months = demand.fractions.shape[1]
     return named_plans(demand, ways, prices_of_run(workload, catalog, months), team_of_run(workload, catalog, demand))

@@ -69,7 +69,7 @@ def bill_lines(r: Option | TrainingOption, m: Money, plan: Plan) -> list[BillLin
     listed_rent = math.fsum(step_usd(step) for step in plan.steps if step.action in PAID_HOURLY)
     lines = [
         *map(step_line, plan.steps),
-        *beyond_list_lines(m.cash_flow, plan.capex_usd - listed_once, listed_rent),
+        *beyond_list_lines(m.cash_flow, plan.capex_usd - listed_once, listed_rent, vat_fraction_in(m)),
         *running_lines(m),
         software_line(r),
     ]
@@ -116,17 +116,21 @@ def income_tax_saved_usd(m: Money) -> float:
     Over the whole horizon everything that is paid, less resale, becomes an expense: depreciation and the book value of
     what is sold add up to the purchases.
     """
-    taxes = m.taxes
-    return taxes.income_tax_fraction * (m.usd_over_horizon + taxes.vat_usd) if taxes else 0.0
+    return m.taxes.income_tax_fraction * (m.usd_over_horizon + vat_beside_usd(m)) if m.taxes else 0.0
+
+
+def vat_beside_usd(m: Money) -> float:
+    """VAT over the horizon that the option's figures leave out, USD: that of earlier versions."""
+    return m.taxes.vat_usd if m.taxes and not m.taxes.vat_included else 0.0
 
 
 def tax_lines(m: Money) -> Iterator[BillLine]:
     """VAT that cannot be recovered, and the income tax that the expenses save."""
     if m.taxes is None:
         return
-    if m.taxes.vat_usd:
+    if vat := vat_beside_usd(m):
         item = f"VAT that cannot be recovered ({percent(m.taxes.vat_fraction)})"
-        yield BillLine(action="tax", quantity=1, item=item, usd=m.taxes.vat_usd)
+        yield BillLine(action="tax", quantity=1, item=item, usd=vat)
     if saved := income_tax_saved_usd(m):
         item = f"income tax saved on all expenses ({percent(m.taxes.income_tax_fraction)})"
         yield BillLine(action="tax", quantity=1, item=item, usd=-saved)
@@ -181,14 +185,22 @@ def item_line(item: FleetItem) -> BillLine:
     )
 
 
-def beyond_list_lines(flows: Sequence[CashFlow], capital_usd: float, listed_rent_usd: float) -> Iterator[BillLine]:
+def vat_fraction_in(m: Money) -> float:
+    """VAT that the figures include beyond the list prices."""
+    return m.taxes.vat_fraction if m.taxes and m.taxes.vat_included else 0.0
+
+
+def beyond_list_lines(
+    flows: Sequence[CashFlow], capital_usd: float, listed_rent_usd: float, vat_fraction: float = 0.0
+) -> Iterator[BillLine]:
     """What purchases and rents cost beyond their list prices; capital_usd: of the purchases."""
+    taxed = f", VAT of {percent(vat_fraction)}" if vat_fraction else ""
     if abs(capital_usd) >= CENT:
-        item = "share of network, storage and spares"
+        item = f"share of network, storage and spares{taxed}"
         yield BillLine(action="buy", quantity=1, item=item, unit_usd_once=capital_usd, usd=capital_usd, source=SHARE)
     beyond = math.fsum(flow.rent_usd for flow in flows) - listed_rent_usd
     if abs(beyond) >= CENT * len(flows):
-        item = "rent beyond the list prices: price changes, interruptions, early exit"
+        item = f"rent beyond the list prices: price changes, interruptions, early exit{taxed}"
         yield BillLine(action="pay", quantity=1, item=item, usd=beyond)
 
 

@@ -104,9 +104,16 @@ def api_verdict(answer: Answer, api: ApiOption) -> str:
 def api_decision(answer: Answer, api: ApiOption) -> Iterator[Line]:
     yield fact(month_name(answer), api.usd_per_month)
     months = horizon_months(answer)
+    if months:
+        yield fact(f"all payments over {months} months", api_total_usd(api, months))
     yield fact(f"present value of costs{f' over {months} months' if months else ''}", api.tco_usd)
     yield note("upfront purchase", "none")
     yield note("commitment", "none: every token is paid when it is used")
+
+
+def api_total_usd(api: ApiOption, months: int) -> float:
+    """The sum of all months; answers of earlier versions have the monthly bill alone."""
+    return math.fsum(flow.total_usd for flow in api.payments.cash_flow) if api.payments else api.usd_per_month * months
 
 
 def api_prices(api: ApiOption) -> str:
@@ -145,7 +152,7 @@ def api_range(answer: Answer, api: ApiOption) -> Part:
         monthly = [api.usd_per_month * math.exp(spread * end) for end in (-1.0, 0.0, 1.0)]
         ranges = CostRanges(
             usd_per_month=monthly,
-            total_usd=[usd * months for usd in monthly],
+            total_usd=[usd * api_total_usd(api, months) / (api.usd_per_month or 1.0) for usd in monthly],
             wins_probability=0.0,
             over_budget_probability=None,
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from advisor.report.documents.bill import income_tax_saved_usd
+from advisor.report.documents.bill import income_tax_saved_usd, vat_beside_usd
 from advisor.report.documents.memo_parts import Line, Row, fact, note, quote_text, table
 from advisor.report.documents.wording import dollars, months_text, order_text, unit_price
 from advisor.report.text import largest_payment, payment_month_text
@@ -68,11 +68,12 @@ def plan_rows(m: Money, plan: Plan) -> Iterator[Line]:
 def tax_rows(m: Money, taxes: Taxes) -> Iterator[Line]:
     """VAT and income tax over the horizon, and what is paid after both."""
     if taxes.vat_fraction:
-        yield fact(f"VAT that cannot be recovered ({percent(taxes.vat_fraction)})", taxes.vat_usd)
+        of = ", included above" if taxes.vat_included else ""
+        yield fact(f"VAT that cannot be recovered ({percent(taxes.vat_fraction)}{of})", taxes.vat_usd)
     saved = income_tax_saved_usd(m)
     if taxes.income_tax_fraction:
         yield fact(f"income tax saved on all expenses ({percent(taxes.income_tax_fraction)})", -saved)
-    yield fact("all payments after taxes", m.usd_over_horizon + taxes.vat_usd - saved)
+    yield fact("all payments after taxes", m.usd_over_horizon + vat_beside_usd(m) - saved)
     worth = f"{dollars(taxes.npv_after_tax_usd)} ({taxes.said})"
     yield fact("present value after taxes", taxes.npv_after_tax_usd, worth)
 

@@ -32,9 +32,19 @@ def has_papers(answer: Answer) -> bool:
 
 
 def has_document(answer: Answer, name: str) -> bool:
-    """Whether there is something for the document of this name: hosted APIs alone have a memo and no other paper."""
-    api_memo = name.startswith("memo") and bool(answer.recommendations)
-    return name == "assumptions.csv" or has_papers(answer) or api_memo
+    """Whether there is something for the document of this name.
+
+    Hosted APIs have all of them; in answers of earlier versions, a memo alone.
+    """
+    api = first_api(answer)
+    of_api = api is not None and (name.startswith("memo") or api.payments is not None)
+    return name == "assumptions.csv" or has_papers(answer) or of_api
+
+
+def first_api(answer: Answer) -> ApiOption | None:
+    """The first option if it is a hosted API."""
+    first = answer.recommendations[0] if answer.recommendations else None
+    return first if isinstance(first, ApiOption) else None
 
 
 def first_rank(answer: Answer) -> int:
@@ -45,11 +55,19 @@ def first_rank(answer: Answer) -> int:
 def default_rank(answer: Answer, name: str) -> int:
     """The rank of the option that a document is about unless another is named.
 
-    A memo is about the first option, which may be a hosted API; all other documents are about a deployment.
+    All documents are about the first option, which may be a hosted API. Of an API in an answer of an earlier version
+    there is a memo alone, and the others are about the first deployment.
     """
-    if name.startswith("memo") and answer.recommendations:
+    api = first_api(answer)
+    if answer.recommendations and (name.startswith("memo") or (api is not None and api.payments is not None)):
         return answer.recommendations[0].rank or 1
     return first_rank(answer)
+
+
+def api_of(answer: Answer, rank: int) -> ApiOption | None:
+    """The hosted API of this rank with its bill by month; None: the rank is a deployment's, or no bill was kept."""
+    option = answer.option(rank) if not answer.portfolio else None
+    return option if isinstance(option, ApiOption) and option.payments is not None else None
 
 
 def chosen(answer: Answer, rank: int) -> Option | TrainingOption:
@@ -66,6 +84,8 @@ def money_of(answer: Answer, rank: int) -> Money | PortfolioMoney | None:
     """Costs of the portfolio or of the deployment; None: an early version kept none."""
     if is_early_portfolio(answer):
         return None
+    if api := api_of(answer, rank):
+        return api.payments
     return shared_money(answer) or chosen(answer, rank).money
 
 

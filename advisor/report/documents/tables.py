@@ -3,6 +3,7 @@
 import csv
 import datetime
 import io
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, fields, replace
 from decimal import Decimal
@@ -12,9 +13,9 @@ from django.utils import timezone
 
 from advisor.answer import CURRENCY
 from advisor.engine.spec import HOURS_PER_MONTH
-from advisor.report.documents.bill import SHARE, BillLine, bill_lines, portfolio_bill, software_line
-from advisor.report.documents.subject import TOTALS_ONLY, chosen, is_early_portfolio, money_of, shared_money
-from advisor.result import Answer, Assumption, CashFlow, Currency, Money, Option, PlanMonth, TrainingOption
+from advisor.report.documents.bill import SHARE, BillLine, bill_lines, portfolio_bill, rounding_line, software_line
+from advisor.report.documents.subject import TOTALS_ONLY, api_of, chosen, is_early_portfolio, money_of, shared_money
+from advisor.result import Answer, ApiOption, Assumption, CashFlow, Currency, Money, Option, PlanMonth, TrainingOption
 from catalog.export import cell
 
 BILL_HEAD = tuple(field.name for field in fields(BillLine))
@@ -51,8 +52,28 @@ def bill_of_materials(answer: Answer, rank: int) -> str:
             return csv_of(("for", *BILL_HEAD, *head), ([name, *bill_row(line), *more(line)] for name, line in lines))
         items = [item.to_json() for item in together.items]
         return csv_of((*items[0], "currency"), ([*item.values(), together.currency] for item in items))
-    lines_of_one = bill_of(chosen(answer, rank))
+    api = api_of(answer, rank)
+    lines_of_one = api_bill(api) if api else bill_of(chosen(answer, rank))
     return csv_of((*BILL_HEAD, *head), ([*bill_row(line), *more(line)] for line in lines_of_one))
+
+
+def api_bill(api: ApiOption) -> list[BillLine]:
+    """What a hosted API is paid for over the horizon, by kind of token; their sum is that of the months."""
+    assert api.payments is not None
+    prices = {f"{charge.name} tokens": charge for charge in api.bill}
+    lines = []
+    for part in api.payments.parts:
+        charge, usd = prices[part.name], part.total_usd or 0.0
+        millions = charge.tokens_per_month / 1e6 * usd / charge.usd_per_month if charge.usd_per_month else 0.0
+        lines.append(
+            BillLine(
+                action="pay", quantity=round(millions, 3), item=f"million {part.name} of {api.name}",
+                provider=api.provider, region=api.region, from_month=1, until_month=api.payments.horizon_months,
+                unit_usd_once=charge.usd_per_mtok, usd=usd, price_as_of=api.price_as_of, source=api.price_source,
+            )
+        )  # fmt: skip
+    paid = math.fsum(flow.total_usd for flow in api.payments.cash_flow)
+    return [*lines, *rounding_line(lines, paid)]
 
 
 def bill_currency(c: Currency | None) -> tuple[list[str], Callable[[BillLine], list[Any]]]:

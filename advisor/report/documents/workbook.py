@@ -14,7 +14,7 @@ from advisor.report.documents.bill import COLUMNS, SHARE, running_parts, tax_lin
 from advisor.report.documents.ledger import Array, Ledger, ledger
 from advisor.report.documents.memo import memo
 from advisor.report.documents.sheet import HOURS, RATE, RATIO, UNIT_USD, USD, WHOLE, Formula, Sheet, sheets_of
-from advisor.report.documents.subject import TOTALS_ONLY, chosen, money_of
+from advisor.report.documents.subject import TOTALS_ONLY, api_of, chosen, money_of
 from advisor.report.documents.tables import ASSUMPTIONS_HEAD, COUNTS, assumption_row
 from advisor.report.text import name_of
 from advisor.result import Answer, Currency, Money, Option, Plan, PlanStep, PortfolioMoney, TrainingOption
@@ -53,7 +53,7 @@ INPUT_HEAD, RESULT_HEAD = 4, 12
 def workbook(answer: Answer, rank: int) -> bytes:
     """The XLSX file of one option, or of a portfolio."""
     m = money_of(answer, rank)
-    option = None if answer.portfolio else chosen(answer, rank)
+    option = None if answer.portfolio or api_of(answer, rank) else chosen(answer, rank)
     out = io.BytesIO()
     book = Workbook(out, {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False})
     book.set_properties({"title": name_of(answer), "created": datetime.datetime(2026, 1, 1)})

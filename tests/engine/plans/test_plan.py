@@ -536,13 +536,13 @@ def asked(income: float, vat: float) -> dict:
 
 
 def test_a_years_taxes_by_hand() -> None:
-    """12,000 USD over 24 months, sold for 4,800 after 12; 50 of electricity and 100 of staff a month.
+    """12,000 USD over 24 months, sold for 4,800 after 12; 50 of electricity and 100 of staff a month, before VAT.
 
-    VAT at 10 %: 1,200 + 60 = 1,260. Payments: 12,000 + 600 + 1,200 - 4,800 = 9,000. Expenses: staff 1,200, electricity
+    VAT at 10 %: 1,200 + 60 = 1,260. Payments: 13,200 + 660 + 1,200 - 4,800 = 10,260. Expenses: staff 1,200, electricity
     660, and 13,200 written off less the sale of 4,800: 10,260, of which 30 % is saved: 3,078.
-    9,000 + 1,260 - 3,078 = 7,182.
+    10,260 - 3,078 = 7,182.
     """
-    way = bought(12_000, 24, (1.0,) + (0.4,) * 12, running=50 / 730)
+    way = bought(13_200, 24, (1.0,) + (0.4 / 1.1,) * 12, running=55 / 730)  # with VAT
     way = replace(way, parts=(*way.parts, part("staff", 100 / 730, "running")))
     found = taxes(asked(0.3, 0.1), best(flat_demand(1, 12), (way,), plain(12)))
     assert found is not None
@@ -559,7 +559,7 @@ def test_depreciation_saves_tax_in_its_month() -> None:
 
 def test_rent_has_vat_and_is_an_expense_of_its_month() -> None:
     """1,000 a month for two months at 20 % and 25 %: 1,200 less 300 each."""
-    plan = best(flat_demand(1, 2), (hourly(1_000 / 730),), plain(2))
+    plan = best(flat_demand(1, 2), (hourly(1_200 / 730),), plain(2))
     found = taxes(asked(0.25, 0.2), plan)
     assert found is not None
     assert (found.vat_usd, found.npv_after_tax_usd) == pytest.approx((400, 1_800))

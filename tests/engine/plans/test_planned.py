@@ -215,10 +215,10 @@ def test_a_purchase_with_hosts_of_its_own_has_two_ways(deployed: Deployed) -> No
 
 
 def test_a_purchase_that_nothing_can_bridge_serves_from_the_start(deployed: Deployed) -> None:
-    late = replace(A, lead_months=3)
+    late = replace(SHOP, order_months=3.0)
     workload = question(horizon_months=36)
-    known = catalog(offers=(RENTS[0], SHOP), assumptions=late)
-    alone, bridged = single(workload, known, deployed, SHOP), best(workload, known, deployed, known.offers)
+    known = catalog(offers=(RENTS[0], late), assumptions=A)
+    alone, bridged = single(workload, known, deployed, late), best(workload, known, deployed, known.offers)
     assert alone is not None and alone.plan.in_service((PURCHASE,)).min() > 0
     assert bridged is not None
     months: Plan = bridged.plan

@@ -38,47 +38,48 @@ def test_the_value_after_whole_years_is_the_one_given_and_never_rises(
     by_year: tuple[float, ...], months: int, ratio: float, selling: float
 ) -> None:
     values = resale_by_month(by_year, months, ratio, selling)
-    assert len(values) == months + 1 and values[0] == pytest.approx(1 - selling)
+    assert len(values) == months + 1 and values[0] == pytest.approx(by_year[0] * ratio * (1 - selling))
     for year, fraction in enumerate(by_year, 1):
         if 12 * year <= months:
             assert values[12 * year] == pytest.approx(fraction * ratio * (1 - selling))
     assert all(b <= a + 1e-12 for a, b in zip(values, values[1:], strict=False))
     plain = resale_by_month(by_year, months)
-    older = 1 - (1 - ratio) * np.minimum(np.arange(months + 1) / 12, 1)
-    assert values == pytest.approx((np.array(plain) * older * (1 - selling)).tolist())
+    assert values == pytest.approx((np.array(plain) * ratio * (1 - selling)).tolist())
 
 
 def test_between_years_and_after_the_last_the_value_falls_at_a_constant_rate() -> None:
-    """0.64 after a year is 0.8 after half of one; 0.32 after two is half a year's 0.7071 more; then half again."""
+    """0.64 after a year, and also after half of one; 0.32 after two is half a year's 0.7071 more; then half again."""
     values = resale_by_month((0.64, 0.32), 48)
-    assert [values[m] for m in (6, 12, 18, 24, 36, 48)] == pytest.approx([0.8, 0.64, 0.64 * 0.5**0.5, 0.32, 0.16, 0.08])
+    assert [values[m] for m in (6, 12, 18, 24, 36, 48)] == pytest.approx(
+        [0.64, 0.64, 0.64 * 0.5**0.5, 0.32, 0.16, 0.08]
+    )
     assert resale_by_month((0.5,), 24)[24] == pytest.approx(0.25)
 
 
 def test_what_is_worth_nothing_stays_worth_nothing() -> None:
     values = resale_by_month((0.5, 0.0), 48)
     assert values[12] == 0.5 and max(values[13:]) == 0
-    assert resale_by_month((0.0,), 24) == (1.0, *[0.0] * 24)
+    assert resale_by_month((0.0,), 24) == tuple([0.0] * 25)
     assert resale_by_month((0.5, 0.0, 0.0), 48)[24:] == (0.0,) * 25
 
 
-def test_a_replaced_generation_loses_over_its_first_year() -> None:
+def test_a_replaced_generation_loses_from_its_first_day_on() -> None:
     values, replaced = resale_by_month((0.6,), 24), resale_by_month((0.6,), 24, superseded_ratio=0.8)
-    assert [b / a for a, b in zip(values, replaced, strict=True)] == pytest.approx(
-        [1 - 0.2 * min(m / 12, 1) for m in range(25)]
-    )
+    assert [b / a for a, b in zip(values, replaced, strict=True)] == pytest.approx([0.8] * 25)
 
 
 @SETTINGS
 @given(st.floats(0.01, 1), st.integers(1, 80), st.floats(0, 0.5))
 def test_a_constant_rate_ends_at_the_residual(fraction: float, life: int, selling: float) -> None:
     values = np.array(resale_at_constant_rate(fraction, life, life, selling))
-    assert values[0] == pytest.approx(1 - selling) and values[-1] == pytest.approx(fraction * (1 - selling))
-    assert values[1:] / values[:-1] == pytest.approx(np.full(life, fraction ** (1 / life)))
+    first = min(12, life)
+    assert values[: first + 1] == pytest.approx(np.full(first + 1, fraction ** (first / life) * (1 - selling)))
+    assert values[-1] == pytest.approx(fraction * (1 - selling))
+    assert values[first + 1 :] / values[first:-1] == pytest.approx(np.full(life - first, fraction ** (1 / life)))
 
 
 def test_a_residual_of_nothing_is_reached_at_once() -> None:
-    assert resale_at_constant_rate(0.0, 36, 3, 0.1) == pytest.approx((0.9, 0.0, 0.0, 0.0))
+    assert resale_at_constant_rate(0.0, 36, 3, 0.1) == (0.0, 0.0, 0.0, 0.0)
 
 
 def test_assumptions_give_the_years_they_have_and_else_their_residual() -> None:

@@ -8,7 +8,6 @@ from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.search.candidates import Catalog
 from advisor.engine.spec.offer import Offer
 from advisor.engine.training_search.search import Found, search
-from tests.engine.catalog_sample import ASSUMED
 from tests.engine.training_search.sample import RELIABILITY, asked, bought, rented, sold
 
 MONTHS = 10.0
@@ -17,7 +16,7 @@ CHEAP, DEAR = 1_000.0, 2_000.0  # of a server, and of an hour of one: buying cos
 
 
 def delivered(*offers: Offer, months: float = MONTHS) -> Catalog:
-    return replace(sold(*offers), assumptions=replace(ASSUMED, order_months=months))
+    return sold(*(replace(o, order_months=months) if o.acquisition == "own" else o for o in offers))
 
 
 def found(deadline_days: float | None, *offers: Offer, **changes: float | None) -> Found:
@@ -34,7 +33,11 @@ def test_a_purchase_that_arrives_after_the_deadline_is_late_and_says_why() -> No
 
 def test_a_rent_is_chosen_where_the_cheaper_purchase_arrives_too_late() -> None:
     assert found(10.0, rented(usd_per_hour=DEAR), bought(CHEAP)).ranked[0].offer.acquisition == "rent"
-    assert found(DAYS + 10.0, rented(usd_per_hour=DEAR), bought(CHEAP)).ranked[0].offer.acquisition == "own"
+    assert found(DAYS + 10.0, bought(CHEAP)).ranked[0].offer.acquisition == "own"
+
+
+def test_nothing_is_bought_for_less_than_a_year_where_a_run_can_be_rented() -> None:
+    assert found(DAYS + 10.0, rented(usd_per_hour=DEAR), bought(CHEAP)).ranked[0].offer.acquisition == "rent"
 
 
 @pytest.mark.parametrize("changes", [{"deadline_days": None}, {"deadline_days": 10.0, "every_days": 10.0}])
