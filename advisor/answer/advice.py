@@ -132,7 +132,12 @@ def _member(spec: Json, snapshot: Json, progress: Progress | None) -> tuple[Answ
     """One workload of a portfolio: its first choice or nearest miss, and the engine values behind it."""
     snapshot, workload, catalog = _engine_values(spec, snapshot)
     outcome = search(workload, catalog, progress, choice_alone=True)
-    first = [option(snapshot, workload, catalog, outcome, s, None) for s in outcome.ranked[:1]]
+    first = [
+        option(snapshot, workload, catalog, outcome, s, None).changed(
+            one_host_lost=demand.host_lost(workload, catalog, outcome.table, s)
+        )
+        for s in outcome.ranked[:1]
+    ]
     nearest = [] if first else [near_miss(snapshot, workload, catalog, outcome, s) for s in outcome.near_misses[:1]]
     answer = Answer(
         **_frame(spec, snapshot, outcome, outcome.ranked),

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from advisor.answer.demand import API_LOSS
 from advisor.answer.hosted import asked_for, figures_of, needed_tokens_per_s, usd_per_hour
 from advisor.answer.money import cents
 from advisor.answer.sentences import certainty
@@ -210,7 +211,7 @@ def verdict(spec: Json, answer: Answer, hardware: str) -> str:
     first = answer.recommendations[0] if answer.recommendations else None
     if isinstance(first, ApiOption):
         behind = [best_deployment(answer)] if spec["constraints"]["acquisition"] != ["api"] else []
-        return " ".join([sentence(first), *fast_enough(spec, answer), *behind])
+        return " ".join([sentence(first), *fast_enough(spec, answer), API_LOSS, *behind])
     if spec["constraints"]["acquisition"] == ["api"]:
         return none_ranked(answer)
     if isinstance(first, Option) and first.scale_to_zero:

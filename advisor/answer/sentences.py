@@ -44,8 +44,13 @@ def verdict(
         each = f"{dollars(first.unit_cost.usd)} per {first.unit_cost.count:,} {first.unit_cost.unit}s"
     return (
         f"{first.label}, {provenance(first)}: {price_of(first)}, {each}, "
-        f"{workload.kind.verdict_end(outcome(ranked[0], first.batch))}.{certainty(options)}"
+        f"{workload.kind.verdict_end(outcome(ranked[0], first.batch))}.{certainty(options)}{after_a_loss(first)}"
     )
+
+
+def after_a_loss(option: Option) -> str:
+    """What the loss of one host does, with a space before it; empty for a batch."""
+    return f" {option.one_host_lost.said}" if option.one_host_lost else ""
 
 
 def price_of(option: Option) -> str:

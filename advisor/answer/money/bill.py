@@ -241,8 +241,9 @@ def cheapest(workload: Workload, catalog: Catalog, s: Scored, group: Sequence[Of
     constraints = replace(workload.constraints, acquisition=("rent", "own"), providers_allow=(), regions_allow=())
     by_cost = replace(workload, constraints=constraints, objective="cost")
     within = replace(catalog, offers=tuple(group))
-    load = np.array([[s.utilisation_fraction * s.paid_fraction]])
-    carrying = np.array([[float(s.replicas - s.spare_replicas)]])
+    serving = s.replicas - s.spare_replicas
+    load = np.array([[s.utilisation_fraction * s.paid_fraction * s.replicas / serving]])
+    carrying = np.array([[float(serving)]])
     usd, index, _, _ = best_offers(by_cost, within, [s.lane], carrying, load)
     return group[int(index[0, 0])] if math.isfinite(float(usd[0, 0])) else None
 

@@ -119,6 +119,7 @@ def plan_shared_fleet(members: Sequence[Member], limits: Limits) -> SharedFleet:
                 machine_index=unit.machine_index,
                 requests_per_s=tuple(slower.get(u, 1.0) * x for x in unit.requests_per_s),
                 replicas=unit.replicas,
+                host_replicas=unit.host_replicas,
             )
             for u, unit in enumerate(units)
         ]
@@ -197,7 +198,7 @@ def _job(member: Member, hours: frozenset[int], of_hour: Sequence[int], periods:
     return Job(
         name=w.name,
         requests_per_s=tuple(w.requests_per_s_peak * x for x in loads),
-        spare_replicas=w.slo.spare_replicas,
+        spare_hosts=w.slo.spare_hosts,
     )
 
 
@@ -232,7 +233,14 @@ def _units_of(members: Sequence[Member]) -> tuple[list[Machine], list[Unit], lis
                     machines[key] = len(kinds)
                     kinds.append(_machine(option, hourly))
                 rates_of_all = tuple(rate if j == i else 0.0 for j in range(len(members)))
-                units.append(Unit(machine_index=machines[key], requests_per_s=rates_of_all, replicas=option.replicas))
+                units.append(
+                    Unit(
+                        machine_index=machines[key],
+                        requests_per_s=rates_of_all,
+                        replicas=option.replicas,
+                        host_replicas=option.host_replicas,
+                    )
+                )
                 owners.append((i, option))
     return kinds, units, owners
 

@@ -57,15 +57,14 @@ class Demand:
 def demand_by_month(
     serving: Sequence[float] | Array,
     instances: Callable[[Array], Array],
-    spares: Callable[[Array], Array],
     levels: tuple[Array, Array, Array, Array, Array] | None = None,
     start_hours: float = 0.0,
     run_fraction: float = 1.0,
 ) -> Demand:
     """The demand of a deployment that needs `serving` replicas at the peak of each month.
 
-    instances: whole instances for a number of replicas. spares: spare replicas beside those that serve. levels: of a
-    week, (load levels, hours at each, level before, level after, number of such changes); None: constant load.
+    instances: whole instances for a number of serving replicas, with what may be lost. levels: of a week, (load levels,
+    hours at each, level before, level after, number of such changes); None: constant load.
     start_hours: paid before an additional instance serves. run_fraction: of the hours, if a batch releases its
     instances.
     """
@@ -74,7 +73,7 @@ def demand_by_month(
     carried = np.where(
         (shares > 0) & (peaks[:, None] > 0), np.maximum(np.ceil(peaks[:, None] * shares - 1e-9), 1.0), 0.0
     )
-    held = np.where(carried > 0, instances(carried + np.where(carried > 0, spares(carried), 0.0)), 0.0)
+    held = np.where(carried > 0, instances(carried), 0.0)
     tops = np.unique(held[held > 0])
     if not len(tops):
         return Demand(counts=np.zeros(1, dtype=int), fractions=np.zeros((1, len(peaks))))

@@ -42,7 +42,7 @@ from advisor.engine.search.objective import (
     missing_figure,
     objective,
 )
-from advisor.engine.search.owned_machines import OwnedMachines
+from advisor.engine.search.owned_machines import OwnedMachines, owned_offers
 from advisor.engine.search.planned import (
     Planned,
     allowed_offers,
@@ -61,11 +61,13 @@ from advisor.engine.search.simulated import (
     MemoryParts,
     Scored,
     Simulations,
+    closed_loop_simulation,
     deployed,
     excess,
     instances_of,
     repriced,
     watts_at,
+    with_best_plan,
 )
 from advisor.engine.search.table import (
     BY_THE_HOUR,
@@ -81,10 +83,12 @@ from advisor.engine.search.table import (
     instances_needed,
     licence_of,
     offer_usd_per_hour,
+    packing_of,
     serving_estimates,
     started_fraction,
 )
 from advisor.engine.search.unranked import PRICE_FIELD, Unranked, at_price
+from advisor.engine.search.variants import simulated_pools
 from advisor.engine.search.views import PRICE_BOUND_FACTOR, same
 
 __all__ = [
@@ -107,6 +111,10 @@ __all__ = [
     "joint",
     "started_fraction",
     "OwnedMachines",
+    "closed_loop_simulation",
+    "owned_offers",
+    "simulated_pools",
+    "with_best_plan",
     "Planned",
     "overheads_of",
     "shared_overheads",
@@ -161,6 +169,7 @@ __all__ = [
     "evaluate",
     "excess",
     "instances_needed",
+    "packing_of",
     "instances_of",
     "interval_ratios",
     "latency_excess",

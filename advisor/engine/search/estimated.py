@@ -36,9 +36,9 @@ from advisor.engine.search.table import (
     affordable,
     estimated_excess,
     evaluate,
-    instances_needed,
     meets,
     only_rows,
+    packing_of,
     planned_running,
     served,
     serving_estimates,
@@ -372,9 +372,10 @@ def _estimated(
     assert table.built is not None
     lane, offer = table.lanes[row], market.offers[int(priced.offer[k, j])]
     c, carrying = lane.choice, int(table.replicas[row, j])
-    spares = int(workload.slo.spares(carrying))
-    replicas, chips_each = carrying + spares, c.tp * c.pp * c.dp
-    instances = int(instances_needed(np.asarray(float(replicas)), chips_each, offer.accelerators, c.pp))
+    p, chips_each = packing_of(c, offer), c.tp * c.pp * c.dp
+    replicas, instances = (
+        int(of(float(carrying), p)) for of in (workload.slo.redundancy.replicas, workload.slo.redundancy.instances)
+    )
     peak = float(table.peak_requests_per_s[row, j])
     mean = peak * workload.requests_per_s_mean / workload.requests_per_s_peak
     running = planned_running(workload, table, row, j)
@@ -401,7 +402,7 @@ def _estimated(
         lane=lane,
         offer=offer,
         replicas=replicas,
-        spare_replicas=spares,
+        spare_replicas=replicas - carrying,
         instances=instances,
         concurrency=int(concurrency_of([lane])[0, j]),
         requests_per_s_mean=mean,

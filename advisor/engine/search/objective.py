@@ -111,7 +111,7 @@ def power_scale(table: Table, ok: Array) -> tuple[float, float]:
 
 def table_scores(workload: Workload, table: Table, scale: Scale) -> Array:
     """The objective of every candidate from its estimates, shape (lanes, concurrency)."""
-    replicas = table.replicas + workload.slo.spares(table.replicas)
+    replicas = table.total_replicas
     known = declared_scores_of(workload, scale)
     figures = Figures(
         usd_per_hour=table.usd_per_hour,

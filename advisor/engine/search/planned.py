@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,7 @@ from advisor.engine.plans import (
     named_plans,
 )
 from advisor.engine.search.candidates import Catalog, allowed, connected_chips
-from advisor.engine.search.table import autoscales, instances_needed, licence_of, load_levels, run_fraction
+from advisor.engine.search.table import autoscales, licence_of, load_levels, run_fraction
 from advisor.engine.spec import OWNED as OWNED_TERM
 from advisor.engine.spec import Offer, Part, Workload
 from advisor.engine.step import Lane
@@ -46,6 +47,7 @@ class Deployed:
     """What a plan needs to know of a deployment."""
 
     lane: Lane
+    instances: Callable[[Offer, Any], Any]  # of an offer, for a number of serving replicas
     carrying: int  # replicas that serve today's peak
     stored_bytes: float  # of one copy of the weights
     output_tokens_per_s: float
@@ -118,15 +120,12 @@ def team_usd_per_hour(
 
 def demand_for(workload: Workload, d: Deployed, offer: Offer, carrying: float | None = None) -> Demand:
     """Instances of an offer by month, for the growth, the seasons and the hours of the week."""
-    c, n = d.lane.choice, float(d.carrying if carrying is None else carrying)
+    n = float(d.carrying if carrying is None else carrying)
     by_hour = autoscales(workload, offer)
     forecast = np.asarray(workload.forecast or np.ones(workload.horizon_months))
     return demand_by_month(
         n * forecast,
-        lambda replicas: instances_needed(replicas, c.tp * c.pp * c.dp, offer.accelerators, c.pp),
-        workload.slo.spares
-        if workload.slo.doubled
-        else lambda n: np.full(np.shape(n), float(workload.slo.spare_replicas)),
+        lambda replicas: d.instances(offer, replicas),
         levels=load_levels(workload.week) if by_hour else None,
         start_hours=workload.cold_start_s / 3600.0,
         run_fraction=float(run_fraction(workload, offer, d.utilisation_fraction)),
@@ -278,14 +277,12 @@ def combinations(
     workload: Workload, d: Deployed, offers: Sequence[Offer], near: float = NEAR
 ) -> list[tuple[Offer, ...]]:
     """Offers that one plan may mix: hosts of one size, rents of one provider, the cheapest purchase, what is owned."""
-    c = d.lane.choice
     by_size: dict[int, list[Offer]] = {}
     for o in offers:
         by_size.setdefault(o.accelerators, []).append(o)
     least: dict[int, float] = {}
-    replicas = np.asarray(float(d.carrying))
     for size, same in by_size.items():
-        count = float(instances_needed(replicas, c.tp * c.pp * c.dp, size, c.pp))
+        count = float(d.instances(same[0], d.carrying))
         least[size] = min(o.usd_per_hour for o in same) * count
     most = near * min(least.values(), default=math.inf)
     return [each for size, same in by_size.items() if least[size] <= most for each in _of_size(same)]

@@ -54,6 +54,13 @@ from advisor.engine.spec.kinds import (
     kind_named,
 )
 from advisor.engine.spec.offer import ASSUMED, MARKS, OWNED, WEAK_PRICE, Offer, Part
+from advisor.engine.spec.redundancy import (
+    Packing,
+    host_chips,
+    instances_packed,
+    packing,
+    replicas_left,
+)
 from advisor.engine.spec.rejection import QUALITY_ANY, Change, Rejection, allowing, limit_change, list_change, listed
 from advisor.engine.spec.requests import (
     Z95,
@@ -97,6 +104,11 @@ __all__ = [
     "MODEL",
     "OMITTED",
     "OWNED",
+    "Packing",
+    "host_chips",
+    "instances_packed",
+    "packing",
+    "replicas_left",
     "PARTS",
     "QUALITY_ANY",
     "RULE_LISTS",
