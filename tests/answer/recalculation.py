@@ -80,21 +80,41 @@ class Recalculation:
             ratio *= (month <= end).astype(float)
         return ratio
 
+    @property
+    def lost_hosts(self) -> int:
+        """Hosts that may fail while the limits hold."""
+        return {"n+1": 1, "n+2": 2}.get(self.spec["slo"]["availability"], 0)
+
+    def serving(self, level: float = 1.0) -> pd.Series:
+        """Replicas that serve in each month at this fraction of the peak."""
+        load = self.traffic * level
+        today = self.option["replicas"] - self.option["spare_replicas"]
+        return (today * load - 1e-9).apply(math.ceil).clip(lower=1).where(load > 0, 0).astype(int)
+
     def replicas(self, level: float = 1.0) -> pd.Series:
         """Replicas of each month at this fraction of the peak, spares included."""
-        spares = self.option["spare_replicas"]
-        load = self.traffic * level
-        serving = ((self.option["replicas"] - spares) * load - 1e-9).apply(math.ceil).clip(lower=1)
-        needed = serving * 2 if self.spec["slo"]["availability"] == "2n" else serving + spares
-        return needed.where(load > 0, 0).astype(int)
+        serving = self.serving(level)
+        if self.spec["slo"]["availability"] == "2n":
+            return 2 * serving
+        spares = [self.lost_hosts * math.ceil(n / max(i - self.lost_hosts, 1)) if self._is_shared else self.lost_hosts
+                  for n, i in zip(serving, self.instances(level), strict=True)]  # fmt: skip
+        return (serving + spares).where(serving > 0, 0).astype(int)
 
     def instances(self, level: float = 1.0) -> pd.Series:
-        """Instances of each month at this fraction of the peak."""
+        """Instances of each month at this fraction of the peak; each is one host."""
         held = self.steps[0]["accelerators"]
         each = self.option["accelerator_count"] // self.option["replicas"]
+        serving, twice = self.serving(level), 2 if self.spec["slo"]["availability"] == "2n" else 1
         if each > held:
-            return self.replicas(level) * math.ceil(each / held)
-        return (self.replicas(level) / (held // each)).apply(math.ceil)
+            needed = (serving + self.lost_hosts) * math.ceil(each / held)
+        else:
+            needed = (serving / (held // each)).apply(math.ceil) + self.lost_hosts
+        return (twice * needed).where(serving > 0, 0).astype(int)
+
+    @property
+    def _is_shared(self) -> bool:
+        """Whether a host holds whole replicas."""
+        return bool(self.option["accelerator_count"] // self.option["replicas"] <= self.steps[0]["accelerators"])
 
     # --- prices -----------------------------------------------------------------------------------------------
 
