@@ -222,6 +222,14 @@ class Owned(Section):
     """Servers that this option buys in addition."""
     sell: OwnedPlan | None
     """Best option without them; null: none is among the answers."""
+    advice: str = ""
+    """keep or sell: which ranks first; empty: they are in no option, or the answer is of an earlier version."""
+    idle_hosts: Count | None = None
+    """Owned servers that the plan to keep leaves free; null in answers of earlier versions."""
+    sell_saves_fraction: Fraction | None = None
+    """Saving of the best option without them over keeping them, the forgone sale counted; negative: it costs more."""
+    sell_saves_probability: Fraction | None = None
+    """Share of the draws in which the best option without them costs less, the forgone sale counted."""
     said: str
     """The comparison as a sentence."""
     suffices: bool | None = None

@@ -25,7 +25,7 @@ from advisor.engine.cost import (
 from advisor.engine.plans import Flow, Plan, flows
 from advisor.engine.search import Catalog, Scored, best_offers, repriced
 from advisor.engine.spec import Offer, Part, Workload
-from advisor.inputs import number, rounded
+from advisor.inputs import number, rounded, with_one_team
 from advisor.result import (
     Assumption,
     BuyNowOrExtend,
@@ -341,7 +341,7 @@ def price_age_years(snapshot: Json, o: Offer) -> float:
 
 def assumptions(spec: Json, snapshot: Json) -> list[Assumption]:
     """Every visible default with what the workload put in its place."""
-    tco = spec["tco"]
+    tco = with_one_team(spec["tco"])
     rows = [
         Assumption(
             name=key,

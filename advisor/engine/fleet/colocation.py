@@ -435,7 +435,7 @@ def _priced(members: Sequence[Member], a: Accelerator, cards: Sequence[Card], is
     best, instances, usd = None, 0, math.inf
     for o in offers:
         count = int(instances_needed(np.array(float(len(cards))), 1, o.accelerators))
-        team = team_usd_per_hour(members[0].workload, members[0].catalog, [(o, count)], len(members))
+        team = team_usd_per_hour(members[0].workload, members[0].catalog, [(o, count)])
         if (cost := float(offer_usd_per_hour(o, count, licence)) + team) < usd:
             best, instances, usd = o, count, cost
     alone = " in a server of its own" if any(m.workload.slo.redundancy for m in members) else ""

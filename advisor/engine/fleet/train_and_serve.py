@@ -21,7 +21,6 @@ from advisor.engine.search import (
     instances_of,
     overheads_of,
     prices_of,
-    shared_overheads,
     ways_under,
 )
 from advisor.engine.spec import Offer, Workload
@@ -174,7 +173,7 @@ def plans_on(service: Member, training: TrainingMember, s: Scored, alone: float)
     run = min(runs, key=lambda c: c.usd_total)
     offers = [o for o in allowed_offers(workload, catalog, s.lane) if serves(o, run.chips)]
     licence = licence_usd_per_hour(catalog.licences, s.lane.choice.accelerator.vendor, s.lane.framework.slug)
-    least = shared_overheads(overheads_of(workload, catalog, d.services), 2)
+    least = overheads_of(workload, catalog, d.services)
     for group in by_seller(offers):
         pairs = [(o, w) for o in group for w in ways_under(catalog, o, licence, lambda o=o: d.drawn_fraction(o))]  # type: ignore[misc]
         ways = [replace(w, lead_months=0) for _, w in pairs]

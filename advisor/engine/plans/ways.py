@@ -32,6 +32,8 @@ class Way:
     life_months: int = 1  # of a purchase; then it is sold and replaced
     book_months: int = 0  # of its depreciation; 0: as long as its life
     resale: tuple[float, ...] = ()  # fraction of the capital by months in service, after the cost of selling
+    sale_usd: float = 0.0  # of an owned one, sold today instead of kept
+    later_sale_usd: float = 0.0  # of the same at the end of the horizon
     lead_months: int = 0  # a purchase cannot serve earlier
     most: int | None = None  # instances at the same time; None: no limit
 

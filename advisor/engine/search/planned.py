@@ -96,22 +96,13 @@ def overheads_of(workload: Workload, catalog: Catalog, services: Sequence[Part] 
     )
 
 
-def shared_overheads(one: Overheads, deployments: int) -> Overheads:
-    """Of deployments that share a fleet: each needs the team of a rented one, and own hardware needs its team once."""
-    rented = one.rented_team_usd_per_month * deployments
-    own = max(one.own_team_usd_per_month, rented)
-    return replace(one, own_team_usd_per_month=own, rented_team_usd_per_month=rented)
-
-
-def team_usd_per_hour(
-    workload: Workload, catalog: Catalog, machines: Iterable[tuple[Offer, float]], deployments: int = 1
-) -> float:
-    """What is missing to the least staff cost of so many deployments on these machines, USD per hour.
+def team_usd_per_hour(workload: Workload, catalog: Catalog, machines: Iterable[tuple[Offer, float]]) -> float:
+    """What is missing to the least staff cost on these machines, USD per hour: one team, however much they serve.
 
     machines: (offer, instances). A plan adds the same by month.
     """
     kept = [(o, n) for o, n in machines if n]
-    least = shared_overheads(overheads_of(workload, catalog), deployments)
+    least = overheads_of(workload, catalog)
     owns = any(o.acquisition == "own" for o, _ in kept)
     monthly = least.own_team_usd_per_month if owns else least.rented_team_usd_per_month
     staff = math.fsum(n * p.usd_per_hour for o, n in kept for p in o.parts if p.name == STAFF_PART)
@@ -165,7 +156,7 @@ def ways_under(
         parts = metered(offer.list_parts or offer.parts, drawn) or (
             Part(name="running", usd_per_hour=offer.usd_per_hour, group="running"),
         )
-        return [Way(kind=OWNED, parts=parts, kept_parts=fees, most=offer.held_instances or None)]
+        return [held_way(offer, parts, fees)]
     running = tuple(p for p in offer.list_parts or offer.parts if p.group != "capital")
     if not offer.parts:
         running = (Part(name="running", usd_per_hour=offer.usd_per_hour, group="running"),)
@@ -182,8 +173,15 @@ def ways_under(
     )
     if not offer.held_instances or not with_held:
         return [bought]
-    held = Way(kind=OWNED, parts=metered(offer.held_parts, drawn), kept_parts=fees, most=offer.held_instances)
-    return [held, bought]
+    return [held_way(offer, metered(offer.held_parts, drawn), fees), bought]
+
+
+def held_way(offer: Offer, parts: tuple[Part, ...], fees: tuple[Part, ...]) -> Way:
+    """The instances of an offer that are already owned."""
+    return Way(
+        kind=OWNED, parts=parts, kept_parts=fees, most=offer.held_instances or None,
+        sale_usd=offer.sale_usd, later_sale_usd=offer.later_sale_usd,
+    )  # fmt: skip
 
 
 def metered(parts: Sequence[Part], drawn_fraction: float) -> tuple[Part, ...]:
@@ -198,14 +196,17 @@ def single(workload: Workload, catalog: Catalog, d: Deployed, offer: Offer) -> P
 
 
 def best(workload: Workload, catalog: Catalog, d: Deployed, offers: Sequence[Offer]) -> Planned | None:
-    """The cheapest plan over combinations of offers of one instance size; None: nothing serves within the limits."""
+    """The cheapest plan over combinations of offers of one instance size; None: nothing serves within the limits.
+
+    A plan that keeps owned machines counts their forgone sale.
+    """
     found = []
     near = NEAR if limits_of(workload) is None else math.inf  # a limit may forbid what makes another size look dear
     for combination in combinations(workload, d, offers, near):
         pairs = pairs_of(workload, catalog, d, combination)
         planned = _planned(workload, catalog, d, [o for o, _ in pairs], [w for _, w in pairs], limits_of(workload))
         found += [planned] if planned else []
-    return min(found, key=lambda p: p.plan.present_usd, default=None)
+    return min(found, key=lambda p: p.plan.economic_usd, default=None)
 
 
 def pairs_of(workload: Workload, catalog: Catalog, d: Deployed, offers: Sequence[Offer]) -> list[tuple[Offer, Way]]:
@@ -303,4 +304,6 @@ def _of_size(offers: Sequence[Offer]) -> list[tuple[Offer, ...]]:
         if cheapest_of not in chosen:
             chosen.append(cheapest_of)
     mixes = [(*owns, *rents[provider].values()) for provider in sorted(chosen)[:MOST_PROVIDERS]]
-    return mixes or ([owns] if owns else [])
+    mixes = mixes or ([owns] if owns else [])
+    sold = [tuple(o for o in mix if o.term != OWNED_TERM) for mix in mixes] if owned else []
+    return [*mixes, *(mix for mix in sold if mix)]

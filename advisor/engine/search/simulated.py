@@ -120,6 +120,14 @@ class Scored:
         return total_usd_per_hour(self.parts)
 
     @property
+    def economic_usd_per_hour(self) -> float:
+        """Cost with the forgone sale of owned machines that it keeps, by which options are compared."""
+        if self.planned is None:
+            return self.usd_per_hour
+        plan = self.planned.plan
+        return self.usd_per_hour + plan.forgone_usd / plan.prices.annuity / HOURS_PER_MONTH
+
+    @property
     def around_the_clock_usd_per_hour(self) -> float:
         """Cost without scaling down in quiet hours."""
         return self.usd_per_hour_paid(1.0)

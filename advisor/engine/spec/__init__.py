@@ -53,7 +53,7 @@ from advisor.engine.spec.kinds import (
     Outcome,
     kind_named,
 )
-from advisor.engine.spec.offer import ASSUMED, MARKS, OWNED, WEAK_PRICE, Offer, Part
+from advisor.engine.spec.offer import ASSUMED, MARKS, OWNED, OWNED_MONTHS, WEAK_PRICE, Offer, Part
 from advisor.engine.spec.redundancy import (
     Packing,
     host_chips,
@@ -104,6 +104,7 @@ __all__ = [
     "MODEL",
     "OMITTED",
     "OWNED",
+    "OWNED_MONTHS",
     "Packing",
     "host_chips",
     "instances_packed",
