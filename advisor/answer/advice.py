@@ -13,7 +13,7 @@ from advisor.answer.mix import mix
 from advisor.answer.one_ranking import ranked_together
 from advisor.answer.one_ranking import verdict as together_verdict
 from advisor.answer.option import near_miss, option, solid_choice
-from advisor.answer.owned import displaced_by, kept_first, owned, owned_sentence
+from advisor.answer.owned import displaced_by, kept_first, owned, owned_sentence, team_of
 from advisor.answer.pareto import pareto
 from advisor.answer.portfolios import nothing_to_serve, portfolio_answer, with_training
 from advisor.answer.scale_to_zero import found
@@ -230,7 +230,9 @@ def _with_hosted(
     said = (
         together_verdict(spec, answer, answer.verdict) + owned_sentence(answer.owned, first) + switch_sentence(answer)
     )
-    answer = answer.changed(verdict=said)
+    answer = answer.changed(verdict=said, team=team_of(workload, outcome, answer))
+    if answer.team and answer.team.first_without_rank != first:
+        answer = answer.changed(verdict=f"{said} {answer.team.said}")
     spreads = [ranking.spread_of(snapshot, s) for s in outcome.shown]
     return answer.changed(decision=answer.decide(bill.settle_serving(workload, outcome, costs, spreads, answer)))
 

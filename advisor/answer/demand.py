@@ -354,4 +354,6 @@ def _both(reached_s: float, most_s: float, more: int) -> tuple[str, str]:
 
 
 def _time(s: float, digits: int) -> str:
-    return f"{s:.{digits}g} s" if s >= 1 else f"{s * 1e3:.{digits}g} ms"
+    if s >= 1:
+        return f"{s:.{digits}g} s"
+    return f"{s * 1e3:.{max(digits - 3, 0)}f} ms" if s >= 0.1 else f"{s * 1e3:.{digits}g} ms"

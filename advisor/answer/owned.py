@@ -1,5 +1,6 @@
 """Machines that are already owned: what they do on their own, what they cost, what is missing, and keep or sell."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -8,12 +9,21 @@ import numpy as np
 
 from advisor.answer.money import CostModel
 from advisor.answer.sentences import counted, likely
-from advisor.engine.cost import HOURS_PER_MONTH, Prices
+from advisor.engine.cost import HOURS_PER_MONTH, STAFF_PART, TEAM, Prices
 from advisor.engine.plans import OWNED as KEPT
-from advisor.engine.search import Catalog, OwnedMachines, Scored, SearchResult, describe, prices_of, same
-from advisor.engine.spec import Workload
+from advisor.engine.search import (
+    EQUAL_FRACTION,
+    Catalog,
+    OwnedMachines,
+    Scored,
+    SearchResult,
+    describe,
+    prices_of,
+    same,
+)
+from advisor.engine.spec import Workload, usd_text
 from advisor.inputs import number, rounded
-from advisor.result import Owned, OwnedPlan
+from advisor.result import Answer, ApiOption, Option, Owned, OwnedPlan, Team
 
 Json = dict[str, Any]
 Array = np.ndarray
@@ -158,6 +168,36 @@ def _idle(held: int, used: int, sale: float) -> str:
 def in_words(number: int) -> str:
     """Numbers up to ten as words."""
     return WORDS[number] if number < len(WORDS) else f"{number:,}"
+
+
+def team_of(workload: Workload, outcome: SearchResult, answer: Answer) -> Team | None:
+    """What the team of the first choice costs, and which option would be first without any team's cost."""
+    options = [o for o in answer.serving_options if isinstance(o, Option) or o.slo_state != "disputed"]
+    if workload.objective != "cost" or not options or options[0] is not answer.recommendations[0]:
+        return None
+    deployed = [o for o in answer.deployments if o.scale_to_zero is None]
+    forgone = {
+        o.rank: (s.economic_usd_per_hour - s.usd_per_hour) * HOURS_PER_MONTH
+        for o, s in zip(deployed, outcome.shown, strict=False)
+    }
+    teams = [team_usd_per_month(o) for o in options]
+    bare = [o.usd_per_month - team + forgone.get(o.rank, 0.0) for o, team in zip(options, teams, strict=True)]
+    least = min(range(len(options)), key=lambda k: (bare[k], k))
+    kept = forgone.get(options[0].rank, 0.0) > 0
+    margin = MARGIN_FRACTION * (options[0].usd_per_month - teams[0]) if kept else EQUAL_FRACTION * bare[0]
+    least = least if bare[0] - bare[least] > margin else 0
+    changes = f" Without the cost of a team, {options[least].label} would be the first choice." if least else ""
+    return Team(
+        usd_per_month=rounded(teams[0]),
+        first_without_rank=options[least].rank or 1,
+        said=f"The team costs {usd_text(teams[0])} a month of it.{changes}",
+    )
+
+
+def team_usd_per_month(option: Option | ApiOption) -> float:
+    """Staff and minimum team of an option; a hosted API needs none."""
+    parts = option.money.parts if isinstance(option, Option) and option.money else []
+    return math.fsum(p.usd_per_month for p in parts if p.name in (STAFF_PART, TEAM))
 
 
 def owned_sentence(plans: Sequence[Owned], first_rank: int | None) -> str:

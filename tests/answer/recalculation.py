@@ -485,7 +485,7 @@ class FleetRecalculation(Recalculation):
     """
 
     def __init__(self, answer: dict[str, Any], kinds: dict[str, tuple[int, dict[str, Any]]]) -> None:
-        asked, self.members = answer["workload"]["workloads"], len(answer["workload"]["workloads"])
+        asked = answer["workload"]["workloads"]
         option: dict[str, Any] = {"money": {"plan": {"steps": []}, "services": None}}
         super().__init__({"workload": asked[0], "assumptions": answer["assumptions"]}, option)
         for item in answer["portfolio"]["money"]["items"]:
@@ -510,8 +510,7 @@ class FleetRecalculation(Recalculation):
 
     @property
     def engineers(self) -> pd.Series:
-        each = self.members * self.assumed["minimum-engineers-rented"]
-        return pd.Series(max(self.assumed["minimum-engineers-own"], each), index=self.months)
+        return pd.Series(self.assumed["minimum-engineers-own"], index=self.months)
 
 
 def yearly_return(flows: list[float]) -> float | None:

@@ -30,6 +30,7 @@ from advisor.engine.search.limits import (
     tpot_limit_s,
 )
 from advisor.engine.search.objective import (
+    EQUAL_FRACTION,
     MAX_RANKED,
     SLACK,
     Figures,
@@ -91,6 +92,7 @@ from advisor.engine.search.variants import simulated_pools
 from advisor.engine.search.views import PRICE_BOUND_FACTOR, same
 
 __all__ = [
+    "EQUAL_FRACTION",
     "accepted_share",
     "declared_scores_of",
     "same",

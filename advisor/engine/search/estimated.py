@@ -26,7 +26,7 @@ from advisor.engine.search.declared_scores import declared
 from advisor.engine.search.drafted import with_drafts
 from advisor.engine.search.objective import Figures, Scale, declared_scores_of, objective, rows_by_chip, scale_of
 from advisor.engine.search.objective import table_scores as scores_of_table
-from advisor.engine.search.planned import team_usd_per_hour
+from advisor.engine.search.planned import forgone_usd_per_hour, team_usd_per_hour
 from advisor.engine.search.simulated import MemoryParts, memory_parts
 from advisor.engine.search.table import (
     UNSERVABLE_REPLICAS,
@@ -390,7 +390,7 @@ def _estimated(
     known = declared_scores_of(workload, scale)
     tails = workload.kind.tail_latency_s(table)
     figures = Figures(
-        usd_per_hour=np.array(usd),
+        usd_per_hour=np.array(usd + forgone_usd_per_hour(workload, market, offer, instances)),
         tpot_p95_s=np.array(float(tails[row, j])),
         watts=np.array(watts),
         kgco2e_per_kwh=np.array(offer.kgco2e_per_kwh or math.nan),

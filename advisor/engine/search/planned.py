@@ -96,6 +96,13 @@ def overheads_of(workload: Workload, catalog: Catalog, services: Sequence[Part] 
     )
 
 
+def forgone_usd_per_hour(workload: Workload, catalog: Catalog, offer: Offer, instances: int) -> float:
+    """The forgone sale of the owned machines among these instances, as a plan counts it, USD per hour."""
+    prices = prices_of(workload, catalog)
+    each = offer.sale_usd - offer.later_sale_usd * float(prices.present(prices.months))
+    return min(instances, offer.held_instances) * each / prices.annuity / HOURS_PER_MONTH
+
+
 def team_usd_per_hour(workload: Workload, catalog: Catalog, machines: Iterable[tuple[Offer, float]]) -> float:
     """What is missing to the least staff cost on these machines, USD per hour: one team, however much they serve.
 

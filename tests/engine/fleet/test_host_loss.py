@@ -1,4 +1,4 @@
-"""The peak after the loss of one host: n+1 keeps the limits on what is left, and the sentence is about the same hosts."""
+"""The peak after the loss of one host: n+1 keeps the limits on what is left; the sentence is about the same hosts."""
 
 from dataclasses import replace
 
@@ -62,7 +62,9 @@ def test_owned_machines_that_stand_idle_take_over() -> None:
     loss = host_loss(asked(2.0), sold, found.table, found.ranked[0])
     assert (loss.idle_instances, loss.limits_hold, loss.spare_usd_per_hour) == (1, True, None)
     said = host_lost(asked(2.0), sold, found.table, found.ranked[0]).said
-    assert said == "One host lost: an idle server that you own takes over, and the limits hold again once it has started."
+    assert said == (
+        "One host lost: an idle server that you own takes over, and the limits hold again once it has started."
+    )
 
 
 def test_nobody_advises_a_spare_to_a_single_user_or_for_a_computer() -> None:
