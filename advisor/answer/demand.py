@@ -310,11 +310,12 @@ def _outcome(workload: Workload, s: Scored, loss: HostLoss) -> str:
         return f"{idle} that you own takes over, and the limits hold again once it has started"
     if loss.replicas_left < 1:
         return "no service until it is replaced"
-    left = f"{loss.replicas_left} of {loss.replicas} replicas are left"
+    are = "is" if loss.replicas_left == 1 else "are"
+    left = f"{loss.replicas_left} of {loss.replicas} replicas {are} left"
     if loss.verified is None:
         return (
-            f"{left}, which serve {loss.capacity_requests_per_s:.3g} of the {s.requests_per_s_peak:.3g} requests/s "
-            "at the peak, so the queue grows until it is replaced"
+            f"{left}, enough for {loss.capacity_requests_per_s:.3g} of the {s.requests_per_s_peak:.3g} requests/s "
+            "at the peak, so the queue grows until the host is replaced"
         )
     latencies = _latencies(workload, loss)
     if loss.limits_hold:

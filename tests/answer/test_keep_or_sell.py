@@ -1,4 +1,4 @@
-"""Keep or sell: keeping is first if and only if the rule says so, with the forgone sale counted. One team for all ways."""
+"""Keep or sell: keeping is first exactly where the rule says so, the forgone sale counted. One team for all ways."""
 
 from dataclasses import replace
 from types import SimpleNamespace

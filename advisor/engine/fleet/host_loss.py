@@ -12,13 +12,17 @@ from advisor.engine.search import (
     Scored,
     Table,
     as_cached,
+    best,
     closed_loop_simulation,
+    deployed,
     excess,
     instances_of,
+    on_offer,
     owned_offers,
     packing_of,
     simulated_pools,
     with_best_plan,
+    with_plan,
 )
 from advisor.engine.spec import Workload, replicas_left
 
@@ -115,10 +119,19 @@ def _pools(workload: Workload, table: Table, s: Scored, left: int) -> Verified |
     return max(seen, key=lambda v: excess(workload, v))
 
 
+def _replanned(workload: Workload, catalog: Catalog, s: Scored) -> Scored | None:
+    """The deployment under the cheapest plan on the offers that it has; None: they have too few machines."""
+    if s.planned is None:
+        return None
+    s = on_offer(workload, catalog, s, s.offer)
+    planned = best(workload, catalog, deployed(workload, catalog, s), s.planned.offers if s.planned else ())
+    return with_plan(s, planned) if planned else None
+
+
 def spare_usd_per_hour(workload: Workload, catalog: Catalog, s: Scored) -> float | None:
     """What the plan costs more if the limits must hold after the loss of one more host; None: there is no such plan."""
     safer = replace(workload, slo=replace(workload.slo, spare_hosts=workload.slo.spare_hosts + 1))
-    there = with_best_plan(safer, catalog, s)
+    there = _replanned(safer, catalog, s) or with_best_plan(safer, catalog, s)
     needed = instances_of(safer, s, there.offer, s.replicas - s.spare_replicas)
     if there.planned is None or there.planned is s.planned or there.instances < needed:
         return None

@@ -47,6 +47,7 @@ from advisor.engine.search.owned_machines import OwnedMachines, owned_offers
 from advisor.engine.search.planned import (
     Planned,
     allowed_offers,
+    best,
     overheads_of,
     prices_of,
     strategies,
@@ -65,9 +66,11 @@ from advisor.engine.search.simulated import (
     deployed,
     excess,
     instances_of,
+    on_offer,
     repriced,
     watts_at,
     with_best_plan,
+    with_plan,
 )
 from advisor.engine.search.table import (
     BY_THE_HOUR,
@@ -92,6 +95,9 @@ from advisor.engine.search.variants import simulated_pools
 from advisor.engine.search.views import PRICE_BOUND_FACTOR, same
 
 __all__ = [
+    "best",
+    "on_offer",
+    "with_plan",
     "EQUAL_FRACTION",
     "accepted_share",
     "declared_scores_of",
