@@ -9,7 +9,7 @@ from advisor.engine.fleet import HostLoss, host_loss
 from advisor.engine.plans import TERM
 from advisor.engine.scheduler import Verified
 from advisor.engine.search import Catalog, Scored, Table, instances_of, packing_of, tpot_limit_s
-from advisor.engine.spec import Workload, mean_fraction, needed_by_hour, unlike, usd_text
+from advisor.engine.spec import Workload, instances_packed, mean_fraction, needed_by_hour, unlike, usd_text
 from advisor.inputs import SUPPLY, number
 from advisor.result import (
     Availability,
@@ -290,6 +290,21 @@ def host_lost(workload: Workload, catalog: Catalog, table: Table | None, s: Scor
         spare_usd_per_month=number(spare * HOURS_PER_MONTH) if spare is not None else None,
         said=loss_said(workload, s, loss, spare),
     )
+
+
+def redundancy_reasons(workload: Workload, s: Scored) -> list[str]:
+    """How many hosts `slo.availability` adds; nothing without it."""
+    slo, p = workload.slo, packing_of(s.lane.choice, s.offer)
+    if not slo.redundancy:
+        return []
+    more = s.instances - int(instances_packed(s.replicas - s.spare_replicas, p))
+    what = "instance or server" if more == 1 else "instances or servers"
+    may_fail = "all of them once more" if slo.doubled else "any one host may fail" if slo.spare_hosts == 1 else (
+        f"any {slo.spare_hosts} hosts may fail"
+    )  # fmt: skip
+    added = f"{more} {what} more than the load needs" if more else "no instance more than the load needs"
+    return [f"availability {'2n' if slo.doubled else f'n+{slo.spare_hosts}'}: {added} ({may_fail}); spares inside one "
+            "server do not count"]  # fmt: skip
 
 
 def advises_spares(workload: Workload, s: Scored) -> bool:

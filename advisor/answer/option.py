@@ -152,6 +152,7 @@ def option(
             *contents.sentences(workload, catalog, result),
             *(result.speculative.said if result.speculative else []),
             *result.demand,
+            *demand.redundancy_reasons(workload, s),
             *price_notes(catalog, s),
         ],
         warnings=[
