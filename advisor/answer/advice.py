@@ -13,7 +13,7 @@ from advisor.answer.mix import mix
 from advisor.answer.one_ranking import ranked_together
 from advisor.answer.one_ranking import verdict as together_verdict
 from advisor.answer.option import near_miss, option, solid_choice
-from advisor.answer.owned import owned
+from advisor.answer.owned import displaced_by, kept_first, owned, owned_sentence, team_of
 from advisor.answer.pareto import pareto
 from advisor.answer.portfolios import nothing_to_serve, portfolio_answer, with_training
 from advisor.answer.question_notes import no_limits, not_used
@@ -78,11 +78,13 @@ def decided(answer: Answer) -> Answer:
 def _workload(spec: Json, snapshot: Json, progress: Progress | None) -> Answer:
     snapshot, workload, catalog = _engine_values(spec, snapshot)
     outcome = search(workload, catalog, progress)
-    options = [option(snapshot, workload, catalog, outcome, s, rank) for rank, s in enumerate(outcome.shown, 1)]
     costs = bill.CostModel(snapshot, workload, catalog, outcome.shown)
+    outcome = kept_first(workload, outcome, costs)
+    options = [option(snapshot, workload, catalog, outcome, s, rank) for rank, s in enumerate(outcome.shown, 1)]
     options = ranking.with_probabilities(snapshot, workload, outcome, options, costs.usd_per_hour())
     near_misses = [near_miss(snapshot, workload, catalog, outcome, s) for s in outcome.near_misses]
     left, solid = ranking.unranked(snapshot, workload, outcome), solid_choice(outcome, options)
+    machines = owned(spec, snapshot, workload, catalog, outcome, costs)
     answer = Answer(
         **_frame(spec, snapshot, outcome, outcome.shown),
         verdict=(
@@ -100,7 +102,7 @@ def _workload(spec: Json, snapshot: Json, progress: Progress | None) -> Answer:
         price_bound=ranking.price_bound(workload, outcome),
         weights=ranking.weights(workload),
         near_misses=near_misses,
-        owned=owned(spec, snapshot, catalog, outcome),
+        owned=machines,
         rejected=[ranking.rejection(r) for r in outcome.rejections],
         unranked=left,
         bookable=ranking.bookable(snapshot, spec, options, left),
@@ -132,7 +134,13 @@ def _member(spec: Json, snapshot: Json, progress: Progress | None) -> tuple[Answ
     """One workload of a portfolio: its first choice or nearest miss, and the engine values behind it."""
     snapshot, workload, catalog = _engine_values(spec, snapshot)
     outcome = search(workload, catalog, progress, choice_alone=True)
-    first = [option(snapshot, workload, catalog, outcome, s, None) for s in outcome.ranked[:1]]
+    outcome = kept_first(workload, outcome, bill.CostModel(snapshot, workload, catalog, outcome.shown))
+    first = [
+        option(snapshot, workload, catalog, outcome, s, None).changed(
+            one_host_lost=demand.host_lost(workload, catalog, outcome.table, s)
+        )
+        for s in outcome.ranked[:1]
+    ]
     nearest = [] if first else [near_miss(snapshot, workload, catalog, outcome, s) for s in outcome.near_misses[:1]]
     answer = Answer(
         **_frame(spec, snapshot, outcome, outcome.ranked),
@@ -216,8 +224,15 @@ def _with_hosted(
     on_demand = found(spec, snapshot, workload, catalog, outcome)
     if on_demand.rejection is not None:
         answer = answer.changed(scale_to_zero=on_demand.rejection)
-    answer = ranked_together(spec, workload, outcome, answer, on_demand.options)
-    answer = answer.changed(verdict=together_verdict(spec, answer, answer.verdict) + switch_sentence(answer))
+    may_lead = displaced_by(workload, outcome, costs)
+    answer = ranked_together(spec, workload, outcome, answer, on_demand.options, may_lead)
+    first = answer.recommendations[0].rank if answer.recommendations else None
+    said = (
+        together_verdict(spec, answer, answer.verdict) + owned_sentence(answer.owned, first) + switch_sentence(answer)
+    )
+    answer = answer.changed(verdict=said, team=team_of(workload, outcome, answer))
+    if answer.team and answer.team.first_without_rank != first:
+        answer = answer.changed(verdict=f"{said} {answer.team.said}")
     if open_limits := no_limits(workload, catalog, answer):
         answer = answer.changed(no_limits=open_limits, verdict=f"{answer.verdict} {open_limits.said}")
     spreads = [ranking.spread_of(snapshot, s) for s in outcome.shown]

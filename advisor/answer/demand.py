@@ -1,19 +1,22 @@
 """Traffic over time: users, a recorded trace, hours of the week, growth, spare replicas, the site."""
 
 import math
+from functools import partial
 from typing import Any
 
 from advisor.engine.cost import HOURS_PER_MONTH, owned_instances, racks_of
+from advisor.engine.fleet import HostLoss, host_loss
 from advisor.engine.plans import TERM
 from advisor.engine.scheduler import Verified
-from advisor.engine.search import Scored, instances_of
-from advisor.engine.spec import Workload, mean_fraction, needed_by_hour
+from advisor.engine.search import Catalog, Scored, Table, instances_of, packing_of, tpot_limit_s
+from advisor.engine.spec import Workload, instances_packed, mean_fraction, needed_by_hour, unlike, usd_text
 from advisor.inputs import SUPPLY, number
 from advisor.result import (
     Availability,
     Day,
     GrowthSchedule,
     GrowthStep,
+    HostLost,
     MeanAndTail,
     Option,
     Percentiles,
@@ -28,6 +31,8 @@ Json = dict[str, Any]
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 FEW = 100  # requests, below which a 95th percentile says little
 POOLED = 3  # replicas from which two pools are tried (engine/variants.py)
+COMPUTER = "computer"  # chassis of a chip that is a whole computer, such as a Mac
+API_LOSS = "One host lost: the provider replaces it; ask for its availability in writing."
 FIXED_TERMS = {"purchase": "bought servers are paid for around the clock", "owned": "owned servers stay"}
 
 
@@ -95,7 +100,7 @@ def week(workload: Workload, s: Scored) -> Week | None:
         return None
     carrying, autoscaled = s.replicas - s.spare_replicas, s.paid_fraction < 1
     needed = needed_by_hour(workload.week, carrying)
-    total = [n + workload.slo.spares(n) if n else 0 for n in needed]
+    total = [replicas_at(workload, s, n) for n in needed]
     scaled = WeekBill(
         usd_per_month=number(s.usd_per_hour * HOURS_PER_MONTH), utilisation=number(s.utilisation_fraction)
     )
@@ -116,6 +121,11 @@ def week(workload: Workload, s: Scored) -> Week | None:
     )
 
 
+def replicas_at(workload: Workload, s: Scored, carrying: int) -> int:
+    """Replicas, spares included, when so many serve; the spares follow from the hosts of the offer."""
+    return int(workload.slo.redundancy.replicas(carrying, packing_of(s.lane.choice, s.offer)))
+
+
 def why_paid(s: Scored, autoscaled: bool, level: bool) -> str:
     if autoscaled:
         return "rented by the hour: released when an hour needs fewer, started before an hour that needs more"
@@ -130,11 +140,11 @@ def growth(workload: Workload, s: Scored) -> GrowthSchedule | None:
         return None
     c, months = s.lane.choice, workload.horizon_months
     carrying, chips = s.replicas - s.spare_replicas, c.tp * c.pp * c.dp
-    steps, replicas, instances = [], s.replicas, int(instances_of(s, s.offer, s.replicas))
+    steps, replicas, instances = [], s.replicas, int(instances_of(workload, s, s.offer, carrying))
     for month, ratio in enumerate(workload.forecast, 1):
         n = max(math.ceil(carrying * ratio - 1e-9), 1) if ratio else 0
-        needed = n + int(workload.slo.spares(n)) if n else 0
-        machines = int(instances_of(s, s.offer, needed)) if needed else 0
+        needed = replicas_at(workload, s, n)
+        machines = int(instances_of(workload, s, s.offer, n)) if n else 0
         if needed != replicas:
             steps.append(
                 GrowthStep(
@@ -245,10 +255,6 @@ def sentences(option: Option) -> list[str]:
         )
     if (at := option.site) and at.hosts_there_already:
         lines.append(f"{at.hosts_there_already} of {at.hosts} servers are already owned, {at.hosts_to_buy} to buy")
-    if (spares := option.spare_replicas) == 1:
-        lines.append(f"if any one of the {option.replicas} replicas fails, the others still carry the peak")
-    elif spares:
-        lines.append(f"if any {spares} of the {option.replicas} replicas fail, the others still carry the peak")
     return lines
 
 
@@ -264,3 +270,109 @@ def of_week(w: Week) -> str:
         f"included: ${w.autoscaled.usd_per_month or 0:,.0f} a month at {w.autoscaled.utilisation or 0:.0%} "
         f"utilization; fixed at {high}: ${w.fixed.usd_per_month or 0:,.0f} at {w.fixed.utilisation or 0:.0%}"
     )
+
+
+# --- one host lost ---------------------------------------------------------------------------------------------
+
+
+def host_lost(workload: Workload, catalog: Catalog, table: Table | None, s: Scored) -> HostLost | None:
+    """None for a batch, which waits or takes longer, and without a table of the search."""
+    if table is None or not workload.kind.has_arrivals:
+        return None
+    loss = host_loss(workload, catalog, table, s)
+    spare = loss.spare_usd_per_hour if advises_spares(workload, s) else None
+    seen = loss.verified
+    return HostLost(
+        hosts=loss.hosts,
+        replicas_left=loss.replicas_left,
+        idle_instances=loss.idle_instances,
+        limits_hold=loss.limits_hold,
+        capacity_requests_per_s=number(loss.capacity_requests_per_s),
+        ttft_ms_p95=number(seen.ttft_p95_s * 1e3) if seen else None,
+        tpot_ms_p95=number(seen.tpot_p95_s * 1e3) if seen and workload.kind.generates_tokens else None,
+        spare_usd_per_month=number(spare * HOURS_PER_MONTH) if spare is not None else None,
+        said=loss_said(workload, s, loss, spare),
+    )
+
+
+def redundancy_reasons(workload: Workload, s: Scored) -> list[str]:
+    """How many hosts `slo.availability` adds; nothing without it."""
+    slo, p = workload.slo, packing_of(s.lane.choice, s.offer)
+    if not slo.redundancy:
+        return []
+    more = s.instances - int(instances_packed(s.replicas - s.spare_replicas, p))
+    what = "instance or server" if more == 1 else "instances or servers"
+    may_fail = "all of them once more" if slo.doubled else "any one host may fail" if slo.spare_hosts == 1 else (
+        f"any {slo.spare_hosts} hosts may fail"
+    )  # fmt: skip
+    added = f"{more} {what} more than the load needs" if more else "no instance more than the load needs"
+    return [f"availability {'2n' if slo.doubled else f'n+{slo.spare_hosts}'}: {added} ({may_fail}); spares inside one "
+            "server do not count"]  # fmt: skip
+
+
+def advises_spares(workload: Workload, s: Scored) -> bool:
+    """Not for one user, or on a computer that is also a device on a desk."""
+    alone = workload.users is not None and workload.users.active_requests <= 1
+    return not alone and s.lane.choice.accelerator.chassis != COMPUTER
+
+
+def loss_said(workload: Workload, s: Scored, loss: HostLoss, spare_usd_per_hour: float | None) -> str:
+    """One sentence on the loss, without spares where there is nobody to advise them to."""
+    usd = None if spare_usd_per_hour is None else usd_text(spare_usd_per_hour * HOURS_PER_MONTH)
+    return f"One host lost: {_outcome(workload, s, loss)}{f'; a spare costs {usd} a month' if usd else ''}."
+
+
+def _outcome(workload: Workload, s: Scored, loss: HostLoss) -> str:
+    if loss.idle_instances:
+        idle = "an idle server" if loss.idle_instances == 1 else f"one of {loss.idle_instances} idle servers"
+        return f"{idle} that you own takes over, and the limits hold again once it has started"
+    if loss.replicas_left < 1:
+        return "no service until it is replaced"
+    are = "is" if loss.replicas_left == 1 else "are"
+    left = f"{loss.replicas_left} of {loss.replicas} replicas {are} left"
+    if loss.verified is None:
+        return (
+            f"{left}, enough for {loss.capacity_requests_per_s:.3g} of the {s.requests_per_s_peak:.3g} requests/s "
+            "at the peak, so the queue grows until the host is replaced"
+        )
+    latencies = _latencies(workload, loss)
+    if loss.limits_hold:
+        return f"the limits still hold ({latencies})" if _limited(workload) else f"{left}, with {latencies}"
+    return latencies
+
+
+def _limited(workload: Workload) -> bool:
+    slo = workload.slo
+    return any(x is not None for x in (slo.ttft_p95_s, tpot_limit_s(workload), slo.e2e_p95_s))
+
+
+def _latencies(workload: Workload, loss: HostLoss) -> str:
+    """The latencies with their limits: all that have one, else the first; of those that miss, only these."""
+    v, slo, kind = loss.verified, workload.slo, workload.kind
+    assert v is not None
+    figures = [
+        (kind.first_result, v.ttft_p95_s, slo.ttft_p95_s),
+        ("TPOT", v.tpot_p95_s, tpot_limit_s(workload)),
+        ("end-to-end latency", v.e2e_p95_s, slo.e2e_p95_s),
+    ]
+    limited = [(name, reached, most) for name, reached, most in figures if most is not None]
+    missed = [(name, reached, most) for name, reached, most in limited if reached > most]
+    shown = missed or limited
+    if not shown:
+        return f"p95 {kind.first_result} {_time(v.ttft_p95_s, 3)}"
+    return " and ".join(_over(name, reached, most) for name, reached, most in shown)
+
+
+def _over(name: str, reached_s: float, most_s: float) -> str:
+    reached, most = unlike(partial(_both, reached_s, most_s))
+    return f"p95 {name} {reached} of {most}"
+
+
+def _both(reached_s: float, most_s: float, more: int) -> tuple[str, str]:
+    return _time(reached_s, 2 + more), _time(most_s, 2 + more)
+
+
+def _time(s: float, digits: int) -> str:
+    if s >= 1:
+        return f"{s:.{digits}g} s"
+    return f"{s * 1e3:.{max(digits - 3, 0)}f} ms" if s >= 0.1 else f"{s * 1e3:.{digits}g} ms"

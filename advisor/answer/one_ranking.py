@@ -1,9 +1,10 @@
 """One ranking of deployments and hosted APIs: places by the objective, and the verdict on both."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from advisor.answer.demand import API_LOSS
 from advisor.answer.hosted import asked_for, figures_of, needed_tokens_per_s, of_median, usd_per_hour
 from advisor.answer.money import CURRENCY, cents, traffic_ratio
 from advisor.answer.sentences import certainty
@@ -38,12 +39,14 @@ def ranked_together(
     outcome: SearchResult,
     answer: Answer,
     on_demand: Sequence[tuple[float, Option]] = (),
+    displaces: Callable[[float], bool] | None = None,
 ) -> Answer:
     """The answer with its hosted APIs ranked among its options by the same objective.
 
     `on_demand`: deployments that scale to zero, with their objective. The others keep their order. An API stands
     before the first deployment with a worse objective; one whose published speeds disagree about a limit stands behind
-    everything that keeps it.
+    everything that keeps it. `displaces`: whether something at this monthly cost may stand before the first deployment,
+    which keeps owned machines; None: whatever has the better objective may.
     """
     deployments = answer.deployments
     scores = [final_score(workload, s, outcome.scale) for s in outcome.shown[: len(deployments)]]
@@ -61,9 +64,11 @@ def ranked_together(
     waiting = sorted([*sure, *on_demand], key=lambda pair: (pair[0], pair[1].usd_per_month))
     disputed = [offer for _, offer in apis if offer.slo_state == "disputed"]
     for option, score in zip(deployments, scores, strict=True):
-        while waiting and waiting[0][0] < score:
-            order.append(waiting.pop(0)[1])
-        order.append(option)
+        before = [pair for pair in waiting if pair[0] < score]
+        if option is deployments[0] and displaces is not None:
+            before = [pair for pair in before if displaces(pair[1].usd_per_month)]
+        waiting = [pair for pair in waiting if not any(pair is each for each in before)]
+        order += [*(each for _, each in before), option]
     order += [*(each for _, each in waiting), *disputed]
     ranks = {id(each): rank for rank, each in enumerate(order, 1)}
     place = {option.rank: ranks[id(option)] for option in deployments}
@@ -272,7 +277,7 @@ def verdict(spec: Json, answer: Answer, hardware: str) -> str:
     first = answer.recommendations[0] if answer.recommendations else None
     if isinstance(first, ApiOption):
         behind = [best_deployment(answer)] if spec["constraints"]["acquisition"] != ["api"] else []
-        return " ".join([sentence(first), *fast_enough(spec, answer), *behind])
+        return " ".join([sentence(first), *fast_enough(spec, answer), API_LOSS, *behind])
     if spec["constraints"]["acquisition"] == ["api"]:
         return none_ranked(answer)
     if isinstance(first, Option) and first.scale_to_zero:

@@ -71,8 +71,8 @@ HOST_FIELDS = {
 def option(
     snapshot: Json, workload: Workload, catalog: Catalog, outcome: SearchResult, s: Scored, rank: int | None
 ) -> Option:
-    """A deployment of the search; without a rank it has neither tuning nor variants."""
-    asked_hit_fraction = workload.prefix_cache_hit_fraction
+    """A deployment of the search; without a rank it has neither tuning, variants nor what the loss of a host does."""
+    asked, asked_hit_fraction = workload, workload.prefix_cache_hit_fraction
     workload = replace(workload, requests_per_s_mean=s.requests_per_s_mean, requests_per_s_peak=s.requests_per_s_peak)
     workload = as_cached(workload, s.kept_fraction)
     generates = workload.kind.generates_tokens
@@ -161,6 +161,7 @@ def option(
             *contents.sentences(workload, catalog, result),
             *(result.speculative.said if result.speculative else []),
             *result.demand,
+            *demand.redundancy_reasons(workload, s),
             *price_notes(catalog, s),
         ],
         warnings=[
@@ -181,6 +182,7 @@ def option(
     assert outcome.built is not None
     variants = [option(snapshot, workload, catalog, outcome, v, None) for v in outcome.variants.get(rank - 1, ())]
     return result.changed(
+        one_host_lost=demand.host_lost(asked, catalog, outcome.table, s),
         tuning=tuning.tuning(snapshot, workload, catalog, s, outcome.built, prefill, decode),
         variants=[tuning.variant(result, other) for other in variants],
     )

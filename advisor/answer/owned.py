@@ -1,55 +1,214 @@
 """Machines that are already owned: what they do on their own, what they cost, what is missing, and keep or sell."""
 
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from advisor.answer.sentences import counted
-from advisor.engine.cost import HOURS_PER_MONTH, present_value
+import numpy as np
+
+from advisor.answer.money import CostModel
+from advisor.answer.sentences import counted, likely
+from advisor.engine.cost import HOURS_PER_MONTH, STAFF_PART, TEAM, Prices
 from advisor.engine.plans import OWNED as KEPT
-from advisor.engine.search import Catalog, OwnedMachines, Scored, SearchResult, describe, same
-from advisor.inputs import new_usd_per_accelerator, number, rounded
-from advisor.result import Owned, OwnedPlan
+from advisor.engine.search import (
+    EQUAL_FRACTION,
+    Catalog,
+    OwnedMachines,
+    Scored,
+    SearchResult,
+    describe,
+    prices_of,
+    same,
+)
+from advisor.engine.spec import Workload, usd_text
+from advisor.inputs import number, rounded
+from advisor.result import Answer, ApiOption, Option, Owned, OwnedPlan, Team
 
 Json = dict[str, Any]
+Array = np.ndarray
+WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+MARGIN_FRACTION = 0.1  # keeping is first unless something else saves more than this ...
+SURE_FRACTION = 0.9  # ... or costs less in this share of the draws
 UNKNOWN_POWER = "its power is not published, so what these machines cost to run is not known"
 
 
-def owned(spec: Json, snapshot: Json, catalog: Catalog, outcome: SearchResult) -> list[Owned]:
+def kept_first(workload: Workload, outcome: SearchResult, costs: CostModel) -> SearchResult:
+    """The result with the best option that keeps owned machines first, unless another is clearly cheaper.
+
+    The search counts the forgone sale as a cost. Another option stands before the first that keeps machines only if it
+    saves more than MARGIN_FRACTION of the payments for keeping them, or costs less in SURE_FRACTION of the draws.
+    """
+    at = next((k for k, s in enumerate(outcome.shown) if kept_instances(s)), 0)
+    if not at or workload.objective != "cost":
+        return outcome
+    if any(displaces(outcome, costs, at, usd, drawn) for usd, drawn in _rivals(outcome, costs, at)):
+        return outcome
+    order = [at, *(k for k in range(len(outcome.shown)) if k != at)]
+    costs.reorder(order)
+    return in_order(outcome, order)
+
+
+def displaces(outcome: SearchResult, costs: CostModel, at: int, usd_per_hour: float, drawn: Array) -> bool:
+    """Whether something at this cost (expected and in each draw) stands before the option that keeps machines."""
+    keep, of_keep = outcome.shown[at], costs.usd_per_hour()[at]
+    often = float((drawn < (keep.economic_usd_per_hour if of_keep is None else of_keep)).mean())
+    return saving_fraction(keep, usd_per_hour) > MARGIN_FRACTION or often >= SURE_FRACTION
+
+
+def saving_fraction(keep: Scored, usd_per_hour: float) -> float:
+    """What something at this cost saves over keeping machines, the forgone sale counted, as a share of its payments."""
+    return (keep.economic_usd_per_hour - usd_per_hour) / keep.usd_per_hour
+
+
+def displaced_by(workload: Workload, outcome: SearchResult, costs: CostModel) -> Callable[[float], bool] | None:
+    """Whether an API at a monthly cost may stand before a first choice that keeps machines; None: it keeps none."""
+    if workload.objective != "cost" or not outcome.shown or not kept_instances(outcome.shown[0]):
+        return None
+    return lambda usd: displaces(outcome, costs, 0, usd / HOURS_PER_MONTH, costs.drawn_api(usd) / HOURS_PER_MONTH)
+
+
+def _rivals(outcome: SearchResult, costs: CostModel, at: int) -> list[tuple[float, Array]]:
+    """(expected cost, cost in each draw) of the options before this one, USD per hour."""
+    drawn = costs.usd_per_hour()
+    return [
+        (s.economic_usd_per_hour, np.full(1, s.economic_usd_per_hour) if d is None else d)
+        for s, d in zip(outcome.shown[:at], drawn, strict=False)
+    ]
+
+
+def in_order(outcome: SearchResult, order: Sequence[int]) -> SearchResult:
+    """The result with its shown options in another order, by their places now."""
+    place = {old: new for new, old in enumerate(order)}
+    shown = [outcome.shown[k] for k in order]
+    return replace(
+        outcome,
+        shown=tuple(shown),
+        ranked=(shown[0], *(s for s in outcome.ranked if s is not shown[0])),
+        variants={place[k]: found for k, found in outcome.variants.items()},
+        views={view: place[k] for view, k in outcome.views.items()},
+        draft_risks={place[k]: risk for k, risk in outcome.draft_risks.items()},
+    )
+
+
+def owned(
+    spec: Json, snapshot: Json, workload: Workload, catalog: Catalog, outcome: SearchResult, costs: CostModel
+) -> list[Owned]:
     """For each accelerator that is owned: what it does alone, and keep it, sell it or add to it over the horizon."""
-    a = catalog.site_assumptions or catalog.assumptions
-    months, rate = int(spec["tco"]["horizon_months"]), float(spec["tco"]["discount_rate"])
+    prices = prices_of(workload, catalog)
     ranked = list(enumerate(outcome.shown, 1))
     rows = snapshot["assumptions"]
     row = rows.get("residual-value-year-1") or rows.get("residual-value-fraction") or {"source": ""}
     machines = {m.offer.accelerator: m for m in outcome.owned}
     plans = []
     for slug, count in spec["owned"].items():
+        alone = machines.get(slug)
         with_it = next(((k, s) for k, s in ranked if _uses(s, slug)), None)
         without = next(((k, s) for k, s in ranked if not _uses(s, slug)), None)
-        new = new_usd_per_accelerator(catalog.offers, slug)
-        resale = new * a.resale()[min(12, len(a.resale()) - 1)] * count if new else None
-        keep, sell = (_plan(way, months, rate) for way in (with_it, without))
-        if sell and resale is not None:
-            sell = sell.changed(present_usd=number((sell.present_usd or 0.0) - resale))
-        alone = machines.get(slug)
-        in_hosts = alone.offer.accelerators * alone.offer.held_instances if alone else 0
+        sale, later = (alone.offer.sale_usd, alone.offer.later_sale_usd) if alone else (0.0, 0.0)
+        held = alone.offer.held_instances if alone else 0
+        used = kept_instances(with_it[1]) if with_it else 0
+        keep, sell = (_plan(way, prices) for way in (with_it, without))
+        if sale and sell is not None:
+            sell = sell.changed(present_usd=number((sell.present_usd or 0.0) - sale * held))
+        if sale and keep is not None:
+            sold = sale * (held - used) + later * used * float(prices.present(prices.months))
+            keep = keep.changed(present_usd=number((keep.present_usd or 0.0) - sold))
+        in_hosts = alone.offer.accelerators * held if alone else 0
         added = _added_instances(with_it[1]) if with_it else 0
         why = next((r.detail for r in outcome.rejections if r.accelerator == slug), "")
-        idle = f"; {count - in_hosts} of {count} do not fill a whole server and are not used"
+        leftover = f"; {count - in_hosts} of {count} do not fill a whole server and are not used"
+        compared = _compared(outcome, costs, with_it, without) if with_it and without else None
         plans.append(
             Owned(
                 accelerator=slug,
                 count=count,
                 in_whole_hosts=in_hosts,
-                resale_usd=number(resale) if resale is not None else None,
+                resale_usd=number(sale * held) if sale else None,
                 resale_source=f"market value after a year, of the lowest price of a new server; {row['source']}",
                 keep=keep,
                 adds_hosts=added,
                 sell=sell,
-                said=_keep_or_sell(keep, sell, added, resale, why) + (idle if in_hosts < count else ""),
+                advice="" if keep is None else "keep" if sell is None or keep.rank < sell.rank else "sell",
+                idle_hosts=max(held - used, 0) if keep else held,
+                sell_saves_fraction=compared[0] if compared else None,
+                sell_saves_probability=compared[1] if compared else None,
+                said=(_idle(held, used, sale) if keep else "")
+                + _keep_or_sell(keep, sell, added, sale * held, compared, why)
+                + (leftover if in_hosts < count else ""),
                 **(_on_their_own(alone, outcome, why) if alone else {"missing": UNKNOWN_POWER}),
             )
         )
     return plans
+
+
+def _compared(
+    outcome: SearchResult, costs: CostModel, keep: tuple[int, Scored], sell: tuple[int, Scored]
+) -> tuple[float, float]:
+    """(saving of the option without the machines over keeping them, probability that it costs less)."""
+    drawn = costs.usd_per_hour()
+    one, other = (
+        np.full(1, s.economic_usd_per_hour) if drawn[rank - 1] is None else drawn[rank - 1] for rank, s in (keep, sell)
+    )
+    saving = saving_fraction(keep[1], sell[1].economic_usd_per_hour)
+    return rounded(saving, 4), rounded(float((np.asarray(other) < np.asarray(one)).mean()), 4)
+
+
+def _idle(held: int, used: int, sale: float) -> str:
+    """What the owned servers are worth that the plan leaves idle; empty: none."""
+    idle = held - used
+    if idle <= 0:
+        return ""
+    worth = f" (about ${sale * idle:,.0f} if sold)" if sale else ""
+    other = "the other one is" if idle == 1 and held == 2 else f"{in_words(idle)} {'is' if idle == 1 else 'are'}"
+    enough = f"{in_words(used)} of your {in_words(held)} servers {'is' if used == 1 else 'are'} enough"
+    return f"{enough}, and {other} free for other use{worth}; "
+
+
+def in_words(number: int) -> str:
+    """Numbers up to ten as words."""
+    return WORDS[number] if number < len(WORDS) else f"{number:,}"
+
+
+def team_of(workload: Workload, outcome: SearchResult, answer: Answer) -> Team | None:
+    """What the team of the first choice costs, and which option would be first without any team's cost."""
+    options = [o for o in answer.serving_options if isinstance(o, Option) or o.slo_state != "disputed"]
+    if workload.objective != "cost" or not options or options[0] is not answer.recommendations[0]:
+        return None
+    deployed = [o for o in answer.deployments if o.scale_to_zero is None]
+    forgone = {
+        o.rank: (s.economic_usd_per_hour - s.usd_per_hour) * HOURS_PER_MONTH
+        for o, s in zip(deployed, outcome.shown, strict=False)
+    }
+    teams = [team_usd_per_month(o) for o in options]
+    bare = [o.usd_per_month - team + forgone.get(o.rank, 0.0) for o, team in zip(options, teams, strict=True)]
+    least = min(range(len(options)), key=lambda k: (bare[k], k))
+    kept = forgone.get(options[0].rank, 0.0) > 0
+    margin = MARGIN_FRACTION * (options[0].usd_per_month - teams[0]) if kept else EQUAL_FRACTION * bare[0]
+    least = least if bare[0] - bare[least] > margin else 0
+    changes = f" Without the cost of a team, {options[least].label} would be the first choice." if least else ""
+    return Team(
+        usd_per_month=rounded(teams[0]),
+        first_without_rank=options[least].rank or 1,
+        said=f"The team costs {usd_text(teams[0])} a month of it.{changes}",
+    )
+
+
+def team_usd_per_month(option: Option | ApiOption) -> float:
+    """Staff and minimum team of an option; a hosted API needs none."""
+    parts = option.money.parts if isinstance(option, Option) and option.money else []
+    return math.fsum(p.usd_per_month for p in parts if p.name in (STAFF_PART, TEAM))
+
+
+def owned_sentence(plans: Sequence[Owned], first_rank: int | None) -> str:
+    """What the verdict adds on owned machines: keep them and what stays free, or what selling saves; a space before."""
+    for o in plans:
+        name = f"{o.count} x {o.accelerator}"
+        if o.advice == "keep" and o.keep and o.keep.rank == first_rank:
+            return f" Keep {name}: {o.said}."
+        if o.keep is not None:
+            return f" You own {name}: {o.said}."
+    return ""
 
 
 def _on_their_own(m: OwnedMachines, outcome: SearchResult, why: str) -> Json:
@@ -100,29 +259,39 @@ def _added_instances(s: Scored) -> int:
     return max(s.instances - kept_instances(s), 0)
 
 
-def _plan(ranked: tuple[int, Scored] | None, months: int, discount_fraction: float) -> OwnedPlan | None:
+def _plan(ranked: tuple[int, Scored] | None, prices: Prices) -> OwnedPlan | None:
     if ranked is None:
         return None
     rank, s = ranked
-    monthly = s.usd_per_hour * HOURS_PER_MONTH
     return OwnedPlan(
         rank=rank,
         accelerator=s.lane.choice.accelerator.slug,
         hosts=s.instances,
-        usd_per_month=number(monthly),
-        present_usd=number(float(present_value(monthly, months, discount_fraction))),
+        usd_per_month=number(s.usd_per_hour * HOURS_PER_MONTH),
+        present_usd=number(s.usd_per_hour * HOURS_PER_MONTH * prices.annuity),
     )
 
 
-def _keep_or_sell(keep: OwnedPlan | None, sell: OwnedPlan | None, added: int, resale: float | None, why: str) -> str:
-    """Which of the two costs less, as a sentence."""
-    worth = f"sold for about ${resale:,.0f}" if resale is not None else "sold (no resale price is known)"
+def _keep_or_sell(
+    keep: OwnedPlan | None,
+    sell: OwnedPlan | None,
+    added: int,
+    resale_usd: float,
+    compared: tuple[float, float] | None,
+    why: str,
+) -> str:
+    """Which of the two costs less once the forgone sale counts, as a sentence."""
+    worth = f"sold for about ${resale_usd:,.0f}" if resale_usd else "sold (no resale price is known)"
     if keep is None:
         return f"not among the answers ({why or 'other options rank before them'}); {worth}"
     more = f" with {added} more server{'s' if added != 1 else ''} bought or rented" if added else ""
-    kept = f"kept{more}: ${keep.usd_per_month or 0:,.0f} a month"
-    if sell is None:
+    kept = f"kept{more}, ${keep.usd_per_month or 0:,.0f} a month"
+    if sell is None or compared is None:
         return f"{kept}; nothing else is among the answers"
-    other = f"{worth}, with {sell.accelerator} instead: ${sell.usd_per_month or 0:,.0f} a month"
-    better = "keeping" if (keep.present_usd or 0.0) <= (sell.present_usd or 0.0) else "selling"
-    return f"{kept}; {other}; {better} costs less over the horizon"
+    other = f"{worth}, with {sell.accelerator} instead, ${sell.usd_per_month or 0:,.0f} a month"
+    saving, often = compared
+    counted_in = "once the forgone sale counts, " if resale_usd else ""
+    if saving <= 0:
+        return f"{kept}; {other}; {counted_in}keeping costs less"
+    chance = f"with {likely(often)} probability"
+    return f"{kept}; {other}; {counted_in}selling saves {saving:.0%} of the payments for keeping, {chance}"

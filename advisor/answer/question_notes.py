@@ -54,7 +54,7 @@ def no_limits(workload: Workload, catalog: Catalog, answer: Answer) -> NoLimits 
         sentences.append(reached(workload, first))
     if first is None or not workload.kind.generates_tokens:
         return NoLimits(said=" ".join(sentences))
-    usual = replace(workload, slo=replace(USUAL_CHAT, spare_replicas=workload.slo.spare_replicas))
+    usual = replace(workload, slo=replace(USUAL_CHAT, spare_hosts=workload.slo.spare_hosts))
     best = next(iter(estimated_ranking(usual, catalog).ranked), None)
     sentences.append(with_usual_limits(best))
     return NoLimits(

@@ -70,7 +70,7 @@ def suits(workload: Workload, assumed: Mapping[str, float]) -> bool:
         workload.kind.has_arrivals
         and not workload.kind.has_deadline
         and "rent" in workload.constraints.acquisition
-        and not slo.spare_replicas
+        and not slo.spare_hosts
         and not slo.doubled
         and workload.users is None
         and workload.trace is None

@@ -47,6 +47,7 @@ def verdict(
     return (
         f"{first.label}, {provenance(first)}: {price_of(first)}, {each}, "
         f"{workload.kind.verdict_end(outcome(ranked[0], first.batch))}.{spot_risk(first.batch)}{certainty(options)}"
+        f"{after_a_loss(first)}"
     )
 
 
@@ -59,6 +60,11 @@ def spot_risk(run: Batch | None) -> str:
         f"{(run.spot_wait_hours or 0.0) * 60:.2g} minutes of waiting for capacity; if spot capacity is gone for more "
         f"than {max(run.deadline_hours - run.run_hours, 0.0):.2g} h, the run is late."
     )
+
+
+def after_a_loss(option: Option) -> str:
+    """What the loss of one host does, with a space before it; empty for a batch."""
+    return f" {option.one_host_lost.said}" if option.one_host_lost else ""
 
 
 def price_of(option: Option) -> str:

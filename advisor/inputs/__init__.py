@@ -13,6 +13,7 @@ from advisor.inputs.assumptions import (
     SWINGS,
     price_path,
     serverless_of,
+    with_one_team,
 )
 from advisor.inputs.check import check_catalog, unknown_names_in_parts
 from advisor.inputs.current import (
@@ -53,6 +54,7 @@ from advisor.inputs.training import REFERENCES, TRAINING_ASSUMPTIONS, figure_of,
 from catalog.places import areas_of
 
 __all__ = [
+    "with_one_team",
     "asked_on",
     "CHIP_SCOPE",
     "COLD_START",

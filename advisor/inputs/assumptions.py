@@ -157,6 +157,7 @@ def assumptions_of(spec: Json, rows: Json, place: Json | None = None) -> Assumpt
 
 def _finance(tco: Json, rows: Json) -> Json:
     """Resale, staff, insurance, exit and price paths; neutral in snapshots from before they were kept."""
+    tco = with_one_team(tco)
 
     def figure(key: str, otherwise: float = 0.0) -> float:
         return float(tco.get(key, rows.get(key, {"value": otherwise})["value"]))
@@ -190,6 +191,12 @@ def deliveries(tco: Json, rows: Json) -> dict[str, tuple[float, float, float]]:
             value = float(row["value"])
             found[name] = value, float(row.get("low") or value), float(row.get("high") or value)
     return found
+
+
+def with_one_team(tco: Json) -> Json:
+    """The `tco:` section in which a minimum team that is stated once counts for rented and owned machines."""
+    stated = [tco[key] for key in TEAMS.values() if key in tco]
+    return dict.fromkeys(TEAMS.values(), stated[0]) | tco if stated else tco
 
 
 def price_path(paths: Json, name: str, change_per_year: float, months: int, end: str = "ratio") -> tuple[float, ...]:

@@ -19,7 +19,7 @@ from advisor.engine.cost import (
     rent_parts,
     total_usd_per_hour,
 )
-from advisor.engine.spec import ASSUMED, DOUBTFUL, OWNED, UNKNOWN_UNIT, WEAK_PRICE, Offer, Part
+from advisor.engine.spec import ASSUMED, DOUBTFUL, OWNED, OWNED_MONTHS, UNKNOWN_UNIT, WEAK_PRICE, Offer, Part
 from advisor.engine.spec import Accelerator as Chip
 from advisor.inputs.assumptions import SERVERS
 from advisor.inputs.hosts import (
@@ -759,7 +759,9 @@ def with_owned(
         parts = tuple(p for p in own_parts(usd * size, size, watts, a) if p.group == "running")
         today = running_parts(usd * size, size, watts, a)
         same = [o.accelerator == slug and o.term == "purchase" and o.accelerators == size for o in kept]
-        kept = [replace(o, held_instances=hosts, held_parts=today) if s else o for o, s in zip(kept, same, strict=True)]
+        sale, later = (usd * size * x for x in market_fractions(a, is_superseded(chip, snapshot)))
+        there: Json = {"held_instances": hosts, "held_parts": today, "sale_usd": sale, "later_sale_usd": later}
+        kept = [replace(o, **there) if s else o for o, s in zip(kept, same, strict=True)]
         own = Offer(
             provider="owned",
             instance=f"owned server with {size} x {chip.name}",
@@ -780,10 +782,21 @@ def with_owned(
             full_watts=watts,
             cooling=cooling_of(known, size),
             held_instances=hosts,
+            sale_usd=sale,
+            later_sale_usd=later,
             host=bought_host(chip, size, snapshot["assumptions"]),
         )
         kept.insert(0, own)
     return tuple(kept)
+
+
+def market_fractions(a: Assumptions, superseded: bool) -> tuple[float, float]:
+    """(today, at the end of the horizon): market value of owned machines over the price of new ones, less selling."""
+    months = max(round(a.months), 1)
+    curve = replace(a, months=float(OWNED_MONTHS + months), life_years=(OWNED_MONTHS + months) / 12.0)
+    values = curve.resale(superseded) if a.resale_by_year else a.resale(superseded)
+    later = values[min(OWNED_MONTHS + months, len(values) - 1)]
+    return values[min(OWNED_MONTHS, len(values) - 1)], later * float(a.prices.path("resale", months + 1)[months])
 
 
 def new_usd_per_accelerator(offers: Sequence[Offer], slug: str) -> float | None:

@@ -188,7 +188,7 @@ def workload_of(spec: Json) -> Workload:
             tpot_p95_s=seconds("tpot_ms_p95"),
             e2e_p95_s=seconds("e2e_ms_p95"),
             tokens_per_s_per_user=slo.get("tokens_per_s_per_user"),
-            spare_replicas={"n+1": 1, "n+2": 2}.get(slo.get("availability", "n"), 0),
+            spare_hosts={"n+1": 1, "n+2": 2}.get(slo.get("availability", "n"), 0),
             doubled=slo.get("availability") == "2n",
             confidence=slo.get("confidence"),
         ),

@@ -22,7 +22,7 @@ from advisor.result.base import (
 from advisor.result.decision import Decision, Settle, plan_ways
 from advisor.result.demand import Owned
 from advisor.result.hosted import ApiOption, HostedOffer
-from advisor.result.money import Scenario, Switch, Uncertainty
+from advisor.result.money import Scenario, Switch, Team, Uncertainty
 from advisor.result.option import NearMiss, Option
 from advisor.result.portfolio import Portfolio
 from advisor.result.sharing import Adapters, Mix, Sharing
@@ -320,6 +320,8 @@ class Answer(Section):
     """Cost with everything uncertain drawn together; null where nothing is ranked."""
     scenarios: list[Scenario] = []
     """Every option's cost under low, expected and high assumptions, and under the planner's own."""
+    team: Team | None = None
+    """The team behind the first choice; null where nothing is ranked by cost, absent in answers of earlier versions."""
     switch: Switch | None = None
     """The cheapest change from one option to another during the horizon; null where none is possible."""
     currency: Currency | None = None

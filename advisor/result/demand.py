@@ -37,6 +37,29 @@ class Availability(Section):
     """Capacity when all spares have failed."""
 
 
+class HostLost(Section):
+    """The peak after the loss of any one host: a server, a rented instance, or one machine of a rack or slice."""
+
+    hosts: Count
+    """Hosts in service."""
+    replicas_left: Count
+    """Replicas that still run, whichever host is lost."""
+    idle_instances: Count
+    """Idle instances that are already owned; one of them takes over."""
+    limits_hold: bool
+    """Whether the latency limits hold at the peak without the host."""
+    capacity_requests_per_s: PerSecond | None
+    """The most requests that are left to be served, whatever their latency."""
+    ttft_ms_p95: Milliseconds | None
+    """p95 TTFT at the peak without the host; null: no service, or the queue grows without end."""
+    tpot_ms_p95: Milliseconds | None
+    """p95 TPOT at the peak without the host; null: see `ttft_ms_p95`."""
+    spare_usd_per_month: UsdPerMonth | None
+    """Cost of a spare with which the limits hold; null: none is needed or known."""
+    said: str
+    """The same in words."""
+
+
 class Users(Section):
     """Active users who wait for an answer, think, and ask again."""
 
@@ -199,6 +222,14 @@ class Owned(Section):
     """Servers that this option buys in addition."""
     sell: OwnedPlan | None
     """Best option without them; null: none is among the answers."""
+    advice: str = ""
+    """keep or sell: which ranks first; empty: they are in no option, or the answer is of an earlier version."""
+    idle_hosts: Count | None = None
+    """Owned servers that the plan to keep leaves free; null in answers of earlier versions."""
+    sell_saves_fraction: Fraction | None = None
+    """Saving of the best option without them over keeping them, the forgone sale counted; negative: it costs more."""
+    sell_saves_probability: Fraction | None = None
+    """Share of the draws in which the best option without them costs less, the forgone sale counted."""
     said: str
     """The comparison as a sentence."""
     suffices: bool | None = None

@@ -232,6 +232,17 @@ class Plan(Section):
     """The usual ways to pay for the same deployment, for comparison."""
 
 
+class Team(Section):
+    """The team behind the first choice, and whether its cost decides the order."""
+
+    usd_per_month: UsdPerMonth
+    """Staff and minimum team of the first choice; a hosted API needs none."""
+    first_without_rank: Count
+    """Rank of the option that would be the first choice if no option paid for a team."""
+    said: str
+    """The same in words."""
+
+
 class Switch(Section):
     """Starting with one option and changing to another when its term or its hardware ends."""
 

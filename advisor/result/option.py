@@ -32,7 +32,7 @@ from advisor.result.base import (
     WholeTokens,
 )
 from advisor.result.contents import Conversation, ImageInput, UnitCost
-from advisor.result.demand import Availability, GrowthSchedule, MeanAndTail, Recorded, Site, Users, Week
+from advisor.result.demand import Availability, GrowthSchedule, HostLost, MeanAndTail, Recorded, Site, Users, Week
 from advisor.result.host import Host
 from advisor.result.launch import Launch
 from advisor.result.money import Money
@@ -579,6 +579,8 @@ class Option(Setup, Purchase):
     """Image input; absent where requests are text only."""
     availability: Availability | None = None
     """Spare replicas."""
+    one_host_lost: HostLost | None = None
+    """The peak after the loss of any one host; absent in answers of earlier versions and for batches."""
     users: Users | None = None
     """Active users; null: the workload gives a request rate."""
     recorded: Recorded | None = None

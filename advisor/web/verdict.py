@@ -41,7 +41,15 @@ def shown(answer: Answer) -> dict[str, Any] | None:
         "settle": decision.settle,
         "settling": settled(decision.settle) if decision.settle else "",
         "weakness": weakness(decision.price_weakness),
+        "one_host_lost": one_host_lost(answer),
     }
+
+
+def one_host_lost(answer: Answer) -> str:
+    """What the loss of a host does to the first choice, in English as stored; empty where the answer does not say."""
+    first = next(iter(answer.recommendations), None)
+    lost = None if first is None else getattr(first, "one_host_lost", None)
+    return lost.said if lost is not None else ""
 
 
 def fleet(p: Portfolio) -> str:

@@ -80,49 +80,71 @@ class Recalculation:
             ratio *= (month <= end).astype(float)
         return ratio
 
-    def replicas(self, level: float = 1.0) -> pd.Series:
-        """Replicas of each month at this fraction of the peak, spares included."""
-        return self.replicas_of(self.option["replicas"] - self.option["spare_replicas"], level)
-
-    def replicas_of(self, carrying: int, level: float) -> pd.Series:
-        spares = self.option["spare_replicas"]
-        load = self.traffic * level
-        serving = (carrying * load - 1e-9).apply(math.ceil).clip(lower=1)
-        needed = serving * 2 if self.spec["slo"]["availability"] == "2n" else serving + spares
-        return needed.where(load > 0, 0).astype(int)
-
-    def instances(self, level: float = 1.0) -> pd.Series:
-        """Instances of each month at this fraction of the peak; until a delivery those of the bridge."""
-        found, bridge = self.bought_or_rented(level), self.bridge
-        if not bridge:
-            return found
-        first = self.replicas_of(bridge["replicas"], level)
-        rented = self.packed(first, bridge["accelerators_per_replica"], self.steps[0]["accelerators"])
-        return rented.where(rented.index <= bridge["months"], found)
+    @property
+    def lost_hosts(self) -> int:
+        """Hosts that may fail while the limits hold."""
+        return {"n+1": 1, "n+2": 2}.get(self.spec["slo"]["availability"], 0)
 
     @property
     def bridge(self) -> dict[str, Any] | None:
         """What serves until bought servers arrive, if it is another deployment."""
         return self.option["money"]["plan"].get("bridge")  # type: ignore[no-any-return]
 
-    def bought_or_rented(self, level: float = 1.0) -> pd.Series:
-        """Instances of the option's own deployment."""
-        last = self.bridge["months"] if self.bridge else 0
-        later = next(step["accelerators"] for step in self.steps if step["from_month"] > last)
-        each = self.option["accelerator_count"] // self.option["replicas"]
-        return self.packed(self.replicas(level), each, later)
+    @property
+    def bridge_months(self) -> int:
+        return int(self.bridge["months"]) if self.bridge else 0
+
+    @property
+    def own(self) -> tuple[int, int, int]:
+        """(serving replicas today, accelerators of each, accelerators of an instance) of the option's own deployment."""
+        held = next(step["accelerators"] for step in self.steps if step["from_month"] > self.bridge_months)
+        replicas = self.option["replicas"]
+        return replicas - self.option["spare_replicas"], self.option["accelerator_count"] // replicas, held
+
+    @property
+    def bridging(self) -> tuple[int, int, int]:
+        """The same of what serves until the delivery."""
+        if self.bridge is None:
+            return self.own
+        return self.bridge["replicas"], self.bridge["accelerators_per_replica"], self.steps[0]["accelerators"]
+
+    def replicas(self, level: float = 1.0) -> pd.Series:
+        """Replicas of each month at this fraction of the peak, spares included, of the option's own deployment."""
+        return self.replicas_of(self.own, level)
 
     def replicas_by_month(self) -> pd.Series:
         """Replicas in service, until a delivery those of the bridge."""
-        own = self.replicas()
-        first = self.replicas_of(self.bridge["replicas"], 1.0) if self.bridge else own
-        return first.where(first.index <= (self.bridge or {"months": 0})["months"], own)
+        return self.until_delivery(self.replicas_of(self.bridging, 1.0), self.replicas())
 
-    @staticmethod
-    def packed(replicas: pd.Series, each: int, held: int) -> pd.Series:
+    def instances(self, level: float = 1.0) -> pd.Series:
+        """Instances of each month at this fraction of the peak; until a delivery those of the bridge."""
+        return self.until_delivery(self.instances_of(self.bridging, level), self.instances_of(self.own, level))
+
+    def until_delivery(self, first: pd.Series, later: pd.Series) -> pd.Series:
+        return first.where(first.index <= self.bridge_months, later)
+
+    def serving(self, carrying: int, level: float) -> pd.Series:
+        load = self.traffic * level
+        return (carrying * load - 1e-9).apply(math.ceil).clip(lower=1).where(load > 0, 0).astype(int)
+
+    def replicas_of(self, deployment: tuple[int, int, int], level: float) -> pd.Series:
+        carrying, each, held = deployment
+        serving = self.serving(carrying, level)
+        if self.spec["slo"]["availability"] == "2n":
+            return 2 * serving
+        spares = [self.lost_hosts * math.ceil(n / max(i - self.lost_hosts, 1)) if each <= held else self.lost_hosts
+                  for n, i in zip(serving, self.instances_of(deployment, level), strict=True)]  # fmt: skip
+        return (serving + spares).where(serving > 0, 0).astype(int)
+
+    def instances_of(self, deployment: tuple[int, int, int], level: float) -> pd.Series:
+        """Instances of each month; each is one host."""
+        carrying, each, held = deployment
+        serving, twice = self.serving(carrying, level), 2 if self.spec["slo"]["availability"] == "2n" else 1
         if each > held:
-            return replicas * math.ceil(each / held)
-        return (replicas / (held // each)).apply(math.ceil)
+            needed = (serving + self.lost_hosts) * math.ceil(each / held)
+        else:
+            needed = (serving / (held // each)).apply(math.ceil) + self.lost_hosts
+        return (twice * needed).where(serving > 0, 0).astype(int)
 
     # --- prices -----------------------------------------------------------------------------------------------
 
@@ -499,7 +521,7 @@ class FleetRecalculation(Recalculation):
     """
 
     def __init__(self, answer: dict[str, Any], kinds: dict[str, tuple[int, dict[str, Any]]]) -> None:
-        asked, self.members = answer["workload"]["workloads"], len(answer["workload"]["workloads"])
+        asked = answer["workload"]["workloads"]
         option: dict[str, Any] = {"money": {"plan": {"steps": []}, "services": None}}
         super().__init__({"workload": asked[0], "assumptions": answer["assumptions"]}, option)
         for item in answer["portfolio"]["money"]["items"]:
@@ -524,8 +546,7 @@ class FleetRecalculation(Recalculation):
 
     @property
     def engineers(self) -> pd.Series:
-        each = self.members * self.assumed["minimum-engineers-rented"]
-        return pd.Series(max(self.assumed["minimum-engineers-own"], each), index=self.months)
+        return pd.Series(self.assumed["minimum-engineers-own"], index=self.months)
 
 
 def yearly_return(flows: list[float]) -> float | None:

@@ -49,7 +49,8 @@ def test_a_startup_buys_tokens_all_year() -> None:
 def test_a_bank_that_must_own_pays_about_as_much_as_renting_would_cost() -> None:
     r = answer("bank-owned", "[mi300x, h100-pcie]")["recommendations"][0]
     m = r["money"]
-    assert r["acquisition"] == "own" and r["spare_replicas"] == 1 and r["region"] == "grid-deu"
+    assert r["acquisition"] == "own" and r["region"] == "grid-deu"
+    assert r["instances"] >= 2 and r["one_host_lost"]["replicas_left"] >= r["replicas"] - r["spare_replicas"]
     met, rent = meeting(r, "own", "rent"), way(r, "rent", "on_demand")["usd_per_month"]
     assert 0.7 < met["share_of_hours"] < 1.3 and 0.7 < m["usd_per_month"] / rent < 1.3
     assert (met["month"] is None) == (m["usd_per_month"] > rent)

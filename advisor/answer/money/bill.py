@@ -25,7 +25,7 @@ from advisor.engine.cost import (
 from advisor.engine.plans import Flow, Plan, flows
 from advisor.engine.search import Catalog, Scored, best_offers, on_spot, repriced, spot_late_fraction
 from advisor.engine.spec import UNKNOWN_UNIT, Offer, Part, Workload
-from advisor.inputs import number, rounded
+from advisor.inputs import number, rounded, with_one_team
 from advisor.result import (
     Assumption,
     BuyNowOrExtend,
@@ -254,8 +254,9 @@ def cheapest(workload: Workload, catalog: Catalog, s: Scored, group: Sequence[Of
     constraints = replace(workload.constraints, acquisition=("rent", "own"), providers_allow=(), regions_allow=())
     by_cost = replace(workload, constraints=constraints, objective="cost")
     within = replace(catalog, offers=tuple(group))
-    load = np.array([[s.utilisation_fraction * s.paid_fraction]])
-    carrying = np.array([[float(s.replicas - s.spare_replicas)]])
+    serving = s.replicas - s.spare_replicas
+    load = np.array([[s.utilisation_fraction * s.paid_fraction * s.replicas / serving]])
+    carrying = np.array([[float(serving)]])
     usd, index, _, _ = best_offers(by_cost, within, [s.lane], carrying, load)
     return group[int(index[0, 0])] if math.isfinite(float(usd[0, 0])) else None
 
@@ -356,7 +357,7 @@ def price_age_years(snapshot: Json, o: Offer) -> float:
 
 def assumptions(spec: Json, snapshot: Json) -> list[Assumption]:
     """Every visible default with what the workload put in its place."""
-    tco = spec["tco"]
+    tco = with_one_team(spec["tco"])
     rows = [
         Assumption(
             name=key,

@@ -35,6 +35,7 @@ from advisor.engine.search import (
     deployed,
     describe,
     overheads_of,
+    packing_of,
 )
 from advisor.engine.search import strategies as all_strategies
 from advisor.engine.spec import Offer, Workload
@@ -357,7 +358,7 @@ def months_of(workload: Workload, s: Scored) -> Iterator[PlanMonth]:
         yield PlanMonth(
             month=month + 1,
             traffic_ratio=rounded(ratio),
-            replicas=n + int(workload.slo.spares(n)) if n else 0,
+            replicas=int(workload.slo.redundancy.replicas(n, packing_of(s.lane.choice, s.offer))),
             hourly_instances=int(hourly[month]),
             committed_instances=int(terms[month]),
             own_instances=int(own[month]),

@@ -124,7 +124,7 @@ def _serving(
         """The objective of one option; speed, slower: over the estimates."""
         o, s = options[k], options[k].scored
         factors = replace(joint.factors_of(o, u, draws), speed=np.broadcast_to(speed, (VALUES,)))
-        usd = joint.costs(workload, o, factors).usd_per_month / HOURS_PER_MONTH
+        usd = joint.costs(workload, o, factors).economic_usd_per_month / HOURS_PER_MONTH
         return _objective(workload, outcome, s, usd, np.broadcast_to(speed, (VALUES,)), slower)
 
     def api_row(load: Array | float, price: Array | float) -> Array:

@@ -70,14 +70,24 @@ class CostModel:
         self.api_ranked = False
         self._options: dict[tuple[str, ...], list[joint.Option | None]] = {}
 
+    def reorder(self, order: Sequence[int]) -> None:
+        """Takes the shown options in another order, by their places now."""
+        self.shown = [self.shown[i] for i in order]
+        self._options = {kinds: [found[i] for i in order] for kinds, found in self._options.items()}
+
+    def drawn_api(self, usd_per_month: float) -> Array:
+        """Equal monthly payment for an API that costs this much as expected, in each draw, USD."""
+        u, draws = self.uncertain, self.draws
+        return np.asarray(usd_per_month * joint.centered(u.load, draws.load) * joint.centered(u.api, draws.api))
+
     def compare_with(self, hosted: Sequence[HostedOffer], ranked: bool) -> None:
         """Takes the cheapest hosted API that nothing rules out into the comparison; ranked: APIs may win."""
         usd = [h.usd_per_month for h in hosted if h.rejection is None and h.usd_per_month]
         self.api_usd, self.api_ranked = min(usd, default=None), ranked
 
     def usd_per_hour(self) -> list[Array | None]:
-        """Cost of each option's plan in each draw."""
-        return [c.usd_per_month / HOURS_PER_MONTH if c else None for c in self.costs(self.draws)]
+        """Cost of each option's plan in each draw, with the forgone sale of owned machines that it keeps."""
+        return [c.economic_usd_per_month / HOURS_PER_MONTH if c else None for c in self.costs(self.draws)]
 
     def options(self, kinds: tuple[str, ...] = ()) -> list[joint.Option | None]:
         """The options, with these ways to pay alone if any are named."""
@@ -181,7 +191,8 @@ def with_ranges(money: CostModel, options: Sequence[Option]) -> list[Option]:
     found = money.costs(draws)
     api = money.api(draws)
     monthly = [c.usd_per_month if c else np.full(len(draws.load), np.inf) for c in found]
-    rivals = np.array([*monthly, *([api] if api is not None and money.api_ranked else [])])
+    compared = [c.economic_usd_per_month if c else np.full(len(draws.load), np.inf) for c in found]
+    rivals = np.array([*compared, *([api] if api is not None and money.api_ranked else [])])
     cheapest = rivals <= rivals.min(axis=0) * (1 + EQUAL_FRACTION) if len(rivals) else rivals
     wins = (cheapest / np.maximum(cheapest.sum(axis=0), 1)).mean(axis=1) if len(rivals) else []
     budget = money.workload.constraints

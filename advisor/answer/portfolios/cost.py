@@ -7,8 +7,8 @@ import numpy as np
 
 from advisor.answer.money import CURRENCY, cash_flow, cents, cost_parts
 from advisor.answer.money.plan import exact, list_price
-from advisor.engine.cost import AFTER, HOURS_PER_MONTH, life_months, service_months, term_months
-from advisor.engine.fleet import Machine, MachineOption, Member
+from advisor.engine.cost import AFTER, HOURS_PER_MONTH, TEAM, life_months, service_months, term_months
+from advisor.engine.fleet import Machine, MachineOption, Member, spared_team_usd_by_month
 from advisor.engine.fleet import SharedFleet as FleetPlan
 from advisor.engine.plans import (
     HOURLY,
@@ -23,7 +23,7 @@ from advisor.engine.plans import (
     flows,
     plan_of,
 )
-from advisor.engine.search import overheads_of, prices_of, shared_overheads
+from advisor.engine.search import overheads_of, prices_of
 from advisor.engine.spec import Offer, Part
 from advisor.inputs import number
 from advisor.result import Answer, CashFlow, FleetItem, Money, Option, PortfolioMoney, TrainingOption
@@ -36,7 +36,7 @@ def portfolio_money(members: Sequence[Member], answers: Sequence[Answer], plan: 
     if plan.machines:
         return of_fleet(members, plan)
     firsts = [a.deployments[0] for a in answers if a.deployments]
-    return of_each(answers, firsts) if len(firsts) == len(answers) else None
+    return of_each(members, answers, firsts) if len(firsts) == len(answers) else None
 
 
 def of_fleet(members: Sequence[Member], plan: FleetPlan) -> PortfolioMoney:
@@ -101,7 +101,7 @@ def fleet_plan(members: Sequence[Member], plan: FleetPlan, options: Mapping[Mach
             kept.append(Commitment(way=len(ways) - 1, start_month=start, until_month=until, instances=round(instances)))
     demand = flat_demand(1, prices.months)
     schedule = Schedule(commitments=tuple(kept), hourly=tuple(hourly))
-    least = shared_overheads(overheads_of(first.workload, first.catalog), len(members))
+    least = overheads_of(first.workload, first.catalog)
     return plan_of(demand, ways, prices, schedule, least)
 
 
@@ -140,9 +140,9 @@ def fleet_items(machine: Machine, count: float, option: MachineOption, fleet: Pl
         )
 
 
-def of_each(answers: Sequence[Answer], firsts: Sequence[Option]) -> PortfolioMoney:
-    """Each workload's first choice, added; the longest horizon counts, and shorter ones end earlier."""
-    bills = [first.money for first in firsts if first.money is not None]
+def of_each(members: Sequence[Member], answers: Sequence[Answer], firsts: Sequence[Option]) -> PortfolioMoney:
+    """Each workload's first choice, added, with one team for all; the longest horizon counts."""
+    bills = with_one_team([first.money for first in firsts if first.money is not None], members)
     months = max(m.horizon_months for m in bills)
     return PortfolioMoney(
         of="each workload alone",
@@ -160,6 +160,48 @@ def of_each(answers: Sequence[Answer], firsts: Sequence[Option]) -> PortfolioMon
         ],
         cash_flow=[cash_of_month(month, bills) for month in range(months + 1)],
         items=[item for a, o, m in zip(answers, firsts, bills, strict=True) for item in alone_items(a, o, m)],
+    )
+
+
+def with_one_team(bills: Sequence[Money], members: Sequence[Member]) -> list[Money]:
+    """The bills of the first choices without what they need not pay of a minimum team each, since they share one."""
+    plans = [s.planned.plan for m in members for s in m.answer.ranked[:1] if s.planned]
+    if len(plans) != len(bills):
+        return list(bills)
+    return [
+        _with_less_staff(bill, usd, plan)
+        for bill, usd, plan in zip(bills, spared_team_usd_by_month(plans), plans, strict=True)
+    ]
+
+
+def _with_less_staff(bill: Money, usd_by_month: np.ndarray, plan: Plan) -> Money:
+    """The bill with this much less for the minimum team in month 0 .. horizon, USD."""
+    discount = plan.prices.present(np.arange(len(usd_by_month)))
+    present = float(usd_by_month @ discount)
+    monthly, total = present / plan.prices.annuity, float(usd_by_month.sum())
+    return bill.changed(
+        usd_per_month=cents(bill.usd_per_month - monthly),
+        npv_usd=cents(bill.npv_usd - present),
+        parts=[
+            p.changed(
+                usd_per_hour=p.usd_per_hour - monthly / HOURS_PER_MONTH,
+                usd_per_month=cents(p.usd_per_month - monthly),
+                total_usd=None if p.total_usd is None else cents(p.total_usd - total),
+            )
+            if p.name == TEAM
+            else p
+            for p in bill.parts
+        ],
+        cash_flow=[
+            f.changed(
+                running_usd=cents(f.running_usd - less),
+                staff_usd=cents(f.staff_usd - less),
+                total_usd=cents(f.total_usd - less),
+                present_usd=cents(f.present_usd - less * float(discount[f.month])),
+            )
+            for f in bill.cash_flow
+            for less in [float(usd_by_month[f.month]) if f.month < len(usd_by_month) else 0.0]
+        ],
     )
 
 

@@ -4,7 +4,7 @@ Processes add up in memory and time-slice the card's cores and bandwidth. A step
 that are busy at the same time (round robin). A process is busy with probability 1 - exp(-rate x time in system), from
 the M/G/inf queue, and slower steps raise that probability. Overlapping kernels (MPS) can only be faster; switching
 cost is not modeled. Cards are filled first-fit by decreasing size and then simulated. Copies of one workload never
-share a card, because a card fails as a whole.
+share a card, because a card fails as a whole, and spares take cards in servers of their own.
 """
 
 import math
@@ -29,7 +29,7 @@ from advisor.engine.search import (
     offers_for,
     team_usd_per_hour,
 )
-from advisor.engine.spec import KINDS, Accelerator, Offer, Partition, Workload, cut_into
+from advisor.engine.spec import KINDS, Accelerator, Offer, Partition, Workload, cut_into, packing
 from advisor.engine.step import Lane, Memory, Scheduler, StepTimes, lanes, take
 
 NO_LIMITS = Limits()
@@ -188,7 +188,7 @@ def _on_chip(members: Sequence[Member], slug: str, isolated: bool) -> Packing:
 
 
 def copies_of(i: int, m: Member, a: Accelerator, isolated: bool = False) -> list[Copy]:
-    """Equal copies of the member for its peak and spares on this card; empty if one copy needs more than a card."""
+    """Equal copies of the member for its peak and spares, each on its own card; empty if one needs more than a card."""
     table, w = m.answer.table, m.workload
     if table is None or table.built is None:
         return []
@@ -210,7 +210,7 @@ def copies_of(i: int, m: Member, a: Accelerator, isolated: bool = False) -> list
             load = (float(rate[k]), float(capacity[k]), float(seen.running_requests[k]))
             alone = take(times, np.array([k]))
             copy = _copy(i, m, table.lanes[row], alone, table.built.memory, row, load)
-            count = int(carrying[k]) + int(w.slo.spares(int(carrying[k])))
+            count = int(w.slo.redundancy.replicas(int(carrying[k]), packing(1, 1)))
             candidates.append((count, copy.needed_bytes, row, copy))
     best = min(candidates, key=lambda f: f[:3], default=None)
     return [best[3]] * best[0] if best else []
@@ -429,14 +429,17 @@ def _priced(members: Sequence[Member], a: Accelerator, cards: Sequence[Card], is
     for m in members[1:]:
         theirs = {_key(o) for o in offers_for(m.workload, m.catalog)}
         offers = [o for o in offers if _key(o) in theirs]
+    if any(m.workload.slo.redundancy for m in members):  # cards of one server fail together
+        offers = [o for o in offers if o.accelerators == 1]
     licence = max(licence_of(members[0].catalog, t.copy.lane) for card in cards for t in card.tenants)
     best, instances, usd = None, 0, math.inf
     for o in offers:
         count = int(instances_needed(np.array(float(len(cards))), 1, o.accelerators))
-        team = team_usd_per_hour(members[0].workload, members[0].catalog, [(o, count)], len(members))
+        team = team_usd_per_hour(members[0].workload, members[0].catalog, [(o, count)])
         if (cost := float(offer_usd_per_hour(o, count, licence)) + team) < usd:
             best, instances, usd = o, count, cost
-    reason = "" if best else f"no offer of {a.name} is allowed for every workload"
+    alone = " in a server of its own" if any(m.workload.slo.redundancy for m in members) else ""
+    reason = "" if best else f"no offer of {a.name}{alone} is allowed for every workload"
     return Packing(
         accelerator=a,
         offer=best,

@@ -43,6 +43,7 @@ class Unit:
     machine_index: int
     requests_per_s: tuple[float, ...]
     replicas: int = 1  # per machine
+    host_replicas: int = 1  # that stop with one host
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +53,7 @@ class Job:
     name: str
     requests_per_s: tuple[float, ...]  # by period; for work: 1 in open periods, else 0
     work_requests: float = 0.0  # per day; 0: a stream
-    spare_replicas: int = 0  # additional idle replicas on each unit it uses
+    spare_hosts: int = 0  # that each kind of unit it uses may lose
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -214,7 +215,7 @@ def _add_constraints(
     for t in range(len(periods)):
         for u, unit in enumerate(units):
             busy = _busy(at, u, unit, jobs, t)
-            spares = float(max((jobs[j].spare_replicas for j in _jobs_of(unit)), default=0))
+            spares = float(max((jobs[j].spare_hosts for j in _jobs_of(unit)), default=0)) * unit.host_replicas
             model.row(busy | {at.running(u, t): -1.0, at.used(u): spares}, -np.inf, 0.0)
         for k, machine in enumerate(machines):
             if not machine.hourly:
@@ -226,7 +227,7 @@ def _add_constraints(
     for j, job in enumerate(jobs):
         _add_demand(model, at, units, j, job, periods)
     for u, unit in enumerate(units):
-        if limits.kind_usd_per_hour or any(jobs[j].spare_replicas for j in _jobs_of(unit)):
+        if limits.kind_usd_per_hour or any(jobs[j].spare_hosts for j in _jobs_of(unit)):
             most = _max_busy_replicas(unit, machines[unit.machine_index], jobs, periods, limits)
             for t in range(len(periods)):
                 model.row(_busy(at, u, unit, jobs, t) | {at.used(u): -most}, -np.inf, 0.0)

@@ -33,6 +33,7 @@ from advisor.engine.search import (
     latency_excess,
     licence_of,
     offer_usd_per_hour,
+    packing_of,
     serving_estimates,
     team_usd_per_hour,
 )
@@ -60,6 +61,7 @@ class MachineOption:
     replicas: int  # per machine
     lane: Lane
     usd_per_hour: float  # per machine, including licenses
+    host_replicas: int = 1  # that stop with one host
     ready: bool = False  # the lane already has the cap it was simulated with
 
 
@@ -213,7 +215,7 @@ def machine_options(
     options: list[MachineOption] = []
     speeds: list[tuple[float, ...]] = []
     counts = np.tile([1.0, 64.0], (len(rows), 1))
-    plain = replace(workload, slo=replace(workload.slo, spare_replicas=0))
+    plain = replace(workload, slo=replace(workload.slo, spare_hosts=0))
     _, offers, _, _ = best_offers(plain, catalog, kept, counts, np.ones_like(counts))
     for k, row in enumerate(rows):
         own = {catalog.offers[i]: None for i in sorted(set(offers[k].tolist()) - {-1})}
@@ -267,6 +269,7 @@ def _machines(
             offer=offer,
             instances=instances,
             replicas=replicas,
+            host_replicas=int(packing_of(c, offer).stopped),
             lane=lane,
             usd_per_hour=usd,
         )
@@ -326,12 +329,15 @@ def _planned(
         )
         for o in options
     ]
-    units = [Unit(machine_index=i, requests_per_s=r, replicas=options[i].replicas) for i, r in enumerate(rates)]
+    units = [
+        Unit(machine_index=i, requests_per_s=r, replicas=options[i].replicas, host_replicas=options[i].host_replicas)
+        for i, r in enumerate(rates)
+    ]
     jobs = [
         Job(
             name=f"{part.low_tokens:.0f}",
             requests_per_s=(workload.requests_per_s_peak * part.share_fraction,),
-            spare_replicas=workload.slo.spare_replicas,
+            spare_hosts=workload.slo.spare_hosts,
         )
         for part in classes
     ]
@@ -364,7 +370,7 @@ def _simulated(
 
 def carrying(workload: Workload, option: MachineOption, kept_instances: int) -> int:
     """Serving replicas: all replicas without spares."""
-    return max(kept_instances * option.replicas - workload.slo.spare_replicas, 1)
+    return max(kept_instances * option.replicas - workload.slo.spare_hosts * option.host_replicas, 1)
 
 
 def _design(option: MachineOption, fleet: Fleet, u: int, replicas: int) -> Design:

@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from advisor.engine.cost import HOURS_PER_MONTH, TEAM
 from advisor.engine.fleet.length_classes import LengthClass
 from advisor.engine.fleet.milp import Fleet, Job, Limits, Machine, Period, Unit, cheapest
 from advisor.engine.fleet.mix import MachineOption, machine_options
+from advisor.engine.plans import STAFF, Plan
 from advisor.engine.scheduler import Verified, verify
 from advisor.engine.search import (
     BY_THE_HOUR,
@@ -78,7 +80,7 @@ class SharedFleet:
 
 def plan_shared_fleet(members: Sequence[Member], limits: Limits) -> SharedFleet:
     """The cheapest fleet for all members within the limits."""
-    alone = sum(m.alone_usd_per_hour for m in members)
+    alone = alone_usd_per_hour(members)
     if len(members) == 1:
         return _none(alone, "one service by itself has nothing to share")
     if any(m.workload.slo.doubled for m in members):
@@ -118,10 +120,40 @@ def plan_shared_fleet(members: Sequence[Member], limits: Limits) -> SharedFleet:
                 machine_index=unit.machine_index,
                 requests_per_s=tuple(slower.get(u, 1.0) * x for x in unit.requests_per_s),
                 replicas=unit.replicas,
+                host_replicas=unit.host_replicas,
             )
             for u, unit in enumerate(units)
         ]
     return _none(alone, reason)
+
+
+def alone_usd_per_hour(members: Sequence[Member]) -> float:
+    """The first choices of all workloads, each on machines of its own, with one team for all; infinite without one."""
+    firsts = [m.answer.ranked[0] for m in members if m.answer.ranked]
+    if len(firsts) < len(members):
+        return math.inf
+    plans = [s.planned.plan for s in firsts if s.planned]
+    saved = spared_team_usd_by_month(plans)
+    saving = sum(
+        float(usd @ p.prices.present(np.arange(len(usd)))) / p.prices.annuity
+        for p, usd in zip(plans, saved, strict=True)
+    )
+    return sum(s.usd_per_hour for s in firsts) - saving / HOURS_PER_MONTH
+
+
+def spared_team_usd_by_month(plans: Sequence[Plan]) -> list[np.ndarray]:
+    """What each plan need not pay of its minimum team in month 0 .. horizon, since all plans share one team."""
+    months = max((p.prices.months for p in plans), default=0) + 1
+    paid, lacking = np.zeros((len(plans), months)), np.zeros((len(plans), months))
+    for k, p in enumerate(plans):
+        paid[k, : p.prices.months + 1] = p.payments[STAFF]
+        lacking[k, : p.prices.months + 1] = p.part_payments.get((TEAM, "running"), 0.0)
+    staff = (paid - lacking).sum(axis=0)
+    least = np.where(lacking > 0, paid, 0.0).max(axis=0, initial=0.0)  # the largest team that one of them needs
+    needed = np.maximum(least - staff, 0.0)
+    total = lacking.sum(axis=0)
+    share = np.divide(total - needed, total, out=np.zeros(months), where=total > 0)
+    return [(lacking[k] * share)[: p.prices.months + 1] for k, p in enumerate(plans)]
 
 
 def _none(alone: float, reason: str) -> SharedFleet:
@@ -131,10 +163,10 @@ def _none(alone: float, reason: str) -> SharedFleet:
 
 
 def fleet_team_usd_per_hour(members: Sequence[Member], fleet: SharedFleet) -> float:
-    """What is missing to the minimum team of all workloads, USD per hour."""
+    """What is missing to the minimum team, which all workloads share, USD per hour."""
     options = {r.machine: r.option for r in fleet.runs}
     machines = [(options[machine].offer, count * options[machine].instances) for machine, count in fleet.machines]
-    return team_usd_per_hour(members[0].workload, members[0].catalog, machines, len(members))
+    return team_usd_per_hour(members[0].workload, members[0].catalog, machines)
 
 
 # --- hours ------------------------------------------------------------------------------------------------------
@@ -196,7 +228,7 @@ def _job(member: Member, hours: frozenset[int], of_hour: Sequence[int], periods:
     return Job(
         name=w.name,
         requests_per_s=tuple(w.requests_per_s_peak * x for x in loads),
-        spare_replicas=w.slo.spare_replicas,
+        spare_hosts=w.slo.spare_hosts,
     )
 
 
@@ -231,7 +263,14 @@ def _units_of(members: Sequence[Member]) -> tuple[list[Machine], list[Unit], lis
                     machines[key] = len(kinds)
                     kinds.append(_machine(option, hourly))
                 rates_of_all = tuple(rate if j == i else 0.0 for j in range(len(members)))
-                units.append(Unit(machine_index=machines[key], requests_per_s=rates_of_all, replicas=option.replicas))
+                units.append(
+                    Unit(
+                        machine_index=machines[key],
+                        requests_per_s=rates_of_all,
+                        replicas=option.replicas,
+                        host_replicas=option.host_replicas,
+                    )
+                )
                 owners.append((i, option))
     return kinds, units, owners
 

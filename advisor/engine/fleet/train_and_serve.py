@@ -21,7 +21,6 @@ from advisor.engine.search import (
     instances_of,
     overheads_of,
     prices_of,
-    shared_overheads,
     ways_under,
 )
 from advisor.engine.spec import Offer, Workload
@@ -106,8 +105,8 @@ def kept_machines(s: Scored) -> Iterator[tuple[Offer, int]]:
 def idle_by_hour(service: Member, s: Scored, offer: Offer, kept: int) -> np.ndarray:
     """Instances that the service does not need in each hour of a week; its spare replicas stay."""
     carrying = s.replicas - s.spare_replicas
-    active = np.maximum(np.ceil(carrying * np.asarray(service.week) - 1e-9), 1.0) + s.spare_replicas
-    return np.asarray(np.maximum(kept - instances_of(s, offer, active), 0.0))
+    active = np.maximum(np.ceil(carrying * np.asarray(service.week) - 1e-9), 1.0)
+    return np.asarray(np.maximum(kept - instances_of(service.workload, s, offer, active), 0.0))
 
 
 def use_of_hours(
@@ -174,7 +173,7 @@ def plans_on(service: Member, training: TrainingMember, s: Scored, alone: float)
     run = min(runs, key=lambda c: c.usd_total)
     offers = [o for o in allowed_offers(workload, catalog, s.lane) if serves(o, run.chips)]
     licence = licence_usd_per_hour(catalog.licences, s.lane.choice.accelerator.vendor, s.lane.framework.slug)
-    least = shared_overheads(overheads_of(workload, catalog, d.services), 2)
+    least = overheads_of(workload, catalog, d.services)
     for group in by_seller(offers):
         pairs = [(o, w) for o in group for w in ways_under(catalog, o, licence, lambda o=o: d.drawn_fraction(o))]  # type: ignore[misc]
         ways = [w for _, w in pairs]
@@ -192,7 +191,7 @@ def joint_demand(workload: Workload, s: Scored, offer: Offer, run: Candidate) ->
     months = workload.horizon_months
     forecast = np.asarray(workload.forecast or np.ones(months))
     carrying = np.ceil((s.replicas - s.spare_replicas) * forecast - 1e-9)
-    serving = np.where(forecast > 0, instances_of(s, offer, carrying + s.spare_replicas), 0.0)
+    serving = np.where(forecast > 0, instances_of(workload, s, offer, carrying), 0.0)
     trains = np.zeros(months)
     left = run.days * 24.0 / HOURS_PER_MONTH
     for month in range(min(math.ceil(left - 1e-9), months)):

@@ -10,9 +10,9 @@ from advisor.engine.spec import ColdStart, Workload
 
 def paid_fraction(workload: Workload, s: Scored, cold_start_s: float) -> float:
     """Paid fraction of the peak instances' hours in a week with this cold start."""
-    c, carrying = s.lane.choice, np.array([float(s.replicas - s.spare_replicas)])
+    carrying = np.array([float(s.replicas - s.spare_replicas)])
     asked = replace(workload, cold_start_s=cold_start_s)
-    return float(table.paid_fraction(asked, s.offer, carrying, c.tp * c.pp * c.dp, c.pp)[0])
+    return float(table.paid_fraction(asked, s.offer, carrying, table.packing_of(s.lane.choice, s.offer))[0])
 
 
 def cold_start_saving(workload: Workload, s: Scored, start: ColdStart | None) -> tuple[str, str]:

@@ -99,6 +99,33 @@ class Plan:
         return -float(self.payments[RESALE].sum())
 
     @property
+    def sales_usd(self) -> tuple[float, float]:
+        """(today, at the end of the horizon): what the owned machines that it keeps in service would sell for."""
+        kept = [(way, self._most_in_service(i)) for i, way in enumerate(self.ways) if way.kind == OWNED]
+        return math.fsum(n * w.sale_usd for w, n in kept), math.fsum(n * w.later_sale_usd for w, n in kept)
+
+    @property
+    def forgone_usd(self) -> float:
+        """Present value that is forgone by selling the kept machines at the end of the horizon instead of today."""
+        today, later = self.sales_usd
+        return today - later * float(self.prices.present(self.prices.months))
+
+    @property
+    def economic_usd(self) -> float:
+        """Present value of all payments and of the forgone sale, by which plans are compared."""
+        return self.present_usd + self.forgone_usd
+
+    def _most_in_service(self, way: int) -> int:
+        count = np.zeros(self.prices.months, dtype=int)
+        for c in self.schedule.commitments:
+            if c.way == way:
+                count[c.start_month : c.until_month] += c.instances
+        for h in self.schedule.hourly:
+            if h.way == way:
+                count += h.instances
+        return int(count.max(initial=0))
+
+    @property
     def most_usd_per_month(self) -> float:
         """The dearest month as the budget counts it."""
         return float(self.budget_usd.max(initial=0.0))

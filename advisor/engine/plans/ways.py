@@ -33,6 +33,8 @@ class Way:
     book_months: int = 0  # of its depreciation; 0: as long as its life
     resale: tuple[float, ...] = ()  # fraction of the capital by months in service, after the cost of selling
     least_months: int = 0  # of a purchase; it is not sold earlier
+    sale_usd: float = 0.0  # of an owned one, sold today instead of kept
+    later_sale_usd: float = 0.0  # of the same at the end of the horizon
     lead_months: int = 0  # a purchase cannot serve earlier
     most: int | None = None  # instances at the same time; None: no limit
 
@@ -58,15 +60,14 @@ class Demand:
 def demand_by_month(
     serving: Sequence[float] | Array,
     instances: Callable[[Array], Array],
-    spares: Callable[[Array], Array],
     levels: tuple[Array, Array, Array, Array, Array] | None = None,
     start_hours: float = 0.0,
     run_fraction: float = 1.0,
 ) -> Demand:
     """The demand of a deployment that needs `serving` replicas at the peak of each month.
 
-    instances: whole instances for a number of replicas. spares: spare replicas beside those that serve. levels: of a
-    week, (load levels, hours at each, level before, level after, number of such changes); None: constant load.
+    instances: whole instances for a number of serving replicas, with what may be lost. levels: of a week, (load levels,
+    hours at each, level before, level after, number of such changes); None: constant load.
     start_hours: paid before an additional instance serves. run_fraction: of the hours, if a batch releases its
     instances.
     """
@@ -75,7 +76,7 @@ def demand_by_month(
     carried = np.where(
         (shares > 0) & (peaks[:, None] > 0), np.maximum(np.ceil(peaks[:, None] * shares - 1e-9), 1.0), 0.0
     )
-    held = np.where(carried > 0, instances(carried + np.where(carried > 0, spares(carried), 0.0)), 0.0)
+    held = np.where(carried > 0, instances(carried), 0.0)
     tops = np.unique(held[held > 0])
     if not len(tops):
         return Demand(counts=np.zeros(1, dtype=int), fractions=np.zeros((1, len(peaks))))

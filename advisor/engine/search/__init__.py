@@ -37,6 +37,7 @@ from advisor.engine.search.limits import (
     tpot_limit_s,
 )
 from advisor.engine.search.objective import (
+    EQUAL_FRACTION,
     MAX_RANKED,
     SLACK,
     Figures,
@@ -49,13 +50,13 @@ from advisor.engine.search.objective import (
     missing_figure,
     objective,
 )
-from advisor.engine.search.owned_machines import OwnedMachines
+from advisor.engine.search.owned_machines import OwnedMachines, owned_offers
 from advisor.engine.search.planned import (
     Planned,
     allowed_offers,
+    best,
     overheads_of,
     prices_of,
-    shared_overheads,
     strategies,
     team_usd_per_hour,
     ways_under,
@@ -71,9 +72,12 @@ from advisor.engine.search.simulated import (
     deployed,
     excess,
     instances_of,
+    on_offer,
     on_spot,
     repriced,
     watts_at,
+    with_best_plan,
+    with_plan,
 )
 from advisor.engine.search.table import (
     BY_THE_HOUR,
@@ -89,13 +93,19 @@ from advisor.engine.search.table import (
     instances_needed,
     licence_of,
     offer_usd_per_hour,
+    packing_of,
     serving_estimates,
     started_fraction,
 )
 from advisor.engine.search.unranked import Unranked, at_price
+from advisor.engine.search.variants import simulated_pools
 from advisor.engine.search.views import PRICE_BOUND_FACTOR, same
 
 __all__ = [
+    "best",
+    "on_offer",
+    "with_plan",
+    "EQUAL_FRACTION",
     "accepted_share",
     "declared_scores_of",
     "same",
@@ -116,9 +126,11 @@ __all__ = [
     "joint",
     "started_fraction",
     "OwnedMachines",
+    "owned_offers",
+    "simulated_pools",
+    "with_best_plan",
     "Planned",
     "overheads_of",
-    "shared_overheads",
     "team_usd_per_hour",
     "prices_of",
     "as_cached",
@@ -170,6 +182,7 @@ __all__ = [
     "evaluate",
     "excess",
     "instances_needed",
+    "packing_of",
     "instances_of",
     "has_limits",
     "CORRELATION",

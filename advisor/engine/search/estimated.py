@@ -26,7 +26,7 @@ from advisor.engine.search.declared_scores import declared
 from advisor.engine.search.drafted import with_drafts
 from advisor.engine.search.objective import Figures, Scale, declared_scores_of, objective, rows_by_chip, scale_of
 from advisor.engine.search.objective import table_scores as scores_of_table
-from advisor.engine.search.planned import team_usd_per_hour
+from advisor.engine.search.planned import forgone_usd_per_hour, team_usd_per_hour
 from advisor.engine.search.simulated import MemoryParts, memory_parts
 from advisor.engine.search.table import (
     UNSERVABLE_REPLICAS,
@@ -36,10 +36,10 @@ from advisor.engine.search.table import (
     affordable,
     estimated_excess,
     evaluate,
-    instances_needed,
     meets,
     most_at_once,
     only_rows,
+    packing_of,
     planned_running,
     served,
     serving_estimates,
@@ -373,9 +373,10 @@ def _estimated(
     assert table.built is not None
     lane, offer = table.lanes[row], market.offers[int(priced.offer[k, j])]
     c, carrying = lane.choice, int(table.replicas[row, j])
-    spares = int(workload.slo.spares(carrying))
-    replicas, chips_each = carrying + spares, c.tp * c.pp * c.dp
-    instances = int(instances_needed(np.asarray(float(replicas)), chips_each, offer.accelerators, c.pp))
+    p, chips_each = packing_of(c, offer), c.tp * c.pp * c.dp
+    replicas, instances = (
+        int(of(float(carrying), p)) for of in (workload.slo.redundancy.replicas, workload.slo.redundancy.instances)
+    )
     peak = float(table.peak_requests_per_s[row, j])
     mean = peak * workload.requests_per_s_mean / workload.requests_per_s_peak
     running = planned_running(workload, table, row, j)
@@ -390,7 +391,7 @@ def _estimated(
     known = declared_scores_of(workload, scale)
     tails = workload.kind.tail_latency_s(table)
     figures = Figures(
-        usd_per_hour=np.array(usd),
+        usd_per_hour=np.array(usd + forgone_usd_per_hour(workload, market, offer, instances)),
         tpot_p95_s=np.array(float(tails[row, j])),
         watts=np.array(watts),
         kgco2e_per_kwh=np.array(offer.kgco2e_per_kwh or math.nan),
@@ -402,7 +403,7 @@ def _estimated(
         lane=lane,
         offer=offer,
         replicas=replicas,
-        spare_replicas=spares,
+        spare_replicas=replicas - carrying,
         instances=instances,
         concurrency=int(min(float(concurrency_of([lane])[0, j]), most_at_once(workload, table, row, j))),
         requests_per_s_mean=mean,

@@ -18,7 +18,6 @@ def instances_over_horizon(
     prices: Prices,
     forecast: tuple[float, ...],
     carrying: Array,
-    spares: Callable[[Array], Array],
     instances: Callable[[Array], Array],
 ) -> Array:
     """Instances that cost as much over the whole horizon as those that the forecast needs in each month.
@@ -28,7 +27,7 @@ def instances_over_horizon(
     counts, place = np.unique(carrying, return_inverse=True)
     ratios = np.asarray(forecast)
     needed = np.where(ratios > 0, np.maximum(np.ceil(counts[:, None] * ratios - 1e-9), 1.0), 0.0)
-    held = np.where(needed > 0, instances(needed + spares(needed)), 0.0)
+    held = np.where(needed > 0, instances(needed), 0.0)
     if offer.acquisition != "own" and not term_months(offer.term):
         present = prices.present(np.arange(1, prices.months + 1)) * prices.path("rent")
         mean = held @ present / present.sum()

@@ -35,7 +35,7 @@ from advisor.engine.search.limits import accepted_share, performance_draw, stand
 from advisor.engine.search.planned import replanned
 from advisor.engine.search.rank_uncertainty import growth
 from advisor.engine.search.simulated import Scored, deployed
-from advisor.engine.spec import Z95, Offer, RatioDistribution, Ratios, Workload, around_estimate
+from advisor.engine.spec import OWNED_MONTHS, Z95, Offer, RatioDistribution, Ratios, Workload, around_estimate
 
 Array = np.ndarray
 MOST_SIZES = 12  # sizes of one option that are planned; larger fleets cost in proportion between them
@@ -100,6 +100,7 @@ class Exposure:
     other: Array
     capital: Array
     sales: tuple[tuple[int, int, float], ...]  # (month, months in service, USD)
+    kept_usd: tuple[float, float] = (0.0, 0.0)  # what kept owned machines sell for today and at the end of the horizon
 
     @staticmethod
     def of(plan: Plan) -> "Exposure":
@@ -127,6 +128,7 @@ class Exposure:
             other=p[OTHER] + p[SERVICES],
             capital=p[CAPITAL],
             sales=tuple(sales),
+            kept_usd=plan.sales_usd,
         )
 
 
@@ -137,6 +139,7 @@ class Costs:
     present_usd: Array
     total_usd: Array  # not discounted, less resale
     usd_per_month: Array
+    economic_usd_per_month: Array  # with the forgone sale of owned machines that are kept
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -257,7 +260,7 @@ def costs(workload: Workload, option: Option, f: Factors) -> Costs:
     place = np.minimum(np.searchsorted(option.sizes, np.ceil(needed - 1e-9)), len(option.sizes) - 1)
     whole = np.ceil(needed - 1e-9) / option.sizes[place]
     scale = whole if option.thinned else np.maximum(whole, 1.0)
-    present, total = np.zeros(count), np.zeros(count)
+    present, total, forgone = np.zeros(count), np.zeros(count), np.zeros(count)
     arrives = np.searchsorted(np.asarray(option.deliveries), np.broadcast_to(f.delivery, (count,)))
     place = place * (len(option.deliveries) + 1) + arrives
     for k, e in enumerate(option.exposures):
@@ -266,7 +269,22 @@ def costs(workload: Workload, option: Option, f: Factors) -> Costs:
             discount = e.prices.present(np.arange(e.prices.months + 1))
             present[rows] = _usd(e, f, rows, runs, discount, e.commitment_present) * scale[rows]
             total[rows] = _usd(e, f, rows, runs, np.ones(len(discount)), e.commitment) * scale[rows]
-    return Costs(present_usd=present, total_usd=total, usd_per_month=present / option.exposures[0].prices.annuity)
+            forgone[rows] = _forgone_usd(e, f, rows) * scale[rows]
+    annuity = option.exposures[0].prices.annuity
+    return Costs(
+        present_usd=present, total_usd=total, usd_per_month=present / annuity,
+        economic_usd_per_month=(present + forgone) / annuity,
+    )  # fmt: skip
+
+
+def _forgone_usd(e: Exposure, f: Factors, rows: Array) -> Array:
+    """Present value that is forgone by selling owned machines at the end of the horizon instead of today."""
+    now, later = e.kept_usd
+    if not now:
+        return np.zeros(len(rows))
+    months = e.prices.months
+    soon, late = (np.broadcast_to(f.resale(OWNED_MONTHS + month, month), f.load.shape)[rows] for month in (0, months))
+    return np.asarray(f.own_today[rows] * (now * soon - later * late * float(e.prices.present(months))))
 
 
 def _usd(e: Exposure, f: Factors, rows: Array, runs: Array, weights: Array, commitment: Array) -> Array:

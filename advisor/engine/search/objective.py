@@ -111,7 +111,7 @@ def power_scale(table: Table, ok: Array) -> tuple[float, float]:
 
 def table_scores(workload: Workload, table: Table, scale: Scale) -> Array:
     """The objective of every candidate from its estimates, shape (lanes, concurrency)."""
-    replicas = table.replicas + workload.slo.spares(table.replicas)
+    replicas = table.total_replicas
     known = declared_scores_of(workload, scale)
     figures = Figures(
         usd_per_hour=table.usd_per_hour,
@@ -129,7 +129,7 @@ def final_score(workload: Workload, s: Scored, scale: Scale) -> float:
     """The objective of a simulated deployment; lower is better."""
     known = declared_scores_of(workload, scale)
     figures = Figures(
-        usd_per_hour=np.array(s.usd_per_hour),
+        usd_per_hour=np.array(s.economic_usd_per_hour),
         tpot_p95_s=np.array(workload.kind.tail_latency_s(s.verified)),
         watts=np.array(s.watts),
         kgco2e_per_kwh=np.array(s.offer.kgco2e_per_kwh or math.nan),
@@ -143,7 +143,7 @@ def final_score(workload: Workload, s: Scored, scale: Scale) -> float:
 def ordered(workload: Workload, options: Sequence[Scored], scale: Scale, model: Model) -> list[Scored]:
     """Best first by the objective. Equal within 1 %: the likeliest to meet the SLO first, then the simplest."""
     scores = {id(s): final_score(workload, s, scale) for s in options}
-    left = sorted(options, key=lambda s: (_last_if_unknown(scores[id(s)]), s.usd_per_hour, s.row_index))
+    left = sorted(options, key=lambda s: (_last_if_unknown(scores[id(s)]), s.economic_usd_per_hour, s.row_index))
     found: list[Scored] = []
     while left:
         most = equal_up_to(workload, scores[id(left[0])])

@@ -26,8 +26,8 @@ from advisor.engine.search.table import (
     Table,
     estimated_excess,
     evaluate,
-    instances_needed,
     joined,
+    packing_of,
     with_best_offers,
 )
 from advisor.engine.search.why_not import without_budgets
@@ -105,10 +105,9 @@ def _estimated_fraction(workload: Workload, held: Catalog, lanes: Sequence[Lane]
     good = (estimated_excess(workload, table) <= 1.0) & (table.replicas < UNSERVABLE_REPLICAS)
     needed = np.where(good, table.replicas, np.inf).min(axis=1)
     carrying = np.arange(1, offer.held_instances * offer.accelerators + 1, dtype=float)
-    replicas, shares = carrying + workload.slo.spares(carrying), [0.0]
+    shares = [0.0]
     for lane, most in zip(table.lanes, needed, strict=True):
-        c = lane.choice
-        machines = instances_needed(replicas, c.tp * c.pp * c.dp, offer.accelerators, c.pp)
+        machines = workload.slo.redundancy.instances(carrying, packing_of(lane.choice, offer))
         shares.append(float(carrying[machines <= offer.held_instances].max(initial=0.0) / most))
     return min(max(shares), 1.0)
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,7 @@ from advisor.engine.plans import (
     plan_of,
 )
 from advisor.engine.search.candidates import LEAST_HELD_MONTHS, Catalog, allowed, connected_chips
-from advisor.engine.search.table import autoscales, instances_needed, licence_of, load_levels, run_fraction
+from advisor.engine.search.table import autoscales, licence_of, load_levels, run_fraction
 from advisor.engine.spec import OWNED as OWNED_TERM
 from advisor.engine.spec import Offer, Part, Workload
 from advisor.engine.step import Lane
@@ -49,6 +50,7 @@ class Deployed:
     """What a plan needs to know of a deployment."""
 
     lane: Lane
+    instances: Callable[[Offer, Any], Any]  # of an offer, for a number of serving replicas
     carrying: int  # replicas that serve today's peak
     stored_bytes: float  # of one copy of the weights
     output_tokens_per_s: float
@@ -119,22 +121,20 @@ def overheads_of(workload: Workload, catalog: Catalog, services: Sequence[Part] 
     )
 
 
-def shared_overheads(one: Overheads, deployments: int) -> Overheads:
-    """Of deployments that share a fleet: each needs the team of a rented one, and own hardware needs its team once."""
-    rented = one.rented_team_usd_per_month * deployments
-    own = max(one.own_team_usd_per_month, rented)
-    return replace(one, own_team_usd_per_month=own, rented_team_usd_per_month=rented)
+def forgone_usd_per_hour(workload: Workload, catalog: Catalog, offer: Offer, instances: int) -> float:
+    """The forgone sale of the owned machines among these instances, as a plan counts it, USD per hour."""
+    prices = prices_of(workload, catalog)
+    each = offer.sale_usd - offer.later_sale_usd * float(prices.present(prices.months))
+    return min(instances, offer.held_instances) * each / prices.annuity / HOURS_PER_MONTH
 
 
-def team_usd_per_hour(
-    workload: Workload, catalog: Catalog, machines: Iterable[tuple[Offer, float]], deployments: int = 1
-) -> float:
-    """What is missing to the least staff cost of so many deployments on these machines, USD per hour.
+def team_usd_per_hour(workload: Workload, catalog: Catalog, machines: Iterable[tuple[Offer, float]]) -> float:
+    """What is missing to the least staff cost on these machines, USD per hour: one team, however much they serve.
 
     machines: (offer, instances). A plan adds the same by month.
     """
     kept = [(o, n) for o, n in machines if n]
-    least = shared_overheads(overheads_of(workload, catalog), deployments)
+    least = overheads_of(workload, catalog)
     owns = any(o.acquisition == "own" for o, _ in kept)
     monthly = least.own_team_usd_per_month if owns else least.rented_team_usd_per_month
     staff = math.fsum(n * p.usd_per_hour for o, n in kept for p in o.parts if p.name == STAFF_PART)
@@ -143,15 +143,12 @@ def team_usd_per_hour(
 
 def demand_for(workload: Workload, d: Deployed, offer: Offer, carrying: float | None = None) -> Demand:
     """Instances of an offer by month, for the growth, the seasons and the hours of the week."""
-    c, n = d.lane.choice, float(d.carrying if carrying is None else carrying)
+    n = float(d.carrying if carrying is None else carrying)
     by_hour = autoscales(workload, offer)
     forecast = np.asarray(workload.forecast or np.ones(workload.horizon_months))
     return demand_by_month(
         n * forecast,
-        lambda replicas: instances_needed(replicas, c.tp * c.pp * c.dp, offer.accelerators, c.pp),
-        workload.slo.spares
-        if workload.slo.doubled
-        else lambda n: np.full(np.shape(n), float(workload.slo.spare_replicas)),
+        lambda replicas: d.instances(offer, replicas),
         levels=load_levels(workload.week) if by_hour else None,
         start_hours=workload.cold_start_s / 3600.0,
         run_fraction=float(run_fraction(workload, offer, d.utilisation_fraction)),
@@ -191,7 +188,7 @@ def ways_under(
         parts = metered(offer.list_parts or offer.parts, drawn) or (
             Part(name="running", usd_per_hour=offer.usd_per_hour, group="running"),
         )
-        return [Way(kind=OWNED, parts=parts, kept_parts=fees, most=offer.held_instances or None)]
+        return [held_way(offer, parts, fees)]
     running = tuple(p for p in offer.list_parts or offer.parts if p.group != "capital")
     if not offer.parts:
         running = (Part(name="running", usd_per_hour=offer.usd_per_hour, group="running"),)
@@ -209,8 +206,15 @@ def ways_under(
     )
     if not offer.held_instances or not with_held:
         return [bought]
-    held = Way(kind=OWNED, parts=metered(offer.held_parts, drawn), kept_parts=fees, most=offer.held_instances)
-    return [held, bought]
+    return [held_way(offer, metered(offer.held_parts, drawn), fees), bought]
+
+
+def held_way(offer: Offer, parts: tuple[Part, ...], fees: tuple[Part, ...]) -> Way:
+    """The instances of an offer that are already owned."""
+    return Way(
+        kind=OWNED, parts=parts, kept_parts=fees, most=offer.held_instances or None,
+        sale_usd=offer.sale_usd, later_sale_usd=offer.later_sale_usd,
+    )  # fmt: skip
 
 
 def metered(parts: Sequence[Part], drawn_fraction: float) -> tuple[Part, ...]:
@@ -225,14 +229,17 @@ def single(workload: Workload, catalog: Catalog, d: Deployed, offer: Offer) -> P
 
 
 def best(workload: Workload, catalog: Catalog, d: Deployed, offers: Sequence[Offer]) -> Planned | None:
-    """The cheapest plan over combinations of offers of one instance size; None: nothing serves within the limits."""
+    """The cheapest plan over combinations of offers of one instance size; None: nothing serves within the limits.
+
+    A plan that keeps owned machines counts their forgone sale.
+    """
     found = []
     near = NEAR if limits_of(workload) is None else math.inf  # a limit may forbid what makes another size look dear
     for combination in combinations(workload, d, offers, near):
         pairs = pairs_of(workload, catalog, d, combination)
         planned = _planned(workload, catalog, d, [o for o, _ in pairs], [w for _, w in pairs], limits_of(workload))
         found += [planned] if planned else []
-    return min(found, key=lambda p: p.plan.present_usd, default=None)
+    return min(found, key=lambda p: p.plan.economic_usd, default=None)
 
 
 def pairs_of(workload: Workload, catalog: Catalog, d: Deployed, offers: Sequence[Offer]) -> list[tuple[Offer, Way]]:
@@ -406,14 +413,12 @@ def combinations(
     workload: Workload, d: Deployed, offers: Sequence[Offer], near: float = NEAR
 ) -> list[tuple[Offer, ...]]:
     """Offers that one plan may mix: hosts of one size, rents of one provider, the cheapest purchase, what is owned."""
-    c = d.lane.choice
     by_size: dict[int, list[Offer]] = {}
     for o in offers:
         by_size.setdefault(o.accelerators, []).append(o)
     least: dict[int, float] = {}
-    replicas = np.asarray(float(d.carrying))
     for size, same in by_size.items():
-        count = float(instances_needed(replicas, c.tp * c.pp * c.dp, size, c.pp))
+        count = float(d.instances(same[0], d.carrying))
         least[size] = min(o.usd_per_hour for o in same) * count
     most = near * min(least.values(), default=math.inf)
     return [each for size, same in by_size.items() if least[size] <= most for each in _of_size(same)]
@@ -434,7 +439,9 @@ def _of_size(offers: Sequence[Offer]) -> list[tuple[Offer, ...]]:
         if cheapest_of not in chosen:
             chosen.append(cheapest_of)
     mixes = [(*owns, *rents[provider].values()) for provider in sorted(chosen)[:MOST_PROVIDERS]]
-    return mixes or ([owns] if owns else [])
+    mixes = mixes or ([owns] if owns else [])
+    sold = [tuple(o for o in mix if o.term != OWNED_TERM) for mix in mixes] if owned else []
+    return [*mixes, *(mix for mix in sold if mix)]
 
 
 # --- until bought servers arrive ------------------------------------------------------------------------------

@@ -330,7 +330,7 @@ def _points(
             if not math.isfinite(usd[k, j]):
                 continue
             i = int(own[k])
-            replicas = float(table.replicas[i, j] + workload.slo.spares(table.replicas[i, j]))
+            replicas = float(table.total_replicas[i, j])
             chips = int(table.chips[i, 0] * replicas)
             yield Point(
                 label=f"{chips:,} x {table.lanes[i].choice.accelerator.name}, {describe(table.lanes[i])}, estimated",

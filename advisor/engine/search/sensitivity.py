@@ -100,7 +100,10 @@ def standing_at(
         replicas = math.ceil((s.replicas - s.spare_replicas) * grown - 1e-9) + s.spare_replicas
         figures.append(
             Figures(
-                usd_per_hour=np.array(float(resized_usd_per_hour(workload, s, replicas, grown, dearer))),
+                usd_per_hour=np.array(
+                    float(resized_usd_per_hour(workload, s, replicas, grown, dearer))
+                    + (s.economic_usd_per_hour - s.usd_per_hour)
+                ),
                 tpot_p95_s=np.array(workload.kind.tail_latency_s(s.verified) * slower),
                 watts=np.array(s.watts * replicas / s.replicas),
                 kgco2e_per_kwh=np.array(s.offer.kgco2e_per_kwh or math.nan),

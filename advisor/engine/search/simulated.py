@@ -1,6 +1,7 @@
 """Simulates candidate designs, each at most once, and computes their cost, power, capacity and memory."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -52,8 +53,8 @@ from advisor.engine.search.table import (
     Table,
     best_offers,
     host_watts,
-    instances_needed,
     licence_of,
+    packing_of,
     paid_fraction,
     run_fraction,
 )
@@ -86,6 +87,12 @@ class Pools:
     prefill_replicas: int
     decode_replicas: int
     transfer_s: float  # moves the KV cache of a mean prompt between the pools
+    prefill_fraction: float = 0.5  # of the replicas that are not spares
+
+    def carrying(self, replicas: Amount) -> tuple[Amount, Amount]:
+        """(prefill, decode) replicas among this many that serve."""
+        prefill = np.ceil(np.asarray(replicas) * self.prefill_fraction - 1e-9)
+        return prefill, replicas - prefill
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,6 +128,14 @@ class Scored:
     @property
     def usd_per_hour(self) -> float:
         return total_usd_per_hour(self.parts)
+
+    @property
+    def economic_usd_per_hour(self) -> float:
+        """Cost with the forgone sale of owned machines that it keeps, by which options are compared."""
+        if self.planned is None:
+            return self.usd_per_hour
+        plan = self.planned.plan
+        return self.usd_per_hour + plan.forgone_usd / plan.prices.annuity / HOURS_PER_MONTH
 
     @property
     def around_the_clock_usd_per_hour(self) -> float:
@@ -219,7 +234,8 @@ def largest_chips(workload: Workload, s: Scored) -> float:
     """Chips of all replicas in the month of the forecast that needs most."""
     carrying = s.replicas - s.spare_replicas
     grown = math.ceil(carrying * max(workload.forecast, default=1.0) - 1e-9)
-    return float(s.chips / s.replicas * max(grown + workload.slo.spares(grown), 1))
+    replicas = workload.slo.redundancy.replicas(grown, packing_of(s.lane.choice, s.offer))
+    return float(s.chips / s.replicas * max(float(replicas), 1.0))
 
 
 def largest_watts(workload: Workload, s: Scored) -> float:
@@ -409,24 +425,26 @@ class Simulations:
 
     def _scored(self, workload: Workload, trial: SimulatedDesign) -> Scored:
         row, carrying = trial.design.row, trial.design.replicas
-        catalog = self.catalog
+        catalog, lane = self.catalog, self.lane(trial.design)
         spot_late = spot_late_fraction(workload, catalog.assumptions, trial.verified.late_fraction)
         if workload.deadline_s is not None and spot_late > 1:
             catalog = replace(catalog, offers=tuple(o for o in catalog.offers if o.term != SPOT))
         if not allowed_offers(workload, catalog, self.table.lanes[row]):  # spot alone is allowed, and late
             catalog, trial = self.catalog, replace(trial, excess_fraction=max(trial.excess_fraction, spot_late))
-        spares = workload.slo.spares(carrying)
-        lane, replicas = self.lane(trial.design), carrying + spares
         c = lane.choice
         peak, mean = self.request_rates(trial)
-        capacity = self._capacity(workload, trial) * replicas
+        each = self._capacity(workload, trial)
+        busy = np.array([[mean / (each * carrying)]])
+        _, best, _, _ = best_offers(workload, catalog, [lane], np.array([[float(carrying)]]), busy)
+        offer = catalog.offers[int(best[0, 0])]
+        replicas = int(workload.slo.redundancy.replicas(carrying, packing_of(c, offer)))
+        capacity = each * replicas
         load = mean / capacity
-        _, best, _, _ = best_offers(workload, catalog, [lane], np.array([[float(carrying)]]), np.array([[load]]))
         deployment = Scored(
             lane=lane,
-            offer=catalog.offers[int(best[0, 0])],
+            offer=offer,
             replicas=replicas,
-            spare_replicas=spares,
+            spare_replicas=replicas - carrying,
             instances=0,
             concurrency=lane.max_running_requests * c.lanes,
             verified=trial.verified,
@@ -463,7 +481,9 @@ class Simulations:
         rents = [o for o in allowed_offers(workload, self.catalog, s.lane) if o.acquisition == "rent"]
         if trial.excess_fraction > 1 or trial.pilot or not rents:
             return
-        cheapest = min(rents, key=lambda o: o.usd_per_hour * float(instances_of(s, o, s.replicas)))
+        cheapest = min(
+            rents, key=lambda o: o.usd_per_hour * float(instances_of(workload, s, o, s.replicas - s.spare_replicas))
+        )
         there = on_offer(workload, self.catalog, s, cheapest)
         self.rentals.add((trial.design.row, trial.design.replicas), deployed(workload, self.catalog, there))
 
@@ -524,9 +544,10 @@ def repriced(workload: Workload, catalog: Catalog, s: Scored, offer: Offer) -> S
 
 def on_offer(workload: Workload, catalog: Catalog, s: Scored, offer: Offer) -> Scored:
     """The same deployment on another offer, without its cost."""
-    c, instances = s.lane.choice, int(instances_of(s, offer, s.replicas))
+    s = with_spares(workload, s, offer)
+    instances = int(instances_of(workload, s, offer, s.replicas - s.spare_replicas))
     carrying = np.array([float(s.replicas - s.spare_replicas)])
-    paid = float(paid_fraction(workload, offer, carrying, c.tp * c.pp * c.dp, c.pp)[0])
+    paid = float(paid_fraction(workload, offer, carrying, packing_of(s.lane.choice, offer))[0])
     used = s.utilisation_fraction * s.paid_fraction / paid
     licence = licence_of(catalog, s.lane) * offer.accelerators
     deployment = replace(
@@ -542,6 +563,23 @@ def on_offer(workload: Workload, catalog: Catalog, s: Scored, offer: Offer) -> S
         watts=mean_watts(workload, catalog, deployment),
         full_watts=_watts(catalog, deployment, 1.0),
     )
+
+
+def with_spares(workload: Workload, s: Scored, offer: Offer) -> Scored:
+    """The deployment with the spare replicas that the hosts of an offer ask for."""
+    needed, p = workload.slo.redundancy, packing_of(s.lane.choice, offer)
+    pools = s.pools
+    if pools is not None:
+        counts = [int(needed.replicas(n, p)) for n in pools.carrying(s.replicas - s.spare_replicas)]
+        pools = replace(pools, prefill_replicas=counts[0], decode_replicas=counts[1])
+    else:
+        counts = [int(needed.replicas(s.replicas - s.spare_replicas, p))]
+    replicas, carrying = sum(counts), s.replicas - s.spare_replicas
+    more = replicas / s.replicas
+    return s if replicas == s.replicas else replace(
+        s, replicas=replicas, spare_replicas=replicas - carrying, pools=pools,
+        capacity_requests_per_s=s.capacity_requests_per_s * more, utilisation_fraction=s.utilisation_fraction / more,
+    )  # fmt: skip
 
 
 def with_plan(s: Scored, planned: Planned) -> Scored:
@@ -584,6 +622,7 @@ def deployed(workload: Workload, catalog: Catalog, s: Scored) -> Deployed:
     rented = s.offer.provider if s.offer.acquisition != "own" else ""
     return Deployed(
         lane=s.lane,
+        instances=partial(instances_of, workload, s),
         carrying=s.replicas - s.spare_replicas,
         stored_bytes=stored,
         output_tokens_per_s=sent,
@@ -602,19 +641,25 @@ def drawn_fraction(workload: Workload, catalog: Catalog, s: Scored, offer: Offer
     return there.watts / full if full and math.isfinite(there.watts / full) else 1.0
 
 
-def instances_of(s: Scored, offer: Offer, replicas: Amount) -> Amount:
-    """Whole instances of an offer for this many replicas of the deployment."""
-    c = s.lane.choice
-    return instances_needed(np.asarray(replicas, float), c.tp * c.pp * c.dp, offer.accelerators, c.pp)
+def instances_of(workload: Workload, s: Scored, offer: Offer, carrying: Amount) -> Amount:
+    """Whole instances of an offer for this many serving replicas, with what may be lost.
+
+    Pools with spares have hosts of their own.
+    """
+    needed, p, some = workload.slo.redundancy, packing_of(s.lane.choice, offer), np.asarray(carrying, float)
+    if s.pools is None or not needed:
+        return np.asarray(needed.instances(some, p))
+    return np.asarray(sum(needed.instances(n, p) for n in s.pools.carrying(some)))
 
 
 def resized_usd_per_hour(workload: Workload, s: Scored, replicas: Amount, work: Amount, price: Amount = 1.0) -> Amount:
-    """Cost per hour with this many replicas at `price` times the price of the machines, paying for whole instances.
+    """Cost per hour with this many replicas, today's spares among them, at `price` times the price of the machines.
 
     What is released after its run keeps its replicas and pays for `work` times the hours. The minimum team pays for
     what its staff does not cover.
     """
-    paid = work if workload.kind.released_after_run else instances_of(s, s.offer, replicas) / s.instances
+    carrying = np.asarray(replicas) - s.spare_replicas
+    paid = work if workload.kind.released_after_run else instances_of(workload, s, s.offer, carrying) / s.instances
     priced = priced_usd_per_hour(s.parts)
     team, staff = (total_usd_per_hour([p for p in s.parts if p.name == name]) for name in (TEAM, STAFF_PART))
     rest = s.usd_per_hour - priced - team

@@ -22,8 +22,19 @@ from advisor.engine.search.candidates import CONCURRENCY, Catalog, allowed, conc
 from advisor.engine.search.evictions import with_evictions
 from advisor.engine.search.growing import instances_over_horizon
 from advisor.engine.search.limits import Factors, at_confidence, factors_of, latency_excess
-from advisor.engine.spec import OWNED, Accelerator, Offer, Users, Workload
+from advisor.engine.spec import (
+    OWNED,
+    Accelerator,
+    Offer,
+    Packing,
+    Users,
+    Workload,
+    host_chips,
+    instances_packed,
+    packing,
+)
 from advisor.engine.step import (
+    Choice,
     Demand,
     Lane,
     Lanes,
@@ -60,6 +71,8 @@ class Table:
     built: Lanes | None  # None: nothing fits
     chips: Array  # of one replica, shape (lanes, 1)
     replicas: Array  # serving the peak, without spares
+    total_replicas: Array  # spares included, on the best offer
+    most_replicas: Array  # the same in the month of the forecast that needs most
     peak_requests_per_s: Array  # the workload's, or the closed-loop rate of its users
     paid_fraction: Array  # of the peak instances' hours in a week
     capacity_requests_per_s: Array  # of one replica
@@ -123,15 +136,19 @@ def evaluate(workload: Workload, catalog: Catalog, lanes: Sequence[Lane], known:
     room, kept, built = known.room, known.kept, known.built
     chips = np.array([w.choice.tp * w.choice.pp * w.choice.dp for w in kept], dtype=float)[:, None]
     capacity, busy_tpot, replicas, ttft, tpot, peak = known.estimates
-    total = replicas + workload.slo.spares(replicas)
+    usd, offer, share, priced = best_offers(
+        workload, catalog, kept, replicas, _load(workload, peak, capacity * replicas)
+    )
+    total, most = replicas_on(workload, catalog, kept, offer, replicas)
     load = _load(workload, peak, capacity * total)
-    usd, offer, share, priced = best_offers(workload, catalog, kept, replicas, load)
     grid = np.array([o.kgco2e_per_kwh or math.nan for o in catalog.offers] + [math.nan])
     return Table(
         lanes=kept,
         built=built,
         chips=chips,
         replicas=replicas,
+        total_replicas=total,
+        most_replicas=most,
         peak_requests_per_s=peak,
         paid_fraction=share,
         capacity_requests_per_s=capacity,
@@ -193,13 +210,17 @@ def only_rows(table: Table, rows: Array) -> Table:
 
 def with_best_offers(workload: Workload, catalog: Catalog, table: Table) -> Table:
     """The same candidates, with offers chosen again for this workload's objective."""
-    total = table.replicas + workload.slo.spares(table.replicas)
-    load = _load(workload, table.peak_requests_per_s, table.capacity_requests_per_s * total)
+    peak, capacity = table.peak_requests_per_s, table.capacity_requests_per_s
+    load = _load(workload, peak, capacity * table.replicas)
     usd, offer, share, _ = best_offers(workload, catalog, table.lanes, table.replicas, load)
+    total, most = replicas_on(workload, catalog, table.lanes, offer, table.replicas)
+    load = _load(workload, peak, capacity * total)
     grid = np.array([o.kgco2e_per_kwh or math.nan for o in catalog.offers] + [math.nan])
     least, chips = least_power_fraction(catalog.assumptions), table.chips * total
     return replace(
         table,
+        total_replicas=total,
+        most_replicas=most,
         usd_per_hour=usd,
         paid_fraction=share,
         offer=offer,
@@ -288,7 +309,7 @@ def week_share(workload: Workload, carrying: Array, instances: Callable[[Array],
     counts, place = np.unique(carrying, return_inverse=True)
     levels, hours, before, after, times = load_levels(workload.week)
     needed = np.where(levels > 0, np.maximum(np.ceil(counts[:, None] * levels - 1e-9), 1.0), 0.0)
-    held = instances(needed + np.where(needed > 0, workload.slo.spares(needed), 0.0))
+    held = np.where(needed > 0, instances(needed), 0.0)
     started = np.maximum(held[:, after] - held[:, before], 0.0) @ times
     paid = (held @ hours + started * workload.cold_start_s / 3600.0) / (held.max(axis=1) * hours.sum())
     return np.asarray(np.minimum(paid, 1.0)[place].reshape(carrying.shape))
@@ -317,12 +338,11 @@ def run_fraction(workload: Workload, o: Offer, load: Amount) -> Amount:
     return np.minimum(load + started_fraction(workload), 1.0)
 
 
-def paid_fraction(workload: Workload, o: Offer, carrying: Array, replica_chips: int, stages: int) -> Array:
+def paid_fraction(workload: Workload, o: Offer, carrying: Array, p: Packing) -> Array:
     """Paid fraction of the peak instances' hours in a week; below 1 if instances scale down in quiet hours."""
     if not autoscales(workload, o):
         return np.ones(np.shape(carrying))
-    needs = partial(instances_needed, replica_chips=replica_chips, offer_chips=o.accelerators, stages=stages)
-    return week_share(workload, carrying, needs)
+    return week_share(workload, carrying, partial(workload.slo.redundancy.instances, p=p))
 
 
 def autoscales(workload: Workload, o: Offer) -> bool:
@@ -374,22 +394,31 @@ def _by_scheduler(kept: Sequence[Lane]) -> dict[tuple[Scheduler, bool], Array]:
 
 def instances_needed(replicas: Array, replica_chips: int, offer_chips: int, stages: int = 1) -> Array:
     """Whole instances for these replicas; a pipeline stage never spans two instances unless it is larger than one."""
-    return instances_packed(replicas, *packing(replica_chips, offer_chips, stages))
+    return np.asarray(instances_packed(replicas, packing(replica_chips, offer_chips, stages)))
 
 
-def instances_packed(replicas: Array, each: Amount, held: Amount) -> Array:
-    """Whole instances for these replicas: `each` for a replica, or one for every `held` replicas."""
-    return np.asarray(np.where(np.greater(each, 1), replicas * each, np.ceil(replicas / held)))
+def packing_of(c: Choice, o: Offer) -> Packing:
+    """How replicas of this layout lie in the instances of an offer, and in their hosts."""
+    return packing(c.tp * c.pp * c.dp, o.accelerators, c.pp, host_chips(c.accelerator, o))
 
 
-@lru_cache(maxsize=4096)
-def packing(replica_chips: int, offer_chips: int, stages: int) -> tuple[int, int]:
-    """(instances of one replica, replicas of one instance); one of the two is 1."""
-    stage_chips = replica_chips // stages
-    if stage_chips > offer_chips:  # a slice or rack sold by the host
-        return math.ceil(stage_chips / offer_chips) * stages, 1
-    held = offer_chips // stage_chips  # stages
-    return (math.ceil(stages / held), 1) if stages > held else (1, held // stages)
+def replicas_on(
+    workload: Workload, catalog: Catalog, kept: Sequence[Lane], offer: Array, carrying: Array
+) -> tuple[Array, Array]:
+    """(replicas with spares today, the same in the month of the forecast that needs most) on the offers at `offer`.
+
+    The hosts of an offer say how many replicas are lost with one. Without an offer, no spares.
+    """
+    grown = np.ceil(carrying * max(workload.forecast, default=1.0) - 1e-9)
+    needed = workload.slo.redundancy
+    if not needed:
+        return carrying, grown
+    packed = np.ones((4, *carrying.shape))
+    for i, w in enumerate(kept):
+        for index in set(offer[i].tolist()) - {-1}:
+            packed[:, i, offer[i] == index] = np.array(packing_of(w.choice, catalog.offers[index]))[:, None]
+    p = Packing(*packed)
+    return np.asarray(needed.replicas(carrying, p)), np.asarray(needed.replicas(grown, p))
 
 
 def best_offers(
@@ -398,13 +427,12 @@ def best_offers(
     """(USD per hour, offer index, paid fraction of hours, candidates priced) of the cheapest offer per candidate.
 
     Under `carbon` it is the lowest-carbon offer within the budget. `carrying` is the replicas without spares, shape
-    (lanes, concurrency). A batch releases hourly instances when it is done and pays for `load`, the fraction of time
-    it runs. A purchased host pays for the power drawn at this load.
+    (lanes, concurrency), and `load` theirs. A batch releases hourly instances when it is done and pays for `load`, the
+    fraction of time it runs. A purchased host pays for the power drawn at this load.
     """
-    replicas = carrying + workload.slo.spares(carrying)
-    usd, best, priced = np.full(replicas.shape, np.inf), np.full(replicas.shape, -1), 0
-    share = np.ones(replicas.shape)
-    leading = np.full(replicas.shape, np.inf)
+    usd, best, priced = np.full(carrying.shape, np.inf), np.full(carrying.shape, -1), 0
+    share = np.ones(carrying.shape)
+    leading = np.full(carrying.shape, np.inf)
     offers = _offers_by_chip(workload, catalog, {w.choice.accelerator.slug for w in kept})
     dated = bool(workload.week or workload.forecast)  # replicas change over time: one size of replica at a time
     groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
@@ -417,25 +445,25 @@ def best_offers(
         stage_chips = np.array([kept[i].choice.tp * kept[i].choice.dp for i in members])
         stages = np.array([kept[i].choice.pp for i in members])
         licence = np.array([licence_of(catalog, kept[i]) for i in members])[:, None]
-        shares: dict[int, Array] = {}
+        shares: dict[tuple[int, int], Array] = {}
         for index, o, count in offers.get(accelerator.slug, ()):
             able = np.flatnonzero(stage_chips <= connected_chips(accelerator, o))
             if o.share != accelerator.share or not len(able):
                 continue
             rows, chips = np.array(members)[able], (stage_chips * stages)[able][:, None]
             sizes = zip(stage_chips[able].tolist(), stages[able].tolist(), strict=True)
-            packed = [packing(n * k, o.accelerators, k) for n, k in sizes]
-            each, held = np.array(packed, dtype=float).T[:, :, None]
-            needs = partial(instances_packed, each=each[:1] if dated else each, held=held[:1] if dated else held)
-            today = needs(replicas[rows])
+            failing = host_chips(accelerator, o)
+            packed = [packing(n * k, o.accelerators, k, failing) for n, k in sizes]
+            p = Packing(*(figure[:1] if dated else figure for figure in np.array(packed, dtype=float).T[:, :, None]))
+            needs = partial(workload.slo.redundancy.instances, p=p)
+            today = needs(carrying[rows])
             instances = over_horizon(workload, catalog, o, carrying[rows], needs) if workload.forecast else today
             paid = np.ones(1)
             if autoscales(workload, o):
-                if o.accelerators not in shares:
-                    replica_chips = int(stage_chips[0] * stages[0])
-                    shares[o.accelerators] = paid_fraction(workload, o, carrying[rows], replica_chips, int(stages[0]))
-                paid = shares[o.accelerators]
-            busy_chips = replicas[rows] * chips * load[rows]
+                if (o.accelerators, failing) not in shares:
+                    shares[o.accelerators, failing] = paid_fraction(workload, o, carrying[rows], p)
+                paid = shares[o.accelerators, failing]
+            busy_chips = carrying[rows] * chips * load[rows]
             busy_chips = busy_chips * instances / today
             saved = power_saved(o, accelerator, catalog.assumptions, instances, busy_chips)
             runs = run_fraction(workload, o, load[rows])
@@ -456,7 +484,7 @@ def over_horizon(
     """Instances of one offer that cost as much as those that the forecast needs month by month."""
     a = catalog.site_assumptions or catalog.assumptions
     prices = replace(a.prices, months=workload.horizon_months, discount_fraction=workload.discount_fraction)
-    return instances_over_horizon(o, a, prices, workload.forecast, carrying, workload.slo.spares, needs)
+    return instances_over_horizon(o, a, prices, workload.forecast, carrying, needs)
 
 
 def carbon_sort_key(workload: Workload, o: Offer, cost: Array) -> Array:
@@ -565,8 +593,7 @@ def affordable(workload: Workload, table: Table) -> Array:
     """Mask of candidates within the limits on chips, cost and power; unknown power fails a power limit."""
     c = workload.constraints
     ok = np.isfinite(table.usd_per_hour)
-    grown = np.ceil(table.replicas * max(workload.forecast, default=1.0) - 1e-9)
-    chips = table.chips * (grown + workload.slo.spares(grown))
+    chips = table.chips * table.most_replicas
     if c.max_accelerators is not None:
         ok &= chips <= c.max_accelerators
     if c.inventory_chips:
@@ -577,7 +604,7 @@ def affordable(workload: Workload, table: Table) -> Array:
     if c.max_watts is not None:
         watts = table.full_watts
         if workload.forecast:
-            watts = watts * chips / (table.chips * (table.replicas + workload.slo.spares(table.replicas)))
+            watts = watts * chips / (table.chips * table.total_replicas)
         ok &= watts <= c.max_watts
     return np.asarray(ok)
 

@@ -8,6 +8,7 @@ like any deployment before it is shown.
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from advisor.engine.search.simulated import (
     over_budget,
     repriced,
 )
-from advisor.engine.search.table import HEADROOM_FRACTION, demand_of, evaluate, meets
+from advisor.engine.search.table import HEADROOM_FRACTION, demand_of, evaluate, meets, packing_of
 from advisor.engine.search.why_not import NearMiss
 from advisor.engine.spec import Lengths, Workload
 from advisor.engine.step import (
@@ -178,19 +179,23 @@ def simulated(
     """Both pools simulated at their shares of the peak; the full run is skipped if the pilot already fails."""
     built = simulations.table.built
     assert built is not None
-    prefill_only = replace(workload, output_tokens=Lengths(mean_tokens=1.0, p95_tokens=1.0))
-    cached = replace(workload, prefix_cache_hit_fraction=1.0)
-
-    def run(requests: int) -> Verified:
-        first, later = (
-            verify(asked, built.times, index, lane, workload.requests_per_s_peak / n, requests)
-            for asked, n in zip((prefill_only, cached), sizes, strict=True)
-        )
-        return joined_pools(first, later, transfer_s)
-
+    run = partial(simulated_pools, workload, built, index, lane, sizes, transfer_s)
     pilot = run(PILOT_REQUESTS)
     sure = simulations.sure(workload, index, pilot)
     return pilot if excess_bounds(workload, sure)[0] > 1 else run(REQUESTS)
+
+
+def simulated_pools(
+    workload: Workload, built: Lanes, index: int, lane: Lane, sizes: tuple[int, int], transfer_s: float, requests: int
+) -> Verified:
+    """Both pools, each at its share of the peak, with this many requests."""
+    prefill_only = replace(workload, output_tokens=Lengths(mean_tokens=1.0, p95_tokens=1.0))
+    cached = replace(workload, prefix_cache_hit_fraction=1.0)
+    first, later = (
+        verify(asked, built.times, index, lane, workload.requests_per_s_peak / n, requests)
+        for asked, n in zip((prefill_only, cached), sizes, strict=True)
+    )
+    return joined_pools(first, later, transfer_s)
 
 
 def joined_pools(first: Verified, later: Verified, transfer_s: float) -> Verified:
@@ -229,23 +234,25 @@ def _scored(
     transfer_s: float,
 ) -> Scored:
     """The finalist with both pools: replicas, capacity, cost and power."""
-    spares = [workload.slo.spares(n) for n in sizes]
-    replicas = sum(sizes) + int(sum(spares))
+    p = packing_of(lane.choice, s.offer)
+    counts = [int(workload.slo.redundancy.replicas(n, p)) for n in sizes]
+    replicas = sum(counts)
     capacity = workload.requests_per_s_peak / HEADROOM_FRACTION
     deployment = replace(
         s,
         lane=lane,
         replicas=replicas,
-        spare_replicas=int(sum(spares)),
+        spare_replicas=replicas - sum(sizes),
         concurrency=lane.max_running_requests * lane.choice.pp,
         verified=seen,
         capacity_requests_per_s=capacity,
         utilisation_fraction=s.requests_per_s_mean / capacity,
         paid_fraction=1.0,
         pools=Pools(
-            prefill_replicas=sizes[0] + int(spares[0]),
-            decode_replicas=sizes[1] + int(spares[1]),
+            prefill_replicas=counts[0],
+            decode_replicas=counts[1],
             transfer_s=transfer_s,
+            prefill_fraction=sizes[0] / sum(sizes),
         ),
         meets_slo=True,
         slo_probability=slo_probability(workload, simulations.factors(s.row_index), seen),

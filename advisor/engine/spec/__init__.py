@@ -59,6 +59,7 @@ from advisor.engine.spec.offer import (
     MARKS,
     NEVER_FIRST,
     OWNED,
+    OWNED_MONTHS,
     UNKNOWN_UNIT,
     WEAK_PRICE,
     Offer,
@@ -72,6 +73,13 @@ from advisor.engine.spec.ratio_distribution import (
     around_estimate,
     quantile_key,
     stored_distribution,
+)
+from advisor.engine.spec.redundancy import (
+    Packing,
+    host_chips,
+    instances_packed,
+    packing,
+    replicas_left,
 )
 from advisor.engine.spec.rejection import QUALITY_ANY, Change, Rejection, allowing, limit_change, list_change, listed
 from advisor.engine.spec.requests import (
@@ -123,6 +131,12 @@ __all__ = [
     "MODEL",
     "OMITTED",
     "OWNED",
+    "OWNED_MONTHS",
+    "Packing",
+    "host_chips",
+    "instances_packed",
+    "packing",
+    "replicas_left",
     "PARTS",
     "QUALITY_ANY",
     "RULE_LISTS",

@@ -35,6 +35,7 @@ NEVER_FIRST = {  # marks of offers that are shown and never recommended, and how
     DOUBTFUL: "priced far from the marketplaces only",
 }
 WEAK_PRICE = "weak_price"  # the mark of every offer with a `weakness`
+OWNED_MONTHS = 12  # age of machines that are already owned, for their market value
 OWNED = "owned"  # term of an offer of existing hosts only; more of them cannot be bought
 ASSUMED = "assumed"  # provider of an offer at a price that the planner assumes
 
@@ -84,6 +85,8 @@ class Offer:
     full_watts: float | None = None  # of the instance at full load, before PUE; None: unknown
     cooling: str = ""  # air | liquid | air or liquid; empty: not published
     held_instances: int = 0  # already owned: they have running costs and no purchase price
+    sale_usd: float = 0.0  # of one already owned, sold today; 0: not known
+    later_sale_usd: float = 0.0  # of the same at the end of the horizon
     held_parts: tuple[Part, ...] = ()  # hourly cost of one of these, if more can be bought
     host: Host | None = None  # around the chips; None: an old snapshot
     share: SocketShare | None = None  # of each socket, if the chips are processors; None: whole sockets

@@ -3,10 +3,11 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from advisor.engine.spec.demand import Trace, Users
 from advisor.engine.spec.kinds import Kind
+from advisor.engine.spec.redundancy import Redundancy
 from advisor.engine.spec.requests import DrawnImages, Images, Lengths, Turns, WorkUnit
 
 
@@ -18,13 +19,14 @@ class Slo:
     tpot_p95_s: float | None = None
     e2e_p95_s: float | None = None
     tokens_per_s_per_user: float | None = None
-    spare_replicas: int = 0  # 1 for availability n+1
+    spare_hosts: int = 0  # 1 for availability n+1: hosts that may be lost while the limits hold
     doubled: bool = False  # availability 2n
     confidence: float | None = None  # least probability of meeting every limit; None: the limits hold as estimated
 
-    def spares(self, carrying: Any) -> Any:
-        """Spare replicas for `carrying` replicas that serve the peak (a number or an array)."""
-        return carrying if self.doubled else self.spare_replicas
+    @property
+    def redundancy(self) -> Redundancy:
+        """What a deployment must survive."""
+        return Redundancy(hosts=self.spare_hosts, doubled=self.doubled)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

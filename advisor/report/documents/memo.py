@@ -243,7 +243,9 @@ def excluded_api(answer: Answer) -> list[str]:
 def risks(answer: Answer, r: Option) -> list[str]:
     m, items = r.money, list[str]()
     plan = m.plan if m else None
-    if shares_one_server(r):
+    if r.one_host_lost is not None and not r.one_host_lost.limits_hold:
+        items.append(r.one_host_lost.said.rstrip("."))
+    elif r.one_host_lost is None and shares_one_server(r):
         items.append(
             "all replicas, the spare ones too, share one server: a failure of the server still stops the service"
         )
@@ -276,7 +278,7 @@ def risks(answer: Answer, r: Option) -> list[str]:
 
 
 def shares_one_server(r: Option) -> bool:
-    """Whether there are spare replicas and, in some month at least, all replicas are on a single server."""
+    """Whether, in an answer of an earlier version, there are spare replicas and all are on one server in some month."""
     if not r.spare_replicas or r.acquisition == "api":
         return False
     months = r.money.plan.months if r.money and r.money.plan else []

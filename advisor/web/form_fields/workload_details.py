@@ -165,9 +165,9 @@ LEVELS = Group(
         ),
         Field(
             "slo.availability",
-            _("Spare replicas"),
+            _("Spare hosts"),
             ONE_OF,
-            _("Replicas that can fail while the rest still serve the peak"),
+            _("Hosts that can fail while the limits still hold at the peak"),
             choices=(("n", _("none")), ("n+1", _("one (n+1)")), ("n+2", _("two (n+2)")), ("2n", _("double (2n)"))),
         ),
         Field(
@@ -177,7 +177,7 @@ LEVELS = Group(
             _("Between 0 and 1, such as 0.9; empty: an option needs to meet the limits only as estimated"),
         ),
     ),
-    says=_("No spare replicas; no minimum speed or probability"),
+    says=_("No spare hosts; no minimum speed or probability"),
 )
 RECIPE = Group(
     _("Training recipe"),

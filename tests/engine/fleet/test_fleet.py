@@ -22,8 +22,8 @@ WEEK = (
 
 def streams(short: float, long: float, spares: int = 0) -> tuple[Job, ...]:
     return (
-        Job(name="short", requests_per_s=(short,), spare_replicas=spares),
-        Job(name="long", requests_per_s=(long,), spare_replicas=spares),
+        Job(name="short", requests_per_s=(short,), spare_hosts=spares),
+        Job(name="long", requests_per_s=(long,), spare_hosts=spares),
     )
 
 

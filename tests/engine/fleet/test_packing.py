@@ -30,7 +30,7 @@ WORLD = catalog(accelerators=(CARD,), offers=(offer("big", 4.0), offer("big", 30
 
 
 def member(name, rate=1.0, spares=0, world=WORLD, **changes):
-    slo = changes.pop("slo", Slo(ttft_p95_s=2.0, tpot_p95_s=0.08, spare_replicas=spares))
+    slo = changes.pop("slo", Slo(ttft_p95_s=2.0, tpot_p95_s=0.08, spare_hosts=spares))
     w = question(name=name, requests_per_s_mean=rate, requests_per_s_peak=rate, slo=slo, **changes)
     return Member(workload=w, catalog=world, answer=search(w, world), week=week_of("flat"))
 

@@ -34,7 +34,7 @@ def world(**changes):
 
 def asked(partitions, spares=0, most=None):
     limits = Constraints(partitions=partitions, quality="any", max_accelerators=most)
-    return question(constraints=limits, slo=Slo(spare_replicas=spares))
+    return question(constraints=limits, slo=Slo(spare_hosts=spares))
 
 
 @pytest.mark.parametrize("p", [SEVEN, TWO])

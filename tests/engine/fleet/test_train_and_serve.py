@@ -20,7 +20,7 @@ class Service:
 
 def asked(monkeypatch: pytest.MonkeyPatch, forecast: tuple[float, ...], days: float, chips: int) -> Any:
     """Demand of a service with one replica per instance and a run on `chips` chips in instances of eight."""
-    monkeypatch.setattr("advisor.engine.fleet.train_and_serve.instances_of", lambda s, o, n: np.asarray(n, float))
+    monkeypatch.setattr("advisor.engine.fleet.train_and_serve.instances_of", lambda w, s, o, n: np.asarray(n, float))
     workload = type("W", (), {"horizon_months": len(forecast), "forecast": forecast})()
     offer = type("O", (), {"accelerators": 8})()
     run = type("R", (), {"days": days, "chips": chips, "spare_hosts": 0})()

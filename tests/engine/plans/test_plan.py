@@ -294,7 +294,7 @@ def test_five_years_of_growth_are_bought_year_by_year() -> None:
 
     60,000 USD lose 1,000 a month over 60 months, and 1 USD an hour runs one: 1,730 an instance-month.
     """
-    demand = demand_by_month([10 * 1.2 ** (month // 12) for month in range(60)], np.ceil, np.zeros_like)
+    demand = demand_by_month([10 * 1.2 ** (month // 12) for month in range(60)], np.ceil)
     assert demand.needed[::12].tolist() == [10, 12, 15, 18, 21]
     resale = tuple((1 - np.arange(61) / 60).tolist())
     ways = (bought(60_000, 60, resale, running=1.0), hourly(3.0))
@@ -332,7 +332,7 @@ def test_the_base_is_reserved_and_the_peaks_are_rented_by_the_hour() -> None:
     hours: 30 x 0.253 = 7.59 USD against 20.
     """
     levels = (np.array([0.5, 1.0]), np.array([128.0, 40.0]), np.array([0, 1]), np.array([1, 0]), np.array([5.0, 5.0]))
-    demand = demand_by_month([4.0] * 12, np.ceil, np.zeros_like, levels, start_hours=0.5)
+    demand = demand_by_month([4.0] * 12, np.ceil, levels, start_hours=0.5)
     assert demand.counts.tolist() == [2, 2] and demand.never_shrinks
     assert demand.fractions[:, 0] == pytest.approx([1.0, 42.5 / 168])
     plan = best(demand, (hourly(30.0), term(20.0, 12)), plain(12))

@@ -1,6 +1,7 @@
 """Plans of offers: the estimate for all candidates is the plan of one offer, and a plan mixes what it may mix."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from advisor.engine.cost.hourly import (
     list_rent_parts,
     own_parts,
     rent_parts,
+    service_months,
     total_usd_per_hour,
 )
 from advisor.engine.plans.plan import Overheads, Plan, best_plan
@@ -32,6 +34,7 @@ from advisor.engine.search.planned import (
     ways_of,
 )
 from advisor.engine.search.run import search
+from advisor.engine.search.simulated import instances_of
 from advisor.engine.spec.offer import OWNED as OWNED_TERM
 from advisor.engine.spec.offer import Offer
 from advisor.engine.spec.workload import Constraints, Workload
@@ -65,10 +68,6 @@ def needs(replicas: np.ndarray) -> np.ndarray:
     return np.ceil(np.asarray(replicas) / 4)
 
 
-def one_spare(replicas: np.ndarray) -> np.ndarray:
-    return np.ones(np.shape(replicas))
-
-
 @SETTINGS
 @given(
     st.integers(0, 10**6),
@@ -91,16 +90,16 @@ def test_the_estimate_of_growth_is_the_plan_of_one_offer(seed: int, months: int,
     )  # fmt: skip
     o = bought(200_000.0, a) if term == "purchase" else rented(term, 20.0, a)
     carrying = np.array([[3.0, 11.0], [3.0, 40.0]])
-    found = instances_over_horizon(o, a, a.prices, forecast, carrying, one_spare, needs)
+    found = instances_over_horizon(o, a, a.prices, forecast, carrying, needs)
     assert found.shape == (2, 2) and found[0, 0] == found[1, 0]
     listed = tuple(p for p in o.list_parts or o.parts if p.group != "capital")
     way = Way(
         kind={"on_demand": HOURLY, "purchase": PURCHASE}.get(term, TERM), parts=listed, capital_usd=o.capital_usd,
-        term_months={"reserved_1y": 12, "reserved_3y": 36}.get(term, 0), life_months=round(a.life_years * 12),
+        term_months={"reserved_1y": 12, "reserved_3y": 36}.get(term, 0), life_months=service_months(a),
         resale=o.resale,
     )  # fmt: skip
     for count in (3.0, 11.0, 40.0):
-        demand = demand_by_month([count * x for x in forecast], needs, one_spare)
+        demand = demand_by_month([count * x for x in forecast], needs)
         plan = best_plan(demand, [way], a.prices, Overheads())
         assert plan is not None
         estimate = found[carrying == count][0] * o.usd_per_hour * 730
@@ -124,8 +123,8 @@ SHOP = bought(250_000.0, A)
 def deployed() -> Deployed:
     s = search(question(variants="no"), catalog(offers=RENTS, assumptions=A)).ranked[0]
     return Deployed(
-        lane=s.lane, carrying=9, stored_bytes=1e11, output_tokens_per_s=1000.0, drawn_fraction=lambda _: 0.5,
-        utilisation_fraction=s.utilisation_fraction,
+        lane=s.lane, instances=partial(instances_of, question(), s), carrying=9, stored_bytes=1e11,
+        output_tokens_per_s=1000.0, drawn_fraction=lambda _: 0.5, utilisation_fraction=s.utilisation_fraction,
     )  # fmt: skip
 
 

@@ -109,7 +109,7 @@ def test_groups_and_the_program_agree_on_three_years_of_growth() -> None:
         r = np.random.default_rng(seed)
         months = int(r.integers(12, 37))
         growth = np.cumprod(np.r_[1.0, 1 + r.uniform(0, 0.08, months - 1)])
-        demand = demand_by_month(r.integers(1, 9) * growth, np.ceil, np.zeros_like)
+        demand = demand_by_month(r.integers(1, 9) * growth, np.ceil)
         rate = r.uniform(20, 40)
         ways = (
             Way(kind=HOURLY, parts=(part("instances", rate),)),

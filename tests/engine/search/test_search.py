@@ -149,7 +149,7 @@ def test_an_offer_outside_the_constraints_is_named():
 
 
 def test_spare_replicas_are_paid_for_and_share_the_load():
-    plain, spare = (search(question(slo=Slo(tpot_p95_s=0.04, spare_replicas=n)), catalog()).ranked[0] for n in (0, 1))
+    plain, spare = (search(question(slo=Slo(tpot_p95_s=0.04, spare_hosts=n)), catalog()).ranked[0] for n in (0, 1))
     assert spare.replicas >= 2 and spare.spare_replicas == 1
     assert spare.usd_per_hour >= plain.usd_per_hour
     assert spare.utilisation_fraction * spare.capacity_requests_per_s == pytest.approx(2.0)

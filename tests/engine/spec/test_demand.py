@@ -1,6 +1,7 @@
 """Demand over time: a week's hours, users who think, a recorded trace, as many replicas again; worked by hand."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from advisor.engine.search.simulated import Design, Simulations
 from advisor.engine.search.table import evaluate, week_share
 from advisor.engine.spec.demand import Trace, Users, mean_fraction, needed_by_hour, office_hours, week_of
 from advisor.engine.spec.kinds import BATCH
+from advisor.engine.spec.redundancy import Packing
 from advisor.engine.spec.workload import Constraints, Slo
 from tests.engine.catalog_sample import catalog, offer, question
 
@@ -44,10 +46,12 @@ def test_paid_hours_by_hand_with_cold_starts() -> None:
 
 
 def test_a_spare_stays_in_quiet_hours_and_2n_halves_with_them() -> None:
-    spare = question(week=HALF_DAYS, slo=Slo(spare_replicas=1))
+    spare = question(week=HALF_DAYS, slo=Slo(spare_hosts=1))
     twice = question(week=HALF_DAYS, slo=Slo(doubled=True))
-    assert week_share(spare, np.array([4.0]), lambda n: n)[0] == pytest.approx((12 * 5 + 12 * 3) / (24 * 5))
-    assert week_share(twice, np.array([4.0]), lambda n: n)[0] == pytest.approx(0.75)
+    one_each = Packing(1, 1)
+    for asked, share in ((spare, (12 * 5 + 12 * 3) / (24 * 5)), (twice, 0.75)):
+        held = partial(asked.slo.redundancy.instances, p=one_each)
+        assert week_share(asked, np.array([4.0]), held)[0] == pytest.approx(share)
 
 
 def test_rent_by_the_hour_is_given_back_and_a_term_is_not() -> None:

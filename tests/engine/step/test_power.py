@@ -117,7 +117,7 @@ def test_power_follows_the_load_from_idle_and_never_passes_that_of_all_chips_bus
 
 
 def test_a_spare_replica_stands_by_idle() -> None:
-    alone, spared = (best(drawing(), slo=Slo(spare_replicas=n)) for n in (0, 1))
+    alone, spared = (best(drawing(), slo=Slo(spare_hosts=n)) for n in (0, 1))
     assert spared.replicas == alone.replicas + 1
     assert spared.watts - alone.watts == pytest.approx(80 + 100)
 
