@@ -96,7 +96,7 @@ class Recalculation:
 
     @property
     def own(self) -> tuple[int, int, int]:
-        """(serving replicas today, accelerators of each, accelerators of an instance) of the option's own deployment."""
+        """(replicas that serve today, accelerators of each, accelerators of an instance) of the option itself."""
         held = next(step["accelerators"] for step in self.steps if step["from_month"] > self.bridge_months)
         replicas = self.option["replicas"]
         return replicas - self.option["spare_replicas"], self.option["accelerator_count"] // replicas, held
@@ -484,7 +484,7 @@ class Recalculation:
         used = self.option["utilisation"]
         if self.released:
             used /= self.run_and_start_fraction
-        needed = self.bought_or_rented()  # of the option itself, also before its delivery
+        needed = self.instances_of(self.own, 1.0)  # of the option itself, also before its delivery
         mean = sum(n * self.v(m) for m, n in needed.items()) / self.annuity
         return float(min(used * self.mean_traffic * self.option["instances"] / mean, 1))
 

@@ -1,6 +1,14 @@
 """Model architectures: shapes, parameter counts and cache sizes, and the parser of config.json."""
 
-from advisor.engine.network.blocks import Attention, Block, Ffn, LatentAttention, Recurrent, attention_kv_elements
+from advisor.engine.network.blocks import (
+    Attention,
+    Block,
+    Ffn,
+    LatentAttention,
+    Recurrent,
+    attention_kv_elements,
+    convolution_elements,
+)
 from advisor.engine.network.checkpoint import checkpoint
 from advisor.engine.network.diffusion import (
     LATENT_PX,
@@ -8,6 +16,7 @@ from advisor.engine.network.diffusion import (
     diffusion_parameters,
 )
 from advisor.engine.network.hf_config import from_hf_config, from_stored_config
+from advisor.engine.network.matrices import Matrix, ffn_matrices, matrices, mixer_matrices, mixer_vectors, vectors
 from advisor.engine.network.model import (
     Adapters,
     Drawing,
@@ -43,6 +52,7 @@ __all__ = [
     "Ffn",
     "LatentAttention",
     "MAX_PARAMETERS",
+    "Matrix",
     "Model",
     "Recurrent",
     "Release",
@@ -51,17 +61,23 @@ __all__ = [
     "block_parameters",
     "check_plausible",
     "checkpoint",
+    "convolution_elements",
     "cross_kv_elements",
     "decoder_blocks",
     "embedding_parameters",
+    "ffn_matrices",
     "from_hf_config",
     "from_stored_config",
     "from_shape",
     "kv_elements",
     "kv_elements_per_token",
+    "matrices",
+    "mixer_matrices",
+    "mixer_vectors",
     "parameters",
     "passes_of",
     "pictures_of",
+    "vectors",
     "vision_parameters",
     "state_elements",
     "size_doubts",

@@ -91,83 +91,6 @@ Mixer = Attention | LatentAttention | Recurrent
 MIXERS: dict[str, type[Mixer]] = {"attention": Attention, "latent": LatentAttention, "recurrent": Recurrent}
 
 
-def attention_parameters(mixer: Attention, hidden: int) -> int:
-    """Weights of the four projections of softmax attention."""
-    query, key, value = mixer.heads * mixer.head_dim, mixer.kv_heads * mixer.head_dim, mixer.kv_heads * mixer.v_dim
-    weights = hidden * (query * (2 if mixer.output_gate else 1) + key + value + mixer.heads * mixer.v_dim)
-    biases = (query + key + value if mixer.qkv_bias else 0) + (hidden if mixer.output_bias else 0)
-    return weights + biases + (2 * mixer.head_dim if mixer.qk_norm else 0)
-
-
-def latent_parameters(mixer: LatentAttention, hidden: int) -> int:
-    """Weights of latent attention with its indexer (arXiv 2405.04434, 2512.02556)."""
-    query = mixer.heads * (mixer.nope_dim + mixer.rope_dim)
-    queries = hidden * mixer.q_rank + mixer.q_rank * (1 + query) if mixer.q_rank else hidden * query
-    latents = hidden * (mixer.kv_rank + mixer.rope_dim) + mixer.kv_rank
-    up = mixer.kv_rank * mixer.heads * (mixer.nope_dim + mixer.v_dim)
-    return queries + latents + up + mixer.heads * mixer.v_dim * hidden + indexer_parameters(mixer, hidden)
-
-
-def indexer_parameters(mixer: LatentAttention, hidden: int) -> int:
-    """Weights of the sparse indexer: query, key, key norm and head weights."""
-    if not mixer.index_heads:
-        return 0
-    query = mixer.q_rank * mixer.index_heads * mixer.index_dim
-    return query + hidden * mixer.index_dim + 2 * mixer.index_dim + hidden * mixer.index_heads
-
-
-def recurrent_parameters(mixer: Recurrent, hidden: int) -> int:
-    """Weights of a recurrent layer."""
-    inner, state, heads, conv = mixer.inner, mixer.state, mixer.heads, mixer.conv
-    outward = inner * hidden
-    if mixer.kind == "mamba1":
-        selection = inner * (mixer.dt_rank + 2 * state) + mixer.dt_rank * inner + inner
-        return hidden * 2 * inner + inner * (conv + 1) + selection + inner * (state + 1) + outward
-    if mixer.kind == "mamba2":
-        shared = 2 * mixer.groups * state
-        inward = hidden * (2 * inner + shared + heads)
-        return inward + (inner + shared) * (conv + 1) + 3 * heads + inner + outward
-    if mixer.kind == "gated_delta":
-        keys = 2 * mixer.groups * state
-        inward = hidden * (keys + 2 * inner + 2 * heads)
-        return inward + (keys + inner) * conv + 2 * heads + mixer.head_dim + outward
-    raise ValueError(f"unknown kind of recurrent layer {mixer.kind!r}: mamba1, mamba2 or gated_delta")
-
-
-def mixer_parameters(mixer: Mixer | None, hidden: int) -> int:
-    """Weights of the mixer of one layer."""
-    match mixer:
-        case Attention():
-            return attention_parameters(mixer, hidden)
-        case LatentAttention():
-            return latent_parameters(mixer, hidden)
-        case Recurrent():
-            return recurrent_parameters(mixer, hidden)
-        case None:
-            return 0
-
-
-def ffn_parameters(ffn: Ffn | None, hidden: int, *, active: bool = False) -> int:
-    """Weights of one feed-forward part; `active`: only those used for one token."""
-    if ffn is None:
-        return 0
-    expert = ffn.matrices * hidden * ffn.inner
-    if ffn.bias:
-        expert += (ffn.matrices - 1) * ffn.inner + hidden
-    routed = ffn.experts > 1
-    count = ffn.top_k if active and routed else ffn.experts
-    router = (hidden + (1 if ffn.bias else 0)) * ffn.experts if routed else 0
-    shared = ffn.matrices * hidden * ffn.shared_inner + (hidden if ffn.shared_gate else 0)
-    return count * expert + router + shared
-
-
-def block_weights(block: Block, hidden: int, *, active: bool = False, norm_bias: bool = False) -> int:
-    """Weights of ONE layer of this block; `active`: only those used for one token."""
-    norms = block.norms * hidden * (2 if norm_bias else 1)
-    weights = mixer_parameters(block.mixer, hidden) + ffn_parameters(block.ffn, hidden, active=active) + norms
-    return block.streams * weights + block.modulation * hidden**2
-
-
 def attention_kv_elements(mixer: Attention) -> int:
     """Key and value elements of one token in one layer."""
     return mixer.kv_heads * mixer.key_value_dim
@@ -186,10 +109,13 @@ def mixer_kv_elements(mixer: Mixer | None) -> int:
 
 def recurrent_state(mixer: Mixer | None) -> int:
     """State elements of one sequence in one layer."""
-    if not isinstance(mixer, Recurrent):
-        return 0
+    return mixer.inner * mixer.state + convolution_elements(mixer) if isinstance(mixer, Recurrent) else 0
+
+
+def convolution_elements(mixer: Recurrent) -> int:
+    """Inputs of the convolution that the next token needs, in one layer."""
     shared = 0 if mixer.kind == "mamba1" else 2 * mixer.groups * mixer.state
-    return mixer.inner * mixer.state + (mixer.inner + shared) * (mixer.conv - 1)
+    return (mixer.inner + shared) * (mixer.conv - 1)
 
 
 def block_of(stored: Mapping[str, Any]) -> Block:

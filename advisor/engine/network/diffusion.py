@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from advisor.engine.network.blocks import Block, block_of, block_shape, block_weights, refuse_unknown, sparse
+from advisor.engine.network.blocks import Block, block_of, block_shape, refuse_unknown, sparse
+from advisor.engine.network.matrices import layer_weights
 
 LATENT_PX = 8  # pixels per side of one latent: three doublings in the decoder
 
@@ -78,7 +79,7 @@ def decoder_convolutions(d: Diffusion) -> Iterator[Convolution]:
 def diffusion_parameters(d: Diffusion) -> int:
     """Weights of text encoders, embedders and the VAE decoder: everything but the blocks."""
     text = sum(
-        e.vocab * e.hidden + sum(b.count * block_weights(b, e.hidden) for b in e.blocks) for e in d.text_encoders
+        e.vocab * e.hidden + sum(b.count * layer_weights(b, e.hidden) for b in e.blocks) for e in d.text_encoders
     )
     return text + transformer_embedders(d) + decoder_parameters(d)
 

@@ -10,13 +10,13 @@ from advisor.engine.network.blocks import (
     attention_kv_elements,
     block_of,
     block_shape,
-    block_weights,
     mixer_kv_elements,
     recurrent_state,
     refuse_unknown,
     sparse,
 )
 from advisor.engine.network.diffusion import Diffusion, diffusion_of, diffusion_parameters, diffusion_shape
+from advisor.engine.network.matrices import layer_weights
 from advisor.engine.network.release import DraftRelease, Release
 from advisor.engine.network.vision import Pictures, Vision, vision_of, vision_parameters, vision_shape
 
@@ -93,7 +93,7 @@ def passes_of(model: Model) -> int:
 
 def block_parameters(model: Model, block: Block, *, active: bool = False) -> int:
     """Weights of ONE layer of this block; `active`: only those used for one token."""
-    return block_weights(block, model.hidden, active=active, norm_bias=model.norm_bias)
+    return layer_weights(block, model.hidden, active=active, norm_bias=model.norm_bias)
 
 
 def embedding_parameters(model: Model) -> int:

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from advisor.engine.network.blocks import Block, block_of, block_shape, block_weights, sparse
+from advisor.engine.network.blocks import Block, block_of, block_shape, sparse
+from advisor.engine.network.matrices import layer_weights
 
 RULES = ("rounded", "padded", "fixed", "tiles")
 
@@ -100,7 +101,7 @@ def tiles_of(vision: Vision, width_px: float, height_px: float) -> tuple[int, in
 
 def vision_parameters(vision: Vision) -> int:
     """Weights of the tower with its patch embedding and projector."""
-    blocks = sum(b.count * block_weights(b, vision.hidden, norm_bias=vision.norm_bias) for b in vision.blocks)
+    blocks = sum(b.count * layer_weights(b, vision.hidden, norm_bias=vision.norm_bias) for b in vision.blocks)
     projector = sum(inputs * outputs for inputs, outputs in vision.projector)
     return blocks + projector + (vision.patch_inputs + vision.position_embeddings) * vision.hidden
 

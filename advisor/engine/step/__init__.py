@@ -54,6 +54,8 @@ from advisor.engine.step.operators import (
     EXPERT_TILE_ROWS_MIN,
     KNEE_END_BYTES,
     Layouts,
+    rank_columns,
+    rank_inner,
     waves,
 )
 from advisor.engine.step.power import Phases, phases, step_fractions
@@ -133,6 +135,8 @@ __all__ = [
     "Demand",
     "Draft",
     "EXPERT_PADDING_ROWS",
+    "rank_columns",
+    "rank_inner",
     "EXPERT_TILE_ROWS_MIN",
     "HALF",
     "HostCopy",

@@ -4,8 +4,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from advisor.engine.network import Attention, Block, Model, decoder_blocks
-from advisor.engine.step.operators import Array, Layouts, Operator, bound_of, distinct_experts, roof
+from advisor.engine.network import Attention, Block, Matrix, Model, decoder_blocks, ffn_matrices, mixer_matrices
+from advisor.engine.step.operators import (
+    Array,
+    Layouts,
+    Operator,
+    bound_of,
+    distinct_experts,
+    rank_columns,
+    rank_inner,
+    roof,
+)
 
 ELEMENT_BYTES = 2.0  # of A and B: the 16-bit dtype of the base model (vLLM, --lora-dtype auto)
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # accepted by servers (vLLM 0.14, LoRAConfig.max_lora_rank)
@@ -28,17 +37,14 @@ def served_rank(rank: int) -> int:
     return next((r for r in RANKS if r >= rank), rank)
 
 
-def matrices(model: Model, block: Block) -> list[tuple[float, float, bool]]:
-    """(inputs, outputs, split by columns) of each adapted matrix of one layer; servers do not adapt experts."""
-    a, f, h = block.mixer, block.ffn, float(model.hidden)
-    if not isinstance(a, Attention) or model.adapters is None:
+def adapted(model: Model, block: Block) -> list[Matrix]:
+    """The matrices of one layer that adapters change; servers do not adapt experts."""
+    if not isinstance(block.mixer, Attention) or model.adapters is None:
         return []
-    query = a.heads * a.head_dim * (2.0 if a.output_gate else 1.0)
-    adapted = [(h, query, True), (h, a.kv_heads * a.head_dim, True), (h, a.kv_heads * a.v_dim, True)]
-    adapted.append((a.heads * a.v_dim, h, False))
-    if f is not None and f.experts <= 1 and not model.adapters.attention_only:
-        adapted += [(h, float(f.inner), True)] * (f.matrices - 1) + [(float(f.inner), h, False)]
-    return adapted
+    found = [*mixer_matrices(block.mixer, model.hidden)]
+    if not model.adapters.attention_only and not (block.ffn and block.ffn.experts > 1):
+        found += ffn_matrices(block.ffn, model.hidden)
+    return found
 
 
 def adapter_bytes(model: Model, x: Layouts) -> Array:
@@ -50,8 +56,8 @@ def adapter_bytes(model: Model, x: Layouts) -> Array:
     rank = served_rank(model.adapters.rank) if model.adapters else 0
     total = np.zeros(len(x))
     for block in decoder_blocks(model):
-        for inner, outer, columns in matrices(model, block):
-            width = inner + outer / x.tp if columns else inner / x.tp + outer
+        for matrix in adapted(model, block):
+            width = rank_inner(matrix, x.tp) + rank_columns(matrix, x.tp)
             total = total + block.count * rank * width * ELEMENT_BYTES
     return total / x.pp
 
@@ -94,8 +100,8 @@ def adapter_operators(model: Model, layouts: Layouts, tokens: Array) -> Iterator
     touched = distinct_experts(slots, 1.0, m) if slots > 1 else np.minimum(m, 1.0)
     launch_s = np.maximum(x.kernel_s, x.adapter_kernel_s) + x.further_adapter_s * np.maximum(touched - 1.0, 0.0)
     for block in decoder_blocks(model):
-        for inner, outer, columns in matrices(model, block):
-            wide, narrow = (inner, outer / x.tp) if columns else (inner / x.tp, outer + 0 * x.tp)
+        for matrix in adapted(model, block):
+            wide, narrow = rank_inner(matrix, x.tp), rank_columns(matrix, x.tp)
             flops = 2.0 * m * rank * (wide + narrow)
             # shrink reads the activations; expand reads, adds to and writes the outputs
             moved = ELEMENT_BYTES * (touched * rank * (wide + narrow) + m * (wide + 2.0 * narrow + 2.0 * rank))

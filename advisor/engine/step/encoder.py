@@ -24,7 +24,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from advisor.engine.network import Attention, Model, decoder_blocks, pictures_of
+from advisor.engine.network import Attention, Model, decoder_blocks, mixer_matrices, pictures_of
 from advisor.engine.spec import Z95, Case, Lengths, Workload, log_normal_sigma, over_turns
 from advisor.engine.step.generation import drawing_operators, drawn
 from advisor.engine.step.images import bidirectional_scores, image_operators
@@ -35,7 +35,7 @@ from advisor.engine.step.operators import (
     block_operators,
     context_token,
     elementwise,
-    gemm,
+    matrix_gemm,
 )
 from advisor.engine.step.step_time import NEARLY_ALL, Demand, Load, Scheduler, StepTimes, load_of
 
@@ -270,8 +270,8 @@ def _named(op: Operator) -> Operator:
 
 
 def _keys_and_values(model: Model, a: Attention, count: int, x: Layouts, m: Array) -> Operator:
-    width = np.maximum(a.kv_heads / x.tp, 1.0) * a.key_value_dim
-    return gemm(x, "cross_attention/source_kv", count, m, width, float(model.hidden), "quantized")
+    _, key, value, _ = mixer_matrices(a, model.hidden)
+    return matrix_gemm(x, "cross_attention/source_kv", count, m, key, value)
 
 
 def source_s(model: Model, x: Layouts, source_tokens: Array) -> Array:

@@ -8,16 +8,18 @@ from numpy.typing import NDArray
 from advisor.engine.network import (
     Attention,
     Block,
-    Ffn,
-    LatentAttention,
+    Matrix,
     Model,
     Recurrent,
-    attention_kv_elements,
     decoder_blocks,
+    matrices,
+    mixer_matrices,
+    vectors,
 )
-from advisor.engine.step.operators import Layouts, recurrent_width, state_bytes
+from advisor.engine.step.operators import Layouts, rank_columns, rank_inner, state_bytes
 
 Array = NDArray[np.float64]
+HALF_BYTES = 2.0
 LOGIT_BYTES = 4.0  # samplers use fp32 logits (vLLM, Sampler: logits.to(torch.float32))
 
 
@@ -41,47 +43,37 @@ class Memory:
         return self.kv_bytes >= self.least_kv_bytes
 
 
+def rank_elements(matrix: Matrix, tp: Array) -> Array:
+    """Weights of one copy of a matrix on one of `tp` ranks."""
+    return rank_columns(matrix, tp) * rank_inner(matrix, tp)
+
+
 def mixer_elements(model: Model, block: Block) -> tuple[float, float]:
-    """(weights sharded by TP, weights replicated on every rank) of one layer's mixer."""
-    h, mixer = float(model.hidden), block.mixer
-    if isinstance(mixer, Attention):
-        gate = mixer.heads * mixer.head_dim if mixer.output_gate else 0
-        kv = attention_kv_elements(mixer)
-        return h * (mixer.heads * mixer.key_value_dim + gate + kv), 0.0
-    if isinstance(mixer, LatentAttention):
-        q_in = float(mixer.q_rank) or h
-        split = mixer.heads * (
-            q_in * (mixer.nope_dim + mixer.rope_dim) + mixer.kv_rank * (mixer.nope_dim + mixer.v_dim) + mixer.v_dim * h
-        )
-        whole = h * (mixer.q_rank + mixer.kv_rank + mixer.rope_dim)
-        whole += mixer.index_heads * mixer.index_dim * mixer.q_rank + h * (mixer.index_dim + mixer.index_heads)
-        return split, whole
-    if isinstance(mixer, Recurrent):
-        return h * (recurrent_width(mixer) + mixer.inner), 0.0
-    return 0.0, 0.0
+    """(weights sharded by TP, weights replicated on every rank) in the matrices of one layer's mixer."""
+    found = [*mixer_matrices(block.mixer, model.hidden)]
+    whole = sum(float(m.elements) for m in found if m.split == "whole")
+    return sum(float(m.elements) for m in found) - whole, whole
 
 
 def weights_bytes(model: Model, x: Layouts) -> Array:
     """Weight bytes per chip, shape (N,): quantized matrices with scales; embeddings, head, router, norms in 16 bits."""
     total = np.zeros(len(x))
     for block in model.blocks:
-        split, whole = mixer_elements(model, block)
         layers = block.count * block.streams
-        total += layers * (split / x.tp + whole) * x.weight_bytes
-        total += layers * 2.0 * block.norms * model.hidden + block.count * 2.0 * block.modulation * model.hidden**2
-        if block.ffn is not None:
-            total += layers * _ffn_bytes(model, block.ffn, x)
+        for matrix in matrices(block, model.hidden):
+            total += layers * matrix_bytes(matrix, x)
+        total += layers * HALF_BYTES * vectors(block, model.hidden, norm_bias=model.norm_bias)
+        total += block.count * HALF_BYTES * block.modulation * model.hidden**2
     tables = 1 if model.tied_embeddings or model.encoder_only else 2  # encoders have no output head
     per_stage = np.where(x.pp > 1, 1, tables)  # the first stage has the embeddings, the last the output head
-    return total / x.pp + (model.vocab * per_stage / x.tp + model.position_embeddings) * model.hidden * 2.0
+    return total / x.pp + (model.vocab * per_stage / x.tp + model.position_embeddings) * model.hidden * HALF_BYTES
 
 
-def _ffn_bytes(model: Model, f: Ffn, x: Layouts) -> Array:
-    h = float(model.hidden)
-    if f.experts <= 1:
-        return f.matrices * h * f.inner * x.weight_bytes / x.tp
-    experts = f.experts / x.ep * f.matrices * h * f.inner / x.moe_tp * x.expert_weight_bytes
-    return experts + f.matrices * h * f.shared_inner * x.weight_bytes / x.tp + h * f.experts * 2.0
+def matrix_bytes(matrix: Matrix, x: Layouts) -> Array:
+    """Bytes of all copies of a matrix on one chip, shape (N,)."""
+    if matrix.routed:
+        return matrix.copies / x.ep * matrix.elements / x.moe_tp * x.expert_weight_bytes
+    return rank_elements(matrix, x.tp) * (HALF_BYTES if matrix.half else x.weight_bytes)
 
 
 def kv_bytes_per_sequence(

@@ -5,13 +5,25 @@ hundred thousand. Times are rooflines per operator, then summed: one roofline ov
 12 % on the scaling-book serving example).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.engine.network import Attention, Block, Ffn, LatentAttention, Model, Recurrent, decoder_blocks
+from advisor.engine.network import (
+    Attention,
+    Block,
+    Ffn,
+    LatentAttention,
+    Matrix,
+    Model,
+    Recurrent,
+    convolution_elements,
+    decoder_blocks,
+    ffn_matrices,
+    mixer_matrices,
+)
 
 Array = NDArray[np.float64]
 EXPERT_PADDING_ROWS = 150.0  # grouped bf16 GEMM on an H200: r rows per expert achieve r / (r + 150) of a dense GEMM
@@ -249,6 +261,24 @@ def linear_operators(model: Model, layouts: Layouts, tokens: Array) -> Iterator[
     yield Operator(name="pipeline/launch", flops=0 * stage, bytes=0 * stage, time_s=stage, bound="launch")
 
 
+def rank_columns(matrix: Matrix, tp: Array) -> Array:
+    """Columns of a matrix on one of `tp` ranks; ranks share heads of keys and values if there are fewer."""
+    if matrix.split != "columns":
+        return matrix.columns + 0.0 * tp
+    return np.maximum(matrix.columns / tp, float(matrix.least))
+
+
+def rank_inner(matrix: Matrix, tp: Array) -> Array:
+    """Inputs of a matrix on one of `tp` ranks."""
+    return matrix.inner / tp if matrix.split == "rows" else matrix.inner + 0.0 * tp
+
+
+def matrix_gemm(x: Layouts, name: str, count: float, m: Array, *matrices: Matrix, kind: str = "quantized") -> Operator:
+    """The product of `m` tokens with matrices that read the same input, as one GEMM of one rank."""
+    columns = sum((rank_columns(each, x.tp) for each in matrices), 0.0 * x.tp)
+    return gemm(x, name, count, m, columns, rank_inner(matrices[0], x.tp), kind)
+
+
 def block_operators(model: Model, block: Block, x: Layouts, m: Array) -> Iterator[Operator]:
     """Operators of one block whose cost depends only on the tokens `m`; x and m broadcast."""
     if isinstance(block.mixer, Attention):
@@ -277,14 +307,14 @@ def _modulation(model: Model, block: Block, x: Layouts, m: Array) -> Iterator[Op
 
 def _attention(model: Model, a: Attention, count: int, x: Layouts, m: Array) -> Iterator[Operator]:
     h = float(model.hidden)
-    heads, kv_heads = a.heads / x.tp, np.maximum(a.kv_heads / x.tp, 1.0)  # KV heads are replicated if tp exceeds them
-    gate = heads * a.head_dim if a.output_gate else 0.0
-    kv = 0.0 if a.cross else kv_heads * a.key_value_dim  # cross-attention projects the source once: encoder.py
-    width, name = heads * a.head_dim + gate + kv, "cross_attention" if a.cross else "attention"
+    q, k, v, o = mixer_matrices(a, model.hidden)
+    into = (q,) if a.cross else (q, k, v)  # cross-attention projects the source once: encoder.py
+    width = sum((rank_columns(each, x.tp) for each in into), 0.0 * x.tp)
+    heads, name = a.heads / x.tp, "cross_attention" if a.cross else "attention"
     yield elementwise(x, f"{name}/norm", count, 6.0 * m * h + 0 * x.tp, 1)
-    yield gemm(x, f"{name}/qkv", count, m, width, h, "quantized")
+    yield matrix_gemm(x, f"{name}/qkv", count, m, *into)
     yield elementwise(x, f"{name}/rotary_and_cache", count, 4.0 * m * width, 2 + a.qk_norm)
-    yield gemm(x, f"{name}/output", count, m, h + 0 * x.tp, heads * a.v_dim, "quantized")
+    yield matrix_gemm(x, f"{name}/output", count, m, o)
     yield elementwise(x, f"{name}/kernel", count, 2.0 * m * heads * a.key_value_dim, 2.5)
     yield all_reduce(x, f"{name}/all_reduce", count, 2.0 * m * h, x.tp)
 
@@ -292,47 +322,42 @@ def _attention(model: Model, a: Attention, count: int, x: Layouts, m: Array) -> 
 def _latent(model: Model, a: LatentAttention, count: int, x: Layouts, m: Array) -> Iterator[Operator]:
     """MLA with absorbed up-projections: the latent is shared by all heads and replicated on every TP rank."""
     h, heads = float(model.hidden), a.heads / x.tp
-    q_dim = heads * (a.nope_dim + a.rope_dim)
-    down = float(a.q_rank + a.kv_rank + a.rope_dim)
+    each = {matrix.name: matrix for matrix in mixer_matrices(a, model.hidden)}
+    q_dim, down = rank_columns(each["q"], x.tp), float(a.q_rank + a.kv_rank + a.rope_dim)
     yield elementwise(x, "attention/norm", count, 6.0 * m * h + 0 * x.tp, 1)
     if a.q_rank:
-        yield gemm(x, "attention/down", count, m, down + 0 * x.tp, h, "quantized")
-        yield gemm(x, "attention/q_up", count, m, q_dim, float(a.q_rank), "quantized")
+        yield matrix_gemm(x, "attention/down", count, m, each["q_down"], each["kv_down"])
+        yield matrix_gemm(x, "attention/q_up", count, m, each["q"])
     else:
-        yield gemm(x, "attention/q_and_down", count, m, q_dim + a.kv_rank + a.rope_dim, h, "quantized")
+        yield matrix_gemm(x, "attention/q_and_down", count, m, each["q"], each["kv_down"])
     yield elementwise(x, "attention/rotary_and_cache", count, 4.0 * m * (down + q_dim), 3)
     # W_uk is absorbed into the query and W_uv into the output: batched over heads, 16-bit
-    yield gemm(x, "attention/absorb_k", count, m, heads * a.kv_rank, float(a.nope_dim), "half")
-    yield gemm(x, "attention/absorb_v", count, m, heads * a.v_dim, float(a.kv_rank), "half")
-    yield gemm(x, "attention/output", count, m, h + 0 * x.tp, heads * a.v_dim, "quantized")
+    up, of_key = each["kv_up"], a.nope_dim / (a.nope_dim + a.v_dim)
+    yield gemm(x, "attention/absorb_k", count, m, heads * up.inner, up.columns / a.heads * of_key, "half")
+    yield gemm(x, "attention/absorb_v", count, m, up.columns / x.tp * (1.0 - of_key), float(up.inner), "half")
+    yield matrix_gemm(x, "attention/output", count, m, each["o"])
     yield elementwise(x, "attention/kernel", count, 2.0 * m * heads * (a.kv_rank * 2 + a.rope_dim), 2.5)
     if a.index_top_k:
-        yield gemm(x, "indexer/projections", count, m, a.index_heads * a.index_dim + 0 * x.tp, float(a.q_rank), "half")
+        yield matrix_gemm(x, "indexer/query", count, m, each["index_q"], kind="half")
+        yield matrix_gemm(x, "indexer/key", count, m, each["index_k"], each["index_weights"], kind="half")
         yield elementwise(x, "indexer/top_k", count, 4.0 * m * a.index_heads * a.index_dim + 0 * x.tp, 4)
     yield all_reduce(x, "attention/all_reduce", count, 2.0 * m * h, x.tp)
 
 
-def recurrent_width(r: Recurrent) -> float:
-    """Columns of the input projection: values, gates, keys, queries and per-head scalars."""
-    if r.kind == "mamba1":
-        return 2.0 * r.inner
-    if r.kind == "mamba2":
-        return 2.0 * r.inner + 2.0 * r.groups * r.state + r.heads
-    return 2.0 * r.inner + 2.0 * r.groups * r.state + 2.0 * r.heads
-
-
 def state_bytes(r: Recurrent) -> float:
     """State bytes of one sequence in one layer (recurrence in fp32, convolution in 16 bits)."""
-    return r.inner * r.state * STATE_BYTES + recurrent_width(r) * r.conv * 2.0
+    return r.inner * r.state * STATE_BYTES + convolution_elements(r) * 2.0
 
 
 def _recurrent(model: Model, r: Recurrent, count: int, x: Layouts, m: Array) -> Iterator[Operator]:
     h, inner = float(model.hidden), r.inner / x.tp
-    width = recurrent_width(r) / x.tp
+    into, *select, out = mixer_matrices(r, model.hidden)
     yield elementwise(x, "recurrent/norm", count, 6.0 * m * h + 0 * x.tp, 1)
-    yield gemm(x, "recurrent/input", count, m, width, h, "quantized")
+    yield matrix_gemm(x, "recurrent/input", count, m, into)
+    for matrix in select:
+        yield matrix_gemm(x, f"recurrent/{matrix.name}", count, m, matrix)
     scan_s = 6.0 * m * inner * r.state / x.attention_flops_per_s  # chunked scan: update, decay, read-out
-    moved = 6.0 * m * width
+    moved = 6.0 * m * rank_columns(into, x.tp)
     yield Operator(
         name="recurrent/scan",
         flops=count * 6.0 * m * inner * r.state,
@@ -340,36 +365,40 @@ def _recurrent(model: Model, r: Recurrent, count: int, x: Layouts, m: Array) -> 
         time_s=count * (roof(scan_s, moved / x.memory_bytes_per_s, x.roof_exponent) + 6 * x.kernel_s),
         bound=bound_of(scan_s, moved / x.memory_bytes_per_s, x.kernel_s),
     )
-    yield gemm(x, "recurrent/output", count, m, h + 0 * x.tp, inner, "quantized")
+    yield matrix_gemm(x, "recurrent/output", count, m, out)
     yield all_reduce(x, "recurrent/all_reduce", count, 2.0 * m * h, x.tp)
 
 
 def _ffn(model: Model, f: Ffn, count: int, x: Layouts, m: Array) -> Iterator[Operator]:
     h = float(model.hidden)
+    each = [*ffn_matrices(f, model.hidden)]
     yield elementwise(x, "ffn/norm", count, 6.0 * m * h + 0 * x.tp, 1)
     if f.experts <= 1:
-        yield from _dense_ffn(x, "ffn", count, m, h, f.inner / x.tp, f.matrices)
+        yield from _dense_ffn(x, "ffn", count, m, each)
         yield all_reduce(x, "ffn/all_reduce", count, 2.0 * m * h, x.tp)
         return
-    yield gemm(x, "moe/router", count, m, float(f.experts) + 0 * x.tp, h, "half")
+    yield matrix_gemm(x, "moe/router", count, m, each[0], kind="half")
     # each rank gathers, quantizes and sums the rows of its experts; with TP these are all rows
     yield elementwise(x, "moe/permute", count, 8.0 * m * x.dp * h * f.top_k / x.ep, 4)
     if f.shared_inner:
-        yield from _dense_ffn(x, "moe/shared", count, m, h, f.shared_inner / x.tp, f.matrices)
-    yield _experts(x, f, count, m, h)
+        yield from _dense_ffn(x, "moe/shared", count, m, [e for e in each if e.name.startswith("shared_")])
+    yield _experts(x, f, count, m, h, float(sum(e.elements for e in each if e.routed)))
     yield from _expert_exchange(x, f, count, m, h)
 
 
-def _dense_ffn(
-    x: Layouts, name: str, count: float, m: Array, h: float, inner: Array, matrices: int
-) -> Iterator[Operator]:
-    yield gemm(x, f"{name}/up", count, m, inner * (matrices - 1), h, "quantized")
-    yield elementwise(x, f"{name}/activation", count, 2.0 * m * inner * matrices, 1)
-    yield gemm(x, f"{name}/down", count, m, h + 0 * x.tp, inner, "quantized")
+def _dense_ffn(x: Layouts, name: str, count: float, m: Array, each: Sequence[Matrix]) -> Iterator[Operator]:
+    *into, down = each
+    inner = rank_inner(down, x.tp)
+    yield matrix_gemm(x, f"{name}/up", count, m, *into)
+    yield elementwise(x, f"{name}/activation", count, 2.0 * m * inner * len(each), 1)
+    yield matrix_gemm(x, f"{name}/down", count, m, down)
 
 
-def _experts(x: Layouts, f: Ffn, count: int, m: Array, h: float) -> Operator:
-    """Grouped GEMM of the routed experts on the busiest rank: used experts are read, tokens padded to tiles."""
+def _experts(x: Layouts, f: Ffn, count: int, m: Array, h: float, elements: float) -> Operator:
+    """Grouped GEMM of the routed experts on the busiest rank: used experts are read, tokens padded to tiles.
+
+    `elements`: weights of one expert.
+    """
     total = m * x.dp  # experts process the tokens of all attention-DP ranks
     used = distinct_experts(float(f.experts), float(f.top_k), total, x.routing_evenness) / x.ep
     pairs = total * f.top_k / x.ep
@@ -384,8 +413,8 @@ def _experts(x: Layouts, f: Ffn, count: int, m: Array, h: float) -> Operator:
     # each used expert adds padding rows for its partly filled tiles, whose size kernels choose by the load
     padding = np.clip(pairs / np.maximum(used, 1e-9), EXPERT_TILE_ROWS_MIN / 2, EXPERT_PADDING_ROWS)
     rows = pairs + np.where(x.cores > FEW_CORES, used * padding, 0.0)
-    flops = 2.0 * rows * h * inner * f.matrices
-    moved = used * h * inner * f.matrices * x.expert_read_bytes + pairs * (2 * h + 3 * inner) * 2.0
+    flops = 2.0 * rows * elements / x.moe_tp
+    moved = used * elements / x.moe_tp * x.expert_read_bytes + pairs * (2 * h + 3 * inner) * 2.0
     flops_s, bytes_s = flops / x.expert_flops_per_s, moved / x.memory_bytes_per_s
     # under EP, kernels map experts to ranks and mask the tokens of other ranks: measured 7 us a layer (multi-gpu.md)
     kernels = 3.0 + 2.0 * x.quantize_kernels + np.where(x.ep > 1, 2.0, 0.0)

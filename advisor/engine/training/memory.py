@@ -17,9 +17,13 @@ from advisor.engine.network import (
     Block,
     Ffn,
     LatentAttention,
+    Matrix,
     Model,
     Recurrent,
     embedding_parameters,
+    matrices,
+    mixer_matrices,
+    mixer_vectors,
     parameters,
 )
 from advisor.engine.network import block_parameters as layer_parameters
@@ -110,52 +114,15 @@ class Kept:
     split: Split
 
 
-@dataclass(frozen=True, slots=True)
-class Product:
-    """One matrix multiply: `rows` rows per token, from `inner` to `columns`, with `copies` weights (experts)."""
-
-    name: str
-    inner: float
-    columns: float
-    rows: float = 1.0
-    copies: float = 1.0
-
-
-def products(model: Model, block: Block) -> list[Product]:
-    """The matrix multiplies of one layer, in order; routers left out."""
-    h, found, a, f = float(model.hidden), [], block.mixer, block.ffn
-    if isinstance(a, Attention):
-        query = a.heads * a.head_dim * (2.0 if a.output_gate else 1.0)
-        found += [Product("q", h, query), Product("k", h, float(a.kv_heads * a.head_dim))]
-        found += [Product("v", h, float(a.kv_heads * a.v_dim)), Product("o", float(a.heads * a.v_dim), h)]
-    elif isinstance(a, LatentAttention):
-        query, up = float(a.heads * (a.nope_dim + a.rope_dim)), float(a.heads * (a.nope_dim + a.v_dim))
-        found += [Product("q_down", h, float(a.q_rank))] if a.q_rank else []
-        found += [Product("q", float(a.q_rank or h), query), Product("kv_down", h, float(a.kv_rank + a.rope_dim))]
-        found += [Product("v", float(a.kv_rank), up), Product("o", float(a.heads * a.v_dim), h)]
-    elif isinstance(a, Recurrent):
-        found += [Product("in", h, _inward(model, block, a)), Product("out", float(a.inner), h)]
-    if f is not None:
-        found += _ffn_products(f, h)
-    return found
+def products(model: Model, block: Block) -> list[Matrix]:
+    """The matrices that a layer multiplies by, in order; routers left out."""
+    return [m for m in matrices(block, model.hidden) if m.name != "router"]
 
 
 def _inward(model: Model, block: Block, a: Recurrent) -> float:
-    """Columns of a recurrent layer's matrices but the last, which has `inner` rows."""
-    alone = layer_parameters(model, Block(count=1, mixer=block.mixer, ffn=None, norms=0))
-    return alone / model.hidden - a.inner
-
-
-def _ffn_products(f: Ffn, h: float) -> Iterator[Product]:
-    rows, copies = (float(f.top_k), float(f.experts)) if f.experts > 1 else (1.0, 1.0)
-    inward = ("gate", "up") if f.matrices == 3 else ("up",)
-    for name in inward:
-        yield Product(name, h, float(f.inner), rows, copies)
-    yield Product("down", float(f.inner), h, rows, copies)
-    if f.shared_inner:
-        for name in inward:
-            yield Product(f"shared_{name}", h, float(f.shared_inner))
-        yield Product("shared_down", float(f.shared_inner), h)
+    """Columns of a recurrent layer's weights but the last matrix, which has `inner` rows, as if all read the input."""
+    weights = sum(m.elements for m in mixer_matrices(a, model.hidden)) + mixer_vectors(a, model.hidden)
+    return weights / model.hidden - a.inner
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +146,7 @@ class Widths:
 
 def is_adapted(recipe: Recipe, name: str) -> bool:
     """Whether LoRA trains an adapter beside the matrix of this name."""
-    return recipe.method != "full" and (recipe.adapter_matrices == "all" or name in ("q", "v"))
+    return recipe.method != "full" and (recipe.adapter_matrices == "all" or name in ("q", "v", "kv_up"))
 
 
 def _norm_bytes(run: Run, w: Widths, width: float, of_stream: bool = True) -> float:
@@ -269,7 +236,7 @@ def _latent_attention(a: LatentAttention, h: float, run: Run, w: Widths) -> list
     eager = run.code.gate == "eager" and not run.code.compiled  # values are a part of a kept product; output copied
     kept = [Kept(_input_bytes(run, w, h, ("q_down" if a.q_rank else "q", "kv_down")), "input")]
     kept += [Kept(_norm_bytes(run, w, ranks, of_stream=False), "norm")]
-    kept += [Kept(_input_bytes(run, w, ranks, ("v",)), "norm")]
+    kept += [Kept(_input_bytes(run, w, ranks, ("kv_up",)), "norm")]
     kept += _core(run, w, a.heads, 2 * query + (up if eager else value), value * (2.0 if eager else 1.0))
     return [*kept, Kept(_own_bytes(run, w, value, "o", kept=True), "heads")]
 
@@ -326,7 +293,7 @@ def _every_second_product(model: Model, block: Block, run: Run, w: Widths) -> It
     for product in products(model, block)[::2]:
         back = product.name in BACK
         if not (back and run.code.compiled):
-            yield Kept(w.half * product.rows * product.columns, "norm" if back else "heads")
+            yield Kept(w.half * product.used * product.columns, "norm" if back else "heads")
     a = block.mixer
     if isinstance(a, Attention | LatentAttention):
         yield Kept(w.half * a.heads * a.v_dim + 4.0 * a.heads, "heads")
@@ -335,7 +302,7 @@ def _every_second_product(model: Model, block: Block, run: Run, w: Widths) -> It
 def _at_work(model: Model, block: Block, run: Run) -> float:
     """Bytes per token of gradients at work in one layer's backward pass: measured three widths of the gate."""
     half, h, f = Widths.of(run).half, float(model.hidden), block.ffn
-    core = sum(p.columns for p in products(model, block) if p.name in ("q", "k", "v", "in"))
+    core = sum(p.columns for p in products(model, block) if p.name in ("q", "k", "v", "kv_up", "in"))
     mixer = [Kept(2.0 * half * core, "heads")]
     if f is None:
         return _sum(mixer, run)
@@ -403,15 +370,10 @@ class Weights:
 
 def _layer_weights(model: Model, block: Block, p: Parallel) -> Weights:
     """Weights of one layer on one tp rank; experts over ep ranks instead of tp ranks where ep > 1."""
-    h, a, f = float(model.hidden), block.mixer, block.ffn
-    routed, whole, copied = 0.0, h * block.norms, 0.0
-    if f is not None and f.experts > 1:
-        routed = block.streams * float(f.experts) * f.matrices * h * f.inner
-        whole += h * f.experts
-    if isinstance(a, LatentAttention):
-        whole += h * (a.q_rank + a.kv_rank + a.rope_dim)
-    if isinstance(a, Attention):
-        copied = h * a.kv_heads * a.key_value_dim * max(1.0 / a.kv_heads - 1.0 / p.tp, 0.0)
+    each = matrices(block, model.hidden)
+    routed = block.streams * float(sum(m.elements * m.copies for m in each if m.routed))
+    whole = float(model.hidden * block.norms + sum(m.elements for m in each if m.split == "whole"))
+    copied = sum(m.inner * max(m.least - m.columns / p.tp, 0.0) for m in each if m.least > 1)
     split = layer_parameters(model, block) - routed - whole
     return Weights(split / p.tp + whole + copied, routed / (p.ep if p.ep > 1 else p.tp))
 

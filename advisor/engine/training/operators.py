@@ -6,7 +6,7 @@ or a hundred thousand. Matrix multiplies, attention and reads reach the same fra
 
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 from advisor.engine.network import (
     Attention,
     Block,
-    Ffn,
     LatentAttention,
+    Matrix,
     Model,
     decoder_blocks,
+    matrices,
     parameters,
 )
-from advisor.engine.network import block_parameters as layer_parameters
-from advisor.engine.step import EXPERT_PADDING_ROWS
+from advisor.engine.step import EXPERT_PADDING_ROWS, rank_columns, rank_inner
 from advisor.engine.training.memory import NARROW_BYTES, is_adapted
-from advisor.engine.training.memory import products as matrices
+from advisor.engine.training.memory import products as kept_in_order
 from advisor.engine.training.rates import Rates
 from advisor.engine.training.run import Code, Recipe, Run
 
@@ -41,7 +41,7 @@ EAGER_LOSS = (28.0, 26.0)  # per token and vocabulary entry
 # of a rank-16 adapter beside a frozen linear layer, by bytes of its parameters: (input, output) forward and backward
 ADAPTER_BYTES = {4.0: ((19.0, 30.0), (27.0, 39.0)), 2.0: ((3.2, 9.1), (10.2, 9.5))}
 # products that hold a matrix which LoRA adapts even where it adapts only queries and values
-ADAPTED = {"attention/qkv": "q", "attention/query_up": "q", "attention/kv_up": "v"}
+ADAPTED = {"attention/qkv": "q", "attention/query_up": "q", "attention/kv_up": "kv_up"}
 BACKWARD_ATTENTION = 2.5  # five products where the forward pass has two
 
 
@@ -112,50 +112,71 @@ class Product:
     weights: Amount = None  # elements read of the weights; None: columns x inner
 
 
+# the matrices that each product of the forward pass multiplies by; those that read one input are one product
+ATTENTION_PRODUCTS = {"attention/qkv": ("q", "k", "v"), "attention/output": ("o",)}
+LATENT_PRODUCTS = {
+    "attention/query_down": ("q_down",), "attention/query_up": ("q",), "attention/kv_down": ("kv_down",),
+    "attention/kv_up": ("kv_up",), "indexer/query": ("index_q",), "indexer/key": ("index_k", "index_weights"),
+    "attention/output": ("o",),
+}  # fmt: skip
+RECURRENT_PRODUCTS = {"mixer/in": ("in",), "mixer/select": ("select",), "mixer/dt": ("dt",), "mixer/out": ("out",)}
+DENSE_PRODUCTS = {"mlp/up": ("gate", "up"), "mlp/down": ("down",)}
+EXPERT_PRODUCTS = {
+    "moe/router": ("router",), "moe/up": ("gate", "up"), "moe/down": ("down",),
+    "moe/shared_up": ("shared_gate", "shared_up"), "moe/shared_down": ("shared_down",),
+}  # fmt: skip
+
+
+def members(block: Block) -> dict[str, tuple[str, ...]]:
+    """The products of one layer, with the names of their matrices."""
+    of_mixer = (
+        {} if block.mixer is None
+        else LATENT_PRODUCTS if isinstance(block.mixer, LatentAttention)
+        else ATTENTION_PRODUCTS if isinstance(block.mixer, Attention)
+        else RECURRENT_PRODUCTS
+    )  # fmt: skip
+    of_ffn = {} if block.ffn is None else EXPERT_PRODUCTS if block.ffn.experts > 1 else DENSE_PRODUCTS
+    return of_mixer | of_ffn
+
+
 def products(model: Model, block: Block, x: Shape) -> Iterator[Product]:
     """The matrix multiplies of one layer on one rank, without attention itself."""
-    h, m, n = float(model.hidden), x.tokens, float(block.count)
-    a = block.mixer
-    if isinstance(a, Attention):
-        kv = np.maximum(a.kv_heads / x.tp, 1.0) * a.key_value_dim
-        gate = a.heads * a.head_dim / x.tp if a.output_gate else 0.0
-        yield Product(name="attention/qkv", rows=m, columns=a.heads * a.head_dim / x.tp + gate + kv, inner=h, count=n)
-        yield Product(name="attention/output", rows=m, columns=h, inner=a.heads * a.v_dim / x.tp, count=n)
-    elif isinstance(a, LatentAttention):
-        query = a.heads * (a.nope_dim + a.rope_dim) / x.tp
-        if a.q_rank:
-            yield Product(name="attention/query_down", rows=m, columns=float(a.q_rank), inner=h, count=n)
-        yield Product(name="attention/query_up", rows=m, columns=query, inner=float(a.q_rank or h), count=n)
-        yield Product(name="attention/kv_down", rows=m, columns=float(a.kv_rank + a.rope_dim), inner=h, count=n)
-        up = a.heads * (a.nope_dim + a.v_dim) / x.tp
-        yield Product(name="attention/kv_up", rows=m, columns=up, inner=float(a.kv_rank), count=n)
-        yield Product(name="attention/output", rows=m, columns=h, inner=a.heads * a.v_dim / x.tp, count=n)
-    elif a is not None:
-        ffn = Block(count=1, mixer=None, ffn=block.ffn, norms=0)
-        weights = layer_parameters(model, block) - layer_parameters(model, ffn)
-        yield Product(name="mixer/projections", rows=m, columns=weights / h / x.tp, inner=h, count=n)
-    if block.ffn is not None:
-        yield from _ffn_products(block.ffn, h, m, n, x)
+    each = {matrix.name: matrix for matrix in matrices(block, model.hidden)}
+    for name, names in members(block).items():
+        if found := [each[n] for n in names if n in each]:
+            yield _expert_product(name, found, block, x) if found[0].routed else _product(name, found, block, x)
 
 
-def _ffn_products(f: Ffn, h: float, m: Amount, n: float, x: Shape) -> Iterator[Product]:
-    inward = float(f.matrices - 1)
-    if f.experts == 1:
-        yield Product(name="mlp/up", rows=m, columns=inward * f.inner / x.tp, inner=h, count=n)
-        yield Product(name="mlp/down", rows=m, columns=h, inner=f.inner / x.tp, count=n)
-        return
-    spread = np.asarray(x.ep) > 1  # experts whole on the ep ranks; else every expert split over the tp ranks
-    rows, here = m * f.top_k / np.where(spread, x.tp, 1.0), f.experts / x.ep  # as many arrive as a rank sends
-    width = f.inner / np.where(spread, 1.0, x.tp)
-    yield Product(name="moe/router", rows=m / x.tp, columns=float(f.experts), inner=h, count=n, half=True)
-    for name, columns, inner in (("up", inward * width, h), ("down", h, width)):
-        yield Product(
-            name=f"moe/{name}", rows=rows, columns=columns, inner=inner, count=n, rows_per_expert=rows / here,
-            weights=here * columns * inner,
-        )  # fmt: skip
-    if f.shared_inner:
-        yield Product(name="moe/shared_up", rows=m, columns=inward * f.shared_inner / x.tp, inner=h, count=n)
-        yield Product(name="moe/shared_down", rows=m, columns=h, inner=f.shared_inner / x.tp, count=n)
+def _product(name: str, found: Sequence[Matrix], block: Block, x: Shape) -> Product:
+    columns = sum((rank_columns(m, np.asarray(x.tp)) for m in found), 0.0 * np.asarray(x.tp))
+    router = found[0].name == "router"  # each tp rank routes its own tokens
+    return Product(
+        name=name,
+        rows=x.tokens / x.tp if router else x.tokens,
+        columns=columns,
+        inner=rank_inner(found[0], np.asarray(x.tp)),
+        count=float(block.count),
+        half=found[0].half,
+    )
+
+
+def _expert_product(name: str, found: Sequence[Matrix], block: Block, x: Shape) -> Product:
+    """A grouped product; experts whole on the ep ranks, else every expert split over the tp ranks."""
+    spread, first = np.asarray(x.ep) > 1, found[0]
+    here, split = first.copies / x.ep, np.where(spread, 1.0, x.tp)
+    rows = x.tokens * first.used / np.where(spread, x.tp, 1.0)  # as many arrive as a rank sends
+    rows_split = first.split == "rows"
+    columns = sum(m.columns for m in found) / (1.0 if rows_split else split)
+    inner = first.inner / (split if rows_split else 1.0)
+    return Product(
+        name=name,
+        rows=rows,
+        columns=columns,
+        inner=inner,
+        count=float(block.count),
+        rows_per_expert=rows / here,
+        weights=here * columns * inner,
+    )
 
 
 def products_s(r: Rates, p: Product, width: float) -> tuple[Array, Array, Array, Array]:
@@ -288,22 +309,13 @@ def repeats(x: Shape, code: Code) -> Repeats:
     )
 
 
-# matrices of memory.products in each product of the ledger
-FUSED = {
-    "attention/qkv": ("q", "k", "v"), "attention/output": ("o",), "attention/query_down": ("q_down",),
-    "attention/query_up": ("q",), "attention/kv_down": ("kv_down",), "attention/kv_up": ("v",),
-    "mixer/projections": ("in", "out"), "mlp/up": ("gate", "up"), "mlp/down": ("down",), "moe/up": ("gate", "up"),
-    "moe/down": ("down",), "moe/shared_up": ("shared_gate", "shared_up"), "moe/shared_down": ("shared_down",),
-}  # fmt: skip
-
-
 def repeated_part(model: Model, block: Block, name: str, x: Shape, code: Code) -> Amount:
     """Part of a product that recomputation repeats, of a layer whose products are not all kept."""
     early = 0.0 if code.stops_early and name == "mlp/down" else 1.0
     if code.selective != "operators":
         return early
-    each = matrices(model, block)
-    sizes = {m.name: m.inner * m.columns for m in each if m.name in FUSED.get(name, ())}
+    each = kept_in_order(model, block)
+    sizes = {m.name: m.elements for m in each if m.name in members(block)[name]}
     again = {m.name for m in each[1::2]}  # every second result is kept, from the first on (memory)
     part = sum(n for each_name, n in sizes.items() if each_name in again) / sum(sizes.values()) if sizes else 0.0
     return np.where(np.asarray(x.recompute) == 1, part, early)
@@ -388,7 +400,7 @@ def trained_parameters(model: Model, recipe: Recipe) -> float:
     return sum(
         block.count * recipe.adapter_rank * p.copies * (p.columns + p.inner)
         for block in decoder_blocks(model)
-        for p in matrices(model, block)
+        for p in kept_in_order(model, block)
         if is_adapted(recipe, p.name)
     )
 
@@ -405,9 +417,7 @@ def rank_parameters(model: Model, x: Shape) -> tuple[Amount, Amount]:
     """
     routed = 0.0
     for block in decoder_blocks(model):
-        f = block.ffn
-        if f is not None and f.experts > 1:
-            routed += block.count * float(f.experts) * f.matrices * model.hidden * f.inner
+        routed += block.count * float(sum(m.elements * m.copies for m in matrices(block, model.hidden) if m.routed))
     return (float(parameters(model)) - routed) / x.tp / x.pp, routed / expert_ranks(x) / x.pp
 
 

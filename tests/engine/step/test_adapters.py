@@ -12,10 +12,10 @@ from advisor.engine.network.blocks import Attention, Ffn, LatentAttention
 from advisor.engine.network.model import Adapters
 from advisor.engine.search.run import search
 from advisor.engine.step.adapters import (
+    adapted,
     adapter_bytes,
     adapter_operators,
     adapters_unsupported,
-    matrices,
     resident_bytes,
     served_rank,
     swap_s,
@@ -148,13 +148,14 @@ def test_one_adapter_is_launched_as_the_chips_own_kernels_at_least_and_read_wher
 def test_a_gated_query_is_adapted_at_twice_its_width():
     given = Adapters(count=1, rank=4, active=1)
     gated = replace(model(replace(QUERY_ALONE, output_gate=True)), adapters=given)
-    assert matrices(gated, gated.blocks[0])[0] == (8, 24, True)
+    first = adapted(gated, gated.blocks[0])[0]
+    assert (first.inner, first.columns, first.split) == (8, 24, "columns")
 
 
 def test_layers_without_softmax_attention_carry_no_adapters():
     given = Adapters(count=1, rank=4, active=1)
-    assert not matrices(model(None), model(None).blocks[0])
-    assert not matrices(replace(model(None), adapters=given), model(None).blocks[0])
+    assert not adapted(model(None), model(None).blocks[0])
+    assert not adapted(replace(model(None), adapters=given), model(None).blocks[0])
 
 
 def test_what_is_not_resident_comes_over_pci_express():

@@ -196,7 +196,7 @@ def test_a_recurrent_layer_has_no_cache_that_grows():
     x = layouts(network, [wanted().choice])
     found = memory(network, x, [wanted()])
     state = kv_bytes_per_sequence(network, x, 8192)[0]
-    assert state == 3 * (240 + 192)
+    assert state == 3 * (240 + 72)
     assert found.kv_capacity_tokens[0] == np.floor(found.kv_bytes[0] / (state / 8192))
 
 

@@ -92,7 +92,7 @@ def test_recurrent_layers_and_sources_add_no_scores():
     m = with_blocks(RECURRENT, cross, None, ATTENTION)
     assert line(m, "decode", 1, 100).flops == 48 * 100
     assert line(m, "prefill", 1, 100).flops == 48 * 5050
-    assert line(m, "decode", 1, 100).bytes == 12 * 100 + 240 + 192
+    assert line(m, "decode", 1, 100).bytes == 12 * 100 + 240 + 72
 
 
 def test_a_line_is_bound_by_the_slower_of_arithmetic_and_memory():

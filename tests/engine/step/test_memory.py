@@ -11,9 +11,8 @@ from advisor.engine.network.blocks import (
     Ffn,
     LatentAttention,
     Recurrent,
-    attention_parameters,
-    latent_parameters,
 )
+from advisor.engine.network.matrices import layer_weights, mixer_vectors
 from advisor.engine.step.memory import (
     Memory,
     activations_bytes,
@@ -36,27 +35,32 @@ def one(values: np.ndarray) -> float:
     return float(values[0])
 
 
+def mixer_weights(mixer):
+    """The weights of a mixer without its vectors: from the parameter count."""
+    block = Block(count=1, mixer=mixer, ffn=None, norms=0)
+    return layer_weights(block, 8) - mixer_vectors(mixer, 8)
+
+
 # --- weights ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mixer", [ATTENTION, replace(ATTENTION, output_gate=True), replace(ATTENTION, v_head_dim=5)])
 def test_all_matrices_of_softmax_attention_are_split(mixer):
-    assert mixer_elements(model(mixer), model(mixer).blocks[0]) == (attention_parameters(mixer, 8), 0)
+    assert mixer_elements(model(mixer), model(mixer).blocks[0]) == (mixer_weights(mixer), 0)
 
 
 @pytest.mark.parametrize("mixer", [LATENT, INDEXED, replace(LATENT, q_rank=0)])
 def test_latents_and_indexers_are_whole_on_every_chip_and_heads_are_split(mixer):
     """Together they are the layer's weights; its norms (vectors) are counted elsewhere."""
     split, whole = mixer_elements(model(mixer), model(mixer).blocks[0])
-    norms = mixer.q_rank + mixer.kv_rank + (2 * mixer.index_dim if mixer.index_heads else 0)
-    assert split + whole == latent_parameters(mixer, 8) - norms
+    assert split + whole == mixer_weights(mixer)
     queries = 0 if not mixer.q_rank else 8 * 6
     indexer = 2 * 7 * 6 + 8 * 7 + 8 * 2 if mixer.index_heads else 0
     assert whole == queries + 8 * (5 + 2) + indexer
 
 
-def test_a_recurrent_layer_has_a_matrix_in_and_one_out():
-    assert mixer_elements(model(RECURRENT), model(RECURRENT).blocks[0]) == (8 * (2 * 12 + 12), 0)
+def test_all_matrices_of_a_recurrent_layer_are_split():
+    assert mixer_elements(model(RECURRENT), model(RECURRENT).blocks[0]) == (mixer_weights(RECURRENT), 0)
     assert mixer_elements(model(None), model(None).blocks[0]) == (0, 0)
 
 
@@ -83,7 +87,10 @@ def test_learned_positions_are_kept_whole_in_16_bits():
 
 def test_latents_are_copied_to_every_chip():
     split, whole = mixer_elements(model(LATENT), model(LATENT).blocks[0])
-    assert one(weights_bytes(model(LATENT), chips(tp=4.0))) == 3 * (split / 4 + whole + NORMS) + 2 * TABLE / 4
+    assert (
+        one(weights_bytes(model(LATENT), chips(tp=4.0)))
+        == 3 * (split / 4 + whole + NORMS + 2 * (6 + 5)) + 2 * TABLE / 4
+    )
 
 
 def test_experts_are_spread_by_rank_and_the_router_stays_in_16_bits():
@@ -123,7 +130,7 @@ def test_a_latent_cache_is_whole_on_every_chip_and_index_keys_take_a_byte():
 def test_a_state_does_not_grow_with_the_context():
     """12 x 5 numbers in fp32 and 24 columns x 4 of convolution in 16 bits, halved on two chips."""
     for context in (1, 1000):
-        assert one(kv_bytes_per_sequence(model(RECURRENT), chips(tp=2.0), context)) == 3 * (240 + 192) / 2
+        assert one(kv_bytes_per_sequence(model(RECURRENT), chips(tp=2.0), context)) == 3 * (240 + 72) / 2
 
 
 def test_what_looks_both_ways_and_what_mixes_nothing_keeps_no_cache():
@@ -134,7 +141,7 @@ def test_what_looks_both_ways_and_what_mixes_nothing_keeps_no_cache():
 def test_layers_of_several_kinds_add_up():
     kinds = (ATTENTION, RECURRENT, None, replace(ATTENTION, causal=False), LATENT)
     m = replace(model(None), blocks=tuple(Block(count=1, mixer=mixer, ffn=None) for mixer in kinds))
-    assert one(kv_bytes_per_sequence(m, chips(), 100)) == 12 * 100 + 432 + 7 * 100
+    assert one(kv_bytes_per_sequence(m, chips(), 100)) == 12 * 100 + 312 + 7 * 100
 
 
 def test_a_source_is_kept_beside_the_answer():
