@@ -395,8 +395,11 @@ def portfolio_ranges(models: Sequence[CostModel], money: PortfolioMoney, shared:
 
 
 def scenarios(money: CostModel, options: Sequence[Option], own: Sequence[Json]) -> list[Scenario]:
-    """Every option with all inputs at the quartile that lowers (raises) its cost, as expected, and as given."""
-    if not money.shown:
+    """Every option with all inputs at the quartile that lowers (raises) its cost, as expected, and as given.
+
+    None where no option can be planned at the sizes that the draws need, for example on owned machines alone.
+    """
+    if not any(money.options()):
         return []
     cases: list[tuple[str, joint.Draws, Json]] = [
         ("low", at_quartile(-QUARTILE), quartile_ratios(money, -QUARTILE)),

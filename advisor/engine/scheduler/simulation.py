@@ -20,6 +20,7 @@ from advisor.engine.scheduler.state import (
     PROMPT_STEPS,
     RUNNING_S,
     STEPS,
+    VISITED,
     Costs,
     Requests,
     Rules,
@@ -62,6 +63,7 @@ class Simulation:
     busy_fraction: float
     duration_s: float
     seed: int
+    work: float = 0.0  # steps, and requests visited in them: the time that it took to simulate is in proportion
 
     def mean(self, metric: str) -> float:
         """Mean of ttft_s, tpot_s or e2e_s; infinite if nothing was served."""
@@ -316,4 +318,5 @@ def _summary(
         busy_fraction=float(mean[BUSY_S]),
         duration_s=float(totals[CLOCK_S]),
         seed=seed,
+        work=float(totals[STEPS] + totals[VISITED]),
     )

@@ -149,6 +149,7 @@ class Option:
     sizes: Array  # serving replicas that were planned, ascending
     exposures: tuple[Exposure, ...]  # of each size
     thinned: bool = False  # not every size was planned: costs between two sizes are in proportion
+    most: float = math.inf  # serving replicas for which there are machines; draws that need more pay for these
 
 
 def paths(uncertain: Uncertain, prices: Prices, draws: Draws) -> dict[str, Array]:
@@ -247,6 +248,7 @@ def costs(workload: Workload, option: Option, f: Factors) -> Costs:
     """The costs of one option in each draw."""
     s, count = option.scored, len(f.load)
     needed = (s.replicas - s.spare_replicas) * growth(workload, s, f.speed / f.load)
+    needed = np.minimum(needed, option.most)
     runs = np.ones(count)
     if workload.kind.released_after_run:
         runs, needed = f.load / f.speed, np.full(count, float(s.replicas - s.spare_replicas))
@@ -316,11 +318,13 @@ def _option(
         overheads = overheads_of(workload, catalog, planned.services)
         demand = planned.plan.demand if same else demand_for(workload, d, by_hour, carrying=n)
         plans.append(planned.plan if same else best_plan(demand, ways, planned.plan.prices, overheads))
-    if any(plan is None for plan in plans):
+    had = {n: plan for n, plan in zip(sizes, plans, strict=True) if plan is not None}
+    if d.carrying not in had:
         return None
     return Option(
-        scored=s, throughput=throughput, price=price, sizes=np.array(sizes, dtype=float),
-        exposures=tuple(Exposure.of(plan) for plan in plans if plan), thinned=thinned,
+        scored=s, throughput=throughput, price=price, sizes=np.array(list(had), dtype=float),
+        exposures=tuple(Exposure.of(plan) for plan in had.values()), thinned=thinned,
+        most=math.inf if len(had) == len(sizes) else float(max(had)),
     )  # fmt: skip
 
 

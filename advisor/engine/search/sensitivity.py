@@ -117,23 +117,26 @@ def standing_at(
 def settle_replicas(
     workload: Workload, scale: Scale, table: Table, ranked: Sequence[Scored], share: Array, latency: Array
 ) -> Standing:
-    """Like `standing_at`, with replicas adjusted until today's winner and any new winner meet limits in simulation."""
+    """Like `standing_at`, with replicas adjusted until today's winner and any new winner meet limits in simulation.
+
+    A contender that still misses them with TRIES more replicas than estimated cannot win.
+    """
     carrying = np.array([float(s.replicas - s.spare_replicas) for s in ranked])
     replicas = np.minimum(np.ceil(carrying * share - 1e-9), UNSERVABLE_REPLICAS)
     if workload.objective in PRICED:
         replicas[0] = fewest_replicas(workload, table, ranked[0], replicas[0])
-    known = {0}
+    known, most = {0}, replicas + TRIES
     while True:
         standing = standing_at(workload, scale, ranked, replicas / carrying, latency, np.ones(len(ranked)))
         first = standing.winner
         if first in known:
             return standing
-        most = replicas[first] + TRIES
-        while replicas[first] < most and not holds(workload, table, ranked[first], replicas[first]):
+        if holds(workload, table, ranked[first], replicas[first]):
+            known.add(first)
+        elif replicas[first] < most[first]:
             replicas[first] += 1
-            if standing_at(workload, scale, ranked, replicas / carrying, latency, np.ones(len(ranked))).winner != first:
-                break
         else:
+            replicas[first] = UNSERVABLE_REPLICAS
             known.add(first)
 
 

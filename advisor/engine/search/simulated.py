@@ -19,7 +19,7 @@ from advisor.engine.cost import (
     watts_per_chip,
 )
 from advisor.engine.plans import PURCHASE
-from advisor.engine.scheduler import REQUESTS, Bounds, Verified, verify, verify_trace
+from advisor.engine.scheduler import REQUESTS, Bounds, Verified, at_rate, verify, verify_trace
 from advisor.engine.search.candidates import Catalog, concurrency_of
 from advisor.engine.search.evictions import as_cached, kept_of
 from advisor.engine.search.limits import (
@@ -52,6 +52,7 @@ from advisor.engine.spec import Offer, Part, Users, Workload, mean_fraction
 from advisor.engine.step import Lane, Lanes, Memory, Phases, phases
 
 PILOT_REQUESTS = 500
+ANY_REPLICAS = 0  # in the key of a cached simulation that holds for every number of replicas
 HOPELESS = 1.5  # a design more than this many times over a limit is not replayed on the trace
 LOST = 2.5  # above this lower bound, more replicas or requests would not change the outcome
 SETTLED_FRACTION, PILOT_SETTLED_FRACTION = 0.03, 0.1  # relative tolerance of a closed-loop request rate
@@ -330,11 +331,22 @@ class Simulations:
             see = partial(verify, asked, self.table.built.times, design.row, lane, requests=requests)
             users = self.workload.users
             near = SETTLED_FRACTION if requests > PILOT_REQUESTS else PILOT_SETTLED_FRACTION
-            seen = see(peak / lanes) if users is None else _closed_loop_simulation(see, users, peak, lanes, near)
+            if not self.workload.kind.has_arrivals and self.workload.turns is None:
+                seen = self._full_slots(see, key, peak / lanes)
+            else:
+                seen = see(peak / lanes) if users is None else _closed_loop_simulation(see, users, peak, lanes, near)
             self._seen[key] = seen
             if users is not None:
                 self._asked[key[:3]] = users.requests_per_s(seen.e2e_mean_s)
         return self._seen[key]
+
+    def _full_slots(self, see: Callable[[float], Verified], key: tuple[int, int, int, int], rate: float) -> Verified:
+        """The lane with its share of a batch, simulated once for all numbers of replicas."""
+        row, slots, _, requests = key
+        alike = (row, slots, ANY_REPLICAS, requests)
+        if alike not in self._seen:
+            self._seen[alike] = see(rate)
+        return at_rate(self.workload, self._seen[alike], rate)
 
     def replay_trace(self, design: Design) -> Verified:
         """Simulate one lane of the design with its round-robin share of the trace."""
