@@ -173,6 +173,7 @@ ADVICE_LEASE_S = env.float("ASSAY_LEASE_S", default=30.0)
 ADVICE_RESEND_S = env.float("ASSAY_RESEND_S", default=15.0)
 ADVICE_SWEEP_S = env.float("ASSAY_SWEEP_S", default=5.0)
 ADVICE_MAX_ATTEMPTS = 3
+INTERNAL_ERRORS_END_ANSWERS = False  # tests set it: one bad candidate or section then ends the whole answer
 ADVICE_MAX_QUEUED = 1000  # then further workloads are refused
 ADVICE_PROBE_WAIT_S = env.float("ASSAY_PROBE_WAIT_S", default=600.0)  # for measurements that a workload asks for
 

@@ -35,7 +35,7 @@ from advisor.engine.search.limits import Ratios, accepted_share, log_normal, per
 from advisor.engine.search.planned import demand_for, overheads_of
 from advisor.engine.search.rank_uncertainty import growth
 from advisor.engine.search.simulated import Scored, deployed
-from advisor.engine.spec import Z95, Workload
+from advisor.engine.spec import Z95, Workload, evaluating
 
 Array = np.ndarray
 MOST_SIZES = 12  # sizes of one option that are planned; larger fleets cost in proportion between them
@@ -294,9 +294,11 @@ def options_of(
     kinds: Sequence[str] | None = None,
 ) -> list[Option | None]:
     """The options with the plans of every size that the draws may need; `kinds`: with these ways alone, or None."""
-    return [
-        _option(workload, catalog, s, t, p, uncertain, kinds) for s, t, p in zip(shown, throughput, price, strict=True)
-    ]
+    made = []
+    for s, t, p in zip(shown, throughput, price, strict=True):
+        with evaluating(s.lane.choice.accelerator.slug):
+            made.append(_option(workload, catalog, s, t, p, uncertain, kinds))
+    return made
 
 
 def _option(

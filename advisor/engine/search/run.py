@@ -56,7 +56,7 @@ from advisor.engine.search.views import (
 )
 from advisor.engine.search.why_not import NearMiss, best_within_budget, does_not_fit, explain, outranked
 from advisor.engine.search.why_not_software import formats, frameworks, retry_with_any_quality
-from advisor.engine.spec import Rejection, Workload
+from advisor.engine.spec import Rejection, Workload, evaluating
 from advisor.engine.step import Lanes, normalize, prefill_fraction
 
 __all__ = [
@@ -223,7 +223,8 @@ def _other_ways(
 ) -> tuple[Scored, ...]:
     """Better variants of a finalist: disaggregated prefill and decode, or speculative decoding beside it."""
     report(f"trying variants on {s.lane.choice.accelerator.slug}", 0.95)
-    return tuple(variants(workload, simulations, s, scale))
+    with evaluating(s.lane.choice.accelerator.slug):
+        return tuple(variants(workload, simulations, s, scale))
 
 
 def prepare_question(workload: Workload, catalog: Catalog) -> tuple[Workload, Catalog]:
@@ -267,13 +268,15 @@ def _decide(
             f"simulating {slug}, {done + 1} of at most {len(promised)} accelerators", 0.3 + 0.6 * done / len(promised)
         )
         ask = partial(best_of_chip, simulations=simulations, own=own, score=score, scale=scale)
-        best = best_within_budget(workload, ask)
+        candidates = partial(designs, table=table, own=own, score=score)
+        with evaluating(slug):
+            best = best_within_budget(workload, ask)
+            if best is None:
+                rejection, miss = explain(workload, simulations, slug, ask, candidates)
         if best is not None:
             ranked.append(best)
             ranked.sort(key=lambda s: (final_score(workload, s, scale), s.usd_per_hour, s.row_index))
             continue
-        candidates = partial(designs, table=table, own=own, score=score)
-        rejection, miss = explain(workload, simulations, slug, ask, candidates)
         rejections.append(rejection)
         if miss is not None:
             near.append(miss)

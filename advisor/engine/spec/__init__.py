@@ -1,6 +1,7 @@
 """Plain input values of the engine: hardware, software, workload, offers and measured cases."""
 
 from advisor.engine.spec.amounts import HOURS_PER_MONTH, cost_text, unlike, usd_text
+from advisor.engine.spec.candidate_error import UNEXPECTED, CandidateError, evaluating
 from advisor.engine.spec.case import CLIENTS, KV, WEIGHTS, Case, Pool, Protocol
 from advisor.engine.spec.cold_start import ColdStart, cold_start_of
 from advisor.engine.spec.command_template import (
@@ -141,6 +142,9 @@ __all__ = [
     "Protocol",
     "Quantization",
     "Rejection",
+    "UNEXPECTED",
+    "CandidateError",
+    "evaluating",
     "Rollout",
     "Scopes",
     "Slo",
