@@ -21,8 +21,8 @@ from advisor.answer.scale_to_zero import found
 from advisor.answer.sentences import verdict
 from advisor.answer.unused_inputs import not_used
 from advisor.engine.fleet import Member, TrainingMember, find_mix, merged_copies
-from advisor.engine.search import Catalog, Scored, SearchResult, prepare_question, search
-from advisor.engine.spec import Workload, evaluating, kind_named
+from advisor.engine.search import MORE_CHIPS, Catalog, Scored, SearchResult, prepare_question, search
+from advisor.engine.spec import Effort, Workload, evaluating, kind_named
 from advisor.inputs import COLD_START, COSTS, EGRESS, STORAGE, catalog_of, unpacked, workload_of
 from advisor.result import Answer, Candidates, Currency, NearMiss, Option, Scenario, Source, Views
 from advisor.result import Catalog as CatalogVersion
@@ -121,7 +121,21 @@ def _attempt(spec: Json, snapshot: Json, progress: Progress | None, lost: Lost) 
     if workload.kind.mixes_accelerators:
         found_mix = lost.section("mix", lambda: mix(workload, find_mix(workload, catalog, outcome)), None)
         answer = answer.changed(mix=found_mix)
-    return lost.told(_with_hosted(spec, snapshot, workload, catalog, outcome, answer, costs, lost))
+    answer = _with_hosted(spec, snapshot, workload, catalog, outcome, answer, costs, lost)
+    return lost.told(with_left_out(answer, catalog.effort))
+
+
+def with_left_out(answer: Answer, effort: Effort) -> Answer:
+    """The answer with what was not examined because the search reached its limit of work."""
+    if not effort.left_out:
+        return answer
+    stages = [*effort.left_out]
+    count = sum(r.reason == "not_examined" for r in answer.rejected)
+    told = [f"{count} accelerators" if stage == MORE_CHIPS and count else stage for stage in stages]
+    return answer.changed(
+        verdict=f"{answer.verdict} The search reached its limit of work; not examined: {', '.join(told)}.",
+        candidates=answer.candidates.changed(not_examined=stages),
+    )
 
 
 def one_option(
@@ -166,7 +180,7 @@ def _member_attempt(
     member = Member(workload=workload, catalog=catalog, answer=outcome, week=workload.week)
     costs = bill.CostModel(snapshot, workload, catalog, outcome.ranked[:1])
     answer = _with_hosted(spec, snapshot, workload, catalog, outcome, answer, costs, lost, together=False)
-    return lost.told(answer), member, costs
+    return lost.told(with_left_out(answer, catalog.effort)), member, costs
 
 
 def _frame(spec: Json, snapshot: Json, outcome: SearchResult, ranked: Sequence[Scored]) -> Json:

@@ -67,6 +67,8 @@ class Candidates(Section):
     """Within every limit by estimate."""
     internal_rejections: list[InternalRejection] = []
     """Left out because of internal errors, which the log describes; usually empty."""
+    not_examined: list[str] = []
+    """Left out because the search reached its limit of work; usually empty."""
 
 
 class Views(Section):

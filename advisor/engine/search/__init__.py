@@ -53,7 +53,7 @@ from advisor.engine.search.planned import (
     team_usd_per_hour,
     ways_under,
 )
-from advisor.engine.search.run import Point, SearchResult, prepare_question, search
+from advisor.engine.search.run import MORE_CHIPS, Point, SearchResult, prepare_question, search
 from advisor.engine.search.scale_to_zero import ColdStartTimes, OnDemand, scaled_to_zero
 from advisor.engine.search.sensitivity import Bar, Ranges, host_effect, tornado
 from advisor.engine.search.simulated import (
@@ -88,6 +88,7 @@ from advisor.engine.search.unranked import PRICE_FIELD, Unranked, at_price
 from advisor.engine.search.views import PRICE_BOUND_FACTOR, same
 
 __all__ = [
+    "MORE_CHIPS",
     "accepted_share",
     "declared_scores_of",
     "same",

@@ -328,7 +328,11 @@ class Simulations:
             lanes = design.replicas * lane.choice.lanes
             peak = self._asked.get(key[:3], float(self.table.peak_requests_per_s[design.row, design.column]))
             asked = as_cached(self.workload, self.kept_fraction(design))
-            see = partial(verify, asked, self.table.built.times, design.row, lane, requests=requests)
+            simulate = partial(verify, asked, self.table.built.times, design.row, lane, requests=requests)
+
+            def see(rate: float) -> Verified:
+                return self._counted(simulate(rate))
+
             users = self.workload.users
             near = SETTLED_FRACTION if requests > PILOT_REQUESTS else PILOT_SETTLED_FRACTION
             if not self.workload.kind.has_arrivals and self.workload.turns is None:
@@ -339,6 +343,10 @@ class Simulations:
             if users is not None:
                 self._asked[key[:3]] = users.requests_per_s(seen.e2e_mean_s)
         return self._seen[key]
+
+    def _counted(self, seen: Verified) -> Verified:
+        self.catalog.effort.add(seen.work, seen.requests)
+        return seen
 
     def _full_slots(self, see: Callable[[float], Verified], key: tuple[int, int, int, int], rate: float) -> Verified:
         """The lane with its share of a batch, simulated once for all numbers of replicas."""
@@ -355,7 +363,9 @@ class Simulations:
         key = (design.row, lane.max_running_requests, design.replicas, 0)
         if key not in self._seen:
             share = trace.for_replica(design.replicas * lane.choice.lanes)
-            self._seen[key] = verify_trace(self.workload, self.table.built.times, design.row, lane, share)
+            self._seen[key] = self._counted(
+                verify_trace(self.workload, self.table.built.times, design.row, lane, share)
+            )
         return self._seen[key]
 
     def pilot_then_full(self, workload: Workload, design: Design) -> SimulatedDesign:

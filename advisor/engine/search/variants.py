@@ -186,6 +186,8 @@ def simulated(
             verify(asked, built.times, index, lane, workload.requests_per_s_peak / n, requests)
             for asked, n in zip((prefill_only, cached), sizes, strict=True)
         )
+        for seen in (first, later):
+            simulations.catalog.effort.add(seen.work, requests)
         return joined_pools(first, later, transfer_s)
 
     pilot = run(PILOT_REQUESTS)

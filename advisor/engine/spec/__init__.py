@@ -31,6 +31,7 @@ from advisor.engine.spec.conditioned import (
     scope_of,
 )
 from advisor.engine.spec.demand import WEEK_HOURS, Trace, Users, mean_fraction, needed_by_hour, week_of
+from advisor.engine.spec.effort import CHOICE_FRACTION, Effort, OutOfWork
 from advisor.engine.spec.hardware import (
     Accelerator,
     Efficiency,
@@ -144,6 +145,9 @@ __all__ = [
     "Rejection",
     "UNEXPECTED",
     "CandidateError",
+    "CHOICE_FRACTION",
+    "Effort",
+    "OutOfWork",
     "evaluating",
     "Rollout",
     "Scopes",
