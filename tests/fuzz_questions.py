@@ -25,6 +25,7 @@ from typing import Any
 import yaml
 
 Json = dict[str, Any]
+EXAMPLES = Path(__file__).resolve().parents[1] / "fixtures" / "workloads"
 CPU_LIMIT_S = 20.0
 STOP_AFTER_S = 60.0  # CPU time after which a question is given up, so that the others are asked
 INTERNAL_LIMIT = 0.01  # share of candidates that internal errors may reject
@@ -420,6 +421,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1, help="of the first question; the next one has the next")
     parser.add_argument("--chips", type=int, default=10_000, help="accelerators that a question allows")
+    parser.add_argument("--examples", action="store_true", help="ask every question of fixtures/workloads instead")
     parser.add_argument("--estimate", action="store_true", help="ask `estimate` instead of `advise`")
     options = parser.parse_args()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "advisor.settings")
@@ -427,10 +429,16 @@ def main() -> int:
 
     django.setup()
     names, codes, failed, slowest_s = names_of_catalog(), Counter[int | str](), 0, 0.0
-    for seed in range(options.seed, options.seed + options.count):
-        question: Json | list[str] = (
-            estimate_arguments(seed, names) if options.estimate else drawn(seed, names, options.chips)
-        )
+    files = sorted(EXAMPLES.glob("*.yaml")) if options.examples else []
+    seeds = range(len(files)) if files else range(options.seed, options.seed + options.count)
+    for seed in seeds:
+        question: Json | list[str]
+        if files:
+            question = ["advise", str(files[seed]), "--format", "json"]
+        elif options.estimate:
+            question = estimate_arguments(seed, names)
+        else:
+            question = drawn(seed, names, options.chips)
         outcome = asked(question)
         codes[outcome.code] += 1
         slowest_s = max(slowest_s, outcome.cpu_s)
@@ -439,7 +447,7 @@ def main() -> int:
             print(report(outcome, seed), flush=True)
         elif outcome.code == 2:
             print(f"seed {seed}: refused: {outcome.said.strip()[:300]}", flush=True)
-    print(f"{options.count} questions, exit codes {dict(codes)}, slowest {slowest_s:.1f} s of CPU, {failed} failed")
+    print(f"{len(seeds)} questions, exit codes {dict(codes)}, slowest {slowest_s:.1f} s of CPU, {failed} failed")
     return 1 if failed else 0
 
 

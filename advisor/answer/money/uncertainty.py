@@ -223,6 +223,8 @@ def price_ends(money: CostModel) -> tuple[float, float]:
         joint.costs(money.workload, first, factors).usd_per_month / first.scored.planned.plan.usd_per_month
     ).tolist()
     share = priced_usd_per_hour(first.scored.parts) / first.scored.usd_per_hour
+    if not share:  # machines that are already owned have no price left to pay
+        return 1.0, 1.0
     return max(1.0 + (low - 1.0) / share, 0.01), 1.0 + (high - 1.0) / share
 
 

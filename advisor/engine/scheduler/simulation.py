@@ -39,6 +39,7 @@ from advisor.engine.step import (
     StepTimes,
 )
 
+VISIT_STEPS = 5.0  # time to visit one request in a step, over that of a step in which all requests advance together
 BATCHES = 5
 CONFIDENCE_ERRORS = 3.746947  # standard errors: 99th percentile of Student's t with BATCHES - 1 degrees of freedom
 
@@ -318,5 +319,5 @@ def _summary(
         busy_fraction=float(mean[BUSY_S]),
         duration_s=float(totals[CLOCK_S]),
         seed=seed,
-        work=float(totals[STEPS] + totals[VISITED]),
+        work=float(totals[STEPS] + VISIT_STEPS * totals[VISITED]),
     )
