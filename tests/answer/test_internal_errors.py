@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from pytest_django.fixtures import SettingsWrapper
+from django.conf import settings
 
 from advisor import workload
 from advisor.advise import default_organisation
@@ -21,7 +21,7 @@ FEW = {
 }
 SERVING: dict[str, Any] = {
     "name": "small",
-    "model": "meta-llama/Llama-3.1-8B-Instruct",
+    "model": "meta-llama/Llama-3.1-8B",
     "traffic": {"input_tokens": 500, "output_tokens": 100, "requests_per_s": 2},
     "variants": "no",
     "constraints": FEW,
@@ -36,8 +36,8 @@ TUNING: dict[str, Any] = {
 
 
 @pytest.fixture
-def lenient(settings: SettingsWrapper) -> None:
-    settings.INTERNAL_ERRORS_END_ANSWERS = False
+def lenient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "INTERNAL_ERRORS_END_ANSWERS", False)
 
 
 def answer(question: dict[str, Any]) -> Answer:
