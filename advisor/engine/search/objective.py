@@ -254,6 +254,8 @@ def best_of_chip(
     for row, column in cells:
         if passing and float(score[row, column]) >= max(equal_up_to(workload, least), least):
             break
+        if nearest is not None and not simulations.catalog.effort.allows("more designs of some accelerators"):
+            break
         with evaluating(simulations.table.lanes[row].choice.accelerator.slug):
             trial = simulations.fewest_replicas(workload, row, column)
             passing += _passing(workload, simulations, trial)

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-# A unit is a step of a simulated server, about 10 ns: 10 s together.
-MOST_WORK = 1.0e9
+# A unit is a step of a simulated server, about 10 ns: 8 s together.
+MOST_WORK = 8.0e8
 CHOICE_FRACTION = 0.6  # of it for the ranking; the rest is for what is said beside it
 WORK_PER_REQUEST = 100.0  # to draw a request and to sort its latencies
 
