@@ -1,6 +1,6 @@
 """Marks an unexpected error with the accelerator that was being evaluated.
 
-Nothing is caught to go on here. answer/internal_errors.py is the one place that leaves such an accelerator out.
+Nothing is caught to go on here. answer/internal_errors is the one place that leaves such an accelerator out.
 """
 
 from collections.abc import Iterator
