@@ -7,6 +7,7 @@ as in tests.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from traceback import format_exc
 from typing import TypeVar
 
 import structlog
@@ -46,7 +47,7 @@ class Lost:
         except UNEXPECTED as error:
             if settings.INTERNAL_ERRORS_END_ANSWERS:
                 raise
-            log.exception("section left out after an internal error", section=name)
+            log.error("section left out after an internal error", section=name, traceback=format_exc())
             self.sections[name] = f"left out after an internal error ({type(error).__name__}); the log has the details"
             return otherwise
 
@@ -78,7 +79,7 @@ def answered(attempt: Callable[[Lost], T]) -> T:
             slug = error.accelerator
             if settings.INTERNAL_ERRORS_END_ANSWERS or slug in lost or len(lost) >= MOST:
                 raise (cause or error) from None
-            log.exception("accelerator left out after an internal error", accelerator=slug)
+            log.error("accelerator left out after an internal error", accelerator=slug, traceback=format_exc())
             lost[slug] = (
                 f"not evaluated: an internal error stopped its evaluation ({type(cause).__name__}); the log has the "
                 "details"
