@@ -88,8 +88,12 @@ bench: data
 	@$(PY) -m tests.load.bench_web
 	@$(BENCH_PYTHON) -m probes.tools.bench_ceiling
 
-soak: $(ALL)
+soak: $(ALL) data
 	@$(PY) -m tests.soak docs/reference/reliability.md
+	@$(PY) -m tests.fuzz_questions --examples
+	@$(PY) -m tests.fuzz_questions --count 500 --seed 100000
+	@$(PY) -m tests.fuzz_questions --count 1500 --seed 200000 --chips 8
+	@$(PY) -m tests.fuzz_questions --count 2000 --seed 300000 --estimate
 
 # Do tests notice a wrong line? In the modules where a mistake costs most: branch coverage, then 100 sampled mutants.
 MUTANTS_ARGS ?=

@@ -176,6 +176,7 @@ ADVICE_MAX_ATTEMPTS = 3
 ADVICE_MAX_QUEUED = env.int("ASSAY_MAX_QUEUED_ORGANIZATION", default=1000)  # then it can queue no more workloads
 ADVICE_MAX_QUEUED_PERSON = env.int("ASSAY_MAX_QUEUED_PERSON", default=200)
 ADVICE_OUTAGE_S = env.float("ASSAY_OUTAGE_S", default=300.0)  # workers keep a result so long until they can write it
+INTERNAL_ERRORS_END_ANSWERS = False  # tests set it: one bad candidate or section then ends the whole answer
 ADVICE_PROBE_WAIT_S = env.float("ASSAY_PROBE_WAIT_S", default=600.0)  # for measurements that a workload asks for
 
 

@@ -32,6 +32,12 @@ ran: set[str] = set()
 missed: dict[str, list[str]] = {name: [] for name in FOUND}
 
 
+@pytest.fixture(scope="session", autouse=True)
+def strict() -> None:
+    """An internal error fails the test instead of leaving out one accelerator."""
+    settings.INTERNAL_ERRORS_END_ANSWERS = True
+
+
 def pytest_report_header() -> list[str]:
     return [f"service {name}: {'found' if where else 'not found'}" for name, where in FOUND.items()]
 

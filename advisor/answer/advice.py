@@ -9,6 +9,7 @@ from advisor.answer import money as bill
 from advisor.answer.calibration_marks import calibrations_used
 from advisor.answer.card_sharing import adapters, sharing
 from advisor.answer.hosted import hosted
+from advisor.answer.internal_errors import Lost, answered
 from advisor.answer.mix import mix
 from advisor.answer.one_ranking import ranked_together
 from advisor.answer.one_ranking import verdict as together_verdict
@@ -20,10 +21,10 @@ from advisor.answer.question_notes import no_limits, not_used
 from advisor.answer.scale_to_zero import found
 from advisor.answer.sentences import verdict
 from advisor.engine.fleet import Member, TrainingMember, find_mix, merged_copies
-from advisor.engine.search import Catalog, Scored, SearchResult, prepare_question, search
-from advisor.engine.spec import Workload, kind_named
+from advisor.engine.search import MORE_CHIPS, Catalog, Scored, SearchResult, prepare_question, search
+from advisor.engine.spec import Effort, Workload, evaluating, kind_named
 from advisor.inputs import COLD_START, COSTS, EGRESS, STORAGE, catalog_of, unpacked, workload_of
-from advisor.result import Answer, Candidates, Currency, Option, Source, Views
+from advisor.result import Answer, Candidates, Currency, NearMiss, Option, Scenario, Source, Views
 from advisor.result import Catalog as CatalogVersion
 from advisor.workload import PORTFOLIO
 
@@ -76,13 +77,17 @@ def decided(answer: Answer) -> Answer:
 
 
 def _workload(spec: Json, snapshot: Json, progress: Progress | None) -> Answer:
-    snapshot, workload, catalog = _engine_values(spec, snapshot)
+    return answered(lambda lost: _attempt(spec, snapshot, progress, lost))
+
+
+def _attempt(spec: Json, snapshot: Json, progress: Progress | None, lost: Lost) -> Answer:
+    snapshot, workload, catalog = _engine_values(spec, snapshot, lost)
     outcome = search(workload, catalog, progress)
     costs = bill.CostModel(snapshot, workload, catalog, outcome.shown)
     outcome = kept_first(workload, outcome, costs)
-    options = [option(snapshot, workload, catalog, outcome, s, rank) for rank, s in enumerate(outcome.shown, 1)]
+    options = [one_option(snapshot, workload, catalog, outcome, s, rank) for rank, s in enumerate(outcome.shown, 1)]
     options = ranking.with_probabilities(snapshot, workload, outcome, options, costs.usd_per_hour())
-    near_misses = [near_miss(snapshot, workload, catalog, outcome, s) for s in outcome.near_misses]
+    near_misses = [one_near_miss(snapshot, workload, catalog, outcome, s) for s in outcome.near_misses]
     left, solid = ranking.unranked(snapshot, workload, outcome), solid_choice(outcome, options)
     machines = owned(spec, snapshot, workload, catalog, outcome, costs)
     answer = Answer(
@@ -108,16 +113,43 @@ def _workload(spec: Json, snapshot: Json, progress: Progress | None) -> Answer:
         bookable=ranking.bookable(snapshot, spec, options, left),
         left_out=ranking.left_out(outcome),
         pareto=pareto(workload, outcome, options),
-        sensitivity=ranking.sensitivity(snapshot, workload, outcome, costs),
+        sensitivity=lost.section("sensitivity", lambda: ranking.sensitivity(snapshot, workload, outcome, costs), []),
     )
-    if options and (card := sharing(workload, catalog, outcome)):
+    if options and (card := lost.section("sharing", lambda: sharing(workload, catalog, outcome), None)):
         answer = answer.changed(sharing=card)
     if catalog.model.adapters:
         copies = merged_copies(workload, catalog, outcome)
         answer = answer.changed(adapters=adapters(catalog, outcome, options, copies))
     if workload.kind.mixes_accelerators:
-        answer = answer.changed(mix=mix(workload, find_mix(workload, catalog, outcome)))
-    return _with_hosted(spec, snapshot, workload, catalog, outcome, answer, costs)
+        found_mix = lost.section("mix", lambda: mix(workload, find_mix(workload, catalog, outcome)), None)
+        answer = answer.changed(mix=found_mix)
+    answer = _with_hosted(spec, snapshot, workload, catalog, outcome, answer, costs, lost)
+    return lost.told(with_left_out(answer, catalog.effort))
+
+
+def with_left_out(answer: Answer, effort: Effort) -> Answer:
+    """The answer with what was not examined because the search reached its limit of work."""
+    if not effort.left_out:
+        return answer
+    stages = [*effort.left_out]
+    count = sum(r.reason == "not_examined" for r in answer.rejected)
+    told = [f"{count} accelerators" if stage == MORE_CHIPS and count else stage for stage in stages]
+    return answer.changed(
+        verdict=f"{answer.verdict} The search reached its limit of work; not examined: {', '.join(told)}.",
+        candidates=answer.candidates.changed(not_examined=stages),
+    )
+
+
+def one_option(
+    snapshot: Json, workload: Workload, catalog: Catalog, outcome: SearchResult, s: Scored, rank: int | None
+) -> Option:
+    with evaluating(s.lane.choice.accelerator.slug):
+        return option(snapshot, workload, catalog, outcome, s, rank)
+
+
+def one_near_miss(snapshot: Json, workload: Workload, catalog: Catalog, outcome: SearchResult, s: Scored) -> NearMiss:
+    with evaluating(s.lane.choice.accelerator.slug):
+        return near_miss(snapshot, workload, catalog, outcome, s)
 
 
 def first_sentences(snapshot: Json, outcome: SearchResult, first: Option) -> str:
@@ -132,16 +164,22 @@ def supply_sentence(snapshot: Json, outcome: SearchResult) -> str:
 
 def _member(spec: Json, snapshot: Json, progress: Progress | None) -> tuple[Answer, Member, bill.CostModel]:
     """One workload of a portfolio: its first choice or nearest miss, and the engine values behind it."""
-    snapshot, workload, catalog = _engine_values(spec, snapshot)
+    return answered(lambda lost: _member_attempt(spec, snapshot, progress, lost))
+
+
+def _member_attempt(
+    spec: Json, snapshot: Json, progress: Progress | None, lost: Lost
+) -> tuple[Answer, Member, bill.CostModel]:
+    snapshot, workload, catalog = _engine_values(spec, snapshot, lost)
     outcome = search(workload, catalog, progress, choice_alone=True)
     outcome = kept_first(workload, outcome, bill.CostModel(snapshot, workload, catalog, outcome.shown))
     first = [
-        option(snapshot, workload, catalog, outcome, s, None).changed(
+        one_option(snapshot, workload, catalog, outcome, s, None).changed(
             one_host_lost=demand.host_lost(workload, catalog, outcome.table, s)
         )
         for s in outcome.ranked[:1]
     ]
-    nearest = [] if first else [near_miss(snapshot, workload, catalog, outcome, s) for s in outcome.near_misses[:1]]
+    nearest = [] if first else [one_near_miss(snapshot, workload, catalog, outcome, s) for s in outcome.near_misses[:1]]
     answer = Answer(
         **_frame(spec, snapshot, outcome, outcome.ranked),
         verdict=verdict(workload, outcome.ranked, first, nearest),
@@ -149,8 +187,8 @@ def _member(spec: Json, snapshot: Json, progress: Progress | None) -> tuple[Answ
     )
     member = Member(workload=workload, catalog=catalog, answer=outcome, week=workload.week)
     costs = bill.CostModel(snapshot, workload, catalog, outcome.ranked[:1])
-    answer = _with_hosted(spec, snapshot, workload, catalog, outcome, answer, costs, together=False)
-    return answer, member, costs
+    answer = _with_hosted(spec, snapshot, workload, catalog, outcome, answer, costs, lost, together=False)
+    return lost.told(with_left_out(answer, catalog.effort)), member, costs
 
 
 def _frame(spec: Json, snapshot: Json, outcome: SearchResult, ranked: Sequence[Scored]) -> Json:
@@ -170,10 +208,10 @@ def _frame(spec: Json, snapshot: Json, outcome: SearchResult, ranked: Sequence[S
     }
 
 
-def _engine_values(spec: Json, snapshot: Json) -> tuple[Json, Workload, Catalog]:
+def _engine_values(spec: Json, snapshot: Json, lost: Lost) -> tuple[Json, Workload, Catalog]:
     """The snapshot with the workload's assumptions and growth; the workload and catalog as the engine takes them."""
     snapshot = with_assumptions(spec, unpacked(snapshot))
-    return snapshot, *prepare_question(served_workload(spec, snapshot), catalog_of(spec, snapshot))
+    return snapshot, *prepare_question(served_workload(spec, snapshot), lost.without(catalog_of(spec, snapshot)))
 
 
 def with_assumptions(spec: Json, snapshot: Json) -> Json:
@@ -198,6 +236,7 @@ def _with_hosted(
     outcome: SearchResult,
     answer: Answer,
     costs: bill.CostModel,
+    lost: Lost,
     together: bool = True,
 ) -> Answer:
     """The answer with hosted APIs, scale to zero, break-even, and the inputs that did not change it.
@@ -217,9 +256,11 @@ def _with_hosted(
     if not together:
         return answer
     answer = answer.changed(
-        uncertainty=bill.uncertainty(costs),
-        scenarios=bill.scenarios(costs, options, spec["tco"].get("scenarios") or []),
-        switch=bill.best_switch_of(workload, catalog, outcome),
+        uncertainty=lost.section("uncertainty", lambda: bill.uncertainty(costs), None),
+        scenarios=lost.section(
+            "scenarios", lambda: bill.scenarios(costs, options, spec["tco"].get("scenarios") or []), list[Scenario]()
+        ),
+        switch=lost.section("switch", lambda: bill.best_switch_of(workload, catalog, outcome), None),
     )
     on_demand = found(spec, snapshot, workload, catalog, outcome)
     if on_demand.rejection is not None:
@@ -236,7 +277,8 @@ def _with_hosted(
     if open_limits := no_limits(workload, catalog, answer):
         answer = answer.changed(no_limits=open_limits, verdict=f"{answer.verdict} {open_limits.said}")
     spreads = [ranking.spread_of(snapshot, s) for s in outcome.shown]
-    return answer.changed(decision=answer.decide(bill.settle_serving(workload, outcome, costs, spreads, answer)))
+    settle = lost.section("settle", lambda: bill.settle_serving(workload, outcome, costs, spreads, answer), None)
+    return answer.changed(decision=answer.decide(settle))
 
 
 def switch_sentence(answer: Answer) -> str:

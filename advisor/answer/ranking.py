@@ -137,7 +137,7 @@ def sensitivity(
         load_fraction=bill.price_and_load_ranges(snapshot, outcome.ranked[0])["load"],
         host_ratio=host_ratios(snapshot, outcome.ranked[0].lane.choice.accelerator.slug),
     )
-    bars = tornado(workload, outcome.scale, outcome.table, outcome.ranked, ranges)
+    bars = tornado(workload, outcome.scale, outcome.table, outcome.ranked, ranges, outcome.effort)
     return [sensitivity_bar(outcome.ranked, b) for b in bars]
 
 

@@ -47,6 +47,15 @@ class Catalog(Section):
     """Day of the prices."""
 
 
+class InternalRejection(Section):
+    """An accelerator or a section of the answer that an internal error left out."""
+
+    what: str
+    """Catalog name of the accelerator, or the section."""
+    detail: str
+    """What happened, in words."""
+
+
 class Candidates(Section):
     """How many deployments were looked at."""
 
@@ -56,6 +65,10 @@ class Candidates(Section):
     """Dropped early because they cannot win."""
     feasible: Count
     """Within every limit by estimate."""
+    internal_rejections: list[InternalRejection] = []
+    """Left out because of internal errors, which the log describes; usually empty."""
+    not_examined: list[str] = []
+    """Left out because the search reached its limit of work; usually empty."""
 
 
 class Views(Section):

@@ -25,7 +25,8 @@ class Rejection(Section):
     accelerator: str
     """Catalog name."""
     reason: str
-    """misses_slo, outranked, does_not_fit, unpriced, unsupported, too_expensive, excluded and so on."""
+    """misses_slo, outranked, does_not_fit, unpriced, unsupported, too_expensive, excluded, internal_error, not_examined
+    and so on."""
     detail: str
     """The reason in words, with the figure."""
     limit: Figure | None

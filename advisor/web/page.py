@@ -227,6 +227,8 @@ REASONS = {
     "too_many": "needing more chips than allowed",
     "excluded": "excluded by your constraints",
     "cooling": "needing different cooling",
+    "internal_error": "not evaluated because of an internal error",
+    "not_examined": "not examined",
 }
 
 

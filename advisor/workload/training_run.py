@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
-from advisor.engine.network import Attention, LatentAttention, Model
+from advisor.engine.network import Attention, Model
 from advisor.engine.spec import Accelerator
 from advisor.engine.step import yarn_warning
 from advisor.engine.training import (
@@ -18,11 +18,14 @@ from advisor.engine.training import (
     Run,
     code_of,
     default_code,
+    heads_of,
+    parallel_fault,
+    pipeline_fault,
     recipe_of,
     trains,
     unsupported_precision,
 )
-from advisor.workload.deployment import Deployment, divisors, parse_deployment, refused
+from advisor.workload.deployment import Deployment, parse_deployment, refused
 from advisor.workload.errors import explained
 from advisor.workload.fields import Name, Section
 from advisor.workload.schema import LONGEST_RATIO, ModelRef
@@ -170,11 +173,11 @@ def fixed_run(d: TrainingRun, model_id: str, model: Model, chip: Accelerator) ->
     check_method(d)
     check_objective(d)
     p = layout(d)
-    check_parallel(d, p, model)
+    if fault := parallel_fault(p, model, d.sequence_length):
+        raise refused(fault.field, fault.message, fault.allowed)
     micro_batches = micro_batches_of(d, p.dp)
-    if d.virtual_stages > 1 and micro_batches % d.pp:
-        raise refused("micro_batches", f"interleaved stages need a multiple of pp, not {micro_batches}",
-                      f"a multiple of {d.pp}, or virtual_stages 1")  # fmt: skip
+    if fault := pipeline_fault(p.pp, p.virtual_stages, micro_batches):
+        raise refused(fault.field, fault.message, fault.allowed)
     run = Run(
         sequence_tokens=d.sequence_length,
         micro_batch=d.micro_batch,
@@ -296,58 +299,6 @@ def micro_batches_of(d: TrainingRun, dp: int) -> int:
         raise refused("micro_batches", f"global_batch / (dp x micro_batch) is {count}, not {d.micro_batches}",
                       f"{count}, or remove it")  # fmt: skip
     return count
-
-
-def check_parallel(d: TrainingRun, p: Parallel, model: Model) -> None:
-    """Raises WorkloadError unless heads, layers, experts and sequences split evenly."""
-    for heads, kv_heads in {
-        heads_of(b.mixer) for b in model.blocks if isinstance(b.mixer, Attention | LatentAttention)
-    }:
-        if heads % p.tp:
-            raise refused("tp", f"{heads} attention heads cannot be split {p.tp} ways", divisors(heads))
-        if kv_heads % p.tp and p.tp % kv_heads:
-            raise refused("tp", f"{kv_heads} key-value heads cannot be split {p.tp} ways", divisors(kv_heads))
-    inner = [b.ffn.inner for b in model.blocks if b.ffn is not None and b.ffn.experts == 1]
-    if uneven := [n for n in inner if n % p.tp]:
-        raise refused("tp", f"a feed-forward width of {uneven[0]} cannot be split {p.tp} ways", "a smaller tp")
-    if p.sequence_parallel and p.tp == 1:
-        raise refused(
-            "sequence_parallel", "splits over the tensor-parallel ranks, and tp is 1", "remove it, or raise tp"
-        )
-    check_stages(p, model)
-    check_experts(p, model)
-    pieces, of = (2 * p.cp, "2 x cp") if p.cp > 1 else (1, "")
-    if p.sequence_parallel:
-        pieces, of = pieces * p.tp, f"{of} x tp" if of else "tp"
-    if d.sequence_length % pieces:
-        raise refused("sequence_length", f"{d.sequence_length} tokens cannot be split into {of} = {pieces} pieces",
-                      f"a multiple of {pieces}")  # fmt: skip
-
-
-def heads_of(mixer: Attention | LatentAttention) -> tuple[int, int]:
-    """(query heads, key-value heads); a latent is expanded to a key and a value for every query head."""
-    return mixer.heads, mixer.kv_heads if isinstance(mixer, Attention) else mixer.heads
-
-
-def check_stages(p: Parallel, model: Model) -> None:
-    layers = sum(b.count for b in model.blocks)
-    if p.pp > layers:
-        raise refused("pp", f"the model has {layers} layers, fewer than {p.pp} pipeline stages", f"at most {layers}")
-    if p.virtual_stages > 1 and p.pp == 1:
-        raise refused("virtual_stages", "interleaves the stages of a pipeline, and pp is 1", "1, or raise pp")
-    if p.pp * p.virtual_stages > layers:
-        raise refused("virtual_stages", f"{layers} layers cannot fill pp x virtual_stages = {p.pp * p.virtual_stages}",
-                      f"at most {layers // p.pp}")  # fmt: skip
-
-
-def check_experts(p: Parallel, model: Model) -> None:
-    experts = [b.ffn.experts for b in model.blocks if b.ffn is not None and b.ffn.experts > 1]
-    if p.ep > 1 and not experts:
-        raise refused("ep", "the model has no experts", "1")
-    if uneven := [e for e in experts if e % p.ep]:
-        raise refused("ep", f"{uneven[0]} experts cannot be split {p.ep} ways", divisors(uneven[0]))
-    if (ranks := p.dp * p.cp * p.tp) % p.ep:
-        raise refused("ep", f"must divide dp x cp x tp = {ranks}", divisors(ranks))
 
 
 def notes_on(d: TrainingRun, p: Parallel, model: Model, chip: Accelerator) -> list[str]:

@@ -244,6 +244,8 @@ def price_ends(money: CostModel) -> tuple[float, float]:
         joint.costs(money.workload, first, factors).usd_per_month / first.scored.planned.plan.usd_per_month
     ).tolist()
     share = priced_usd_per_hour(first.scored.parts) / first.scored.usd_per_hour
+    if not share:  # machines that are already owned have no price left to pay
+        return 1.0, 1.0
     return max(1.0 + (low - 1.0) / share, 0.01), 1.0 + (high - 1.0) / share
 
 
@@ -416,8 +418,11 @@ def portfolio_ranges(models: Sequence[CostModel], money: PortfolioMoney, shared:
 
 
 def scenarios(money: CostModel, options: Sequence[Option], own: Sequence[Json]) -> list[Scenario]:
-    """Every option with all inputs at the quartile that lowers (raises) its cost, as expected, and as given."""
-    if not money.shown:
+    """Every option with all inputs at the quartile that lowers (raises) its cost, as expected, and as given.
+
+    None where no option can be planned at the sizes that the draws need, for example on owned machines alone.
+    """
+    if not any(money.options()):
         return []
     cases: list[tuple[str, joint.Draws, Json]] = [
         ("low", at_quartile(-QUARTILE), quartile_ratios(money, -QUARTILE)),

@@ -8,6 +8,7 @@ from typing import Any
 from advisor.answer import money as bill
 from advisor.answer import ranking
 from advisor.answer.calibration_marks import calibrations_used
+from advisor.answer.internal_errors import Lost, answered
 from advisor.answer.question_notes import not_used
 from advisor.answer.training.certainty import drawn, scenarios, uncertainty, with_chances
 from advisor.answer.training.money import money_said
@@ -18,8 +19,9 @@ from advisor.answer.training.sentences import count, dollars, plain, verdict
 from advisor.answer.training.settling import settled
 from advisor.engine.fleet import TrainingMember
 from advisor.engine.network import active_parameters, parameters
+from advisor.engine.spec import evaluating
 from advisor.engine.training import counted_flops, optimal_allocation
-from advisor.engine.training_search import deadline_days, search
+from advisor.engine.training_search import Candidate, CostDraws, deadline_days, search
 from advisor.fidelity import nearest_training
 from advisor.inputs import (
     COSTS,
@@ -59,18 +61,27 @@ def recommend(spec: Json, snapshot: Json, progress: Progress | None = None) -> A
 def member(spec: Json, snapshot: Json, progress: Progress | None) -> tuple[Answer, TrainingMember]:
     """The answer, and what a portfolio needs to know of the run."""
     snapshot = unpacked(snapshot) | {"tco": spec["tco"]}
-    q = question(spec, snapshot, progress)
+    return answered(lambda lost: _attempt(spec, snapshot, progress, lost))
+
+
+def _attempt(spec: Json, snapshot: Json, progress: Progress | None, lost: Lost) -> tuple[Answer, TrainingMember]:
+    q = question(spec, snapshot, progress, lost)
     budget = None
     if spec[spec["kind"]].get("budget_usd"):
-        q, budget = within_budget(q, progress)
+        q, budget = within_budget(q, progress, lost)
     found = TrainingMember(workload=q.workload, reliability=q.reliability, found=q.found)
-    return answer_of(q, budget), found
+    return lost.told(answer_of(q, budget, lost)), found
 
 
-def answer_of(q: Question, budget: TokenBudget | None) -> Answer:
+def one_option(q: Question, c: Candidate, rank: int, draws: CostDraws) -> TrainingOption:
+    with evaluating(c.trained.accelerator.slug):
+        return option(q, c, rank, draws)
+
+
+def answer_of(q: Question, budget: TokenBudget | None, lost: Lost) -> Answer:
     spec, snapshot = q.spec, q.snapshot
     draws = [drawn(q, c) for c in q.found.ranked]
-    options = [option(q, c, rank, d) for rank, (c, d) in enumerate(zip(q.found.ranked, draws, strict=True), 1)]
+    options = [one_option(q, c, rank, d) for rank, (c, d) in enumerate(zip(q.found.ranked, draws, strict=True), 1)]
     options = with_evidence(q, with_chances(q, options, draws))
     marks = calibrations_used(snapshot, (c.trained.accelerator.slug for c in q.found.ranked))
     answer = Answer(
@@ -89,18 +100,18 @@ def answer_of(q: Question, budget: TokenBudget | None) -> Answer:
         recommendations=[*options],
         views=Views(**{view: place + 1 for view, place in q.found.views.items()}),
         rejected=[ranking.rejection(r) for r in q.found.rejections],
-        sensitivity=sensitivity(q, options[0].mfu or 0.0) if options else [],
+        sensitivity=lost.section("sensitivity", lambda: sensitivity(q, options[0].mfu or 0.0) if options else [], []),
         assumptions=bill.assumptions(spec, snapshot),
         sources=sources(q),
-        uncertainty=uncertainty(q, options, draws),
-        scenarios=scenarios(q, options),
+        uncertainty=lost.section("uncertainty", lambda: uncertainty(q, options, draws), None),
+        scenarios=lost.section("scenarios", lambda: scenarios(q, options), []),
         not_used=[*not_used(spec, COSTS | set(TRAINING_ASSUMPTIONS)), *objective_of_budget(q)],
         currency=Currency(**snapshot["currency"]) if snapshot.get("currency") else None,
         token_budget=budget,
         calibrations=marks,
         calibration_ids=[m.id for m in marks],
     )
-    return answer.changed(decision=answer.decide(settled(q, options)))
+    return answer.changed(decision=answer.decide(lost.section("settle", lambda: settled(q, options), None)))
 
 
 def with_evidence(q: Question, options: Sequence[TrainingOption]) -> list[TrainingOption]:
@@ -110,12 +121,14 @@ def with_evidence(q: Question, options: Sequence[TrainingOption]) -> list[Traini
     return [r.changed(evidence=nearest_training.evidence(r, hf_id, sizes)) for r in options]
 
 
-def question(spec: Json, snapshot: Json, progress: Progress | None, tokens: float | None = None) -> Question:
+def question(
+    spec: Json, snapshot: Json, progress: Progress | None, lost: Lost, tokens: float | None = None
+) -> Question:
     """The search of one question; tokens: of a budget."""
     section = spec[spec["kind"]]
     if tokens is None and section.get("budget_usd"):
         tokens = 1e9
-    workload, catalog = training_workload(spec, tokens), catalog_of(spec, snapshot)
+    workload, catalog = training_workload(spec, tokens), lost.without(catalog_of(spec, snapshot))
     if section.get("budget_usd"):
         workload = replace(workload, objective=COST)
     reliability = reliability_of(spec, snapshot)
@@ -128,7 +141,7 @@ def question(spec: Json, snapshot: Json, progress: Progress | None, tokens: floa
 # --- a budget in place of tokens --------------------------------------------------------------------------------
 
 
-def within_budget(q: Question, progress: Progress | None) -> tuple[Question, TokenBudget | None]:
+def within_budget(q: Question, progress: Progress | None, lost: Lost) -> tuple[Question, TokenBudget | None]:
     """The question with the most tokens that its first choice trains for the budget, and the compute-optimal model."""
     usd, tokens = float(q.spec[q.section]["budget_usd"]), q.task.tokens
     kept, most = None, math.inf
@@ -141,7 +154,7 @@ def within_budget(q: Question, progress: Progress | None) -> tuple[Question, Tok
         if (1.0 - BUDGET_TOLERANCE) * usd <= paid <= usd:
             break
         tokens = next_tokens(tokens, usd / paid, kept.task.tokens if kept else 0.0, most)
-        q = question(q.spec, q.snapshot, progress, tokens)
+        q = question(q.spec, q.snapshot, progress, lost, tokens)
     return (kept, token_budget(kept, usd)) if kept else (q, None)
 
 

@@ -290,6 +290,9 @@ def _estimate(case: Case, case_lanes: tuple[Lane, ...], built: Lanes, start: int
     base = _memory_figures(case_lanes, built, start)
     if case.phase == "fit" or not base.fits:
         return base if base.fits or case.phase == "fit" else replace(base, problem="does not fit")
+    if not np.isfinite(built.times.linear_s[start : start + len(case_lanes)]).all():
+        name = lane.choice.accelerator.name
+        return problem(f"{name} has no known bandwidth between accelerators: give tp, pp and attention_dp of 1")
     if case.phase == "prefill":
         seconds = prefill_s(built, start, case.isl)
         rate = (case.source_tokens or case.isl) / seconds

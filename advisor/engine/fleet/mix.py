@@ -201,7 +201,7 @@ def machine_options(
     """
     assert table.built is not None
     seen = seen or {}
-    rows = np.array(sorted({*_promising_rows(workload, table), *seen}))
+    rows = np.array(sorted({*_promising_rows(workload, table), *seen}), dtype=int)
     kept = [table.lanes[i] for i in rows]
     rates, columns = np.zeros((len(rows), len(classes))), np.full((len(rows), len(classes)), -1)
     for c, part in enumerate(classes):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from advisor.engine.training import Code, Parallel, Recipe, Run
+from advisor.engine.training import Code, Parallel, Recipe, Run, pipeline_fault
 
 DEFAULT_STEPS = 1000  # without a number of tokens
 DEFAULT_CHECKPOINT_STEPS = 500  # without a checkpoint interval
@@ -96,6 +96,8 @@ def relaid(
     sequences = run.micro_batch * run.micro_batches * p.dp
     each = max(sequences // dp, 1)
     micro_batch = math.gcd(run.micro_batch, each)
+    if pipeline_fault(sized.pp, sized.virtual_stages, each // micro_batch):
+        sized = replace(sized, virtual_stages=1)
     return replace(run, parallel=sized, micro_batch=micro_batch, micro_batches=each // micro_batch)
 
 

@@ -198,7 +198,7 @@ def _tokens_per_s(workload: Workload, s: Scored, a: FormatAdvice) -> float:
     assert a.estimate is not None
     if s.replicas - s.spare_replicas > 1 or workload.objective == "throughput":
         return a.estimate.output_tokens_per_s_per_chip
-    return 1.0 / a.estimate.light_tpot_s
+    return 1.0 / a.estimate.light_tpot_s if a.estimate.light_tpot_s else 0.0  # one-token answers have no TPOT
 
 
 def _advice(

@@ -30,6 +30,7 @@ from advisor.engine.scheduler.state import (
     SUBMITTED,
     TAKEN,
     TURN,
+    VISITED,
     WINDOWED,
     Costs,
     Requests,
@@ -517,6 +518,7 @@ def _run(s: Server, one_by_one: bool) -> int:
         totals[BUSY_S] += step_s
         totals[RUNNING_S] += step_s * state[RUNNING]
         totals[STEPS] += 1
+        totals[VISITED] += state[RUNNING] - state[DECODES]
         state[FREE_MIN] = min(state[FREE_MIN], state[FREE])
         finished = totals[FINISHED]
         left -= _advance(s)
@@ -532,7 +534,7 @@ def run_steps(costs: Costs, rules: Rules, table: Requests, concurrency: int, one
 
     `one_by_one` visits every request in every step: slower, with identical results to the last bit.
     """
-    s = server_of(costs, rules, table, totals=9, state=14)
+    s = server_of(costs, rules, table, totals=10, state=14)
     s.state[FREE] = s.state[FREE_MIN] = costs.total_blocks
     s.state[SUBMITTED] = min(concurrency, len(table.arrival_s)) if rules.closed else len(table.arrival_s)
     if _run(s, one_by_one) < 2:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.engine.scheduler.simulation import Simulation, simulate, token_lengths, within_context
+from advisor.engine.scheduler.simulation import simulate, token_lengths, within_context
 from advisor.engine.spec import Framework, Lengths, Trace, Workload, log_normal_sigma
 from advisor.engine.step import MIXED, POISSON, STATIC, STEADY, TRACE, USERS, Client, Lane, Scheduler, StepTimes
 
@@ -51,6 +51,7 @@ class Verified:
     tpot_p95_bounds_s: Bounds = (0.0, math.inf)
     e2e_p95_bounds_s: Bounds = (0.0, math.inf)
     late_bounds_fraction: Bounds = (0.0, math.inf)
+    work: float = 0.0  # of the simulation: steps, and requests visited in them
     longest_tokens: int = 0  # prompt plus answer of the longest request that was served
 
     @property
@@ -126,18 +127,29 @@ def request_lengths(workload: Workload, count: int, rng: np.random.Generator) ->
     return within_context(prompt, output, workload.context_tokens)
 
 
-def _late_fraction(workload: Workload, rate_per_s: float, result: Simulation) -> float:
+def at_rate(workload: Workload, seen: Verified, rate_per_s: float) -> Verified:
+    """The lane with another share of a batch: all slots are full at any rate, so that only its duration changes."""
+    late = _late_fraction(workload, rate_per_s, seen)
+    return replace(
+        seen,
+        offered_requests_per_s=rate_per_s,
+        late_fraction=late,
+        late_bounds_fraction=(late / LATE_FACTOR, late * LATE_FACTOR),
+    )
+
+
+def _late_fraction(workload: Workload, rate_per_s: float, seen: Verified) -> float:
     """Duration of the lane's share of a batch as a fraction of the deadline, with cold start and drain.
 
     The drain, in which the longest requests finish, is the 95th percentile of the end-to-end time. Infinite if requests
     are left out.
     """
-    if result.rejected_requests > MOST_UNSERVED_FRACTION * len(result.ttft_s):
+    if seen.rejected_requests > MOST_UNSERVED_FRACTION * seen.requests:
         return math.inf
-    steady = rate_per_s / max(result.requests_per_s, 1e-12)
+    steady = rate_per_s / max(seen.requests_per_s, 1e-12)
     if workload.deadline_s is None:
         return steady
-    return steady + (workload.cold_start_s + result.percentile("e2e_s", 95)) / workload.deadline_s
+    return steady + (workload.cold_start_s + seen.e2e_p95_s) / workload.deadline_s
 
 
 def verify_trace(workload: Workload, times: StepTimes, index: int, lane: Lane, trace: Trace) -> Verified:
@@ -166,10 +178,9 @@ def _verified(
         requests=requests,
         seed=SEED,
     )
-    late = _late_fraction(workload, rate_per_s, result) if client.kind == STEADY else 0.0
     ttft_p50_s, ttft_p95_s, ttft_p99_s = result.percentiles("ttft_s", 50, 95, 99)
     tpot_p50_s, tpot_p95_s, tpot_p99_s = result.percentiles("tpot_s", 50, 95, 99)
-    return Verified(
+    seen = Verified(
         ttft_mean_s=result.mean("ttft_s"),
         ttft_p50_s=ttft_p50_s,
         ttft_p95_s=ttft_p95_s,
@@ -189,10 +200,11 @@ def _verified(
         requests_per_s=result.requests_per_s,
         e2e_mean_s=result.mean("e2e_s"),
         offered_requests_per_s=rate_per_s,
-        late_fraction=late,
         ttft_p95_bounds_s=result.bounds("ttft_s", 95),
         tpot_p95_bounds_s=result.bounds("tpot_s", 95),
         e2e_p95_bounds_s=result.bounds("e2e_s", 95),
-        late_bounds_fraction=(late / LATE_FACTOR, late * LATE_FACTOR),
+        late_bounds_fraction=(0.0, 0.0),
         longest_tokens=result.longest_tokens,
+        work=result.work,
     )
+    return at_rate(workload, seen, rate_per_s) if client.kind == STEADY else seen

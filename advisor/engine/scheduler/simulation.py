@@ -20,6 +20,7 @@ from advisor.engine.scheduler.state import (
     PROMPT_STEPS,
     RUNNING_S,
     STEPS,
+    VISITED,
     Costs,
     Requests,
     Rules,
@@ -39,6 +40,7 @@ from advisor.engine.step import (
     StepTimes,
 )
 
+VISIT_STEPS = 5.0  # time to visit one request in a step, over that of a step in which all requests advance together
 BATCHES = 5
 CONFIDENCE_ERRORS = 3.746947  # standard errors: 99th percentile of Student's t with BATCHES - 1 degrees of freedom
 
@@ -67,6 +69,7 @@ class Simulation:
     busy_fraction: float
     duration_s: float
     seed: int
+    work: float = 0.0  # steps, and requests visited in them: the time that it took to simulate is in proportion
 
     def mean(self, metric: str) -> float:
         """Mean of ttft_s, tpot_s or e2e_s of the requests that were served; infinite if none was."""
@@ -417,4 +420,5 @@ def _summary(
         busy_fraction=float(mean[BUSY_S]),
         duration_s=float(totals[CLOCK_S]),
         seed=seed,
+        work=float(totals[STEPS] + VISIT_STEPS * totals[VISITED]),
     )

@@ -61,7 +61,7 @@ from advisor.engine.search.planned import (
     team_usd_per_hour,
     ways_under,
 )
-from advisor.engine.search.run import Point, SearchResult, prepare_question, search
+from advisor.engine.search.run import MORE_CHIPS, Point, SearchResult, prepare_question, search
 from advisor.engine.search.scale_to_zero import ColdStartTimes, OnDemand, scaled_to_zero
 from advisor.engine.search.sensitivity import Bar, Ranges, host_effect, tornado
 from advisor.engine.search.simulated import (
@@ -106,6 +106,7 @@ __all__ = [
     "on_offer",
     "with_plan",
     "EQUAL_FRACTION",
+    "MORE_CHIPS",
     "accepted_share",
     "declared_scores_of",
     "same",

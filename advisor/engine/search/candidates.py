@@ -22,6 +22,7 @@ from advisor.engine.spec import (
     ColdStart,
     Constraints,
     Efficiency,
+    Effort,
     Framework,
     Offer,
     Quantization,
@@ -114,6 +115,7 @@ class Catalog:
     weight_store: WeightStore | None = None  # None: an old snapshot
     prepared_start: ColdStart | None = None  # cold start with a compile cache and local weights
     hosted: Mapping[str, str] = field(default_factory=dict)  # accelerator slug -> its vendor's API price for this model
+    effort: Effort = field(default_factory=Effort, compare=False)  # of this answer; copies of the catalog share it
 
 
 def offers_for(workload: Workload, catalog: Catalog) -> list[Offer]:

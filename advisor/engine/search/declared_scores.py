@@ -224,7 +224,7 @@ class Declared:
             key = (lane.choice.accelerator.slug, lane.framework.slug)
             if key not in pairs:
                 pairs[key] = [math.inf if o is None else self.lacking(lane, o) for o in kinds]
-        each = np.array([pairs[(w.choice.accelerator.slug, w.framework.slug)] for w in lanes])
+        each = np.array([pairs[(w.choice.accelerator.slug, w.framework.slug)] for w in lanes]).reshape(-1, 2)
         return np.where(offer < 0, math.inf, np.where(bought[offer], each[:, 1:], each[:, :1]))
 
 

@@ -35,7 +35,16 @@ from advisor.engine.search.limits import accepted_share, performance_draw, stand
 from advisor.engine.search.planned import replanned
 from advisor.engine.search.rank_uncertainty import growth
 from advisor.engine.search.simulated import Scored, deployed
-from advisor.engine.spec import OWNED_MONTHS, Z95, Offer, RatioDistribution, Ratios, Workload, around_estimate
+from advisor.engine.spec import (
+    OWNED_MONTHS,
+    Z95,
+    Offer,
+    RatioDistribution,
+    Ratios,
+    Workload,
+    around_estimate,
+    evaluating,
+)
 
 Array = np.ndarray
 MOST_SIZES = 12  # sizes of one option that are planned; larger fleets cost in proportion between them
@@ -153,6 +162,7 @@ class Option:
     exposures: tuple[Exposure, ...]  # of each size, and of each delivery time of it
     deliveries: tuple[float, ...] = ()  # standard normal values between one delivery time and the next
     thinned: bool = False  # not every size was planned: costs between two sizes are in proportion
+    most: float = math.inf  # serving replicas for which there are machines; draws that need more pay for these
 
 
 def paths(uncertain: Uncertain, prices: Prices, draws: Draws) -> dict[str, Array]:
@@ -254,6 +264,7 @@ def costs(workload: Workload, option: Option, f: Factors) -> Costs:
     """The costs of one option in each draw."""
     s, count = option.scored, len(f.load)
     needed = (s.replicas - s.spare_replicas) * growth(workload, s, f.speed / f.load)
+    needed = np.minimum(needed, option.most)
     runs = np.ones(count)
     if workload.kind.released_after_run:
         runs, needed = f.load / f.speed, np.full(count, float(s.replicas - s.spare_replicas))
@@ -315,9 +326,11 @@ def options_of(
     kinds: Sequence[str] | None = None,
 ) -> list[Option | None]:
     """The options with the plans of every size that the draws may need; `kinds`: with these ways alone, or None."""
-    return [
-        _option(workload, catalog, s, t, p, uncertain, kinds) for s, t, p in zip(shown, throughput, price, strict=True)
-    ]
+    made = []
+    for s, t, p in zip(shown, throughput, price, strict=True):
+        with evaluating(s.lane.choice.accelerator.slug):
+            made.append(_option(workload, catalog, s, t, p, uncertain, kinds))
+    return made
 
 
 def _option(
@@ -347,17 +360,21 @@ def _option(
         )  # fmt: skip
     sizes, thinned = sizes_of(workload, s, throughput, uncertain)
     deliveries, ratios = delivery_times([o for w, o in kept if w.kind == PURCHASE] if planned.plan.capex_usd else [])
-    plans = [
-        planned.plan if not kinds and n == d.carrying and ratio == 1.0
-        else replanned(workload, catalog, alone, d, n, ratio)
-        for n in sizes
-        for ratio in ratios
-    ]  # fmt: skip
-    if any(plan is None for plan in plans):
+    had: dict[int, tuple[Plan, ...]] = {}
+    for n in sizes:
+        plans = [
+            planned.plan if not kinds and n == d.carrying and ratio == 1.0
+            else replanned(workload, catalog, alone, d, n, ratio)
+            for ratio in ratios
+        ]  # fmt: skip
+        if found := tuple(plan for plan in plans if plan is not None):
+            had |= {n: found} if len(found) == len(ratios) else {}
+    if d.carrying not in had:
         return None
     return Option(
-        scored=s, throughput=throughput, price=price, sizes=np.array(sizes, dtype=float),
-        exposures=tuple(Exposure.of(plan) for plan in plans if plan), thinned=thinned, deliveries=deliveries,
+        scored=s, throughput=throughput, price=price, sizes=np.array(list(had), dtype=float),
+        exposures=tuple(Exposure.of(plan) for found in had.values() for plan in found), thinned=thinned,
+        deliveries=deliveries, most=math.inf if len(had) == len(sizes) else float(max(had)),
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from advisor.engine.network import Model
 from advisor.engine.search.declared_scores import SCORE_NAMES, Declared, Score, lacking, weights_of
 from advisor.engine.search.simulated import Scored, SimulatedDesign, Simulations
 from advisor.engine.search.table import UNSERVABLE_REPLICAS, Array, Table, affordable, estimated_excess, meets
-from advisor.engine.spec import Workload
+from advisor.engine.spec import Workload, evaluating
 from advisor.engine.step import Lane, is_published, published_conversion
 
 SLACK = 1.3  # simulate a candidate if its estimate is within 1.3 times its limits
@@ -254,10 +254,13 @@ def best_of_chip(
     for row, column in cells:
         if passing and float(score[row, column]) >= max(equal_up_to(workload, least), least):
             break
-        trial = simulations.fewest_replicas(workload, row, column)
+        if nearest is not None and not simulations.catalog.effort.allows("more designs of some accelerators"):
+            break
+        with evaluating(simulations.table.lanes[row].choice.accelerator.slug):
+            trial = simulations.fewest_replicas(workload, row, column)
+            passing += _passing(workload, simulations, trial)
         if nearest is None or trial.excess_fraction < nearest.excess_fraction:
             nearest = trial
-        passing += _passing(workload, simulations, trial)
         least = min((final_score(workload, s, scale) for s in passing), default=math.inf)
     if not passing and nearest is not None and nearest.pilot:
         nearest = simulations.run_in_full(workload, nearest.design)

@@ -57,7 +57,7 @@ from advisor.engine.search.views import (
 )
 from advisor.engine.search.why_not import NearMiss, best_within_budget, does_not_fit, explain, outranked
 from advisor.engine.search.why_not_software import formats, frameworks, retry_with_any_quality
-from advisor.engine.spec import Rejection, Workload
+from advisor.engine.spec import CHOICE_FRACTION, Effort, Rejection, Workload, cost_text, evaluating
 from advisor.engine.step import Lanes, normalize, prefill_fraction
 
 __all__ = [
@@ -77,6 +77,7 @@ __all__ = [
     "prepare_question",
     "search",
 ]
+MORE_CHIPS = "more accelerators"  # left out by the search when no work is left for the choice
 NEAR_MISS = 1.2  # up to this many times a limit is a near miss
 
 
@@ -122,6 +123,7 @@ class SearchResult:
     bound_usd_per_month: float | None = None  # price bound applied although no budget was set
     owned: tuple[OwnedMachines, ...] = ()  # what owned machines do on their own
     solid: Scored | None = None  # the first choice without weak prices, if the price of the first choice is weak
+    effort: Effort = field(default_factory=Effort)  # spent on the answer, and what was left out
     draft_risks: Mapping[int, DraftRisk] = field(default_factory=dict)  # of the first options, by index in `shown`
 
 
@@ -132,6 +134,7 @@ REASONS = (
     "too_much_power",
     "cooling",
     "outranked",
+    "not_examined",
     "does_not_fit",
     "unpriced",
     "unsupported",
@@ -175,10 +178,13 @@ def search(
         rejections += refused + retry_with_any_quality(workload, catalog, scale, does_not_fit(workload, catalog, table))
     ranked, near, losers = _decide(workload, simulations, scale, report)
     ranked = [with_every_rental(workload, simulations.catalog, s) for s in ranked]
-    winning_views = view_winners(workload, simulations, scale) if ranked else {}
+    effort = catalog.effort
+    winning_views = view_winners(workload, simulations, scale) if ranked and effort.allows("best of each view") else {}
     ranked = best_per_accelerator(workload, ranked, winning_views, scale, catalog.model)
     tried = ranked[: 0 if choice_alone and workload.variants != "adopt" else FINALISTS]
-    others = {id(s): _other_ways(workload, simulations, s, scale, report) for s in tried}
+    others = {
+        id(s): _other_ways(workload, simulations, s, scale, report) for s in tried if effort.allows("other variants")
+    }
     if workload.variants == "adopt":
         ranked = [others[id(s)][0] if others.get(id(s)) else s for s in ranked]
         others = {}
@@ -189,7 +195,7 @@ def search(
     alone = [each.alone for each in owned if each.alone is not None]
     shown, views = add_view_winners(workload, ranked, winning_views, scale, catalog.model, alone)
     place = {id(s): k for k, s in enumerate(shown)}
-    risks = {} if choice_alone else {k: draft_risk(workload, catalog, s) for k, s in enumerate(shown[:FINALISTS])}
+    risks = {} if choice_alone else _draft_risks(workload, catalog, shown[:FINALISTS])
     weak = bool(shown and shown[0].offer.weakness) and not choice_alone
     ranked_slugs = {s.lane.choice.accelerator.slug for s in shown}
     losers = [r for r in losers if r.accelerator not in ranked_slugs]
@@ -211,13 +217,26 @@ def search(
         table=table,
         variants={place[key]: v for key, v in others.items() if v},
         views=views,
-        frameworks_left=() if choice_alone else tuple(frameworks(workload, simulations, scale, chips, shown)),
-        formats_left=() if choice_alone else tuple(formats(workload, simulations, scale, chips, shown)),
+        frameworks_left=tuple(frameworks(workload, simulations, scale, chips, shown))
+        if not choice_alone and effort.allows("why other frameworks are not used")
+        else (),
+        formats_left=tuple(formats(workload, simulations, scale, chips, shown))
+        if not choice_alone and effort.allows("why other weight formats are not used")
+        else (),
         owned=tuple(owned),
         solid=without_weak_prices(workload, simulations, scale, shown) if weak else None,
+        effort=catalog.effort,
         draft_risks={k: risk for k, risk in risks.items() if risk},
         bound_usd_per_month=workload.constraints.max_usd_per_month if workload.constraints.bound_factor else None,
     )
+
+
+def _draft_risks(workload: Workload, catalog: Catalog, first: Sequence[Scored]) -> dict[int, DraftRisk | None]:
+    return {
+        k: draft_risk(workload, catalog, s)
+        for k, s in enumerate(first)
+        if catalog.effort.allows("what a lower acceptance of drafts would cost")
+    }
 
 
 def _other_ways(
@@ -225,7 +244,8 @@ def _other_ways(
 ) -> tuple[Scored, ...]:
     """Better variants of a finalist: disaggregated prefill and decode, or speculative decoding beside it."""
     report(f"trying variants on {s.lane.choice.accelerator.slug}", 0.95)
-    return tuple(variants(workload, simulations, s, scale))
+    with evaluating(s.lane.choice.accelerator.slug):
+        return tuple(variants(workload, simulations, s, scale))
 
 
 def prepare_question(workload: Workload, catalog: Catalog) -> tuple[Workload, Catalog]:
@@ -253,7 +273,7 @@ def _decide(
     workload: Workload, simulations: Simulations, scale: Scale, report: Progress
 ) -> tuple[list[Scored], list[Scored], list[Rejection]]:
     """(ranked, near misses, rejections): simulates chips in the order of their best estimates until none can rank."""
-    table, rows = simulations.table, rows_by_chip(simulations.table)
+    table, rows, catalog = simulations.table, rows_by_chip(simulations.table), simulations.catalog
     score, maybe = table_scores(workload, table, scale), meets(workload, table, SLACK)
     promised = {slug: best_estimate(score, maybe, own) for slug, own in rows.items()}
     ranked: list[Scored] = []
@@ -265,17 +285,22 @@ def _decide(
             usd = best_estimate(table.usd_per_hour, maybe, own)
             rejections.append(outranked(workload, slug, usd, simulated=False))
             continue
+        if not catalog.effort.allows(MORE_CHIPS, CHOICE_FRACTION):
+            rejections.append(_not_examined(workload, slug, best_estimate(table.usd_per_hour, maybe, own)))
+            continue
         report(
             f"simulating {slug}, {done + 1} of at most {len(promised)} accelerators", 0.3 + 0.6 * done / len(promised)
         )
         ask = partial(best_of_chip, simulations=simulations, own=own, score=score, scale=scale)
-        best = best_within_budget(workload, ask)
+        candidates = partial(designs, table=table, own=own, score=score)
+        with evaluating(slug):
+            best = best_within_budget(workload, ask)
+            if best is None:
+                rejection, miss = explain(workload, simulations, slug, ask, candidates)
         if best is not None:
             ranked.append(best)
             ranked.sort(key=lambda s: (final_score(workload, s, scale), s.usd_per_hour, s.row_index))
             continue
-        candidates = partial(designs, table=table, own=own, score=score)
-        rejection, miss = explain(workload, simulations, slug, ask, candidates)
         rejections.append(rejection)
         if miss is not None:
             near.append(miss)
@@ -283,13 +308,25 @@ def _decide(
         outranked(workload, s.lane.choice.accelerator.slug, s.usd_per_hour, simulated=True) for s in ranked[MAX_RANKED:]
     ]
     near.sort(key=lambda n: (n.excess_fraction, n.scored.usd_per_hour, n.scored.row_index))
-    saved = rescued(workload, simulations, near)
+    saved = rescued(workload, simulations, near) if catalog.effort.allows("other variants") else []
     slugs = {s.lane.choice.accelerator.slug for s in saved}
     near = [n for n in near if n.scored.lane.choice.accelerator.slug not in slugs]
     rejections = [r for r in rejections if r.accelerator not in slugs]
     ranked = sorted([*ranked[:MAX_RANKED], *saved], key=lambda s: final_score(workload, s, scale))
     kept = [n.scored for n in near if n.excess_fraction <= NEAR_MISS] or [n.scored for n in near[: 0 if ranked else 1]]
     return ranked, kept, rejections
+
+
+def _not_examined(workload: Workload, slug: str, usd_per_hour: float) -> Rejection:
+    """A chip that was left out because no work was left: those with better estimates come first."""
+    estimate = f"; by estimate it costs {cost_text(workload, usd_per_hour)}" if math.isfinite(usd_per_hour) else ""
+    said = f"not examined: the search had reached its limit of work{estimate}"
+    return Rejection(
+        accelerator=slug,
+        reason="not_examined",
+        detail=said,
+        dead_end="accelerators with better estimates were simulated first; allow fewer to have this one simulated",
+    )
 
 
 # --- chart points -----------------------------------------------------------------------------------------------

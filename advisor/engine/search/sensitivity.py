@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from advisor.engine.search.rank_uncertainty import growth
 from advisor.engine.search.simulated import PILOT_REQUESTS, Scored, excess, excess_bounds, resized_usd_per_hour
 from advisor.engine.search.table import UNSERVABLE_REPLICAS, Table, demand_of, serving_estimates
 from advisor.engine.search.views import PRICED
-from advisor.engine.spec import Lengths, Workload
+from advisor.engine.spec import Effort, Lengths, OutOfWork, Workload
 from advisor.engine.step import Lane, StepTimes, batch_capacity_requests_per_s, take, with_host_times
 
 Array = np.ndarray
@@ -118,47 +119,62 @@ def standing_at(
 
 
 def settle_replicas(
-    workload: Workload, scale: Scale, table: Table, ranked: Sequence[Scored], share: Array, latency: Array
+    workload: Workload,
+    scale: Scale,
+    table: Table,
+    ranked: Sequence[Scored],
+    share: Array,
+    latency: Array,
+    effort: Effort,
 ) -> Standing:
-    """Like `standing_at`, with replicas adjusted until today's winner and any new winner meet limits in simulation."""
+    """Like `standing_at`, with replicas adjusted until today's winner and any new winner meet limits in simulation.
+
+    A contender that still misses them with TRIES more replicas than estimated cannot win.
+    """
     carrying = np.array([float(s.replicas - s.spare_replicas) for s in ranked])
     replicas = np.minimum(np.ceil(carrying * share - 1e-9), UNSERVABLE_REPLICAS)
     if workload.objective in PRICED:
-        replicas[0] = fewest_replicas(workload, table, ranked[0], replicas[0])
-    known = {0}
+        replicas[0] = fewest_replicas(workload, table, ranked[0], replicas[0], effort)
+    known, most = {0}, replicas + TRIES
     while True:
         standing = standing_at(workload, scale, ranked, replicas / carrying, latency, np.ones(len(ranked)))
         first = standing.winner
         if first in known:
             return standing
-        most = replicas[first] + TRIES
-        while replicas[first] < most and not holds(workload, table, ranked[first], replicas[first]):
+        if holds(workload, table, ranked[first], replicas[first], effort):
+            known.add(first)
+        elif replicas[first] < most[first]:
             replicas[first] += 1
-            if standing_at(workload, scale, ranked, replicas / carrying, latency, np.ones(len(ranked))).winner != first:
-                break
         else:
+            replicas[first] = UNSERVABLE_REPLICAS
             known.add(first)
 
 
-def fewest_replicas(workload: Workload, table: Table, s: Scored, replicas: float) -> float:
+def fewest_replicas(workload: Workload, table: Table, s: Scored, replicas: float, effort: Effort) -> float:
     """The fewest serving replicas that meet all limits, searched in simulation around an estimate."""
     if replicas >= UNSERVABLE_REPLICAS:
         return replicas
-    good = holds(workload, table, s, replicas)
+    good = holds(workload, table, s, replicas, effort)
     for _ in range(TRIES):
-        if good and (replicas == 1 or not holds(workload, table, s, replicas - 1)):
+        if good and (replicas == 1 or not holds(workload, table, s, replicas - 1, effort)):
             break
         replicas += -1 if good else 1
-        good = good or holds(workload, table, s, replicas)
+        good = good or holds(workload, table, s, replicas, effort)
     return replicas
 
 
-def holds(workload: Workload, table: Table, s: Scored, replicas: float) -> bool:
-    """Whether this many replicas meet every limit in simulation; the full run is skipped if the pilot is conclusive."""
+def holds(workload: Workload, table: Table, s: Scored, replicas: float, effort: Effort) -> bool:
+    """Whether this many replicas meet every limit in simulation; the full run is skipped if the pilot is conclusive.
+
+    Raises OutOfWork.
+    """
+    if not effort.allows("some bars of the sensitivity"):
+        raise OutOfWork
     assert table.built is not None
     rate = workload.requests_per_s_peak / (replicas * s.lane.choice.lanes)
     for requests in (PILOT_REQUESTS, REQUESTS):
         seen = verify(workload, table.built.times, s.row_index, s.lane, rate, requests)
+        effort.add(seen.work, requests)
         low, high = excess_bounds(workload, seen)
         if low > 1 or high <= 1:
             break
@@ -284,13 +300,22 @@ class Ranges:
     host_ratio: tuple[float, float] | None = None  # host time of the winner's chip; None: given or measured
 
 
-def tornado(workload: Workload, scale: Scale, table: Table, ranked: Sequence[Scored], ranges: Ranges) -> list[Bar]:
+def tornado(
+    workload: Workload,
+    scale: Scale,
+    table: Table,
+    ranked: Sequence[Scored],
+    ranges: Ranges,
+    effort: Effort | None = None,
+) -> list[Bar]:
     """Bars for price, performance, host time, load, output length and prefix cache hit rate; the widest first.
 
-    With users or a trace only price, performance and host time, since the load and lengths are then given.
+    A bar for which no work is left is left out. With users or a trace only price, performance and host time, since
+    the load and lengths are then given.
     """
     if len(ranked) < 2:
         return []
+    effort = effort or Effort()
     field, ones, chip = contenders_of(workload, table, ranked), np.ones(len(ranked)), ranked[0].lane.choice.accelerator
     on_winner_chip = np.array([s.lane.choice.accelerator.slug == chip.slug for s in ranked])
     today, today_s = replicas_needed(workload, field)
@@ -308,7 +333,7 @@ def tornado(workload: Workload, scale: Scale, table: Table, ranked: Sequence[Sco
     def at_workload(changed: Workload) -> Standing:
         now, now_s = replicas_needed(changed, field)
         share = np.where(np.isfinite(now), now / np.where(np.isfinite(today), today, now), UNSERVABLE_REPLICAS)
-        return settle_replicas(changed, scale, table, ranked, share, now_s / today_s)
+        return settle_replicas(changed, scale, table, ranked, share, now_s / today_s, effort)
 
     def at_host(x: float) -> Standing:
         grown, latency = ones.copy(), ones.copy()
@@ -333,15 +358,23 @@ def tornado(workload: Workload, scale: Scale, table: Table, ranked: Sequence[Sco
         bars.append(bar(f"host time of {chip.name}", "times the assumed host time", at_host, 1.0, ranges.host_ratio))
     if workload.users is None and workload.trace is None:
         load = lambda x: at_workload(at_load(workload, x))  # noqa: E731
-        bars.append(bar("load", "times today's requests/s", load, 1.0, ranges.load_fraction))
+        bars += examined(bar, "load", "times today's requests/s", load, 1.0, ranges.load_fraction)
     if workload.users is None and workload.trace is None and workload.kind.generates_tokens:
         mean, hits = workload.output_tokens.mean_tokens, workload.prefix_cache_hit_fraction
         span = (mean * ranges.output_fraction[0], mean * ranges.output_fraction[1])
-        bars.append(bar("output length", "tokens", lambda x: at_workload(_longer(workload, x)), mean, span))
+        bars += examined(bar, "output length", "tokens", lambda x: at_workload(_longer(workload, x)), mean, span)
         span = (0.0, min(max(2 * hits, 0.5), MAX_HIT_FRACTION))
         hit = lambda x: at_workload(replace(workload, prefix_cache_hit_fraction=x))  # noqa: E731
-        bars.append(bar("prefix cache hit rate", "of the prompt", hit, hits, span, even=True))
+        bars += examined(bar, "prefix cache hit rate", "of the prompt", hit, hits, span, True)
     return sorted(bars, key=lambda b: -abs(b.high_usd_per_month - b.low_usd_per_month))
+
+
+def examined(make: Callable[..., Bar], *about: Any) -> list[Bar]:
+    """The bar, or none if the work runs out."""
+    try:
+        return [make(*about)]
+    except OutOfWork:
+        return []
 
 
 def _longer(workload: Workload, mean_tokens: float) -> Workload:

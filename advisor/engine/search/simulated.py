@@ -24,6 +24,7 @@ from advisor.engine.scheduler import (
     REQUESTS,
     Bounds,
     Verified,
+    at_rate,
     verify,
     verify_trace,
     whole_users,
@@ -62,6 +63,7 @@ from advisor.engine.spec import Offer, Part, Workload, mean_fraction
 from advisor.engine.step import Lane, Lanes, Memory, Phases, phases
 
 PILOT_REQUESTS = 500
+ANY_REPLICAS = 0  # in the key of a cached simulation that holds for every number of replicas
 HOPELESS = 1.5  # a design more than this many times over a limit is not replayed on the trace
 LOST = 2.5  # above this lower bound, more replicas or requests would not change the outcome
 MORE_REPLICAS_FRACTION = 0.25  # extra replicas to try before a design is rejected
@@ -345,8 +347,26 @@ class Simulations:
             lanes = design.replicas * lane.choice.lanes
             asked = as_cached(self.workload, self.kept_fraction(design))
             rate = self.workload.requests_per_s_peak / lanes
-            self._seen[key] = verify(asked, self.table.built.times, design.row, lane, rate, requests)
+            simulate = partial(verify, asked, self.table.built.times, design.row, lane, requests=requests)
+
+            def see(rate: float) -> Verified:
+                return self._counted(simulate(rate))
+
+            full = not self.workload.kind.has_arrivals and self.workload.turns is None
+            self._seen[key] = self._full_slots(see, key, rate) if full else see(rate)
         return self._seen[key]
+
+    def _counted(self, seen: Verified) -> Verified:
+        self.catalog.effort.add(seen.work, seen.requests)
+        return seen
+
+    def _full_slots(self, see: Callable[[float], Verified], key: tuple[int, int, int, int], rate: float) -> Verified:
+        """The lane with its share of a batch, simulated once for all numbers of replicas."""
+        row, slots, _, requests = key
+        alike = (row, slots, ANY_REPLICAS, requests)
+        if alike not in self._seen:
+            self._seen[alike] = see(rate)
+        return at_rate(self.workload, self._seen[alike], rate)
 
     def replay_trace(self, design: Design) -> Verified:
         """Simulate one lane of the design with its round-robin share of the trace."""
@@ -355,7 +375,9 @@ class Simulations:
         key = (design.row, lane.max_running_requests, design.replicas, 0)
         if key not in self._seen:
             share = trace.for_replica(design.replicas * lane.choice.lanes)
-            self._seen[key] = verify_trace(self.workload, self.table.built.times, design.row, lane, share)
+            self._seen[key] = self._counted(
+                verify_trace(self.workload, self.table.built.times, design.row, lane, share)
+            )
         return self._seen[key]
 
     def pilot_then_full(self, workload: Workload, design: Design) -> SimulatedDesign:

@@ -172,6 +172,8 @@ def _simulated(
     score = table_scores(workload, table, scale)
     best: dict[str, Scored] = {}
     for slug, own in rows_by_chip(table).items():
+        if not catalog.effort.allows("accelerators without a price"):
+            break
         ask = partial(best_of_chip, simulations=simulations, own=own, score=score, scale=scale, few=True)
         design = best_within_budget(workload, ask)
         if design is not None:

@@ -8,7 +8,6 @@ like any deployment before it is shown.
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -179,7 +178,12 @@ def simulated(
     """Both pools simulated at their shares of the peak; the full run is skipped if the pilot already fails."""
     built = simulations.table.built
     assert built is not None
-    run = partial(simulated_pools, workload, built, index, lane, sizes, transfer_s)
+
+    def run(requests: int) -> Verified:
+        seen = simulated_pools(workload, built, index, lane, sizes, transfer_s, requests)
+        simulations.catalog.effort.add(seen.work, 2 * requests)
+        return seen
+
     pilot = run(PILOT_REQUESTS)
     sure = simulations.sure(workload, index, pilot)
     return pilot if excess_bounds(workload, sure)[0] > 1 else run(REQUESTS)
@@ -213,6 +217,7 @@ def joined_pools(first: Verified, later: Verified, transfer_s: float) -> Verifie
         ttft_standard_error_s=first.ttft_standard_error_s,
         e2e_p95_s=first.ttft_p95_s + transfer_s + later.e2e_p95_s,
         e2e_mean_s=first.ttft_mean_s + transfer_s + later.e2e_mean_s,
+        work=first.work + later.work,
         ttft_p95_bounds_s=added_bounds(first.ttft_p95_bounds_s, (wait_s, wait_s)),
         e2e_p95_bounds_s=added_bounds(first.ttft_p95_bounds_s, later.e2e_p95_bounds_s, (transfer_s, transfer_s)),
     )

@@ -100,6 +100,8 @@ def _winner(workload: Workload, simulations: Simulations, scale: Scale) -> Score
     for slug in sorted(promised, key=lambda s: (promised[s], s)):
         if math.isinf(promised[slug]) or (best and final_score(workload, best, scale) <= promised[slug]):
             break
+        if not simulations.catalog.effort.allows("best of each view"):
+            break
         own = best_of_chip(workload, simulations, rows[slug], score, scale).best
         if own and (best is None or final_score(workload, own, scale) < final_score(workload, best, scale)):
             best = own

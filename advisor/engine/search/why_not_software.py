@@ -43,6 +43,7 @@ from advisor.engine.step import (
     worth_converting,
 )
 
+RETRY_FRACTION = 0.2  # of all work, spent before chips on which nothing fits are no longer tried with lossy formats
 CHIPS = 2  # formats outside the requested quality are tried on this many top-ranked chips
 
 
@@ -238,7 +239,7 @@ def retry_with_any_quality(
 
 def _retried(r: Rejection, workload: Workload, simulations: Simulations, scale: Scale, score: np.ndarray) -> Rejection:
     own = _rows([lane.choice.accelerator.slug == r.accelerator for lane in simulations.table.lanes])
-    if not len(own):
+    if not len(own) or not simulations.catalog.effort.allows("other weight formats", RETRY_FRACTION):
         return r
     ask = partial(best_of_chip, simulations=simulations, own=own, score=score, scale=scale)
     best = ask(workload).best

@@ -1,6 +1,7 @@
 """Plain input values of the engine: hardware, software, workload, offers and measured cases."""
 
 from advisor.engine.spec.amounts import HOURS_PER_MONTH, cost_text, unlike, usd_text
+from advisor.engine.spec.candidate_error import UNEXPECTED, CandidateError, evaluating
 from advisor.engine.spec.case import CLIENTS, KV, WEIGHTS, Case, Pool, Protocol
 from advisor.engine.spec.cold_start import ColdStart, cold_start_of
 from advisor.engine.spec.command_template import (
@@ -30,6 +31,7 @@ from advisor.engine.spec.conditioned import (
     scope_of,
 )
 from advisor.engine.spec.demand import WEEK_HOURS, Trace, Users, mean_fraction, needed_by_hour, week_of
+from advisor.engine.spec.effort import CHOICE_FRACTION, Effort, OutOfWork
 from advisor.engine.spec.hardware import (
     Accelerator,
     Efficiency,
@@ -184,6 +186,12 @@ __all__ = [
     "Protocol",
     "Quantization",
     "Rejection",
+    "UNEXPECTED",
+    "CandidateError",
+    "CHOICE_FRACTION",
+    "Effort",
+    "OutOfWork",
+    "evaluating",
     "Rollout",
     "Scopes",
     "Slo",

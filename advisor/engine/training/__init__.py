@@ -26,6 +26,7 @@ from advisor.engine.training.cluster import (
     write_checkpoint,
 )
 from advisor.engine.training.communication import ring_s
+from advisor.engine.training.even_splits import heads_of, parallel_fault, pipeline_fault
 from advisor.engine.training.flops import model_flops, peak_flops_per_s, recomputed_flops
 from advisor.engine.training.intervals import Intervals, interval, interval_kind, step_distribution
 from advisor.engine.training.layouts import Job, Layout, fastest, least_memory
@@ -68,6 +69,9 @@ from advisor.engine.training.step_time import HEAD, StepTime, overlap, step_time
 
 __all__ = [
     "forward_s",
+    "heads_of",
+    "parallel_fault",
+    "pipeline_fault",
     "reference_bytes",
     "FP32",
     "Checkpoint",

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from advisor.engine.network import Attention, LatentAttention, Model, decoder_blocks
 from advisor.engine.spec import Accelerator, Efficiency
+from advisor.engine.training.even_splits import parallel_fault, pipeline_fault
 from advisor.engine.training.memory import (
     LayerBytes,
     PeakMemory,
@@ -98,7 +99,7 @@ def _stages(job: Job, layers: int) -> list[int]:
 
 
 def _parallel_sizes(job: Job) -> Iterator[tuple[int, int, int, int, int]]:
-    """(dp, tp, pp, cp, ep) that use all chips, split heads evenly and give each stage whole layers."""
+    """(dp, tp, pp, cp, ep) that use all chips and split everything evenly, each stage whole layers."""
     blocks = decoder_blocks(job.model)
     layers = sum(block.count for block in blocks)
     heads = [b.mixer.heads for b in blocks if isinstance(b.mixer, Attention | LatentAttention)]
@@ -118,7 +119,8 @@ def _parallel_sizes(job: Job) -> Iterator[tuple[int, int, int, int, int]]:
         if job.global_batch % dp:
             continue
         for ep in divisors(experts) if experts > 1 else [1]:
-            if (dp * cp * tp) % ep == 0:
+            sizes = Parallel(dp=dp, tp=tp, pp=pp, cp=cp, ep=ep, sequence_parallel=tp > 1)
+            if parallel_fault(sizes, job.model, job.sequence_tokens) is None:
                 yield dp, tp, pp, cp, ep
 
 
@@ -133,7 +135,8 @@ def candidates(job: Job) -> NDArray[np.int64]:
         zeros = [z for z in job.zeros if pp == 1 or z <= 1]
         batches = [b for b in powers(each) if each % b == 0 and (pp == 1 or each // b >= pp)]
         again = [RECOMPUTE.index(name) for name in job.recomputes]
-        choices = [(z, v, b, each // b, r) for z, v, b, r in product(zeros, virtual, batches, again)]
+        staged = [(v, b) for v, b in product(virtual, batches) if pipeline_fault(pp, v, each // b) is None]
+        choices = [(z, v, b, each // b, r) for z, (v, b), r in product(zeros, staged, again)]
         known[dp, pp] = np.array(choices, dtype=np.int64).reshape(-1, 5)
     some = [known[dp, pp] for dp, _, pp, _, _ in sizes.tolist()]
     if not some:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from advisor.engine.search import MAX_RANKED, Catalog, admissible, allowed, weights_of
-from advisor.engine.spec import OWNED, Accelerator, Offer, Rejection, Workload
+from advisor.engine.spec import OWNED, Accelerator, Offer, Rejection, Workload, evaluating
 from advisor.engine.training import Run, model_flops
 from advisor.engine.training_search.layouts import (
     Setup,
@@ -58,7 +58,8 @@ def search(workload: Workload, catalog: Catalog, r: Reliability, progress: Progr
         if refusal is not None:
             refused.append(refusal)
             continue
-        found, timed, unserved = of_chip(workload, catalog, r, a, setups, offers)
+        with evaluating(a.slug):
+            found, timed, unserved = of_chip(workload, catalog, r, a, setups, offers)
         evaluated, planned = evaluated + timed, planned + len(found)
         curves[a.slug] = tuple(found)
         in_time = [c for c in found if c.end_days <= deadline_days(workload)]
@@ -70,11 +71,13 @@ def search(workload: Workload, catalog: Catalog, r: Reliability, progress: Progr
             tried = Tried(
                 found=tuple(found), timed=timed, least=fewest_chips(workload, catalog, a),
                 most=max(sizes(workload, a, offers), default=0), setups=setups,
+                smallest=min((o.accelerators for o in offers), default=0),
                 planned=lambda other, a=a, setups=setups, offers=offers: of_chip(  # type: ignore[misc]
                     other, catalog, r, a, setups, offers
                 )[0],
             )  # fmt: skip
-            refused.append(why_not(workload, catalog, a, tried))
+            with evaluating(a.slug):
+                refused.append(why_not(workload, catalog, a, tried))
             late |= {a.slug: min(found, key=lambda c: c.end_days)} if found else {}
     best = {slug: min(some, key=score_of(workload, made)) for slug, some in made.items()}
     order = sorted(best.values(), key=score_of(workload, made))

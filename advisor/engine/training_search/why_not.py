@@ -30,7 +30,8 @@ class Tried:
     found: tuple[Candidate, ...]
     timed: int  # layouts
     least: int  # chips that could end in time
-    most: int  # chips that an offer connects
+    most: int  # chips that an offer connects, within the limits on accelerators; 0: not even its smallest instance
+    smallest: int  # chips of the smallest instance
     setups: tuple[Setup, ...]
     planned: Callable[[Workload], Sequence[Candidate]]  # the runs of another question on this chip
 
@@ -40,6 +41,8 @@ def why_not(workload: Workload, catalog: Catalog, a: Accelerator, tried: Tried) 
     task, most = task_of(workload), tried.most
     if tried.found:
         return too_late(workload, a, tried.found)
+    if not most:
+        return too_many(workload, a, tried.smallest)
     if tried.timed and (name := budget_named(workload)):
         return too_expensive(workload, a, tried, name)
     if tried.timed:
@@ -58,6 +61,26 @@ def why_not(workload: Workload, catalog: Catalog, a: Accelerator, tried: Tried) 
             dead_end=f"{task.tokens:.3g} tokens take at least {tried.least:,} x {a.name}, and {most:,} are connected",
         )  # fmt: skip
     return too_large(workload, catalog, a, tried)
+
+
+def too_many(workload: Workload, a: Accelerator, smallest: int) -> Rejection:
+    """The smallest instance has more chips than the limits allow or the batch has work for."""
+    if not smallest:
+        reason = "no offer of it is within the constraints"
+        return Rejection(accelerator=a.slug, reason="unpriced", detail=reason, dead_end=reason)
+    c = workload.constraints
+    limits = {"constraints.max_accelerators": c.max_accelerators, f"inventory.{a.slug}": c.inventory_chips.get(a.slug)}
+    over = {path: limit for path, limit in limits.items() if limit is not None and limit < smallest}
+    changes = tuple(limit_change(path, ">=", smallest) for path in over)
+    said = " and ".join(f"{path} is {limit}" for path, limit in over.items())
+    return Rejection(
+        accelerator=a.slug, reason="too_many",
+        detail=f"the smallest instance has {smallest:,} accelerators"
+        + (f"; {said}" if over else ", more than the sequences of one step can use"),
+        limit=float(min(over.values())) if over else None, reached=float(smallest),
+        smallest_change=listed(changes), changes=changes,
+        dead_end="" if over else f"one step has too few sequences for {smallest:,} x {a.name}",
+    )  # fmt: skip
 
 
 def too_late(workload: Workload, a: Accelerator, found: Sequence[Candidate]) -> Rejection:
