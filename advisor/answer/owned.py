@@ -37,7 +37,7 @@ def kept_first(workload: Workload, outcome: SearchResult, costs: CostModel) -> S
     """The result with the best option that keeps owned machines first, unless another is clearly cheaper.
 
     The search counts the forgone sale as a cost. Another option stands before the first that keeps machines only if it
-    saves more than MARGIN_FRACTION of the payments for keeping them, or costs less in SURE_FRACTION of the draws.
+    costs less by more than MARGIN_FRACTION, or costs less in SURE_FRACTION of the draws.
     """
     at = next((k for k, s in enumerate(outcome.shown) if kept_instances(s)), 0)
     if not at or workload.objective != "cost":
@@ -57,8 +57,8 @@ def displaces(outcome: SearchResult, costs: CostModel, at: int, usd_per_hour: fl
 
 
 def saving_fraction(keep: Scored, usd_per_hour: float) -> float:
-    """What something at this cost saves over keeping machines, the forgone sale counted, as a share of its payments."""
-    return (keep.economic_usd_per_hour - usd_per_hour) / keep.usd_per_hour
+    """What something at this cost saves over keeping machines, as a share of that cost with the forgone sale."""
+    return 1.0 - usd_per_hour / keep.economic_usd_per_hour
 
 
 def displaced_by(workload: Workload, outcome: SearchResult, costs: CostModel) -> Callable[[float], bool] | None:
@@ -184,7 +184,7 @@ def team_of(workload: Workload, outcome: SearchResult, answer: Answer) -> Team |
     bare = [o.usd_per_month - team + forgone.get(o.rank, 0.0) for o, team in zip(options, teams, strict=True)]
     least = min(range(len(options)), key=lambda k: (bare[k], k))
     kept = forgone.get(options[0].rank, 0.0) > 0
-    margin = MARGIN_FRACTION * (options[0].usd_per_month - teams[0]) if kept else EQUAL_FRACTION * bare[0]
+    margin = (MARGIN_FRACTION if kept else EQUAL_FRACTION) * bare[0]
     least = least if bare[0] - bare[least] > margin else 0
     changes = f" Without the cost of a team, {options[least].label} would be the first choice." if least else ""
     return Team(
@@ -294,4 +294,4 @@ def _keep_or_sell(
     if saving <= 0:
         return f"{kept}; {other}; {counted_in}keeping costs less"
     chance = f"with {likely(often)} probability"
-    return f"{kept}; {other}; {counted_in}selling saves {saving:.0%} of the payments for keeping, {chance}"
+    return f"{kept}; {other}; {counted_in}selling costs {saving:.0%} less, {chance}"
