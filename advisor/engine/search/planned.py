@@ -47,17 +47,22 @@ MOST_PROVIDERS = 3  # rents of one plan come from one provider: those with the l
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Deployed:
-    """What a plan needs to know of a deployment."""
+    """What a plan needs to know of a deployment.
+
+    Functions are neither shown nor compared: two that do the same differ by their address.
+    """
 
     lane: Lane
-    instances: Callable[[Offer, Any], Any]  # of an offer, for a number of serving replicas
+    instances: Callable[[Offer, Any], Any] = field(repr=False, compare=False)  # (offer, serving replicas)
     carrying: int  # replicas that serve today's peak
     stored_bytes: float  # of one copy of the weights
     output_tokens_per_s: float
-    drawn_fraction: Callable[[Offer], float]  # mean power of an offer's instances over their full draw
+    drawn_fraction: Callable[[Offer], float] = field(repr=False, compare=False)  # mean power of instances over full
     utilisation_fraction: float
     services: tuple[Part, ...] = ()
-    rentals: "Callable[[int, float], Bridge | None] | None" = None  # (months, times the replicas) -> cheapest rent
+    rentals: "Callable[[int, float], Bridge | None] | None" = field(
+        default=None, repr=False, compare=False
+    )  # (months, times the replicas) -> cheapest rent
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

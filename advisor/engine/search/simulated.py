@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -124,7 +124,9 @@ class Scored:
     pools: Pools | None = None  # disaggregated prefill and decode
     kept_fraction: float = 1.0  # of the conversations that wait for their next turn, still in the KV cache
     slo_probability: float | None = None  # of meeting every latency limit; None without limits or intervals
-    rentals: Callable[[int, float], Bridge | None] | None = None  # what can be rented until bought servers arrive
+    rentals: Callable[[int, float], Bridge | None] | None = field(
+        default=None, repr=False, compare=False
+    )  # what can be rented until bought servers arrive; of the search, not of this deployment
     planned: Planned | None = None  # what is rented, reserved and bought in which month; None: scaled to zero
 
     @property
