@@ -274,7 +274,7 @@ def _with_hosted(
     answer = answer.changed(verdict=said, team=team_of(workload, outcome, answer))
     if answer.team and answer.team.first_without_rank != first:
         answer = answer.changed(verdict=f"{said} {answer.team.said}")
-    if open_limits := no_limits(workload, catalog, answer):
+    if open_limits := lost.section("no_limits", lambda: no_limits(workload, catalog, answer), None):
         answer = answer.changed(no_limits=open_limits, verdict=f"{answer.verdict} {open_limits.said}")
     spreads = [ranking.spread_of(snapshot, s) for s in outcome.shown]
     settle = lost.section("settle", lambda: bill.settle_serving(workload, outcome, costs, spreads, answer), None)

@@ -218,9 +218,9 @@ class NoLimits(Section):
     usual_tpot_ms_p95: Milliseconds | None = None
     """TPOT limit that MLPerf Inference sets for a chat model; null for models that generate no tokens."""
     label: str | None = None
-    """First deployment within both, by estimate; null: none, or there are no usual limits."""
+    """First deployment within both, simulated as the options are; null: none, no usual limits, or no work was left."""
     usd_per_month: UsdPerMonth | None = None
-    """Its monthly cost, by estimate."""
+    """Its monthly cost."""
 
 
 class UsedCalibration(Section):
