@@ -21,14 +21,15 @@ model: meta-llama/Llama-3.2-1B
 traffic: {input_tokens: 500, output_tokens: 100, requests_per_s: 0.2}
 constraints: {quality: any, exclude: []}
 """
+NO_TEAM = "tco: {minimum-engineers-own: 0, minimum-engineers-rented: 0}"  # the least team is almost all of such a bill
 FPGAS = ("alveo-v80", "vck5000", "alveo-u250", "aws-f2-vu47p")
 DEVICES = ("npu-laptop-40tops", "npu-laptop-80tops", "npu-phone-flagship", "npu-phone-midrange")
 OTHERS = ("tenstorrent-p150a", "tenstorrent-n150d", "qualcomm-ai100-ultra", "furiosa-rngd", "ascend-910b",
           "jetson-agx-orin-64gb", "jetson-agx-thor-128gb", "arc-pro-b60", "apple-m1-max", "xeon-6980p")  # fmt: skip
 
 
-def small() -> dict[str, Any]:
-    return workload.parse(SMALL)
+def small(team: bool = False) -> dict[str, Any]:
+    return workload.parse(SMALL if team else SMALL + NO_TEAM)
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +70,21 @@ def test_a_chip_without_a_price_has_the_price_at_which_it_would_be_first(answer:
         assert item["offer"] is not None or item["rank_at_price"] == 1
         assert 0.85 * first < item["usd_per_month_to_win"] < first and item["tokens_per_s_per_accelerator"] > 0
         assert f"{item['accelerator_count']} x " in item["said"]
+
+
+def test_a_chip_that_saves_less_than_a_tie_even_for_nothing_is_first_at_no_price() -> None:
+    """The least team costs the same on every machine; what is left of this bill is less than 1% of it."""
+    spec = small(team=True)
+    spec["constraints"]["accelerators"]["allow"] = ["jetson-orin-nano-super-8gb", "gaudi3-pcie", "mi300a"]
+    found = recommend(spec, take_snapshot(spec))
+    first = next(r for r in found["recommendations"] if r["acquisition"] != "api")
+    priced = sum(p["usd_per_month"] for p in first["money"]["parts"] if p["name"] not in ("staff", "minimum team"))
+    assert priced < 0.01 * first["usd_per_month"]
+    unpriced = {item["accelerator"]: item for item in found["unranked"]}
+    assert {"gaudi3-pcie", "mi300a"} <= set(unpriced)
+    for item in unpriced.values():
+        assert item["usd_per_month_to_win"] is None and item["rank_at_price"] > 1
+        assert "no price would make it first of the machines" in item["said"]
 
 
 def test_a_chip_that_is_sold_otherwise_says_how(answer: dict[str, Any]) -> None:

@@ -68,17 +68,15 @@ def test_r1_is_one_host_with_experts_spread_and_attention_apart() -> None:
 def test_one_or_two_mi300x_or_h200_serve_gpt_oss_in_its_own_four_bits() -> None:
     """Its activations stay in 16 bits on both: no source says that a framework has them in FP8 there."""
     ranked = answer("gpt-oss-mi300x")["recommendations"]
-    for slug in ("mi300x", "h200-sxm"):
-        best = next(r for r in ranked if r["accelerator"] == slug)
+    found = {slug: next(r for r in ranked if r["accelerator"] == slug) for slug in ("mi300x", "h200-sxm")}
+    for best in found.values():
         assert (best["pp"], best["weights_dtype"], best["quantization"]) == (1, "mxfp4", "mxfp4")
         assert best["tp"] * best["memory"]["weights_gib"] < 80
         # one of either is close to the 30 ms that are asked, on either side of them from fit to fit
         assert best["accelerator_count"] in (1, 2)
-    cheapest = {
-        slug: min(r["usd_per_month"] / r["accelerator_count"] for r in ranked if r["accelerator"] == slug)
-        for slug in ("mi300x", "h200-sxm")
-    }
-    assert 0.5 < cheapest["mi300x"] / cheapest["h200-sxm"] < 2
+    # as deployed: the minimum team, of fixed cost, would make each chip of a larger deployment look cheaper
+    each = {slug: best["usd_per_month"] / best["accelerator_count"] for slug, best in found.items()}
+    assert 0.5 < each["mi300x"] / each["h200-sxm"] < 2
 
 
 @pytest.mark.soak
