@@ -287,7 +287,8 @@ def way_to_pay(s: Scored, chosen: bool) -> WayToPay:
 
 
 def buy_now_or_extend(snapshot: Json, workload: Workload, s: Scored, section: Any) -> BuyNowOrExtend | None:
-    """Everything at once, or more machines when the traffic comes; None: no growth was asked for, or nothing to buy."""
+    """Everything at once, or more machines when the traffic comes; None: no growth was asked for, or nothing can be
+    bought for today."""
     by_name = {strategy.name: strategy for strategy in section.strategies}
     now, later = by_name.get("buy_now"), by_name.get("extend_later")
     if not workload.forecast or now is None or later is None:

@@ -24,9 +24,10 @@ from advisor.engine.search.candidates import (
 )
 from advisor.engine.search.declared_scores import declared
 from advisor.engine.search.drafted import with_drafts
+from advisor.engine.search.growing import delivery_shares
 from advisor.engine.search.objective import Figures, Scale, declared_scores_of, objective, rows_by_chip, scale_of
 from advisor.engine.search.objective import table_scores as scores_of_table
-from advisor.engine.search.planned import forgone_usd_per_hour, team_usd_per_hour
+from advisor.engine.search.planned import forgone_usd_per_hour, prices_of, team_usd_per_hour
 from advisor.engine.search.simulated import MemoryParts, memory_parts
 from advisor.engine.search.table import (
     UNSERVABLE_REPLICAS,
@@ -280,6 +281,7 @@ def _best_of_chips(workload: Workload, catalog: Catalog, table: Table, scale: Sc
     """The best deployment of each chip within the limits; else the nearest to the latency limits; None: over budget."""
     score, excess = scores_of_table(workload, table, scale), estimated_excess(workload, table)
     usable = np.isfinite(excess) & (table.replicas < UNSERVABLE_REPLICAS)
+    bridge = _bridge_usd_per_hour(workload, catalog, table, usable & (excess <= 1.0))
     found: dict[str, Estimated | None] = {}
     budget = workload.constraints.max_usd_per_month
     left = rows_by_chip(table)
@@ -296,7 +298,7 @@ def _best_of_chips(workload: Workload, catalog: Catalog, table: Table, scale: Sc
                 found[slug] = None
             else:
                 cells[slug] = cell
-        for slug, e in _priced(workload, catalog, table, scale, cells, excess).items():
+        for slug, e in _priced(workload, catalog, table, scale, cells, excess, bridge).items():
             row, column = cells[slug]
             added = e.usd_per_hour - float(table.usd_per_hour[row, column])
             within = budget is None or bool(workload.constraints.bound_factor)
@@ -311,6 +313,18 @@ def _best_of_chips(workload: Workload, catalog: Catalog, table: Table, scale: Sc
         if not left:
             break
     return found
+
+
+def _bridge_usd_per_hour(workload: Workload, catalog: Catalog, table: Table, within: Array) -> float:
+    """The cheapest rent within the limits, on any chip, until bought servers are delivered; infinite: none.
+
+    Only where something may be rented does a delivery take part of the horizon, as in a plan.
+    """
+    rents = tuple(o for o in catalog.offers if way_of(o) == RENT)
+    if not rents or not any(round(o.order_months) for o in catalog.offers if way_of(o) == BUY):
+        return math.inf
+    rented = with_best_offers(replace(workload, objective="cost"), replace(catalog, offers=rents), table)
+    return float(np.min(rented.usd_per_hour, where=within, initial=math.inf))
 
 
 def _pick(own: Array, score: Array, excess: Array, allowed: Array) -> tuple[int, int] | None:
@@ -333,6 +347,7 @@ def _priced(
     scale: Scale,
     cells: Mapping[str, tuple[int, int]],
     excess: Array,
+    bridge: float,
 ) -> dict[str, Estimated]:
     """The chosen cells at the cheapest of renting, buying and what is owned, with the team and services of each.
 
@@ -353,7 +368,8 @@ def _priced(
         for k, slug in enumerate(cells):
             if not np.isfinite(priced.usd_per_hour[k, columns[k]]):
                 continue
-            e = _estimated(workload, market, table, priced, scale, (int(rows[k]), k, int(columns[k])), excess)
+            at = int(rows[k]), k, int(columns[k])
+            e = _estimated(workload, market, table, priced, scale, at, excess, bridge)
             if slug not in best or e.usd_per_hour < best[slug].usd_per_hour:
                 best[slug] = e
     return best
@@ -367,8 +383,12 @@ def _estimated(
     scale: Scale,
     cell: tuple[int, int, int],
     excess: Array,
+    bridge: float = math.inf,
 ) -> Estimated:
-    """One cell: its row in `table`, its row in `priced`, its column."""
+    """One cell: its row in `table`, its row in `priced`, its column.
+
+    bridge: rent per hour until bought servers are delivered; infinite: nothing can be rented.
+    """
     row, k, j = cell
     assert table.built is not None
     lane, offer = table.lanes[row], market.offers[int(priced.offer[k, j])]
@@ -386,7 +406,12 @@ def _estimated(
         mean * workload.output_tokens.mean_tokens, held.weights_bytes * chips_each, rented, market.assumptions
     )
     team = team_usd_per_hour(workload, market, [(offer, instances)])
-    usd = float(priced.usd_per_hour[k, j]) + team + (total_usd_per_hour(extra) if rented else 0.0)
+    own_share, rent_share = 1.0, 0.0
+    if math.isfinite(bridge):
+        a = market.site_assumptions or market.assumptions
+        own_share, rent_share = delivery_shares(offer, a, prices_of(workload, market))
+    usd = float(priced.usd_per_hour[k, j]) + (total_usd_per_hour(extra) if rented else 0.0)
+    usd = usd * own_share + (bridge * rent_share if rent_share else 0.0) + team
     capacity, watts = float(table.capacity_requests_per_s[row, j]) * replicas, float(priced.watts[k, j])
     known = declared_scores_of(workload, scale)
     tails = workload.kind.tail_latency_s(table)

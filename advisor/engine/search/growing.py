@@ -1,4 +1,4 @@
-"""Estimates of plans for all candidates at once: the instances of one offer that growth needs, as if from the start."""
+"""Estimates of plans for all candidates at once: growth as instances of one offer from the start, and deliveries."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -7,7 +7,7 @@ import numpy as np
 
 from advisor.engine.cost import AFTER, Assumptions, Prices, service_months, term_months
 from advisor.engine.plans import HOURLY, PURCHASE, TERM, Way, flat_demand, least_from
-from advisor.engine.spec import Offer, Part
+from advisor.engine.spec import OWNED, Offer, Part
 
 Array = np.ndarray
 
@@ -36,6 +36,18 @@ def instances_over_horizon(
         added = np.diff(np.concatenate([np.zeros((len(counts), 1)), largest], axis=1), axis=1)
         mean = added @ start_ratios(offer, a, prices)
     return np.asarray(mean[place].reshape(carrying.shape))
+
+
+def delivery_shares(offer: Offer, a: Assumptions, prices: Prices) -> tuple[float, float]:
+    """(share of a purchase, share of a rent) of the horizon's cost if something is rented until the delivery.
+
+    1 and 0: rented, owned, or delivered at once. Both are present values, at constant load.
+    """
+    months = round(offer.order_months)
+    if offer.acquisition != "own" or offer.term == OWNED or offer.held_instances or not 0 < months < prices.months:
+        return 1.0, 0.0
+    rent = prices.present(np.arange(1, prices.months + 1)) * prices.path("rent")
+    return float(start_ratios(offer, a, prices)[months]), float(rent[:months].sum() / rent.sum())
 
 
 def start_ratios(offer: Offer, a: Assumptions, prices: Prices) -> Array:

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from advisor.engine.plans.ways import HOURLY, PURCHASE, TERM
+from advisor.engine.search.estimated import estimated_ranking
 from advisor.engine.search.joint import delivery_times
 from advisor.engine.search.planned import LEAST_HELD_MONTHS
-from advisor.engine.search.run import SearchResult, search
+from advisor.engine.search.run import Catalog, SearchResult, prepare_question, search
 from advisor.engine.search.simulated import Scored
 from advisor.engine.spec.offer import Offer
-from advisor.engine.spec.workload import Constraints
+from advisor.engine.spec.workload import Constraints, Workload
 from tests.engine.catalog_sample import ASSUMED, catalog, offer, question
 from tests.engine.plans.test_planned import bought
 
@@ -23,10 +24,14 @@ def server(usd: float = 20_000.0, months: float = 10.0, **changes: object) -> Of
     return replace(bought(usd, A, **changes), order_months=months, order_low_months=1.0, order_high_months=19.0)
 
 
-def found(*offers: Offer, acquisition: tuple[str, ...] = BOTH, horizon: int = 36) -> SearchResult:
+def posed(*offers: Offer, acquisition: tuple[str, ...] = BOTH, horizon: int = 36) -> tuple[Workload, Catalog]:
     a = replace(A, months=horizon)
     asked = question(horizon_months=horizon, constraints=Constraints(acquisition=acquisition))
-    return search(asked, catalog(offers=offers, assumptions=a))
+    return asked, catalog(offers=offers, assumptions=a)
+
+
+def found(*offers: Offer, acquisition: tuple[str, ...] = BOTH, horizon: int = 36) -> SearchResult:
+    return search(*posed(*offers, acquisition=acquisition, horizon=horizon))
 
 
 def buyers(result: SearchResult) -> list[Scored]:
@@ -67,6 +72,20 @@ def test_what_cannot_arrive_and_be_held_for_a_year_is_never_bought() -> None:
         assert not buyers(found(server(months=months), rent, horizon=horizon))
     every = buyers(found(server(months=10.0), rent, horizon=22))
     assert every and all(len(bought_months(s)) >= LEAST_HELD_MONTHS for s in every)
+
+
+@pytest.mark.parametrize("months", [0.25, 1.0, 4.0, 10.0, 19.0])
+@pytest.mark.parametrize("acquisition", [BOTH, OWN])
+def test_an_estimate_costs_what_the_plan_costs_until_the_delivery_and_after_it(
+    months: float, acquisition: tuple[str, ...]
+) -> None:
+    """With the same machines: eight chips serve by estimate and in simulation, rented or bought."""
+    offers = server(1_000_000.0, months), offer("big", 80.0, 8)  # the power drawn hardly counts
+    (planned, *_) = found(*offers, acquisition=acquisition).ranked
+    (estimated, *_) = estimated_ranking(*prepare_question(*posed(*offers, acquisition=acquisition))).ranked
+    assert planned.planned is not None and planned.planned.plan.capex_usd and estimated.offer.acquisition == "own"
+    assert planned.instances == estimated.instances == 1
+    assert estimated.usd_per_hour == pytest.approx(planned.usd_per_hour, rel=0.01)
 
 
 def test_where_nothing_may_be_rented_month_one_is_the_delivery() -> None:
