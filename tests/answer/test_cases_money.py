@@ -120,7 +120,9 @@ def test_a_portfolio_is_the_sum_of_its_rows_and_saves_what_it_says(name: str) ->
 
 def answer_portfolio(name: str, chips: list[str]) -> dict[str, Any]:
     raw = workload.load((ROOT / "fixtures" / "workloads" / f"{name}.yaml").read_bytes())
-    for part in raw["workloads"]:
+    files = ROOT / "fixtures" / "workloads"
+    parts = [workload.load((files / p).read_bytes()) if isinstance(p, str) else p for p in raw["workloads"]]
+    for part in parts:
         part.setdefault("constraints", {})["accelerators"] = {"allow": chips}
-    parsed = workload.parse(raw)
+    parsed = workload.parse(raw | {"workloads": parts})
     return recommend(parsed, take_snapshot(parsed, default_organisation()))
