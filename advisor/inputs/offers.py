@@ -60,6 +60,8 @@ UNRANKED_SALES = {  # how something is sold that is not ranked by default
     "capacity_block": "in capacity blocks",
     "chip": "the chip alone, without a server",
     "baseboard": "the baseboard alone",
+    "vm": "on demand",
+    "bare_metal": "on demand as bare metal",
 }
 MARKETPLACE, CAPACITY_BLOCK = "marketplace", "capacity_block"
 OWN_SITE = "own-site"
@@ -432,12 +434,12 @@ def _days(p: Json, day: datetime.date) -> int:
 
 def sold_only_otherwise(day: datetime.date) -> Json:
     """For each accelerator with a current price, a sentence on the ways it is sold that are not ranked by default."""
-    rows = known_on(Price.objects.filter(organisation=None), day).order_by("provider", "pk")
+    rows = known_on(Price.objects.filter(organisation=None), day).select_related("accelerator").order_by("provider")
     sellers: dict[str, dict[str, set[str]]] = {}
-    for slug, provider, kind, term, as_of in rows.values_list("accelerator__slug", "provider", "kind", "term", "as_of"):
-        if not has_expired(as_of, day):
-            way = kind if term in ("on_demand", "purchase") else term
-            sellers.setdefault(slug, {}).setdefault(UNRANKED_SALES.get(way, way), set()).add(provider)
+    for p in rule.standing(rows, day):
+        if not has_expired(p.as_of, day):
+            way = p.kind if p.term in ("on_demand", "purchase") else p.term
+            sellers.setdefault(p.accelerator.slug, {}).setdefault(UNRANKED_SALES.get(way, way), set()).add(p.provider)
     return {slug: _only_as(ways) for slug, ways in sellers.items()}
 
 

@@ -323,7 +323,7 @@ class Portfolio(Section):
     """Answer of a portfolio."""
 
     alone: list[Alone]
-    """Each workload by itself."""
+    """Each workload by itself, with its share of one team for all."""
     alone_usd_per_month: UsdPerMonth | None
     """Sum of these; null: one has no answer."""
     shared: SharedFleet | None

@@ -105,3 +105,29 @@ def test_a_product_that_grows_meets_the_price_of_its_api() -> None:
     own = answer("api-to-own", "[mi355x, mi300x]", constraints__acquisition="[own, api]")
     growth = next(r for r in own["recommendations"] if r["acquisition"] == "own")["money"]["growth"]
     assert growth["npv_extending_usd"] < growth["npv_all_now_usd"]
+
+
+@pytest.mark.parametrize("name", ["small-models", "shared-fleet"])
+def test_a_portfolio_is_the_sum_of_its_rows_and_saves_what_it_says(name: str) -> None:
+    """With one team for all workloads, whether they share machines or not."""
+    found = answer_portfolio(name, ["rtx-a5000", "rtx-pro-6000-blackwell", "mi300x"])
+    section = found["portfolio"]
+    rows = [each["option"]["usd_per_month"] for each in section["alone"]]
+    assert section["alone_usd_per_month"] == pytest.approx(sum(rows), abs=0.011)
+    if section["shared"]:
+        saved = section["alone_usd_per_month"] - section["shared"]["usd_per_month"]
+        assert section["saving_usd_per_month"] == pytest.approx(saved, abs=0.02 * len(rows))
+    else:
+        assert section["money"]["usd_per_month"] == pytest.approx(section["alone_usd_per_month"], abs=0.02 * len(rows))
+    parts = sum(part["usd_per_month"] for part in section["money"]["parts"])
+    assert section["money"]["usd_per_month"] == pytest.approx(parts, abs=0.1)
+
+
+def answer_portfolio(name: str, chips: list[str]) -> dict[str, Any]:
+    raw = workload.load((ROOT / "fixtures" / "workloads" / f"{name}.yaml").read_bytes())
+    files = ROOT / "fixtures" / "workloads"
+    parts = [workload.load((files / p).read_bytes()) if isinstance(p, str) else p for p in raw["workloads"]]
+    for part in parts:
+        part.setdefault("constraints", {})["accelerators"] = {"allow": chips}
+    parsed = workload.parse(raw | {"workloads": parts})
+    return recommend(parsed, take_snapshot(parsed, default_organisation()))

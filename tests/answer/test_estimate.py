@@ -189,7 +189,10 @@ def test_a_missing_flag_is_refused() -> None:
 
 
 def test_only_paths_are_read_as_files() -> None:
-    assert model("org/name") == "org/name"
+    def fail(text: str) -> None:
+        raise AssertionError(text)
+
+    assert model("org/name", False, fail) == "org/name"
 
 
 def test_the_nearest_measured_rows_stand_beside_the_estimate(run: Run) -> None:

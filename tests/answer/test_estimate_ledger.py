@@ -21,7 +21,7 @@ MODELS = [
 
 def built(model_id: str, tp: int) -> tuple[Model, Lanes]:
     d = deployment.parse_deployment(
-        {"model": model_id, "accelerator": "h200-sxm", "tp": tp, "weights": "fp8", "isl": 8192, "osl": 64}
+        {"model": model_id, "accelerator": "h200-sxm", "tp": tp, "weights": "fp8", "isl": 8000, "osl": 64}
     )
     fixed = deployment.fixed(d, catalog_resources([model_id]))
     own = prepare(fixed.case, fixed.resources)

@@ -18,6 +18,7 @@ stands between is written from `answers.json`, the answers of the last run. Noth
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +49,7 @@ class Ask:
 
     @property
     def command(self) -> str:
-        changed = "".join(f" --set {change}" for change in self.changes)
+        changed = "".join(f" --set {shlex.quote(change)}" for change in self.changes)
         return f"manage.py advise fixtures/workloads/{self.name}.yaml{changed}"
 
 

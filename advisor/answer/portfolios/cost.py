@@ -163,6 +163,15 @@ def of_each(members: Sequence[Member], answers: Sequence[Answer], firsts: Sequen
     )
 
 
+def alone_usd_per_month(members: Sequence[Member], answers: Sequence[Answer]) -> list[float | None]:
+    """What each workload alone costs a month, if all share one team; None: it has no answer."""
+    firsts = [a.deployments[0] if a.deployments else None for a in answers]
+    bills = [first.money for first in firsts if first is not None and first.money is not None]
+    if len(bills) < len(firsts):
+        return [None if first is None else cents(first.usd_per_month) for first in firsts]
+    return [cents(bill.usd_per_month) for bill in with_one_team(bills, members)]
+
+
 def with_one_team(bills: Sequence[Money], members: Sequence[Member]) -> list[Money]:
     """The bills of the first choices without what they need not pay of a minimum team each, since they share one."""
     plans = [s.planned.plan for m in members for s in m.answer.ranked[:1] if s.planned]

@@ -6,7 +6,7 @@ from typing import Any
 
 from advisor.answer.colocation import packed
 from advisor.answer.money import cents
-from advisor.answer.portfolios.cost import portfolio_money
+from advisor.answer.portfolios.cost import alone_usd_per_month, portfolio_money
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.fleet import DAY_HOURS, Assignment, Limits, Member, plan_shared_fleet
 from advisor.engine.fleet import SharedFleet as FleetPlan
@@ -88,12 +88,12 @@ def not_used(spec: Json, answers: Sequence[Answer]) -> list[NotUsed]:
 
 def portfolio(members: Sequence[Member], answers: Sequence[Answer], plan: FleetPlan, limits: Limits) -> Portfolio:
     """Each workload alone, one fleet for all, small models on shared cards, and their costs."""
-    each = [alone(member, a) for member, a in zip(members, answers, strict=True)]
-    alone_usd_per_month = alone_total(each)
+    usd = alone_usd_per_month(members, answers)
+    each = [alone(member, a, monthly) for member, a, monthly in zip(members, answers, usd, strict=True)]
     saving = (plan.alone_usd_per_hour - plan.usd_per_hour) * HOURS_PER_MONTH
     section = Portfolio(
         alone=each,
-        alone_usd_per_month=alone_usd_per_month,
+        alone_usd_per_month=alone_total(each),
         shared=shared_fleet(members, plan) if plan.machines else None,
         saving_usd_per_month=number(saving) if plan.machines else None,
         saving_fraction=number(1 - plan.usd_per_hour / plan.alone_usd_per_hour, 4) if plan.machines else None,
@@ -106,13 +106,13 @@ def portfolio(members: Sequence[Member], answers: Sequence[Answer], plan: FleetP
     return section.changed(said=" ".join(filter(None, (sentence(section), packing))))
 
 
-def alone(member: Member, a: Answer) -> Alone:
-    """One workload by itself: its first choice in short, or why there is none."""
+def alone(member: Member, a: Answer, usd_per_month: float | None) -> Alone:
+    """One workload by itself: its first choice in short with its share of one team, or why there is none."""
     return Alone(
         name=member.workload.name,
         kind=member.workload.kind.name,
         verdict=a.verdict,
-        option=alone_option(a.deployments[0]) if a.deployments else None,
+        option=None if usd_per_month is None else alone_option(a.deployments[0], usd_per_month),
     )
 
 
@@ -122,10 +122,9 @@ def alone_total(each: Sequence[Alone]) -> float | None:
     return cents(math.fsum(usd)) if len(usd) == len(each) else None
 
 
-def alone_option(first: Option) -> AloneOption:
+def alone_option(first: Option, usd_per_month: float) -> AloneOption:
     names = [name for name in AloneOption.model_fields if name in first.model_fields_set]
-    usd = cents(first.money.usd_per_month if first.money else first.usd_per_month)
-    return AloneOption(**{name: getattr(first, name) for name in names} | {"usd_per_month": usd})
+    return AloneOption(**{name: getattr(first, name) for name in names} | {"usd_per_month": usd_per_month})
 
 
 def shared_fleet(members: Sequence[Member], plan: FleetPlan) -> SharedFleet:
@@ -228,7 +227,7 @@ def sentence(p: Portfolio) -> str:
     """The answer in a few sentences."""
     missing = [a.name for a in p.alone if a.option is None]
     separate = (
-        f"Run separately, the workloads cost ${p.alone_usd_per_month:,.0f} a month in total"
+        f"Run separately with one team, the workloads cost ${p.alone_usd_per_month:,.0f} a month in total"
         if p.alone_usd_per_month is not None
         else f"Run separately, {', '.join(missing)} has no feasible option"
     )

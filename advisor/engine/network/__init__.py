@@ -6,7 +6,6 @@ from advisor.engine.network.blocks import (
     Ffn,
     LatentAttention,
     Recurrent,
-    attention_kv_elements,
     convolution_elements,
 )
 from advisor.engine.network.checkpoint import checkpoint
@@ -57,7 +56,6 @@ __all__ = [
     "Recurrent",
     "Release",
     "active_parameters",
-    "attention_kv_elements",
     "block_parameters",
     "check_plausible",
     "checkpoint",
