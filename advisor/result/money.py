@@ -539,7 +539,7 @@ class Money(Section):
     ways_to_pay: list[WayToPay]
     """The chosen way first, then the cheapest offer of each other way."""
     growth: BuyNowOrExtend | None
-    """null: no growth was asked for, or nothing can be bought."""
+    """null: no growth was asked for, or nothing can be bought for today."""
     plan: Plan | None = None
     """What is rented, reserved, bought and released in which month; null in answers of earlier versions."""
     ranges: CostRanges | None = None
