@@ -325,7 +325,9 @@ class Portfolio(Section):
     alone: list[Alone]
     """Each workload by itself."""
     alone_usd_per_month: UsdPerMonth | None
-    """Sum of these; null: one has no answer."""
+    """Sum of these, less `one_team_usd_per_month`; null: one has no answer."""
+    one_team_usd_per_month: UsdPerMonth | None = None
+    """What the workloads save by sharing one minimum team, of which each counts its own; absent in old answers."""
     shared: SharedFleet | None
     """All on one fleet; null: not cheaper."""
     saving_usd_per_month: UsdPerMonth | None

@@ -69,11 +69,13 @@ def test_the_items_of_a_workload_share_its_month(steps: list[tuple[int, float]],
 
 
 @SETTINGS
-@given(st.lists(usd, min_size=1, max_size=8))
-def test_the_total_of_a_portfolio_is_that_of_its_rows_in_cents(amounts: list[float]) -> None:
+@given(st.lists(usd, min_size=1, max_size=8), st.one_of(st.none(), usd))
+def test_the_total_of_a_portfolio_is_that_of_its_rows_in_cents(amounts: list[float], one_team: float | None) -> None:
+    saved = None if one_team is None else round(one_team, 2)
     rows: Any = [SimpleNamespace(option=SimpleNamespace(usd_per_month=round(x, 2))) for x in amounts]
-    assert alone_total(rows) == pytest.approx(math.fsum(round(x, 2) for x in amounts), abs=1e-6)
-    assert alone_total([*rows, SimpleNamespace(option=None)]) is None  # type: ignore[list-item]
+    total = math.fsum(round(x, 2) for x in amounts) - (saved or 0.0)
+    assert alone_total(rows, saved) == pytest.approx(total, abs=1e-6)
+    assert alone_total([*rows, SimpleNamespace(option=None)], saved) is None  # type: ignore[list-item]
 
 
 @SETTINGS

@@ -163,6 +163,16 @@ def of_each(members: Sequence[Member], answers: Sequence[Answer], firsts: Sequen
     )
 
 
+def one_team_usd_per_month(members: Sequence[Member], answers: Sequence[Answer]) -> float | None:
+    """What the first choices save by sharing one minimum team; None: a workload has no answer."""
+    bills = [a.deployments[0].money for a in answers if a.deployments]
+    own_team = [bill for bill in bills if bill is not None]
+    if len(own_team) < len(answers):
+        return None
+    alone, together = (math.fsum(m.usd_per_month for m in b) for b in (own_team, with_one_team(own_team, members)))
+    return cents(alone - together)
+
+
 def with_one_team(bills: Sequence[Money], members: Sequence[Member]) -> list[Money]:
     """The bills of the first choices without what they need not pay of a minimum team each, since they share one."""
     plans = [s.planned.plan for m in members for s in m.answer.ranked[:1] if s.planned]

@@ -6,7 +6,7 @@ from typing import Any
 
 from advisor.answer.colocation import packed
 from advisor.answer.money import cents
-from advisor.answer.portfolios.cost import portfolio_money
+from advisor.answer.portfolios.cost import one_team_usd_per_month, portfolio_money
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.fleet import DAY_HOURS, Assignment, Limits, Member, plan_shared_fleet
 from advisor.engine.fleet import SharedFleet as FleetPlan
@@ -89,14 +89,15 @@ def not_used(spec: Json, answers: Sequence[Answer]) -> list[NotUsed]:
 def portfolio(members: Sequence[Member], answers: Sequence[Answer], plan: FleetPlan, limits: Limits) -> Portfolio:
     """Each workload alone, one fleet for all, small models on shared cards, and their costs."""
     each = [alone(member, a) for member, a in zip(members, answers, strict=True)]
-    alone_usd_per_month = alone_total(each)
-    saving = (plan.alone_usd_per_hour - plan.usd_per_hour) * HOURS_PER_MONTH
+    one_team = one_team_usd_per_month(members, answers)
+    total, fleet = alone_total(each, one_team), shared_fleet(members, plan) if plan.machines else None
     section = Portfolio(
         alone=each,
-        alone_usd_per_month=alone_usd_per_month,
-        shared=shared_fleet(members, plan) if plan.machines else None,
-        saving_usd_per_month=number(saving) if plan.machines else None,
-        saving_fraction=number(1 - plan.usd_per_hour / plan.alone_usd_per_hour, 4) if plan.machines else None,
+        alone_usd_per_month=total,
+        one_team_usd_per_month=one_team,
+        shared=fleet,
+        saving_usd_per_month=cents(total - fleet.usd_per_month) if fleet and total is not None else None,
+        saving_fraction=number(1 - fleet.usd_per_month / total, 4) if fleet and total else None,
         reason=plan.reason,
         packed=packed(members, plan.alone_usd_per_hour, limits),
         said="",
@@ -116,10 +117,10 @@ def alone(member: Member, a: Answer) -> Alone:
     )
 
 
-def alone_total(each: Sequence[Alone]) -> float | None:
-    """The sum of the rows, in their cents; None: one has no answer."""
+def alone_total(each: Sequence[Alone], one_team_usd_per_month: float | None) -> float | None:
+    """The sum of the rows less what one team for all saves, in their cents; None: one has no answer."""
     usd = [a.option.usd_per_month for a in each if a.option]
-    return cents(math.fsum(usd)) if len(usd) == len(each) else None
+    return cents(math.fsum(usd) - (one_team_usd_per_month or 0.0)) if len(usd) == len(each) else None
 
 
 def alone_option(first: Option) -> AloneOption:
