@@ -4,7 +4,7 @@ It imports nothing of Assay: an error of the engine cannot repeat itself here.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -335,7 +335,12 @@ class Recalculation:
         a = self.assumed
         each = a["operator-usd-per-year"] / a["accelerators-per-operator"] / 12
         out["staff"] = each * (owned + rented * a["rented-staff-ratio"])
-        out["minimum team"] = (self.engineers * a["operator-usd-per-year"] / 12 - out["staff"]).clip(lower=0)
+        out["minimum team"] = (self.least_staff - out["staff"]).clip(lower=0)
+
+    @property
+    def least_staff(self) -> pd.Series:
+        """What the minimum team costs in each month, USD."""
+        return self.engineers * self.assumed["operator-usd-per-year"] / 12
 
     @property
     def engineers(self) -> pd.Series:
@@ -493,6 +498,7 @@ class Recalculation:
         flows, rent = self.flows, [0.0, *rent_usd]
         paid = flows["capital_usd"] + flows["running_usd"]
         even = back = None
+        owned = min(step["from_month"] for step in self.steps if step["action"] in ("buy", "keep"))
         for m in self.months:
             due = sum((flows["total_usd"][k] - rent[k]) * self.v(k) for k in range(m + 1))
             kept = sum(
@@ -500,7 +506,7 @@ class Recalculation:
                 for p in self.purchases.itertuples()
                 if p.first - 1 <= m < p.last
             )
-            if even is None and due - kept * self.v(m) <= 0:
+            if even is None and m >= owned and due - kept * self.v(m) <= 0:
                 even = m
             ahead = paid.loc[:m].sum() <= sum(rent[: m + 1])
             back = (back or m) if ahead else None
@@ -547,6 +553,21 @@ class FleetRecalculation(Recalculation):
     @property
     def engineers(self) -> pd.Series:
         return pd.Series(self.assumed["minimum-engineers-own"], index=self.months)
+
+
+def share_one_team(workloads: Sequence[Recalculation]) -> None:
+    """Lowers the line `minimum team` of each, in place: in a month they need one team, the largest, less all staff."""
+    months = pd.RangeIndex(1, max(each.horizon for each in workloads) + 1)
+
+    def by_month(series: Iterable[pd.Series]) -> pd.DataFrame:
+        return pd.concat(list(series), axis=1).reindex(months).fillna(0.0)
+
+    needed = by_month(each.least_staff for each in workloads).max(axis=1)
+    staff = by_month(each.payments["staff"] for each in workloads).sum(axis=1)
+    lacking = by_month(each.payments["minimum team"] for each in workloads).sum(axis=1)
+    share = ((needed - staff).clip(lower=0) / lacking).where(lacking > 0, 0.0)
+    for each in workloads:
+        each.payments["minimum team"] *= share.loc[each.months]
 
 
 def yearly_return(flows: list[float]) -> float | None:

@@ -10,6 +10,7 @@ from advisor import workload
 from advisor.engine.search.candidates import admissible, allowed, excluded_marks, offers_for
 from advisor.engine.spec import DOUBTFUL, NEVER_FIRST, OWNED, UNKNOWN_UNIT, Offer, Rejection
 from advisor.inputs import catalog_of, check_catalog, take_snapshot, unpacked, with_catalog_names, workload_of
+from advisor.inputs.offers import EVERY_SELLER
 from advisor.workload import WorkloadError
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
@@ -18,6 +19,12 @@ TRAFFIC = {"input_tokens": 500, "output_tokens": 100, "requests_per_s": 1}
 
 
 def asked(constraints: dict[str, Any], **given: Any) -> tuple[Any, Any]:
+    spec, snapshot = snapshot_for(constraints, **given)
+    return workload_of(spec), catalog_of(spec, snapshot | {"tco": spec["tco"]})
+
+
+def snapshot_for(constraints: dict[str, Any], **given: Any) -> tuple[Any, Any]:
+    """(validated workload, its snapshot)."""
     raw = {"name": "x", "model": "meta-llama/Llama-3.1-8B", "traffic": TRAFFIC, "constraints": constraints, **given}
     spec = with_catalog_names(workload.parse(raw))
     check_catalog(spec)
@@ -25,7 +32,7 @@ def asked(constraints: dict[str, Any], **given: Any) -> tuple[Any, Any]:
     key = json.dumps([read, spec["owned"]])
     if key not in SNAPSHOTS:
         SNAPSHOTS[key] = unpacked(take_snapshot(spec))
-    return workload_of(spec), catalog_of(spec, SNAPSHOTS[key] | {"tco": spec["tco"]})
+    return spec, SNAPSHOTS[key]
 
 
 def offers(constraints: dict[str, Any], doubts: bool = False, **given: Any) -> list[Offer]:
@@ -72,8 +79,30 @@ def test_what_cannot_be_first_is_left_out_whatever_is_excluded_and_says_why(excl
     assert all("does not say how many are sold together" in o.doubt for o in unknown)
     for o in unknown[:3]:  # naming the seller does not make the unit known
         assert o not in offers({"exclude": exclude, "providers": {"allow": [o.provider]}})
-    far = next(o for o in doubted if o.provider == "aws" and o.marks == (DOUBTFUL,))
-    assert priced(far) in {priced(o) for o in offers({"exclude": exclude, "providers": {"allow": ["aws"]}})}
+    doubtful = [o for o in doubted if DOUBTFUL in o.marks]
+    restored = []
+    for o in doubtful:  # naming the seller, and the consumer card if it is one, accepts the price
+        named = {"providers": {"allow": [o.provider]}, "accelerators": {"allow": [o.accelerator]}}
+        restored.append(priced(o) in {priced(x) for x in offers({"exclude": exclude, **named})})
+    assert restored == ["weak_price" not in {*exclude} & {*o.marks} for o in doubtful] and any(restored)
+
+
+def test_a_listed_price_is_doubtful_far_from_its_own_marketplace_or_far_below_all() -> None:
+    """Of all shipped prices. One above twice the marketplaces of other sellers is expensive, not in doubt."""
+    snapshot, (_, catalog) = snapshot_for({"exclude": []})[1], asked({"exclude": []})
+    doubtful = {(o.provider, o.instance, o.region, o.accelerator) for o in catalog.offers if DOUBTFUL in o.marks}
+    by_own, below_all, expensive = set(), set(), set()
+    for p in snapshot["prices"]:
+        if p["term"] != "on_demand" or "marketplace" in p.get("marks", ()):
+            continue
+        medians = {seller: of["median_usd"] for seller, of in snapshot["marketplace"].get(p["accelerator"], {}).items()}
+        each, key = p["usd_per_hour"] / p["accelerators"], (p["provider"], p["instance"], p["region"], p["accelerator"])
+        if p["provider"] in medians:
+            by_own |= {key} if not each / 2 <= medians[p["provider"]] <= each * 2 else set()
+        below_all |= {key} if medians and medians[EVERY_SELLER] > each * 2 else set()
+        expensive |= {key} if medians and medians[EVERY_SELLER] < each / 2 else set()
+    assert doubtful == by_own | below_all
+    assert by_own and expensive - by_own
 
 
 def test_booked_capacity_is_left_out_only_if_asked() -> None:

@@ -182,12 +182,16 @@ def test_over_rest_and_on_the_pages(client: Client) -> None:
     told = found["portfolio"]
     assert [a["name"] for a in told["alone"]] == ["chat", "nightly"]
     assert told["shared"]["usd_per_month"] < told["alone_usd_per_month"]
-    assert told["saving_fraction"] == pytest.approx(
-        1 - told["shared"]["usd_per_month"] / told["alone_usd_per_month"], abs=1e-3
-    )
+    totals_agree(told)
     assert [item["field"] for item in found["not_used"]] == ["slo"]
     text = client.get(f"/advice/{pk}?section=all").content.decode()
-    for words in ("Each workload alone", "One shared fleet", "Schedule", "Mon-Fri", "chat, nightly on one fleet"):
+    for words in (
+        "Each workload alone",
+        "One shared fleet",
+        "Schedule",
+        "Mon-Fri",
+        "chat, nightly on one fleet",
+    ):
         assert words in text, words
     assert "chat, nightly on one fleet" in client.get("/advice").content.decode()
     assert "nightly on" in client.get(f"/advice/{pk}/advice.md").content.decode()
@@ -196,6 +200,19 @@ def test_over_rest_and_on_the_pages(client: Client) -> None:
     for render in (report.table, report.markdown):
         assert "nightly on" in render(Answer.read(found))
     papers_agree(client, f"/advice/{pk}", told)
+
+
+def totals_agree(told: dict[str, Any]) -> None:
+    """The rows, each with its share of one team, are the total; what is saved is the difference of the totals."""
+    rows = [a["option"]["usd_per_month"] for a in told["alone"]]
+    assert told["alone_usd_per_month"] == pytest.approx(sum(rows), abs=1e-6)
+    if told["shared"] is None:
+        assert told["saving_usd_per_month"] is None and told["saving_fraction"] is None
+        assert told["money"]["usd_per_month"] == pytest.approx(told["alone_usd_per_month"], abs=0.005)
+        return
+    saved = told["alone_usd_per_month"] - told["shared"]["usd_per_month"]
+    assert told["saving_usd_per_month"] == pytest.approx(saved, abs=0.005)
+    assert told["saving_fraction"] == pytest.approx(saved / told["alone_usd_per_month"], rel=1e-3)
 
 
 def papers_agree(client: Client, base: str, told: dict[str, Any]) -> None:
@@ -239,6 +256,7 @@ def test_rented_machines_are_billed_by_paid_hours_at_list_prices(terms: list[str
     spec = parse({**ASKED, "workloads": parts})
     found = recommend(spec, take_snapshot(spec, advise.default_organisation()))
     assert found.portfolio is not None and found.portfolio.money is not None
+    totals_agree(found.to_json()["portfolio"])
     m, shared = found.portfolio.money, found.portfolio.shared
     assert {item.action for item in m.items} <= {"rent", "reserve"} and not m.capital_usd
     assert all(item.list_usd_per_hour and item.paid_hours for item in m.items)

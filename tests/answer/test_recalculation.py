@@ -1,4 +1,4 @@
-"""The money of 54 answers is recalculated from their JSON and docs/explanation/costs.md, and agrees to the cent.
+"""The money of 56 answers is recalculated from their JSON and docs/explanation/costs.md, and agrees to the cent.
 
 `make test` recalculates half of them, with every kind of plan and of cost; `make soak` all.
 """
@@ -14,7 +14,7 @@ import pytest
 from advisor import workload
 from advisor.advise import default_organisation
 from advisor.inputs.from_catalog import take_snapshot
-from tests.answer.recalculation import Bill, FleetRecalculation, Recalculation
+from tests.answer.recalculation import Bill, FleetRecalculation, Recalculation, share_one_team
 from tests.as_json import recommend
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
@@ -89,6 +89,7 @@ OWN, RENT = {"constraints.acquisition": ["own"]}, {"constraints.acquisition": ["
 MI300X = {"constraints.accelerators.allow": ["mi300x"]}
 OCI = {"constraints.providers.allow": ["own", "owned", "oci"]}  # whole servers only
 GROWTH, MONTHS = "traffic.growth_fraction_per_year", "tco.horizon_months"
+REPLACED = 84  # months: servers serve for 60, and are replaced for more than a year only
 TAXES = {"tco.vat-fraction": 0.19, "tco.income-tax-fraction": 0.3}
 OFFICE = {"traffic.load_curve": "office_hours"}
 PEAKS = {  # five hours on weekdays
@@ -113,7 +114,7 @@ TURNS = {
 QUESTIONS: dict[str, tuple[Json, Json]] = {
     "rent by the hour or buy": (SMALL, {}),
     "one month": (SMALL, {MONTHS: 1}),
-    "hardware that is replaced": (SMALL, {**OWN, MONTHS: 72}),
+    "hardware that is replaced": (SMALL, {**OWN, MONTHS: REPLACED}),
     "no discount": (LARGE, {"tco.discount_rate": 0.0}),
     "office hours": (SMALL, {**OFFICE, **RENT}),
     "peaks rented beside bought servers": (LARGE, {**PEAKS, **OCI, "traffic.requests_per_s": {"mean": 12}}),
@@ -155,7 +156,7 @@ QUESTIONS: dict[str, tuple[Json, Json]] = {
     "a site in Germany": (LARGE, {**OWN, MONTHS: 60, "constraints.site": {"region": "grid-deu"}}),
     "growth on bought servers": (LARGE, {**OWN, GROWTH: 1.0, "tco.software-usd-per-accelerator-year": 900}),
     "owned servers": (LARGE, {"owned": {"h100-sxm": 24}, MONTHS: 12}),
-    "owned servers and more": (LARGE, {"owned": {"h100-sxm": 8}, "traffic.ramp_months": 3, MONTHS: 15}),
+    "owned servers and more": (LARGE, {**OWN, "owned": {"h100-sxm": 8}, "traffic.ramp_months": 3, MONTHS: 48}),
     "shrinking traffic": (LARGE, {**OWN, GROWTH: -0.4}),
     "a ramp and seasons": (LARGE, {**SEASONS, **OCI, "traffic.ramp_months": 5, MONTHS: 24}),
     "end of life": (LARGE, {"traffic.ends_after_months": 20, MONTHS: 24}),
@@ -186,7 +187,7 @@ QUESTIONS: dict[str, tuple[Json, Json]] = {
         LARGE,
         {
             **OWN, **STAFF, "tco.insurance-fraction-per-year": 0.02, "tco.maintenance-fraction-per-year": 0.12,
-            "tco.storage-fraction-of-hardware": 0.06, "tco.depreciation-years": 3, MONTHS: 48,
+            "tco.storage-fraction-of-hardware": 0.06, "tco.depreciation-years": 3, MONTHS: 60,
         },
     ),
     "staff for rented instances": (LARGE, {**RENT, **STAFF}),
@@ -196,10 +197,14 @@ QUESTIONS: dict[str, tuple[Json, Json]] = {
         LARGE,
         {**PEAKS, **OCI, "traffic.requests_per_s": {"mean": 12}, "tco.software-usd-per-accelerator-year": 4500},
     ),
-    "taxes on purchases": (LARGE, {**OWN, **TAXES, MONTHS: 72}),
+    "taxes on purchases": (LARGE, {**OWN, **TAXES, MONTHS: REPLACED}),
     "taxes on terms": (SMALL, {**RENT, **TAXES, "constraints.terms": ["reserved_1y"], MONTHS: 30}),
     "cards in servers": (SMALL, {**OWN, "constraints.accelerators.allow": ["l40s"]}),
     "a purchase with a lead time": (LARGE, {"tco.purchase-lead-months": 8, MONTHS: 48}),
+    "two spare hosts, also until a delivery": (
+        LARGE,
+        {"slo.availability": "n+2", "tco.purchase-lead-months": 5, "traffic.ramp_months": 3, MONTHS: 48},
+    ),
     "users": (SMALL, {"traffic.users": {"active": 200, "think_s": 20}, "traffic.requests_per_s": None}),
     "last year's prices": (SMALL, {"prices_as_of": "2025-12-01"}),
     "a batch on rented machines": (BATCH, RENT),
@@ -388,14 +393,24 @@ def test_the_questions_are_of_all_kinds() -> None:
             found |= {"a break-even"} if (break_even(option) or {}).get("month") else set()
             found |= {"cached"} if option["usd_per_mtok_cached_input"] else set()
             found |= {"taxes"} if money["taxes"] else set()
+            found |= {"a bridge"} if plan["bridge"] else set()
+            found |= {"spare replicas"} if option["spare_replicas"] else set()
+            found |= {"spares of a bridge on hosts of another size"} if bridged_on_others(option) else set()
     assert found >= {
         "rent", "reserve", "buy", "keep", "buy and rent", "keep and rent", "buy and keep", "rent and reserve",
         "accelerators", "host", "network", "storage", "spares", "cost of capital", "instances", "interruptions",
         "cloud services", "commitment after the horizon", "egress", "storage of weights", "colocation", "electricity",
         "cooling", "maintenance and support", "insurance", "staff", "minimum team", "licences", "liability_usd",
         "payback_month", "irr_fraction_per_year", "superseded", "sold early", "bought late", "a break-even", "cached",
-        "taxes",
+        "taxes", "a bridge", "spare replicas", "spares of a bridge on hosts of another size",
     }  # fmt: skip
+
+
+def bridged_on_others(option: Json) -> bool:
+    """Whether a deployment with spares follows one on instances with another number of accelerators."""
+    steps = option["money"]["plan"]["steps"]
+    sizes = {step["accelerators"] for step in steps}
+    return bool(option["money"]["plan"]["bridge"]) and option["spare_replicas"] > 0 and len(sizes) > 1
 
 
 # --- portfolios -------------------------------------------------------------------------------------------------
@@ -410,7 +425,7 @@ def portfolio(changes: Json) -> Json:
 
 
 def test_a_shared_fleet_is_recalculated_to_the_cent() -> None:
-    spec = portfolio({**OWN, MONTHS: 72})
+    spec = portfolio({**OWN, MONTHS: REPLACED})
     answer, alone = answer_to(spec), answer_to(spec["workloads"][0])
     steps = [step for option in alone["recommendations"] for step in option["money"]["plan"]["steps"]]
     kinds = {step["instance"]: (step["accelerators"], step["server"]) for step in steps}
@@ -422,15 +437,22 @@ def test_a_shared_fleet_is_recalculated_to_the_cent() -> None:
     assert not found
 
 
-def test_workloads_that_share_nothing_add_up_to_the_cent() -> None:
-    spec = portfolio(RENT)
-    answer, found, bills = answer_to(spec), Differences(), {}
+@pytest.mark.parametrize("staff", [{}, STAFF], ids=["the usual team", "a team of our own"])
+def test_workloads_that_share_nothing_but_a_team_add_up_to_the_cent(staff: Json) -> None:
+    spec = portfolio({**RENT, **staff})
+    answer, found, alone = answer_to(spec), Differences(), {}
     for part in spec["workloads"]:
-        alone = answer_to(part)
-        bills[part["name"]] = Recalculation(alone, alone["recommendations"][0]).bill()
+        of_part = answer_to(part)
+        alone[part["name"]] = Recalculation(of_part, of_part["recommendations"][0])
+    teams = [each.payments["minimum team"].sum() for each in alone.values()]
+    share_one_team(list(alone.values()))
+    bills = {name: each.bill() for name, each in alone.items()}
+    shared = sum(each.payments["minimum team"].sum() for each in alone.values())
+    assert min(teams) > 0 and shared < max(teams)  # the staff of both counts
     money = answer["portfolio"]["money"]
     assert money["of"] == "each workload alone"
     found.bill(money, together(bills), rounded=len(bills))
+    found.agree("total of the workloads alone", answer["portfolio"]["alone_usd_per_month"], money["usd_per_month"], 0)
     assert not found
 
 

@@ -1,6 +1,7 @@
 """Whatever is wrong with a call, the answer is a problem document that says what and what is allowed."""
 
 import json
+from datetime import date
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from django.test import Client
 
 from advisor.models import Advice
 from catalog import access
-from tests import sample_advice
+from catalog.models import ServedModel
 
 pytestmark = pytest.mark.django_db
 TRAFFIC = {"input_tokens": 500, "output_tokens": 100, "requests_per_s": 2}
@@ -117,12 +118,19 @@ def test_a_key_that_cannot_be_kept(client: Client, key: str) -> None:
     problem(post(client, {"model": "m", "traffic": TRAFFIC}, Idempotency_Key=key), 400)
 
 
-def test_a_full_queue_asks_to_come_back(client: Client, settings: Any) -> None:
-    settings.ADVICE_MAX_QUEUED = 1
-    sample_advice.advice(state="queued")
-    response = post(client, {"model": "m", "traffic": TRAFFIC})
-    problem(response, 429)
+@pytest.mark.parametrize("limit", ["ADVICE_MAX_QUEUED", "ADVICE_MAX_QUEUED_PERSON"])
+def test_a_full_queue_asks_to_come_back(client: Client, settings: Any, limit: str) -> None:
+    ServedModel.objects.create(slug="m", hf_id="acme/m", shape={}, as_of=date(2026, 11, 1))
+    setattr(settings, limit, 1)
+    body, key = {"model": "acme/m", "traffic": TRAFFIC}, {"Idempotency_Key": "first"}
+    first = post(client, body, **key)
+    assert first.status_code == 202
+    response = post(client, body)
+    assert "1 at most" in problem(response, 429)["detail"]
     assert int(response["Retry-After"]) > 0
+    assert post(client, body, **key).json()["id"] == first.json()["id"]  # what waits already is no new request
+    problem(post(client, {**body, "model": "acme/none"}), 422)  # a mistake would be one after the wait, too
+    assert Advice.objects.count() == 1
 
 
 def test_a_lost_database_is_temporary(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

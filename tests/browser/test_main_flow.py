@@ -48,10 +48,19 @@ def test_from_question_to_shared_answer(open_page: Open, scripts: bool) -> None:
     page.get_by_role("link", name="support-chat").click()
     page.locator("summary", has_text="Share").click()
     page.get_by_role("button", name="Create link").click()
-    page.locator('.share-row a[href^="/s/"]').click()
-    page.wait_for_url("**/s/*")
+    link = page.get_by_role("status").get_by_role("link")  # shown this once: only its hash is stored
+    address = link.get_attribute("href")
+    assert address == link.inner_text() and "/s/" in address
+    link.click()
+    page.wait_for_url(address)
     expect(page.get_by_role("heading", name="Rent 4 × H200 SXM")).to_be_visible()
     expect(page.locator("form:not(.reader)")).to_have_count(0)  # but that of the language
+    page.go_back()
+    page.reload()
+    page.locator("summary", has_text="Share").click()
+    token = address.rsplit("/", 1)[1]
+    expect(page.locator(".share-row code")).to_have_text(f"/s/{token[:6]}…")
+    assert token not in page.content()
 
 
 def test_only_what_the_kind_of_workload_needs_is_asked(open_page: Open) -> None:

@@ -4,6 +4,7 @@ from datetime import date
 from typing import Any, get_args
 
 import pytest
+import yaml
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from pydantic import BaseModel
@@ -28,8 +29,9 @@ ASKED = {
     "traffic.requests_per_s.mean": "4",
 }
 TRAFFIC = {"input_tokens": 2000, "output_tokens": 300, "requests_per_s": 4}
-# what is not asked by a field of its own: paths, and what only a file can hold
-NOT_ASKED = {"workloads", "model.config", "traffic.input_tokens.trace",
+# what is not asked by a field of its own: paths, and what only a file can hold, such as a config.json and whether its
+# size is right: the form keeps both in its YAML
+NOT_ASKED = {"workloads", "model.config", "model.confirm_size", "traffic.input_tokens.trace",
              "traffic.output_tokens.trace"}  # fmt: skip
 
 
@@ -131,6 +133,23 @@ def test_a_form_is_a_file_is_the_same_question():
     initial = from_spec(spec)
     assert "yaml" not in initial
     assert parse(WorkloadForm().combined(initial)) == spec
+
+
+def test_a_config_whose_size_is_doubtful_is_confirmed_in_the_yaml_and_kept_there():
+    config = {
+        "model_type": "llama", "hidden_size": 4096, "vocab_size": 128_256, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14_336,
+        "max_position_embeddings": 131_072, "_name_or_path": "acme/Our-70B",
+    }  # fmt: skip
+    own = {"config": config, "confirm_size": False}
+    form = WorkloadForm({"yaml": yaml.safe_dump({"model": own, "traffic": TRAFFIC})})
+    assert not form.is_valid()
+    (told,) = form.errors["yaml"]
+    assert "says 70 B" in told and "confirm_size: true" in told
+    form = WorkloadForm({"yaml": yaml.safe_dump({"model": own | {"confirm_size": True}, "traffic": TRAFFIC})})
+    assert form.is_valid(), form.errors
+    again = WorkloadForm(from_spec(form.spec))
+    assert again.is_valid() and again.spec == form.spec and again.spec["model"]["confirm_size"] is True
 
 
 ASSUMED = {

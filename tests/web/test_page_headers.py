@@ -8,6 +8,7 @@ from django.test import Client
 from tests import sample_advice
 
 pytestmark = pytest.mark.django_db
+LOAD_TESTS = "/advice/x/options/1/load-tests"  # takes files of up to 4 MiB, as every other upload
 
 
 @pytest.fixture
@@ -73,7 +74,11 @@ def test_an_address_that_no_database_can_look_up_is_refused(path: str, client: C
 
 @pytest.mark.parametrize(
     ("path", "mebibytes", "refused"),
-    [("/workers/queue", 6, True), ("/workers/queue", 4, False), ("/advice/x/options/1/load-tests", 20, False)],
+    [
+        (path, *case)
+        for path in ("/workers/queue", LOAD_TESTS)
+        for case in ((6, True), (20, True), (5, False), (4, False))
+    ],
 )
 def test_an_upload_is_refused_before_any_of_it_is_written_to_disk(
     path: str, mebibytes: int, refused: bool, client: Client

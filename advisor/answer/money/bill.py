@@ -66,7 +66,7 @@ def money(
     return Money(
         currency=CURRENCY,
         prices_as_of=min(step.price_as_of for step in section.steps) if section.steps else s.offer.as_of,
-        parts=cost_parts(s.parts, plan.part_totals()),
+        parts=cost_parts(s.parts, plan),
         **figures_of(plan),
         purchase_usd=cents(s.offer.purchase_usd * s.bought_instances),
         waterfall=[
@@ -120,9 +120,10 @@ def use_of(s: Scored) -> Use:
     )
 
 
-def cost_parts(parts: Sequence[Part], totals: Mapping[tuple[str, str], float]) -> list[CostPart]:
-    """Each part with its cents; they add up to those of the month. totals: undiscounted USD over the horizon."""
-    monthly = in_cents([part.usd_per_hour * HOURS_PER_MONTH for part in parts])
+def cost_parts(parts: Sequence[Part], plan: Plan) -> list[CostPart]:
+    """Each part of the plan's month with its cents, which add up to those of the month, and its total."""
+    monthly = in_cents([part.usd_per_hour * HOURS_PER_MONTH for part in parts], plan.usd_per_month)
+    totals = plan.part_totals()
     return [
         CostPart(
             name=p.name, group=p.group, usd_per_hour=rounded(p.usd_per_hour), usd_per_month=float(usd),

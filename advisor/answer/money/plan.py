@@ -352,13 +352,14 @@ def months_of(workload: Workload, s: Scored) -> Iterator[PlanMonth]:
     hourly, terms, own = (plan.in_service(kinds) for kinds in ((HOURLY,), (TERM,), (PURCHASE, OWNED)))
     for month in range(plan.prices.months):
         ratio = workload.forecast[month] if workload.forecast else 1.0
-        waits = bridge is not None and month < bridge.months
-        carrying = bridge.carrying if bridge and waits else s.replicas - s.spare_replicas
+        carrying, packed = s.replicas - s.spare_replicas, packing_of(s.lane.choice, s.offer)
+        if bridge is not None and month < bridge.months:  # another deployment, on hosts of another size
+            carrying, packed = bridge.carrying, packing_of(bridge.deployed.lane.choice, bridge.offers[0])
         n = max(math.ceil(carrying * ratio - 1e-9), 1) if ratio else 0
         yield PlanMonth(
             month=month + 1,
             traffic_ratio=rounded(ratio),
-            replicas=int(workload.slo.redundancy.replicas(n, packing_of(s.lane.choice, s.offer))),
+            replicas=int(workload.slo.redundancy.replicas(n, packed)),
             hourly_instances=int(hourly[month]),
             committed_instances=int(terms[month]),
             own_instances=int(own[month]),

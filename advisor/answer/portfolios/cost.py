@@ -51,7 +51,7 @@ def of_fleet(members: Sequence[Member], plan: FleetPlan) -> PortfolioMoney:
         usd_per_month=cents(fleet.usd_per_month),
         capital_usd=cents(fleet.capex_usd),
         npv_usd=cents(fleet.present_usd),
-        parts=cost_parts(fleet.parts(), fleet.part_totals()),
+        parts=cost_parts(fleet.parts(), fleet),
         cash_flow=[cash_flow(flow) for flow in flows(fleet)],
         items=[
             item

@@ -90,13 +90,13 @@ def portfolio(members: Sequence[Member], answers: Sequence[Answer], plan: FleetP
     """Each workload alone, one fleet for all, small models on shared cards, and their costs."""
     usd = alone_usd_per_month(members, answers)
     each = [alone(member, a, monthly) for member, a, monthly in zip(members, answers, usd, strict=True)]
-    saving = (plan.alone_usd_per_hour - plan.usd_per_hour) * HOURS_PER_MONTH
+    total, fleet = alone_total(each), shared_fleet(members, plan) if plan.machines else None
     section = Portfolio(
         alone=each,
-        alone_usd_per_month=alone_total(each),
-        shared=shared_fleet(members, plan) if plan.machines else None,
-        saving_usd_per_month=number(saving) if plan.machines else None,
-        saving_fraction=number(1 - plan.usd_per_hour / plan.alone_usd_per_hour, 4) if plan.machines else None,
+        alone_usd_per_month=total,
+        shared=fleet,
+        saving_usd_per_month=cents(total - fleet.usd_per_month) if fleet and total is not None else None,
+        saving_fraction=number(1 - fleet.usd_per_month / total, 4) if fleet and total else None,
         reason=plan.reason,
         packed=packed(members, plan.alone_usd_per_hour, limits),
         said="",

@@ -12,7 +12,7 @@ from advisor.engine.cost import in_cents
 from advisor.engine.fleet import IdleHours, Member, OnePlan, TrainingMember, idle_hours, one_plan
 from advisor.engine.search import prices_of
 from advisor.engine.training_search import duration
-from advisor.inputs import rounded
+from advisor.inputs import number, rounded
 from advisor.result import (
     Alone,
     AloneOption,
@@ -48,8 +48,10 @@ def with_training(answer: Answer, members: Sequence[Member], trained: Sequence[T
     if money is not None and all(firsts):
         bills = [(a, f) for (a, _), f in zip(trained, firsts, strict=True) if f is not None]
         money = with_runs(money, bills, annuity)
+    saving = section.saving_usd_per_month  # runs are in both totals
     changed = section.changed(
         alone=each, alone_usd_per_month=total, training=runs, money=money if all(firsts) else None,
+        saving_fraction=number(saving / total, 4) if saving is not None and total else section.saving_fraction,
     )  # fmt: skip
     told = [run_said(a, first, usd) for (a, _), first, usd in zip(trained, firsts, monthly, strict=True)]
     packing = section.packed.said if section.packed else ""

@@ -54,7 +54,7 @@ def money_of(q: Question, c: Candidate) -> Money:
     return Money(
         currency=CURRENCY,
         prices_as_of=min((step.price_as_of for step in section.steps), default=c.offer.as_of),
-        parts=cost_parts(parts, plan.part_totals()),
+        parts=cost_parts(parts, plan),
         **figures_of(plan),
         purchase_usd=cents(c.offer.purchase_usd * bought(plan)),
         waterfall=[

@@ -16,11 +16,16 @@ def cents(usd: float) -> Decimal:
     return Decimal(repr(float(usd))).quantize(CENT, rounding=ROUND_HALF_EVEN)
 
 
-def in_cents(amounts: Sequence[float]) -> list[Decimal]:
-    """Amounts in cents that add up to their rounded sum: missing cents go to the largest remainders."""
+def in_cents(amounts: Sequence[float], total_usd: float | None = None) -> list[Decimal]:
+    """Amounts in cents that add up to their rounded sum: missing cents go to the largest remainders.
+
+    total_usd: the same sum, computed another way and shown beside them: half a cent may be rounded differently there.
+    """
     exact = [Decimal(repr(float(usd))) for usd in amounts]
     rounded = [usd.quantize(CENT, rounding=ROUND_FLOOR) for usd in exact]
-    missing_cents = int((cents(math.fsum(amounts)) - sum(rounded, Decimal(0))) / CENT)
+    missing_cents = int(
+        (cents(math.fsum(amounts) if total_usd is None else total_usd) - sum(rounded, Decimal(0))) / CENT
+    )
     order = sorted(range(len(exact)), key=lambda i: (rounded[i] - exact[i], i))
     for i in order[: max(missing_cents, 0)]:
         rounded[i] += CENT

@@ -468,7 +468,7 @@ def test_purchases_that_start_later_are_worth_their_price_when_they_are_made() -
     assert break_even_month(plan, rented) == 1
     late = Demand(counts=np.array([1]), fractions=np.array([[0.0, 1.0, 1.0]]))
     own, other = (best(late, (way,), plain(3)) for way in (bought(3_000, 3, (1.0, 0.5, 0.2, 0.0)), hourly(2.0)))
-    assert break_even_month(own, other) == 1  # nothing but a purchase worth its price yet
+    assert break_even_month(own, other) == 3  # month 1 has nothing but a purchase that is worth its price yet
 
 
 # --- break-even -------------------------------------------------------------------------------------------------
@@ -490,6 +490,24 @@ def test_the_payback_is_without_resale_and_the_break_even_with_it() -> None:
     assert payback_month(own, rent) == 11 == break_even_month(own, rent)
     own, rent = against_rent(12_000, 12, 900.0)
     assert payback_month(own, rent) is None and break_even_month(own, rent) is None
+
+
+@SETTINGS
+@given(st.integers(0, 24), st.integers(700, 3000), st.booleans())
+def test_a_delivery_moves_the_break_even_by_its_months(waits: int, rate: int, sold: bool) -> None:
+    """Until the delivery both rent the same: that neither has cost more is no break-even."""
+    resale = tuple((0.9 * (1 - np.arange(13) / 12)).tolist()) if sold else ()
+    at_once = break_even_month(*against_rent(12_000, 12, rate + 0.5, resale))
+    months, by_hour = waits + 12, hourly((rate + 0.5) / 730)
+    demand, prices = flat_demand(1, months), plain(months)
+    rented = np.concatenate([np.ones(waits), np.zeros(12)])
+    schedule = Schedule(
+        commitments=(Commitment(way=0, start_month=waits, until_month=months, instances=1),),
+        hourly=(Hourly(way=1, instances=rented.astype(int), paid=rented),),
+    )
+    own = plan_of(demand, (bought(12_000, 12, resale), by_hour), prices, schedule, NONE)
+    found = break_even_month(own, best(demand, (by_hour,), prices))
+    assert found == (None if at_once is None else at_once + waits)
 
 
 def test_a_sharp_first_fall_of_the_value_is_met_later() -> None:
