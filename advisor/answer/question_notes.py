@@ -78,9 +78,9 @@ def reached(workload: Workload, first: Option) -> str:
 
 def with_usual_limits(best: Estimated | None) -> str:
     ttft_s, tpot_s = USUAL_CHAT.ttft_p95_s or 0.0, USUAL_CHAT.tpot_p95_s or 0.0
-    limits = f"With the limits that MLPerf sets for chat (TTFT {ttft_s:g} s, TPOT {tpot_s * 1e3:g} ms)"
+    limits = f"With limits from MLPerf's chat scenarios (TTFT {ttft_s:g} s, TPOT {tpot_s * 1e3:g} ms)"
     if best is None:
-        return f"{limits}, no deployment in the catalog would qualify by estimate."
+        return f"{limits}, no deployment in the catalog is estimated to qualify."
     usd_per_month = best.usd_per_hour * HOURS_PER_MONTH
     return f"{limits}, the first choice would be {label(best)} for about {usd_text(usd_per_month)} a month."
 
