@@ -518,8 +518,8 @@ def doubts(p: Json, chip: Chip, snapshot: Json) -> Json:
         if is_on_a_shared_board(chip):
             marks.append(UNKNOWN_UNIT)
             said.append(
-                f"the seller does not say how many are sold together: ${each:,.2f} an hour if it rents single ones, "
-                f"${each * whole:,.2f} if it rents only {whole} together"
+                f"the seller does not say how many are sold together: ${each:,.2f} an hour if you can rent one, "
+                f"${each * whole:,.2f} if only {whole} together"
             )
     of_seller, of_all = markets_of(p, snapshot.get("marketplace", {}))
     if of_seller is not None:
