@@ -294,4 +294,6 @@ def _keep_or_sell(
     if saving <= 0:
         return f"{kept}; {other}; {counted_in}keeping costs less"
     chance = f"with {likely(often)} probability"
-    return f"{kept}; {other}; {counted_in}selling costs {saving:.0%} less, {chance}"
+    slight = keep.rank < sell.rank and saving <= MARGIN_FRACTION and often < SURE_FRACTION
+    close = "; that is not enough to recommend it" if slight else ""
+    return f"{kept}; {other}; {counted_in}selling costs {saving:.0%} less, {chance}{close}"
