@@ -32,7 +32,7 @@ DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 FEW = 100  # requests, below which a 95th percentile says little
 POOLED = 3  # replicas from which two pools are tried (engine/variants.py)
 COMPUTER = "computer"  # chassis of a chip that is a whole computer, such as a Mac
-API_LOSS = "One host lost: the provider replaces it; get its availability guarantee in writing."
+API_LOSS = "One host lost: the provider handles it; get an availability guarantee in writing."
 FIXED_TERMS = {"purchase": "bought servers are paid for around the clock", "owned": "owned servers stay"}
 
 

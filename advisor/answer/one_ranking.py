@@ -344,6 +344,6 @@ def best_deployment(answer: Answer) -> str:
     best = answer.deployments[0]
     waits = f"; {best.scale_to_zero.said}" if best.scale_to_zero else ""
     return (
-        f"The first deployment of your own is #{best.rank}, {best.label}: {usd(best.usd_per_month)} a month, and it "
-        f"meets every limit in simulation{waits}.{certainty(answer.deployments)}"
+        f"The best deployment that you run yourself is #{best.rank}, {best.label}: {usd(best.usd_per_month)} a month. "
+        f"It meets every limit in simulation{waits}.{certainty(answer.deployments)}"
     )

@@ -165,7 +165,7 @@ def money_sentences(money: Money | None, usd_per_month: float) -> str:
     own = any(step.action in ("buy", "keep") for step in plan.steps)
     field = f"tco.minimum-engineers-{'own' if own else 'rented'}"
     team = (
-        f" ${least:,.0f} a month of it pays the assumed minimum team ({field})."
+        f" The cost includes ${least:,.0f} a month for the assumed minimum team ({field})."
         if least > LARGE_TEAM_FRACTION * usd_per_month
         else ""
     )
