@@ -109,13 +109,13 @@ def check_room(organisation: Organisation, made_by: str, count: int = 1) -> None
     of_organisation, of_person = queued.count(), queued.filter(made_by=made_by).count()
     if of_organisation + count > settings.ADVICE_MAX_QUEUED:
         text = _(
-            "Too many requests are waiting: %(count)s of your organization, of %(limit)s at most. Submit again when "
-            "some are done, or cancel some."
+            "Too many requests are waiting: your organization has %(count)s, and its limit is %(limit)s. Submit again "
+            "when some are done, or cancel some."
         )
         raise QueueFull(text % {"count": of_organisation, "limit": settings.ADVICE_MAX_QUEUED})
     if of_person + count > settings.ADVICE_MAX_QUEUED_PERSON:
         text = _(
-            "Too many requests are waiting: %(count)s of yours, of %(limit)s at most. Submit again when some are done, "
-            "or cancel some."
+            "Too many requests are waiting: you have %(count)s, and your limit is %(limit)s. Submit again when some "
+            "are done, or cancel some."
         )
         raise QueueFull(text % {"count": of_person, "limit": settings.ADVICE_MAX_QUEUED_PERSON})

@@ -39,7 +39,7 @@ class ImportForm(forms.Form):
         required=False,
         max_length=hub.MAX_BYTES,
         widget=forms.Textarea(attrs={"rows": 4}),
-        help_text="If the repository has one: NVIDIA's older checkpoints state their format there",
+        help_text="If the repository has one; older NVIDIA checkpoints state their format there",
     )
     hf_id = forms.CharField(label="or a Hugging Face ID", required=False, max_length=200)
     name = forms.CharField(label="Catalog name", required=False, max_length=120, help_text="For example acme/our-7b")
@@ -53,7 +53,7 @@ class ImportForm(forms.Form):
     confirm_size = forms.BooleanField(
         label="The size is right",
         required=False,
-        help_text="Only if the size shown is right although the name or the published size says another",
+        help_text="Check only if the size shown is right although the name or the published size differs",
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -244,7 +244,7 @@ class PriceTable(tables.Table):
     purchase_usd_max = Number("purchase_usd_max", "Purchase, high")
     age_days = tables.Column(accessor="as_of", verbose_name="Age, days", attrs=NUMBER, order_by="-as_of")
     unit = tables.Column(verbose_name="Sold as")
-    smallest_unit = Number("smallest_unit_accelerators", "Chips sold together at least")
+    smallest_unit = Number("smallest_unit_accelerators", "Smallest unit, chips")
     smallest_unit_source = Text(verbose_name="Source of the smallest unit")
     currency = tables.Column(verbose_name="Listed in")
     listed_price = Number("listed_price", "Listed price", 4)

@@ -135,7 +135,7 @@ def with_left_out(answer: Answer, effort: Effort) -> Answer:
     count = sum(r.reason == "not_examined" for r in answer.rejected)
     told = [f"{count} accelerators" if stage == MORE_CHIPS and count else stage for stage in stages]
     return answer.changed(
-        verdict=f"{answer.verdict} The search reached its limit of work; not examined: {', '.join(told)}.",
+        verdict=f"{answer.verdict} The search reached its work limit and did not examine: {', '.join(told)}.",
         candidates=answer.candidates.changed(not_examined=stages),
     )
 

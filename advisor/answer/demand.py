@@ -32,7 +32,7 @@ DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 FEW = 100  # requests, below which a 95th percentile says little
 POOLED = 3  # replicas from which two pools are tried (engine/variants.py)
 COMPUTER = "computer"  # chassis of a chip that is a whole computer, such as a Mac
-API_LOSS = "One host lost: the provider replaces it; ask for its availability in writing."
+API_LOSS = "One host lost: the provider handles it; get an availability guarantee in writing."
 FIXED_TERMS = {"purchase": "bought servers are paid for around the clock", "owned": "owned servers stay"}
 
 
@@ -198,7 +198,7 @@ def warnings(workload: Workload, s: Scored) -> list[str]:
     if trace and trace.rejected_requests:
         lines.append(
             f"{trace.rejected_requests} of {trace.requests} recorded requests exceed a replica's KV cache or the "
-            "model's context: they count as infinitely late"
+            "model's context and count as infinitely late"
         )
     if trace and trace.requests < FEW:
         lines.append(f"a replica's lane gets {trace.requests} requests of the trace: too few for a 95th percentile")
@@ -302,12 +302,12 @@ def redundancy_reasons(workload: Workload, s: Scored) -> list[str]:
         return []
     more = s.instances - int(instances_packed(s.replicas - s.spare_replicas, p))
     what = "instance or server" if more == 1 else "instances or servers"
-    may_fail = "all of them once more" if slo.doubled else "any one host may fail" if slo.spare_hosts == 1 else (
+    may_fail = "everything exists twice" if slo.doubled else "any one host may fail" if slo.spare_hosts == 1 else (
         f"any {slo.spare_hosts} hosts may fail"
     )  # fmt: skip
-    added = f"{more} {what} more than the load needs" if more else "no instance more than the load needs"
-    return [f"availability {'2n' if slo.doubled else f'n+{slo.spare_hosts}'}: {added} ({may_fail}); spares inside one "
-            "server do not count"]  # fmt: skip
+    added = f"{more} {what} more than the load needs" if more else "no more instances than the load needs"
+    return [f"availability {'2n' if slo.doubled else f'n+{slo.spare_hosts}'}: {added} ({may_fail}); spares inside the "
+            "same server do not count"]  # fmt: skip
 
 
 def advises_spares(workload: Workload, s: Scored) -> bool:
@@ -337,7 +337,7 @@ def _outcome(workload: Workload, s: Scored, loss: HostLoss) -> str:
         )
     latencies = _latencies(workload, loss)
     if loss.limits_hold:
-        return f"the limits still hold ({latencies})" if _limited(workload) else f"{left}, with {latencies}"
+        return f"the limits still hold: {latencies}" if _limited(workload) else f"{left}, with {latencies}"
     return latencies
 
 
@@ -365,7 +365,7 @@ def _latencies(workload: Workload, loss: HostLoss) -> str:
 
 def _over(name: str, reached_s: float, most_s: float) -> str:
     reached, most = unlike(partial(_both, reached_s, most_s))
-    return f"p95 {name} {reached} of {most}"
+    return f"p95 {name} {reached} (limit {most})"
 
 
 def _both(reached_s: float, most_s: float, more: int) -> tuple[str, str]:

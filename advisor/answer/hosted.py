@@ -169,12 +169,13 @@ def price_outlier(tokens: Mapping[str, float], row: Json, rows: Sequence[Json]) 
         return ""
     if 1 / OUTLIER_RATIO <= ratio <= OUTLIER_RATIO:
         return ""
-    return f"unusual price: {of_median(ratio, others)}; ask before relying on it"
+    return f"unusual price: {of_median(ratio, others)}; confirm it before you rely on it"
 
 
 def of_median(ratio: float, others: int) -> str:
     side = f"{ratio:.1f} times" if ratio > 1 else f"{ratio:.0%} of"
-    return f"{side} the median of the {others} offers of other providers"
+    offers = f"the median of the {others} offers of other providers" if others > 1 else "the only other offer"
+    return f"{side} {offers}"
 
 
 def age_days(snapshot: Json, row: Json) -> int | None:

@@ -317,10 +317,10 @@ def sentence(option: ApiOption) -> str:
         "disputed": "published speeds disagree about your limit",
     }.get(option.slo_state, "your latency limits are not verified")
     days = option.price_age_days
-    aged = f" ({days} day{'' if days == 1 else 's'} old)" if days is not None else ""
+    aged = f", {days} day{'' if days == 1 else 's'} old" if days is not None else ""
     return (
         f"A hosted API costs {usd(option.usd_per_month)} a month at {option.provider_name or option.provider} "
-        f"({option.name}; price published {option.as_of}{aged}, {fast}; {slo}).{beside_others(option)}"
+        f"({option.name}; price published {option.as_of}{aged}; {fast}; {slo}).{beside_others(option)}"
     )
 
 
@@ -330,7 +330,7 @@ def beside_others(option: ApiOption) -> str:
         return ""
     if not option.price_ratio:
         return " No other seller of this model is in the catalog, so its price cannot be compared."
-    ask = " That is unusual: ask before relying on it." if option.price_outlier else ""
+    ask = " That is unusual: confirm it before you rely on it." if option.price_outlier else ""
     return f" Its price is {of_median(option.price_ratio, option.price_others)}.{ask}"
 
 
@@ -344,6 +344,6 @@ def best_deployment(answer: Answer) -> str:
     best = answer.deployments[0]
     waits = f"; {best.scale_to_zero.said}" if best.scale_to_zero else ""
     return (
-        f"The first deployment of your own is #{best.rank}, {best.label}: {usd(best.usd_per_month)} a month, and it "
-        f"meets every limit in simulation{waits}.{certainty(answer.deployments)}"
+        f"The best deployment that you run yourself is #{best.rank}, {best.label}: {usd(best.usd_per_month)} a month. "
+        f"It meets every limit in simulation{waits}.{certainty(answer.deployments)}"
     )

@@ -125,7 +125,7 @@ def owned(
                 count=count,
                 in_whole_hosts=in_hosts,
                 resale_usd=number(sale * held) if sale else None,
-                resale_source=f"market value after a year, of the lowest price of a new server; {row['source']}",
+                resale_source=f"market value after one year, from the lowest price of a new server; {row['source']}",
                 keep=keep,
                 adds_hosts=added,
                 sell=sell,
@@ -159,10 +159,10 @@ def _idle(held: int, used: int, sale: float) -> str:
     idle = held - used
     if idle <= 0:
         return ""
-    worth = f" (about ${sale * idle:,.0f} if sold)" if sale else ""
+    worth = f" (resale value about ${sale * idle:,.0f})" if sale else ""
     other = "the other one is" if idle == 1 and held == 2 else f"{in_words(idle)} {'is' if idle == 1 else 'are'}"
     enough = f"{in_words(used)} of your {in_words(held)} servers {'is' if used == 1 else 'are'} enough"
-    return f"{enough}, and {other} free for other use{worth}; "
+    return f"{enough}, and {other} free for other uses{worth}; "
 
 
 def in_words(number: int) -> str:
@@ -186,11 +186,11 @@ def team_of(workload: Workload, outcome: SearchResult, answer: Answer) -> Team |
     kept = forgone.get(options[0].rank, 0.0) > 0
     margin = (MARGIN_FRACTION if kept else EQUAL_FRACTION) * bare[0]
     least = least if bare[0] - bare[least] > margin else 0
-    changes = f" Without the cost of a team, {options[least].label} would be the first choice." if least else ""
+    changes = f" Without team costs, {options[least].label} would be the first choice." if least else ""
     return Team(
         usd_per_month=rounded(teams[0]),
         first_without_rank=options[least].rank or 1,
-        said=f"The team costs {usd_text(teams[0])} a month of it.{changes}",
+        said=f"Of the monthly cost, {usd_text(teams[0])} is for the team.{changes}",
     )
 
 
@@ -281,17 +281,19 @@ def _keep_or_sell(
     why: str,
 ) -> str:
     """Which of the two costs less once the forgone sale counts, as a sentence."""
-    worth = f"sold for about ${resale_usd:,.0f}" if resale_usd else "sold (no resale price is known)"
+    worth = f"about ${resale_usd:,.0f}" if resale_usd else "resale price unknown"
     if keep is None:
-        return f"not among the answers ({why or 'other options rank before them'}); {worth}"
-    more = f" with {added} more server{'s' if added != 1 else ''} bought or rented" if added else ""
-    kept = f"kept{more}, ${keep.usd_per_month or 0:,.0f} a month"
+        return f"no option uses them ({why or 'other options rank before them'}); resale value: {worth}"
+    more = f", with {added} more server{'s' if added != 1 else ''} bought or rented," if added else ""
+    kept = f"keeping them{more} costs ${keep.usd_per_month or 0:,.0f} a month"
     if sell is None or compared is None:
-        return f"{kept}; nothing else is among the answers"
-    other = f"{worth}, with {sell.accelerator} instead, ${sell.usd_per_month or 0:,.0f} a month"
+        return f"{kept}; no option without them is ranked"
+    other = f"selling them ({worth}) and using {sell.accelerator} instead costs ${sell.usd_per_month or 0:,.0f} a month"
     saving, often = compared
-    counted_in = "once the forgone sale counts, " if resale_usd else ""
+    counted_in = "with the resale value counted, " if resale_usd else ""
     if saving <= 0:
         return f"{kept}; {other}; {counted_in}keeping costs less"
     chance = f"with {likely(often)} probability"
-    return f"{kept}; {other}; {counted_in}selling costs {saving:.0%} less, {chance}"
+    slight = keep.rank < sell.rank and saving <= MARGIN_FRACTION and often < SURE_FRACTION
+    close = "; that is not enough to recommend it" if slight else ""
+    return f"{kept}; {other}; {counted_in}selling costs {saving:.0%} less, {chance}{close}"

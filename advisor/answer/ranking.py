@@ -378,8 +378,8 @@ def unit_warnings(o: Offer, chips: int, usd_per_hour: float) -> list[str]:
     sold = -(-chips // whole) * whole
     usd = usd_per_hour * HOURS_PER_MONTH
     return [
-        f"{o.provider} does not say how many accelerators it sells together: ${usd:,.0f} a month if {chips} can be "
-        f"rented, about ${usd * sold / chips:,.0f} if only whole units of {whole} can; ask before you sign"
+        f"{o.provider} does not say how many accelerators it rents out together: ${usd:,.0f} a month if you can rent "
+        f"{chips}, about ${usd * sold / chips:,.0f} if it rents only multiples of {whole}; ask before you sign"
     ]
 
 

@@ -56,9 +56,9 @@ def spot_risk(run: Batch | None) -> str:
     if run is None or run.spot_lost_fraction is None or run.run_hours is None or run.deadline_hours is None:
         return ""
     return (
-        f" That counts {run.spot_lost_fraction:.0%} of the hours lost to interruptions and "
-        f"{(run.spot_wait_hours or 0.0) * 60:.2g} minutes of waiting for capacity; if spot capacity is gone for more "
-        f"than {max(run.deadline_hours - run.run_hours, 0.0):.2g} h, the run is late."
+        f" This assumes that interruptions cost {run.spot_lost_fraction:.0%} of the hours and that spot capacity is "
+        f"available after {(run.spot_wait_hours or 0.0) * 60:.3g} minutes; if it is unavailable for more than "
+        f"{max(run.deadline_hours - run.run_hours, 0.0):.3g} h, the run is late."
     )
 
 
@@ -223,8 +223,8 @@ def length_warnings(workload: Workload, model: Model) -> list[str]:
     lines = [yarn_warning(model)] if workload.p95_request_tokens > model.max_context_tokens else []
     if workload.trace is None and rare_request_tokens(workload) > model.longest_context_tokens:
         lines.append(
-            "the longest requests by your mean and p95 exceed the model's context of "
-            f"{model.longest_context_tokens:,} tokens: they are simulated at that length, as if clients shortened them"
+            "with your mean and p95, the longest requests exceed the model's context of "
+            f"{model.longest_context_tokens:,} tokens; they are simulated at that length, as if clients shortened them"
         )
     return lines
 
@@ -245,8 +245,8 @@ def warnings(workload: Workload, s: Scored, option: Option) -> list[str]:
         lines.append(UNMEASURED.get(c.efficiency.basis, UNMEASURED["datasheet"]))
     if s.verified.rejected_requests:
         lines.append(
-            f"{s.verified.rejected_requests} of {s.verified.requests} simulated requests exceed a replica's KV cache: "
-            f"they count as infinitely late{NO_P99 if s.verified.unserved_fraction > 0.01 else ''}"
+            f"{s.verified.rejected_requests} of {s.verified.requests} simulated requests exceed a replica's KV cache "
+            f"and count as infinitely late{NO_P99 if s.verified.unserved_fraction > 0.01 else ''}"
         )
     for name, limit_s in ((workload.kind.first_result, workload.slo.ttft_p95_s), ("TPOT", tpot_limit_s(workload))):
         high = (option.interval.of(f"{name.lower()}_ms_p95") or (None, None))[1]

@@ -128,8 +128,8 @@ class TokenRefused(exceptions.AuthenticationFailed):
 
 class TokenOutdated(exceptions.AuthenticationFailed):
     default_detail = (
-        "This token was made before this installation had accounts, and ended when the first account was created. Sign "
-        "in as an admin and create a new one at /tokens, or with manage.py token make NAME."
+        "This token was created before this installation had accounts and stopped working when the first account was "
+        "created. Sign in as an admin and create a new one at /tokens, or with manage.py token make NAME."
     )
 
 

@@ -177,8 +177,8 @@ def before_the_first_price(day: str | None, prices: Any) -> list[dict[str, str]]
     if not day or known_on(prices, datetime.date.fromisoformat(day)).exists():
         return []
     first = prices.order_by("as_of").values_list("as_of", flat=True).first()
-    allowed = f"a date from {first} on, the day of its first price" if first else "nothing: load prices first"
-    return [error("prices_as_of", "the catalog has no price of that day or before", allowed)]
+    allowed = f"a date on or after {first}, the day of its first price" if first else "no date: load prices first"
+    return [error("prices_as_of", "the catalog has no price from that day or earlier", allowed)]
 
 
 def unknown_names_in_parts(raw: Mapping[str, Any], organisation: Any = None) -> list[dict[str, str]]:

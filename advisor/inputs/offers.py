@@ -259,7 +259,7 @@ def _unit_note(p: Price, chips: int) -> str:
     """That a price printed for fewer chips is for the smallest number that is sold; empty if it is the same."""
     if chips == p.accelerators:
         return ""
-    return f"printed per accelerator and sold in units of {chips} ({p.smallest_unit_source})"
+    return f"priced per accelerator, but sold in units of {chips} ({p.smallest_unit_source})"
 
 
 def _price_note(p: Price, discount: Discount | None) -> str:
@@ -520,8 +520,8 @@ def doubts(p: Json, chip: Chip, snapshot: Json) -> Json:
         if is_on_a_shared_board(chip):
             marks.append(UNKNOWN_UNIT)
             said.append(
-                f"the seller does not say how many are sold together: ${each:,.2f} an hour if one is, "
-                f"${each * whole:,.2f} if only {whole} are"
+                f"the seller does not say how many are sold together: ${each:,.2f} an hour if you can rent one, "
+                f"${each * whole:,.2f} if only {whole} together"
             )
     of_seller, of_all = markets_of(p, snapshot.get("marketplace", {}))
     if of_seller is not None:
@@ -530,7 +530,7 @@ def doubts(p: Json, chip: Chip, snapshot: Json) -> Json:
     if (market := doubted_by(each, of_seller, of_all)) is not None:
         marks.append(DOUBTFUL)
         whose = "the seller's own marketplace prices" if market is of_seller else "marketplace prices"
-        side = "below half" if market["median_usd"] < each else "above twice"
+        side = "less than half" if market["median_usd"] < each else "more than twice"
         said.append(
             f"the median of {whose}, ${market['median_usd']:,.2f} per accelerator-hour, is {side} the listed "
             f"${each:,.2f}"

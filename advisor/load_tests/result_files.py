@@ -69,7 +69,7 @@ def _load(content: bytes, bounds: Bounds) -> dict[str, Any]:
         more = " It may contain several runs, one per line; give only one." if b"\n{" in content else ""
         raise LoadResultError(f"The file {error}.{more}") from None
     except BoundedError as error:
-        raise LoadResultError(f"The file {error}; remove the texts and times of single requests.") from None
+        raise LoadResultError(f"The file {error}; remove the text and timing of individual requests.") from None
     if not isinstance(data, dict):
         raise LoadResultError("The file is JSON, but not an object.")
     return data

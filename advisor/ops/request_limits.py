@@ -22,9 +22,7 @@ def refuse_long_bodies(get_response: Respond) -> Respond:
             return trouble(request, *request.META[REFUSED])
         if length_of(request) <= MAX_BODY_BYTES:
             return get_response(request)
-        limits = (
-            f"The limit of a request is {MAX_BODY_BYTES // 2**20} MiB, of an uploaded file 4 MiB, of a workload 1 MB."
-        )
+        limits = f"A request can have at most {MAX_BODY_BYTES // 2**20} MiB, an uploaded file 4 MiB, a workload 1 MB."
         return trouble(request, 413, limits)
 
     return respond

@@ -137,7 +137,7 @@ def meeting(b: BreakEven) -> str:
             else f"is never cheaper than {other}"
         )
     if b.tokens_per_month:
-        beyond = ", which is more than it can serve" if b.within_capacity is False else ""
+        beyond = ", which is more than the machines can serve" if b.within_capacity is False else ""
         points.append(f"is cheaper from {large(b.tokens_per_month)} tokens a month{beyond}")
     start = one[0].upper() + one[1:]
     if not points:

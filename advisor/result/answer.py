@@ -68,7 +68,7 @@ class Candidates(Section):
     internal_rejections: list[InternalRejection] = []
     """Left out because of internal errors, which the log describes; usually empty."""
     not_examined: list[str] = []
-    """Left out because the search reached its limit of work; usually empty."""
+    """Left out because the search reached its work limit; usually empty."""
 
 
 class Views(Section):

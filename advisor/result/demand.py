@@ -49,9 +49,9 @@ class HostLost(Section):
     limits_hold: bool
     """Whether the latency limits hold at the peak without the host."""
     capacity_requests_per_s: PerSecond | None
-    """The most requests that are left to be served, whatever their latency."""
+    """The most requests/s that the remaining replicas can serve, whatever the latency."""
     ttft_ms_p95: Milliseconds | None
-    """p95 TTFT at the peak without the host; null: no service, or the queue grows without end."""
+    """p95 TTFT at the peak without the host; null: no replica is left, or the queue grows without limit."""
     tpot_ms_p95: Milliseconds | None
     """p95 TPOT at the peak without the host; null: see `ttft_ms_p95`."""
     spare_usd_per_month: UsdPerMonth | None
@@ -225,11 +225,11 @@ class Owned(Section):
     advice: str = ""
     """keep or sell: which ranks first; empty: they are in no option, or the answer is of an earlier version."""
     idle_hosts: Count | None = None
-    """Owned servers that the plan to keep leaves free; null in answers of earlier versions."""
+    """Owned servers that stay idle if the machines are kept; null in answers of earlier versions."""
     sell_saves_fraction: Fraction | None = None
-    """Saving of the best option without them over keeping them, the forgone sale counted; negative: it costs more."""
+    """What the best option without them saves against keeping them, with the forgone sale; negative: it costs more."""
     sell_saves_probability: Fraction | None = None
-    """Share of the draws in which the best option without them costs less, the forgone sale counted."""
+    """Share of the draws in which the best option without them costs less, with the forgone sale included."""
     said: str
     """The comparison as a sentence."""
     suffices: bool | None = None

@@ -116,9 +116,9 @@ class HostedOffer(Section):
     price_age_days: Count | None = None
     """Days from the date of the price to the question; absent in answers of earlier versions."""
     price_ratio: Ratio | None = None
-    """Price of a mean request over the median of the offers of other providers; null: nobody else is known."""
+    """Price of a mean request divided by the median of other providers' offers; null: there are none."""
     price_others: Count | None = None
-    """How many offers of other providers that is."""
+    """Number of offers of other providers."""
     slo_state: SloState = "not verified"
     """reached: every published speed is within the limits on speed, and no other latency is limited; disputed: only
     some are; not verified: figures are missing for a limit; missed: no published figure is within it."""

@@ -235,9 +235,9 @@ class Batch(Section):
     given_back: bool
     """Whether machines are released after each run."""
     spot_lost_fraction: Fraction | None = None
-    """Of the hours on spot instances, lost to interruptions and counted in run_hours; null: no spot instances."""
+    """Share of the hours on spot instances lost to interruptions, included in run_hours; null: no spot instances."""
     spot_wait_hours: Hours | None = None
-    """Wait for spot capacity, counted in run_hours; null: no spot instances."""
+    """Wait for spot capacity, included in run_hours; null: no spot instances."""
 
 
 class ScaleToZero(Section):

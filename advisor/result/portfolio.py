@@ -138,7 +138,7 @@ class SharedFleet(Section):
     machines: list[FleetMachine]
     """What to rent or buy."""
     team_usd_per_month: UsdPerMonth | None = None
-    """What the minimum team costs beside the machines, which with them adds up to the total; absent in old answers."""
+    """Minimum team; with the machines it adds up to the total. Absent in old answers."""
     runs: list[FleetRun]
     """Who runs where and when."""
 
@@ -310,7 +310,7 @@ class RunOnFleet(Section):
     hours_per_week: Annotated[float, Field(json_schema_extra={"x-unit": "h"})] | None
     """Hours of the service's idle time in which it trains; null: it has machines of its own."""
     mean_hours_per_week: Annotated[float, Field(json_schema_extra={"x-unit": "h"})] | None = None
-    """Hours of a mean week in which it trains; of a run that is done once, of its first week. Absent in old answers."""
+    """Hours a week in which it trains, on average; for a one-time run, in its first week. Absent in old answers."""
     usd_total: Usd
     """What the run adds to the present value of the service's cost."""
     saving_usd: Usd

@@ -611,7 +611,7 @@ def _smallest_unit(where: str, given: Mapping[str, Any], row: Row) -> Row:
     unit = unit_of(f"{where}: smallest_unit_accelerators", text or UNKNOWN)
     if unit and unit % row["accelerators"]:
         raise FixtureError(
-            f"{where}: smallest_unit_accelerators {unit} is no multiple of the {row['accelerators']} accelerators"
+            f"{where}: smallest_unit_accelerators {unit} is not a multiple of the {row['accelerators']} accelerators"
         )
     return {"smallest_unit_accelerators": unit, "smallest_unit_source": source or given["source"]}
 

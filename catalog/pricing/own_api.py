@@ -138,7 +138,10 @@ class OwnPriceBody(serializers.Serializer[Any]):
     vcpus = Number(required=False, allow_null=True)
     host_memory_gib = Number(required=False, allow_null=True)
     smallest_unit_accelerators = Text(
-        required=False, allow_blank=True, max_length=10, help_text="Sold together at least, for a unit of one chip."
+        required=False,
+        allow_blank=True,
+        max_length=10,
+        help_text="Smallest number of chips sold together, for a price per chip.",
     )
     smallest_unit_source = Text(required=False, allow_blank=True, max_length=own.MAX_TEXT)
     accept_unusual = YesNo(required=False, help_text="Save the price even if it looks like a mistake.")

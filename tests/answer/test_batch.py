@@ -97,7 +97,7 @@ def test_a_night_of_a_billion_tokens_over_the_command_line(capsys: pytest.Captur
     assert first["acquisition"] == "rent" and first["batch"]["given_back"] and first["accelerator_count"] <= 8
     instances = next(p["usd_per_month"] for p in first["money"]["parts"] if p["name"] == "instances")
     assert 1 < instances / (730 / 24) < 20  # the rest is the minimum team, which the verdict names
-    assert "pays the assumed minimum team (tco.minimum-engineers-rented)" in answer["verdict"]
+    assert "for the assumed minimum team (tco.minimum-engineers-rented)" in answer["verdict"]
     assert "per run ($" in answer["verdict"] and "a run takes" in answer["verdict"] and "TTFT" not in answer["verdict"]
 
 

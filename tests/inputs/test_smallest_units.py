@@ -81,14 +81,14 @@ def test_of_an_unknown_unit_both_prices_are_shown_and_a_board_is_never_first() -
         answer = asked(slug, "dark")
         (rejected,) = [r for r in answer["rejected"] if r["accelerator"] == slug]
         assert not answer["recommendations"]
-        assert f"$1.00 an hour if one is, ${whole:.2f} if only {whole} are" in rejected["detail"]
+        assert f"$1.00 an hour if you can rent one, ${whole:.2f} if only {whole} together" in rejected["detail"]
         assert f"usd_per_accelerator_hour.{slug}" in rejected["change"]
     spec = workload.parse(QUESTION.format(chip="b300", seller="dark"))
     catalog = catalog_of(spec, unpacked(take_snapshot(spec)))
     assert [o for o in catalog.offers if o.provider == "dark" and UNKNOWN_UNIT in o.marks]
     assert {o.accelerator for o in offers_for(workload_of(spec), catalog)} == {"l40s"}  # a card of its own
     card = asked("l40s", "dark")["recommendations"][0]
-    assert any("does not say how many accelerators it sells together" in w for w in card["warnings"])
+    assert any("does not say how many accelerators it rents out together" in w for w in card["warnings"])
 
 
 def test_a_price_per_chip_without_a_unit_is_refused_wherever_it_comes_from(client: Client, tmp_path: Any) -> None:

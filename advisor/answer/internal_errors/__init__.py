@@ -48,7 +48,7 @@ class Lost:
             if settings.INTERNAL_ERRORS_END_ANSWERS:
                 raise
             log.error("section left out after an internal error", section=name, traceback=format_exc())
-            self.sections[name] = f"left out after an internal error ({type(error).__name__}); the log has the details"
+            self.sections[name] = f"left out after an internal error ({type(error).__name__}); see the log for details"
             return otherwise
 
     def told(self, answer: Answer) -> Answer:
@@ -80,7 +80,4 @@ def answered(attempt: Callable[[Lost], T]) -> T:
             if settings.INTERNAL_ERRORS_END_ANSWERS or slug in lost or len(lost) >= MOST:
                 raise (cause or error) from None
             log.error("accelerator left out after an internal error", accelerator=slug, traceback=format_exc())
-            lost[slug] = (
-                f"not evaluated: an internal error stopped its evaluation ({type(cause).__name__}); the log has the "
-                "details"
-            )
+            lost[slug] = f"not evaluated because of an internal error ({type(cause).__name__}); see the log for details"

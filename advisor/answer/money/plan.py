@@ -165,7 +165,7 @@ def money_sentences(money: Money | None, usd_per_month: float) -> str:
     own = any(step.action in ("buy", "keep") for step in plan.steps)
     field = f"tco.minimum-engineers-{'own' if own else 'rented'}"
     team = (
-        f" ${least:,.0f} a month of it pays the assumed minimum team ({field})."
+        f" The cost includes ${least:,.0f} a month for the assumed minimum team ({field})."
         if least > LARGE_TEAM_FRACTION * usd_per_month
         else ""
     )
@@ -189,7 +189,7 @@ def delivery_sentence(plan: PlanSection) -> str:
     months = max(s.order_months_before for s in early)
     return (
         f" Servers take about {months:g} months to arrive (tco.purchase-lead-months), and nothing can be rented until "
-        "then, so month 1 is their delivery."
+        "then, so month 1 is the month of delivery."
     )
 
 

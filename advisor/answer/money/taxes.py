@@ -39,7 +39,7 @@ def taxes(snapshot: Json, plan: Plan) -> Taxes | None:
         vat_included=True,
         npv_after_tax_usd=cents(npv),
         said=(
-            f"all costs include VAT of {vat:.3g} on everything but staff; income tax of {income:.3g} saved on "
-            "expenses, straight-line depreciation and the difference between book value and resale"
+            f"all costs except staff include {vat * 100:.3g}% VAT; income tax of {income * 100:.3g}% is saved on "
+            "expenses, straight-line depreciation and the difference between book value and resale price"
         ),
     )

@@ -234,8 +234,10 @@ def sentence(p: Portfolio) -> str:
     if p.shared is None:
         return f"{separate}; a shared fleet does not help: {p.reason}."
     machines = " and ".join(f"{m.count or 0:.3g} x {m.machine} ({m.accelerator}, {m.paid})" for m in p.shared.machines)
-    less = f" ({p.saving_fraction:.0%} less)" if p.saving_fraction else ""
     usd = p.money.usd_per_month if p.money else p.shared.usd_per_month  # with cents: the same dollars as the bill
+    spared = (p.alone_usd_per_month or 0.0) - usd - (p.saving_usd_per_month or 0.0)  # teams that no fleet needs twice
+    beside = " than separate fleets with one team for all" if spared >= 1.0 else ""
+    less = f" ({p.saving_fraction:.0%} less{beside})" if p.saving_fraction else ""
     return f"{separate}; one shared fleet costs ${usd:,.0f}{less}: {machines}."
 
 

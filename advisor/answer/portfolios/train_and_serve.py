@@ -127,8 +127,8 @@ def run_said(a: Answer, first: TrainingOption | None, usd_per_month: float | Non
         return f"{workload_name(a)} has no run in time: {a.verdict}"
     again = f" every {first.every_days:g} days" if first.every_days else ""
     return (
-        f"{workload_name(a)} alone takes {first.label} for {duration(first.days)}{again}: a present value of "
-        f"${first.usd_total:,.0f}, ${usd_per_month or 0.0:,.2f} a month of the total.{deadline_said(first)}"
+        f"On its own, {workload_name(a)} takes {first.label} for {duration(first.days)}{again}: a present value of "
+        f"${first.usd_total:,.0f}, or ${usd_per_month or 0.0:,.2f} a month of the total.{deadline_said(first)}"
     )
 
 

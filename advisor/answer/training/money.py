@@ -80,7 +80,7 @@ def money_said(c: Candidate, money: Money | None, usd_per_run: float) -> str:
     least = math.fsum(p.total_usd or 0.0 for p in money.parts if p.name == TEAM) / money.usd_over_horizon
     own = bought(c.planned.plan) > 0
     said = (
-        f" ${least * usd_per_run:,.0f} of it pays the assumed minimum team "
+        f" The cost includes ${least * usd_per_run:,.0f} for the assumed minimum team "
         f"(tco.minimum-engineers-{'own' if own else 'rented'})."
         if least > LARGE_TEAM_FRACTION and least * usd_per_run >= LARGE_TEAM_USD
         else ""

@@ -292,7 +292,7 @@ def _estimate(case: Case, case_lanes: tuple[Lane, ...], built: Lanes, start: int
         return base if base.fits or case.phase == "fit" else replace(base, problem="does not fit")
     if not np.isfinite(built.times.linear_s[start : start + len(case_lanes)]).all():
         name = lane.choice.accelerator.name
-        return problem(f"{name} has no known bandwidth between accelerators: give tp, pp and attention_dp of 1")
+        return problem(f"the bandwidth between {name} accelerators is unknown: set tp, pp and attention_dp to 1")
     if case.phase == "prefill":
         seconds = prefill_s(built, start, case.isl)
         rate = (case.source_tokens or case.isl) / seconds

@@ -439,7 +439,7 @@ def _priced(members: Sequence[Member], a: Accelerator, cards: Sequence[Card], is
         if (cost := float(offer_usd_per_hour(o, count, licence)) + team) < usd:
             best, instances, usd = o, count, cost
     alone = " in a server of its own" if any(m.workload.slo.redundancy for m in members) else ""
-    reason = "" if best else f"no offer of {a.name}{alone} is allowed for every workload"
+    reason = "" if best else f"no offer of {a.name}{alone} satisfies the constraints of every workload"
     return Packing(
         accelerator=a,
         offer=best,

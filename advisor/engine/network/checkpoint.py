@@ -45,8 +45,8 @@ def refuse_mixed(settings: Config) -> None:
     if algorithm == "MIXED_PRECISION" or len(stored) > 1:
         raise ValueError(
             f"quant_algo {algorithm or 'none'!r}: the layers are quantized in several formats "
-            f"({', '.join(sorted(stored)) or 'not stated'}), and mixed precision is not read. Give the config.json of "
-            "the unquantized model, or of a conversion in one format"
+            f"({', '.join(sorted(stored)) or 'not stated'}), and mixed precision is not supported. Use the "
+            "config.json of the unquantized model, or of a conversion in one format"
         )
 
 
@@ -175,7 +175,7 @@ def modelopt(method: str, settings: Config) -> Checkpoint:
     for group in (nested.get("config_groups") or {}).values():
         if group.get("weights") and dtype_of(group["weights"]) != weights:
             raise ValueError(
-                f"quant_algo {algorithm!r} stores {weights}, but config_groups {dtype_of(group['weights'])}"
+                f"quant_algo {algorithm!r} means {weights}, but config_groups says {dtype_of(group['weights'])}"
             )
     cache = str(nested.get("kv_cache_quant_algo") or "").lower()
     return Checkpoint(

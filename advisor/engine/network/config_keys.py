@@ -150,12 +150,11 @@ def refuse_unread(config: Keys) -> None:
     """ValueError names the keys that could carry a size and that nobody read."""
     kind = str(config.values_by_name.get("model_type"))
     if unknown := list(unread(config, kind)):
-        several = len(unknown) > 1
+        keys = "unknown keys" if len(unknown) > 1 else "an unknown key"
         raise ValueError(
-            f"{', '.join(unknown)} may change the size of a {kind}, and {'they are' if several else 'it is'} unknown "
-            "here. The model is not read, because its size would be wrong. Describe it by its shape instead (see "
-            f"fixtures/README.md), or remove {'them' if several else 'it'} only if the model's code ignores "
-            f"{'them' if several else 'it'}."
+            f"config.json has {keys} that may change the size of a {kind} model: {', '.join(unknown)}. The model was "
+            "not read, because its size could be wrong. Describe it by its shape instead (see fixtures/README.md). "
+            "Remove a key only if the model's code ignores it."
         )
 
 

@@ -120,7 +120,7 @@ def refuse_towers(config: Keys, model: Model) -> None:
     """ValueError if a tower of images or sound, which is not read, is more than 3 % of the text model."""
     for name, count in towers(config).items():
         if count is None:
-            raise ValueError(f"{name} has no hidden size and number of layers, so the size of this tower is unknown")
+            raise ValueError(f"{name} has no hidden size or no number of layers, so the size of this tower is unknown")
         if count > MAX_TOWER_FRACTION * parameters(model):
             share = count / parameters(model)
             raise ValueError(
@@ -194,7 +194,7 @@ def native_dtype(config: Config, text: Config) -> str:
         return quantized.weights_dtype
     if experts_dtype := first(text, "expert_dtype"):
         raise ValueError(
-            f"expert_dtype {experts_dtype!r}: experts in another format than the other weights are not read"
+            f"expert_dtype {experts_dtype!r}: experts in a different format from the other weights are not supported"
         )
     names = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
     return names.get(str(first(text, "dtype", "torch_dtype")), "bf16")
@@ -251,9 +251,9 @@ def check_layer_lists(config: Config, count: int) -> None:
     kinds = set(first(config, "layer_types") or ())
     known = {kind for kind in KINDS if kind != "linear_attention" or "linear_num_value_heads" in config}
     if unknown := kinds - known:
-        raise ValueError(f"layer_types: {', '.join(sorted(map(str, unknown)))} is no kind of layer that is known here")
+        raise ValueError(f"layer_types has unknown kinds of layers: {', '.join(sorted(map(str, unknown)))}")
     if set(first(config, "attn_type_list") or ()) - {1}:
-        raise ValueError("attn_type_list: linear attention (0) of a MiniMax is not known here, only softmax (1)")
+        raise ValueError("attn_type_list: MiniMax's linear attention (0) is not supported, only softmax attention (1)")
 
 
 def attention(config: Config, traits: Traits, window: int | None) -> Attention:
@@ -409,14 +409,18 @@ def routed_layers(config: Config, count: int) -> set[int]:
         return set()
     kinds = first(config, "mlp_layer_types")
     if unknown := set(kinds or ()) - {"dense", "sparse"}:
-        raise ValueError(f"mlp_layer_types: {', '.join(sorted(map(str, unknown)))}; known are dense and sparse")
+        raise ValueError(
+            f"mlp_layer_types has unknown kinds: {', '.join(sorted(map(str, unknown)))}; use dense and sparse"
+        )
     listed = {layer for layer, kind in enumerate(kinds or ()) if kind == "sparse"} or set(
         first(config, "moe_layers") or ()
     )
     rules = ("first_k_dense_replace", "moe_layer_freq", "decoder_sparse_step", "interleave_moe_layer_step")
     ruled = routed_by_rule(config, count) if not listed or first(config, *rules) is not None else listed
     if listed and listed != ruled:
-        raise ValueError("two keys state different layers with experts: the list of layers, and the rule for them")
+        raise ValueError(
+            "the list of layers with experts and the rule for them state different layers: remove the wrong one"
+        )
     return listed or ruled
 
 

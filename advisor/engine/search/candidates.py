@@ -273,7 +273,7 @@ def _unpriced(a: Accelerator, c: Constraints, catalog: Catalog) -> Rejection:
         changes = changes_needed(best, c)
         return replace(
             rejection,
-            detail=f"shown and not recommended: {best.instance} at {best.provider}: {best.doubt}",
+            detail=f"not recommended at the price of {best.instance} at {best.provider}: {best.doubt}",
             smallest_change=f"priced with {listed(changes)}",
             changes=tuple(changes),
         )

@@ -319,13 +319,13 @@ def _decide(
 
 def _not_examined(workload: Workload, slug: str, usd_per_hour: float) -> Rejection:
     """A chip that was left out because no work was left: those with better estimates come first."""
-    estimate = f"; by estimate it costs {cost_text(workload, usd_per_hour)}" if math.isfinite(usd_per_hour) else ""
-    said = f"not examined: the search had reached its limit of work{estimate}"
+    estimate = f"; estimated cost: {cost_text(workload, usd_per_hour)}" if math.isfinite(usd_per_hour) else ""
+    said = f"not examined: the search had reached its work limit{estimate}"
     return Rejection(
         accelerator=slug,
         reason="not_examined",
         detail=said,
-        dead_end="accelerators with better estimates were simulated first; allow fewer to have this one simulated",
+        dead_end="accelerators with better estimates were simulated first; allow fewer to have this chip simulated",
     )
 
 

@@ -168,7 +168,7 @@ def holds(workload: Workload, table: Table, s: Scored, replicas: float, effort: 
 
     Raises OutOfWork.
     """
-    if not effort.allows("some bars of the sensitivity"):
+    if not effort.allows("part of the sensitivity chart"):
         raise OutOfWork
     assert table.built is not None
     rate = workload.requests_per_s_peak / (replicas * s.lane.choice.lanes)

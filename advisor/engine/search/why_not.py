@@ -232,7 +232,7 @@ def explain(
     nearest = result.nearest
     missed = misses_with_confidence(free, simulations, nearest)
     if not missed:  # it keeps every limit, and cannot be paid for
-        detail = "no offer has enough machines for long enough for a deployment that meets the limits"
+        detail = "no offer provides enough machines for long enough to run a deployment that meets the limits"
         return Rejection(accelerator=slug, reason="unpriced", detail=detail), None
     worst, lane = missed[0], simulations.lane(nearest.design)
     limits = " and ".join(m.said for m in missed)
@@ -255,7 +255,7 @@ def explain(
 
 
 LARGE_TEAM_FRACTION = 0.25  # of the cost; a larger minimum team is named
-TOO_LONG = "its memory does not hold the longest requests in any layout: shorter ones, or a chip with more memory"
+TOO_LONG = "its memory does not hold the longest requests in any layout: shorten them, or use a chip with more memory"
 NEVER_SERVES = "no number of these chips serves this load steadily, whatever the latency limits"
 
 

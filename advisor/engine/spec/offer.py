@@ -31,8 +31,8 @@ MARKS = {
 UNKNOWN_UNIT = "unknown_unit"  # the mark of a board's chips if nobody says how many are sold together
 DOUBTFUL = "doubtful"  # the mark of a listed price that is far from the median of marketplace prices
 NEVER_FIRST = {  # marks of offers that are shown and never recommended, and how a rejection says it
-    UNKNOWN_UNIT: "sold in units of unknown size only",
-    DOUBTFUL: "priced far from the marketplaces only",
+    UNKNOWN_UNIT: "sold only in units of unknown size",
+    DOUBTFUL: "priced only far from marketplace prices",
 }
 WEAK_PRICE = "weak_price"  # the mark of every offer with a `weakness`
 OWNED_MONTHS = 12  # age of machines that are already owned, for their market value

@@ -206,8 +206,8 @@ def _beyond_context(workload: Workload, model: Model) -> str:
     if asked <= model.longest_context_tokens:
         return ""
     return (
-        f"{what} {asked:,.0f} tokens {where}, the model's context ends at {model.longest_context_tokens:,}: ask for "
-        "shorter ones, or for a model with a longer context"
+        f"{what} {asked:,.0f} tokens {where}, but the model's context ends at {model.longest_context_tokens:,}: ask "
+        "for shorter ones, or for a model with a longer context"
     )
 
 

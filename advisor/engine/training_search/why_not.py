@@ -66,7 +66,7 @@ def why_not(workload: Workload, catalog: Catalog, a: Accelerator, tried: Tried) 
 def too_many(workload: Workload, a: Accelerator, smallest: int) -> Rejection:
     """The smallest instance has more chips than the limits allow or the batch has work for."""
     if not smallest:
-        reason = "no offer of it is within the constraints"
+        reason = "no offer of it satisfies the constraints"
         return Rejection(accelerator=a.slug, reason="unpriced", detail=reason, dead_end=reason)
     c = workload.constraints
     limits = {"constraints.max_accelerators": c.max_accelerators, f"inventory.{a.slug}": c.inventory_chips.get(a.slug)}

@@ -91,7 +91,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--confirm-size",
             action="store_true",
-            help="the size of the config.json is right although its name or its checkpoint states another",
+            help="confirm that the size in config.json is right although its name or its checkpoint states another",
         )
         for name in (*WHOLE, *TEXTS):
             parser.add_argument(

@@ -27,7 +27,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--confirm-size",
             action="store_true",
-            help="the size is right although the name, the catalog or the checkpoint states another",
+            help="confirm that the size is right although the name, the catalog or the checkpoint states another",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -115,7 +115,7 @@ def asks(tokens: float, output: float = 10, **changes: Any) -> Workload:
     (asks(10), BERT, "ask with kind: embedding"), (asks(10, kind=EMBEDDING), TEXT, "ask with kind: serving"),
     (asks(1501), SPEECH, "one window of 30 s, at most 1,500 input tokens"),
     (asks(513, kind=EMBEDDING), BERT, "reads at most 512 tokens"),
-    (asks(10, 191), TEXT, ""), (asks(400, 201), TEXT, "201 tokens on average, the model's context ends at 200"),
+    (asks(10, 191), TEXT, ""), (asks(400, 201), TEXT, "201 tokens on average, but the model's context ends at 200"),
     (asks(131_000, 73), LLAMA_8B, "131,073 tokens on average"),
 ])  # fmt: skip
 def test_a_question_that_the_model_cannot_answer_says_what_to_ask(workload, m, says):
