@@ -29,7 +29,7 @@ Json = dict[str, Any]
 Array = np.ndarray
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 MARGIN_FRACTION = 0.1  # keeping is first unless something else saves more than this ...
-SURE_FRACTION = 0.9  # ... or costs less in this share of the draws
+SURE_FRACTION = 0.9  # ... and costs less in this share of the draws
 UNKNOWN_POWER = "its power is not published, so what these machines cost to run is not known"
 
 
@@ -37,7 +37,7 @@ def kept_first(workload: Workload, outcome: SearchResult, costs: CostModel) -> S
     """The result with the best option that keeps owned machines first, unless another is clearly cheaper.
 
     The search counts the forgone sale as a cost. Another option stands before the first that keeps machines only if it
-    costs less by more than MARGIN_FRACTION, or costs less in SURE_FRACTION of the draws.
+    costs less by more than MARGIN_FRACTION, and costs less in SURE_FRACTION of the draws.
     """
     at = next((k for k, s in enumerate(outcome.shown) if kept_instances(s)), 0)
     if not at or workload.objective != "cost":
@@ -53,7 +53,7 @@ def displaces(outcome: SearchResult, costs: CostModel, at: int, usd_per_hour: fl
     """Whether something at this cost (expected and in each draw) stands before the option that keeps machines."""
     keep, of_keep = outcome.shown[at], costs.usd_per_hour()[at]
     often = float((drawn < (keep.economic_usd_per_hour if of_keep is None else of_keep)).mean())
-    return saving_fraction(keep, usd_per_hour) > MARGIN_FRACTION or often >= SURE_FRACTION
+    return saving_fraction(keep, usd_per_hour) > MARGIN_FRACTION and often >= SURE_FRACTION
 
 
 def saving_fraction(keep: Scored, usd_per_hour: float) -> float:
@@ -293,5 +293,6 @@ def _keep_or_sell(
     counted_in = "once the forgone sale counts, " if resale_usd else ""
     if saving <= 0:
         return f"{kept}; {other}; {counted_in}keeping costs less"
+    unsure = "" if saving > MARGIN_FRACTION and often >= SURE_FRACTION else ": too little or too uncertain to sell"
     chance = f"with {likely(often)} probability"
-    return f"{kept}; {other}; {counted_in}selling costs {saving:.0%} less, {chance}"
+    return f"{kept}; {other}; {counted_in}selling costs {saving:.0%} less, {chance}{unsure}"

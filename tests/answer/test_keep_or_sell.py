@@ -62,8 +62,8 @@ def test_keeping_is_first_if_and_only_if_nothing_else_saves_enough(
         for s in found.shown
         if not kept_instances(s)
         and (
-            keep.economic_usd_per_hour - s.economic_usd_per_hour > MARGIN_FRACTION * keep.usd_per_hour
-            or (before[id(s)] < before[id(keep)]).mean() >= SURE_FRACTION
+            keep.economic_usd_per_hour - s.economic_usd_per_hour > MARGIN_FRACTION * keep.economic_usd_per_hour
+            and (before[id(s)] < before[id(keep)]).mean() >= SURE_FRACTION
         )
         and s.economic_usd_per_hour < keep.economic_usd_per_hour
     ]
