@@ -190,8 +190,14 @@ def team_of(workload: Workload, outcome: SearchResult, answer: Answer) -> Team |
     return Team(
         usd_per_month=rounded(teams[0]),
         first_without_rank=options[least].rank or 1,
-        said=f"The team costs {usd_text(teams[0])} a month of it.{changes}",
+        said=f"{_team_cost(options[0], teams[0])}{changes}",
     )
+
+
+def _team_cost(first: Option | ApiOption, usd_per_month: float) -> str:
+    if isinstance(first, ApiOption):
+        return "A hosted API needs no team for machines, and its cost counts none."
+    return f"The team costs {usd_text(usd_per_month)} a month of it."
 
 
 def team_usd_per_month(option: Option | ApiOption) -> float:
