@@ -183,9 +183,9 @@ def team_of(workload: Workload, outcome: SearchResult, answer: Answer) -> Team |
     teams = [team_usd_per_month(o) for o in options]
     bare = [o.usd_per_month - team + forgone.get(o.rank, 0.0) for o, team in zip(options, teams, strict=True)]
     least = min(range(len(options)), key=lambda k: (bare[k], k))
+    # to displace kept machines takes a saving in most draws, which a team that all pay does not change
     kept = forgone.get(options[0].rank, 0.0) > 0
-    margin = (MARGIN_FRACTION if kept else EQUAL_FRACTION) * bare[0]
-    least = least if bare[0] - bare[least] > margin else 0
+    least = least if not kept and bare[0] - bare[least] > EQUAL_FRACTION * bare[0] else 0
     changes = f" Without the cost of a team, {options[least].label} would be the first choice." if least else ""
     return Team(
         usd_per_month=rounded(teams[0]),
