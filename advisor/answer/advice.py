@@ -90,17 +90,14 @@ def _attempt(spec: Json, snapshot: Json, progress: Progress | None, lost: Lost) 
     near_misses = [one_near_miss(snapshot, workload, catalog, outcome, s) for s in outcome.near_misses]
     left, solid = ranking.unranked(snapshot, workload, outcome), solid_choice(outcome, options)
     machines = owned(spec, snapshot, workload, catalog, outcome, costs)
+
+    def said(ranged: Sequence[Option]) -> str:
+        ended = first_sentences(snapshot, outcome, ranged[0]) if ranged else ""
+        return verdict(workload, outcome.ranked, ranged, near_misses) + ended + ranking.weak_price_note(ranged, solid)
+
     answer = Answer(
         **_frame(spec, snapshot, outcome, outcome.shown),
-        verdict=(
-            verdict(workload, outcome.ranked, options, near_misses)
-            + (
-                bill.money_sentences(options[0].money, options[0].usd_per_month) + supply_sentence(snapshot, outcome)
-                if options
-                else ""
-            )
-            + ranking.weak_price_note(options, solid)
-        ),
+        verdict="",  # said below, with the intervals of the draws
         without_weak_prices=solid,
         recommendations=[*options],
         views=Views(**{view: place + 1 for view, place in outcome.views.items()}),
@@ -123,7 +120,7 @@ def _attempt(spec: Json, snapshot: Json, progress: Progress | None, lost: Lost) 
     if workload.kind.mixes_accelerators:
         found_mix = lost.section("mix", lambda: mix(workload, find_mix(workload, catalog, outcome)), None)
         answer = answer.changed(mix=found_mix)
-    answer = _with_hosted(spec, snapshot, workload, catalog, outcome, answer, costs, lost)
+    answer = _with_hosted(spec, snapshot, workload, catalog, outcome, answer, costs, lost, said)
     return lost.told(with_left_out(answer, catalog.effort))
 
 
@@ -182,12 +179,16 @@ def _member_attempt(
     nearest = [] if first else [one_near_miss(snapshot, workload, catalog, outcome, s) for s in outcome.near_misses[:1]]
     answer = Answer(
         **_frame(spec, snapshot, outcome, outcome.ranked),
-        verdict=verdict(workload, outcome.ranked, first, nearest),
+        verdict="",
         recommendations=[*first],
     )
+
+    def said(ranged: Sequence[Option]) -> str:
+        return verdict(workload, outcome.ranked, ranged, nearest)
+
     member = Member(workload=workload, catalog=catalog, answer=outcome, week=workload.week)
     costs = bill.CostModel(snapshot, workload, catalog, outcome.ranked[:1])
-    answer = _with_hosted(spec, snapshot, workload, catalog, outcome, answer, costs, lost, together=False)
+    answer = _with_hosted(spec, snapshot, workload, catalog, outcome, answer, costs, lost, said, together=False)
     return lost.told(with_left_out(answer, catalog.effort)), member, costs
 
 
@@ -237,9 +238,10 @@ def _with_hosted(
     answer: Answer,
     costs: bill.CostModel,
     lost: Lost,
+    said: Callable[[Sequence[Option]], str],
     together: bool = True,
 ) -> Answer:
-    """The answer with hosted APIs, scale to zero, break-even, and the inputs that did not change it.
+    """The answer with hosted APIs, scale to zero, break-even, its verdict, and the inputs that did not change it.
 
     `together` ranks them among the options; workloads of a portfolio share machines, so theirs are only listed.
     """
@@ -248,8 +250,10 @@ def _with_hosted(
     offers = hosted(spec, snapshot, workload, rows, answer.deployments, outcome.bound_usd_per_month)
     costs.compare_with(offers, ranked="api" in workload.constraints.acquisition)
     options = bill.with_break_even(snapshot, workload, catalog, costs.shown, answer.deployments, offers)
+    ranged = bill.with_ranges(costs, options)
     answer = answer.changed(
-        recommendations=[*bill.with_ranges(costs, options)],
+        recommendations=[*ranged],
+        verdict=said(ranged),
         hosted=offers,
         not_used=not_used(spec, COSTS | services),
     )
@@ -268,12 +272,12 @@ def _with_hosted(
     may_lead = displaced_by(workload, outcome, costs)
     answer = ranked_together(spec, workload, outcome, answer, on_demand.options, may_lead)
     first = answer.recommendations[0].rank if answer.recommendations else None
-    said = (
+    whole = (
         together_verdict(spec, answer, answer.verdict) + owned_sentence(answer.owned, first) + switch_sentence(answer)
     )
-    answer = answer.changed(verdict=said, team=team_of(workload, outcome, answer))
+    answer = answer.changed(verdict=whole, team=team_of(workload, outcome, answer))
     if answer.team and answer.team.first_without_rank != first:
-        answer = answer.changed(verdict=f"{said} {answer.team.said}")
+        answer = answer.changed(verdict=f"{whole} {answer.team.said}")
     if open_limits := lost.section("no_limits", lambda: no_limits(workload, catalog, answer), None):
         answer = answer.changed(no_limits=open_limits, verdict=f"{answer.verdict} {open_limits.said}")
     spreads = [ranking.spread_of(snapshot, s) for s in outcome.shown]

@@ -29,7 +29,7 @@ Json = dict[str, Any]
 Array = np.ndarray
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 MARGIN_FRACTION = 0.1  # keeping is first unless something else saves more than this ...
-SURE_FRACTION = 0.9  # ... or costs less in this share of the draws
+SURE_FRACTION = 0.9  # ... and costs less in this share of the draws
 UNKNOWN_POWER = "its power is not published, so what these machines cost to run is not known"
 
 
@@ -37,7 +37,7 @@ def kept_first(workload: Workload, outcome: SearchResult, costs: CostModel) -> S
     """The result with the best option that keeps owned machines first, unless another is clearly cheaper.
 
     The search counts the forgone sale as a cost. Another option stands before the first that keeps machines only if it
-    costs less by more than MARGIN_FRACTION, or costs less in SURE_FRACTION of the draws.
+    costs less by more than MARGIN_FRACTION, and costs less in SURE_FRACTION of the draws.
     """
     at = next((k for k, s in enumerate(outcome.shown) if kept_instances(s)), 0)
     if not at or workload.objective != "cost":
@@ -53,7 +53,7 @@ def displaces(outcome: SearchResult, costs: CostModel, at: int, usd_per_hour: fl
     """Whether something at this cost (expected and in each draw) stands before the option that keeps machines."""
     keep, of_keep = outcome.shown[at], costs.usd_per_hour()[at]
     often = float((drawn < (keep.economic_usd_per_hour if of_keep is None else of_keep)).mean())
-    return saving_fraction(keep, usd_per_hour) > MARGIN_FRACTION or often >= SURE_FRACTION
+    return saving_fraction(keep, usd_per_hour) > MARGIN_FRACTION and often >= SURE_FRACTION
 
 
 def saving_fraction(keep: Scored, usd_per_hour: float) -> float:
@@ -183,15 +183,21 @@ def team_of(workload: Workload, outcome: SearchResult, answer: Answer) -> Team |
     teams = [team_usd_per_month(o) for o in options]
     bare = [o.usd_per_month - team + forgone.get(o.rank, 0.0) for o, team in zip(options, teams, strict=True)]
     least = min(range(len(options)), key=lambda k: (bare[k], k))
+    # to displace kept machines takes a saving in most draws, which a team that all pay does not change
     kept = forgone.get(options[0].rank, 0.0) > 0
-    margin = (MARGIN_FRACTION if kept else EQUAL_FRACTION) * bare[0]
-    least = least if bare[0] - bare[least] > margin else 0
+    least = least if not kept and bare[0] - bare[least] > EQUAL_FRACTION * bare[0] else 0
     changes = f" Without team costs, {options[least].label} would be the first choice." if least else ""
     return Team(
         usd_per_month=rounded(teams[0]),
         first_without_rank=options[least].rank or 1,
-        said=f"Of the monthly cost, {usd_text(teams[0])} is for the team.{changes}",
+        said=f"{_team_cost(options[0], teams[0])}{changes}",
     )
+
+
+def _team_cost(first: Option | ApiOption, usd_per_month: float) -> str:
+    if isinstance(first, ApiOption):
+        return "A hosted API needs no team for machines, and its cost counts none."
+    return f"The team costs {usd_text(usd_per_month)} a month of it."
 
 
 def team_usd_per_month(option: Option | ApiOption) -> float:
@@ -293,7 +299,6 @@ def _keep_or_sell(
     counted_in = "with the resale value counted, " if resale_usd else ""
     if saving <= 0:
         return f"{kept}; {other}; {counted_in}keeping costs less"
+    unsure = "" if saving > MARGIN_FRACTION and often >= SURE_FRACTION else ": too little or too uncertain to sell"
     chance = f"with {likely(often)} probability"
-    slight = keep.rank < sell.rank and saving <= MARGIN_FRACTION and often < SURE_FRACTION
-    close = "; that is not enough to recommend it" if slight else ""
-    return f"{kept}; {other}; {counted_in}selling costs {saving:.0%} less, {chance}{close}"
+    return f"{kept}; {other}; {counted_in}selling costs {saving:.0%} less, {chance}{unsure}"

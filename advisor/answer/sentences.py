@@ -12,7 +12,7 @@ from advisor.engine.network import Model
 from advisor.engine.search import Catalog, Scored, tpot_limit_s
 from advisor.engine.spec import JobRun, Outcome, Workload, unlike, usd_text
 from advisor.engine.step import HALF, NO_CACHE_TOKENS, yarn_warning
-from advisor.result import Batch, NearMiss, Option
+from advisor.result import Batch, NearMiss, Option, Speculative
 
 GIB = 2.0**30
 NO_P99 = ", so the p99 of every latency is infinite"
@@ -96,10 +96,17 @@ def certainty(options: Sequence[Option]) -> str:
         others = f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else named[0]
         sentences.append(f"Its lead over {others} is within the margin of error.")
     if first.speculative is not None and (stated := first.speculative).acceptance:
-        least = stated.break_even_acceptance
-        after = f"; below {least:.2f} it misses a limit" if least else ""
-        sentences.append(f"It relies on speculative decoding with an acceptance of {stated.acceptance:.2f}{after}.")
+        sentences.append(drafting(stated))
     return "".join(f" {sentence}" for sentence in sentences)
+
+
+def drafting(stated: Speculative) -> str:
+    """What the first option owes to the acceptance of its drafts, and what to do if fewer are accepted."""
+    least, rate = stated.break_even_acceptance, f"speculative decoding with an acceptance of {stated.acceptance:.2f}"
+    below = f"; below {least:.2f} it misses a limit" if least else ""
+    if stated.meets_slo_without and least is not None:
+        return f"It uses {rate}{below}; without drafts it meets every limit{' again' if below else ' too'}."
+    return f"It relies on {rate}{below}."
 
 
 def likely(probability: float) -> str:

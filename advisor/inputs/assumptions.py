@@ -114,6 +114,7 @@ COSTS = {
     *FINANCE,
     *FINANCE.values(),
     *TEAMS.values(),
+    *DELIVERY.values(),
     *TAXES,
     *(key for _, key in PATHS.values() if key),
     OVERLAP,

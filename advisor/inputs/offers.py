@@ -637,7 +637,7 @@ def _rented(
     watts = host_watts(chip, p["accelerators"], known, a) * (share.fraction if share else 1.0)
     return Offer(
         provider=p["provider"],
-        instance=p["instance"],
+        instance=unit_name(p),
         region=p["region"],
         accelerator=chip.slug,
         accelerators=p["accelerators"],
@@ -663,6 +663,14 @@ def _rented(
     )
 
 
+def unit_name(p: Json) -> str:
+    """What one rented unit is called: a name per GPU says how many GPUs the unit has, where it has several."""
+    n = p["accelerators"]
+    if n == 1 or p.get("unit_unknown"):
+        return str(p["instance"])
+    return str(p["instance"]).replace("(per GPU)", f"({n} GPUs)").replace("(per chip)", f"({n} chips)")
+
+
 def _owned(p: Json, a: Assumptions, chip: Chip, known: Sequence[Json], snapshot: Json) -> list[Offer]:
     """Offers from one purchase price. A card sold alone gets a host of each size, at an assumed price."""
     n = p["accelerators"]
@@ -671,7 +679,8 @@ def _owned(p: Json, a: Assumptions, chip: Chip, known: Sequence[Json], snapshot:
         return [offer for host in hosts for offer in _owned_host(p, a, chip, host, known, snapshot)]
     share = 0.0 if p["kind"] == SYSTEM and not known else host_watts(chip, n, known, a)
     low, high = p.get("purchase_low_usd", 0.0), p.get("purchase_high_usd", 0.0)
-    whole = BoughtHost(p["instance"], n, p["purchase_usd"], share, None, low, high)
+    name = f"{chip.name} ({p['instance']})" if p["kind"] == SYSTEM else p["instance"]  # many rows say only "computer"
+    whole = BoughtHost(name, n, p["purchase_usd"], share, None, low, high)
     return _owned_host(p, a, chip, whole, known, snapshot)
 
 

@@ -108,7 +108,7 @@ def least_text(apis: bool) -> str:
     return f"among the ranked options{', hosted APIs included,' if apis else ''}"
 
 
-WAYS = {"own": "buying", "rent on_demand": "on-demand rental", "rent": "renting"}
+WAYS = {"own": "buying", "keep": "keeping your machines", "rent on_demand": "on-demand rental", "rent": "renting"}
 
 
 def meetings(m: Money) -> list[str]:
@@ -122,12 +122,24 @@ def meetings(m: Money) -> list[str]:
         if plan is not None and compared and rented and b.month:
             month = plan.payback_month
             after = f"the payback month is {month}" if month else "it does not pay back within the horizon"
-        said.append(f"{meeting(b)}; without resale {after}" if after else meeting(b))
+        one = meeting(b, keeps=keeps_only(m))
+        said.append(f"{one}; without resale {after}" if after else one)
     return said
 
 
-def meeting(b: BreakEven) -> str:
-    """The break-even of two ways to pay in one sentence; the month counts resale and discounting."""
+def keeps_only(m: Money) -> bool:
+    """Whether the plan buys nothing: all its machines are already owned, or it rents beside them."""
+    actions = {step.action for step in m.plan.steps} if m.plan else set[str]()
+    return "keep" in actions and "buy" not in actions
+
+
+def meeting(b: BreakEven, keeps: bool = False) -> str:
+    """The break-even of two ways to pay in one sentence; the month counts resale and discounting.
+
+    keeps: what is owned need not be bought.
+    """
+    if keeps and b.between[0] == "own":
+        return meeting(b.changed(between=["keep", b.between[1]]))
     one, other = (WAYS.get(name, name.replace("_", " ").replace("API of", "the API of")) for name in b.between)
     points = [f"costs less than {other} from month {b.month} on, resale counted"] if b.month else []
     if (share := b.share_of_hours) is not None:

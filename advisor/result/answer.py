@@ -19,7 +19,7 @@ from advisor.result.base import (
     UsdPerMtok,
     Watts,
 )
-from advisor.result.decision import Decision, Settle, plan_ways
+from advisor.result.decision import Decision, Settle, lasting, plan_ways
 from advisor.result.demand import Owned
 from advisor.result.hosted import ApiOption, HostedOffer
 from advisor.result.money import Scenario, Switch, Team, Uncertainty
@@ -429,7 +429,7 @@ class Answer(Section):
         first = self.recommendations[0]
         ranges = first.money.ranges if first.money else None
         plan = first.money.plan if first.money else None
-        steps = sorted(plan.steps, key=lambda step: -step.usd) if plan else []
+        steps = lasting(plan.steps, plan.bridge) if plan else []
         trains = isinstance(first, TrainingOption)
         run = first.usd_per_run if isinstance(first, TrainingOption) else None
         if isinstance(first, Option) and first.batch:
@@ -455,6 +455,7 @@ class Answer(Section):
             price_origin="api" if isinstance(first, ApiOption) else first.price_origin,
             price_source=first.price_source,
             price_weakness="" if isinstance(first, ApiOption) else first.price_weakness,
+            bridge=plan.bridge if plan else None,
             settle=settle,
         )
 

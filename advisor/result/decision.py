@@ -1,8 +1,10 @@
 """The answer at a glance: what to do, what it costs, how sure that is, and what would settle the doubt."""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from advisor.result.base import Count, Fraction, Milliseconds, Ratio, Section, Unit, Usd, UsdPerMonth, UsdPerMtok
+from advisor.result.money import BridgeSetup, PlanStep
 
 UsdRange = list[Annotated[float, Unit("USD")]]
 
@@ -94,8 +96,16 @@ class Decision(Section):
     """Where it was read."""
     price_weakness: str = ""
     """Why a buyer should not sign at it; empty: nothing is known."""
+    bridge: BridgeSetup | None = None
+    """What is rented until bought servers arrive; null: nothing."""
     settle: Settle | None = None
     """The one quote or measurement that would settle the doubt; null: not computed for this kind of answer."""
+
+
+def lasting(steps: Sequence[PlanStep], bridge: BridgeSetup | None) -> list[PlanStep]:
+    """The steps of a plan, largest first, without the rent that ends when bought servers arrive."""
+    arrival = min((step.from_month for step in steps if step.action == "buy"), default=0) if bridge else 0
+    return sorted((s for s in steps if s.action == "buy" or s.until_month >= arrival), key=lambda step: -step.usd)
 
 
 def plan_ways(steps: list[str], acquisition: str, provider: str) -> list[str]:

@@ -193,6 +193,12 @@ class BridgeSetup(Section):
     """Replicas at today's peak, without spares."""
     setup: str
     """Format, layout and framework."""
+    accelerator_name: str = ""
+    """Its name; empty in answers stored before it was."""
+
+    @property
+    def accelerators(self) -> int:
+        return self.accelerators_per_replica * self.replicas
 
 
 class Plan(Section):

@@ -61,7 +61,16 @@ def fleet(p: Portfolio) -> str:
 
 
 def headline(d: Decision) -> str:
-    """What to do in one line: Rent 3 × Instinct MI350X at digitalocean."""
+    """What to do in one line, with what is rented until bought servers arrive."""
+    if d.bridge is None:
+        return lasting(d)
+    values = {"what": lasting(d), "count": plain(d.bridge.accelerators)}
+    values["chip"] = d.bridge.accelerator_name or d.bridge.accelerator
+    return gettext("%(what)s, and rent %(count)s × %(chip)s until they arrive") % values
+
+
+def lasting(d: Decision) -> str:
+    """What to sign for the horizon: Rent 3 × Instinct MI350X at digitalocean."""
     what = ways_text(d.ways)
     if d.ways == ["api"]:
         return gettext("Use a hosted API: %(label)s") % {"label": d.label}

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.answer.owned import MARGIN_FRACTION, SURE_FRACTION, kept_first, kept_instances
+from advisor.answer.sentences import dollars
 from advisor.engine.fleet.portfolio import spared_team_usd_by_month
 from advisor.engine.plans import STAFF
 from advisor.engine.search.planned import team_usd_per_hour
@@ -62,8 +63,8 @@ def test_keeping_is_first_if_and_only_if_nothing_else_saves_enough(
         for s in found.shown
         if not kept_instances(s)
         and (
-            keep.economic_usd_per_hour - s.economic_usd_per_hour > MARGIN_FRACTION * keep.usd_per_hour
-            or (before[id(s)] < before[id(keep)]).mean() >= SURE_FRACTION
+            keep.economic_usd_per_hour - s.economic_usd_per_hour > MARGIN_FRACTION * keep.economic_usd_per_hour
+            and (before[id(s)] < before[id(keep)]).mean() >= SURE_FRACTION
         )
         and s.economic_usd_per_hour < keep.economic_usd_per_hour
     ]
@@ -124,6 +125,8 @@ def test_one_of_two_servers_is_enough_and_the_answer_says_what_the_other_is_wort
         assert owned["advice"] == "keep" and "one of your two servers is enough" in owned["said"]
     assert owned["advice"] in ("keep", "sell")
     first = found["recommendations"][0]
+    low, high = first["interval"]["usd_per_mtok_output"]
+    assert f"({dollars(low)[1:]} to {dollars(high)[1:]}) per million output" in found["verdict"]  # one interval
     assert (first["term"] == "owned") == (owned["advice"] == "keep")
     team = found["team"]
     bill = sum(p["usd_per_month"] for p in first["money"]["parts"] if p["name"] in ("staff", "minimum team"))

@@ -8,6 +8,7 @@ from advisor.answer import ranking
 from advisor.answer.advice import with_assumptions
 from advisor.answer.money import NORMAL, VALUES, CostModel, Input, Moved, settle
 from advisor.answer.money.settling import _serving as serving_inputs
+from advisor.answer.money.settling import leads
 from advisor.engine.search.run import prepare_question, search
 from advisor.inputs.from_catalog import take_snapshot, unpacked
 from advisor.inputs.to_engine import catalog_of, workload_of
@@ -81,3 +82,12 @@ def test_the_host_is_among_the_inputs_until_it_is_measured() -> None:
     probed = snapshot["calibrations"]["accelerator:h200-sxm"] | {"host_factor": 1.2}
     calibrations = {**snapshot["calibrations"], "accelerator:h200-sxm": probed}
     assert hosts({**snapshot, "calibrations": calibrations}) == rest
+
+
+@pytest.mark.parametrize(("rival", "first"), [(0.995, True), (0.9, False), (1.3, True)])
+def test_what_is_first_for_another_reason_than_its_cost_is_settled_by_no_single_figure(
+    rival: float, first: bool
+) -> None:
+    """Owned machines that stay first before something cheaper: "above 1 times the estimate" would say nothing."""
+    load = moved("load", np.exp(0.2 * NORMAL), rival * np.exp(0.2 * NORMAL))
+    assert leads([load], 0, 0.01) is first

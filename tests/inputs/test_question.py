@@ -9,7 +9,9 @@ from django.core.management import call_command
 from django.test import Client
 
 from advisor import report, workload
+from advisor.answer.advice import with_assumptions
 from advisor.answer.question_notes import not_used
+from advisor.inputs import EGRESS, STORAGE, catalog_of, unpacked
 from advisor.inputs.assumptions import COSTS
 from advisor.inputs.check import check_catalog
 from advisor.inputs.from_catalog import take_snapshot
@@ -54,6 +56,26 @@ def test_what_the_engine_leaves_out_is_listed_and_printed(change: str, field: st
     result = {**sample_advice.result(), "not_used": [item.to_json() for item in found]}
     assert f"not used: {field}: " in report.table(Answer.read(result))
     assert f"not used: {field}: " in report.markdown(Answer.read(result))
+
+
+def test_an_assumption_that_is_said_not_to_count_changes_no_offer_and_no_assumption_of_the_engine() -> None:
+    spec = asked("constraints.acquisition=[rent, own]")
+    snapshot = unpacked(take_snapshot(spec))
+    listed = {item.field for item in not_used(spec | {"tco": dict.fromkeys(snapshot["assumptions"], 1.0)}, COSTS)}
+    services = (EGRESS, STORAGE)  # used by the provider's name
+    unused = {
+        key: 1.5 * row["value"] + 0.01
+        for key, row in snapshot["assumptions"].items()
+        if f"tco.{key}" in listed and not key.startswith(services)
+    }
+
+    def engine(changes: dict[str, float]) -> tuple[Any, ...]:
+        asks = spec | {"tco": spec["tco"] | changes}
+        catalog = catalog_of(asks, with_assumptions(asks, snapshot))
+        return catalog.assumptions, catalog.offers
+
+    assert len(unused) > 10 and repr(engine(unused)) == repr(engine({}))
+    assert repr(engine({"purchase-lead-months": 3.0})) != repr(engine({}))
 
 
 def test_the_answer_and_its_page_say_what_was_not_used(client: Client) -> None:

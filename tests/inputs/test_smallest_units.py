@@ -132,3 +132,14 @@ def test_a_later_record_of_the_unit_reaches_stored_prices_at_the_next_load() -> 
     assert load.append_prices([row("newcloud", "b200")]).changed == 1
     assert Price.objects.get(provider="newcloud").smallest_unit_accelerators == 8
     assert load.append_prices([row("newcloud", "b200")]).unchanged == 1
+
+
+def test_the_name_of_a_unit_of_several_says_how_many_it_has() -> None:
+    """Three units of two GPUs must not read as three GPUs on an order."""
+    pair = asked("h100-sxm", "scaleway")["recommendations"][0]
+    assert pair["accelerator_count"] <= 2 * pair["instances"] and pair["instance"].endswith("(2 GPUs)")
+    assert f"{pair['instances']} x {pair['instance']}" in pair["money"]["plan"]["said"]
+    spec = workload.parse(QUESTION.format(chip="b300", seller="scaleway"))
+    for offer in catalog_of(spec, unpacked(take_snapshot(spec))).offers:
+        several = offer.acquisition == "rent" and offer.accelerators > 1 and UNKNOWN_UNIT not in offer.marks
+        assert not (several and "(per GPU)" in offer.instance), offer

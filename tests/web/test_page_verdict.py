@@ -1,13 +1,16 @@
 """The verdict says what to do, what it costs, how sure that is and what would settle it, as the JSON of the answer."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.test import Client
 
-from advisor.result import Answer, Settle
+from advisor.result import Answer, BridgeSetup, Settle
+from advisor.result.decision import lasting
 from advisor.templatetags.finance import chance, dollars, low_to_high
 from advisor.templatetags.units import usd
+from advisor.web.verdict import headline
 from tests import sample_advice
 from tests.web import sample_plan
 
@@ -75,6 +78,25 @@ def test_an_answer_from_before_decisions_has_a_verdict_from_its_first_option(cli
     answer = sample_advice.result()
     shown = verdict_of(client.get(f"/advice/{sample_advice.advice(answer).pk}").content.decode())
     assert "Rent 4 × H200 SXM at nebius" in shown and "$10,220" in shown and "would settle" not in shown
+
+
+def test_rent_until_the_delivery_is_of_its_own_machines_and_not_of_those_that_are_bought() -> None:
+    bridge = {"months": 2, "accelerator": "h100-sxm", "accelerators_per_replica": 2, "replicas": 3, "setup": "FP8, TP2"}
+    bought = {"accelerator_name": "RTX PRO 6000", "accelerator_count": 20, "provider": "own", "ways": ["buy"]}
+    made = Answer.read(decided()).decide()
+    assert made is not None
+    bridged = BridgeSetup.read(bridge)
+    assert headline(made.changed(**bought)) == "Buy 20 × RTX PRO 6000"
+    said = headline(made.changed(**bought, bridge=bridged.changed(accelerator_name="H100 SXM5 80GB")))
+    assert said == "Buy 20 × RTX PRO 6000, and rent 6 × H100 SXM5 80GB until they arrive"
+    assert "rent 6 × h100-sxm until" in headline(made.changed(**bought, bridge=bridged))  # stored before the name was
+    steps = [step("rent", 1, 2, 9e5), step("buy", 3, 36, 2e5), step("rent", 3, 36, 1e4)]
+    assert [s.action for s in lasting(steps, bridged)] == ["buy", "rent"]
+    assert [s.action for s in lasting(steps, None)] == ["rent", "buy", "rent"]
+
+
+def step(action: str, first: int, last: int, usd: float) -> Any:
+    return SimpleNamespace(action=action, from_month=first, until_month=last, usd=usd)
 
 
 def test_carbon_is_shown_where_it_is_the_objective(client: Client) -> None:

@@ -36,7 +36,7 @@ def with_break_even(
             continue
         plans = plans_of(ways_to_pay(snapshot, workload, catalog, s))
         money = option.money.changed(
-            break_even=list(break_evens(option, plans, api, workload)), paths=list(paths(plans, api, workload))
+            break_even=list(break_evens(option, plans, api, workload, s)), paths=list(paths(plans, api, workload))
         )
         made.append(option.changed(money=money))
     return made
@@ -63,9 +63,12 @@ def paths(plans: Mapping[str, Plan], api: HostedOffer | None, workload: Workload
 
 
 def break_evens(
-    option: Option, plans: Mapping[str, Plan], api: HostedOffer | None, workload: Workload
+    option: Option, plans: Mapping[str, Plan], api: HostedOffer | None, workload: Workload, chosen: Scored
 ) -> Iterator[BreakEven]:
-    """Owning against renting (month, share of hours), and both against the API (tokens per month)."""
+    """Owning against renting (month, share of hours), and both against the API (tokens per month).
+
+    A rented option is compared with the API as it is rented, also on spot or for a term.
+    """
     own = plans.get("own")
     rented, rent = next(((name, plan) for name, plan in plans.items() if name != "own"), ("", None))
     if own and rent:
@@ -79,6 +82,8 @@ def break_evens(
         )
     if api is None or not api.usd_per_mtok_blended:
         return
+    if chosen.offer.acquisition == "rent" and chosen.planned:
+        rent = chosen.planned.plan
     for name, plan in (("own", own), ("rent", rent)):
         if plan:
             tokens = break_even_tokens(plan.usd_per_month, api.usd_per_mtok_blended)

@@ -81,6 +81,7 @@ def bridge_setup(planned: Planned) -> BridgeSetup | None:
     return BridgeSetup(
         months=planned.bridge.months,
         accelerator=lane.choice.accelerator.slug,
+        accelerator_name=lane.choice.accelerator.name,
         accelerators_per_replica=lane.choice.tp * lane.choice.pp * lane.choice.dp,
         replicas=planned.bridge.carrying,
         setup=describe(lane),

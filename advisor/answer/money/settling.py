@@ -93,7 +93,7 @@ def settle_serving(
     spreads: Sequence[rank_uncertainty.Spread],
     answer: Answer,
 ) -> Settle | None:
-    """What would settle the first choice of a serving question; None: nothing is drawn."""
+    """What would settle the first choice of a serving question; None: nothing is drawn, or it does not lead by cost."""
     apis = [o for o in answer.recommendations if isinstance(o, ApiOption)]
     first = answer.recommendations[0] if answer.recommendations else None
     known = [o for o in answer.deployments if o.scale_to_zero is None]
@@ -107,6 +107,8 @@ def settle_serving(
     at = next(k for k, option in enumerate(shown) if option.rank == first.rank)
     each, equal = list(moved), equal_fraction(workload)
     tests = [m for m in each if m.input.name == "performance"]
+    if not leads(each, at, equal):
+        return None
     return settle(shown, at, each, equal).changed(measurement=measurement(shown, at, tests, equal))
 
 
@@ -308,6 +310,12 @@ def flips(scores: Array, first: int, equal: float) -> Array:
     """At which values another option is better than `first`; options within `equal` of the best count as it."""
     least = scores.min(axis=0)
     return np.asarray(scores[first] > least + equal * np.abs(least))
+
+
+def leads(moved: Sequence[Moved], first: int, equal: float) -> bool:
+    """Whether `first` is first as expected. Owned machines may stand before what costs less but is not certain to."""
+    expected = [m.scores[:, VALUES // 2 : VALUES // 2 + 1] for m in moved if m.input.name == "load"]
+    return not any(flips(scores, first, equal).any() for scores in expected)
 
 
 def subject(options: Sequence[Option | ApiOption | TrainingOption], first: int, moved: Input) -> str:

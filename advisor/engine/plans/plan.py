@@ -337,18 +337,17 @@ def flat_demand(instances: int, months: int) -> Demand:
 
 
 def break_even_month(own: Plan, other: Plan) -> int | None:
-    """First month at whose end owning has cost less, the hardware counted at market value; None: not in the horizon.
+    """First month from whose end on owning has cost less, the hardware counted at market value; None: never.
 
+    Hardware is worth its price on the first day and may lose more later, so every month until the horizon must hold.
     Months before anything is owned do not count: until the delivery both plans may rent the same machines.
     """
     present = own.prices.present(np.arange(own.prices.months + 1))
-    difference = np.cumsum((own.total_by_month - other.total_by_month) * present)
+    value = np.array([market_value(own, month) for month in range(own.prices.months)] + [0.0])
+    above = np.flatnonzero(np.cumsum((own.total_by_month - other.total_by_month) * present) > value * present)
     starts = [c.start_month for c in own.schedule.commitments if own.ways[c.way].kind in (PURCHASE, OWNED)]
-    for month in range(min(starts, default=0) + 1, own.prices.months + 1):
-        value = 0.0 if month == own.prices.months else market_value(own, month) * float(present[month])
-        if difference[month] - value <= 0:
-            return month
-    return None
+    month = max(int(above[-1]) + 1 if len(above) else 1, min(starts, default=0) + 1)
+    return month if month <= own.prices.months else None
 
 
 def market_value(plan: Plan, month: int) -> float:

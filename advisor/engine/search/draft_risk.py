@@ -24,7 +24,7 @@ class DraftRisk:
     lower_verified: Verified  # at the planned size
     lower_meets_slo: bool
     lower_scored: Scored | None  # the size that meets the limits then; None: none up to twice the planned one
-    break_even: Draft | None  # with the lowest acceptance that meets the limits; None: no limits
+    break_even: Draft | None  # with the lowest acceptance that meets the limits; None: no limits, or none does
     without: Verified  # without drafts, at the planned size
     without_meets_slo: bool
 
@@ -40,9 +40,10 @@ def draft_risk(workload: Workload, catalog: Catalog, s: Scored) -> DraftRisk | N
     catalog = replace(catalog, offers=(s.offer,))
     simulations = Simulations(workload, catalog, evaluate(workload, catalog, lanes))
     carrying = s.replicas - s.spare_replicas
+    column = planned_column(simulations, s, STEPS)
 
     def seen(row: int, replicas: int = carrying) -> Verified:
-        return simulations.run(Design(row=row, column=len(CONCURRENCY) - 1, replicas=replicas), REQUESTS)
+        return simulations.run(Design(row=row, column=column, replicas=replicas), REQUESTS)
 
     def holds(row: int, replicas: int = carrying) -> bool:
         return excess(workload, seen(row, replicas)) <= 1
@@ -51,11 +52,12 @@ def draft_risk(workload: Workload, catalog: Catalog, s: Scored) -> DraftRisk | N
     larger = None
     for replicas in dict.fromkeys(math.ceil(carrying * more) for more in MORE_REPLICAS):
         if holds(lower_row, replicas):
-            design = Design(row=lower_row, column=len(CONCURRENCY) - 1, replicas=replicas)
+            design = Design(row=lower_row, column=column, replicas=replicas)
             larger = simulations.scored(workload, simulations.run_in_full(workload, design))
             break
+    limited = has_limits(workload) and holds(STEPS)
     least, most = -1, STEPS
-    while most - least > 1 and has_limits(workload):
+    while most - least > 1 and limited:
         middle = (least + most) // 2
         least, most = (least, middle) if holds(middle) else (middle, most)
     return DraftRisk(
@@ -63,7 +65,17 @@ def draft_risk(workload: Workload, catalog: Catalog, s: Scored) -> DraftRisk | N
         lower_verified=seen(lower_row),
         lower_meets_slo=holds(lower_row),
         lower_scored=larger,
-        break_even=drafts[most] if has_limits(workload) else None,
+        break_even=drafts[most] if limited else None,
         without=seen(plain_row),
         without_meets_slo=holds(plain_row),
     )
+
+
+def planned_column(simulations: Simulations, s: Scored, row: int) -> int:
+    """The column of the table that plans as many concurrent requests, and keeps as many conversations, as `s`."""
+    for column in range(len(CONCURRENCY)):
+        design = Design(row=row, column=column, replicas=s.replicas - s.spare_replicas)
+        alike = simulations.lane(design).max_running_requests == s.lane.max_running_requests
+        if alike and math.isclose(simulations.kept_fraction(design), s.kept_fraction, rel_tol=1e-6):
+            return column
+    return len(CONCURRENCY) - 1

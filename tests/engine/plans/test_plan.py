@@ -468,7 +468,31 @@ def test_purchases_that_start_later_are_worth_their_price_when_they_are_made() -
     assert break_even_month(plan, rented) == 1
     late = Demand(counts=np.array([1]), fractions=np.array([[0.0, 1.0, 1.0]]))
     own, other = (best(late, (way,), plain(3)) for way in (bought(3_000, 3, (1.0, 0.5, 0.2, 0.0)), hourly(2.0)))
-    assert break_even_month(own, other) == 3  # month 1 has nothing but a purchase that is worth its price yet
+    assert break_even_month(own, other) == 3  # the first month of service loses 1,500 of value against 1,460 of rent
+
+
+@given(
+    st.floats(1_000.0, 40_000.0), st.integers(2, 60), st.floats(100.0, 2_000.0), st.floats(0.0, 0.2), st.floats(0, 1)
+)
+def test_from_the_break_even_on_owning_has_cost_less_in_every_month_to_the_end(
+    capital: float, months: int, rate: float, discount: float, kept: float
+) -> None:
+    """So it never contradicts the whole horizon: there is a month exactly where owning costs no more in the end."""
+    own, rent = against_rent(capital, months, rate, tuple((kept ** (np.arange(months + 1) / 12)).tolist()), discount)
+    month = break_even_month(own, rent)
+    present = own.prices.present(np.arange(months + 1))
+    ahead = np.cumsum((rent.total_by_month - own.total_by_month) * present)
+    cheaper = [ahead[m] + (market_value(own, m) * present[m] if m < months else 0.0) >= 0 for m in range(1, months + 1)]
+    assert (month is not None) == cheaper[-1]
+    if month is not None:
+        assert all(cheaper[month - 1 :]) and (month == 1 or not cheaper[month - 2])
+
+
+@given(st.integers(1, 20))
+def test_nothing_breaks_even_before_it_is_delivered(wait: int) -> None:
+    demand = Demand(counts=np.array([1]), fractions=np.array([[0.0] * wait + [1.0] * 24]))
+    own, other = (best(demand, (way,), plain(24 + wait)) for way in (bought(3_000, 60, (1.0,) * 61), hourly(2.0)))
+    assert break_even_month(own, other) == wait + 1
 
 
 # --- break-even -------------------------------------------------------------------------------------------------
