@@ -337,7 +337,7 @@ def _outcome(workload: Workload, s: Scored, loss: HostLoss) -> str:
         )
     latencies = _latencies(workload, loss)
     if loss.limits_hold:
-        return f"the limits still hold: {latencies}" if _limited(workload) else f"{left}, with {latencies}"
+        return f"the limits still hold, with {latencies}" if _limited(workload) else f"{left}, with {latencies}"
     return latencies
 
 

@@ -346,9 +346,7 @@ def weak_price_note(options: Sequence[Option], solid: SolidChoice | None) -> str
     if not options or not options[0].price_weakness:
         return ""
     first = options[0]
-    said = (
-        f" The price behind it is weak ({first.price_weakness}; dated {first.price_as_of}): {_next(first.acquisition)}."
-    )
+    said = f" The price used is weak ({first.price_weakness}; dated {first.price_as_of}): {_next(first.acquisition)}."
     if solid is None:
         return f"{said} No other option that meets the limits has a better price."
     if solid.accelerator == first.accelerator and solid.instance == first.instance:

@@ -90,7 +90,7 @@ def test_a_winner_at_a_weak_price_is_named_with_the_choice_without_it_and_a_fres
     first, solid = answer["recommendations"][0], answer["without_weak_prices"]
     assert (first["provider"], first["price_origin"]) == ("brand-new", "official_list")
     assert "days old" in first["price_weakness"] and f"(dated {first['price_as_of']}" not in answer["verdict"]
-    assert f"The price behind it is weak ({first['price_weakness']}; dated {first['price_as_of']})" in answer["verdict"]
+    assert f"The price used is weak ({first['price_weakness']}; dated {first['price_as_of']})" in answer["verdict"]
     assert f"${solid['usd_per_month']:,.0f} a month" in answer["verdict"]
     assert solid["usd_per_month"] > first["usd_per_month"]
     assert solid["more_fraction"] == pytest.approx(solid["usd_per_month"] / first["usd_per_month"] - 1, rel=1e-3)
@@ -100,7 +100,7 @@ def test_a_winner_at_a_weak_price_is_named_with_the_choice_without_it_and_a_fres
     fresh = recommend(spec, take_snapshot(spec))
     now = fresh["recommendations"][0]
     assert now["provider"] == "brand-new" and not now["price_weakness"] and fresh["without_weak_prices"] is None
-    assert "The price behind it is weak" not in fresh["verdict"] and width(now) < width(first)
+    assert "The price used is weak" not in fresh["verdict"] and width(now) < width(first)
 
 
 @pytest.mark.django_db
@@ -113,7 +113,7 @@ def test_what_a_buyer_cannot_sign_is_ranked_only_if_it_is_allowed() -> None:
     allowed = workload.parse(workload.with_changes(workload.load(QUESTION), {"constraints.exclude": ["consumer"]}))
     answer = recommend(allowed, take_snapshot(allowed))
     assert answer["recommendations"][0]["provider"] == "brand-new"
-    assert "The price behind it is weak (an estimate" in answer["verdict"]
+    assert "The price used is weak (an estimate" in answer["verdict"]
 
 
 @pytest.mark.django_db
