@@ -19,7 +19,7 @@ from advisor.result.base import (
     UsdPerMtok,
     Watts,
 )
-from advisor.result.decision import Decision, Settle, lasting, plan_ways
+from advisor.result.decision import Decision, Settle, grows, lasting, most_accelerators, plan_ways
 from advisor.result.demand import Owned
 from advisor.result.hosted import ApiOption, HostedOffer
 from advisor.result.money import Scenario, Switch, Team, Uncertainty
@@ -455,6 +455,8 @@ class Answer(Section):
             price_origin="api" if isinstance(first, ApiOption) else first.price_origin,
             price_source=first.price_source,
             price_weakness="" if isinstance(first, ApiOption) else first.price_weakness,
+            machine_accelerators=most if (most := most_accelerators(steps)) > (first.accelerator_count or 0) else None,
+            grows=plan is not None and grows(plan),
             bridge=plan.bridge if plan else None,
             settle=settle,
         )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from advisor.result.base import Count, Fraction, Milliseconds, Ratio, Section, Unit, Usd, UsdPerMonth, UsdPerMtok
-from advisor.result.money import BridgeSetup, PlanStep
+from advisor.result.money import BridgeSetup, Plan, PlanStep
 
 UsdRange = list[Annotated[float, Unit("USD")]]
 
@@ -96,6 +96,10 @@ class Decision(Section):
     """Where it was read."""
     price_weakness: str = ""
     """Why a buyer should not sign at it; empty: nothing is known."""
+    machine_accelerators: Count | None = None
+    """Accelerators in the machines of the plan at its largest, idle ones included; null: as many, or not known."""
+    grows: bool = False
+    """Whether the plan has more machines later than today."""
     bridge: BridgeSetup | None = None
     """What is rented until bought servers arrive; null: nothing."""
     settle: Settle | None = None
@@ -106,6 +110,21 @@ def lasting(steps: Sequence[PlanStep], bridge: BridgeSetup | None) -> list[PlanS
     """The steps of a plan, largest first, without the rent that ends when bought servers arrive."""
     arrival = min((step.from_month for step in steps if step.action == "buy"), default=0) if bridge else 0
     return sorted((s for s in steps if s.action == "buy" or s.until_month >= arrival), key=lambda step: -step.usd)
+
+
+def most_accelerators(steps: Sequence[PlanStep]) -> int:
+    """Accelerators in the machines of the steps, in the month with the most."""
+    months = {step.from_month for step in steps}
+    return max(
+        (sum(s.instances * s.accelerators for s in steps if s.from_month <= m <= s.until_month) for m in months),
+        default=0,
+    )
+
+
+def grows(plan: Plan) -> bool:
+    """Whether it serves with more replicas later than in its first month, or after the delivery of what it buys."""
+    replicas = [month.replicas for month in plan.months[plan.bridge.months if plan.bridge else 0 :]]
+    return bool(replicas) and max(replicas) > replicas[0]
 
 
 def plan_ways(steps: list[str], acquisition: str, provider: str) -> list[str]:

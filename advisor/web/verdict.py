@@ -70,7 +70,18 @@ def headline(d: Decision) -> str:
 
 
 def lasting(d: Decision) -> str:
-    """What to sign for the horizon: Rent 3 × Instinct MI350X at digitalocean."""
+    """What to sign for the horizon, in whole machines: Buy 8 × H100 (6 in use)."""
+    most = d.machine_accelerators
+    if most is None or d.accelerator_count is None:
+        return counted(d)
+    if d.grows:
+        return gettext("%(what)s, up to %(most)s later") % {"what": counted(d), "most": plain(most)}
+    said = gettext("%(what)s (%(used)s in use)")
+    return said % {"what": counted(d.changed(accelerator_count=most)), "used": plain(d.accelerator_count)}
+
+
+def counted(d: Decision) -> str:
+    """Rent 3 × Instinct MI350X at digitalocean."""
     what = ways_text(d.ways)
     if d.ways == ["api"]:
         return gettext("Use a hosted API: %(label)s") % {"label": d.label}

@@ -154,7 +154,8 @@ def test_the_memo_shows_what_is_owed_what_it_can_cost_and_what_to_sign() -> None
     for said in (
         "## Range", "| 5% of the draws are lower | $9,000 | $100,000 |  |", "| scenario high | $14,300 | $169,000 |",
         "Owning costs less than renting: 70% probability", "## What to sign", "$2.345 per hour x 9,855 h",
-        "$100,000 each, as of 2026-05-01", "| upfront purchase | none today |", "$1.70 per hour x 35,040 h",
+        "$100,000 each, as of 2026-05-01", "| upfront purchase | none today; $117,500 in month 3 |",
+        "$1.70 per hour x 35,040 h",
         "| most expensive month, purchases spread over their service | $60,000 |",
         "| largest cash payment of a month | $122,890 (month 3) |",
         "from month 33 on, resale counted", "without resale the payback month is 9",

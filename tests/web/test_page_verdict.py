@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 
 from advisor.result import Answer, BridgeSetup, Settle
-from advisor.result.decision import lasting
+from advisor.result.decision import lasting, most_accelerators
 from advisor.templatetags.finance import chance, dollars, low_to_high
 from advisor.templatetags.units import usd
 from advisor.web.verdict import headline
@@ -95,8 +95,25 @@ def test_rent_until_the_delivery_is_of_its_own_machines_and_not_of_those_that_ar
     assert [s.action for s in lasting(steps, None)] == ["rent", "buy", "rent"]
 
 
-def step(action: str, first: int, last: int, usd: float) -> Any:
-    return SimpleNamespace(action=action, from_month=first, until_month=last, usd=usd)
+def step(action: str, first: int, last: int, usd: float = 1.0, instances: int = 1, size: int = 1) -> Any:
+    return SimpleNamespace(
+        action=action, from_month=first, until_month=last, usd=usd, instances=instances, accelerators=size
+    )
+
+
+def test_the_headline_counts_whole_machines_and_says_how_many_are_used_and_how_many_come_later() -> None:
+    """Nobody sells 5 of a server of 8, and the machines of today are not those of the last month."""
+    assert most_accelerators([step("buy", 1, 36, instances=2, size=8)]) == 16
+    assert most_accelerators([step("buy", 11, 36, size=8), step("buy", 20, 36, size=8), step("rent", 1, 10)]) == 16
+    assert most_accelerators([step("rent", 1, 10, instances=9), step("buy", 11, 36, size=8)]) == 9
+    made = Answer.read(decided()).decide()
+    assert made is not None
+    servers = made.changed(
+        accelerator_name="B200", accelerator_count=5, provider="own", ways=["buy"], machine_accelerators=16, grows=False
+    )
+    assert headline(servers) == "Buy 16 × B200 (5 in use)"
+    assert headline(servers.changed(grows=True, machine_accelerators=8)) == "Buy 5 × B200, up to 8 later"
+    assert headline(servers.changed(machine_accelerators=None)) == "Buy 5 × B200"
 
 
 def test_carbon_is_shown_where_it_is_the_objective(client: Client) -> None:

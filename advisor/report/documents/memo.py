@@ -47,10 +47,12 @@ from advisor.report.text import (
     markdown_table,
     meetings,
     name_of,
+    payment_month_text,
 )
 from advisor.result import (
     Answer,
     ApiOption,
+    Money,
     Option,
     TrainingOption,
     WayToPay,
@@ -181,11 +183,18 @@ def range_part(answer: Answer, r: Option) -> Part:
 # --- what to sign, and the money --------------------------------------------------------------------------------
 
 
+def no_upfront(m: Money) -> str:
+    """Why nothing is paid for machines today."""
+    paid = [f for f in m.cash_flow if f.capital_usd > 0]
+    if paid:
+        return f"none today; {dollars(paid[0].capital_usd)} in {payment_month_text(paid[0].month)}"
+    return "none (already owned)" if m.plan and any(s.action == "keep" for s in m.plan.steps) else "none (rented)"
+
+
 def money_rows(r: Option) -> Iterator[Line]:
     m, interval = r.money, r.interval
     if m is not None:
-        none = "none today" if m.plan and m.plan.capex_usd else "none (rented)"
-        yield fact("upfront purchase", m.capital_usd) if m.capital_usd else note("upfront purchase", none)
+        yield fact("upfront purchase", m.capital_usd) if m.capital_usd else note("upfront purchase", no_upfront(m))
         if m.plan is not None:
             yield from plan_rows(m, m.plan)
         if m.taxes is not None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from advisor.engine.spec import HOURS_PER_MONTH
 from advisor.report.documents.bill import income_tax_saved_usd, vat_beside_usd
 from advisor.report.documents.memo_parts import Line, Row, fact, note, quote_text, table
 from advisor.report.documents.wording import dollars, months_text, order_text, unit_price
@@ -16,7 +17,7 @@ def signed_rows(plan: Plan, currency: Currency | None) -> list[Row]:
     lines = [
         Line(
             cells=(
-                f"{step.action} {step.instances:,} x {step.instance} ({step.term.replace('_', ' ')})",
+                f"{step.action} {up_to(step)}{step.instances:,} x {step.instance} ({step.term.replace('_', ' ')})",
                 seller(step),
                 f"{unit_price(step)}{hours_text(step)}, as of {step.price_as_of}",
                 ", ".join(filter(None, (when(step), order_text(step)))),
@@ -28,6 +29,12 @@ def signed_rows(plan: Plan, currency: Currency | None) -> list[Row]:
     more = len(plan.steps) - MOST_STEPS
     lines += [Line(cells=(f"{more} more steps: see the bill of materials", "", "", ""))] if more > 0 else []
     return table(("action", "seller", "list price", "when"), lines, currency, ("list price",))
+
+
+def up_to(step: PlanStep) -> str:
+    """`up to`, where rent by the hour pays for fewer machines in some hours."""
+    served = step.instances * (step.until_month - step.from_month + 1) * HOURS_PER_MONTH
+    return "up to " if step.action == "rent" and step.instances > 1 and step.paid_hours < 0.999 * served else ""
 
 
 def seller(step: PlanStep) -> str:

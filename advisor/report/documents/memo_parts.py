@@ -142,7 +142,9 @@ DOUBTFUL = ("not verified", "disputed")
 
 def api_state(api: HostedOffer) -> str:
     """Why an API is not simply the better choice."""
-    if api.rejection is not None or api.slo_state == "missed":
+    if api.rejection is not None:
+        return f", but it does not meet the requirements: {api.rejection.detail}"
+    if api.slo_state == "missed":
         return ", but it does not meet the requirements"
     return ", but nobody publishes p95 latencies, so your limits are not verified" if api.slo_state in DOUBTFUL else ""
 
