@@ -83,7 +83,7 @@ def with_usual_limits(
     It is simulated and planned as the options are: an estimate may look cheaper than a simulated option that it equals.
     """
     ttft_s, tpot_s = USUAL_CHAT.ttft_p95_s or 0.0, USUAL_CHAT.tpot_p95_s or 0.0
-    limits = f"the limits of MLPerf's chat scenarios (TTFT {ttft_s:g} s, TPOT {tpot_s * 1e3:g} ms)"
+    limits = f"the limits of the MLPerf chat scenarios (TTFT {ttft_s:g} s, TPOT {tpot_s * 1e3:g} ms)"
     first = answer.deployments[0]
     if (first.ttft_ms.p95 or 0.0) <= ttft_s * 1e3 and (first.tpot_ms.p95 or 0.0) <= tpot_s * 1e3:
         return [f"It meets {limits}, so it would be first with them too."], first.label, first.usd_per_month

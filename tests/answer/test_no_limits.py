@@ -47,7 +47,7 @@ def test_a_first_choice_within_the_usual_limits_stays_first() -> None:
     open_limits, first = found["no_limits"], found["recommendations"][0]
     assert first["ttft_ms"]["p95"] <= 2000 and first["tpot_ms"]["p95"] <= 40
     assert (open_limits["label"], open_limits["usd_per_month"]) == (first["label"], first["usd_per_month"])
-    assert "It meets the limits that MLPerf sets for chat (TTFT 2 s, TPOT 40 ms)" in open_limits["said"]
+    assert "It meets the limits of the MLPerf chat scenarios (TTFT 2 s, TPOT 40 ms)" in open_limits["said"]
 
 
 def test_without_work_left_it_makes_no_claim_and_is_named_as_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
