@@ -30,6 +30,7 @@ from advisor.result import (
 )
 
 MOST_NAMED = 5  # providers in the verdict
+LIMITS = ("ttft_ms_p95", "tpot_ms_p95", "e2e_ms_p95", "tokens_per_s_per_user")
 Json = dict[str, Any]
 
 
@@ -343,7 +344,10 @@ def best_deployment(answer: Answer) -> str:
         return "No deployment in the catalog meets this workload; the reasons are listed per accelerator."
     best = answer.deployments[0]
     waits = f"; {best.scale_to_zero.said}" if best.scale_to_zero else ""
+    slo = answer.workload.get("slo") or {} if isinstance(answer.workload, dict) else {}
+    limited = any(slo.get(name) for name in LIMITS)
+    meets = ", and it meets every limit in simulation" if limited else ""
     return (
-        f"The best deployment that you run yourself is #{best.rank}, {best.label}: {usd(best.usd_per_month)} a month. "
-        f"It meets every limit in simulation{waits}.{certainty(answer.deployments)}"
+        f"The best deployment that you run yourself is #{best.rank}, {best.label}: {usd(best.usd_per_month)} a month"
+        f"{meets}{waits}.{certainty(answer.deployments)}"
     )

@@ -37,7 +37,9 @@ def shown(answer: Answer) -> dict[str, Any] | None:
     return {
         "decision": decision,
         "headline": fleet(answer.portfolio) if answer.portfolio else headline(decision),
-        "origin": gettext(ORIGINS.get(decision.price_origin, known("origin not recorded"))),
+        "origin": gettext("already owned")
+        if decision.provider == "owned"
+        else gettext(ORIGINS.get(decision.price_origin, known("origin not recorded"))),
         "settle": decision.settle,
         "settling": settled(decision.settle) if decision.settle else "",
         "weakness": weakness(decision.price_weakness),

@@ -33,6 +33,7 @@ from advisor.report import documents
 from advisor.result import Answer, ApiOption, TrainingOption
 from advisor.web import comments, forms, load_test_views, sections, share_links, training_page, what_if
 from advisor.web.answers import kept
+from advisor.web.answers.list_page import constraints
 from advisor.web.page import csv_text, page, sections_of
 from advisor.web.page import option_context as page_of_option
 from advisor.workload import WorkloadError, with_changes
@@ -240,6 +241,7 @@ def answer_context(request: HttpRequest, advice: Advice, base: str, *, shared: b
         "documents": base.removesuffix("options/") + "documents/",
         "has_documents": documents.has_papers(answer),
         "undone": calibration_marks.undone(answer),
+        "constraints": constraints(spec),
         **sections.context(sections_of(answer, spec), section),
         "drawn": kept.drawn(advice, ["answer", base, shared, sort, section, *opened], draw),
     }

@@ -1,5 +1,6 @@
 """What a training answer says besides figures: budgets, repeated and bought runs, spot, sizes that gain."""
 
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from advisor import report
 from advisor.advise import default_organisation
 from advisor.answer.sentences import likely
+from advisor.answer.training.sentences import dollars
 from advisor.inputs import take_snapshot
 from advisor.result import Answer
 from advisor.workload import parse
@@ -105,6 +107,14 @@ def test_a_size_that_gains_more_than_its_share_says_why() -> None:
     first = answered("adapters")["recommendations"][0]
     gains = [point["gain_fraction"] for point in first["scaling"][1:]]
     assert ("faster than each of" in first["scaling_said"]) == any(gain > 1.02 for gain in gains)
+
+
+@pytest.mark.parametrize("name", ["adapters", "spot", "large budget"])
+def test_a_size_costs_the_same_in_the_sentence_and_in_the_table(name: str) -> None:
+    first = answered(name)["recommendations"][0]
+    said = re.search(r"Beyond ([\d,]+) accelerators \([^$]*(\$[\d,.]+)\)", first["scaling_said"])
+    rows = {f"{point['accelerator_count']:,}": dollars(point["usd_per_run"]) for point in first["scaling"]}
+    assert said is None or rows[said[1]] == said[2]
 
 
 def test_machines_that_are_owned_need_nothing_signed() -> None:

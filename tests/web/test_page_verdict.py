@@ -10,7 +10,7 @@ from advisor.result import Answer, BridgeSetup, Settle
 from advisor.result.decision import lasting, most_accelerators
 from advisor.templatetags.finance import chance, dollars, low_to_high
 from advisor.templatetags.units import usd
-from advisor.web.verdict import headline
+from advisor.web.verdict import headline, shown
 from tests import sample_advice
 from tests.web import sample_plan
 
@@ -67,6 +67,14 @@ def test_verdict_card_ranking_and_json_state_one_figure(client: Client) -> None:
     row = text.split("Ranked deployments")[1].split("</table>")[0]
     for part in (verdict_of(text), card, row):
         assert dollars(first["usd_per_month"]) in part
+
+
+def test_machines_that_are_owned_have_no_price_of_unknown_origin() -> None:
+    found = Answer.read(decided())
+    made = found.decide()
+    assert made is not None
+    block = shown(found.changed(decision=made.changed(provider="owned", price_origin="")))
+    assert block is not None and block["origin"] == "already owned"
 
 
 def test_the_verdict_comes_before_everything_else_of_the_answer(client: Client) -> None:

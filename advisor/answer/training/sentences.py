@@ -273,7 +273,7 @@ def scaling_text(q: Question, c: Candidate, last: Candidate) -> str:
     if last.chips >= largest.chips:
         return f"More accelerators pay up to {largest.chips:,}, the most that was tried.{faster_layouts(same)}"
     return (
-        f"Beyond {last.chips:,} accelerators ({duration(last.days)}, {dollars(last.usd_total)}) more of them stop "
+        f"Beyond {last.chips:,} accelerators ({duration(last.days)}, {dollars(last.usd_per_run)}) more of them stop "
         f"paying: each added one brings less than half of its share of speed.{faster_layouts(same)}"
     )
 

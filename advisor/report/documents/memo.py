@@ -139,9 +139,9 @@ def hosted_text(answer: Answer, r: Option) -> str:
 
 def decision_rows(r: Option) -> Iterator[Line]:
     m, interval = r.money, r.interval
-    month = fact(
-        "per month", r.usd_per_month, dollars(r.usd_per_month, None if m and m.ranges else interval.usd_per_month)
-    )
+    monthly = dollars(r.usd_per_month, None if m and m.ranges else interval.usd_per_month)
+    level = ", as level payments with the same present value" if m and m.plan and m.plan.capex_usd else ""
+    month = fact(f"per month{level}", r.usd_per_month, monthly)
     if m is None:
         yield month
         yield fact("present value of costs", r.tco_usd, dollars(r.tco_usd, interval.tco_usd))

@@ -22,7 +22,7 @@ from advisor.engine.spec import KINDS
 from advisor.inputs import what_if
 from advisor.models import Advice, Comment, Option
 from advisor.templatetags.finance import dollars
-from advisor.templatetags.units import STATES, given, in_currency
+from advisor.templatetags.units import STATES, given, in_currency, percent_text
 from advisor.workload import PORTFOLIO
 from catalog.access import organisation_of
 from catalog.filters import Day, Search
@@ -142,7 +142,7 @@ def about(advice: Advice) -> dict[str, Any]:
 
 
 def constraints(spec: Mapping[str, Any]) -> str:
-    """The constraints that a planner set, in words; empty: none."""
+    """The constraints and the growth of traffic that a planner set, in words; empty: none."""
     c = spec.get("constraints") or {}
     said = []
     if c.get("max_usd_per_month") is not None:
@@ -167,6 +167,8 @@ def constraints(spec: Mapping[str, Any]) -> str:
         said.append(gettext("at most %s kW") % given(c["site"]["max_kw"]))
     if spec.get("owned"):
         said.append(gettext("owned: %s") % few([f"{count} × {name}" for name, count in spec["owned"].items()]))
+    if growth := (spec.get("traffic") or {}).get("growth_fraction_per_year"):
+        said.append(gettext("traffic grows by %s a year") % percent_text(f"{growth * 100:.3g}"))
     return ", ".join(said)
 
 

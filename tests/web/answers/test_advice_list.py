@@ -86,3 +86,14 @@ def test_constraints_in_words() -> None:
     )
     assert constraints(spec) == "at most 16 accelerators, not amd, only in eu, rent only"
     assert constraints(parse(sample_advice.SPEC)) == ""
+    assert constraints({"traffic": {"growth_fraction_per_year": 0.4}}) == "traffic grows by 40% a year"
+
+
+def test_the_page_of_an_answer_says_under_which_constraints_it_holds(client: Client) -> None:
+    advice = sample_advice.advice(sample_advice.result())
+    advice.workload.spec = advice.workload.spec | {
+        "constraints": {**advice.workload.spec["constraints"], "regions": {"allow": ["eu"]}, "max_usd_per_month": 40000}
+    }
+    advice.workload.save()
+    text = client.get(f"/advice/{advice.pk}").content.decode()
+    assert "at most $40,000 a month, only in eu" in text
