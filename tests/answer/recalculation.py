@@ -506,8 +506,8 @@ class Recalculation:
                 for p in self.purchases.itertuples()
                 if p.first - 1 <= m < p.last
             )
-            if even is None and m >= owned and due - kept * self.v(m) <= 0:
-                even = m
+            cheaper = m >= owned and due - kept * self.v(m) <= 0
+            even = (even or m) if cheaper else None
             ahead = paid.loc[:m].sum() <= sum(rent[: m + 1])
             back = (back or m) if ahead else None
         return even, back, yearly_return([rent[m] - flows["total_usd"][m] for m in flows.index])
