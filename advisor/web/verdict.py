@@ -44,7 +44,15 @@ def shown(answer: Answer) -> dict[str, Any] | None:
         "settling": settled(decision.settle) if decision.settle else "",
         "weakness": weakness(decision.price_weakness),
         "one_host_lost": one_host_lost(answer),
+        "purchases_usd": purchases_usd(answer),
     }
+
+
+def purchases_usd(answer: Answer) -> float:
+    """What the first choice buys over the horizon, USD; 0: nothing, or the answer does not say."""
+    first = next(iter(answer.recommendations), None)
+    money = answer.portfolio.money if answer.portfolio else getattr(first, "money", None)
+    return float(getattr(money, "capital_usd", None) or 0.0)
 
 
 def one_host_lost(answer: Answer) -> str:

@@ -57,6 +57,16 @@ def test_each_figure_of_the_decision_is_in_the_verdict(client: Client) -> None:
         assert said in shown, said
 
 
+def test_what_is_bought_is_on_the_first_screen(client: Client) -> None:
+    answer = decided()
+    bought = answer["recommendations"][0]["money"]["capital_usd"]
+    text = verdict_of(client.get(f"/advice/{sample_advice.advice(answer).pk}").content.decode())
+    assert (f"<dt>Purchases</dt><dd>{dollars(bought)}</dd>" in text) == (bought > 0)
+    answer["recommendations"][0]["money"]["capital_usd"] = 245_080.0
+    text = verdict_of(client.get(f"/advice/{sample_advice.advice(answer).pk}").content.decode())
+    assert "<dt>Purchases</dt><dd>$245,080</dd>" in text
+
+
 def test_verdict_card_ranking_and_json_state_one_figure(client: Client) -> None:
     answer = decided()
     advice = sample_advice.advice(answer)
