@@ -126,7 +126,7 @@ def test_a_full_queue_asks_to_come_back(client: Client, settings: Any, limit: st
     first = post(client, body, **key)
     assert first.status_code == 202
     response = post(client, body)
-    assert "1 at most" in problem(response, 429)["detail"]
+    assert "limit is 1" in problem(response, 429)["detail"]
     assert int(response["Retry-After"]) > 0
     assert post(client, body, **key).json()["id"] == first.json()["id"]  # what waits already is no new request
     problem(post(client, {**body, "model": "acme/none"}), 422)  # a mistake would be one after the wait, too

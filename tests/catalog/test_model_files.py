@@ -89,7 +89,7 @@ def test_a_format_that_is_not_known_is_refused_by_name(tmp_path: Path, settings:
         (
             {"quant_method": "modelopt", "quant_algo": "NVFP4",
              "config_groups": {"a": {"weights": {"num_bits": 8, "type": "float"}}}},
-            "stores nvfp4, but config_groups fp8",
+            "means nvfp4, but config_groups says fp8",
         ),
     ],
 )  # fmt: skip

@@ -77,10 +77,10 @@ def test_a_full_queue_of_one_organization_leaves_room_for_another(
     settings.ADVICE_MAX_QUEUED, settings.ADVICE_MAX_QUEUED_PERSON = 4, 3
     queued("acme", "ada", 3)
     acme, other = Organisation.objects.get(slug="acme"), advise.default_organisation()
-    with pytest.raises(advise.QueueFull, match="3 of yours, of 3 at most"):
+    with pytest.raises(advise.QueueFull, match="you have 3, and your limit is 3"):
         advise.check_room(acme, "ada")
     advise.check_room(acme, "bob")
-    with pytest.raises(advise.QueueFull, match="3 of your organization, of 4 at most"):
+    with pytest.raises(advise.QueueFull, match="your organization has 3, and its limit is 4"):
         advise.check_room(acme, "bob", 2)
     advise.check_room(other, "ada", 3)
     Advice.objects.update(state="cancelled")
