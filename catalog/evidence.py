@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from advisor.engine.spec import SupportRule, rules_of
+from advisor.engine.terms import SupportRule, rules_of
 from catalog.models import Accelerator, Calibration, Framework, QuantizationMethod
 
 SIXTEEN_BIT = ("bf16", "fp16")

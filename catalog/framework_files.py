@@ -6,7 +6,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from advisor.engine.spec import OMITTED, PARTS, RULE_LISTS, SWITCHES, TEXTS, template_of, without_parts
+from advisor.engine.terms import OMITTED, PARTS, RULE_LISTS, SWITCHES, TEXTS, template_of, without_parts
 from catalog.loading.fixtures import (
     META,
     FixtureError,

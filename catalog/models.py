@@ -450,7 +450,7 @@ class Framework(Sourced):
     slug = models.SlugField(max_length=60)
     name = models.CharField(max_length=60)
     version = models.CharField(max_length=40)
-    settings = models.JSONField()  # the remaining fields of advisor.engine.spec.Framework, in human units
+    settings = models.JSONField()  # the remaining fields of advisor.engine.terms.Framework, in human units
     history = HistoricalRecords()
 
     class Meta:
@@ -466,7 +466,7 @@ class QuantizationMethod(Sourced):
     name = models.CharField(max_length=80)
     settings = (
         models.JSONField()
-    )  # applies_to (weights | kv) and the remaining fields of advisor.engine.spec.Quantization
+    )  # applies_to (weights | kv) and the remaining fields of advisor.engine.terms.Quantization
     history = HistoricalRecords()
 
     class Meta:

@@ -15,8 +15,8 @@ from django.utils import timezone
 from advisor import advise
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.calibration import Figure, determined
-from advisor.engine.spec import Efficiency
-from advisor.engine.spec import efficiency as efficiency_in
+from advisor.engine.terms import Efficiency
+from advisor.engine.terms import efficiency as efficiency_in
 from advisor.models import Advice, Option
 from catalog import clock
 from catalog.loading.load import PROBED

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from advisor.engine.calibration import Determined, Figure
-from advisor.engine.spec import Efficiency
+from advisor.engine.terms import Efficiency
 from catalog.models import Calibration
 from probes import devices, results
 from probes.models import Result

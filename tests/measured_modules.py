@@ -10,11 +10,11 @@ import numpy as np
 from advisor.engine.network import Model
 from advisor.engine.network.vision import Pictures
 from advisor.engine.search import Catalog
-from advisor.engine.spec import efficiency, overhead
 from advisor.engine.step import Choice, Layouts, layouts
 from advisor.engine.step.encoder import source_operators
 from advisor.engine.step.generation import drawn
 from advisor.engine.step.operators import Operator, attention_cost, linear_operators
+from advisor.engine.terms import efficiency, overhead
 from advisor.inputs import catalog_of, take_snapshot
 from advisor.inputs.from_catalog import model_row
 from advisor.inputs.to_engine import model_of

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OURS = ("advisor", "catalog", "probes")
 GROUND = ("advisor.engine", "probes.agent")
 ENGINE = (
-    "network spec cost plans step training calibration scheduler search estimate training_search launch fleet "
+    "network terms cost plans step training calibration scheduler search estimate training_search launch fleet "
     "optimisation"
 ).split()
 ADVISOR = "workload result inputs answer report fidelity load_tests claims api accounts web ops".split()
@@ -21,19 +21,19 @@ ROOMS = [f"advisor.engine.{name}" for name in ENGINE] + [f"advisor.{name}" for n
 # What each room may import of its own package: design.md's arrows, downward only.
 BELOW_IN_ENGINE = {
     "network": "",
-    "spec": "",
-    "cost": "spec network",
-    "plans": "cost spec",
-    "step": "cost spec network",
-    "training": "step spec network",
-    "calibration": "step cost spec network",
-    "scheduler": "step cost spec network",
-    "estimate": "scheduler step cost spec network",
-    "search": "calibration scheduler step plans cost spec network",
-    "training_search": "estimate training search plans step cost spec network",
-    "launch": "training search scheduler step cost spec network",
-    "fleet": "training_search training plans search calibration scheduler step cost spec network",
-    "optimisation": "training launch fleet search estimate scheduler step cost spec network",
+    "terms": "",
+    "cost": "terms network",
+    "plans": "cost terms",
+    "step": "cost terms network",
+    "training": "step terms network",
+    "calibration": "step cost terms network",
+    "scheduler": "step cost terms network",
+    "estimate": "scheduler step cost terms network",
+    "search": "calibration scheduler step plans cost terms network",
+    "training_search": "estimate training search plans step cost terms network",
+    "launch": "training search scheduler step cost terms network",
+    "fleet": "training_search training plans search calibration scheduler step cost terms network",
+    "optimisation": "training launch fleet search estimate scheduler step cost terms network",
 }
 BELOW_IN_ADVISOR = {
     "workload": "",

@@ -22,7 +22,7 @@ from advisor.answer.scale_to_zero import found
 from advisor.answer.sentences import verdict
 from advisor.engine.fleet import Member, TrainingMember, find_mix, merged_copies
 from advisor.engine.search import MORE_CHIPS, Catalog, Scored, SearchResult, prepare_question, search
-from advisor.engine.spec import Effort, Workload, evaluating, kind_named
+from advisor.engine.terms import Effort, Workload, evaluating, kind_named
 from advisor.inputs import COLD_START, COSTS, EGRESS, STORAGE, catalog_of, unpacked, workload_of
 from advisor.result import Answer, Candidates, Currency, NearMiss, Option, Scenario, Source, Views
 from advisor.result import Catalog as CatalogVersion

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from advisor.engine.spec import LAYOUT, LENGTHS, MODEL, SITE, STACK, Correction
 from advisor.engine.step import Choice
+from advisor.engine.terms import LAYOUT, LENGTHS, MODEL, SITE, STACK, Correction
 from advisor.inputs import CHIP_SCOPE, number
 from advisor.result import Answer, MeasuredCorrection, UsedCalibration
 from catalog.models import Calibration

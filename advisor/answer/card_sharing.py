@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.fleet import TIME_SLICES, MergedCopies, SharingOption, sharing_options
 from advisor.engine.search import Catalog, SearchResult, describe
-from advisor.engine.spec import Accelerator, Workload
 from advisor.engine.step import adapter_bytes, layouts, served_rank
+from advisor.engine.terms import Accelerator, Workload
 from advisor.inputs import number
 from advisor.result import Adapters, Option, Partition, Sharing, SharingWay
 from advisor.result import MergedCopies as ResultMergedCopies

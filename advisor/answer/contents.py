@@ -5,8 +5,8 @@ from typing import Any
 from advisor.answer.money import traffic_ratio
 from advisor.engine.network import Model
 from advisor.engine.search import Catalog, Scored
-from advisor.engine.spec import Images, Workload
 from advisor.engine.step import Layouts, images_s, layouts, vision_bytes
+from advisor.engine.terms import Images, Workload
 from advisor.inputs import number
 from advisor.result import Conversation, ImageInput, Option, UnitCost
 

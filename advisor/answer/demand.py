@@ -9,7 +9,7 @@ from advisor.engine.fleet import HostLoss, host_loss
 from advisor.engine.plans import TERM
 from advisor.engine.scheduler import Verified
 from advisor.engine.search import Catalog, Scored, Table, instances_of, packing_of, tpot_limit_s
-from advisor.engine.spec import Workload, instances_packed, mean_fraction, needed_by_hour, unlike, usd_text
+from advisor.engine.terms import Workload, instances_packed, mean_fraction, needed_by_hour, unlike, usd_text
 from advisor.inputs import SUPPLY, number
 from advisor.result import (
     Availability,

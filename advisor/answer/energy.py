@@ -6,7 +6,7 @@ from typing import Any
 
 from advisor.engine.cost import HOURS_PER_MONTH, JOULES_PER_KWH, Assumptions
 from advisor.engine.search import Catalog, Scored, watts_at
-from advisor.engine.spec import WEEK_HOURS, Accelerator, Workload, mean_fraction
+from advisor.engine.terms import WEEK_HOURS, Accelerator, Workload, mean_fraction
 from advisor.inputs import number
 from advisor.result import Energy
 

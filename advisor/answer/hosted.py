@@ -12,7 +12,7 @@ from typing import Any
 from advisor.answer.money import traffic_ratio
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.search import ALLOWED_QUALITY, QUALITY_RANK, missing_figure
-from advisor.engine.spec import Workload
+from advisor.engine.terms import Workload
 from advisor.inputs import areas_of, hosted_apis, number, rounded
 from advisor.result import HostedOffer, Option, Rejection, SloState, Speed, TokenCharge
 from advisor.workload import trace_of

@@ -6,7 +6,7 @@ from typing import Any
 
 from advisor.engine.cost import combined_ratio
 from advisor.engine.search import distributions, interval_ratios
-from advisor.engine.spec import Correction, RatioDistribution, Ratios
+from advisor.engine.terms import Correction, RatioDistribution, Ratios
 from advisor.inputs import number
 from advisor.result import Intervals, Option, Percentiles
 

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from advisor.engine.launch import Launch as EngineLaunch
-from advisor.engine.spec import FlagLists, Framework
+from advisor.engine.terms import FlagLists, Framework
 from advisor.result import FlagCheck, Launch, LoadTest
 
 FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "flags"

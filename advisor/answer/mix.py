@@ -5,7 +5,7 @@ from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.fleet import Mix as EngineMix
 from advisor.engine.fleet import MixPart as EnginePart
 from advisor.engine.search import describe
-from advisor.engine.spec import Workload
+from advisor.engine.terms import Workload
 from advisor.inputs import number
 from advisor.result import LengthClass, Mix, MixPart
 

@@ -10,7 +10,7 @@ from advisor.answer.money import CURRENCY, cents, traffic_ratio
 from advisor.answer.sentences import certainty
 from advisor.engine.cost import HOURS_PER_MONTH, in_cents, present_value
 from advisor.engine.search import MAX_RANKED, SearchResult, final_score, hosted_score
-from advisor.engine.spec import Workload
+from advisor.engine.terms import Workload
 from advisor.inputs import number, rounded
 from advisor.result import (
     Answer,

@@ -29,8 +29,6 @@ from advisor.engine.search import (
     on_spot,
     started_fraction,
 )
-from advisor.engine.spec import EMBEDDING, WeightStore, Workload
-from advisor.engine.spec import Host as HostOfOffer
 from advisor.engine.step import (
     Lane,
     Line,
@@ -43,6 +41,8 @@ from advisor.engine.step import (
     quality_of,
     resident_bytes,
 )
+from advisor.engine.terms import EMBEDDING, WeightStore, Workload
+from advisor.engine.terms import Host as HostOfOffer
 from advisor.inputs import number, rounded
 from advisor.result import (
     Batch,

@@ -21,7 +21,7 @@ from advisor.engine.search import (
     prices_of,
     same,
 )
-from advisor.engine.spec import Workload, usd_text
+from advisor.engine.terms import Workload, usd_text
 from advisor.inputs import number, rounded
 from advisor.result import Answer, ApiOption, Option, Owned, OwnedPlan, Team
 

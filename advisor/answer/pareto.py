@@ -7,7 +7,7 @@ import numpy as np
 
 from advisor.engine.cost import JOULES_PER_KWH, usd_per_mtok
 from advisor.engine.search import Point, SearchResult
-from advisor.engine.spec import HOURS_PER_MONTH, Workload
+from advisor.engine.terms import HOURS_PER_MONTH, Workload
 from advisor.inputs import number
 from advisor.result import Option, ParetoPoint
 

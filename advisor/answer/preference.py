@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from advisor.engine.spec import Rollout, TuningObjective
+from advisor.engine.terms import Rollout, TuningObjective
 from advisor.engine.training import PeakMemory, Rates, StepTime, reference_bytes
 from advisor.engine.training_search import Phase, Servers, Trainer, iteration
 from advisor.inputs import REFERENCES, host_copy_fraction, resources_with, rounded

@@ -6,7 +6,7 @@ from typing import Any
 
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.search import Catalog, Scored, describe, estimated_ranking, has_limits, search
-from advisor.engine.spec import CHOICE_FRACTION, KINDS, Effort, Slo, Workload, usd_text
+from advisor.engine.terms import CHOICE_FRACTION, KINDS, Effort, Slo, Workload, usd_text
 from advisor.inputs import number, rounded
 from advisor.result import Answer, NoLimits, NotUsed, Option, Probes
 

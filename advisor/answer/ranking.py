@@ -21,8 +21,8 @@ from advisor.engine.search import (
 )
 from advisor.engine.search import Score as DeclaredScore
 from advisor.engine.search import Unranked as Found
-from advisor.engine.spec import CERTAIN, Offer, Workload
-from advisor.engine.spec import Rejection as EngineRejection
+from advisor.engine.terms import CERTAIN, Offer, Workload
+from advisor.engine.terms import Rejection as EngineRejection
 from advisor.inputs import host_ratios, number, rounded
 from advisor.result import (
     Beats,

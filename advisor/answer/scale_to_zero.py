@@ -16,7 +16,7 @@ from advisor.engine.search import (
     scaled_to_zero,
     search,
 )
-from advisor.engine.spec import Workload
+from advisor.engine.terms import Workload
 from advisor.inputs import number, rounded, serverless_of
 from advisor.result import Option, Rejection, ScaleToZero
 

@@ -10,8 +10,8 @@ from advisor.engine.cost import HOURS_PER_YEAR
 from advisor.engine.launch import rare_request_tokens
 from advisor.engine.network import Model
 from advisor.engine.search import Catalog, Scored, tpot_limit_s
-from advisor.engine.spec import JobRun, Outcome, Workload, unlike, usd_text
 from advisor.engine.step import HALF, NO_CACHE_TOKENS, yarn_warning
+from advisor.engine.terms import JobRun, Outcome, Workload, unlike, usd_text
 from advisor.result import Batch, NearMiss, Option, Speculative
 
 GIB = 2.0**30

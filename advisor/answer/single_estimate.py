@@ -17,7 +17,6 @@ from advisor.engine.estimate import estimate, means, prepare, prepared, queued_r
 from advisor.engine.network import active_parameters, parameters
 from advisor.engine.scheduler import open_loop, scheduler_of
 from advisor.engine.search import describe, instances_needed, offer_usd_per_hour
-from advisor.engine.spec import Case, Offer, Pool, SocketShare, efficiency, with_host_factor
 from advisor.engine.step import (
     NO_CACHE_TOKENS,
     Demand,
@@ -30,6 +29,7 @@ from advisor.engine.step import (
     step_fractions,
     take,
 )
+from advisor.engine.terms import Case, Offer, Pool, SocketShare, efficiency, with_host_factor
 from advisor.fidelity import nearest_rows
 from advisor.inputs import (
     host_speed_range,

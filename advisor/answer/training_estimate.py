@@ -8,7 +8,7 @@ from typing import Any
 from advisor.answer import preference
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.network import parameters
-from advisor.engine.spec import Accelerator, Efficiency, efficiency
+from advisor.engine.terms import Accelerator, Efficiency, efficiency
 from advisor.engine.training import (
     HEAD,
     Job,

@@ -28,8 +28,8 @@ from advisor.engine.optimisation import (
 from advisor.engine.optimisation import Roofline as EngineRoofline
 from advisor.engine.optimisation import plan as engine_plan
 from advisor.engine.search import Catalog, DraftRisk, Scored
-from advisor.engine.spec import Framework, Workload
 from advisor.engine.step import Lanes, Line, is_published, lanes, published_conversion, quality_of
+from advisor.engine.terms import Framework, Workload
 from advisor.inputs import number, quantization_of, rounded
 from advisor.result import (
     CacheFormatChoice,

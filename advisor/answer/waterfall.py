@@ -5,8 +5,8 @@ from typing import Any
 from advisor.engine.estimate import prepare
 from advisor.engine.network import Model
 from advisor.engine.optimisation import ablation_steps, estimate_steps
-from advisor.engine.spec import Quantization
 from advisor.engine.step import Demand, Draft, Lane, acceptances_of, drafts_of, lanes, weights_on
+from advisor.engine.terms import Quantization
 from advisor.inputs import assumption, number, resources_with
 from advisor.result import Ablation, AblationStep
 from advisor.workload import WorkloadError, deployment, error

@@ -9,7 +9,7 @@ from advisor.claims.orders import CHECKS as ORDERS
 from advisor.claims.probes import CHECKS as PROBED
 from advisor.claims.training import CHECKS as TRAINING
 from advisor.engine.network import kv_elements, parameters
-from advisor.engine.spec import overhead
+from advisor.engine.terms import overhead
 from catalog.models import ApiPrice, QuantizationMethod
 
 H100, A100, H200, V5E, V6E = "h100-sxm", "a100-80gb-sxm", "h200-sxm", "tpu-v5e", "tpu-v6e"

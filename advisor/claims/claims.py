@@ -11,8 +11,8 @@ from typing import Any
 
 from advisor.answer import single_estimate
 from advisor.engine.network import Model
-from advisor.engine.spec import Accelerator as Chip
-from advisor.engine.spec import Efficiency, efficiency
+from advisor.engine.terms import Accelerator as Chip
+from advisor.engine.terms import Efficiency, efficiency
 from advisor.inputs import calibrations, model_of, model_row, offers
 from advisor.inputs import catalog_chip as chip_of
 from advisor.result import Estimate

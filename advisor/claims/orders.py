@@ -2,8 +2,8 @@
 
 from advisor.claims.claims import LLAMA_8B, LLAMA_70B, Check, Desk, Finding, mean_tpot_ms, rate
 from advisor.engine.network import decoder_blocks, parameters
-from advisor.engine.spec import overhead
 from advisor.engine.step import tokens_per_step
+from advisor.engine.terms import overhead
 from catalog.models import Assumption, QuantizationMethod
 
 H100, A100, RTX, V6E = "h100-sxm", "a100-80gb-sxm", "rtx-4090", "tpu-v6e"

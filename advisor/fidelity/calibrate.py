@@ -9,7 +9,7 @@ import numpy as np
 
 from advisor.engine.calibration import Array, Interval, Mask, Parameter, Places, Solution, least_squares
 from advisor.engine.estimate import Estimate, Resources, closed_form, estimate_all
-from advisor.engine.spec import Case, Scopes
+from advisor.engine.terms import Case, Scopes
 from advisor.fidelity import scoring
 from advisor.fidelity.calibration_files import Setup
 from advisor.fidelity.reliability import HeldOut

@@ -13,7 +13,7 @@ import yaml
 
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.calibration import Parameter, efficiency_of
-from advisor.engine.spec import Accelerator, Scopes, efficiency
+from advisor.engine.terms import Accelerator, Scopes, efficiency
 from advisor.fidelity import training_probes
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"

@@ -7,7 +7,7 @@ import numpy as np
 import yaml
 
 from advisor.engine.calibration import LEVELS, Observed, Pooling, conditioning
-from advisor.engine.spec import LAYOUT, LENGTHS, MODEL, SITE, STACK, Z95
+from advisor.engine.terms import LAYOUT, LENGTHS, MODEL, SITE, STACK, Z95
 from advisor.inputs import measured
 from catalog.models import ScoredRow
 

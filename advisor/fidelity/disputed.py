@@ -8,7 +8,7 @@ from pathlib import Path
 
 from advisor.engine.estimate import Resources, quantization_for
 from advisor.engine.network import active_parameters, embedding_parameters, parameters
-from advisor.engine.spec import Case
+from advisor.engine.terms import Case
 from advisor.fidelity.rows import Row, case_of, count, number
 
 PATH = Path(__file__).resolve().parents[2] / "fixtures" / "measurements" / "disputed.csv"

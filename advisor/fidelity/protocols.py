@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from advisor.engine.spec import CLIENTS, Protocol
+from advisor.engine.terms import CLIENTS, Protocol
 
 PATH = Path(__file__).resolve().parents[2] / "fixtures" / "measurements" / "protocols.yaml"
 CONDITIONS = ("source", "framework", "version", "model", "accelerator", "weights", "tokens", "isl", "osl", "prefix")

@@ -13,7 +13,7 @@ import numpy as np
 
 from advisor.engine.calibration import Array, least_squares, weighted_quantile
 from advisor.engine.search import correlated_normal, standard_normal
-from advisor.engine.spec import SHARES, RatioDistribution
+from advisor.engine.terms import SHARES, RatioDistribution
 
 MULTIPLES = (0.6, 0.8, 1.0, 1.25, 1.6, 2.0)  # of the prediction
 BOTH = "ttft and tpot"

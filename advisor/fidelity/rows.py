@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Protocol as Interface
 
-from advisor.engine.spec import KV, WEIGHTS, Case, Pool, Protocol
+from advisor.engine.terms import KV, WEIGHTS, Case, Pool, Protocol
 from advisor.fidelity.protocols import Run, run_of
 
 MAX_BYTES = 64 * 2**20

@@ -11,7 +11,7 @@ import yaml
 from django.utils import timezone
 
 from advisor.engine import ENGINE_VERSION
-from advisor.engine.spec import Case, Pool
+from advisor.engine.terms import Case, Pool
 from advisor.engine.training import Run
 from advisor.fidelity import training_layouts
 from advisor.fidelity.report import circumstance, noisy_cases

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from advisor.engine.spec import Case
+from advisor.engine.terms import Case
 from advisor.fidelity import statistics
 from advisor.fidelity.rows import Catalog, Row, Skip, case_of
 from advisor.fidelity.statistics import Point

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.engine.calibration import Array, Interval, least_squares, weighted_quantile
-from advisor.engine.spec import SHARES
+from advisor.engine.terms import SHARES
 from advisor.engine.training import interval_kind
 from advisor.fidelity.scoring import Scored, point_of
 from advisor.fidelity.training_rows import MEMORY

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from advisor.engine import training
-from advisor.engine.spec import efficiency
+from advisor.engine.terms import efficiency
 from advisor.engine.training import Run
 from advisor.fidelity.rows import Row
 from advisor.fidelity.training_rows import TIMES, TrainingCase, training_case

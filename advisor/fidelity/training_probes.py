@@ -13,7 +13,7 @@ import numpy as np
 from advisor.engine import training
 from advisor.engine.calibration import Figure, median_of, samples
 from advisor.engine.network import Attention, Block, Ffn, Model
-from advisor.engine.spec import Accelerator, Efficiency
+from advisor.engine.terms import Accelerator, Efficiency
 from advisor.engine.training import BF16, PLAIN, Run, Shape
 
 STEP, OVERLAP = "train_step", "train_overlap"

@@ -5,8 +5,8 @@ from typing import Protocol
 
 from advisor.engine import training
 from advisor.engine.network import Model
-from advisor.engine.spec import Accelerator, Scopes, efficiency
 from advisor.engine.step import has_experts
+from advisor.engine.terms import Accelerator, Scopes, efficiency
 from advisor.engine.training import Run
 from advisor.fidelity.rows import Row, Skip
 from advisor.fidelity.scoring import Prediction, Scored, labels_of

@@ -7,9 +7,9 @@ from django.utils import timezone
 from advisor.engine.cost import Assumptions
 from advisor.engine.estimate import Resources
 from advisor.engine.network import to_shape
-from advisor.engine.spec import UNKNOWN_UNIT, Offer
-from advisor.engine.spec import Accelerator as Chip
 from advisor.engine.step import host_copy_of
+from advisor.engine.terms import UNKNOWN_UNIT, Offer
+from advisor.engine.terms import Accelerator as Chip
 from advisor.inputs import hosts, measured, offers
 from advisor.inputs.assumptions import HOST_SPEED, assumptions_of
 from advisor.inputs.check import own_model_error

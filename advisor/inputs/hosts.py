@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from advisor.engine.cost import Assumptions
-from advisor.engine.spec import Accelerator as Chip
-from advisor.engine.spec import Host, SocketShare
+from advisor.engine.terms import Accelerator as Chip
+from advisor.engine.terms import Host, SocketShare
 from catalog.loading.fixtures import PER_CHIP
 from catalog.models import InstanceType
 

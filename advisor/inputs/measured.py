@@ -16,7 +16,7 @@ from django.db.models import Count, Max, Q
 
 from advisor.engine.calibration import Observed, Pooling, conditioning
 from advisor.engine.network import from_shape
-from advisor.engine.spec import ANY, MODEL, Place, kind_named, length_class, release, scope_of
+from advisor.engine.terms import ANY, MODEL, Place, kind_named, length_class, release, scope_of
 from catalog.models import Organisation, ScoredRow, ServedModel
 from catalog.revision import revision
 

@@ -19,8 +19,8 @@ from advisor.engine.cost import (
     rent_parts,
     total_usd_per_hour,
 )
-from advisor.engine.spec import ASSUMED, DOUBTFUL, OWNED, OWNED_MONTHS, UNKNOWN_UNIT, WEAK_PRICE, Offer, Part
-from advisor.engine.spec import Accelerator as Chip
+from advisor.engine.terms import ASSUMED, DOUBTFUL, OWNED, OWNED_MONTHS, UNKNOWN_UNIT, WEAK_PRICE, Offer, Part
+from advisor.engine.terms import Accelerator as Chip
 from advisor.inputs.assumptions import SERVERS
 from advisor.inputs.hosts import (
     IN_PRICES,

@@ -7,7 +7,8 @@ from typing import Any
 from advisor.engine.cost import capped_speed_fraction
 from advisor.engine.network import Adapters, DraftRelease, Model, Release, from_shape, from_stored_config
 from advisor.engine.search import PRICE_FIELD, Catalog, at_price
-from advisor.engine.spec import (
+from advisor.engine.step import acceptances_of, host_copy_of
+from advisor.engine.terms import (
     KINDS,
     Constraints,
     FlagLists,
@@ -25,9 +26,8 @@ from advisor.engine.spec import (
     weight_store_of,
     with_host_factor,
 )
-from advisor.engine.spec import Accelerator as Chip
-from advisor.engine.spec import Framework as Serving
-from advisor.engine.step import acceptances_of, host_copy_of
+from advisor.engine.terms import Accelerator as Chip
+from advisor.engine.terms import Framework as Serving
 from advisor.inputs import hosted_apis, offers
 from advisor.inputs.assumptions import CAP, HOST_SPEED, IDLE, SOFTWARE, assumptions_of
 from advisor.inputs.from_catalog import first_source, unpacked

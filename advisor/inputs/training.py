@@ -3,7 +3,7 @@
 import math
 from typing import Any, Literal
 
-from advisor.engine.spec import Lengths, Rollout, TrainingTask, TuningObjective, kind_named
+from advisor.engine.terms import Lengths, Rollout, TrainingTask, TuningObjective, kind_named
 from advisor.engine.training import DEFAULTS, FailureRates, Range, Spot
 from advisor.engine.training_search import Reliability
 from advisor.workload import LONGEST_RATIO

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from advisor.engine.spec import kind_named
+from advisor.engine.terms import kind_named
 from advisor.inputs.check import check_catalog
 from advisor.inputs.names import with_catalog_names
 from advisor.workload import WorkloadError, error, parse, states_rate

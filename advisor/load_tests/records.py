@@ -12,7 +12,7 @@ from django.db import transaction
 from pydantic import ValidationError
 
 from advisor.advise import Unanswerable, hold, with_measurements
-from advisor.engine.spec import kind_named
+from advisor.engine.terms import kind_named
 from advisor.fidelity import COLUMNS
 from advisor.load_tests.result_files import LoadResultError, parse
 from advisor.models import Advice, LoadTest, Option

@@ -5,8 +5,8 @@ from itertools import takewhile
 
 from advisor.engine.estimate import Resources
 from advisor.engine.network import Model
-from advisor.engine.spec import Accelerator, Framework, Quantization, SupportRule
 from advisor.engine.step import cache_unsupported, has_experts, mixers_of, quantizes, runs_on, weights_on
+from advisor.engine.terms import Accelerator, Framework, Quantization, SupportRule
 from advisor.report import markdown_escapes as md
 
 HEAD = """# Support matrix

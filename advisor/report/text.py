@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from advisor.engine.spec import kind_named
+from advisor.engine.terms import kind_named
 from advisor.report import markdown_escapes as md
 from advisor.report import training_answer
 from advisor.report.asked import allows_apis, api_seller, has_changing_traffic

@@ -2,7 +2,7 @@
 
 from django import template
 
-from advisor.engine.spec import kind_named
+from advisor.engine.terms import kind_named
 
 register = template.Library()
 

@@ -8,7 +8,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_noop as known
 
-from advisor.engine.spec import kind_named
+from advisor.engine.terms import kind_named
 from advisor.engine.training_search import duration
 from advisor.templatetags.finance import dollars
 from advisor.templatetags.units import (

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
 from advisor import advise
-from advisor.engine.spec import kind_named
+from advisor.engine.terms import kind_named
 from advisor.result import Assumption
 from advisor.templatetags.units import number, number_to_type, typed_number
 from advisor.web.views import answer_of, finished, or_unreadable

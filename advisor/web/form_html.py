@@ -10,7 +10,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import get_language, gettext
 from django.utils.translation import gettext_noop as known
 
-from advisor.engine.spec import KINDS, Kind
+from advisor.engine.terms import KINDS, Kind
 from advisor.templatetags.units import number_to_type
 from advisor.web.form_fields import (
     ADVANCED,

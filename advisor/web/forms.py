@@ -13,7 +13,7 @@ from django.http import QueryDict
 from django.utils.translation import gettext
 
 from advisor import workload
-from advisor.engine.spec import Kind, kind_named
+from advisor.engine.terms import Kind, kind_named
 from advisor.inputs import check_catalog, prices_seen_by, unknown_names_in_parts, with_catalog_names
 from advisor.templatetags.units import decimal_comma, typed_number
 from advisor.web.form_fields import (

@@ -15,7 +15,7 @@ from rest_framework.response import Response
 
 from advisor import load_tests
 from advisor.api import TooLarge, problems
-from advisor.engine.spec import kind_named
+from advisor.engine.terms import kind_named
 from advisor.load_tests import LoadResultError
 from advisor.models import Advice, LoadTest, Option
 from catalog.access import Right, caller_of, needs, organisation_of

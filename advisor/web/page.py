@@ -10,7 +10,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as known
 
 from advisor.engine.search import MAX_RANKED
-from advisor.engine.spec import kind_named
+from advisor.engine.terms import kind_named
 from advisor.result import (
     Answer,
     ApiOption,

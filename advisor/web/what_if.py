@@ -7,7 +7,7 @@ from typing import Any
 from django.shortcuts import get_object_or_404
 from django.utils.translation import gettext_noop as known
 
-from advisor.engine.spec import kind_named
+from advisor.engine.terms import kind_named
 from advisor.inputs import what_if
 from advisor.models import Advice
 from advisor.result import ApiOption, QuickOption, QuickRanking

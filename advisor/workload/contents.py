@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from advisor.engine.spec import DrawnImages, Kind, Lengths, WorkUnit, over_turns
-from advisor.engine.spec import Images as Pictures
-from advisor.engine.spec import Turns as Conversation
+from advisor.engine.terms import DrawnImages, Kind, Lengths, WorkUnit, over_turns
+from advisor.engine.terms import Images as Pictures
+from advisor.engine.terms import Turns as Conversation
 from advisor.workload.fields import Positive, Section
 from advisor.workload.text import error
 

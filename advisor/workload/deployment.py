@@ -10,7 +10,6 @@ from pydantic_core import PydanticCustomError
 
 from advisor.engine.estimate import Resources, find_framework, methods_of_dtype, quantization_for
 from advisor.engine.network import Attention, LatentAttention, Model, from_hf_config
-from advisor.engine.spec import KV, UNRANKED, WEIGHTS, Accelerator, Case, Framework, Pool, Protocol, Quantization
 from advisor.engine.step import (
     KV_BYTES,
     as_scheduled,
@@ -26,6 +25,7 @@ from advisor.engine.step import (
     yarn_warning,
 )
 from advisor.engine.step import supports_model as serves
+from advisor.engine.terms import KV, UNRANKED, WEIGHTS, Accelerator, Case, Framework, Pool, Protocol, Quantization
 from advisor.workload.errors import explain, explained
 from advisor.workload.fields import Name, Section
 from advisor.workload.schema import ModelRef

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from advisor.engine.spec import kind_named
+from advisor.engine.terms import kind_named
 
 Json = dict[str, Any]
 ONE_VECTOR = {"mean": 1.0}  # output of an embedding request

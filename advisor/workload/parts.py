@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from advisor.engine.spec import KINDS
+from advisor.engine.terms import KINDS
 from advisor.workload.text import WorkloadError, error
 
 SHAREABLE = tuple(KINDS)

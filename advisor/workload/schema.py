@@ -15,7 +15,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from advisor.engine.spec import KINDS, SERVING, kind_named
+from advisor.engine.terms import KINDS, SERVING, kind_named
 from advisor.workload.contents import Audio, ImageOutput, Images, contents_errors, states_rate
 from advisor.workload.embedding import with_one_vector
 from advisor.workload.errors import explained

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
-from advisor.engine.spec import Z95, Kind, Trace, mean_fraction, week_of
-from advisor.engine.spec import Users as Population
+from advisor.engine.terms import Z95, Kind, Trace, mean_fraction, week_of
+from advisor.engine.terms import Users as Population
 from advisor.workload.contents import (
     PROMPT_TOKENS,
     Audio,

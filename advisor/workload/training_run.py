@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, ValidationError
 
 from advisor.engine.network import Attention, Model
-from advisor.engine.spec import Accelerator
 from advisor.engine.step import yarn_warning
+from advisor.engine.terms import Accelerator
 from advisor.engine.training import (
     MethodName,
     ModelCode,

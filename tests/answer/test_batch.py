@@ -10,8 +10,8 @@ from django.test import Client
 
 from advisor import advise
 from advisor.engine.search.run import search
-from advisor.engine.spec.kinds import BATCH
-from advisor.engine.spec.workload import Slo
+from advisor.engine.terms.kinds import BATCH
+from advisor.engine.terms.workload import Slo
 from advisor.web.forms import WorkloadForm, from_spec
 from advisor.workload.schema import parse
 from advisor.workload.text import WorkloadError

@@ -9,7 +9,7 @@ from advisor.answer import ranking
 from advisor.engine.search import rank_uncertainty
 from advisor.engine.search.run import prepare_question, search
 from advisor.engine.search.sensitivity import Standing
-from advisor.engine.spec import CERTAIN, around_estimate
+from advisor.engine.terms import CERTAIN, around_estimate
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.inputs.to_engine import catalog_of, workload_of
 from advisor.workload.schema import parse

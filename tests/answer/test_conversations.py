@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from advisor.answer.advice import recommend
-from advisor.engine.spec import Lengths, Turns, over_turns
+from advisor.engine.terms import Lengths, Turns, over_turns
 from advisor.inputs import take_snapshot, workload_of
 from advisor.inputs.check import check_catalog
 from advisor.result import Option

@@ -8,7 +8,7 @@ import pytest
 
 from advisor import workload
 from advisor.engine.search.candidates import admissible, allowed, excluded_marks, offers_for
-from advisor.engine.spec import DOUBTFUL, NEVER_FIRST, OWNED, UNKNOWN_UNIT, Offer, Rejection
+from advisor.engine.terms import DOUBTFUL, NEVER_FIRST, OWNED, UNKNOWN_UNIT, Offer, Rejection
 from advisor.inputs import catalog_of, check_catalog, take_snapshot, unpacked, with_catalog_names, workload_of
 from advisor.inputs.offers import EVERY_SELLER
 from advisor.workload import WorkloadError

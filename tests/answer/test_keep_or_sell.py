@@ -14,7 +14,7 @@ from advisor.engine.fleet.portfolio import spared_team_usd_by_month
 from advisor.engine.plans import STAFF
 from advisor.engine.search.planned import team_usd_per_hour
 from advisor.engine.search.run import search
-from advisor.engine.spec.offer import Part
+from advisor.engine.terms.offer import Part
 from tests.answer.test_demand_road import BIG, BUSY, answer, traffic
 from tests.engine.catalog_sample import ASSUMED, catalog, chip, offer, question
 

@@ -16,9 +16,9 @@ from advisor.answer.portfolios import hours_of_week, stretches
 from advisor.engine.fleet.milp import Limits
 from advisor.engine.fleet.portfolio import Member, SharedFleet, periods_of, plan_shared_fleet, windows
 from advisor.engine.search.run import search
-from advisor.engine.spec.demand import week_of
-from advisor.engine.spec.kinds import BATCH
-from advisor.engine.spec.workload import Slo, Workload
+from advisor.engine.terms.demand import week_of
+from advisor.engine.terms.kinds import BATCH
+from advisor.engine.terms.workload import Slo, Workload
 from advisor.inputs import take_snapshot
 from advisor.inputs.check import check_catalog
 from advisor.result import Answer

@@ -7,7 +7,7 @@ import pytest
 
 from advisor.answer.advice import recommend
 from advisor.engine.search.candidates import rented_parts
-from advisor.engine.spec import Host, WeightStore
+from advisor.engine.terms import Host, WeightStore
 from advisor.inputs import catalog_of, take_snapshot, workload_of
 from advisor.result import Option
 from advisor.workload import parse

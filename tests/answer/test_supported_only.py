@@ -11,8 +11,8 @@ from advisor import workload
 from advisor.engine.estimate import Resources
 from advisor.engine.search import prepare_question
 from advisor.engine.search.candidates import enumerate_lanes
-from advisor.engine.spec import Framework, Quantization
 from advisor.engine.step import Lane, launchable, runs_on, supports_model, weights_on
+from advisor.engine.terms import Framework, Quantization
 from advisor.inputs import catalog_of, catalog_resources, take_snapshot, unpacked, workload_of
 from advisor.report import support_matrix
 from advisor.workload import WorkloadError, deployment

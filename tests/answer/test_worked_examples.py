@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from advisor.engine import training
-from advisor.engine.spec import efficiency
+from advisor.engine.terms import efficiency
 from advisor.engine.training import Job, Layout, Parallel, Run, Shape, code_of, recipe_of
 from advisor.inputs import catalog_resources
 

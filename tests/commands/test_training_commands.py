@@ -9,7 +9,7 @@ import pytest
 import yaml
 from django.core.management import call_command
 
-from advisor.engine.spec import SHARES, quantile_key
+from advisor.engine.terms import SHARES, quantile_key
 from advisor.fidelity import Row
 from catalog.management.errors import BadInput
 from tests.fidelity.test_training_rows import BRIDGE, MLPERF

@@ -11,14 +11,14 @@ from advisor.engine.cost.hourly import Assumptions
 from advisor.engine.network.blocks import Attention, Block, Ffn
 from advisor.engine.network.model import Model
 from advisor.engine.search.candidates import Catalog
-from advisor.engine.spec.command_template import template_of
-from advisor.engine.spec.hardware import Accelerator, Efficiency, Link, Overhead
-from advisor.engine.spec.kinds import SERVING
-from advisor.engine.spec.offer import Offer
-from advisor.engine.spec.software import FlagLists, Framework, LaunchFacts, Quantization, SupportRule
-from advisor.engine.spec.workload import Constraints, Lengths, Slo, Workload
 from advisor.engine.step.lane import Lane
 from advisor.engine.step.layout import Choice
+from advisor.engine.terms.command_template import template_of
+from advisor.engine.terms.hardware import Accelerator, Efficiency, Link, Overhead
+from advisor.engine.terms.kinds import SERVING
+from advisor.engine.terms.offer import Offer
+from advisor.engine.terms.software import FlagLists, Framework, LaunchFacts, Quantization, SupportRule
+from advisor.engine.terms.workload import Constraints, Lengths, Slo, Workload
 from catalog import framework_files
 from catalog.loading import fixtures
 

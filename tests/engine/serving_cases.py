@@ -12,8 +12,8 @@ import numpy as np
 
 from advisor.engine.scheduler.closed_form import burst, capacity_requests_per_s, closed_loop, open_loop
 from advisor.engine.scheduler.simulation import Simulation, simulate
-from advisor.engine.spec import Z95, Lengths
 from advisor.engine.step.step_time import POLICIES, STATIC, Client, Demand, Scheduler, StepTimes
+from advisor.engine.terms import Z95, Lengths
 
 GRID_TOKENS = 2.0 ** np.arange(16)
 

@@ -12,7 +12,7 @@ import yaml
 
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.calibration import least_squares
-from advisor.engine.spec.case import Case
+from advisor.engine.terms.case import Case
 from advisor.fidelity import calibrate, calibration_files
 from advisor.fidelity.report import stamp
 from advisor.fidelity.rows import case_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from advisor.engine.spec import Accelerator, Efficiency, efficiency
+from advisor.engine.terms import Accelerator, Efficiency, efficiency
 from advisor.fidelity import calibration_files, training_probes
 from probes.agent.kinds.network import NETS
 from tests.engine.training.test_step_time import EFFICIENCY, FIXTURES, H200

@@ -2,7 +2,7 @@
 
 import pytest
 
-from advisor.engine.spec import MODEL, STACK
+from advisor.engine.terms import MODEL, STACK
 from advisor.inputs import measured
 from catalog.models import ScoredRow
 

@@ -7,7 +7,7 @@ import pytest
 from advisor import workload
 from advisor.answer import single_estimate
 from advisor.engine.search import efficiency_on
-from advisor.engine.spec import efficiency
+from advisor.engine.terms import efficiency
 from advisor.inputs import catalog_of, catalog_resources
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.workload import WorkloadError, deployment

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from advisor.engine.search import efficiency_on
-from advisor.engine.spec import overhead
 from advisor.engine.step import Choice, Lane, lanes, runs_on
+from advisor.engine.terms import overhead
 from advisor.inputs import catalog_chip, catalog_resources, market, usual_host_watts
 from catalog.models import Accelerator
 

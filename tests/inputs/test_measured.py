@@ -7,7 +7,7 @@ import pytest
 
 from advisor import load_tests
 from advisor.engine.calibration import Observed, Pooling
-from advisor.engine.spec import LAYOUT, STACK, Place, correction
+from advisor.engine.terms import LAYOUT, STACK, Place, correction
 from advisor.inputs import measured
 from advisor.models import LoadTest, Option
 from catalog.models import Organisation, ScoredRow

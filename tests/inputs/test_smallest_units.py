@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from advisor import workload
 from advisor.engine.search.candidates import offers_for
-from advisor.engine.spec import UNKNOWN_UNIT
+from advisor.engine.terms import UNKNOWN_UNIT
 from advisor.inputs import catalog_of, take_snapshot, unpacked, workload_of
 from advisor.inputs import offers as priced
 from catalog.loading import fixtures, load

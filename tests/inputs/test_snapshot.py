@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from advisor import report, workload
-from advisor.engine.spec import efficiency
+from advisor.engine.terms import efficiency
 from advisor.inputs import catalog_resources
 from advisor.inputs.from_catalog import is_outdated, packed, take_snapshot, unpacked
 from advisor.result import Answer

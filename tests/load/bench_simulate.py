@@ -11,8 +11,8 @@ import time
 import numpy as np
 
 from advisor.engine.scheduler import simulate
-from advisor.engine.spec import Lengths
 from advisor.engine.step import Client, Scheduler, StepTimes
+from advisor.engine.terms import Lengths
 
 RUNNING_REQUESTS = 256
 WORKLOADS = {"1024/1024": (1024, 1024), "4000/500": (4000, 500), "256/2048": (256, 2048)}

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from django.core.management import call_command
 
-from advisor.engine.spec import Efficiency, efficiency
+from advisor.engine.terms import Efficiency, efficiency
 from advisor.inputs import calibrations, catalog_chip
 from catalog.management.errors import BadInput
 from catalog.models import Accelerator, Calibration

@@ -8,7 +8,7 @@ import pytest
 from advisor.engine.estimate.simulated import Resources
 from advisor.engine.network.blocks import Attention, Block, Ffn
 from advisor.engine.network.model import Model
-from advisor.engine.spec.software import Framework
+from advisor.engine.terms.software import Framework
 from advisor.workload.deployment import (
     Fixed,
     PoolSpec,

@@ -7,7 +7,7 @@ import pytest
 
 from advisor.engine import training
 from advisor.engine.network import Attention, Block, Ffn, Model
-from advisor.engine.spec import Accelerator
+from advisor.engine.terms import Accelerator
 from advisor.workload import Deployment, FixedRun, TrainingRun, WorkloadError, fixed_run, parse_estimate
 from tests.engine.catalog_sample import LLAMA_8B, chip
 

@@ -14,7 +14,7 @@ import structlog
 from django.conf import settings
 
 from advisor.engine.search import Catalog
-from advisor.engine.spec import UNEXPECTED, CandidateError
+from advisor.engine.terms import UNEXPECTED, CandidateError
 from advisor.result import Answer, InternalRejection, Rejection
 
 log = structlog.get_logger("assay.answer")

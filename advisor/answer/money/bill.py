@@ -24,7 +24,7 @@ from advisor.engine.cost import (
 )
 from advisor.engine.plans import Flow, Plan, flows
 from advisor.engine.search import Catalog, Scored, best_offers, on_spot, repriced, spot_late_fraction
-from advisor.engine.spec import UNKNOWN_UNIT, Offer, Part, Workload
+from advisor.engine.terms import UNKNOWN_UNIT, Offer, Part, Workload
 from advisor.inputs import number, rounded, with_one_team
 from advisor.result import (
     Assumption,

@@ -11,7 +11,7 @@ from advisor.answer.money.plan import cents
 from advisor.engine.cost import HOURS_PER_MONTH, break_even_share, break_even_tokens
 from advisor.engine.plans import OTHER, Plan, break_even_month
 from advisor.engine.search import Catalog, Scored
-from advisor.engine.spec import Workload
+from advisor.engine.terms import Workload
 from advisor.inputs import number
 from advisor.result import BreakEven, CostPath, HostedOffer, Option
 

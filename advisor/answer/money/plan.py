@@ -38,7 +38,7 @@ from advisor.engine.search import (
     packing_of,
 )
 from advisor.engine.search import strategies as all_strategies
-from advisor.engine.spec import Offer, Workload
+from advisor.engine.terms import Offer, Workload
 from advisor.inputs import new_usd_per_accelerator, number, offers, rounded
 from advisor.result import BridgeSetup, Money, Option, PlanMonth, PlanStep, Strategy, Switch
 from advisor.result import Plan as PlanSection

@@ -27,7 +27,7 @@ from advisor.engine.search import (
     objective,
     rank_uncertainty,
 )
-from advisor.engine.spec import Workload
+from advisor.engine.terms import Workload
 from advisor.inputs import host_ratios, rounded
 from advisor.result import Answer, ApiOption, Measurement, Option, Settle, TrainingOption
 

@@ -13,7 +13,7 @@ from advisor.answer.money.plan import cents
 from advisor.engine.cost import HOURS_PER_MONTH, priced_usd_per_hour
 from advisor.engine.scheduler import SEED
 from advisor.engine.search import DRAWS, Catalog, Scored, joint
-from advisor.engine.spec import CERTAIN, Z95, RatioDistribution, Workload
+from advisor.engine.terms import CERTAIN, Z95, RatioDistribution, Workload
 from advisor.inputs import PATHS, RESALE_YEARS, SWINGS, number, price_path, rounded
 from advisor.result import (
     Chance,

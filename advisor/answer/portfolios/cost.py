@@ -24,7 +24,7 @@ from advisor.engine.plans import (
     plan_of,
 )
 from advisor.engine.search import overheads_of, prices_of
-from advisor.engine.spec import Offer, Part
+from advisor.engine.terms import Offer, Part
 from advisor.inputs import number
 from advisor.result import Answer, CashFlow, FleetItem, Money, Option, PortfolioMoney, TrainingOption
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from advisor.answer.advice import served_workload, with_assumptions
 from advisor.engine.search import Catalog, KnownLanes, prepare_question
-from advisor.engine.spec import Workload
+from advisor.engine.terms import Workload
 from advisor.inputs import HOST_SPEED, asked_on, catalog_of, market_rows, measured, model_parts, model_rows, offers
 from catalog.models import Organisation
 from catalog.revision import revision as revision_of_catalog

@@ -21,7 +21,7 @@ from advisor.engine.search import (
     estimated_ranking,
     hosted_score,
 )
-from advisor.engine.spec import OWNED, Workload, kind_named
+from advisor.engine.terms import OWNED, Workload, kind_named
 from advisor.inputs import (
     asked_on,
     catalog_of,

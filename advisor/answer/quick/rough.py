@@ -9,8 +9,8 @@ from advisor.answer.quick.kept import Kept, Prepared, key_of, one_at_a_time, pre
 from advisor.answer.quick.ranking import check_kind
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.search import Catalog, Estimated, EstimatedRanking, describe, estimated_ranking
-from advisor.engine.spec import kind_named
 from advisor.engine.step import runs_on, supports_model
+from advisor.engine.terms import kind_named
 from advisor.inputs import asked_on, rounded
 from advisor.result import ESTIMATED, QuickChip, QuickEstimate
 from catalog.models import Organisation

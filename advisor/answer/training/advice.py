@@ -19,7 +19,7 @@ from advisor.answer.training.sentences import count, dollars, plain, verdict
 from advisor.answer.training.settling import settled
 from advisor.engine.fleet import TrainingMember
 from advisor.engine.network import active_parameters, parameters
-from advisor.engine.spec import evaluating
+from advisor.engine.terms import evaluating
 from advisor.engine.training import counted_flops, optimal_allocation
 from advisor.engine.training_search import Candidate, CostDraws, deadline_days, search
 from advisor.fidelity import nearest_training

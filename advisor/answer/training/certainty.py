@@ -11,7 +11,7 @@ from advisor.answer.training.question import Question, speed_distribution
 from advisor.answer.training.sentences import dollars
 from advisor.engine.scheduler import SEED
 from advisor.engine.search import DRAWS
-from advisor.engine.spec import Z95
+from advisor.engine.terms import Z95
 from advisor.engine.training_search import (
     UNCERTAIN,
     Candidate,

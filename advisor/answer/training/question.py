@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.engine.search import Catalog, allowed, distributions
-from advisor.engine.spec import CERTAIN, SHARES, Accelerator, Offer, RatioDistribution, Ratios, TrainingTask, Workload
 from advisor.engine.step import has_experts
+from advisor.engine.terms import CERTAIN, SHARES, Accelerator, Offer, RatioDistribution, Ratios, TrainingTask, Workload
 from advisor.engine.training import interval, step_distribution
 from advisor.engine.training_search import Candidate, Found, Reliability
 from advisor.inputs import model_of

@@ -11,7 +11,7 @@ from advisor.answer.training.question import Question, name_of
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.network import parameters
 from advisor.engine.search import efficiency_on
-from advisor.engine.spec import OWNED
+from advisor.engine.terms import OWNED
 from advisor.engine.training import Rates, forward_s, rates_of
 from advisor.engine.training_search import Candidate, budget_named, deadline_days, delivery_days, duration
 from advisor.result import TrainingOption

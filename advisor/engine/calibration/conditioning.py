@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.engine.spec import LAYOUT, LENGTHS, MODEL, SITE, STACK, Place, Posterior
+from advisor.engine.terms import LAYOUT, LENGTHS, MODEL, SITE, STACK, Place, Posterior
 
 Array = NDArray[np.float64]
 LEVELS = (MODEL, STACK, LAYOUT, SITE, LENGTHS)  # from the widest to the narrowest

@@ -25,8 +25,8 @@ from advisor.engine.calibration.kernel_samples import (
     samples,
     spread_of,
 )
-from advisor.engine.spec import Accelerator
 from advisor.engine.step import EXPERT_PADDING_ROWS, EXPERT_TILE_ROWS_MIN, KNEE_END_BYTES, waves
+from advisor.engine.terms import Accelerator
 
 LARGE_ROWS = 2048  # minimum rows of a GEMM that reaches the sustained rate
 LARGE_BYTES = 2.0**28  # minimum size of a read or a collective that reaches the memory's or the link's bandwidth

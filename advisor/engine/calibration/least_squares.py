@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.engine.spec import SHARES
+from advisor.engine.terms import SHARES
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]

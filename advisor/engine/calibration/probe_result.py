@@ -19,7 +19,7 @@ from advisor.engine.calibration.efficiency import (
 from advisor.engine.calibration.host_speed import host_factor_of
 from advisor.engine.calibration.kernel_samples import STEADY_FRACTION, Figure, is_usable
 from advisor.engine.calibration.processor import MAX_SPREAD, measured_cores, processor_figures
-from advisor.engine.spec import Accelerator, Efficiency
+from advisor.engine.terms import Accelerator, Efficiency
 
 GPU_NEEDS: Mapping[str, str] = {
     "memory_fraction": f"{MIN_KERNELS} steady multiplies of at most {FEW_ROWS} rows that read at least 16 MiB of "

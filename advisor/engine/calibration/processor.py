@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from advisor.engine.calibration.kernel_samples import HIGH, LOW, Array, Figure, Sample, samples
-from advisor.engine.spec import Accelerator
+from advisor.engine.terms import Accelerator
 
 READ_BYTES = 2.0**26  # minimum size of a read that is not mostly overhead; its buffers exceed three caches together
 ROWS, PREFILL_TOKENS = 64, 512  # minimum of a matrix multiply and of a prefill that are not mostly overhead

@@ -48,7 +48,7 @@ from advisor.engine.cost.tco import (
     in_cents,
     waterfall,
 )
-from advisor.engine.spec import HOURS_PER_MONTH
+from advisor.engine.terms import HOURS_PER_MONTH
 
 __all__ = [
     "AFTER",

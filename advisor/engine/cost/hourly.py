@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.engine.cost.prices import Prices, resale_at_constant_rate, resale_by_month
-from advisor.engine.spec import HOURS_PER_MONTH, Part
+from advisor.engine.terms import HOURS_PER_MONTH, Part
 
 Array = NDArray[np.float64]
 Amount = Any  # a number or an array that broadcasts with the candidates

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from advisor.engine.spec import OWNED, Change, Constraints, Offer, Rejection, limit_change, unlike
+from advisor.engine.terms import OWNED, Change, Constraints, Offer, Rejection, limit_change, unlike
 
 OWN = "own"
 

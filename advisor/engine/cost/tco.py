@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
 from advisor.engine.cost.hourly import total_usd_per_hour
-from advisor.engine.spec import Part
+from advisor.engine.terms import Part
 
 CENT = Decimal("0.01")
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from advisor.engine.estimate.simulated import Resources, kernel_flops_per_s, of_decoder, prepare, queued_requests
 from advisor.engine.scheduler import ClosedLoop, burst, closed_loop, scheduler_of
-from advisor.engine.spec import Case, Efficiency, Overhead, Scopes, efficiency, overhead
 from advisor.engine.step import (
     STEADY,
     Demand,
@@ -23,6 +22,7 @@ from advisor.engine.step import (
     step_s,
     take,
 )
+from advisor.engine.terms import Case, Efficiency, Overhead, Scopes, efficiency, overhead
 
 NAN = math.nan
 Calibrations = dict[tuple[str, ...], tuple[Efficiency, Overhead]]  # by chip, framework and version

@@ -9,19 +9,6 @@ import numpy as np
 
 from advisor.engine.network import Model
 from advisor.engine.scheduler import Simulation, disaggregated, scheduler_of, simulate
-from advisor.engine.spec import (
-    Accelerator,
-    Case,
-    Framework,
-    Lengths,
-    Pool,
-    Protocol,
-    Quantization,
-    Scopes,
-    correction,
-    efficiency,
-    overhead,
-)
 from advisor.engine.step import (
     BURST,
     HALF,
@@ -44,6 +31,19 @@ from advisor.engine.step import (
     unsupported,
     weights_on,
     whole_prompts,
+)
+from advisor.engine.terms import (
+    Accelerator,
+    Case,
+    Framework,
+    Lengths,
+    Pool,
+    Protocol,
+    Quantization,
+    Scopes,
+    correction,
+    efficiency,
+    overhead,
 )
 
 NAN = math.nan

@@ -21,8 +21,8 @@ from advisor.engine.search import (
     search,
     tpot_limit_s,
 )
-from advisor.engine.spec import Accelerator, Partition, Workload, cut_into
 from advisor.engine.step import Lane, lanes
+from advisor.engine.terms import Accelerator, Partition, Workload, cut_into
 
 LOW_UTILIZATION = 0.5  # peak load over capacity; sharing is considered only below it
 CHEAPEST_CHIPS = 8  # tried for a merged copy, in addition to the chips of the answer

@@ -29,8 +29,8 @@ from advisor.engine.search import (
     offers_for,
     team_usd_per_hour,
 )
-from advisor.engine.spec import KINDS, Accelerator, Offer, Partition, Workload, cut_into, packing
 from advisor.engine.step import Lane, Memory, Scheduler, StepTimes, lanes, take
+from advisor.engine.terms import KINDS, Accelerator, Offer, Partition, Workload, cut_into, packing
 
 NO_LIMITS = Limits()
 KV_MARGIN = 1.5  # KV cache of a process over that of its running requests at the peak

@@ -23,7 +23,7 @@ from advisor.engine.search import (
     with_best_plan,
     with_plan,
 )
-from advisor.engine.spec import Workload, replicas_left
+from advisor.engine.terms import Workload, replicas_left
 
 REQUESTS = 1000  # simulated after the loss
 SETTLED_FRACTION = 0.1  # relative tolerance of a closed-loop request rate

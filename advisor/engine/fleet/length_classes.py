@@ -8,7 +8,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from advisor.engine.spec import Lengths, log_normal_sigma
+from advisor.engine.terms import Lengths, log_normal_sigma
 
 QUANTILES = (0.0, 0.5, 0.9, 1.0)  # planning assumption: boundaries of the classes, as quantiles of prompt length
 

@@ -37,8 +37,8 @@ from advisor.engine.search import (
     serving_estimates,
     team_usd_per_hour,
 )
-from advisor.engine.spec import Offer, Workload, cost_text
 from advisor.engine.step import TRACE, Client, Lane, take
+from advisor.engine.terms import Offer, Workload, cost_text
 
 KINDS = 5  # accelerators considered per class, cheapest first
 SIZES = 2  # machines per accelerator

@@ -28,8 +28,8 @@ from advisor.engine.search import (
     offers_for,
     team_usd_per_hour,
 )
-from advisor.engine.spec import Offer, Workload
 from advisor.engine.step import Lane
+from advisor.engine.terms import Offer, Workload
 
 DAY_HOURS, WEEK_HOURS = 24, 168
 ROUNDS = 4

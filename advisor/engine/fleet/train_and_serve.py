@@ -23,7 +23,7 @@ from advisor.engine.search import (
     prices_of,
     ways_under,
 )
-from advisor.engine.spec import Offer, Workload
+from advisor.engine.terms import Offer, Workload
 from advisor.engine.training_search import Candidate, Found, Reliability, by_seller, deadline_days, reach, serves
 
 WEEK_HOURS = 168

@@ -15,7 +15,7 @@ from advisor.engine.launch.partitions import partition_notes, partition_script, 
 from advisor.engine.launch.served_checkpoint import CAST, PUBLISHED, ServedCheckpoint, served_checkpoint
 from advisor.engine.network import Model
 from advisor.engine.search import Scored
-from advisor.engine.spec import LaunchFacts, Lengths, Workload, command_arguments, log_normal_sigma, text_lines
+from advisor.engine.terms import LaunchFacts, Lengths, Workload, command_arguments, log_normal_sigma, text_lines
 
 CONTEXT_STEP_TOKENS = 1024
 SOURCE_STEP_TOKENS = 128

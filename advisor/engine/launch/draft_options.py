@@ -4,8 +4,8 @@ import json
 
 from advisor.engine.network import Model
 from advisor.engine.search import Scored
-from advisor.engine.spec import DRAFT
 from advisor.engine.step import MEDUSA_POSITIONS, Draft, published_draft, served_rank
+from advisor.engine.terms import DRAFT
 
 
 def checkpoint_of(draft: Draft, model: Model) -> str:

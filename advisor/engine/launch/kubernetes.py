@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from advisor.engine.spec import Accelerator
+from advisor.engine.terms import Accelerator
 
 PORT = 8000
 FIRST_HOST = "<address of the first host>"  # placeholder in commands of multi-host replicas

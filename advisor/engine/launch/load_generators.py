@@ -8,7 +8,7 @@ from typing import TypedDict
 
 from advisor.engine.scheduler import REQUESTS, SEED
 from advisor.engine.search import Scored
-from advisor.engine.spec import Lengths, Workload, log_normal_sigma
+from advisor.engine.terms import Lengths, Workload, log_normal_sigma
 
 TRACE = "load_trace.jsonl"
 BLOCK_TOKENS = 16  # block size of the hash IDs that mark shared prompt prefixes

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from advisor.engine.search import Scored
-from advisor.engine.spec import Accelerator
+from advisor.engine.terms import Accelerator
 
 MIG = "MIG"  # NVIDIA; otherwise AMD partition modes
 

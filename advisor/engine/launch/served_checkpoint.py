@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from advisor.engine.network import Model
-from advisor.engine.spec import LaunchFacts, Quantization
 from advisor.engine.step import HALF, is_published, published_conversion
+from advisor.engine.terms import LaunchFacts, Quantization
 
 PUBLISHED, CONVERSION, ON_LOAD, CAST, TO_MAKE = "published", "conversion", "on_load", "cast", "to_make"
 

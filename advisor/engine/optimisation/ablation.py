@@ -13,8 +13,8 @@ import numpy as np
 from advisor.engine.network import Model
 from advisor.engine.optimisation.plan import Setup, scheduler_for, times_of
 from advisor.engine.scheduler import closed_loop
-from advisor.engine.spec import Quantization
 from advisor.engine.step import Demand, Draft, Lane, Lanes, lanes
+from advisor.engine.terms import Quantization
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

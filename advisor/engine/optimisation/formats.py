@@ -20,7 +20,6 @@ from advisor.engine.search import (
     published_bits,
     within_quality,
 )
-from advisor.engine.spec import Framework, Quantization, Workload, overhead
 from advisor.engine.step import (
     HALF,
     KV_BYTES,
@@ -36,6 +35,7 @@ from advisor.engine.step import (
     weights_on,
     worth_converting,
 )
+from advisor.engine.terms import Framework, Quantization, Workload, overhead
 
 LONG_ANSWER_TOKENS = 2000  # reasoning outputs: an early error affects the rest
 SAME = 1.03  # rates within 3 % tie; the wider format wins

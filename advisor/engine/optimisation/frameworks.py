@@ -14,7 +14,6 @@ from advisor.engine.search import (
     Scored,
     objective,
 )
-from advisor.engine.spec import Framework, Quantization, Workload
 from advisor.engine.step import (
     is_published,
     launchable,
@@ -24,6 +23,7 @@ from advisor.engine.step import (
     supports_model,
     weights_on,
 )
+from advisor.engine.terms import Framework, Quantization, Workload
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -19,7 +19,6 @@ from advisor.engine.optimisation import precompiled, techniques
 from advisor.engine.optimisation.techniques import Technique
 from advisor.engine.scheduler import closed_loop, matched, scheduler_of
 from advisor.engine.search import CONCURRENCY, Catalog, Scored, can_convert, demand_of, published_bits, tpot_limit_s
-from advisor.engine.spec import Offer, Quantization, Workload
 from advisor.engine.step import (
     HALF,
     KV_BYTES,
@@ -42,6 +41,7 @@ from advisor.engine.step import (
     weights_on,
     with_draft,
 )
+from advisor.engine.terms import Offer, Quantization, Workload
 
 SCORE_BYTES = 8.0  # memory traffic per attention score and layer without fused attention
 SEATS = np.unique(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from advisor.engine.search import Scored, autoscales, table
-from advisor.engine.spec import ColdStart, Workload
+from advisor.engine.terms import ColdStart, Workload
 
 
 def paid_fraction(workload: Workload, s: Scored, cold_start_s: float) -> float:

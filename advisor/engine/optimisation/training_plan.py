@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from advisor.engine.network import Model
-from advisor.engine.spec import Accelerator, Efficiency
+from advisor.engine.terms import Accelerator, Efficiency
 from advisor.engine.training import (
     FP32,
     Code,

@@ -43,7 +43,7 @@ from advisor.engine.plans.ways import (
     Way,
     driver_of,
 )
-from advisor.engine.spec import HOURS_PER_MONTH, Part
+from advisor.engine.terms import HOURS_PER_MONTH, Part
 
 CENT = 0.01
 NAMES = ("rent", "reserve", "buy_now", "extend_later", "rent_then_buy", "mixed")

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.engine.cost import Prices
-from advisor.engine.spec import HOURS_PER_MONTH, Part
+from advisor.engine.terms import HOURS_PER_MONTH, Part
 
 Array = NDArray[np.float64]
 RENT, COMMITMENT, CAPITAL, RESALE, ENERGY, STAFF, SERVICES, OTHER = (

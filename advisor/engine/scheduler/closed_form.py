@@ -19,7 +19,6 @@ from advisor.engine.scheduler.batching import (
     room_of,
     static_of,
 )
-from advisor.engine.spec import Z95
 from advisor.engine.step import (
     CHUNKED,
     NEARLY_ALL,
@@ -32,6 +31,7 @@ from advisor.engine.step import (
     StepTimes,
     load_of,
 )
+from advisor.engine.terms import Z95
 
 LEAST_RATE_PER_S = 1e-9  # without arrivals, the prompts of a step with prompts would have no mean
 BUSY_LIMIT_FRACTION = 0.85  # of capacity: above it, queues build up over too long a time to plan with means

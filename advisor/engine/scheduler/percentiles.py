@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.engine.scheduler.simulation import simulate, token_lengths, within_context
-from advisor.engine.spec import Framework, Lengths, Trace, Workload, log_normal_sigma
 from advisor.engine.step import MIXED, POISSON, STATIC, STEADY, TRACE, USERS, Client, Lane, Scheduler, StepTimes
+from advisor.engine.terms import Framework, Lengths, Trace, Workload, log_normal_sigma
 
 REQUESTS = 2000
 # A server is started for all but one request in a thousand (launch/command.py); a batch that lacks more is incomplete.

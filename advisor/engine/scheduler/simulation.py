@@ -25,7 +25,6 @@ from advisor.engine.scheduler.state import (
     Requests,
     Rules,
 )
-from advisor.engine.spec import Lengths, log_normal_sigma
 from advisor.engine.step import (
     BURST,
     MIXED,
@@ -39,6 +38,7 @@ from advisor.engine.step import (
     Scheduler,
     StepTimes,
 )
+from advisor.engine.terms import Lengths, log_normal_sigma
 
 VISIT_STEPS = 5.0  # time to visit one request in a step, over that of a step in which all requests advance together
 BATCHES = 5

@@ -9,7 +9,32 @@ import numpy as np
 
 from advisor.engine.cost import Assumptions, Licence, closest_rejection, site_rejection
 from advisor.engine.network import Attention, LatentAttention, Model, parameters
-from advisor.engine.spec import (
+from advisor.engine.step import (
+    EMBEDDINGS,
+    HALF,
+    Acceptance,
+    Choice,
+    HostCopy,
+    Lane,
+    adapters_unsupported,
+    broken_shard,
+    cache_unsupported,
+    computed_source_tokens,
+    has_encoder,
+    is_published,
+    launchable,
+    mixers_of,
+    model_mismatch,
+    quality_of,
+    quantizes,
+    runs_on,
+    supports_model,
+    unsupported_layout,
+    weights_on,
+    whole_prompts,
+    worth_converting,
+)
+from advisor.engine.terms import (
     ASSUMED,
     DOUBTFUL,
     MARKS,
@@ -39,31 +64,6 @@ from advisor.engine.spec import (
     listed,
     overhead,
     rented_part,
-)
-from advisor.engine.step import (
-    EMBEDDINGS,
-    HALF,
-    Acceptance,
-    Choice,
-    HostCopy,
-    Lane,
-    adapters_unsupported,
-    broken_shard,
-    cache_unsupported,
-    computed_source_tokens,
-    has_encoder,
-    is_published,
-    launchable,
-    mixers_of,
-    model_mismatch,
-    quality_of,
-    quantizes,
-    runs_on,
-    supports_model,
-    unsupported_layout,
-    weights_on,
-    whole_prompts,
-    worth_converting,
 )
 
 EXCLUDE = "constraints.exclude"

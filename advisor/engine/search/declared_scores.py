@@ -13,8 +13,8 @@ import numpy as np
 
 from advisor.engine.search.candidates import Catalog
 from advisor.engine.search.limits import interval_ratios
-from advisor.engine.spec import OWNED, Accelerator, Framework, Offer, Workload
 from advisor.engine.step import Lane, runs_on
+from advisor.engine.terms import OWNED, Accelerator, Framework, Offer, Workload
 
 Array = np.ndarray
 SCORE_NAMES = ("ecosystem", "team", "lead_time", "lock_in")

@@ -8,8 +8,8 @@ from advisor.engine.search.candidates import CONCURRENCY, Catalog
 from advisor.engine.search.limits import has_limits
 from advisor.engine.search.simulated import Design, Scored, Simulations, excess
 from advisor.engine.search.table import evaluate
-from advisor.engine.spec import Workload
 from advisor.engine.step import Draft
+from advisor.engine.terms import Workload
 
 DROP_FRACTION = 0.2  # the drop in acceptance that is shown
 STEPS = 64  # acceptance rates from zero to the published one, among which the break point is found

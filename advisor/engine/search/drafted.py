@@ -17,8 +17,8 @@ from advisor.engine.search.limits import latency_excess
 from advisor.engine.search.objective import MAX_RANKED, SLACK, Scale, best_of_kinds, rows_by_chip, table_scores
 from advisor.engine.search.simulated import running_cap
 from advisor.engine.search.table import UNSERVABLE_REPLICAS, Array, Table, estimated_excess, evaluate, joined
-from advisor.engine.spec import OWNED, Framework, Workload
 from advisor.engine.step import Draft, Lane, drafts_of, has_encoder, methods_of, published_draft, supports_drafts
+from advisor.engine.terms import OWNED, Framework, Workload
 
 CHIPS = MAX_RANKED + 2  # leading chips that get drafts
 FIRST_TOKENS = 3  # drafted tokens per step of the first trial of a method; the best method is then tried with others

@@ -47,8 +47,8 @@ from advisor.engine.search.table import (
     with_best_offers,
 )
 from advisor.engine.search.views import CARBON, PRICE_BOUND_FACTOR, PRICED
-from advisor.engine.spec import OWNED, Accelerator, Offer, Rejection, Workload
 from advisor.engine.step import Lane, Lanes, Memory, join_lanes, prefill_fraction, some_lanes
+from advisor.engine.terms import OWNED, Accelerator, Offer, Rejection, Workload
 
 RATES_KEPT = 4  # loads whose latencies are kept
 TRIES = 3  # the minimum team and the services come on top of a price; then what is left of a budget is tried again

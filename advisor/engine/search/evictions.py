@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from advisor.engine.scheduler import closed_loop, shares_prefixes
-from advisor.engine.spec import Workload
 from advisor.engine.step import Demand, Lane, Scheduler, StepTimes
+from advisor.engine.terms import Workload
 
 Array = np.ndarray
 ROUNDS = 3  # the hit rate settles to 1 % in two

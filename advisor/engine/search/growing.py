@@ -7,7 +7,7 @@ import numpy as np
 
 from advisor.engine.cost import AFTER, Assumptions, Prices, service_months, term_months
 from advisor.engine.plans import HOURLY, PURCHASE, TERM, Way, flat_demand, least_from
-from advisor.engine.spec import OWNED, Offer, Part
+from advisor.engine.terms import OWNED, Offer, Part
 
 Array = np.ndarray
 

@@ -35,7 +35,7 @@ from advisor.engine.search.limits import accepted_share, performance_draw, stand
 from advisor.engine.search.planned import replanned
 from advisor.engine.search.rank_uncertainty import growth
 from advisor.engine.search.simulated import Scored, deployed
-from advisor.engine.spec import (
+from advisor.engine.terms import (
     OWNED_MONTHS,
     Z95,
     Offer,

@@ -19,8 +19,8 @@ import numpy as np
 
 from advisor.engine.cost import Assumptions
 from advisor.engine.scheduler import SEED, Bounds, Verified
-from advisor.engine.spec import Z95, Correction, RatioDistribution, Ratios, Scopes, Workload, stored_distribution
 from advisor.engine.step import Draft, Lane
+from advisor.engine.terms import Z95, Correction, RatioDistribution, Ratios, Scopes, Workload, stored_distribution
 
 Array = np.ndarray
 DRAWS = 4096

@@ -11,8 +11,8 @@ from advisor.engine.network import Model
 from advisor.engine.search.declared_scores import SCORE_NAMES, Declared, Score, lacking, weights_of
 from advisor.engine.search.simulated import Scored, SimulatedDesign, Simulations
 from advisor.engine.search.table import UNSERVABLE_REPLICAS, Array, Table, affordable, estimated_excess, meets
-from advisor.engine.spec import Workload, evaluating
 from advisor.engine.step import Lane, is_published, published_conversion
+from advisor.engine.terms import Workload, evaluating
 
 SLACK = 1.3  # simulate a candidate if its estimate is within 1.3 times its limits
 # slack -> how many (replica size, framework) kinds of a chip to simulate within it; p95 estimates are rough

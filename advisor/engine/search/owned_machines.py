@@ -31,8 +31,8 @@ from advisor.engine.search.table import (
     with_best_offers,
 )
 from advisor.engine.search.why_not import without_budgets
-from advisor.engine.spec import OWNED, Offer, Workload
 from advisor.engine.step import Lane
+from advisor.engine.terms import OWNED, Offer, Workload
 
 HALVINGS = 5  # of the share of the load: to about 3 % of it
 FEWEST = "simplicity"  # the objective that counts chips

@@ -36,9 +36,9 @@ from advisor.engine.plans import (
 )
 from advisor.engine.search.candidates import LEAST_HELD_MONTHS, Catalog, allowed, connected_chips
 from advisor.engine.search.table import autoscales, licence_of, load_levels, run_fraction
-from advisor.engine.spec import OWNED as OWNED_TERM
-from advisor.engine.spec import Offer, Part, Workload
 from advisor.engine.step import Lane
+from advisor.engine.terms import OWNED as OWNED_TERM
+from advisor.engine.terms import Offer, Part, Workload
 
 NEAR = 1.5  # instance sizes whose cheapest single offer costs up to this many times the least are planned
 MOST_BRIDGES = 4  # deployments that are tried, those with the cheapest rent

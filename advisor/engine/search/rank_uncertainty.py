@@ -15,7 +15,7 @@ import numpy as np
 from advisor.engine.search.limits import accepted_share, performance_draw, standard_normal
 from advisor.engine.search.objective import Figures, Scale, declared_scores_of, objective
 from advisor.engine.search.simulated import Scored, excess, resized_usd_per_hour
-from advisor.engine.spec import RatioDistribution, Ratios, Workload, around_estimate
+from advisor.engine.terms import RatioDistribution, Ratios, Workload, around_estimate
 
 Array = np.ndarray
 TOLD_APART = 0.9  # as the 90 % intervals that the draws come from

@@ -57,8 +57,8 @@ from advisor.engine.search.views import (
 )
 from advisor.engine.search.why_not import NearMiss, best_within_budget, does_not_fit, explain, outranked
 from advisor.engine.search.why_not_software import formats, frameworks, retry_with_any_quality
-from advisor.engine.spec import CHOICE_FRACTION, Effort, Rejection, Workload, cost_text, evaluating
 from advisor.engine.step import Lanes, normalize, prefill_fraction
+from advisor.engine.terms import CHOICE_FRACTION, Effort, Rejection, Workload, cost_text, evaluating
 
 __all__ = [
     "CONCURRENCY",

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.engine.search.simulated import Scored
-from advisor.engine.spec import Part, Workload
+from advisor.engine.terms import Part, Workload
 
 Array = np.ndarray
 LONGEST_GAPS = 50.0  # r D beyond which the replica never stops; keeps exp() finite

@@ -21,8 +21,8 @@ from advisor.engine.search.rank_uncertainty import growth
 from advisor.engine.search.simulated import PILOT_REQUESTS, Scored, excess, excess_bounds, resized_usd_per_hour
 from advisor.engine.search.table import UNSERVABLE_REPLICAS, Table, demand_of, serving_estimates
 from advisor.engine.search.views import PRICED
-from advisor.engine.spec import Effort, Lengths, OutOfWork, Workload
 from advisor.engine.step import Lane, StepTimes, batch_capacity_requests_per_s, take, with_host_times
+from advisor.engine.terms import Effort, Lengths, OutOfWork, Workload
 
 Array = np.ndarray
 STEPS = 2  # values tried on each side, log-spaced or evenly spaced, before bisection

@@ -59,8 +59,8 @@ from advisor.engine.search.table import (
     paid_fraction,
     run_fraction,
 )
-from advisor.engine.spec import Offer, Part, Workload, mean_fraction
 from advisor.engine.step import Lane, Lanes, Memory, Phases, phases
+from advisor.engine.terms import Offer, Part, Workload, mean_fraction
 
 PILOT_REQUESTS = 500
 ANY_REPLICAS = 0  # in the key of a cached simulation that holds for every number of replicas

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from advisor.engine.network import Model
 from advisor.engine.search.candidates import ALLOWED_QUALITY, QUALITY_RANK, Catalog, enumerate_lanes
-from advisor.engine.spec import QUALITY_ANY, Change, Constraints, Rejection, Workload, allowing, listed
 from advisor.engine.step import HALF, Lane, quality_of
+from advisor.engine.terms import QUALITY_ANY, Change, Constraints, Rejection, Workload, allowing, listed
 
 NO_ADAPTERS = Change(field="adapters.count", value=0, said="adapters.count: 0")
 NO_GRAMMAR = Change(field="structured_output", value="no", said="structured_output: no")

@@ -22,17 +22,6 @@ from advisor.engine.search.candidates import CONCURRENCY, Catalog, allowed, conc
 from advisor.engine.search.evictions import with_evictions
 from advisor.engine.search.growing import instances_over_horizon
 from advisor.engine.search.limits import Factors, at_confidence, factors_of, latency_excess
-from advisor.engine.spec import (
-    OWNED,
-    Accelerator,
-    Offer,
-    Packing,
-    Users,
-    Workload,
-    host_chips,
-    instances_packed,
-    packing,
-)
 from advisor.engine.step import (
     Choice,
     Demand,
@@ -46,6 +35,17 @@ from advisor.engine.step import (
     fitting,
     join_lanes,
     take,
+)
+from advisor.engine.terms import (
+    OWNED,
+    Accelerator,
+    Offer,
+    Packing,
+    Users,
+    Workload,
+    host_chips,
+    instances_packed,
+    packing,
 )
 
 Array = np.ndarray

@@ -30,7 +30,7 @@ from advisor.engine.search.support_changes import with_support_changes
 from advisor.engine.search.table import evaluate
 from advisor.engine.search.views import PRICED
 from advisor.engine.search.why_not import best_within_budget, does_not_fit, explain
-from advisor.engine.spec import (
+from advisor.engine.terms import (
     ASSUMED,
     Change,
     Constraints,

@@ -29,7 +29,6 @@ from advisor.engine.search.simulated import (
 )
 from advisor.engine.search.table import HEADROOM_FRACTION, demand_of, evaluate, meets, packing_of
 from advisor.engine.search.why_not import NearMiss
-from advisor.engine.spec import Lengths, Workload
 from advisor.engine.step import (
     Lane,
     Lanes,
@@ -37,6 +36,7 @@ from advisor.engine.step import (
     supports_drafts,
     take,
 )
+from advisor.engine.terms import Lengths, Workload
 
 FINALISTS = 3  # top deployments that get variants
 DESIGNS = 2  # speculative designs to simulate per finalist

@@ -22,7 +22,7 @@ from advisor.engine.search.objective import (
 )
 from advisor.engine.search.simulated import Scored, Simulations
 from advisor.engine.search.table import meets, with_best_offers
-from advisor.engine.spec import WEAK_PRICE, Workload
+from advisor.engine.terms import WEAK_PRICE, Workload
 
 OBJECTIVE_BY_VIEW = {
     "cheapest": "cost",

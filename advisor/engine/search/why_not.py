@@ -22,7 +22,8 @@ from advisor.engine.search.simulated import (
     over_inventory,
 )
 from advisor.engine.search.table import Shortfall, Table
-from advisor.engine.spec import (
+from advisor.engine.step import Lane, layouts, memory, runs_on, spans_hosts
+from advisor.engine.terms import (
     QUALITY_ANY,
     Accelerator,
     Change,
@@ -34,7 +35,6 @@ from advisor.engine.spec import (
     listed,
     unlike,
 )
-from advisor.engine.step import Lane, layouts, memory, runs_on, spans_hosts
 
 UNSERVED = "unserved"
 Ask = Callable[[Workload], ChipResult]  # a chip's best design under other limits

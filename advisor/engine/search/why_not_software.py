@@ -19,7 +19,17 @@ from advisor.engine.search.objective import Scale, best_of_chip, describe, desig
 from advisor.engine.search.simulated import Scored, Simulations
 from advisor.engine.search.table import evaluate
 from advisor.engine.search.why_not import explain
-from advisor.engine.spec import (
+from advisor.engine.step import (
+    is_published,
+    launchable,
+    quality_of,
+    quantizes,
+    runs_on,
+    supports_model,
+    supports_weights,
+    worth_converting,
+)
+from advisor.engine.terms import (
     QUALITY_ANY,
     Accelerator,
     Change,
@@ -31,16 +41,6 @@ from advisor.engine.spec import (
     cost_text,
     list_change,
     listed,
-)
-from advisor.engine.step import (
-    is_published,
-    launchable,
-    quality_of,
-    quantizes,
-    runs_on,
-    supports_model,
-    supports_weights,
-    worth_converting,
 )
 
 RETRY_FRACTION = 0.2  # of all work, spent before chips on which nothing fits are no longer tried with lossy formats

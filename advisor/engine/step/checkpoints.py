@@ -1,7 +1,7 @@
 """Which checkpoint holds a model in a weight format, and what the format costs in quality against the published one."""
 
 from advisor.engine.network import LatentAttention, Model, Release
-from advisor.engine.spec import Quantization
+from advisor.engine.terms import Quantization
 
 MIN_SAVING_FRACTION = 0.1  # of the weight bits: our limit; a conversion that saves less is not worth its quality check
 

@@ -25,7 +25,6 @@ from dataclasses import replace
 import numpy as np
 
 from advisor.engine.network import Attention, Model, decoder_blocks, mixer_matrices, pictures_of
-from advisor.engine.spec import Z95, Case, Lengths, Workload, log_normal_sigma, over_turns
 from advisor.engine.step.generation import drawing_operators, drawn
 from advisor.engine.step.images import bidirectional_scores, image_operators
 from advisor.engine.step.operators import (
@@ -38,6 +37,7 @@ from advisor.engine.step.operators import (
     matrix_gemm,
 )
 from advisor.engine.step.step_time import NEARLY_ALL, Demand, Load, Scheduler, StepTimes, load_of
+from advisor.engine.terms import Z95, Case, Lengths, Workload, log_normal_sigma, over_turns
 
 NO_CACHE_TOKENS = 1e12  # capacity of a server whose requests have no cache: practically unlimited
 

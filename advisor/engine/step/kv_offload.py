@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from advisor.engine.spec import Accelerator, Framework, Workload
+from advisor.engine.terms import Accelerator, Framework, Workload
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.engine.network import Model, decoder_blocks, passes_of
-from advisor.engine.spec import Framework
 from advisor.engine.step.adapters import adapters_s, resident_bytes, swap_s
 from advisor.engine.step.draft_heads import draft_bytes, drafting_choice
 from advisor.engine.step.encoder import NO_CACHE_TOKENS, source_s
@@ -30,6 +29,7 @@ from advisor.engine.step.memory import (
 from advisor.engine.step.operators import Layouts, attention_cost, linear_s
 from advisor.engine.step.speculative import Draft, with_draft
 from advisor.engine.step.step_time import StepTimes
+from advisor.engine.terms import Framework
 
 ALL_REDUCES_PER_BLOCK = 2  # after attention and after the feed-forward part
 RANKS_MEASURED = 2.0  # the wait for other ranks was measured with two; larger groups get it as a lower bound

@@ -6,9 +6,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from advisor.engine.network import Model
-from advisor.engine.spec import Accelerator, Correction, Efficiency, Overhead, Quantization
 from advisor.engine.step.checkpoints import experts_only
 from advisor.engine.step.operators import Layouts
+from advisor.engine.terms import Accelerator, Correction, Efficiency, Overhead, Quantization
 
 HALF = ("bf16", "fp16")
 CORE_SHARPNESS = 4.0  # exponent of the smooth minimum of two rates; 2 to 8 changes llama.cpp figures by a few percent

@@ -7,7 +7,6 @@ from itertools import chain
 import numpy as np
 
 from advisor.engine.network import Attention, LatentAttention, Model, Recurrent, decoder_blocks, passes_of
-from advisor.engine.spec import Workload
 from advisor.engine.step import duration
 from advisor.engine.step.adapters import adapter_operators
 from advisor.engine.step.encoder import cross_read, source_operators
@@ -16,6 +15,7 @@ from advisor.engine.step.lane_times import lane_step_s, prefill_s, step_s
 from advisor.engine.step.memory import kv_bytes_per_sequence
 from advisor.engine.step.operators import Array, AttentionCost, Layouts, Operator, attention_cost, linear_operators
 from advisor.engine.step.step_time import causal_pairs
+from advisor.engine.terms import Workload
 
 ROUNDING_S = 1e-12  # rounding error of sums of seconds
 

@@ -7,7 +7,6 @@ import numpy as np
 
 from advisor.engine.cost import Assumptions, Draw, kernel_fraction
 from advisor.engine.network import Model
-from advisor.engine.spec import Accelerator, Workload
 from advisor.engine.step.lane import Lanes
 from advisor.engine.step.lane_times import lane_step_s, prefill_s
 from advisor.engine.step.ledger import (
@@ -20,6 +19,7 @@ from advisor.engine.step.ledger import (
     source_lines,
 )
 from advisor.engine.step.operators import Array, Layouts, attention_cost
+from advisor.engine.terms import Accelerator, Workload
 
 COMMUNICATION = "communication"
 MIN_REQUESTS = 1e-9  # avoids a division by zero

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from advisor.engine.network import Model, decoder_blocks
-from advisor.engine.spec import Framework, Overhead
 from advisor.engine.step.duration import linear_s
 from advisor.engine.step.layout import HALF, Choice
 from advisor.engine.step.step_time import Array, StepTimes
+from advisor.engine.terms import Framework, Overhead
 
 TOKENS = (1, 2, 3, 5, 7)  # numbers of drafted tokens per step that are tried
 EAGLE_VOCAB = 32_000  # EAGLE-3 drafts over a shortened vocabulary (arXiv 2503.01840)

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from advisor.engine.network import Attention, LatentAttention, Model, Recurrent
-from advisor.engine.spec import IMAGES, SOURCES, TOKENS, VECTORS, Accelerator, Framework, Quantization, SupportRule
 from advisor.engine.step.layout import HALF, has_experts, quantizes, unsupported
+from advisor.engine.terms import IMAGES, SOURCES, TOKENS, VECTORS, Accelerator, Framework, Quantization, SupportRule
 
 EMBEDDINGS = "embedding"  # framework feature: serves embeddings
 RERANKING = "rerank"  # framework feature: serves cross-encoders

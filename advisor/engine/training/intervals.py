@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from advisor.engine.spec import RatioDistribution, Ratios, stored_distribution
+from advisor.engine.terms import RatioDistribution, Ratios, stored_distribution
 
 SCOPE = "interval:training:"
 BASES = ("measured", "relative", "datasheet")  # what the rates of a chip's kernels rest on, the best first

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.engine.network import Attention, LatentAttention, Model, decoder_blocks
-from advisor.engine.spec import Accelerator, Efficiency
+from advisor.engine.terms import Accelerator, Efficiency
 from advisor.engine.training.even_splits import parallel_fault, pipeline_fault
 from advisor.engine.training.memory import (
     LayerBytes,

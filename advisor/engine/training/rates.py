@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from advisor.engine.spec import Accelerator, Efficiency
 from advisor.engine.step import rate_of
+from advisor.engine.terms import Accelerator, Efficiency
 from advisor.engine.training.run import Code, Recipe
 
 # Large products over the dense peak, with random values after 10,000 warm-up products, on families whose products were

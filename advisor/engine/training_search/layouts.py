@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from advisor.engine.estimate import Resources
 from advisor.engine.network import Model
 from advisor.engine.search import Catalog, efficiency_on
-from advisor.engine.spec import OWNED, Accelerator, Offer, Rejection, TrainingTask, Workload
 from advisor.engine.step import yarn_warning
+from advisor.engine.terms import OWNED, Accelerator, Offer, Rejection, TrainingTask, Workload
 from advisor.engine.training import (
     BF16_MASTER,
     PRECISIONS,

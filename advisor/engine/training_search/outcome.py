@@ -28,7 +28,7 @@ from advisor.engine.search import (
     prices_of,
     ways_under,
 )
-from advisor.engine.spec import OWNED, Offer, TrainingTask, Workload
+from advisor.engine.terms import OWNED, Offer, TrainingTask, Workload
 from advisor.engine.training import (
     Checkpoint,
     Cluster,

@@ -13,7 +13,6 @@ from functools import partial
 from advisor.engine.cost import Draw
 from advisor.engine.estimate import Resources, means, methods_of_dtype, prepare, prepared
 from advisor.engine.network import Model, parameters
-from advisor.engine.spec import Accelerator, Case, Framework, Pool, Rollout, TuningObjective
 from advisor.engine.step import (
     lanes,
     runs_on,
@@ -21,6 +20,7 @@ from advisor.engine.step import (
     supports_model,
     supports_weights,
 )
+from advisor.engine.terms import Accelerator, Case, Framework, Pool, Rollout, TuningObjective
 from advisor.engine.training import (
     PeakMemory,
     Rates,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from advisor.engine.search import MAX_RANKED, Catalog, admissible, allowed, weights_of
-from advisor.engine.spec import OWNED, Accelerator, Offer, Rejection, Workload, evaluating
+from advisor.engine.terms import OWNED, Accelerator, Offer, Rejection, Workload, evaluating
 from advisor.engine.training import Run, model_flops
 from advisor.engine.training_search.layouts import (
     Setup,

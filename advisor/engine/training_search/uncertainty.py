@@ -18,7 +18,7 @@ from advisor.engine.plans import (
     STAFF,
 )
 from advisor.engine.search import joint, standard_normal
-from advisor.engine.spec import CERTAIN, RatioDistribution, Ratios, around_estimate
+from advisor.engine.terms import CERTAIN, RatioDistribution, Ratios, around_estimate
 from advisor.engine.training_search.outcome import Candidate
 
 Array = NDArray[np.float64]

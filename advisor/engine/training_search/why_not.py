@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from advisor.engine.search import MAX_RANKED, Catalog
-from advisor.engine.spec import Accelerator, Change, Rejection, TrainingTask, Workload, limit_change, listed
+from advisor.engine.terms import Accelerator, Change, Rejection, TrainingTask, Workload, limit_change, listed
 from advisor.engine.training import BF16_MASTER, host_bytes
 from advisor.engine.training_search.layouts import Setup, Trained, least_gib, may_offload, setups_of, task_of, trained
 from advisor.engine.training_search.outcome import Candidate

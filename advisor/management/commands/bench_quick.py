@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from advisor.engine.spec import kind_named
+from advisor.engine.terms import kind_named
 from advisor.management.commands.advise import question, require_catalog
 from advisor.management.commands.bench_advise import FOLDER, shipped
 from advisor.workload import WorkloadError

@@ -11,7 +11,7 @@ from advisor.engine import ENGINE_VERSION
 from advisor.engine.calibration import BudgetError, Interval
 from advisor.engine.estimate import Resources, estimate_all
 from advisor.engine.search import CORRELATION, METRICS
-from advisor.engine.spec import SHARES, Case, Scopes, quantile_key
+from advisor.engine.terms import SHARES, Case, Scopes, quantile_key
 from advisor.fidelity import (
     MeasurementsError,
     Row,

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from advisor.engine.calibration import Interval
-from advisor.engine.spec import SHARES, quantile_key
+from advisor.engine.terms import SHARES, quantile_key
 from advisor.fidelity import MeasurementsError, Row, calibration_files, read, training_intervals, training_scores
 from advisor.management.commands.fidelity import catalog_estimator
 from catalog.management.errors import BadInput, writing

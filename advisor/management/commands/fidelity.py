@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from advisor.engine.spec import Case
+from advisor.engine.terms import Case
 from advisor.fidelity import (
     MeasurementsError,
     Row,

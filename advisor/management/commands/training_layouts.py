@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from advisor.engine import training
-from advisor.engine.spec import efficiency
+from advisor.engine.terms import efficiency
 from advisor.fidelity import MeasurementsError, read, training_layouts
 from advisor.management.commands.bench_search import one_core
 from advisor.management.commands.fidelity import catalog_estimator

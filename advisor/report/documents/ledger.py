@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.engine.spec import HOURS_PER_MONTH
+from advisor.engine.terms import HOURS_PER_MONTH
 from advisor.report.documents.bill import COLUMNS
 from advisor.result import CashFlow, Money, Plan, PlanStep, PortfolioMoney
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from advisor.engine.spec import HOURS_PER_MONTH
+from advisor.engine.terms import HOURS_PER_MONTH
 from advisor.report.documents.bill import income_tax_saved_usd, vat_beside_usd
 from advisor.report.documents.memo_parts import Line, Row, fact, note, quote_text, table
 from advisor.report.documents.wording import dollars, months_text, order_text, unit_price

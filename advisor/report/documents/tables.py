@@ -12,7 +12,7 @@ from typing import Any
 from django.utils import timezone
 
 from advisor.answer import CURRENCY
-from advisor.engine.spec import HOURS_PER_MONTH
+from advisor.engine.terms import HOURS_PER_MONTH
 from advisor.report.documents.bill import SHARE, BillLine, bill_lines, portfolio_bill, rounding_line, software_line
 from advisor.report.documents.subject import TOTALS_ONLY, api_of, chosen, is_early_portfolio, money_of, shared_money
 from advisor.result import Answer, ApiOption, Assumption, CashFlow, Currency, Money, Option, PlanMonth, TrainingOption

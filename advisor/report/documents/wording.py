@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from advisor.engine.spec import HOURS_PER_MONTH
+from advisor.engine.terms import HOURS_PER_MONTH
 from advisor.report.text import figure, usd_small
 from advisor.result import Currency, Option, Plan, PlanStep, TrainingOption
 from advisor.templatetags import finance

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from advisor.engine.spec import kind_named
+from advisor.engine.terms import kind_named
 from advisor.inputs import what_if
 from advisor.models import Advice
 from advisor.result import Answer, ApiOption, Decision, Option, Scenario, ScenarioCost, TrainingOption

@@ -18,7 +18,7 @@ from django.utils.translation import gettext_noop as known
 from django.views.decorators.http import require_safe
 
 from advisor import advise
-from advisor.engine.spec import KINDS
+from advisor.engine.terms import KINDS
 from advisor.inputs import what_if
 from advisor.models import Advice, Comment, Option
 from advisor.templatetags.finance import dollars

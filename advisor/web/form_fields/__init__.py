@@ -1,6 +1,6 @@
 """The fields of the workload form, named by their path in the workload file."""
 
-from advisor.engine.spec import KINDS, Kind
+from advisor.engine.terms import KINDS, Kind
 from advisor.web.form_fields.buying import BALANCE, FILED, FINANCE, FORECAST, LIMITS, OBJECTIVE, PLACES, RUN, SITE
 from advisor.web.form_fields.fields import (
     CASES,

@@ -1,6 +1,6 @@
 """The groups of the form that are open from the start: model, traffic, lengths, latency, training run, location."""
 
-from advisor.engine.spec import KINDS
+from advisor.engine.terms import KINDS
 from advisor.web.form_fields.fields import (
     LATENCIES,
     LATENCY,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from advisor.engine.calibration.efficiency import efficiency_of
-from advisor.engine.spec import Accelerator
+from advisor.engine.terms import Accelerator
 from tests.engine.step.test_alignment import CHIPS, EFFICIENCY, errors, off, rows, time_s
 from tests.probes.samples import entry
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.engine.calibration import Observed, Pooling, conditioning
-from advisor.engine.spec import LAYOUT, LENGTHS, MODEL, SITE, STACK, Place, correction, length_class, scope_of
+from advisor.engine.terms import LAYOUT, LENGTHS, MODEL, SITE, STACK, Place, correction, length_class, scope_of
 
 HERE = Place(
     framework="vllm", version="0.24.0", model="m", chip="h200", format="fp8", layout=(2, 1, 1, 1), lengths=(20, 16),

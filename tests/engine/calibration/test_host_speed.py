@@ -10,9 +10,9 @@ import pytest
 from advisor.engine.calibration.host_speed import REFERENCE_S, host_factor_of
 from advisor.engine.calibration.kernel_samples import Figure
 from advisor.engine.network import Ffn
-from advisor.engine.spec import efficiency, with_host_factor
-from advisor.engine.spec.hardware import UNMEASURED, Efficiency
 from advisor.engine.step.lane import lanes
+from advisor.engine.terms import efficiency, with_host_factor
+from advisor.engine.terms.hardware import UNMEASURED, Efficiency
 from tests.engine.catalog_sample import chip, ideal, lane
 from tests.engine.step.test_operators import ATTENTION, model
 from tests.probes.samples import entry

@@ -21,12 +21,12 @@ from advisor.engine.search.run import search
 from advisor.engine.search.sensitivity import standing_at
 from advisor.engine.search.simulated import Scored, excess, repriced, resized_usd_per_hour
 from advisor.engine.search.table import best_offers, offer_usd_per_hour
-from advisor.engine.spec.case import Pool
-from advisor.engine.spec.demand import office_hours
-from advisor.engine.spec.kinds import BATCH
-from advisor.engine.spec.offer import OWNED, Offer, Part
-from advisor.engine.spec.ratio_distribution import CERTAIN
-from advisor.engine.spec.workload import Slo, Workload
+from advisor.engine.terms.case import Pool
+from advisor.engine.terms.demand import office_hours
+from advisor.engine.terms.kinds import BATCH
+from advisor.engine.terms.offer import OWNED, Offer, Part
+from advisor.engine.terms.ratio_distribution import CERTAIN
+from advisor.engine.terms.workload import Slo, Workload
 from tests.engine.catalog_sample import catalog, offer, question
 
 SETTINGS = settings(max_examples=8, deadline=None, derandomize=True)

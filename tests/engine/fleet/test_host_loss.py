@@ -12,9 +12,9 @@ from advisor.engine.scheduler import REQUESTS, verify
 from advisor.engine.search.limits import latency_excess
 from advisor.engine.search.run import search
 from advisor.engine.search.table import packing_of
-from advisor.engine.spec.demand import Users
-from advisor.engine.spec.redundancy import replicas_left
-from advisor.engine.spec.workload import Slo
+from advisor.engine.terms.demand import Users
+from advisor.engine.terms.redundancy import replicas_left
+from advisor.engine.terms.workload import Slo
 from tests.engine.catalog_sample import catalog, chip, offer, question
 
 LIMITS = Slo(ttft_p95_s=1.5, tpot_p95_s=0.05)

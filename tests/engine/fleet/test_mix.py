@@ -9,7 +9,7 @@ from advisor.engine.fleet.length_classes import length_classes
 from advisor.engine.fleet.mix import Mix, find_mix
 from advisor.engine.scheduler.simulation import token_lengths
 from advisor.engine.search.run import SearchResult, search
-from advisor.engine.spec.workload import Constraints, Lengths, Slo, Workload
+from advisor.engine.terms.workload import Constraints, Lengths, Slo, Workload
 from tests.engine.catalog_sample import catalog, offer, question
 
 OFFERS = (offer("big", 4.0), offer("small", 0.40))

@@ -9,10 +9,10 @@ from advisor.engine.fleet.colocation import copies_of, memory_share, pack_models
 from advisor.engine.fleet.milp import Limits
 from advisor.engine.fleet.portfolio import Member
 from advisor.engine.search.run import search
-from advisor.engine.spec.demand import week_of
-from advisor.engine.spec.hardware import Partition
-from advisor.engine.spec.kinds import BATCH
-from advisor.engine.spec.workload import Constraints, Slo
+from advisor.engine.terms.demand import week_of
+from advisor.engine.terms.hardware import Partition
+from advisor.engine.terms.kinds import BATCH
+from advisor.engine.terms.workload import Constraints, Slo
 from tests.engine.catalog_sample import GIB, catalog, chip, offer, question
 
 

@@ -11,9 +11,9 @@ from advisor.engine.scheduler.percentiles import scheduler_of
 from advisor.engine.search.candidates import CONCURRENCY, efficiency_on, enumerate_lanes
 from advisor.engine.search.run import search
 from advisor.engine.search.table import demand_of, evaluate
-from advisor.engine.spec.hardware import Partition, cut_into
-from advisor.engine.spec.workload import Constraints, Slo
 from advisor.engine.step.lane import lanes
+from advisor.engine.terms.hardware import Partition, cut_into
+from advisor.engine.terms.workload import Constraints, Slo
 from tests.engine.catalog_sample import BF16, GIB, LLAMA_8B, catalog, chip, lane, offer, question
 
 

@@ -11,8 +11,8 @@ from advisor.engine.launch.command import Z999, launch, p999_tokens
 from advisor.engine.network import Release
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Scored
-from advisor.engine.spec.software import Framework, Quantization
-from advisor.engine.spec.workload import Lengths
+from advisor.engine.terms.software import Framework, Quantization
+from advisor.engine.terms.workload import Lengths
 from tests.engine.catalog_sample import BF16, FP8, INT4, LLAMA_8B, VLLM, catalog, question, software
 
 HOSTILE = "org/model'; rm -rf x #\n$(reboot)"

@@ -10,7 +10,7 @@ from advisor.engine.network.blocks import LatentAttention, Recurrent
 from advisor.engine.optimisation.pitfalls import RULES, Situation, pitfalls
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Scored
-from advisor.engine.spec.workload import Lengths, Workload
+from advisor.engine.terms.workload import Lengths, Workload
 from tests.engine.catalog_sample import LLAMA_8B, VLLM, catalog, question, software
 
 FRAMEWORK = replace(VLLM, features=("prefix_caching",))

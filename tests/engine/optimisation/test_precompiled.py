@@ -8,9 +8,9 @@ from advisor.engine.optimisation.plan import optimisation_plan
 from advisor.engine.optimisation.precompiled import cold_start_saving, paid_fraction
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Scored
-from advisor.engine.spec.cold_start import ColdStart, cold_start_of
+from advisor.engine.terms.cold_start import ColdStart, cold_start_of
 from tests.engine.catalog_sample import catalog, question
-from tests.engine.spec.test_demand import HALF_DAYS
+from tests.engine.terms.test_demand import HALF_DAYS
 
 START = ColdStart(cold_start_s=40.0, source="sample")
 WORLD = catalog(prepared_start=START)

@@ -8,7 +8,7 @@ import numpy as np
 
 from advisor.engine.cost import Prices
 from advisor.engine.plans.ways import HOURLY, OWNED, PURCHASE, RENTED, TERM, Demand, Limits, Way
-from advisor.engine.spec import HOURS_PER_MONTH, Part
+from advisor.engine.terms import HOURS_PER_MONTH, Part
 
 
 def ratio(path: tuple[float, ...], month: int) -> float:

@@ -44,7 +44,7 @@ from advisor.engine.plans.ways import (
     Way,
     demand_by_month,
 )
-from advisor.engine.spec import Part
+from advisor.engine.terms import Part
 from tests.engine.plans.brute_force import part, random_demand, random_prices, random_ways
 
 SETTINGS = settings(max_examples=60, deadline=None, derandomize=True)

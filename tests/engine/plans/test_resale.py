@@ -22,7 +22,7 @@ from advisor.engine.cost.prices import Prices, resale_at_constant_rate, resale_b
 from advisor.engine.plans.plan import Overheads, Plan, best_plan, flat_demand, plan_of
 from advisor.engine.plans.solve import Commitment, Schedule
 from advisor.engine.plans.ways import HOURLY, PURCHASE, TERM, Way
-from advisor.engine.spec import HOURS_PER_MONTH, Part
+from advisor.engine.terms import HOURS_PER_MONTH, Part
 from tests.engine.catalog_sample import ASSUMED
 
 SETTINGS = settings(max_examples=60, deadline=None, derandomize=True)

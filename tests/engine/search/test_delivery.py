@@ -11,8 +11,8 @@ from advisor.engine.search.joint import delivery_times
 from advisor.engine.search.planned import LEAST_HELD_MONTHS
 from advisor.engine.search.run import Catalog, SearchResult, prepare_question, search
 from advisor.engine.search.simulated import Scored
-from advisor.engine.spec.offer import Offer
-from advisor.engine.spec.workload import Constraints, Workload
+from advisor.engine.terms.offer import Offer
+from advisor.engine.terms.workload import Constraints, Workload
 from tests.engine.catalog_sample import ASSUMED, catalog, offer, question
 from tests.engine.plans.test_planned import bought
 

@@ -9,8 +9,8 @@ from advisor.engine.scheduler import closed_loop, scheduler_of
 from advisor.engine.search.run import search
 from advisor.engine.search.sensitivity import Bar, Ranges, host_effect, tornado
 from advisor.engine.search.table import demand_of, served
-from advisor.engine.spec import with_host_factor
 from advisor.engine.step.lane import fitting, take, with_host_times
+from advisor.engine.terms import with_host_factor
 from tests.engine.catalog_sample import FP8, catalog, lane, question, scopes
 
 SLOW = 8.0  # times the reference host: steps wait for it

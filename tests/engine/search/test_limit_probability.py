@@ -10,8 +10,8 @@ import yaml
 from advisor.engine.search import limits
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Scored
-from advisor.engine.spec import SHARES, quantile_key
-from advisor.engine.spec.workload import Slo
+from advisor.engine.terms import SHARES, quantile_key
+from advisor.engine.terms.workload import Slo
 from tests.engine.catalog_sample import CALIBRATION, catalog, question
 
 BASES = ("measured", "relative", "datasheet")

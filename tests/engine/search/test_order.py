@@ -12,8 +12,8 @@ from advisor.engine.search.rank_uncertainty import is_tie
 from advisor.engine.search.run import SearchResult, search
 from advisor.engine.search.simulated import Scored, excess
 from advisor.engine.search.views import same
-from advisor.engine.spec.workload import Slo
 from advisor.engine.step.speculative import Acceptance, drafts_of
+from advisor.engine.terms.workload import Slo
 from tests.engine.catalog_sample import LLAMA_8B, catalog, question
 
 LIMITED = question(slo=Slo(ttft_p95_s=1.0, tpot_p95_s=0.04))

@@ -3,7 +3,7 @@
 import pytest
 
 from advisor.engine.search.run import MORE_CHIPS, search
-from advisor.engine.spec import effort
+from advisor.engine.terms import effort
 from tests.engine.catalog_sample import catalog, question
 
 

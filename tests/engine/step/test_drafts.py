@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from advisor.engine.network import DraftRelease
-from advisor.engine.spec.hardware import Overhead
 from advisor.engine.step.layout import Choice
 from advisor.engine.step.speculative import (
     Acceptance,
@@ -23,6 +22,7 @@ from advisor.engine.step.speculative import (
     with_draft,
 )
 from advisor.engine.step.step_time import StepTimes
+from advisor.engine.terms.hardware import Overhead
 from tests.engine.catalog_sample import LLAMA_8B, VLLM, chip, ideal, lane
 from tests.engine.serving_cases import lane as invented
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from advisor.engine.scheduler.closed_form import closed_loop
 from advisor.engine.scheduler.simulation import simulate
-from advisor.engine.spec.software import Framework
 from advisor.engine.step import duration
 from advisor.engine.step.lane import Lane, Lanes, lanes
 from advisor.engine.step.lane_times import prefill_s, step_s
 from advisor.engine.step.ledger import decode_ledger, prefill_ledger
 from advisor.engine.step.step_time import Client, Demand, Scheduler, StepTimes, load_of
+from advisor.engine.terms.software import Framework
 from tests.engine.catalog_sample import FP8, LLAMA_8B, VLLM, chip
 from tests.engine.catalog_sample import lane as sample_lane
 from tests.engine.serving_cases import fixed

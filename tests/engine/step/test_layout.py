@@ -7,10 +7,10 @@ import pytest
 
 from advisor.engine.network.blocks import Block, Ffn
 from advisor.engine.network.model import Model
-from advisor.engine.spec.hardware import Accelerator, Efficiency, Link, Overhead, Partition, cut_into
-from advisor.engine.spec.software import Quantization
 from advisor.engine.step.checkpoints import experts_only
 from advisor.engine.step.layout import Choice, layouts, rate_of, unsupported
+from advisor.engine.terms.hardware import Accelerator, Efficiency, Link, Overhead, Partition, cut_into
+from advisor.engine.terms.software import Quantization
 from tests.engine.catalog_sample import BF16, FP8, INT4, chip, format_of, ideal
 from tests.engine.step.test_operators import ATTENTION, LATENT, model
 

@@ -8,8 +8,6 @@ import pytest
 
 from advisor.engine.network.blocks import Attention, Block, Ffn, Recurrent
 from advisor.engine.network.model import Model
-from advisor.engine.spec.kinds import EMBEDDING
-from advisor.engine.spec.workload import Lengths
 from advisor.engine.step.lane import Lanes, lanes
 from advisor.engine.step.lane_times import prefill_s, step_s
 from advisor.engine.step.ledger import (
@@ -25,6 +23,8 @@ from advisor.engine.step.ledger import (
     source_lines,
 )
 from advisor.engine.step.operators import attention_cost
+from advisor.engine.terms.kinds import EMBEDDING
+from advisor.engine.terms.workload import Lengths
 from tests.engine.catalog_sample import FP8, chip, lane, question
 from tests.engine.step.test_operators import ATTENTION, INDEXED, LATENT, chips, model
 

@@ -17,9 +17,9 @@ from advisor.engine.search.candidates import Catalog
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Scored
 from advisor.engine.search.table import demand_of
-from advisor.engine.spec.workload import Workload
 from advisor.engine.step.kv_offload import HostCopy, copies_s
 from advisor.engine.step.lane import lanes
+from advisor.engine.terms.workload import Workload
 from tests.engine.catalog_sample import LLAMA_8B, VLLM, catalog, question, software
 
 COPIES = HostCopy(rate_fraction=0.8, source="sample")

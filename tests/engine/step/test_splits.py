@@ -12,11 +12,11 @@ from advisor.engine.network.blocks import Attention, Block, Ffn, LatentAttention
 from advisor.engine.network.model import Model
 from advisor.engine.scheduler.closed_form import closed_loop
 from advisor.engine.search.run import search
-from advisor.engine.spec.software import Quantization
 from advisor.engine.step.layout import layouts
 from advisor.engine.step.memory import kv_bytes_per_sequence, weights_bytes
 from advisor.engine.step.operators import Layouts, linear_operators
 from advisor.engine.step.step_time import PREFILL_FIRST, Demand, Scheduler, causal_pairs
+from advisor.engine.terms.software import Quantization
 from tests.engine.catalog_sample import BF16, FP8, INT4, LLAMA_8B, catalog, chip, lane, question
 from tests.engine.serving_cases import lane as step_times
 

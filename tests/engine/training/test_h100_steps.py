@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from advisor.engine.network import Attention, Block, Ffn, Model
-from advisor.engine.spec import efficiency
+from advisor.engine.terms import efficiency
 from advisor.engine.training import (
     BF16,
     FSDP_MIXED,

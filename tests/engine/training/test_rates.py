@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from advisor.engine.spec import Accelerator
+from advisor.engine.terms import Accelerator
 from advisor.engine.training import MEGATRON, MEGATRON_BF16, PLAIN, rates_of
 from advisor.engine.training.rates import EXPERT_FACTOR, power_factor
 from tests.engine.training.test_step_time import EFFICIENCY, H200

@@ -13,9 +13,9 @@ from advisor.engine.cost.hourly import (
     total_usd_per_hour,
 )
 from advisor.engine.search.candidates import Catalog
-from advisor.engine.spec.kinds import FINETUNING
-from advisor.engine.spec.offer import Offer
-from advisor.engine.spec.workload import Constraints, Slo, TrainingTask, Workload
+from advisor.engine.terms.kinds import FINETUNING
+from advisor.engine.terms.offer import Offer
+from advisor.engine.terms.workload import Constraints, Slo, TrainingTask, Workload
 from advisor.engine.training.cluster import SPOT_WAIT_S, FailureRates, Spot
 from advisor.engine.training_search.layouts import Setup, Trained, trained
 from advisor.engine.training_search.outcome import Reliability

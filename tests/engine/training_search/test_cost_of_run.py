@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from advisor.engine.spec import Offer
+from advisor.engine.terms import Offer
 from advisor.engine.training_search.outcome import Candidate, candidate, months_of
 from tests.engine.training_search.sample import (
     ASSUMED,

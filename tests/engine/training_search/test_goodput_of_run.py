@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.engine.spec import Offer
+from advisor.engine.terms import Offer
 from advisor.engine.training_search.outcome import (
     Candidate,
     Reliability,

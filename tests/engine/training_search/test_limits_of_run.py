@@ -2,7 +2,7 @@
 
 import pytest
 
-from advisor.engine.spec import Offer
+from advisor.engine.terms import Offer
 from tests.engine.training_search.sample import asked, bought, found_for, rented
 
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.engine.spec.host import Host
-from advisor.engine.spec.offer import Offer
+from advisor.engine.terms.host import Host
+from advisor.engine.terms.offer import Offer
 from advisor.engine.training_search.layouts import offloaded, offloads_alike, setups_of, trained
 from advisor.engine.training_search.search import search
 from tests.engine.catalog_sample import GIB, LLAMA_8B, catalog, chip

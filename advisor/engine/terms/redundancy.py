@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from advisor.engine.spec.hardware import Accelerator
-from advisor.engine.spec.offer import Offer
+from advisor.engine.terms.hardware import Accelerator
+from advisor.engine.terms.offer import Offer
 
 
 class Packing(NamedTuple):

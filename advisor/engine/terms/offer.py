@@ -3,8 +3,8 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from advisor.engine.spec.hardware import Accelerator, SocketShare
-from advisor.engine.spec.host import Host
+from advisor.engine.terms.hardware import Accelerator, SocketShare
+from advisor.engine.terms.host import Host
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

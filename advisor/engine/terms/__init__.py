@@ -1,10 +1,10 @@
 """Plain input values of the engine: hardware, software, workload, offers and measured cases."""
 
-from advisor.engine.spec.amounts import HOURS_PER_MONTH, cost_text, unlike, usd_text
-from advisor.engine.spec.candidate_error import UNEXPECTED, CandidateError, evaluating
-from advisor.engine.spec.case import CLIENTS, KV, WEIGHTS, Case, Pool, Protocol
-from advisor.engine.spec.cold_start import ColdStart, cold_start_of
-from advisor.engine.spec.command_template import (
+from advisor.engine.terms.amounts import HOURS_PER_MONTH, cost_text, unlike, usd_text
+from advisor.engine.terms.candidate_error import UNEXPECTED, CandidateError, evaluating
+from advisor.engine.terms.case import CLIENTS, KV, WEIGHTS, Case, Pool, Protocol
+from advisor.engine.terms.cold_start import ColdStart, cold_start_of
+from advisor.engine.terms.command_template import (
     DRAFT,
     OMITTED,
     PARTS,
@@ -15,7 +15,7 @@ from advisor.engine.spec.command_template import (
     text_lines,
     without_parts,
 )
-from advisor.engine.spec.conditioned import (
+from advisor.engine.terms.conditioned import (
     ANY,
     LAYOUT,
     LENGTHS,
@@ -30,9 +30,9 @@ from advisor.engine.spec.conditioned import (
     release,
     scope_of,
 )
-from advisor.engine.spec.demand import WEEK_HOURS, Trace, Users, mean_fraction, needed_by_hour, week_of
-from advisor.engine.spec.effort import CHOICE_FRACTION, Effort, OutOfWork
-from advisor.engine.spec.hardware import (
+from advisor.engine.terms.demand import WEEK_HOURS, Trace, Users, mean_fraction, needed_by_hour, week_of
+from advisor.engine.terms.effort import CHOICE_FRACTION, Effort, OutOfWork
+from advisor.engine.terms.hardware import (
     Accelerator,
     Efficiency,
     Link,
@@ -45,8 +45,8 @@ from advisor.engine.spec.hardware import (
     overhead,
     with_host_factor,
 )
-from advisor.engine.spec.host import Host, WeightStore, rented_part, weight_store_of
-from advisor.engine.spec.kinds import (
+from advisor.engine.terms.host import Host, WeightStore, rented_part, weight_store_of
+from advisor.engine.terms.kinds import (
     EMBEDDING,
     KINDS,
     SERVING,
@@ -55,7 +55,7 @@ from advisor.engine.spec.kinds import (
     Outcome,
     kind_named,
 )
-from advisor.engine.spec.offer import (
+from advisor.engine.terms.offer import (
     ASSUMED,
     DOUBTFUL,
     MARKS,
@@ -67,7 +67,7 @@ from advisor.engine.spec.offer import (
     Offer,
     Part,
 )
-from advisor.engine.spec.ratio_distribution import (
+from advisor.engine.terms.ratio_distribution import (
     CERTAIN,
     SHARES,
     RatioDistribution,
@@ -76,15 +76,15 @@ from advisor.engine.spec.ratio_distribution import (
     quantile_key,
     stored_distribution,
 )
-from advisor.engine.spec.redundancy import (
+from advisor.engine.terms.redundancy import (
     Packing,
     host_chips,
     instances_packed,
     packing,
     replicas_left,
 )
-from advisor.engine.spec.rejection import QUALITY_ANY, Change, Rejection, allowing, limit_change, list_change, listed
-from advisor.engine.spec.requests import (
+from advisor.engine.terms.rejection import QUALITY_ANY, Change, Rejection, allowing, limit_change, list_change, listed
+from advisor.engine.terms.requests import (
     Z95,
     DrawnImages,
     Images,
@@ -94,7 +94,7 @@ from advisor.engine.spec.requests import (
     log_normal_sigma,
     over_turns,
 )
-from advisor.engine.spec.software import (
+from advisor.engine.terms.software import (
     IMAGES,
     RULE_LISTS,
     SOURCES,
@@ -108,7 +108,7 @@ from advisor.engine.spec.software import (
     SupportRule,
     rules_of,
 )
-from advisor.engine.spec.workload import Constraints, Rollout, Slo, TrainingTask, TuningObjective, Workload
+from advisor.engine.terms.workload import Constraints, Rollout, Slo, TrainingTask, TuningObjective, Workload
 
 __all__ = [
     "CERTAIN",

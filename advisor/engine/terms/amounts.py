@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-from advisor.engine.spec.workload import Workload
+from advisor.engine.terms.workload import Workload
 
 HOURS_PER_MONTH = 730.0
 MORE_DIGITS = 8

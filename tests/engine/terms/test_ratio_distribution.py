@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.engine.spec import CERTAIN, SHARES, RatioDistribution, around_estimate, quantile_key, stored_distribution
+from advisor.engine.terms import CERTAIN, SHARES, RatioDistribution, around_estimate, quantile_key, stored_distribution
 
 SETTINGS = settings(max_examples=60, deadline=None)
 Z95 = NormalDist().inv_cdf(0.95)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from advisor.engine.spec import Link
+from advisor.engine.terms import Link
 
 SHAPES = ((1, 1), (2, 2), (2, 4), (4, 4), (4, 8), (8, 8), (16, 16))
 V5E = Link(

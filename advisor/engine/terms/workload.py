@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from advisor.engine.spec.demand import Trace, Users
-from advisor.engine.spec.kinds import Kind
-from advisor.engine.spec.redundancy import Redundancy
-from advisor.engine.spec.requests import DrawnImages, Images, Lengths, Turns, WorkUnit
+from advisor.engine.terms.demand import Trace, Users
+from advisor.engine.terms.kinds import Kind
+from advisor.engine.terms.redundancy import Redundancy
+from advisor.engine.terms.requests import DrawnImages, Images, Lengths, Turns, WorkUnit
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,8 +12,8 @@ import pytest
 
 from advisor.engine.search.limits import tpot_limit_s
 from advisor.engine.search.table import autoscales, run_fraction
-from advisor.engine.spec.kinds import BATCH, EMBEDDING, KINDS, SERVING, JobRun, Kind, Outcome, kind_named
-from advisor.engine.spec.workload import Slo
+from advisor.engine.terms.kinds import BATCH, EMBEDDING, KINDS, SERVING, JobRun, Kind, Outcome, kind_named
+from advisor.engine.terms.workload import Slo
 from tests.engine.catalog_sample import offer, question
 
 ADVISOR = Path(__file__).resolve().parents[3] / "advisor"
@@ -132,7 +132,7 @@ def imported_kinds(tree: ast.AST) -> set[str]:
     return {
         alias.asname or alias.name
         for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("advisor.engine.spec")
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("advisor.engine.terms")
         for alias in node.names
         if alias.name in constants
     }
@@ -164,8 +164,8 @@ def comparisons(text: str) -> Iterator[int]:
         'if spec.get("kind") != "embedding": pass',
         'if kind in ("serving", "embedding"): pass',
         'if workload.kind.name == "batch": pass',
-        "from advisor.engine.spec import BATCH\nif workload.kind is BATCH: pass",
-        "from advisor.engine.spec import EMBEDDING as E\nx = [w for w in all if w.kind == E]",
+        "from advisor.engine.terms import BATCH\nif workload.kind is BATCH: pass",
+        "from advisor.engine.terms import EMBEDDING as E\nx = [w for w in all if w.kind == E]",
         'match w.kind:\n    case "training": pass',
     ],
 )

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from advisor.engine.spec.command_template import CommandTemplate
+from advisor.engine.terms.command_template import CommandTemplate
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

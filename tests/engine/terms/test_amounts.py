@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from advisor.engine.search.why_not import above
-from advisor.engine.spec.amounts import cost_text, unlike, usd_text
-from advisor.engine.spec.kinds import BATCH
+from advisor.engine.terms.amounts import cost_text, unlike, usd_text
+from advisor.engine.terms.kinds import BATCH
 from tests.engine.catalog_sample import question
 
 

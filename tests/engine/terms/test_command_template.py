@@ -2,7 +2,7 @@
 
 import pytest
 
-from advisor.engine.spec.command_template import (
+from advisor.engine.terms.command_template import (
     CONDITIONS,
     VALUES,
     command_arguments,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from advisor.engine.spec.hardware import Accelerator, SocketShare
+from advisor.engine.terms.hardware import Accelerator, SocketShare
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
