@@ -17,9 +17,9 @@ from advisor.inputs import calibrations, model_of, model_row, offers
 from advisor.inputs import catalog_chip as chip_of
 from advisor.result import Estimate
 from advisor.workload import deployment
-from catalog.derived import has_expired
 from catalog.loading.fixtures import FixtureError
 from catalog.models import Accelerator, Price
+from catalog.pricing.derived import has_expired
 
 FILE = Path(__file__).resolve().parents[2] / "fixtures" / "claims.csv"
 COLUMNS = ["id", "subject", "claim", "stated", "unit", "stated_conditions", "citation"]

@@ -9,8 +9,8 @@ from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.terms import exact_text
 from advisor.inputs.offers import discounts_of
 from advisor.workload import prompts_of
-from catalog.derived import has_expired, known_on
 from catalog.models import Accelerator, ApiPrice, ApiProvider, Organisation
+from catalog.pricing.derived import has_expired, known_on
 
 SECONDS_PER_MONTH = HOURS_PER_MONTH * 3600.0
 VAT = "vat-fraction"

@@ -44,12 +44,12 @@ from advisor.inputs.hosts import (
     rented_host,
     socket_share,
 )
-from catalog.derived import NO_CURRENT_PRICE, has_expired, known_on
 from catalog.loading.fixtures import INDEX, ORIGINS
 from catalog.models import Discount, Organisation, Price, Region, SupportLicence, Unit
 from catalog.places import areas_of
 from catalog.pricing import current as rule
 from catalog.pricing.current import ANYWHERE, EXPIRED_DAYS, STALE_DAYS
+from catalog.pricing.derived import NO_CURRENT_PRICE, has_expired, known_on
 
 SUPERSEDED_YEARS = 5  # from the release of a chip: two generations at the pace of one every two years
 # marketplaces and serverless have lower service levels: used only if the workload names the provider

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from advisor.engine.terms import exact_text
 from catalog.accounts import audit
-from catalog.filters import DayField, NumberField
+from catalog.lists.filters import DayField, NumberField
 from catalog.loading import fixtures, load
 from catalog.loading.bounded import BoundedError, read_csv
 from catalog.loading.fixtures import CONFIDENCES, ORIGINS, PRICE_COLUMNS, USD, FixtureError, Row

@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.db import transaction
 
 from advisor.engine.terms import exact_text
-from catalog.importers import gpuhunt, litellm, skypilot
+from catalog.importers.prices import gpuhunt, litellm, skypilot
 from catalog.loading import fixtures, load
 from catalog.management.errors import BadInput, operator
 from catalog.models import ApiPrice, Discount, Organisation, Price, ServedModel, SupportLicence

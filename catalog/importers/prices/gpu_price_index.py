@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from io import StringIO
 
-from catalog.importers.offers import UNREADABLE, row, usd
-from catalog.importers.skypilot import skip
+from catalog.importers.prices.offers import UNREADABLE, row, usd
+from catalog.importers.prices.skypilot import skip
 from catalog.loading.fixtures import PER_CHIP, FixtureError, Row
 
 REPOSITORY = "ewyluda/gpu-price-index"

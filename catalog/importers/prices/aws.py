@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from catalog.importers.offers import UNREADABLE, listed_in, parsed, row, usd
-from catalog.importers.skypilot import skip
+from catalog.importers.prices.offers import UNREADABLE, listed_in, parsed, row, usd
+from catalog.importers.prices.skypilot import skip
 from catalog.loading.fixtures import FixtureError, Row
 
 PRICE_LIST = "AWS Price List, AmazonEC2"

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from catalog.importers.skypilot import skip
+from catalog.importers.prices.skypilot import skip
 from catalog.loading.fixtures import FixtureError, Row
 
 SUFFIXES = ("", "-instruct", "-it", "-hf")

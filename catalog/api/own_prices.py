@@ -1,7 +1,6 @@
 """REST calls for an organization's own prices and discounts."""
 
 from collections.abc import Mapping, Sequence
-from http import HTTPStatus
 from typing import Any
 
 from django.db.models import QuerySet
@@ -13,27 +12,19 @@ from drf_spectacular.utils import (
     extend_schema_field,
     extend_schema_view,
 )
-from rest_framework import exceptions, generics, parsers, permissions, serializers
+from rest_framework import exceptions, generics, permissions, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from catalog.access import Right, caller_of, organisation_of
-from catalog.derived import age
-from catalog.listing import Pages
-from catalog.loading.bounded import BoundedError, Bounds, read_json
+from catalog.accounts import Right, caller_of, organisation_of
+from catalog.loading.bounded import Bounds
 from catalog.loading.fixtures import CONFIDENCES, ORIGINS, TERMS, UNITS_SOLD, FixtureError
 from catalog.models import Accelerator, Discount, Price
 from catalog.pricing import own
+from catalog.pricing.derived import age
+from catalog.rest import CONTENT_TYPE, Number, OneOf, Pages, StrictJSONParser, Text, Unprocessable, Whole, YesNo
 
-PROBLEM = "application/problem+json"
 MAX_ROWS = 1000
-BODY = Bounds(max_bytes=own.MAX_BYTES, max_values=60 * MAX_ROWS)  # a price has about 20 keys and values
-
-
-class Unprocessable(exceptions.ValidationError):
-    """Well-formed, but it names unknown objects or contradicts itself."""
-
-    status_code = HTTPStatus.UNPROCESSABLE_ENTITY
 
 
 class Members(permissions.BasePermission):
@@ -45,67 +36,18 @@ class Members(permissions.BasePermission):
         return caller_of(request).is_member
 
 
-class Body(parsers.BaseParser):
-    """JSON without duplicate keys."""
-
-    media_type = "application/json"
-
-    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
-        text = stream.read(own.MAX_BYTES + 1)
-        if len(text) > own.MAX_BYTES:
-            raise exceptions.ParseError("The body is larger than 900 kB. Send fewer prices in one call.")
-        try:
-            return read_json(text, BODY, finite=True)
-        except BoundedError as error:
-            raise exceptions.ParseError(f"Malformed JSON: the body {error}.") from None
+class PricesParser(StrictJSONParser):
+    bounds = Bounds(max_bytes=own.MAX_BYTES, max_values=60 * MAX_ROWS)  # a price has about 20 keys and values
+    finite = True
+    too_large = exceptions.ParseError("The body is larger than 900 kB. Send fewer prices in one call.")
 
 
 # --- bodies: the types here, the meaning in own.RowForm ---------------------------------------------------------
 
 
-class Text(serializers.CharField):
-    """Text only: REST framework would also take a number."""
-
-    def __init__(self, **options: Any) -> None:
-        if not options.get("allow_blank"):
-            options.setdefault("min_length", 1)
-        super().__init__(trim_whitespace=False, **options)
-
-    def to_internal_value(self, data: Any) -> str:
-        if not isinstance(data, str):
-            self.fail("invalid")
-        return str(super().to_internal_value(data))
-
-
-class Number(serializers.FloatField):
+class Amount(Number):
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"min_value": 0, "max_value": 10**12, **options})
-
-    def to_internal_value(self, data: Any) -> float:
-        if isinstance(data, bool) or not isinstance(data, int | float) or abs(data) > 1e300:
-            self.fail("invalid")
-        return super().to_internal_value(data)
-
-
-class Whole(serializers.IntegerField):
-    def to_internal_value(self, data: Any) -> int:
-        if isinstance(data, bool) or not isinstance(data, int | float) or data % 1:
-            self.fail("invalid")
-        return super().to_internal_value(int(data))
-
-
-class YesNo(serializers.BooleanField):
-    def to_internal_value(self, data: Any) -> bool:
-        if not isinstance(data, bool):
-            self.fail("invalid", input=data)
-        return data
-
-
-class OneOf(serializers.ChoiceField):
-    def to_internal_value(self, data: Any) -> str:
-        if not isinstance(data, str):
-            self.fail("invalid_choice", input=data)
-        return str(super().to_internal_value(data))
 
 
 @extend_schema_field(OpenApiTypes.DATE)
@@ -121,9 +63,9 @@ class OwnPriceBody(serializers.Serializer[Any]):
     term = OneOf(choices=TERMS)
     as_of = Day(help_text="Date of the price.")
     source = Text(max_length=own.MAX_TEXT, help_text="Such as: quote 4711 of Acme.")  # type: ignore[assignment]
-    usd_per_hour = Number(required=False, allow_null=True, help_text="Rent of the whole instance.")
-    purchase_usd = Number(required=False, allow_null=True, help_text="Of the whole, if the term is purchase.")
-    listed_price = Number(required=False, allow_null=True, help_text="The price in `currency`, converted to USD.")
+    usd_per_hour = Amount(required=False, allow_null=True, help_text="Rent of the whole instance.")
+    purchase_usd = Amount(required=False, allow_null=True, help_text="Of the whole, if the term is purchase.")
+    listed_price = Amount(required=False, allow_null=True, help_text="The price in `currency`, converted to USD.")
     currency = Text(required=False, min_length=3, max_length=3, help_text="USD, or one with an exchange rate.")
     region = Text(required=False, allow_blank=True, max_length=60)
     country = Text(required=False, allow_blank=True, max_length=60, help_text="Such as DE.")
@@ -131,12 +73,12 @@ class OwnPriceBody(serializers.Serializer[Any]):
     confidence = OneOf(required=False, choices=CONFIDENCES, help_text="high if left out.")
     notes = Text(required=False, allow_blank=True, max_length=own.MAX_TEXT)
     origin = OneOf(required=False, choices=[name for name in ORIGINS if name != "index"])
-    purchase_usd_min = Number(required=False, allow_null=True)
-    purchase_usd_max = Number(required=False, allow_null=True)
+    purchase_usd_min = Amount(required=False, allow_null=True)
+    purchase_usd_max = Amount(required=False, allow_null=True)
     unit = OneOf(required=False, choices=UNITS_SOLD)
     marks = Text(required=False, allow_blank=True, max_length=60)
-    vcpus = Number(required=False, allow_null=True)
-    host_memory_gib = Number(required=False, allow_null=True)
+    vcpus = Amount(required=False, allow_null=True)
+    host_memory_gib = Amount(required=False, allow_null=True)
     smallest_unit_accelerators = Text(
         required=False,
         allow_blank=True,
@@ -195,7 +137,7 @@ class DiscountBody(serializers.Serializer[Any]):
     provider = Text(max_length=60)
     accelerator = Text(required=False, allow_blank=True, max_length=120, help_text="All if left out.")
     term = OneOf(required=False, choices=TERMS, help_text="Every way to pay if left out.")
-    discount_fraction = Number(min_value=0.0001, max_value=0.9999, help_text="0.15 is 15% off.")
+    discount_fraction = Amount(min_value=0.0001, max_value=0.9999, help_text="0.15 is 15% off.")
     as_of = Day()
     source = Text(max_length=own.MAX_TEXT)  # type: ignore[assignment]
 
@@ -247,7 +189,7 @@ def by_field(wrong: Sequence[tuple[int, str, str]], many: bool) -> Any:
     return found
 
 
-REFUSALS: Mapping[Any, Any] = {(status, PROBLEM): OpenApiTypes.OBJECT for status in (400, 403, 415, 422)}
+REFUSALS: Mapping[Any, Any] = {(status, CONTENT_TYPE): OpenApiTypes.OBJECT for status in (400, 403, 415, 422)}
 PRICE_EXAMPLE = OpenApiExample(
     "a quote in EUR",
     request_only=True,
@@ -274,7 +216,7 @@ class Private(generics.ListAPIView[Any]):
     """Rows of the caller's organization."""
 
     rights = {"POST": Right.PRICE}  # read by advisor.api.tokens.Allowed
-    parser_classes = (Body,)
+    parser_classes = (PricesParser,)
     pagination_class = Pages
 
     def get_permissions(self) -> list[Any]:

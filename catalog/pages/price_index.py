@@ -2,11 +2,12 @@
 
 from django.http import Http404, HttpRequest, HttpResponse
 
-from catalog import charts, export
+from catalog import charts
+from catalog.lists import export
 from catalog.models import Accelerator
+from catalog.pages.lists import page
 from catalog.pricing.history import KNOWN_DAYS, Index, Series, indexes
 from catalog.revision import kept
-from catalog.views import page
 
 HUES = {
     "on_demand": 0, "spot": 1, "marketplace": 2, "published_on_demand": 3, "published_spot": 4, "published_reserved": 5

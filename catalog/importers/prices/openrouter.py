@@ -6,9 +6,9 @@ Traps: a price of -1 means that a router chooses the model, 0 that it is free fo
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
 
-from catalog.importers.litellm import candidates, normalized
-from catalog.importers.offers import UNREADABLE, listed_in, usd
-from catalog.importers.skypilot import skip
+from catalog.importers.prices.litellm import candidates, normalized
+from catalog.importers.prices.offers import UNREADABLE, listed_in, usd
+from catalog.importers.prices.skypilot import skip
 from catalog.loading.fixtures import Row
 
 API = "OpenRouter models API"

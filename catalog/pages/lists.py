@@ -10,10 +10,8 @@ from django.shortcuts import redirect, render
 from django_filters import FilterSet
 from django_tables2 import RequestConfig, Table
 
-from catalog import export, filters, tables
-from catalog.access import caller_of
-from catalog.derived import with_derived, with_price_per_chip
-from catalog.lists import address, drawn, saved, table_html
+from catalog.accounts import caller_of
+from catalog.lists import address, drawn, export, filters, saved, table_html, tables
 from catalog.models import (
     Accelerator,
     ApiPrice,
@@ -26,6 +24,7 @@ from catalog.models import (
     Unit,
 )
 from catalog.pricing import reader
+from catalog.pricing.derived import with_derived, with_price_per_chip
 from catalog.revision import kept
 
 ROWS_PER_PAGE = 50

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.engine.network import Doubt, from_hf_config, from_shape, parameters, size_doubts
-from catalog.importers import hf, hub
+from catalog.importers.models import hf, hub
 from catalog.loading.bounded import FILES
 from catalog.loading.fixtures import FixtureError
 from catalog.models import ServedModel

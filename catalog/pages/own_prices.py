@@ -12,13 +12,13 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 
-from catalog.access import Right, caller_of, needs, organisation_of, why_not
-from catalog.derived import age
+from catalog.accounts import Right, caller_of, needs, organisation_of, why_not
 from catalog.loading.fixtures import FixtureError
 from catalog.models import Discount, Price
+from catalog.pages.lists import page
 from catalog.pricing import own
+from catalog.pricing.derived import age
 from catalog.pricing.imports import NotHeld
-from catalog.views import page
 
 UNPROCESSABLE = HTTPStatus.UNPROCESSABLE_ENTITY
 MAX_SHOWN = 1000

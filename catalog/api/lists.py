@@ -12,12 +12,9 @@ from rest_framework import mixins, serializers, viewsets
 from rest_framework.exceptions import APIException, PermissionDenied
 from rest_framework.request import Request
 
-from catalog import filters
-from catalog.access import Right, caller_of, why_not
-from catalog.deleting import NotDeletable, delete_model
-from catalog.derived import DERIVED, NO_CURRENT_PRICE, today
-from catalog.listing import KnownParameters, Ordering, Pages, columns
-from catalog.maturity import maturity
+from catalog.accounts import Right, caller_of, why_not
+from catalog.details.maturity import maturity
+from catalog.lists import filters
 from catalog.models import (
     Accelerator,
     ApiPrice,
@@ -29,9 +26,12 @@ from catalog.models import (
     ServedModel,
     Unit,
 )
+from catalog.pages.deletion import NotDeletable, delete_model
+from catalog.pages.lists import accelerators, public_prices
+from catalog.pricing.derived import DERIVED, NO_CURRENT_PRICE, today
 from catalog.pricing.finding import in_currency
+from catalog.rest import KnownParameters, Ordering, Pages, columns
 from catalog.revision import kept_list
-from catalog.views import accelerators, public_prices
 
 PROBLEM = "application/problem+json"
 

@@ -9,10 +9,10 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.urls import reverse
 
-from catalog.access import Right, caller_of, needs, organisation_of
+from catalog.accounts import Right, caller_of, needs, organisation_of
 from catalog.lists import address, saved
 from catalog.models import SavedView
-from catalog.views import LISTS, page
+from catalog.pages.lists import LISTS, page
 
 
 class ViewForm(forms.Form):

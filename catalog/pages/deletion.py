@@ -12,8 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 
-from catalog.access import Right, caller_of, needs, refused
-from catalog.accounts import audit
+from catalog.accounts import Right, audit, caller_of, needs, refused
 from catalog.models import ServedModel, default_organisation
 
 log = structlog.get_logger("assay.deleted")

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 
-from catalog.importers import names
-from catalog.importers.skypilot import skip
+from catalog.importers.prices import names
+from catalog.importers.prices.skypilot import skip
 from catalog.loading.fixtures import FixtureError, Row
 
 Line = Mapping[str, str]

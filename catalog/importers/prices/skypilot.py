@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from catalog.importers import names
+from catalog.importers.prices import names
 from catalog.loading.fixtures import Row
 
 # The hosts that GCP sells with these accelerators, by name and count.

@@ -14,7 +14,6 @@ from django.db.models import F, Q, QuerySet
 from django.db.models.base import Model
 from drf_spectacular.utils import extend_schema_field
 
-from catalog.derived import among, current, newest_ids, today
 from catalog.lists import facets
 from catalog.loading.fixtures import CONFIDENCES, DTYPES, KINDS, ORIGINS, TERMS, UNIT_KINDS, USD
 from catalog.models import (
@@ -30,6 +29,7 @@ from catalog.models import (
 )
 from catalog.pricing import finding, reader
 from catalog.pricing.current import OFFICIAL
+from catalog.pricing.derived import among, current, newest_ids, today
 from catalog.revision import revision
 
 MAX_NUMBER = 10**50  # the database needs minutes for much longer numbers

@@ -18,15 +18,14 @@ from advisor.engine.network import (
     from_shape,
     parameters,
 )
-from catalog import shapes
-from catalog.access import Right, caller_of, refused
-from catalog.accounts import audit
-from catalog.importers import hf, hub, model_files
-from catalog.importers.model_files import ModelFiles
+from catalog.accounts import Right, audit, caller_of, refused
+from catalog.details import shapes
+from catalog.importers.models import hf, hub, model_files
+from catalog.importers.models.model_files import ModelFiles
 from catalog.loading.fixtures import FixtureError, Row
 from catalog.loading.load import upsert
 from catalog.models import ServedModel, default_organisation
-from catalog.views import page
+from catalog.pages.lists import page
 
 
 class ImportForm(forms.Form):

@@ -9,13 +9,14 @@ from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 
 from advisor.engine.terms import usd_text
-from catalog import charts, details, evidence, export, tables
-from catalog.access import caller_of
-from catalog.derived import NO_CURRENT_PRICE, Spread, current_offers, spreads, with_derived
-from catalog.lists import table_html
+from catalog import charts
+from catalog.accounts import caller_of
+from catalog.details import evidence, facts
+from catalog.lists import export, table_html, tables
 from catalog.models import Accelerator, Framework, QuantizationMethod, Region, ServedModel, Unit
+from catalog.pages.lists import LISTS, may_add_prices, page, public_prices
+from catalog.pricing.derived import NO_CURRENT_PRICE, Spread, current_offers, spreads, with_derived
 from catalog.revision import kept
-from catalog.views import LISTS, may_add_prices, page, public_prices
 
 MAX_COMPARED = 4
 OFFERS_SHOWN = 20
@@ -46,7 +47,7 @@ def accelerator(request: HttpRequest, slug: str) -> HttpResponse:
         "units": chip.units.all(),
         "changes": evidence.changes(chip),
     }
-    return detail(request, "accelerators", chip, details.accelerator(chip), more)
+    return detail(request, "accelerators", chip, facts.accelerator(chip), more)
 
 
 def dated_prices(chip: Accelerator) -> list[charts.DatedPrice]:
@@ -71,17 +72,17 @@ def model(request: HttpRequest, slug: str) -> HttpResponse:
     table = tables.ApiPriceTable(offers, exclude=("model", "max_input_tokens"), orderable=False, default="–")
     more = {
         "offers": table_html.html(table, request.GET) if offers else "",
-        "shape_costs": details.shape_costs(row),
+        "shape_costs": facts.shape_costs(row),
         "changes": evidence.changes(row),
         "may_delete": caller_of(request).may_delete_shared,
     }
-    return detail(request, "models", row, details.served_model(row), more)
+    return detail(request, "models", row, facts.served_model(row), more)
 
 
 @kept
 def framework(request: HttpRequest, slug: str, version: str) -> HttpResponse:
     row = get_object_or_404(Framework, slug=slug, version=version)
-    return detail(request, "frameworks", row, details.framework(row), {"changes": evidence.changes(row)})
+    return detail(request, "frameworks", row, facts.framework(row), {"changes": evidence.changes(row)})
 
 
 def framework_versions(request: HttpRequest, slug: str) -> HttpResponse:
@@ -97,23 +98,23 @@ def framework_versions(request: HttpRequest, slug: str) -> HttpResponse:
 @kept
 def quantization(request: HttpRequest, slug: str) -> HttpResponse:
     row = get_object_or_404(QuantizationMethod, slug=slug)
-    return detail(request, "quantizations", row, details.quantization(row), {"changes": evidence.changes(row)})
+    return detail(request, "quantizations", row, facts.quantization(row), {"changes": evidence.changes(row)})
 
 
 @kept
 def unit(request: HttpRequest, slug: str) -> HttpResponse:
     row = get_object_or_404(Unit.objects.select_related("accelerator"), slug=slug)
-    return detail(request, "units", row, details.unit(row), {"changes": evidence.changes(row)})
+    return detail(request, "units", row, facts.unit(row), {"changes": evidence.changes(row)})
 
 
 @kept
 def region(request: HttpRequest, slug: str) -> HttpResponse:
     row = get_object_or_404(Region, slug=slug)
-    return detail(request, "regions", row, details.region(row), {"changes": evidence.changes(row)})
+    return detail(request, "regions", row, facts.region(row), {"changes": evidence.changes(row)})
 
 
 def detail(
-    request: HttpRequest, name: str, row: Model, sections: list[details.Section], more: dict[str, Any]
+    request: HttpRequest, name: str, row: Model, sections: list[facts.Section], more: dict[str, Any]
 ) -> HttpResponse:
     shown = [section for section in sections if section.facts]
     offered = {"accelerators": "prices?accelerator=", "models": "api-prices?model="}.get(name)
@@ -127,7 +128,7 @@ def compare(request: HttpRequest) -> HttpResponse:
     asked = list(dict.fromkeys(slug for slug in request.GET.getlist("a") if slug))
     by_slug = {chip.slug: chip for chip in with_derived(Accelerator.objects.filter(slug__in=asked))}
     chips = [by_slug[slug] for slug in asked if slug in by_slug][:MAX_COMPARED]
-    rows = details.comparison(chips, prices_by_term(chips))
+    rows = facts.comparison(chips, prices_by_term(chips))
     only_differences = request.GET.get("only") == "differences" and len(chips) > 1
     shown = [row for row in rows if row.differs or not only_differences]
     if request.GET.get("format") == "csv":

@@ -17,13 +17,13 @@ from advisor.engine.network import (
     state_elements,
 )
 from advisor.engine.terms import amount_digits
-from catalog import shapes
-from catalog.derived import Spread
-from catalog.framework_files import BEHAVIOR, FACTS, OVERHEAD, SCHEDULING, SUPPORT
+from catalog.details import shapes
+from catalog.details.maturity import maturity, rule_text
 from catalog.lists.texts import localized
 from catalog.loading.fixtures import TERMS
-from catalog.maturity import maturity, rule_text
+from catalog.loading.frameworks import BEHAVIOR, FACTS, OVERHEAD, SCHEDULING, SUPPORT
 from catalog.models import Accelerator, Framework, QuantizationMethod, Region, ServedModel, Unit
+from catalog.pricing.derived import Spread
 
 UNITS = {
     "bits_per_weight": "bits",
