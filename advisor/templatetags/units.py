@@ -16,8 +16,8 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import gettext_noop as known
 
 from advisor.result import Option
-from catalog.lists.texts import localized
 from catalog.pricing import reader
+from catalog.texts import localized
 
 register = template.Library()
 UNKNOWN = "–"
