@@ -16,13 +16,14 @@ from advisor.engine.network import (
     parameters,
     state_elements,
 )
+from advisor.engine.terms import amount_digits
 from catalog.details import shapes
 from catalog.details.maturity import maturity, rule_text
 from catalog.loading.fixtures import TERMS
 from catalog.loading.frameworks import BEHAVIOR, FACTS, OVERHEAD, SCHEDULING, SUPPORT
 from catalog.models import Accelerator, Framework, QuantizationMethod, Region, ServedModel, Unit
 from catalog.pricing.derived import Spread
-from catalog.texts import localized, number
+from catalog.texts import localized
 
 UNITS = {
     "bits_per_weight": "bits",
@@ -353,7 +354,7 @@ def spread_text(each: Spread | None) -> str:
     if each is None:
         return "–"
     offers = f"{each.offers} offer{'' if each.offers == 1 else 's'}"
-    low, median = number(each.low_usd, 2, fixed=True), number(each.median_usd, 2, fixed=True)
+    low, median = localized(amount_digits(each.low_usd)), localized(amount_digits(each.median_usd))
     return f"{low} ({offers})" if each.offers == 1 else f"from {low}, median {median} ({offers})"
 
 

@@ -15,6 +15,7 @@ from django.utils.html import format_html
 from django.utils.safestring import mark_safe
 
 from advisor.engine.network import from_shape, parameters
+from advisor.engine.terms import amount_digits, exact_digits
 from catalog import charts
 from catalog.details import maturity
 from catalog.models import Accelerator, ApiPrice, Framework, Price, QuantizationMethod, Region, ServedModel, Unit
@@ -43,6 +44,13 @@ class Number(tables.Column):
     def order(self, queryset: QuerySet[Any], is_descending: bool) -> tuple[QuerySet[Any], bool]:
         key = F(self.key)
         return queryset.order_by(key.desc(nulls_last=True) if is_descending else key.asc(nulls_last=True), "pk"), True
+
+
+class Usd(Number):
+    """List prices."""
+
+    def render(self, value: float) -> str:
+        return localized(exact_digits(value))
 
 
 class DateColumn(tables.Column):
@@ -193,7 +201,7 @@ class AcceleratorTable(tables.Table):
 
     def render_usd_per_hour_min(self, record: Any) -> str:
         if record.usd_per_hour_min is not None:
-            return number(record.usd_per_hour_min, 2, fixed=True)
+            return localized(amount_digits(record.usd_per_hour_min))
         return "–" if record.is_offered else NO_CURRENT_PRICE
 
     def render_newest_offer(self, value: date, record: Any) -> str:
@@ -232,16 +240,16 @@ class PriceTable(tables.Table):
     provider = tables.Column()
     accelerator = Link("accelerator", "accelerator__slug")
     accelerators = Number("accelerators", "Chips")
-    usd_per_hour = Number("usd_per_hour", "USD/h, whole instance", 4)
-    per_chip = Number("usd_per_chip_hour", "USD/h per chip", 4)
-    usd_per_chip_month = Number("usd_per_chip_month", "USD/month per chip", 2)
-    purchase_per_chip = Number("usd_per_chip", "Purchase, USD per chip", 2)
+    usd_per_hour = Usd("usd_per_hour", "USD/h, whole instance")
+    per_chip = Usd("usd_per_chip_hour", "USD/h per chip")
+    usd_per_chip_month = Usd("usd_per_chip_month", "USD/month per chip")
+    purchase_per_chip = Usd("usd_per_chip", "Purchase, USD per chip")
     converted_per_chip_hour = Number("converted_per_chip_hour", "Per chip-hour, other currency", 4)
     converted_per_chip_month = Number("converted_per_chip_month", "Per chip-month, other currency", 2)
     converted_per_chip = Number("converted_per_chip", "Purchase per chip, other currency", 2)
-    purchase_usd = Number("purchase_usd", "Purchase, USD")
-    purchase_usd_min = Number("purchase_usd_min", "Purchase, low")
-    purchase_usd_max = Number("purchase_usd_max", "Purchase, high")
+    purchase_usd = Usd("purchase_usd", "Purchase, USD")
+    purchase_usd_min = Usd("purchase_usd_min", "Purchase, low")
+    purchase_usd_max = Usd("purchase_usd_max", "Purchase, high")
     age_days = tables.Column(accessor="as_of", verbose_name="Age, days", attrs=NUMBER, order_by="-as_of")
     unit = tables.Column(verbose_name="Sold as")
     smallest_unit = Number("smallest_unit_accelerators", "Smallest unit, chips")
@@ -320,7 +328,7 @@ class PriceTable(tables.Table):
         self.in_files = self.Meta.fields
 
     def render_per_chip(self, value: float) -> str:
-        return number(value, 4, fixed=True)
+        return localized(exact_digits(value))
 
     def value_per_chip(self, value: float) -> float:
         return value
@@ -353,9 +361,9 @@ class PriceTable(tables.Table):
 
 class ApiPriceTable(tables.Table):
     model = Link("model", "model__slug")
-    usd_per_mtok_input = Number("usd_per_mtok_input", "Input, USD/Mtok", 4)
-    usd_per_mtok_cached_input = Number("usd_per_mtok_cached_input", "Cached input, USD/Mtok", 4)
-    usd_per_mtok_output = Number("usd_per_mtok_output", "Output, USD/Mtok", 4)
+    usd_per_mtok_input = Usd("usd_per_mtok_input", "Input, USD/Mtok")
+    usd_per_mtok_cached_input = Usd("usd_per_mtok_cached_input", "Cached input, USD/Mtok")
+    usd_per_mtok_output = Usd("usd_per_mtok_output", "Output, USD/Mtok")
     output_tokens_per_s = Number("output_tokens_per_s", "Published speed, tokens/s", 1)
     as_of = DateColumn(verbose_name="As of")
     source = Text()
@@ -445,10 +453,10 @@ class QuantizationTable(tables.Table):
 
 class RegionTable(tables.Table):
     name = Link("region", "slug")
-    electricity_usd_per_kwh = Number("electricity_usd_per_kwh", "Electricity, USD/kWh", 4)
+    electricity_usd_per_kwh = Usd("electricity_usd_per_kwh", "Electricity, USD/kWh")
     grid_kgco2e_per_kwh = Number("grid_kgco2e_per_kwh", "Grid, kgCO2e/kWh", 4)
     pue = Number("pue", "PUE", 2)
-    colocation_usd_per_kw_month = Number("colocation_usd_per_kw_month", "Colocation, USD/kW per month")
+    colocation_usd_per_kw_month = Usd("colocation_usd_per_kw_month", "Colocation, USD/kW per month")
     as_of = DateColumn(verbose_name="As of")
 
     class Meta:
@@ -467,9 +475,9 @@ class UnitTable(tables.Table):
     accelerators = Number("accelerators", "Chips")
     instances = Number("instances", "Hosts")
     watts = Number("watts", "Power, W")
-    price_usd = Number("price_usd", "Price, USD")
-    price_usd_min = Number("price_usd_min", "Lowest price, USD")
-    price_usd_max = Number("price_usd_max", "Highest price, USD")
+    price_usd = Usd("price_usd", "Price, USD")
+    price_usd_min = Usd("price_usd_min", "Lowest price, USD")
+    price_usd_max = Usd("price_usd_max", "Highest price, USD")
     network_gb_per_s = Number("network_gb_per_s", "Network, GB/s per chip", 1)
     as_of = DateColumn(verbose_name="As of")
 

@@ -8,6 +8,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 
+from advisor.engine.terms import usd_text
 from catalog import charts
 from catalog.accounts import caller_of
 from catalog.details import evidence, facts
@@ -57,7 +58,8 @@ def dated_prices(chip: Accelerator) -> list[charts.DatedPrice]:
             as_of=row.as_of,
             usd=row.usd_per_chip_hour,
             term=row.term,
-            label=f"{row.as_of} {row.provider} {row.instance} {row.region} {row.term}: ${row.usd_per_chip_hour:.2f}",
+            label=f"{row.as_of} {row.provider} {row.instance} {row.region} {row.term}: "
+            + usd_text(row.usd_per_chip_hour),
         )
         for row in rows
     ]

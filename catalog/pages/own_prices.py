@@ -44,7 +44,7 @@ def new_price(request: HttpRequest) -> HttpResponse:
         form.add_error(None, own.sentence(error))
         return price_page(request, form, status=UNPROCESSABLE)
     said = "This price was already saved" if line.sign == "=" else "Saved"
-    messages.success(request, f"{said}: {name} at {own.usd_text(line.row)}{converted(book, line)}.")
+    messages.success(request, f"{said}: {name} at {own.price_text(line.row)}{converted(book, line)}.")
     return redirect("catalog:own-prices")
 
 
@@ -164,8 +164,8 @@ def shown(line: own.Line) -> dict[str, Any]:
         "what": {"+": "new", "~": "newer price", "=": "saved already"}[line.sign],
         "term": own.TERM_NAMES[line.row["term"]],
         "kind": own.KIND_NAMES[line.row["kind"]],
-        "usd": own.usd_text(line.row),
-        "old": f"{own.usd_text(line.old)} on {line.old.as_of}" if line.old else "",
+        "usd": own.price_text(line.row),
+        "old": f"{own.price_text(line.old)} on {line.old.as_of}" if line.old else "",
     }
 
 
@@ -200,7 +200,9 @@ def own_prices(request: HttpRequest) -> HttpResponse:
         "prices": [price_row(price) for price in prices[:MAX_SHOWN]],
         "more": max(prices.count() - MAX_SHOWN, 0),
         "discounts": [discount_row(each) for each in discounts],
-        "waiting": [(held, own.usd_text(held.row), own.TERM_NAMES[held.row["term"]]) for held in own.waiting_of(owner)],
+        "waiting": [
+            (held, own.price_text(held.row), own.TERM_NAMES[held.row["term"]]) for held in own.waiting_of(owner)
+        ],
     }
     return page(request, "own_list", context)
 
@@ -208,7 +210,7 @@ def own_prices(request: HttpRequest) -> HttpResponse:
 def price_row(price: Price) -> dict[str, Any]:
     return {
         "price": price,
-        "usd": own.usd_text(price),
+        "usd": own.price_text(price),
         "term": own.TERM_NAMES.get(price.term, price.term),
         "kind": own.KIND_NAMES.get(price.kind, price.kind),
         "age": age(price.as_of),
