@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from advisor.api import JSONParser, Pages
 from catalog import rest
 from catalog.accounts import Right, caller_of, organisation_of
-from catalog.lists.filters import Whole
+from catalog.lists import filters
 from catalog.models import Calibration, Organisation
 from catalog.rest import Conflict, Unprocessable, problems
 from probes import agents, calibrations, jobs, results
@@ -145,7 +145,7 @@ class JobSerializer(serializers.ModelSerializer[Job]):
 
 
 class JobFilter(FilterSet):
-    agent = Whole(field_name="agent__id", label="Machine ID")
+    agent = filters.Whole(field_name="agent__id", label="Machine ID")
 
     class Meta:
         model = Job
@@ -247,7 +247,7 @@ class ResultSerializer(serializers.ModelSerializer[Result]):
 
 
 class ResultFilter(FilterSet):
-    agent = Whole(field_name="agent__id", label="Machine ID")
+    agent = filters.Whole(field_name="agent__id", label="Machine ID")
 
     class Meta:
         model = Result

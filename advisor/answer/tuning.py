@@ -48,7 +48,7 @@ from advisor.result import (
     TuningStep,
     Variant,
 )
-from catalog.details.maturity import maturity_of
+from catalog.details import maturity_of
 
 Json = dict[str, Any]
 Methods = Mapping[str, Json]  # rows of the snapshot by slug

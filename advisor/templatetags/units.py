@@ -17,8 +17,8 @@ from django.utils.translation import gettext_noop as known
 
 from advisor.engine.terms import amount_digits, cents_digits
 from advisor.result import Option
-from catalog.lists.texts import localized
 from catalog.pricing import reader
+from catalog.texts import localized
 
 register = template.Library()
 UNKNOWN = "–"

@@ -17,11 +17,11 @@ from django.utils.safestring import mark_safe
 from advisor.engine.network import from_shape, parameters
 from advisor.engine.terms import amount_digits, exact_digits
 from catalog import charts
-from catalog.details.maturity import maturity
-from catalog.lists.texts import day, localized, number, shortened
+from catalog.details import maturity
 from catalog.models import Accelerator, ApiPrice, Framework, Price, QuantizationMethod, Region, ServedModel, Unit
 from catalog.pricing.derived import NO_CURRENT_PRICE, OFFER, age, today
 from catalog.pricing.finding import origin_words
+from catalog.texts import day, localized, number, shortened
 
 NUMBER = {"th": {"class": "num", "scope": "col"}, "td": {"class": "num"}}
 

@@ -86,6 +86,11 @@ def with_price_per_chip(rows: QuerySet[Price]) -> QuerySet[Price]:
     )
 
 
+def public_prices() -> QuerySet[Price]:
+    """Public offers with their price per chip."""
+    return with_price_per_chip(Price.objects.filter(organisation=None).prefetch_related("accelerator"))
+
+
 def current_offers() -> QuerySet[Price]:
     """The newest row of each public offer that is official or at most one year old, and not replaced, per chip."""
     return with_price_per_chip(current(Price.objects.all(), today()))
@@ -128,7 +133,7 @@ def lowest(offers: QuerySet[Any], column: str) -> Subquery:
     return Subquery(offers.order_by(column).values(column)[:1], output_field=FloatField())
 
 
-def with_derived(chips: QuerySet[Accelerator]) -> QuerySet[Accelerator]:
+def accelerators() -> QuerySet[Accelerator]:
     """Accelerators with every figure of DERIVED. Ratios use the BF16 rate, or FP16 where there is no BF16.
 
     The lowest rent is an official price of medium or high confidence; where there is none, the lowest of the others.
@@ -140,7 +145,7 @@ def with_derived(chips: QuerySet[Accelerator]) -> QuerySet[Accelerator]:
     bought = offers.filter(term="purchase", kind="chip", purchase_usd__gt=0)
     public = Price.objects.filter(accelerator=OuterRef("pk"), organisation=None, as_of__lte=today())
     dated = public.order_by().values("accelerator").annotate(newest=Max("as_of"))
-    return chips.annotate(
+    return Accelerator.objects.annotate(
         bf16_tflops=Coalesce(rate_tflops("bf16"), rate_tflops("fp16")),
         fp8_tflops=rate_tflops("fp8"),
         usd_per_hour_min=Coalesce(lowest(trusted, "usd_per_chip_hour"), lowest(rented, "usd_per_chip_hour")),

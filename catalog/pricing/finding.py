@@ -9,8 +9,8 @@ from django.db.models import F, FloatField, Q, QuerySet, Value
 from django.db.models.functions import Cast
 
 from catalog.loading.fixtures import ORIGINS, USD
+from catalog.loading.places import codes_in
 from catalog.models import Accelerator, ExchangeRate, Price
-from catalog.places import codes_in
 from catalog.pricing.current import ANYWHERE
 from catalog.pricing.derived import today
 

@@ -15,12 +15,12 @@ from django.utils import timezone
 
 from advisor.engine.terms import exact_text
 from catalog.accounts import audit
-from catalog.lists.filters import DayField, NumberField
+from catalog.form_fields import DayField, NumberField
 from catalog.loading import fixtures, load
 from catalog.loading.bounded import BoundedError, read_csv
 from catalog.loading.fixtures import CONFIDENCES, ORIGINS, PRICE_COLUMNS, USD, FixtureError, Row
+from catalog.loading.places import code_of
 from catalog.models import Accelerator, Discount, ExchangeRate, HeldPrice, Organisation, Price
-from catalog.places import code_of
 from catalog.pricing import checks as price_checks
 from catalog.pricing import imports as price_imports
 

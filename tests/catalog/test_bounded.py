@@ -176,7 +176,7 @@ OWN_TEXTS = {
     "catalog/importers/prices/offers.py", "catalog/importers/prices/gpu_price_index.py",
     "catalog/importers/prices/gpuhunt.py", "catalog/importers/prices/litellm.py",
     "catalog/importers/prices/skypilot.py", "catalog/loading/bounded.py", "catalog/loading/fixtures.py",
-    "catalog/places.py", "catalog/pricing/finding.py", "probes/jobs.py",
+    "catalog/loading/places.py", "catalog/pricing/finding.py", "probes/jobs.py",
 }  # fmt: skip
 PARSES = re.compile(r"json\.loads?\(|csv\.(?:reader|DictReader)\(|yaml\.(?:safe_)?load\(|(?<!\.)json\.load\b")
 

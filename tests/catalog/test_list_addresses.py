@@ -6,8 +6,8 @@ from decimal import Decimal
 import pytest
 from django.utils import translation
 
-from catalog.lists.texts import day, number, shortened
 from catalog.models import Accelerator, Price
+from catalog.texts import day, number, shortened
 
 pytestmark = pytest.mark.django_db
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-PATH = Path(__file__).resolve().parents[1] / "fixtures" / "countries.yaml"
+PATH = Path(__file__).resolve().parents[2] / "fixtures" / "countries.yaml"
 
 
 @cache
