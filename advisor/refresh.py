@@ -15,6 +15,7 @@ from django.core.mail import send_mail
 from django.utils import timezone
 
 from advisor import answer, inputs
+from advisor.engine.terms import usd_text
 from advisor.models import Advice
 from catalog.models import PriceRefresh, PriceSource
 from catalog.pricing import imports, sync
@@ -201,7 +202,7 @@ def change_line(change: Json) -> str:
 
 
 def _usd(usd: float | None) -> str:
-    return "no price" if usd is None else f"${usd:,.0f}"
+    return "no price" if usd is None else f"{usd_text(usd)}"
 
 
 def notify(row: PriceRefresh) -> None:

@@ -17,7 +17,7 @@ from django.utils.cache import get_conditional_response, patch_vary_headers
 from django.utils.translation import get_language
 from rest_framework.renderers import JSONRenderer
 
-from catalog.access import caller_of
+from catalog.accounts import caller_of
 
 NOT_SHOWN = (
     "scoredrow",

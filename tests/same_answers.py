@@ -85,12 +85,18 @@ def answered(name: str, folder: Path) -> float:
 
 def finished(spec: Json, answer: Json) -> Any:
     """An advice with this answer, as a worker stores it."""
-    from advisor.models import Workload
-    from tests import sample_advice
+    from advisor import advise
+    from advisor.models import Advice, Option, Workload
+    from advisor.result import Answer
+    from advisor.stored import RESULT_VERSION
 
-    made = sample_advice.advice(answer)
-    made.workload = Workload.objects.create(organisation=made.organisation, name=spec.get("name", ""), spec=spec)
-    made.save()
+    organisation = advise.default_organisation()
+    workload = Workload.objects.create(organisation=organisation, name=spec.get("name", ""), spec=spec)
+    made = Advice.objects.create(
+        organisation=organisation, workload=workload, state="done", result=answer, result_version=RESULT_VERSION
+    )
+    options = Answer.read(answer).recommendations
+    Option.objects.bulk_create(advise.option_row(made.pk, rank, option) for rank, option in enumerate(options, 1))
     return made
 
 

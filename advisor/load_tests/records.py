@@ -18,7 +18,7 @@ from advisor.load_tests.result_files import LoadResultError, parse
 from advisor.models import Advice, LoadTest, Option
 from advisor.result import LoadTest as Planned
 from advisor.result import Option as Deployment
-from catalog.export import cell
+from catalog.lists.export import cell
 from catalog.loading.bounded import WEB, Bounds
 
 Json = dict[str, Any]

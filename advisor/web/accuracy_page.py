@@ -15,11 +15,11 @@ from rest_framework import exceptions, views
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from advisor.api import Pages, Unprocessable, problems
+from advisor.api import Pages
 from advisor.fidelity import PEERS, REASONS, Card, Json, Line, calibration_files, peers, reliability, scorecard
 from advisor.web import fidelity_chart
-from catalog.export import text
-from catalog.listing import refuse_empty, refuse_unknown
+from catalog.lists.export import text
+from catalog.rest import Unprocessable, problems, refuse_empty, refuse_unknown
 from catalog.revision import kept
 
 Pairs = tuple[tuple[str, str], ...]  # query parameters: (name, value)

@@ -33,7 +33,7 @@ from advisor.templatetags.units import in_currency, number
 from advisor.web import charts, plan_page, sections, training_page, tuning_charts, verdict
 from advisor.web.interactive import chart_data, cost_charts, frontier_chart
 from advisor.workload import PORTFOLIO
-from catalog.export import cell
+from catalog.lists.export import cell
 
 CARD_VIEWS = (known("cheapest"), known("fastest"), known("simplest"))  # the others have no card of their own
 CSV_COLUMNS = (

@@ -9,10 +9,10 @@ from datetime import date
 from functools import lru_cache
 from typing import Any
 
-from catalog.derived import age, current_ids, today
 from catalog.models import Accelerator, ApiPrice, Price
 from catalog.places import areas_of
 from catalog.pricing.current import ANYWHERE
+from catalog.pricing.derived import age, current_ids, today
 from catalog.revision import revision
 
 REGION_GROUPS = {

@@ -24,12 +24,10 @@ def localized(text: str) -> str:
     return text.replace(",", "\0").replace(".", point).replace("\0", thousands)
 
 
-def number(value: float, places: int, *, fixed: bool = False) -> str:
-    """A number with thousands separators; trailing zeros only if `fixed`."""
+def number(value: float, places: int) -> str:
+    """A number with thousands separators, without trailing zeros."""
     shown = f"{value:,.{places}f}"
-    if not fixed and "." in shown:
-        shown = shown.rstrip("0").rstrip(".")
-    return localized(shown)
+    return localized(shown.rstrip("0").rstrip(".") if "." in shown else shown)
 
 
 def day(value: date) -> str:

@@ -8,8 +8,7 @@ from typing import Any
 from django.db import models, transaction
 from simple_history.utils import bulk_create_with_history, bulk_update_with_history
 
-from catalog import framework_files
-from catalog.loading import fixtures, instances, scored
+from catalog.loading import fixtures, frameworks, instances, scored
 from catalog.loading.fixtures import FixtureError, Row
 from catalog.models import (
     Accelerator,
@@ -71,7 +70,7 @@ def load(directory: Path, scores: bool = True) -> dict[str, Counts]:
         "accelerators": upsert(Accelerator, ("slug",), map(fixtures.accelerator, paths["accelerators"])),
         "models": upsert(ServedModel, ("slug",), map(fixtures.served_model, paths["models"])),
     }
-    counts["frameworks"] = upsert(Framework, ("slug", "version"), framework_files.frameworks(directory))
+    counts["frameworks"] = upsert(Framework, ("slug", "version"), frameworks.frameworks(directory))
     for kind, model, name, key, reader in (
         ("quantizations", QuantizationMethod, "quantization", ("slug",), fixtures.quantization),
         ("regions", Region, "regions", ("slug",), fixtures.region),

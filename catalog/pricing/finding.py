@@ -8,11 +8,11 @@ from typing import Any
 from django.db.models import F, FloatField, Q, QuerySet, Value
 from django.db.models.functions import Cast
 
-from catalog.derived import today
 from catalog.loading.fixtures import ORIGINS, USD
 from catalog.models import Accelerator, ExchangeRate, Price
 from catalog.places import codes_in
 from catalog.pricing.current import ANYWHERE
+from catalog.pricing.derived import today
 
 RATES = Path(__file__).resolve().parents[2] / "fixtures" / "exchange_rates.csv"
 

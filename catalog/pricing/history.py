@@ -11,9 +11,9 @@ from typing import Any
 
 from django.utils.text import slugify
 
-from catalog.derived import today
 from catalog.models import Accelerator, Price, PriceLevel
 from catalog.pricing.current import OFFICIAL
+from catalog.pricing.derived import today
 
 KNOWN_DAYS = 90  # an older price says nothing about a month
 OWN = {"on_demand": "On demand, official", "spot": "Spot", "marketplace": "Marketplace"}

@@ -13,8 +13,9 @@ from django import forms
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from advisor.engine.terms import exact_text
 from catalog.accounts import audit
-from catalog.filters import DayField, NumberField
+from catalog.lists.filters import DayField, NumberField
 from catalog.loading import fixtures, load
 from catalog.loading.bounded import BoundedError, read_csv
 from catalog.loading.fixtures import CONFIDENCES, ORIGINS, PRICE_COLUMNS, USD, FixtureError, Row
@@ -269,18 +270,18 @@ class Entry(Checked):
         """Adds an error to the field `name` for a price that the catalog cannot hold."""
         most, least = (10**9, Decimal("0.01")) if bought else (10**6, Decimal("0.000001"))
         if usd >= most:
-            self.add_error(name, f"Enter a price of less than ${most:,}{'' if bought else ' per hour'}.")
+            self.add_error(name, f"Enter a price of less than {exact_text(most)}{'' if bought else ' per hour'}.")
         elif usd < least:
-            self.add_error(name, f"Enter a price of at least ${least:f}{'' if bought else ' per hour'}.")
+            self.add_error(name, f"Enter a price of at least {exact_text(least)}{'' if bought else ' per hour'}.")
 
     def refuse_a_change(self) -> None:
         """A saved price never changes: another price of the same offer needs another date."""
         known = self.book.stored.get(key_of(self.row))
         if known and any(getattr(known, name) != self.row[name] for name in load.FIGURES):
-            saved = f"{known.usd_per_hour or known.purchase_usd:f}".rstrip("0").rstrip(".")
+            saved = exact_text(known.usd_per_hour or known.purchase_usd or 0)
             self.add_error(
                 self.price_field or None,
-                f"You already saved {saved} USD for {known.accelerators} accelerators with this offer and date. "
+                f"You already saved {saved} for {known.accelerators} accelerators with this offer and date. "
                 "A saved price is never changed: give the new one a newer date.",
             )
 
@@ -657,8 +658,7 @@ def save_discounts(book: Book, rows: Sequence[Row], by: str) -> load.Counts:
     return counts
 
 
-def usd_text(price: Any) -> str:
+def price_text(price: Any) -> str:
     """The price of a stored row or of a form's row in words: $16.00 per hour."""
     row = {name: getattr(price, name) for name in PRICED} if isinstance(price, Price) else price
-    usd, bought = usd_of(row), row["term"] == "purchase"
-    return f"${usd:,.{2 if bought or usd >= 1 else 4}f}{'' if bought else ' per hour'}"
+    return f"{exact_text(usd_of(row))}{'' if row['term'] == 'purchase' else ' per hour'}"

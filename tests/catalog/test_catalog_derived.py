@@ -8,8 +8,8 @@ from decimal import Decimal
 import pytest
 from django.utils import timezone
 
-from catalog.derived import age, current_offers, spreads, with_derived
 from catalog.models import Accelerator, Price
+from catalog.pricing.derived import age, current_offers, spreads, with_derived
 
 pytestmark = pytest.mark.django_db
 TODAY = timezone.localdate()

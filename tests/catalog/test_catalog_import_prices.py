@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from django.core.management import CommandError, call_command
 
-from catalog.importers import names
+from catalog.importers.prices import names
 from catalog.models import Accelerator, ApiPrice, Price, ServedModel
 
 pytestmark = pytest.mark.django_db

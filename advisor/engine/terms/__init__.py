@@ -1,6 +1,16 @@
 """Plain input values of the engine: hardware, software, workload, offers and measured cases."""
 
-from advisor.engine.terms.amounts import HOURS_PER_MONTH, cost_text, unlike, usd_text
+from advisor.engine.terms.amounts import (
+    HOURS_PER_MONTH,
+    amount_digits,
+    cents_digits,
+    cost_text,
+    exact_digits,
+    exact_text,
+    tick_text,
+    unlike,
+    usd_text,
+)
 from advisor.engine.terms.candidate_error import UNEXPECTED, CandidateError, evaluating
 from advisor.engine.terms.case import CLIENTS, KV, WEIGHTS, Case, Pool, Protocol
 from advisor.engine.terms.cold_start import ColdStart, cold_start_of
@@ -117,7 +127,11 @@ __all__ = [
     "SHARES",
     "RatioDistribution",
     "Ratios",
+    "amount_digits",
     "around_estimate",
+    "cents_digits",
+    "exact_digits",
+    "exact_text",
     "quantile_key",
     "stored_distribution",
     "ANY",
@@ -232,6 +246,7 @@ __all__ = [
     "scope_of",
     "template_of",
     "text_lines",
+    "tick_text",
     "unlike",
     "usd_text",
     "week_of",

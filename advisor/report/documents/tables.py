@@ -16,7 +16,7 @@ from advisor.engine.terms import HOURS_PER_MONTH
 from advisor.report.documents.bill import SHARE, BillLine, bill_lines, portfolio_bill, rounding_line, software_line
 from advisor.report.documents.subject import TOTALS_ONLY, api_of, chosen, is_early_portfolio, money_of, shared_money
 from advisor.result import Answer, ApiOption, Assumption, CashFlow, Currency, Money, Option, PlanMonth, TrainingOption
-from catalog.export import cell
+from catalog.lists.export import cell
 
 BILL_HEAD = tuple(field.name for field in fields(BillLine))
 ASSUMPTIONS_HEAD = ("name", "value", "unit", "default", "low", "high", "as_of", "age_days", "source")

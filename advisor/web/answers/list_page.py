@@ -21,11 +21,10 @@ from advisor import advise
 from advisor.engine.terms import KINDS
 from advisor.inputs import what_if
 from advisor.models import Advice, Comment, Option
-from advisor.templatetags.finance import dollars
-from advisor.templatetags.units import STATES, given, in_currency, percent_text
+from advisor.templatetags.units import STATES, dollars, given, in_currency, percent_text
 from advisor.workload import PORTFOLIO
-from catalog.access import organisation_of
-from catalog.filters import Day, Search
+from catalog.accounts import organisation_of
+from catalog.lists.filters import Day, Search
 
 PAGE_SIZE = 50
 KIND_CHOICES = [

@@ -2,14 +2,14 @@
 
 import csv
 from datetime import date
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 from django.db import transaction
 
-from catalog.importers import gpuhunt, litellm, skypilot
+from advisor.engine.terms import exact_text
+from catalog.importers.prices import gpuhunt, litellm, skypilot
 from catalog.loading import fixtures, load
 from catalog.management.errors import BadInput, operator
 from catalog.models import ApiPrice, Discount, Organisation, Price, ServedModel, SupportLicence
@@ -90,16 +90,11 @@ def line(row: Any) -> str:
             accelerator=row.accelerator, term=row.term, as_of__lt=row.as_of,
         ).order_by("-as_of").first()  # fmt: skip
         name = f"{row.provider} {row.instance} {row.region} {row.accelerator.slug} x{row.accelerators} {row.term}"
-        new = f"{usd_text(row)} USD"
-        return f"~ {name}: {usd_text(known)} -> {new}" if known else f"+ {name}: {new}"
+        new, old = (row and exact_text(row.usd_per_hour or row.purchase_usd or 0) for row in (row, known))
+        return f"~ {name}: {old} -> {new}" if known else f"+ {name}: {new}"
     if isinstance(row, ApiPrice):
         return f"+ {row.provider} {row.name}: {row.usd_per_mtok_input} in, {row.usd_per_mtok_output} out, USD per Mtok"
     return f"+ {row}"
-
-
-def usd_text(row: Price) -> str:
-    usd = row.usd_per_hour or row.purchase_usd or Decimal(0)
-    return f"{usd.normalize():f}"
 
 
 def organisation(file_format: str, slug: str | None) -> Organisation | None:
