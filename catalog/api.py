@@ -12,10 +12,10 @@ from rest_framework import mixins, serializers, viewsets
 from rest_framework.exceptions import APIException, PermissionDenied
 from rest_framework.request import Request
 
-from catalog import filters
+from catalog import clock, filters
 from catalog.access import Right, caller_of, why_not
 from catalog.deleting import NotDeletable, delete_model
-from catalog.derived import DERIVED, NO_CURRENT_PRICE, today
+from catalog.derived import DERIVED, NO_CURRENT_PRICE
 from catalog.listing import KnownParameters, Ordering, Pages, columns
 from catalog.maturity import maturity
 from catalog.models import (
@@ -108,7 +108,7 @@ class PriceSerializer(serializers.ModelSerializer[Price]):
         exclude = ("organisation", "made_by")
 
     def get_age_days(self, price: Price) -> int:
-        return (today() - price.as_of).days
+        return (clock.today() - price.as_of).days
 
 
 class ApiPriceSerializer(serializers.ModelSerializer[ApiPrice]):

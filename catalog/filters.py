@@ -14,7 +14,8 @@ from django.db.models import F, Q, QuerySet
 from django.db.models.base import Model
 from drf_spectacular.utils import extend_schema_field
 
-from catalog.derived import among, current, newest_ids, today
+from catalog import clock
+from catalog.derived import among, current, newest_ids
 from catalog.lists import facets
 from catalog.loading.fixtures import CONFIDENCES, DTYPES, KINDS, ORIGINS, TERMS, UNIT_KINDS, USD
 from catalog.models import (
@@ -307,13 +308,13 @@ class PriceFilter(Faceted):
 
     def before_facets(self, queryset: QuerySet[Price]) -> QuerySet[Price]:
         given = self.form.cleaned_data
-        day = min(given.get("until") or today(), today())
+        day = min(given.get("until") or clock.today(), clock.today())
         if given.get("history") != "yes":
             queryset = queryset.filter(among(newest_ids(revision(), day)))
         return current(queryset, day) if given.get("current") == "yes" else queryset
 
     def usual_keys(self) -> Collection[int]:
-        return newest_ids(revision(), today())
+        return newest_ids(revision(), clock.today())
 
     def filter_queryset(self, queryset: QuerySet[Price]) -> QuerySet[Price]:
         found = finding.in_currency(super().filter_queryset(queryset), self.rate)

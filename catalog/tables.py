@@ -15,8 +15,8 @@ from django.utils.html import format_html
 from django.utils.safestring import mark_safe
 
 from advisor.engine.network import from_shape, parameters
-from catalog import charts
-from catalog.derived import NO_CURRENT_PRICE, OFFER, age, today
+from catalog import charts, clock
+from catalog.derived import NO_CURRENT_PRICE, OFFER, age
 from catalog.lists.texts import day, localized, number, shortened
 from catalog.maturity import maturity
 from catalog.models import Accelerator, ApiPrice, Framework, Price, QuantizationMethod, Region, ServedModel, Unit
@@ -216,7 +216,7 @@ def history_of(prices: Iterable[Price]) -> dict[tuple[Any, ...], list[tuple[date
     wanted = {offer_of(price) for price in prices}
     rows = Price.objects.filter(
         organisation=None,
-        as_of__lte=today(),
+        as_of__lte=clock.today(),
         accelerator__in={key[3] for key in wanted},
         provider__in={key[0] for key in wanted},
     )
@@ -345,10 +345,10 @@ class PriceTable(tables.Table):
 
     def render_age_days(self, value: date, record: Any) -> str:
         word = age(value, origin=record.origin)
-        return format_html('<span class="age-{}" title="{}">{}</span>', word, day(value), (today() - value).days)
+        return format_html('<span class="age-{}" title="{}">{}</span>', word, day(value), (clock.today() - value).days)
 
     def value_age_days(self, value: date) -> int:
-        return (today() - value).days
+        return (clock.today() - value).days
 
 
 class ApiPriceTable(tables.Table):

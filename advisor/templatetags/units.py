@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 
 from django import template
-from django.utils import formats, timezone
+from django.utils import formats
 from django.utils.translation import get_language, gettext
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import gettext_noop as known
 
 from advisor.result import Option
+from catalog import clock
 from catalog.lists.texts import localized
 from catalog.pricing import reader
 
@@ -414,11 +415,11 @@ def age(value: object) -> str:
     figure = day(value)
     if figure is None:
         return "unknown"
-    days = (timezone.localdate() - figure).days
+    days = (clock.today() - figure).days
     return "stale" if days > STALE_DAYS else "ageing" if days > WARN_DAYS else "fresh"
 
 
 @register.filter
 def age_days(value: object) -> str:
     figure = day(value)
-    return UNKNOWN if figure is None else localized(f"{(timezone.localdate() - figure).days:,d}")
+    return UNKNOWN if figure is None else localized(f"{(clock.today() - figure).days:,d}")
