@@ -24,7 +24,7 @@ from schemathesis.specs.openapi import checks
 from advisor import load_tests, workload
 from advisor.api import tokens
 from advisor.engine.estimate.simulated import Estimate
-from advisor.fidelity import score_files, scoring
+from advisor.fidelity.scores import score_files, scoring
 from advisor.models import Comment, Share
 from advisor.workload.embedding import with_one_vector
 from catalog import models as catalog

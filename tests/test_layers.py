@@ -89,7 +89,7 @@ MORE_MODULES = {  # folders that hold more, and why
     "advisor/management/commands": "Django finds the commands of an app in this folder only",
 }
 TO_SPLIT = {
-    *("advisor", "advisor/answer", "advisor/fidelity", "advisor/inputs", "advisor/report/documents", "advisor/result"),
+    *("advisor", "advisor/answer", "advisor/inputs", "advisor/report/documents", "advisor/result"),
     *("advisor/web", "probes", "probes/agent", "probes/agent/kinds"),
     *(f"advisor/engine/{name}" for name in ("search", "step", "terms", "training")),
 }

@@ -4,12 +4,13 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from advisor.engine.training import Run
-from advisor.fidelity import scoring, training_layouts
-from advisor.fidelity.report import HEADS, percent_text, skip_counts, summary_line, table_of
-from advisor.fidelity.scoring import Scored, grouped
-from advisor.fidelity.training_intervals import intervals
-from advisor.fidelity.training_layouts import Compared, layout_text
-from advisor.fidelity.training_rows import MEMORY
+from advisor.fidelity.scores import scoring
+from advisor.fidelity.scores.report import HEADS, percent_text, skip_counts, summary_line, table_of
+from advisor.fidelity.scores.scoring import Scored, grouped
+from advisor.fidelity.training import layouts as training_layouts
+from advisor.fidelity.training.intervals import intervals
+from advisor.fidelity.training.layouts import Compared, layout_text
+from advisor.fidelity.training.rows import MEMORY
 
 PEERS = (
     ("Lumos", "3.3 %", "steps of the cluster that it profiled", "arXiv 2504.09307, quoted"),

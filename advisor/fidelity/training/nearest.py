@@ -17,8 +17,8 @@ from advisor.fidelity.nearest_rows import (
     models_apart,
     sizes_of,
 )
-from advisor.fidelity.scorecard import Card, Line, card
-from advisor.fidelity.training_rows import MEMORY, RESERVED_GIB
+from advisor.fidelity.scores.scorecard import Card, Line, card
+from advisor.fidelity.training.rows import MEMORY, RESERVED_GIB
 from advisor.result import MeasuredRun, TrainingOption
 from catalog.models import Accelerator, ScoredRow, ServedModel
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from advisor.engine.calibration import Array, Interval, least_squares, weighted_quantile
 from advisor.engine.terms import SHARES
 from advisor.engine.training import interval_kind
-from advisor.fidelity.scoring import Scored, point_of
-from advisor.fidelity.training_rows import MEMORY
+from advisor.fidelity.scores.scoring import Scored, point_of
+from advisor.fidelity.training.rows import MEMORY
 
 MIN_GROUPS = 3
 TAILS = (0.05, 0.04, 0.03, 0.02, 0.01, 0.0)  # cut off at each end

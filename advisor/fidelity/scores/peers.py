@@ -9,11 +9,11 @@ from typing import Any
 
 import yaml
 
-from advisor.fidelity.scorecard import Line, kind_of
-from advisor.fidelity.statistics import Point, summary
+from advisor.fidelity.scores.scorecard import Line, kind_of
+from advisor.fidelity.scores.statistics import Point, summary
 from catalog.models import ScoredRow
 
-DIRECTORY = Path(__file__).resolve().parents[2] / "fixtures" / "peers"
+DIRECTORY = Path(__file__).resolve().parents[3] / "fixtures" / "peers"
 ANSWERS, TOOLS = "answers.csv", "tools.yaml"
 COLUMNS = ("key", "question", "tool", "predicted", "note")
 FIGURES: Mapping[str, str] = {"tpot": "TPOT", "ttft": "TTFT", "throughput": "output tokens/s"}

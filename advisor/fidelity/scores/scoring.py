@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.engine.terms import Case
-from advisor.fidelity import statistics
 from advisor.fidelity.rows import Catalog, Row, Skip, case_of
-from advisor.fidelity.statistics import Point
+from advisor.fidelity.scores import statistics
+from advisor.fidelity.scores.statistics import Point
 
 GIB = 2.0**30
 

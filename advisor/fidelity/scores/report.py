@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.engine import ENGINE_VERSION
-from advisor.fidelity import peers, reliability
 from advisor.fidelity.conditioning import Decision, Judged
-from advisor.fidelity.peers import Comparison, Pair, Recorded
-from advisor.fidelity.scoring import Scored, grouped, label, pair_case, summary
-from advisor.fidelity.statistics import quantile
+from advisor.fidelity.scores import peers, reliability
+from advisor.fidelity.scores.peers import Comparison, Pair, Recorded
+from advisor.fidelity.scores.scoring import Scored, grouped, label, pair_case, summary
+from advisor.fidelity.scores.statistics import quantile
 
 MIN_GROUP_ROWS = 5  # smaller groups share one line
 WORST = 20

@@ -12,17 +12,17 @@ import yaml
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.terms import Case, Pool
 from advisor.engine.training import Run
-from advisor.fidelity import training_layouts
-from advisor.fidelity.report import circumstance, noisy_cases
-from advisor.fidelity.scorecard import TARGETS, TRAINING, Card, line_of, target_result
-from advisor.fidelity.scoring import Scored, pair_case
-from advisor.fidelity.training_rows import TrainingCase, training_case
+from advisor.fidelity.scores.report import circumstance, noisy_cases
+from advisor.fidelity.scores.scorecard import TARGETS, TRAINING, Card, line_of, target_result
+from advisor.fidelity.scores.scoring import Scored, pair_case
+from advisor.fidelity.training import layouts as training_layouts
+from advisor.fidelity.training.rows import TrainingCase, training_case
 from catalog import clock
 from catalog.loading import scored as files
 from catalog.loading.fixtures import FixtureError
 from catalog.models import Scorecard, ScoredRow
 
-DIRECTORY = Path(__file__).resolve().parents[2] / "fixtures" / "fidelity"
+DIRECTORY = Path(__file__).resolve().parents[3] / "fixtures" / "fidelity"
 WITHHELD = (
     "measured",
     "predicted",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from advisor.fidelity.statistics import Point, summary
+from advisor.fidelity.scores.statistics import Point, summary
 from catalog.models import Scorecard, ScoredRow
 
 Json = dict[str, Any]

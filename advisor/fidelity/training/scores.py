@@ -9,8 +9,15 @@ from advisor.engine.step import has_experts
 from advisor.engine.terms import Accelerator, Scopes, efficiency
 from advisor.engine.training import Run
 from advisor.fidelity.rows import Row, Skip
-from advisor.fidelity.scoring import Prediction, Scored, labels_of
-from advisor.fidelity.training_rows import LAYOUT_MISSING, MEMORY, RESERVED_GIB, TrainingCase, predicted, training_case
+from advisor.fidelity.scores.scoring import Prediction, Scored, labels_of
+from advisor.fidelity.training.rows import (
+    LAYOUT_MISSING,
+    MEMORY,
+    RESERVED_GIB,
+    TrainingCase,
+    predicted,
+    training_case,
+)
 
 
 class Resources(Protocol):

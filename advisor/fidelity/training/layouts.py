@@ -7,8 +7,8 @@ from advisor.engine import training
 from advisor.engine.terms import efficiency
 from advisor.engine.training import Run
 from advisor.fidelity.rows import Row
-from advisor.fidelity.training_rows import TIMES, TrainingCase, training_case
-from advisor.fidelity.training_scores import Resources
+from advisor.fidelity.training.rows import TIMES, TrainingCase, training_case
+from advisor.fidelity.training.scores import Resources
 
 PUBLISHED = ("megatron_bridge", "megatron_lm", "nemo_24.07")  # sources whose layouts were tuned on the chips
 
