@@ -496,7 +496,6 @@ class Recalculation:
     def against(self, rent_usd: list[float]) -> tuple[int | None, int | None, float | None]:
         """Break-even month, payback month and IRR against rent by the hour; its payments from month 1 on, USD."""
         flows, rent = self.flows, [0.0, *rent_usd]
-        paid = flows["capital_usd"] + flows["running_usd"]
         even = back = None
         owned = min(step["from_month"] for step in self.steps if step["action"] in ("buy", "keep"))
         for m in self.months:
@@ -508,7 +507,7 @@ class Recalculation:
             )
             cheaper = m >= owned and due - kept * self.v(m) <= 0
             even = (even or m) if cheaper else None
-            ahead = paid.loc[:m].sum() <= sum(rent[: m + 1])
+            ahead = m >= owned and flows["total_usd"].loc[:m].sum() <= sum(rent[: m + 1])
             back = (back or m) if ahead else None
         return even, back, yearly_return([rent[m] - flows["total_usd"][m] for m in flows.index])
 

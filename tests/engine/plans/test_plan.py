@@ -506,7 +506,7 @@ def against_rent(capital: float, months: int, rate: float, resale: tuple[float, 
     )
 
 
-def test_the_payback_is_without_resale_and_the_break_even_with_it() -> None:
+def test_the_payback_is_in_cash_and_the_break_even_counts_what_the_hardware_is_worth() -> None:
     """12,000 USD against 1,100 a month: eleven months pay it back. At 1,000 of value lost a month, one month does."""
     own, rent = against_rent(12_000, 12, 1_100.0, tuple((1 - np.arange(13) / 12).tolist()))
     assert payback_month(own, rent) == 11 and break_even_month(own, rent) == 1
