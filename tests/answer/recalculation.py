@@ -511,6 +511,14 @@ class Recalculation:
             back = (back or m) if ahead else None
         return even, back, yearly_return([rent[m] - flows["total_usd"][m] for m in flows.index])
 
+    def crossing(self, lines: dict[str, list[float]]) -> int | None:
+        """The first month with owned hardware from which on the line of owning is not above that of renting."""
+        owned = min(step["from_month"] for step in self.steps if step["action"] in ("buy", "keep"))
+        pairs = zip(lines["own"], lines["rent on_demand"], strict=True)
+        above = [m for m, (own, rent) in enumerate(pairs) if own > rent + 0.01]
+        month = max(owned, above[-1] + 1 if above else 0)
+        return month if month in self.months else None
+
     def paid_hours(self, step: dict[str, Any]) -> float:
         """Instance-hours of a step."""
         if step["action"] == "rent":
