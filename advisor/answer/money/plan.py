@@ -62,15 +62,18 @@ def cents(usd: float) -> float:
     return float(in_cents([usd])[0])
 
 
-def plan_section(snapshot: dict[str, Any], workload: Workload, catalog: Catalog, s: Scored) -> PlanSection:
-    """The plan that the option is ranked by."""
+def plan_section(
+    snapshot: dict[str, Any], workload: Workload, catalog: Catalog, s: Scored, rent: Plan | None
+) -> PlanSection:
+    """The plan that the option is ranked by; rent: the same deployment on demand."""
     assert s.planned is not None
     planned = s.planned
     named = all_strategies(workload, catalog, deployed(workload, catalog, s), allowed_offers(workload, catalog, s.lane))
     superseded = offers.is_superseded(s.lane.choice.accelerator, snapshot)
     steps = list(steps_of(catalog, planned, superseded))
     months = list(months_of(workload, s)) if workload.forecast or len(steps) > 1 else []
-    return section_of(planned.plan, steps, months, named).changed(bridge=bridge_setup(planned))
+    rent = rent or named.get("rent")
+    return section_of(planned.plan, steps, months, named, rent).changed(bridge=bridge_setup(planned))
 
 
 def bridge_setup(planned: Planned) -> BridgeSetup | None:
@@ -88,9 +91,10 @@ def bridge_setup(planned: Planned) -> BridgeSetup | None:
     )
 
 
-def section_of(plan: Plan, steps: list[PlanStep], months: list[PlanMonth], named: Mapping[str, Plan]) -> PlanSection:
-    """A plan in USD, beside the usual strategies for the same machines (`named`)."""
-    rent = named.get("rent")
+def section_of(
+    plan: Plan, steps: list[PlanStep], months: list[PlanMonth], named: Mapping[str, Plan], rent: Plan | None
+) -> PlanSection:
+    """A plan in USD, beside the usual strategies for the same machines (`named`) and their rent by the hour."""
     month = min(LEAVING_MONTHS, max(plan.prices.months // 2, 1))
     bought = plan.capex_usd > 0 and rent is not None
     return PlanSection(
