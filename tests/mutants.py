@@ -71,6 +71,8 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "advisor/engine/step/layout.py": STEP,
         "advisor/engine/step/ledger.py": STEP,
         "advisor/engine/step/memory.py": STEP,
+        "advisor/engine/kernels/products.py": STEP,
+        "advisor/engine/kernels/collectives.py": STEP,
         "advisor/engine/step/operators.py": STEP,
         "advisor/engine/step/power.py": ["tests/engine/step/test_power.py", "tests/engine/step/test_power_ledger.py"],
         "advisor/engine/step/speculative.py": [

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OURS = ("advisor", "catalog", "probes")
 GROUND = ("advisor.engine", "probes.agent")
 ENGINE = (
-    "network terms cost plans step training calibration scheduler search estimate training_search launch fleet "
+    "network terms kernels cost plans step training calibration scheduler search estimate training_search launch fleet "
     "optimisation"
 ).split()
 ADVISOR = "workload result inputs answer report fidelity load_tests claims api accounts web ops".split()
@@ -35,16 +35,17 @@ BELOW_IN_ENGINE = {
     "terms": "",
     "cost": "terms network",
     "plans": "cost terms",
-    "step": "cost terms network",
-    "training": "step terms network",
-    "calibration": "step cost terms network",
-    "scheduler": "step cost terms network",
-    "estimate": "scheduler step cost terms network",
-    "search": "calibration scheduler step plans cost terms network",
-    "training_search": "estimate training search plans step cost terms network",
-    "launch": "training search scheduler step cost terms network",
-    "fleet": "training_search training plans search calibration scheduler step cost terms network",
-    "optimisation": "training launch fleet search estimate scheduler step cost terms network",
+    "kernels": "terms",
+    "step": "cost kernels terms network",
+    "training": "step kernels terms network",
+    "calibration": "step cost kernels terms network",
+    "scheduler": "step cost kernels terms network",
+    "estimate": "scheduler step cost kernels terms network",
+    "search": "calibration scheduler step plans cost kernels terms network",
+    "training_search": "estimate training search plans step cost kernels terms network",
+    "launch": "training search scheduler step cost kernels terms network",
+    "fleet": "training_search training plans search calibration scheduler step cost kernels terms network",
+    "optimisation": "training launch fleet search estimate scheduler step cost kernels terms network",
 }
 BELOW_IN_ADVISOR = {
     "workload": "",
@@ -99,7 +100,7 @@ MORE_MODULES = {  # folders that hold more, and why
 TO_SPLIT = {
     *("advisor", "advisor/answer", "advisor/fidelity", "advisor/inputs", "advisor/report/documents", "advisor/result"),
     *("advisor/web", "probes/agent", "probes/agent/kinds"),
-    *(f"advisor/engine/{name}" for name in ("launch", "search", "step", "terms", "training")),
+    *(f"advisor/engine/{name}" for name in ("search", "step", "terms", "training")),
 }
 MOST_ENGINE_LEVELS = 8
 FILES = sorted(path for package in OURS for path in (ROOT / package).rglob("*.py"))

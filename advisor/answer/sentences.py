@@ -7,10 +7,11 @@ from functools import partial
 from advisor.answer.card_sharing import partition_notes
 from advisor.answer.tuning import variant_warnings
 from advisor.engine.cost import HOURS_PER_YEAR
+from advisor.engine.kernels import HALF
 from advisor.engine.launch import rare_request_tokens
 from advisor.engine.network import Model
 from advisor.engine.search import Catalog, Scored, tpot_limit_s
-from advisor.engine.step import HALF, NO_CACHE_TOKENS, yarn_warning
+from advisor.engine.step import NO_CACHE_TOKENS, yarn_warning
 from advisor.engine.terms import JobRun, Outcome, Workload, amount_digits, exact_text, unlike, usd_text
 from advisor.result import Batch, NearMiss, Option, Speculative
 

@@ -12,6 +12,7 @@ from rest_framework import mixins, serializers, viewsets
 from rest_framework.exceptions import APIException, PermissionDenied
 from rest_framework.request import Request
 
+from catalog import clock
 from catalog.accounts import Right, caller_of, why_not
 from catalog.deletion import NotDeletable, delete_model
 from catalog.details import maturity
@@ -27,7 +28,7 @@ from catalog.models import (
     ServedModel,
     Unit,
 )
-from catalog.pricing.derived import DERIVED, NO_CURRENT_PRICE, accelerators, public_prices, today
+from catalog.pricing.derived import DERIVED, NO_CURRENT_PRICE, accelerators, public_prices
 from catalog.pricing.finding import in_currency
 from catalog.rest import KnownParameters, Ordering, Pages, columns
 from catalog.revision import kept_list
@@ -107,7 +108,7 @@ class PriceSerializer(serializers.ModelSerializer[Price]):
         exclude = ("organisation", "made_by")
 
     def get_age_days(self, price: Price) -> int:
-        return (today() - price.as_of).days
+        return (clock.today() - price.as_of).days
 
 
 class ApiPriceSerializer(serializers.ModelSerializer[ApiPrice]):

@@ -13,6 +13,7 @@ from django.db.models import F, Q, QuerySet
 from django.db.models.base import Model
 from drf_spectacular.utils import extend_schema_field
 
+from catalog import clock
 from catalog.form_fields import MAX_NUMBER, DayField, NumberField, WholeField
 from catalog.lists import facets
 from catalog.loading.fixtures import CONFIDENCES, DTYPES, KINDS, ORIGINS, TERMS, UNIT_KINDS, USD
@@ -29,7 +30,7 @@ from catalog.models import (
 )
 from catalog.pricing import finding, reader
 from catalog.pricing.current import OFFICIAL
-from catalog.pricing.derived import among, current, newest_ids, today
+from catalog.pricing.derived import among, current, newest_ids
 from catalog.revision import revision
 
 MAX_FACET_CHARS = 120
@@ -276,13 +277,13 @@ class PriceFilter(Faceted):
 
     def before_facets(self, queryset: QuerySet[Price]) -> QuerySet[Price]:
         given = self.form.cleaned_data
-        day = min(given.get("until") or today(), today())
+        day = min(given.get("until") or clock.today(), clock.today())
         if given.get("history") != "yes":
             queryset = queryset.filter(among(newest_ids(revision(), day)))
         return current(queryset, day) if given.get("current") == "yes" else queryset
 
     def usual_keys(self) -> Collection[int]:
-        return newest_ids(revision(), today())
+        return newest_ids(revision(), clock.today())
 
     def filter_queryset(self, queryset: QuerySet[Price]) -> QuerySet[Price]:
         found = finding.in_currency(super().filter_queryset(queryset), self.rate)

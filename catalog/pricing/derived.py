@@ -24,6 +24,7 @@ from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Coalesce, NullIf
 from django.utils import timezone
 
+from catalog import clock
 from catalog.models import Accelerator, CatalogLoad, Price
 from catalog.pricing import current as rule
 from catalog.pricing.current import OFFICIAL
@@ -37,16 +38,12 @@ DERIVED = (
 )
 
 
-def today() -> date:
-    return timezone.localdate()
-
-
 def age(as_of: date | None, on: date | None = None, origin: str = "") -> str:
     """fresh, ageing (over 30 days), stale (over 90 days) or expired (over a year) on a day; unknown without a date.
 
     A price of an official origin never expires: it stays stale.
     """
-    return rule.age(as_of, on or today(), origin)
+    return rule.age(as_of, on or clock.today(), origin)
 
 
 def as_float(expression: Combinable | str) -> Cast:
@@ -93,7 +90,7 @@ def public_prices() -> QuerySet[Price]:
 
 def current_offers() -> QuerySet[Price]:
     """The newest row of each public offer that is official or at most one year old, and not replaced, per chip."""
-    return with_price_per_chip(current(Price.objects.all(), today()))
+    return with_price_per_chip(current(Price.objects.all(), clock.today()))
 
 
 class Among(Func):
@@ -143,7 +140,7 @@ def accelerators() -> QuerySet[Accelerator]:
     rented = offers.filter(term="on_demand", usd_per_hour__gt=0)
     trusted = rented.filter(origin__in=OFFICIAL).exclude(confidence="low")
     bought = offers.filter(term="purchase", kind="chip", purchase_usd__gt=0)
-    public = Price.objects.filter(accelerator=OuterRef("pk"), organisation=None, as_of__lte=today())
+    public = Price.objects.filter(accelerator=OuterRef("pk"), organisation=None, as_of__lte=clock.today())
     dated = public.order_by().values("accelerator").annotate(newest=Max("as_of"))
     return Accelerator.objects.annotate(
         bf16_tflops=Coalesce(rate_tflops("bf16"), rate_tflops("fp16")),

@@ -170,7 +170,7 @@ def offer(slug: str, usd_per_hour: float, accelerators: int = 1, **changes: Any)
 
 def scopes() -> dict[str, dict[str, Any]]:
     """The shipped defaults, without the fits of single chips."""
-    rows = [yaml.safe_load((CALIBRATION / f"{name}.yaml").read_text()) for name in ("default", "framework")]
+    rows = [yaml.safe_load((CALIBRATION / f"{name}.yaml").read_text()) for name in ("default", "framework", "training")]
     found = {row["name"]: {**row["values"], "basis": row["basis"], "source": row["fitted_on"]} for row in rows}
     found["framework"] |= host_times()
     return found

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from advisor.engine.kernels import HALF
 from advisor.engine.launch import context_limit
 from advisor.engine.network import Attention, LatentAttention, Model, decoder_blocks
 from advisor.engine.optimisation import precompiled, techniques
@@ -20,7 +21,6 @@ from advisor.engine.optimisation.techniques import Technique
 from advisor.engine.scheduler import closed_loop, matched, scheduler_of
 from advisor.engine.search import CONCURRENCY, Catalog, Scored, can_convert, demand_of, published_bits, tpot_limit_s
 from advisor.engine.step import (
-    HALF,
     KV_BYTES,
     Array,
     Draft,

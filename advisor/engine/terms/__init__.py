@@ -43,6 +43,7 @@ from advisor.engine.terms.conditioned import (
 from advisor.engine.terms.demand import WEEK_HOURS, Trace, Users, mean_fraction, needed_by_hour, week_of
 from advisor.engine.terms.effort import CHOICE_FRACTION, Effort, OutOfWork
 from advisor.engine.terms.hardware import (
+    TRAINING,
     Accelerator,
     Efficiency,
     Link,
@@ -50,6 +51,7 @@ from advisor.engine.terms.hardware import (
     Partition,
     Scopes,
     SocketShare,
+    TrainingEfficiency,
     cut_into,
     efficiency,
     overhead,
@@ -189,6 +191,8 @@ __all__ = [
     "LaunchFacts",
     "Lengths",
     "Link",
+    "TRAINING",
+    "TrainingEfficiency",
     "Offer",
     "Outcome",
     "Overhead",

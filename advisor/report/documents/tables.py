@@ -9,13 +9,12 @@ from dataclasses import astuple, fields, replace
 from decimal import Decimal
 from typing import Any
 
-from django.utils import timezone
-
 from advisor.answer import CURRENCY
 from advisor.engine.terms import HOURS_PER_MONTH
 from advisor.report.documents.bill import SHARE, BillLine, bill_lines, portfolio_bill, rounding_line, software_line
 from advisor.report.documents.subject import TOTALS_ONLY, api_of, chosen, is_early_portfolio, money_of, shared_money
 from advisor.result import Answer, ApiOption, Assumption, CashFlow, Currency, Money, Option, PlanMonth, TrainingOption
+from catalog import clock
 from catalog.lists import export
 
 BILL_HEAD = tuple(field.name for field in fields(BillLine))
@@ -178,7 +177,7 @@ def assumption_row(item: Assumption) -> list[Any]:
 def age_days(as_of: str | None) -> int | None:
     """Days from the date of a source to today; None: it has no full date."""
     try:
-        return (timezone.localdate() - datetime.date.fromisoformat(as_of or "")).days
+        return (clock.today() - datetime.date.fromisoformat(as_of or "")).days
     except ValueError:
         return None
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from advisor.engine.launch.kubernetes import yaml_text
-from advisor.engine.launch.training_fsdp import CLIP_NORM, QUERY_VALUE, SEED, WEIGHT_DECAY, WITH_TRITON
-from advisor.engine.launch.training_place import DROPOUT_FRACTION, WARMUP_STEPS, TrainingPlace, Written, relaid
+from advisor.engine.launch.training_runs.fsdp import CLIP_NORM, QUERY_VALUE, SEED, WEIGHT_DECAY, WITH_TRITON
+from advisor.engine.launch.training_runs.place import DROPOUT_FRACTION, WARMUP_STEPS, TrainingPlace, Written, relaid
 from advisor.engine.training import Code, Recipe, Run
 
 VERSION = "0.19.0"

@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from advisor.engine.launch.kubernetes import yaml_text
-from advisor.engine.launch.training_fsdp import CLIP_NORM, SEED, WEIGHT_DECAY
-from advisor.engine.launch.training_place import DROPOUT_FRACTION, WARMUP_STEPS, TrainingPlace, Written, relaid
+from advisor.engine.launch.training_runs.fsdp import CLIP_NORM, SEED, WEIGHT_DECAY
+from advisor.engine.launch.training_runs.place import DROPOUT_FRACTION, WARMUP_STEPS, TrainingPlace, Written, relaid
 from advisor.engine.training import Code, Recipe, Run
 
 COMPILED = Code(

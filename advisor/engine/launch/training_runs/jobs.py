@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.engine.launch.kubernetes import label, printable, yaml_text
-from advisor.engine.launch.training_place import TrainingPlace
+from advisor.engine.launch.training_runs.place import TrainingPlace
 
 PORT = 29500
 RESTARTS = 3  # of the processes on the hosts of one job

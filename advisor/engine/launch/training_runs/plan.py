@@ -4,13 +4,13 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from advisor.engine.launch.training_axolotl import axolotl_files, axolotl_run, deepspeed_files, deepspeed_run
-from advisor.engine.launch.training_fsdp import fsdp_files, fsdp_run
-from advisor.engine.launch.training_jobs import Job, job_files, torchrun
-from advisor.engine.launch.training_maxtext import maxtext_files, maxtext_run
-from advisor.engine.launch.training_megatron import megatron_files, megatron_run
-from advisor.engine.launch.training_neuron import neuron_files, neuron_run
-from advisor.engine.launch.training_place import Difference, TrainingPlace, Written, differences, per_device
+from advisor.engine.launch.training_runs.axolotl import axolotl_files, axolotl_run, deepspeed_files, deepspeed_run
+from advisor.engine.launch.training_runs.fsdp import fsdp_files, fsdp_run
+from advisor.engine.launch.training_runs.jobs import Job, job_files, torchrun
+from advisor.engine.launch.training_runs.maxtext import maxtext_files, maxtext_run
+from advisor.engine.launch.training_runs.megatron import megatron_files, megatron_run
+from advisor.engine.launch.training_runs.neuron import neuron_files, neuron_run
+from advisor.engine.launch.training_runs.place import Difference, TrainingPlace, Written, differences, per_device
 from advisor.engine.training import Run
 
 

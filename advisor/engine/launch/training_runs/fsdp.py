@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from advisor.engine.launch.training_place import DROPOUT_FRACTION, WARMUP_STEPS, TrainingPlace, Written, relaid
+from advisor.engine.launch.training_runs.place import DROPOUT_FRACTION, WARMUP_STEPS, TrainingPlace, Written, relaid
 from advisor.engine.training import Code, Offload, Recipe, Run
 
 FOLDER = Path(__file__).parent

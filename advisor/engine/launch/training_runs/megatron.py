@@ -5,8 +5,8 @@ import shlex
 from dataclasses import replace
 from typing import Any
 
-from advisor.engine.launch.training_fsdp import CLIP_NORM, PREPARE, SEED, WEIGHT_DECAY
-from advisor.engine.launch.training_place import DROPOUT_FRACTION, WARMUP_STEPS, TrainingPlace, Written
+from advisor.engine.launch.training_runs.fsdp import CLIP_NORM, PREPARE, SEED, WEIGHT_DECAY
+from advisor.engine.launch.training_runs.place import DROPOUT_FRACTION, WARMUP_STEPS, TrainingPlace, Written
 from advisor.engine.training import Code, Parallel, Recipe, Run
 
 VERSION, CORE_VERSION = "0.3.1", "0.16.1"

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from advisor.engine.launch.kubernetes import yaml_text
-from advisor.engine.launch.training_fsdp import CLIP_NORM, FOLDER, SEED, WEIGHT_DECAY
-from advisor.engine.launch.training_place import WARMUP_STEPS, TrainingPlace, Written, relaid
+from advisor.engine.launch.training_runs.fsdp import CLIP_NORM, FOLDER, SEED, WEIGHT_DECAY
+from advisor.engine.launch.training_runs.place import WARMUP_STEPS, TrainingPlace, Written, relaid
 from advisor.engine.training import Code, Recipe, Run
 
 VERSION = "0.2.5"
