@@ -29,7 +29,7 @@ from advisor.models import Comment, Share
 from advisor.workload.embedding import with_one_vector
 from catalog import models as catalog
 from catalog.loading import scored
-from probes import agents, jobs
+from probes.machines import agents, jobs
 from probes.models import Result
 from tests import sample_advice, sample_load_results, sample_money
 from tests.measured_samples import CATALOG, row

@@ -17,9 +17,12 @@ from django.views.decorators.http import require_POST, require_safe
 from catalog import clock
 from catalog.accounts import Right, caller_of, needs, organisation_of
 from catalog.models import Organisation
-from probes import agents, calibrations, forms, jobs, presentation, results
 from probes.agent import build
+from probes.fitted import calibrations
+from probes.machines import agents, jobs
 from probes.models import Agent, Job, Result
+from probes.pages import forms, result_figures
+from probes.received import results
 
 PAGE_SIZE = 50
 COMPARABLE = 100
@@ -116,7 +119,7 @@ def worker_context(request: HttpRequest, agent: Agent) -> dict[str, Any]:
         "status": agents.status(agent),
         "claims": agents.pending_claims(agent.organisation, agent),
         "facts": facts(agent),
-        "drift": presentation.drift(agent),
+        "drift": result_figures.drift(agent),
         "results": results.visible(agent.organisation).filter(agent=agent)[:PAGE_SIZE],
         "jobs": Job.objects.filter(agent=agent).order_by("-requested_at")[:20],
         "may_change": caller_of(request).may_operate,
@@ -236,16 +239,16 @@ def result(request: HttpRequest, pk: int) -> HttpResponse:
     """One result: measurements, fit, and whether it counts."""
     shown = result_or_404(organisation_of(request), pk)
     rows = list(shown.measurements.all())
-    document, figures = shown.document or {}, presentation.report_rows(shown.report)
+    document, figures = shown.document or {}, result_figures.report_rows(shown.report)
     context = {
         "result": shown,
-        "headlines": presentation.headlines(shown),
-        "pictures": presentation.pictures(shown, rows),
+        "headlines": result_figures.headlines(shown),
+        "pictures": result_figures.pictures(shown, rows),
         "determined": [row for row in figures if row["measured"]],
         "undetermined": [row for row in figures if not row["measured"]],
-        "figures": [] if shown.report.get("figures") else presentation.figures(shown.fit or {}),
-        "rows": presentation.table(rows),
-        "skipped": [{**s, "key_text": presentation.key_text(s["key"])} for s in document.get("skipped", [])],
+        "figures": [] if shown.report.get("figures") else result_figures.figures(shown.fit or {}),
+        "rows": result_figures.table(rows),
+        "skipped": [{**s, "key_text": result_figures.key_text(s["key"])} for s in document.get("skipped", [])],
         "versions": {k: v for k, v in document.get("versions", {}).items() if v},
         "device": {k: v for k, v in document.get("device", {}).items() if v not in (None, [], "")},
         "used": shown.state in results.USED and not shown.excluded_at,
@@ -283,7 +286,7 @@ def compare(request: HttpRequest) -> HttpResponse:
     context: dict[str, Any] = {"every": every, "asked": asked}
     if all(text.isascii() and text.isdigit() and len(text) < 18 for text in asked):
         pair = [result_or_404(owner, int(text)) for text in asked]
-        context |= {"pair": pair, **presentation.comparison(*pair)}
+        context |= {"pair": pair, **result_figures.comparison(*pair)}
     return render(request, "probes/compare.html", context)
 
 
@@ -306,7 +309,7 @@ def calibration(request: HttpRequest, pk: int) -> HttpResponse:
     context = {
         "row": row,
         "slug": row.name.removeprefix(calibrations.SCOPE),
-        "changes": presentation.changes(row.changes),
+        "changes": result_figures.changes(row.changes),
         "rests_on": results.visible(organisation_of(request)).filter(pk__in=row.results),
         "affected": calibrations.affected(row, organisation_of(request)),
         "undone": calibrations.undone_by(row),

@@ -9,9 +9,9 @@ from typing import Any
 from advisor.templatetags.units import duration, sig
 from catalog.charts import Roofline, rooflines
 from catalog.models import Accelerator
-from probes import charts, plausibility
 from probes.models import Agent, Measurement, Result
-from probes.results import USED
+from probes.pages import result_charts
+from probes.received import plausibility, results
 
 ROOF_KINDS = (
     "gemm",
@@ -115,18 +115,18 @@ def roofline_chart(chip: Accelerator | None, rows: Sequence[Measurement]) -> str
     used = {str(m.key.get("dtype")) for m in rows if m.kind == "gemm"}
     rates = {dtype: rate for dtype, rate in chip.dense_tflops.items() if dtype in used}
     lines: list[Roofline] = rooflines(rates, chip.memory_gb_per_s)
-    points: dict[int | None, list[charts.Point]] = {}
+    points: dict[int | None, list[result_charts.Point]] = {}
     for m in rows:
         if m.kind in ROOF_KINDS and m.flops and m.bytes and m.flops_per_s:
             rate, peak = m.flops_per_s / 1e12, rates.get(str(m.key.get("dtype")))
             index = next((n for n, roof in enumerate(lines) if roof.tflops == peak), None)
             text = f"{m.kind} {key_text(m.key)}: {sig(rate)} TFLOP/s"
             points.setdefault(index, []).append((m.flops / m.bytes, rate, text))
-    return charts.roofline(lines, points)
+    return result_charts.roofline(lines, points)
 
 
 def by_rows(rows: Sequence[Measurement]) -> str:
-    best: dict[str, dict[float, charts.Point]] = {}
+    best: dict[str, dict[float, result_charts.Point]] = {}
     for m in rows:
         if m.kind == "gemm" and m.flops_per_s and "sustained_s" not in m.key:
             at, rate = float(m.key["m"]), m.flops_per_s / 1e12
@@ -134,11 +134,11 @@ def by_rows(rows: Sequence[Measurement]) -> str:
             if at not in series or rate > series[at][1]:
                 series[at] = (at, rate, f"{key_text(m.key)}: {sig(rate)} TFLOP/s")
     several = {name: list(points.values()) for name, points in best.items() if len(points) > 1}
-    return charts.curves(several, "Matrix multiplies by rows", "rows, M (log)", "TFLOP/s (log)")
+    return result_charts.curves(several, "Matrix multiplies by rows", "rows, M (log)", "TFLOP/s (log)")
 
 
 def by_size(rows: Sequence[Measurement], kinds: Sequence[str], axis: str) -> str:
-    best: dict[str, dict[float, charts.Point]] = {}
+    best: dict[str, dict[float, result_charts.Point]] = {}
     for m in rows:
         if m.kind in kinds and m.bytes_per_s and isinstance(m.key.get(axis), int | float):
             devices = f" x {m.key['devices']}" if "devices" in m.key else ""
@@ -147,7 +147,7 @@ def by_size(rows: Sequence[Measurement], kinds: Sequence[str], axis: str) -> str
             if at not in series or rate > series[at][1]:
                 series[at] = (at, rate, f"{m.kind} {key_text(m.key)}: {sig(rate)} GB/s")
     several = {name: list(points.values()) for name, points in best.items() if len(points) > 1}
-    return charts.curves(several, "Rate by size", "MiB (log)", "GB/s (log)")
+    return result_charts.curves(several, "Rate by size", "MiB (log)", "GB/s (log)")
 
 
 def figures(fit: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -246,13 +246,15 @@ def remarks(m: Measurement) -> list[str]:
 
 def drift(agent: Agent) -> str:
     """An SVG of this machine's headline rates over time, from used results of the newest method."""
-    rows = Result.objects.filter(agent=agent, state__in=USED).exclude(document=None).select_related("accelerator")
+    rows = (
+        Result.objects.filter(agent=agent, state__in=results.USED).exclude(document=None).select_related("accelerator")
+    )
     newest = list(rows.order_by("-received_at")[:MAX_RESULTS])
     series: dict[str, list[tuple[Any, float]]] = {}
     for result in reversed([r for r in newest if r.method == newest[0].method]):
         for name, share in shares((result.document or {})["results"], result.accelerator).items():
             series.setdefault(name, []).append((result.received_at, share))
-    return charts.drift({name: points for name, points in sorted(series.items()) if len(points) > 1})
+    return result_charts.drift({name: points for name, points in sorted(series.items()) if len(points) > 1})
 
 
 def comparison(one: Result, other: Result) -> dict[str, Any]:

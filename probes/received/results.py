@@ -19,10 +19,11 @@ from advisor.celery import app
 from catalog import clock
 from catalog.accounts import audit
 from catalog.models import DEFAULT_ORGANISATION, Accelerator, Organisation, default_organisation
-from probes import agents, devices, intake, jobs, plausibility
 from probes.agent import signing
 from probes.agent import spec as specs
+from probes.machines import agents, devices, jobs
 from probes.models import Agent, Lease, Measurement, Result
+from probes.received import intake, plausibility
 
 log = structlog.get_logger("assay.probes")
 State = Result.State

@@ -16,10 +16,12 @@ from rest_framework.response import Response
 
 from advisor.api import JSONParser
 from catalog.rest import Conflict, Text, TooLarge, Unprocessable, Whole, YesNo, problems, read_body
-from probes import agents, intake, jobs, limits, results
 from probes.agent import signing
 from probes.agent.spec import PROTOCOL
+from probes.api import limits
+from probes.machines import agents, jobs
 from probes.models import Agent, Result
+from probes.received import intake, results
 
 LOG_BYTES = 16 * 1024
 MAX_TEXT = 120

@@ -7,8 +7,9 @@ from typing import Any
 from advisor.engine.calibration import Determined, Figure
 from advisor.engine.terms import Efficiency
 from catalog.models import Calibration
-from probes import devices, results
+from probes.machines import devices
 from probes.models import Result
+from probes.received import results
 
 TRAINING = "training_factor"
 NEEDS_STEPS = "needs 3 steady train_step rows without recomputation, of the full suite"

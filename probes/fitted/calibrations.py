@@ -21,7 +21,7 @@ from catalog import clock
 from catalog.accounts import audit
 from catalog.loading.load import PROBED, REST_FROM_FILE
 from catalog.models import Accelerator, Calibration, Organisation, default_organisation
-from probes import calibrate
+from probes.fitted import fitting
 from probes.models import Result
 
 MAX_ANSWERS = 500  # recent answers searched for a calibration
@@ -57,7 +57,7 @@ class Affected:
 
 def affected(row: Calibration, organisation: Organisation) -> Affected:
     """At most 50 answers of each group of an organization, newest first."""
-    slug, since = row.name.removeprefix(SCOPE), row.created_at - timedelta(days=calibrate.RECOMPUTE_DAYS)
+    slug, since = row.name.removeprefix(SCOPE), row.created_at - timedelta(days=fitting.RECOMPUTE_DAYS)
     ranked = Option.objects.filter(accelerator_slug=slug).values("advice_id")
     old = advise.visible(organisation).filter(pk__in=ranked, created_at__lt=row.created_at, created_at__gt=since)
     old = old.filter(successors__created_at__gte=row.created_at).distinct().defer("result", "snapshot")
@@ -96,7 +96,7 @@ def undo(row: Calibration, by: str = "") -> Calibration:
         excluded = exclude_results(row, by)
         restored = _restore(row, chip, excluded, by)
         audit.record(default_organisation(), by, audit.Action.CALIBRATION, f"calibration {row.pk} of {chip.slug}")
-        calibrate.recompute_advice(chip.slug, answers_with(row))
+        fitting.recompute_advice(chip.slug, answers_with(row))
     return restored
 
 
@@ -128,11 +128,11 @@ def _restore(row: Calibration, chip: Accelerator, excluded: list[int], by: str) 
     owner = default_organisation()  # only its measurements calibrate
     changed_since = {c["figure"] for r in newer for c in r.changes}
     for method in {r.method for r in Result.objects.filter(pk__in=excluded)}:
-        machines = calibrate.pool(chip, method, owner)
-        agreement = calibrate.agreement_of(machines)
-        calibrate.mark_waiting(machines, agreement)
+        machines = fitting.pool(chip, method, owner)
+        agreement = fitting.agreement_of(machines)
+        fitting.mark_waiting(machines, agreement)
         later = [f for f in agreement.figures if f.name in changed_since & {c["figure"] for c in row.changes}]
-        values |= {f.name: calibrate.rounded(f.value) for f in later}  # later medians included the excluded results
+        values |= {f.name: fitting.rounded(f.value) for f in later}  # later medians included the excluded results
         result_ids |= set(agreement.results) if later else set()
     last = in_force[-1] if in_force else None
     changed = sorted(k for k in {*newest.values, *values} if newest.values.get(k) != values.get(k))
@@ -141,7 +141,7 @@ def _restore(row: Calibration, chip: Accelerator, excluded: list[int], by: str) 
     return Calibration.objects.create(
         name=row.name,
         values=values,
-        basis=calibrate.basis_of(measured, last.basis if last else "datasheet"),
+        basis=fitting.basis_of(measured, last.basis if last else "datasheet"),
         fitted_on=f"{PROBED} {names} no longer used: calibration {row.pk} was undone by {by}; {rest}",
         engine_version=ENGINE_VERSION,
         as_of=last.as_of if last else clock.today(),

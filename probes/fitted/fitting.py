@@ -21,8 +21,9 @@ from advisor.models import Advice, Option
 from catalog import clock
 from catalog.loading.load import PROBED
 from catalog.models import Accelerator, Calibration, Organisation
-from probes import report, results
+from probes.fitted import fit_report
 from probes.models import Result
+from probes.received import results
 
 log = structlog.get_logger("assay.probes")
 POOL_DAYS = 90
@@ -54,7 +55,7 @@ def run(pk: int) -> Calibration | None:
         log.exception("fit failed", result=pk)
         text = f"the fit failed with an internal error ({type(error).__name__}); see the log for details"
         rows = Result.objects.filter(pk=pk, fitted_at=None)
-        rows.update(fitted_at=timezone.now(), remarks=[*result.remarks, text], report=report.nothing(text))
+        rows.update(fitted_at=timezone.now(), remarks=[*result.remarks, text], report=fit_report.nothing(text))
         return None
     return calibration
 
@@ -67,7 +68,7 @@ def _calibrate(result: Result) -> tuple[Calibration | None, bool]:
     if not Result.objects.filter(pk=result.pk, fitted_at=None).update(fitted_at=timezone.now()):
         return None, False
     if result.accelerator is None:
-        Result.objects.filter(pk=result.pk).update(report=report.unmatched(result.document or {}))
+        Result.objects.filter(pk=result.pk).update(report=fit_report.unmatched(result.document or {}))
         return None, False
     from advisor.inputs import catalog_chip  # imported here so that beat and the sweep do not load the engine
 
@@ -83,7 +84,7 @@ def _calibrate(result: Result) -> tuple[Calibration | None, bool]:
         f.name: {"value": f.value, "low": f.low, "high": f.high, "from": f"{f.source}; {results.AWAITING}"} for f in own
     }
     new = [text for text in why_unchanged(result, agreement, calibration) if text not in result.remarks]
-    fared = report.Fit(
+    fared = fit_report.Fit(
         agreed={f.name: f for f in agreement.figures},
         waiting=[name for name, pks in agreement.waiting.items() if result.pk in pks],
         own=[v.figure.name for m in machines for v in m if v.result_id == result.pk],
@@ -100,14 +101,14 @@ def _calibrate(result: Result) -> tuple[Calibration | None, bool]:
 def preview(result: Result) -> Json:
     """The report of a result that is not used: what it would determine, and why it does not count."""
     if result.accelerator is None:
-        return report.unmatched(result.document or {})
+        return fit_report.unmatched(result.document or {})
     from advisor.inputs import catalog_chip
 
     why = results.standing(result) or f"the result is {result.state}"
     return report_of(result, base_efficiency(catalog_chip(result.accelerator)), None, why)
 
 
-def report_of(result: Result, before: Efficiency | None, fit: report.Fit | None, reason: str = "") -> Json:
+def report_of(result: Result, before: Efficiency | None, fit: fit_report.Fit | None, reason: str = "") -> Json:
     from advisor.fidelity import training_probes
     from advisor.inputs import catalog_chip
 
@@ -115,11 +116,11 @@ def report_of(result: Result, before: Efficiency | None, fit: report.Fit | None,
     chip, document = catalog_chip(result.accelerator), result.document or {}
     newest = _newest(f"accelerator:{result.accelerator.slug}")
     found = determined(document, chip, known_values(before, newest))
-    trained = report.Trained()
+    trained = fit_report.Trained()
     if before and any(e["kind"] in training_probes.KINDS for e in document["results"]):
         steps = training_probes.figures_of(document["results"], chip, with_figures(before, found.figures))
-        trained = report.Trained(figures=steps.figures, reasons=steps.reasons)
-    return report.of(result, found, trained, before, fit, reason)
+        trained = fit_report.Trained(figures=steps.figures, reasons=steps.reasons)
+    return fit_report.of(result, found, trained, before, fit, reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from typing import Any
 from django import forms
 
 from catalog.models import Accelerator, Organisation
-from probes import agents
 from probes.agent.axes import KINDS
+from probes.machines import agents
 from probes.models import Agent
 
 LABEL_HELP = "One name=value per line. Jobs can select machines by label."

@@ -17,10 +17,12 @@ from catalog.accounts import Right, caller_of, organisation_of
 from catalog.lists import filters
 from catalog.models import Calibration, Organisation
 from catalog.rest import Conflict, Unprocessable, problems
-from probes import agents, calibrations, jobs, results
 from probes.agent import spec as specs
-from probes.agent_api import Labels
+from probes.api.agent_views import Labels
+from probes.fitted import calibrations
+from probes.machines import agents, jobs
 from probes.models import Agent, Enrolment, Job, Measurement, Result
+from probes.received import results
 
 
 class ProbeViewSet(viewsets.GenericViewSet[Any]):
