@@ -85,7 +85,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     *([] if OPEN else ["django.contrib.auth.middleware.LoginRequiredMiddleware"]),
-    "catalog.access.MembersOnly",
+    "catalog.accounts.MembersOnly",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -106,7 +106,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "catalog.access.for_templates",
+                "catalog.accounts.for_templates",
                 "catalog.pricing.reader.for_templates",
             ]
         },
@@ -276,7 +276,7 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PAGINATION_CLASS": "rest_framework.pagination.LimitOffsetPagination",
     "DEFAULT_FILTER_BACKENDS": [
-        "catalog.listing.KnownParameters",
+        "catalog.rest.KnownParameters",
         "django_filters.rest_framework.DjangoFilterBackend",
     ],
     "PAGE_SIZE": 50,

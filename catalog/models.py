@@ -28,7 +28,7 @@ def default_organisation() -> Organisation:
 
 
 class Role(models.TextChoices):
-    """What a member may do; each role includes those before it (catalog/access.py)."""
+    """What a member may do; each role includes those before it (catalog/accounts/access.py)."""
 
     VIEWER = "viewer", _("viewer")
     PLANNER = "planner", _("planner")

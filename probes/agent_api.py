@@ -14,7 +14,8 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from advisor.api import Conflict, StrictJSONParser, Text, TooLarge, Unprocessable, Whole, YesNo, problems
+from advisor.api import JSONParser
+from catalog.rest import Conflict, Text, TooLarge, Unprocessable, Whole, YesNo, problems, read_body
 from probes import agents, intake, jobs, limits, results
 from probes.agent import signing
 from probes.agent.spec import PROTOCOL
@@ -79,10 +80,8 @@ class BodyParser(parsers.BaseParser):
     media_type = "application/json"
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
-        body = stream.read(settings.PROBE_MAX_RESULT_BYTES + 1)
-        if len(body) > settings.PROBE_MAX_RESULT_BYTES:
-            raise TooLarge(f"A result has at most {settings.PROBE_MAX_RESULT_BYTES} bytes.")
-        return bytes(body)
+        max_bytes = settings.PROBE_MAX_RESULT_BYTES
+        return read_body(stream, max_bytes, TooLarge(f"A result has at most {max_bytes} bytes."))
 
 
 # --- bodies -----------------------------------------------------------------------------------------------------
@@ -236,7 +235,7 @@ class AgentView(views.APIView):
     missing_credentials = "This call requires the machine's token. Send Authorization: Bearer agt_..."
     authentication_classes = [AgentToken]
     permission_classes = [IsAgent]
-    parser_classes = [StrictJSONParser]
+    parser_classes = [JSONParser]
 
     @property
     def agent(self) -> Agent:

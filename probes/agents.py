@@ -17,9 +17,8 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 from django.utils.crypto import salted_hmac
 
-from advisor.api import hashed, new_token
 from catalog import clock
-from catalog.accounts import audit
+from catalog.accounts import audit, hashed, new_token
 from catalog.models import Organisation, default_organisation
 from probes import devices
 from probes.agent import signing

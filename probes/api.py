@@ -11,10 +11,12 @@ from rest_framework import decorators, mixins, serializers, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from advisor.api import Conflict, Pages, StrictJSONParser, Unprocessable, body_fields, problems
-from catalog.access import Right, caller_of, organisation_of
-from catalog.filters import Whole
+from advisor.api import JSONParser, Pages
+from catalog import rest
+from catalog.accounts import Right, caller_of, organisation_of
+from catalog.lists import filters
 from catalog.models import Calibration, Organisation
+from catalog.rest import Conflict, Unprocessable, problems
 from probes import agents, calibrations, jobs, results
 from probes.agent import spec as specs
 from probes.agent_api import Labels
@@ -27,7 +29,7 @@ class ProbeViewSet(viewsets.GenericViewSet[Any]):
     rights: ClassVar = {"POST": Right.OPERATE}
 
     pagination_class = Pages
-    parser_classes = [StrictJSONParser]
+    parser_classes = [JSONParser]
     filterset_fields: list[str] = []
 
     def who(self) -> str:
@@ -143,24 +145,24 @@ class JobSerializer(serializers.ModelSerializer[Job]):
 
 
 class JobFilter(FilterSet):
-    agent = Whole(field_name="agent__id", label="Machine ID")
+    agent = filters.Whole(field_name="agent__id", label="Machine ID")
 
     class Meta:
         model = Job
         fields = ["state", "agent"]
 
 
-class SpecBody(body_fields.Body):
+class SpecBody(rest.Body):
     suite = serializers.ChoiceField(list(specs.SUITE_SECONDS))
-    kinds = serializers.ListField(child=body_fields.Text(max_length=40), required=False, allow_null=True)
-    max_s = body_fields.Number(min_value=1, max_value=specs.MAX_SUITE_S, required=False, allow_null=True)
-    max_bytes = body_fields.Whole(min_value=specs.MIN_BYTES, max_value=specs.MAX_BYTES, required=False, allow_null=True)
+    kinds = serializers.ListField(child=rest.Text(max_length=40), required=False, allow_null=True)
+    max_s = rest.Number(min_value=1, max_value=specs.MAX_SUITE_S, required=False, allow_null=True)
+    max_bytes = rest.Whole(min_value=specs.MIN_BYTES, max_value=specs.MAX_BYTES, required=False, allow_null=True)
 
 
-class JobBody(body_fields.Body):
+class JobBody(rest.Body):
     spec = SpecBody()
     wanted = Labels(required=False, default=dict, help_text="Labels that the machine must have")
-    agent = body_fields.Whole(required=False, allow_null=True, help_text="ID of the only machine that may run it")
+    agent = rest.Whole(required=False, allow_null=True, help_text="ID of the only machine that may run it")
 
 
 def machine(organisation: Organisation, pk: int | None) -> Agent | None:
@@ -245,7 +247,7 @@ class ResultSerializer(serializers.ModelSerializer[Result]):
 
 
 class ResultFilter(FilterSet):
-    agent = Whole(field_name="agent__id", label="Machine ID")
+    agent = filters.Whole(field_name="agent__id", label="Machine ID")
 
     class Meta:
         model = Result
@@ -314,7 +316,7 @@ class NewEnrolmentSerializer(EnrolmentSerializer):
         read_only_fields = fields
 
 
-class EnrolBody(body_fields.Body):
+class EnrolBody(rest.Body):
     labels = Labels(required=False, default=dict)
     trusted = serializers.BooleanField(
         required=False, default=False, help_text="The machine's results count without a second machine"

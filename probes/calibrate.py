@@ -303,7 +303,7 @@ def append(result: Result, agreement: Agreement) -> tuple[Calibration | None, bo
         basis=basis_of(measured, newest.basis if newest else "datasheet"),
         fitted_on=provenance(result, agreement.figures, kept),
         engine_version=ENGINE_VERSION,
-        as_of=timezone.localdate(),
+        as_of=clock.today(),
         measured=sorted(measured),
         changes=[{"figure": k, "before": before.get(k), "after": v} for k, v in sorted(values.items())],
         results=list(agreement.results),

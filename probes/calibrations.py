@@ -17,6 +17,7 @@ from django.utils import timezone
 from advisor import advise
 from advisor.engine import ENGINE_VERSION
 from advisor.models import Advice, Option
+from catalog import clock
 from catalog.accounts import audit
 from catalog.loading.load import PROBED, REST_FROM_FILE
 from catalog.models import Accelerator, Calibration, Organisation, default_organisation
@@ -143,7 +144,7 @@ def _restore(row: Calibration, chip: Accelerator, excluded: list[int], by: str) 
         basis=calibrate.basis_of(measured, last.basis if last else "datasheet"),
         fitted_on=f"{PROBED} {names} no longer used: calibration {row.pk} was undone by {by}; {rest}",
         engine_version=ENGINE_VERSION,
-        as_of=last.as_of if last else timezone.localdate(),
+        as_of=last.as_of if last else clock.today(),
         measured=sorted(measured),
         changes=[{"figure": k, "before": newest.values.get(k), "after": values.get(k)} for k in changed],
         results=sorted(result_ids or set(last.results if last else ())),

@@ -15,7 +15,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from catalog import clock
-from catalog.access import Right, caller_of, needs, organisation_of
+from catalog.accounts import Right, caller_of, needs, organisation_of
 from catalog.models import Organisation
 from probes import agents, calibrations, forms, jobs, presentation, results
 from probes.agent import build

@@ -7,7 +7,7 @@ from advisor.answer.question import Question
 from advisor.engine.network import Model
 from advisor.engine.search import Scored
 from advisor.engine.step import Layouts, images_s, layouts, vision_bytes
-from advisor.engine.terms import Images, Workload
+from advisor.engine.terms import Images, Workload, usd_text
 from advisor.inputs import number
 from advisor.result import Conversation, ImageInput, Option, UnitCost
 
@@ -97,8 +97,8 @@ def sentences(question: Question, option: Option) -> list[str]:
         )
     if (cost := option.unit_cost) and cost.usd is not None:
         units = f"{cost.count:,} {cost.unit}s" if cost.count > 1 else f"a{'n' * (cost.unit[0] in 'aeiou')} {cost.unit}"
-        at_most = f", ${cost.usd_at_capacity:.3g} at capacity" if cost.usd_at_capacity is not None else ""
-        lines.append(f"${cost.usd:.3g} for {units} at the mean load{at_most}")
+        at_most = f", {usd_text(cost.usd_at_capacity)} at capacity" if cost.usd_at_capacity is not None else ""
+        lines.append(f"{usd_text(cost.usd)} for {units} at the mean load{at_most}")
     return lines
 
 

@@ -268,8 +268,8 @@ def of_week(w: Week) -> str:
         )
     return (
         f"autoscaled between {low} and {high} replicas over the week, cold starts of {w.cold_start_s or 0:g} s "
-        f"included: ${w.autoscaled.usd_per_month or 0:,.0f} a month at {w.autoscaled.utilisation or 0:.0%} "
-        f"utilization; fixed at {high}: ${w.fixed.usd_per_month or 0:,.0f} at {w.fixed.utilisation or 0:.0%}"
+        f"included: {usd_text(w.autoscaled.usd_per_month or 0)} a month at {w.autoscaled.utilisation or 0:.0%} "
+        f"utilization; fixed at {high}: {usd_text(w.fixed.usd_per_month or 0)} at {w.fixed.utilisation or 0:.0%}"
     )
 
 

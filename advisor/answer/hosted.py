@@ -13,6 +13,7 @@ from advisor.answer.money import traffic_ratio
 from advisor.answer.question import Question
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.search import ALLOWED_QUALITY, QUALITY_RANK, missing_figure
+from advisor.engine.terms import usd_text
 from advisor.inputs import areas_of, hosted_apis, number, rounded
 from advisor.result import HostedOffer, Option, Rejection, SloState, Speed, TokenCharge
 from advisor.workload import trace_of
@@ -322,7 +323,7 @@ def _price_misses(spec: Json, usd_per_month: float, bound_usd_per_month: float |
         needed = math.ceil(usd_per_month)
         yield Miss(
             reason="too_expensive",
-            detail=f"${usd_per_month:,.0f} a month > ${most:,.0f}",
+            detail=f"{usd_text(usd_per_month)} a month > {usd_text(most)}",
             smallest_change=f"max_usd_per_month >= {needed}",
             change={"constraints.max_usd_per_month": needed},
             limit=most,

@@ -11,7 +11,7 @@ from advisor.answer.question import Question
 from advisor.answer.sentences import certainty
 from advisor.engine.cost import HOURS_PER_MONTH, in_cents, present_value
 from advisor.engine.search import MAX_RANKED, SearchResult, final_score, hosted_score
-from advisor.engine.terms import Workload
+from advisor.engine.terms import Workload, usd_text
 from advisor.inputs import number, rounded
 from advisor.result import (
     Answer,
@@ -257,7 +257,8 @@ def how_to_call(offer: HostedOffer) -> str:
 
 def reasons(offer: HostedOffer) -> list[str]:
     lines = [
-        f"pays per token: ${offer.usd_per_month:,.2f} a month for this traffic, at prices published on {offer.as_of}",
+        f"pays per token: {usd_text(offer.usd_per_month)} a month for this traffic, at prices published on "
+        f"{offer.as_of}",
         "nothing to size or operate; capacity, rate limits and availability are the provider's",
     ]
     lines += [
@@ -322,7 +323,7 @@ def sentence(option: ApiOption) -> str:
     days = option.price_age_days
     aged = f", {days} day{'' if days == 1 else 's'} old" if days is not None else ""
     return (
-        f"A hosted API costs {usd(option.usd_per_month)} a month at {option.provider_name or option.provider} "
+        f"A hosted API costs {usd_text(option.usd_per_month)} a month at {option.provider_name or option.provider} "
         f"({option.name}; price published {option.as_of}{aged}; {fast}; {slo}).{beside_others(option)}"
     )
 
@@ -337,10 +338,6 @@ def beside_others(option: ApiOption) -> str:
     return f" Its price is {of_median(option.price_ratio, option.price_others)}.{ask}"
 
 
-def usd(amount: float) -> str:
-    return f"${amount:,.0f}" if amount >= 10 else f"${amount:.2f}"
-
-
 def best_deployment(answer: Answer) -> str:
     if not answer.deployments:
         return "No deployment in the catalog meets this workload; the reasons are listed per accelerator."
@@ -350,6 +347,6 @@ def best_deployment(answer: Answer) -> str:
     limited = any(slo.get(name) for name in LIMITS)
     meets = ", and it meets every limit in simulation" if limited else ""
     return (
-        f"The best deployment that you run yourself is #{best.rank}, {best.label}: {usd(best.usd_per_month)} a month"
-        f"{meets}{waits}.{certainty(answer.deployments)}"
+        f"The best deployment that you run yourself is #{best.rank}, {best.label}: {usd_text(best.usd_per_month)} a "
+        f"month{meets}{waits}.{certainty(answer.deployments)}"
     )

@@ -157,7 +157,7 @@ def _idle(held: int, used: int, sale: float) -> str:
     idle = held - used
     if idle <= 0:
         return ""
-    worth = f" (resale value about ${sale * idle:,.0f})" if sale else ""
+    worth = f" (resale value about {usd_text(sale * idle)})" if sale else ""
     other = "the other one is" if idle == 1 and held == 2 else f"{in_words(idle)} {'is' if idle == 1 else 'are'}"
     enough = f"{in_words(used)} of your {in_words(held)} servers {'is' if used == 1 else 'are'} enough"
     return f"{enough}, and {other} free for other uses{worth}; "
@@ -285,14 +285,16 @@ def _keep_or_sell(
     why: str,
 ) -> str:
     """Which of the two costs less once the forgone sale counts, as a sentence."""
-    worth = f"about ${resale_usd:,.0f}" if resale_usd else "resale price unknown"
+    worth = f"about {usd_text(resale_usd)}" if resale_usd else "resale price unknown"
     if keep is None:
         return f"no option uses them ({why or 'other options rank before them'}); resale value: {worth}"
     more = f", with {added} more server{'s' if added != 1 else ''} bought or rented," if added else ""
-    kept = f"keeping them{more} costs ${keep.usd_per_month or 0:,.0f} a month"
+    kept = f"keeping them{more} costs {usd_text(keep.usd_per_month or 0)} a month"
     if sell is None or compared is None:
         return f"{kept}; no option without them is ranked"
-    other = f"selling them ({worth}) and using {sell.accelerator} instead costs ${sell.usd_per_month or 0:,.0f} a month"
+    other = (
+        f"selling them ({worth}) and using {sell.accelerator} instead costs {usd_text(sell.usd_per_month or 0)} a month"
+    )
     saving, often = compared
     counted_in = "with the resale value counted, " if resale_usd else ""
     if saving <= 0:

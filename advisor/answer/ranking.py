@@ -22,7 +22,7 @@ from advisor.engine.search import (
 )
 from advisor.engine.search import Score as DeclaredScore
 from advisor.engine.search import Unranked as Found
-from advisor.engine.terms import CERTAIN, Offer, Workload
+from advisor.engine.terms import CERTAIN, Offer, Workload, usd_text
 from advisor.engine.terms import Rejection as EngineRejection
 from advisor.inputs import host_ratios, number, rounded
 from advisor.result import (
@@ -74,7 +74,7 @@ def price_bound(workload: Workload, outcome: SearchResult) -> PriceBound | None:
         usd_per_month=four_digits(most),
         times_cheapest=PRICE_BOUND_FACTOR,
         said=(
-            f"options above ${most:,.0f} a month ({PRICE_BOUND_FACTOR:g} times the cheapest feasible one) are not "
+            f"options above {usd_text(most)} a month ({PRICE_BOUND_FACTOR:g} times the cheapest feasible one) are not "
             f"ranked, because {workload.objective} alone ignores cost; set constraints.max_usd_per_month for another "
             "limit"
         ),
@@ -336,7 +336,7 @@ def _bookable(
         usd_per_month=rounded(usd),
         saving_fraction=None if saving is None else rounded(saving),
         change=change,
-        said=f"{name} as {seller['instance']} at {seller['provider']}: ${usd:,.0f} a month{less}{limits}",
+        said=f"{name} as {seller['instance']} at {seller['provider']}: {usd_text(usd)} a month{less}{limits}",
         **seller,
     )
 
@@ -350,10 +350,12 @@ def weak_price_note(options: Sequence[Option], solid: SolidChoice | None) -> str
     if solid is None:
         return f"{said} No other option that meets the limits has a better price."
     if solid.accelerator == first.accelerator and solid.instance == first.instance:
-        return f"{said} The same choice at a sound price, {_seller(solid)}, costs ${solid.usd_per_month:,.0f} a month."
+        return (
+            f"{said} The same choice at a sound price, {_seller(solid)}, costs {usd_text(solid.usd_per_month)} a month."
+        )
     return (
         f"{said} Without weak prices, the first choice is {solid.label}, {_seller(solid)}: "
-        f"${solid.usd_per_month:,.0f} a month."
+        f"{usd_text(solid.usd_per_month)} a month."
     )
 
 
@@ -376,8 +378,8 @@ def unit_warnings(o: Offer, chips: int, usd_per_hour: float) -> list[str]:
     sold = -(-chips // whole) * whole
     usd = usd_per_hour * HOURS_PER_MONTH
     return [
-        f"{o.provider} does not say how many accelerators it rents out together: ${usd:,.0f} a month if you can rent "
-        f"{chips}, about ${usd * sold / chips:,.0f} if it rents only multiples of {whole}; ask before you sign"
+        f"{o.provider} does not say how many accelerators it rents out together: {usd_text(usd)} a month if you can "
+        f"rent {chips}, about {usd_text(usd * sold / chips)} if it rents only multiples of {whole}; ask before you sign"
     ]
 
 

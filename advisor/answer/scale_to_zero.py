@@ -16,7 +16,7 @@ from advisor.engine.search import (
     scaled_to_zero,
     search,
 )
-from advisor.engine.terms import Workload
+from advisor.engine.terms import Workload, usd_text
 from advisor.inputs import number, rounded, serverless_of
 from advisor.result import Option, Rejection, ScaleToZero
 
@@ -95,8 +95,8 @@ def misses(workload: Workload, s: Scored) -> Rejection | None:
     most, usd = workload.constraints.max_usd_per_month, s.usd_per_hour * HOURS_PER_MONTH
     a = s.lane.choice.accelerator
     if most is not None and usd > most:
-        return miss(a.slug, "too_expensive", f"${usd:,.0f} a month > ${most:,.0f}", "constraints.max_usd_per_month",
-                    most, usd)  # fmt: skip
+        said = f"{usd_text(usd)} a month > {usd_text(most)}"
+        return miss(a.slug, "too_expensive", said, "constraints.max_usd_per_month", most, usd)
     limits = (("ttft_ms_p95", "TTFT", workload.slo.ttft_p95_s, s.verified.ttft_p95_s),
               ("e2e_ms_p95", "end-to-end latency", workload.slo.e2e_p95_s, s.verified.e2e_p95_s))  # fmt: skip
     for key, name, limit_s, reached_s in limits:
@@ -124,14 +124,10 @@ def rejected(workload: Workload, s: Scored, steady: OnDemand) -> Rejection | Non
     why = misses(workload, s)
     if why is None:
         return None
-    cost = f"{s.offer.instance} at {s.offer.provider} with scale to zero would cost {usd(s)} a month"
+    monthly = usd_text(s.usd_per_hour * HOURS_PER_MONTH)
+    cost = f"{s.offer.instance} at {s.offer.provider} with scale to zero would cost {monthly} a month"
     share = f"{steady.waiting_fraction:.0%} of the requests wait up to {steady.times.total_s:.0f} s for a cold start"
     return why.changed(detail=f"{cost}, but {share}: {why.detail}")
-
-
-def usd(s: Scored) -> str:
-    monthly = s.usd_per_hour * HOURS_PER_MONTH
-    return f"${monthly:,.0f}" if monthly >= 10 else f"${monthly:.2f}"
 
 
 # --- as an option -----------------------------------------------------------------------------------------------
@@ -162,9 +158,10 @@ def scale_to_zero(s: Scored, steady: OnDemand) -> ScaleToZero:
     t, seconds = steady.times, HOURS_PER_MONTH * 3600.0
     said = (
         f"starts on demand and stops after {t.idle_timeout_s:g} s without requests: billed "
-        f"{steady.billed_fraction:.1%} of the time, {usd(s)} a month; {steady.cold_fraction:.0%} of the requests start "
-        f"a replica and wait {t.total_s:.0f} s (container {t.container_s:.0f} s, weights {t.weights_s:.0f} s, "
-        f"framework {t.engine_s:.0f} s), {steady.waiting_fraction:.0%} wait in all"
+        f"{steady.billed_fraction:.1%} of the time, {usd_text(s.usd_per_hour * HOURS_PER_MONTH)} a month; "
+        f"{steady.cold_fraction:.0%} of the requests start a replica and wait {t.total_s:.0f} s (container "
+        f"{t.container_s:.0f} s, weights {t.weights_s:.0f} s, framework {t.engine_s:.0f} s), "
+        f"{steady.waiting_fraction:.0%} wait in all"
     )
     return ScaleToZero(
         idle_timeout_s=rounded(t.idle_timeout_s),

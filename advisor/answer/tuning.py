@@ -30,7 +30,7 @@ from advisor.engine.optimisation import Roofline as EngineRoofline
 from advisor.engine.optimisation import plan as engine_plan
 from advisor.engine.search import Catalog, DraftRisk, Scored
 from advisor.engine.step import Lanes, Line, is_published, lanes, published_conversion, quality_of
-from advisor.engine.terms import Framework
+from advisor.engine.terms import Framework, usd_text
 from advisor.inputs import number, quantization_of, rounded
 from advisor.result import (
     CacheFormatChoice,
@@ -49,7 +49,7 @@ from advisor.result import (
     TuningStep,
     Variant,
 )
-from catalog.maturity import maturity_of
+from catalog.details import maturity_of
 
 Json = dict[str, Any]
 Methods = Mapping[str, Json]  # rows of the snapshot by slug
@@ -330,7 +330,8 @@ def acceptance_sentences(stated: Speculative) -> list[str]:
         lines.append(f"{after}, and every limit still holds at the same cost")
     elif lower.usd_per_month is not None:
         lines.append(
-            f"{after} and a limit is missed; {lower.replicas} replicas at ${lower.usd_per_month:,.0f} a month meet it"
+            f"{after} and a limit is missed; {lower.replicas} replicas at {usd_text(lower.usd_per_month)} a month "
+            f"meet it"
         )
     else:
         lines.append(f"{after} and a limit is missed; twice as many replicas of this layout do not meet it either")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from django.utils import timezone
 
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.terms import Case, Pool
@@ -18,6 +17,7 @@ from advisor.fidelity.report import circumstance, noisy_cases
 from advisor.fidelity.scorecard import TARGETS, TRAINING, Card, line_of, target_result
 from advisor.fidelity.scoring import Scored, pair_case
 from advisor.fidelity.training_rows import TrainingCase, training_case
+from catalog import clock
 from catalog.loading import scored as files
 from catalog.loading.fixtures import FixtureError
 from catalog.models import Scorecard, ScoredRow
@@ -81,7 +81,7 @@ def head(scored: Iterable[Scored], rows: int, validation: Mapping[str, Any] | No
     document = {
         "engine_version": ENGINE_VERSION,
         "calibration": calibration or "none",
-        "as_of": timezone.localdate(),
+        "as_of": clock.today(),
         "rows": rows,
         "skipped": dict(skipped.most_common()),
         "left_out": dict((validation or {}).get("errors") or {}),

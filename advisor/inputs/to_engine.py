@@ -32,6 +32,7 @@ from advisor.inputs import hosted_apis, offers
 from advisor.inputs.assumptions import CAP, HOST_SPEED, IDLE, SOFTWARE, assumptions_of
 from advisor.inputs.from_catalog import first_source, unpacked
 from advisor.inputs.training import lengths_of_task, task_of
+from advisor.inputs.training_figures import with_training_figures
 from advisor.workload import CHOICES, drawing_of, images_of, lengths_of, prompts_of, trace_of, unit_of, users_of
 
 Json = dict[str, Any]
@@ -340,7 +341,9 @@ def model_parts(spec: Json, snapshot: Json) -> dict[str, Any]:
         "reward_model": model_of(snapshot["reward_model"]) if snapshot.get("reward_model") else None,
         "hosted": hosted_apis.chip_vendor_prices(snapshot["hosted"]),
         "scopes": with_host_speed(  # with the corrections by measured rows of this model
-            snapshot["calibrations"] | snapshot.get("conditioned", {}), snapshot["assumptions"], spec["tco"]
+            with_training_figures(snapshot["calibrations"]) | snapshot.get("conditioned", {}),
+            snapshot["assumptions"],
+            spec["tco"],
         ),
     }
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from advisor.engine.terms import kind_named
+from advisor.engine.terms import amount_digits, cents_digits, kind_named
 from advisor.report import markdown_escapes as md
 from advisor.report import training_answer
 from advisor.report.asked import allows_apis, api_seller, has_changing_traffic
@@ -23,9 +23,7 @@ from advisor.result import (
     Variant,
 )
 from advisor.result import Launch as LaunchFiles
-from advisor.templatetags.finance import dollars
-from advisor.templatetags.units import large
-from advisor.templatetags.units import usd as price
+from advisor.templatetags.units import dollars, large
 
 CLOCK_VALUES = frozenset({"elapsed_s"})
 SIGNIFICANT_DIGITS = 6
@@ -45,18 +43,8 @@ def figure(value: float | None, digits: int = 3) -> str:
 
 
 def usd_figure(usd: float | None) -> str:
-    """An amount without its sign, rounded as on the pages: whole dollars from 100 up, cents below."""
-    return "-" if usd is None else dollars(usd).replace("$", "")
-
-
-def usd_small(usd: float | None) -> str:
-    """A price with its sign: as an amount from $1 up, else three digits, and never fewer than cents."""
-    return "-" if usd is None else price(usd)
-
-
-def usd_plain(usd: float | None) -> str:
-    """The same without its sign."""
-    return usd_small(usd).replace("$", "")
+    """An amount without its sign."""
+    return "-" if usd is None else amount_digits(usd)
 
 
 def in_millions(tokens: float | None) -> float | None:
@@ -166,7 +154,7 @@ COLUMNS: tuple[tuple[str, Callable[[Option | ApiOption], str]], ...] = (
     ("deployment", lambda r: r.label),
     ("from", lambda r: " ".join(filter(None, (r.provider, r.region)))),
     ("USD/month", lambda r: usd_figure(r.usd_per_month)),
-    ("USD/M output", lambda r: usd_plain(r.usd_per_mtok_output)),
+    ("USD/M output", lambda r: usd_figure(r.usd_per_mtok_output)),
     ("TTFT p95 ms", lambda r: tail(r.ttft_ms)),
     ("TPOT p95 ms", lambda r: tail(r.tpot_ms)),
     ("output tok/s", lambda r: figure(r.output_tokens_per_s)),
@@ -175,7 +163,7 @@ COLUMNS: tuple[tuple[str, Callable[[Option | ApiOption], str]], ...] = (
 )
 EMBEDDING_COLUMNS: tuple[tuple[str, Callable[[Option | ApiOption], str]], ...] = (
     *COLUMNS[:4],
-    ("USD/M tokens", lambda r: usd_plain(r.usd_per_mtok_input)),
+    ("USD/M tokens", lambda r: usd_figure(r.usd_per_mtok_input)),
     ("latency p95 ms", lambda r: figure(r.figure("latency_ms.p95"))),
     ("tokens/s", lambda r: figure(r.figure("input_tokens_per_s"))),
     ("sequences/s", lambda r: figure(r.figure("sequences_per_s"))),
@@ -188,9 +176,9 @@ HOSTED_COLUMNS: tuple[tuple[str, Callable[[HostedOffer], str]], ...] = (
     ("price as of", lambda h: h.as_of),
     ("USD/month", lambda h: usd_figure(h.usd_per_month)),
     ("rank", lambda h: str(h.rank or "-")),
-    ("USD/M input", lambda h: usd_plain(h.usd_per_mtok_input)),
-    ("cached", lambda h: usd_plain(h.usd_per_mtok_cached_input)),
-    ("USD/M output", lambda h: usd_plain(h.usd_per_mtok_output)),
+    ("USD/M input", lambda h: usd_figure(h.usd_per_mtok_input)),
+    ("cached", lambda h: usd_figure(h.usd_per_mtok_cached_input)),
+    ("USD/M output", lambda h: usd_figure(h.usd_per_mtok_output)),
     ("published tok/s", lambda h: figure(h.published_output_tokens_per_s)),
     ("break-even Mtok/month", lambda h: figure(in_millions(h.break_even_tokens_per_month))),
     ("not ranked because", lambda h: h.rejection.detail if h.rejection else ""),
@@ -406,7 +394,7 @@ def unranked_lines(answer: Answer) -> list[str]:
     priced.sort(key=lambda item: -(item.usd_per_accelerator_hour_to_win or 0.0))
     return lines + [
         f"without a usable price: {item.label}: first of the machines at up to "
-        f"{usd_small(item.usd_per_accelerator_hour_to_win)} per accelerator-hour "
+        f"{dollars(item.usd_per_accelerator_hour_to_win)} per accelerator-hour "
         f"({dollars(item.usd_per_month_to_win)} a month)"
         for item in priced[:MOST_CHANGES]
     ]
@@ -566,7 +554,8 @@ def api_section(r: ApiOption) -> list[str]:
     """A hosted API in full: its bill, what is known about it and what is not, and how to call it."""
     rows = [("tokens", "tokens a month", "USD per million", "USD a month")]
     rows += [
-        (c.name, f"{c.tokens_per_month:,.0f}", usd_plain(c.usd_per_mtok), f"{c.usd_per_month:,.2f}") for c in r.bill
+        (c.name, f"{c.tokens_per_month:,.0f}", usd_figure(c.usd_per_mtok), cents_digits(c.usd_per_month))
+        for c in r.bill
     ]
     notes = [md.item(text) for text in (*r.reasons, *(f"Warning: {warning}" for warning in r.warnings))]
     return [md.heading(2, r.label), "", *markdown_table(rows), "", *notes, "", *md.fenced(r.how_to_call, "sh"), ""]
@@ -581,12 +570,12 @@ def option_section(r: Option) -> list[str]:
     """One option in full: figures, reasons and warnings, bill, launch, tuning."""
     token, usd = ("input", r.usd_per_mtok_input) if r.is_embedding else ("output", r.usd_per_mtok_output)
     interval = r.interval.of(f"usd_per_mtok_{token}")
-    cost = usd_plain(usd) + (" ({}..{})".format(*map(usd_plain, interval)) if interval else "")
+    cost = usd_figure(usd) + (" ({}..{})".format(*map(usd_figure, interval)) if interval else "")
     latencies = [("latency", r.ttft_ms)] if r.is_embedding else [("TTFT", r.ttft_ms), ("TPOT", r.tpot_ms)]
     memory = ", ".join(f"{name.removesuffix('_gib')} {figure(gib)}" for name, gib in r.memory.parts().items())
     each = (f"USD per million {token} tokens", cost)
     if r.is_embedding and r.unit_cost:
-        each = (f"USD per {r.unit_cost.count:,} {r.unit_cost.unit}s", usd_plain(r.unit_cost.usd))
+        each = (f"USD per {r.unit_cost.count:,} {r.unit_cost.unit}s", usd_figure(r.unit_cost.usd))
     rows = [
         ("figure", "value (90% interval)"),
         each,
@@ -683,7 +672,7 @@ def bill_lines(r: Option) -> list[str]:
     m = r.money
     if m is None:
         return []
-    parts = [(part.name, f"{part.usd_per_month:,.2f}") for part in m.parts if part.usd_per_month]
+    parts = [(part.name, cents_digits(part.usd_per_month)) for part in m.parts if part.usd_per_month]
     ways = [
         (f"{w.acquisition}, {w.term}", w.provider, usd_figure(w.usd_per_month), usd_figure(w.npv_usd), w.basis)
         for w in m.ways_to_pay
@@ -691,7 +680,7 @@ def bill_lines(r: Option) -> list[str]:
     header = (
         "payment option", "provider", "USD per month", f"present value of costs, {m.horizon_months} months", "basis",
     )  # fmt: skip
-    bill = markdown_table([("cost", "USD per month"), *parts, ("total", f"{m.usd_per_month:,.2f}")])
+    bill = markdown_table([("cost", "USD per month"), *parts, ("total", cents_digits(m.usd_per_month))])
     return ["", *bill, "", *markdown_table([header, *ways])]
 
 

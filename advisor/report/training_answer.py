@@ -2,24 +2,25 @@
 
 from collections.abc import Callable, Sequence
 
+from advisor.engine.terms import amount_digits
 from advisor.report import markdown_escapes as md
 from advisor.report.estimate_text import shown
 from advisor.report.training_text import percent
 from advisor.result import Answer, MeasuredRun, TrainingOption
-from advisor.templatetags.finance import dollars
 from advisor.templatetags.training import measured_name
+from advisor.templatetags.units import dollars
 
 MOST_REJECTED, MOST_LAYOUTS = 8, 12
 COLUMNS: tuple[tuple[str, Callable[[TrainingOption], str]], ...] = (
     ("#", lambda r: str(r.rank)),
     ("run", lambda r: r.label),
     ("from", lambda r: " ".join(filter(None, (r.provider, r.region)))),
-    ("USD per run", lambda r: dollars(r.usd_per_run).removeprefix("$")),
+    ("USD per run", lambda r: amount_digits(r.usd_per_run)),
     ("days", lambda r: shown(r.days)),
     ("tok/s/chip", lambda r: shown(r.tokens_per_s_per_accelerator)),
     ("MFU", lambda r: percent(r.mfu)),
     ("goodput", lambda r: percent(r.goodput_fraction)),
-    ("USD/M tokens", lambda r: f"{r.usd_per_mtok:,.3g}"),
+    ("USD/M tokens", lambda r: amount_digits(r.usd_per_mtok)),
     ("basis", lambda r: r.basis),
 )
 
@@ -99,7 +100,8 @@ def scaling_cells(r: TrainingOption) -> list[list[str]]:
         head,
         *(
             [
-                f"{p.accelerator_count:,}", shown(p.days), dollars(p.usd_per_run).removeprefix("$"),
+                f"{p.accelerator_count:,}", shown(p.days),
+                "-" if p.usd_per_run is None else amount_digits(p.usd_per_run),
                 shown(p.tokens_per_s_per_accelerator), percent(p.goodput_fraction),
                 percent(p.gain_fraction), p.provider, p.layout,
             ]

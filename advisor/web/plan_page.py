@@ -5,8 +5,8 @@ from typing import Any
 
 from advisor.report import largest_payment, payment_month_text
 from advisor.result import Answer, ApiOption, Money, Option, Plan, PlanStep, Scenario, TrainingOption
-from advisor.templatetags.finance import dollars, low_to_high, rate
-from advisor.templatetags.units import sig, words
+from advisor.templatetags.finance import low_to_high, rate
+from advisor.templatetags.units import dollars, sig, words
 from advisor.web.interactive import chart_data
 
 Ranked = Option | ApiOption | TrainingOption

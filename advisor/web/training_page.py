@@ -8,9 +8,9 @@ from django.utils.translation import gettext_noop as known
 from advisor.fidelity import nearest_training
 from advisor.report import largest_payment, payment_month_text
 from advisor.result import Answer, Driver, Money, Operator, Plan, TrainingOption
-from advisor.templatetags.finance import dollars, rate
+from advisor.templatetags.finance import rate
 from advisor.templatetags.training import dollar_range, run_time
-from advisor.templatetags.units import with_unit, words
+from advisor.templatetags.units import dollars, with_unit, words
 from advisor.web import charts, plan_page, training_charts
 from advisor.web.form_fields import STACKS
 from advisor.web.interactive import chart_data

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.answer.owned import MARGIN_FRACTION, SURE_FRACTION, kept_first, kept_instances
-from advisor.answer.sentences import dollars
 from advisor.engine.fleet.portfolio import spared_team_usd_by_month
 from advisor.engine.plans import STAFF
 from advisor.engine.search import Question
 from advisor.engine.search.planned import team_usd_per_hour
 from advisor.engine.search.run import search
+from advisor.engine.terms import usd_text
 from advisor.engine.terms.offer import Part
 from tests.answer.test_demand_road import BIG, BUSY, answer, traffic
 from tests.engine.catalog_sample import ASSUMED, catalog, chip, offer, question
@@ -127,7 +127,7 @@ def test_one_of_two_servers_is_enough_and_the_answer_says_what_the_other_is_wort
     assert owned["advice"] in ("keep", "sell")
     first = found["recommendations"][0]
     low, high = first["interval"]["usd_per_mtok_output"]
-    assert f"({dollars(low)[1:]} to {dollars(high)[1:]}) per million output" in found["verdict"]  # one interval
+    assert f"({usd_text(low)[1:]} to {usd_text(high)[1:]}) per million output" in found["verdict"]  # one interval
     assert (first["term"] == "owned") == (owned["advice"] == "keep")
     team = found["team"]
     bill = sum(p["usd_per_month"] for p in first["money"]["parts"] if p["name"] in ("staff", "minimum team"))

@@ -19,7 +19,7 @@ from advisor.engine.step import Lanes, lanes, prefill_s, published_draft, runs_o
 from advisor.engine.step.speculative import suits
 from advisor.inputs import catalog_of, catalog_resources, take_snapshot, unpacked, workload_of
 from advisor.workload import deployment
-from catalog.importers import hf
+from catalog.importers.models import hf
 from catalog.models import QuantizationMethod, ServedModel
 from tests.as_json import recommend
 

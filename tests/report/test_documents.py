@@ -354,20 +354,6 @@ def test_spare_replicas_on_one_server_are_a_risk(spare: int, instances: int, war
     assert (warning in memo) is warned
 
 
-@pytest.mark.parametrize(
-    ("usd", "text"),
-    [(1234.4, "$1,234"), (100.0, "$100"), (99.5, "$99.50"), (4.4, "$4.40"), (0.0, "$0"), (-0.5, "-$0.50"),
-     (-1234.0, "-$1,234")],
-)  # fmt: skip
-def test_amounts_have_cents_below_a_hundred(usd: float, text: str) -> None:
-    assert wording.dollars(usd) == text == ("-" if usd < 0 else "") + "$" + report_text.usd_figure(abs(usd))
-
-
-@pytest.mark.parametrize(("usd", "text"), [(0.0012345, "$0.00123"), (0.5, "$0.50"), (1.8999, "$1.90"), (None, "-")])
-def test_prices_below_a_dollar_have_three_digits(usd: float | None, text: str) -> None:
-    assert report_text.usd_small(usd) == text
-
-
 def test_lists_and_counts_are_written_as_people_do() -> None:
     assert wording.shortlist(["A", "B", "C", "D"], 3) == "A, B, C and 1 more"
     assert wording.shortlist(["A", "B"], 3) == "A and B" and wording.shortlist([], 3) == ""

@@ -39,7 +39,7 @@ from advisor.engine.search import (
     packing_of,
 )
 from advisor.engine.search import strategies as all_strategies
-from advisor.engine.terms import Offer, Workload
+from advisor.engine.terms import Offer, Workload, usd_text
 from advisor.inputs import new_usd_per_accelerator, number, offers, rounded
 from advisor.result import BridgeSetup, Money, Option, PlanMonth, PlanStep, Strategy, Switch
 from advisor.result import Plan as PlanSection
@@ -153,8 +153,8 @@ def liability_warnings(option: Option) -> list[str]:
     if plan is None or plan.liability_usd <= 0:
         return []
     return [
-        f"a term outlasts the horizon by {months_text(plan.liability_months)}: ${plan.liability_usd:,.0f} is still due "
-        "then, and is counted as a cost"
+        f"a term outlasts the horizon by {months_text(plan.liability_months)}: {usd_text(plan.liability_usd)} is "
+        f"still due then, and is counted as a cost"
     ]
 
 
@@ -167,19 +167,19 @@ def money_sentences(money: Money | None, usd_per_month: float) -> str:
     own = any(step.action in ("buy", "keep") for step in plan.steps)
     field = f"tco.minimum-engineers-{'own' if own else 'rented'}"
     team = (
-        f" The cost includes ${least:,.0f} a month for the assumed minimum team ({field})."
+        f" The cost includes {usd_text(least)} a month for the assumed minimum team ({field})."
         if least > LARGE_TEAM_FRACTION * usd_per_month
         else ""
     )
     if len(plan.steps) == 1 and plan.steps[0].action == "rent":
         return team
     owed = (
-        f" Liability: ${plan.liability_usd:,.0f} is still due after the horizon, for up to "
+        f" Liability: {usd_text(plan.liability_usd)} is still due after the horizon, for up to "
         f"{months_text(plan.liability_months)}."
         if plan.liability_usd > 0
         else ""
     )
-    capex = f" Purchases: ${plan.capex_usd:,.0f}." if plan.capex_usd else ""
+    capex = f" Purchases: {usd_text(plan.capex_usd)}." if plan.capex_usd else ""
     return f"{team} Plan: {plan.said}{capex}{delivery_sentence(plan)}{owed}"
 
 
@@ -416,7 +416,7 @@ def best_switch_of(question: Question, outcome: SearchResult) -> Switch | None:
     switch, i, j = min(found, key=lambda each: each[0].present_usd)
     saving = plans[0].present_usd - switch.present_usd
     names = [shown[k].lane.choice.accelerator.name for k in (i, j)]
-    verdict = f"saves ${saving:,.0f}" if saving > 0 else f"costs ${-saving:,.0f} more"
+    verdict = f"saves {usd_text(saving)}" if saving > 0 else f"costs {usd_text(-saving)} more"
     verdict += " in present value"
     return Switch(
         first_rank=i + 1,

@@ -14,7 +14,7 @@ from advisor.answer.question import Question
 from advisor.engine.cost import HOURS_PER_MONTH, priced_usd_per_hour
 from advisor.engine.scheduler import SEED
 from advisor.engine.search import DRAWS, Scored, joint
-from advisor.engine.terms import CERTAIN, Z95, RatioDistribution
+from advisor.engine.terms import CERTAIN, Z95, RatioDistribution, usd_text
 from advisor.inputs import PATHS, RESALE_YEARS, SWINGS, number, price_path, rounded
 from advisor.result import (
     Chance,
@@ -268,10 +268,10 @@ def uncertainty(money: CostModel) -> Uncertainty | None:
         drivers=drivers,
         chances=chances(money, draws),
         said=(
-            f"The first deployment costs ${low:,.0f} to ${high:,.0f} a month in 90% of {DRAWS:,} random draws of "
-            f"the uncertain inputs (median ${middle:,.0f}); {drivers[0].name} matters most."
+            f"The first deployment costs {usd_text(low)} to {usd_text(high)} a month in 90% of {DRAWS:,} random "
+            f"draws of the uncertain inputs (median {usd_text(middle)}); {drivers[0].name} matters most."
             if drivers
-            else f"The first deployment costs ${middle:,.0f} a month; nothing is uncertain."
+            else f"The first deployment costs {usd_text(middle)} a month; nothing is uncertain."
         ),
     )
 

@@ -16,11 +16,11 @@ from advisor.answer.training.money import money_said
 from advisor.answer.training.option import option
 from advisor.answer.training.question import Question
 from advisor.answer.training.sensitivity import sensitivity
-from advisor.answer.training.sentences import count, dollars, plain, verdict
+from advisor.answer.training.sentences import count, plain, verdict
 from advisor.answer.training.settling import settled
 from advisor.engine.fleet import TrainingMember
 from advisor.engine.network import active_parameters, parameters
-from advisor.engine.terms import evaluating
+from advisor.engine.terms import evaluating, usd_text
 from advisor.engine.training import counted_flops, optimal_allocation
 from advisor.engine.training_search import Candidate, CostDraws, deadline_days, search
 from advisor.fidelity import nearest_training
@@ -182,7 +182,7 @@ def token_budget(q: Question, usd: float) -> TokenBudget:
     """The tokens of a budget beside those of the compute-optimal model."""
     tokens, paid = q.task.tokens, q.found.ranked[0].usd_per_run
     unused = (
-        f" It costs {dollars(paid)}: more tokens take longer than {deadline_days(q.workload):g} days."
+        f" It costs {usd_text(paid)}: more tokens take longer than {deadline_days(q.workload):g} days."
         if paid < UNUSED_FRACTION * usd
         else ""
     )
@@ -200,7 +200,7 @@ def token_budget(q: Question, usd: float) -> TokenBudget:
         optimal_tokens=rounded(best.tokens),
         extrapolated=best.extrapolated,
         said=(
-            f"A budget of {dollars(usd)} trains this model on {count(tokens)} tokens, {plain(tokens / size)} per "
+            f"A budget of {usd_text(usd)} trains this model on {count(tokens)} tokens, {plain(tokens / size)} per "
             f"parameter.{unused} The compute-optimal model for the same FLOPs has {count(best.parameters)} parameters "
             f"and {count(best.tokens)} tokens (Hoffmann et al. 2022; {limits}); a model that serves many tokens is "
             "better smaller and trained for longer."

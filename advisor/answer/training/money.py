@@ -17,6 +17,7 @@ from advisor.engine.plans import (
     flat_demand,
 )
 from advisor.engine.search import overheads_of
+from advisor.engine.terms import usd_text
 from advisor.engine.training_search import (
     Candidate,
     break_even_interruptions,
@@ -80,7 +81,7 @@ def money_said(c: Candidate, money: Money | None, usd_per_run: float) -> str:
     least = math.fsum(p.total_usd or 0.0 for p in money.parts if p.name == TEAM) / money.usd_over_horizon
     own = bought(c.planned.plan) > 0
     said = (
-        f" The cost includes ${least * usd_per_run:,.0f} for the assumed minimum team "
+        f" The cost includes {usd_text(least * usd_per_run)} for the assumed minimum team "
         f"(tco.minimum-engineers-{'own' if own else 'rented'})."
         if least > LARGE_TEAM_FRACTION and least * usd_per_run >= LARGE_TEAM_USD
         else ""
@@ -89,11 +90,11 @@ def money_said(c: Candidate, money: Money | None, usd_per_run: float) -> str:
         return said
     said += f" Plan: {plan.said}"
     if plan.capex_usd:
-        said += f" Purchases: ${plan.capex_usd:,.0f}."
+        said += f" Purchases: {usd_text(plan.capex_usd)}."
     if months := max((s.order_months_before for s in plan.steps if s.action == "buy"), default=0.0):
         said += f" Servers take about {months:g} months to arrive, and the first run starts then."
     if plan.liability_usd > 0:
-        said += f" Liability: ${plan.liability_usd:,.0f} is still due after the run."
+        said += f" Liability: {usd_text(plan.liability_usd)} is still due after the run."
     return said
 
 

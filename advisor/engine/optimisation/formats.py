@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from advisor.engine.kernels import HALF, rate_of
 from advisor.engine.network import Model
 from advisor.engine.optimisation.plan import Setup, SetupEstimate, uncapped
 from advisor.engine.search import (
@@ -22,14 +23,12 @@ from advisor.engine.search import (
     within_quality,
 )
 from advisor.engine.step import (
-    HALF,
     KV_BYTES,
     cache_unsupported,
     has_encoder,
     is_published,
     launchable,
     quality_of,
-    rate_of,
     runs_on,
     supports_model,
     supports_weights,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from advisor.engine.kernels import HALF
 from advisor.engine.launch import context_limit
 from advisor.engine.network import Attention, LatentAttention, Model, decoder_blocks
 from advisor.engine.optimisation import precompiled, techniques
@@ -29,7 +30,6 @@ from advisor.engine.search import (
     tpot_limit_s,
 )
 from advisor.engine.step import (
-    HALF,
     KV_BYTES,
     Array,
     Draft,

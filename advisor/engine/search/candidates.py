@@ -8,10 +8,10 @@ from itertools import product
 import numpy as np
 
 from advisor.engine.cost import Assumptions, Licence, closest_rejection, site_rejection
+from advisor.engine.kernels import HALF
 from advisor.engine.network import Attention, LatentAttention, Model, parameters
 from advisor.engine.step import (
     EMBEDDINGS,
-    HALF,
     Acceptance,
     Choice,
     HostCopy,

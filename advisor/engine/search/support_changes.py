@@ -3,9 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from advisor.engine.kernels import HALF
 from advisor.engine.network import Model
 from advisor.engine.search.candidates import ALLOWED_QUALITY, QUALITY_RANK, Catalog, Question, enumerate_lanes
-from advisor.engine.step import HALF, Lane, quality_of
+from advisor.engine.step import (
+    Lane,
+    quality_of,
+)
 from advisor.engine.terms import QUALITY_ANY, Change, Constraints, Rejection, Workload, allowing, listed
 
 NO_ADAPTERS = Change(field="adapters.count", value=0, said="adapters.count: 0")

@@ -39,9 +39,11 @@ from advisor.engine.terms import (
     Part,
     Rejection,
     Workload,
+    exact_text,
     limit_change,
     list_change,
     listed,
+    usd_text,
 )
 
 FACTORS = 1e-4, 1e4  # a price is searched between these multiples of the one that was simulated
@@ -310,7 +312,7 @@ def _label(s: Scored) -> str:
 
 
 def _monthly(s: Scored) -> str:
-    return f"${s.usd_per_hour * HOURS_PER_MONTH:,.0f} a month"
+    return f"{usd_text(s.usd_per_hour * HOURS_PER_MONTH)} a month"
 
 
 def _with_offer(r: Rejection, u: Unranked, ranked: Sequence[Scored]) -> Rejection:
@@ -357,4 +359,4 @@ def _with_price(r: Rejection, u: Unranked, ranked: Sequence[Scored]) -> Rejectio
 
 
 def _rate(usd: float) -> str:
-    return f"${usd:,.4g} per accelerator-hour"
+    return f"{exact_text(usd)} per accelerator-hour"

@@ -34,6 +34,7 @@ from advisor.engine.terms import (
     list_change,
     listed,
     unlike,
+    usd_text,
 )
 
 UNSERVED = "unserved"
@@ -326,13 +327,13 @@ def _over_budget_rejection(workload: Workload, s: Scored) -> Rejection:
         return refuse(reason="too_many", detail=detail, limit=float(there), reached=float(chips))
     capex = s.planned.plan.capex_usd if s.planned else 0.0
     if c.max_capex_usd is not None and capex > c.max_capex_usd * (1 + 1e-9):
-        detail = f"purchases of ${capex:,.0f} > ${c.max_capex_usd:,.0f} {on}"
+        detail = f"purchases of {usd_text(capex)} > {usd_text(c.max_capex_usd)} {on}"
         return refuse(reason="too_expensive", detail=detail, limit=c.max_capex_usd, reached=capex)
     limit, monthly = c.max_usd_per_month or 0.0, budgeted_usd_per_month(workload, s)
     whose = f", {c.bound_factor:g} times the cheapest option" if c.bound_factor else ""
-    over, most = unlike(lambda more: (f"${monthly:,.{more}f}", f"${limit:,.{more}f}"))
+    over, most = unlike(lambda more: (usd_text(monthly, more), usd_text(limit, more)))
     team = sum(p.usd_per_hour for p in s.parts if p.name == TEAM) * HOURS_PER_MONTH
-    staffed = f", of which ${team:,.0f} pays the minimum team" if team > LARGE_TEAM_FRACTION * monthly else ""
+    staffed = f", of which {usd_text(team)} pays the minimum team" if team > LARGE_TEAM_FRACTION * monthly else ""
     detail = f"{over} a month{staffed} > {most}{whose} {on}"
     return refuse(reason="too_expensive", detail=detail, limit=limit, reached=monthly)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from advisor.engine.search import MAX_RANKED, Question
-from advisor.engine.terms import Accelerator, Change, Rejection, TrainingTask, Workload, limit_change, listed
+from advisor.engine.terms import Accelerator, Change, Rejection, TrainingTask, Workload, limit_change, listed, usd_text
 from advisor.engine.training import BF16_MASTER, host_bytes
 from advisor.engine.training_search.layouts import Setup, Trained, least_gib, may_offload, setups_of, task_of, trained
 from advisor.engine.training_search.outcome import Candidate
@@ -141,7 +141,9 @@ def too_expensive(workload: Workload, a: Accelerator, tried: Tried, name: str) -
         accelerator=a.slug,
         reason="too_expensive",
         detail=f"the run that comes closest, on {best.chips:,} accelerators for {duration(best.days)}, pays "
-        + " and ".join(f"{paid_text(field, paid[field](best))}; the limit is ${limits[field]:,.0f}" for field in over),
+        + " and ".join(
+            f"{paid_text(field, paid[field](best))}; the limit is {usd_text(limits[field])}" for field in over
+        ),
         limit=limits[worst],
         reached=paid[worst](best),
         smallest_change=listed(changes),
@@ -150,7 +152,8 @@ def too_expensive(workload: Workload, a: Accelerator, tried: Tried, name: str) -
 
 
 def paid_text(field: str, usd: float) -> str:
-    return f"${usd:,.0f} {'in its most expensive month' if 'month' in field else 'for purchases'} (constraints.{field})"
+    what = "in its most expensive month" if "month" in field else "for purchases"
+    return f"{usd_text(usd)} {what} (constraints.{field})"
 
 
 def too_large(question: Question, a: Accelerator, tried: Tried) -> Rejection:
@@ -239,7 +242,7 @@ def outranked(workload: Workload, first: Candidate, c: Candidate) -> Rejection:
     """A feasible run beyond the ranking."""
     ratio = c.usd_total / first.usd_total - 1.0
     detail = (
-        f"feasible: {c.chips:,} accelerators, {duration(c.days)}, ${c.usd_total:,.2f}, "
+        f"feasible: {c.chips:,} accelerators, {duration(c.days)}, {usd_text(c.usd_total)}, "
         f"{abs(ratio):.0%} {'more' if ratio >= 0 else 'less'} than the first choice"
     )
     dead_end = f"it ranks behind {MAX_RANKED} others by {workload.objective}"

@@ -36,7 +36,6 @@ from advisor.report.documents.wording import (
     counted,
     dollars,
     is_late,
-    price,
     purchase_text,
     range_text,
 )
@@ -202,8 +201,8 @@ def money_rows(r: Option) -> Iterator[Line]:
         for met in meetings(m):
             yield note("break-even", met)
     token, usd = ("input", r.usd_per_mtok_input) if r.is_embedding else ("output", r.usd_per_mtok_output)
-    yield Line(cells=(f"per million {token} tokens", price(usd, interval.of(f"usd_per_mtok_{token}"))), usd=(usd,))
-    blended = price(r.usd_per_mtok_blended, interval.usd_per_mtok_blended)
+    yield Line(cells=(f"per million {token} tokens", dollars(usd, interval.of(f"usd_per_mtok_{token}"))), usd=(usd,))
+    blended = dollars(r.usd_per_mtok_blended, interval.usd_per_mtok_blended)
     yield Line(cells=("per million tokens, blended", blended), usd=(r.usd_per_mtok_blended,))
     kwh = f", {figure(m.energy.kwh_per_month)} kWh a month" if m and m.energy else ""
     yield note("average power", f"{figure(r.watts)} W{kwh}")

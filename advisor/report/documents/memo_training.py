@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from advisor.answer import likely
+from advisor.engine.terms import usd_text
 from advisor.engine.training_search import duration
 from advisor.report.documents.memo_money import plan_rows, quotes, signed_rows, tax_rows
 from advisor.report.documents.memo_parts import (
@@ -96,7 +97,7 @@ def decision_rows(r: TrainingOption) -> Iterator[Line]:
     yield fact("cost of one run" if r.every_days else "cost of the run", r.usd_per_run)
     over = f" of all runs in {counted(r.money.horizon_months, 'month')}" if r.every_days and r.money else ""
     yield fact(f"present value{over}", r.usd_total, dollars(r.usd_total, r.interval.usd_total))
-    yield Line(cells=("per million trained tokens", f"${r.usd_per_mtok:,.3g}"), usd=(r.usd_per_mtok,))
+    yield Line(cells=("per million trained tokens", f"{usd_text(r.usd_per_mtok)}"), usd=(r.usd_per_mtok,))
     yield note("time of the run", span(r.days, r.interval.days))
     if r.deadline_days is not None:
         chance = f", met with {likely(r.deadline_probability)} probability" if r.deadline_probability else ""

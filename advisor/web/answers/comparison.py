@@ -8,13 +8,14 @@ from advisor.engine.terms import kind_named
 from advisor.inputs import what_if
 from advisor.models import Advice
 from advisor.result import Answer, ApiOption, Decision, Option, Scenario, ScenarioCost, TrainingOption
-from advisor.templatetags.finance import chance, dollars, low_to_high
+from advisor.templatetags.finance import chance, low_to_high
 from advisor.templatetags.training import run_time
 from advisor.templatetags.units import (
     UNKNOWN,
     age_days,
     bare,
     basis,
+    dollars,
     gib,
     ms,
     number,
@@ -22,7 +23,6 @@ from advisor.templatetags.units import (
     plain,
     sig,
     tokens_per_s,
-    usd,
     watts,
     words,
 )
@@ -239,10 +239,10 @@ GROUPS: tuple[tuple[str, tuple[Figure, ...]], ...] = (
             figure("Purchases (capex)", "money.plan.capex_usd", dollars, "low"),
             figure("One run of the batch", "batch.usd_per_run", dollars, "low", jobs=True, makes=TOKENS),
             figure("One training run", "usd_per_run", dollars, "low", makes=WEIGHTS),
-            figure("Million tokens, blended", "usd_per_mtok_blended", usd, "low", makes=TOKENS),
-            figure("Million input tokens", "usd_per_mtok_input", usd, "low", makes=TOKENS + VECTORS),
-            figure("Million output tokens", "usd_per_mtok_output", usd, "low", makes=TOKENS),
-            figure("Million trained tokens", "usd_per_mtok", usd, "low", makes=WEIGHTS),
+            figure("Million tokens, blended", "usd_per_mtok_blended", dollars, "low", makes=TOKENS),
+            figure("Million input tokens", "usd_per_mtok_input", dollars, "low", makes=TOKENS + VECTORS),
+            figure("Million output tokens", "usd_per_mtok_output", dollars, "low", makes=TOKENS),
+            figure("Million trained tokens", "usd_per_mtok", dollars, "low", makes=WEIGHTS),
         ),
     ),
     (
@@ -368,7 +368,7 @@ def shown(each: Figure, item: Item, value: Any) -> str:
 def range_text(each: Figure, ends: tuple[float, float] | None) -> str:
     if ends is None:
         return ""
-    if each.show in (dollars, usd):
+    if each.show is dollars:
         return low_to_high(ends)
     return f"{bare(each.show(ends[0]))}–{bare(each.show(ends[1]))}"
 

@@ -153,7 +153,14 @@ def test_a_ring_all_reduce_of_gpt_3_on_8_chips_counts_one_direction():
     sent_bytes = 2 * 7 / 8 * gradients_bytes
     assert sent_bytes == pytest.approx(612.5e9)
     rates = SimpleNamespace(
-        near_bytes_per_s=450e9, near_chips=8, far_bytes_per_s=50e9, collective_s=0.0, hop_s=0.0, far_collective_s=0.0
+        near_bytes_per_s=450e9,
+        near_chips=8,
+        far_bytes_per_s=50e9,
+        collective_s=0.0,
+        hop_s=0.0,
+        far_collective_s=0.0,
+        collective_knee_bytes=0.0,
+        link=None,
     )
     seconds = float(training.ring_s(rates, 8, 2 * gradients_bytes))
     assert seconds == pytest.approx(sent_bytes / 450e9) == pytest.approx(1.36, abs=0.005)
