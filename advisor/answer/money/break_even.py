@@ -8,9 +8,10 @@ import numpy as np
 
 from advisor.answer.money.bill import plans_of, traffic_ratio, ways_to_pay
 from advisor.answer.money.plan import cents
+from advisor.answer.question import Question
 from advisor.engine.cost import HOURS_PER_MONTH, break_even_share, break_even_tokens
 from advisor.engine.plans import OTHER, Plan, break_even_month
-from advisor.engine.search import Catalog, Scored
+from advisor.engine.search import Scored
 from advisor.engine.terms import Workload
 from advisor.inputs import number
 from advisor.result import BreakEven, CostPath, HostedOffer, Option
@@ -19,9 +20,7 @@ Json = dict[str, Any]
 
 
 def with_break_even(
-    snapshot: Json,
-    workload: Workload,
-    catalog: Catalog,
+    question: Question,
     shown: Sequence[Scored],
     options: Sequence[Option],
     hosted: Sequence[HostedOffer],
@@ -34,9 +33,10 @@ def with_break_even(
         if option.money is None or s.planned is None:
             made.append(option)
             continue
-        plans = plans_of(ways_to_pay(snapshot, workload, catalog, s))
+        plans = plans_of(ways_to_pay(question, s))
         money = option.money.changed(
-            break_even=list(break_evens(option, plans, api, workload, s)), paths=list(paths(plans, api, workload))
+            break_even=list(break_evens(option, plans, api, question.workload, s)),
+            paths=list(paths(plans, api, question.workload)),
         )
         made.append(option.changed(money=money))
     return made

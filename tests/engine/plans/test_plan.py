@@ -2,6 +2,8 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -603,8 +605,9 @@ def test_at_the_internal_rate_both_plans_are_worth_the_same(
 # --- taxes ------------------------------------------------------------------------------------------------------
 
 
-def asked(income: float, vat: float) -> dict:
-    return {"assumptions": {"income-tax-fraction": {"value": income}}, "tco": {"vat-fraction": vat}}
+def asked(income: float, vat: float) -> Any:
+    snapshot = {"assumptions": {"income-tax-fraction": {"value": income}}}
+    return SimpleNamespace(spec={"tco": {"vat-fraction": vat}}, snapshot=snapshot)
 
 
 def test_a_years_taxes_by_hand() -> None:
