@@ -63,7 +63,7 @@ from advisor.engine.search.planned import (
 )
 from advisor.engine.search.run import MORE_CHIPS, Point, SearchResult, prepare_question, search
 from advisor.engine.search.scale_to_zero import ColdStartTimes, OnDemand, scaled_to_zero
-from advisor.engine.search.sensitivity import Bar, Ranges, host_effect, tornado
+from advisor.engine.search.sensitivity import Bar, Ranges, host_effect, outward, tornado, turning_point
 from advisor.engine.search.simulated import (
     Design,
     MemoryParts,
@@ -104,6 +104,8 @@ from advisor.engine.search.views import PRICE_BOUND_FACTOR, same
 __all__ = [
     "best",
     "on_offer",
+    "outward",
+    "turning_point",
     "with_plan",
     "EQUAL_FRACTION",
     "MORE_CHIPS",
