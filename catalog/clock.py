@@ -2,9 +2,10 @@
 
 A host whose own clock is wrong would otherwise take work from the others, or keep what is over. In queries and updates
 use `now`, `after` and `ago`, which the database evaluates; `read` is for values that Python stores or shows.
+`today` is the day of prices, ages and answers. No other module asks which day it is.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from django.db import connection
 from django.db.models import Expression
@@ -12,7 +13,7 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 from django.utils import timezone
 
-__all__ = ["after", "ago", "now", "read"]
+__all__ = ["after", "ago", "now", "read", "today"]
 
 READ = {"sqlite": "select strftime('%Y-%m-%d %H:%M:%f', 'now')", "postgresql": "select statement_timestamp()"}
 TICK = timedelta(milliseconds=2)  # of SQLite's clock, with a margin
@@ -42,3 +43,8 @@ def read() -> datetime:
         return value
     told, here = datetime.fromisoformat(value).replace(tzinfo=UTC), timezone.now()
     return here if told - TICK <= here <= told + TICK else told  # the same clock, with microseconds
+
+
+def today() -> date:
+    """The current day in the service's time zone. Call it as `clock.today()`, so that tests can pin it."""
+    return timezone.localdate()

@@ -27,6 +27,7 @@ NOISE = (
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "ID"),
     (re.compile(r'(nonce|csrfmiddlewaretoken" value|X-CSRFToken\S*)="?[\w+/=-]+'), r"\1"),
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d[:\d.]*(Z|[+-]\d\d:\d\d| UTC)?"), "TIME"),
+    (re.compile(r"import_loadtest \d+"), "import_loadtest N"),
     (re.compile(r"\b\d+(\.\d+)? (seconds?|minutes?|ms|s) ago\b"), "AGO"),
 )
 UNCOMPARED = {"computed_at", "cpu_s", "took_s"}

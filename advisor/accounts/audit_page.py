@@ -14,7 +14,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from catalog.accounts import Right, audit, needs, organisation_of
-from catalog.lists.export import cell
+from catalog.lists import export
 from catalog.models import AuditEvent, Organisation
 
 PAGE_SIZE = 50
@@ -71,5 +71,5 @@ def csv_text(rows: Iterable[AuditEvent]) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
     for row in rows:
-        writer.writerow([f"{row.at:%Y-%m-%dT%H:%M:%SZ}", *(cell(getattr(row, name)) for name in COLUMNS[1:])])
+        writer.writerow([f"{row.at:%Y-%m-%dT%H:%M:%SZ}", *(export.cell(getattr(row, name)) for name in COLUMNS[1:])])
     return out.getvalue()

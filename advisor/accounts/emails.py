@@ -5,7 +5,7 @@ from django.core.mail import send_mail
 from django.template.loader import render_to_string
 from structlog import get_logger
 
-from catalog.accounts.invitations import INVITATION_DAYS
+from catalog.accounts import invitations
 from catalog.models import Invitation
 
 log = get_logger("assay.accounts")
@@ -13,7 +13,7 @@ log = get_logger("assay.accounts")
 
 def send_invitation(row: Invitation, url: str) -> bool:
     """Sends the link by e-mail. False: the e-mail could not be sent, so the link must be passed on otherwise."""
-    context = {"invitation": row, "url": url, "days": INVITATION_DAYS}
+    context = {"invitation": row, "url": url, "days": invitations.INVITATION_DAYS}
     subject = render_to_string("accounts/invitation_subject.txt", context).strip()
     try:
         return bool(send_mail(subject, render_to_string("accounts/invitation_email.txt", context), None, [row.email]))

@@ -46,7 +46,7 @@ from catalog.accounts import (
     refused,
 )
 from catalog.models import Invitation, Membership, Organisation, Role, default_organisation
-from catalog.pages.deletion import confirmed
+from catalog.pages import confirmed
 
 RESET_PAUSE_S = 300  # one e-mail to an address within this time
 UNPROCESSABLE = 422

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
+from advisor.answer.question import Question
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.fleet import TIME_SLICES, MergedCopies, SharingOption, sharing_options
 from advisor.engine.search import Catalog, SearchResult, describe
 from advisor.engine.step import adapter_bytes, layouts, served_rank
-from advisor.engine.terms import Accelerator, Workload, usd_text
+from advisor.engine.terms import Accelerator, usd_text
 from advisor.inputs import number
 from advisor.result import Adapters, Option, Partition, Sharing, SharingWay
 from advisor.result import MergedCopies as ResultMergedCopies
@@ -61,9 +62,9 @@ def warnings(catalog: Catalog) -> list[str]:
 # --- sections of an answer --------------------------------------------------------------------------------------
 
 
-def sharing(workload: Workload, catalog: Catalog, outcome: SearchResult) -> Sharing | None:
+def sharing(question: Question, outcome: SearchResult) -> Sharing | None:
     """The first choice's card as a whole against its parts; None: not asked for, or nothing is feasible."""
-    options = sharing_options(workload, catalog, outcome)
+    options = sharing_options(question, outcome)
     if not options:
         return None
     card = options[0].accelerator

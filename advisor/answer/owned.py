@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from advisor.answer.money import CostModel
+from advisor.answer.question import Question
 from advisor.answer.sentences import counted, likely
 from advisor.engine.cost import HOURS_PER_MONTH, STAFF_PART, TEAM, Prices
 from advisor.engine.plans import OWNED as KEPT
 from advisor.engine.search import (
     EQUAL_FRACTION,
-    Catalog,
     OwnedMachines,
     Scored,
     SearchResult,
@@ -91,17 +91,15 @@ def in_order(outcome: SearchResult, order: Sequence[int]) -> SearchResult:
     )
 
 
-def owned(
-    spec: Json, snapshot: Json, workload: Workload, catalog: Catalog, outcome: SearchResult, costs: CostModel
-) -> list[Owned]:
+def owned(question: Question, outcome: SearchResult, costs: CostModel) -> list[Owned]:
     """For each accelerator that is owned: what it does alone, and keep it, sell it or add to it over the horizon."""
-    prices = prices_of(workload, catalog)
+    prices = prices_of(question)
     ranked = list(enumerate(outcome.shown, 1))
-    rows = snapshot["assumptions"]
+    rows = question.snapshot["assumptions"]
     row = rows.get("residual-value-year-1") or rows.get("residual-value-fraction") or {"source": ""}
     machines = {m.offer.accelerator: m for m in outcome.owned}
     plans = []
-    for slug, count in spec["owned"].items():
+    for slug, count in question.spec["owned"].items():
         alone = machines.get(slug)
         with_it = next(((k, s) for k, s in ranked if _uses(s, slug)), None)
         without = next(((k, s) for k, s in ranked if not _uses(s, slug)), None)

@@ -5,6 +5,7 @@ from typing import Any
 
 from advisor.answer import money as bill
 from advisor.answer.intervals import figure_distributions
+from advisor.answer.question import Question
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.search import (
     PRICE_BOUND_FACTOR,
@@ -88,28 +89,28 @@ def weights(workload: Workload) -> Weights:
 # --- how certain the order is -----------------------------------------------------------------------------------
 
 
-def spread_of(snapshot: Json, s: Scored) -> rank_uncertainty.Spread:
+def spread_of(question: Question, s: Scored) -> rank_uncertainty.Spread:
     """The distributions of one option's figures: those that its intervals are made of."""
-    known = figure_distributions(snapshot, s.lane.choice.efficiency.basis, s.lane.choice.correction)
+    known = figure_distributions(question.snapshot, s.lane.choice.efficiency.basis, s.lane.choice.correction)
     return rank_uncertainty.Spread(
         throughput_fraction=known.get("throughput", CERTAIN),
         latency_fraction=known.get("tpot", known.get("ttft", CERTAIN)),
-        price_fraction=bill.price_and_load_ranges(snapshot, s)["price"],
+        price_fraction=bill.price_and_load_ranges(question, s)["price"],
     )
 
 
 def with_probabilities(
-    snapshot: Json, workload: Workload, outcome: SearchResult, options: list[Option], drawn: Sequence[Any] = ()
+    question: Question, outcome: SearchResult, options: list[Option], drawn: Sequence[Any] = ()
 ) -> list[Option]:
     """The options, each with its chance to be the best of those shown and to beat each that ranks behind it.
 
     drawn: USD per hour of each option's plan in each draw.
     """
-    if not options or not figure_distributions(snapshot, outcome.shown[0].lane.choice.efficiency.basis):
+    if not options or not figure_distributions(question.snapshot, outcome.shown[0].lane.choice.efficiency.basis):
         return options
-    spreads = [spread_of(snapshot, s) for s in outcome.shown]
-    scores = rank_uncertainty.scores(workload, outcome.scale, outcome.shown, spreads, drawn)
-    equal = equal_fraction(workload)
+    spreads = [spread_of(question, s) for s in outcome.shown]
+    scores = rank_uncertainty.scores(question.workload, outcome.scale, outcome.shown, spreads, drawn)
+    equal = equal_fraction(question.workload)
     wins, first = (
         rank_uncertainty.pairwise_win_probability(scores, equal),
         rank_uncertainty.win_probability(scores, equal),
@@ -124,20 +125,18 @@ def with_probabilities(
     ]
 
 
-def sensitivity(
-    snapshot: Json, workload: Workload, outcome: SearchResult, costs: bill.CostModel
-) -> list[SensitivityBar]:
+def sensitivity(question: Question, outcome: SearchResult, costs: bill.CostModel) -> list[SensitivityBar]:
     """For each assumption: its range, the winner's bill at both ends, and where another option wins."""
     if len(outcome.ranked) < 2 or outcome.table is None:
         return []
-    spread = spread_of(snapshot, outcome.ranked[0])
+    spread = spread_of(question, outcome.ranked[0])
     ranges = Ranges(
         price_fraction=bill.price_ends(costs),
         performance_fraction=spread.throughput_fraction.ends,
-        load_fraction=bill.price_and_load_ranges(snapshot, outcome.ranked[0])["load"],
-        host_ratio=host_ratios(snapshot, outcome.ranked[0].lane.choice.accelerator.slug),
+        load_fraction=bill.price_and_load_ranges(question, outcome.ranked[0])["load"],
+        host_ratio=host_ratios(question.spec["tco"], question.snapshot, outcome.ranked[0].lane.choice.accelerator.slug),
     )
-    bars = tornado(workload, outcome.scale, outcome.table, outcome.ranked, ranges, outcome.effort)
+    bars = tornado(question.workload, outcome.scale, outcome.table, outcome.ranked, ranges, outcome.effort)
     return [sensitivity_bar(outcome.ranked, b) for b in bars]
 
 
@@ -225,13 +224,14 @@ LIMITS = (  # assumption of a provider's bookings, and its words
 MOST = 5  # bookings to suggest
 
 
-def unranked(snapshot: Json, workload: Workload, outcome: SearchResult) -> list[Unranked]:
+def unranked(question: Question, outcome: SearchResult) -> list[Unranked]:
     """The chips that no allowed offer prices and that meet every limit in simulation, best first."""
     said = {r.accelerator: r.detail for r in outcome.rejections}
-    return [_unranked(snapshot, workload, u, said) for u in outcome.unranked]
+    return [_unranked(question, u, said) for u in outcome.unranked]
 
 
-def _unranked(snapshot: Json, workload: Workload, u: Found, said: dict[str, str]) -> Unranked:
+def _unranked(question: Question, u: Found, said: dict[str, str]) -> Unranked:
+    workload = question.workload
     s, v = u.scored, u.scored.verified
     slug = s.lane.choice.accelerator.slug
     generates = workload.kind.generates_tokens
@@ -247,7 +247,7 @@ def _unranked(snapshot: Json, workload: Workload, u: Found, said: dict[str, str]
         usd_per_accelerator_hour_to_win=number(u.usd_per_accelerator_hour) if u.usd_per_accelerator_hour else None,
         usd_per_month_to_win=rounded(u.usd_per_month) if u.usd_per_month else None,
         rank_at_price=u.place,
-        offer=None if u.assumed else _offer(snapshot, s),
+        offer=None if u.assumed else _offer(question.snapshot, s),
         said=said.get(slug, ""),
     )
 
@@ -279,13 +279,13 @@ def booking(snapshot: Json, provider: str) -> str:
     return f"a booking has {', '.join(known)}" if known else ""
 
 
-def bookable(snapshot: Json, spec: Json, options: Sequence[Option], left: Sequence[Unranked]) -> list[Bookable]:
+def bookable(question: Question, options: Sequence[Option], left: Sequence[Unranked]) -> list[Bookable]:
     """Bookings that cost less than the first machine, cheapest first; without one, all that are found."""
     most = options[0].usd_per_month if options else None
-    terms = [*spec["constraints"]["terms"], BOOKED]
-    if BOOKED in spec["constraints"]["terms"]:
+    terms = [*question.spec["constraints"]["terms"], BOOKED]
+    if BOOKED in question.spec["constraints"]["terms"]:
         return []
-    found = [*_of_options(snapshot, options, terms, most), *_of_unranked(left, terms, most)]
+    found = [*_of_options(question.snapshot, options, terms, most), *_of_unranked(left, terms, most)]
     return sorted(found, key=lambda b: b.usd_per_month)[:MOST]
 
 

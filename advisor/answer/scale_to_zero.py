@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from advisor.answer.option import option
+from advisor.answer.question import Question
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.search import (
-    Catalog,
     ColdStartTimes,
     OnDemand,
     Scored,
@@ -36,25 +36,26 @@ class Found:
 NOTHING = Found(options=(), rejection=None)
 
 
-def found(spec: Json, snapshot: Json, workload: Workload, catalog: Catalog, outcome: SearchResult) -> Found:
+def found(question: Question, outcome: SearchResult) -> Found:
     """Serverless deployments that scale to zero, by the same objective as the others.
 
     Only for requests that arrive at random, at a rate that leaves a replica idle; without spare replicas.
     """
-    assumed = serverless_of(spec, snapshot["assumptions"])
+    workload, catalog = question.workload, question.catalog
+    assumed = serverless_of(question.spec, question.snapshot["assumptions"])
     if assumed is None or not suits(workload, assumed):
         return NOTHING
     if not catalog.serverless_offers:
         return NOTHING
     unbound = replace(workload, constraints=replace(workload.constraints, max_usd_per_month=None, bound_factor=None))
     cheap = replace(catalog, offers=catalog.serverless_offers, other_offers=())
-    best = search(unbound, cheap, choice_alone=True)
+    best = search(replace(question, workload=unbound, catalog=cheap), choice_alone=True)
     single = [s for s in best.ranked if s.replicas == 1]
     scaled = [(s, *scaled_to_zero(workload, s, times_of(s, assumed))) for s in single]
     scaled.sort(key=lambda each: final_score(workload, each[1], outcome.scale))
     kept = [each for each in scaled if misses(workload, each[1]) is None][:MOST_SHOWN]
     options = tuple(
-        (final_score(workload, s, outcome.scale), shown(snapshot, workload, cheap, best, s, steady))
+        (final_score(workload, s, outcome.scale), shown(replace(question, catalog=cheap), best, s, steady))
         for _, s, steady in kept
     )
     if options or not scaled:
@@ -132,11 +133,9 @@ def rejected(workload: Workload, s: Scored, steady: OnDemand) -> Rejection | Non
 # --- as an option -----------------------------------------------------------------------------------------------
 
 
-def shown(
-    snapshot: Json, workload: Workload, catalog: Catalog, outcome: SearchResult, s: Scored, steady: OnDemand
-) -> Option:
+def shown(question: Question, outcome: SearchResult, s: Scored, steady: OnDemand) -> Option:
     """The deployment as an option: its figures include the cold starts."""
-    result = option(snapshot, workload, catalog, outcome, s, None)
+    result = option(question, outcome, s, None)
     section = scale_to_zero(s, steady)
     running = [line for line in result.demand if not line.startswith(("fixed at", "autoscaled between"))]
     return result.changed(

@@ -20,7 +20,7 @@ from advisor.workload import (
     unavailable,
     unknown,
 )
-from catalog.places import places
+from catalog.loading.places import places
 from catalog.pricing.derived import known_on
 
 

@@ -45,8 +45,8 @@ from advisor.inputs.hosts import (
     socket_share,
 )
 from catalog.loading.fixtures import INDEX, ORIGINS
+from catalog.loading.places import areas_of
 from catalog.models import Discount, Organisation, Price, Region, SupportLicence, Unit
-from catalog.places import areas_of
 from catalog.pricing import current as rule
 from catalog.pricing.current import ANYWHERE, EXPIRED_DAYS, STALE_DAYS
 from catalog.pricing.derived import NO_CURRENT_PRICE, has_expired, known_on

@@ -321,15 +321,13 @@ def with_host_speed(calibrations: Scopes, rows: Json, tco: Json) -> Scopes:
     return with_host_factor(calibrations, float(rows[HOST_SPEED]["value"])) if HOST_SPEED in rows else calibrations
 
 
-def host_ratios(snapshot: Json, chip: str) -> tuple[float, float] | None:
+def host_ratios(tco: Json, snapshot: Json, chip: str) -> tuple[float, float] | None:
     """(fastest, slowest) host time of a chip's machines over the assumed one.
 
     None where the workload gives it or a probe measured it, and for old snapshots without the assumption.
     """
     row = snapshot["assumptions"].get(HOST_SPEED)
-    is_known = HOST_SPEED in (snapshot.get("tco") or {}) or "host_factor" in snapshot["calibrations"].get(
-        f"accelerator:{chip}", {}
-    )
+    is_known = HOST_SPEED in tco or "host_factor" in snapshot["calibrations"].get(f"accelerator:{chip}", {})
     if is_known or row is None or not row.get("low") or not row.get("high"):
         return None
     return float(row["low"]) / float(row["value"]), float(row["high"]) / float(row["value"])

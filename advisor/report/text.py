@@ -100,7 +100,7 @@ WAYS = {"own": "buying", "keep": "keeping your machines", "rent on_demand": "on-
 
 
 def meetings(m: Money) -> list[str]:
-    """Every break-even of an option; that of buying and renting with the payback month, which counts no resale."""
+    """Every break-even of an option; that of buying and renting with the month in which it pays back in cash."""
     plan = m.plan
     compared = plan is not None and plan.capex_usd > 0 and plan.rent_usd_per_month is not None
     said = []
@@ -109,9 +109,9 @@ def meetings(m: Money) -> list[str]:
         after = ""
         if plan is not None and compared and rented and b.month:
             month = plan.payback_month
-            after = f"the payback month is {month}" if month else "it does not pay back within the horizon"
+            after = f"pays back in month {month}" if month else "does not pay back within the horizon"
         one = meeting(b, keeps=keeps_only(m))
-        said.append(f"{one}; without resale {after}" if after else one)
+        said.append(f"{one}; in cash, it {after}" if after else one)
     return said
 
 

@@ -100,7 +100,8 @@ def scaling_cells(r: TrainingOption) -> list[list[str]]:
         head,
         *(
             [
-                f"{p.accelerator_count:,}", shown(p.days), "-" if p.usd_per_run is None else amount_digits(p.usd_per_run),
+                f"{p.accelerator_count:,}", shown(p.days),
+                "-" if p.usd_per_run is None else amount_digits(p.usd_per_run),
                 shown(p.tokens_per_s_per_accelerator), percent(p.goodput_fraction),
                 percent(p.gain_fraction), p.provider, p.layout,
             ]

@@ -10,15 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 
 from django import template
-from django.utils import formats, timezone
+from django.utils import formats
 from django.utils.translation import get_language, gettext
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import gettext_noop as known
 
 from advisor.engine.terms import amount_digits, cents_digits
 from advisor.result import Option
-from catalog.lists.texts import localized
+from catalog import clock
 from catalog.pricing import reader
+from catalog.texts import localized
 
 register = template.Library()
 UNKNOWN = "–"
@@ -405,11 +406,11 @@ def age(value: object) -> str:
     figure = day(value)
     if figure is None:
         return "unknown"
-    days = (timezone.localdate() - figure).days
+    days = (clock.today() - figure).days
     return "stale" if days > STALE_DAYS else "ageing" if days > WARN_DAYS else "fresh"
 
 
 @register.filter
 def age_days(value: object) -> str:
     figure = day(value)
-    return UNKNOWN if figure is None else localized(f"{(timezone.localdate() - figure).days:,d}")
+    return UNKNOWN if figure is None else localized(f"{(clock.today() - figure).days:,d}")

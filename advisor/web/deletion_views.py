@@ -11,7 +11,7 @@ from advisor import advise, deletion
 from advisor.models import Advice, LoadTest
 from advisor.web import load_test_views
 from catalog.accounts import caller_of, organisation_of
-from catalog.pages.deletion import confirmed
+from catalog.pages import confirmed
 
 
 def counted(number: int, noun: str) -> list[str]:

@@ -33,7 +33,7 @@ from advisor.templatetags.units import in_currency, number
 from advisor.web import charts, plan_page, sections, training_page, tuning_charts, verdict
 from advisor.web.interactive import chart_data, cost_charts, frontier_chart
 from advisor.workload import PORTFOLIO
-from catalog.lists.export import cell
+from catalog.lists import export
 
 CARD_VIEWS = (known("cheapest"), known("fastest"), known("simplest"))  # the others have no card of their own
 CSV_COLUMNS = (
@@ -458,9 +458,9 @@ def csv_text(answer: Answer) -> str:
     for option in answer.recommendations:
         row: list[Any] = []
         for name, column in zip(names, columns, strict=True):
-            row.append(cell(option.figure(column)))
+            row.append(export.cell(option.figure(column)))
             if name in ranged:
-                row += [cell(end) for end in interval_of(option, name)]
+                row += [export.cell(end) for end in interval_of(option, name)]
         writer.writerow(row)
     return out.getvalue()
 

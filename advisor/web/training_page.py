@@ -315,5 +315,4 @@ def figures(run: TrainingOption, money: Money, plan: Plan, until: str) -> Iterat
             f"Price of leaving after {plan_page.months(plan.exit_month)}", dollars(plan.exit_usd), means, "lock-in"
         )
     if plan.capex_usd and plan.payback_month is not None:
-        means = "The month in which the purchase has paid for itself against rent by the hour; resale is not counted."
-        yield figure("Payback", f"month {plan.payback_month}", means)
+        yield figure("Payback", f"month {plan.payback_month}", plan_page.PAYBACK)

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from catalog import clock
 from catalog.field_errors import MAX_ERRORS, cut, error
 
 MAX_TEXT_BYTES = 1_000_000
@@ -190,7 +191,7 @@ def past_day(value: str) -> str:
             raise ValueError
     except ValueError:
         raise ValueError("is not a date", "a date such as 2026-10-21") from None
-    if day > datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(days=1):
+    if day > clock.today() + datetime.timedelta(days=1):
         raise ValueError("is in the future", "a date up to today")
     return day.isoformat()
 

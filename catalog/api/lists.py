@@ -12,8 +12,10 @@ from rest_framework import mixins, serializers, viewsets
 from rest_framework.exceptions import APIException, PermissionDenied
 from rest_framework.request import Request
 
+from catalog import clock
 from catalog.accounts import Right, caller_of, why_not
-from catalog.details.maturity import maturity
+from catalog.deletion import NotDeletable, delete_model
+from catalog.details import maturity
 from catalog.lists import filters
 from catalog.models import (
     Accelerator,
@@ -26,9 +28,7 @@ from catalog.models import (
     ServedModel,
     Unit,
 )
-from catalog.pages.deletion import NotDeletable, delete_model
-from catalog.pages.lists import accelerators, public_prices
-from catalog.pricing.derived import DERIVED, NO_CURRENT_PRICE, today
+from catalog.pricing.derived import DERIVED, NO_CURRENT_PRICE, accelerators, public_prices
 from catalog.pricing.finding import in_currency
 from catalog.rest import KnownParameters, Ordering, Pages, columns
 from catalog.revision import kept_list
@@ -108,7 +108,7 @@ class PriceSerializer(serializers.ModelSerializer[Price]):
         exclude = ("organisation", "made_by")
 
     def get_age_days(self, price: Price) -> int:
-        return (today() - price.as_of).days
+        return (clock.today() - price.as_of).days
 
 
 class ApiPriceSerializer(serializers.ModelSerializer[ApiPrice]):

@@ -19,11 +19,11 @@ from advisor.engine.network import (
 from advisor.engine.terms import amount_digits
 from catalog.details import shapes
 from catalog.details.maturity import maturity, rule_text
-from catalog.lists.texts import localized
 from catalog.loading.fixtures import TERMS
 from catalog.loading.frameworks import BEHAVIOR, FACTS, OVERHEAD, SCHEDULING, SUPPORT
 from catalog.models import Accelerator, Framework, QuantizationMethod, Region, ServedModel, Unit
 from catalog.pricing.derived import Spread
+from catalog.texts import localized
 
 UNITS = {
     "bits_per_weight": "bits",

@@ -2,7 +2,6 @@
 
 # mypy: allow-subclassing-any
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property, reduce
 from operator import or_
@@ -14,6 +13,8 @@ from django.db.models import F, Q, QuerySet
 from django.db.models.base import Model
 from drf_spectacular.utils import extend_schema_field
 
+from catalog import clock
+from catalog.form_fields import MAX_NUMBER, DayField, NumberField, WholeField
 from catalog.lists import facets
 from catalog.loading.fixtures import CONFIDENCES, DTYPES, KINDS, ORIGINS, TERMS, UNIT_KINDS, USD
 from catalog.models import (
@@ -29,10 +30,9 @@ from catalog.models import (
 )
 from catalog.pricing import finding, reader
 from catalog.pricing.current import OFFICIAL
-from catalog.pricing.derived import among, current, newest_ids, today
+from catalog.pricing.derived import among, current, newest_ids
 from catalog.revision import revision
 
-MAX_NUMBER = 10**50  # the database needs minutes for much longer numbers
 MAX_FACET_CHARS = 120
 EMPTY: tuple[Any, ...] = (None, "", [])
 BOUNDS = {"minimum": -MAX_NUMBER, "maximum": MAX_NUMBER}
@@ -49,36 +49,6 @@ class Search(django_filters.CharFilter):
         for word in (value or "").split():
             queryset = queryset.filter(reduce(or_, (Q(**{f"{name}__icontains": word}) for name in self.columns)))
         return queryset
-
-
-class NumberField(forms.DecimalField):
-    """A number in ASCII digits. Django alone would also accept 5_0 and the digits of other scripts."""
-
-    pattern, message = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", "Enter a number such as 80 or 1.5."
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(min_value=-MAX_NUMBER, max_value=MAX_NUMBER, **kwargs)
-
-    def to_python(self, value: Any) -> Any:
-        if value and not re.fullmatch(self.pattern, str(value).strip()):
-            raise forms.ValidationError(self.message)
-        return super().to_python(value)
-
-
-class WholeField(NumberField):
-    pattern, message = r"[+-]?[0-9]{1,51}", "Enter a whole number such as 2024."
-
-
-class DayField(forms.DateField):
-    message = "Enter a date such as 2026-10-21."
-
-    def to_python(self, value: Any) -> Any:
-        if value and not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", str(value).strip()):
-            raise forms.ValidationError(self.message)
-        try:
-            return super().to_python(value)
-        except forms.ValidationError:
-            raise forms.ValidationError(self.message) from None
 
 
 @extend_schema_field({"type": "number", **BOUNDS})
@@ -307,13 +277,13 @@ class PriceFilter(Faceted):
 
     def before_facets(self, queryset: QuerySet[Price]) -> QuerySet[Price]:
         given = self.form.cleaned_data
-        day = min(given.get("until") or today(), today())
+        day = min(given.get("until") or clock.today(), clock.today())
         if given.get("history") != "yes":
             queryset = queryset.filter(among(newest_ids(revision(), day)))
         return current(queryset, day) if given.get("current") == "yes" else queryset
 
     def usual_keys(self) -> Collection[int]:
-        return newest_ids(revision(), today())
+        return newest_ids(revision(), clock.today())
 
     def filter_queryset(self, queryset: QuerySet[Price]) -> QuerySet[Price]:
         found = finding.in_currency(super().filter_queryset(queryset), self.rate)

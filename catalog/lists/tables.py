@@ -16,12 +16,12 @@ from django.utils.safestring import mark_safe
 
 from advisor.engine.network import from_shape, parameters
 from advisor.engine.terms import amount_digits, exact_digits
-from catalog import charts
-from catalog.details.maturity import maturity
-from catalog.lists.texts import day, localized, number, shortened
+from catalog import charts, clock
+from catalog.details import maturity
 from catalog.models import Accelerator, ApiPrice, Framework, Price, QuantizationMethod, Region, ServedModel, Unit
-from catalog.pricing.derived import NO_CURRENT_PRICE, OFFER, age, today
+from catalog.pricing.derived import NO_CURRENT_PRICE, OFFER, age
 from catalog.pricing.finding import origin_words
+from catalog.texts import day, localized, number, shortened
 
 NUMBER = {"th": {"class": "num", "scope": "col"}, "td": {"class": "num"}}
 
@@ -224,7 +224,7 @@ def history_of(prices: Iterable[Price]) -> dict[tuple[Any, ...], list[tuple[date
     wanted = {offer_of(price) for price in prices}
     rows = Price.objects.filter(
         organisation=None,
-        as_of__lte=today(),
+        as_of__lte=clock.today(),
         accelerator__in={key[3] for key in wanted},
         provider__in={key[0] for key in wanted},
     )
@@ -353,10 +353,10 @@ class PriceTable(tables.Table):
 
     def render_age_days(self, value: date, record: Any) -> str:
         word = age(value, origin=record.origin)
-        return format_html('<span class="age-{}" title="{}">{}</span>', word, day(value), (today() - value).days)
+        return format_html('<span class="age-{}" title="{}">{}</span>', word, day(value), (clock.today() - value).days)
 
     def value_age_days(self, value: date) -> int:
-        return (today() - value).days
+        return (clock.today() - value).days
 
 
 class ApiPriceTable(tables.Table):

@@ -10,6 +10,7 @@ from simple_history.utils import bulk_create_with_history, bulk_update_with_hist
 
 from catalog.loading import fixtures, frameworks, instances, scored
 from catalog.loading.fixtures import FixtureError, Row
+from catalog.loading.places import code_of, country_of_region
 from catalog.models import (
     Accelerator,
     ApiPrice,
@@ -32,7 +33,6 @@ from catalog.models import (
     SupportLicence,
     Unit,
 )
-from catalog.places import code_of, country_of_region
 
 FIGURES = ("accelerators", "usd_per_hour", "purchase_usd")  # of a price; they never change
 OFFER = ("provider", "instance", "region", "accelerator_id", "term", "as_of")

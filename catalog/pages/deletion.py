@@ -1,28 +1,16 @@
-"""Deletion: the confirmation page, and deleting a model of the catalog."""
+"""Pages that ask before they delete: the confirmation page, and the page of a model."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import structlog
-from django.conf import settings
 from django.contrib import messages
-from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 
-from catalog.accounts import Right, audit, caller_of, needs, refused
-from catalog.models import ServedModel, default_organisation
-
-log = structlog.get_logger("assay.deleted")
-
-
-class NotDeletable(Exception):
-    """The row cannot be deleted; the message gives the reason and what to do instead."""
-
-
-# --- the confirmation page --------------------------------------------------------------------------------------
+from catalog.accounts import Right, caller_of, needs, refused
+from catalog.deletion import NotDeletable, delete_model
+from catalog.models import ServedModel
 
 
 def confirmed(
@@ -44,28 +32,6 @@ def confirmed(
         return redirect(back)
     messages.success(request, f"Deleted: {what}.")
     return redirect(then)
-
-
-# --- models of the catalog --------------------------------------------------------------------------------------
-
-
-def delete_model(row: ServedModel, by: str) -> None:
-    """Deletes an imported model with its hosted API prices and its history. Saved answers keep their own copy.
-
-    Raises NotDeletable for a model that ships with Assay: the next `load_catalog` would restore it.
-    """
-    if (Path(settings.BASE_DIR) / "fixtures" / "models" / f"{row.slug}.yaml").exists():
-        raise NotDeletable(
-            f"{row.hf_id} ships with Assay, and load_catalog would restore it. Only imported models can be deleted."
-        )
-    pk = row.pk
-    row._history_user = None  # type: ignore[attr-defined]  # else simple_history reads request.user, which may be a token
-    with transaction.atomic():
-        row.api_prices.all().delete()
-        row.delete()
-        ServedModel.history.filter(id=pk).delete()  # including the record of this deletion
-        audit.record(default_organisation(), by, audit.Action.DELETE, f"model {row.hf_id}")
-    log.info("deleted", kind="model", slug=row.slug, by=by)
 
 
 @needs(Right.MAINTAIN)

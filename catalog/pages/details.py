@@ -14,8 +14,8 @@ from catalog.accounts import caller_of
 from catalog.details import evidence, facts
 from catalog.lists import export, table_html, tables
 from catalog.models import Accelerator, Framework, QuantizationMethod, Region, ServedModel, Unit
-from catalog.pages.lists import LISTS, may_add_prices, page, public_prices
-from catalog.pricing.derived import NO_CURRENT_PRICE, Spread, current_offers, spreads, with_derived
+from catalog.pages.lists import LISTS, may_add_prices, page
+from catalog.pricing.derived import NO_CURRENT_PRICE, Spread, accelerators, current_offers, public_prices, spreads
 from catalog.revision import kept
 
 MAX_COMPARED = 4
@@ -24,7 +24,7 @@ OFFERS_SHOWN = 20
 
 @kept
 def accelerator(request: HttpRequest, slug: str) -> HttpResponse:
-    chip: Any = get_object_or_404(with_derived(Accelerator.objects.all()), slug=slug)
+    chip: Any = get_object_or_404(accelerators(), slug=slug)
     offers = public_prices().filter(accelerator=chip).order_by("-as_of", "provider")[:OFFERS_SHOWN]
     table = tables.PriceTable(
         offers,
@@ -126,7 +126,7 @@ def detail(
 def compare(request: HttpRequest) -> HttpResponse:
     """Compares up to four accelerators: `?a=h100-sxm&a=mi300x`. `only=differences` leaves out equal rows."""
     asked = list(dict.fromkeys(slug for slug in request.GET.getlist("a") if slug))
-    by_slug = {chip.slug: chip for chip in with_derived(Accelerator.objects.filter(slug__in=asked))}
+    by_slug = {chip.slug: chip for chip in accelerators().filter(slug__in=asked)}
     chips = [by_slug[slug] for slug in asked if slug in by_slug][:MAX_COMPARED]
     rows = facts.comparison(chips, prices_by_term(chips))
     only_differences = request.GET.get("only") == "differences" and len(chips) > 1

@@ -13,18 +13,16 @@ from django_tables2 import RequestConfig, Table
 from catalog.accounts import caller_of
 from catalog.lists import address, drawn, export, filters, saved, table_html, tables
 from catalog.models import (
-    Accelerator,
     ApiPrice,
     CatalogLoad,
     Framework,
-    Price,
     QuantizationMethod,
     Region,
     ServedModel,
     Unit,
 )
 from catalog.pricing import reader
-from catalog.pricing.derived import with_derived, with_price_per_chip
+from catalog.pricing.derived import accelerators, public_prices
 from catalog.revision import kept
 
 ROWS_PER_PAGE = 50
@@ -39,16 +37,6 @@ class Listing:
     queryset: Callable[[], QuerySet[Any]]  # a function: which offers are current depends on the day
     filterset: type[FilterSet]
     table: type[Table]
-
-
-def accelerators() -> QuerySet[Accelerator]:
-    """Accelerators with their derived figures."""
-    return with_derived(Accelerator.objects.all())
-
-
-def public_prices() -> QuerySet[Price]:
-    """Public offers with their price per chip."""
-    return with_price_per_chip(Price.objects.filter(organisation=None).prefetch_related("accelerator"))
 
 
 LISTS = {

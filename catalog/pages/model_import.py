@@ -20,8 +20,7 @@ from advisor.engine.network import (
 )
 from catalog.accounts import Right, audit, caller_of, refused
 from catalog.details import shapes
-from catalog.importers.models import hf, hub, model_files
-from catalog.importers.models.model_files import ModelFiles
+from catalog.importers.models import ModelFiles, hf, hub, model_files
 from catalog.loading.fixtures import FixtureError, Row
 from catalog.loading.load import upsert
 from catalog.models import ServedModel, default_organisation

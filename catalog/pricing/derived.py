@@ -24,6 +24,7 @@ from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Coalesce, NullIf
 from django.utils import timezone
 
+from catalog import clock
 from catalog.models import Accelerator, CatalogLoad, Price
 from catalog.pricing import current as rule
 from catalog.pricing.current import OFFICIAL
@@ -37,16 +38,12 @@ DERIVED = (
 )
 
 
-def today() -> date:
-    return timezone.localdate()
-
-
 def age(as_of: date | None, on: date | None = None, origin: str = "") -> str:
     """fresh, ageing (over 30 days), stale (over 90 days) or expired (over a year) on a day; unknown without a date.
 
     A price of an official origin never expires: it stays stale.
     """
-    return rule.age(as_of, on or today(), origin)
+    return rule.age(as_of, on or clock.today(), origin)
 
 
 def as_float(expression: Combinable | str) -> Cast:
@@ -86,9 +83,14 @@ def with_price_per_chip(rows: QuerySet[Price]) -> QuerySet[Price]:
     )
 
 
+def public_prices() -> QuerySet[Price]:
+    """Public offers with their price per chip."""
+    return with_price_per_chip(Price.objects.filter(organisation=None).prefetch_related("accelerator"))
+
+
 def current_offers() -> QuerySet[Price]:
     """The newest row of each public offer that is official or at most one year old, and not replaced, per chip."""
-    return with_price_per_chip(current(Price.objects.all(), today()))
+    return with_price_per_chip(current(Price.objects.all(), clock.today()))
 
 
 class Among(Func):
@@ -128,7 +130,7 @@ def lowest(offers: QuerySet[Any], column: str) -> Subquery:
     return Subquery(offers.order_by(column).values(column)[:1], output_field=FloatField())
 
 
-def with_derived(chips: QuerySet[Accelerator]) -> QuerySet[Accelerator]:
+def accelerators() -> QuerySet[Accelerator]:
     """Accelerators with every figure of DERIVED. Ratios use the BF16 rate, or FP16 where there is no BF16.
 
     The lowest rent is an official price of medium or high confidence; where there is none, the lowest of the others.
@@ -138,9 +140,9 @@ def with_derived(chips: QuerySet[Accelerator]) -> QuerySet[Accelerator]:
     rented = offers.filter(term="on_demand", usd_per_hour__gt=0)
     trusted = rented.filter(origin__in=OFFICIAL).exclude(confidence="low")
     bought = offers.filter(term="purchase", kind="chip", purchase_usd__gt=0)
-    public = Price.objects.filter(accelerator=OuterRef("pk"), organisation=None, as_of__lte=today())
+    public = Price.objects.filter(accelerator=OuterRef("pk"), organisation=None, as_of__lte=clock.today())
     dated = public.order_by().values("accelerator").annotate(newest=Max("as_of"))
-    return chips.annotate(
+    return Accelerator.objects.annotate(
         bf16_tflops=Coalesce(rate_tflops("bf16"), rate_tflops("fp16")),
         fp8_tflops=rate_tflops("fp8"),
         usd_per_hour_min=Coalesce(lowest(trusted, "usd_per_chip_hour"), lowest(rented, "usd_per_chip_hour")),

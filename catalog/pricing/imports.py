@@ -10,6 +10,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from advisor.engine.terms import exact_text
+from catalog import clock
 from catalog.accounts import audit
 from catalog.loading import fixtures, load
 from catalog.models import ExchangeRate, HeldPrice, Organisation, Price, PriceImport, default_organisation
@@ -51,7 +52,7 @@ def add(
     rows: Sequence[fixtures.Row], file_format: str, file_name: str, by: str, owner: Organisation | None
 ) -> Imported:
     """Adds the prices of one file and holds the suspicious ones; all or nothing, and logged."""
-    day = timezone.localdate()
+    day = clock.today()
     known = market(day)
     rates = exchange_rates()
     reasons = [price_checks.suspicion(row, known, day, per_usd=rates) for row in rows]

@@ -11,16 +11,16 @@ from typing import Any
 import structlog
 from django import forms
 from django.db import IntegrityError, transaction
-from django.utils import timezone
 
 from advisor.engine.terms import exact_text
+from catalog import clock
 from catalog.accounts import audit
-from catalog.lists.filters import DayField, NumberField
+from catalog.form_fields import DayField, NumberField
 from catalog.loading import fixtures, load
 from catalog.loading.bounded import BoundedError, read_csv
 from catalog.loading.fixtures import CONFIDENCES, ORIGINS, PRICE_COLUMNS, USD, FixtureError, Row
+from catalog.loading.places import code_of
 from catalog.models import Accelerator, Discount, ExchangeRate, HeldPrice, Organisation, Price
-from catalog.places import code_of
 from catalog.pricing import checks as price_checks
 from catalog.pricing import imports as price_imports
 
@@ -92,7 +92,7 @@ class Book:
     @cached_property
     def rates(self) -> dict[str, ExchangeRate]:
         """The newest rate of each currency."""
-        rows = ExchangeRate.objects.filter(as_of__lte=timezone.localdate()).order_by("as_of")
+        rows = ExchangeRate.objects.filter(as_of__lte=clock.today()).order_by("as_of")
         return {row.currency: row for row in rows}
 
     @cached_property
@@ -116,7 +116,7 @@ class Book:
 
     @cached_property
     def market(self) -> price_checks.Market:
-        return price_imports.market(timezone.localdate())
+        return price_imports.market(clock.today())
 
     @cached_property
     def units(self) -> load.Units:
@@ -153,7 +153,7 @@ class Book:
 
     def suspicion(self, row: Row) -> str:
         """Why the row looks like a mistake; empty if it does not."""
-        return price_checks.suspicion(row, self.market, timezone.localdate())
+        return price_checks.suspicion(row, self.market, clock.today())
 
 
 # --- forms ------------------------------------------------------------------------------------------------------
@@ -326,7 +326,7 @@ class PriceForm(Entry):
         self.fields["accelerator"].widget = forms.Select(choices=[("", "Choose one"), *chips])
         self.fields["currency"].widget = forms.Select(choices=[(name, name) for name in self.book.currencies])
         self.fields["as_of"].widget = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
-        self.fields["as_of"].initial = timezone.localdate
+        self.fields["as_of"].initial = clock.today
         self.fields["provider"].widget.attrs["list"] = "sellers"
         for name, (label, help_text) in self.texts.items():
             self.fields[name].label, self.fields[name].help_text = label, help_text
@@ -459,7 +459,7 @@ class DiscountForm(DiscountRow):
         chips = [(slug, chip.name) for slug, chip in self.book.chips.items()]
         self.fields["accelerator"].widget = forms.Select(choices=[("", "all accelerators"), *chips])
         self.fields["as_of"].widget = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
-        self.fields["as_of"].initial = timezone.localdate
+        self.fields["as_of"].initial = clock.today
         self.fields["provider"].widget.attrs["list"] = "sellers"
         self.fields["discount_percent"].widget = forms.TextInput(attrs={"inputmode": "decimal"})
 

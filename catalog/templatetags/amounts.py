@@ -3,7 +3,7 @@
 from django import template
 
 from advisor.engine.terms import amount_digits
-from catalog.lists.texts import localized
+from catalog.texts import localized
 
 register = template.Library()
 

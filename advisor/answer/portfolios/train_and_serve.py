@@ -103,7 +103,7 @@ def annuity_of(members: Sequence[Member], months: int) -> float:
     """Present value of a dollar a month over the horizon of the services."""
     if not members:
         return float(months)
-    return float(prices_of(members[0].workload, members[0].catalog).annuity)
+    return float(prices_of(members[0].question).annuity)
 
 
 def usd_per_month(first: TrainingOption | None, annuity: float) -> float | None:

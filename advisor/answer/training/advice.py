@@ -9,6 +9,7 @@ from advisor.answer import money as bill
 from advisor.answer import ranking
 from advisor.answer.calibration_marks import calibrations_used
 from advisor.answer.internal_errors import Lost, answered
+from advisor.answer.question import Question as Asked
 from advisor.answer.question_notes import not_used
 from advisor.answer.training.certainty import drawn, scenarios, uncertainty, with_chances
 from advisor.answer.training.money import money_said
@@ -60,7 +61,7 @@ def recommend(spec: Json, snapshot: Json, progress: Progress | None = None) -> A
 
 def member(spec: Json, snapshot: Json, progress: Progress | None) -> tuple[Answer, TrainingMember]:
     """The answer, and what a portfolio needs to know of the run."""
-    snapshot = unpacked(snapshot) | {"tco": spec["tco"]}
+    snapshot = unpacked(snapshot)
     return answered(lambda lost: _attempt(spec, snapshot, progress, lost))
 
 
@@ -101,7 +102,7 @@ def answer_of(q: Question, budget: TokenBudget | None, lost: Lost) -> Answer:
         views=Views(**{view: place + 1 for view, place in q.found.views.items()}),
         rejected=[ranking.rejection(r) for r in q.found.rejections],
         sensitivity=lost.section("sensitivity", lambda: sensitivity(q, options[0].mfu or 0.0) if options else [], []),
-        assumptions=bill.assumptions(spec, snapshot),
+        assumptions=bill.assumptions(q),
         sources=sources(q),
         uncertainty=lost.section("uncertainty", lambda: uncertainty(q, options, draws), None),
         scenarios=lost.section("scenarios", lambda: scenarios(q, options), []),
@@ -131,11 +132,10 @@ def question(
     workload, catalog = training_workload(spec, tokens), lost.without(catalog_of(spec, snapshot))
     if section.get("budget_usd"):
         workload = replace(workload, objective=COST)
+    asked = Asked(workload, catalog, spec=spec, snapshot=snapshot)
     reliability = reliability_of(spec, snapshot)
-    found = search(workload, catalog, reliability, progress)
-    return Question(
-        spec=spec, snapshot=snapshot, workload=workload, catalog=catalog, reliability=reliability, found=found
-    )
+    found = search(asked, reliability, progress)
+    return Question(workload, catalog, spec=spec, snapshot=snapshot, reliability=reliability, found=found)
 
 
 # --- a budget in place of tokens --------------------------------------------------------------------------------

@@ -59,8 +59,8 @@ ERRORS = "errors of the estimates on measured training runs of other chips (docs
 
 def ranges_of(q: Question, c: Candidate) -> Uncertainties:
     """What is uncertain about a run."""
-    price = {o.acquisition: bill.price_ranges(q.snapshot, o) for o in c.planned.offers}
-    assumed = bill.uncertain_of(q.snapshot, q.workload, q.catalog)
+    price = {o.acquisition: bill.price_ranges(q, o) for o in c.planned.offers}
+    assumed = bill.uncertain_of(q)
     return uncertainties(c, speed_distribution(q.snapshot, c), price, assumed)
 
 

@@ -82,7 +82,7 @@ def speed_bar(q: Question, first: Candidate, rival: Candidate | None, mfu: float
 
 
 def price_bar(q: Question, first: Candidate, rival: Candidate | None) -> Iterator[SensitivityBar]:
-    low, high = price_ranges(q.snapshot, first.offer)
+    low, high = price_ranges(q, first.offer)
     plan = first.planned.plan
     moved = float(plan.payments[RENT].sum() + plan.payments["commitment"].sum() + plan.payments["capital"].sum())
     share = min(moved / max(math.fsum(plan.total_by_month), 1e-9), 1.0)

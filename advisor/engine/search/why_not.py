@@ -7,7 +7,7 @@ from functools import partial
 
 from advisor.engine.cost import HOURS_PER_MONTH, TEAM
 from advisor.engine.scheduler import P95_UNSERVED_FRACTION, Verified
-from advisor.engine.search.candidates import Catalog, enumerate_lanes, largest_connected_offer
+from advisor.engine.search.candidates import Question, enumerate_lanes, largest_connected_offer
 from advisor.engine.search.objective import MAX_RANKED, ChipResult, describe
 from advisor.engine.search.simulated import (
     Scored,
@@ -362,28 +362,29 @@ def outranked(workload: Workload, slug: str, usd_per_hour: float, simulated: boo
     return Rejection(accelerator=slug, reason="outranked", detail=detail, smallest_change=change, changes=changes)
 
 
-def does_not_fit(workload: Workload, catalog: Catalog, table: Table) -> list[Rejection]:
+def does_not_fit(question: Question, table: Table) -> list[Rejection]:
     """Chips on which no allowed layout fits in memory, with the format that would fit if any quality were allowed."""
     if not table.shortfalls:
         return []
-    chips = [a for a in catalog.accelerators if a.slug in table.shortfalls]
-    fitting, sold = _fitting_formats(workload, catalog, chips), largest_connected_offer(workload, catalog)
-    alone = {a.slug: not any(runs_on(f, a) and spans_hosts(f) for f in catalog.frameworks) for a in chips}
+    chips = [a for a in question.catalog.accelerators if a.slug in table.shortfalls]
+    fitting, sold = _fitting_formats(question, chips), largest_connected_offer(question)
+    alone = {a.slug: not any(runs_on(f, a) and spans_hosts(f) for f in question.catalog.frameworks) for a in chips}
     return [
         _memory_rejection(slug, short, fitting.get(slug), sold[slug], alone[slug])
         for slug, short in table.shortfalls.items()
     ]
 
 
-def _fitting_formats(workload: Workload, catalog: Catalog, chips: Sequence[Accelerator]) -> dict[str, Lane]:
+def _fitting_formats(question: Question, chips: Sequence[Accelerator]) -> dict[str, Lane]:
     """Per chip the lane with the widest weights, on the fewest chips, that fits if any quality is allowed."""
+    workload = question.workload
     if workload.constraints.quality == "any":
         return {}
     wider = replace(workload, constraints=replace(workload.constraints, quality="any"))
-    lanes, _ = enumerate_lanes(wider, catalog, chips)
+    lanes, _ = enumerate_lanes(replace(question, workload=wider), chips)
     if not lanes:
         return {}
-    room = memory(catalog.model, layouts(catalog.model, [w.choice for w in lanes]), lanes)
+    room = memory(question.catalog.model, layouts(question.catalog.model, [w.choice for w in lanes]), lanes)
     fitting = [w for w, ok in zip(lanes, room.fits, strict=True) if ok]
     fitting.sort(key=lambda w: (w.choice.quantization.bits_per_weight, -w.choice.tp * w.choice.pp * w.choice.dp))
     return {w.choice.accelerator.slug: w for w in fitting}

@@ -7,9 +7,9 @@ from django.db.models import Model
 
 from advisor import deletion
 from advisor.models import Advice, LoadTest, Share
+from catalog.deletion import NotDeletable, delete_model
 from catalog.management.errors import BadInput
 from catalog.models import ServedModel
-from catalog.pages.deletion import NotDeletable, delete_model
 
 KINDS: dict[str, tuple[type[Model], str, Callable[[Any, str], Any]]] = {
     "advice": (Advice, "pk", deletion.delete_advice),

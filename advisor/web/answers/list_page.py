@@ -24,7 +24,7 @@ from advisor.models import Advice, Comment, Option
 from advisor.templatetags.units import STATES, dollars, given, in_currency, percent_text
 from advisor.workload import PORTFOLIO
 from catalog.accounts import organisation_of
-from catalog.lists.filters import Day, Search
+from catalog.lists import filters
 
 PAGE_SIZE = 50
 KIND_CHOICES = [
@@ -52,7 +52,7 @@ LISTS = (  # of the constraints, with what is said of names that are allowed or 
 
 
 class Filters(django_filters.FilterSet):
-    q = Search("workload__name", "workload__spec__model", "made_by")
+    q = filters.Search("workload__name", "workload__spec__model", "made_by")
     kind = django_filters.ChoiceFilter(
         field_name="workload__spec__kind", label=_("Kind"), choices=KIND_CHOICES, empty_label=_("Any")
     )
@@ -62,8 +62,8 @@ class Filters(django_filters.FilterSet):
         empty_label=_("Any"),
     )
     author = django_filters.ChoiceFilter(field_name="made_by", label=_("Author"), empty_label=_("Anyone"))
-    since = Day(field_name="created_at", lookup_expr="date__gte", label=_("Requested from"))
-    until = Day(field_name="created_at", lookup_expr="date__lte", label=_("Requested until"))
+    since = filters.Day(field_name="created_at", lookup_expr="date__gte", label=_("Requested from"))
+    until = filters.Day(field_name="created_at", lookup_expr="date__lte", label=_("Requested until"))
 
     def __init__(self, *args: Any, authors: list[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -4,9 +4,8 @@ import math
 import re
 from typing import Any
 
-from django.utils import timezone
-
 from advisor.engine.network import Model, from_hf_config, to_shape
+from catalog import clock
 from catalog.loading.bounded import WEB, BoundedError, Bounds, read_json
 from catalog.loading.fixtures import FixtureError, Row
 
@@ -43,7 +42,7 @@ def model_row(config: dict[str, Any], name: str, source: str, slug: str | None) 
     except ValueError as error:
         raise FixtureError(f"{source}: {error}") from error
     shape = to_shape(model)
-    today = timezone.localdate()
+    today = clock.today()
     return {
         "slug": slug,
         "hf_id": name or slug,

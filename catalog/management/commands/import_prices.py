@@ -9,6 +9,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.db import transaction
 
 from advisor.engine.terms import exact_text
+from catalog import clock
 from catalog.importers.prices import gpuhunt, litellm, skypilot
 from catalog.loading import fixtures, load
 from catalog.management.errors import BadInput, operator
@@ -31,7 +32,7 @@ class Command(BaseCommand):
         parser.add_argument("--from", dest="format", choices=FORMATS, required=True, help="format of the file")
         parser.add_argument("--provider", help="default: name of the folder (skypilot) or of the file (gpuhunt)")
         parser.add_argument(
-            "--as-of", type=date.fromisoformat, default=date.today(), help="date of the prices (default: today)"
+            "--as-of", type=date.fromisoformat, default=clock.today(), help="date of the prices (default: today)"
         )
         parser.add_argument("--organisation", help="slug of the organisation that the rows are private to")
         parser.add_argument("--by", default=operator(), help="who imports them (default: the user of this process)")
