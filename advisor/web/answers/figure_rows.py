@@ -182,6 +182,8 @@ def label_of(option: Option | TrainingOption, path: str, part: str, spec: Mappin
         return "", ngettext("over %(n)s month", "over %(n)s months", n) % {"n": n}
     if path == "usd_per_run" and every:
         return "Cost of one run" + (f", every {given(every)} days" if part == "costs" else ""), ""
+    if path == "watts" and isinstance(option, TrainingOption):
+        return gettext("Average power, including hosts and cooling"), ""
     if path == "days" and isinstance(option, TrainingOption) and option.deadline_days:
         return "", f"(deadline {given(option.deadline_days)} days)"
     return "", "of a run" if every and part == "costs" and path in OF_A_RUN else ""
