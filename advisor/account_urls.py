@@ -2,7 +2,7 @@ from django.contrib.auth.views import LogoutView
 from django.urls import path
 
 from advisor.accounts import audit_page, pages
-from catalog.access import for_any_account
+from catalog.accounts import for_any_account
 
 urlpatterns = [
     path("login", pages.SignIn.as_view(), name="login"),

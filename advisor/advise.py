@@ -28,7 +28,7 @@ from django.conf import settings
 from django.db import DatabaseError, IntegrityError, InterfaceError, OperationalError, connection, transaction
 from django.db.models import Q, QuerySet
 from django.db.models.expressions import Combinable
-from django.utils.timezone import localdate
+from django.utils import timezone
 from kombu.exceptions import ChannelError
 from kombu.exceptions import OperationalError as BrokerError
 
@@ -170,7 +170,7 @@ def rescore(advice: Advice, made_by: str = "") -> Advice:
 
 def again_at_its_prices(advice: Advice, made_by: str = "") -> Advice:
     """Queues the same workload with the prices known on the day of the original answer."""
-    day = (advice.snapshot or {}).get("asked_on") or localdate(advice.created_at).isoformat()
+    day = (advice.snapshot or {}).get("asked_on") or timezone.localdate(advice.created_at).isoformat()
     spec = {**advice.workload.spec, "prices_as_of": day}
     return request(spec, advice.organisation, supersedes=advice, made_by=made_by)
 

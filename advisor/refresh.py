@@ -12,10 +12,11 @@ import requests
 import structlog
 from django.conf import settings
 from django.core.mail import send_mail
-from django.utils import timezone
 
 from advisor import answer, inputs
+from advisor.engine.terms import usd_text
 from advisor.models import Advice
+from catalog import clock
 from catalog.models import PriceRefresh, PriceSource
 from catalog.pricing import imports, sync
 from catalog.pricing.sources import SOURCES
@@ -60,7 +61,7 @@ def run(names: Sequence[str], by: str, file: Path | None = None) -> PriceRefresh
         answers = sync.downloaded(names, file)
         watched = _watched() if any(not isinstance(found, str) and found.texts for _, found in answers) else []
         before = [inputs.take_snapshot(advice.workload.spec, advice.organisation) for advice in watched]
-        day = timezone.localdate()
+        day = clock.today()
         read = [sync.add(source, found, by, day) for source, found in answers]
         changed = [change for pair in zip(watched, before, strict=True) if (change := _change(*pair))]
         report = {
@@ -147,7 +148,7 @@ def status() -> dict[str, Any]:
     last = PriceRefresh.objects.exclude(finished_at=None).first()
     return {
         "sources": sources,
-        "offers_by_age": sync.offers_by_age(timezone.localdate()),
+        "offers_by_age": sync.offers_by_age(clock.today()),
         "held": len(imports.waiting()),
         "last_refresh": f"{last.finished_at:%Y-%m-%d %H:%M} {last.state}" if last and last.finished_at else None,
     }
@@ -201,7 +202,7 @@ def change_line(change: Json) -> str:
 
 
 def _usd(usd: float | None) -> str:
-    return "no price" if usd is None else f"${usd:,.0f}"
+    return "no price" if usd is None else f"{usd_text(usd)}"
 
 
 def notify(row: PriceRefresh) -> None:

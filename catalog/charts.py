@@ -7,6 +7,8 @@ from datetime import date
 from html import escape
 from typing import Any
 
+from advisor.engine.terms import tick_text, usd_text
+
 WIDTH, HEIGHT = 640, 400
 LEFT, RIGHT, TOP, BOTTOM = 96, 150, 26, 56
 MAX_LABEL_CHARS = 18  # of a label at the right edge
@@ -202,7 +204,7 @@ def price_index(lines: Sequence[IndexLine], title: str) -> str:
     for line in lines:
         body += f'<g class="hue-{line.hue % HUES}"><path class="roof-line" d="{joined(line, x, y)}"/>'
         body += "".join(
-            f"<g><title>{escape(f'{line.name}, {month:%Y-%m}: ${usd:.2f}')}</title>"
+            f"<g><title>{escape(f'{line.name}, {month:%Y-%m}: {usd_text(usd)}')}</title>"
             f'<circle class="offer hue-{line.hue % HUES}" cx="{x(day)}" cy="{y(usd)}" r="3.5"/></g>'
             for day, month, usd in line.points
         )
@@ -225,7 +227,7 @@ def joined(line: IndexLine, x: Callable[[date], float], y: Log) -> str:
 def date_axes(x: Callable[[date], float], y: Log, days: Sequence[date]) -> str:
     floor, right = HEIGHT - BOTTOM, WIDTH - 40
     parts = [label(x(day), floor + 18, day.isoformat()) for day in spaced(days, x)]
-    parts += [horizontal(y(value), f"${short(value)}", right) for value in y.ticks()]
+    parts += [horizontal(y(value), tick_text(value), right) for value in y.ticks()]
     parts.append(f'<path class="axis" d="M{LEFT} {TOP}V{floor}H{right}"/>')
     parts.append(side_name("USD per chip-hour (log)"))
     return "".join(parts)
@@ -338,7 +340,7 @@ def price_index_figure(lines: Sequence[IndexLine], title: str) -> Json | None:
     for each in lines:
         color = HUE_COLORS[each.hue % HUES]
         for run in neighbors(each):
-            points = [[day.isoformat(), usd, f"{each.name}, {month:%Y-%m}: ${usd:.2f}"] for day, month, usd in run]
+            points = [[day.isoformat(), usd, f"{each.name}, {month:%Y-%m}: {usd_text(usd)}"] for day, month, usd in run]
             series.append({"type": "line", "dots": True, "name": each.name, "color": color, "points": points})
     x, y = figure_axis("day", "date", log=False), figure_axis("USD per chip-hour", "usd")
     return figure("price-index", title, price_index(lines, title), x, y, series, legend=False)

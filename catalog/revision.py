@@ -12,12 +12,12 @@ from django.core.cache import caches
 from django.db import connection
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
-from django.utils import timezone
 from django.utils.cache import get_conditional_response, patch_vary_headers
 from django.utils.translation import get_language
 from rest_framework.renderers import JSONRenderer
 
-from catalog.access import caller_of
+from catalog import clock
+from catalog.accounts import caller_of
 
 NOT_SHOWN = (
     "scoredrow",
@@ -77,7 +77,7 @@ def key_of(request: HttpRequest, state: str, *, by_viewer: bool) -> str:
     """A digest of everything that a kept response depends on."""
     viewer = [viewer_of(request), *(request.COOKIES.get(name) for name in VIEWER)] if by_viewer else []
     parts = [
-        state, program(), timezone.localdate().isoformat(), request.build_absolute_uri(), get_language(),
+        state, program(), clock.today().isoformat(), request.build_absolute_uri(), get_language(),
         request.COOKIES.get(CURRENCY) if by_viewer else None, request.headers.get("HX-Request"),
         request.headers.get("Accept"), viewer,
     ]  # fmt: skip

@@ -129,8 +129,8 @@ def own_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
 def nothing_kept() -> None:
     """Rolled-back tables start again with the same keys, which would look like the same state of the catalog."""
     from advisor.web.answers import kept
-    from catalog import derived
     from catalog.lists import facets
+    from catalog.pricing import derived
 
     caches["pages"].clear()
     kept.forget()

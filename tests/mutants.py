@@ -71,6 +71,8 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "advisor/engine/step/layout.py": STEP,
         "advisor/engine/step/ledger.py": STEP,
         "advisor/engine/step/memory.py": STEP,
+        "advisor/engine/kernels/products.py": STEP,
+        "advisor/engine/kernels/collectives.py": STEP,
         "advisor/engine/step/operators.py": STEP,
         "advisor/engine/step/power.py": ["tests/engine/step/test_power.py", "tests/engine/step/test_power_ledger.py"],
         "advisor/engine/step/speculative.py": [
@@ -102,10 +104,10 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "advisor/ops/login_limits.py": ["tests/web/test_login_limits.py", "tests/web/test_login.py"],
         "advisor/ops/private_answers.py": ["tests/ops/test_private_answers.py", "tests/web/test_login.py"],
         "advisor/web/deletion_views.py": ["tests/ops/test_deletion.py"],
-        "catalog/access.py": [*ACCESS, "tests/web/test_login.py"],
-        "catalog/deleting.py": ACCESS,
+        "catalog/accounts/access.py": [*ACCESS, "tests/web/test_login.py"],
+        "catalog/pages/deletion.py": ACCESS,
         "probes/access.py": [*ACCESS, "tests/probes/test_pages.py"],
-        "probes/limits.py": ["tests/probes/test_limits.py"],
+        "probes/api/limits.py": ["tests/probes/test_limits.py"],
     },
 }
 

@@ -27,6 +27,7 @@ NOISE = (
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "ID"),
     (re.compile(r'(nonce|csrfmiddlewaretoken" value|X-CSRFToken\S*)="?[\w+/=-]+'), r"\1"),
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d[:\d.]*(Z|[+-]\d\d:\d\d| UTC)?"), "TIME"),
+    (re.compile(r"import_loadtest \d+"), "import_loadtest N"),
     (re.compile(r"\b\d+(\.\d+)? (seconds?|minutes?|ms|s) ago\b"), "AGO"),
 )
 UNCOMPARED = {"computed_at", "cpu_s", "took_s"}
@@ -85,12 +86,18 @@ def answered(name: str, folder: Path) -> float:
 
 def finished(spec: Json, answer: Json) -> Any:
     """An advice with this answer, as a worker stores it."""
-    from advisor.models import Workload
-    from tests import sample_advice
+    from advisor import advise
+    from advisor.models import Advice, Option, Workload
+    from advisor.result import Answer
+    from advisor.stored import RESULT_VERSION
 
-    made = sample_advice.advice(answer)
-    made.workload = Workload.objects.create(organisation=made.organisation, name=spec.get("name", ""), spec=spec)
-    made.save()
+    organisation = advise.default_organisation()
+    workload = Workload.objects.create(organisation=organisation, name=spec.get("name", ""), spec=spec)
+    made = Advice.objects.create(
+        organisation=organisation, workload=workload, state="done", result=answer, result_version=RESULT_VERSION
+    )
+    options = Answer.read(answer).recommendations
+    Option.objects.bulk_create(advise.option_row(made.pk, rank, option) for rank, option in enumerate(options, 1))
     return made
 
 

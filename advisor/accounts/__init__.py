@@ -1,5 +1,5 @@
-"""Accounts: sign-in, invitations, members, tokens and the audit log."""
+"""The pages of accounts: sign-in, invitations, members, tokens and the audit log."""
 
-from advisor.accounts import audit_page, members, pages
+from advisor.accounts import audit_page, emails, pages
 
-__all__ = ["audit_page", "members", "pages"]
+__all__ = ["audit_page", "emails", "pages"]

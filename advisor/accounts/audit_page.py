@@ -13,9 +13,8 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from catalog.access import Right, needs, organisation_of
-from catalog.accounts.audit import Action
-from catalog.export import cell
+from catalog.accounts import Right, audit, needs, organisation_of
+from catalog.lists import export
 from catalog.models import AuditEvent, Organisation
 
 PAGE_SIZE = 50
@@ -25,7 +24,7 @@ COLUMNS = ("at", "who", "action", "what", "detail")
 
 class Filter(forms.Form):
     who = forms.CharField(label=_("User or token"), required=False, max_length=150)
-    action = forms.ChoiceField(label=_("Action"), required=False, choices=[("", _("all")), *Action.choices])
+    action = forms.ChoiceField(label=_("Action"), required=False, choices=[("", _("all")), *audit.Action.choices])
     since = forms.DateField(label=_("From"), required=False, widget=forms.DateInput({"type": "date"}))
     until = forms.DateField(label=_("Until"), required=False, widget=forms.DateInput({"type": "date"}))
 
@@ -42,7 +41,7 @@ def page(request: HttpRequest) -> HttpResponse:
         response["Content-Disposition"] = 'attachment; filename="audit.csv"'
         return response
     shown = Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))
-    labels = dict(Action.choices)
+    labels = dict(audit.Action.choices)
     context = {
         "form": form,
         "organisation": organisation,
@@ -72,5 +71,5 @@ def csv_text(rows: Iterable[AuditEvent]) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
     for row in rows:
-        writer.writerow([f"{row.at:%Y-%m-%dT%H:%M:%SZ}", *(cell(getattr(row, name)) for name in COLUMNS[1:])])
+        writer.writerow([f"{row.at:%Y-%m-%dT%H:%M:%SZ}", *(export.cell(getattr(row, name)) for name in COLUMNS[1:])])
     return out.getvalue()

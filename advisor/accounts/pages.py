@@ -28,23 +28,25 @@ from django.views.decorators.http import require_POST
 from redis.exceptions import RedisError
 
 from advisor import deletion
-from advisor.accounts import forms, members
+from advisor.accounts import emails, forms
 from advisor.api import tokens
 from advisor.models import ApiToken
-from catalog.access import (
+from catalog.accounts import (
     SESSION_KEY,
     Caller,
     Right,
+    audit,
     caller_of,
     for_any_account,
+    invitations,
     memberships_of,
     needs,
     organisation_of,
+    organizations,
     refused,
 )
-from catalog.accounts import audit
-from catalog.deleting import confirmed
 from catalog.models import Invitation, Membership, Organisation, Role, default_organisation
+from catalog.pages import confirmed
 
 RESET_PAUSE_S = 300  # one e-mail to an address within this time
 UNPROCESSABLE = 422
@@ -93,7 +95,7 @@ class Reset(PasswordResetView):
         is_first = True
         with suppress(RedisError, OSError):
             is_first = cache.add(f"reset.{address}", 1, RESET_PAUSE_S)
-        self.extra_email_context = {"server": members.link("")}
+        self.extra_email_context = {"server": emails.link("")}
         return super().form_valid(form) if is_first else redirect("password-reset-sent")
 
 
@@ -124,22 +126,22 @@ class ResetDone(PasswordResetCompleteView):
 @never_cache
 def join(request: HttpRequest, token: str) -> HttpResponse:
     """Accepts an invitation: with the account that is signed in, or by creating one."""
-    invitation = members.by_token(token)
+    invitation = invitations.by_token(token)
     if invitation is None:
         raise Http404(_("This invitation is invalid, used or expired. Ask for a new one."))
     account = request.user if isinstance(request.user, User) else None
     form = None
-    if account is None and members.account_of(invitation.email) is None:
+    if account is None and invitations.account_of(invitation.email) is None:
         form = forms.JoinForm(request.POST or None, invitation=invitation)
     try:
         if request.method == "POST" and account is not None:
-            return joined(request, members.join(invitation, account).organisation)
+            return joined(request, invitations.join(invitation, account).organisation)
         if request.method == "POST" and form is not None and form.is_valid():
             given = form.cleaned_data
-            user = members.join_as_new(invitation, given["name"], given["new_password1"])
+            user = invitations.join_as_new(invitation, given["name"], given["new_password1"])
             login(request, user, "django.contrib.auth.backends.ModelBackend")
             return joined(request, invitation.organisation)
-    except members.Refused as error:
+    except organizations.Refused as error:
         messages.error(request, str(error))
         return redirect("join", token)
     is_theirs = account is not None and invitation.email.lower() in (account.email.lower(), account.username.lower())
@@ -216,24 +218,24 @@ def member_list(request: HttpRequest) -> HttpResponse:
     context: dict[str, Any] = {}
     if request.method == "POST" and form.is_valid():
         try:
-            token, row = members.invite(
+            token, row = invitations.invite(
                 organisation, form.cleaned_data["email"], form.cleaned_data["role"], caller.name
             )
-        except members.Refused as error:
+        except organizations.Refused as error:
             form.add_error("email", str(error))
         else:
-            url = members.link(reverse("join", args=[token]))
-            context |= {"sent": row, "was_sent": members.send_invitation(row, url), "url": url}
+            url = emails.link(reverse("join", args=[token]))
+            context |= {"sent": row, "was_sent": emails.send_invitation(row, url), "url": url}
             form = forms.InviteForm()
     rows = Membership.objects.filter(organisation=organisation).select_related("user").order_by("user__username")
-    staff = members.staff_of(organisation)
+    staff = organizations.staff_of(organisation)
     context |= {
         "form": form,
         "organisation": organisation,
         "members": rows.exclude(user__in=staff),
         "staff": staff,
         "roles": Role.choices,
-        "invitations": members.pending(organisation),
+        "invitations": invitations.pending(organisation),
     }
     return render(request, "accounts/members.html", context, status=UNPROCESSABLE if form.errors else 200)
 
@@ -249,9 +251,9 @@ def member_role(request: HttpRequest, pk: int) -> HttpResponse:
     caller, row = of_admin(request), member_or_404(request, pk)
     form = forms.RoleForm(request.POST)
     try:
-        if form.is_valid() and members.change_role(row, form.cleaned_data["role"], caller.name):
+        if form.is_valid() and organizations.change_role(row, form.cleaned_data["role"], caller.name):
             messages.success(request, _("The role of %(name)s was changed.") % {"name": row.user.get_username()})
-    except members.Refused as error:
+    except organizations.Refused as error:
         messages.error(request, str(error))
     return redirect("members")
 
@@ -264,9 +266,9 @@ def member_remove(request: HttpRequest, pk: int) -> HttpResponse:
     if request.method != "POST":
         return render(request, "accounts/remove.html", {"member": row})
     try:
-        members.remove(row, caller.name)
+        organizations.remove(row, caller.name, tokens.revoke_made_by)
         messages.success(request, _("%(name)s was removed.") % {"name": row.user.get_username()})
-    except members.Refused as error:
+    except organizations.Refused as error:
         messages.error(request, str(error))
     return redirect("members" if caller.account != row.user else "account")
 
@@ -276,7 +278,7 @@ def member_remove(request: HttpRequest, pk: int) -> HttpResponse:
 def invitation_revoke(request: HttpRequest, pk: int) -> HttpResponse:
     caller = of_admin(request)
     row = get_object_or_404(Invitation, pk=pk, organisation=organisation_of(request))
-    ended = members.revoke_invitation(row, caller.name)
+    ended = invitations.revoke(row, caller.name)
     messages.success(request, _("Invitation revoked.") if ended else _("This invitation had already ended."))
     return redirect("members")
 

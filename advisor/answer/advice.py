@@ -17,11 +17,12 @@ from advisor.answer.option import near_miss, option, solid_choice
 from advisor.answer.owned import displaced_by, kept_first, owned, owned_sentence, team_of
 from advisor.answer.pareto import pareto
 from advisor.answer.portfolios import nothing_to_serve, portfolio_answer, with_training
+from advisor.answer.question import Question
 from advisor.answer.question_notes import no_limits, not_used
 from advisor.answer.scale_to_zero import found
 from advisor.answer.sentences import verdict
 from advisor.engine.fleet import Member, TrainingMember, find_mix, merged_copies
-from advisor.engine.search import MORE_CHIPS, Catalog, Scored, SearchResult, prepare_question, search
+from advisor.engine.search import MORE_CHIPS, Scored, SearchResult, prepare_question, search
 from advisor.engine.terms import Effort, Workload, evaluating, kind_named
 from advisor.inputs import COLD_START, COSTS, EGRESS, STORAGE, catalog_of, unpacked, workload_of
 from advisor.result import Answer, Candidates, Currency, NearMiss, Option, Scenario, Source, Views
@@ -81,47 +82,51 @@ def _workload(spec: Json, snapshot: Json, progress: Progress | None) -> Answer:
 
 
 def _attempt(spec: Json, snapshot: Json, progress: Progress | None, lost: Lost) -> Answer:
-    snapshot, workload, catalog = _engine_values(spec, snapshot, lost)
-    outcome = search(workload, catalog, progress)
-    costs = bill.CostModel(snapshot, workload, catalog, outcome.shown)
-    outcome = kept_first(workload, outcome, costs)
-    options = [one_option(snapshot, workload, catalog, outcome, s, rank) for rank, s in enumerate(outcome.shown, 1)]
-    options = ranking.with_probabilities(snapshot, workload, outcome, options, costs.usd_per_hour())
-    near_misses = [one_near_miss(snapshot, workload, catalog, outcome, s) for s in outcome.near_misses]
-    left, solid = ranking.unranked(snapshot, workload, outcome), solid_choice(outcome, options)
-    machines = owned(spec, snapshot, workload, catalog, outcome, costs)
+    question = question_of(spec, snapshot, lost)
+    outcome = search(question, progress)
+    costs = bill.CostModel(question, outcome.shown)
+    outcome = kept_first(question.workload, outcome, costs)
+    options = [one_option(question, outcome, s, rank) for rank, s in enumerate(outcome.shown, 1)]
+    options = ranking.with_probabilities(question, outcome, options, costs.usd_per_hour())
+    near_misses = [one_near_miss(question, outcome, s) for s in outcome.near_misses]
+    left, solid = ranking.unranked(question, outcome), solid_choice(outcome, options)
+    machines = owned(question, outcome, costs)
 
     def said(ranged: Sequence[Option]) -> str:
-        ended = first_sentences(snapshot, outcome, ranged[0]) if ranged else ""
-        return verdict(workload, outcome.ranked, ranged, near_misses) + ended + ranking.weak_price_note(ranged, solid)
+        ended = first_sentences(question, outcome, ranged[0]) if ranged else ""
+        return (
+            verdict(question.workload, outcome.ranked, ranged, near_misses)
+            + ended
+            + ranking.weak_price_note(ranged, solid)
+        )
 
     answer = Answer(
-        **_frame(spec, snapshot, outcome, outcome.shown),
+        **_frame(question, outcome, outcome.shown),
         verdict="",  # said below, with the intervals of the draws
         without_weak_prices=solid,
         recommendations=[*options],
         views=Views(**{view: place + 1 for view, place in outcome.views.items()}),
-        price_bound=ranking.price_bound(workload, outcome),
-        weights=ranking.weights(workload),
+        price_bound=ranking.price_bound(question.workload, outcome),
+        weights=ranking.weights(question.workload),
         near_misses=near_misses,
         owned=machines,
         rejected=[ranking.rejection(r) for r in outcome.rejections],
         unranked=left,
-        bookable=ranking.bookable(snapshot, spec, options, left),
+        bookable=ranking.bookable(question, options, left),
         left_out=ranking.left_out(outcome),
-        pareto=pareto(workload, outcome, options),
-        sensitivity=lost.section("sensitivity", lambda: ranking.sensitivity(snapshot, workload, outcome, costs), []),
+        pareto=pareto(question.workload, outcome, options),
+        sensitivity=lost.section("sensitivity", lambda: ranking.sensitivity(question, outcome, costs), []),
     )
-    if options and (card := lost.section("sharing", lambda: sharing(workload, catalog, outcome), None)):
+    if options and (card := lost.section("sharing", lambda: sharing(question, outcome), None)):
         answer = answer.changed(sharing=card)
-    if catalog.model.adapters:
-        copies = merged_copies(workload, catalog, outcome)
-        answer = answer.changed(adapters=adapters(catalog, outcome, options, copies))
-    if workload.kind.mixes_accelerators:
-        found_mix = lost.section("mix", lambda: mix(workload, find_mix(workload, catalog, outcome)), None)
+    if question.catalog.model.adapters:
+        copies = merged_copies(question, outcome)
+        answer = answer.changed(adapters=adapters(question.catalog, outcome, options, copies))
+    if question.workload.kind.mixes_accelerators:
+        found_mix = lost.section("mix", lambda: mix(question.workload, find_mix(question, outcome)), None)
         answer = answer.changed(mix=found_mix)
-    answer = _with_hosted(spec, snapshot, workload, catalog, outcome, answer, costs, lost, said)
-    return lost.told(with_left_out(answer, catalog.effort))
+    answer = _with_hosted(question, outcome, answer, costs, lost, said)
+    return lost.told(with_left_out(answer, question.catalog.effort))
 
 
 def with_left_out(answer: Answer, effort: Effort) -> Answer:
@@ -137,25 +142,23 @@ def with_left_out(answer: Answer, effort: Effort) -> Answer:
     )
 
 
-def one_option(
-    snapshot: Json, workload: Workload, catalog: Catalog, outcome: SearchResult, s: Scored, rank: int | None
-) -> Option:
+def one_option(question: Question, outcome: SearchResult, s: Scored, rank: int | None) -> Option:
     with evaluating(s.lane.choice.accelerator.slug):
-        return option(snapshot, workload, catalog, outcome, s, rank)
+        return option(question, outcome, s, rank)
 
 
-def one_near_miss(snapshot: Json, workload: Workload, catalog: Catalog, outcome: SearchResult, s: Scored) -> NearMiss:
+def one_near_miss(question: Question, outcome: SearchResult, s: Scored) -> NearMiss:
     with evaluating(s.lane.choice.accelerator.slug):
-        return near_miss(snapshot, workload, catalog, outcome, s)
+        return near_miss(question, outcome, s)
 
 
-def first_sentences(snapshot: Json, outcome: SearchResult, first: Option) -> str:
+def first_sentences(question: Question, outcome: SearchResult, first: Option) -> str:
     """What the verdict adds about the first deployment's money and supply."""
-    return bill.money_sentences(first.money, first.usd_per_month) + supply_sentence(snapshot, outcome)
+    return bill.money_sentences(first.money, first.usd_per_month) + supply_sentence(question, outcome)
 
 
-def supply_sentence(snapshot: Json, outcome: SearchResult) -> str:
-    lines = demand.supply_warnings(snapshot, outcome.shown[0]) if outcome.shown else []
+def supply_sentence(question: Question, outcome: SearchResult) -> str:
+    lines = demand.supply_warnings(question, outcome.shown[0]) if outcome.shown else []
     return "".join(f" {line[0].upper()}{line[1:]}." for line in lines[:1])
 
 
@@ -167,41 +170,40 @@ def _member(spec: Json, snapshot: Json, progress: Progress | None) -> tuple[Answ
 def _member_attempt(
     spec: Json, snapshot: Json, progress: Progress | None, lost: Lost
 ) -> tuple[Answer, Member, bill.CostModel]:
-    snapshot, workload, catalog = _engine_values(spec, snapshot, lost)
-    outcome = search(workload, catalog, progress, choice_alone=True)
-    outcome = kept_first(workload, outcome, bill.CostModel(snapshot, workload, catalog, outcome.shown))
+    question = question_of(spec, snapshot, lost)
+    outcome = search(question, progress, choice_alone=True)
+    outcome = kept_first(question.workload, outcome, bill.CostModel(question, outcome.shown))
     first = [
-        one_option(snapshot, workload, catalog, outcome, s, None).changed(
-            one_host_lost=demand.host_lost(workload, catalog, outcome.table, s)
-        )
+        one_option(question, outcome, s, None).changed(one_host_lost=demand.host_lost(question, outcome.table, s))
         for s in outcome.ranked[:1]
     ]
-    nearest = [] if first else [one_near_miss(snapshot, workload, catalog, outcome, s) for s in outcome.near_misses[:1]]
+    nearest = [] if first else [one_near_miss(question, outcome, s) for s in outcome.near_misses[:1]]
     answer = Answer(
-        **_frame(spec, snapshot, outcome, outcome.ranked),
+        **_frame(question, outcome, outcome.ranked),
         verdict="",
         recommendations=[*first],
     )
 
     def said(ranged: Sequence[Option]) -> str:
-        return verdict(workload, outcome.ranked, ranged, nearest)
+        return verdict(question.workload, outcome.ranked, ranged, nearest)
 
-    member = Member(workload=workload, catalog=catalog, answer=outcome, week=workload.week)
-    costs = bill.CostModel(snapshot, workload, catalog, outcome.ranked[:1])
-    answer = _with_hosted(spec, snapshot, workload, catalog, outcome, answer, costs, lost, said, together=False)
-    return lost.told(with_left_out(answer, catalog.effort)), member, costs
+    member = Member(question=question, answer=outcome, week=question.workload.week)
+    costs = bill.CostModel(question, outcome.ranked[:1])
+    answer = _with_hosted(question, outcome, answer, costs, lost, said, together=False)
+    return lost.told(with_left_out(answer, question.catalog.effort)), member, costs
 
 
-def _frame(spec: Json, snapshot: Json, outcome: SearchResult, ranked: Sequence[Scored]) -> Json:
+def _frame(question: Question, outcome: SearchResult, ranked: Sequence[Scored]) -> Json:
     """The fields of an Answer that do not depend on what it recommends."""
+    snapshot = question.snapshot
     calibrations = calibrations_used(snapshot, (s.lane.choice.accelerator.slug for s in ranked))
     return {
-        "workload": spec,
+        "workload": question.spec,
         "engine_version": snapshot["engine_version"],
         "catalog": CatalogVersion(version=snapshot["catalog_version"], prices_as_of=snapshot["prices_as_of"]),
         "elapsed_s": None,
         "candidates": Candidates(evaluated=outcome.evaluated, pruned=outcome.pruned, feasible=outcome.feasible),
-        "assumptions": bill.assumptions(spec, snapshot),
+        "assumptions": bill.assumptions(question),
         "sources": sources(snapshot, outcome.shown),
         "calibrations": calibrations,
         "calibration_ids": [c.id for c in calibrations],
@@ -209,18 +211,11 @@ def _frame(spec: Json, snapshot: Json, outcome: SearchResult, ranked: Sequence[S
     }
 
 
-def _engine_values(spec: Json, snapshot: Json, lost: Lost) -> tuple[Json, Workload, Catalog]:
-    """The snapshot with the workload's assumptions and growth; the workload and catalog as the engine takes them."""
-    snapshot = with_assumptions(spec, unpacked(snapshot))
-    return snapshot, *prepare_question(served_workload(spec, snapshot), lost.without(catalog_of(spec, snapshot)))
-
-
-def with_assumptions(spec: Json, snapshot: Json) -> Json:
-    """The unpacked snapshot with the workload's assumptions and growth."""
-    return snapshot | {
-        "tco": spec["tco"],
-        "growth_fraction_per_year": spec["traffic"]["growth_fraction_per_year"],
-    }
+def question_of(spec: Json, snapshot: Json, lost: Lost) -> Question:
+    """The question with the workload and catalog as the engine takes them."""
+    snapshot = unpacked(snapshot)
+    catalog = lost.without(catalog_of(spec, snapshot))
+    return prepare_question(Question(served_workload(spec, snapshot), catalog, spec=spec, snapshot=snapshot))
 
 
 def served_workload(spec: Json, snapshot: Json) -> Workload:
@@ -230,10 +225,7 @@ def served_workload(spec: Json, snapshot: Json) -> Workload:
 
 
 def _with_hosted(
-    spec: Json,
-    snapshot: Json,
-    workload: Workload,
-    catalog: Catalog,
+    question: Question,
     outcome: SearchResult,
     answer: Answer,
     costs: bill.CostModel,
@@ -245,11 +237,12 @@ def _with_hosted(
 
     `together` ranks them among the options; workloads of a portfolio share machines, so theirs are only listed.
     """
-    services = {name for name in snapshot["assumptions"] if name.startswith((EGRESS, STORAGE))}
-    rows = [] if catalog.model.adapters or not workload.kind.generates_tokens else snapshot["hosted"]
-    offers = hosted(spec, snapshot, workload, rows, answer.deployments, outcome.bound_usd_per_month)
+    spec, workload = question.spec, question.workload
+    services = {name for name in question.snapshot["assumptions"] if name.startswith((EGRESS, STORAGE))}
+    rows = [] if question.catalog.model.adapters or not workload.kind.generates_tokens else question.snapshot["hosted"]
+    offers = hosted(question, rows, answer.deployments, outcome.bound_usd_per_month)
     costs.compare_with(offers, ranked="api" in workload.constraints.acquisition)
-    options = bill.with_break_even(snapshot, workload, catalog, costs.shown, answer.deployments, offers)
+    options = bill.with_break_even(question, costs.shown, answer.deployments, offers)
     ranged = bill.with_ranges(costs, options)
     answer = answer.changed(
         recommendations=[*ranged],
@@ -264,13 +257,13 @@ def _with_hosted(
         scenarios=lost.section(
             "scenarios", lambda: bill.scenarios(costs, options, spec["tco"].get("scenarios") or []), list[Scenario]()
         ),
-        switch=lost.section("switch", lambda: bill.best_switch_of(workload, catalog, outcome), None),
+        switch=lost.section("switch", lambda: bill.best_switch_of(question, outcome), None),
     )
-    on_demand = found(spec, snapshot, workload, catalog, outcome)
+    on_demand = found(question, outcome)
     if on_demand.rejection is not None:
         answer = answer.changed(scale_to_zero=on_demand.rejection)
     may_lead = displaced_by(workload, outcome, costs)
-    answer = ranked_together(spec, workload, outcome, answer, on_demand.options, may_lead)
+    answer = ranked_together(question, outcome, answer, on_demand.options, may_lead)
     first = answer.recommendations[0].rank if answer.recommendations else None
     whole = (
         together_verdict(spec, answer, answer.verdict) + owned_sentence(answer.owned, first) + switch_sentence(answer)
@@ -278,9 +271,9 @@ def _with_hosted(
     answer = answer.changed(verdict=whole, team=team_of(workload, outcome, answer))
     if answer.team and answer.team.first_without_rank != first:
         answer = answer.changed(verdict=f"{whole} {answer.team.said}")
-    if open_limits := lost.section("no_limits", lambda: no_limits(workload, catalog, answer), None):
+    if open_limits := lost.section("no_limits", lambda: no_limits(question, answer), None):
         answer = answer.changed(no_limits=open_limits, verdict=f"{answer.verdict} {open_limits.said}")
-    spreads = [ranking.spread_of(snapshot, s) for s in outcome.shown]
+    spreads = [ranking.spread_of(question, s) for s in outcome.shown]
     settle = lost.section("settle", lambda: bill.settle_serving(workload, outcome, costs, spreads, answer), None)
     return answer.changed(decision=answer.decide(settle))
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
+from advisor.answer.question import Question
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.fleet import TIME_SLICES, MergedCopies, SharingOption, sharing_options
 from advisor.engine.search import Catalog, SearchResult, describe
 from advisor.engine.step import adapter_bytes, layouts, served_rank
-from advisor.engine.terms import Accelerator, Workload
+from advisor.engine.terms import Accelerator, usd_text
 from advisor.inputs import number
 from advisor.result import Adapters, Option, Partition, Sharing, SharingWay
 from advisor.result import MergedCopies as ResultMergedCopies
@@ -61,9 +62,9 @@ def warnings(catalog: Catalog) -> list[str]:
 # --- sections of an answer --------------------------------------------------------------------------------------
 
 
-def sharing(workload: Workload, catalog: Catalog, outcome: SearchResult) -> Sharing | None:
+def sharing(question: Question, outcome: SearchResult) -> Sharing | None:
     """The first choice's card as a whole against its parts; None: not asked for, or nothing is feasible."""
-    options = sharing_options(workload, catalog, outcome)
+    options = sharing_options(question, outcome)
     if not options:
         return None
     card = options[0].accelerator
@@ -118,7 +119,7 @@ def comparison(options: Sequence[SharingOption]) -> str:
     less = 1.0 - best.requests_per_s_per_chip / whole.requests_per_s_per_chip
     more = (best.scored.usd_per_hour - whole.scored.usd_per_hour) * HOURS_PER_MONTH
     slower = best.scored.verified.tpot_p95_s / max(whole.scored.verified.tpot_p95_s, 1e-9)
-    money = f"for ${more:,.0f} more a month" if more > 0.5 else "at the same price"
+    money = f"for {usd_text(more)} more a month" if more > 0.5 else "at the same price"
     verdict = (
         f"isolation costs {less:.0%} of the card's capacity"
         if less > 0.005
@@ -184,13 +185,13 @@ def adapters_sentence(a: Adapters, options: Sequence[Option]) -> str:
     if copies is None or copies.usd_per_month is None:
         return f"{cost}. No deployment of merged copies meets the limits."
     packed = (
-        f" (at least ${copies.packed_usd_per_month_at_least or 0:,.0f} if {copies.side_by_side} share a card, by "
+        f" (at least {usd_text(copies.packed_usd_per_month_at_least or 0)} if {copies.side_by_side} share a card, by "
         "memory alone)"
         if copies.side_by_side > 1
         else ""
     )
     return (
-        f"{cost}. Serving all adapters with one base model costs ${base_usd:,.0f} a month; {copies.deployments} merged "
-        f"copies, each on {copies.each}, cost ${copies.usd_per_month:,.0f}{packed}, "
+        f"{cost}. Serving all adapters with one base model costs {usd_text(base_usd)} a month; {copies.deployments} "
+        f"merged copies, each on {copies.each}, cost {usd_text(copies.usd_per_month)}{packed}, "
         f"{copies.usd_per_month / base_usd:.2g} times as much."
     )

@@ -9,6 +9,7 @@ from advisor.engine.fleet import Limits, Member, pack_models
 from advisor.engine.fleet import Packing as EnginePacking
 from advisor.engine.fleet import Tenant as EngineTenant
 from advisor.engine.search import describe
+from advisor.engine.terms import usd_text
 from advisor.inputs import number
 from advisor.result import Card, Packed, Packing, Tenant
 
@@ -94,7 +95,7 @@ def comparison(
 def _price_of_isolation(members: Sequence[Member], processes: EnginePacking, instances: EnginePacking) -> str:
     """In money, and in TPOT of the workload that it slows most."""
     more = (instances.usd_per_hour - processes.usd_per_hour) * HOURS_PER_MONTH
-    money = f"${more:,.0f} a month" if more > 0.5 else "no money here"
+    money = f"{usd_text(more)} a month" if more > 0.5 else "no money here"
     isolated, shared = (_tpot_p95_s(p) for p in (instances, processes))
     i = max(isolated, key=lambda k: isolated[k] / max(shared[k], 1e-9))
     name = members[i].workload.name
@@ -119,4 +120,6 @@ def _sentence(way: str, p: EnginePacking, alone_usd_per_hour: float) -> str:
     less = 1.0 - p.usd_per_hour / alone_usd_per_hour
     against = f", {less:.0%} less than each alone" if less > 0.005 else ", no cheaper than each alone"
     most = max(len(card.tenants) for card in p.cards)
-    return f"{way}: {len(p.cards)} x {p.accelerator.name}, up to {most} models on one, ${usd:,.0f} a month{against}."
+    return (
+        f"{way}: {len(p.cards)} x {p.accelerator.name}, up to {most} models on one, {usd_text(usd)} a month{against}."
+    )

@@ -3,10 +3,11 @@
 from typing import Any
 
 from advisor.answer.money import traffic_ratio
+from advisor.answer.question import Question
 from advisor.engine.network import Model
-from advisor.engine.search import Catalog, Scored
+from advisor.engine.search import Scored
 from advisor.engine.step import Layouts, images_s, layouts, vision_bytes
-from advisor.engine.terms import Images, Workload
+from advisor.engine.terms import Images, Workload, usd_text
 from advisor.inputs import number
 from advisor.result import Conversation, ImageInput, Option, UnitCost
 
@@ -14,11 +15,12 @@ Json = dict[str, Any]
 GIB = 2.0**30
 
 
-def contents_fields(workload: Workload, catalog: Catalog, s: Scored, asked_hit_fraction: float, used: float) -> Json:
+def contents_fields(question: Question, s: Scored, asked_hit_fraction: float, used: float) -> Json:
     """The fields of an Option about what requests consist of; absent where the question has none.
 
     asked_hit_fraction: prefix cache hits if no conversation is evicted.
     """
+    workload, catalog = question.workload, question.catalog
     fields: Json = {}
     if workload.unit is not None:
         fields["unit_cost"] = unit_cost(workload, s, used)
@@ -77,7 +79,7 @@ def image_input(images: Images, model: Model, x: Layouts) -> ImageInput:
     )
 
 
-def sentences(workload: Workload, catalog: Catalog, option: Option) -> list[str]:
+def sentences(question: Question, option: Option) -> list[str]:
     """The same in words."""
     lines = []
     if option.conversation:
@@ -88,15 +90,15 @@ def sentences(workload: Workload, catalog: Catalog, option: Option) -> list[str]
             f"{i.per_request:g} of a request takes {i.encoder_ms or 0:.3g} ms of the TTFT; fetching and resizing "
             "images on the host is not included"
         )
-    if workload.structured_output:
+    if question.workload.structured_output:
         lines.append(
-            f"structured output takes about {catalog.grammar_mask_s * 1e6:.0f} us of host time per generated token "
-            "(grammar-mask-us), while the accelerator runs the step"
+            f"structured output takes about {question.catalog.grammar_mask_s * 1e6:.0f} us of host time per generated "
+            "token (grammar-mask-us), while the accelerator runs the step"
         )
     if (cost := option.unit_cost) and cost.usd is not None:
         units = f"{cost.count:,} {cost.unit}s" if cost.count > 1 else f"a{'n' * (cost.unit[0] in 'aeiou')} {cost.unit}"
-        at_most = f", ${cost.usd_at_capacity:.3g} at capacity" if cost.usd_at_capacity is not None else ""
-        lines.append(f"${cost.usd:.3g} for {units} at the mean load{at_most}")
+        at_most = f", {usd_text(cost.usd_at_capacity)} at capacity" if cost.usd_at_capacity is not None else ""
+        lines.append(f"{usd_text(cost.usd)} for {units} at the mean load{at_most}")
     return lines
 
 

@@ -4,11 +4,12 @@ import math
 from functools import partial
 from typing import Any
 
+from advisor.answer.question import Question
 from advisor.engine.cost import HOURS_PER_MONTH, owned_instances, racks_of
 from advisor.engine.fleet import HostLoss, host_loss
 from advisor.engine.plans import TERM
 from advisor.engine.scheduler import Verified
-from advisor.engine.search import Catalog, Scored, Table, instances_of, packing_of, tpot_limit_s
+from advisor.engine.search import Scored, Table, instances_of, packing_of, tpot_limit_s
 from advisor.engine.terms import Workload, instances_packed, mean_fraction, needed_by_hour, unlike, usd_text
 from advisor.inputs import SUPPLY, number
 from advisor.result import (
@@ -205,12 +206,12 @@ def warnings(workload: Workload, s: Scored) -> list[str]:
     return lines
 
 
-def supply_warnings(snapshot: Json, s: Scored) -> list[str]:
+def supply_warnings(question: Question, s: Scored) -> list[str]:
     """Rentals of more accelerators in one region than a provider can be assumed to have free."""
-    row = snapshot["assumptions"].get(SUPPLY)
+    row = question.snapshot["assumptions"].get(SUPPLY)
     if row is None or s.planned is None:
         return []
-    most = float((snapshot.get("tco") or {}).get(SUPPLY, row["value"]))
+    most = float(question.spec["tco"].get(SUPPLY, row["value"]))
     plan, offers = s.planned.plan, s.planned.offers
     rented = [(offers[h.way], int(h.instances.max()), "by the hour") for h in plan.schedule.hourly]
     rented += [
@@ -267,19 +268,20 @@ def of_week(w: Week) -> str:
         )
     return (
         f"autoscaled between {low} and {high} replicas over the week, cold starts of {w.cold_start_s or 0:g} s "
-        f"included: ${w.autoscaled.usd_per_month or 0:,.0f} a month at {w.autoscaled.utilisation or 0:.0%} "
-        f"utilization; fixed at {high}: ${w.fixed.usd_per_month or 0:,.0f} at {w.fixed.utilisation or 0:.0%}"
+        f"included: {usd_text(w.autoscaled.usd_per_month or 0)} a month at {w.autoscaled.utilisation or 0:.0%} "
+        f"utilization; fixed at {high}: {usd_text(w.fixed.usd_per_month or 0)} at {w.fixed.utilisation or 0:.0%}"
     )
 
 
 # --- one host lost ---------------------------------------------------------------------------------------------
 
 
-def host_lost(workload: Workload, catalog: Catalog, table: Table | None, s: Scored) -> HostLost | None:
+def host_lost(question: Question, table: Table | None, s: Scored) -> HostLost | None:
     """None for a batch, which waits or takes longer, and without a table of the search."""
+    workload = question.workload
     if table is None or not workload.kind.has_arrivals:
         return None
-    loss = host_loss(workload, catalog, table, s)
+    loss = host_loss(question, table, s)
     spare = loss.spare_usd_per_hour if advises_spares(workload, s) else None
     seen = loss.verified
     return HostLost(

@@ -4,9 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from advisor.answer.question import Question
 from advisor.engine.cost import HOURS_PER_MONTH, JOULES_PER_KWH, Assumptions
-from advisor.engine.search import Catalog, Scored, watts_at
-from advisor.engine.terms import WEEK_HOURS, Accelerator, Workload, mean_fraction
+from advisor.engine.search import Scored, watts_at
+from advisor.engine.terms import WEEK_HOURS, Accelerator, mean_fraction
 from advisor.inputs import number
 from advisor.result import Energy
 
@@ -27,29 +28,30 @@ ASSUMED_TIME = "hours count from Monday 0:00, as in traffic.load_curve; give bot
 # --- the grid ---------------------------------------------------------------------------------------------------
 
 
-def curve_of(snapshot: Json, workload: Workload, s: Scored) -> list[float]:
+def curve_of(question: Question, s: Scored) -> list[float]:
     """The planner's hourly carbon intensity for a week; empty: none was given, or it does not apply to the option.
 
     It applies to an own site, to regions that the workload names, and where the region has no figure of its own.
     """
-    given = (snapshot.get("tco") or {}).get(CURVE)
+    given = question.spec["tco"].get(CURVE)
     if not given:
         return []
-    known = snapshot["regions"].get(f"{s.offer.provider}-{s.offer.region}", {}).get("kgco2e_per_kwh")
-    named = s.offer.is_in(workload.constraints.regions_allow)
+    known = question.snapshot["regions"].get(f"{s.offer.provider}-{s.offer.region}", {}).get("kgco2e_per_kwh")
+    named = s.offer.is_in(question.workload.constraints.regions_allow)
     if s.offer.acquisition != "own" and known and not named:
         return []
     return [float(v) for v in given] * (WEEK_HOURS // len(given))
 
 
-def watts_by_hour(workload: Workload, catalog: Catalog, s: Scored) -> list[float]:
+def watts_by_hour(question: Question, s: Scored) -> list[float]:
     """Draw in each hour of a week, W; autoscaled instances draw nothing while they are off."""
+    workload = question.workload
     if not workload.week:
         return [s.watts] * WEEK_HOURS
     mean = mean_fraction(workload.week)
     if s.paid_fraction < 1.0:
         return [s.watts * hour / mean for hour in workload.week]
-    known = {level: watts_at(catalog, s, level / mean) for level in set(workload.week)}
+    known = {level: watts_at(question.catalog, s, level / mean) for level in set(workload.week)}
     return [known[level] for level in workload.week]
 
 
@@ -59,10 +61,10 @@ def weighted(watts: Sequence[float], grid: Sequence[float]) -> float:
     return math.fsum(w * g for w, g in zip(watts, grid, strict=True)) / drawn if drawn else math.nan
 
 
-def grid_of(snapshot: Json, workload: Workload, catalog: Catalog, s: Scored) -> float | None:
+def grid_of(question: Question, s: Scored) -> float | None:
     """Carbon intensity of the option's draw, kgCO2e/kWh; None: not known."""
-    curve = curve_of(snapshot, workload, s)
-    mean = weighted(watts_by_hour(workload, catalog, s), curve) if curve else s.offer.kgco2e_per_kwh
+    curve = curve_of(question, s)
+    mean = weighted(watts_by_hour(question, s), curve) if curve else s.offer.kgco2e_per_kwh
     return mean if mean and math.isfinite(mean) else s.offer.kgco2e_per_kwh
 
 
@@ -79,17 +81,15 @@ def basis_of(chip: Accelerator, a: Assumptions) -> str:
     return "measured" if chip.slug == FITTED_TO else "relative"
 
 
-def energy(
-    snapshot: Json, workload: Workload, catalog: Catalog, s: Scored, tokens_per_s: Mapping[str, float]
-) -> Energy:
+def energy(question: Question, s: Scored, tokens_per_s: Mapping[str, float]) -> Energy:
     """Joules per input and output token: each phase at its own draw; idle, host and cooling by its time."""
-    a, chip, offer = catalog.assumptions, s.lane.choice.accelerator, s.offer
+    a, chip, offer = question.catalog.assumptions, s.lane.choice.accelerator, s.offer
     idle = idle_watts(chip, a)
     drawn = {"input": s.phases.prefill_fraction, "output": s.phases.decode_fraction}
     each = {name: idle + share * (chip.watts - idle) for name, share in drawn.items()}
     joules, time = joules_by_phase(s, each, idle, tokens_per_s)
-    curve = curve_of(snapshot, workload, s)
-    grid = grid_of(snapshot, workload, catalog, s)
+    curve = curve_of(question, s)
+    grid = grid_of(question, s)
     basis = basis_of(chip, a)
 
     def carbon(joules_per_token: float) -> float | None:
@@ -141,14 +141,14 @@ def joules_by_phase(
     return joules, time
 
 
-def power_range(snapshot: Json, catalog: Catalog, s: Scored) -> tuple[float, float]:
+def power_range(question: Question, s: Scored) -> tuple[float, float]:
     """90 % factors (low, high) on the draw: as checked on the chip it was fitted to, those squared on others."""
     chip = s.lane.choice.accelerator
     low, high = (
-        float(snapshot.get("tco", {}).get(key, snapshot["assumptions"].get(key, {"value": 1.0})["value"]))
+        float(question.spec["tco"].get(key, question.snapshot["assumptions"].get(key, {"value": 1.0})["value"]))
         for key in (POWER_LOW, POWER_HIGH)
     )
-    basis = basis_of(chip, catalog.assumptions)
+    basis = basis_of(chip, question.catalog.assumptions)
     if basis == "given":
         return 1.0, 1.0
     return (low, high) if basis == "measured" else (low**2, high**2)

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from advisor.answer.money import traffic_ratio
-from advisor.engine.cost import HOURS_PER_MONTH
+from advisor.answer.money import traffic_ratio, within_capacity
+from advisor.answer.question import Question
+from advisor.engine.cost import HOURS_PER_MONTH, break_even_tokens
 from advisor.engine.search import ALLOWED_QUALITY, QUALITY_RANK, missing_figure
-from advisor.engine.terms import Workload
+from advisor.engine.terms import Workload, usd_text
 from advisor.inputs import areas_of, hosted_apis, number, rounded
 from advisor.result import HostedOffer, Option, Rejection, SloState, Speed, TokenCharge
 from advisor.workload import trace_of
@@ -35,15 +36,16 @@ class Miss:
     reached: float | None = None
 
 
-def hosted(spec: Json, snapshot: Json, workload: Workload, rows: Sequence[Json], options: Sequence[Option],
+def hosted(question: Question, rows: Sequence[Json], options: Sequence[Option],
            bound_usd_per_month: float | None = None) -> list[HostedOffer]:  # fmt: skip
     """Every hosted API of the model with its monthly bill for this traffic, the cheapest first.
 
     `bound_usd_per_month`: the price beyond which nothing is ranked.
     """
+    spec = question.spec
     rows = [row for row in rows if hosted_apis.allowed(spec, row)]
     rented = cheapest_rented(options)
-    offers = [_offer(spec, snapshot, workload, row, rows, rented, bound_usd_per_month) for row in rows]
+    offers = [_offer(question, row, rows, rented, bound_usd_per_month) for row in rows]
     offers.sort(key=lambda o: (o.usd_per_month, o.provider, o.name))
     if spec["objective"] != "cost" or not asked_for(spec):
         return offers
@@ -62,38 +64,39 @@ def cheapest_rented(options: Sequence[Option]) -> Option | None:
 
 
 def _offer(
-    spec: Json,
-    snapshot: Json,
-    workload: Workload,
+    question: Question,
     row: Json,
     rows: Sequence[Json],
     rented: Option | None,
     bound_usd_per_month: float | None,
 ) -> HostedOffer:
+    spec, workload = question.spec, question.workload
     tokens = hosted_apis.tokens_of(spec)
-    gross = 1.0 + hosted_apis.vat_fraction(spec, snapshot)
+    gross = 1.0 + hosted_apis.vat_fraction(spec, question.snapshot)
     usd = hosted_apis.usd_per_request(tokens, row) * gross
     requests_per_month = spec["traffic"]["requests_per_s"]["mean"] * hosted_apis.SECONDS_PER_MONTH
-    charges = bill(tokens, row, requests_per_month * traffic_ratio(workload), gross)  # a mean month of the forecast
+    requests_per_forecast_month = requests_per_month * traffic_ratio(workload)
+    charges = bill(tokens, row, requests_per_forecast_month, gross)
     monthly = sum(charge.usd_per_month for charge in charges)
     most = requests_per_month * max(workload.forecast, default=1.0) * usd
     budget = spec["constraints"]["max_usd_per_month"]
+    blended = number(usd / (tokens["input"] + tokens["output"]) * hosted_apis.MTOK)
     outlier, (ratio, others) = price_outlier(tokens, row, rows), price_ratio(tokens, row, rows)
     state, open_points = slo_state(spec, row)
-    misses = [*misses_of(spec, snapshot, workload, row, most, bound_usd_per_month)] if asked_for(spec) else []
+    misses = [*misses_of(question, row, most, bound_usd_per_month)] if asked_for(spec) else []
     return HostedOffer(
         **row | {"notes": None, "speeds": [Speed(**speed) for speed in speeds_of(row)]},
         acquisition="api",
         basis=BASIS,
         usd_per_month=rounded(monthly),
-        usd_per_mtok_blended=number(usd / (tokens["input"] + tokens["output"]) * hosted_apis.MTOK),
+        usd_per_mtok_blended=blended,
         within_budget=budget is None or most <= budget,
         rank_by_cost=None,
         rank=None,
-        **_break_even(usd, tokens, rented),
+        **_break_even(workload, blended, rented),
         bill=charges,
         price_outlier=outlier,
-        price_age_days=age_days(snapshot, row),
+        price_age_days=age_days(question.snapshot, row),
         price_ratio=number(ratio) if ratio else None,
         price_others=others,
         slo_state=state,
@@ -142,16 +145,16 @@ def bill(tokens: Mapping[str, float], row: Json, requests_per_month: float, gros
     ]
 
 
-def _break_even(usd: float, tokens: Mapping[str, float], rented: Option | None) -> Json:
+def _break_even(workload: Workload, usd_per_mtok: float | None, rented: Option | None) -> Json:
     """Tokens a month (prompt and answer) above which the cheapest rented option costs less."""
-    if rented is None or usd <= 0:
-        return {"break_even_tokens_per_month": None, "break_even_with": None, "break_even_within_capacity": None}
-    requests = rented.usd_per_month / usd
-    capacity = (rented.capacity_requests_per_s or math.inf) * hosted_apis.SECONDS_PER_MONTH
+    tokens = within = None
+    if rented is not None and usd_per_mtok:
+        tokens = break_even_tokens(rented.usd_per_month, usd_per_mtok)
+        within = within_capacity(rented, workload, tokens)
     return {
-        "break_even_tokens_per_month": number(requests * (tokens["input"] + tokens["output"])),
-        "break_even_with": rented.label,
-        "break_even_within_capacity": requests <= capacity,
+        "break_even_tokens_per_month": number(tokens) if tokens else None,
+        "break_even_with": rented.label if rented and tokens else None,
+        "break_even_within_capacity": within,
     }
 
 
@@ -246,15 +249,14 @@ def _unknowns(row: Json) -> Iterator[str]:
         yield f"not published, as far as the catalog knows: {', '.join(missing)}"
 
 
-def misses_of(
-    spec: Json, snapshot: Json, workload: Workload, row: Json, usd_per_month: float, bound_usd_per_month: float | None
-) -> Iterator[Miss]:
+def misses_of(question: Question, row: Json, usd_per_month: float, bound_usd_per_month: float | None) -> Iterator[Miss]:
     """Why this endpoint is not ranked, the limit that is easiest to change first."""
+    spec, workload = question.spec, question.workload
     yield from _speed_misses(spec, row)
     yield from _price_misses(spec, usd_per_month, bound_usd_per_month)
     yield from _length_misses(spec, row)
     yield from _place_misses(spec, row)
-    yield from _quality_misses(spec, snapshot, row)
+    yield from _quality_misses(question, row)
     yield from _unknown_hardware(spec, row)
     rates = figures_of(row, "output_tokens_per_s")
     if figure := missing_figure(workload, 1 / rates[0] if rates else None):
@@ -322,7 +324,7 @@ def _price_misses(spec: Json, usd_per_month: float, bound_usd_per_month: float |
         needed = math.ceil(usd_per_month)
         yield Miss(
             reason="too_expensive",
-            detail=f"${usd_per_month:,.0f} a month > ${most:,.0f}",
+            detail=f"{usd_text(usd_per_month)} a month > {usd_text(most)}",
             smallest_change=f"max_usd_per_month >= {needed}",
             change={"constraints.max_usd_per_month": needed},
             limit=most,
@@ -388,11 +390,11 @@ def quality_of(word: str, native_dtype: str) -> str:
     return "lossless" if bits >= native else "near_lossless" if bits >= 8 else "lossy"
 
 
-def _quality_misses(spec: Json, snapshot: Json, row: Json) -> Iterator[Miss]:
-    word, asked = row.get("quantization"), spec["constraints"]["quality"]
+def _quality_misses(question: Question, row: Json) -> Iterator[Miss]:
+    word, asked = row.get("quantization"), question.spec["constraints"]["quality"]
     if not word:
         return
-    quality = quality_of(word, snapshot["model"].get("native_dtype", "bf16"))
+    quality = quality_of(word, question.snapshot["model"].get("native_dtype", "bf16"))
     if QUALITY_RANK[quality] > ALLOWED_QUALITY[asked]:
         needed = next(name for name, rank in ALLOWED_QUALITY.items() if rank >= QUALITY_RANK[quality])
         yield Miss(

@@ -5,7 +5,7 @@ from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.fleet import Mix as EngineMix
 from advisor.engine.fleet import MixPart as EnginePart
 from advisor.engine.search import describe
-from advisor.engine.terms import Workload
+from advisor.engine.terms import Workload, usd_text
 from advisor.inputs import number
 from advisor.result import LengthClass, Mix, MixPart
 
@@ -95,12 +95,14 @@ def sentence(workload: Workload, plan: Mix) -> str:
         return f"No mix of machines is cheaper: {reason}."
     saving = "no single kind of machine meets the limits"
     if plan.single_usd_per_month is not None:
-        saving = f"${plan.saving_usd_per_month or 0:,.0f} ({plan.saving_fraction or 0:.0%}) less than the single choice"
+        saving = (
+            f"{usd_text(plan.saving_usd_per_month or 0)} ({plan.saving_fraction or 0:.0%}) less than the single choice"
+        )
     limit_s = workload.slo.ttft_p95_s
     slow = [p for p in plan.parts if limit_s and (p.ttft_ms_p95 or 0.0) > limit_s * 1e3]
     worse = "".join(f"; on {p.accelerator} alone p95 TTFT is {p.ttft_ms_p95:,.0f} ms" for p in slow)
     parts = "; ".join(f"{p.label}, {provenance(p)}, for {prompt_lengths(p)}" for p in plan.parts)
     return (
-        f"A mix costs ${plan.usd_per_month or 0:,.0f} a month, {saving}: {parts}. Over all requests, simulated p95 "
+        f"A mix costs {usd_text(plan.usd_per_month or 0)} a month, {saving}: {parts}. Over all requests, simulated p95 "
         f"TTFT is {plan.ttft_ms_p95 or 0:,.0f} ms and p95 TPOT {plan.tpot_ms_p95 or 0:.1f} ms{worse}."
     )

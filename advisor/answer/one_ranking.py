@@ -7,10 +7,11 @@ from typing import Any
 from advisor.answer.demand import API_LOSS
 from advisor.answer.hosted import asked_for, figures_of, needed_tokens_per_s, of_median, usd_per_hour
 from advisor.answer.money import CURRENCY, cents, traffic_ratio
+from advisor.answer.question import Question
 from advisor.answer.sentences import certainty
 from advisor.engine.cost import HOURS_PER_MONTH, in_cents, present_value
 from advisor.engine.search import MAX_RANKED, SearchResult, final_score, hosted_score
-from advisor.engine.terms import Workload
+from advisor.engine.terms import Workload, usd_text
 from advisor.inputs import number, rounded
 from advisor.result import (
     Answer,
@@ -35,8 +36,7 @@ Json = dict[str, Any]
 
 
 def ranked_together(
-    spec: Json,
-    workload: Workload,
+    question: Question,
     outcome: SearchResult,
     answer: Answer,
     on_demand: Sequence[tuple[float, Option]] = (),
@@ -49,12 +49,13 @@ def ranked_together(
     everything that keeps it. `displaces`: whether something at this monthly cost may stand before the first deployment,
     which keeps owned machines; None: whatever has the better objective may.
     """
+    workload = question.workload
     deployments = answer.deployments
     scores = [final_score(workload, s, outcome.scale) for s in outcome.shown[: len(deployments)]]
     apis = sorted(
         (
             (hosted_score(workload, outcome.scale, usd_per_hour(o), tpot_s(o)), o)
-            for o in best_of_provider(spec, answer.hosted)
+            for o in best_of_provider(question.spec, answer.hosted)
         ),
         key=lambda pair: (pair[0], pair[1].usd_per_month, pair[1].provider),
     )[:MAX_RANKED]
@@ -74,7 +75,7 @@ def ranked_together(
     ranks = {id(each): rank for rank, each in enumerate(order, 1)}
     place = {option.rank: ranks[id(option)] for option in deployments}
     options = [
-        moved(each, rank, place) if isinstance(each, Option) else api_option(spec, workload, each, rank)
+        moved(each, rank, place) if isinstance(each, Option) else api_option(question, each, rank)
         for rank, each in enumerate(order, 1)
     ]
     return answer.changed(
@@ -149,13 +150,14 @@ def moved_views(views: Views, place: Mapping[int | None, int], options: Sequence
     return Views(**{name: place[rank] for name, rank in views.ranks().items()} | {"cheapest": least.rank})
 
 
-def api_option(spec: Json, workload: Workload, offer: HostedOffer, rank: int) -> ApiOption:
+def api_option(question: Question, offer: HostedOffer, rank: int) -> ApiOption:
     """A hosted API as an option; fields of a deployment are null in its JSON."""
+    workload = question.workload
     fields = {name: getattr(offer, name) for name in type(offer).model_fields}
     nulls = {name: None for name, field in ApiOption.model_fields.items() if field.annotation is type(None)}
     speed = offer.published_output_tokens_per_s
     ttfts = figures_of(offer.to_json(), "ttft_ms")
-    rate = spec["traffic"]["requests_per_s"]["mean"]
+    rate = question.spec["traffic"]["requests_per_s"]["mean"]
     unlimited = offer.slo_state == "no limit"
     return ApiOption(
         **fields
@@ -255,7 +257,8 @@ def how_to_call(offer: HostedOffer) -> str:
 
 def reasons(offer: HostedOffer) -> list[str]:
     lines = [
-        f"pays per token: ${offer.usd_per_month:,.2f} a month for this traffic, at prices published on {offer.as_of}",
+        f"pays per token: {usd_text(offer.usd_per_month)} a month for this traffic, at prices published on "
+        f"{offer.as_of}",
         "nothing to size or operate; capacity, rate limits and availability are the provider's",
     ]
     lines += [
@@ -320,7 +323,7 @@ def sentence(option: ApiOption) -> str:
     days = option.price_age_days
     aged = f", {days} day{'' if days == 1 else 's'} old" if days is not None else ""
     return (
-        f"A hosted API costs {usd(option.usd_per_month)} a month at {option.provider_name or option.provider} "
+        f"A hosted API costs {usd_text(option.usd_per_month)} a month at {option.provider_name or option.provider} "
         f"({option.name}; price published {option.as_of}{aged}; {fast}; {slo}).{beside_others(option)}"
     )
 
@@ -335,10 +338,6 @@ def beside_others(option: ApiOption) -> str:
     return f" Its price is {of_median(option.price_ratio, option.price_others)}.{ask}"
 
 
-def usd(amount: float) -> str:
-    return f"${amount:,.0f}" if amount >= 10 else f"${amount:.2f}"
-
-
 def best_deployment(answer: Answer) -> str:
     if not answer.deployments:
         return "No deployment in the catalog meets this workload; the reasons are listed per accelerator."
@@ -348,6 +347,6 @@ def best_deployment(answer: Answer) -> str:
     limited = any(slo.get(name) for name in LIMITS)
     meets = ", and it meets every limit in simulation" if limited else ""
     return (
-        f"The best deployment that you run yourself is #{best.rank}, {best.label}: {usd(best.usd_per_month)} a month"
-        f"{meets}{waits}.{certainty(answer.deployments)}"
+        f"The best deployment that you run yourself is #{best.rank}, {best.label}: {usd_text(best.usd_per_month)} a "
+        f"month{meets}{waits}.{certainty(answer.deployments)}"
     )

@@ -15,6 +15,7 @@ from advisor.answer.card_sharing import warnings as adapter_warnings
 from advisor.answer.energy import grid_of, power_range
 from advisor.answer.intervals import interval_fractions, intervals
 from advisor.answer.launch_flags import checked
+from advisor.answer.question import Question
 from advisor.answer.sentences import counted, keeps_cache, length_warnings, price_notes, reasons, warnings
 from advisor.engine.cost import HOURS_PER_MONTH, JOULES_PER_KWH, present_value, usd_per_mtok
 from advisor.engine.launch import launch, served_checkpoint
@@ -68,30 +69,39 @@ HOST_FIELDS = {
 }
 
 
-def option(
-    snapshot: Json, workload: Workload, catalog: Catalog, outcome: SearchResult, s: Scored, rank: int | None
-) -> Option:
+def option(question: Question, outcome: SearchResult, s: Scored, rank: int | None) -> Option:
     """A deployment of the search; without a rank it has neither tuning, variants nor what the loss of a host does."""
-    asked, asked_hit_fraction = workload, workload.prefix_cache_hit_fraction
-    workload = replace(workload, requests_per_s_mean=s.requests_per_s_mean, requests_per_s_peak=s.requests_per_s_peak)
-    workload = as_cached(workload, s.kept_fraction)
+    asked, asked_hit_fraction = question, question.workload.prefix_cache_hit_fraction
+    served = replace(
+        question.workload, requests_per_s_mean=s.requests_per_s_mean, requests_per_s_peak=s.requests_per_s_peak
+    )
+    workload = as_cached(served, s.kept_fraction)
+    question = replace(question, workload=workload)
     generates = workload.kind.generates_tokens
     c = s.lane.choice
-    half = interval_fractions(snapshot, c.efficiency.basis, c.correction)
+    half = interval_fractions(question.snapshot, c.efficiency.basis, c.correction)
     tokens_per_s = {
         "input": workload.requests_per_s_mean * workload.given_tokens,
         "output": workload.requests_per_s_mean * workload.output_tokens.mean_tokens if generates else 0.0,
     }
     priced_tokens_per_s = tokens_per_s["output"] or tokens_per_s["input"]
-    prefill, decode, prefill_share = ledgers(catalog, outcome, s, workload)
+    prefill, decode, prefill_share = ledgers(question, outcome, s)
     steps = [operator(line) for line in prefill + decode]
     at_capacity = s.capacity_requests_per_s / workload.requests_per_s_mean
     over_horizon = {name: rate * bill.traffic_ratio(workload) for name, rate in tokens_per_s.items()}
-    adapters = float(resident_bytes(catalog.model, layouts(catalog.model, [c]))[0]) if catalog.model.adapters else 0.0
-    grid = grid_of(snapshot, workload, catalog, s)
+    adapters = (
+        float(resident_bytes(question.catalog.model, layouts(question.catalog.model, [c]))[0])
+        if question.catalog.model.adapters
+        else 0.0
+    )
+    grid = grid_of(question, s)
     ttft_ms, tpot_ms = demand.percentiles(s.verified, "ttft"), demand.percentiles(s.verified, "tpot")
     costs = token_costs(
-        s.usd_per_hour, over_horizon, prefill_share, workload.prefix_cache_hit_fraction, bill.cached_share(workload, s)
+        s.usd_per_hour,
+        over_horizon,
+        prefill_share,
+        workload.prefix_cache_hit_fraction,
+        bill.cached_share(workload, s),
     )
     used = used_fraction(workload, s)
     costs_at_capacity = {name: usd * used for name, usd in costs.items()}
@@ -99,8 +109,8 @@ def option(
     result = Option(
         rank=rank,
         **configuration(s),
-        host=host_section(catalog, s),
-        speculative=tuning.speculative(catalog.model, s, outcome.draft_risks.get(rank - 1) if rank else None),
+        host=host_section(question.catalog, s),
+        speculative=tuning.speculative(question.catalog.model, s, outcome.draft_risks.get(rank - 1) if rank else None),
         disaggregated=tuning.disaggregated(s),
         memory=memory(s, adapters),
         kv_capacity_tokens=number(s.memory.kv_capacity_tokens) if keeps_cache(s) else None,
@@ -135,13 +145,13 @@ def option(
         correction=measured_correction(c, half.get("tpot")),
         meets_slo=bool(s.meets_slo),
         slo_probability=number(s.slo_probability) if s.slo_probability is not None else None,
-        launch=checked(s.lane.framework, launch(snapshot["model"]["hf_id"], s, catalog.model, workload)).changed(
-            checkpoint=checkpoint(snapshot["model"]["hf_id"], catalog.model, s.lane)
-        ),
+        launch=checked(
+            s.lane.framework, launch(question.snapshot["model"]["hf_id"], s, question.catalog.model, workload)
+        ).changed(checkpoint=checkpoint(question.snapshot["model"]["hf_id"], question.catalog.model, s.lane)),
         step=steps,
         **demand.traffic_fields(workload, s),
-        **contents.contents_fields(workload, catalog, s, asked_hit_fraction, used),
-        money=bill.money(snapshot, workload, catalog, s, tokens_per_s, prefill_share),
+        **contents.contents_fields(question, s, asked_hit_fraction, used),
+        money=bill.money(question, s, tokens_per_s, prefill_share),
         scores=ranking.scores(outcome, s),
         reasons=[],
         warnings=[],
@@ -151,47 +161,47 @@ def option(
             **embedding_figures(result, number(tokens_per_s["input"]), number(s.watts)),
             input_tokens_per_s_at_capacity=number(tokens_per_s["input"] * at_capacity),
         )
-    if (run := batch_run(workload, catalog, s)) is not None:
+    if (run := batch_run(question, s)) is not None:
         result = result.changed(batch=run)
-    ranges = bill.price_and_load_ranges(snapshot, s) | {"power": power_range(snapshot, catalog, s)}
+    ranges = bill.price_and_load_ranges(question, s) | {"power": power_range(question, s)}
     result = result.changed(interval=intervals(result, half, ranges), demand=demand.sentences(result))
     result = result.changed(
         reasons=[
             *reasons(workload, s, result),
-            *contents.sentences(workload, catalog, result),
+            *contents.sentences(question, result),
             *(result.speculative.said if result.speculative else []),
             *result.demand,
             *demand.redundancy_reasons(workload, s),
-            *price_notes(catalog, s),
+            *price_notes(question.catalog, s),
         ],
         warnings=[
             *ranking.weak_price_warnings(s.offer),
             *ranking.doubt_warnings(s.offer),
             *ranking.unit_warnings(s.offer, s.instances * s.offer.accelerators, s.usd_per_hour),
-            *demand.supply_warnings(snapshot, s),
+            *demand.supply_warnings(question, s),
             *bill.liability_warnings(result),
             *warnings(workload, s, result),
-            *length_warnings(workload, catalog.model),
+            *length_warnings(workload, question.catalog.model),
             *demand.warnings(workload, s),
-            *adapter_warnings(catalog),
-            *host_warnings(workload, catalog, s),
+            *adapter_warnings(question.catalog),
+            *host_warnings(question, s),
         ],
     )
     if rank is None:
         return result
     assert outcome.built is not None
-    variants = [option(snapshot, workload, catalog, outcome, v, None) for v in outcome.variants.get(rank - 1, ())]
+    variants = [option(question, outcome, v, None) for v in outcome.variants.get(rank - 1, ())]
     return result.changed(
-        one_host_lost=demand.host_lost(asked, catalog, outcome.table, s),
-        tuning=tuning.tuning(snapshot, workload, catalog, s, outcome.built, prefill, decode),
+        one_host_lost=demand.host_lost(asked, outcome.table, s),
+        tuning=tuning.tuning(question, s, outcome.built, prefill, decode),
         variants=[tuning.variant(result, other) for other in variants],
     )
 
 
-def near_miss(snapshot: Json, workload: Workload, catalog: Catalog, outcome: SearchResult, s: Scored) -> NearMiss:
+def near_miss(question: Question, outcome: SearchResult, s: Scored) -> NearMiss:
     """A deployment that misses a limit: what it misses, by which share of the limit, and what would let it pass."""
     why = next(r for r in outcome.rejections if r.accelerator == s.lane.choice.accelerator.slug)
-    missed = option(snapshot, workload, catalog, outcome, s, None)
+    missed = option(question, outcome, s, None)
     changes = [why.smallest_change] if why.smallest_change else []
     fields = {name: getattr(missed, name) for name in missed.model_fields_set}
     return NearMiss(
@@ -302,8 +312,9 @@ def simulation(workload: Workload, s: Scored) -> Simulation:
     )
 
 
-def batch_run(workload: Workload, catalog: Catalog, s: Scored) -> Batch | None:
+def batch_run(question: Question, s: Scored) -> Batch | None:
     """One run; usd_per_hour of its option is then over all hours, since rented machines are released after it."""
+    workload = question.workload
     if not workload.kind.has_deadline or workload.deadline_s is None:
         return None
     requests = workload.requests_per_s_peak * workload.deadline_s
@@ -316,8 +327,8 @@ def batch_run(workload: Workload, catalog: Catalog, s: Scored) -> Batch | None:
         every_hours=number(every_s / 3600),
         usd_per_run=number(s.usd_per_hour * every_s / 3600),
         given_back=s.offer.term in BY_THE_HOUR,
-        spot_lost_fraction=number(catalog.assumptions.spot_lost_fraction) if on_spot(s) else None,
-        spot_wait_hours=number(catalog.assumptions.spot_wait_s / 3600) if on_spot(s) else None,
+        spot_lost_fraction=number(question.catalog.assumptions.spot_lost_fraction) if on_spot(s) else None,
+        spot_wait_hours=number(question.catalog.assumptions.spot_wait_s / 3600) if on_spot(s) else None,
     )
 
 
@@ -374,16 +385,15 @@ def used_fraction(workload: Workload, s: Scored) -> float:
     return min(used, 1.0)
 
 
-def ledgers(
-    catalog: Catalog, outcome: SearchResult, s: Scored, workload: Workload
-) -> tuple[list[Line], list[Line], float]:
+def ledgers(question: Question, outcome: SearchResult, s: Scored) -> tuple[list[Line], list[Line], float]:
     """Operators of one prefill and one decode step at the load, and prefill's share of a request's time."""
+    workload = question.workload
     assert outcome.built is not None and outcome.table is not None
     running, row = max(s.verified.running_requests_mean, 1.0), int(outcome.table.plain_row[s.row_index])
-    prefill = prefill_ledger(catalog.model, outcome.built, row, prompt_tokens(workload))
+    prefill = prefill_ledger(question.catalog.model, outcome.built, row, prompt_tokens(workload))
     if not workload.kind.generates_tokens:
         return prefill, [], 1.0
-    decode = decode_ledger(catalog.model, outcome.built, row, running, context_tokens(workload))
+    decode = decode_ledger(question.catalog.model, outcome.built, row, running, context_tokens(workload))
     return prefill, decode, prefill_fraction(workload, outcome.built, s.row_index, running)
 
 
@@ -448,9 +458,9 @@ def checkpoint_bytes(s: Scored) -> float:
     return s.memory.weights_bytes * c.tp * c.pp * c.dp
 
 
-def host_warnings(workload: Workload, catalog: Catalog, s: Scored) -> list[str]:
+def host_warnings(question: Question, s: Scored) -> list[str]:
     """What to know about disk and start-up time before signing."""
-    h, store = s.offer.host, catalog.weight_store
+    h, store = s.offer.host, question.catalog.weight_store
     if h is None or store is None:
         return []
     lines, size_gb = [], checkpoint_bytes(s) / GB
@@ -461,9 +471,10 @@ def host_warnings(workload: Workload, catalog: Catalog, s: Scored) -> list[str]:
             "attach a network volume"
         )
     download_s = store.download_s(h, checkpoint_bytes(s))
-    if download_s > workload.cold_start_s > 0 and s.paid_fraction < 1.0:
+    if download_s > question.workload.cold_start_s > 0 and s.paid_fraction < 1.0:
         lines.append(
-            f"downloading the weights takes about {download_s:,.0f} s, longer than the {workload.cold_start_s:,.0f} s "
-            "that are billed for starting an instance: keep them on a volume, or set tco.cold-start-s"
+            f"downloading the weights takes about {download_s:,.0f} s, longer than the "
+            f"{question.workload.cold_start_s:,.0f} s that are billed for starting an instance: keep them on a volume, "
+            "or set tco.cold-start-s"
         )
     return lines

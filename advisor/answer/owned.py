@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from advisor.answer.money import CostModel
+from advisor.answer.question import Question
 from advisor.answer.sentences import counted, likely
 from advisor.engine.cost import HOURS_PER_MONTH, STAFF_PART, TEAM, Prices
 from advisor.engine.plans import OWNED as KEPT
 from advisor.engine.search import (
     EQUAL_FRACTION,
-    Catalog,
     OwnedMachines,
     Scored,
     SearchResult,
@@ -91,17 +91,15 @@ def in_order(outcome: SearchResult, order: Sequence[int]) -> SearchResult:
     )
 
 
-def owned(
-    spec: Json, snapshot: Json, workload: Workload, catalog: Catalog, outcome: SearchResult, costs: CostModel
-) -> list[Owned]:
+def owned(question: Question, outcome: SearchResult, costs: CostModel) -> list[Owned]:
     """For each accelerator that is owned: what it does alone, and keep it, sell it or add to it over the horizon."""
-    prices = prices_of(workload, catalog)
+    prices = prices_of(question)
     ranked = list(enumerate(outcome.shown, 1))
-    rows = snapshot["assumptions"]
+    rows = question.snapshot["assumptions"]
     row = rows.get("residual-value-year-1") or rows.get("residual-value-fraction") or {"source": ""}
     machines = {m.offer.accelerator: m for m in outcome.owned}
     plans = []
-    for slug, count in spec["owned"].items():
+    for slug, count in question.spec["owned"].items():
         alone = machines.get(slug)
         with_it = next(((k, s) for k, s in ranked if _uses(s, slug)), None)
         without = next(((k, s) for k, s in ranked if not _uses(s, slug)), None)
@@ -159,7 +157,7 @@ def _idle(held: int, used: int, sale: float) -> str:
     idle = held - used
     if idle <= 0:
         return ""
-    worth = f" (resale value about ${sale * idle:,.0f})" if sale else ""
+    worth = f" (resale value about {usd_text(sale * idle)})" if sale else ""
     other = "the other one is" if idle == 1 and held == 2 else f"{in_words(idle)} {'is' if idle == 1 else 'are'}"
     enough = f"{in_words(used)} of your {in_words(held)} servers {'is' if used == 1 else 'are'} enough"
     return f"{enough}, and {other} free for other uses{worth}; "
@@ -287,14 +285,16 @@ def _keep_or_sell(
     why: str,
 ) -> str:
     """Which of the two costs less once the forgone sale counts, as a sentence."""
-    worth = f"about ${resale_usd:,.0f}" if resale_usd else "resale price unknown"
+    worth = f"about {usd_text(resale_usd)}" if resale_usd else "resale price unknown"
     if keep is None:
         return f"no option uses them ({why or 'other options rank before them'}); resale value: {worth}"
     more = f", with {added} more server{'s' if added != 1 else ''} bought or rented," if added else ""
-    kept = f"keeping them{more} costs ${keep.usd_per_month or 0:,.0f} a month"
+    kept = f"keeping them{more} costs {usd_text(keep.usd_per_month or 0)} a month"
     if sell is None or compared is None:
         return f"{kept}; no option without them is ranked"
-    other = f"selling them ({worth}) and using {sell.accelerator} instead costs ${sell.usd_per_month or 0:,.0f} a month"
+    other = (
+        f"selling them ({worth}) and using {sell.accelerator} instead costs {usd_text(sell.usd_per_month or 0)} a month"
+    )
     saving, often = compared
     counted_in = "with the resale value counted, " if resale_usd else ""
     if saving <= 0:

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from advisor.answer.question import Question
 from advisor.engine.cost import HOURS_PER_MONTH
-from advisor.engine.search import Catalog, Scored, describe, estimated_ranking, has_limits, search
+from advisor.engine.search import Scored, describe, estimated_ranking, has_limits, search
 from advisor.engine.terms import CHOICE_FRACTION, KINDS, Effort, Slo, Workload, usd_text
 from advisor.inputs import number, rounded
 from advisor.result import Answer, NoLimits, NotUsed, Option, Probes
@@ -45,8 +46,9 @@ def with_probes(answer: Answer, probed: Json) -> Answer:
     return answer.changed(probes=Probes.read(probed), not_used=kept if probed["measured"] else [*kept, *unmet])
 
 
-def no_limits(workload: Workload, catalog: Catalog, answer: Answer) -> NoLimits | None:
+def no_limits(question: Question, answer: Answer) -> NoLimits | None:
     """What a serving question without latency limits leaves open; None: it sets one, or it has no arrivals."""
+    workload = question.workload
     if has_limits(workload) or not workload.kind.has_arrivals:
         return None
     first = answer.deployments[0] if answer.deployments else None
@@ -55,7 +57,7 @@ def no_limits(workload: Workload, catalog: Catalog, answer: Answer) -> NoLimits 
         sentences.append(reached(workload, first))
     if first is None or not workload.kind.generates_tokens:
         return NoLimits(said=" ".join(sentences))
-    said, found, usd_per_month = with_usual_limits(workload, catalog, answer)
+    said, found, usd_per_month = with_usual_limits(question, answer)
     return NoLimits(
         said=" ".join([*sentences, *said]),
         usual_ttft_ms_p95=number((USUAL_CHAT.ttft_p95_s or 0.0) * 1e3),
@@ -75,9 +77,7 @@ def reached(workload: Workload, first: Option) -> str:
     )
 
 
-def with_usual_limits(
-    workload: Workload, catalog: Catalog, answer: Answer
-) -> tuple[list[str], str | None, float | None]:
+def with_usual_limits(question: Question, answer: Answer) -> tuple[list[str], str | None, float | None]:
     """(sentence, label, USD per month) of the first choice under usual limits; nothing without work for a search.
 
     It is simulated and planned as the options are: an estimate may look cheaper than a simulated option that it equals.
@@ -87,9 +87,9 @@ def with_usual_limits(
     first = answer.deployments[0]
     if (first.ttft_ms.p95 or 0.0) <= ttft_s * 1e3 and (first.tpot_ms.p95 or 0.0) <= tpot_s * 1e3:
         return [f"It meets {limits}, so it would be first with them too."], first.label, first.usd_per_month
-    if not catalog.effort.allows("what usual latency limits would change", 1.0 - CHOICE_FRACTION):
+    if not question.catalog.effort.allows("what usual latency limits would change", 1.0 - CHOICE_FRACTION):
         return [], None, None
-    best = first_within(replace(workload.slo, ttft_p95_s=ttft_s, tpot_p95_s=tpot_s), workload, catalog, answer)
+    best = first_within(replace(question.workload.slo, ttft_p95_s=ttft_s, tpot_p95_s=tpot_s), question, answer)
     if best is None:
         return [f"With {limits}, no deployment that was tried would qualify."], None, None
     usd = best.usd_per_hour * HOURS_PER_MONTH
@@ -100,15 +100,20 @@ def with_usual_limits(
     )
 
 
-def first_within(slo: Slo, workload: Workload, catalog: Catalog, answer: Answer) -> Scored | None:
+def first_within(slo: Slo, question: Question, answer: Answer) -> Scored | None:
     """The first choice within other limits, of the chips of the options and of the first ones by estimate."""
-    asked = replace(workload, slo=slo)
-    estimated = [e.lane.choice.accelerator.slug for e in estimated_ranking(asked, catalog).ranked[:CHIPS_TRIED]]
+    asked = replace(question.workload, slo=slo)
+    estimated = [
+        e.lane.choice.accelerator.slug
+        for e in estimated_ranking(replace(question, workload=asked)).ranked[:CHIPS_TRIED]
+    ]
     slugs = dict.fromkeys([*(o.accelerator for o in answer.deployments), *estimated])
     asked = replace(asked, constraints=replace(asked.constraints, accelerators_allow=tuple(slugs)))
     effort = Effort()  # a search counts its share from its own start
-    found = search(asked, replace(catalog, effort=effort), choice_alone=True)
-    catalog.effort.add(effort.spent, 0)
+    found = search(
+        replace(question, workload=asked, catalog=replace(question.catalog, effort=effort)), choice_alone=True
+    )
+    question.catalog.effort.add(effort.spent, 0)
     return found.ranked[0] if found.ranked else None
 
 

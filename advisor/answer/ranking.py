@@ -5,6 +5,7 @@ from typing import Any
 
 from advisor.answer import money as bill
 from advisor.answer.intervals import figure_distributions
+from advisor.answer.question import Question
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.search import (
     PRICE_BOUND_FACTOR,
@@ -21,7 +22,7 @@ from advisor.engine.search import (
 )
 from advisor.engine.search import Score as DeclaredScore
 from advisor.engine.search import Unranked as Found
-from advisor.engine.terms import CERTAIN, Offer, Workload
+from advisor.engine.terms import CERTAIN, Offer, Workload, usd_text
 from advisor.engine.terms import Rejection as EngineRejection
 from advisor.inputs import host_ratios, number, rounded
 from advisor.result import (
@@ -73,7 +74,7 @@ def price_bound(workload: Workload, outcome: SearchResult) -> PriceBound | None:
         usd_per_month=four_digits(most),
         times_cheapest=PRICE_BOUND_FACTOR,
         said=(
-            f"options above ${most:,.0f} a month ({PRICE_BOUND_FACTOR:g} times the cheapest feasible one) are not "
+            f"options above {usd_text(most)} a month ({PRICE_BOUND_FACTOR:g} times the cheapest feasible one) are not "
             f"ranked, because {workload.objective} alone ignores cost; set constraints.max_usd_per_month for another "
             "limit"
         ),
@@ -88,28 +89,28 @@ def weights(workload: Workload) -> Weights:
 # --- how certain the order is -----------------------------------------------------------------------------------
 
 
-def spread_of(snapshot: Json, s: Scored) -> rank_uncertainty.Spread:
+def spread_of(question: Question, s: Scored) -> rank_uncertainty.Spread:
     """The distributions of one option's figures: those that its intervals are made of."""
-    known = figure_distributions(snapshot, s.lane.choice.efficiency.basis, s.lane.choice.correction)
+    known = figure_distributions(question.snapshot, s.lane.choice.efficiency.basis, s.lane.choice.correction)
     return rank_uncertainty.Spread(
         throughput_fraction=known.get("throughput", CERTAIN),
         latency_fraction=known.get("tpot", known.get("ttft", CERTAIN)),
-        price_fraction=bill.price_and_load_ranges(snapshot, s)["price"],
+        price_fraction=bill.price_and_load_ranges(question, s)["price"],
     )
 
 
 def with_probabilities(
-    snapshot: Json, workload: Workload, outcome: SearchResult, options: list[Option], drawn: Sequence[Any] = ()
+    question: Question, outcome: SearchResult, options: list[Option], drawn: Sequence[Any] = ()
 ) -> list[Option]:
     """The options, each with its chance to be the best of those shown and to beat each that ranks behind it.
 
     drawn: USD per hour of each option's plan in each draw.
     """
-    if not options or not figure_distributions(snapshot, outcome.shown[0].lane.choice.efficiency.basis):
+    if not options or not figure_distributions(question.snapshot, outcome.shown[0].lane.choice.efficiency.basis):
         return options
-    spreads = [spread_of(snapshot, s) for s in outcome.shown]
-    scores = rank_uncertainty.scores(workload, outcome.scale, outcome.shown, spreads, drawn)
-    equal = equal_fraction(workload)
+    spreads = [spread_of(question, s) for s in outcome.shown]
+    scores = rank_uncertainty.scores(question.workload, outcome.scale, outcome.shown, spreads, drawn)
+    equal = equal_fraction(question.workload)
     wins, first = (
         rank_uncertainty.pairwise_win_probability(scores, equal),
         rank_uncertainty.win_probability(scores, equal),
@@ -124,20 +125,18 @@ def with_probabilities(
     ]
 
 
-def sensitivity(
-    snapshot: Json, workload: Workload, outcome: SearchResult, costs: bill.CostModel
-) -> list[SensitivityBar]:
+def sensitivity(question: Question, outcome: SearchResult, costs: bill.CostModel) -> list[SensitivityBar]:
     """For each assumption: its range, the winner's bill at both ends, and where another option wins."""
     if len(outcome.ranked) < 2 or outcome.table is None:
         return []
-    spread = spread_of(snapshot, outcome.ranked[0])
+    spread = spread_of(question, outcome.ranked[0])
     ranges = Ranges(
         price_fraction=bill.price_ends(costs),
         performance_fraction=spread.throughput_fraction.ends,
-        load_fraction=bill.price_and_load_ranges(snapshot, outcome.ranked[0])["load"],
-        host_ratio=host_ratios(snapshot, outcome.ranked[0].lane.choice.accelerator.slug),
+        load_fraction=bill.price_and_load_ranges(question, outcome.ranked[0])["load"],
+        host_ratio=host_ratios(question.spec["tco"], question.snapshot, outcome.ranked[0].lane.choice.accelerator.slug),
     )
-    bars = tornado(workload, outcome.scale, outcome.table, outcome.ranked, ranges, outcome.effort)
+    bars = tornado(question.workload, outcome.scale, outcome.table, outcome.ranked, ranges, outcome.effort)
     return [sensitivity_bar(outcome.ranked, b) for b in bars]
 
 
@@ -225,13 +224,14 @@ LIMITS = (  # assumption of a provider's bookings, and its words
 MOST = 5  # bookings to suggest
 
 
-def unranked(snapshot: Json, workload: Workload, outcome: SearchResult) -> list[Unranked]:
+def unranked(question: Question, outcome: SearchResult) -> list[Unranked]:
     """The chips that no allowed offer prices and that meet every limit in simulation, best first."""
     said = {r.accelerator: r.detail for r in outcome.rejections}
-    return [_unranked(snapshot, workload, u, said) for u in outcome.unranked]
+    return [_unranked(question, u, said) for u in outcome.unranked]
 
 
-def _unranked(snapshot: Json, workload: Workload, u: Found, said: dict[str, str]) -> Unranked:
+def _unranked(question: Question, u: Found, said: dict[str, str]) -> Unranked:
+    workload = question.workload
     s, v = u.scored, u.scored.verified
     slug = s.lane.choice.accelerator.slug
     generates = workload.kind.generates_tokens
@@ -247,7 +247,7 @@ def _unranked(snapshot: Json, workload: Workload, u: Found, said: dict[str, str]
         usd_per_accelerator_hour_to_win=number(u.usd_per_accelerator_hour) if u.usd_per_accelerator_hour else None,
         usd_per_month_to_win=rounded(u.usd_per_month) if u.usd_per_month else None,
         rank_at_price=u.place,
-        offer=None if u.assumed else _offer(snapshot, s),
+        offer=None if u.assumed else _offer(question.snapshot, s),
         said=said.get(slug, ""),
     )
 
@@ -279,13 +279,13 @@ def booking(snapshot: Json, provider: str) -> str:
     return f"a booking has {', '.join(known)}" if known else ""
 
 
-def bookable(snapshot: Json, spec: Json, options: Sequence[Option], left: Sequence[Unranked]) -> list[Bookable]:
+def bookable(question: Question, options: Sequence[Option], left: Sequence[Unranked]) -> list[Bookable]:
     """Bookings that cost less than the first machine, cheapest first; without one, all that are found."""
     most = options[0].usd_per_month if options else None
-    terms = [*spec["constraints"]["terms"], BOOKED]
-    if BOOKED in spec["constraints"]["terms"]:
+    terms = [*question.spec["constraints"]["terms"], BOOKED]
+    if BOOKED in question.spec["constraints"]["terms"]:
         return []
-    found = [*_of_options(snapshot, options, terms, most), *_of_unranked(left, terms, most)]
+    found = [*_of_options(question.snapshot, options, terms, most), *_of_unranked(left, terms, most)]
     return sorted(found, key=lambda b: b.usd_per_month)[:MOST]
 
 
@@ -336,7 +336,7 @@ def _bookable(
         usd_per_month=rounded(usd),
         saving_fraction=None if saving is None else rounded(saving),
         change=change,
-        said=f"{name} as {seller['instance']} at {seller['provider']}: ${usd:,.0f} a month{less}{limits}",
+        said=f"{name} as {seller['instance']} at {seller['provider']}: {usd_text(usd)} a month{less}{limits}",
         **seller,
     )
 
@@ -350,10 +350,12 @@ def weak_price_note(options: Sequence[Option], solid: SolidChoice | None) -> str
     if solid is None:
         return f"{said} No other option that meets the limits has a better price."
     if solid.accelerator == first.accelerator and solid.instance == first.instance:
-        return f"{said} The same choice at a sound price, {_seller(solid)}, costs ${solid.usd_per_month:,.0f} a month."
+        return (
+            f"{said} The same choice at a sound price, {_seller(solid)}, costs {usd_text(solid.usd_per_month)} a month."
+        )
     return (
         f"{said} Without weak prices, the first choice is {solid.label}, {_seller(solid)}: "
-        f"${solid.usd_per_month:,.0f} a month."
+        f"{usd_text(solid.usd_per_month)} a month."
     )
 
 
@@ -376,8 +378,8 @@ def unit_warnings(o: Offer, chips: int, usd_per_hour: float) -> list[str]:
     sold = -(-chips // whole) * whole
     usd = usd_per_hour * HOURS_PER_MONTH
     return [
-        f"{o.provider} does not say how many accelerators it rents out together: ${usd:,.0f} a month if you can rent "
-        f"{chips}, about ${usd * sold / chips:,.0f} if it rents only multiples of {whole}; ask before you sign"
+        f"{o.provider} does not say how many accelerators it rents out together: {usd_text(usd)} a month if you can "
+        f"rent {chips}, about {usd_text(usd * sold / chips)} if it rents only multiples of {whole}; ask before you sign"
     ]
 
 

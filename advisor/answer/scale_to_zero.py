@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from advisor.answer.option import option
+from advisor.answer.question import Question
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.search import (
-    Catalog,
     ColdStartTimes,
     OnDemand,
     Scored,
@@ -16,7 +16,7 @@ from advisor.engine.search import (
     scaled_to_zero,
     search,
 )
-from advisor.engine.terms import Workload
+from advisor.engine.terms import Workload, usd_text
 from advisor.inputs import number, rounded, serverless_of
 from advisor.result import Option, Rejection, ScaleToZero
 
@@ -36,25 +36,26 @@ class Found:
 NOTHING = Found(options=(), rejection=None)
 
 
-def found(spec: Json, snapshot: Json, workload: Workload, catalog: Catalog, outcome: SearchResult) -> Found:
+def found(question: Question, outcome: SearchResult) -> Found:
     """Serverless deployments that scale to zero, by the same objective as the others.
 
     Only for requests that arrive at random, at a rate that leaves a replica idle; without spare replicas.
     """
-    assumed = serverless_of(spec, snapshot["assumptions"])
+    workload, catalog = question.workload, question.catalog
+    assumed = serverless_of(question.spec, question.snapshot["assumptions"])
     if assumed is None or not suits(workload, assumed):
         return NOTHING
     if not catalog.serverless_offers:
         return NOTHING
     unbound = replace(workload, constraints=replace(workload.constraints, max_usd_per_month=None, bound_factor=None))
     cheap = replace(catalog, offers=catalog.serverless_offers, other_offers=())
-    best = search(unbound, cheap, choice_alone=True)
+    best = search(replace(question, workload=unbound, catalog=cheap), choice_alone=True)
     single = [s for s in best.ranked if s.replicas == 1]
     scaled = [(s, *scaled_to_zero(workload, s, times_of(s, assumed))) for s in single]
     scaled.sort(key=lambda each: final_score(workload, each[1], outcome.scale))
     kept = [each for each in scaled if misses(workload, each[1]) is None][:MOST_SHOWN]
     options = tuple(
-        (final_score(workload, s, outcome.scale), shown(snapshot, workload, cheap, best, s, steady))
+        (final_score(workload, s, outcome.scale), shown(replace(question, catalog=cheap), best, s, steady))
         for _, s, steady in kept
     )
     if options or not scaled:
@@ -94,8 +95,8 @@ def misses(workload: Workload, s: Scored) -> Rejection | None:
     most, usd = workload.constraints.max_usd_per_month, s.usd_per_hour * HOURS_PER_MONTH
     a = s.lane.choice.accelerator
     if most is not None and usd > most:
-        return miss(a.slug, "too_expensive", f"${usd:,.0f} a month > ${most:,.0f}", "constraints.max_usd_per_month",
-                    most, usd)  # fmt: skip
+        said = f"{usd_text(usd)} a month > {usd_text(most)}"
+        return miss(a.slug, "too_expensive", said, "constraints.max_usd_per_month", most, usd)
     limits = (("ttft_ms_p95", "TTFT", workload.slo.ttft_p95_s, s.verified.ttft_p95_s),
               ("e2e_ms_p95", "end-to-end latency", workload.slo.e2e_p95_s, s.verified.e2e_p95_s))  # fmt: skip
     for key, name, limit_s, reached_s in limits:
@@ -123,24 +124,18 @@ def rejected(workload: Workload, s: Scored, steady: OnDemand) -> Rejection | Non
     why = misses(workload, s)
     if why is None:
         return None
-    cost = f"{s.offer.instance} at {s.offer.provider} with scale to zero would cost {usd(s)} a month"
+    monthly = usd_text(s.usd_per_hour * HOURS_PER_MONTH)
+    cost = f"{s.offer.instance} at {s.offer.provider} with scale to zero would cost {monthly} a month"
     share = f"{steady.waiting_fraction:.0%} of the requests wait up to {steady.times.total_s:.0f} s for a cold start"
     return why.changed(detail=f"{cost}, but {share}: {why.detail}")
-
-
-def usd(s: Scored) -> str:
-    monthly = s.usd_per_hour * HOURS_PER_MONTH
-    return f"${monthly:,.0f}" if monthly >= 10 else f"${monthly:.2f}"
 
 
 # --- as an option -----------------------------------------------------------------------------------------------
 
 
-def shown(
-    snapshot: Json, workload: Workload, catalog: Catalog, outcome: SearchResult, s: Scored, steady: OnDemand
-) -> Option:
+def shown(question: Question, outcome: SearchResult, s: Scored, steady: OnDemand) -> Option:
     """The deployment as an option: its figures include the cold starts."""
-    result = option(snapshot, workload, catalog, outcome, s, None)
+    result = option(question, outcome, s, None)
     section = scale_to_zero(s, steady)
     running = [line for line in result.demand if not line.startswith(("fixed at", "autoscaled between"))]
     return result.changed(
@@ -163,9 +158,10 @@ def scale_to_zero(s: Scored, steady: OnDemand) -> ScaleToZero:
     t, seconds = steady.times, HOURS_PER_MONTH * 3600.0
     said = (
         f"starts on demand and stops after {t.idle_timeout_s:g} s without requests: billed "
-        f"{steady.billed_fraction:.1%} of the time, {usd(s)} a month; {steady.cold_fraction:.0%} of the requests start "
-        f"a replica and wait {t.total_s:.0f} s (container {t.container_s:.0f} s, weights {t.weights_s:.0f} s, "
-        f"framework {t.engine_s:.0f} s), {steady.waiting_fraction:.0%} wait in all"
+        f"{steady.billed_fraction:.1%} of the time, {usd_text(s.usd_per_hour * HOURS_PER_MONTH)} a month; "
+        f"{steady.cold_fraction:.0%} of the requests start a replica and wait {t.total_s:.0f} s (container "
+        f"{t.container_s:.0f} s, weights {t.weights_s:.0f} s, framework {t.engine_s:.0f} s), "
+        f"{steady.waiting_fraction:.0%} wait in all"
     )
     return ScaleToZero(
         idle_timeout_s=rounded(t.idle_timeout_s),

@@ -7,11 +7,12 @@ from functools import partial
 from advisor.answer.card_sharing import partition_notes
 from advisor.answer.tuning import variant_warnings
 from advisor.engine.cost import HOURS_PER_YEAR
+from advisor.engine.kernels import HALF
 from advisor.engine.launch import rare_request_tokens
 from advisor.engine.network import Model
 from advisor.engine.search import Catalog, Scored, tpot_limit_s
-from advisor.engine.step import HALF, NO_CACHE_TOKENS, yarn_warning
-from advisor.engine.terms import JobRun, Outcome, Workload, unlike, usd_text
+from advisor.engine.step import NO_CACHE_TOKENS, yarn_warning
+from advisor.engine.terms import JobRun, Outcome, Workload, amount_digits, exact_text, unlike, usd_text
 from advisor.result import Batch, NearMiss, Option, Speculative
 
 GIB = 2.0**30
@@ -40,10 +41,10 @@ def verdict(
     first, token = options[0], workload.kind.priced_token
     usd_per_mtok = first.usd_per_mtok_input if token == "input" else first.usd_per_mtok_output
     low, high = first.interval.of(f"usd_per_mtok_{token}") or (None, None)
-    between = f" ({dollars(low)[1:]} to {dollars(high)[1:]})" if low is not None and high is not None else ""
-    each = f"{dollars(usd_per_mtok or 0.0)}{between} per million {token} tokens"
+    between = f" ({amount_digits(low)} to {amount_digits(high)})" if low is not None and high is not None else ""
+    each = f"{usd_text(usd_per_mtok or 0.0)}{between} per million {token} tokens"
     if first.unit_cost and first.unit_cost.usd is not None and not workload.kind.generates_tokens:
-        each = f"{dollars(first.unit_cost.usd)} per {first.unit_cost.count:,} {first.unit_cost.unit}s"
+        each = f"{usd_text(first.unit_cost.usd)} per {first.unit_cost.count:,} {first.unit_cost.unit}s"
     return (
         f"{first.label}, {provenance(first)}: {price_of(first)}, {each}, "
         f"{workload.kind.verdict_end(outcome(ranked[0], first.batch))}.{spot_risk(first.batch)}{certainty(options)}"
@@ -156,11 +157,6 @@ def _in_ms(reached_ms: float, limit_ms: float, more: int) -> tuple[str, str]:
     return f"{reached_ms:.{more}f} ms", f"{limit_ms:.{more}f} ms"
 
 
-def dollars(usd: float) -> str:
-    """$1.23, and $0.0012: two significant digits below ten cents."""
-    return f"${usd:.2f}" if usd >= 0.1 or not usd else f"${usd:.2g}"
-
-
 def reasons(workload: Workload, s: Scored, option: Option) -> list[str]:
     """Why the deployment fits: memory, bottleneck, load, limits, price."""
     slo, v = workload.slo, s.verified
@@ -206,14 +202,14 @@ def price_notes(catalog: Catalog, s: Scored) -> list[str]:
     c, chips = s.lane.choice, s.instances * s.offer.accelerators
     lines = [f"price: {s.offer.notes}"] if s.offer.notes else []
     lines += [
-        f"{li.name}: ${li.usd_per_accelerator_year:,.0f} a year for each of {counted(chips, 'accelerator')}, "
-        f"${li.usd_per_accelerator_year * chips / HOURS_PER_YEAR:,.2f} an hour of the price ({li.source})"
+        f"{li.name}: {exact_text(li.usd_per_accelerator_year)} a year for each of {counted(chips, 'accelerator')}, "
+        f"{usd_text(li.usd_per_accelerator_year * chips / HOURS_PER_YEAR)} an hour of the price ({li.source})"
         for li in catalog.licences
         if li.covers(c.accelerator.vendor, s.lane.framework.slug)
     ]
     if s.offer.acquisition == "own" and s.offer.usd_per_kwh is not None:
         lines.append(
-            f"site {s.offer.region}: {s.offer.usd_per_kwh:.3g} USD/kWh, PUE {s.offer.pue:.3g}, "
+            f"site {s.offer.region}: {exact_text(s.offer.usd_per_kwh)} per kWh, PUE {s.offer.pue:.3g}, "
             f"{s.offer.kgco2e_per_kwh or math.nan:.3g} kgCO2e/kWh"
         )
     return lines

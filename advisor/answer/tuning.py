@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, TypedDict
 
+from advisor.answer.question import Question
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.launch import checkpoint_of
 from advisor.engine.network import Model
@@ -29,7 +30,7 @@ from advisor.engine.optimisation import Roofline as EngineRoofline
 from advisor.engine.optimisation import plan as engine_plan
 from advisor.engine.search import Catalog, DraftRisk, Scored
 from advisor.engine.step import Lanes, Line, is_published, lanes, published_conversion, quality_of
-from advisor.engine.terms import Framework, Workload
+from advisor.engine.terms import Framework, usd_text
 from advisor.inputs import number, quantization_of, rounded
 from advisor.result import (
     CacheFormatChoice,
@@ -48,7 +49,7 @@ from advisor.result import (
     TuningStep,
     Variant,
 )
-from catalog.maturity import maturity_of
+from catalog.details import maturity_of
 
 Json = dict[str, Any]
 Methods = Mapping[str, Json]  # rows of the snapshot by slug
@@ -56,15 +57,14 @@ four_digits = partial(number, digits=4)  # gains and shares are not known to mor
 
 
 def tuning(
-    snapshot: Json,
-    workload: Workload,
-    catalog: Catalog,
+    question: Question,
     s: Scored,
     built: Lanes,
     prefill: list[Line],
     decode: list[Line],
 ) -> Tuning:
     """How to run one recommendation; `prefill` and `decode` are the ledgers of its steps."""
+    workload, catalog = question.workload, question.catalog
     traps = [
         Pitfall(slug=p.slug, what=p.what, remedy=p.remedy, source=p.source)
         for p in pitfalls(workload, catalog.model, s, built)
@@ -82,17 +82,15 @@ def tuning(
     by_cache = dict(zip(caches, estimates[len(formats) :], strict=False))
     by_framework = dict(zip(frameworks, estimates[len(formats) + len(caches) :], strict=True))
     bounds = Bounds(prefill=longest_wait(prefill), decode=longest_wait(decode))
-    methods = {row["slug"]: row for row in snapshot["quantizations"]}
-    steps = engine_plan.optimisation_plan(workload, catalog, s)
+    methods = {row["slug"]: row for row in question.snapshot["quantizations"]}
+    steps = engine_plan.optimisation_plan(question, s)
     cache_methods = [quantization_of(row) for row in methods.values() if row.get("applies_to") == "kv"]
-    compared = compare_frameworks(workload, catalog, s, by_framework, cache_tokens(catalog, frameworks))
+    compared = compare_frameworks(question, s, by_framework, cache_tokens(catalog, frameworks))
     return Tuning(
         plan=tuning_plan(steps, methods) if steps else None,
-        formats=[
-            format_choice(a, catalog.model, methods) for a in format_advice(workload, catalog, s, by_format, bounds)
-        ],
+        formats=[format_choice(a, catalog.model, methods) for a in format_advice(question, s, by_format, bounds)],
         cache_formats=[cache_choice(a, methods) for a in cache_advice(workload, s, by_cache, cache_methods)],
-        frameworks=framework_choices(snapshot, compared),
+        frameworks=framework_choices(question.snapshot, compared),
         pitfalls=traps,
         roofline=roof,
     )
@@ -332,7 +330,8 @@ def acceptance_sentences(stated: Speculative) -> list[str]:
         lines.append(f"{after}, and every limit still holds at the same cost")
     elif lower.usd_per_month is not None:
         lines.append(
-            f"{after} and a limit is missed; {lower.replicas} replicas at ${lower.usd_per_month:,.0f} a month meet it"
+            f"{after} and a limit is missed; {lower.replicas} replicas at {usd_text(lower.usd_per_month)} a month "
+            f"meet it"
         )
     else:
         lines.append(f"{after} and a limit is missed; twice as many replicas of this layout do not meet it either")

@@ -1,22 +1,12 @@
-"""The REST API: advice, estimates, tokens, rate limits and problem documents."""
+"""The REST API: advice, estimates, tokens and rate limits."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from advisor.api import body_fields, limits, tokens
-from advisor.api.body_fields import Text, Whole, YesNo
+from advisor.api import limits, tokens
 from advisor.api.limits import Exceeded, address, count, reached, rest_s
-from advisor.api.openapi import problems
-from advisor.api.parsers import StrictJSONParser
-from advisor.api.problems import (
-    Conflict,
-    TooLarge,
-    Unprocessable,
-    problem_response,
-    refusal,
-    unavailable,
-)
-from advisor.api.tokens import hashed, new_token
+from advisor.api.parsers import JSONParser
+from advisor.api.problems import unavailable
 
 if TYPE_CHECKING:
     from advisor.api.deletions import OneLoadTest, OneShare, OneToken, Shares, Tokens
@@ -46,9 +36,9 @@ __all__ = [
     "AdviceList",
     "AdviceResult",
     "CancelAdvice",
-    "Conflict",
     "EstimateOne",
     "Exceeded",
+    "JSONParser",
     "OneAdvice",
     "OneLoadTest",
     "OneShare",
@@ -57,23 +47,11 @@ __all__ = [
     "Quick",
     "Root",
     "Shares",
-    "StrictJSONParser",
-    "Text",
     "Tokens",
-    "TooLarge",
-    "Unprocessable",
-    "Whole",
-    "YesNo",
     "address",
-    "body_fields",
     "count",
-    "hashed",
     "limits",
-    "new_token",
-    "problem_response",
-    "problems",
     "reached",
-    "refusal",
     "rest_s",
     "tokens",
     "unavailable",

@@ -10,11 +10,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from advisor import advise, deletion
-from advisor.api.openapi import problems
 from advisor.api.serializers import ShareSerializer, TokenSerializer
 from advisor.api.views import DELETED, Pages, is_schema
 from advisor.models import ApiToken, LoadTest, Share
-from catalog.access import Right, caller_of, organisation_of
+from catalog.accounts import Right, caller_of, organisation_of
+from catalog.rest import problems
 
 
 class ForAdmins(views.APIView):

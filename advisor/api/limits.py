@@ -144,9 +144,9 @@ def limit_calls(get_response: Respond) -> Respond:
 
 
 def refusal(error: Exceeded | CountersDown) -> HttpResponse:
-    from advisor.api.problems import problem_response  # here, because middleware is created before the apps are ready
+    from catalog.rest import refusal as problem  # here, because middleware is created before the apps are ready
 
-    return problem_response(error.status_code, "", str(error.detail), {"Retry-After": str(error.wait)})
+    return problem(error.status_code, str(error.detail), headers={"Retry-After": str(error.wait)})
 
 
 def headers(used: Usage | None) -> dict[str, str]:

@@ -12,8 +12,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import model_json_schema
 
 from advisor.api.parsers import KEY_LENGTH
-from advisor.api.problems import CONTENT_TYPE
-from advisor.api.serializers import ProblemSerializer
+from catalog.rest import CONTENT_TYPE
 
 # --- documentation ----------------------------------------------------------------------------------------------
 
@@ -141,7 +140,7 @@ FILES = (("Config", "config"), ("Lengths", "trace"), ("Traffic", "trace"))
 class BodySchema(OpenApiSerializerExtension):
     """A body that refuses unknown keys says so."""
 
-    target_class = "advisor.api.body_fields.Body"
+    target_class = "catalog.rest.fields.Body"
     match_subclasses = True
 
     def map_serializer(self, auto_schema: Any, direction: Any) -> Any:
@@ -188,10 +187,6 @@ def without_const(schema: Any) -> Any:
         plain = {key: without_const(value) for key, value in schema.items()}
         return plain | {"enum": [plain.pop("const")]} if isinstance(plain.get("const"), str) else plain
     return schema
-
-
-def problems(*statuses: int) -> dict[Any, Any]:
-    return {(status, CONTENT_TYPE): ProblemSerializer for status in statuses}
 
 
 def plain_nullables(result: dict[str, Any], **given: Any) -> dict[str, Any]:

@@ -7,38 +7,23 @@ from rest_framework import exceptions, parsers
 from rest_framework.request import Request
 
 from advisor import workload
-from advisor.api.problems import TooLarge
 from advisor.workload import MAX_TEXT_BYTES, check_size
-from catalog.loading.bounded import BoundedError, Bounds, read_json
+from catalog.rest import StrictJSONParser, read_body
 
 KEY_LENGTH = 80
-BODY = Bounds(max_bytes=MAX_TEXT_BYTES, max_values=500_000)  # 40 MB of memory; check_size allows 20,000 values
 
 
-def read_body(stream: Any) -> bytes:
-    """The whole body. Raises TooLarge (413) if it is longer than a workload may be."""
-    text = stream.read(MAX_TEXT_BYTES + 1)
-    if len(text) > MAX_TEXT_BYTES:
-        raise TooLarge
-    return bytes(text)
-
-
-class StrictJSONParser(parsers.BaseParser):
-    """UTF-8 JSON without duplicate keys, limited in bytes and values. Validation refuses NaN, naming the field."""
-
-    media_type = "application/json"
+class JSONParser(StrictJSONParser):
+    """JSON with at most as many values, and as long keys, as a workload. Validation refuses NaN, naming the field."""
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
+        data = super().parse(stream, media_type, parser_context)
         try:
-            data = read_json(read_body(stream), BODY)
             check_size(data)
-            return data
         except workload.WorkloadError as error:
-            raise exceptions.ParseError(
-                f"The JSON {error.errors[0]['message']}: {error.errors[0]['allowed']}."
-            ) from None
-        except BoundedError as error:
-            raise exceptions.ParseError(f"Malformed JSON: the body {error}.") from None
+            first = error.errors[0]
+            raise exceptions.ParseError(f"The JSON {first['message']}: {first['allowed']}.") from None
+        return data
 
 
 class YAMLParser(parsers.BaseParser):
@@ -46,7 +31,7 @@ class YAMLParser(parsers.BaseParser):
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
         try:
-            return workload.load(read_body(stream))
+            return workload.load(read_body(stream, MAX_TEXT_BYTES))
         except workload.WorkloadError as error:
             raise exceptions.ParseError(f"Malformed YAML: {error}.") from None
 
@@ -59,7 +44,7 @@ class TextYAMLParser(YAMLParser):
     media_type = "text/yaml"
 
 
-PARSERS = [StrictJSONParser, YAMLParser, XYAMLParser, TextYAMLParser]
+PARSERS = [JSONParser, YAMLParser, XYAMLParser, TextYAMLParser]
 
 
 def workload_in(data: Any) -> dict[str, Any]:

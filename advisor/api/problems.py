@@ -1,6 +1,5 @@
-"""API errors as application/problem+json (RFC 9457), with the field, the reason and what is allowed."""
+"""The REST framework's exception handler: what each error of advice means to a client, as a problem document."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -13,10 +12,9 @@ from rest_framework import exceptions
 
 from advisor import storage
 from advisor.advise import KeyReused, QueueFull
-from advisor.workload import MAX_ERRORS, WorkloadError, cut, error
+from advisor.workload import WorkloadError
+from catalog.rest import TooLarge, flat, refusal
 
-CONTENT_TYPE = "application/problem+json"
-MAX_DETAIL_CHARACTERS = 2000
 QUEUE_WAIT_S = 30  # Retry-After where the queue is full
 
 MISSING_CREDENTIALS = (
@@ -24,22 +22,6 @@ MISSING_CREDENTIALS = (
     "Create one with manage.py token make NAME."
 )
 NOTHING_HERE = "Nothing was found at this URL: the ID or name may be wrong, or the object was deleted."
-
-
-class TooLarge(exceptions.APIException):
-    status_code = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-    default_detail = "The body is larger than 1 MB."
-
-
-class Unprocessable(exceptions.ValidationError):
-    """Well-formed, but it names unknown objects or contradicts itself."""
-
-    status_code = HTTPStatus.UNPROCESSABLE_ENTITY
-
-
-class Conflict(exceptions.APIException):
-    status_code = HTTPStatus.CONFLICT
-    default_detail = "The state of this recommendation does not allow this."
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,31 +41,6 @@ def unavailable(exc: BaseException | None) -> Unavailable | None:
     if isinstance(exc, RedisError):
         return Unavailable("The broker (Redis) is not available; try again in a few seconds.")
     return None
-
-
-def body(
-    status: int, title: str = "", detail: str = "", errors: Sequence[Mapping[str, str]] = (), kind: str = "about:blank"
-) -> dict[str, Any]:
-    """A problem document with at most MAX_ERRORS errors and their total number."""
-    reported = [{name: printable(text) for name, text in each.items()} for each in errors[:MAX_ERRORS]]
-    return {
-        "type": kind,
-        "title": title or HTTPStatus(status).phrase,
-        "status": int(status),
-        "detail": cut(printable(detail), MAX_DETAIL_CHARACTERS),
-        "errors": reported,
-        "error_count": len(errors),
-    }
-
-
-def printable(text: str) -> str:
-    """The text with lone surrogates, which cannot be encoded, replaced."""
-    return text.encode(errors="replace").decode()
-
-
-def problem_response(status: int, title: str, detail: str, headers: Mapping[str, str] | None = None) -> JsonResponse:
-    """A problem document for errors outside of API views: unknown URLs, refused bodies, failures."""
-    return JsonResponse(body(status, title, detail), status=status, content_type=CONTENT_TYPE, headers=headers)
 
 
 def problem(exc: Exception, context: dict[str, Any]) -> JsonResponse | None:
@@ -114,31 +71,3 @@ def problem(exc: Exception, context: dict[str, Any]) -> JsonResponse | None:
         detail = NOTHING_HERE
     kept = {name: value for name, value in response.headers.items() if name != "Content-Type"}
     return refusal(response.status_code, detail, errors, headers=kept)
-
-
-def refusal(
-    status: int,
-    detail: str,
-    errors: Sequence[Mapping[str, str]] = (),
-    kind: str = "about:blank",
-    title: str = "",
-    headers: Mapping[str, str] | None = None,
-) -> JsonResponse:
-    """A problem document. Not a REST framework Response, whose renderer may not write JSON."""
-    document = body(status, title, detail, errors, kind)
-    return JsonResponse(document, status=status, headers=dict(headers or {}), content_type=CONTENT_TYPE)
-
-
-def flat(data: Any, field: str = "") -> list[dict[str, str]]:
-    """A serializer's nested errors as a list of {field, message, allowed}."""
-    if isinstance(data, Mapping):
-        return [entry for key, item in data.items() for entry in flat(item, joined(field, str(key)))]
-    if isinstance(data, list):
-        numbered = any(isinstance(item, Mapping) for item in data)
-        pairs = [(f"{field}[{n}]" if numbered else field, item) for n, item in enumerate(data)]
-        return [entry for name, item in pairs for entry in flat(item, name)]
-    return [error(field, str(data))]
-
-
-def joined(field: str, key: str) -> str:
-    return field if key == "non_field_errors" else f"{field}.{key}".lstrip(".")

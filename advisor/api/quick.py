@@ -7,10 +7,11 @@ from rest_framework.response import Response
 
 from advisor import inputs, workload
 from advisor.api import limits
-from advisor.api.openapi import EXAMPLE, problems
+from advisor.api.openapi import EXAMPLE
 from advisor.api.parsers import PARSERS, workload_in
 from advisor.result import QuickRanking
-from catalog.access import organisation_of
+from catalog.accounts import organisation_of
+from catalog.rest import problems
 
 
 class Unready(exceptions.APIException):

@@ -1,4 +1,4 @@
-"""What the API says of an advice, and the form of its errors."""
+"""What the API says of an advice."""
 
 from functools import partial
 from typing import Any, cast
@@ -11,23 +11,6 @@ from rest_framework.reverse import reverse
 from advisor import advise
 from advisor.answer import calibration_marks
 from advisor.models import Advice, ApiToken, Share
-
-
-class ErrorSerializer(serializers.Serializer[Any]):
-    field = serializers.CharField(help_text="Path in the workload, such as traffic.input_tokens.mean; empty: the whole")
-    message = serializers.CharField()
-    allowed = serializers.CharField(allow_blank=True, help_text="What would be accepted")
-
-
-class ProblemSerializer(serializers.Serializer[Any]):
-    """A refusal as of RFC 9457."""
-
-    type = serializers.CharField(help_text="about:blank, or a URN of Assay")
-    title = serializers.CharField()
-    status = serializers.IntegerField()
-    detail = serializers.CharField(allow_blank=True)
-    errors = ErrorSerializer(many=True, help_text="At most 50 of them")  # type: ignore[assignment]
-    error_count = serializers.IntegerField(help_text="How many errors were found")
 
 
 class LinksSerializer(serializers.Serializer[Any]):

@@ -3,8 +3,6 @@
 Worker agents have other tokens (`agt_...`), which are valid for the agent API only.
 """
 
-import hashlib
-import secrets
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -22,8 +20,7 @@ from rest_framework.request import Request
 from advisor.api import limits
 from advisor.models import ApiToken
 from catalog import clock
-from catalog.access import OF_SCOPE, Right, caller_of, why_not
-from catalog.accounts import audit
+from catalog.accounts import OF_SCOPE, Right, audit, caller_of, hashed, new_token, why_not
 from catalog.models import Organisation, default_organisation
 
 Scope = ApiToken.Scope
@@ -31,15 +28,6 @@ PREFIX = 12
 DAYS, MAX_DAYS = 90, 366
 GRACE_S = 3600  # a rotated token still works for this time
 USED_EVERY_S = 60
-
-
-def hashed(token: str) -> str:
-    """The SHA-256 hash. A token has 256 random bits, so no slow hash is needed."""
-    return hashlib.sha256(token.encode()).hexdigest()
-
-
-def new_token(kind: str) -> str:
-    return f"{kind}_{secrets.token_urlsafe(32)}"
 
 
 def make(
@@ -88,6 +76,12 @@ def revoke(row: ApiToken, by: str = "") -> bool:
     if done:
         audit.record(row.organisation, by, audit.Action.TOKEN_REVOKED, named(row))
     return done
+
+
+def revoke_made_by(organisation: Organisation, name: str) -> int:
+    """Ends the valid tokens that a user made for an organization; how many."""
+    rows = ApiToken.objects.filter(organisation=organisation, made_by=name, revoked_at=None)
+    return rows.filter(expires_at__gt=clock.now()).update(revoked_at=clock.now())
 
 
 def by_token(token: str) -> ApiToken | None:

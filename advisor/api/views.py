@@ -1,4 +1,4 @@
-"""REST views for advice and estimates. Errors are problem documents (problems.py)."""
+"""REST views for advice and estimates. Errors are problem documents (catalog/rest)."""
 
 from typing import Any, ClassVar
 
@@ -19,16 +19,15 @@ from advisor.api.openapi import (
     LOCATION,
     TRAINING_EXAMPLE,
     AnyOf,
-    problems,
 )
 from advisor.api.parsers import PARSERS, idempotency_key, workload_in
-from advisor.api.problems import Conflict
 from advisor.api.serializers import AdviceSerializer, AdviceSummarySerializer
 from advisor.models import Advice
 from advisor.result import Answer, Estimate, TrainingEstimate
 from advisor.workload import Deployment, TrainingRun
-from catalog import listing
-from catalog.access import Right, caller_of, organisation_of
+from catalog import rest
+from catalog.accounts import Right, caller_of, organisation_of
+from catalog.rest import Conflict, problems
 
 MAX_ESTIMATE = {"isl": 131_072, "osl": 16_384, "concurrency": 20_000}  # of web requests, which must be quick
 
@@ -44,7 +43,7 @@ def is_schema(view: Any) -> bool:
 # --- views ------------------------------------------------------------------------------------------------------
 
 
-class Pages(listing.Pages):
+class Pages(rest.Pages):
     """A smaller limit, because rows are long."""
 
     max_limit = 200

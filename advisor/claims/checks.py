@@ -9,7 +9,7 @@ from advisor.claims.orders import CHECKS as ORDERS
 from advisor.claims.probes import CHECKS as PROBED
 from advisor.claims.training import CHECKS as TRAINING
 from advisor.engine.network import kv_elements, parameters
-from advisor.engine.terms import overhead
+from advisor.engine.terms import overhead, usd_text
 from catalog.models import ApiPrice, QuantizationMethod
 
 H100, A100, H200, V5E, V6E = "h100-sxm", "a100-80gb-sxm", "h200-sxm", "tpu-v5e", "tpu-v6e"
@@ -279,7 +279,7 @@ def cost_of(slug: str, chips: int, dtype: str, low: float, high: float) -> Check
             desk.rent(slug) * chips / (rate(desk.run(slug, tp=chips, weights=dtype, **BUSY)) * 3600) * 1e6,
         )
         figure = (
-            f"${full:.2f} per million tokens at full load, ${third:.2f} at 30 % load, ${out:.2f} "
+            f"{usd_text(full)} per million tokens at full load, {usd_text(third)} at 30 % load, {usd_text(out)} "
             f"counting output tokens only ({chips} chips, {dtype}, {desk.rent_text(slug)} per chip)"
         )
         reason = "Neither the load nor whether prompts count is stated, and both matter more than the chip."
@@ -291,7 +291,7 @@ def cost_of(slug: str, chips: int, dtype: str, low: float, high: float) -> Check
 def tpu_cheaper(desk: Desk) -> Finding:
     tpu, gpu = desk.usd_per_mtok(V6E, 8, weights="bf16", **BUSY), desk.usd_per_mtok(H100, 4, weights="bf16", **BUSY)
     figure = (
-        f"TPU v6e ${tpu:.2f} ({desk.rent_text(V6E)}), H100 ${gpu:.2f} ({desk.rent_text(H100)}) per million "
+        f"TPU v6e {usd_text(tpu)} ({desk.rent_text(V6E)}), H100 {usd_text(gpu)} ({desk.rent_text(H100)}) per million "
         "tokens, 70B "
         f"in 16 bits, both at full load: {gpu / tpu:.2g} times"
     )
@@ -340,8 +340,8 @@ def v7_tco(desk: Desk) -> Finding:
     each = {s: desk.rent(s) / desk.chip(s).flops_per_s["fp8"] * 1e15 for s in ("tpu-v7", "gb200")}
     less = 1 - each["tpu-v7"] / each["gb200"]
     figure = (
-        f"for rent, a dense FP8 PFLOP/s costs ${each['tpu-v7']:.2f} an hour on v7 and "
-        f"${each['gb200']:.2f} on GB200 ({less:+.0%} saved)"
+        f"for rent, a dense FP8 PFLOP/s costs {usd_text(each['tpu-v7'])} an hour on v7 and "
+        f"{usd_text(each['gb200'])} on GB200 ({less:+.0%} saved)"
     )
     return conditional(figure, "The claim is about Google's own cost, which is not public. Customers pay rent.")
 

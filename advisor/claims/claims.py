@@ -12,14 +12,14 @@ from typing import Any
 from advisor.answer import single_estimate
 from advisor.engine.network import Model
 from advisor.engine.terms import Accelerator as Chip
-from advisor.engine.terms import Efficiency, efficiency
+from advisor.engine.terms import Efficiency, efficiency, usd_text
 from advisor.inputs import calibrations, model_of, model_row, offers
 from advisor.inputs import catalog_chip as chip_of
 from advisor.result import Estimate
 from advisor.workload import deployment
-from catalog.derived import has_expired
 from catalog.loading.fixtures import FixtureError
 from catalog.models import Accelerator, Price
+from catalog.pricing.derived import has_expired
 
 FILE = Path(__file__).resolve().parents[2] / "fixtures" / "claims.csv"
 COLUMNS = ["id", "subject", "claim", "stated", "unit", "stated_conditions", "citation"]
@@ -113,7 +113,7 @@ class Desk:
     def rent_text(self, slug: str) -> str:
         """The rent as text, with its date if it has expired."""
         usd, day = self._rent(slug)
-        return f"${usd:.2f} an hour{f', a price of {day}' if day else ''}"
+        return f"{usd_text(usd)} an hour{f', a price of {day}' if day else ''}"
 
     def _rent(self, slug: str) -> tuple[float, str]:
         if slug not in self._rents:

@@ -2,6 +2,7 @@
 
 from advisor.claims.claims import LLAMA_70B, Check, Desk, Finding
 from advisor.engine.network import parameters
+from advisor.engine.terms import tick_text
 from catalog.models import Assumption
 
 H100, A100 = "h100-sxm", "a100-80gb-sxm"
@@ -30,8 +31,8 @@ def trained_for(slug: str, usd: float) -> Check:
         tokens = usd / rent * 3600 * desk.chip(slug).flops_per_s["bf16"] * mfu / (6 * size)
         llama = usd * 15e12 / tokens
         figure = (
-            f"${usd / 1e6:g} M pay for training on {tokens / TB:.1f} T tokens at {desk.rent_text(slug)} and "
-            f"{mfu:.0%} MFU; 15 T would cost ${llama / 1e6:.0f} M"
+            f"{tick_text(usd)} pay for training on {tokens / TB:.1f} T tokens at {desk.rent_text(slug)} and "
+            f"{mfu:.0%} MFU; 15 T would cost {tick_text(llama)}"
         )
         return conditional(figure, "The number of tokens is not stated, and the bill is proportional to it.")
 

@@ -13,8 +13,8 @@ import yaml
 
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.calibration import Parameter, efficiency_of
-from advisor.engine.terms import Accelerator, Scopes, efficiency
-from advisor.fidelity import training_probes
+from advisor.engine.terms import TRAINING, Accelerator, Scopes, efficiency
+from advisor.fidelity.training import probes as training_probes
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 CALIBRATION = FIXTURES / "calibration"
@@ -152,12 +152,12 @@ def yaml_text(text: str) -> str:
 def digest(directory: Path = CALIBRATION) -> str:
     """A short hash of all scopes' values and bases, which identifies the calibration in scorecards of serving.
 
-    The intervals of training follow from the training engine alone: no prediction of serving reads them.
+    No prediction of serving reads the figures and intervals of training.
     """
     hashed = hashlib.sha256()
     for path in sorted(directory.glob("*.yaml")):
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
-        if document["name"].startswith("interval:training:"):
+        if document["name"].startswith((TRAINING, f"interval:{TRAINING}:")):
             continue
         hashed.update(repr((document["name"], document["basis"], sorted(document["values"].items()))).encode())
     return hashed.hexdigest()[:12]

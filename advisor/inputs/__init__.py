@@ -51,7 +51,7 @@ from advisor.inputs.to_engine import (
     workload_of,
 )
 from advisor.inputs.training import REFERENCES, TRAINING_ASSUMPTIONS, figure_of, reliability_of
-from catalog.places import areas_of
+from catalog.loading.places import areas_of
 
 __all__ = [
     "with_one_team",

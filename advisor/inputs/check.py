@@ -20,8 +20,8 @@ from advisor.workload import (
     unavailable,
     unknown,
 )
-from catalog.derived import known_on
-from catalog.places import places
+from catalog.loading.places import places
+from catalog.pricing.derived import known_on
 
 
 def unsuited_model(spec: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-from django.utils import timezone
-
 from advisor.engine.cost import Assumptions
 from advisor.engine.estimate import Resources
 from advisor.engine.network import to_shape
@@ -17,6 +15,7 @@ from advisor.inputs.from_catalog import _accelerator, _frameworks, _quantization
 from advisor.inputs.names import models, one
 from advisor.inputs.to_engine import chip_of, framework_of, model_of, quantizations_of, with_host_speed
 from advisor.workload import Config, WorkloadError, deployment, error
+from catalog import clock
 from catalog.models import Accelerator, Assumption, QuantizationMethod, ServedModel
 
 
@@ -89,7 +88,7 @@ def host_speed_range() -> tuple[float, float] | None:
 
 def market(chip: Chip) -> tuple[tuple[Offer, ...], Assumptions]:
     """Today's offers of one chip in the sizes that are sold, and the cost assumptions behind them."""
-    day = timezone.localdate()
+    day = clock.today()
     prices = [p for p in offers.prices([], None, day) if p["accelerator"] == chip.slug and not offers.is_stale(p, day)]
     rows = {a.key: assumption(a) for a in Assumption.objects.order_by("key")}
     assumptions = assumptions_of({}, rows)

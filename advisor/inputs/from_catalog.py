@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.db.models import Q
-from django.utils import timezone
 
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.network import from_stored_config, to_shape
 from advisor.inputs import hosted_apis, hosts, measured, offers
 from advisor.workload import PORTFOLIO, WorkloadError, error
+from catalog import clock
 from catalog.models import (
     Accelerator,
     Assumption,
@@ -131,7 +131,7 @@ def without_host(price: Json) -> Json:
 def asked_on(spec: Json) -> datetime.date:
     """The day whose prices apply."""
     day = spec.get("prices_as_of")
-    return datetime.date.fromisoformat(day) if day else timezone.localdate()
+    return datetime.date.fromisoformat(day) if day else clock.today()
 
 
 def calibrations() -> Json:

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from advisor.engine.cost import HOURS_PER_MONTH
+from advisor.engine.terms import exact_text
 from advisor.inputs.offers import discounts_of
 from advisor.workload import prompts_of
-from catalog.derived import has_expired, known_on
 from catalog.models import Accelerator, ApiPrice, ApiProvider, Organisation
+from catalog.pricing.derived import has_expired, known_on
 
 SECONDS_PER_MONTH = HOURS_PER_MONTH * 3600.0
 VAT = "vat-fraction"
@@ -97,7 +98,8 @@ def chip_vendor_prices(rows: Sequence[Json]) -> dict[str, str]:
     sentences: dict[str, str] = {}
     for row in rows:
         if row["accelerator"]:
-            cost = f"${row['usd_per_mtok_input']:g} input, ${row['usd_per_mtok_output']:g} output per million tokens"
+            prices = [exact_text(row[f"usd_per_mtok_{token}"]) for token in ("input", "output")]
+            cost = f"{prices[0]} input, {prices[1]} output per million tokens"
             sentences.setdefault(row["accelerator"], f"{row['provider']} hosts this model ({cost})")
     return sentences
 

@@ -7,8 +7,8 @@ from typing import Any
 from django.db.models import Q, QuerySet
 
 from advisor.workload import fold
+from catalog.loading.places import places
 from catalog.models import Accelerator, Framework, Organisation, Price, QuantizationMethod, Region, ServedModel
-from catalog.places import places
 
 Json = dict[str, Any]
 Known = dict[str, list[str]]  # folded name -> the catalog's own names

@@ -19,7 +19,18 @@ from advisor.engine.cost import (
     rent_parts,
     total_usd_per_hour,
 )
-from advisor.engine.terms import ASSUMED, DOUBTFUL, OWNED, OWNED_MONTHS, UNKNOWN_UNIT, WEAK_PRICE, Offer, Part
+from advisor.engine.terms import (
+    ASSUMED,
+    DOUBTFUL,
+    OWNED,
+    OWNED_MONTHS,
+    UNKNOWN_UNIT,
+    WEAK_PRICE,
+    Offer,
+    Part,
+    exact_text,
+    usd_text,
+)
 from advisor.engine.terms import Accelerator as Chip
 from advisor.inputs.assumptions import SERVERS
 from advisor.inputs.hosts import (
@@ -33,12 +44,12 @@ from advisor.inputs.hosts import (
     rented_host,
     socket_share,
 )
-from catalog.derived import NO_CURRENT_PRICE, has_expired, known_on
 from catalog.loading.fixtures import INDEX, ORIGINS
+from catalog.loading.places import areas_of
 from catalog.models import Discount, Organisation, Price, Region, SupportLicence, Unit
-from catalog.places import areas_of
 from catalog.pricing import current as rule
 from catalog.pricing.current import ANYWHERE, EXPIRED_DAYS, STALE_DAYS
+from catalog.pricing.derived import NO_CURRENT_PRICE, has_expired, known_on
 
 SUPERSEDED_YEARS = 5  # from the release of a chip: two generations at the pace of one every two years
 # marketplaces and serverless have lower service levels: used only if the workload names the provider
@@ -268,7 +279,7 @@ def _price_note(p: Price, discount: Discount | None) -> str:
         return "; ".join(["your own price", *([p.notes] if p.notes else [])])
     if discount is None:
         return p.notes
-    list_price = f"${p.usd_per_hour:,.2f} an hour" if p.usd_per_hour else f"${p.purchase_usd:,.0f}"
+    list_price = f"{exact_text(p.usd_per_hour)} an hour" if p.usd_per_hour else exact_text(p.purchase_usd or 0)
     less = (
         f"{discount.discount_fraction:.0%} below the list price of {list_price} ({discount.source}, {discount.as_of})"
     )
@@ -520,8 +531,8 @@ def doubts(p: Json, chip: Chip, snapshot: Json) -> Json:
         if is_on_a_shared_board(chip):
             marks.append(UNKNOWN_UNIT)
             said.append(
-                f"the seller does not say how many are sold together: ${each:,.2f} an hour if you can rent one, "
-                f"${each * whole:,.2f} if only {whole} together"
+                f"the seller does not say how many are sold together: {usd_text(each)} an hour if you can rent one, "
+                f"{usd_text(each * whole)} if only {whole} together"
             )
     of_seller, of_all = markets_of(p, snapshot.get("marketplace", {}))
     if of_seller is not None:
@@ -532,8 +543,8 @@ def doubts(p: Json, chip: Chip, snapshot: Json) -> Json:
         whose = "the seller's own marketplace prices" if market is of_seller else "marketplace prices"
         side = "less than half" if market["median_usd"] < each else "more than twice"
         said.append(
-            f"the median of {whose}, ${market['median_usd']:,.2f} per accelerator-hour, is {side} the listed "
-            f"${each:,.2f}"
+            f"the median of {whose}, {usd_text(market['median_usd'])} per accelerator-hour, is {side} the listed "
+            f"{usd_text(each)}"
         )
     return found | {"doubt": "; ".join(said), "marks": tuple(marks)}
 

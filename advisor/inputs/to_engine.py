@@ -32,6 +32,7 @@ from advisor.inputs import hosted_apis, offers
 from advisor.inputs.assumptions import CAP, HOST_SPEED, IDLE, SOFTWARE, assumptions_of
 from advisor.inputs.from_catalog import first_source, unpacked
 from advisor.inputs.training import lengths_of_task, task_of
+from advisor.inputs.training_figures import with_training_figures
 from advisor.workload import CHOICES, drawing_of, images_of, lengths_of, prompts_of, trace_of, unit_of, users_of
 
 Json = dict[str, Any]
@@ -320,15 +321,13 @@ def with_host_speed(calibrations: Scopes, rows: Json, tco: Json) -> Scopes:
     return with_host_factor(calibrations, float(rows[HOST_SPEED]["value"])) if HOST_SPEED in rows else calibrations
 
 
-def host_ratios(snapshot: Json, chip: str) -> tuple[float, float] | None:
+def host_ratios(tco: Json, snapshot: Json, chip: str) -> tuple[float, float] | None:
     """(fastest, slowest) host time of a chip's machines over the assumed one.
 
     None where the workload gives it or a probe measured it, and for old snapshots without the assumption.
     """
     row = snapshot["assumptions"].get(HOST_SPEED)
-    is_known = HOST_SPEED in (snapshot.get("tco") or {}) or "host_factor" in snapshot["calibrations"].get(
-        f"accelerator:{chip}", {}
-    )
+    is_known = HOST_SPEED in tco or "host_factor" in snapshot["calibrations"].get(f"accelerator:{chip}", {})
     if is_known or row is None or not row.get("low") or not row.get("high"):
         return None
     return float(row["low"]) / float(row["value"]), float(row["high"]) / float(row["value"])
@@ -342,7 +341,9 @@ def model_parts(spec: Json, snapshot: Json) -> dict[str, Any]:
         "reward_model": model_of(snapshot["reward_model"]) if snapshot.get("reward_model") else None,
         "hosted": hosted_apis.chip_vendor_prices(snapshot["hosted"]),
         "scopes": with_host_speed(  # with the corrections by measured rows of this model
-            snapshot["calibrations"] | snapshot.get("conditioned", {}), snapshot["assumptions"], spec["tco"]
+            with_training_figures(snapshot["calibrations"]) | snapshot.get("conditioned", {}),
+            snapshot["assumptions"],
+            spec["tco"],
         ),
     }
 

@@ -18,7 +18,7 @@ from advisor.load_tests.result_files import LoadResultError, parse
 from advisor.models import Advice, LoadTest, Option
 from advisor.result import LoadTest as Planned
 from advisor.result import Option as Deployment
-from catalog.export import cell
+from catalog.lists import export
 from catalog.loading.bounded import WEB, Bounds
 
 Json = dict[str, Any]
@@ -378,5 +378,5 @@ def csv_text(rows: Sequence[Mapping[str, str]]) -> str:
     out = io.StringIO()
     writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: cell(value) for name, value in row.items()} for row in rows)
+    writer.writerows({name: export.cell(value) for name, value in row.items()} for row in rows)
     return out.getvalue()

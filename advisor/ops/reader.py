@@ -11,7 +11,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 from django.views.i18n import set_language
 
-from catalog.access import for_any_account
+from catalog.accounts import for_any_account
 from catalog.pricing import finding, reader
 
 ALWAYS_ENGLISH = ("/api/", "/admin/", "/docs/", "/static/", "/healthz", "/readyz")

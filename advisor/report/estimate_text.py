@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from advisor.engine.terms import usd_text
 from advisor.result import Estimate, MeasuredRow, Operator, Percentiles
 
 RATES = {  # evidence for the rates of the accelerator
@@ -126,8 +127,8 @@ def cost_lines(e: Estimate) -> list[str]:
         return [power, "no current offer can hold it"]
     return [
         power,
-        f"${shown(e.usd_per_hour)} per hour {'if bought' if e.provider == 'own' else f'at {e.provider}'} (price of "
-        f"{e.price_as_of}): ${shown(usd)} per million {kind} tokens",
+        f"{usd_text(e.usd_per_hour)} per hour {'if bought' if e.provider == 'own' else f'at {e.provider}'} (price of "
+        f"{e.price_as_of}): {usd_text(usd or 0.0)} per million {kind} tokens",
     ]
 
 

@@ -1,5 +1,6 @@
 """The closed-form ranking as text."""
 
+from advisor.engine.terms import amount_digits
 from advisor.result import QuickOption, QuickRanking
 
 HEAD = ("#", "option", "from", "USD/month", "USD/M blended", "TTFT p95 ms", "TPOT p95 ms", "tok/s per chip")
@@ -26,7 +27,7 @@ def cells(o: QuickOption) -> tuple[str, ...]:
         str(o.rank),
         o.label,
         f"{o.provider} {o.term.replace('_', '-')}" if o.acquisition != "api" else "hosted API (published)",
-        f"{o.usd_per_month:,.0f}",
+        amount_digits(o.usd_per_month),
         figure(o.usd_per_mtok_blended, ".2f"),
         figure(o.ttft_ms_p95, ",.0f"),
         figure(o.tpot_ms_p95, ",.1f"),

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from advisor.engine.terms import kind_named
+from advisor.engine.terms import amount_digits, cents_digits, kind_named
 from advisor.report import markdown_escapes as md
 from advisor.report import training_answer
 from advisor.report.asked import allows_apis, api_seller, has_changing_traffic
@@ -26,9 +26,7 @@ from advisor.result import (
     shown_in,
 )
 from advisor.result import Launch as LaunchFiles
-from advisor.templatetags.finance import dollars
-from advisor.templatetags.units import large
-from advisor.templatetags.units import usd as price
+from advisor.templatetags.units import dollars, large
 
 CLOCK_VALUES = frozenset({"elapsed_s"})
 SIGNIFICANT_DIGITS = 6
@@ -48,18 +46,8 @@ def figure(value: float | None, digits: int = 3) -> str:
 
 
 def usd_figure(usd: float | None) -> str:
-    """An amount without its sign, rounded as on the pages: whole dollars from 100 up, cents below."""
-    return "-" if usd is None else dollars(usd).replace("$", "")
-
-
-def usd_small(usd: float | None) -> str:
-    """A price with its sign: as an amount from $1 up, else three digits, and never fewer than cents."""
-    return "-" if usd is None else price(usd)
-
-
-def usd_plain(usd: float | None) -> str:
-    """The same without its sign."""
-    return usd_small(usd).replace("$", "")
+    """An amount without its sign."""
+    return "-" if usd is None else amount_digits(usd)
 
 
 def in_millions(tokens: float | None) -> float | None:
@@ -115,7 +103,7 @@ WAYS = {"own": "buying", "keep": "keeping your machines", "rent on_demand": "on-
 
 
 def meetings(m: Money) -> list[str]:
-    """Every break-even of an option; that of buying and renting with the payback month, which counts no resale."""
+    """Every break-even of an option; that of buying and renting with the month in which it pays back in cash."""
     plan = m.plan
     compared = plan is not None and plan.capex_usd > 0 and plan.rent_usd_per_month is not None
     said = []
@@ -124,9 +112,9 @@ def meetings(m: Money) -> list[str]:
         after = ""
         if plan is not None and compared and rented and b.month:
             month = plan.payback_month
-            after = f"the payback month is {month}" if month else "it does not pay back within the horizon"
+            after = f"pays back in month {month}" if month else "does not pay back within the horizon"
         one = meeting(b, keeps=keeps_only(m))
-        said.append(f"{one}; without resale {after}" if after else one)
+        said.append(f"{one}; in cash, it {after}" if after else one)
     return said
 
 
@@ -168,7 +156,7 @@ WITHOUT_UNIT: dict[str, Callable[[Any], str]] = {  # in a column whose heading h
     "": str,
     "basis": str,
     "USD": usd_figure,
-    "USD per million tokens": usd_plain,
+    "USD per million tokens": usd_figure,
     "fraction": lambda value: f"{value:.0%}",
     "share": lambda value: f"{value:.1%}",
 }
@@ -179,9 +167,9 @@ HOSTED_COLUMNS: tuple[tuple[str, Callable[[HostedOffer], str]], ...] = (
     ("price as of", lambda h: h.as_of),
     ("USD/month", lambda h: usd_figure(h.usd_per_month)),
     ("rank", lambda h: str(h.rank or "-")),
-    ("USD/M input", lambda h: usd_plain(h.usd_per_mtok_input)),
-    ("cached", lambda h: usd_plain(h.usd_per_mtok_cached_input)),
-    ("USD/M output", lambda h: usd_plain(h.usd_per_mtok_output)),
+    ("USD/M input", lambda h: usd_figure(h.usd_per_mtok_input)),
+    ("cached", lambda h: usd_figure(h.usd_per_mtok_cached_input)),
+    ("USD/M output", lambda h: usd_figure(h.usd_per_mtok_output)),
     ("published tok/s", lambda h: figure(h.published_output_tokens_per_s)),
     ("break-even Mtok/month", lambda h: figure(in_millions(h.break_even_tokens_per_month))),
     ("not ranked because", lambda h: h.rejection.detail if h.rejection else ""),
@@ -406,7 +394,7 @@ def unranked_lines(answer: Answer) -> list[str]:
     priced.sort(key=lambda item: -(item.usd_per_accelerator_hour_to_win or 0.0))
     return lines + [
         f"without a usable price: {item.label}: first of the machines at up to "
-        f"{usd_small(item.usd_per_accelerator_hour_to_win)} per accelerator-hour "
+        f"{dollars(item.usd_per_accelerator_hour_to_win)} per accelerator-hour "
         f"({dollars(item.usd_per_month_to_win)} a month)"
         for item in priced[:MOST_CHANGES]
     ]
@@ -566,7 +554,8 @@ def api_section(r: ApiOption) -> list[str]:
     """A hosted API in full: its bill, what is known about it and what is not, and how to call it."""
     rows = [("tokens", "tokens a month", "USD per million", "USD a month")]
     rows += [
-        (c.name, f"{c.tokens_per_month:,.0f}", usd_plain(c.usd_per_mtok), f"{c.usd_per_month:,.2f}") for c in r.bill
+        (c.name, f"{c.tokens_per_month:,.0f}", usd_figure(c.usd_per_mtok), cents_digits(c.usd_per_month))
+        for c in r.bill
     ]
     notes = [md.item(text) for text in (*r.reasons, *(f"Warning: {warning}" for warning in r.warnings))]
     return [md.heading(2, r.label), "", *markdown_table(rows), "", *notes, "", *md.fenced(r.how_to_call, "sh"), ""]
@@ -581,12 +570,12 @@ def option_section(r: Option) -> list[str]:
     """One option in full: figures, reasons and warnings, bill, launch, tuning."""
     token, usd = ("input", r.usd_per_mtok_input) if r.is_embedding else ("output", r.usd_per_mtok_output)
     interval = r.interval.of(f"usd_per_mtok_{token}")
-    cost = usd_plain(usd) + (" ({}..{})".format(*map(usd_plain, interval)) if interval else "")
+    cost = usd_figure(usd) + (" ({}..{})".format(*map(usd_figure, interval)) if interval else "")
     latencies = [("latency", r.ttft_ms)] if r.is_embedding else [("TTFT", r.ttft_ms), ("TPOT", r.tpot_ms)]
     memory = ", ".join(f"{name.removesuffix('_gib')} {figure(gib)}" for name, gib in r.memory.parts().items())
     each = (f"USD per million {token} tokens", cost)
     if r.is_embedding and r.unit_cost:
-        each = (f"USD per {r.unit_cost.count:,} {r.unit_cost.unit}s", usd_plain(r.unit_cost.usd))
+        each = (f"USD per {r.unit_cost.count:,} {r.unit_cost.unit}s", usd_figure(r.unit_cost.usd))
     rows = [
         ("figure", "value (90% interval)"),
         each,
@@ -683,7 +672,7 @@ def bill_lines(r: Option) -> list[str]:
     m = r.money
     if m is None:
         return []
-    parts = [(part.name, f"{part.usd_per_month:,.2f}") for part in m.parts if part.usd_per_month]
+    parts = [(part.name, cents_digits(part.usd_per_month)) for part in m.parts if part.usd_per_month]
     ways = [
         (f"{w.acquisition}, {w.term}", w.provider, usd_figure(w.usd_per_month), usd_figure(w.npv_usd), w.basis)
         for w in m.ways_to_pay
@@ -691,7 +680,7 @@ def bill_lines(r: Option) -> list[str]:
     header = (
         "payment option", "provider", "USD per month", f"present value of costs, {m.horizon_months} months", "basis",
     )  # fmt: skip
-    bill = markdown_table([("cost", "USD per month"), *parts, ("total", f"{m.usd_per_month:,.2f}")])
+    bill = markdown_table([("cost", "USD per month"), *parts, ("total", cents_digits(m.usd_per_month))])
     return ["", *bill, "", *markdown_table([header, *ways])]
 
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 
+from advisor.engine.terms import amount_digits
 from advisor.report import markdown_escapes as md
 from advisor.report.estimate_text import shown
 from advisor.report.training_text import percent
 from advisor.result import Answer, MeasuredRun, TrainingOption
-from advisor.templatetags.finance import dollars
 from advisor.templatetags.training import measured_name
+from advisor.templatetags.units import dollars
 
 MOST_REJECTED, MOST_LAYOUTS = 8, 12
 
@@ -82,7 +83,8 @@ def scaling_cells(r: TrainingOption) -> list[list[str]]:
         head,
         *(
             [
-                f"{p.accelerator_count:,}", shown(p.days), dollars(p.usd_per_run).removeprefix("$"),
+                f"{p.accelerator_count:,}", shown(p.days),
+                "-" if p.usd_per_run is None else amount_digits(p.usd_per_run),
                 shown(p.tokens_per_s_per_accelerator), percent(p.goodput_fraction),
                 percent(p.gain_fraction), p.provider, p.layout,
             ]

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 from advisor.result import ApiOption, Figure, Option, TrainingOption, interval
-from advisor.templatetags.finance import chance, dollars, low_to_high
+from advisor.templatetags.finance import chance, low_to_high
 from advisor.templatetags.training import run_time, scientific, share, times_beside
 from advisor.templatetags.units import (
     UNKNOWN,
     bare,
     basis,
+    dollars,
     gib,
     large,
     ms,
@@ -18,7 +19,6 @@ from advisor.templatetags.units import (
     plain,
     sig,
     tokens_per_s,
-    usd,
     watts,
     with_unit,
 )
@@ -31,8 +31,8 @@ SHOWN: dict[str, Callable[[Any], str]] = {
     "items": lambda value: plain(len(value)),
     "basis": basis,
     "USD": dollars,
-    "USD/h": usd,
-    "USD per million tokens": usd,
+    "USD/h": dollars,
+    "USD per million tokens": dollars,
     "ms": ms,
     "days": run_time,
     "tokens/s": tokens_per_s,

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from django import template
 from django.utils.translation import gettext_noop as known
 
+from advisor.engine.terms import exact_digits
 from advisor.templatetags.units import (
     UNKNOWN,
-    converted,
+    dollars,
     localized,
     money_text,
     number,
     percent_text,
     span,
-    usd,
 )
 
 register = template.Library()
@@ -28,40 +28,16 @@ PARTS = (  # of a bill, as the engine names them; pages show them with `translat
 
 
 @register.filter
-def dollars(value: object) -> str:
-    """An amount in USD, in the reader's currency without cents: $604,105; below 100 with cents."""
-    figure = converted(value)
-    if figure is None:
-        return UNKNOWN
-    if 0 < abs(figure) < 100:
-        return money_text(f"{abs(figure):,.2f}", below_zero=figure < 0)
-    return money_text(f"{abs(figure):,.0f}", below_zero=figure <= -0.5)
-
-
-@register.filter
-def cash(value: object) -> str:
-    """An amount in USD, in the reader's currency with cents, without a sign before zero."""
-    figure = converted(value)
-    return UNKNOWN if figure is None else money_text(f"{abs(figure):,.2f}", below_zero=figure < 0)
-
-
-@register.filter
 def unit_price(value: object) -> str:
-    """A list price: whole from 1,000, else with the two to four decimals that it has."""
-    figure = converted(value)
-    if figure is None:
-        return UNKNOWN
-    if figure >= 1000:
-        return money_text(f"{figure:,.0f}", below_zero=False)
-    whole, _, decimals = f"{figure:,.4f}".partition(".")
-    return money_text(f"{whole}.{decimals[:2]}{decimals[2:].rstrip('0')}", below_zero=False)
+    """A list price."""
+    return money_text(value, exact_digits)
 
 
 @register.filter
 def low_to_high(value: object) -> str:
     """The first and the last of some amounts: $12,000–$24,600; empty when there are none."""
     ends = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else []
-    return span(usd(ends[0]), usd(ends[-1])) if len(ends) > 1 and None not in ends else ""
+    return span(dollars(ends[0]), dollars(ends[-1])) if len(ends) > 1 and None not in ends else ""
 
 
 @register.filter

@@ -10,10 +10,10 @@ from django.utils.translation import gettext_noop as known
 
 from advisor.engine.terms import kind_named
 from advisor.engine.training_search import duration
-from advisor.templatetags.finance import dollars
 from advisor.templatetags.units import (
     COUNTED,
     UNKNOWN,
+    dollars,
     given,
     language,
     localized,

@@ -6,18 +6,20 @@ reader's currency. Outside pages both are the defaults: English and USD.
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 
 from django import template
-from django.utils import formats, timezone
+from django.utils import formats
 from django.utils.translation import get_language, gettext
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import gettext_noop as known
 
+from advisor.engine.terms import amount_digits, cents_digits
 from advisor.result import Option
-from catalog.lists.texts import localized
+from catalog import clock
 from catalog.pricing import reader
+from catalog.texts import localized
 
 register = template.Library()
 UNKNOWN = "–"
@@ -129,13 +131,16 @@ def percent_text(text: str) -> str:
     return f"{text}\u00a0%" if language() == "de" else f"{text}%"
 
 
-def money_text(text: str, *, below_zero: bool) -> str:
-    """A number in the reader's currency with its symbol: -$1.90, in German -1,90 €."""
-    code, here, sign = reader.code(), language(), "-" if below_zero else ""
+def money_text(value: object, digits: Callable[[float], str]) -> str:
+    """An amount in USD, in the reader's currency with its symbol: -$1.90, in German -1,90 €; a dash for unknown."""
+    figure, code, here = converted(value), reader.code(), language()
+    if figure is None:
+        return UNKNOWN
+    text, sign = localized(digits(abs(figure))), "-" if figure < 0 else ""
     symbol = SYMBOLS_HERE.get(here, {}).get(code) or SYMBOLS.get(code, code)
     if here in SYMBOL_AFTER:
-        return f"{sign}{localized(text)}\u00a0{symbol}"
-    return f"{sign}{symbol}{localized(text)}" if symbol != code else f"{sign}{code}\u00a0{localized(text)}"
+        return f"{sign}{text}\u00a0{symbol}"
+    return f"{sign}{symbol}{text}" if symbol != code else f"{sign}{code}\u00a0{text}"
 
 
 def converted(value: object) -> float | None:
@@ -182,28 +187,15 @@ def with_unit(value: object, unit: str) -> str:
 
 
 @register.filter
-def usd(value: object) -> str:
-    """An amount in USD, in the reader's currency: $1,234, $12.35, $0.00123.
-
-    Whole ones from 100 up, cents below; below one, as prices of tokens are, three digits.
-    """
-    figure = converted(value)
-    if figure is None:
-        return UNKNOWN
-    size = abs(figure)
-    if size >= 1:
-        text = f"{size:,.0f}" if size >= 100 else f"{size:,.2f}"
-    else:
-        whole, _, decimals = f"{float(f'{size:.3g}'):.9f}".partition(".")
-        text = f"{whole}.{decimals[:2]}{decimals[2:].rstrip('0')}" if size else "0"
-    return money_text(text, below_zero=figure < 0)
+def dollars(value: object) -> str:
+    """$1,234, $12.35, $0.00123."""
+    return money_text(value, amount_digits)
 
 
 @register.filter
 def usd_cents(value: object) -> str:
-    """An amount in USD, in the reader's currency with cents."""
-    figure = converted(value)
-    return UNKNOWN if figure is None else money_text(f"{abs(figure):,.2f}", below_zero=figure < 0)
+    """To the cent: a line of a bill or of a cash flow."""
+    return money_text(value, cents_digits)
 
 
 @register.filter
@@ -367,7 +359,7 @@ def low_high(option: Option, metric: str, kind: str = "plain") -> str:
     pair = option.interval.of(metric)
     if not pair or len(pair) != 2 or None in pair:
         return ""
-    show = {"usd": usd, "ms": ms, "tokens_per_s": tokens_per_s}.get(kind, sig)
+    show = {"usd": dollars, "ms": ms, "tokens_per_s": tokens_per_s}.get(kind, sig)
     low, high = show(pair[0]), show(pair[1])
     return span(low, high) if kind == "usd" else f"{bare(low)}–{bare(high)}"
 
@@ -414,11 +406,11 @@ def age(value: object) -> str:
     figure = day(value)
     if figure is None:
         return "unknown"
-    days = (timezone.localdate() - figure).days
+    days = (clock.today() - figure).days
     return "stale" if days > STALE_DAYS else "ageing" if days > WARN_DAYS else "fresh"
 
 
 @register.filter
 def age_days(value: object) -> str:
     figure = day(value)
-    return UNKNOWN if figure is None else localized(f"{(timezone.localdate() - figure).days:,d}")
+    return UNKNOWN if figure is None else localized(f"{(clock.today() - figure).days:,d}")

@@ -15,11 +15,11 @@ from rest_framework import exceptions, views
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from advisor.api import Pages, Unprocessable, problems
+from advisor.api import Pages
 from advisor.fidelity import PEERS, REASONS, Card, Json, Line, calibration_files, peers, reliability, scorecard
 from advisor.web import fidelity_chart
-from catalog.export import text
-from catalog.listing import refuse_empty, refuse_unknown
+from catalog.lists import export
+from catalog.rest import Unprocessable, problems, refuse_empty, refuse_unknown
 from catalog.revision import kept
 
 Pairs = tuple[tuple[str, str], ...]  # query parameters: (name, value)
@@ -234,7 +234,7 @@ def saved(lines: list[Line], kind: str) -> HttpResponse:
         response: HttpResponse = JsonResponse({"count": len(rows), "results": rows})
     else:
         names = list(rows[0]) if rows else ["id"]
-        body = text(names, [[row[name] for name in names] for row in rows])
+        body = export.text(names, [[row[name] for name in names] for row in rows])
         response = HttpResponse(body, content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="fidelity.{kind}"'
     return response

@@ -15,7 +15,7 @@ from advisor.result import Assumption
 from advisor.templatetags.units import number, number_to_type, typed_number
 from advisor.web.views import answer_of, finished, or_unreadable
 from advisor.workload import PORTFOLIO, WorkloadError, parse
-from catalog.access import Right, caller_of, needs, organisation_of
+from catalog.accounts import Right, caller_of, needs, organisation_of
 
 GROUPS = (  # title, and what the names of its assumptions contain; the first that fits
     ("Training runs", ("training",)),

@@ -10,8 +10,9 @@ from typing import Any
 from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as known
 
+from advisor.engine.terms import tick_text
 from advisor.result import Driver, Memory, Operator, ParetoPoint, PlanMonth, SensitivityBar, WaterfallStep
-from advisor.templatetags.units import gib, given, large, localized, ms, translated, usd
+from advisor.templatetags.units import dollars, gib, given, large, localized, ms, translated
 from catalog.charts import Log
 from catalog.pricing import reader
 
@@ -120,7 +121,7 @@ def mark(point: ParetoPoint, x: Log, y: Log, base: str, named: bool = True) -> s
     time_ms, price = xy(point)
     px, py, rank = x(time_ms), y(price), point.rank
     kind = "missed" if not point.meets_slo else "frontier" if point.frontier else "dominated"
-    values = {"name": point.label, "cost": usd(price), "time": ms(time_ms)}
+    values = {"name": point.label, "cost": dollars(price), "time": ms(time_ms)}
     text = gettext("%(name)s: %(cost)s per M tokens, %(time)s") % values
     tip = escape((f"{rank}. " if rank else "") + text + ("" if point.meets_slo else gettext(" (misses the SLO)")))
     radius = (9 if named else 6) if rank else 5 if kind == "frontier" else 3.5
@@ -158,7 +159,7 @@ def axes(x: Log, y: Log, below: str, beside: str) -> str:
         parts += [f'<path class="grid" d="M{x(value)} {TOP}V{floor}"/>', label(x(value), floor + 18, sig_short(value))]
     for value in y.ticks():
         parts.append(f'<path class="grid" d="M{LEFT} {y(value)}H{WIDTH - RIGHT}"/>')
-        parts.append(label(LEFT - 8, y(value) + 4, dollar_tick(value), anchor="end"))
+        parts.append(label(LEFT - 8, y(value) + 4, localized(tick_text(value)), anchor="end"))
     parts.append(f'<path class="axis" d="M{LEFT} {TOP}V{floor}H{WIDTH - RIGHT}"/>')
     parts.append(label((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12, below, "name"))
     middle = (TOP + floor) / 2
@@ -166,13 +167,6 @@ def axes(x: Log, y: Log, below: str, beside: str) -> str:
         f'<text class="name" text-anchor="middle" transform="translate(16 {middle}) rotate(-90)">{beside}</text>'
     )
     return "".join(parts)
-
-
-def dollar_tick(value: float) -> str:
-    """$0.5, $70, $150k, $2M"""
-    scales = ((1e6, 1e6, "M"), (1e4, 1e3, "k"), (0.0, 1.0, ""))
-    factor, letter = next((factor, letter) for least, factor, letter in scales if value >= least)
-    return f"${sig_short(value / factor)}{letter}"
 
 
 def sig_short(value: float) -> str:
@@ -259,9 +253,9 @@ def waterfall(steps: Sequence[WaterfallStep]) -> str:
         x, y, width = STEP_LEFT + start * scale, row * STEP_HEIGHT, max(value * scale, 1.0)
         parts.append(label(STEP_LEFT - 8, y + 17, translated(name), "name", "end"))
         parts.append(f'<rect class="{css}" x="{x:.1f}" y="{y + 4}" width="{width:.1f}" height="{STEP_HEIGHT - 8}"/>')
-        parts.append(label(x + width + 6, y + 17, usd(value), anchor="start"))
+        parts.append(label(x + width + 6, y + 17, dollars(value), anchor="start"))
         at += value
-    text = ", ".join(f"{translated(name)} {usd(value)}" for name, value in values)
+    text = ", ".join(f"{translated(name)} {dollars(value)}" for name, value in values)
     height = (len(values) + 1) * STEP_HEIGHT
     title = gettext("Cost per million tokens, step by step")
     return svg("waterfall", WIDTH, height, title, text, "".join(parts))
@@ -300,9 +294,13 @@ def from_low_to_high(rows: Sequence[tuple[str, float, float, bool]], title: str)
         css = "fall-total" if dark else "fall-part"
         parts.append(wrapped(STEP_LEFT - 8, y + height / 2, name, RANGE_LETTERS))
         parts.append(f'<rect class="{css}" x="{x:.1f}" y="{y + 4}" width="{width:.1f}" height="{height - 8}"/>')
-        bill = f"{usd(min(low, high))} to {usd(max(low, high))}" if usd(low) != usd(high) else f"stays {usd(low)}"
+        bill = (
+            f"{dollars(min(low, high))} to {dollars(max(low, high))}"
+            if dollars(low) != dollars(high)
+            else f"stays {dollars(low)}"
+        )
         parts.append(label(x + width + 6, y + height / 2 + 4, bill, anchor="start"))
-    text = ", ".join(f"{name} {usd(low)} to {usd(high)}" for name, low, high, _ in rows)
+    text = ", ".join(f"{name} {dollars(low)} to {dollars(high)}" for name, low, high, _ in rows)
     return svg("tornado", WIDTH, len(rows) * height, title, text, "".join(parts))
 
 
@@ -458,7 +456,7 @@ def grid(x: Log | Linear, y: Log | Linear, below: str, beside: str, dollars: boo
         parts.append(label(x(value), floor + 18, large(value)))
     for value in y.ticks():
         parts.append(f'<path class="grid" d="M{LEFT} {y(value)}H{WIDTH - RIGHT}"/>')
-        text = dollar_tick(value) if dollars else sig_short(value)
+        text = localized(tick_text(value)) if dollars else sig_short(value)
         parts.append(label(LEFT - 8, y(value) + 4, text, anchor="end"))
     parts.append(f'<path class="axis" d="M{LEFT} {TOP}V{floor}H{WIDTH - RIGHT}"/>')
     parts.append(label((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 18, below, "name"))

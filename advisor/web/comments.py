@@ -17,10 +17,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from advisor import advise, deletion
-from advisor.api import Pages, StrictJSONParser, body_fields, problems
+from advisor.api import JSONParser, Pages
 from advisor.models import Advice, Comment
-from catalog.access import Caller, Right, caller_of, needs, organisation_of
-from catalog.accounts import audit
+from catalog.accounts import Caller, Right, audit, caller_of, needs, organisation_of
+from catalog.rest import Body, Text, problems
 
 MAX_CHARACTERS = 4000
 WHOSE = "Only its author and admins can delete a comment."
@@ -84,8 +84,8 @@ class CommentSerializer(serializers.ModelSerializer[Comment]):
         read_only_fields = ["id", "made_by", "made_at"]
 
 
-class CommentBody(body_fields.Body):
-    text = body_fields.Text(max_length=MAX_CHARACTERS)
+class CommentBody(Body):
+    text = Text(max_length=MAX_CHARACTERS)
 
     def validate_text(self, text: str) -> str:
         if not text.strip():
@@ -96,7 +96,7 @@ class CommentBody(body_fields.Body):
 class Comments(generics.ListAPIView[Comment]):
     serializer_class = CommentSerializer
     pagination_class = Pages
-    parser_classes = (StrictJSONParser,)
+    parser_classes = (JSONParser,)
     queryset = Comment.objects.none()
 
     def get_queryset(self) -> QuerySet[Comment]:

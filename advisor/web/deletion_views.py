@@ -10,8 +10,8 @@ from django.views.decorators.cache import never_cache
 from advisor import advise, deletion
 from advisor.models import Advice, LoadTest
 from advisor.web import load_test_views
-from catalog.access import caller_of, organisation_of
-from catalog.deleting import confirmed
+from catalog.accounts import caller_of, organisation_of
+from catalog.pages import confirmed
 
 
 def counted(number: int, noun: str) -> list[str]:

@@ -13,12 +13,13 @@ from rest_framework import exceptions
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
-from advisor.api import OneAdvice, problems
+from advisor.api import OneAdvice
 from advisor.models import Advice
 from advisor.report import DOCUMENTS, NO_ANSWER, NO_SHARED_ANSWER, XLSX, default_rank, has_document
 from advisor.web.views import answer_of, finished, shared_advice, unlisted
-from catalog.access import organisation_of
+from catalog.accounts import organisation_of
 from catalog.pricing import reader
+from catalog.rest import problems
 
 
 @reader.in_english

@@ -14,13 +14,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from advisor import load_tests
-from advisor.api import TooLarge, problems
 from advisor.engine.terms import kind_named
 from advisor.load_tests import LoadResultError
 from advisor.models import Advice, LoadTest, Option
-from catalog.access import Right, caller_of, needs, organisation_of
+from catalog.accounts import Right, caller_of, needs, organisation_of
 from catalog.loading.bounded import WEB
 from catalog.models import Organisation
+from catalog.rest import TooLarge, problems
 
 
 def option_of(organisation: Organisation, pk: Any, rank: int) -> Option:

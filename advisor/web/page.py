@@ -37,7 +37,7 @@ from advisor.web import charts, plan_page, sections, training_page, tuning_chart
 from advisor.web.answers import figure_rows
 from advisor.web.interactive import chart_data, cost_charts, frontier_chart
 from advisor.workload import PORTFOLIO
-from catalog.export import cell
+from catalog.lists import export
 
 CARD_VIEWS = (known("cheapest"), known("fastest"), known("simplest"))  # the others have no card of their own
 HOSTED_SHOWN = 8  # endpoints on the page unless all are asked for
@@ -372,9 +372,9 @@ def csv_text(answer: Answer) -> str:
     for option in answer.recommendations:
         row: list[Any] = []
         for each in columns:
-            row.append(cell(option.figure(each.path)))
+            row.append(export.cell(option.figure(each.path)))
             if each.column in ranged:
-                row += [cell(end) for end in interval(option, each)]
+                row += [export.cell(end) for end in interval(option, each)]
         writer.writerow(row)
     return out.getvalue()
 

@@ -10,7 +10,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
 from advisor import advise, refresh
-from catalog.access import Caller, Right, caller_of, organisation_of, refused
+from catalog.accounts import Caller, Right, caller_of, organisation_of, refused
 from catalog.loading.fixtures import FixtureError
 from catalog.models import HeldPrice, Organisation, PriceImport, PriceRefresh
 from catalog.pricing import imports

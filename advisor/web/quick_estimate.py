@@ -10,7 +10,7 @@ from advisor.api import Exceeded, limits
 from advisor.web import forms
 from advisor.web.what_if import applies
 from advisor.workload import WorkloadError
-from catalog.access import organisation_of
+from catalog.accounts import organisation_of
 from catalog.models import default_organisation
 
 

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 from django.db.models import QuerySet
 
-from advisor.api import hashed
 from advisor.models import Advice, Share, share_token
 from catalog import clock
+from catalog.accounts import hashed
 
 PREFIX = 6  # characters of a token that are stored in clear, to tell links apart
 

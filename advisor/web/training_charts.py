@@ -6,9 +6,8 @@ from html import escape
 from typing import Any
 
 from advisor.result import GoodputParts, Operator, TrainingMemory, TrainingOption
-from advisor.templatetags.finance import dollars
 from advisor.templatetags.training import run_time, share
-from advisor.templatetags.units import gib, given
+from advisor.templatetags.units import dollars, gib, given
 from advisor.web import charts
 from advisor.web.interactive.chart_data import Chart, axis
 from catalog.charts import Log

@@ -8,9 +8,9 @@ from django.utils.text import capfirst
 from advisor.fidelity import nearest_training
 from advisor.report import largest_payment, payment_month_text
 from advisor.result import Answer, Driver, Money, Operator, Plan, TrainingOption
-from advisor.templatetags.finance import dollars, rate
+from advisor.templatetags.finance import rate
 from advisor.templatetags.training import dollar_range, run_time
-from advisor.templatetags.units import with_unit, words
+from advisor.templatetags.units import dollars, with_unit, words
 from advisor.web import charts, plan_page, training_charts
 from advisor.web.answers import figure_rows
 from advisor.web.form_fields import STACKS
@@ -293,5 +293,4 @@ def figures(run: TrainingOption, money: Money, plan: Plan, until: str) -> Iterat
             f"Price of leaving after {plan_page.months(plan.exit_month)}", dollars(plan.exit_usd), means, "lock-in"
         )
     if plan.capex_usd and plan.payback_month is not None:
-        means = "The month in which the purchase has paid for itself against rent by the hour; resale is not counted."
-        yield figure("Payback", f"month {plan.payback_month}", means)
+        yield figure("Payback", f"month {plan.payback_month}", plan_page.PAYBACK)

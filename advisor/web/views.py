@@ -26,7 +26,7 @@ from pydantic import ValidationError
 
 from advisor import advise, report
 from advisor.answer import calibration_marks
-from advisor.api import hashed, problem_response, unavailable
+from advisor.api import unavailable
 from advisor.fidelity import nearest_rows
 from advisor.models import Advice
 from advisor.report import documents
@@ -38,10 +38,10 @@ from advisor.web.page import csv_text, page, sections_of
 from advisor.web.page import option_context as page_of_option
 from advisor.workload import WorkloadError, with_changes
 from catalog import clock
-from catalog.access import Caller, Right, caller_of, needs, organisation_of, refused
-from catalog.accounts import audit
+from catalog.accounts import Caller, Right, audit, caller_of, hashed, needs, organisation_of, refused
 from catalog.models import Organisation
 from catalog.pricing import reader
+from catalog.rest import refusal
 
 
 def _(text: str) -> str:
@@ -467,7 +467,7 @@ def trouble(request: HttpRequest, status: int, detail: str = "") -> HttpResponse
     """An error as a page, or as problem details for callers of the API."""
     title, advice_text = TROUBLE[status]
     if request.path.startswith("/api/"):
-        return problem_response(status, title, detail or advice_text)
+        return refusal(status, detail or advice_text, title=title)
     context = {"status": status, "title": title, "detail": detail, "what_to_do": advice_text}
     return HttpResponse(render_to_string("advisor/trouble.html", context), status=status)
 

@@ -15,7 +15,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from advisor import advise
-from advisor.api import Exceeded, limits, refusal
+from advisor.api import Exceeded, limits
 from advisor.inputs import what_if
 from advisor.models import Advice
 from advisor.result import ApiOption
@@ -24,8 +24,9 @@ from advisor.templatetags.units import typed_number
 from advisor.web import views
 from advisor.web.what_if import NUMERIC, applies, form_context, key_of, rows_of
 from advisor.workload import WorkloadError
-from catalog.access import Right, caller_of, organisation_of, refused
+from catalog.accounts import Right, caller_of, organisation_of, refused
 from catalog.pricing import reader
+from catalog.rest import refusal
 
 RUN = "run"  # the full answer whose figures replace the estimates
 NOT_CONTROLS = (RUN, reader.NAME, "csrfmiddlewaretoken")

@@ -10,11 +10,13 @@ from typing import Any
 
 import yaml
 
+from catalog import clock
+from catalog.field_errors import MAX_ERRORS, cut, error
+
 MAX_TEXT_BYTES = 1_000_000
 MAX_DEPTH = 24
 MAX_NODES = 20_000
 MAX_KEY_CHARACTERS = 200
-MAX_ERRORS = 50  # reported in full; the rest are counted
 MAX_DIGITS = 20  # of an integer
 
 
@@ -25,15 +27,6 @@ class WorkloadError(ValueError):
         self.errors = errors
         messages = [f"{error['field'] or 'workload'}: {error['message']}" for error in errors[:MAX_ERRORS]]
         super().__init__("; ".join([*messages, *more_errors(errors)]))
-
-
-def error(field: str, message: str, allowed: str = "") -> dict[str, str]:
-    """One entry of `WorkloadError.errors`, with long texts cut."""
-    return {"field": cut(field, 200), "message": cut(message, 1000), "allowed": cut(allowed, 4000)}
-
-
-def cut(text: str, max_characters: int) -> str:
-    return text if len(text) <= max_characters else f"{text[:max_characters]}..."
 
 
 def more_errors(errors: Sequence[object]) -> list[str]:
@@ -198,7 +191,7 @@ def past_day(value: str) -> str:
             raise ValueError
     except ValueError:
         raise ValueError("is not a date", "a date such as 2026-10-21") from None
-    if day > datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(days=1):
+    if day > clock.today() + datetime.timedelta(days=1):
         raise ValueError("is in the future", "a date up to today")
     return day.isoformat()
 

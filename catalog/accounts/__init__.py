@@ -1,0 +1,40 @@
+"""Organizations, members, roles, invitations, secret tokens and the audit log."""
+
+from catalog.accounts import audit, invitations, organizations
+from catalog.accounts.access import (
+    OF_SCOPE,
+    SESSION_KEY,
+    Caller,
+    MembersOnly,
+    Right,
+    caller_of,
+    for_any_account,
+    for_templates,
+    memberships_of,
+    needs,
+    organisation_of,
+    refused,
+    why_not,
+)
+from catalog.accounts.secret_tokens import hashed, new_token
+
+__all__ = [
+    "Caller",
+    "MembersOnly",
+    "OF_SCOPE",
+    "Right",
+    "SESSION_KEY",
+    "audit",
+    "caller_of",
+    "for_any_account",
+    "for_templates",
+    "hashed",
+    "invitations",
+    "memberships_of",
+    "needs",
+    "new_token",
+    "organisation_of",
+    "organizations",
+    "refused",
+    "why_not",
+]

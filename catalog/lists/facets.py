@@ -9,10 +9,11 @@ from datetime import date
 from functools import lru_cache
 from typing import Any
 
-from catalog.derived import age, current_ids, today
+from catalog import clock
+from catalog.loading.places import areas_of
 from catalog.models import Accelerator, ApiPrice, Price
-from catalog.places import areas_of
 from catalog.pricing.current import ANYWHERE
+from catalog.pricing.derived import age, current_ids
 from catalog.revision import revision
 
 REGION_GROUPS = {
@@ -96,16 +97,16 @@ COLUMNS = ("accelerator__vendor", "accelerator__kind", "region", "country", "ter
 
 def of_prices() -> Rows:
     """Every public price."""
-    return _of_prices(revision(), today())
+    return _of_prices(revision(), clock.today())
 
 
 def of_accelerators() -> Rows:
     """Every accelerator, with the values of each of its current offers."""
-    return _of_accelerators(revision(), today())
+    return _of_accelerators(revision(), clock.today())
 
 
 def of_api_prices() -> Rows:
-    return _of_api_prices(revision(), today())
+    return _of_api_prices(revision(), clock.today())
 
 
 @lru_cache(maxsize=2)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from catalog.access import organisation_of
+from catalog.accounts import organisation_of
 from catalog.models import SavedView
 
 MAX_VIEWS = 50  # of one list in one organization

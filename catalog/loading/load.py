@@ -8,9 +8,9 @@ from typing import Any
 from django.db import models, transaction
 from simple_history.utils import bulk_create_with_history, bulk_update_with_history
 
-from catalog import framework_files
-from catalog.loading import fixtures, instances, scored
+from catalog.loading import fixtures, frameworks, instances, scored
 from catalog.loading.fixtures import FixtureError, Row
+from catalog.loading.places import code_of, country_of_region
 from catalog.models import (
     Accelerator,
     ApiPrice,
@@ -33,7 +33,6 @@ from catalog.models import (
     SupportLicence,
     Unit,
 )
-from catalog.places import code_of, country_of_region
 
 FIGURES = ("accelerators", "usd_per_hour", "purchase_usd")  # of a price; they never change
 OFFER = ("provider", "instance", "region", "accelerator_id", "term", "as_of")
@@ -71,7 +70,7 @@ def load(directory: Path, scores: bool = True) -> dict[str, Counts]:
         "accelerators": upsert(Accelerator, ("slug",), map(fixtures.accelerator, paths["accelerators"])),
         "models": upsert(ServedModel, ("slug",), map(fixtures.served_model, paths["models"])),
     }
-    counts["frameworks"] = upsert(Framework, ("slug", "version"), framework_files.frameworks(directory))
+    counts["frameworks"] = upsert(Framework, ("slug", "version"), frameworks.frameworks(directory))
     for kind, model, name, key, reader in (
         ("quantizations", QuantizationMethod, "quantization", ("slug",), fixtures.quantization),
         ("regions", Region, "regions", ("slug",), fixtures.region),

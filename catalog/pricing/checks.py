@@ -11,6 +11,7 @@ from datetime import date
 from statistics import median
 from typing import Any
 
+from advisor.engine.terms import usd_text
 from catalog.loading.fixtures import INDEX
 
 Row = Mapping[str, Any]
@@ -86,7 +87,7 @@ def _beside(row: Row, others: Sequence[float], per_usd: Mapping[str, float]) -> 
     each = usd_of(row) / chips
     ratio = each / middle
     unit = "per chip" if row["term"] == "purchase" else "per chip-hour"
-    compared = f"${each:,.2f} {unit}, while the median of {len(others)} other prices is ${middle:,.2f}"
+    compared = f"{usd_text(each)} {unit}, while the median of {len(others)} other prices is {usd_text(middle)}"
     if usd_of(row) in PLACEHOLDERS_USD and _distance(ratio) > math.log(2):
         return f"looks like a placeholder: {compared}"
     if _distance(ratio) < math.log(FAR):

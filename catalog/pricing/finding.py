@@ -8,10 +8,10 @@ from typing import Any
 from django.db.models import F, FloatField, Q, QuerySet, Value
 from django.db.models.functions import Cast
 
-from catalog.derived import today
+from catalog import clock
 from catalog.loading.fixtures import ORIGINS, USD
+from catalog.loading.places import codes_in
 from catalog.models import Accelerator, ExchangeRate, Price
-from catalog.places import codes_in
 from catalog.pricing.current import ANYWHERE
 
 RATES = Path(__file__).resolve().parents[2] / "fixtures" / "exchange_rates.csv"
@@ -68,7 +68,7 @@ def anywhere() -> Q:
 
 def newest_rates() -> dict[str, ExchangeRate]:
     """The newest exchange rate of each currency."""
-    rows = ExchangeRate.objects.filter(as_of__lte=today()).order_by("currency", "as_of")
+    rows = ExchangeRate.objects.filter(as_of__lte=clock.today()).order_by("currency", "as_of")
     return {row.currency: row for row in rows}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.utils.text import slugify
 
-from catalog.derived import today
+from catalog import clock
 from catalog.models import Accelerator, Price, PriceLevel
 from catalog.pricing.current import OFFICIAL
 
@@ -155,7 +155,7 @@ def published_series(levels: Iterable[PriceLevel]) -> list[Series]:
 
 def indexes(day: date | None = None, slugs: Sequence[str] | None = None) -> list[Index]:
     """The index of every chip and family with data, or of the chips and families of these slugs."""
-    end = day or today()
+    end = day or clock.today()
     chips = Accelerator.objects.exclude(kind__in=UNINDEXED_KINDS).values_list("slug", "name", "family")
     groups: dict[str, tuple[str, str, list[str]]] = {slug: (name, "chip", [slug]) for slug, name, _ in chips}
     for slug, _, family in chips:

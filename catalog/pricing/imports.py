@@ -9,6 +9,8 @@ import structlog
 from django.db import transaction
 from django.utils import timezone
 
+from advisor.engine.terms import exact_text
+from catalog import clock
 from catalog.accounts import audit
 from catalog.loading import fixtures, load
 from catalog.models import ExchangeRate, HeldPrice, Organisation, Price, PriceImport, default_organisation
@@ -50,7 +52,7 @@ def add(
     rows: Sequence[fixtures.Row], file_format: str, file_name: str, by: str, owner: Organisation | None
 ) -> Imported:
     """Adds the prices of one file and holds the suspicious ones; all or nothing, and logged."""
-    day = timezone.localdate()
+    day = clock.today()
     known = market(day)
     rates = exchange_rates()
     reasons = [price_checks.suspicion(row, known, day, per_usd=rates) for row in rows]
@@ -85,8 +87,8 @@ def offer_name(row: Mapping[str, Any]) -> str:
 def held_line(held: HeldPrice) -> str:
     """One held price in words."""
     row = held.row
-    usd = f"{float(row['usd_per_hour'] or row['purchase_usd']):g}"
-    return f"{held.pk}: {offer_name(row)} at {usd} USD of {row['as_of']} {held.reason}"
+    usd = exact_text(row["usd_per_hour"] or row["purchase_usd"])
+    return f"{held.pk}: {offer_name(row)} at {usd} of {row['as_of']} {held.reason}"
 
 
 def as_text(row: fixtures.Row) -> dict[str, str]:

@@ -11,15 +11,16 @@ from typing import Any
 import structlog
 from django import forms
 from django.db import IntegrityError, transaction
-from django.utils import timezone
 
+from advisor.engine.terms import exact_text
+from catalog import clock
 from catalog.accounts import audit
-from catalog.filters import DayField, NumberField
+from catalog.form_fields import DayField, NumberField
 from catalog.loading import fixtures, load
 from catalog.loading.bounded import BoundedError, read_csv
 from catalog.loading.fixtures import CONFIDENCES, ORIGINS, PRICE_COLUMNS, USD, FixtureError, Row
+from catalog.loading.places import code_of
 from catalog.models import Accelerator, Discount, ExchangeRate, HeldPrice, Organisation, Price
-from catalog.places import code_of
 from catalog.pricing import checks as price_checks
 from catalog.pricing import imports as price_imports
 
@@ -91,7 +92,7 @@ class Book:
     @cached_property
     def rates(self) -> dict[str, ExchangeRate]:
         """The newest rate of each currency."""
-        rows = ExchangeRate.objects.filter(as_of__lte=timezone.localdate()).order_by("as_of")
+        rows = ExchangeRate.objects.filter(as_of__lte=clock.today()).order_by("as_of")
         return {row.currency: row for row in rows}
 
     @cached_property
@@ -115,7 +116,7 @@ class Book:
 
     @cached_property
     def market(self) -> price_checks.Market:
-        return price_imports.market(timezone.localdate())
+        return price_imports.market(clock.today())
 
     @cached_property
     def units(self) -> load.Units:
@@ -152,7 +153,7 @@ class Book:
 
     def suspicion(self, row: Row) -> str:
         """Why the row looks like a mistake; empty if it does not."""
-        return price_checks.suspicion(row, self.market, timezone.localdate())
+        return price_checks.suspicion(row, self.market, clock.today())
 
 
 # --- forms ------------------------------------------------------------------------------------------------------
@@ -269,18 +270,18 @@ class Entry(Checked):
         """Adds an error to the field `name` for a price that the catalog cannot hold."""
         most, least = (10**9, Decimal("0.01")) if bought else (10**6, Decimal("0.000001"))
         if usd >= most:
-            self.add_error(name, f"Enter a price of less than ${most:,}{'' if bought else ' per hour'}.")
+            self.add_error(name, f"Enter a price of less than {exact_text(most)}{'' if bought else ' per hour'}.")
         elif usd < least:
-            self.add_error(name, f"Enter a price of at least ${least:f}{'' if bought else ' per hour'}.")
+            self.add_error(name, f"Enter a price of at least {exact_text(least)}{'' if bought else ' per hour'}.")
 
     def refuse_a_change(self) -> None:
         """A saved price never changes: another price of the same offer needs another date."""
         known = self.book.stored.get(key_of(self.row))
         if known and any(getattr(known, name) != self.row[name] for name in load.FIGURES):
-            saved = f"{known.usd_per_hour or known.purchase_usd:f}".rstrip("0").rstrip(".")
+            saved = exact_text(known.usd_per_hour or known.purchase_usd or 0)
             self.add_error(
                 self.price_field or None,
-                f"You already saved {saved} USD for {known.accelerators} accelerators with this offer and date. "
+                f"You already saved {saved} for {known.accelerators} accelerators with this offer and date. "
                 "A saved price is never changed: give the new one a newer date.",
             )
 
@@ -325,7 +326,7 @@ class PriceForm(Entry):
         self.fields["accelerator"].widget = forms.Select(choices=[("", "Choose one"), *chips])
         self.fields["currency"].widget = forms.Select(choices=[(name, name) for name in self.book.currencies])
         self.fields["as_of"].widget = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
-        self.fields["as_of"].initial = timezone.localdate
+        self.fields["as_of"].initial = clock.today
         self.fields["provider"].widget.attrs["list"] = "sellers"
         for name, (label, help_text) in self.texts.items():
             self.fields[name].label, self.fields[name].help_text = label, help_text
@@ -458,7 +459,7 @@ class DiscountForm(DiscountRow):
         chips = [(slug, chip.name) for slug, chip in self.book.chips.items()]
         self.fields["accelerator"].widget = forms.Select(choices=[("", "all accelerators"), *chips])
         self.fields["as_of"].widget = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
-        self.fields["as_of"].initial = timezone.localdate
+        self.fields["as_of"].initial = clock.today
         self.fields["provider"].widget.attrs["list"] = "sellers"
         self.fields["discount_percent"].widget = forms.TextInput(attrs={"inputmode": "decimal"})
 
@@ -657,8 +658,7 @@ def save_discounts(book: Book, rows: Sequence[Row], by: str) -> load.Counts:
     return counts
 
 
-def usd_text(price: Any) -> str:
+def price_text(price: Any) -> str:
     """The price of a stored row or of a form's row in words: $16.00 per hour."""
     row = {name: getattr(price, name) for name in PRICED} if isinstance(price, Price) else price
-    usd, bought = usd_of(row), row["term"] == "purchase"
-    return f"${usd:,.{2 if bought or usd >= 1 else 4}f}{'' if bought else ' per hour'}"
+    return f"{exact_text(usd_of(row))}{'' if row['term'] == 'purchase' else ' per hour'}"

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import requests
 
-from catalog.importers import aws, azure, gcp, gpu_price_index, gpuhunt, litellm, openrouter, skypilot
+from catalog.importers.prices import aws, azure, gcp, gpu_price_index, gpuhunt, litellm, openrouter, skypilot
 from catalog.loading.fixtures import FixtureError, Row
 from catalog.models import ServedModel
 from catalog.pricing.download import Unreachable, get

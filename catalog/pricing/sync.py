@@ -11,12 +11,12 @@ import structlog
 from django.db import IntegrityError, transaction
 
 from catalog import clock
-from catalog.derived import current_offers
 from catalog.loading import fixtures, load
 from catalog.loading.fixtures import FixtureError, Row
 from catalog.models import Accelerator, ApiPrice, Price, PriceRefresh, PriceSource
 from catalog.pricing import imports
 from catalog.pricing.current import STALE_DAYS
+from catalog.pricing.derived import current_offers
 from catalog.pricing.download import Unreachable, session
 from catalog.pricing.sources import Download, Skipped, Source, named
 

@@ -8,6 +8,7 @@ import pytest
 from django.utils import timezone
 
 from advisor import workload
+from advisor.engine.search import Question
 from advisor.engine.search.candidates import admissible, enumerate_lanes
 from advisor.engine.search.table import evaluate
 from advisor.inputs.from_catalog import take_snapshot
@@ -106,11 +107,11 @@ def test_with_a_price_every_served_chip_is_a_candidate() -> None:
     )  # fmt: skip
     spec = small()
     asked, catalog = workload_of(spec), catalog_of(spec, take_snapshot(spec, ours))
-    rejections, chips = admissible(asked, catalog)
+    rejections, chips = admissible(Question(asked, catalog))
     assert {chip.slug for chip in chips} == {chip.slug for chip in served}
-    lanes, refused = enumerate_lanes(asked, catalog, chips)
+    lanes, refused = enumerate_lanes(Question(asked, catalog), chips)
     assert not refused
-    table = evaluate(asked, catalog, lanes)
+    table = evaluate(Question(asked, catalog), lanes)
     fitting = {w.choice.accelerator.slug for w in table.lanes}
     assert fitting >= {*DEVICES, *OTHERS}
     assert all(w.framework.startable for w in table.lanes)

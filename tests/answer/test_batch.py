@@ -9,6 +9,7 @@ from django.core.management import call_command
 from django.test import Client
 
 from advisor import advise
+from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.terms.kinds import BATCH
 from advisor.engine.terms.workload import Slo
@@ -56,7 +57,7 @@ def test_a_batch_that_contradicts_itself_is_refused(change: dict[str, Any], fiel
 
 def test_every_option_ends_in_time_as_simulated() -> None:
     workload = batch()
-    found = search(workload, catalog())
+    found = search(Question(workload, catalog()))
     assert found.ranked
     for s in found.ranked:
         assert s.verified.late_fraction <= 1
@@ -65,7 +66,7 @@ def test_every_option_ends_in_time_as_simulated() -> None:
 
 def test_what_is_rented_by_the_hour_is_paid_while_it_runs_and_a_term_all_day() -> None:
     hourly, term = (
-        search(batch(), catalog(offers=(offer("big", 4.0, term=name),))).ranked[0]
+        search(Question(batch(), catalog(offers=(offer("big", 4.0, term=name),)))).ranked[0]
         for name in ("on_demand", "reserved_1y")
     )
     assert hourly.replicas == term.replicas
@@ -74,7 +75,7 @@ def test_what_is_rented_by_the_hour_is_paid_while_it_runs_and_a_term_all_day() -
 
 
 def test_half_the_time_takes_twice_the_machines_and_about_the_same_money() -> None:
-    slow, fast = (search(batch(deadline_s=h * 3600, requests=3_000_000), catalog()).ranked[0] for h in (8, 4))
+    slow, fast = (search(Question(batch(deadline_s=h * 3600, requests=3_000_000), catalog())).ranked[0] for h in (8, 4))
     assert fast.chips > slow.chips
     assert fast.usd_per_hour == pytest.approx(slow.usd_per_hour, rel=0.05)
 

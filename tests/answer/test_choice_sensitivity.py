@@ -6,7 +6,7 @@ import yaml
 from django.conf import settings
 
 from advisor.answer import ranking
-from advisor.engine.search import rank_uncertainty
+from advisor.engine.search import Question, rank_uncertainty
 from advisor.engine.search.run import prepare_question, search
 from advisor.engine.search.sensitivity import Standing
 from advisor.engine.terms import CERTAIN, around_estimate
@@ -47,8 +47,8 @@ def test_chances_add_up_and_the_better_is_never_the_less_likely_to_win(question:
 
 def test_what_two_options_share_is_drawn_once(question: dict):
     spec = parse(question)
-    workload, catalog = prepare_question(workload_of(spec), catalog_of(spec, take_snapshot(spec)))
-    found = search(workload, catalog)
+    workload, catalog = prepare_question(Question(workload_of(spec), catalog_of(spec, take_snapshot(spec))))
+    found = search(Question(workload, catalog))
     one, wide = found.ranked[0], (0.5, 2.0)
     drawn = around_estimate(wide)
     spread = rank_uncertainty.Spread(throughput_fraction=drawn, latency_fraction=drawn, price_fraction=wide)

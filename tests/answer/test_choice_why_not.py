@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 
-from advisor.engine.search import Scored, prepare_question, search
+from advisor.engine.search import Question, Scored, prepare_question, search
 from advisor.inputs import catalog_of, workload_of
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.workload.schema import parse
@@ -37,7 +37,9 @@ def answer(raw):
 def ranked(raw):
     """The options alone, without the explanations."""
     spec = parse(raw)
-    return search(*prepare_question(workload_of(spec), catalog_of(spec, take_snapshot(spec))), choice_alone=True).ranked
+    return search(
+        prepare_question(Question(workload_of(spec), catalog_of(spec, take_snapshot(spec)))), choice_alone=True
+    ).ranked
 
 
 def changed(raw, change, **constraints):

@@ -72,13 +72,15 @@ def test_hours_of_much_draw_count_for_more() -> None:
     ],
 )
 def test_the_curve_is_that_of_the_place_it_is_given_for(acquisition, region, known, allowed, used) -> None:
-    taken = {"tco": {"grid_kgco2e_per_kwh": SUNNY}, "regions": {f"cloud-{region}": {"kgco2e_per_kwh": known}}}
+    snapshot = {"regions": {f"cloud-{region}": {"kgco2e_per_kwh": known}}}
+    spec = {"tco": {"grid_kgco2e_per_kwh": SUNNY}}
     offer = SimpleNamespace(
         acquisition=acquisition, provider="cloud", region=region, is_in=lambda places: region in places
     )
     s: Any = SimpleNamespace(offer=offer)
-    asked: Any = SimpleNamespace(constraints=SimpleNamespace(regions_allow=allowed))
-    assert curve_of(taken, asked, s) == (SUNNY * 7 if used else [])
+    workload = SimpleNamespace(constraints=SimpleNamespace(regions_allow=allowed))
+    question: Any = SimpleNamespace(spec=spec, snapshot=snapshot, workload=workload)
+    assert curve_of(question, s) == (SUNNY * 7 if used else [])
 
 
 @pytest.mark.parametrize("hours", ["[0.3]", f"{[0.1] * 25}", f"{[0.1] * 23 + [-1]}", f"{[0.1] * 23 + [9]}"])

@@ -15,6 +15,7 @@ from advisor.answer import launch_flags
 from advisor.engine.launch.command import launch
 from advisor.engine.network.hf_config import from_hf_config
 from advisor.engine.network.model import Model
+from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Pools, Scored
 from advisor.engine.step.encoder import normalize
@@ -41,7 +42,7 @@ def flags(slug: str) -> FlagLists:
 
 @pytest.fixture(scope="module")
 def best() -> Scored:
-    return search(question(), catalog()).ranked[0]
+    return search(Question(question(), catalog())).ranked[0]
 
 
 def launches(best: Scored, slug: str) -> list[tuple[str, dict[str, str]]]:

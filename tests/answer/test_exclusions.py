@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from advisor import workload
+from advisor.engine.search import Question
 from advisor.engine.search.candidates import admissible, allowed, excluded_marks, offers_for
 from advisor.engine.terms import DOUBTFUL, NEVER_FIRST, OWNED, UNKNOWN_UNIT, Offer, Rejection
 from advisor.inputs import catalog_of, check_catalog, take_snapshot, unpacked, with_catalog_names, workload_of
@@ -20,7 +21,7 @@ TRAFFIC = {"input_tokens": 500, "output_tokens": 100, "requests_per_s": 1}
 
 def asked(constraints: dict[str, Any], **given: Any) -> tuple[Any, Any]:
     spec, snapshot = snapshot_for(constraints, **given)
-    return workload_of(spec), catalog_of(spec, snapshot | {"tco": spec["tco"]})
+    return workload_of(spec), catalog_of(spec, snapshot)
 
 
 def snapshot_for(constraints: dict[str, Any], **given: Any) -> tuple[Any, Any]:
@@ -38,7 +39,7 @@ def snapshot_for(constraints: dict[str, Any], **given: Any) -> tuple[Any, Any]:
 def offers(constraints: dict[str, Any], doubts: bool = False, **given: Any) -> list[Offer]:
     question, catalog = asked(constraints, **given)
     within = replace(question.constraints, with_doubts=doubts)
-    return offers_for(replace(question, constraints=within), catalog)
+    return offers_for(Question(replace(question, constraints=within), catalog))
 
 
 def rejected(constraints: dict[str, Any], slug: str) -> Rejection:

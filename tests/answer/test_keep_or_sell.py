@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.answer.owned import MARGIN_FRACTION, SURE_FRACTION, kept_first, kept_instances
-from advisor.answer.sentences import dollars
 from advisor.engine.fleet.portfolio import spared_team_usd_by_month
 from advisor.engine.plans import STAFF
+from advisor.engine.search import Question
 from advisor.engine.search.planned import team_usd_per_hour
 from advisor.engine.search.run import search
+from advisor.engine.terms import usd_text
 from advisor.engine.terms.offer import Part
 from tests.answer.test_demand_road import BIG, BUSY, answer, traffic
 from tests.engine.catalog_sample import ASSUMED, catalog, chip, offer, question
@@ -51,7 +52,7 @@ def test_keeping_is_first_if_and_only_if_nothing_else_saves_enough(
     run: float, rent: float, sale: float, later: float, spread: float
 ) -> None:
     sold = catalog(accelerators=CHIPS, offers=(held(run, sale, later * sale), offer("other", rent)))
-    found = search(ASKED, sold)
+    found = search(Question(ASKED, sold))
     normal = np.random.default_rng(1).standard_normal(500)
     costs = Drawn(found.shown, [np.exp(spread * normal * (-1) ** k) for k in range(len(found.shown))])
     before = {id(s): d for s, d in zip(found.shown, costs.drawn, strict=True)}
@@ -74,7 +75,7 @@ def test_keeping_is_first_if_and_only_if_nothing_else_saves_enough(
 
 
 def test_the_forgone_sale_is_what_selling_today_brings_more_than_selling_later() -> None:
-    found = search(ASKED, catalog(accelerators=CHIPS, offers=(held(2.0, 100_000.0, 40_000.0),))).ranked[0]
+    found = search(Question(ASKED, catalog(accelerators=CHIPS, offers=(held(2.0, 100_000.0, 40_000.0),)))).ranked[0]
     plan = found.planned.plan
     later = 40_000.0 * float(plan.prices.present(plan.prices.months))
     assert plan.forgone_usd == pytest.approx(100_000.0 - later)
@@ -87,7 +88,7 @@ def test_the_forgone_sale_is_what_selling_today_brings_more_than_selling_later()
 def test_a_sale_that_brings_much_lets_the_same_chip_be_rented_instead() -> None:
     rent = replace(offer("big", 8.0, 8), instance="rented")
     for sale, way in ((0.0, "owned"), (500_000.0, "on_demand")):
-        assert search(ASKED, catalog(offers=(held(5.0, sale), rent))).ranked[0].offer.term == way
+        assert search(Question(ASKED, catalog(offers=(held(5.0, sale), rent)))).ranked[0].offer.term == way
 
 
 @given(st.integers(1, 40), st.sampled_from([0.0, 900.0, 5_000.0]))
@@ -97,7 +98,7 @@ def test_rented_and_owned_machines_have_the_same_team(machines: int, monthly: fl
     staff = (Part(name="staff", usd_per_hour=0.3, group="running"),)
     own, rent = (replace(o, parts=staff) for o in (held(2.0), offer("big", 3.0, 8)))
     sold = catalog(offers=(own, rent), assumptions=a)
-    teams = {team_usd_per_hour(ASKED, sold, [(o, machines)]) for o in (own, rent)}
+    teams = {team_usd_per_hour(Question(ASKED, sold), [(o, machines)]) for o in (own, rent)}
     assert teams == {max(monthly / 730 - 0.3 * machines, 0.0)}
 
 
@@ -126,7 +127,7 @@ def test_one_of_two_servers_is_enough_and_the_answer_says_what_the_other_is_wort
     assert owned["advice"] in ("keep", "sell")
     first = found["recommendations"][0]
     low, high = first["interval"]["usd_per_mtok_output"]
-    assert f"({dollars(low)[1:]} to {dollars(high)[1:]}) per million output" in found["verdict"]  # one interval
+    assert f"({usd_text(low)[1:]} to {usd_text(high)[1:]}) per million output" in found["verdict"]  # one interval
     assert (first["term"] == "owned") == (owned["advice"] == "keep")
     team = found["team"]
     bill = sum(p["usd_per_month"] for p in first["money"]["parts"] if p["name"] in ("staff", "minimum team"))

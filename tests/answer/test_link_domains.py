@@ -7,7 +7,7 @@ import pytest
 
 from advisor import workload
 from advisor.engine.launch import launch
-from advisor.engine.search import prepare_question, search
+from advisor.engine.search import Question, prepare_question, search
 from advisor.engine.search.candidates import admissible, concurrency_of, connected_chips, enumerate_lanes, offers_for
 from advisor.engine.search.table import evaluate
 from advisor.inputs import catalog_of, take_snapshot, unpacked, workload_of
@@ -30,13 +30,15 @@ def question(chip: str, **constraints: Any) -> tuple[Any, Any]:
     known = {"accelerators": {"allow": [chip]}, "frameworks": {"allow": ["vllm"]}, "formats": {"allow": ["fp8-block"]}}
     spec = workload.parse({**FLEET, "constraints": {"acquisition": ["rent"], **known, **constraints}})
     snapshot = unpacked(take_snapshot(spec))
-    return prepare_question(workload_of(spec), catalog_of(spec, snapshot | {"tco": spec["tco"]}))
+    return prepare_question(Question(workload_of(spec), catalog_of(spec, snapshot)))
 
 
 def best_per_chip(chip: str) -> dict[int, float]:
     """Expert-parallel size -> the most output tokens/s per chip within the TPOT limit, attention data-parallel."""
     asked, catalog = question(chip)
-    table = evaluate(asked, catalog, enumerate_lanes(asked, catalog, admissible(asked, catalog)[1])[0])
+    table = evaluate(
+        Question(asked, catalog), enumerate_lanes(Question(asked, catalog), admissible(Question(asked, catalog))[1])[0]
+    )
     best: dict[int, float] = {}
     for i, lane in enumerate(table.lanes):
         c = lane.choice
@@ -59,7 +61,7 @@ def test_experts_span_hosts_over_the_network_of_instances_that_have_one() -> Non
     assert {16, 32, 64} <= set(each) and each[32] > each.get(8, 0.0)
     asked, catalog = question("h100-sxm", acquisition=["rent", "own"])
     (chip,) = [a for a in catalog.accelerators if a.slug == "h100-sxm"]
-    offers = [o for o in offers_for(asked, catalog) if (o.accelerator, o.acquisition) == (chip.slug, "rent")]
+    offers = [o for o in offers_for(Question(asked, catalog)) if (o.accelerator, o.acquisition) == (chip.slug, "rent")]
     reach = {o.instance: connected_chips(chip, o) for o in offers}
     assert reach["p5.48xlarge"] == reach["Standard_ND96isr_H100_v5"] == 64
     assert reach["a3-highgpu-8g"] == 8 and max(n for n in reach.values() if n < 64) == 8
@@ -67,7 +69,7 @@ def test_experts_span_hosts_over_the_network_of_instances_that_have_one() -> Non
 
 def test_a_load_that_fills_it_gets_a_large_group_on_whole_trays() -> None:
     asked, catalog = question("gb200", formats={"allow": ["nvfp4"]}, quality="any")
-    found = search(asked, catalog, choice_alone=True).ranked[0]
+    found = search(Question(asked, catalog), choice_alone=True).ranked[0]
     c = found.lane.choice
     assert (c.tp, c.dp) == (1, c.ep) and c.ep >= 16
     assert found.offer.accelerators == 4 and found.instances * 4 == found.chips
@@ -81,7 +83,7 @@ def test_a_load_that_fills_it_gets_a_large_group_on_whole_trays() -> None:
 
 def test_tensor_parallel_chips_are_sold_in_slices() -> None:
     asked, catalog = question("tpu-v7", frameworks={"allow": []}, formats={"allow": []}, exclude=[])
-    offers = [o for o in offers_for(asked, catalog) if o.accelerator == "tpu-v7"]
+    offers = [o for o in offers_for(Question(asked, catalog)) if o.accelerator == "tpu-v7"]
     sold = {o.accelerators for o in offers}
     assert sold == {4, 8, 16, 32, 64, 128, 256}
     (chip,) = [a for a in catalog.accelerators if a.slug == "tpu-v7"]

@@ -9,7 +9,7 @@ from advisor import report
 from advisor.report import documents
 from advisor.report import markdown_escapes as md
 from advisor.result import Answer
-from catalog.export import cell
+from catalog.lists.export import cell
 from tests import sample_money
 
 EVIL = "<img src=x onerror=alert(1)> [click](https://evil.example) | `x` *y* __z__ ![p](//evil)\n# Own heading"

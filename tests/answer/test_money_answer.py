@@ -19,7 +19,7 @@ from advisor.inputs.from_catalog import take_snapshot
 from advisor.models import Share
 from advisor.report import documents
 from advisor.result import Answer, Portfolio
-from advisor.templatetags.finance import dollars
+from advisor.templatetags.units import dollars
 from tests import sample_advice
 from tests.as_json import recommend
 

@@ -15,6 +15,7 @@ from advisor.answer import recommend
 from advisor.answer.portfolios import hours_of_week, stretches
 from advisor.engine.fleet.milp import Limits
 from advisor.engine.fleet.portfolio import Member, SharedFleet, periods_of, plan_shared_fleet, windows
+from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.terms.demand import week_of
 from advisor.engine.terms.kinds import BATCH
@@ -62,7 +63,9 @@ def batch(requests: float) -> Workload:
 def members(requests: float, week: tuple[float, ...]) -> list[Member]:
     chat = question(name="chat", requests_per_s_mean=15.0, requests_per_s_peak=50.0)
     asked = [(chat, week), (batch(requests), ())]
-    return [Member(workload=w, catalog=RESERVED, answer=search(w, RESERVED), week=hours) for w, hours in asked]
+    return [
+        Member(question=Question(w, RESERVED), answer=search(Question(w, RESERVED)), week=hours) for w, hours in asked
+    ]
 
 
 def fleet(requests: float, curve: str = "office_hours", limits: Limits = Limits()) -> tuple[list[Member], SharedFleet]:  # noqa: B008

@@ -13,12 +13,13 @@ from advisor import workload
 from advisor.engine.estimate import Resources, prepare
 from advisor.engine.launch import served_checkpoint
 from advisor.engine.network import Model
+from advisor.engine.search import Question
 from advisor.engine.search.candidates import formats_for
 from advisor.engine.step import Lanes, lanes, prefill_s, published_draft, runs_on, supports_model, supports_weights
 from advisor.engine.step.speculative import suits
 from advisor.inputs import catalog_of, catalog_resources, take_snapshot, unpacked, workload_of
 from advisor.workload import deployment
-from catalog.importers import hf
+from catalog.importers.models import hf
 from catalog.models import QuantizationMethod, ServedModel
 from tests.as_json import recommend
 
@@ -40,7 +41,12 @@ def formats_on(hf_id: str, chip: str, quality: str = "any") -> set[str]:
     asked: Any = SimpleNamespace(model=known.models[hf_id], quantizations=known.quantizations)
     model, a = known.models[hf_id], known.accelerators[chip]
     able = [f for f in known.frameworks if f.startable and runs_on(f, a) and supports_model(f, model)]
-    return {q.slug for q in formats_for(workload_of(spec), asked) for f in able if supports_weights(f, a, q, model)}
+    return {
+        q.slug
+        for q in formats_for(Question(workload_of(spec), asked))
+        for f in able
+        if supports_weights(f, a, q, model)
+    }
 
 
 @cache
@@ -140,7 +146,7 @@ def test_a_snapshot_without_checkpoints_is_still_read():
     del snapshot["model"]["checkpoints"]
     for row in snapshot["quantizations"]:
         row.pop("checkpoint_format", None)
-    model = catalog_of(spec, snapshot | {"tco": spec["tco"]}).model
+    model = catalog_of(spec, snapshot).model
     assert model.native_dtype == "fp8" and model.published is None and not model.mtp_layers
 
 

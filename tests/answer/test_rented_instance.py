@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from advisor.answer.advice import recommend
+from advisor.engine.search import Question
 from advisor.engine.search.candidates import rented_parts
 from advisor.engine.terms import Host, WeightStore
 from advisor.inputs import catalog_of, take_snapshot, workload_of
@@ -59,7 +60,7 @@ def test_a_part_of_a_socket_has_its_share_of_the_bandwidth_and_the_cores_that_ar
     catalog, workload = catalog_of(spec, take_snapshot(spec)), workload_of(spec)
     (chip,) = [a for a in catalog.accelerators if a.slug == "xeon-8480plus"]
     (quarter,) = [o for o in catalog.offers if o.instance == "c7i.12xlarge"]
-    (part,) = [a for a in rented_parts(workload, catalog, chip) if quarter.sells(a)]
+    (part,) = [a for a in rented_parts(Question(workload, catalog), chip) if quarter.sells(a)]
     # 24 of the 48 cores of a socket, of which one is reserved: half of 8 channels of DDR5-4800; 96 GiB
     assert part.memory_bytes == 96 * GIB and part.memory_bytes_per_s == pytest.approx(307e9 / 2)
     assert (part.cores, part.chips_per_host, part.links) == (23, 1, ())

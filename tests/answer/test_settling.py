@@ -1,14 +1,16 @@
 """The one thing that would settle the doubt is the input that changes the first choice most often."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from advisor import workload
 from advisor.answer import ranking
-from advisor.answer.advice import with_assumptions
 from advisor.answer.money import NORMAL, VALUES, CostModel, Input, Moved, settle
 from advisor.answer.money.settling import _serving as serving_inputs
 from advisor.answer.money.settling import leads
+from advisor.answer.question import Question
 from advisor.engine.search.run import prepare_question, search
 from advisor.inputs.from_catalog import take_snapshot, unpacked
 from advisor.inputs.to_engine import catalog_of, workload_of
@@ -65,15 +67,18 @@ def test_nothing_is_named_where_no_input_changes_the_choice_by_more_than_the_tie
 def test_the_host_is_among_the_inputs_until_it_is_measured() -> None:
     raw = set_path(workload.load(WORKLOAD.read_bytes()), "constraints.accelerators.allow", "[h200-sxm, b200, mi300x]")
     spec = workload.parse(set_path(raw, "variants", "no"))
-    snapshot = with_assumptions(spec, unpacked(take_snapshot(spec)))
-    asked, catalog = prepare_question(workload_of(spec), catalog_of(spec, snapshot))
-    outcome = search(asked, catalog)
+    snapshot = unpacked(take_snapshot(spec))
+    catalog = catalog_of(spec, snapshot)
+    question = prepare_question(Question(workload_of(spec), catalog, spec=spec, snapshot=snapshot))
+    outcome = search(question)
 
     def hosts(known: dict) -> set[tuple[str, str]]:
-        costs = CostModel(known, asked, catalog, outcome.shown)
-        spreads = [ranking.spread_of(known, s) for s in outcome.shown]
+        asked = replace(question, snapshot=known)
+        costs = CostModel(asked, outcome.shown)
+        spreads = [ranking.spread_of(asked, s) for s in outcome.shown]
         inputs = [
-            m.input for m in serving_inputs(asked, outcome, costs, spreads, [o for o in costs.options() if o], None)
+            m.input
+            for m in serving_inputs(asked.workload, outcome, costs, spreads, [o for o in costs.options() if o], None)
         ]
         return {(i.name, i.chip) for i in inputs if i.name.startswith("host")}
 

@@ -2,6 +2,7 @@
 
 import datetime
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -70,7 +71,9 @@ def test_the_interval_of_a_price_widens_with_the_square_root_of_its_age() -> Non
         offer = type("Offer", (), paid)()
         scored: Scored = type("Scored", (), {"offer": offer})()
         rows = {"rent-price-swing-ratio": {"value": 1.0}, "price-age-swing-ratio": {"value": 1.37}}
-        return bill.price_and_load_ranges({"assumptions": rows, "asked_on": "2026-11-23"}, scored)["price"][1]
+        snapshot = {"assumptions": rows, "asked_on": "2026-11-23"}
+        question: Any = SimpleNamespace(spec={"tco": {}}, snapshot=snapshot)
+        return bill.price_and_load_ranges(question, scored)["price"][1]
 
     assert ratio("2026-11-23") == 1.0
     assert ratio("2025-11-23") == pytest.approx(1.37, rel=1e-3)

@@ -9,7 +9,7 @@ from django.core.management import call_command
 
 from advisor import workload
 from advisor.engine.estimate import Resources
-from advisor.engine.search import prepare_question
+from advisor.engine.search import Question, prepare_question
 from advisor.engine.search.candidates import enumerate_lanes
 from advisor.engine.step import Lane, launchable, runs_on, supports_model, weights_on
 from advisor.engine.terms import Framework, Quantization
@@ -27,8 +27,8 @@ SAMPLE = 60  # combinations of each kind
 def lanes_of(**given: Any) -> list[Lane]:
     spec = workload.parse({"name": "supported", "traffic": TRAFFIC, **given})
     snapshot = unpacked(take_snapshot(spec))
-    asked, catalog = prepare_question(workload_of(spec), catalog_of(spec, snapshot | {"tco": spec["tco"]}))
-    lanes, _ = enumerate_lanes(asked, catalog, catalog.accelerators)
+    asked, catalog = prepare_question(Question(workload_of(spec), catalog_of(spec, snapshot)))
+    lanes, _ = enumerate_lanes(Question(asked, catalog), catalog.accelerators)
     assert lanes
     return lanes
 

@@ -10,7 +10,7 @@ import pytest
 from advisor import report
 from advisor.advise import default_organisation
 from advisor.answer.sentences import likely
-from advisor.answer.training.sentences import dollars
+from advisor.engine.terms import usd_text
 from advisor.inputs import take_snapshot
 from advisor.result import Answer
 from advisor.workload import parse
@@ -113,7 +113,7 @@ def test_a_size_that_gains_more_than_its_share_says_why() -> None:
 def test_a_size_costs_the_same_in_the_sentence_and_in_the_table(name: str) -> None:
     first = answered(name)["recommendations"][0]
     said = re.search(r"Beyond ([\d,]+) accelerators \([^$]*(\$[\d,.]+)\)", first["scaling_said"])
-    rows = {f"{point['accelerator_count']:,}": dollars(point["usd_per_run"]) for point in first["scaling"]}
+    rows = {f"{point['accelerator_count']:,}": usd_text(point["usd_per_run"]) for point in first["scaling"]}
     assert said is None or rows[said[1]] == said[2]
 
 

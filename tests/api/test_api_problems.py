@@ -9,7 +9,7 @@ from django.db import OperationalError
 from django.test import Client
 
 from advisor.models import Advice
-from catalog import access
+from catalog.accounts import access
 from catalog.models import ServedModel
 
 pytestmark = pytest.mark.django_db

@@ -8,9 +8,9 @@ from django.core.cache import cache
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from advisor.api import limits
-from advisor.api.body_fields import Number, Text, Whole, YesNo
 from advisor.api.client_address import address, network
 from advisor.api.limits import TIGHTEST, CountersDown, Exceeded, Usage, count, headers, reached, rest_s
+from catalog.rest import Number, Text, Whole, YesNo
 
 
 @pytest.fixture(autouse=True)

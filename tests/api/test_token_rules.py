@@ -15,7 +15,7 @@ from rest_framework import exceptions
 from advisor.api import tokens
 from advisor.api.tokens import Allowed, Holder, PersonToken, TokenRefused, same_site
 from advisor.models import ApiToken
-from catalog.access import SESSION_KEY, Right, caller_of, needs, organisation_of
+from catalog.accounts.access import SESSION_KEY, Right, caller_of, needs, organisation_of
 from catalog.models import Membership
 from tests import clocks
 from tests.people import member, organisation

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from rest_framework.exceptions import APIException
 
-from advisor.api import StrictJSONParser
+from advisor.api import JSONParser
 from advisor.load_tests.result_files import LoadResultError, parse
 from advisor.workload import WorkloadError, load
 from advisor.workload.traffic import requests_of
-from catalog.importers import hf
+from catalog.api.own_prices import PricesParser
+from catalog.importers.models import hf
 from catalog.loading.bounded import FILES, WEB, BoundedError, Bounds, TooLarge, check_json, read_csv, read_json
 from catalog.loading.fixtures import FixtureError
 from catalog.pricing import own
-from catalog.pricing.own_api import Body
-from probes import intake
+from probes.received import intake
 
 MIB = 2**20
 ROOT = Path(__file__).parents[2]
@@ -58,8 +58,8 @@ CSV = {
 }
 READERS: dict[str, Callable[[str], object]] = {
     "load test": lambda text: parse(text.encode()),
-    "REST": lambda text: StrictJSONParser().parse(io.BytesIO(text.encode())),
-    "own prices": lambda text: Body().parse(io.BytesIO(text.encode())),
+    "REST": lambda text: JSONParser().parse(io.BytesIO(text.encode())),
+    "own prices": lambda text: PricesParser().parse(io.BytesIO(text.encode())),
     "probe result": lambda text: intake.read(text.encode(), 4 * MIB),
     "config.json": lambda text: hf.parsed(text, "config.json"),
 }
@@ -173,9 +173,10 @@ OWN_TEXTS = {
     "advisor/answer/launch_flags.py", "advisor/claims/claims.py", "advisor/claims/probes.py",
     "advisor/inputs/measured.py",
     "advisor/stored.py", "advisor/web/answers/kept.py", "advisor/workload/text.py", "advisor/workload/trace_files.py",
-    "catalog/importers/offers.py", "catalog/importers/gpu_price_index.py", "catalog/importers/gpuhunt.py",
-    "catalog/importers/litellm.py", "catalog/importers/skypilot.py", "catalog/loading/bounded.py",
-    "catalog/loading/fixtures.py", "catalog/places.py", "catalog/pricing/finding.py", "probes/jobs.py",
+    "catalog/importers/prices/offers.py", "catalog/importers/prices/gpu_price_index.py",
+    "catalog/importers/prices/gpuhunt.py", "catalog/importers/prices/litellm.py",
+    "catalog/importers/prices/skypilot.py", "catalog/loading/bounded.py", "catalog/loading/fixtures.py",
+    "catalog/loading/places.py", "catalog/pricing/finding.py", "probes/machines/jobs.py",
 }  # fmt: skip
 PARSES = re.compile(r"json\.loads?\(|csv\.(?:reader|DictReader)\(|yaml\.(?:safe_)?load\(|(?<!\.)json\.load\b")
 

@@ -8,8 +8,8 @@ from decimal import Decimal
 import pytest
 from django.utils import timezone
 
-from catalog.derived import age, current_offers, spreads, with_derived
 from catalog.models import Accelerator, Price
+from catalog.pricing.derived import accelerators, age, current_offers, spreads
 
 pytestmark = pytest.mark.django_db
 TODAY = timezone.localdate()
@@ -45,7 +45,7 @@ def old(db):
 
 
 def derived(slug):
-    return with_derived(Accelerator.objects.all()).get(slug=slug)
+    return accelerators().get(slug=slug)
 
 
 def test_ratios_follow_from_the_row_and_its_current_offers(large):

@@ -15,7 +15,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from catalog.importers import hub
+from catalog.importers.models import hub
 from catalog.loading.fixtures import FixtureError
 from catalog.models import ServedModel
 from tests.engine.hf_configs import CONFIGS

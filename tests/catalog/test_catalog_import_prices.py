@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from django.core.management import CommandError, call_command
 
-from catalog.importers import names
+from catalog.importers.prices import names
 from catalog.models import Accelerator, ApiPrice, Price, ServedModel
 
 pytestmark = pytest.mark.django_db
@@ -193,8 +193,8 @@ def test_a_dry_run_shows_the_difference_and_keeps_nothing(tmp_path):
     out = StringIO()
     call_command("import_prices", path, "--from", "skypilot", "--as-of", "2026-04-01", "--dry-run", stdout=out)
     said = out.getvalue().splitlines()
-    assert "~ aws p5 us h100-sxm x8 on_demand: 50 -> 40 USD" in said
-    assert "+ aws q5 us h100-sxm x8 on_demand: 60 USD" in said
+    assert "~ aws p5 us h100-sxm x8 on_demand: $50.00 -> $40.00" in said
+    assert "+ aws q5 us h100-sxm x8 on_demand: $60.00" in said
     assert offers() == {("p5", "on_demand"): Decimal(50)}
 
 

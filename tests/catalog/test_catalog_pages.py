@@ -5,9 +5,10 @@ from decimal import Decimal
 
 import pytest
 
-from catalog import evidence, tables
+from catalog.details import evidence
+from catalog.lists import tables
 from catalog.models import Accelerator, Benchmark, Calibration, Framework, Organisation, Price, QuantizationMethod, Unit
-from catalog.views import LISTS
+from catalog.pages.lists import LISTS
 
 pytestmark = pytest.mark.django_db
 

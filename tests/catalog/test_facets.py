@@ -7,11 +7,11 @@ from decimal import Decimal
 import pytest
 from django.utils import timezone
 
-from catalog.filters import AcceleratorFilter, PriceFilter
 from catalog.lists import drawn
 from catalog.lists.facets import Rows, region_group
+from catalog.lists.filters import AcceleratorFilter, PriceFilter
 from catalog.models import Accelerator, Price
-from catalog.views import accelerators, public_prices
+from catalog.pages.lists import accelerators, public_prices
 
 pytestmark = pytest.mark.django_db
 TODAY = timezone.localdate()

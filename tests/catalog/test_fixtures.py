@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from advisor.engine.network.model import active_parameters, from_shape, parameters
-from catalog import framework_files
-from catalog.loading import fixtures
+from catalog.loading import fixtures, frameworks
 
 ROOT = Path(__file__).parents[2] / "fixtures"
 TODAY = date.today()
@@ -178,7 +177,7 @@ MIXERS = {"attention", "window", "latent", "recurrent", "encoder", "cross-attent
 def test_frameworks_name_only_known_methods_vendors_and_stacks():
     methods = {row["slug"] for row in read_list("quantization") if row["settings"]["applies_to"] == "weights"}
     chips = [fixtures.accelerator(param.values[0]) for param in ACCELERATORS]
-    for row in framework_files.frameworks(ROOT):
+    for row in frameworks.frameworks(ROOT):
         settings = row["settings"]
         assert set(settings["quantizations"]) <= methods
         assert set(settings["vendors"]) <= {chip["vendor"] for chip in chips}
@@ -191,14 +190,14 @@ def test_frameworks_name_only_known_methods_vendors_and_stacks():
 
 
 def test_every_served_chip_has_a_framework():
-    frameworks = [row["settings"] for row in framework_files.frameworks(ROOT)]
+    known = [row["settings"] for row in frameworks.frameworks(ROOT)]
     for param in ACCELERATORS:
         chip = fixtures.accelerator(param.values[0])
         assert not chip["served"] or any(
             chip["vendor"] in each["vendors"]
             and chip["kind"] in each["kinds"]
             and set(chip["stacks"]) & set(each["stacks"])
-            for each in frameworks
+            for each in known
         ), chip["slug"]
 
 

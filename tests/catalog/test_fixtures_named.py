@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog import framework_files
-from catalog.loading import fixtures
+from catalog.loading import fixtures, frameworks
 
 ROOT = Path(__file__).parents[2] / "fixtures"
 CHIPS = {path.stem: fixtures.accelerator(path) for path in sorted((ROOT / "accelerators").glob("*.yaml"))}
@@ -58,7 +57,7 @@ def test_every_named_row_is_complete():
 
 
 def test_every_framework_and_method_that_is_named_has_a_row():
-    assert set(FRAMEWORKS) - {row["slug"] for row in framework_files.frameworks(ROOT)} == set()
+    assert set(FRAMEWORKS) - {row["slug"] for row in frameworks.frameworks(ROOT)} == set()
     assert set(METHODS) - set(rows("quantization", fixtures.quantization)) == set()
 
 
@@ -83,7 +82,7 @@ def test_a_way_to_quantize_says_what_it_costs_to_produce():
 
 
 def test_a_framework_states_its_licence():
-    silent = [row["slug"] for row in framework_files.frameworks(ROOT) if not row["settings"].get("licence")]
+    silent = [row["slug"] for row in frameworks.frameworks(ROOT) if not row["settings"].get("licence")]
     assert silent == []
 
 

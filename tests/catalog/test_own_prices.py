@@ -150,7 +150,7 @@ def test_a_saved_price_is_never_changed_but_a_newer_one_is_added(client: Client)
     old = PRICE | {"as_of": (TODAY - timedelta(days=40)).isoformat()}
     post(client, NEW, **old)
     text = post(client, NEW, 422, **old | {"price": "21"})
-    assert "already saved 20 USD" in text and "newer date" in text
+    assert "already saved $20.00" in text and "newer date" in text
     post(client, NEW, **PRICE | {"price": "21"})
     assert sorted(ours().values_list("usd_per_hour", flat=True)) == [20, 21]
 

@@ -121,13 +121,13 @@ def test_a_suspicious_row_is_held_and_the_others_are_added(tmp_path: Path):
     path = write(tmp_path, offer("eight", 8, "2.10"), offer("single", 1, "2.60"))
     out = run("import_prices", path, "--from", "csv", "--by", "ann")
     (held,) = HeldPrice.objects.all()
-    assert "1 created" in out and "the price of one chip instead of 8: $0.26 per chip-hour" in out
+    assert "1 created" in out and "the price of one chip instead of 8: $0.263 per chip-hour" in out
     assert list(Price.objects.filter(provider="cloud").values_list("instance", flat=True)) == ["single"]
     done = PriceImport.objects.get()
     assert (done.made_by, done.file_name, done.created_rows, held.price_import) == ("ann", "prices.csv", 1, done)
     assert done.made_at is not None
 
-    assert f"{held.pk}: cloud eight any h100-sxm x8 on_demand at 2.1 USD" in run("prices", "held")
+    assert f"{held.pk}: cloud eight any h100-sxm x8 on_demand at $2.10 of" in run("prices", "held")
     (told,) = json.loads(run("prices", "held", "--json"))
     assert told["id"] == held.pk and told["reason"] == held.reason
 

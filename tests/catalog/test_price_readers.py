@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.importers import aws, azure, gcp, gpu_price_index, openrouter
+from catalog.importers.prices import aws, azure, gcp, gpu_price_index, openrouter
 from catalog.loading import fixtures
 from catalog.loading.fixtures import FixtureError
 

@@ -10,6 +10,7 @@ import pytest
 from django.core.management import call_command
 
 from advisor import workload
+from advisor.engine.search import Question
 from advisor.engine.search.candidates import CONCURRENCY
 from advisor.engine.search.table import evaluate
 from advisor.inputs.from_catalog import take_snapshot
@@ -64,7 +65,7 @@ def asked(lane: Any, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("many", [6, pytest.param(20, marks=pytest.mark.soak)])
 def test_candidates_equal_the_closed_form_of_the_same_deployment(many: int) -> None:
     asks, catalog = constant()
-    table = evaluate(asks, catalog, bench_search.lanes_of(asks, catalog))
+    table = evaluate(Question(asks, catalog), bench_search.lanes_of(Question(asks, catalog)))
     cells = np.argwhere(np.isfinite(table.usd_per_hour) & np.isfinite(table.tpot_p95_s)).tolist()
     for i, j in random.Random(20).sample(cells, many):
         lane, c = table.lanes[i], table.lanes[i].choice

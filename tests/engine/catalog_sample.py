@@ -19,8 +19,7 @@ from advisor.engine.terms.kinds import SERVING
 from advisor.engine.terms.offer import Offer
 from advisor.engine.terms.software import FlagLists, Framework, LaunchFacts, Quantization, SupportRule
 from advisor.engine.terms.workload import Constraints, Lengths, Slo, Workload
-from catalog import framework_files
-from catalog.loading import fixtures
+from catalog.loading import fixtures, frameworks
 
 GIB = 2.0**30
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -92,7 +91,7 @@ BEHAVES_PLAINLY: dict[str, Any] = {f.name: f.default for f in fields(Framework) 
 @cache
 def shipped() -> dict[str, dict[str, Any]]:
     """The frameworks of the reference data, by slug."""
-    rows = framework_files.frameworks(FIXTURES)
+    rows = frameworks.frameworks(FIXTURES)
     plain = ("slug", "name", "version")
     return {row["slug"]: {key: row[key] for key in plain} | row["settings"] for row in rows}
 
@@ -171,7 +170,7 @@ def offer(slug: str, usd_per_hour: float, accelerators: int = 1, **changes: Any)
 
 def scopes() -> dict[str, dict[str, Any]]:
     """The shipped defaults, without the fits of single chips."""
-    rows = [yaml.safe_load((CALIBRATION / f"{name}.yaml").read_text()) for name in ("default", "framework")]
+    rows = [yaml.safe_load((CALIBRATION / f"{name}.yaml").read_text()) for name in ("default", "framework", "training")]
     found = {row["name"]: {**row["values"], "basis": row["basis"], "source": row["fitted_on"]} for row in rows}
     found["framework"] |= host_times()
     return found

@@ -14,6 +14,11 @@ stands between is written from `answers.json`, the answers of the last run. Noth
     <!-- estimates                    one row per estimate
     - {command: estimate --model ..., says: "TP1 x 8"}
     -->
+    <!-- inputs traffic -->           every key of a section of the workload file
+    <!-- assumptions -->              every assumption of the catalog that `tco` overrides
+    <!-- known -->                    accelerators by how well they are known
+    <!-- held-out -->                 errors on rows that the fit did not see, of the last scorecard
+    <!-- price-ages -->               prices by origin and date, when the examples were last answered
 """
 
 import json
@@ -29,10 +34,9 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 WORKLOADS = ROOT / "fixtures" / "workloads"
 STORE = Path(__file__).with_name("answers.json")
-BLOCK = re.compile(
-    r"<!-- (answers|ranking|figures|file|output|estimates)\b(.*?)-->\n(.*?)<!-- end -->", flags=re.DOTALL
-)
+NAMED = ("file", "inputs", "assumptions", "known", "held-out", "price-ages")  # blocks asked for by a name alone
 ASKED, RUN = ("answers", "ranking", "figures"), ("output", "estimates")
+BLOCK = re.compile(rf"<!-- ({'|'.join(ASKED + RUN + NAMED)})\b(.*?)-->\n(.*?)<!-- end -->", flags=re.DOTALL)
 Json = dict[str, Any]
 
 
@@ -64,7 +68,7 @@ def pages() -> list[Path]:
 def blocks(page: Path) -> Iterator[tuple[str, Any]]:
     """(kind, what is asked) of each block on a page."""
     for kind, body, _ in BLOCK.findall(page.read_text()):
-        yield kind, body.strip() if kind == "file" else yaml.safe_load(body)
+        yield kind, body.strip() if kind in NAMED else yaml.safe_load(body)
 
 
 def asks() -> dict[Ask, dict[str, None]]:

@@ -17,7 +17,7 @@ from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.examples import ROOT, STORE, WORKLOADS, Ask, asks, commands, pages, stored
+from tests.examples import ROOT, STORE, WORKLOADS, Ask, asks, commands, facts, pages, stored
 from tests.examples.changes import change
 from tests.examples.render import rendered
 from tests.examples.summary import estimate, summary
@@ -40,9 +40,14 @@ def main(arguments: list[str]) -> None:
         known = {ask.key for ask in asks()} | {*commands()}
         kept = {key: value for key, value in sorted((before | answered).items()) if key in known}
         STORE.write_text(
-            json.dumps({"asked_on": f"{datetime.now(UTC):%Y-%m-%d}", "answers": kept}, indent=1, ensure_ascii=False)
+            json.dumps(
+                {"asked_on": f"{datetime.now(UTC):%Y-%m-%d}", "prices": facts.prices(), "answers": kept},
+                indent=1,
+                ensure_ascii=False,
+            )
             + "\n"
         )
+    setup()
     answers = stored()
     for page in pages():
         text = page.read_text()

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from tests.examples import BLOCK, ROOT, ask_of
+from tests.examples import BLOCK, NAMED, ROOT, ask_of, facts
 
 Json = dict[str, Any]
 DEFAULT_TOP = 5
@@ -16,7 +16,7 @@ def rendered(text: str, stored: dict[str, Json]) -> str:
 
     def block(match: Any) -> str:
         kind, body = match[1], match[2]
-        asked = body.strip() if kind == "file" else yaml.safe_load(body)
+        asked = body.strip() if kind in NAMED else yaml.safe_load(body)
         return f"<!-- {kind}{body}-->\n{WRITERS[kind](asked, stored)}\n<!-- end -->"
 
     return BLOCK.sub(block, text)
@@ -81,8 +81,35 @@ def estimates(items: list[Json], stored: dict[str, Json]) -> str:
     return f"\n{table(head, rows)}\n"
 
 
+def inputs(section: str, stored: dict[str, Json]) -> str:
+    """Every key of a section of the workload file."""
+    from tests.examples import inputs  # needs Django
+
+    return f"\n{table(['key', 'type', 'unit', 'default', 'meaning', 'example'], inputs.inputs(section))}\n"
+
+
+def assumptions(_: str, stored: dict[str, Json]) -> str:
+    """Every assumption of the catalog that `tco` overrides."""
+    from tests.examples import inputs
+
+    return f"\n{table(['key', 'unit', 'default', 'range', 'meaning', 'as of'], inputs.assumptions())}\n"
+
+
+def known(_: str, stored: dict[str, Json]) -> str:
+    return f"\n{table(['how an accelerator is known', 'accelerators'], facts.known())}\n"
+
+
+def held_out(_: str, stored: dict[str, Json]) -> str:
+    return f"\n{table(['not seen by the fit', *facts.FIGURES.values()], facts.held_out())}\n"
+
+
+def price_ages(_: str, stored: dict[str, Json]) -> str:
+    return f"\n{table(['origin', 'prices', 'oldest', 'newest', 'over 90 days old'], facts.price_ages())}\n"
+
+
 WRITERS: dict[str, Any] = {"answers": answers, "ranking": ranking, "figures": figures, "file": file, "output": output,
-                           "estimates": estimates}  # fmt: skip
+                           "estimates": estimates, "inputs": inputs, "assumptions": assumptions,
+                           "known": known, "held-out": held_out, "price-ages": price_ages}  # fmt: skip
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from advisor import workload
 from advisor.inputs import check_catalog, offers
 from advisor.workload import WorkloadError
-from catalog import derived
 from catalog.models import Accelerator, Organisation, Price
+from catalog.pricing import derived
 from catalog.pricing.current import ANYWHERE, EXPIRED_DAYS, REPLACED_DAYS, has_expired, standing
 
 TODAY = timezone.localdate()

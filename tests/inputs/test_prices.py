@@ -10,8 +10,8 @@ from advisor.inputs import offers
 from advisor.inputs.current import market
 from advisor.inputs.from_catalog import _accelerator
 from advisor.inputs.to_engine import chip_of
-from catalog.derived import has_expired
 from catalog.models import Accelerator, Price, Unit
+from catalog.pricing.derived import has_expired
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 TODAY = timezone.now().date()

@@ -9,7 +9,6 @@ from django.core.management import call_command
 from django.test import Client
 
 from advisor import report, workload
-from advisor.answer.advice import with_assumptions
 from advisor.answer.question_notes import not_used
 from advisor.inputs import EGRESS, STORAGE, catalog_of, unpacked
 from advisor.inputs.assumptions import COSTS
@@ -71,7 +70,7 @@ def test_an_assumption_that_is_said_not_to_count_changes_no_offer_and_no_assumpt
 
     def engine(changes: dict[str, float]) -> tuple[Any, ...]:
         asks = spec | {"tco": spec["tco"] | changes}
-        catalog = catalog_of(asks, with_assumptions(asks, snapshot))
+        catalog = catalog_of(asks, snapshot)
         return catalog.assumptions, catalog.offers
 
     assert len(unused) > 10 and repr(engine(unused)) == repr(engine({}))

@@ -13,6 +13,7 @@ from django.test import Client
 from django.utils import timezone
 
 from advisor import workload
+from advisor.engine.search import Question
 from advisor.engine.search.candidates import offers_for
 from advisor.engine.terms import UNKNOWN_UNIT
 from advisor.inputs import catalog_of, take_snapshot, unpacked, workload_of
@@ -86,7 +87,7 @@ def test_of_an_unknown_unit_both_prices_are_shown_and_a_board_is_never_first() -
     spec = workload.parse(QUESTION.format(chip="b300", seller="dark"))
     catalog = catalog_of(spec, unpacked(take_snapshot(spec)))
     assert [o for o in catalog.offers if o.provider == "dark" and UNKNOWN_UNIT in o.marks]
-    assert {o.accelerator for o in offers_for(workload_of(spec), catalog)} == {"l40s"}  # a card of its own
+    assert {o.accelerator for o in offers_for(Question(workload_of(spec), catalog))} == {"l40s"}  # a card of its own
     card = asked("l40s", "dark")["recommendations"][0]
     assert any("does not say how many accelerators it rents out together" in w for w in card["warnings"])
 

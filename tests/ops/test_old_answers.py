@@ -17,7 +17,7 @@ from django.test import Client
 from advisor.models import Advice, Option, Share
 from advisor.report.documents import DOCUMENTS, TOTALS_ONLY, XLSX, has_papers
 from advisor.result import Answer
-from advisor.templatetags.finance import dollars
+from advisor.templatetags.units import dollars
 from tests import old_databases
 
 MOST_BYTES = 300_000  # of one stored answer

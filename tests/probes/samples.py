@@ -70,7 +70,7 @@ def entry(kind: str, key: dict[str, Any], seconds: float, flops: float = 0, move
 def gemm(dtype: str, m: int, n: int, k: int, width: int, sustained_s: float | None = None) -> Any:
     flops, moved = 2.0 * m * n * k, (n * k + m * k) * width + m * n * 2.0
     rate = PEAK[dtype] * TRUE["matmul_16_fraction" if width == 2 else "matmul_8_fraction"]
-    from advisor.engine.step.operators import waves
+    from advisor.engine.kernels import waves
 
     part = float(waves(np.array(float(m)), np.array(float(n)), np.array(132.0))) - 1.0
     seconds = (

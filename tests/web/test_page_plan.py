@@ -350,19 +350,6 @@ def test_drivers_are_bars_from_low_to_high() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "dollars", "cash", "unit"),
-    [
-        (604105.14, "$604,105", "$604,105.14", "$604,105"), (-1234.6, "-$1,235", "-$1,234.60", None),
-        (2.9525, "$2.95", "$2.95", "$2.9525"), (0.0, "$0", "$0.00", "$0.00"), (-0.0, "$0", "$0.00", None),
-        (None, "–", "–", "–"), (12.3, "$12.30", "$12.30", "$12.30"),
-    ],
-)  # fmt: skip
-def test_money_is_written_as_people_do(value: float | None, dollars: str, cash: str, unit: str | None) -> None:
-    assert (finance.dollars(value), finance.cash(value)) == (dollars, cash)
-    assert unit is None or finance.unit_price(value) == unit
-
-
-@pytest.mark.parametrize(
     ("value", "chance", "rate"),
     [(0.714, "71%", "71.4%"), (0.12, "12%", "12%"), (0, "0%", "0%"), (1, "100%", "100%"), (0.001, "<\u00a01%", "0.1%"),
      (0.999, ">\u00a099%", "99.9%"), (None, "–", "–"), (-0.0, "0%", "0%")],

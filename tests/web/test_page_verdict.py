@@ -8,8 +8,8 @@ from django.test import Client
 
 from advisor.result import Answer, BridgeSetup, Settle
 from advisor.result.decision import lasting, most_accelerators
-from advisor.templatetags.finance import chance, dollars, low_to_high
-from advisor.templatetags.units import usd
+from advisor.templatetags.finance import chance, low_to_high
+from advisor.templatetags.units import dollars
 from advisor.web.verdict import headline, shown
 from tests import sample_advice
 from tests.web import sample_plan
@@ -43,8 +43,8 @@ def test_each_figure_of_the_decision_is_in_the_verdict(client: Client) -> None:
     for said in (
         dollars(d["usd_per_month"]),
         low_to_high(d["usd_per_month_range"]),
-        usd(d["usd_per_mtok_blended"]),
-        f"input {usd(d['usd_per_mtok_input'])}, output {usd(d['usd_per_mtok_output'])}",
+        dollars(d["usd_per_mtok_blended"]),
+        f"input {dollars(d['usd_per_mtok_input'])}, output {dollars(d['usd_per_mtok_output'])}",
         chance(d["best_probability"]),
         chance(d["slo_probability"]),
         d["price_as_of"],

@@ -39,7 +39,7 @@ def rate(db: None) -> None:
 )
 def test_figures_follow_the_language(language: str, number: str, amount: str, day: str, share: str, large: str) -> None:
     with translation.override(language):
-        assert units.sig(10220) == number and units.usd(1234.4) == amount
+        assert units.sig(10220) == number and units.dollars(1234.4) == amount
         assert units.date_text("2026-10-02") == units.date_text(date(2026, 10, 2)) == day
         assert units.percent(0.314) == share and units.large(45e9) == large
 
@@ -55,17 +55,17 @@ def test_figures_follow_the_language(language: str, number: str, amount: str, da
 def test_amounts_are_converted_at_the_rate(language: str, rate: reader.Rate, shown: tuple[str, ...]) -> None:
     with translation.override(language), reader.using(rate):
         found = (
-            units.usd(0.23 if rate is JPY else 0.2333),
-            finance.dollars(1000),
-            units.usd(0.00035),
+            units.dollars(0.23 if rate is JPY else 0.2333),
+            units.dollars(1000),
+            units.dollars(0.00035),
             finance.low_to_high([1200, 2000, 2400]),
-            units.usd(-1.9),
+            units.dollars(-1.9),
         )
     assert found == shown
 
 
 def test_without_a_choice_amounts_are_in_dollars() -> None:
-    assert (units.usd(1234), reader.code(), reader.rate()) == ("$1,234", "USD", None)
+    assert (units.dollars(1234), reader.code(), reader.rate()) == ("$1,234", "USD", None)
 
 
 # --- numbers that are typed -------------------------------------------------------------------------------------

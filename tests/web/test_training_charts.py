@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from advisor.result import Answer, TrainingOption
-from advisor.web import charts, training_charts, training_page
+from advisor.web import training_charts, training_page
 from tests import sample_training
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
@@ -76,13 +76,6 @@ def test_operators_and_the_wait_for_the_slowest_rank_add_up_to_the_step() -> Non
 def test_goodput_parts_add_up_to_the_time() -> None:
     for run in runs():
         assert sum(row["share"] for row in training_charts.goodput_rows(run.goodput)) == pytest.approx(1, abs=2e-3)
-
-
-@pytest.mark.parametrize(("usd", "text"), [
-    (0.5, "$0.5"), (70, "$70"), (2000, "$2,000"), (15e3, "$15k"), (150e3, "$150k"), (2e6, "$2M"), (2e7, "$20M"),
-])  # fmt: skip
-def test_ticks_in_dollars_are_short(usd: float, text: str) -> None:
-    assert charts.dollar_tick(usd) == text
 
 
 def without_names(svg: str) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 from advisor.answer.energy import energy
 from advisor.answer.money.plan import cents, list_price, plan_section
 from advisor.answer.money.taxes import taxes
+from advisor.answer.question import Question
 from advisor.engine.cost import (
     HOURS_PER_MONTH,
     Use,
@@ -47,9 +48,7 @@ SPLIT = (
 
 
 def money(
-    snapshot: Json,
-    workload: Workload,
-    catalog: Catalog,
+    question: Question,
     s: Scored,
     tokens_per_s: Mapping[str, float],
     prefill_share: float,
@@ -60,9 +59,10 @@ def money(
     """
     assert s.planned is not None
     plan = s.planned.plan
-    mean = traffic_ratio(workload)
+    mean = traffic_ratio(question.workload)
     mtok_per_hour = (tokens_per_s["input"] + tokens_per_s["output"]) * mean * 3600.0 / 1e6
-    section = plan_section(snapshot, workload, catalog, s)
+    ways = ways_to_pay(question, s)
+    section = plan_section(question, s, plans_of(ways).get("rent on_demand"))
     return Money(
         currency=CURRENCY,
         prices_as_of=min(step.price_as_of for step in section.steps) if section.steps else s.offer.as_of,
@@ -73,17 +73,15 @@ def money(
             WaterfallStep(name=name, usd_per_mtok=rounded(usd))
             for name, usd in waterfall(s.parts, use_of(s), mtok_per_hour)
         ],
-        usd_per_mtok_computed_input=computed_input(workload, s, tokens_per_s, prefill_share),
+        usd_per_mtok_computed_input=computed_input(question.workload, s, tokens_per_s, prefill_share),
         split=SPLIT,
         prefill_time_fraction=rounded(prefill_share),
-        ways_to_pay=[
-            way_to_pay(way, chosen=k == 0) for k, way in enumerate(ways_to_pay(snapshot, workload, catalog, s))
-        ],
-        growth=buy_now_or_extend(snapshot, workload, s, section),
-        services=provider_services(catalog, s),
-        energy=energy(snapshot, workload, catalog, s, tokens_per_s),
+        ways_to_pay=[way_to_pay(way, chosen=k == 0) for k, way in enumerate(ways)],
+        growth=buy_now_or_extend(question, s, section),
+        services=provider_services(question.catalog, s),
+        energy=energy(question, s, tokens_per_s),
         plan=section,
-        taxes=taxes(snapshot, plan),
+        taxes=taxes(question, plan),
     )
 
 
@@ -197,31 +195,42 @@ def cash_flow(flow: Flow) -> CashFlow:
 # --- other ways to pay for the same machines --------------------------------------------------------------------
 
 
-def ways_to_pay(snapshot: Json, workload: Workload, catalog: Catalog, s: Scored) -> list[Scored]:
+def ways_to_pay(question: Question, s: Scored) -> list[Scored]:
     """The same deployment under the cheapest offer of every way to pay for its chip, the chosen one first."""
     groups: dict[tuple[str, str], list[Offer]] = {}
-    late = spot_late_fraction(workload, catalog.assumptions, s.verified.late_fraction) > 1 and not on_spot(s)
-    for offer in offers_of_chip(snapshot, workload, catalog, s):
-        if offer.term == "spot" and workload.deadline_s is not None and late:
+    late = spot_late_fraction(
+        question.workload, question.catalog.assumptions, s.verified.late_fraction
+    ) > 1 and not on_spot(s)
+    for offer in offers_of_chip(question, s):
+        if offer.term == "spot" and question.workload.deadline_s is not None and late:
             continue  # it would miss the deadline there
         groups.setdefault((offer.acquisition, offer.term), []).append(offer)
     priced = [s]
     for key, group in groups.items():
-        best = None if key == (s.offer.acquisition, s.offer.term) else cheapest(workload, catalog, s, group)
-        other = repriced(workload, catalog, s, best) if best is not None else s
+        best = None if key == (s.offer.acquisition, s.offer.term) else cheapest(question, s, group)
+        other = repriced(question, s, best) if best is not None else s
         if other.planned is not s.planned:  # else it cannot be paid for like this
             priced.append(other)
     return priced
 
 
-def offers_of_chip(snapshot: Json, workload: Workload, catalog: Catalog, s: Scored) -> Iterator[Offer]:
+def plans_of(ways: Sequence[Scored]) -> dict[str, Plan]:
+    """The plans that are compared: `own`, and rent by its term, on demand if there is one."""
+    by = {(w.offer.acquisition, w.offer.term): w.planned.plan for w in reversed(ways) if w.planned}
+    own = next((plan for (acquisition, _), plan in by.items() if acquisition == "own"), None)
+    term = "on_demand" if ("rent", "on_demand") in by else next((t for how, t in by if how == "rent"), "")
+    rent = by.get(("rent", term))
+    return ({"own": own} if own else {}) | ({f"rent {term}": rent} if rent else {})
+
+
+def offers_of_chip(question: Question, s: Scored) -> Iterator[Offer]:
     """Offers of the option's chip that the planner's providers and regions leave, on any terms.
 
     Without those that nobody knows how many of are sold together: their cost would be a guess.
     """
-    c = workload.constraints
+    c = question.workload.constraints
     chip, terms = s.lane.choice.accelerator, set()
-    for o in (*catalog.offers, *catalog.other_offers):
+    for o in (*question.catalog.offers, *question.catalog.other_offers):
         named = not c.providers_allow or o.provider in c.providers_allow or o.acquisition == "own"
         if (
             o.sells(chip)
@@ -233,16 +242,16 @@ def offers_of_chip(snapshot: Json, workload: Workload, catalog: Catalog, s: Scor
             terms.add(o.term)
             yield o
     for term, key in ASSUMED_TERMS.items():
-        if term not in terms and s.offer.term == "on_demand" and key in snapshot["assumptions"]:
-            yield discounted(snapshot, catalog, s.offer, term, key)
+        if term not in terms and s.offer.term == "on_demand" and key in question.snapshot["assumptions"]:
+            yield discounted(question, s.offer, term, key)
 
 
-def discounted(snapshot: Json, catalog: Catalog, offer: Offer, term: str, key: str) -> Offer:
+def discounted(question: Question, offer: Offer, term: str, key: str) -> Offer:
     """An on-demand offer as it would be at the usual discount of a term that the catalog has no price for."""
-    row = snapshot["assumptions"][key]
-    fraction = float(snapshot.get("tco", {}).get(key, row["value"]))
+    row = question.snapshot["assumptions"][key]
+    fraction = float(question.spec["tco"].get(key, row["value"]))
     listed = list_price(offer) * (1.0 - fraction)
-    rent = listed, term, catalog.assumptions, offer.accelerators
+    rent = listed, term, question.catalog.assumptions, offer.accelerators
     parts = rent_parts(*rent)
     source = f"assumed: {fraction:.0%} below the on-demand price ({key}: {row['source']})"
     return replace(
@@ -251,14 +260,16 @@ def discounted(snapshot: Json, catalog: Catalog, offer: Offer, term: str, key: s
     )  # fmt: skip
 
 
-def cheapest(workload: Workload, catalog: Catalog, s: Scored, group: Sequence[Offer]) -> Offer | None:
-    constraints = replace(workload.constraints, acquisition=("rent", "own"), providers_allow=(), regions_allow=())
-    by_cost = replace(workload, constraints=constraints, objective="cost")
-    within = replace(catalog, offers=tuple(group))
+def cheapest(question: Question, s: Scored, group: Sequence[Offer]) -> Offer | None:
+    constraints = replace(
+        question.workload.constraints, acquisition=("rent", "own"), providers_allow=(), regions_allow=()
+    )
+    by_cost = replace(question.workload, constraints=constraints, objective="cost")
+    within = replace(question.catalog, offers=tuple(group))
     serving = s.replicas - s.spare_replicas
     load = np.array([[s.utilisation_fraction * s.paid_fraction * s.replicas / serving]])
     carrying = np.array([[float(serving)]])
-    usd, index, _, _ = best_offers(by_cost, within, [s.lane], carrying, load)
+    usd, index, _, _ = best_offers(replace(question, workload=by_cost, catalog=within), [s.lane], carrying, load)
     return group[int(index[0, 0])] if math.isfinite(float(usd[0, 0])) else None
 
 
@@ -287,15 +298,15 @@ def way_to_pay(s: Scored, chosen: bool) -> WayToPay:
     )
 
 
-def buy_now_or_extend(snapshot: Json, workload: Workload, s: Scored, section: Any) -> BuyNowOrExtend | None:
+def buy_now_or_extend(question: Question, s: Scored, section: Any) -> BuyNowOrExtend | None:
     """Everything at once, or more machines when the traffic comes; None: no growth was asked for, or nothing can be
     bought for today."""
     by_name = {strategy.name: strategy for strategy in section.strategies}
     now, later = by_name.get("buy_now"), by_name.get("extend_later")
-    if not workload.forecast or now is None or later is None:
+    if not question.workload.forecast or now is None or later is None:
         return None
     return BuyNowOrExtend(
-        growth_fraction_per_year=snapshot.get("growth_fraction_per_year", 0.0),
+        growth_fraction_per_year=question.spec["traffic"]["growth_fraction_per_year"],
         replicas_at_end=section.months[-1].replicas if section.months else s.replicas,
         npv_all_now_usd=now.npv_usd,
         npv_extending_usd=later.npv_usd,
@@ -307,12 +318,12 @@ def buy_now_or_extend(snapshot: Json, workload: Workload, s: Scored, section: An
 # --- intervals and assumptions ----------------------------------------------------------------------------------
 
 
-def price_and_load_ranges(snapshot: Json, s: Scored) -> dict[str, tuple[float, float]]:
+def price_and_load_ranges(question: Question, s: Scored) -> dict[str, tuple[float, float]]:
     """90% factors on the bill (`price`), the load (`load`) and the price paid today (`today`); 1 if unknown."""
-    load, o = swing_ratio(snapshot, "load-swing-ratio"), s.offer
-    low, high = price_ranges(snapshot, o)
+    load, o = swing_ratio(question, "load-swing-ratio"), s.offer
+    low, high = price_ranges(question, o)
     if o.acquisition != "own":
-        rent = swing_ratio(snapshot, "rent-price-swing-ratio")
+        rent = swing_ratio(question, "rent-price-swing-ratio")
         return {
             "price": combined_ratio([(1 / rent, rent), (low, high)]),
             "load": (1 / load, load),
@@ -326,24 +337,24 @@ def price_and_load_ranges(snapshot: Json, s: Scored) -> dict[str, tuple[float, f
     }
 
 
-def swing_ratio(snapshot: Json, key: str) -> float:
-    row = snapshot["assumptions"].get(key, {"value": 1.0})
-    return max(float(snapshot.get("tco", {}).get(key, row["value"])), 1.0)
+def swing_ratio(question: Question, key: str) -> float:
+    row = question.snapshot["assumptions"].get(key, {"value": 1.0})
+    return max(float(question.spec["tco"].get(key, row["value"])), 1.0)
 
 
-def price_ranges(snapshot: Json, o: Offer) -> tuple[float, float]:
+def price_ranges(question: Question, o: Offer) -> tuple[float, float]:
     """90% factors on the price of an offer today: its age and what others pay; 1 if unknown.
 
     Of a purchase other buyers, of a listed rent the marketplaces, whose prices widen its range.
     """
-    older = swing_ratio(snapshot, "price-age-swing-ratio") ** math.sqrt(price_age_years(snapshot, o))
+    older = swing_ratio(question, "price-age-swing-ratio") ** math.sqrt(price_age_years(question, o))
     aged = (1 / older, older)
     if o.acquisition != "own":
         return min(aged[0], o.rent_low_ratio), max(aged[1], o.rent_high_ratio)
     key = "purchase-price-swing-ratio"
-    usual = swing_ratio(snapshot, key)
-    high = snapshot["assumptions"].get(key, {}).get("high")
-    if o.weakness and high and key not in snapshot.get("tco", {}):
+    usual = swing_ratio(question, key)
+    high = question.snapshot["assumptions"].get(key, {}).get("high")
+    if o.weakness and high and key not in question.spec["tco"]:
         usual = max(float(high), usual)
     printed = (1 / usual, usual)
     if o.purchase_low_usd and o.purchase_usd:
@@ -351,15 +362,17 @@ def price_ranges(snapshot: Json, o: Offer) -> tuple[float, float]:
     return combined_ratio([printed, aged])
 
 
-def price_age_years(snapshot: Json, o: Offer) -> float:
+def price_age_years(question: Question, o: Offer) -> float:
     """Age of a price on the day of the question, years."""
-    days = datetime.date.fromisoformat(snapshot.get("asked_on", o.as_of)) - datetime.date.fromisoformat(o.as_of)
+    days = datetime.date.fromisoformat(question.snapshot.get("asked_on", o.as_of)) - datetime.date.fromisoformat(
+        o.as_of
+    )
     return max(days.days, 0) / 365.25
 
 
-def assumptions(spec: Json, snapshot: Json) -> list[Assumption]:
+def assumptions(question: Question) -> list[Assumption]:
     """Every visible default with what the workload put in its place."""
-    tco = with_one_team(spec["tco"])
+    tco = with_one_team(question.spec["tco"])
     rows = [
         Assumption(
             name=key,
@@ -371,7 +384,7 @@ def assumptions(spec: Json, snapshot: Json) -> list[Assumption]:
             high=row.get("high"),
             as_of=row.get("as_of"),
         )
-        for key, row in snapshot["assumptions"].items()
+        for key, row in question.snapshot["assumptions"].items()
     ]
     own = (("horizon", "horizon_months", "months"), ("discount rate", "discount_rate", "per year"))
     rows += [Assumption(name=n, value=tco[key], unit=unit, source="the workload") for n, key, unit in own]

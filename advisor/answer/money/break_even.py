@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from advisor.answer.money.bill import traffic_ratio, ways_to_pay
+from advisor.answer.money.bill import plans_of, traffic_ratio, ways_to_pay
 from advisor.answer.money.plan import cents
+from advisor.answer.question import Question
 from advisor.engine.cost import HOURS_PER_MONTH, break_even_share, break_even_tokens
 from advisor.engine.plans import OTHER, Plan, break_even_month
-from advisor.engine.search import Catalog, Scored
+from advisor.engine.search import Scored
 from advisor.engine.terms import Workload
 from advisor.inputs import number
 from advisor.result import BreakEven, CostPath, HostedOffer, Option
@@ -19,9 +20,7 @@ Json = dict[str, Any]
 
 
 def with_break_even(
-    snapshot: Json,
-    workload: Workload,
-    catalog: Catalog,
+    question: Question,
     shown: Sequence[Scored],
     options: Sequence[Option],
     hosted: Sequence[HostedOffer],
@@ -34,21 +33,13 @@ def with_break_even(
         if option.money is None or s.planned is None:
             made.append(option)
             continue
-        plans = plans_of(ways_to_pay(snapshot, workload, catalog, s))
+        plans = plans_of(ways_to_pay(question, s))
         money = option.money.changed(
-            break_even=list(break_evens(option, plans, api, workload, s)), paths=list(paths(plans, api, workload))
+            break_even=list(break_evens(option, plans, api, question.workload, s)),
+            paths=list(paths(plans, api, question.workload)),
         )
         made.append(option.changed(money=money))
     return made
-
-
-def plans_of(ways: Sequence[Scored]) -> dict[str, Plan]:
-    """The plans that are compared: `own`, and rent by its term, on demand if there is one."""
-    by = {(w.offer.acquisition, w.offer.term): w.planned.plan for w in reversed(ways) if w.planned}
-    own = next((plan for (acquisition, _), plan in by.items() if acquisition == "own"), None)
-    term = "on_demand" if ("rent", "on_demand") in by else next((t for how, t in by if how == "rent"), "")
-    rent = by.get(("rent", term))
-    return ({"own": own} if own else {}) | ({f"rent {term}": rent} if rent else {})
 
 
 def paths(plans: Mapping[str, Plan], api: HostedOffer | None, workload: Workload) -> Iterator[CostPath]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from advisor.answer.question import Question
 from advisor.engine.cost import HOURS_PER_MONTH, METERED, TEAM, in_cents
 from advisor.engine.plans import (
     HOURLY,
@@ -38,7 +39,7 @@ from advisor.engine.search import (
     packing_of,
 )
 from advisor.engine.search import strategies as all_strategies
-from advisor.engine.terms import Offer, Workload
+from advisor.engine.terms import Offer, Workload, usd_text
 from advisor.inputs import new_usd_per_accelerator, number, offers, rounded
 from advisor.result import BridgeSetup, Money, Option, PlanMonth, PlanStep, Strategy, Switch
 from advisor.result import Plan as PlanSection
@@ -62,15 +63,16 @@ def cents(usd: float) -> float:
     return float(in_cents([usd])[0])
 
 
-def plan_section(snapshot: dict[str, Any], workload: Workload, catalog: Catalog, s: Scored) -> PlanSection:
-    """The plan that the option is ranked by."""
+def plan_section(question: Question, s: Scored, rent: Plan | None) -> PlanSection:
+    """The plan that the option is ranked by; rent: the same deployment on demand."""
     assert s.planned is not None
     planned = s.planned
-    named = all_strategies(workload, catalog, deployed(workload, catalog, s), allowed_offers(workload, catalog, s.lane))
-    superseded = offers.is_superseded(s.lane.choice.accelerator, snapshot)
-    steps = list(steps_of(catalog, planned, superseded))
-    months = list(months_of(workload, s)) if workload.forecast or len(steps) > 1 else []
-    return section_of(planned.plan, steps, months, named).changed(bridge=bridge_setup(planned))
+    named = all_strategies(question, deployed(question, s), allowed_offers(question, s.lane))
+    superseded = offers.is_superseded(s.lane.choice.accelerator, question.snapshot)
+    steps = list(steps_of(question.catalog, planned, superseded))
+    months = list(months_of(question.workload, s)) if question.workload.forecast or len(steps) > 1 else []
+    rent = rent or named.get("rent")
+    return section_of(planned.plan, steps, months, named, rent).changed(bridge=bridge_setup(planned))
 
 
 def bridge_setup(planned: Planned) -> BridgeSetup | None:
@@ -88,9 +90,10 @@ def bridge_setup(planned: Planned) -> BridgeSetup | None:
     )
 
 
-def section_of(plan: Plan, steps: list[PlanStep], months: list[PlanMonth], named: Mapping[str, Plan]) -> PlanSection:
-    """A plan in USD, beside the usual strategies for the same machines (`named`)."""
-    rent = named.get("rent")
+def section_of(
+    plan: Plan, steps: list[PlanStep], months: list[PlanMonth], named: Mapping[str, Plan], rent: Plan | None
+) -> PlanSection:
+    """A plan in USD, beside the usual strategies for the same machines (`named`) and their rent by the hour."""
     month = min(LEAVING_MONTHS, max(plan.prices.months // 2, 1))
     bought = plan.capex_usd > 0 and rent is not None
     return PlanSection(
@@ -152,8 +155,8 @@ def liability_warnings(option: Option) -> list[str]:
     if plan is None or plan.liability_usd <= 0:
         return []
     return [
-        f"a term outlasts the horizon by {months_text(plan.liability_months)}: ${plan.liability_usd:,.0f} is still due "
-        "then, and is counted as a cost"
+        f"a term outlasts the horizon by {months_text(plan.liability_months)}: {usd_text(plan.liability_usd)} is "
+        f"still due then, and is counted as a cost"
     ]
 
 
@@ -166,19 +169,19 @@ def money_sentences(money: Money | None, usd_per_month: float) -> str:
     own = any(step.action in ("buy", "keep") for step in plan.steps)
     field = f"tco.minimum-engineers-{'own' if own else 'rented'}"
     team = (
-        f" The cost includes ${least:,.0f} a month for the assumed minimum team ({field})."
+        f" The cost includes {usd_text(least)} a month for the assumed minimum team ({field})."
         if least > LARGE_TEAM_FRACTION * usd_per_month
         else ""
     )
     if len(plan.steps) == 1 and plan.steps[0].action == "rent":
         return team
     owed = (
-        f" Liability: ${plan.liability_usd:,.0f} is still due after the horizon, for up to "
+        f" Liability: {usd_text(plan.liability_usd)} is still due after the horizon, for up to "
         f"{months_text(plan.liability_months)}."
         if plan.liability_usd > 0
         else ""
     )
-    capex = f" Purchases: ${plan.capex_usd:,.0f}." if plan.capex_usd else ""
+    capex = f" Purchases: {usd_text(plan.capex_usd)}." if plan.capex_usd else ""
     return f"{team} Plan: {plan.said}{capex}{delivery_sentence(plan)}{owed}"
 
 
@@ -389,18 +392,18 @@ def exit_usd(plan: Plan, month: int) -> float:
 # --- switching --------------------------------------------------------------------------------------------------
 
 
-def best_switch_of(workload: Workload, catalog: Catalog, outcome: SearchResult) -> Switch | None:
+def best_switch_of(question: Question, outcome: SearchResult) -> Switch | None:
     """The cheapest switch between two of the first options at the end of a year; None: none is possible."""
-    a = catalog.site_assumptions or catalog.assumptions
+    a = question.catalog.site_assumptions or question.catalog.assumptions
     # a deployment that is bridged until its delivery has switched once already
     shown = [s for s in outcome.shown[:MOST_SWITCHED] if s.planned is not None and s.planned.bridge is None]
-    if len(shown) < 2 or workload.horizon_months < 13:
+    if len(shown) < 2 or question.workload.horizon_months < 13:
         return None
     plans = [s.planned.plan for s in shown if s.planned]
     slugs = [s.lane.choice.accelerator.slug for s in shown]
-    months = range(12, workload.horizon_months, 12)
+    months = range(12, question.workload.horizon_months, 12)
     sides = [
-        (p.demand, p.ways, overheads_of(workload, catalog, s.planned.services if s.planned else ()))
+        (p.demand, p.ways, overheads_of(question, s.planned.services if s.planned else ()))
         for p, s in zip(plans, shown, strict=True)
     ]
     find = partial(best_switch, prices=plans[0].prices, months=months, overlap_months=a.overlap_months)
@@ -415,7 +418,7 @@ def best_switch_of(workload: Workload, catalog: Catalog, outcome: SearchResult) 
     switch, i, j = min(found, key=lambda each: each[0].present_usd)
     saving = plans[0].present_usd - switch.present_usd
     names = [shown[k].lane.choice.accelerator.name for k in (i, j)]
-    verdict = f"saves ${saving:,.0f}" if saving > 0 else f"costs ${-saving:,.0f} more"
+    verdict = f"saves {usd_text(saving)}" if saving > 0 else f"costs {usd_text(-saving)} more"
     verdict += " in present value"
     return Switch(
         first_rank=i + 1,

@@ -163,7 +163,7 @@ def _serving(
                     scores=all_rows({k: row(k, 1.0, 1.0, draws) for k in paid}),
                     ratios=joint.centered(options[paid[0]].price[way], NORMAL),
                 )
-        known = host_ratios(costs.snapshot, chip)
+        known = host_ratios(costs.question.spec["tco"], costs.question.snapshot, chip)
         if known and outcome.table is not None and outcome.table.built is not None:
             times = joint.centered(known, NORMAL)
             on_host = {k: host_effect(workload, outcome.table, options[k].scored, times) for k in mine}

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from advisor.answer.money.plan import cents
+from advisor.answer.question import Question
 from advisor.engine.plans import CAPITAL, RESALE, STAFF, Plan, book_values
 from advisor.result import Taxes
 
@@ -12,13 +13,13 @@ Json = dict[str, Any]
 INCOME_TAX, VAT = "income-tax-fraction", "vat-fraction"
 
 
-def taxes(snapshot: Json, plan: Plan) -> Taxes | None:
+def taxes(question: Question, plan: Plan) -> Taxes | None:
     """VAT in everything paid but staff; income tax saved on expenses, depreciation and losses on sale. None: no tax.
 
     The payments of the plan include the VAT that cannot be recovered. Hardware is depreciated in a straight line over
     its depreciation period, and its book value is set off when it is sold. What an expense saves is saved in its month.
     """
-    tco, rows = snapshot.get("tco") or {}, snapshot["assumptions"]
+    tco, rows = question.spec["tco"], question.snapshot["assumptions"]
     income, vat = (float(tco.get(key, rows.get(key, {"value": 0.0})["value"])) for key in (INCOME_TAX, VAT))
     if not income and not vat:
         return None

@@ -10,10 +10,11 @@ import numpy as np
 from advisor.answer.intervals import figure_distributions
 from advisor.answer.money.bill import price_and_load_ranges
 from advisor.answer.money.plan import cents
+from advisor.answer.question import Question
 from advisor.engine.cost import HOURS_PER_MONTH, priced_usd_per_hour
 from advisor.engine.scheduler import SEED
-from advisor.engine.search import DRAWS, Catalog, Scored, joint
-from advisor.engine.terms import CERTAIN, Z95, RatioDistribution, Workload
+from advisor.engine.search import DRAWS, Scored, joint
+from advisor.engine.terms import CERTAIN, Z95, RatioDistribution, usd_text
 from advisor.inputs import PATHS, RESALE_YEARS, SWINGS, number, price_path, rounded
 from advisor.result import (
     Chance,
@@ -58,13 +59,11 @@ class CostModel:
 
     def __init__(
         self,
-        snapshot: Json,
-        workload: Workload,
-        catalog: Catalog,
+        question: Question,
         shown: Sequence[Scored],
     ) -> None:
-        self.snapshot, self.workload, self.catalog, self.shown = snapshot, workload, catalog, shown
-        self.uncertain = uncertain_of(snapshot, workload, catalog)
+        self.question, self.shown = question, shown
+        self.uncertain = uncertain_of(question)
         self.draws = joint.Draws.all()
         self.api_usd: float | None = None
         self.api_ranked = False
@@ -92,17 +91,19 @@ class CostModel:
     def options(self, kinds: tuple[str, ...] = ()) -> list[joint.Option | None]:
         """The options, with these ways to pay alone if any are named."""
         if kinds not in self._options:
-            known = [ranges_of(self.snapshot, s) for s in self.shown]
+            known = [ranges_of(self.question, s) for s in self.shown]
             throughput, price = [t for t, _ in known], [p for _, p in known]
             self._options[kinds] = joint.options_of(
-                self.workload, self.catalog, self.shown, throughput, price, self.uncertain, kinds or None
+                self.question, self.shown, throughput, price, self.uncertain, kinds or None
             )
         return self._options[kinds]
 
     def costs(self, draws: joint.Draws, kinds: tuple[str, ...] = ()) -> list[joint.Costs | None]:
         """Costs of each option in each draw."""
         return [
-            joint.costs(self.workload, option, joint.factors_of(option, self.uncertain, draws)) if option else None
+            joint.costs(self.question.workload, option, joint.factors_of(option, self.uncertain, draws))
+            if option
+            else None
             for option in self.options(kinds)
         ]
 
@@ -116,10 +117,10 @@ class CostModel:
         return np.asarray(self.api_usd * load * price)
 
 
-def uncertain_of(snapshot: Json, workload: Workload, catalog: Catalog) -> joint.Uncertain:
+def uncertain_of(question: Question) -> joint.Uncertain:
     """The ranges of the assumptions. A value that the workload sets is certain, but for load, prices and paths."""
-    rows, tco = snapshot["assumptions"], snapshot.get("tco") or {}
-    a = catalog.site_assumptions or catalog.assumptions
+    rows, tco = question.snapshot["assumptions"], question.spec["tco"]
+    a = question.catalog.site_assumptions or question.catalog.assumptions
 
     def ends(key: str) -> tuple[float, float]:
         row = rows.get(key)
@@ -139,7 +140,7 @@ def uncertain_of(snapshot: Json, workload: Workload, catalog: Catalog) -> joint.
         energy_change=ends(ENERGY),
         hardware_change=ends(HARDWARE),
         **resale_ends(rows, tco, len(a.resale())),
-        paths=given_paths(tco.get("price_paths") or {}, workload.horizon_months),
+        paths=given_paths(tco.get("price_paths") or {}, question.workload.horizon_months),
     )
 
 
@@ -173,12 +174,12 @@ def given_paths(paths: Json, months: int) -> dict[str, tuple[tuple[float, ...], 
     return made
 
 
-def ranges_of(snapshot: Json, s: Scored) -> tuple[RatioDistribution, dict[str, tuple[float, float]]]:
+def ranges_of(question: Question, s: Scored) -> tuple[RatioDistribution, dict[str, tuple[float, float]]]:
     """(distribution of the throughput over the estimate, range of today's price by rent and own)."""
-    known = figure_distributions(snapshot, s.lane.choice.efficiency.basis, s.lane.choice.correction)
+    known = figure_distributions(question.snapshot, s.lane.choice.efficiency.basis, s.lane.choice.correction)
     ratio = {"rent": (1.0, 1.0), "own": (1.0, 1.0)}
     for o in s.planned.offers if s.planned else (s.offer,):
-        ratio[o.acquisition] = price_and_load_ranges(snapshot, replace(s, offer=o))["today"]
+        ratio[o.acquisition] = price_and_load_ranges(question, replace(s, offer=o))["today"]
     return known.get("throughput", CERTAIN), ratio
 
 
@@ -195,7 +196,7 @@ def with_ranges(money: CostModel, options: Sequence[Option]) -> list[Option]:
     rivals = np.array([*compared, *([api] if api is not None and money.api_ranked else [])])
     cheapest = rivals <= rivals.min(axis=0) * (1 + EQUAL_FRACTION) if len(rivals) else rivals
     wins = (cheapest / np.maximum(cheapest.sum(axis=0), 1)).mean(axis=1) if len(rivals) else []
-    budget = money.workload.constraints
+    budget = money.question.workload.constraints
     limit = None if budget.bound_factor else budget.max_usd_per_month
     made = []
     for option, s, c, each, won in zip(options, money.shown, found, monthly, wins, strict=False):
@@ -241,7 +242,7 @@ def price_ends(money: CostModel) -> tuple[float, float]:
     way = "hardware" if first.scored.offer.acquisition == "own" else "rent"
     factors = joint.factors_of(first, money.uncertain, only(way, np.array([-Z95, Z95])))
     low, high = (
-        joint.costs(money.workload, first, factors).usd_per_month / first.scored.planned.plan.usd_per_month
+        joint.costs(money.question.workload, first, factors).usd_per_month / first.scored.planned.plan.usd_per_month
     ).tolist()
     share = priced_usd_per_hour(first.scored.parts) / first.scored.usd_per_hour
     if not share:  # machines that are already owned have no price left to pay
@@ -256,7 +257,7 @@ def uncertainty(money: CostModel) -> Uncertainty | None:
         return None
     first = money.options()[0]
     assert first is not None
-    everything = joint.costs(money.workload, first, joint.factors_of(first, money.uncertain, draws))
+    everything = joint.costs(money.question.workload, first, joint.factors_of(first, money.uncertain, draws))
     drivers = sorted(
         drivers_of(money, first, draws, everything), key=lambda d: -abs(d.usd_per_month_high - d.usd_per_month_low)
     )
@@ -267,10 +268,10 @@ def uncertainty(money: CostModel) -> Uncertainty | None:
         drivers=drivers,
         chances=chances(money, draws),
         said=(
-            f"The first deployment costs ${low:,.0f} to ${high:,.0f} a month in 90% of {DRAWS:,} random draws of "
-            f"the uncertain inputs (median ${middle:,.0f}); {drivers[0].name} matters most."
+            f"The first deployment costs {usd_text(low)} to {usd_text(high)} a month in 90% of {DRAWS:,} random "
+            f"draws of the uncertain inputs (median {usd_text(middle)}); {drivers[0].name} matters most."
             if drivers
-            else f"The first deployment costs ${middle:,.0f} a month; nothing is uncertain."
+            else f"The first deployment costs {usd_text(middle)} a month; nothing is uncertain."
         ),
     )
 
@@ -284,7 +285,7 @@ def drivers_of(money: CostModel, first: joint.Option, draws: joint.Draws, everyt
         if name == "api":
             continue
         ends, alone = (
-            joint.costs(money.workload, first, joint.factors_of(first, money.uncertain, moved))
+            joint.costs(money.question.workload, first, joint.factors_of(first, money.uncertain, moved))
             for moved in (only(name, np.array([-Z95, Z95])), alone_in(name, draws, chip))
         )
         low, high = ends.usd_per_month.tolist()
@@ -326,7 +327,7 @@ def only(name: str, z: Array) -> joint.Draws:
 
 def ends_of(money: CostModel, first: joint.Option, name: str) -> tuple[float, float]:
     """5th and 95th percentile of an input over its expected value; of prices at the end of the horizon."""
-    u, years = money.uncertain, math.sqrt(money.workload.horizon_months / 12.0)
+    u, years = money.uncertain, math.sqrt(money.question.workload.horizon_months / 12.0)
     if name in ("rent", "hardware", "electricity"):
         change = {"rent": u.rent_change, "hardware": u.hardware_change, "electricity": u.energy_change}[name]
         later = [math.exp(math.log1p(c) * years) for c in change]
@@ -357,7 +358,7 @@ def source_of(money: CostModel, name: str) -> str:
         "load": "load-swing-ratio", "rent": RENT, "hardware": "purchase-price-swing-ratio", "resale": RESALE_YEARS[2],
         "electricity": ENERGY, "staff": STAFF,
     }.get(name)  # fmt: skip
-    return str((money.snapshot["assumptions"].get(key) or {"source": ""})["source"])
+    return str((money.question.snapshot["assumptions"].get(key) or {"source": ""})["source"])
 
 
 def chances(money: CostModel, draws: joint.Draws) -> list[Chance]:
@@ -378,9 +379,9 @@ def chances(money: CostModel, draws: joint.Draws) -> list[Chance]:
         for said, a, b in pairs
         if a is not None and b is not None
     ]
-    limit = money.workload.constraints.max_usd_per_month
+    limit = money.question.workload.constraints.max_usd_per_month
     first = money.costs(draws)[0]
-    if limit is not None and not money.workload.constraints.bound_factor and first is not None:
+    if limit is not None and not money.question.workload.constraints.bound_factor and first is not None:
         plan = money.shown[0].planned
         peak = plan.plan.most_usd_per_month / max(plan.plan.usd_per_month, 1e-9) if plan else 1.0
         over = float((first.usd_per_month * peak > limit).mean())
@@ -488,7 +489,7 @@ def scenario(
 def own_scenario(money: CostModel, options: Sequence[Option], case: Json) -> Scenario:
     """One of the planner's cases: every input at the given ratio."""
     ratios = {name: float(case[name]) for name in joint.DRIVERS if float(case.get(name, 1.0)) != 1.0}
-    factors = joint.constant_factors(ratios, money.workload.horizon_months)
-    found = [joint.costs(money.workload, o, factors) if o else None for o in money.options()]
+    factors = joint.constant_factors(ratios, money.question.workload.horizon_months)
+    found = [joint.costs(money.question.workload, o, factors) if o else None for o in money.options()]
     api = ratios.get("load", 1.0) * ratios.get("api", 1.0)
     return scenario(options, str(case["name"]), found, {NAMES[name]: ratio for name, ratio in ratios.items()}, api)

@@ -69,7 +69,7 @@ def bought(offer: Offer, instances: float) -> float:
 def fleet_plan(members: Sequence[Member], plan: FleetPlan, options: Mapping[Machine, MachineOption]) -> Plan:
     """The plan of the shared machines: all of them from the first month to the horizon of the first workload."""
     first = members[0]
-    prices, a = prices_of(first.workload, first.catalog), first.catalog.site_assumptions or first.catalog.assumptions
+    prices, a = prices_of(first.question), first.catalog.site_assumptions or first.catalog.assumptions
     ways: list[Way] = []
     kept: list[Commitment] = []
     hourly: list[Hourly] = []
@@ -101,7 +101,7 @@ def fleet_plan(members: Sequence[Member], plan: FleetPlan, options: Mapping[Mach
             kept.append(Commitment(way=len(ways) - 1, start_month=start, until_month=until, instances=round(instances)))
     demand = flat_demand(1, prices.months)
     schedule = Schedule(commitments=tuple(kept), hourly=tuple(hourly))
-    least = overheads_of(first.workload, first.catalog)
+    least = overheads_of(first.question)
     return plan_of(demand, ways, prices, schedule, least)
 
 

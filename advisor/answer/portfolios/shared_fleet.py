@@ -11,6 +11,7 @@ from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.fleet import DAY_HOURS, Assignment, Limits, Member, plan_shared_fleet
 from advisor.engine.fleet import SharedFleet as FleetPlan
 from advisor.engine.search import describe
+from advisor.engine.terms import usd_text
 from advisor.inputs import number
 from advisor.result import (
     Alone,
@@ -227,7 +228,7 @@ def sentence(p: Portfolio) -> str:
     """The answer in a few sentences."""
     missing = [a.name for a in p.alone if a.option is None]
     separate = (
-        f"Run separately with one team, the workloads cost ${p.alone_usd_per_month:,.0f} a month in total"
+        f"Run separately with one team, the workloads cost {usd_text(p.alone_usd_per_month)} a month in total"
         if p.alone_usd_per_month is not None
         else f"Run separately, {', '.join(missing)} has no feasible option"
     )
@@ -238,7 +239,7 @@ def sentence(p: Portfolio) -> str:
     spared = (p.alone_usd_per_month or 0.0) - usd - (p.saving_usd_per_month or 0.0)  # teams that no fleet needs twice
     beside = " than separate fleets with one team for all" if spared >= 1.0 else ""
     less = f" ({p.saving_fraction:.0%} less{beside})" if p.saving_fraction else ""
-    return f"{separate}; one shared fleet costs ${usd:,.0f}{less}: {machines}."
+    return f"{separate}; one shared fleet costs {usd_text(usd)}{less}: {machines}."
 
 
 def limits_of(spec: Json) -> Limits:

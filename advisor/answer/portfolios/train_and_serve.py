@@ -11,6 +11,7 @@ from advisor.answer.training import deadline_said
 from advisor.engine.cost import in_cents
 from advisor.engine.fleet import IdleHours, Member, OnePlan, TrainingMember, idle_hours, one_plan
 from advisor.engine.search import prices_of
+from advisor.engine.terms import usd_text
 from advisor.engine.training_search import duration
 from advisor.inputs import number, rounded
 from advisor.result import (
@@ -102,7 +103,7 @@ def annuity_of(members: Sequence[Member], months: int) -> float:
     """Present value of a dollar a month over the horizon of the services."""
     if not members:
         return float(months)
-    return float(prices_of(members[0].workload, members[0].catalog).annuity)
+    return float(prices_of(members[0].question).annuity)
 
 
 def usd_per_month(first: TrainingOption | None, annuity: float) -> float | None:
@@ -128,7 +129,7 @@ def run_said(a: Answer, first: TrainingOption | None, usd_per_month: float | Non
     again = f" every {first.every_days:g} days" if first.every_days else ""
     return (
         f"On its own, {workload_name(a)} takes {first.label} for {duration(first.days)}{again}: a present value of "
-        f"${first.usd_total:,.0f}, or ${usd_per_month or 0.0:,.2f} a month of the total.{deadline_said(first)}"
+        f"{usd_text(first.usd_total)}, or {usd_text(usd_per_month or 0.0)} a month of the total.{deadline_said(first)}"
     )
 
 
@@ -206,8 +207,8 @@ def in_idle_hours(a: Answer, service: Member, use: IdleHours, first: TrainingOpt
         said=(
             f"{workload_name(a)} can train on {use.run.chips:,} x {chip.name} of {service.workload.name} alone in the "
             f"{use.hours_per_week:,.3g} hours a week in which it leaves them idle: {use.days:,.3g} days for "
-            f"${use.usd:,.0f} of electricity, ${first.usd_total - use.usd:,.0f} less than by itself. Each of the "
-            f"{use.starts_per_week} starts a week restores a checkpoint."
+            f"{usd_text(use.usd)} of electricity, {usd_text(first.usd_total - use.usd)} less than by itself. Each of "
+            f"the {use.starts_per_week} starts a week restores a checkpoint."
         ),
     )
 
@@ -227,8 +228,8 @@ def in_one_plan(a: Answer, service: Member, p: OnePlan, first: TrainingOption) -
         saving_usd=cents(saving),
         said=(
             f"Planned together on {chip.name}, {service.workload.name} and {workload_name(a)} have a "
-            f"present value of ${p.plan.present_usd:,.0f}, ${saving:,.0f} less than each by itself: the run takes "
-            f"{p.run.chips:,} of them for {p.run.days:,.3g} days, and both share machines and team."
+            f"present value of {usd_text(p.plan.present_usd)}, {usd_text(saving)} less than each by itself: the run "
+            f"takes {p.run.chips:,} of them for {p.run.days:,.3g} days, and both share machines and team."
         ),
     )
 

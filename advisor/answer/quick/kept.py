@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from advisor.answer.advice import served_workload, with_assumptions
+from advisor.answer.advice import served_workload
+from advisor.answer.question import Question
 from advisor.engine.search import Catalog, KnownLanes, prepare_question
-from advisor.engine.terms import Workload
 from advisor.inputs import HOST_SPEED, asked_on, catalog_of, market_rows, measured, model_parts, model_rows, offers
 from catalog.models import Organisation
 from catalog.revision import revision as revision_of_catalog
@@ -81,14 +81,10 @@ def lanes_key(spec: Json) -> str:
     return key_of([rest, traffic, limits, spec["tco"].get("power_cap_fraction"), spec["tco"].get(HOST_SPEED)])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Prepared:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prepared(Question):
     """A question with everything that its ranking reads."""
 
-    spec: Json
-    snapshot: Json
-    workload: Workload
-    catalog: Catalog
     lanes: KnownLanes
 
 
@@ -115,9 +111,8 @@ def prepared(spec: Json, organisation: Organisation | None, revision: str) -> Pr
 
 
 def prepared_from(spec: Json, snapshot: Json, catalog: Catalog, lanes: KnownLanes) -> Prepared:
-    snapshot = with_assumptions(spec, snapshot)
-    workload, catalog = prepare_question(served_workload(spec, snapshot), catalog)
-    return Prepared(spec=spec, snapshot=snapshot, workload=workload, catalog=catalog, lanes=lanes)
+    asked = Prepared(served_workload(spec, snapshot), catalog, spec=spec, snapshot=snapshot, lanes=lanes)
+    return prepare_question(asked)
 
 
 def forget() -> None:

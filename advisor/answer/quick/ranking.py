@@ -73,10 +73,10 @@ def quick_answer(spec: Json, organisation: Organisation | None = None) -> QuickR
 
 
 def _ranking(p: Prepared) -> QuickRanking:
-    found = estimated_ranking(p.workload, p.catalog, p.lanes)
+    found = estimated_ranking(p, p.lanes)
     adapted = p.catalog.model.adapters is not None or not p.workload.kind.generates_tokens
     rows = [] if adapted else p.snapshot["hosted"]
-    apis = hosted(p.spec, p.snapshot, p.workload, rows, [], found.bound_usd_per_month)
+    apis = hosted(p, rows, [], found.bound_usd_per_month)
     return QuickRanking(
         workload=p.spec,
         mark=ESTIMATED,

@@ -47,7 +47,7 @@ def quick_estimate(spec: Json, organisation: Organisation | None = None) -> Quic
 
 def _estimate(spec: Json, organisation: Organisation | None, revision: str) -> QuickEstimate:
     p = thinned(prepared({**spec, "variants": "no", "objective": "cost"}, organisation, revision))
-    found = estimated_ranking(p.workload, p.catalog)
+    found = estimated_ranking(p)
     first = found.ranked[:CHIPS_SHOWN]
     return QuickEstimate(
         missing=[], mark=ESTIMATED, chips=[_chip(e) for e in first], note="" if first else none_within(found)

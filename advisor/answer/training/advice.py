@@ -9,17 +9,18 @@ from advisor.answer import money as bill
 from advisor.answer import ranking
 from advisor.answer.calibration_marks import calibrations_used
 from advisor.answer.internal_errors import Lost, answered
+from advisor.answer.question import Question as Asked
 from advisor.answer.question_notes import not_used
 from advisor.answer.training.certainty import drawn, scenarios, uncertainty, with_chances
 from advisor.answer.training.money import money_said
 from advisor.answer.training.option import option
 from advisor.answer.training.question import Question
 from advisor.answer.training.sensitivity import sensitivity
-from advisor.answer.training.sentences import count, dollars, plain, verdict
+from advisor.answer.training.sentences import count, plain, verdict
 from advisor.answer.training.settling import settled
 from advisor.engine.fleet import TrainingMember
 from advisor.engine.network import active_parameters, parameters
-from advisor.engine.terms import evaluating
+from advisor.engine.terms import evaluating, usd_text
 from advisor.engine.training import counted_flops, optimal_allocation
 from advisor.engine.training_search import Candidate, CostDraws, deadline_days, search
 from advisor.fidelity import nearest_training
@@ -60,7 +61,7 @@ def recommend(spec: Json, snapshot: Json, progress: Progress | None = None) -> A
 
 def member(spec: Json, snapshot: Json, progress: Progress | None) -> tuple[Answer, TrainingMember]:
     """The answer, and what a portfolio needs to know of the run."""
-    snapshot = unpacked(snapshot) | {"tco": spec["tco"]}
+    snapshot = unpacked(snapshot)
     return answered(lambda lost: _attempt(spec, snapshot, progress, lost))
 
 
@@ -101,7 +102,7 @@ def answer_of(q: Question, budget: TokenBudget | None, lost: Lost) -> Answer:
         views=Views(**{view: place + 1 for view, place in q.found.views.items()}),
         rejected=[ranking.rejection(r) for r in q.found.rejections],
         sensitivity=lost.section("sensitivity", lambda: sensitivity(q, options[0].mfu or 0.0) if options else [], []),
-        assumptions=bill.assumptions(spec, snapshot),
+        assumptions=bill.assumptions(q),
         sources=sources(q),
         uncertainty=lost.section("uncertainty", lambda: uncertainty(q, options, draws), None),
         scenarios=lost.section("scenarios", lambda: scenarios(q, options), []),
@@ -131,11 +132,10 @@ def question(
     workload, catalog = training_workload(spec, tokens), lost.without(catalog_of(spec, snapshot))
     if section.get("budget_usd"):
         workload = replace(workload, objective=COST)
+    asked = Asked(workload, catalog, spec=spec, snapshot=snapshot)
     reliability = reliability_of(spec, snapshot)
-    found = search(workload, catalog, reliability, progress)
-    return Question(
-        spec=spec, snapshot=snapshot, workload=workload, catalog=catalog, reliability=reliability, found=found
-    )
+    found = search(asked, reliability, progress)
+    return Question(workload, catalog, spec=spec, snapshot=snapshot, reliability=reliability, found=found)
 
 
 # --- a budget in place of tokens --------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ def token_budget(q: Question, usd: float) -> TokenBudget:
     """The tokens of a budget beside those of the compute-optimal model."""
     tokens, paid = q.task.tokens, q.found.ranked[0].usd_per_run
     unused = (
-        f" It costs {dollars(paid)}: more tokens take longer than {deadline_days(q.workload):g} days."
+        f" It costs {usd_text(paid)}: more tokens take longer than {deadline_days(q.workload):g} days."
         if paid < UNUSED_FRACTION * usd
         else ""
     )
@@ -200,7 +200,7 @@ def token_budget(q: Question, usd: float) -> TokenBudget:
         optimal_tokens=rounded(best.tokens),
         extrapolated=best.extrapolated,
         said=(
-            f"A budget of {dollars(usd)} trains this model on {count(tokens)} tokens, {plain(tokens / size)} per "
+            f"A budget of {usd_text(usd)} trains this model on {count(tokens)} tokens, {plain(tokens / size)} per "
             f"parameter.{unused} The compute-optimal model for the same FLOPs has {count(best.parameters)} parameters "
             f"and {count(best.tokens)} tokens (Hoffmann et al. 2022; {limits}); a model that serves many tokens is "
             "better smaller and trained for longer."

@@ -8,10 +8,9 @@ import numpy as np
 
 from advisor.answer import money as bill
 from advisor.answer.training.question import Question, speed_distribution
-from advisor.answer.training.sentences import dollars
 from advisor.engine.scheduler import SEED
 from advisor.engine.search import DRAWS
-from advisor.engine.terms import Z95
+from advisor.engine.terms import Z95, usd_text
 from advisor.engine.training_search import (
     UNCERTAIN,
     Candidate,
@@ -60,8 +59,8 @@ ERRORS = "errors of the estimates on measured training runs of other chips (docs
 
 def ranges_of(q: Question, c: Candidate) -> Uncertainties:
     """What is uncertain about a run."""
-    price = {o.acquisition: bill.price_ranges(q.snapshot, o) for o in c.planned.offers}
-    assumed = bill.uncertain_of(q.snapshot, q.workload, q.catalog)
+    price = {o.acquisition: bill.price_ranges(q, o) for o in c.planned.offers}
+    assumed = bill.uncertain_of(q)
     return uncertainties(c, speed_distribution(q.snapshot, c), price, assumed)
 
 
@@ -128,8 +127,8 @@ def uncertainty(q: Question, options: Sequence[TrainingOption], draws: Sequence[
         drivers=found,
         chances=chances(q, options, draws),
         said=(
-            f"The first run costs {dollars(low)} to {dollars(high)} in 90% of {DRAWS:,} random draws of the "
-            f"uncertain inputs (median {dollars(middle)}){largest}."
+            f"The first run costs {usd_text(low)} to {usd_text(high)} in 90% of {DRAWS:,} random draws of the "
+            f"uncertain inputs (median {usd_text(middle)}){largest}."
         ),
     )
 

@@ -17,6 +17,7 @@ from advisor.engine.plans import (
     flat_demand,
 )
 from advisor.engine.search import overheads_of
+from advisor.engine.terms import usd_text
 from advisor.engine.training_search import (
     Candidate,
     break_even_interruptions,
@@ -67,7 +68,7 @@ def money_of(q: Question, c: Candidate) -> Money:
         growth=None,
         services=None,
         plan=section,
-        taxes=taxes(q.snapshot, plan),
+        taxes=taxes(q, plan),
         break_even=list(break_evens(q, c)),
     )
 
@@ -80,7 +81,7 @@ def money_said(c: Candidate, money: Money | None, usd_per_run: float) -> str:
     least = math.fsum(p.total_usd or 0.0 for p in money.parts if p.name == TEAM) / money.usd_over_horizon
     own = bought(c.planned.plan) > 0
     said = (
-        f" The cost includes ${least * usd_per_run:,.0f} for the assumed minimum team "
+        f" The cost includes {usd_text(least * usd_per_run)} for the assumed minimum team "
         f"(tco.minimum-engineers-{'own' if own else 'rented'})."
         if least > LARGE_TEAM_FRACTION and least * usd_per_run >= LARGE_TEAM_USD
         else ""
@@ -89,11 +90,11 @@ def money_said(c: Candidate, money: Money | None, usd_per_run: float) -> str:
         return said
     said += f" Plan: {plan.said}"
     if plan.capex_usd:
-        said += f" Purchases: ${plan.capex_usd:,.0f}."
+        said += f" Purchases: {usd_text(plan.capex_usd)}."
     if months := max((s.order_months_before for s in plan.steps if s.action == "buy"), default=0.0):
         said += f" Servers take about {months:g} months to arrive, and the first run starts then."
     if plan.liability_usd > 0:
-        said += f" Liability: ${plan.liability_usd:,.0f} is still due after the run."
+        said += f" Liability: {usd_text(plan.liability_usd)} is still due after the run."
     return said
 
 
@@ -113,10 +114,10 @@ def plan_section(q: Question, c: Candidate) -> PlanSection:
     plan = c.planned.plan
     chip = c.trained.accelerator
     same = [o for o in q.offers_of(chip) if o.accelerators == c.offer.accelerators and serves(o, c.chips)]
-    named = strategies_of(q.workload, q.catalog, c, same)
+    named = strategies_of(q, c, same)
     superseded = offers.is_superseded(chip, q.snapshot)
     steps = [for_the_run(q, c, step) for step in steps_of(q.catalog, c.planned, superseded)]
-    section = section_of(plan, steps, [] if len(steps) < 2 else list(months_of(plan)), named)
+    section = section_of(plan, steps, [] if len(steps) < 2 else list(months_of(plan)), named, named.get("rent"))
     wait = delivery_days(q.workload, [o for o in same if o.acquisition == "own" and o.term != "owned"])
     late = wait + c.days > deadline_days(q.workload)
     return section.changed(strategies=[s.changed(said=way_said(q, s, late)) for s in section.strategies])
@@ -165,7 +166,7 @@ def elsewhere(q: Question, c: Candidate) -> list[Candidate]:
     """The same run at the other sellers of its accelerators, the cheapest first."""
     able = [o for o in q.offers_of(c.trained.accelerator) if serves(o, c.chips)]
     groups = by_seller([o for o in able if offloads_alike(q.catalog.model, c.trained, c.offer, o)])
-    others = [candidate(q.workload, q.catalog, q.reliability, c.trained, group) for group in groups]
+    others = [candidate(q, q.reliability, c.trained, group) for group in groups]
     in_time = (o for o in others if o is not None and not (o.delivery_days and o.end_days > deadline_days(q.workload)))
     return sorted((o for o in in_time if o.offer is not c.offer), key=lambda o: o.usd_total)
 
@@ -219,7 +220,7 @@ def way_to_pay(c: Candidate) -> WayToPay:
 def break_evens(q: Question, c: Candidate) -> Iterator[BreakEven]:
     """After how many months of training without a break the same machines cost less to own than to rent."""
     months = q.workload.horizon_months
-    prices = prices_of_run(q.workload, q.catalog, months)
+    prices = prices_of_run(q, months)
     every = [o for o in q.offers_of(c.trained.accelerator) if serves(o, c.chips)]
     plans: dict[str, Plan] = {}
     for how in ("own", "rent"):
@@ -230,7 +231,7 @@ def break_evens(q: Question, c: Candidate) -> Iterator[BreakEven]:
                 flat_demand(instances, months),
                 [replace(w, lead_months=0) for w in ways],
                 prices,
-                overheads_of(q.workload, q.catalog),
+                overheads_of(q),
             )
             if plan is not None and (how not in plans or plan.present_usd < plans[how].present_usd):
                 plans[how] = plan

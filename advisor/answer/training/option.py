@@ -15,6 +15,7 @@ from advisor.engine.launch import LAUNCHERS, TrainingLaunch, TrainingPlace, trai
 from advisor.engine.network import parameters
 from advisor.engine.optimisation import stability_notes, technique_steps
 from advisor.engine.search import efficiency_on
+from advisor.engine.terms import usd_text
 from advisor.engine.training import Point as CurvePoint
 from advisor.engine.training import (
     conversion_days,
@@ -322,7 +323,7 @@ def serving(q: Question, c: Candidate) -> Sequence[Serving]:
                 usd=[rounded(usd.low), rounded(usd.value), rounded(usd.high)],
                 said=(
                     f"Serving the trained model on {stack} takes about {days.value:.2g} engineer-days once "
-                    f"({days.low:.2g} to {days.high:.2g}) with a team at level {level} of 5: ${usd.value:,.0f}."
+                    f"({days.low:.2g} to {days.high:.2g}) with a team at level {level} of 5: {usd_text(usd.value)}."
                 ),
             )
         )

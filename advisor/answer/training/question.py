@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-from advisor.engine.search import Catalog, allowed, distributions
+from advisor.answer import question
+from advisor.engine.search import allowed, distributions
 from advisor.engine.step import has_experts
-from advisor.engine.terms import CERTAIN, SHARES, Accelerator, Offer, RatioDistribution, Ratios, TrainingTask, Workload
+from advisor.engine.terms import CERTAIN, SHARES, Accelerator, Offer, RatioDistribution, Ratios, TrainingTask
 from advisor.engine.training import interval, step_distribution
 from advisor.engine.training_search import Candidate, Found, Reliability
 from advisor.inputs import model_of
@@ -14,13 +15,9 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Question:
+class Question(question.Question):
     """A training question with what the search found."""
 
-    spec: Json
-    snapshot: Json
-    workload: Workload
-    catalog: Catalog
     reliability: Reliability
     found: Found
 

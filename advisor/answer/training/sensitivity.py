@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 from advisor.answer.money import price_ranges
 from advisor.answer.training.question import Question, name_of, speed_ratios
-from advisor.answer.training.sentences import count, dollars
+from advisor.answer.training.sentences import count
 from advisor.engine.plans import RENT
+from advisor.engine.terms import usd_text
 from advisor.engine.training import goodput, spot_goodput
 from advisor.engine.training_search import Candidate, cluster_of, deadline_days, duration
 from advisor.inputs import number, rounded
@@ -81,7 +82,7 @@ def speed_bar(q: Question, first: Candidate, rival: Candidate | None, mfu: float
 
 
 def price_bar(q: Question, first: Candidate, rival: Candidate | None) -> Iterator[SensitivityBar]:
-    low, high = price_ranges(q.snapshot, first.offer)
+    low, high = price_ranges(q, first.offer)
     plan = first.planned.plan
     moved = float(plan.payments[RENT].sum() + plan.payments["commitment"].sum() + plan.payments["capital"].sum())
     share = min(moved / max(math.fsum(plan.total_by_month), 1e-9), 1.0)
@@ -179,7 +180,7 @@ def deadline_bar(q: Question, first: Candidate) -> Iterator[SensitivityBar]:
         at_value=rounded(best.end_days, 4),
         at_change_fraction=rounded(best.end_days / limit - 1.0, 4),
         within_range=True,
-        detail=f"{name_of(best)} costs {dollars(best.usd_per_run)} if {best.end_days:,.3g} days are allowed",
+        detail=f"{name_of(best)} costs {usd_text(best.usd_per_run)} if {best.end_days:,.3g} days are allowed",
     )
 
 
@@ -216,7 +217,7 @@ def bar(
 
 def money_text(low: Moved, high: Moved) -> str:
     """Both costs in the order of the range, which may fall."""
-    return f"{dollars(low.usd_per_run)} to {dollars(high.usd_per_run)} per run"
+    return f"{usd_text(low.usd_per_run)} to {usd_text(high.usd_per_run)} per run"
 
 
 def days_text(low: Moved, high: Moved) -> str:

@@ -11,7 +11,7 @@ from advisor.answer.training.question import Question, name_of
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.network import parameters
 from advisor.engine.search import efficiency_on
-from advisor.engine.terms import OWNED
+from advisor.engine.terms import OWNED, usd_text
 from advisor.engine.training import Rates, forward_s, rates_of
 from advisor.engine.training_search import Candidate, budget_named, deadline_days, delivery_days, duration
 from advisor.result import TrainingOption
@@ -36,10 +36,6 @@ def count(number: float, digits: int = 3) -> str:
     return f"{number:,.0f}"
 
 
-def dollars(usd: float) -> str:
-    return f"${usd:,.0f}" if usd >= 100 else f"${usd:,.2f}"
-
-
 def verdict(q: Question, shown: list[Candidate], first: TrainingOption | None) -> str:
     """The choice, its time and its cost, and whether it meets the deadline; or what comes closest."""
     if not shown or first is None:
@@ -51,10 +47,10 @@ def verdict(q: Question, shown: list[Candidate], first: TrainingOption | None) -
     per = "per run" if task.every_days else "in all"
     usd = c.usd_per_run
     ends = [usd * end / c.usd_total for end in first.interval.usd_total or () if end and c.usd_total]
-    spread = f" (90% range {dollars(ends[0])} to {dollars(ends[1])})" if len(ends) == 2 else ""
+    spread = f" (90% range {usd_text(ends[0])} to {usd_text(ends[1])})" if len(ends) == 2 else ""
     said = (
         f"{what} on {name_of(c)} in {c.trained.setup.precision.upper().replace('_', ' ')}, {how}: "
-        f"{amount(q, c)} take {duration(c.days)} and cost {dollars(usd)} {per}{spread}."
+        f"{amount(q, c)} take {duration(c.days)} and cost {usd_text(usd)} {per}{spread}."
     )
     if task.deadline_days is None:
         most = f"up to {deadline_days(q.workload):g} days"
@@ -273,7 +269,7 @@ def scaling_text(q: Question, c: Candidate, last: Candidate) -> str:
     if last.chips >= largest.chips:
         return f"More accelerators pay up to {largest.chips:,}, the most that was tried.{faster_layouts(same)}"
     return (
-        f"Beyond {last.chips:,} accelerators ({duration(last.days)}, {dollars(last.usd_per_run)}) more of them stop "
+        f"Beyond {last.chips:,} accelerators ({duration(last.days)}, {usd_text(last.usd_per_run)}) more of them stop "
         f"paying: each added one brings less than half of its share of speed.{faster_layouts(same)}"
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from advisor.engine.calibration.kernel_samples import HIGH, LOW, ROUNDS, Array, Figure, Sample
-from advisor.engine.step import ALIGNED_ELEMENTS, waves
+from advisor.engine.kernels import ALIGNED_ELEMENTS, waves
 from advisor.engine.terms import Accelerator
 
 CLASSES = ("odd", "misaligned")

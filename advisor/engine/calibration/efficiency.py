@@ -1,7 +1,7 @@
 """Efficiency of a chip from kernel microbenchmarks: each figure that they determine, with its interval.
 
-Every figure inverts the formula in step/operators.py that predicts the same kernel, so that the prediction reproduces
-the measurement. Figures that the measurements do not determine are omitted, never guessed.
+Every figure inverts the formula in kernels/ or step/operators.py that predicts the same kernel, so that the prediction
+reproduces the measurement. Figures that the measurements do not determine are omitted, never guessed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ from advisor.engine.calibration.kernel_samples import (
     samples,
     spread_of,
 )
-from advisor.engine.step import EXPERT_PADDING_ROWS, EXPERT_TILE_ROWS_MIN, KNEE_END_BYTES, waves
+from advisor.engine.kernels import EXPERT_PADDING_ROWS, EXPERT_TILE_ROWS_MIN, KNEE_END_BYTES, waves
 from advisor.engine.terms import Accelerator
 
 LARGE_ROWS = 2048  # minimum rows of a GEMM that reaches the sustained rate

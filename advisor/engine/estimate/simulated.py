@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from advisor.engine.kernels import HALF, rate_of
 from advisor.engine.network import Model
 from advisor.engine.scheduler import Simulation, disaggregated, scheduler_of, simulate
 from advisor.engine.step import (
     BURST,
-    HALF,
     POISSON,
     STATIC,
     STEADY,
@@ -24,7 +24,6 @@ from advisor.engine.step import (
     lanes,
     mean_source_tokens,
     prefill_s,
-    rate_of,
     speculative_times,
     step_s,
     take,

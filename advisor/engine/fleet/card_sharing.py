@@ -11,6 +11,7 @@ import numpy as np
 from advisor.engine.cost import hour_usd
 from advisor.engine.search import (
     Catalog,
+    Question,
     Scored,
     SearchResult,
     Simulations,
@@ -97,9 +98,10 @@ def underused_first_choice(workload: Workload, answer: SearchResult) -> Scored |
     return s if idle or partitions in ("yes", "required") else None
 
 
-def sharing_options(workload: Workload, catalog: Catalog, answer: SearchResult) -> list[SharingOption]:
+def sharing_options(question: Question, answer: SearchResult) -> list[SharingOption]:
     """The first choice's card whole, partitioned and time-sliced; empty if sharing is not useful."""
-    s = underused_first_choice(workload, answer)
+    catalog = question.catalog
+    s = underused_first_choice(question.workload, answer)
     if s is None:
         return []
     card = next(a for a in catalog.accelerators if a.slug == s.lane.choice.accelerator.slug)
@@ -107,10 +109,10 @@ def sharing_options(workload: Workload, catalog: Catalog, answer: SearchResult) 
     shared = [cut_into(card, time_share(card, n)) for n in sorted({c.instances for c in cuts})]
     wanted = [_lane_on(s.lane, a, catalog) for a in (card, *cuts, *shared)]
     offered = replace(catalog, offers=(s.offer,))
-    table = evaluate(workload, offered, wanted)
-    simulations = Simulations(workload, offered, table)
+    table = evaluate(replace(question, catalog=offered), wanted)
+    simulations = Simulations(replace(question, catalog=offered), table)
     fitting = {lane.choice.accelerator.name: i for i, lane in enumerate(table.lanes)}
-    return [_sharing_option(workload, simulations, table, lane.choice.accelerator, fitting) for lane in wanted]
+    return [_sharing_option(question.workload, simulations, table, lane.choice.accelerator, fitting) for lane in wanted]
 
 
 def _lane_on(lane: Lane, a: Accelerator, catalog: Catalog) -> Lane:
@@ -142,24 +144,26 @@ def _sharing_option(
 # --- adapters ---------------------------------------------------------------------------------------------------
 
 
-def merged_copies(workload: Workload, catalog: Catalog, answer: SearchResult) -> MergedCopies | None:
+def merged_copies(question: Question, answer: SearchResult) -> MergedCopies | None:
     """The adapters as merged copies of the model, each with an equal share of the load; None without adapters."""
+    catalog = question.catalog
     a = catalog.model.adapters
     if a is None:
         return None
     alone = replace(catalog, model=replace(catalog.model, adapters=None))
-    result = search(_share(workload, catalog, answer, a.count), alone, choice_alone=True)
+    result = search(replace(question, workload=_share(question, answer, a.count), catalog=alone), choice_alone=True)
     each = result.ranked[0] if result.ranked else None
     return MergedCopies(each=each, count=a.count, side_by_side_replicas=_copies_per_card(alone, each) if each else 0)
 
 
-def _share(workload: Workload, catalog: Catalog, answer: SearchResult, count: int) -> Workload:
+def _share(question: Question, answer: SearchResult, count: int) -> Workload:
     """The workload with 1 / `count` of the load, on the answer's chips and the cheapest chips."""
+    workload = question.workload
     usd: dict[str, float] = {}
-    for o in catalog.offers:
+    for o in question.catalog.offers:
         usd[o.accelerator] = min(usd.get(o.accelerator, math.inf), o.usd_per_hour)
     cheap = sorted(usd, key=lambda slug: (usd[slug], slug))
-    served = {a.slug for a in catalog.accelerators if a.served}
+    served = {a.slug for a in question.catalog.accelerators if a.served}
     chips = [slug for slug in cheap if slug in served][:CHEAPEST_CHIPS]
     chips += [s.lane.choice.accelerator.slug for s in answer.ranked]
     users = workload.users

@@ -150,7 +150,7 @@ def _common_chips(members: Sequence[Member], isolated: bool) -> dict[str, float]
         table = m.answer.table
         rows = table.lanes if table else ()
         able.append({w.choice.accelerator.slug for w in rows if _single(w, isolated)})
-        for o in offers_for(m.workload, m.catalog):
+        for o in offers_for(m.question):
             usd[o.accelerator] = min(usd.get(o.accelerator, math.inf), o.usd_per_hour / o.accelerators)
     common = set.intersection(*able) & set(usd)
     if isolated:
@@ -425,9 +425,9 @@ def _in_instance(c: Copy, p: Partition | None, a: Accelerator) -> Tenant:
 
 def _priced(members: Sequence[Member], a: Accelerator, cards: Sequence[Card], isolated: bool) -> Packing:
     """The packing at the cheapest offer that every member may use."""
-    offers = [o for o in offers_for(members[0].workload, members[0].catalog) if o.sells(a)]
+    offers = [o for o in offers_for(members[0].question) if o.sells(a)]
     for m in members[1:]:
-        theirs = {_key(o) for o in offers_for(m.workload, m.catalog)}
+        theirs = {_key(o) for o in offers_for(m.question)}
         offers = [o for o in offers if _key(o) in theirs]
     if any(m.workload.slo.redundancy for m in members):  # cards of one server fail together
         offers = [o for o in offers if o.accelerators == 1]
@@ -435,7 +435,7 @@ def _priced(members: Sequence[Member], a: Accelerator, cards: Sequence[Card], is
     best, instances, usd = None, 0, math.inf
     for o in offers:
         count = int(instances_needed(np.array(float(len(cards))), 1, o.accelerators))
-        team = team_usd_per_hour(members[0].workload, members[0].catalog, [(o, count)])
+        team = team_usd_per_hour(members[0].question, [(o, count)])
         if (cost := float(offer_usd_per_hour(o, count, licence)) + team) < usd:
             best, instances, usd = o, count, cost
     alone = " in a server of its own" if any(m.workload.slo.redundancy for m in members) else ""

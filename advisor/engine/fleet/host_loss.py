@@ -9,6 +9,7 @@ from advisor.engine.scheduler import Verified, verify
 from advisor.engine.search import (
     CONCURRENCY,
     Catalog,
+    Question,
     Scored,
     Table,
     as_cached,
@@ -43,15 +44,15 @@ class HostLoss:
     spare_usd_per_hour: float | None  # for the limits to hold; None: they do, or no further host is to be had
 
 
-def host_loss(workload: Workload, catalog: Catalog, table: Table, s: Scored) -> HostLoss:
+def host_loss(question: Question, table: Table, s: Scored) -> HostLoss:
     """One host lost: the worst choice of host, at the peak, until the host is replaced."""
     p = packing_of(s.lane.choice, s.offer)
     carrying, left = s.replicas - s.spare_replicas, int(replicas_left(s.replicas, s.instances, p))
-    idle = idle_instances(catalog, s)
+    idle = idle_instances(question.catalog, s)
     capacity = full_capacity(table, s) * left
     kept = idle > 0 or (left >= carrying and s.pools is None)
-    seen = s.verified if kept else _on_the_rest(workload, table, s, left, capacity)
-    holds = kept or (seen is not None and excess(workload, seen) <= 1.0)
+    seen = s.verified if kept else _on_the_rest(question.workload, table, s, left, capacity)
+    holds = kept or (seen is not None and excess(question.workload, seen) <= 1.0)
     return HostLoss(
         hosts=s.instances * int(p.hosts),
         replicas=s.replicas,
@@ -60,7 +61,7 @@ def host_loss(workload: Workload, catalog: Catalog, table: Table, s: Scored) -> 
         capacity_requests_per_s=capacity,
         verified=seen,
         limits_hold=holds,
-        spare_usd_per_hour=None if holds else spare_usd_per_hour(workload, catalog, s),
+        spare_usd_per_hour=None if holds else spare_usd_per_hour(question, s),
     )
 
 
@@ -117,19 +118,20 @@ def _pools(workload: Workload, table: Table, s: Scored, left: int) -> Verified |
     return max(seen, key=lambda v: excess(workload, v))
 
 
-def _replanned(workload: Workload, catalog: Catalog, s: Scored) -> Scored | None:
+def _replanned(question: Question, s: Scored) -> Scored | None:
     """The deployment under the cheapest plan on the offers that it has; None: they have too few machines."""
     if s.planned is None:
         return None
-    s = on_offer(workload, catalog, s, s.offer)
-    planned = best(workload, catalog, deployed(workload, catalog, s), s.planned.offers if s.planned else ())
+    s = on_offer(question, s, s.offer)
+    planned = best(question, deployed(question, s), s.planned.offers if s.planned else ())
     return with_plan(s, planned) if planned else None
 
 
-def spare_usd_per_hour(workload: Workload, catalog: Catalog, s: Scored) -> float | None:
+def spare_usd_per_hour(question: Question, s: Scored) -> float | None:
     """What the plan costs more if the limits must hold after the loss of one more host; None: there is no such plan."""
+    workload = question.workload
     safer = replace(workload, slo=replace(workload.slo, spare_hosts=workload.slo.spare_hosts + 1))
-    there = _replanned(safer, catalog, s) or with_best_plan(safer, catalog, s)
+    there = _replanned(replace(question, workload=safer), s) or with_best_plan(replace(question, workload=safer), s)
     needed = instances_of(safer, s, there.offer, s.replicas - s.spare_replicas)
     if there.planned is None or there.planned is s.planned or there.instances < needed:
         return None

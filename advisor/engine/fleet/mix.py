@@ -24,6 +24,7 @@ from advisor.engine.search import (
     UNSERVABLE_REPLICAS,
     Catalog,
     Design,
+    Question,
     SearchResult,
     Simulations,
     Table,
@@ -112,20 +113,20 @@ def no_mix(reason: str, single: float) -> Mix:
     )  # fmt: skip
 
 
-def find_mix(workload: Workload, catalog: Catalog, answer: SearchResult) -> Mix:
+def find_mix(question: Question, answer: SearchResult) -> Mix:
     """The mix for a serving workload that `search` has answered.
 
     Users and traces are represented by their peak rate; the lengths of a trace are its own.
     """
     single = answer.ranked[0].usd_per_hour if answer.ranked else math.inf
-    if why := _why_no_mix(workload):
+    if why := _why_no_mix(question.workload):
         return no_mix(why, single)
     if answer.table is None or answer.table.built is None:
         return no_mix("the model fits on no machine", single)
     team = sum(p.usd_per_hour for p in answer.ranked[0].parts if p.name == TEAM) if answer.ranked else 0.0
-    mix = _search_mix(replace(workload, users=None), catalog, answer.table, single - team)
-    team = team_usd_per_hour(workload, catalog, [(p.offer, p.instances) for p in mix.parts])
-    budget = workload.constraints.max_usd_per_month or math.inf
+    mix = _search_mix(replace(question, workload=replace(question.workload, users=None)), answer.table, single - team)
+    team = team_usd_per_hour(question, [(p.offer, p.instances) for p in mix.parts])
+    budget = question.workload.constraints.max_usd_per_month or math.inf
     if (mix.usd_per_hour + team) * HOURS_PER_MONTH > budget:
         return no_mix("with its minimum team the mix exceeds the budget", single)
     return replace(mix, usd_per_hour=mix.usd_per_hour + team, single_usd_per_hour=single)
@@ -149,12 +150,13 @@ def _why_no_mix(workload: Workload) -> str:
     return ""
 
 
-def _search_mix(workload: Workload, catalog: Catalog, table: Table, single: float) -> Mix:
+def _search_mix(question: Question, table: Table, single: float) -> Mix:
     """Simulate the cheapest plan; derate parts that miss their limits, and plan again."""
+    workload = question.workload
     classes = length_classes(workload.input_tokens, workload.trace.input_tokens if workload.trace else ())
-    simulations, reason = Simulations(workload, catalog, table), BY_ESTIMATE
+    simulations, reason = Simulations(question, table), BY_ESTIMATE
     for slack in (1.0, SLACK):
-        options, rates = machine_options(workload, catalog, table, classes, slack)
+        options, rates = machine_options(question, table, classes, slack)
         for _ in range(ROUNDS):
             lower_bound = _cost_lower_bound(workload, options, rates, classes)
             if lower_bound > single * (1 - WORTH_FRACTION):
@@ -185,8 +187,7 @@ def _search_mix(workload: Workload, catalog: Catalog, table: Table, single: floa
 
 
 def machine_options(
-    workload: Workload,
-    catalog: Catalog,
+    question: Question,
     table: Table,
     classes: Sequence[LengthClass],
     slack: float,
@@ -199,6 +200,7 @@ def machine_options(
     `seen`: row -> (lane, simulated requests/s of one replica), used if higher than the estimate of the only class.
     `others`: offers that other workloads consider, which are then considered here too.
     """
+    workload = question.workload
     assert table.built is not None
     seen = seen or {}
     rows = np.array(sorted({*_promising_rows(workload, table), *seen}), dtype=int)
@@ -216,9 +218,9 @@ def machine_options(
     speeds: list[tuple[float, ...]] = []
     counts = np.tile([1.0, 64.0], (len(rows), 1))
     plain = replace(workload, slo=replace(workload.slo, spare_hosts=0))
-    _, offers, _, _ = best_offers(plain, catalog, kept, counts, np.ones_like(counts))
+    _, offers, _, _ = best_offers(replace(question, workload=plain), kept, counts, np.ones_like(counts))
     for k, row in enumerate(rows):
-        own = {catalog.offers[i]: None for i in sorted(set(offers[k].tolist()) - {-1})}
+        own = {question.catalog.offers[i]: None for i in sorted(set(offers[k].tolist()) - {-1})}
         c = kept[k].choice
         same_chip = [o for o in others if o.sells(c.accelerator)]
         own |= {o: None for o in same_chip if c.tp * c.dp <= o.tensor_parallel_chips}
@@ -226,7 +228,7 @@ def machine_options(
         ready = simulated > rates[k, 0]
         rates[k, 0] = max(rates[k, 0], simulated)
         columns[k, 0] = max(columns[k, 0], 0) if ready else columns[k, 0]
-        for option in _machines(catalog, int(row), kept[k], tuple(int(x) for x in columns[k]), list(own)):
+        for option in _machines(question.catalog, int(row), kept[k], tuple(int(x) for x in columns[k]), list(own)):
             options.append(replace(option, lane=lane, ready=True) if ready else option)
             speeds.append(tuple(float(x) * option.replicas for x in rates[k]))
     kept_indices = _cheapest_per_class(options, speeds, kinds, {o.accelerator for o in others})

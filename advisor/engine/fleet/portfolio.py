@@ -22,6 +22,7 @@ from advisor.engine.search import (
     CONCURRENCY,
     Catalog,
     Design,
+    Question,
     SearchResult,
     Simulations,
     excess,
@@ -42,10 +43,17 @@ WORTH_FRACTION = 0.001  # minimum saving, of the cost of each workload alone
 class Member:
     """One workload with its own answer; `week` is the hourly load from Monday 0:00, relative to the busiest hour."""
 
-    workload: Workload
-    catalog: Catalog
+    question: Question
     answer: SearchResult
     week: tuple[float, ...] = ()  # empty: peak load at every hour
+
+    @property
+    def workload(self) -> Workload:
+        return self.question.workload
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.question.catalog
 
     @property
     def alone_usd_per_hour(self) -> float:
@@ -166,7 +174,7 @@ def fleet_team_usd_per_hour(members: Sequence[Member], fleet: SharedFleet) -> fl
     """What is missing to the minimum team, which all workloads share, USD per hour."""
     options = {r.machine: r.option for r in fleet.runs}
     machines = [(options[machine].offer, count * options[machine].instances) for machine, count in fleet.machines]
-    return team_usd_per_hour(members[0].workload, members[0].catalog, machines)
+    return team_usd_per_hour(members[0].question, machines)
 
 
 # --- hours ------------------------------------------------------------------------------------------------------
@@ -281,14 +289,16 @@ def _options_of(member: Member, others: Sequence[Offer]) -> tuple[list[MachineOp
     if table is None or table.built is None:
         return [], []
     whole = LengthClass(low_tokens=0.0, high_tokens=math.inf, share_fraction=1.0, input_tokens=w.input_tokens)
-    mine = set(offers_for(w, member.catalog))
+    mine = set(offers_for(Question(w, member.catalog)))
     allowed = [o for o in others if o in mine]
     seen = {
         s.row_index: (s.lane, w.requests_per_s_peak / (s.replicas - s.spare_replicas))
         for s in member.answer.ranked
         if w.kind.has_arrivals
     }
-    return machine_options(w, member.catalog, table, [whole], 1.0, kinds=SHARED_KINDS, others=allowed, seen=seen)
+    return machine_options(
+        Question(w, member.catalog), table, [whole], 1.0, kinds=SHARED_KINDS, others=allowed, seen=seen
+    )
 
 
 def _machine(option: MachineOption, hourly: bool) -> Machine:
@@ -316,7 +326,7 @@ def _simulated_unit(
     c = option.lane.choice
     replicas = max(math.ceil(busiest.instances * option.replicas - 1e-6), 1)
     design = Design(row=option.row, column=min(option.columns[0], len(CONCURRENCY) - 1), replicas=replicas)
-    lane = option.lane if option.ready else Simulations(w, members[i].catalog, table).lane(design)
+    lane = option.lane if option.ready else Simulations(Question(w, members[i].catalog), table).lane(design)
     each = units[u].requests_per_s[i] / option.replicas  # requests/s of a busy replica
     rate = busiest.requests_per_s / replicas if w.kind.has_arrivals else each
     return lane, verify(w, table.built.times, option.row, lane, rate / c.lanes)

@@ -15,6 +15,7 @@ from advisor.engine.cost import HOURS_PER_MONTH, licence_usd_per_hour
 from advisor.engine.fleet.portfolio import Member
 from advisor.engine.plans import OWNED, PURCHASE, TERM, Demand, Plan, best_plan
 from advisor.engine.search import (
+    Question,
     Scored,
     allowed_offers,
     deployed,
@@ -168,17 +169,17 @@ def one_plan(service: Member, training: TrainingMember) -> OnePlan | None:
 def plans_on(service: Member, training: TrainingMember, s: Scored, alone: float) -> Iterator[OnePlan]:
     """The plans for both on one kind of accelerator, by seller."""
     workload, catalog = service.workload, service.catalog
-    d = deployed(workload, catalog, s)
+    d = deployed(Question(workload, catalog), s)
     runs = training.found.by_chip[s.lane.choice.accelerator.slug]
     run = min(runs, key=lambda c: c.usd_total)
-    offers = [o for o in allowed_offers(workload, catalog, s.lane) if serves(o, run.chips)]
+    offers = [o for o in allowed_offers(Question(workload, catalog), s.lane) if serves(o, run.chips)]
     licence = licence_usd_per_hour(catalog.licences, s.lane.choice.accelerator.vendor, s.lane.framework.slug)
-    least = overheads_of(workload, catalog, d.services)
+    least = overheads_of(Question(workload, catalog), d.services)
     for group in by_seller(offers):
         pairs = [(o, w) for o in group for w in ways_under(catalog, o, licence, lambda o=o: d.drawn_fraction(o))]  # type: ignore[misc]
         ways = [w for _, w in pairs]
         demand = joint_demand(workload, s, group[0], run)
-        plan = best_plan(demand, ways, prices_of(workload, catalog), least)
+        plan = best_plan(demand, ways, prices_of(Question(workload, catalog)), least)
         if plan is not None:
             yield OnePlan(run=run, serving=s, plan=plan, offers=tuple(o for o, _ in pairs), alone_usd=alone)
 

@@ -2,8 +2,12 @@
 
 from dataclasses import dataclass
 
+from advisor.engine.kernels import HALF
 from advisor.engine.network import Model
-from advisor.engine.step import HALF, is_published, published_conversion
+from advisor.engine.step import (
+    is_published,
+    published_conversion,
+)
 from advisor.engine.terms import LaunchFacts, Quantization
 
 PUBLISHED, CONVERSION, ON_LOAD, CAST, TO_MAKE = "published", "conversion", "on_load", "cast", "to_make"

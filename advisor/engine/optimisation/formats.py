@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from advisor.engine.kernels import HALF, rate_of
 from advisor.engine.network import Model
 from advisor.engine.optimisation.plan import Setup, SetupEstimate, uncapped
 from advisor.engine.search import (
@@ -16,19 +17,18 @@ from advisor.engine.search import (
     MIN_WEIGHT_BITS,
     QUALITY_RANK,
     Catalog,
+    Question,
     Scored,
     published_bits,
     within_quality,
 )
 from advisor.engine.step import (
-    HALF,
     KV_BYTES,
     cache_unsupported,
     has_encoder,
     is_published,
     launchable,
     quality_of,
-    rate_of,
     runs_on,
     supports_model,
     supports_weights,
@@ -172,12 +172,12 @@ def _listed(catalog: Catalog) -> list[Quantization]:
 
 
 def format_advice(
-    workload: Workload, catalog: Catalog, s: Scored, figures: dict[str, SetupEstimate], bounds: Bounds
+    question: Question, s: Scored, figures: dict[str, SetupEstimate], bounds: Bounds
 ) -> list[FormatAdvice]:
     """Advice on every weight format, the recommended one first."""
     current = figures.get(s.lane.choice.quantization.slug)
-    advice = [_advice(workload, catalog, s, q, figures.get(q.slug), current, bounds) for q in _listed(catalog)]
-    best = advised(workload, s, catalog.model, advice)
+    advice = [_advice(question, s, q, figures.get(q.slug), current, bounds) for q in _listed(question.catalog)]
+    best = advised(question.workload, s, question.catalog.model, advice)
     advice = [replace(a, state="advised") if a is best and a.state != "plan" else a for a in advice]
     order = ("advised", "plan", "possible", "outside", "retrained", "cannot")
     return sorted(advice, key=lambda a: (order.index(a.state), -(a.gain_ratio if a.gain_ratio == a.gain_ratio else 0)))
@@ -202,16 +202,16 @@ def _tokens_per_s(workload: Workload, s: Scored, a: FormatAdvice) -> float:
 
 
 def _advice(
-    workload: Workload,
-    catalog: Catalog,
+    question: Question,
     s: Scored,
     q: Quantization,
     figure: SetupEstimate | None,
     now: SetupEstimate | None,
     bounds: Bounds,
 ) -> FormatAdvice:
+    catalog = question.catalog
     chip = s.lane.choice.accelerator
-    state = _state(workload, catalog, s, q, figure)
+    state = _state(question, s, q, figure)
     gain = _gain(figure, now)
     run = figure.setup.lane.choice.quantization if figure else q  # weight-only on chips without its dtype
     why = _why(catalog.model, run, s, bounds) if state != "cannot" else _why_not(catalog, s, q, figure)
@@ -223,20 +223,22 @@ def _advice(
         estimate=figure,
         gain_ratio=gain,
         why=why,
-        check=check_of(workload, catalog.model, q),
-        warning=warning_of(workload, catalog, q),
+        check=check_of(question.workload, catalog.model, q),
+        warning=warning_of(question, q),
     )
 
 
-def _state(workload: Workload, catalog: Catalog, s: Scored, q: Quantization, figure: SetupEstimate | None) -> str:
+def _state(question: Question, s: Scored, q: Quantization, figure: SetupEstimate | None) -> str:
     if q.slug == s.lane.choice.quantization.slug:
         return "plan"
-    published = is_published(catalog.model, q)
+    published = is_published(question.catalog.model, q)
     if q.training and not published:
         return "retrained"
     if figure is None or not figure.fits:
         return "cannot"
-    allowed = within_quality(workload, catalog.model, q) and (published or q.bits_per_weight >= MIN_WEIGHT_BITS)
+    allowed = within_quality(question.workload, question.catalog.model, q) and (
+        published or q.bits_per_weight >= MIN_WEIGHT_BITS
+    )
     return "possible" if allowed else "outside"
 
 
@@ -278,11 +280,11 @@ def check_of(workload: Workload, model: Model, q: Quantization) -> str:
     return CHECKS.get(workload.task, CHECKS["any"])
 
 
-def warning_of(workload: Workload, catalog: Catalog, q: Quantization) -> str:
+def warning_of(question: Question, q: Quantization) -> str:
     """Published quality losses of low-bit decoder weights; empty for the model's published format."""
-    if q.bits_per_weight >= FEW_BITS or is_published(catalog.model, q) or catalog.model.encoder_only:
+    if q.bits_per_weight >= FEW_BITS or is_published(question.catalog.model, q) or question.catalog.model.encoder_only:
         return ""
-    exact = workload.task in EXACT_TASKS or workload.output_tokens.mean_tokens >= LONG_ANSWER_TOKENS
+    exact = question.workload.task in EXACT_TASKS or question.workload.output_tokens.mean_tokens >= LONG_ANSWER_TOKENS
     ends = "; this workload is affected: prefer 8 bits unless your own test shows otherwise" if exact else ""
     return WARNING + ends
 

@@ -10,6 +10,7 @@ from advisor.engine.optimisation.plan import Setup, SetupEstimate
 from advisor.engine.search import (
     Catalog,
     Figures,
+    Question,
     Scale,
     Scored,
     objective,
@@ -23,7 +24,7 @@ from advisor.engine.step import (
     supports_model,
     weights_on,
 )
-from advisor.engine.terms import Framework, Quantization, Workload
+from advisor.engine.terms import Framework, Quantization
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,14 +67,14 @@ def _as_run(catalog: Catalog, s: Scored, f: Framework) -> Quantization | str:
 
 
 def compare_frameworks(
-    workload: Workload,
-    catalog: Catalog,
+    question: Question,
     s: Scored,
     figures: dict[tuple[str, str], SetupEstimate],
     room: dict[tuple[str, str], float],
 ) -> list[FrameworkComparison]:
     """Frameworks for this chip: the best under the objective first, those that cannot run the plan last."""
-    best = _best(workload, catalog, s, figures)
+    catalog = question.catalog
+    best = _best(question, s, figures)
     top = figures.get(best) if best else None
     rows = []
     for f in catalog.frameworks:
@@ -109,11 +110,9 @@ def _as_good(m: SetupEstimate, top: SetupEstimate) -> bool:
     return rate and m.light_tpot_s <= top.light_tpot_s * SAME
 
 
-def _best(
-    workload: Workload, catalog: Catalog, s: Scored, figures: dict[tuple[str, str], SetupEstimate]
-) -> tuple[str, str] | None:
+def _best(question: Question, s: Scored, figures: dict[tuple[str, str], SetupEstimate]) -> tuple[str, str] | None:
     """(slug, version) of the best launchable framework under the objective, at the plan's price and power per chip."""
-    startable = {(f.slug, f.version) for f in catalog.frameworks if launchable(f, catalog.model)}
+    startable = {(f.slug, f.version) for f in question.catalog.frameworks if launchable(f, question.catalog.model)}
     usable = {key: m for key, m in figures.items() if m.fits and key in startable}
     if not usable:
         return None
@@ -129,7 +128,7 @@ def _best(
             capacity_requests_per_s=np.array(1.0 / each),
             chips=np.array(1.0),
         )
-        return float(objective(workload, scale, figures))
+        return float(objective(question.workload, scale, figures))
 
     rates = [m.output_tokens_per_s_per_chip for m in usable.values()]
     scale = Scale(

@@ -4,10 +4,18 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from advisor.engine.kernels import ALIGNED_ELEMENTS
 from advisor.engine.launch import context_limit
 from advisor.engine.network import Attention, LatentAttention, Model, Recurrent
 from advisor.engine.search import Scored
-from advisor.engine.step import ALIGNED_ELEMENTS, Choice, Lanes, lanes, prefill_s, prompt_tokens, step_s
+from advisor.engine.step import (
+    Choice,
+    Lanes,
+    lanes,
+    prefill_s,
+    prompt_tokens,
+    step_s,
+)
 from advisor.engine.terms import Workload
 
 ROUND_ELEMENTS = 64  # per chip: 128 bytes in 16 bits; FP8 with sizes off it loses up to 30 % (gemm-alignment.csv)

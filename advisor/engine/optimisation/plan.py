@@ -13,14 +13,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from advisor.engine.kernels import HALF
 from advisor.engine.launch import context_limit
 from advisor.engine.network import Attention, LatentAttention, Model, decoder_blocks
 from advisor.engine.optimisation import precompiled, techniques
 from advisor.engine.optimisation.techniques import Technique
 from advisor.engine.scheduler import closed_loop, matched, scheduler_of
-from advisor.engine.search import CONCURRENCY, Catalog, Scored, can_convert, demand_of, published_bits, tpot_limit_s
+from advisor.engine.search import (
+    CONCURRENCY,
+    Catalog,
+    Question,
+    Scored,
+    can_convert,
+    demand_of,
+    published_bits,
+    tpot_limit_s,
+)
 from advisor.engine.step import (
-    HALF,
     KV_BYTES,
     Array,
     Draft,
@@ -276,14 +285,15 @@ def planned(workload: Workload, s: Scored) -> Setup:
     )
 
 
-def optimisation_plan(workload: Workload, catalog: Catalog, s: Scored) -> OptimisationPlan | None:
+def optimisation_plan(question: Question, s: Scored) -> OptimisationPlan | None:
     """The optimization plan of a deployment; None for models that generate no tokens."""
+    workload, catalog = question.workload, question.catalog
     if not workload.kind.generates_tokens or catalog.model.encoder_only:
         return None
     plan = planned(workload, s)
     reserved = float(context_limit(s, catalog.model, workload).tokens)
-    chain = list(_chain(plan, _baseline(workload, catalog, plan, reserved)))
-    others = list(candidate_changes(workload, catalog, plan, s.lane.draft))
+    chain = list(_chain(plan, _baseline(question, plan, reserved)))
+    others = list(candidate_changes(question, plan, s.lane.draft))
     figures = estimate_setups(workload, catalog.model, [setup for _, _, setup in (*chain, *others)])
     used = list(_plan_steps(chain, figures))
     beside = list(_other_steps(workload, catalog.model, plan, others, figures[len(chain) :], figures[len(chain) - 1]))
@@ -295,7 +305,7 @@ def optimisation_plan(workload: Workload, catalog: Catalog, s: Scored) -> Optimi
         steps=(
             *used,
             *beside,
-            *_inapplicable_steps(workload, catalog, plan, s, {x.technique.slug for x in used + beside}),
+            *_inapplicable_steps(question, plan, s, {x.technique.slug for x in used + beside}),
         )
     )
 
@@ -303,8 +313,9 @@ def optimisation_plan(workload: Workload, catalog: Catalog, s: Scored) -> Optimi
 Change = tuple[Technique, str, Setup]
 
 
-def _baseline(workload: Workload, catalog: Catalog, plan: Setup, reserved_tokens: float) -> Setup:
+def _baseline(question: Question, plan: Setup, reserved_tokens: float) -> Setup:
     """The baseline on the fewest chips that hold the model; in the plan's format if 16 bits do not fit."""
+    catalog = question.catalog
     alone = replace(plan, batching="one", reserved_tokens=reserved_tokens, cached_fraction=0.0)
     naive = replace(alone, graphs=False, fused_attention=False, paged=False)
     half = next((d for d in HALF if d in plan.lane.framework.kv_dtypes), plan.lane.choice.kv_dtype)
@@ -315,7 +326,7 @@ def _baseline(workload: Workload, catalog: Catalog, plan: Setup, reserved_tokens
                 replace(naive, lane=_changed(plan.lane, quantization=q, kv_dtype=kv, **size))
                 for size in _sizes(catalog.model, plan.lane)
             ]
-    fitting = [m.setup for m in estimate_setups(workload, catalog.model, tries) if m.fits]
+    fitting = [m.setup for m in estimate_setups(question.workload, catalog.model, tries) if m.fits]
     return fitting[0] if fitting else replace(naive, lane=plan.lane, paged=True)
 
 
@@ -404,8 +415,9 @@ def _plan_steps(chain: Sequence[Change], figures: Sequence[SetupEstimate]) -> It
 # --- other techniques -------------------------------------------------------------------------------------------
 
 
-def candidate_changes(workload: Workload, catalog: Catalog, plan: Setup, own: Draft | None) -> Iterator[Change]:
+def candidate_changes(question: Question, plan: Setup, own: Draft | None) -> Iterator[Change]:
     """Techniques the plan could add, each as one change to the plan; of drafts only `own` if the deployment has one."""
+    catalog = question.catalog
     c, f, a = plan.lane.choice, plan.lane.framework, plan.lane.choice.accelerator
     published = published_bits(catalog)
     for q in catalog.quantizations:
@@ -419,23 +431,24 @@ def candidate_changes(workload: Workload, catalog: Catalog, plan: Setup, own: Dr
         if smaller and not cache_unsupported(f, a, kv, catalog.model):
             yield techniques.CACHE_FORMAT, f"{kv} KV cache", replace(plan, lane=_changed(plan.lane, kv_dtype=kv))
     if supports_drafts(c):
-        for row in methods_of(f, catalog.model, catalog.acceptances, workload.task):
+        for row in methods_of(f, catalog.model, catalog.acceptances, question.workload.task):
             for draft in drafts_of(catalog.model, row):
                 if own is not None and (draft.method, draft.tokens) != (own.method, own.tokens):
                     continue
                 drafted = f"{draft.tokens} draft token{'s' if draft.tokens != 1 else ''} per step"
                 change = f"{draft.name}, {drafted}, mean acceptance length {draft.shown_tokens:.2f}"
                 yield techniques.DRAFTING, change, replace(plan, draft=draft)
-    if not kv_offload.refusal(workload, f, a, catalog.host_copy):
-        yield techniques.OFFLOAD, *offloaded(workload, catalog, plan)
+    if not kv_offload.refusal(question.workload, f, a, catalog.host_copy):
+        yield techniques.OFFLOAD, *offloaded(question, plan)
     if "disaggregation" in f.features and a.links and c.pp == 1:
         yield techniques.DISAGGREGATION, "two pools with matched rates", replace(plan, disaggregated=True)
 
 
-def offloaded(workload: Workload, catalog: Catalog, plan: Setup) -> tuple[str, Setup]:
+def offloaded(question: Question, plan: Setup) -> tuple[str, Setup]:
     """(change as text, the plan with KV-cache offload to host memory)."""
-    assert workload.host_cache_hit_fraction is not None and catalog.host_copy is not None
-    share = min(workload.host_cache_hit_fraction, 1.0 - plan.cached_fraction)
+    catalog = question.catalog
+    assert question.workload.host_cache_hit_fraction is not None and catalog.host_copy is not None
+    share = min(question.workload.host_cache_hit_fraction, 1.0 - plan.cached_fraction)
     rate = plan.lane.choice.accelerator.pcie_bytes_per_s * catalog.host_copy.rate_fraction
     option = plan.lane.framework.host_cache_option
     size = offload_gib(catalog, plan)
@@ -517,13 +530,12 @@ def offload_gib(catalog: Catalog, plan: Setup) -> int:
     return int(plan.offer.host.memory_bytes * catalog.weight_store.offload_fraction * share / 2.0**30)
 
 
-def _inapplicable_steps(
-    workload: Workload, catalog: Catalog, plan: Setup, s: Scored, there: set[str]
-) -> Iterator[Step]:
+def _inapplicable_steps(question: Question, plan: Setup, s: Scored, there: set[str]) -> Iterator[Step]:
     """Techniques that are only cited, and those that do not apply, with the reason."""
+    workload = question.workload
     f, name = plan.lane.framework, f"{plan.lane.framework.name} {plan.lane.framework.version}"
     yield Step(technique=techniques.COMPILE, state="cited", change="not modeled", because=techniques.COMPILE.cited)
-    change, does = precompiled.cold_start_saving(workload, s, catalog.prepared_start)
+    change, does = precompiled.cold_start_saving(workload, s, question.catalog.prepared_start)
     yield Step(
         technique=techniques.AHEAD,
         state="hours" if change else "cited",
@@ -531,7 +543,7 @@ def _inapplicable_steps(
         because=does or techniques.AHEAD.cited,
     )
     if techniques.OFFLOAD.slug not in there:
-        why = kv_offload.refusal(workload, f, plan.lane.choice.accelerator, catalog.host_copy)
+        why = kv_offload.refusal(workload, f, plan.lane.choice.accelerator, question.catalog.host_copy)
         yield Step(technique=techniques.OFFLOAD, state="cited", change=why, because=techniques.OFFLOAD.cited)
     reasons = {
         techniques.GRAPHS: f"{name} launches every kernel separately",

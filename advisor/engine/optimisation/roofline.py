@@ -4,8 +4,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from advisor.engine.kernels import rate_of
 from advisor.engine.search import Scored
-from advisor.engine.step import Lanes, Line, rate_of
+from advisor.engine.step import (
+    Lanes,
+    Line,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

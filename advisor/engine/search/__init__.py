@@ -9,6 +9,7 @@ from advisor.engine.search.candidates import (
     PRICE_FIELD,
     QUALITY_RANK,
     Catalog,
+    Question,
     admissible,
     allowed,
     can_convert,
@@ -102,6 +103,7 @@ from advisor.engine.search.variants import simulated_pools
 from advisor.engine.search.views import PRICE_BOUND_FACTOR, same
 
 __all__ = [
+    "Question",
     "best",
     "on_offer",
     "with_plan",

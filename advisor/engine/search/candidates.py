@@ -8,10 +8,10 @@ from itertools import product
 import numpy as np
 
 from advisor.engine.cost import Assumptions, Licence, closest_rejection, site_rejection
+from advisor.engine.kernels import HALF
 from advisor.engine.network import Attention, LatentAttention, Model, parameters
 from advisor.engine.step import (
     EMBEDDINGS,
-    HALF,
     Acceptance,
     Choice,
     HostCopy,
@@ -118,9 +118,17 @@ class Catalog:
     effort: Effort = field(default_factory=Effort, compare=False)  # of this answer; copies of the catalog share it
 
 
-def offers_for(workload: Workload, catalog: Catalog) -> list[Offer]:
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A workload and the catalog that answers it."""
+
+    workload: Workload
+    catalog: Catalog
+
+
+def offers_for(question: Question) -> list[Offer]:
     """The offers that the user's constraints allow."""
-    return [o for o in catalog.offers if allowed(o, workload.constraints)]
+    return [o for o in question.catalog.offers if allowed(o, question.workload.constraints)]
 
 
 def allowed(o: Offer, c: Constraints) -> bool:
@@ -152,17 +160,18 @@ def excluded_marks(o: Offer, c: Constraints) -> list[str]:
     return [mark for mark in o.marks if (mark in c.exclude or mark in never) and mark not in named]
 
 
-def held_long_enough(workload: Workload, catalog: Catalog) -> Catalog:
+def held_long_enough(question: Question) -> Catalog:
     """The catalog without purchases that arrive too late in the horizon to be held for LEAST_HELD_MONTHS.
 
     Where nothing may be rented, the horizon begins with the delivery. What is left out stays among the other offers.
     """
-    bridges = "rent" in workload.constraints.acquisition
+    catalog = question.catalog
+    bridges = "rent" in question.workload.constraints.acquisition
 
     def late(o: Offer) -> bool:
         months = LEAST_HELD_MONTHS + (round(o.order_months) if bridges else 0)
         bought = o.acquisition == "own" and o.term != OWNED and not o.held_instances
-        return bought and months > workload.horizon_months
+        return bought and months > question.workload.horizon_months
 
     left = tuple(o for o in catalog.offers if late(o))
     if not left:
@@ -171,19 +180,20 @@ def held_long_enough(workload: Workload, catalog: Catalog) -> Catalog:
     return replace(catalog, offers=kept, other_offers=(*catalog.other_offers, *left))
 
 
-def admissible(workload: Workload, catalog: Catalog) -> tuple[list[Rejection], list[Accelerator]]:
+def admissible(question: Question) -> tuple[list[Rejection], list[Accelerator]]:
     """(rejections, accelerators): chips that are allowed, can serve language models and have a current price."""
-    priced = {o.accelerator for o in offers_for(workload, catalog)}
+    workload, catalog = question.workload, question.catalog
+    priced = {o.accelerator for o in offers_for(question)}
     rejections, left = [], []
     for a in catalog.accelerators:
         if _excluded(a, workload.constraints):
             rejections.append(_excluded_rejection(a, workload.constraints))
         elif not a.served:
-            rejections.append(_not_served(a, workload, catalog))
+            rejections.append(_not_served(a, question))
         elif a.slug not in priced:
             rejections.append(
                 _site_refusal(a, workload.constraints, catalog)
-                or _held_too_short(a, workload, catalog)
+                or _held_too_short(a, question)
                 or _unpriced(a, workload.constraints, catalog)
             )
         else:
@@ -214,10 +224,10 @@ def _excluded_rejection(a: Accelerator, c: Constraints) -> Rejection:
     )
 
 
-def _not_served(a: Accelerator, workload: Workload, catalog: Catalog) -> Rejection:
+def _not_served(a: Accelerator, question: Question) -> Rejection:
     """A chip that no framework can serve on; points to the vendor's API where it hosts this model for serving."""
-    hosted = None if workload.kind.trains else catalog.hosted.get(a.slug)
-    acquisition = workload.constraints.acquisition
+    hosted = None if question.workload.kind.trains else question.catalog.hosted.get(a.slug)
+    acquisition = question.workload.constraints.acquisition
     asked = (list_change("constraints.acquisition", [*acquisition, "api"]),) if "api" not in acquisition else ()
     return Rejection(
         accelerator=a.slug,
@@ -238,11 +248,12 @@ def _site_refusal(a: Accelerator, c: Constraints, catalog: Catalog) -> Rejection
     return closest_rejection(refusing) if refusing else None
 
 
-def _held_too_short(a: Accelerator, workload: Workload, catalog: Catalog) -> Rejection | None:
+def _held_too_short(a: Accelerator, question: Question) -> Rejection | None:
     """The rejection if the chip could be bought, but not for long enough."""
+    workload = question.workload
     if "own" not in workload.constraints.acquisition:
         return None
-    bought = [o for o in catalog.other_offers if o.accelerator == a.slug and o.acquisition == "own"]
+    bought = [o for o in question.catalog.other_offers if o.accelerator == a.slug and o.acquisition == "own"]
     if not bought:
         return None
     wait = min(round(o.order_months) for o in bought) if "rent" in workload.constraints.acquisition else 0
@@ -336,11 +347,12 @@ def experts_span_hosts(framework: Framework, a: Accelerator) -> bool:
     return framework.launch is not None and bool(set(framework.launch.expert_hosts) & set(a.stacks))
 
 
-def formats_for(workload: Workload, catalog: Catalog) -> list[Quantization]:
+def formats_for(question: Question) -> list[Quantization]:
     """Weight formats within the requested quality, never wider than the published checkpoint.
 
     Encoders stay in 16 bits: documented low-bit kernels and quality results are for decoders.
     """
+    workload, catalog = question.workload, question.catalog
     seen, kept, most = set(), [], published_bits(catalog)
     for q in catalog.quantizations:
         if not (is_published(catalog.model, q) or can_convert(catalog.model, q, most)):
@@ -432,16 +444,15 @@ def _wide_sizes(
                 yield tp, 1, n, n // tp
 
 
-def enumerate_lanes(
-    workload: Workload, catalog: Catalog, chips: Sequence[Accelerator]
-) -> tuple[list[Lane], list[Rejection]]:
+def enumerate_lanes(question: Question, chips: Sequence[Accelerator]) -> tuple[list[Lane], list[Rejection]]:
     """Every valid lane per accelerator (framework x format x KV-cache format x parallel sizes), and the rejections."""
+    workload, catalog = question.workload, question.catalog
     rejections, lanes = [], []
     if why := model_mismatch(workload, catalog.model) or adapters_unsupported(catalog.model):
         return [], [Rejection(accelerator=a.slug, reason="unsupported", detail=why, dead_end=why) for a in chips]
-    formats, c = formats_for(workload, catalog), workload.constraints
-    sold = largest_connected_offer(workload, catalog)
-    parts = {a.slug: rented_parts(workload, catalog, a) for a in chips}
+    formats, c = formats_for(question), workload.constraints
+    sold = largest_connected_offer(question)
+    parts = {a.slug: rented_parts(question, a) for a in chips}
     for a in chips:
         own = [
             lane
@@ -450,21 +461,21 @@ def enumerate_lanes(
             if launchable(f, catalog.model) and runs_on(f, a) and supports_model(f, catalog.model)
             if not workload.structured_output or STRUCTURED_OUTPUT in f.features
             for way in (w for part in parts[a.slug] for w in partition_choices(part, c.partitions))
-            for lane in _lanes_of(workload, catalog, way, f, formats, _connected(way, sold[a.slug]))
+            for lane in _lanes_of(question, way, f, formats, _connected(way, sold[a.slug]))
         ]
         if not own:
-            detail = _partition_refusal(a, c.partitions) or _why_unsupported(workload, catalog, a, formats)
+            detail = _partition_refusal(a, c.partitions) or _why_unsupported(question, a, formats)
             rejections.append(Rejection(accelerator=a.slug, reason="unsupported", detail=detail))
         lanes += own
     return lanes, rejections
 
 
-def rented_parts(workload: Workload, catalog: Catalog, a: Accelerator) -> list[Accelerator]:
+def rented_parts(question: Question, a: Accelerator) -> list[Accelerator]:
     """The chip in each part of a socket that an allowed offer has; for other chips than processors, the chip."""
     if a.share:
         return [a]
-    own = [o for o in catalog.offers if o.accelerator == a.slug]
-    shares = {o.share for o in own if allowed(o, workload.constraints)}
+    own = [o for o in question.catalog.offers if o.accelerator == a.slug]
+    shares = {o.share for o in own if allowed(o, question.workload.constraints)}
     whole = [a] if None in shares or not shares else []
     serving = [share for share in shares if share is not None and share.serves]
     order = sorted(serving, key=lambda s: (s.sockets, s.cores, s.memory_bytes))
@@ -484,11 +495,11 @@ def _partition_refusal(a: Accelerator, partitions: str) -> str:
     return f"{a.name} has no hardware partitions in the catalog, and your constraints require them"
 
 
-def largest_connected_offer(workload: Workload, catalog: Catalog) -> dict[str, int]:
+def largest_connected_offer(question: Question) -> dict[str, int]:
     """Per accelerator the most chips of one group on an allowed offer; 1 if it has no offer."""
-    chips = {a.slug: a for a in catalog.accelerators}
+    chips = {a.slug: a for a in question.catalog.accelerators}
     sold: dict[str, int] = defaultdict(lambda: 1)
-    for offer in offers_for(workload, catalog):
+    for offer in offers_for(question):
         sold[offer.accelerator] = max(sold[offer.accelerator], connected_chips(chips[offer.accelerator], offer))
     return sold
 
@@ -528,14 +539,14 @@ def efficiency_on(scopes: Scopes, a: Accelerator) -> Efficiency:
 
 
 def _lanes_of(
-    workload: Workload,
-    catalog: Catalog,
+    question: Question,
     a: Accelerator,
     f: Framework,
     formats: Sequence[Quantization],
     sold: int,
 ) -> Iterator[Lane]:
     """The lanes of one chip with one framework."""
+    workload, catalog = question.workload, question.catalog
     reached = efficiency_on(catalog.scopes, a)
     extra = overhead(catalog.scopes, f.slug, f.version, a.family)
     if workload.structured_output:  # the mask is computed on the host while the accelerator runs the step
@@ -596,7 +607,8 @@ def _cache_formats(workload: Workload, model: Model, f: Framework, a: Accelerato
     return kept
 
 
-def _why_unsupported(workload: Workload, catalog: Catalog, a: Accelerator, formats: Sequence[Quantization]) -> str:
+def _why_unsupported(question: Question, a: Accelerator, formats: Sequence[Quantization]) -> str:
+    catalog = question.catalog
     running = [f for f in catalog.frameworks if f.startable and runs_on(f, a)]
     if not running:
         return f"no serving framework in the catalog runs on {a.name}"
@@ -607,10 +619,10 @@ def _why_unsupported(workload: Workload, catalog: Catalog, a: Accelerator, forma
         kind = ", ".join(sorted(mixers_of(catalog.model) | beside))
         names = ", ".join(sorted({f.name for f in running}))
         return f"no known support for this kind of model ({kind}) in {names}"
-    if workload.structured_output and not any(STRUCTURED_OUTPUT in f.features for f in running):
+    if question.workload.structured_output and not any(STRUCTURED_OUTPUT in f.features for f in running):
         names = ", ".join(sorted({f.name for f in running}))
         return f"structured output is not documented for {names}"
-    if not any(_cache_formats(workload, catalog.model, f, a) for f in running):
+    if not any(_cache_formats(question.workload, catalog.model, f, a) for f in running):
         return f"none of the KV-cache formats you allow is supported on {a.name}"
     own = [q for q in formats if is_published(catalog.model, q)]
     usable = [f for f in running if supports_model(f, catalog.model) and launchable(f, catalog.model)]

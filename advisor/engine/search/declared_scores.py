@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from advisor.engine.search.candidates import Catalog
+from advisor.engine.search.candidates import Catalog, Question
 from advisor.engine.search.limits import interval_ratios
 from advisor.engine.step import Lane, runs_on
 from advisor.engine.terms import OWNED, Accelerator, Framework, Offer, Workload
@@ -201,24 +201,23 @@ def lacking(workload: Workload, scores: Mapping[str, Score], risk: float) -> flo
 class Declared:
     """The scores of one search, as the `balanced` objective uses them."""
 
-    workload: Workload
-    catalog: Catalog
+    question: Question
     counts: Counts
 
     def of(self, lane: Lane, offer: Offer) -> tuple[Mapping[str, Score], float]:
         """(the four scores by name, risk from 0 to 1)."""
-        scores = scores_of(self.workload, self.counts, lane.choice.accelerator, lane.framework, offer)
+        scores = scores_of(self.question.workload, self.counts, lane.choice.accelerator, lane.framework, offer)
         known = math.isfinite(lane.choice.accelerator.watts)
-        return scores, risk_fraction(scores, throughput_of(self.catalog, lane.choice.efficiency.basis), known)
+        return scores, risk_fraction(scores, throughput_of(self.question.catalog, lane.choice.efficiency.basis), known)
 
     def lacking(self, lane: Lane, offer: Offer) -> float:
         """The scores' contribution to the `balanced` objective for one deployment."""
-        return lacking(self.workload, *self.of(lane, offer))
+        return lacking(self.question.workload, *self.of(lane, offer))
 
     def table_lacking(self, lanes: Sequence[Lane], offer: Array) -> Array:
         """`lacking` for each lane and offer index, shape (lanes, concurrency); infinite without an offer."""
-        bought = np.array([to_buy(o) for o in self.catalog.offers] + [False])
-        kinds = [next((o for o in self.catalog.offers if to_buy(o) == own), None) for own in (0, 1)]
+        bought = np.array([to_buy(o) for o in self.question.catalog.offers] + [False])
+        kinds = [next((o for o in self.question.catalog.offers if to_buy(o) == own), None) for own in (0, 1)]
         pairs: dict[tuple[str, str], list[float]] = {}
         for lane in lanes:
             key = (lane.choice.accelerator.slug, lane.framework.slug)
@@ -228,6 +227,6 @@ class Declared:
         return np.where(offer < 0, math.inf, np.where(bought[offer], each[:, 1:], each[:, :1]))
 
 
-def declared(workload: Workload, catalog: Catalog) -> Declared:
+def declared(question: Question) -> Declared:
     """The scores for this search, with the catalog counted once."""
-    return Declared(workload=workload, catalog=catalog, counts=counts_of(catalog))
+    return Declared(question=question, counts=counts_of(question.catalog))

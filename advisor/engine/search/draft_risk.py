@@ -4,12 +4,11 @@ import math
 from dataclasses import dataclass, replace
 
 from advisor.engine.scheduler import REQUESTS, Verified
-from advisor.engine.search.candidates import CONCURRENCY, Catalog
+from advisor.engine.search.candidates import CONCURRENCY, Question
 from advisor.engine.search.limits import has_limits
 from advisor.engine.search.simulated import Design, Scored, Simulations, excess
 from advisor.engine.search.table import evaluate
 from advisor.engine.step import Draft
-from advisor.engine.terms import Workload
 
 DROP_FRACTION = 0.2  # the drop in acceptance that is shown
 STEPS = 64  # acceptance rates from zero to the published one, among which the break point is found
@@ -29,7 +28,7 @@ class DraftRisk:
     without_meets_slo: bool
 
 
-def draft_risk(workload: Workload, catalog: Catalog, s: Scored) -> DraftRisk | None:
+def draft_risk(question: Question, s: Scored) -> DraftRisk | None:
     """The effect of a lower acceptance on a deployment with drafts; None for one without."""
     draft = s.lane.draft
     if draft is None or s.pools is not None:
@@ -37,8 +36,9 @@ def draft_risk(workload: Workload, catalog: Catalog, s: Scored) -> DraftRisk | N
     drafts = [draft.scaled(k / STEPS) for k in range(STEPS + 1)]
     lower = draft.scaled(1 - DROP_FRACTION)
     lanes = [replace(s.lane, draft=d) for d in (*drafts, lower, None)]
-    catalog = replace(catalog, offers=(s.offer,))
-    simulations = Simulations(workload, catalog, evaluate(workload, catalog, lanes))
+    alone = replace(question.catalog, offers=(s.offer,))
+    question = replace(question, catalog=alone)
+    simulations = Simulations(question, evaluate(question, lanes))
     carrying = s.replicas - s.spare_replicas
     column = planned_column(simulations, s, STEPS)
 
@@ -46,16 +46,16 @@ def draft_risk(workload: Workload, catalog: Catalog, s: Scored) -> DraftRisk | N
         return simulations.run(Design(row=row, column=column, replicas=replicas), REQUESTS)
 
     def holds(row: int, replicas: int = carrying) -> bool:
-        return excess(workload, seen(row, replicas)) <= 1
+        return excess(question.workload, seen(row, replicas)) <= 1
 
     lower_row, plain_row = STEPS + 1, STEPS + 2
     larger = None
     for replicas in dict.fromkeys(math.ceil(carrying * more) for more in MORE_REPLICAS):
         if holds(lower_row, replicas):
             design = Design(row=lower_row, column=column, replicas=replicas)
-            larger = simulations.scored(workload, simulations.run_in_full(workload, design))
+            larger = simulations.scored(question.workload, simulations.run_in_full(question.workload, design))
             break
-    limited = has_limits(workload) and holds(STEPS)
+    limited = has_limits(question.workload) and holds(STEPS)
     least, most = -1, STEPS
     while most - least > 1 and limited:
         middle = (least + most) // 2

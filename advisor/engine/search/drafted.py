@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.engine.search.candidates import Catalog, concurrency_of
+from advisor.engine.search.candidates import Catalog, Question, concurrency_of
 from advisor.engine.search.limits import latency_excess
 from advisor.engine.search.objective import MAX_RANKED, SLACK, Scale, best_of_kinds, rows_by_chip, table_scores
 from advisor.engine.search.simulated import running_cap
@@ -27,16 +27,17 @@ FIRST_TOKENS = 3  # drafted tokens per step of the first trial of a method; the 
 BATCHES = (32, 256)
 
 
-def with_drafts(workload: Workload, catalog: Catalog, table: Table, scale: Scale) -> Table:
+def with_drafts(question: Question, table: Table, scale: Scale) -> Table:
     """The table with rows for speculative decoding added; unchanged if it does not apply or was not asked for."""
-    if workload.variants != "adopt" or not tries_drafts(workload, catalog):
+    workload = question.workload
+    if workload.variants != "adopt" or not tries_drafts(question):
         return table
-    known = Known(workload=workload, catalog=catalog, by_framework={})
+    known = Known(question=question, by_framework={})
     chosen = hopeful_rows(workload, table, scale, known)
     firsts = [lane for h in chosen for lane in trials(table, h, first_of_each(known.drafts(table.lanes[h.row])))]
     if not firsts:
         return table
-    first = evaluated(workload, catalog, firsts)
+    first = evaluated(question, firsts)
     best = best_trial_by_chip(workload, first, scale)
     others = [
         replace(lane, draft=d)
@@ -45,16 +46,21 @@ def with_drafts(workload: Workload, catalog: Catalog, table: Table, scale: Scale
         if lane.draft and d.method == lane.draft.method and d.tokens != lane.draft.tokens
     ]
     rows = {id(table.lanes[h.row].choice): h.row for h in chosen}
-    added = [first, *([evaluated(workload, catalog, others)] if others else [])]
+    added = [first, *([evaluated(question, others)] if others else [])]
     for part in added:
         plain = np.array([rows[id(lane.choice)] for lane in part.lanes], dtype=int)
         table = joined(table, part, plain)
     return table
 
 
-def tries_drafts(workload: Workload, catalog: Catalog) -> bool:
+def tries_drafts(question: Question) -> bool:
     """Whether the workload and the model allow speculative decoding."""
-    return workload.drafts and workload.kind.tries_drafts and not has_encoder(catalog.model) and not adapted(catalog)
+    return (
+        question.workload.drafts
+        and question.workload.kind.tries_drafts
+        and not has_encoder(question.catalog.model)
+        and not adapted(question.catalog)
+    )
 
 
 def adapted(catalog: Catalog) -> bool:
@@ -66,8 +72,7 @@ def adapted(catalog: Catalog) -> bool:
 class Known:
     """The drafts of each framework, looked up once per search."""
 
-    workload: Workload
-    catalog: Catalog
+    question: Question
     by_framework: dict[tuple[str, str, bool], tuple[Draft, ...]]
 
     def drafts(self, lane: Lane) -> tuple[Draft, ...]:
@@ -75,18 +80,19 @@ class Known:
             return ()
         key = lane.framework.slug, lane.framework.version, lane.choice.dp == 1
         if key not in self.by_framework:
-            found = drafts_known(self.workload, self.catalog, lane.framework, lane.choice.dp == 1)
+            found = drafts_known(self.question, lane.framework, lane.choice.dp == 1)
             self.by_framework[key] = tuple(found)
         return self.by_framework[key]
 
 
-def drafts_known(workload: Workload, catalog: Catalog, framework: Framework, one_group: bool) -> list[Draft]:
+def drafts_known(question: Question, framework: Framework, one_group: bool) -> list[Draft]:
     """Drafts available for this model and framework.
 
     A draft model must share the vocabulary, and runs only beside `one_group` (no attention data parallelism).
     """
+    catalog = question.catalog
     model, small = catalog.model, catalog.draft_model
-    rows = methods_of(framework, model, catalog.acceptances, workload.task)
+    rows = methods_of(framework, model, catalog.acceptances, question.workload.task)
     fits = small is not None and small.vocab == model.vocab and one_group
     methods = framework.launch.template.draft_methods if framework.launch else frozenset()
     rows = [row for row in rows if row.method in methods and published_draft(model, row.method)]
@@ -126,7 +132,7 @@ def hopeful_rows(workload: Workload, table: Table, scale: Scale, known: Known) -
     score = np.where(allowed, table_scores(workload, table, scale), np.inf)
     by_chip = rows_by_chip(table)
     leading = sorted((float(score[own].min()), slug) for slug, own in by_chip.items() if allowed[own].any())
-    found, owned = [], {o.accelerator for o in known.catalog.offers if o.term == OWNED}
+    found, owned = [], {o.accelerator for o in known.question.catalog.offers if o.term == OWNED}
     for slug in [slug for k, (_, slug) in enumerate(leading) if k < CHIPS or slug in owned]:
         own = by_chip[slug]
         for row, column in best_of_kinds(table, own, score[own], allowed[own], len(own), by_size=True):
@@ -143,9 +149,9 @@ def trials(table: Table, hopeful: Hopeful, drafts: Sequence[Draft]) -> list[Lane
     return [replace(lane, draft=d, max_running_requests=cap) for d in drafts for cap in caps]
 
 
-def evaluated(workload: Workload, catalog: Catalog, lanes: Sequence[Lane]) -> Table:
+def evaluated(question: Question, lanes: Sequence[Lane]) -> Table:
     """The table of these lanes; concurrencies outside a lane's range of batch sizes cannot serve."""
-    table = evaluate(workload, catalog, lanes)
+    table = evaluate(question, lanes)
     each = concurrency_of(table.lanes) / np.array([[lane.choice.lanes] for lane in table.lanes])
     small = np.array([[lane.max_running_requests <= running_cap(BATCHES[0])] for lane in table.lanes])
     inside = np.where(small, each <= BATCHES[0], (each > BATCHES[0]) & (each <= BATCHES[1]))

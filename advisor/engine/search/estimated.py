@@ -15,6 +15,7 @@ import numpy as np
 from advisor.engine.cost import HOURS_PER_MONTH, services, total_usd_per_hour
 from advisor.engine.search.candidates import (
     Catalog,
+    Question,
     admissible,
     concurrency_of,
     enumerate_lanes,
@@ -83,16 +84,16 @@ class KnownLanes:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def served(
-        self, workload: Workload, catalog: Catalog, chips: Sequence[Accelerator]
+        self, question: Question, chips: Sequence[Accelerator]
     ) -> tuple[list[Lane], list[Rejection], Served | None]:
         """(lanes, rejections, what they do with the traffic) of these chips; computes what is not known yet."""
-        sold = largest_connected_offer(workload, catalog)
-        keys = {a.slug: self._key(workload, catalog, a, sold[a.slug]) for a in chips}
+        sold = largest_connected_offer(question)
+        keys = {a.slug: self._key(question, a, sold[a.slug]) for a in chips}
         with self.lock:
-            self._find(workload, catalog, [a for a in chips if keys[a.slug] not in self.chips], keys)
+            self._find(question, [a for a in chips if keys[a.slug] not in self.chips], keys)
             own = [self.chips[keys[a.slug]] for a in chips]
             fitting = [(keys[a.slug], c) for a, c in zip(chips, own, strict=True) if c.built is not None]
-            figures = self._load(workload, fitting)
+            figures = self._load(question.workload, fitting)
         lanes = [lane for c in own for lane in c.lanes]
         refused = [r for c in own for r in c.refused]
         if not lanes:
@@ -103,27 +104,26 @@ class KnownLanes:
             room=_joined(rooms),
             kept=tuple(lane for _, c in fitting for lane in c.kept),
             built=built,
-            estimates=figures or serving_estimates(workload, [], None),
+            estimates=figures or serving_estimates(question.workload, [], None),
         )
         return lanes, refused, known
 
     @staticmethod
-    def _key(workload: Workload, catalog: Catalog, a: Accelerator, sold: int) -> tuple[object, ...]:
-        return a.slug, sold, tuple(part.share for part in rented_parts(workload, catalog, a))
+    def _key(question: Question, a: Accelerator, sold: int) -> tuple[object, ...]:
+        return a.slug, sold, tuple(part.share for part in rented_parts(question, a))
 
     def _find(
         self,
-        workload: Workload,
-        catalog: Catalog,
+        question: Question,
         chips: Sequence[Accelerator],
         keys: Mapping[str, tuple[object, ...]],
     ) -> None:
         """Lanes and step times of chips that are not known, all at once."""
         if not chips:
             return
-        lanes, refused = enumerate_lanes(workload, catalog, chips)
-        found = served(workload, catalog, lanes) if lanes else None
-        rate = self._rate(workload)
+        lanes, refused = enumerate_lanes(question, chips)
+        found = served(question, lanes) if lanes else None
+        rate = self._rate(question.workload)
         at, kept_at = 0, 0
         for a in chips:
             own = tuple(lane for lane in lanes if lane.choice.accelerator.slug == a.slug)
@@ -223,23 +223,24 @@ class EstimatedRanking:
     bound_usd_per_month: float | None = None
 
 
-def estimated_ranking(workload: Workload, catalog: Catalog, known: KnownLanes | None = None) -> EstimatedRanking:
+def estimated_ranking(question: Question, known: KnownLanes | None = None) -> EstimatedRanking:
     """The whole catalog for a prepared question; `known` keeps lanes for questions with the same model and lengths."""
-    rejections, chips = admissible(workload, catalog)
-    catalog = replace(catalog, offers=tuple(offers_for(workload, catalog)))
-    lanes, refused, what = (known or KnownLanes()).served(workload, catalog, chips)
+    rejections, chips = admissible(question)
+    question = replace(question, catalog=replace(question.catalog, offers=tuple(offers_for(question))))
+    lanes, refused, what = (known or KnownLanes()).served(question, chips)
     rejections += refused
     if not lanes:
         return EstimatedRanking(
             ranked=(), missed=(), over_budget=(), owned={}, rejections=tuple(rejections), evaluated=0, scale=Scale()
         )
-    table = evaluate(workload, catalog, lanes, what)
-    scores = declared(workload, catalog)
+    table = evaluate(question, lanes, what)
+    scores = declared(question)
     if table.built is not None:
-        table = with_drafts(workload, catalog, table, scale_of(workload, table, scores))
-    scale = scale_of(workload, table, scores)
-    workload, table = _with_price_bound(workload, catalog, table)
-    found = _best_of_chips(workload, catalog, table, scale)
+        table = with_drafts(question, table, scale_of(question.workload, table, scores))
+    scale = scale_of(question.workload, table, scores)
+    bounded, table = _with_price_bound(question, table)
+    question = replace(question, workload=bounded)
+    found = _best_of_chips(question, table, scale)
     rejections += [
         Rejection(accelerator=slug, reason="does_not_fit", detail="too little memory")
         for slug in sorted(table.shortfalls)
@@ -250,11 +251,13 @@ def estimated_ranking(workload: Workload, catalog: Catalog, known: KnownLanes | 
         ranked=tuple(ranked),
         missed=tuple(missed),
         over_budget=tuple(slug for slug, e in found.items() if e is None),
-        owned=_owned(workload, catalog, table, scale),
+        owned=_owned(question, table, scale),
         rejections=tuple(rejections),
         evaluated=table.evaluated,
         scale=scale,
-        bound_usd_per_month=workload.constraints.max_usd_per_month if workload.constraints.bound_factor else None,
+        bound_usd_per_month=question.workload.constraints.max_usd_per_month
+        if question.workload.constraints.bound_factor
+        else None,
     )
 
 
@@ -262,26 +265,28 @@ def _order(e: Estimated) -> tuple[float, float, str]:
     return e.score, e.usd_per_hour, e.lane.choice.accelerator.slug
 
 
-def _with_price_bound(workload: Workload, catalog: Catalog, table: Table) -> tuple[Workload, Table]:
+def _with_price_bound(question: Question, table: Table) -> tuple[Workload, Table]:
     """The bound of the search on objectives that ignore the price, from the cheapest estimate."""
+    workload = question.workload
     if workload.objective in PRICED or workload.constraints.max_usd_per_month is not None:
         return workload, table
     asked, green = replace(workload, objective="cost"), workload.objective == CARBON
-    by_price = with_best_offers(asked, catalog, table) if green else table
+    by_price = with_best_offers(replace(question, workload=asked), table) if green else table
     ok = meets(asked, by_price)
     if not ok.any():
         return workload, table
     most = PRICE_BOUND_FACTOR * float(by_price.usd_per_hour[ok].min()) * HOURS_PER_MONTH
     limits = replace(workload.constraints, max_usd_per_month=most, bound_factor=PRICE_BOUND_FACTOR)
     bounded = replace(workload, constraints=limits)
-    return bounded, with_best_offers(bounded, catalog, table) if green else table
+    return bounded, with_best_offers(replace(question, workload=bounded), table) if green else table
 
 
-def _best_of_chips(workload: Workload, catalog: Catalog, table: Table, scale: Scale) -> dict[str, Estimated | None]:
+def _best_of_chips(question: Question, table: Table, scale: Scale) -> dict[str, Estimated | None]:
     """The best deployment of each chip within the limits; else the nearest to the latency limits; None: over budget."""
+    workload = question.workload
     score, excess = scores_of_table(workload, table, scale), estimated_excess(workload, table)
     usable = np.isfinite(excess) & (table.replicas < UNSERVABLE_REPLICAS)
-    bridge = _bridge_usd_per_hour(workload, catalog, table, usable & (excess <= 1.0))
+    bridge = _bridge_usd_per_hour(question, table, usable & (excess <= 1.0))
     found: dict[str, Estimated | None] = {}
     budget = workload.constraints.max_usd_per_month
     left = rows_by_chip(table)
@@ -298,7 +303,7 @@ def _best_of_chips(workload: Workload, catalog: Catalog, table: Table, scale: Sc
                 found[slug] = None
             else:
                 cells[slug] = cell
-        for slug, e in _priced(workload, catalog, table, scale, cells, excess, bridge).items():
+        for slug, e in _priced(question, table, scale, cells, excess, bridge).items():
             row, column = cells[slug]
             added = e.usd_per_hour - float(table.usd_per_hour[row, column])
             within = budget is None or bool(workload.constraints.bound_factor)
@@ -315,15 +320,22 @@ def _best_of_chips(workload: Workload, catalog: Catalog, table: Table, scale: Sc
     return found
 
 
-def _bridge_usd_per_hour(workload: Workload, catalog: Catalog, table: Table, within: Array) -> float:
+def _bridge_usd_per_hour(question: Question, table: Table, within: Array) -> float:
     """The cheapest rent within the limits, on any chip, until bought servers are delivered; infinite: none.
 
     Only where something may be rented does a delivery take part of the horizon, as in a plan.
     """
-    rents = tuple(o for o in catalog.offers if way_of(o) == RENT)
-    if not rents or not any(round(o.order_months) for o in catalog.offers if way_of(o) == BUY):
+    rents = tuple(o for o in question.catalog.offers if way_of(o) == RENT)
+    if not rents or not any(round(o.order_months) for o in question.catalog.offers if way_of(o) == BUY):
         return math.inf
-    rented = with_best_offers(replace(workload, objective="cost"), replace(catalog, offers=rents), table)
+    rented = with_best_offers(
+        replace(
+            question,
+            workload=replace(question.workload, objective="cost"),
+            catalog=replace(question.catalog, offers=rents),
+        ),
+        table,
+    )
     return float(np.min(rented.usd_per_hour, where=within, initial=math.inf))
 
 
@@ -341,8 +353,7 @@ def way_of(o: Offer) -> str:
 
 
 def _priced(
-    workload: Workload,
-    catalog: Catalog,
+    question: Question,
     table: Table,
     scale: Scale,
     cells: Mapping[str, tuple[int, int]],
@@ -353,23 +364,24 @@ def _priced(
 
     Under `carbon` the offer of the greenest grid stays.
     """
+    catalog = question.catalog
     if not cells:
         return {}
     rows = np.array([row for row, _ in cells.values()])
     columns = np.array([column for _, column in cells.values()])
     few = only_rows(table, rows)
     ways = [catalog]
-    if workload.objective != CARBON:
+    if question.workload.objective != CARBON:
         split = {way: tuple(o for o in catalog.offers if way_of(o) == way) for way in (RENT, BUY, HELD)}
         ways = [replace(catalog, offers=offers) for offers in split.values() if offers]
     best: dict[str, Estimated] = {}
     for market in ways:
-        priced = few if market is catalog else with_best_offers(workload, market, few)
+        priced = few if market is catalog else with_best_offers(replace(question, catalog=market), few)
         for k, slug in enumerate(cells):
             if not np.isfinite(priced.usd_per_hour[k, columns[k]]):
                 continue
             at = int(rows[k]), k, int(columns[k])
-            e = _estimated(workload, market, table, priced, scale, at, excess, bridge)
+            e = _estimated(question.workload, market, table, priced, scale, at, excess, bridge)
             if slug not in best or e.usd_per_hour < best[slug].usd_per_hour:
                 best[slug] = e
     return best
@@ -405,18 +417,18 @@ def _estimated(
     extra = services(
         mean * workload.output_tokens.mean_tokens, held.weights_bytes * chips_each, rented, market.assumptions
     )
-    team = team_usd_per_hour(workload, market, [(offer, instances)])
+    team = team_usd_per_hour(Question(workload, market), [(offer, instances)])
     own_share, rent_share = 1.0, 0.0
     if math.isfinite(bridge):
         a = market.site_assumptions or market.assumptions
-        own_share, rent_share = delivery_shares(offer, a, prices_of(workload, market))
+        own_share, rent_share = delivery_shares(offer, a, prices_of(Question(workload, market)))
     usd = float(priced.usd_per_hour[k, j]) + (total_usd_per_hour(extra) if rented else 0.0)
     usd = usd * own_share + (bridge * rent_share if rent_share else 0.0) + team
     capacity, watts = float(table.capacity_requests_per_s[row, j]) * replicas, float(priced.watts[k, j])
     known = declared_scores_of(workload, scale)
     tails = workload.kind.tail_latency_s(table)
     figures = Figures(
-        usd_per_hour=np.array(usd + forgone_usd_per_hour(workload, market, offer, instances)),
+        usd_per_hour=np.array(usd + forgone_usd_per_hour(Question(workload, market), offer, instances)),
         tpot_p95_s=np.array(float(tails[row, j])),
         watts=np.array(watts),
         kgco2e_per_kwh=np.array(offer.kgco2e_per_kwh or math.nan),
@@ -446,18 +458,19 @@ def _estimated(
     )
 
 
-def _owned(workload: Workload, catalog: Catalog, table: Table, scale: Scale) -> dict[str, Estimated | None]:
+def _owned(question: Question, table: Table, scale: Scale) -> dict[str, Estimated | None]:
     """The machines that are already owned, each alone, whether or not they are the best of their chip."""
+    workload = question.workload
     found: dict[str, Estimated | None] = {}
-    for o in catalog.offers:
+    for o in question.catalog.offers:
         if o.term != OWNED:
             continue
-        market = replace(catalog, offers=(o,))
+        market = replace(question.catalog, offers=(o,))
         rows = np.array([i for i, w in enumerate(table.lanes) if o.sells(w.choice.accelerator)], dtype=int)
         found[o.accelerator] = None
         if not len(rows) or table.built is None:
             continue
-        own = with_best_offers(workload, market, only_rows(table, rows))
+        own = with_best_offers(replace(question, catalog=market), only_rows(table, rows))
         score, excess = scores_of_table(workload, own, scale), estimated_excess(workload, own)
         cell = _pick(np.arange(len(rows)), score, excess, affordable(workload, own) & np.isfinite(excess))
         if cell is None or excess[cell] > 1.0:

@@ -30,7 +30,7 @@ from advisor.engine.plans import (
     Plan,
     purchase_payments,
 )
-from advisor.engine.search.candidates import Catalog
+from advisor.engine.search.candidates import Question
 from advisor.engine.search.limits import accepted_share, performance_draw, standard_normal
 from advisor.engine.search.planned import replanned
 from advisor.engine.search.rank_uncertainty import growth
@@ -317,8 +317,7 @@ def centered(ratios: Ratios, z: Array) -> Array:
 
 
 def options_of(
-    workload: Workload,
-    catalog: Catalog,
+    question: Question,
     shown: Sequence[Scored],
     throughput: Sequence[RatioDistribution],
     price: Sequence[Mapping[str, Ratios]],
@@ -329,13 +328,12 @@ def options_of(
     made = []
     for s, t, p in zip(shown, throughput, price, strict=True):
         with evaluating(s.lane.choice.accelerator.slug):
-            made.append(_option(workload, catalog, s, t, p, uncertain, kinds))
+            made.append(_option(question, s, t, p, uncertain, kinds))
     return made
 
 
 def _option(
-    workload: Workload,
-    catalog: Catalog,
+    question: Question,
     s: Scored,
     throughput: RatioDistribution,
     price: Any,
@@ -344,7 +342,7 @@ def _option(
 ) -> Option | None:
     if s.planned is None:
         return None
-    d, planned = deployed(workload, catalog, s), s.planned
+    d, planned = deployed(question, s), s.planned
     offered = list(zip(planned.plan.ways, planned.offers, strict=True))[: planned.own_ways]
     kept = [(w, o) for w, o in offered if not kinds or w.kind in kinds]
     if not kept:
@@ -358,13 +356,13 @@ def _option(
             planned, plan=replace(planned.plan, ways=(*ways, *more[0])), offers=(*(o for _, o in kept), *more[1]),
             bridge=bridge,
         )  # fmt: skip
-    sizes, thinned = sizes_of(workload, s, throughput, uncertain)
+    sizes, thinned = sizes_of(question.workload, s, throughput, uncertain)
     deliveries, ratios = delivery_times([o for w, o in kept if w.kind == PURCHASE] if planned.plan.capex_usd else [])
     had: dict[int, tuple[Plan, ...]] = {}
     for n in sizes:
         plans = [
             planned.plan if not kinds and n == d.carrying and ratio == 1.0
-            else replanned(workload, catalog, alone, d, n, ratio)
+            else replanned(question, alone, d, n, ratio)
             for ratio in ratios
         ]  # fmt: skip
         if found := tuple(plan for plan in plans if plan is not None):

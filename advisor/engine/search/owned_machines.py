@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.engine.search.candidates import Catalog
+from advisor.engine.search.candidates import Catalog, Question
 from advisor.engine.search.drafted import evaluated
 from advisor.engine.search.objective import (
     Scale,
@@ -61,24 +61,27 @@ def owned_offers(catalog: Catalog) -> list[Offer]:
     return [o for o in catalog.offers if o.term == OWNED and o.held_instances]
 
 
-def owned_machines(workload: Workload, catalog: Catalog, simulations: Simulations, scale: Scale) -> list[OwnedMachines]:
+def owned_machines(question: Question, simulations: Simulations, scale: Scale) -> list[OwnedMachines]:
     """The owned machines of each chip on their own."""
     rows = rows_by_chip(simulations.table)
-    return [_alone(workload, catalog, simulations, scale, o, rows.get(o.accelerator)) for o in owned_offers(catalog)]
+    return [_alone(question, simulations, scale, o, rows.get(o.accelerator)) for o in owned_offers(question.catalog)]
 
 
 def _alone(
-    workload: Workload, catalog: Catalog, simulations: Simulations, scale: Scale, offer: Offer, own: np.ndarray | None
+    question: Question, simulations: Simulations, scale: Scale, offer: Offer, own: np.ndarray | None
 ) -> OwnedMachines:
+    workload = question.workload
     if own is None:
         return OwnedMachines(offer=offer, carried_fraction=0.0)
-    held, endless = (replace(catalog, offers=(o,)) for o in (offer, replace(offer, held_instances=0)))
-    here = simulations.on_catalog(with_best_offers(workload, held, simulations.table), held)
+    held, endless = (replace(question.catalog, offers=(o,)) for o in (offer, replace(offer, held_instances=0)))
+    here = simulations.on_catalog(with_best_offers(replace(question, catalog=held), simulations.table), held)
     best = _best(workload, here, own, scale)
     if best is not None:
         return OwnedMachines(offer=offer, alone=best, carried_fraction=1.0, enough=best)
     fewest = replace(without_budgets(workload), objective=FEWEST)
-    more = simulations.on_catalog(with_best_offers(fewest, endless, simulations.table), endless)
+    more = simulations.on_catalog(
+        with_best_offers(replace(question, workload=fewest, catalog=endless), simulations.table), endless
+    )
     enough = _best(fewest, more, own, scale)
     if workload.trace is not None:
         return OwnedMachines(offer=offer, enough=enough)
@@ -101,7 +104,7 @@ def _part(workload: Workload, held: Catalog, lanes: Sequence[Lane]) -> tuple[Sco
 def _estimated_fraction(workload: Workload, held: Catalog, lanes: Sequence[Lane]) -> float:
     """The share of the load by estimate: the replicas that fit, over those that the peak needs."""
     offer = held.offers[0]
-    table = _table_of(workload, replace(held, offers=(replace(offer, held_instances=0),)), lanes)
+    table = _table_of(Question(workload, replace(held, offers=(replace(offer, held_instances=0),))), lanes)
     good = (estimated_excess(workload, table) <= 1.0) & (table.replicas < UNSERVABLE_REPLICAS)
     needed = np.where(good, table.replicas, np.inf).min(axis=1)
     carrying = np.arange(1, offer.held_instances * offer.accelerators + 1, dtype=float)
@@ -114,9 +117,9 @@ def _estimated_fraction(workload: Workload, held: Catalog, lanes: Sequence[Lane]
 
 def _served(workload: Workload, held: Catalog, lanes: Sequence[Lane]) -> Scored | None:
     """The best deployment of a workload on the owned machines alone; None: they do not serve it."""
-    table = _table_of(workload, held, lanes)
+    table = _table_of(Question(workload, held), lanes)
     scale, own = scale_of(workload, table), np.arange(len(table.lanes))
-    return _best(workload, Simulations(workload, held, table), own, scale)
+    return _best(workload, Simulations(Question(workload, held), table), own, scale)
 
 
 def _best(workload: Workload, simulations: Simulations, own: np.ndarray, scale: Scale) -> Scored | None:
@@ -135,16 +138,16 @@ def _best(workload: Workload, simulations: Simulations, own: np.ndarray, scale: 
     return min((s for s in found if s), key=lambda s: final_score(workload, s, scale), default=None)
 
 
-def _table_of(workload: Workload, catalog: Catalog, lanes: Sequence[Lane]) -> Table:
+def _table_of(question: Question, lanes: Sequence[Lane]) -> Table:
     """The table of these lanes for another load; those with a draft come last."""
     plain, drafted = (
         [lane for lane in lanes if (lane.draft is not None) == with_draft] for with_draft in (False, True)
     )
-    table = evaluate(workload, catalog, plain)
+    table = evaluate(question, plain)
     if not drafted:
         return table
     row_of = {id(lane.choice): i for i, lane in enumerate(table.lanes)}
-    more = evaluated(workload, catalog, drafted)
+    more = evaluated(question, drafted)
     return joined(table, more, np.array([row_of[id(lane.choice)] for lane in more.lanes], dtype=int))
 
 

@@ -34,7 +34,7 @@ from advisor.engine.plans import (
     named_plans,
     plan_of,
 )
-from advisor.engine.search.candidates import LEAST_HELD_MONTHS, Catalog, allowed, connected_chips
+from advisor.engine.search.candidates import LEAST_HELD_MONTHS, Catalog, Question, allowed, connected_chips
 from advisor.engine.search.table import autoscales, licence_of, load_levels, run_fraction
 from advisor.engine.step import Lane
 from advisor.engine.terms import OWNED as OWNED_TERM
@@ -110,36 +110,38 @@ class Planned:
         return int(np.argmax(self.share_usd()[: self.own_ways]))
 
 
-def prices_of(workload: Workload, catalog: Catalog) -> Prices:
+def prices_of(question: Question) -> Prices:
     """Discounting and price paths over the workload's horizon."""
-    a = catalog.site_assumptions or catalog.assumptions
-    return replace(a.prices, months=workload.horizon_months, discount_fraction=workload.discount_fraction)
+    a = question.catalog.site_assumptions or question.catalog.assumptions
+    return replace(
+        a.prices, months=question.workload.horizon_months, discount_fraction=question.workload.discount_fraction
+    )
 
 
-def overheads_of(workload: Workload, catalog: Catalog, services: Sequence[Part] = ()) -> Overheads:
-    a = catalog.site_assumptions or catalog.assumptions
+def overheads_of(question: Question, services: Sequence[Part] = ()) -> Overheads:
+    a = question.catalog.site_assumptions or question.catalog.assumptions
     return Overheads(
         own_team_usd_per_month=a.own_team_usd_per_month,
         rented_team_usd_per_month=a.rented_team_usd_per_month,
         services=tuple(services),
-        traffic=workload.forecast,
+        traffic=question.workload.forecast,
     )
 
 
-def forgone_usd_per_hour(workload: Workload, catalog: Catalog, offer: Offer, instances: int) -> float:
+def forgone_usd_per_hour(question: Question, offer: Offer, instances: int) -> float:
     """The forgone sale of the owned machines among these instances, as a plan counts it, USD per hour."""
-    prices = prices_of(workload, catalog)
+    prices = prices_of(question)
     each = offer.sale_usd - offer.later_sale_usd * float(prices.present(prices.months))
     return min(instances, offer.held_instances) * each / prices.annuity / HOURS_PER_MONTH
 
 
-def team_usd_per_hour(workload: Workload, catalog: Catalog, machines: Iterable[tuple[Offer, float]]) -> float:
+def team_usd_per_hour(question: Question, machines: Iterable[tuple[Offer, float]]) -> float:
     """What is missing to the least staff cost on these machines, USD per hour: one team, however much they serve.
 
     machines: (offer, instances). A plan adds the same by month.
     """
     kept = [(o, n) for o, n in machines if n]
-    least = overheads_of(workload, catalog)
+    least = overheads_of(question)
     owns = any(o.acquisition == "own" for o, _ in kept)
     monthly = least.own_team_usd_per_month if owns else least.rented_team_usd_per_month
     staff = math.fsum(n * p.usd_per_hour for o, n in kept for p in o.parts if p.name == STAFF_PART)
@@ -160,14 +162,14 @@ def demand_for(workload: Workload, d: Deployed, offer: Offer, carrying: float | 
     )
 
 
-def ways_of(workload: Workload, catalog: Catalog, d: Deployed, offer: Offer, with_held: bool = True) -> list[Way]:
+def ways_of(question: Question, d: Deployed, offer: Offer, with_held: bool = True) -> list[Way]:
     """The ways to have an instance under one offer: rented, or bought.
 
     with_held: a purchase comes with the instances of its size that are already owned.
     """
-    runs = float(run_fraction(workload, offer, d.utilisation_fraction))
-    licence = licence_of(catalog, d.lane) * runs
-    return ways_under(catalog, offer, licence, lambda: d.drawn_fraction(offer), with_held)
+    runs = float(run_fraction(question.workload, offer, d.utilisation_fraction))
+    licence = licence_of(question.catalog, d.lane) * runs
+    return ways_under(question.catalog, offer, licence, lambda: d.drawn_fraction(offer), with_held)
 
 
 def ways_under(
@@ -227,44 +229,46 @@ def metered(parts: Sequence[Part], drawn_fraction: float) -> tuple[Part, ...]:
     return tuple(replace(p, usd_per_hour=p.usd_per_hour * drawn_fraction) if p.name in METERED else p for p in parts)
 
 
-def single(workload: Workload, catalog: Catalog, d: Deployed, offer: Offer) -> Planned | None:
+def single(question: Question, d: Deployed, offer: Offer) -> Planned | None:
     """The plan on one offer alone; None: more instances are needed than it has."""
-    ways = ways_of(workload, catalog, d, offer)
-    return _planned(workload, catalog, d, [offer] * len(ways), ways, None)
+    ways = ways_of(question, d, offer)
+    return _planned(question, d, [offer] * len(ways), ways, None)
 
 
-def best(workload: Workload, catalog: Catalog, d: Deployed, offers: Sequence[Offer]) -> Planned | None:
+def best(question: Question, d: Deployed, offers: Sequence[Offer]) -> Planned | None:
     """The cheapest plan over combinations of offers of one instance size; None: nothing serves within the limits.
 
     A plan that keeps owned machines counts their forgone sale.
     """
+    workload = question.workload
     found = []
     near = NEAR if limits_of(workload) is None else math.inf  # a limit may forbid what makes another size look dear
     for combination in combinations(workload, d, offers, near):
-        pairs = pairs_of(workload, catalog, d, combination)
-        planned = _planned(workload, catalog, d, [o for o, _ in pairs], [w for _, w in pairs], limits_of(workload))
+        pairs = pairs_of(question, d, combination)
+        planned = _planned(question, d, [o for o, _ in pairs], [w for _, w in pairs], limits_of(workload))
         found += [planned] if planned else []
     return min(found, key=lambda p: p.plan.economic_usd, default=None)
 
 
-def pairs_of(workload: Workload, catalog: Catalog, d: Deployed, offers: Sequence[Offer]) -> list[tuple[Offer, Way]]:
+def pairs_of(question: Question, d: Deployed, offers: Sequence[Offer]) -> list[tuple[Offer, Way]]:
     """Every way of the offers, with its offer; what is owned counts once."""
     alone = not any(o.term == OWNED_TERM for o in offers)
-    return [(o, w) for o in offers for w in ways_of(workload, catalog, d, o, with_held=alone)]
+    return [(o, w) for o in offers for w in ways_of(question, d, o, with_held=alone)]
 
 
-def strategies(workload: Workload, catalog: Catalog, d: Deployed, offers: Sequence[Offer]) -> dict[str, Plan]:
+def strategies(question: Question, d: Deployed, offers: Sequence[Offer]) -> dict[str, Plan]:
     """The cheapest plan of each usual strategy over the instance sizes and providers on offer."""
+    workload = question.workload
     found: dict[str, Plan] = {}
     for combination in combinations(workload, d, offers, near=math.inf):
-        pairs = pairs_of(workload, catalog, d, combination)
+        pairs = pairs_of(question, d, combination)
         demand, ways = demand_for(workload, d, hourly_offer(pairs)), [w for _, w in pairs]
         waits = rentable(workload, d) and any(w.lead_months for w in ways if w.kind == PURCHASE)
         named: dict[str, Plan] = {}
         if not waits or any(w.kind == HOURLY for w in ways):
-            prices, overheads = prices_of(workload, catalog), overheads_of(workload, catalog, d.services)
+            prices, overheads = prices_of(question), overheads_of(question, d.services)
             named = named_plans(demand, ways, prices, overheads)
-        bridged = _bridged(workload, catalog, d, demand, [o for o, _ in pairs], ways, None)
+        bridged = _bridged(question, d, demand, [o for o, _ in pairs], ways, None)
         if bridged and ("rent_then_buy" not in named or bridged.plan.present_usd < named["rent_then_buy"].present_usd):
             named["rent_then_buy"] = bridged.plan
         for name, plan in named.items():
@@ -282,19 +286,20 @@ def limits_of(workload: Workload) -> Limits | None:
 
 
 def _planned(
-    workload: Workload,
-    catalog: Catalog,
+    question: Question,
     d: Deployed,
     offers: Sequence[Offer],
     ways: Sequence[Way],
     limits: Limits | None,
 ) -> Planned | None:
-    demand = demand_for(workload, d, hourly_offer(list(zip(offers, ways, strict=True))))
-    bridged = _bridged(workload, catalog, d, demand, offers, ways, limits)
+    demand = demand_for(question.workload, d, hourly_offer(list(zip(offers, ways, strict=True))))
+    bridged = _bridged(question, d, demand, offers, ways, limits)
     alone = all(w.kind in (PURCHASE, OWNED) for w in ways)
-    if alone and not rentable(workload, d):  # nothing may be rented until the delivery: month 1 is that of the delivery
+    if alone and not rentable(
+        question.workload, d
+    ):  # nothing may be rented until the delivery: month 1 is that of the delivery
         ways = [replace(w, lead_months=0) for w in ways]
-    plan = _limited(workload, catalog, d, demand, ways, limits)
+    plan = _limited(question, d, demand, ways, limits)
     found = [Planned(plan=plan, offers=tuple(offers), services=d.services)] if plan else []
     found += [bridged] if bridged else []
     keeping = [p for p in found if limits is None or _keeps(p.plan, limits)] or found
@@ -312,9 +317,9 @@ def rentable(workload: Workload, d: Deployed) -> bool:
 
 
 def _limited(
-    workload: Workload, catalog: Catalog, d: Deployed, demand: Demand, ways: Sequence[Way], limits: Limits | None
+    question: Question, d: Deployed, demand: Demand, ways: Sequence[Way], limits: Limits | None
 ) -> Plan | None:
-    prices, overheads = prices_of(workload, catalog), overheads_of(workload, catalog, d.services)
+    prices, overheads = prices_of(question), overheads_of(question, d.services)
     plan = best_plan(demand, ways, prices, overheads)
     if plan is not None and limits is not None and not _keeps(plan, limits):
         plan = best_plan(demand, ways, prices, overheads, limits) or plan
@@ -322,8 +327,7 @@ def _limited(
 
 
 def _bridged(
-    workload: Workload,
-    catalog: Catalog,
+    question: Question,
     d: Deployed,
     demand: Demand,
     offers: Sequence[Offer],
@@ -333,20 +337,19 @@ def _bridged(
 ) -> Planned | None:
     """Another deployment rented until the first servers arrive, then the cheapest plan with a purchase; None: none."""
     lead = min((w.lead_months for w in ways if w.kind == PURCHASE), default=0)
-    if not lead or d.rentals is None or lead + LEAST_HELD_MONTHS > workload.horizon_months:
+    if not lead or d.rentals is None or lead + LEAST_HELD_MONTHS > question.workload.horizon_months:
         return None
     bridge = d.rentals(lead, scale)
     if bridge is None:
         return None
-    plan = bridged_plan(workload, catalog, d, demand, ways, bridge, limits)
+    plan = bridged_plan(question, d, demand, ways, bridge, limits)
     return Planned(
         plan=plan, offers=(*offers, *bridge.offers), services=d.services, bridge=bridge
     ) if plan else None  # fmt: skip
 
 
 def bridged_plan(
-    workload: Workload,
-    catalog: Catalog,
+    question: Question,
     d: Deployed,
     demand: Demand,
     ways: Sequence[Way],
@@ -358,7 +361,7 @@ def bridged_plan(
     No month has both, so each is planned by itself. The ways of the bridge stand behind the others.
     """
     later = masked(demand, np.arange(demand.fractions.shape[1]) >= bridge.months)
-    bought = _limited(workload, catalog, d, later, ways, limits)
+    bought = _limited(question, d, later, ways, limits)
     if bought is None or not bought.capex_usd:
         return None
     first, then = bridge.plan.schedule, bought.schedule
@@ -366,28 +369,28 @@ def bridged_plan(
         commitments=(*then.commitments, *(replace(c, way=c.way + len(ways)) for c in first.commitments)),
         hourly=(*then.hourly, *(replace(h, way=h.way + len(ways)) for h in first.hourly)),
     )
-    overheads = overheads_of(workload, catalog, d.services)
-    return plan_of(demand, (*ways, *bridge.plan.ways), prices_of(workload, catalog), schedule, overheads)
+    overheads = overheads_of(question, d.services)
+    return plan_of(demand, (*ways, *bridge.plan.ways), prices_of(question), schedule, overheads)
 
 
 def replanned(
-    workload: Workload, catalog: Catalog, planned: Planned, d: Deployed, carrying: int, delivery_ratio: float = 1.0
+    question: Question, planned: Planned, d: Deployed, carrying: int, delivery_ratio: float = 1.0
 ) -> Plan | None:
     """The plan with the same offers for another number of replicas, and a delivery that takes so many times as long.
 
     None: these offers have too few machines, or nothing can be rented until such a delivery.
     """
     count = planned.own_ways
-    offers, most = planned.offers[:count], workload.horizon_months - LEAST_HELD_MONTHS
+    offers, most = planned.offers[:count], question.workload.horizon_months - LEAST_HELD_MONTHS
     ways = [
         replace(w, lead_months=min(max(round(w.lead_months * delivery_ratio), 0), max(most, 0)))
         for w in planned.plan.ways[:count]
     ]
-    demand = demand_for(workload, d, hourly_offer(list(zip(offers, ways, strict=True))), carrying=carrying)
+    demand = demand_for(question.workload, d, hourly_offer(list(zip(offers, ways, strict=True))), carrying=carrying)
     if planned.bridge is not None and any(w.lead_months for w in ways):
-        found = _bridged(workload, catalog, d, demand, offers, ways, None, carrying / d.carrying)
+        found = _bridged(question, d, demand, offers, ways, None, carrying / d.carrying)
         return found.plan if found else None
-    return best_plan(demand, ways, planned.plan.prices, overheads_of(workload, catalog, planned.services))
+    return best_plan(demand, ways, planned.plan.prices, overheads_of(question, planned.services))
 
 
 def before(demand: Demand, month: int) -> Demand:
@@ -404,13 +407,13 @@ def _keeps(plan: Plan, limits: Limits) -> bool:
     return (capex is None or plan.capex_usd <= capex) and (monthly is None or plan.most_usd_per_month <= monthly)
 
 
-def allowed_offers(workload: Workload, catalog: Catalog, lane: Lane) -> list[Offer]:
+def allowed_offers(question: Question, lane: Lane) -> list[Offer]:
     """The offers that may serve this lane."""
     a, c = lane.choice.accelerator, lane.choice
     return [
         o
-        for o in catalog.offers
-        if o.sells(a) and allowed(o, workload.constraints) and c.tp * c.dp <= connected_chips(a, o)
+        for o in question.catalog.offers
+        if o.sells(a) and allowed(o, question.workload.constraints) and c.tp * c.dp <= connected_chips(a, o)
     ]
 
 
@@ -460,8 +463,7 @@ class Rentals:
     eight arrives.
     """
 
-    workload: Workload
-    catalog: Catalog
+    question: Question
     known: dict[tuple[int, int], tuple[float, Deployed, tuple[Offer, ...]]] = field(
         default_factory=dict
     )  # cheapest first
@@ -469,10 +471,10 @@ class Rentals:
 
     def add(self, design: tuple[int, int], d: Deployed) -> None:
         """A deployment that keeps the limits; design: its row and replicas."""
-        offers = tuple(o for o in allowed_offers(self.workload, self.catalog, d.lane) if o.acquisition == "rent")
+        offers = tuple(o for o in allowed_offers(self.question, d.lane) if o.acquisition == "rent")
         if not offers:
             return
-        each = combinations(self.workload, d, offers, near=math.inf)
+        each = combinations(self.question.workload, d, offers, near=math.inf)
         usd = min((self._hourly_usd(d, combination) for combination in each), default=math.inf)
         if math.isfinite(usd) and design not in self.known:
             each_of = sorted({**self.known, design: (usd, d, offers)}.items(), key=lambda one: (one[1][0], one[0]))
@@ -481,7 +483,7 @@ class Rentals:
                 self.known, self._found = kept, {}
 
     def _hourly_usd(self, d: Deployed, offers: Sequence[Offer]) -> float:
-        needed = demand_for(self.workload, d, offers[0]).needed.max(initial=0)
+        needed = demand_for(self.question.workload, d, offers[0]).needed.max(initial=0)
         return float(min(o.usd_per_hour for o in offers) * needed)
 
     def until(self, months: int, scale: float = 1.0) -> Bridge | None:
@@ -497,14 +499,14 @@ class Rentals:
     def _bridge(self, d: Deployed, offers: Sequence[Offer], months: int, scale: float) -> Bridge | None:
         carrying = max(math.ceil(d.carrying * scale - 1e-9), 1)
         prices, overheads = (
-            prices_of(self.workload, self.catalog),
-            overheads_of(self.workload, self.catalog, d.services),
+            prices_of(self.question),
+            overheads_of(self.question, d.services),
         )
         found: list[Bridge] = []
-        for combination in combinations(self.workload, d, offers):
-            pairs = pairs_of(self.workload, self.catalog, d, combination)
+        for combination in combinations(self.question.workload, d, offers):
+            pairs = pairs_of(self.question, d, combination)
             by_hour = hourly_offer(pairs)
-            demand = before(demand_for(self.workload, d, by_hour, carrying=carrying), months)
+            demand = before(demand_for(self.question.workload, d, by_hour, carrying=carrying), months)
             ways = [w for _, w in pairs]
             plan = best_plan(demand, ways, prices, overheads)
             if plan is not None:

@@ -4,12 +4,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
 from advisor.engine.search.candidates import (
     CONCURRENCY,
     Catalog,
+    Question,
     admissible,
     enumerate_lanes,
     held_long_enough,
@@ -79,6 +81,7 @@ __all__ = [
 ]
 MORE_CHIPS = "more accelerators"  # left out by the search when no work is left for the choice
 NEAR_MISS = 1.2  # up to this many times a limit is a near miss
+AnyQuestion = TypeVar("AnyQuestion", bound=Question)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,94 +151,99 @@ def nearness(r: Rejection) -> tuple[int, float, str]:
     return REASONS.index(r.reason), far, r.accelerator
 
 
-def search(
-    workload: Workload, catalog: Catalog, progress: Progress | None = None, choice_alone: bool = False
-) -> SearchResult:
+def search(question: Question, progress: Progress | None = None, choice_alone: bool = False) -> SearchResult:
     """The ranked deployments for one workload; if none is feasible, `ranked` is empty.
 
     `choice_alone` skips variants and the rejections of chips, frameworks and formats that were never simulated; the
     choice is the same. `progress` is called with a stage name and a fraction from 0 to 1.
     """
     report = progress or (lambda stage, fraction: None)
-    workload, catalog = prepare_question(workload, catalog)
-    rejections, chips = admissible(workload, catalog)
-    lanes, refused = enumerate_lanes(workload, catalog, chips)
-    refused = refused if choice_alone else with_support_changes(workload, catalog, refused)
+    question = prepare_question(question)
+    rejections, chips = admissible(question)
+    lanes, refused = enumerate_lanes(question, chips)
+    refused = refused if choice_alone else with_support_changes(question, refused)
     if not lanes:
         rejections += refused
-        found, told = ([], rejections) if choice_alone else unranked(workload, catalog, Scale(), [], rejections)
-        owned = [OwnedMachines(offer=o, carried_fraction=0.0) for o in owned_offers(catalog)]
+        found, told = ([], rejections) if choice_alone else unranked(question, Scale(), [], rejections)
+        owned = [OwnedMachines(offer=o, carried_fraction=0.0) for o in owned_offers(question.catalog)]
         return replace(empty_answer(told), unranked=tuple(found), owned=tuple(owned))
     report("estimating step times", 0.1)
-    table = evaluate(workload, catalog, lanes)
-    scores = declared(workload, catalog)
-    table = with_drafts(workload, catalog, table, scale_of(workload, table, scores))
-    scale = scale_of(workload, table, scores)
-    simulations = Simulations(workload, catalog, table)
-    workload, simulations = with_price_bound(workload, simulations, scale)
+    table = evaluate(question, lanes)
+    scores = declared(question)
+    table = with_drafts(question, table, scale_of(question.workload, table, scores))
+    scale = scale_of(question.workload, table, scores)
+    simulations = Simulations(question, table)
+    bounded, simulations = with_price_bound(question.workload, simulations, scale)
+    question = replace(question, workload=bounded)
     table = simulations.table
     if not choice_alone:
-        rejections += refused + retry_with_any_quality(workload, catalog, scale, does_not_fit(workload, catalog, table))
-    ranked, near, losers = _decide(workload, simulations, scale, report)
-    ranked = [with_every_rental(workload, simulations.catalog, s) for s in ranked]
-    effort = catalog.effort
-    winning_views = view_winners(workload, simulations, scale) if ranked and effort.allows("best of each view") else {}
-    ranked = best_per_accelerator(workload, ranked, winning_views, scale, catalog.model)
-    tried = ranked[: 0 if choice_alone and workload.variants != "adopt" else FINALISTS]
+        rejections += refused + retry_with_any_quality(question, scale, does_not_fit(question, table))
+    ranked, near, losers = _decide(question.workload, simulations, scale, report)
+    ranked = [with_every_rental(replace(question, catalog=simulations.catalog), s) for s in ranked]
+    effort = question.catalog.effort
+    winning_views = (
+        view_winners(question.workload, simulations, scale) if ranked and effort.allows("best of each view") else {}
+    )
+    ranked = best_per_accelerator(question.workload, ranked, winning_views, scale, question.catalog.model)
+    tried = ranked[: 0 if choice_alone and question.workload.variants != "adopt" else FINALISTS]
     others = {
-        id(s): _other_ways(workload, simulations, s, scale, report) for s in tried if effort.allows("other variants")
+        id(s): _other_ways(question.workload, simulations, s, scale, report)
+        for s in tried
+        if effort.allows("other variants")
     }
-    if workload.variants == "adopt":
+    if question.workload.variants == "adopt":
         ranked = [others[id(s)][0] if others.get(id(s)) else s for s in ranked]
         others = {}
-    ranked = ordered(workload, ranked, scale, catalog.model)
-    if not choice_alone and owned_offers(catalog):
+    ranked = ordered(question.workload, ranked, scale, question.catalog.model)
+    if not choice_alone and owned_offers(question.catalog):
         report("trying what you own", 0.95)
-    owned = [] if choice_alone else owned_machines(workload, catalog, simulations, scale)
+    owned = [] if choice_alone else owned_machines(question, simulations, scale)
     alone = [each.alone for each in owned if each.alone is not None]
-    shown, views = add_view_winners(workload, ranked, winning_views, scale, catalog.model, alone)
+    shown, views = add_view_winners(question.workload, ranked, winning_views, scale, question.catalog.model, alone)
     place = {id(s): k for k, s in enumerate(shown)}
-    risks = {} if choice_alone else _draft_risks(workload, catalog, shown[:FINALISTS])
+    risks = {} if choice_alone else _draft_risks(question, shown[:FINALISTS])
     weak = bool(shown and shown[0].offer.weakness) and not choice_alone
     ranked_slugs = {s.lane.choice.accelerator.slug for s in shown}
     losers = [r for r in losers if r.accelerator not in ranked_slugs]
     report("explaining rejections", 0.95)
     rejections += losers
-    left, rejections = ([], rejections) if choice_alone else unranked(workload, catalog, scale, ranked, rejections)
+    left, rejections = ([], rejections) if choice_alone else unranked(question, scale, ranked, rejections)
     return SearchResult(
         ranked=tuple(ranked),
         shown=tuple(shown),
         near_misses=tuple(near),
         rejections=tuple(sorted(rejections, key=nearness)),
         unranked=tuple(left),
-        points=tuple(_points(workload, table, shown, losers)),
+        points=tuple(_points(question.workload, table, shown, losers)),
         evaluated=table.evaluated,
         pruned=table.pruned,
-        feasible=int(np.count_nonzero(meets(workload, table))),
+        feasible=int(np.count_nonzero(meets(question.workload, table))),
         built=table.built,
         scale=scale,
         table=table,
         variants={place[key]: v for key, v in others.items() if v},
         views=views,
-        frameworks_left=tuple(frameworks(workload, simulations, scale, chips, shown))
+        frameworks_left=tuple(frameworks(question.workload, simulations, scale, chips, shown))
         if not choice_alone and effort.allows("why other frameworks are not used")
         else (),
-        formats_left=tuple(formats(workload, simulations, scale, chips, shown))
+        formats_left=tuple(formats(question.workload, simulations, scale, chips, shown))
         if not choice_alone and effort.allows("why other weight formats are not used")
         else (),
         owned=tuple(owned),
-        solid=without_weak_prices(workload, simulations, scale, shown) if weak else None,
-        effort=catalog.effort,
+        solid=without_weak_prices(question.workload, simulations, scale, shown) if weak else None,
+        effort=question.catalog.effort,
         draft_risks={k: risk for k, risk in risks.items() if risk},
-        bound_usd_per_month=workload.constraints.max_usd_per_month if workload.constraints.bound_factor else None,
+        bound_usd_per_month=question.workload.constraints.max_usd_per_month
+        if question.workload.constraints.bound_factor
+        else None,
     )
 
 
-def _draft_risks(workload: Workload, catalog: Catalog, first: Sequence[Scored]) -> dict[int, DraftRisk | None]:
+def _draft_risks(question: Question, first: Sequence[Scored]) -> dict[int, DraftRisk | None]:
     return {
-        k: draft_risk(workload, catalog, s)
+        k: draft_risk(question, s)
         for k, s in enumerate(first)
-        if catalog.effort.allows("what a lower acceptance of drafts would cost")
+        if question.catalog.effort.allows("what a lower acceptance of drafts would cost")
     }
 
 
@@ -248,10 +256,11 @@ def _other_ways(
         return tuple(variants(workload, simulations, s, scale))
 
 
-def prepare_question(workload: Workload, catalog: Catalog) -> tuple[Workload, Catalog]:
-    """Workload and catalog as the engine computes them, encoder inputs and embeddings converted (step/encoder.py)."""
-    workload, model = normalize(workload, catalog.model)
-    return workload, held_long_enough(workload, replace(catalog, model=model))
+def prepare_question(question: AnyQuestion) -> AnyQuestion:
+    """The question as the engine computes it, encoder inputs and embeddings converted (step/encoder.py)."""
+    asked, model = normalize(question.workload, question.catalog.model)
+    question = replace(question, workload=asked, catalog=replace(question.catalog, model=model))
+    return replace(question, catalog=held_long_enough(question))
 
 
 def empty_answer(rejections: Sequence[Rejection]) -> SearchResult:

@@ -29,7 +29,7 @@ from advisor.engine.scheduler import (
     verify_trace,
     whole_users,
 )
-from advisor.engine.search.candidates import Catalog, concurrency_of
+from advisor.engine.search.candidates import Catalog, Question, concurrency_of
 from advisor.engine.search.evictions import as_cached, kept_of
 from advisor.engine.search.limits import (
     Factors,
@@ -286,12 +286,13 @@ def running_cap(planned_requests: float) -> int:
 class Simulations:
     """Runs and caches the simulations of one search's candidates."""
 
-    def __init__(self, workload: Workload, catalog: Catalog, table: Table) -> None:
-        self.workload, self.catalog, self.table = workload, catalog, table
+    def __init__(self, question: Question, table: Table) -> None:
+        self.question, self.table = question, table
+        self.workload, self.catalog = question.workload, question.catalog
         self._seen: dict[tuple[int, int, int, int], Verified] = {}
         self._drawn: dict[tuple[int, int, float], Phases] = {}
         self._factors: dict[int, Factors | None] = {}
-        self.rentals = Rentals(workload, catalog)
+        self.rentals = Rentals(question)
 
     def with_offers(self, table: Table) -> "Simulations":
         """The same candidates with other offers, sharing the cached simulations."""
@@ -299,7 +300,7 @@ class Simulations:
 
     def on_catalog(self, table: Table, catalog: Catalog) -> "Simulations":
         """The same candidates with the offers of another catalog, sharing the cached simulations."""
-        other = Simulations(self.workload, catalog, table)
+        other = Simulations(replace(self.question, catalog=catalog), table)
         other._seen, other._drawn, other._factors = self._seen, self._drawn, self._factors
         return other
 
@@ -437,7 +438,7 @@ class Simulations:
         lane = self.table.lanes[trial.design.row]
         if workload.deadline_s is None or late(0.0) >= 1 or not 1 < late(trial.verified.late_fraction) <= MOST_LATE:
             return None
-        if not any(o.term == SPOT for o in allowed_offers(workload, self.catalog, lane)):
+        if not any(o.term == SPOT for o in allowed_offers(Question(workload, self.catalog), lane)):
             return None
         share = (late(trial.verified.late_fraction) - late(0.0)) / (1.0 - late(0.0))
         least = math.ceil(trial.design.replicas * share - 1e-9)
@@ -453,13 +454,13 @@ class Simulations:
         spot_late = spot_late_fraction(workload, catalog.assumptions, trial.verified.late_fraction)
         if workload.deadline_s is not None and spot_late > 1:
             catalog = replace(catalog, offers=tuple(o for o in catalog.offers if o.term != SPOT))
-        if not allowed_offers(workload, catalog, self.table.lanes[row]):  # spot alone is allowed, and late
+        if not allowed_offers(Question(workload, catalog), self.table.lanes[row]):  # spot alone is allowed, and late
             catalog, trial = self.catalog, replace(trial, excess_fraction=max(trial.excess_fraction, spot_late))
         c = lane.choice
         peak, mean = self.request_rates(trial)
         each = self._capacity(workload, trial)
         busy = np.array([[mean / (each * carrying)]])
-        _, best, _, _ = best_offers(workload, catalog, [lane], np.array([[float(carrying)]]), busy)
+        _, best, _, _ = best_offers(Question(workload, catalog), [lane], np.array([[float(carrying)]]), busy)
         offer = catalog.offers[int(best[0, 0])]
         replicas = int(workload.slo.redundancy.replicas(carrying, packing_of(c, offer)))
         capacity = each * replicas
@@ -489,7 +490,7 @@ class Simulations:
             rentals=self.rentals.until,
         )
         self._may_be_rented(workload, trial, deployment)
-        deployment = with_best_plan(workload, catalog, deployment)
+        deployment = with_best_plan(Question(workload, catalog), deployment)
         if workload.deadline_s is not None and on_spot(deployment):
             deployment = replace(deployment, verified=replace(trial.verified, late_fraction=spot_late))
         chance = slo_probability(workload, self.factors(row), deployment.verified)
@@ -502,14 +503,14 @@ class Simulations:
 
     def _may_be_rented(self, workload: Workload, trial: SimulatedDesign, s: Scored) -> None:
         """Remembers a deployment that keeps the limits as one that can bridge a delivery."""
-        rents = [o for o in allowed_offers(workload, self.catalog, s.lane) if o.acquisition == "rent"]
+        rents = [o for o in allowed_offers(Question(workload, self.catalog), s.lane) if o.acquisition == "rent"]
         if trial.excess_fraction > 1 or trial.pilot or not rents:
             return
         cheapest = min(
             rents, key=lambda o: o.usd_per_hour * float(instances_of(workload, s, o, s.replicas - s.spare_replicas))
         )
-        there = on_offer(workload, self.catalog, s, cheapest)
-        self.rentals.add((trial.design.row, trial.design.replicas), deployed(workload, self.catalog, there))
+        there = on_offer(Question(workload, self.catalog), s, cheapest)
+        self.rentals.add((trial.design.row, trial.design.replicas), deployed(Question(workload, self.catalog), there))
 
     def _phases(self, workload: Workload, trial: SimulatedDesign, rates: tuple[float, float], load: float) -> Phases:
         assert self.table.built is not None
@@ -559,21 +560,22 @@ def on_spot(s: Scored) -> bool:
     return any(s.planned.offers[h.way].term == SPOT for h in hourly) if s.planned else s.offer.term == SPOT
 
 
-def repriced(workload: Workload, catalog: Catalog, s: Scored, offer: Offer) -> Scored:
+def repriced(question: Question, s: Scored, offer: Offer) -> Scored:
     """The same deployment on another offer alone: instances, power and plan recomputed."""
-    s = on_offer(workload, catalog, s, offer)
-    planned = single(workload, catalog, deployed(workload, catalog, s), offer)
+    s = on_offer(question, s, offer)
+    planned = single(question, deployed(question, s), offer)
     return with_plan(s, planned) if planned else s
 
 
-def on_offer(workload: Workload, catalog: Catalog, s: Scored, offer: Offer) -> Scored:
+def on_offer(question: Question, s: Scored, offer: Offer) -> Scored:
     """The same deployment on another offer, without its cost."""
+    workload = question.workload
     s = with_spares(workload, s, offer)
     instances = int(instances_of(workload, s, offer, s.replicas - s.spare_replicas))
     carrying = np.array([float(s.replicas - s.spare_replicas)])
     paid = float(paid_fraction(workload, offer, carrying, packing_of(s.lane.choice, offer))[0])
     used = s.utilisation_fraction * s.paid_fraction / paid
-    licence = licence_of(catalog, s.lane) * offer.accelerators
+    licence = licence_of(question.catalog, s.lane) * offer.accelerators
     deployment = replace(
         s,
         offer=offer,
@@ -584,8 +586,8 @@ def on_offer(workload: Workload, catalog: Catalog, s: Scored, offer: Offer) -> S
     )
     return replace(
         deployment,
-        watts=mean_watts(workload, catalog, deployment),
-        full_watts=_watts(catalog, deployment, 1.0),
+        watts=mean_watts(question, deployment),
+        full_watts=_watts(question.catalog, deployment, 1.0),
     )
 
 
@@ -611,56 +613,56 @@ def with_plan(s: Scored, planned: Planned) -> Scored:
     return replace(s, planned=planned, parts=planned.plan.parts())
 
 
-def with_best_plan(workload: Workload, catalog: Catalog, s: Scored) -> Scored:
+def with_best_plan(question: Question, s: Scored) -> Scored:
     """The deployment under the cheapest plan, named after the offer of it that costs most.
 
     Under `carbon` the offer of the greenest grid stays.
     """
-    if workload.objective == "carbon":
-        return repriced(workload, catalog, s, s.offer)
-    s = on_offer(workload, catalog, s, s.offer)
-    planned = best(workload, catalog, deployed(workload, catalog, s), allowed_offers(workload, catalog, s.lane))
+    if question.workload.objective == "carbon":
+        return repriced(question, s, s.offer)
+    s = on_offer(question, s, s.offer)
+    planned = best(question, deployed(question, s), allowed_offers(question, s.lane))
     if planned is None:
-        return repriced(workload, catalog, s, s.offer)
+        return repriced(question, s, s.offer)
     main = planned.offers[planned.main]
     if main is not s.offer:
-        s = on_offer(workload, catalog, s, main)
-        planned = best(workload, catalog, deployed(workload, catalog, s), planned.offers[: planned.own_ways]) or planned
+        s = on_offer(question, s, main)
+        planned = best(question, deployed(question, s), planned.offers[: planned.own_ways]) or planned
     return with_plan(s, planned)
 
 
-def with_every_rental(workload: Workload, catalog: Catalog, s: Scored) -> Scored:
+def with_every_rental(question: Question, s: Scored) -> Scored:
     """The deployment planned again now that everything that can bridge a delivery is known, if it buys anything."""
     if s.planned is None or not s.planned.plan.capex_usd:
         return s
-    planned = best(workload, catalog, deployed(workload, catalog, s), s.planned.offers[: s.planned.own_ways])
+    planned = best(question, deployed(question, s), s.planned.offers[: s.planned.own_ways])
     return with_plan(s, planned) if planned and planned.offers[planned.main] is s.offer else s
 
 
-def deployed(workload: Workload, catalog: Catalog, s: Scored) -> Deployed:
+def deployed(question: Question, s: Scored) -> Deployed:
     """What a plan needs to know of the deployment."""
     sent, stored = (
-        s.requests_per_s_mean * workload.output_tokens.mean_tokens,
+        s.requests_per_s_mean * question.workload.output_tokens.mean_tokens,
         s.memory.weights_bytes * s.chips / s.replicas,
     )
     rented = s.offer.provider if s.offer.acquisition != "own" else ""
     return Deployed(
         lane=s.lane,
-        instances=partial(instances_of, workload, s),
+        instances=partial(instances_of, question.workload, s),
         carrying=s.replicas - s.spare_replicas,
         stored_bytes=stored,
         output_tokens_per_s=sent,
-        drawn_fraction=partial(drawn_fraction, workload, catalog, s),
+        drawn_fraction=partial(drawn_fraction, question, s),
         utilisation_fraction=s.utilisation_fraction,
-        services=services(sent, stored, rented, catalog.assumptions) if rented else (),
+        services=services(sent, stored, rented, question.catalog.assumptions) if rented else (),
         rentals=s.rentals,
     )
 
 
-def drawn_fraction(workload: Workload, catalog: Catalog, s: Scored, offer: Offer) -> float:
+def drawn_fraction(question: Question, s: Scored, offer: Offer) -> float:
     """Mean power of the deployment's instances under this offer over their full draw; 1 if it is not published."""
-    there = s if offer is s.offer else on_offer(workload, catalog, s, offer)
-    chip = s.lane.choice.accelerator.watts + host_watts(offer, catalog)
+    there = s if offer is s.offer else on_offer(question, s, offer)
+    chip = s.lane.choice.accelerator.watts + host_watts(offer, question.catalog)
     full = chip * offer.accelerators * there.instances * offer.pue
     return there.watts / full if full and math.isfinite(there.watts / full) else 1.0
 
@@ -691,12 +693,13 @@ def resized_usd_per_hour(workload: Workload, s: Scored, replicas: Amount, work: 
     return hour_usd(priced * price + rest, paid) + least
 
 
-def mean_watts(workload: Workload, catalog: Catalog, s: Scored) -> float:
+def mean_watts(question: Question, s: Scored) -> float:
     """Mean power in W over the week; with autoscaling the load per instance is taken as constant."""
+    workload = question.workload
     if not workload.week or s.paid_fraction < 1.0:
-        return watts_at(catalog, s, 1.0)
+        return watts_at(question.catalog, s, 1.0)
     levels, hours = np.unique(np.array(workload.week), return_counts=True)
-    drawn = [watts_at(catalog, s, float(level) / mean_fraction(workload.week)) for level in levels]
+    drawn = [watts_at(question.catalog, s, float(level) / mean_fraction(workload.week)) for level in levels]
     return float(np.average(drawn, weights=hours))
 
 

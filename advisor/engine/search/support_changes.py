@@ -3,27 +3,32 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from advisor.engine.kernels import HALF
 from advisor.engine.network import Model
-from advisor.engine.search.candidates import ALLOWED_QUALITY, QUALITY_RANK, Catalog, enumerate_lanes
-from advisor.engine.step import HALF, Lane, quality_of
+from advisor.engine.search.candidates import ALLOWED_QUALITY, QUALITY_RANK, Catalog, Question, enumerate_lanes
+from advisor.engine.step import (
+    Lane,
+    quality_of,
+)
 from advisor.engine.terms import QUALITY_ANY, Change, Constraints, Rejection, Workload, allowing, listed
 
 NO_ADAPTERS = Change(field="adapters.count", value=0, said="adapters.count: 0")
 NO_GRAMMAR = Change(field="structured_output", value="no", said="structured_output: no")
 
 
-def with_support_changes(workload: Workload, catalog: Catalog, refused: Sequence[Rejection]) -> list[Rejection]:
+def with_support_changes(question: Question, refused: Sequence[Rejection]) -> list[Rejection]:
     """The rejections of chips without a lane, each with the fewest changes that give it one, else a dead end."""
     slugs = {r.accelerator for r in refused if not r.dead_end}
-    least = _least_changes(workload, catalog, slugs)
-    for asked, simpler, change in _simpler(workload, catalog):
-        without = _least_changes(asked, simpler, slugs - set(least))
+    least = _least_changes(question, slugs)
+    for asked, simpler, change in _simpler(question):
+        without = _least_changes(replace(question, workload=asked, catalog=simpler), slugs - set(least))
         least |= {slug: (*changes, change) for slug, changes in without.items()}
     return [_with_change(r, least.get(r.accelerator, ())) if r.accelerator in slugs else r for r in refused]
 
 
-def _simpler(workload: Workload, catalog: Catalog) -> Iterator[tuple[Workload, Catalog, Change]]:
+def _simpler(question: Question) -> Iterator[tuple[Workload, Catalog, Change]]:
     """The question without a feature that some frameworks lack."""
+    workload, catalog = question.workload, question.catalog
     if catalog.model.adapters is not None:
         yield workload, replace(catalog, model=replace(catalog.model, adapters=None)), NO_ADAPTERS
     if workload.structured_output:
@@ -36,8 +41,9 @@ def _with_change(r: Rejection, changes: tuple[Change, ...]) -> Rejection:
     return replace(r, smallest_change=f"supported with {listed(changes)}", changes=changes)
 
 
-def _least_changes(workload: Workload, catalog: Catalog, slugs: set[str]) -> dict[str, tuple[Change, ...]]:
+def _least_changes(question: Question, slugs: set[str]) -> dict[str, tuple[Change, ...]]:
     """Per chip that has a lane without the constraints, the fewest changes that allow one."""
+    workload = question.workload
     c = replace(
         workload.constraints,
         frameworks_allow=(),
@@ -50,10 +56,10 @@ def _least_changes(workload: Workload, catalog: Catalog, slugs: set[str]) -> dic
         partitions="yes",
     )
     asked = replace(workload, constraints=c)
-    chips = [a for a in catalog.accelerators if a.slug in slugs]
+    chips = [a for a in question.catalog.accelerators if a.slug in slugs]
     least: dict[str, tuple[Change, ...]] = {}
-    for lane in enumerate_lanes(asked, catalog, chips)[0] if chips else []:
-        slug, changes = lane.choice.accelerator.slug, lane_changes(lane, workload.constraints, catalog.model)
+    for lane in enumerate_lanes(replace(question, workload=asked), chips)[0] if chips else []:
+        slug, changes = lane.choice.accelerator.slug, lane_changes(lane, workload.constraints, question.catalog.model)
         if slug not in least or len(changes) < len(least[slug]):
             least[slug] = changes
     return least

@@ -18,7 +18,7 @@ from advisor.engine.cost import (
     watts_per_chip,
 )
 from advisor.engine.scheduler import closed_loop, log_normal_cv2, open_loop, scheduler_of, shares_prefixes, whole_users
-from advisor.engine.search.candidates import CONCURRENCY, Catalog, allowed, concurrency_of, connected_chips
+from advisor.engine.search.candidates import CONCURRENCY, Catalog, Question, allowed, concurrency_of, connected_chips
 from advisor.engine.search.evictions import with_evictions
 from advisor.engine.search.growing import instances_over_horizon
 from advisor.engine.search.limits import Factors, at_confidence, factors_of, latency_excess
@@ -120,27 +120,28 @@ class Served:
     estimates: tuple[Array, ...]  # of serving_estimates
 
 
-def served(workload: Workload, catalog: Catalog, lanes: Sequence[Lane]) -> Served:
+def served(question: Question, lanes: Sequence[Lane]) -> Served:
     """Memory, step times and latencies of these lanes; those that do not fit are pruned."""
-    room, kept, built = fitting(catalog.model, lanes)
-    estimates = serving_estimates(workload, kept, built.times if built else None)
+    room, kept, built = fitting(question.catalog.model, lanes)
+    estimates = serving_estimates(question.workload, kept, built.times if built else None)
     return Served(room=room, kept=tuple(kept), built=built, estimates=estimates)
 
 
-def evaluate(workload: Workload, catalog: Catalog, lanes: Sequence[Lane], known: Served | None = None) -> Table:
+def evaluate(question: Question, lanes: Sequence[Lane], known: Served | None = None) -> Table:
     """The table for these lanes at every concurrency; lanes that do not fit in memory are pruned.
 
     known: of these lanes with this traffic, if it was computed before.
     """
-    known = known or served(workload, catalog, lanes)
+    catalog = question.catalog
+    known = known or served(question, lanes)
     room, kept, built = known.room, known.kept, known.built
     chips = np.array([w.choice.tp * w.choice.pp * w.choice.dp for w in kept], dtype=float)[:, None]
     capacity, busy_tpot, replicas, ttft, tpot, peak = known.estimates
     usd, offer, share, priced = best_offers(
-        workload, catalog, kept, replicas, _load(workload, peak, capacity * replicas)
+        question, kept, replicas, _load(question.workload, peak, capacity * replicas)
     )
-    total, most = replicas_on(workload, catalog, kept, offer, replicas)
-    load = _load(workload, peak, capacity * total)
+    total, most = replicas_on(question, kept, offer, replicas)
+    load = _load(question.workload, peak, capacity * total)
     grid = np.array([o.kgco2e_per_kwh or math.nan for o in catalog.offers] + [math.nan])
     return Table(
         lanes=kept,
@@ -166,18 +167,18 @@ def evaluate(workload: Workload, catalog: Catalog, lanes: Sequence[Lane], known:
         pruned=(len(lanes) - len(kept)) * len(CONCURRENCY),
         shortfalls=_shortfalls(lanes, room),
         plain_row=np.arange(len(kept)),
-        **_margins(workload, catalog, kept),
+        **_margins(question, kept),
     )
 
 
-def _margins(workload: Workload, catalog: Catalog, lanes: Sequence[Lane]) -> dict[str, Array]:
+def _margins(question: Question, lanes: Sequence[Lane]) -> dict[str, Array]:
     """The margins of each lane, which depend on its chip and its draft."""
     margins, known = np.ones((2, len(lanes), 1)), dict[tuple[str, str, int], Factors | None]()
-    for i, lane in enumerate(lanes if workload.slo.confidence else ()):
+    for i, lane in enumerate(lanes if question.workload.slo.confidence else ()):
         key = lane.choice.accelerator.slug, lane.choice.efficiency.basis, id(lane.draft)
         if key not in known:
-            drawn = factors_of(catalog.scopes, lane)
-            known[key] = at_confidence(drawn, workload.slo.confidence or 0.0) if drawn else None
+            drawn = factors_of(question.catalog.scopes, lane)
+            known[key] = at_confidence(drawn, question.workload.slo.confidence or 0.0) if drawn else None
         if (f := known[key]) is not None:
             margins[:, i, 0] = f.ttft, f.tpot
     return {"ttft_margin": margins[0], "tpot_margin": margins[1]}
@@ -208,13 +209,14 @@ def only_rows(table: Table, rows: Array) -> Table:
     return replace(table, **arrays, lanes=tuple(table.lanes[i] for i in rows), built=None)
 
 
-def with_best_offers(workload: Workload, catalog: Catalog, table: Table) -> Table:
+def with_best_offers(question: Question, table: Table) -> Table:
     """The same candidates, with offers chosen again for this workload's objective."""
+    catalog = question.catalog
     peak, capacity = table.peak_requests_per_s, table.capacity_requests_per_s
-    load = _load(workload, peak, capacity * table.replicas)
-    usd, offer, share, _ = best_offers(workload, catalog, table.lanes, table.replicas, load)
-    total, most = replicas_on(workload, catalog, table.lanes, offer, table.replicas)
-    load = _load(workload, peak, capacity * total)
+    load = _load(question.workload, peak, capacity * table.replicas)
+    usd, offer, share, _ = best_offers(question, table.lanes, table.replicas, load)
+    total, most = replicas_on(question, table.lanes, offer, table.replicas)
+    load = _load(question.workload, peak, capacity * total)
     grid = np.array([o.kgco2e_per_kwh or math.nan for o in catalog.offers] + [math.nan])
     least, chips = least_power_fraction(catalog.assumptions), table.chips * total
     return replace(
@@ -402,27 +404,25 @@ def packing_of(c: Choice, o: Offer) -> Packing:
     return packing(c.tp * c.pp * c.dp, o.accelerators, c.pp, host_chips(c.accelerator, o))
 
 
-def replicas_on(
-    workload: Workload, catalog: Catalog, kept: Sequence[Lane], offer: Array, carrying: Array
-) -> tuple[Array, Array]:
+def replicas_on(question: Question, kept: Sequence[Lane], offer: Array, carrying: Array) -> tuple[Array, Array]:
     """(replicas with spares today, the same in the month of the forecast that needs most) on the offers at `offer`.
 
     The hosts of an offer say how many replicas are lost with one. Without an offer, no spares.
     """
-    grown = np.ceil(carrying * max(workload.forecast, default=1.0) - 1e-9)
-    needed = workload.slo.redundancy
+    grown = np.ceil(carrying * max(question.workload.forecast, default=1.0) - 1e-9)
+    needed = question.workload.slo.redundancy
     if not needed:
         return carrying, grown
     packed = np.ones((4, *carrying.shape))
     for i, w in enumerate(kept):
         for index in set(offer[i].tolist()) - {-1}:
-            packed[:, i, offer[i] == index] = np.array(packing_of(w.choice, catalog.offers[index]))[:, None]
+            packed[:, i, offer[i] == index] = np.array(packing_of(w.choice, question.catalog.offers[index]))[:, None]
     p = Packing(*packed)
     return np.asarray(needed.replicas(carrying, p)), np.asarray(needed.replicas(grown, p))
 
 
 def best_offers(
-    workload: Workload, catalog: Catalog, kept: Sequence[Lane], carrying: Array, load: Array
+    question: Question, kept: Sequence[Lane], carrying: Array, load: Array
 ) -> tuple[Array, Array, Array, int]:
     """(USD per hour, offer index, paid fraction of hours, candidates priced) of the cheapest offer per candidate.
 
@@ -430,10 +430,11 @@ def best_offers(
     (lanes, concurrency), and `load` theirs. A batch releases hourly instances when it is done and pays for `load`, the
     fraction of time it runs. A purchased host pays for the power drawn at this load.
     """
+    workload = question.workload
     usd, best, priced = np.full(carrying.shape, np.inf), np.full(carrying.shape, -1), 0
     share = np.ones(carrying.shape)
     leading = np.full(carrying.shape, np.inf)
-    offers = _offers_by_chip(workload, catalog, {w.choice.accelerator.slug for w in kept})
+    offers = _offers_by_chip(question, {w.choice.accelerator.slug for w in kept})
     dated = bool(workload.week or workload.forecast)  # replicas change over time: one size of replica at a time
     groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for row, w in enumerate(kept):
@@ -444,7 +445,7 @@ def best_offers(
         accelerator = kept[members[0]].choice.accelerator
         stage_chips = np.array([kept[i].choice.tp * kept[i].choice.dp for i in members])
         stages = np.array([kept[i].choice.pp for i in members])
-        licence = np.array([licence_of(catalog, kept[i]) for i in members])[:, None]
+        licence = np.array([licence_of(question.catalog, kept[i]) for i in members])[:, None]
         shares: dict[tuple[int, int], Array] = {}
         for index, o, count in offers.get(accelerator.slug, ()):
             able = np.flatnonzero(stage_chips <= connected_chips(accelerator, o))
@@ -457,7 +458,7 @@ def best_offers(
             p = Packing(*(figure[:1] if dated else figure for figure in np.array(packed, dtype=float).T[:, :, None]))
             needs = partial(workload.slo.redundancy.instances, p=p)
             today = needs(carrying[rows])
-            instances = over_horizon(workload, catalog, o, carrying[rows], needs) if workload.forecast else today
+            instances = over_horizon(question, o, carrying[rows], needs) if workload.forecast else today
             paid = np.ones(1)
             if autoscales(workload, o):
                 if (o.accelerators, failing) not in shares:
@@ -465,7 +466,7 @@ def best_offers(
                 paid = shares[o.accelerators, failing]
             busy_chips = carrying[rows] * chips * load[rows]
             busy_chips = busy_chips * instances / today
-            saved = power_saved(o, accelerator, catalog.assumptions, instances, busy_chips)
+            saved = power_saved(o, accelerator, question.catalog.assumptions, instances, busy_chips)
             runs = run_fraction(workload, o, load[rows])
             cost = offer_usd_per_hour(o, instances, licence[able], paid, runs) - saved
             first = carbon_sort_key(workload, o, cost) if workload.objective == "carbon" else cost
@@ -478,11 +479,10 @@ def best_offers(
     return usd, best, share, priced
 
 
-def over_horizon(
-    workload: Workload, catalog: Catalog, o: Offer, carrying: Array, needs: Callable[[Array], Array]
-) -> Array:
+def over_horizon(question: Question, o: Offer, carrying: Array, needs: Callable[[Array], Array]) -> Array:
     """Instances of one offer that cost as much as those that the forecast needs month by month."""
-    a = catalog.site_assumptions or catalog.assumptions
+    workload = question.workload
+    a = question.catalog.site_assumptions or question.catalog.assumptions
     prices = replace(a.prices, months=workload.horizon_months, discount_fraction=workload.discount_fraction)
     return instances_over_horizon(o, a, prices, workload.forecast, carrying, needs)
 
@@ -537,19 +537,18 @@ def licence_of(catalog: Catalog, lane: Lane) -> float:
     return licence_usd_per_hour(catalog.licences, lane.choice.accelerator.vendor, lane.framework.slug)
 
 
-def _offers_by_chip(
-    workload: Workload, catalog: Catalog, slugs: Set[str]
-) -> Mapping[str, list[tuple[int, Offer, int]]]:
+def _offers_by_chip(question: Question, slugs: Set[str]) -> Mapping[str, list[tuple[int, Offer, int]]]:
     """(index, offer, how many it stands for) of each chip's allowed offers, without rents that others beat.
 
     Of rents that differ only in provider, region and price, the cheapest stands for all; under `carbon` all are kept.
     """
+    catalog = question.catalog
     by_chip: dict[str, list[tuple[int, Offer, int]]] = defaultdict(list)
     alike: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for i, o in enumerate(catalog.offers):
-        if o.accelerator not in slugs or not allowed(o, workload.constraints):
+        if o.accelerator not in slugs or not allowed(o, question.workload.constraints):
             continue
-        if o.acquisition != "rent" or o.held_instances or workload.objective == "carbon":
+        if o.acquisition != "rent" or o.held_instances or question.workload.objective == "carbon":
             by_chip[o.accelerator].append((i, o, 1))
             continue
         sold = o.accelerator, o.accelerators, o.term, o.joined_accelerators, o.fabric_accelerators, o.share

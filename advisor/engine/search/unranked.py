@@ -9,6 +9,7 @@ from advisor.engine.cost import HOURS_PER_MONTH, NOT_PRICED, site_rejection, tot
 from advisor.engine.search.candidates import (
     PRICE_FIELD,
     Catalog,
+    Question,
     changes_needed,
     enumerate_lanes,
     largest_connected_offer,
@@ -38,9 +39,11 @@ from advisor.engine.terms import (
     Part,
     Rejection,
     Workload,
+    exact_text,
     limit_change,
     list_change,
     listed,
+    usd_text,
 )
 
 FACTORS = 1e-4, 1e4  # a price is searched between these multiples of the one that was simulated
@@ -61,10 +64,11 @@ class Unranked:
 
 
 def unranked(
-    workload: Workload, catalog: Catalog, scale: Scale, ranked: Sequence[Scored], rejections: Sequence[Rejection]
+    question: Question, scale: Scale, ranked: Sequence[Scored], rejections: Sequence[Rejection]
 ) -> tuple[list[Unranked], list[Rejection]]:
     """The chips without a usable price that would meet every limit, and all rejections with what would help these."""
-    connected = largest_connected_offer(workload, catalog)
+    workload, catalog = question.workload, question.catalog
+    connected = largest_connected_offer(question)
     small = {a.slug for a in catalog.accelerators if connected[a.slug] < a.chips_per_host}
     slugs = {r.accelerator for r in rejections if _lacks_an_offer(r, small)}
     ways = {slug: _fewest_changes(workload.constraints, catalog, slug) for slug in slugs}
@@ -74,9 +78,9 @@ def unranked(
     for asked, assumed in _questions(workload):
         chips = (slugs - sold if assumed else sold) - set(found)
         narrow = replace(catalog, offers=_offers(catalog, chips, ways, ranked, assumed))
-        best, refused = _simulated(asked, narrow, scale, chips)
+        best, refused = _simulated(replace(question, workload=asked, catalog=narrow), scale, chips)
         after |= {r.accelerator: r for r in refused}
-        scored = replace(scale, declared=declared(asked, narrow)) if best else scale
+        scored = replace(scale, declared=declared(replace(question, workload=asked, catalog=narrow))) if best else scale
         found |= {slug: _priced(workload, scored, ranked, s, assumed) for slug, s in best.items()}
     told = [_told(r, workload, found, after, ways, ranked) for r in rejections]
     order = sorted(found.values(), key=lambda u: (u.assumed, u.place, u.scored.usd_per_hour, u.scored.row_index))
@@ -156,23 +160,22 @@ def _repriced(parts: Sequence[Part], factor: float) -> tuple[Part, ...]:
     return tuple(p if p.name in NOT_PRICED else replace(p, usd_per_hour=p.usd_per_hour * factor) for p in parts)
 
 
-def _simulated(
-    workload: Workload, catalog: Catalog, scale: Scale, slugs: set[str]
-) -> tuple[dict[str, Scored], list[Rejection]]:
+def _simulated(question: Question, scale: Scale, slugs: set[str]) -> tuple[dict[str, Scored], list[Rejection]]:
     """(best design by chip, rejections of the other chips)."""
-    chips = [a for a in catalog.accelerators if a.slug in slugs]
-    lanes, refused = enumerate_lanes(workload, catalog, chips) if chips else ([], [])
-    refused = with_support_changes(workload, catalog, refused)
+    workload = question.workload
+    chips = [a for a in question.catalog.accelerators if a.slug in slugs]
+    lanes, refused = enumerate_lanes(question, chips) if chips else ([], [])
+    refused = with_support_changes(question, refused)
     if not lanes:
         return {}, refused
-    table = evaluate(workload, catalog, lanes)
-    refused += does_not_fit(workload, catalog, table)
-    simulations = Simulations(workload, catalog, table)
-    scale = replace(scale, declared=declared(workload, catalog))
+    table = evaluate(question, lanes)
+    refused += does_not_fit(question, table)
+    simulations = Simulations(question, table)
+    scale = replace(scale, declared=declared(question))
     score = table_scores(workload, table, scale)
     best: dict[str, Scored] = {}
     for slug, own in rows_by_chip(table).items():
-        if not catalog.effort.allows("accelerators without a price"):
+        if not question.catalog.effort.allows("accelerators without a price"):
             break
         ask = partial(best_of_chip, simulations=simulations, own=own, score=score, scale=scale, few=True)
         design = best_within_budget(workload, ask)
@@ -309,7 +312,7 @@ def _label(s: Scored) -> str:
 
 
 def _monthly(s: Scored) -> str:
-    return f"${s.usd_per_hour * HOURS_PER_MONTH:,.0f} a month"
+    return f"{usd_text(s.usd_per_hour * HOURS_PER_MONTH)} a month"
 
 
 def _with_offer(r: Rejection, u: Unranked, ranked: Sequence[Scored]) -> Rejection:
@@ -356,4 +359,4 @@ def _with_price(r: Rejection, u: Unranked, ranked: Sequence[Scored]) -> Rejectio
 
 
 def _rate(usd: float) -> str:
-    return f"${usd:,.4g} per accelerator-hour"
+    return f"{exact_text(usd)} per accelerator-hour"

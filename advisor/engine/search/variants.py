@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from advisor.engine.scheduler import REQUESTS, Bounds, Verified, closed_loop, scheduler_of, verify
-from advisor.engine.search.candidates import CONCURRENCY, Catalog
+from advisor.engine.search.candidates import CONCURRENCY, Question
 from advisor.engine.search.drafted import drafts_known, tries_drafts
 from advisor.engine.search.limits import slo_probability, tpot_limit_s
 from advisor.engine.search.objective import Scale, final_score, table_scores
@@ -50,27 +50,30 @@ def variants(workload: Workload, simulations: Simulations, s: Scored, scale: Sca
     """Variants that meet every limit and beat the finalist under the objective, best first."""
     if workload.variants == "no" or not supports_drafts(s.lane.choice):
         return []
-    beside = workload.variants == "show" and tries_drafts(workload, simulations.catalog)
+    beside = workload.variants == "show" and tries_drafts(Question(workload, simulations.catalog))
     carrying = s.replicas - s.spare_replicas
     attempts = [
-        with_drafts(workload, simulations.catalog, s, scale) if beside else None,
-        in_pools(workload, simulations, s, carrying - 1) if can_disaggregate(workload, simulations.catalog) else None,
+        with_drafts(Question(workload, simulations.catalog), s, scale) if beside else None,
+        in_pools(workload, simulations, s, carrying - 1)
+        if can_disaggregate(Question(workload, simulations.catalog))
+        else None,
     ]
     now = final_score(workload, s, scale)
     better = [v for v in attempts if v is not None and v.meets_slo and final_score(workload, v, scale) < now]
     return sorted(better, key=lambda v: final_score(workload, v, scale))
 
 
-def can_disaggregate(workload: Workload, catalog: Catalog) -> bool:
+def can_disaggregate(question: Question) -> bool:
     """Whether separate pools apply: they are sized and simulated only at a fixed arrival rate."""
-    applies = workload.apart and workload.variants != "no" and not has_encoder(catalog.model)
-    applies &= catalog.model.adapters is None
+    workload = question.workload
+    applies = workload.apart and workload.variants != "no" and not has_encoder(question.catalog.model)
+    applies &= question.catalog.model.adapters is None
     return applies and workload.kind.tries_disaggregation and workload.users is None and workload.trace is None
 
 
 def rescued(workload: Workload, simulations: Simulations, near: Sequence[NearMiss]) -> list[Scored]:
     """Deployments with separate pools that meet every limit, on chips whose other designs miss one by little."""
-    if workload.variants != "adopt" or not can_disaggregate(workload, simulations.catalog):
+    if workload.variants != "adopt" or not can_disaggregate(Question(workload, simulations.catalog)):
         return []
     tried = [n.scored for n in near if n.excess_fraction <= RESCUE_EXCESS][:RESCUES]
     most = [RESCUE_REPLICAS * max(s.replicas - s.spare_replicas, 1) for s in tried]
@@ -81,18 +84,22 @@ def rescued(workload: Workload, simulations: Simulations, near: Sequence[NearMis
 # --- speculative decoding ---------------------------------------------------------------------------------------
 
 
-def with_drafts(workload: Workload, catalog: Catalog, s: Scored, scale: Scale) -> Scored | None:
+def with_drafts(question: Question, s: Scored, scale: Scale) -> Scored | None:
     """The finalist with the best draft and batch size, simulated; None if no estimate beats it."""
-    drafts = drafts_known(workload, catalog, s.lane.framework, s.lane.choice.dp == 1)
+    workload = question.workload
+    drafts = drafts_known(question, s.lane.framework, s.lane.choice.dp == 1)
     lanes = [replace(s.lane, draft=d, max_running_requests=cap) for d in drafts for cap in _caps(s)]
     if not lanes:
         return None
-    table = evaluate(workload, replace(catalog, offers=(s.offer,)), lanes)
+    table = evaluate(replace(question, catalog=replace(question.catalog, offers=(s.offer,))), lanes)
     if not table.lanes:
         return None
     score = table_scores(workload, table, scale)
     promising = np.where(meets(workload, table), score, np.inf)
-    simulations, best = Simulations(workload, replace(catalog, offers=(s.offer,)), table), None
+    simulations, best = (
+        Simulations(replace(question, catalog=replace(question.catalog, offers=(s.offer,))), table),
+        None,
+    )
     for place in np.argsort(promising, axis=None, kind="stable")[:DESIGNS]:
         row, column = (int(v) for v in np.unravel_index(place, promising.shape))
         if not promising[row, column] < final_score(workload, best or s, scale):
@@ -262,5 +269,5 @@ def _scored(
         meets_slo=True,
         slo_probability=slo_probability(workload, simulations.factors(s.row_index), seen),
     )
-    deployment = repriced(workload, simulations.catalog, deployment, s.offer)
+    deployment = repriced(Question(workload, simulations.catalog), deployment, s.offer)
     return replace(deployment, meets_slo=is_sure(workload, deployment) and not over_budget(workload, deployment))

@@ -11,6 +11,7 @@ import numpy as np
 
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.network import Model
+from advisor.engine.search.candidates import Question
 from advisor.engine.search.objective import (
     Scale,
     best_estimate,
@@ -46,7 +47,7 @@ def with_price_bound(workload: Workload, simulations: Simulations, scale: Scale)
         return workload, simulations
     asked, green = replace(workload, objective="cost"), workload.objective == CARBON
     by_price = (
-        simulations.with_offers(with_best_offers(asked, simulations.catalog, simulations.table))
+        simulations.with_offers(with_best_offers(Question(asked, simulations.catalog), simulations.table))
         if green
         else simulations
     )
@@ -57,7 +58,7 @@ def with_price_bound(workload: Workload, simulations: Simulations, scale: Scale)
     limits = replace(workload.constraints, max_usd_per_month=most, bound_factor=PRICE_BOUND_FACTOR)
     asked = replace(workload, constraints=limits)
     return asked, simulations.with_offers(
-        with_best_offers(asked, simulations.catalog, simulations.table)
+        with_best_offers(Question(asked, simulations.catalog), simulations.table)
     ) if green else simulations
 
 
@@ -71,7 +72,9 @@ def view_winners(workload: Workload, simulations: Simulations, scale: Scale) -> 
         bounds = workload.constraints if view == "balanced" else within  # balanced includes the price
         asked, green = replace(workload, objective=objective, constraints=bounds), objective == CARBON
         if green not in by_offers:
-            by_offers[green] = simulations.with_offers(with_best_offers(asked, simulations.catalog, simulations.table))
+            by_offers[green] = simulations.with_offers(
+                with_best_offers(Question(asked, simulations.catalog), simulations.table)
+            )
         best = _winner(asked, by_offers[green], scale)
         if best is not None and not (green and math.isnan(best.watts)):
             winners[view], questions[view] = best, asked
@@ -115,7 +118,7 @@ def without_weak_prices(
     c = workload.constraints
     asked = replace(workload, constraints=replace(c, exclude=(*c.exclude, WEAK_PRICE)))
     found = _winner(
-        asked, simulations.with_offers(with_best_offers(asked, simulations.catalog, simulations.table)), scale
+        asked, simulations.with_offers(with_best_offers(Question(asked, simulations.catalog), simulations.table)), scale
     )
     pool = [s for s in (found, *shown) if s is not None and not s.offer.weakness]
     return min(pool, key=lambda s: final_score(workload, s, scale), default=None)

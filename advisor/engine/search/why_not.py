@@ -7,7 +7,7 @@ from functools import partial
 
 from advisor.engine.cost import HOURS_PER_MONTH, TEAM
 from advisor.engine.scheduler import P95_UNSERVED_FRACTION, Verified
-from advisor.engine.search.candidates import Catalog, enumerate_lanes, largest_connected_offer
+from advisor.engine.search.candidates import Question, enumerate_lanes, largest_connected_offer
 from advisor.engine.search.objective import MAX_RANKED, ChipResult, describe
 from advisor.engine.search.simulated import (
     Scored,
@@ -34,6 +34,7 @@ from advisor.engine.terms import (
     list_change,
     listed,
     unlike,
+    usd_text,
 )
 
 UNSERVED = "unserved"
@@ -326,13 +327,13 @@ def _over_budget_rejection(workload: Workload, s: Scored) -> Rejection:
         return refuse(reason="too_many", detail=detail, limit=float(there), reached=float(chips))
     capex = s.planned.plan.capex_usd if s.planned else 0.0
     if c.max_capex_usd is not None and capex > c.max_capex_usd * (1 + 1e-9):
-        detail = f"purchases of ${capex:,.0f} > ${c.max_capex_usd:,.0f} {on}"
+        detail = f"purchases of {usd_text(capex)} > {usd_text(c.max_capex_usd)} {on}"
         return refuse(reason="too_expensive", detail=detail, limit=c.max_capex_usd, reached=capex)
     limit, monthly = c.max_usd_per_month or 0.0, budgeted_usd_per_month(workload, s)
     whose = f", {c.bound_factor:g} times the cheapest option" if c.bound_factor else ""
-    over, most = unlike(lambda more: (f"${monthly:,.{more}f}", f"${limit:,.{more}f}"))
+    over, most = unlike(lambda more: (usd_text(monthly, more), usd_text(limit, more)))
     team = sum(p.usd_per_hour for p in s.parts if p.name == TEAM) * HOURS_PER_MONTH
-    staffed = f", of which ${team:,.0f} pays the minimum team" if team > LARGE_TEAM_FRACTION * monthly else ""
+    staffed = f", of which {usd_text(team)} pays the minimum team" if team > LARGE_TEAM_FRACTION * monthly else ""
     detail = f"{over} a month{staffed} > {most}{whose} {on}"
     return refuse(reason="too_expensive", detail=detail, limit=limit, reached=monthly)
 
@@ -361,28 +362,29 @@ def outranked(workload: Workload, slug: str, usd_per_hour: float, simulated: boo
     return Rejection(accelerator=slug, reason="outranked", detail=detail, smallest_change=change, changes=changes)
 
 
-def does_not_fit(workload: Workload, catalog: Catalog, table: Table) -> list[Rejection]:
+def does_not_fit(question: Question, table: Table) -> list[Rejection]:
     """Chips on which no allowed layout fits in memory, with the format that would fit if any quality were allowed."""
     if not table.shortfalls:
         return []
-    chips = [a for a in catalog.accelerators if a.slug in table.shortfalls]
-    fitting, sold = _fitting_formats(workload, catalog, chips), largest_connected_offer(workload, catalog)
-    alone = {a.slug: not any(runs_on(f, a) and spans_hosts(f) for f in catalog.frameworks) for a in chips}
+    chips = [a for a in question.catalog.accelerators if a.slug in table.shortfalls]
+    fitting, sold = _fitting_formats(question, chips), largest_connected_offer(question)
+    alone = {a.slug: not any(runs_on(f, a) and spans_hosts(f) for f in question.catalog.frameworks) for a in chips}
     return [
         _memory_rejection(slug, short, fitting.get(slug), sold[slug], alone[slug])
         for slug, short in table.shortfalls.items()
     ]
 
 
-def _fitting_formats(workload: Workload, catalog: Catalog, chips: Sequence[Accelerator]) -> dict[str, Lane]:
+def _fitting_formats(question: Question, chips: Sequence[Accelerator]) -> dict[str, Lane]:
     """Per chip the lane with the widest weights, on the fewest chips, that fits if any quality is allowed."""
+    workload = question.workload
     if workload.constraints.quality == "any":
         return {}
     wider = replace(workload, constraints=replace(workload.constraints, quality="any"))
-    lanes, _ = enumerate_lanes(wider, catalog, chips)
+    lanes, _ = enumerate_lanes(replace(question, workload=wider), chips)
     if not lanes:
         return {}
-    room = memory(catalog.model, layouts(catalog.model, [w.choice for w in lanes]), lanes)
+    room = memory(question.catalog.model, layouts(question.catalog.model, [w.choice for w in lanes]), lanes)
     fitting = [w for w, ok in zip(lanes, room.fits, strict=True) if ok]
     fitting.sort(key=lambda w: (w.choice.quantization.bits_per_weight, -w.choice.tp * w.choice.pp * w.choice.dp))
     return {w.choice.accelerator.slug: w for w in fitting}

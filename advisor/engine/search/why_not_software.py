@@ -11,6 +11,7 @@ from advisor.engine.network import Model
 from advisor.engine.search.candidates import (
     MIN_WEIGHT_BITS,
     Catalog,
+    Question,
     enumerate_lanes,
     formats_for,
     published_bits,
@@ -58,7 +59,7 @@ def frameworks(
             by_slug.setdefault(f.slug, []).append(f)
     rejections = []
     for slug, versions in sorted(by_slug.items()):
-        gate = _framework_gate(workload, simulations.catalog, versions, chips)
+        gate = _framework_gate(Question(workload, simulations.catalog), versions, chips)
         own = _rows([lane.framework.slug == slug for lane in simulations.table.lanes])
         rejections.append(
             gate or _simulated_rejection(workload, simulations, scale, slug, own, shown, "constraints.frameworks.allow")
@@ -67,12 +68,13 @@ def frameworks(
 
 
 def _framework_gate(
-    workload: Workload, catalog: Catalog, versions: Sequence[Framework], chips: Sequence[Accelerator]
+    question: Question, versions: Sequence[Framework], chips: Sequence[Accelerator]
 ) -> Rejection | None:
     """The first check a framework fails before any evaluation; None if it passes them all."""
+    catalog = question.catalog
     f = versions[-1]
     refuse = partial(_dead_end, f.slug)
-    c = workload.constraints
+    c = question.workload.constraints
     if changes := allowing("constraints.frameworks", f.slug, c.frameworks_allow, c.frameworks_deny):
         return _left_out_by_name(f.slug, changes)
     if not any(supports_model(v, catalog.model) for v in versions):
@@ -83,7 +85,7 @@ def _framework_gate(
     mine = [a for a in chips if any(runs_on(v, a) for v in versions)]
     if not mine:
         return refuse(detail=f"{f.name} needs {' or '.join(f.stacks)}, which no remaining accelerator has")
-    formats = formats_for(workload, catalog)
+    formats = formats_for(question)
     runs = [(v, a) for v in versions for a in mine if runs_on(v, a)]
     if not any(supports_weights(v, a, q, catalog.model) for v, a in runs for q in formats):
         return refuse(detail=f"{f.name} supports none of the allowed formats on {', '.join(a.slug for a in mine)}")
@@ -110,7 +112,7 @@ def formats(
 ) -> list[Rejection]:
     """A rejection for every weight format that no shown option uses."""
     used = {s.lane.choice.quantization.slug for s in shown}
-    offered = formats_for(workload, simulations.catalog)
+    offered = formats_for(Question(workload, simulations.catalog))
     lossy = _formats_of_any_quality(workload, simulations, shown)
     rejections = []
     for q in simulations.catalog.quantizations:
@@ -126,7 +128,7 @@ def formats(
         elif lossy and q in lossy[0]:
             rejections.append(_with_any_quality(lossy[1], scale, q, shown))
         else:
-            rejections.append(_not_offered(workload, simulations.catalog, q, offered))
+            rejections.append(_not_offered(Question(workload, simulations.catalog), q, offered))
     return rejections
 
 
@@ -138,8 +140,9 @@ def _format_gate(catalog: Catalog, q: Quantization, chips: Sequence[Accelerator]
     return _dead_end(q.slug, detail=f"no framework has documented support for it on {where}")
 
 
-def _not_offered(workload: Workload, catalog: Catalog, q: Quantization, offered: Sequence[Quantization]) -> Rejection:
+def _not_offered(question: Question, q: Quantization, offered: Sequence[Quantization]) -> Rejection:
     """The reason why a format is never evaluated for this model."""
+    catalog = question.catalog
     refuse = partial(_dead_end, q.slug)
     if not quantizes(q, catalog.model):
         return refuse(detail="its kernels are for expert layers only; this model is dense")
@@ -151,7 +154,7 @@ def _not_offered(workload: Workload, catalog: Catalog, q: Quantization, offered:
     if not is_published(catalog.model, q) and not worth_converting(catalog.model, q, most):
         bits = f"{q.bits_per_weight:g} bits per weight"
         return refuse(detail=f"{bits}; converting the published checkpoint ({most:g} bits) to it saves too little")
-    c = workload.constraints
+    c = question.workload.constraints
     if changes := allowing("constraints.formats", q.slug, c.formats_allow, c.formats_deny):
         return _left_out_by_name(q.slug, changes)
     if q.training:
@@ -182,14 +185,17 @@ def _formats_of_any_quality(
 ) -> tuple[list[Quantization], tuple[Workload, Simulations]] | None:
     """The formats that `quality: any` would add, and their candidates on the top-ranked chips; None if none."""
     wider = replace(workload, constraints=replace(workload.constraints, quality="any"))
-    offered = formats_for(workload, simulations.catalog)
-    added = [q for q in formats_for(wider, simulations.catalog) if q not in offered]
+    offered = formats_for(Question(workload, simulations.catalog))
+    added = [q for q in formats_for(Question(wider, simulations.catalog)) if q not in offered]
     chips = list({s.lane.choice.accelerator.slug: s.lane.choice.accelerator for s in shown}.values())[:CHIPS]
     narrow = replace(simulations.catalog, quantizations=tuple(added))
-    lanes = enumerate_lanes(wider, narrow, chips)[0] if added and chips else []
+    lanes = enumerate_lanes(Question(wider, narrow), chips)[0] if added and chips else []
     if not lanes:
         return None
-    return added, (wider, Simulations(wider, simulations.catalog, evaluate(wider, simulations.catalog, lanes)))
+    return added, (
+        wider,
+        Simulations(Question(wider, simulations.catalog), evaluate(Question(wider, simulations.catalog), lanes)),
+    )
 
 
 def _with_any_quality(
@@ -222,17 +228,15 @@ def _with_any_quality(
     )
 
 
-def retry_with_any_quality(
-    workload: Workload, catalog: Catalog, scale: Scale, unfit: Sequence[Rejection]
-) -> list[Rejection]:
+def retry_with_any_quality(question: Question, scale: Scale, unfit: Sequence[Rejection]) -> list[Rejection]:
     """The rejections of chips on which nothing fits, each with the simulated result if any quality were allowed."""
     slugs = {r.accelerator for r in unfit if r.smallest_change}
-    chips = [a for a in catalog.accelerators if a.slug in slugs]
-    wider = replace(workload, constraints=replace(workload.constraints, quality="any"))
-    lanes = enumerate_lanes(wider, catalog, chips)[0] if chips else []
+    chips = [a for a in question.catalog.accelerators if a.slug in slugs]
+    wider = replace(question.workload, constraints=replace(question.workload.constraints, quality="any"))
+    lanes = enumerate_lanes(replace(question, workload=wider), chips)[0] if chips else []
     if not lanes:
         return list(unfit)
-    simulations = Simulations(wider, catalog, evaluate(wider, catalog, lanes))
+    simulations = Simulations(replace(question, workload=wider), evaluate(replace(question, workload=wider), lanes))
     score = table_scores(wider, simulations.table, scale)
     return [_retried(r, wider, simulations, scale, score) if r.accelerator in slugs else r for r in unfit]
 

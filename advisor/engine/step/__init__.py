@@ -38,7 +38,14 @@ from advisor.engine.step.lane import (
     with_host_times,
 )
 from advisor.engine.step.lane_times import idle_s, prefill_s, step_s
-from advisor.engine.step.layout import HALF, KV_BYTES, Choice, has_experts, layouts, quantizes, rate_of, unsupported
+from advisor.engine.step.layout import (
+    KV_BYTES,
+    Choice,
+    has_experts,
+    layouts,
+    quantizes,
+    unsupported,
+)
 from advisor.engine.step.ledger import (
     Line,
     context_tokens,
@@ -49,14 +56,9 @@ from advisor.engine.step.ledger import (
 )
 from advisor.engine.step.memory import Memory
 from advisor.engine.step.operators import (
-    ALIGNED_ELEMENTS,
-    EXPERT_PADDING_ROWS,
-    EXPERT_TILE_ROWS_MIN,
-    KNEE_END_BYTES,
     Layouts,
     rank_columns,
     rank_inner,
-    waves,
 )
 from advisor.engine.step.power import Phases, phases, step_fractions
 from advisor.engine.step.speculative import (
@@ -107,7 +109,6 @@ from advisor.engine.step.support import (
 
 __all__ = [
     "broken_shard",
-    "ALIGNED_ELEMENTS",
     "has_experts",
     "EMBEDDINGS",
     "cache_unsupported",
@@ -134,13 +135,9 @@ __all__ = [
     "Client",
     "Demand",
     "Draft",
-    "EXPERT_PADDING_ROWS",
     "rank_columns",
     "rank_inner",
-    "EXPERT_TILE_ROWS_MIN",
-    "HALF",
     "HostCopy",
-    "KNEE_END_BYTES",
     "KV_BYTES",
     "Lane",
     "Lanes",
@@ -195,7 +192,6 @@ __all__ = [
     "prompt_tokens",
     "published_draft",
     "quantizes",
-    "rate_of",
     "resident_bytes",
     "served_rank",
     "speculative_times",
@@ -206,7 +202,6 @@ __all__ = [
     "take",
     "tokens_per_step",
     "unsupported",
-    "waves",
     "whole_prompts",
     "with_draft",
     "with_host_times",

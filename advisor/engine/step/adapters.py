@@ -4,16 +4,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from advisor.engine.kernels import Array, roof
 from advisor.engine.network import Attention, Block, Matrix, Model, decoder_blocks, ffn_matrices, mixer_matrices
 from advisor.engine.step.operators import (
-    Array,
     Layouts,
     Operator,
     bound_of,
     distinct_experts,
     rank_columns,
     rank_inner,
-    roof,
 )
 
 ELEMENT_BYTES = 2.0  # of A and B: the 16-bit dtype of the base model (vLLM, --lora-dtype auto)

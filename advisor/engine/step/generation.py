@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from advisor.engine.kernels import Array
 from advisor.engine.network import (
     LATENT_PX,
     Attention,
@@ -19,7 +20,13 @@ from advisor.engine.network import (
     diffusion_parameters,
 )
 from advisor.engine.step.images import HALF_BYTES, bidirectional_scores, sixteen_bits
-from advisor.engine.step.operators import Array, Layouts, Operator, block_operators, elementwise, gemm
+from advisor.engine.step.operators import (
+    Layouts,
+    Operator,
+    block_operators,
+    elementwise,
+    gemm,
+)
 
 
 def drawing_operators(model: Model, x: Layouts) -> Iterator[Operator]:

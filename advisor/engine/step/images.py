@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from advisor.engine.kernels import Array
 from advisor.engine.network import Attention, Block, Model, vision_parameters
 from advisor.engine.step.operators import (
-    Array,
     Layouts,
     Operator,
     block_operators,

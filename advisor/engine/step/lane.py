@@ -11,13 +11,17 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.engine.kernels import HALF
 from advisor.engine.network import Model, decoder_blocks, passes_of
 from advisor.engine.step.adapters import adapters_s, resident_bytes, swap_s
 from advisor.engine.step.draft_heads import draft_bytes, drafting_choice
 from advisor.engine.step.encoder import NO_CACHE_TOKENS, source_s
 from advisor.engine.step.generation import diffusion_bytes, drawing_workspace_bytes
 from advisor.engine.step.images import images_workspace_bytes, vision_bytes
-from advisor.engine.step.layout import HALF, Choice, layouts
+from advisor.engine.step.layout import (
+    Choice,
+    layouts,
+)
 from advisor.engine.step.memory import (
     Array,
     Memory,

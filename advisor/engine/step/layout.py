@@ -5,12 +5,12 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from advisor.engine.kernels import chip_rates, rate_of
 from advisor.engine.network import Model
 from advisor.engine.step.checkpoints import experts_only
 from advisor.engine.step.operators import Layouts
 from advisor.engine.terms import Accelerator, Correction, Efficiency, Overhead, Quantization
 
-HALF = ("bf16", "fp16")
 CORE_SHARPNESS = 4.0  # exponent of the smooth minimum of two rates; 2 to 8 changes llama.cpp figures by a few percent
 KV_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5625, "fp32": 4.0}
 
@@ -37,14 +37,6 @@ class Choice:
     def lanes(self) -> int:
         """Schedulers of one replica: pipeline micro-batches x attention-DP ranks x instances of a partitioned chip."""
         return self.pp * self.dp * self.accelerator.instances
-
-
-def rate_of(accelerator: Accelerator, dtype: str) -> float | None:
-    """Dense FLOP/s of a matmul dtype; None: unsupported. bf16 and fp16 are interchangeable, other dtypes are not."""
-    flops = accelerator.flops_per_s
-    if dtype in HALF:
-        return flops.get("bf16") or flops.get("fp16") or flops.get("fp32")
-    return flops.get(dtype)
 
 
 def unsupported(accelerator: Accelerator, quantization: Quantization) -> str:
@@ -116,11 +108,9 @@ def _row(model: Model, c: Choice) -> dict[str, float]:
     flops, weight, activation = _matmul(c, whole)
     expert_flops, expert_weight, _ = _matmul(c, experts)
     half = rate_of(a, "bf16") or 0.0
-    near = a.links[0] if a.links else None
-    far = a.links[-1] if len(a.links) > 1 else near
-    near_bytes_per_s = (near.bytes_per_s if near else a.pcie_bytes_per_s) * e.link_fraction
+    chip, near = chip_rates(a, e), a.links[0] if a.links else None
     chips = c.tp * c.dp
-    return {
+    return chip | {
         "tp": c.tp,
         "pp": c.pp,
         "ep": c.ep,
@@ -128,10 +118,9 @@ def _row(model: Model, c: Choice) -> dict[str, float]:
         "moe_tp": c.moe_tp or max(chips // c.ep, 1),
         "matmul_flops_per_s": flops * o.matmul_factor,
         "expert_flops_per_s": expert_flops * e.expert_fraction * o.matmul_factor * o.expert_factor,
-        "half_flops_per_s": half * e.matmul_16_fraction * e.matrix_factor * o.matmul_factor,
+        "half_flops_per_s": chip["half_flops_per_s"] * o.matmul_factor,
         "attention_flops_per_s": half * e.attention_fraction * e.matrix_factor * o.prefill_factor,
         "memory_bytes_per_s": _memory_rate(a, e, o),
-        "cores": a.cores,
         "weight_bytes": weight,
         "weight_read_bytes": weight / _read_fraction(e, whole),
         "expert_weight_bytes": expert_weight,
@@ -142,26 +131,15 @@ def _row(model: Model, c: Choice) -> dict[str, float]:
         "quantize_kernels": e.quantize_kernels if activation < 2.0 else 0.0,
         "quantize_bytes": e.quantize_bytes if activation < 2.0 else 0.0,
         "routing_evenness": c.routing_evenness or e.routing_evenness,
-        "kernel_s": e.kernel_s,
-        "wave_fraction": e.wave_fraction,
-        "odd_matmul_fraction": e.odd_matmul_fraction,
-        "odd_read_fraction": e.odd_read_fraction,
-        "misaligned_matmul_fraction": e.misaligned_matmul_fraction,
-        "misaligned_read_fraction": e.misaligned_read_fraction,
-        "roof_exponent": e.roof_exponent,
         "sequence_head_bytes": e.sequence_head_bytes,
         "sample_bytes_per_logit": e.sample_bytes_per_logit,
-        "near_bytes_per_s": near_bytes_per_s * (near.ring_fraction(chips) if near else 1.0),
-        "exchange_bytes_per_s": near_bytes_per_s * (near.exchange_fraction(chips) if near else 1.0),
-        "near_chips": near.chips if near else 1,
-        "far_bytes_per_s": (far.bytes_per_s if far else a.pcie_bytes_per_s) * e.far_link_fraction,
+        "near_bytes_per_s": chip["near_bytes_per_s"] * (near.ring_fraction(chips) if near else 1.0),
+        "exchange_bytes_per_s": chip["near_bytes_per_s"] * (near.exchange_fraction(chips) if near else 1.0),
         "collective_s": e.collective_s * o.collective_factor + (near.latency_s if near else 0.0),
         "one_shot_s": o.one_shot_s,
-        "exchange_s": e.collective_s + (near.latency_s if near else 0.0),
-        "far_collective_s": e.far_collective_s,
+        "exchange_s": chip["collective_s"],
         "hop_s": e.hop_s * o.collective_factor,
         "direct_hop_s": e.hop_s,
-        "collective_knee_bytes": e.collective_knee_bytes,
         "adapter_kernel_s": o.adapter_kernel_s,
         "further_adapter_s": o.further_adapter_s,
     }

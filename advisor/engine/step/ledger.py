@@ -6,6 +6,7 @@ from itertools import chain
 
 import numpy as np
 
+from advisor.engine.kernels import Array
 from advisor.engine.network import Attention, LatentAttention, Model, Recurrent, decoder_blocks, passes_of
 from advisor.engine.step import duration
 from advisor.engine.step.adapters import adapter_operators
@@ -13,7 +14,13 @@ from advisor.engine.step.encoder import cross_read, source_operators
 from advisor.engine.step.lane import Lanes
 from advisor.engine.step.lane_times import lane_step_s, prefill_s, step_s
 from advisor.engine.step.memory import kv_bytes_per_sequence
-from advisor.engine.step.operators import Array, AttentionCost, Layouts, Operator, attention_cost, linear_operators
+from advisor.engine.step.operators import (
+    AttentionCost,
+    Layouts,
+    Operator,
+    attention_cost,
+    linear_operators,
+)
 from advisor.engine.step.step_time import causal_pairs
 from advisor.engine.terms import Workload
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from advisor.engine.kernels import Array, Rates, aligned_fractions, collective_s, gemm_times, padded_rows, roof
 from advisor.engine.network import (
     Attention,
     Block,
@@ -25,20 +25,13 @@ from advisor.engine.network import (
     mixer_matrices,
 )
 
-Array = NDArray[np.float64]
-EXPERT_PADDING_ROWS = 150.0  # grouped bf16 GEMM on an H200: r rows per expert achieve r / (r + 150) of a dense GEMM
-EXPERT_TILE_ROWS_MIN = 16  # smallest tensor-core tile
-FEW_CORES = 8  # our limit: chips with at most this many cores (TPUs, NPUs) have no wave quantization or tile padding
-TILE_ROWS, TILE_COLUMNS = 128, 128  # most common GEMM tile; determines wave quantization
-KNEE_END_BYTES = 4.0e6
-ALIGNED_ELEMENTS = 8  # 16 bytes of 16-bit elements
 DIRECT_BYTES_MAX = 8.0 * 2**20  # vLLM 0.24.0 on Hopper: largest message of its own all-reduce
 DIRECT_TOKENS_MAX = 256.0  # per rank: the most that low-latency all-to-all kernels take (DeepEP, docs/legacy.md)
 STATE_BYTES = 4.0  # all frameworks we checked keep recurrent states in fp32
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Layouts:
+class Layouts(Rates):
     """N layouts of one model, as arrays of shape (N,); rates are achieved rates."""
 
     tp: Array
@@ -46,12 +39,8 @@ class Layouts:
     ep: Array
     dp: Array  # attention data parallelism
     moe_tp: Array
-    matmul_flops_per_s: Array  # of the dtype the quantized matrices multiply in
     expert_flops_per_s: Array
-    half_flops_per_s: Array  # 16-bit matrix rate: lm_head, router, unquantized parts
     attention_flops_per_s: Array
-    memory_bytes_per_s: Array
-    cores: Array
     weight_bytes: Array  # per weight of attention and dense matrices, scales included
     expert_weight_bytes: Array
     weight_read_bytes: Array  # effective bytes per weight read by a GEMM: dequantization slows the read
@@ -62,26 +51,12 @@ class Layouts:
     quantize_kernels: Array  # extra kernels per matrix that quantize its input
     quantize_bytes: Array  # extra bytes per activation
     routing_evenness: Array
-    kernel_s: Array
-    wave_fraction: Array
-    odd_matmul_fraction: Array  # rates of matrices whose rows are aligned to 2 bytes only, relative to 16
-    odd_read_fraction: Array
-    misaligned_matmul_fraction: Array  # aligned to 4 or 8 bytes
-    misaligned_read_fraction: Array
-    roof_exponent: Array
     sequence_head_bytes: Array  # decode attention's fixed cost per sequence and head, as bytes read
     sample_bytes_per_logit: Array
-    near_bytes_per_s: Array  # achieved on the links inside the scale-up domain
-    exchange_bytes_per_s: Array  # the same for an all-to-all, which a torus carries slower than a ring
-    near_chips: Array
-    far_bytes_per_s: Array
-    collective_s: Array  # all-reduce of the framework
+    exchange_bytes_per_s: Array  # `near_bytes_per_s` of an all-to-all, which a torus carries slower than a ring
     one_shot_s: Array  # launch of the framework's own all-reduce, in which chips read each other's data
     exchange_s: Array  # fixed cost of an all-to-all of tokens to their experts
-    far_collective_s: Array
-    hop_s: Array
     direct_hop_s: Array  # per doubling of the chips in the framework's own all-reduce, without its collective_factor
-    collective_knee_bytes: Array
     adapter_kernel_s: Array  # fixed cost of a kernel of a LoRA adapter
     further_adapter_s: Array
 
@@ -108,34 +83,6 @@ class Operator:
     bound: str
 
 
-def roof(flops_s: Array, bytes_s: Array, exponent: Array) -> Array:
-    """Smooth roofline, seconds: a p-norm of compute and memory time (exponent 1: no overlap, inf: the maximum)."""
-    larger = np.maximum(np.maximum(flops_s, bytes_s), 1e-30)  # factored out to prevent underflow of the powers
-    smooth: Array = larger * ((flops_s / larger) ** exponent + (bytes_s / larger) ** exponent) ** (1.0 / exponent)
-    return smooth
-
-
-def waves(rows: Array, columns: Array, cores: Array) -> Array:
-    """Wave quantization: factor (>= 1) of the last, partly filled wave of tiles; 1 below one wave (split-K)."""
-    tiles = np.ceil(rows / TILE_ROWS) * np.ceil(columns / TILE_COLUMNS)
-    return np.asarray(np.where((tiles > cores) & (cores > FEW_CORES), np.ceil(tiles / cores) * cores / tiles, 1.0))
-
-
-def aligned_fractions(x: Layouts, columns: Array, inner: Array | float) -> tuple[Array, Array]:
-    """(compute, read) rate of a GEMM of these sizes per chip, relative to one whose rows start on 16 bytes.
-
-    Tensor cores load 16 bytes at a time. A row of `inner` or `columns` elements that is not a multiple of 8 needs
-    other kernels: at 2,048 rows an H200 takes 6 to 8 times as long for odd sizes and 3 times for multiples of 2 or 4
-    (fixtures/measurements/gemm-alignment.csv). Measured in 16 bits; FP8 kernels refuse such sizes.
-    """
-    # a size that the chips do not divide is padded by the frameworks that accept it
-    odd = (columns % 2 == 1) | (inner % 2 == 1)
-    misaligned = (columns % ALIGNED_ELEMENTS != 0) & (columns % 1 == 0)
-    misaligned = misaligned | (inner % ALIGNED_ELEMENTS != 0) & (inner % 1 == 0)
-    matmul = np.where(odd, x.odd_matmul_fraction, np.where(misaligned, x.misaligned_matmul_fraction, 1.0))
-    return matmul, np.where(odd, x.odd_read_fraction, np.where(misaligned, x.misaligned_read_fraction, 1.0))
-
-
 def gemm(
     x: Layouts,
     name: str,
@@ -157,10 +104,8 @@ def gemm(
     activation = x.activation_bytes if quantized else 2.0
     flops = 2.0 * rows * columns * inner
     moved = columns * inner * weight + rows * inner * activation + rows * columns * 2.0
-    wave_factor = 1.0 + x.wave_fraction * (waves(rows, columns, x.cores) - 1.0)
-    matmul_fraction, read_fraction = aligned_fractions(x, columns, inner) if not padded else (1.0, 1.0)
-    flops_s = flops * wave_factor / (rate * matmul_fraction)
-    bytes_s = moved / (x.memory_bytes_per_s * read_fraction)
+    fractions = aligned_fractions(x, columns, inner) if not padded else (1.0, 1.0)
+    flops_s, bytes_s = gemm_times(x, rate, rows, columns, inner, moved, fractions)
     extra_s = x.quantize_kernels * x.kernel_s + rows * inner * x.quantize_bytes / x.memory_bytes_per_s
     time_s = count * (roof(flops_s, bytes_s, x.roof_exponent) + x.kernel_s + (extra_s if quantized else 0.0))
     return Operator(
@@ -222,21 +167,12 @@ def all_reduce(x: Layouts, name: str, count: float, size_bytes: Array, chips: Ar
 
 
 def _collective(x: Layouts, name: str, count: float, size_bytes: Array, chips: Array, start_s: Array) -> Operator:
-    """A collective: fixed cost, transfer time, and a square-root term for messages too small for the full bandwidth.
-
-    Without that term, NCCL all-reduces of 0.5 to 4 MB on two H200s were underestimated by 30 %. It stops growing at
-    KNEE_END_BYTES, where the ring is saturated.
-    """
-    inside = chips <= x.near_chips
-    # across scale-up domains: reduce inside first, then every chip sends its share
-    share = np.where(inside, 1.0, 1.0 / np.maximum(x.near_chips, 1.0))
+    """A ring; across scale-up domains, chips reduce inside first, then every chip sends its share."""
+    inside, used = chips <= x.near_chips, chips > 1.0
     volume = size_bytes * (chips - 1.0) / np.maximum(chips, 1.0)
-    knee = np.sqrt(np.minimum(volume, KNEE_END_BYTES) * x.collective_knee_bytes)
-    near_s = (volume + knee) / x.near_bytes_per_s
-    far_s = np.where(inside, 0.0, volume * share / x.far_bytes_per_s + x.far_collective_s)
-    used = chips > 1.0
-    fixed_s = start_s + x.hop_s * np.log2(np.maximum(chips, 1.0))
-    time_s = np.where(used, count * (near_s + far_s + fixed_s), 0.0)
+    share = np.where(inside, 1.0, 1.0 / np.maximum(x.near_chips, 1.0))
+    each_s = collective_s(x, volume, volume * share, chips, ~inside, start_s)
+    time_s = np.where(used, count * each_s, 0.0)
     moved = np.where(used, count * volume, 0.0)
     return Operator(name=name, flops=np.zeros_like(time_s), bytes=moved, time_s=time_s, bound="communication")
 
@@ -410,10 +346,7 @@ def _experts(x: Layouts, f: Ffn, count: int, m: Array, h: float, elements: float
     spread = np.sqrt(np.maximum(used * (1.0 - used / local) * (1.0 - 1.0 / x.ep), 0.0))
     used = np.minimum(used + largest_of(x.ep) * spread, local)
     inner = f.inner / x.moe_tp
-    # each used expert adds padding rows for its partly filled tiles, whose size kernels choose by the load
-    padding = np.clip(pairs / np.maximum(used, 1e-9), EXPERT_TILE_ROWS_MIN / 2, EXPERT_PADDING_ROWS)
-    rows = pairs + np.where(x.cores > FEW_CORES, used * padding, 0.0)
-    flops = 2.0 * rows * elements / x.moe_tp
+    flops = 2.0 * padded_rows(x, pairs, used) * elements / x.moe_tp
     moved = used * elements / x.moe_tp * x.expert_read_bytes + pairs * (2 * h + 3 * inner) * 2.0
     flops_s, bytes_s = flops / x.expert_flops_per_s, moved / x.memory_bytes_per_s
     # under EP, kernels map experts to ranks and mask the tokens of other ranks: measured 7 us a layer (multi-gpu.md)
@@ -520,7 +453,7 @@ def _sample_s(model: Model, x: Layouts) -> Array:
     if model.encoder_only:
         return np.zeros(len(x))  # encoders pool a vector and sample no token
     each_s = model.vocab / x.tp * (2.0 * model.hidden / x.half_flops_per_s)
-    return each_s + model.vocab / x.tp * x.sample_bytes_per_logit / x.memory_bytes_per_s
+    return np.asarray(each_s + model.vocab / x.tp * x.sample_bytes_per_logit / x.memory_bytes_per_s)
 
 
 def context_token(mixer: Attention | LatentAttention, x: Layouts) -> tuple[Array, Array, Array]:

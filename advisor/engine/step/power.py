@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.engine.cost import Assumptions, Draw, kernel_fraction
+from advisor.engine.kernels import Array
 from advisor.engine.network import Model
 from advisor.engine.step.lane import Lanes
 from advisor.engine.step.lane_times import lane_step_s, prefill_s
@@ -18,7 +19,10 @@ from advisor.engine.step.ledger import (
     prompt_tokens,
     source_lines,
 )
-from advisor.engine.step.operators import Array, Layouts, attention_cost
+from advisor.engine.step.operators import (
+    Layouts,
+    attention_cost,
+)
 from advisor.engine.terms import Accelerator, Workload
 
 COMMUNICATION = "communication"

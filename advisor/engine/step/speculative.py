@@ -11,9 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from advisor.engine.kernels import HALF
 from advisor.engine.network import Model, decoder_blocks
 from advisor.engine.step.duration import linear_s
-from advisor.engine.step.layout import HALF, Choice
+from advisor.engine.step.layout import (
+    Choice,
+)
 from advisor.engine.step.step_time import Array, StepTimes
 from advisor.engine.terms import Framework, Overhead
 

@@ -3,8 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+from advisor.engine.kernels import HALF
 from advisor.engine.network import Attention, LatentAttention, Model, Recurrent
-from advisor.engine.step.layout import HALF, has_experts, quantizes, unsupported
+from advisor.engine.step.layout import (
+    has_experts,
+    quantizes,
+    unsupported,
+)
 from advisor.engine.terms import IMAGES, SOURCES, TOKENS, VECTORS, Accelerator, Framework, Quantization, SupportRule
 
 EMBEDDINGS = "embedding"  # framework feature: serves embeddings

@@ -1,6 +1,16 @@
 """Plain input values of the engine: hardware, software, workload, offers and measured cases."""
 
-from advisor.engine.terms.amounts import HOURS_PER_MONTH, cost_text, unlike, usd_text
+from advisor.engine.terms.amounts import (
+    HOURS_PER_MONTH,
+    amount_digits,
+    cents_digits,
+    cost_text,
+    exact_digits,
+    exact_text,
+    tick_text,
+    unlike,
+    usd_text,
+)
 from advisor.engine.terms.candidate_error import UNEXPECTED, CandidateError, evaluating
 from advisor.engine.terms.case import CLIENTS, KV, WEIGHTS, Case, Pool, Protocol
 from advisor.engine.terms.cold_start import ColdStart, cold_start_of
@@ -33,6 +43,7 @@ from advisor.engine.terms.conditioned import (
 from advisor.engine.terms.demand import WEEK_HOURS, Trace, Users, mean_fraction, needed_by_hour, week_of
 from advisor.engine.terms.effort import CHOICE_FRACTION, Effort, OutOfWork
 from advisor.engine.terms.hardware import (
+    TRAINING,
     Accelerator,
     Efficiency,
     Link,
@@ -40,6 +51,7 @@ from advisor.engine.terms.hardware import (
     Partition,
     Scopes,
     SocketShare,
+    TrainingEfficiency,
     cut_into,
     efficiency,
     overhead,
@@ -115,7 +127,11 @@ __all__ = [
     "SHARES",
     "RatioDistribution",
     "Ratios",
+    "amount_digits",
     "around_estimate",
+    "cents_digits",
+    "exact_digits",
+    "exact_text",
     "quantile_key",
     "stored_distribution",
     "ANY",
@@ -175,6 +191,8 @@ __all__ = [
     "LaunchFacts",
     "Lengths",
     "Link",
+    "TRAINING",
+    "TrainingEfficiency",
     "Offer",
     "Outcome",
     "Overhead",
@@ -228,6 +246,7 @@ __all__ = [
     "scope_of",
     "template_of",
     "text_lines",
+    "tick_text",
     "unlike",
     "usd_text",
     "week_of",

@@ -60,6 +60,38 @@ def smallest_slice(shapes: tuple[tuple[int, ...], ...], chips: int) -> tuple[int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TrainingEfficiency:
+    """What the kernels of training frameworks reach on a chip, where it is not what those of serving reach."""
+
+    matmul_16_fraction: float  # of the dense peak, large matrix multiplies; 0: as in serving
+    matmul_8_fraction: float
+    matmul_4_fraction: float
+    grouped_8_fraction: float  # of the dense peak, grouped 8-bit GEMM of experts; 0: expert_fraction of serving
+    expert_factor: float  # on both, unless the whole step is one CUDA graph with fused experts
+    matmul_highest_fraction: float  # of the dense peak, whatever the power
+    stream_fraction: float  # of the datasheet bandwidth that element-wise kernels reach at most
+    # attention, of the dense 16-bit peak, causal pairs counted once; by kernel: PyTorch's cuDNN, FlashAttention 2 and
+    # 1, and one that stores the scores
+    cudnn_forward_fraction: float
+    cudnn_backward_fraction: float
+    flash2_forward_fraction: float
+    flash2_backward_fraction: float
+    flash1_forward_fraction: float
+    flash1_backward_fraction: float
+    math_forward_fraction: float
+    math_backward_fraction: float
+    # attention_fraction of the chip that these were measured on, for which the chip's own is put; 0: measured on it
+    attention_reference_fraction: float
+    # the chip on which the family's fractions were measured: its dense 16-bit peak and watts, and those that do not
+    # depend on the clock; 0: power sets no limit
+    power_peak_flops_per_s: float
+    power_limit_watts: float
+    power_static_watts: float
+    power_exponent: float  # of the achieved rate over power
+    host_copy_fraction: float  # of PCIe's rate that copies between a chip and its host reach
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Efficiency:
     """Achieved rates and fixed costs of the kernels of one chip: fitted or measured, never set in code."""
 
@@ -98,6 +130,7 @@ class Efficiency:
     # Host times over those on the host where the frameworks' overheads were measured (calibration/host_speed.py):
     # above 1 is slower.
     host_factor: float = 1.0
+    training: TrainingEfficiency | None = None  # None: the calibration has no figures of training
     basis: str = "datasheet"  # measured | relative | datasheet
     source: str = ""
 
@@ -138,6 +171,7 @@ class Overhead:
 
 Scopes = Mapping[str, Mapping[str, float | str]]
 BASES = ("datasheet", "relative", "measured")
+TRAINING = "training"  # scope of the figures that only training reads; training:family:hopper has those of a family
 
 
 # defaults of figures that are optional for frameworks and missing in older snapshots
@@ -175,14 +209,25 @@ def efficiency(scopes: Scopes, slug: str, family: str, kind: str) -> Efficiency:
 
     ValueError if no scope has a figure.
     """
-    names = ("default", f"kind:{kind}", f"family:{family}", f"accelerator:{slug}")
-    wanted = tuple(f.name for f in fields(Efficiency) if f.name not in ("basis", "source"))
+    own = (f"kind:{kind}", f"family:{family}", f"accelerator:{slug}")
+    names = ("default", *own)
+    wanted = tuple(f.name for f in fields(Efficiency) if f.name not in ("training", "basis", "source"))
     basis = BASES[0]
     for name in names:
         if name in scopes:
             basis = max(basis, str(scopes[name].get("basis", BASES[0])), key=BASES.index)
     source = "; ".join(str(scopes[n]["source"]) for n in names if "source" in scopes.get(n, {}))
-    return Efficiency(**_merge(scopes, names, wanted), basis=basis, source=source)
+    return Efficiency(
+        **_merge(scopes, names, wanted), training=_training_efficiency(scopes, own), basis=basis, source=source
+    )
+
+
+def _training_efficiency(scopes: Scopes, own: tuple[str, ...]) -> TrainingEfficiency | None:
+    """Figures of training, from scopes like those of serving; the expert factor is fitted to serving frameworks."""
+    if TRAINING not in scopes:
+        return None
+    names = ("framework", TRAINING, *(f"{TRAINING}:{name}" for name in own))
+    return TrainingEfficiency(**_merge(scopes, names, tuple(f.name for f in fields(TrainingEfficiency))))
 
 
 def with_host_factor(scopes: Scopes, factor: float, everywhere: bool = False) -> Scopes:

@@ -1,11 +1,12 @@
 """Collectives of a training step: what each of them sends, and what nothing can hide."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from advisor.engine.kernels import Amount, Array, collective_s
 from advisor.engine.network import Attention, LatentAttention, Model, decoder_blocks, embedding_parameters
-from advisor.engine.training.operators import Amount, Array, Shape, expert_ranks, rank_parameters, rank_trained
+from advisor.engine.training.operators import Shape, expert_ranks, rank_parameters, rank_trained
 from advisor.engine.training.rates import Rates
 from advisor.engine.training.run import Code, Run
 
@@ -23,11 +24,20 @@ def ring_s(r: Rates, chips: Amount, sent_bytes: Amount, calls: Amount = 1.0, str
     """
     n = np.asarray(chips, float)
     inside = np.minimum(n, np.maximum(np.floor(r.near_chips / np.asarray(stride, float)), 1.0))
-    near_s = sent_bytes * (inside - 1.0) / np.maximum(inside, 1.0) / r.near_bytes_per_s
-    outside = n / np.maximum(inside, 1.0)
-    far_s = sent_bytes * (outside - 1.0) / np.maximum(outside, 1.0) / np.maximum(inside, 1.0) / r.far_bytes_per_s
-    fixed = calls * (r.collective_s + r.hop_s * np.log2(np.maximum(n, 1.0)) + (outside > 1) * r.far_collective_s)
-    return np.where(n > 1, near_s + far_s + fixed, 0.0)
+    outside = n / inside
+    each = sent_bytes / np.maximum(calls, 1e-9)
+    near, far = each * (inside - 1.0) / inside, each * (outside - 1.0) / outside / inside
+    each_s = collective_s(on_torus(r, n), near, far, n, outside > 1, r.collective_s)
+    return np.where(n > 1, calls * each_s, 0.0)
+
+
+def on_torus(r: Rates, chips: Array) -> Rates:
+    """The rates with the share of its links that a ring over so many chips of a torus uses."""
+    if r.link is None or not r.link.shapes:
+        return r
+    sizes, place = np.unique(chips, return_inverse=True)
+    used = np.array([r.link.ring_fraction(int(n)) for n in sizes])[place].reshape(np.shape(chips))
+    return replace(r, near_bytes_per_s=r.near_bytes_per_s * used)
 
 
 def exchange_s(r: Rates, x: Shape, tokens: Amount, top_k: Amount, token_bytes: float, code: Code) -> Amount:

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from advisor.engine.kernels import rate_of
 from advisor.engine.network import Model, active_parameters, decoder_blocks, embedding_parameters
-from advisor.engine.step import rate_of
 from advisor.engine.terms import Accelerator
 from advisor.engine.training.operators import Line, Shape, attention_flops, trained_parameters
 from advisor.engine.training.run import Recipe, Run

@@ -8,9 +8,10 @@ transfer is taken to be hidden.
 
 import numpy as np
 
+from advisor.engine.kernels import Amount
 from advisor.engine.network import Model
 from advisor.engine.terms import Accelerator
-from advisor.engine.training.operators import Amount, Shape, rank_parameters, rank_trained, trained_parameters
+from advisor.engine.training.operators import Shape, rank_parameters, rank_trained, trained_parameters
 from advisor.engine.training.rates import HOST_CORES, Rates
 from advisor.engine.training.run import Offload, Recipe, Run
 

@@ -1,9 +1,8 @@
 """Operators of the forward and backward pass of one micro-batch on one rank: seconds, FLOPs and bytes of each.
 
 Every function broadcasts over layouts: a `Shape` holds arrays of one value per layout, so the same code times one run
-or a hundred thousand. Matrix multiplies, attention and reads reach the same fractions of the chip's peaks as in serving
-(Efficiency). The backward pass has two products for each of the forward pass, and attention 2.5 times the operations.
-
+or a hundred thousand. Matrix multiplies are timed as in serving (kernels). The backward pass has two products for each
+of the forward pass, and attention 2.5 times the operations.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from advisor.engine.kernels import Amount, Array, aligned_fractions, gemm_times, padded_rows, roof
 from advisor.engine.network import (
     Attention,
     Block,
@@ -23,14 +22,14 @@ from advisor.engine.network import (
     matrices,
     parameters,
 )
-from advisor.engine.step import EXPERT_PADDING_ROWS, rank_columns, rank_inner
+from advisor.engine.step import (
+    rank_columns,
+    rank_inner,
+)
 from advisor.engine.training.memory import NARROW_BYTES, is_adapted
 from advisor.engine.training.memory import products as kept_in_order
 from advisor.engine.training.rates import Rates
 from advisor.engine.training.run import Code, Recipe, Run
-
-Array = NDArray[np.float64]
-Amount = Any  # a number or an array that broadcasts with the layouts
 
 # Kernels of PyTorch 2.11 on one H200 (probes/tools/bench_training.py; fixtures/measurements/h200-training-kernels.csv):
 SMALL_HEAD_FACTOR = 0.86  # of that rate with heads of 64
@@ -108,7 +107,8 @@ class Product:
     inner: Amount
     count: float = 1.0  # layers
     half: bool = False  # in 16 bits whatever the recipe
-    rows_per_expert: Amount = None  # of a grouped product; None: a dense one
+    experts: Amount = None  # of this rank, in a grouped product; None: a dense one
+    padded: bool = False  # to round sizes
     weights: Amount = None  # elements read of the weights; None: columns x inner
 
 
@@ -174,7 +174,7 @@ def _expert_product(name: str, found: Sequence[Matrix], block: Block, x: Shape) 
         columns=columns,
         inner=inner,
         count=float(block.count),
-        rows_per_expert=rows / here,
+        experts=here,
         weights=here * columns * inner,
     )
 
@@ -182,26 +182,26 @@ def _expert_product(name: str, found: Sequence[Matrix], block: Block, x: Shape) 
 def products_s(r: Rates, p: Product, width: float) -> tuple[Array, Array, Array, Array]:
     """(forward, gradient of the input, gradient of the weights) seconds, and the FLOPs of each, which are the same.
 
-    A smooth roofline and the launch, with `width` bytes per element.
+    `width`: bytes per element of the weights and activations.
     """
     into, out, matrix = p.rows * p.inner, p.rows * p.columns, p.columns * p.inner
     flops = 2.0 * into * p.columns
     rate = r.half_flops_per_s if p.half else r.matmul_flops_per_s
-    if p.rows_per_expert is not None:
-        rows_each = np.asarray(p.rows_per_expert, float)
-        padding = np.minimum(np.maximum(rows_each, 8.0), EXPERT_PADDING_ROWS)
-        rate = rate * r.expert_fraction * rows_each / (rows_each + padding)
-    compute_s = flops / rate
+    fractions = aligned_fractions(r, p.columns, p.inner) if not p.padded else (1.0, 1.0)
 
-    def seconds(weights: Amount, read: Amount, written: Amount) -> Array:
-        memory_s = (width * (weights + read) + 2.0 * written) / r.memory_bytes_per_s
-        larger, smaller = np.maximum(compute_s, memory_s), np.minimum(compute_s, memory_s)
-        slower: Array = larger * (1.0 + (smaller / larger) ** r.roof_exponent) ** (1.0 / r.roof_exponent)
-        return slower + r.kernel_s
+    def seconds(rows: Amount, columns: Amount, inner: Amount, read: Amount, written: Amount) -> Array:
+        moved = width * read + 2.0 * written
+        if p.experts is None:
+            compute_s, memory_s = gemm_times(r, rate, rows, columns, inner, moved, fractions)
+        else:
+            padded = padded_rows(r, p.rows, p.experts) / p.rows
+            compute_s, memory_s = flops * padded / (rate * r.expert_fraction), moved / r.memory_bytes_per_s
+        return np.asarray(roof(compute_s, memory_s, r.roof_exponent) + r.kernel_s)
 
-    forward = seconds(matrix if p.weights is None else p.weights, into, out)
-    data = seconds(matrix if p.weights is None else p.weights, out, into)
-    weight = seconds(into if p.weights is None else p.weights, out, matrix)
+    weights = matrix if p.weights is None else p.weights
+    forward = seconds(p.rows, p.columns, p.inner, weights + into, out)
+    data = seconds(p.rows, p.inner, p.columns, weights + out, into)
+    weight = seconds(p.columns, p.inner, p.rows, (into if p.weights is None else weights) + out, matrix)
     return forward, data, weight, flops + 0.0 * forward
 
 
@@ -378,7 +378,9 @@ def _adapters(add: Any, p: Product, r: Rates, recipe: Recipe, n: Amount) -> None
 def _head(add: Any, model: Model, x: Shape, r: Rates, run: Run) -> None:
     """Embedding, output head and loss: on the first and last stage, counted on the last, which has both in turn."""
     m, h, vocab = x.tokens, float(model.hidden), model.vocab / x.tp
-    head = Product(name="lm_head", rows=m, columns=vocab, inner=h, half=True)
+    head = Product(
+        name="lm_head", rows=m, columns=vocab, inner=h, half=True, padded=run.code.loss == "vocabulary_parallel"
+    )
     once, data, weight, flops = products_s(r, head, 2.0)
     trains_base = run.recipe.method == "full"
     add("lm_head", "forward", once, flops)

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Literal
 
+from advisor.engine.kernels import rate_of
 from advisor.engine.network import Model, embedding_parameters, parameters
-from advisor.engine.step import rate_of
 from advisor.engine.terms import Accelerator
 from advisor.engine.training.run import (
     AMP,

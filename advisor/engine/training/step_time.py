@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.engine.kernels import Amount, Array
 from advisor.engine.network import Model, decoder_blocks
 from advisor.engine.training.communication import Communication, communication
 from advisor.engine.training.offload import copies_to_host_s, host_update_s
 from advisor.engine.training.operators import (
-    Amount,
-    Array,
     Shape,
     expert_ranks,
     ledger,

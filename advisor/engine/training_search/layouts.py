@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from advisor.engine.estimate import Resources
 from advisor.engine.network import Model
-from advisor.engine.search import Catalog, efficiency_on
-from advisor.engine.step import yarn_warning
+from advisor.engine.search import Catalog, Question, efficiency_on
 from advisor.engine.terms import OWNED, Accelerator, Offer, Rejection, TrainingTask, Workload
 from advisor.engine.training import (
     BF16_MASTER,
@@ -146,12 +145,13 @@ def task_of(workload: Workload) -> TrainingTask:
     return workload.training
 
 
-def trained(workload: Workload, catalog: Catalog, a: Accelerator, setup: Setup, chips: int) -> Trained | str | None:
+def trained(question: Question, a: Accelerator, setup: Setup, chips: int) -> Trained | str | None:
     """The fastest layout on so many chips; None: none fits, or none divides the batch.
 
     A text says why the responses cannot be generated on layouts that could train.
     """
-    task = task_of(workload)
+    catalog = question.catalog
+    task = task_of(question.workload)
     reached = efficiency_on(catalog.scopes, a)
     best: Trained | str | None = None
     for job in jobs(task, catalog.model, a, setup, chips, catalog):
@@ -172,9 +172,13 @@ def trained(workload: Workload, catalog: Catalog, a: Accelerator, setup: Setup, 
     return best
 
 
-def least_gib(workload: Workload, catalog: Catalog, a: Accelerator, setups: Sequence[Setup], chips: int) -> float:
+def least_gib(question: Question, a: Accelerator, setups: Sequence[Setup], chips: int) -> float:
     """Memory that each of so many chips needs at least; infinite: no layout divides the batch."""
-    every = (j for s in setups for j in jobs(task_of(workload), catalog.model, a, s, chips, catalog))
+    every = (
+        j
+        for s in setups
+        for j in jobs(task_of(question.workload), question.catalog.model, a, s, chips, question.catalog)
+    )
     return min((needed for j in every if (needed := least_memory(j)) is not None), default=math.inf) / 2.0**30
 
 
@@ -237,16 +241,16 @@ def jobs(task: TrainingTask, model: Model, a: Accelerator, setup: Setup, chips: 
     )
 
 
-def offloaded(workload: Workload, catalog: Catalog, a: Accelerator, chips: int, offer: Offer) -> Trained | None:
+def offloaded(question: Question, a: Accelerator, chips: int, offer: Offer) -> Trained | None:
     """The fastest full fine-tuning with the optimizer or all states in the memory of the offer's hosts, by DeepSpeed.
 
     None: nothing fits on the chip or in the host, or nobody knows the host. It is tried where nothing fits without.
     """
-    task, host = task_of(workload), offer.host
-    if host is None or not may_offload(workload, a):
+    task, host = task_of(question.workload), offer.host
+    if host is None or not may_offload(question.workload, a):
         return None
     side = HostSide(chips=min(offer.accelerators, chips), cores=host.cores, memory_bytes=host.memory_bytes)
-    reached, model = efficiency_on(catalog.scopes, a), catalog.model
+    reached, model = efficiency_on(question.catalog.scopes, a), question.catalog.model
     found: list[Trained] = []
     for offload, zero in OFFLOADS:
         recipe = recipe_of("bf16_master", "full", 0, "adamw", "hf", zero, model)
@@ -304,10 +308,3 @@ def offloads_alike(model: Model, t: Trained, offer: Offer, other: Offer) -> bool
 
 
 OFFLOADS: tuple[tuple[Offload, int], ...] = (("optimizer", 2), ("all", 3))  # with the ZeRO stage that DeepSpeed needs
-
-
-def context_warning(model: Model, task: TrainingTask) -> str:
-    """What a long sequence asks of the model; empty: nothing."""
-    if task.sequence_tokens > model.longest_context_tokens:
-        return f"sequences are longer than the model's context of {model.longest_context_tokens:,} tokens"
-    return yarn_warning(model) if task.sequence_tokens > model.max_context_tokens else ""

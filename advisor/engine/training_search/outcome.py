@@ -21,6 +21,7 @@ from advisor.engine.plans import Plan as DatedPlan
 from advisor.engine.search import (
     Catalog,
     Planned,
+    Question,
     allowed,
     efficiency_on,
     host_watts,
@@ -203,10 +204,9 @@ def iteration_fraction(t: Trained, draw: Draw, update_fraction: float) -> float:
 # --- the run ----------------------------------------------------------------------------------------------------
 
 
-def candidate(
-    workload: Workload, catalog: Catalog, r: Reliability, t: Trained, offers: Sequence[Offer]
-) -> Candidate | None:
+def candidate(question: Question, r: Reliability, t: Trained, offers: Sequence[Offer]) -> Candidate | None:
     """The run on these offers of one seller and size; None: no plan keeps the limits, or it lasts too long."""
+    workload, catalog = question.workload, question.catalog
     task, offer = task_of(workload), offers[0]
     run = t.layout.run
     saved_bytes = checkpoint_bytes(trained_parameters(catalog.model, run.recipe), run.recipe)
@@ -224,7 +224,7 @@ def candidate(
     if not math.isfinite(days) or days > most_days(workload):
         return None
     instances = whole + spares
-    planned = plan_for(workload, catalog, t, offers, instances, days)
+    planned = plan_for(question, t, offers, instances, days)
     if planned is None:
         return None
     plan, watts = planned.plan, power_watts(t, catalog.model, catalog, planned.offers[planned.main], instances)
@@ -331,8 +331,8 @@ def demand_of_run(workload: Workload, instances: int, days: float) -> Demand:
     return Demand(counts=np.array([instances]), fractions=(hours / HOURS_PER_MONTH)[None, :])
 
 
-def prices_of_run(workload: Workload, catalog: Catalog, months: int) -> Prices:
-    p = prices_of(workload, catalog)
+def prices_of_run(question: Question, months: int) -> Prices:
+    p = prices_of(question)
     return replace(
         p, months=months, rent=p.rent[:months], energy=p.energy[:months], hardware=p.hardware[:months],
         resale=p.resale[: months + 1],
@@ -365,37 +365,37 @@ def ways_of_run(
     return tuple(o for o, _ in pairs), tuple(w for _, w in pairs)
 
 
-def ways_from_delivery(workload: Workload, catalog: Catalog, ways: Sequence[Way]) -> tuple[Way, ...]:
+def ways_from_delivery(question: Question, ways: Sequence[Way]) -> tuple[Way, ...]:
     """The ways with month 1 as the delivery of what is bought.
 
     Where runs can be rented, hardware is not bought to be sold within a year; where they cannot, the sale at the end
     of the run brings what hardware brings after a year.
     """
-    may_rent = any(o.acquisition == "rent" and allowed(o, workload.constraints) for o in catalog.offers)
+    may_rent = any(
+        o.acquisition == "rent" and allowed(o, question.workload.constraints) for o in question.catalog.offers
+    )
     return tuple(replace(w, lead_months=0, least_months=w.least_months if may_rent else 0) for w in ways)
 
 
-def plan_for(
-    workload: Workload, catalog: Catalog, t: Trained, offers: Sequence[Offer], instances: int, days: float
-) -> Planned | None:
+def plan_for(question: Question, t: Trained, offers: Sequence[Offer], instances: int, days: float) -> Planned | None:
     """The cheapest plan of a run on the offers of one seller; None: none keeps the limits."""
-    demand = demand_of_run(workload, instances, days)
+    demand = demand_of_run(question.workload, instances, days)
     months = demand.fractions.shape[1]
-    of, ways = ways_of_run(catalog, t, offers, float(demand.fractions.mean()))
-    ways = ways_from_delivery(workload, catalog, ways)
-    c = workload.constraints
+    of, ways = ways_of_run(question.catalog, t, offers, float(demand.fractions.mean()))
+    ways = ways_from_delivery(question, ways)
+    c = question.workload.constraints
     limits = Limits(max_capex_usd=c.max_capex_usd, max_usd_per_month=c.max_usd_per_month)
     limited = c.max_capex_usd is not None or c.max_usd_per_month is not None
     plan = best_plan(
-        demand, ways, prices_of_run(workload, catalog, months), team_of_run(workload, catalog, demand),
+        demand, ways, prices_of_run(question, months), team_of_run(question, demand),
         limits if limited else None,
     )  # fmt: skip
     return Planned(plan=plan, offers=of) if plan is not None else None
 
 
-def team_of_run(workload: Workload, catalog: Catalog, demand: Demand) -> Overheads:
+def team_of_run(question: Question, demand: Demand) -> Overheads:
     """The least team, for the share of the months in which machines run."""
-    least = overheads_of(workload, catalog)
+    least = overheads_of(question)
     share = float(demand.fractions.mean())
     return replace(
         least, own_team_usd_per_month=least.own_team_usd_per_month * share,
@@ -403,10 +403,10 @@ def team_of_run(workload: Workload, catalog: Catalog, demand: Demand) -> Overhea
     )  # fmt: skip
 
 
-def strategies_of(workload: Workload, catalog: Catalog, c: Candidate, offers: Sequence[Offer]) -> dict[str, DatedPlan]:
+def strategies_of(question: Question, c: Candidate, offers: Sequence[Offer]) -> dict[str, DatedPlan]:
     """The usual strategies for the same machines and days, over all these offers."""
-    demand = demand_of_run(workload, c.instances, c.days)
-    _, ways = ways_of_run(catalog, c.trained, offers, float(demand.fractions.mean()))
-    ways = ways_from_delivery(workload, catalog, ways)
+    demand = demand_of_run(question.workload, c.instances, c.days)
+    _, ways = ways_of_run(question.catalog, c.trained, offers, float(demand.fractions.mean()))
+    ways = ways_from_delivery(question, ways)
     months = demand.fractions.shape[1]
-    return named_plans(demand, ways, prices_of_run(workload, catalog, months), team_of_run(workload, catalog, demand))
+    return named_plans(demand, ways, prices_of_run(question, months), team_of_run(question, demand))

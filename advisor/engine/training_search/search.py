@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from advisor.engine.search import MAX_RANKED, Catalog, admissible, allowed, weights_of
+from advisor.engine.search import MAX_RANKED, Question, admissible, allowed, weights_of
 from advisor.engine.terms import OWNED, Accelerator, Offer, Rejection, Workload, evaluating
 from advisor.engine.training import Run, model_flops
 from advisor.engine.training_search.layouts import (
@@ -43,23 +43,24 @@ class Found:
     too_late: Mapping[str, Candidate] = field(default_factory=dict)  # the fastest of chips that miss the deadline
 
 
-def search(workload: Workload, catalog: Catalog, r: Reliability, progress: Progress | None = None) -> Found:
+def search(question: Question, r: Reliability, progress: Progress | None = None) -> Found:
     """Ranks the best run of each chip by the objective."""
-    rejections, chips = admissible(workload, catalog)
+    workload = question.workload
+    rejections, chips = admissible(question)
     refused, made, late = list(rejections), dict[str, tuple[Candidate, ...]](), dict[str, Candidate]()
     curves: dict[str, tuple[Candidate, ...]] = {}
     evaluated = planned = 0
     for place, a in enumerate(chips):
         if progress:
             progress(f"searching layouts on {a.slug}, {place + 1} of {len(chips)} accelerators", place / len(chips))
-        offers = [o for o in catalog.offers if o.sells(a) and allowed(o, workload.constraints)]
+        offers = [o for o in question.catalog.offers if o.sells(a) and allowed(o, workload.constraints)]
         setups = setups_of(a, task_of(workload), workload.kind.trains_whole_model)
         refusal = untrainable(a, task_of(workload), setups)
         if refusal is not None:
             refused.append(refusal)
             continue
         with evaluating(a.slug):
-            found, timed, unserved = of_chip(workload, catalog, r, a, setups, offers)
+            found, timed, unserved = of_chip(question, r, a, setups, offers)
         evaluated, planned = evaluated + timed, planned + len(found)
         curves[a.slug] = tuple(found)
         in_time = [c for c in found if c.end_days <= deadline_days(workload)]
@@ -69,15 +70,15 @@ def search(workload: Workload, catalog: Catalog, r: Reliability, progress: Progr
             refused.append(Rejection(accelerator=a.slug, reason="does_not_fit", detail=unserved, dead_end=unserved))
         else:
             tried = Tried(
-                found=tuple(found), timed=timed, least=fewest_chips(workload, catalog, a),
+                found=tuple(found), timed=timed, least=fewest_chips(question, a),
                 most=max(sizes(workload, a, offers), default=0), setups=setups,
                 smallest=min((o.accelerators for o in offers), default=0),
                 planned=lambda other, a=a, setups=setups, offers=offers: of_chip(  # type: ignore[misc]
-                    other, catalog, r, a, setups, offers
+                    replace(question, workload=other), r, a, setups, offers
                 )[0],
             )  # fmt: skip
             with evaluating(a.slug):
-                refused.append(why_not(workload, catalog, a, tried))
+                refused.append(why_not(question, a, tried))
             late |= {a.slug: min(found, key=lambda c: c.end_days)} if found else {}
     best = {slug: min(some, key=score_of(workload, made)) for slug, some in made.items()}
     order = sorted(best.values(), key=score_of(workload, made))
@@ -95,28 +96,28 @@ def search(workload: Workload, catalog: Catalog, r: Reliability, progress: Progr
 
 
 def of_chip(
-    workload: Workload,
-    catalog: Catalog,
+    question: Question,
     r: Reliability,
     a: Accelerator,
     setups: Sequence[Setup],
     offers: Sequence[Offer],
 ) -> tuple[list[Candidate], int, str]:
     """(the cheapest plan of each size with its fastest layout, layouts that were timed, why a size cannot generate)."""
+    workload = question.workload
     made: list[Candidate] = []
     timed, first, unserved = 0, 0, ""
-    least = fewest_chips(workload, catalog, a)
+    least = fewest_chips(question, a)
     for chips, sellers in sizes(workload, a, offers).items():
         more = bool(first) and chips > MORE * first and workload.objective == "cost"
         if chips < least or (more and not owns(sellers, made)):
             continue
-        trials = [trained(workload, catalog, a, setup, chips) for setup in setups]
+        trials = [trained(question, a, setup, chips) for setup in setups]
         best = fastest_of(t for t in trials if isinstance(t, Trained))
         unserved = next((t for t in trials if isinstance(t, str)), unserved)
-        groups = by_seller(sellers if best else [o for o in sellers if holds_states(catalog.model, chips, o)])
-        runs = [(best or offloaded(workload, catalog, a, chips, same[0]), same) for same in groups]
+        groups = by_seller(sellers if best else [o for o in sellers if holds_states(question.catalog.model, chips, o)])
+        runs = [(best or offloaded(question, a, chips, same[0]), same) for same in groups]
         timed += max((t.candidates for t, _ in runs if t is not None), default=0)
-        plans = [candidate(workload, catalog, r, t, same) for t, same in runs if t is not None]
+        plans = [candidate(question, r, t, same) for t, same in runs if t is not None]
         some = [c for c in plans if c is not None]
         if some:
             made.append(min(some, key=lambda c: (c.end_days > deadline_days(workload), c.usd_total)))
@@ -141,13 +142,13 @@ def fastest_of(runs: Iterator[Trained]) -> Trained | None:
     return min(runs, key=lambda t: t.iteration_s, default=None)
 
 
-def fewest_chips(workload: Workload, catalog: Catalog, a: Accelerator) -> int:
+def fewest_chips(question: Question, a: Accelerator) -> int:
     """A lower bound of the chips that can finish in twice the time, at a utilization that no run reaches."""
-    task = task_of(workload)
-    per_token = model_flops(catalog.model, Run(sequence_tokens=task.sequence_tokens)) / task.sequence_tokens
+    task = task_of(question.workload)
+    per_token = model_flops(question.catalog.model, Run(sequence_tokens=task.sequence_tokens)) / task.sequence_tokens
     peaks = [rate for dtype, rate in a.flops_per_s.items() if dtype in ("bf16", "fp16", "fp8", "fp4")]
     share = 1.0 if task.method == "full" else 2.0 / 3.0
-    peak = max(peaks, default=math.inf) * BEST_MFU * deadline_days(workload) * 2.0 * 86_400.0
+    peak = max(peaks, default=math.inf) * BEST_MFU * deadline_days(question.workload) * 2.0 * 86_400.0
     return math.floor(per_token * share * task.tokens / peak)
 
 

@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from advisor.engine.search import MAX_RANKED, Catalog
-from advisor.engine.terms import Accelerator, Change, Rejection, TrainingTask, Workload, limit_change, listed
+from advisor.engine.search import MAX_RANKED, Question
+from advisor.engine.terms import Accelerator, Change, Rejection, TrainingTask, Workload, limit_change, listed, usd_text
 from advisor.engine.training import BF16_MASTER, host_bytes
 from advisor.engine.training_search.layouts import Setup, Trained, least_gib, may_offload, setups_of, task_of, trained
 from advisor.engine.training_search.outcome import Candidate
@@ -36,8 +36,9 @@ class Tried:
     planned: Callable[[Workload], Sequence[Candidate]]  # the runs of another question on this chip
 
 
-def why_not(workload: Workload, catalog: Catalog, a: Accelerator, tried: Tried) -> Rejection:
+def why_not(question: Question, a: Accelerator, tried: Tried) -> Rejection:
     """Why no run of a chip is in time, within the limits and in memory, and the smallest change that lets one pass."""
+    workload = question.workload
     task, most = task_of(workload), tried.most
     if tried.found:
         return too_late(workload, a, tried.found)
@@ -60,7 +61,7 @@ def why_not(workload: Workload, catalog: Catalog, a: Accelerator, tried: Tried) 
             limit=deadline_days(workload), reached=bound,
             dead_end=f"{task.tokens:.3g} tokens take at least {tried.least:,} x {a.name}, and {most:,} are connected",
         )  # fmt: skip
-    return too_large(workload, catalog, a, tried)
+    return too_large(question, a, tried)
 
 
 def too_many(workload: Workload, a: Accelerator, smallest: int) -> Rejection:
@@ -140,7 +141,9 @@ def too_expensive(workload: Workload, a: Accelerator, tried: Tried, name: str) -
         accelerator=a.slug,
         reason="too_expensive",
         detail=f"the run that comes closest, on {best.chips:,} accelerators for {duration(best.days)}, pays "
-        + " and ".join(f"{paid_text(field, paid[field](best))}; the limit is ${limits[field]:,.0f}" for field in over),
+        + " and ".join(
+            f"{paid_text(field, paid[field](best))}; the limit is {usd_text(limits[field])}" for field in over
+        ),
         limit=limits[worst],
         reached=paid[worst](best),
         smallest_change=listed(changes),
@@ -149,19 +152,26 @@ def too_expensive(workload: Workload, a: Accelerator, tried: Tried, name: str) -
 
 
 def paid_text(field: str, usd: float) -> str:
-    return f"${usd:,.0f} {'in its most expensive month' if 'month' in field else 'for purchases'} (constraints.{field})"
+    what = "in its most expensive month" if "month" in field else "for purchases"
+    return f"{usd_text(usd)} {what} (constraints.{field})"
 
 
-def too_large(workload: Workload, catalog: Catalog, a: Accelerator, tried: Tried) -> Rejection:
+def too_large(question: Question, a: Accelerator, tried: Tried) -> Rejection:
     """The memory that the smallest layout needs, and the method or sequence length with which a run fits."""
+    workload = question.workload
     task, section = task_of(workload), workload.kind.name
-    room, needed = a.memory_bytes / 2.0**30, least_gib(workload, catalog, a, tried.setups, tried.most)
+    room, needed = a.memory_bytes / 2.0**30, least_gib(question, a, tried.setups, tried.most)
     change = next(
         (
             change
             for change, other in smaller_tasks(task, section)
             if any(
-                isinstance(trained(replace(workload, training=other), catalog, a, setup, tried.most), Trained)
+                isinstance(
+                    trained(
+                        replace(question, workload=replace(question.workload, training=other)), a, setup, tried.most
+                    ),
+                    Trained,
+                )
                 for setup in setups_of(a, other, workload.kind.trains_whole_model)
             )
         ),
@@ -174,18 +184,18 @@ def too_large(workload: Workload, catalog: Catalog, a: Accelerator, tried: Tried
     )
     return Rejection(
         accelerator=a.slug, reason="does_not_fit",
-        detail=f"{connected(tried.most)}: {needs}{beside_host(workload, catalog, a)}",
+        detail=f"{connected(tried.most)}: {needs}{beside_host(question, a)}",
         limit=room, reached=needed if math.isfinite(needed) else None,
         smallest_change=change.said if change else "", changes=(change,) if change else (),
         dead_end="" if change else f"no number of {a.name} that is connected holds the model with this method",
     )  # fmt: skip
 
 
-def beside_host(workload: Workload, catalog: Catalog, a: Accelerator) -> str:
+def beside_host(question: Question, a: Accelerator) -> str:
     """That offload fits no better, where it is tried; empty: it is not."""
-    if not may_offload(workload, a):
+    if not may_offload(question.workload, a):
         return ""
-    needed = host_bytes(catalog.model, BF16_MASTER, "all", 1, 1)
+    needed = host_bytes(question.catalog.model, BF16_MASTER, "all", 1, 1)
     return f". Offload to host memory, which needs {needed / 2**30:,.0f} GiB in all, was tried and does not fit either"
 
 
@@ -232,7 +242,7 @@ def outranked(workload: Workload, first: Candidate, c: Candidate) -> Rejection:
     """A feasible run beyond the ranking."""
     ratio = c.usd_total / first.usd_total - 1.0
     detail = (
-        f"feasible: {c.chips:,} accelerators, {duration(c.days)}, ${c.usd_total:,.2f}, "
+        f"feasible: {c.chips:,} accelerators, {duration(c.days)}, {usd_text(c.usd_total)}, "
         f"{abs(ratio):.0%} {'more' if ratio >= 0 else 'less'} than the first choice"
     )
     dead_end = f"it ranks behind {MAX_RANKED} others by {workload.objective}"

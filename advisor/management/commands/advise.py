@@ -16,7 +16,7 @@ from advisor.advise import default_organisation
 from advisor.inputs import is_outdated
 from advisor.result import Answer
 from advisor.workload import MAX_ERRORS, MAX_TEXT_BYTES, more_errors, with_traces
-from catalog.importers import model_files
+from catalog.importers.models import model_files
 from catalog.loading.fixtures import FixtureError
 from catalog.management.errors import BAD_INPUT
 from catalog.models import CatalogLoad

@@ -12,7 +12,6 @@ from argparse import ArgumentParser
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from datetime import date
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -23,6 +22,7 @@ from django.core.management.base import BaseCommand
 from advisor.management.commands.advise import question, require_catalog
 from advisor.management.commands.bench_search import one_core
 from advisor.workload import TRAINING_KINDS
+from catalog import clock
 from catalog.management.errors import BadInput, at_least_one, writing
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -67,7 +67,7 @@ class Command(BaseCommand):
         if options["write_docs"]:
             machine = f"one of {os.cpu_count()} processors ({platform.machine()})"
             with writing(options["write_docs"]):
-                options["write_docs"].write_text(page(rows, f"{date.today():%Y-%m-%d}, {machine}", options["runs"]))
+                options["write_docs"].write_text(page(rows, f"{clock.today():%Y-%m-%d}, {machine}", options["runs"]))
         self.stdout.write(json.dumps(rows, indent=1) if options["format"] == "json" else table(rows))
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
+from advisor.engine.search import Question
 from advisor.management.commands.advise import require_catalog
 from catalog.management.errors import BadInput
 from catalog.models import Accelerator
@@ -39,7 +40,7 @@ class Command(BaseCommand):
             raise BadInput(f"--accelerators: not in the catalog: {', '.join(sorted(unknown))}; give their slugs")
         workload, catalog = question(options["accelerators"])
         with one_core():
-            result = measure(workload, catalog)
+            result = measure(Question(workload, catalog))
         self.stdout.write(json.dumps(result, indent=1) if options["format"] == "json" else table(result))
 
 
@@ -69,23 +70,21 @@ def one_core() -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def measure(workload: Any, catalog: Any) -> dict[str, Any]:
+def measure(question: Question) -> dict[str, Any]:
     """Times each share of the lanes, and runs it again to measure its memory."""
     from advisor.engine.search import evaluate
 
     start_s = time.perf_counter()
-    lanes = lanes_of(workload, catalog)
+    lanes = lanes_of(question)
     enumerated_s = time.perf_counter() - start_s
-    evaluate(workload, catalog, lanes[:: max(len(lanes) // 50, 1)])  # warm-up
+    evaluate(question, lanes[:: max(len(lanes) // 50, 1)])  # warm-up
     growth = []
     for share in SHARES:
         part = lanes[::share]
         start_s = time.perf_counter()
-        evaluation = evaluate(workload, catalog, part)
+        evaluation = evaluate(question, part)
         seconds = time.perf_counter() - start_s
-        growth.append(
-            {"candidates": evaluation.evaluated, "seconds": seconds, "peak_mb": peak_mb(workload, catalog, part)}
-        )
+        growth.append({"candidates": evaluation.evaluated, "seconds": seconds, "peak_mb": peak_mb(question, part)})
     seconds = enumerated_s + growth[-1]["seconds"]
     return {
         "candidates": evaluation.evaluated,
@@ -98,24 +97,24 @@ def measure(workload: Any, catalog: Any) -> dict[str, Any]:
     }
 
 
-def lanes_of(workload: Any, catalog: Any) -> list[Any]:
+def lanes_of(question: Question) -> list[Any]:
     """All valid layouts of the chips with an offer."""
     from advisor.engine.search import enumerate_lanes, offers_for
 
-    c = workload.constraints
-    sold = {o.accelerator for o in offers_for(workload, catalog)}
-    chips = [a for a in catalog.accelerators if a.served and a.slug in sold]
+    c = question.workload.constraints
+    sold = {o.accelerator for o in offers_for(question)}
+    chips = [a for a in question.catalog.accelerators if a.served and a.slug in sold]
     chips = [a for a in chips if not c.accelerators_allow or a.slug in c.accelerators_allow]
-    return enumerate_lanes(workload, catalog, chips)[0]
+    return enumerate_lanes(question, chips)[0]
 
 
-def peak_mb(workload: Any, catalog: Any, lanes: Sequence[Any]) -> float:
+def peak_mb(question: Question, lanes: Sequence[Any]) -> float:
     """The peak memory of the evaluation in MB (10^6 bytes)."""
     from advisor.engine.search import evaluate
 
     tracemalloc.start()
     try:
-        evaluate(workload, catalog, lanes)
+        evaluate(question, lanes)
         return tracemalloc.get_traced_memory()[1] / 1e6
     finally:
         tracemalloc.stop()

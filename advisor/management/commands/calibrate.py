@@ -11,7 +11,7 @@ from advisor.engine import ENGINE_VERSION
 from advisor.engine.calibration import BudgetError, Interval
 from advisor.engine.estimate import Resources, estimate_all
 from advisor.engine.search import CORRELATION, METRICS
-from advisor.engine.terms import SHARES, Case, Scopes, quantile_key
+from advisor.engine.terms import SHARES, TRAINING, Case, Scopes, quantile_key
 from advisor.fidelity import (
     MeasurementsError,
     Row,
@@ -197,7 +197,7 @@ def write(
     fitted_names = {(p.scope, p.name) for p in setup.parameters}
     families = sorted({chip.family for slug, chip in resources.accelerators.items() if bases[slug] != "datasheet"})
     scopes: Scopes = {f"family:{family}": {} for family in families if family} | dict(fit.scopes)
-    for name, values in sorted(scopes.items()):
+    for name, values in sorted((n, v) for n, v in scopes.items() if not n.startswith(TRAINING)):  # no fit sets them
         free = [key for key in values if (name, key) in fitted_names]
         calibration_files.write_scope(out, name, basis_of(name), as_of, source_text(name, free, facts, setup), values)
     for basis, metrics in spans.items():

@@ -6,7 +6,8 @@ from django.core.validators import validate_email
 from django.db import transaction
 from django.urls import reverse
 
-from advisor.accounts import members
+from advisor.accounts import emails
+from catalog.accounts import invitations, organizations
 from catalog.management.errors import BadInput
 from catalog.models import Organisation, Role
 
@@ -27,13 +28,13 @@ class Command(BaseCommand):
             with transaction.atomic():
                 organisation = Organisation.objects.filter(slug=options["slug"]).first()
                 if organisation is None:
-                    organisation = members.create_organisation(options["slug"], options["name"], BY)
-                token, row = members.invite(organisation, options["admin"], Role.ADMIN, BY)
+                    organisation = organizations.create_organisation(options["slug"], options["name"], BY)
+                token, row = invitations.invite(organisation, options["admin"], Role.ADMIN, BY)
         except ValidationError:
             raise BadInput(f"--admin: {options['admin']!r} is not an e-mail address") from None
-        except members.Refused as error:
+        except organizations.Refused as error:
             raise BadInput(str(error)) from None
-        url = members.link(reverse("join", args=[token]))
-        sent = members.send_invitation(row, url)
+        url = emails.link(reverse("join", args=[token]))
+        sent = emails.send_invitation(row, url)
         self.stdout.write(f"{organisation.name}: {row.email} is invited as admin until {row.expires_at:%Y-%m-%d}.")
         self.stdout.write(f"{'An e-mail was sent' if sent else 'No e-mail was sent'}. The link is: {url}")

@@ -7,7 +7,7 @@ from django.db.models import Model
 
 from advisor import deletion
 from advisor.models import Advice, LoadTest, Share
-from catalog.deleting import NotDeletable, delete_model
+from catalog.deletion import NotDeletable, delete_model
 from catalog.management.errors import BadInput
 from catalog.models import ServedModel
 

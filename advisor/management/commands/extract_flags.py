@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
-from django.utils import timezone
 
 from advisor.answer import launch_flags
+from catalog import clock
 from catalog.management.errors import BadInput, writing
 
 
@@ -27,7 +27,7 @@ class Command(BaseCommand):
         except (ValueError, SyntaxError, OSError) as error:
             raise BadInput(str(error)) from error
         command = f"manage.py extract_flags {kind} {archive.name}"
-        text = launch_flags.text_of(parts[0], parts[1], timezone.localdate().isoformat(), command, names)
+        text = launch_flags.text_of(parts[0], parts[1], clock.today().isoformat(), command, names)
         path = out / f"{kind}-{parts[1]}.txt"
         with writing(path):
             path.write_text(text)

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
-from django.utils import timezone
 
 from advisor.management.training_options import FOLDER, Package, extract, sources
+from catalog import clock
 from catalog.management.errors import BadInput, writing
 
 
@@ -34,7 +34,7 @@ class Command(BaseCommand):
         head = [
             f"# package: {'torch' if name == 'torchrun' else name}",
             f"# version: {version}",
-            f"# extracted on: {timezone.localdate().isoformat()}",
+            f"# extracted on: {clock.today().isoformat()}",
             f"# command: manage.py extract_training_options {name} {shown}",
         ]
         path = out / f"{name}-{version}.txt"

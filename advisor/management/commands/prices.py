@@ -6,9 +6,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
-from django.utils import timezone
 
 from advisor import refresh
+from catalog import clock
 from catalog.loading import fixtures
 from catalog.management.errors import BadInput, operator
 from catalog.models import Price, PriceRefresh
@@ -102,7 +102,7 @@ class Command(BaseCommand):
         self.stdout.write(f"{len(ids)} {'released' if action == 'release' else 'discarded'}")
 
     def check_stored(self) -> None:
-        day = timezone.localdate()
+        day = clock.today()
         market, count = price_imports.market(day), 0
         rows = Price.objects.filter(organisation=None).exclude(origin=fixtures.INDEX).values(*price_imports.COLUMNS)
         for row in rows:

@@ -28,7 +28,7 @@ from advisor.report.documents.wording import (
     dollars,
     purchase_text,
 )
-from advisor.report.text import figure, name_of, usd_small
+from advisor.report.text import figure, name_of
 from advisor.result import (
     Answer,
     ApiOption,
@@ -119,9 +119,9 @@ def api_total_usd(api: ApiOption, months: int) -> float:
 
 def api_prices(api: ApiOption) -> str:
     cached = api.usd_per_mtok_cached_input
-    prices = [f"{usd_small(api.usd_per_mtok_input)} input"]
-    prices += [f"{usd_small(cached)} cached input"] if cached is not None else []
-    output = f"{usd_small(api.usd_per_mtok_output)} output per million tokens"
+    prices = [f"{dollars(api.usd_per_mtok_input)} input"]
+    prices += [f"{dollars(cached)} cached input"] if cached is not None else []
+    output = f"{dollars(api.usd_per_mtok_output)} output per million tokens"
     return f"{', '.join(prices)} and {output}, as of {api.price_as_of}"
 
 
@@ -133,7 +133,7 @@ def api_bill(answer: Answer, api: ApiOption) -> list[Row]:
             cells=(
                 f"{line.name} tokens",
                 f"{figure(line.tokens_per_month)}",
-                usd_small(line.usd_per_mtok),
+                dollars(line.usd_per_mtok),
                 dollars(line.usd_per_month),
             ),
             usd=(line.usd_per_month,),

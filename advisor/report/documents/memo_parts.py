@@ -12,7 +12,6 @@ from advisor.report.documents.wording import (
     converted,
     dollars,
     plan_text,
-    price,
     rate_text,
 )
 from advisor.report.text import figure, makes_of
@@ -34,7 +33,7 @@ from advisor.result import (
 )
 
 MOST_REJECTED = 2
-PER_MTOK, SHARES = "USD per million tokens", ("fraction", "share", "probability")
+SHARES = ("fraction", "share", "probability")
 FIGURES = ("figure", "value")
 Row = Sequence[str]
 
@@ -104,9 +103,7 @@ def figure_rows(r: Option | TrainingOption, answer: Answer, part: str) -> Iterat
             continue
         name = f"{each.label[0].lower()}{each.label[1:].replace(' M ', ' million ')}"
         ends = interval(r, each)
-        if each.unit == PER_MTOK:
-            yield fact(name, value, price(value, None if None in ends else ends))
-        elif each.unit.startswith("USD"):
+        if each.unit.startswith("USD"):
             yield fact(name, value, dollars(value, None if None in ends else ends))
         else:
             yield note(name, with_unit(each, value))

@@ -9,14 +9,13 @@ from dataclasses import astuple, fields, replace
 from decimal import Decimal
 from typing import Any
 
-from django.utils import timezone
-
 from advisor.answer import CURRENCY
 from advisor.engine.terms import HOURS_PER_MONTH
 from advisor.report.documents.bill import SHARE, BillLine, bill_lines, portfolio_bill, rounding_line, software_line
 from advisor.report.documents.subject import TOTALS_ONLY, api_of, chosen, is_early_portfolio, money_of, shared_money
 from advisor.result import Answer, ApiOption, Assumption, CashFlow, Currency, Money, Option, PlanMonth, TrainingOption
-from catalog.export import cell
+from catalog import clock
+from catalog.lists import export
 
 BILL_HEAD = tuple(field.name for field in fields(BillLine))
 ASSUMPTIONS_HEAD = ("name", "value", "unit", "default", "low", "high", "as_of", "age_days", "source")
@@ -30,12 +29,12 @@ def csv_of(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(head)
-    writer.writerows([cell(value) for value in row] for row in rows)
+    writer.writerows([export.cell(value) for value in row] for row in rows)
     return out.getvalue()
 
 
 def in_cents(usd: float) -> Decimal:
-    """A number, not text: `cell` would put a quote before a text that begins with a minus."""
+    """A number, not text: `export.cell` would put a quote before a text that begins with a minus."""
     return Decimal(f"{usd:.2f}") + 0  # no -0.00
 
 
@@ -178,7 +177,7 @@ def assumption_row(item: Assumption) -> list[Any]:
 def age_days(as_of: str | None) -> int | None:
     """Days from the date of a source to today; None: it has no full date."""
     try:
-        return (timezone.localdate() - datetime.date.fromisoformat(as_of or "")).days
+        return (clock.today() - datetime.date.fromisoformat(as_of or "")).days
     except ValueError:
         return None
 

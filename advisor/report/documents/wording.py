@@ -2,24 +2,19 @@
 
 from collections.abc import Sequence
 
-from advisor.engine.terms import HOURS_PER_MONTH
-from advisor.report.text import figure, usd_small
+from advisor.engine.terms import HOURS_PER_MONTH, usd_text
+from advisor.report.text import figure
 from advisor.result import Currency, Option, Plan, PlanStep, TrainingOption
-from advisor.templatetags import finance
+from advisor.templatetags import finance, units
 
 Interval = Sequence[float | None] | None
 MOST_NAMED = 3  # parts of a plan that its short form names
 ALWAYS = 0.999  # share of the hours from which an instance counts as rented around the clock
 
 
-def price(usd: float | None, interval: Interval = None) -> str:
-    """Price of a million tokens, with its interval."""
-    return f"{usd_small(usd)}{f' ({range_text(interval)})' if interval else ''}"
-
-
 def dollars(usd: float | None, interval: Interval = None) -> str:
-    """Whole dollars from 100 up, cents below, with the interval in parentheses."""
-    return f"{finance.dollars(usd)}{f' ({range_text(interval)})' if interval else ''}"
+    """An amount, with its interval in parentheses."""
+    return f"{units.dollars(usd)}{f' ({range_text(interval)})' if interval else ''}"
 
 
 def unit_price(step: PlanStep) -> str:
@@ -32,12 +27,12 @@ def unit_price(step: PlanStep) -> str:
 
 
 def range_text(interval: Sequence[float | None]) -> str:
-    return " to ".join("-" if usd is None else usd_small(usd) for usd in interval)
+    return " to ".join("-" if usd is None else units.dollars(usd) for usd in interval)
 
 
 def converted(usd: float, currency: Currency) -> str:
     """The amount in the planner's currency, rounded as dollars are."""
-    return f"{currency.code} {usd_small(usd * currency.per_usd).replace('$', '')}"
+    return f"{currency.code} {usd_text(usd * currency.per_usd).replace('$', '')}"
 
 
 def rate_text(currency: Currency) -> str:

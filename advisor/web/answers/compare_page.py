@@ -15,8 +15,8 @@ from advisor import advise
 from advisor.web.answers import comparison
 from advisor.web.answers.comparison import LETTERS, Item
 from advisor.web.views import answer_of, is_uuid, or_unreadable
-from catalog import export
-from catalog.access import organisation_of
+from catalog.accounts import organisation_of
+from catalog.lists import export
 from catalog.models import Organisation
 
 KEY = re.compile(r"([0-9a-f-]{36})(?::([0-9]{1,4}))?(?:@(.{1,60}))?")  # answer, rank, name of a scenario

@@ -9,9 +9,8 @@ from django.utils.translation import gettext, ngettext
 from advisor.engine.terms import Kind, kind_named
 from advisor.result import ApiOption, Figure, Option, Section, TrainingOption, shown_in
 from advisor.templatetags import figures
-from advisor.templatetags.finance import dollars
 from advisor.templatetags.training import share
-from advisor.templatetags.units import given, in_currency, large, number, per_second, plain, sig, words
+from advisor.templatetags.units import dollars, given, in_currency, large, number, per_second, plain, sig, words
 
 Ranked = Option | ApiOption | TrainingOption
 NO_RANGE = ("watts",)  # columns too narrow for it

@@ -10,12 +10,12 @@ from typing import Any
 from django.core.cache import caches
 from django.http import HttpRequest
 from django.template.loader import render_to_string
-from django.utils import timezone
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import get_language
 
 from advisor.models import Advice
 from advisor.result import Answer
+from catalog import clock
 from catalog.pricing import reader
 from catalog.revision import program, revision
 
@@ -47,7 +47,7 @@ def drawn(advice: Advice, about: list[Any], make: Callable[[], Html]) -> dict[st
     Besides the advice and `about`, that is the catalog, the day (prices age), language and currency. `make` must not
     depend on who reads the page.
     """
-    day, language = str(timezone.localdate()), get_language()
+    day, language = str(clock.today()), get_language()
     state = [str(advice.pk), str(advice.finished_at), revision(), program(), day, language, reader.code()]
     key = hashlib.sha256(json.dumps([*state, *about]).encode()).hexdigest()[:32]
     packed = caches["pages"].get(key)

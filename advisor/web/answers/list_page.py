@@ -21,12 +21,11 @@ from advisor import advise
 from advisor.engine.terms import KINDS
 from advisor.inputs import what_if
 from advisor.models import Advice, Comment, Option
-from advisor.templatetags.finance import dollars
-from advisor.templatetags.units import STATES, given, percent_text
+from advisor.templatetags.units import STATES, dollars, given, percent_text
 from advisor.web.answers.figure_rows import headers
 from advisor.workload import PORTFOLIO
-from catalog.access import organisation_of
-from catalog.filters import Day, Search
+from catalog.accounts import organisation_of
+from catalog.lists import filters
 
 PAGE_SIZE = 50
 KIND_CHOICES = [
@@ -54,7 +53,7 @@ LISTS = (  # of the constraints, with what is said of names that are allowed or 
 
 
 class Filters(django_filters.FilterSet):
-    q = Search("workload__name", "workload__spec__model", "made_by")
+    q = filters.Search("workload__name", "workload__spec__model", "made_by")
     kind = django_filters.ChoiceFilter(
         field_name="workload__spec__kind", label=_("Kind"), choices=KIND_CHOICES, empty_label=_("Any")
     )
@@ -64,8 +63,8 @@ class Filters(django_filters.FilterSet):
         empty_label=_("Any"),
     )
     author = django_filters.ChoiceFilter(field_name="made_by", label=_("Author"), empty_label=_("Anyone"))
-    since = Day(field_name="created_at", lookup_expr="date__gte", label=_("Requested from"))
-    until = Day(field_name="created_at", lookup_expr="date__lte", label=_("Requested until"))
+    since = filters.Day(field_name="created_at", lookup_expr="date__gte", label=_("Requested from"))
+    until = filters.Day(field_name="created_at", lookup_expr="date__lte", label=_("Requested until"))
 
     def __init__(self, *args: Any, authors: list[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

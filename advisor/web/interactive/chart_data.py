@@ -21,7 +21,7 @@ from advisor.result import (
     TuningPlan,
     WaterfallStep,
 )
-from advisor.templatetags.units import duration, gib, percent, sig, translated, usd
+from advisor.templatetags.units import dollars, duration, gib, percent, sig, translated
 from advisor.web import charts, tuning_charts
 from catalog.pricing import reader
 
@@ -119,9 +119,9 @@ def cost_waterfall(steps: Sequence[WaterfallStep]) -> Chart:
     total, at, rows = sum(step.usd_per_mtok for step in steps), 0.0, []
     for step in steps:
         color = COLORS["fall-unused" if step.name in charts.UNUSED else "fall-part"]
-        rows.append(bar_row(translated(step.name), at, at + step.usd_per_mtok, usd(step.usd_per_mtok), color))
+        rows.append(bar_row(translated(step.name), at, at + step.usd_per_mtok, dollars(step.usd_per_mtok), color))
         at += step.usd_per_mtok
-    rows.append(bar_row(translated("a million tokens"), 0.0, total, usd(total), COLORS["fall-total"]))
+    rows.append(bar_row(translated("a million tokens"), 0.0, total, dollars(total), COLORS["fall-total"]))
     return Chart(
         id="waterfall",
         title="Cost per million tokens, step by step",
@@ -142,7 +142,7 @@ def ends_rows(rows: Iterable[tuple[str, float, float, bool]]) -> list[Json]:
     drawn = []
     for name, one, other, turns in rows:
         low, high = min(one, other), max(one, other)
-        label = f"{usd(low)} to {usd(high)}" if usd(low) != usd(high) else f"stays {usd(low)}"
+        label = f"{dollars(low)} to {dollars(high)}" if dollars(low) != dollars(high) else f"stays {dollars(low)}"
         text = f"{name}: {label}" + ("; another option wins within the range" if turns else "")
         drawn.append(bar_row(name, low, high, label, COLORS["fall-total" if turns else "fall-part"], text))
     return drawn

@@ -8,8 +8,7 @@ from django.utils.translation import gettext_noop as known
 
 from advisor.report import meetings
 from advisor.result import Answer, CostPath, HostedOffer, Option
-from advisor.templatetags.finance import dollars
-from advisor.templatetags.units import large, percent, usd
+from advisor.templatetags.units import dollars, large, percent
 from advisor.web import charts
 from advisor.web.interactive.chart_data import Chart, axis
 from catalog.pricing import reader
@@ -124,11 +123,11 @@ def cost_of_load(option: Option, answer: Answer | None) -> Chart | None:
     api = cheapest_api(answer)
     if api is not None and api.usd_per_mtok_blended:
         price, name = api.usd_per_mtok_blended, gettext("API of %s") % (api.provider_name or api.provider)
-        text = gettext("%(name)s: %(cost)s per M tokens at any load") % {"name": name, "cost": usd(price)}
+        text = gettext("%(name)s: %(cost)s per M tokens at any load") % {"name": name, "cost": dollars(price)}
         ends = [[loads[0], price, text], [loads[-1], price, text]]
         series.append({"type": "line", "name": name, "color": "--c5", "dashed": True, "points": ends})
     here = gettext("your load: %(cost)s per M tokens, %(share)s of capacity") % {
-        "cost": usd(each),
+        "cost": dollars(each),
         "share": percent(tokens / capacity),
     }
     series.append({"type": "points", "name": gettext("your load"), "color": "--bad", "points": [[tokens, each, here]]})
@@ -139,7 +138,7 @@ def cost_of_load(option: Option, answer: Answer | None) -> Chart | None:
         "series": series,
     }
     title = known("Cost per million tokens over the load")
-    rows = [(large(load), percent(load / capacity), usd(month / load * 1e6)) for load in loads[::4]]
+    rows = [(large(load), percent(load / capacity), dollars(month / load * 1e6)) for load in loads[::4]]
     return Chart(
         id="cost-of-load", title=title, svg=charts.lines(data, title), data=data,
         columns=("Tokens per month", "Of capacity", "USD per M tokens"), rows=tuple(rows), scrolls=True,
@@ -147,7 +146,7 @@ def cost_of_load(option: Option, answer: Answer | None) -> Chart | None:
 
 
 def load_text(tokens: float, share: float, month_usd: float) -> str:
-    price = usd(month_usd / tokens * 1e6)
+    price = dollars(month_usd / tokens * 1e6)
     return gettext("%(tokens)s tokens a month (%(share)s of capacity): %(cost)s per M tokens") % {
         "tokens": large(tokens),
         "share": percent(share),

@@ -8,8 +8,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.db import transaction
 
 from advisor.engine.network import active_parameters, from_shape, parameters
-from catalog.importers import hf, hub, model_files
-from catalog.importers.model_files import ModelFiles
+from catalog.importers.models import ModelFiles, hf, hub, model_files
 from catalog.loading.fixtures import FixtureError, Row
 from catalog.loading.load import upsert
 from catalog.management.errors import BadInput

@@ -2,14 +2,15 @@
 
 import csv
 from datetime import date
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 from django.db import transaction
 
-from catalog.importers import gpuhunt, litellm, skypilot
+from advisor.engine.terms import exact_text
+from catalog import clock
+from catalog.importers.prices import gpuhunt, litellm, skypilot
 from catalog.loading import fixtures, load
 from catalog.management.errors import BadInput, operator
 from catalog.models import ApiPrice, Discount, Organisation, Price, ServedModel, SupportLicence
@@ -31,7 +32,7 @@ class Command(BaseCommand):
         parser.add_argument("--from", dest="format", choices=FORMATS, required=True, help="format of the file")
         parser.add_argument("--provider", help="default: name of the folder (skypilot) or of the file (gpuhunt)")
         parser.add_argument(
-            "--as-of", type=date.fromisoformat, default=date.today(), help="date of the prices (default: today)"
+            "--as-of", type=date.fromisoformat, default=clock.today(), help="date of the prices (default: today)"
         )
         parser.add_argument("--organisation", help="slug of the organisation that the rows are private to")
         parser.add_argument("--by", default=operator(), help="who imports them (default: the user of this process)")
@@ -90,16 +91,11 @@ def line(row: Any) -> str:
             accelerator=row.accelerator, term=row.term, as_of__lt=row.as_of,
         ).order_by("-as_of").first()  # fmt: skip
         name = f"{row.provider} {row.instance} {row.region} {row.accelerator.slug} x{row.accelerators} {row.term}"
-        new = f"{usd_text(row)} USD"
-        return f"~ {name}: {usd_text(known)} -> {new}" if known else f"+ {name}: {new}"
+        new, old = (row and exact_text(row.usd_per_hour or row.purchase_usd or 0) for row in (row, known))
+        return f"~ {name}: {old} -> {new}" if known else f"+ {name}: {new}"
     if isinstance(row, ApiPrice):
         return f"+ {row.provider} {row.name}: {row.usd_per_mtok_input} in, {row.usd_per_mtok_output} out, USD per Mtok"
     return f"+ {row}"
-
-
-def usd_text(row: Price) -> str:
-    usd = row.usd_per_hour or row.purchase_usd or Decimal(0)
-    return f"{usd.normalize():f}"
 
 
 def organisation(file_format: str, slug: str | None) -> Organisation | None:

@@ -13,8 +13,9 @@ from advisor.ops import health
 from catalog import clock
 from catalog.models import CatalogLoad, default_organisation
 from catalog.pricing import sync
-from probes import agents, results
+from probes.machines import agents
 from probes.models import Job, Result
+from probes.received import results
 
 Finding = tuple[bool, str, str]  # passed, name, detail
 
@@ -63,7 +64,7 @@ def catalog_age() -> Finding:
 
 def price_age() -> Finding:
     """Fails if no current public offer was read in the last 90 days."""
-    ages = sync.offers_by_age(timezone.localdate())
+    ages = sync.offers_by_age(clock.today())
     if not ages:
         return False, "prices", "none; run manage.py load_catalog or import_prices"
     recent = sum(count for name, count in ages.items() if name in sync.RECENT)

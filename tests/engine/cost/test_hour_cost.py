@@ -13,6 +13,7 @@ from advisor.engine.cost.hourly import Licence, hour_usd
 from advisor.engine.fleet import colocation, mix
 from advisor.engine.fleet.mix import PART_REQUESTS
 from advisor.engine.optimisation.precompiled import paid_fraction
+from advisor.engine.search import Question
 from advisor.engine.search.candidates import Catalog
 from advisor.engine.search.limits import latency_excess
 from advisor.engine.search.objective import Scale
@@ -55,17 +56,17 @@ def test_the_search_and_its_finalists_charge_the_same_hour(
     workload: Workload, price: float, term: str, accelerators: int, licence_usd: float
 ) -> None:
     known = sold(price, term, accelerators, licence_usd)
-    s = search(workload, known).ranked[0]
+    s = search(Question(workload, known)).ranked[0]
     carrying = np.array([[float(s.replicas - s.spare_replicas)]])
     load = np.array([[s.utilisation_fraction * s.paid_fraction]])
-    searched, *_ = best_offers(workload, known, [s.lane], carrying, load)
+    searched, *_ = best_offers(Question(workload, known), [s.lane], carrying, load)
     assert s.usd_per_hour == pytest.approx(float(searched[0, 0]), rel=1e-9)
     assert s.licence_usd_per_hour == pytest.approx(sum(p.usd_per_hour for p in s.parts if p.name == "licences"))
     assert float(resized_usd_per_hour(workload, s, s.replicas, 1.0)) == pytest.approx(s.usd_per_hour)
     assert s.usd_per_hour_paid(s.paid_fraction) == pytest.approx(s.usd_per_hour)
     if workload.week and term != "reserved_1y":
         assert paid_fraction(workload, s, workload.cold_start_s) == s.paid_fraction
-    again = repriced(workload, known, s, s.offer)
+    again = repriced(Question(workload, known), s, s.offer)
     assert again.usd_per_hour == pytest.approx(s.usd_per_hour)
 
 
@@ -76,7 +77,7 @@ def test_mixes_estimates_and_parts_charge_the_same_instances(
 ) -> None:
     known = sold(price, "on_demand", accelerators, licence_usd)
     o, licence = known.offers[0], licence_usd / 8760
-    s = search(question(), known).ranked[0]
+    s = search(Question(question(), known)).ranked[0]
     expected = instances * (price + accelerators * licence)
     assert float(offer_usd_per_hour(o, float(instances), licence)) == pytest.approx(expected)
     for option in mix._machines(known, 0, s.lane, (0,), [o]):
@@ -90,7 +91,7 @@ def test_mixes_estimates_and_parts_charge_the_same_instances(
 @given(prices, st.integers(1, 30))
 def test_what_if_and_rank_uncertainty_pay_for_the_same_whole_instances(price: float, more: int) -> None:
     asked = question(requests_per_s_mean=60.0, requests_per_s_peak=120.0)
-    s = search(asked, sold(price, "on_demand", 8, 0.0)).ranked[0]
+    s = search(Question(asked, sold(price, "on_demand", 8, 0.0))).ranked[0]
     s = replace(s, replicas=more, spare_replicas=0)
     grown = np.array([1.5])
     one = np.ones(1)
@@ -132,7 +133,7 @@ class Seen:
 
 limits = st.none() | st.floats(1e-3, 10.0)
 latencies = st.floats(1e-4, 30.0)
-FOUND = search(question(slo=Slo(ttft_p95_s=5.0)), catalog()).ranked[0]
+FOUND = search(Question(question(slo=Slo(ttft_p95_s=5.0)), catalog())).ranked[0]
 
 
 @SETTINGS

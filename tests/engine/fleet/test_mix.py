@@ -8,6 +8,7 @@ import pytest
 from advisor.engine.fleet.length_classes import length_classes
 from advisor.engine.fleet.mix import Mix, find_mix
 from advisor.engine.scheduler.simulation import token_lengths
+from advisor.engine.search import Question
 from advisor.engine.search.run import SearchResult, search
 from advisor.engine.terms.workload import Constraints, Lengths, Slo, Workload
 from tests.engine.catalog_sample import catalog, offer, question
@@ -23,8 +24,8 @@ def asked(**changes: object) -> Workload:
 
 def answered(workload: Workload) -> tuple[SearchResult, Mix]:
     there = catalog(offers=OFFERS)
-    answer = search(workload, there)
-    return answer, find_mix(workload, there, answer)
+    answer = search(Question(workload, there))
+    return answer, find_mix(Question(workload, there), answer)
 
 
 @pytest.fixture(scope="module")

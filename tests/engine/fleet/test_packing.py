@@ -8,6 +8,7 @@ import pytest
 from advisor.engine.fleet.colocation import copies_of, memory_share, pack_models, stretches
 from advisor.engine.fleet.milp import Limits
 from advisor.engine.fleet.portfolio import Member
+from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.terms.demand import week_of
 from advisor.engine.terms.hardware import Partition
@@ -32,7 +33,11 @@ WORLD = catalog(accelerators=(CARD,), offers=(offer("big", 4.0), offer("big", 30
 def member(name, rate=1.0, spares=0, world=WORLD, **changes):
     slo = changes.pop("slo", Slo(ttft_p95_s=2.0, tpot_p95_s=0.08, spare_hosts=spares))
     w = question(name=name, requests_per_s_mean=rate, requests_per_s_peak=rate, slo=slo, **changes)
-    return Member(workload=w, catalog=world, answer=search(w, world), week=week_of("flat"))
+    return Member(question=Question(w, world), answer=search(Question(w, world)), week=week_of("flat"))
+
+
+def as_batch(m: Member) -> Member:
+    return replace(m, question=replace(m.question, workload=replace(m.workload, kind=BATCH)))
 
 
 def three(**changes):
@@ -134,7 +139,7 @@ def test_a_heavy_load_takes_a_card_of_its_own():
     [
         (lambda: [member("a")], False, "two or more"),
         (
-            lambda: [member("a"), replace(member("b"), workload=replace(member("b").workload, kind=BATCH))],
+            lambda: [member("a"), as_batch(member("b"))],
             False,
             "serving",
         ),

@@ -8,6 +8,7 @@ import pytest
 from advisor.engine.launch.partitions import partition_commands, per_instance
 from advisor.engine.scheduler.closed_form import closed_loop
 from advisor.engine.scheduler.percentiles import scheduler_of
+from advisor.engine.search import Question
 from advisor.engine.search.candidates import CONCURRENCY, efficiency_on, enumerate_lanes
 from advisor.engine.search.run import search
 from advisor.engine.search.table import demand_of, evaluate
@@ -70,36 +71,36 @@ def test_what_a_framework_takes_does_not_shrink_with_the_slice():
 
 def test_slices_are_computed_only_where_they_are_asked_for():
     for partitions, cut, whole in (("no", 0, True), ("auto", 0, True), ("yes", 2, True), ("required", 2, False)):
-        found, _ = enumerate_lanes(asked(partitions), world(), [CARD])
+        found, _ = enumerate_lanes(Question(asked(partitions), world()), [CARD])
         assert len({w.choice.accelerator.name for w in found if w.choice.accelerator.cut}) == cut
         assert any(w.choice.accelerator.cut is None for w in found) == whole
         assert all(w.choice.tp == w.choice.pp == 1 for w in found if w.choice.accelerator.cut)
 
 
 def test_a_chip_without_partitions_is_refused_with_the_reason_where_they_are_required():
-    answer = search(asked("required"), world())
+    answer = search(Question(asked("required"), world()))
     refused = {r.accelerator: r for r in answer.rejections}
     assert refused["plain"].reason == "unsupported" and "partitions" in refused["plain"].detail
     assert answer.ranked and all(s.lane.choice.accelerator.cut for s in answer.ranked)
 
 
 def test_a_spare_is_a_card_never_an_instance_of_one_that_serves():
-    few = search(asked("required", spares=0), world()).ranked[0]
-    safe = search(asked("required", spares=1), world()).ranked[0]
+    few = search(Question(asked("required", spares=0), world())).ranked[0]
+    safe = search(Question(asked("required", spares=1), world())).ranked[0]
     assert (safe.spare_replicas, safe.chips, safe.instances) == (1, few.chips + 1, few.instances + 1)
     assert safe.usd_per_hour == pytest.approx(few.usd_per_hour * safe.chips / few.chips)
 
 
 def test_money_and_inventory_count_cards():
-    one = search(asked("required"), world()).ranked[0]
+    one = search(Question(asked("required"), world())).ranked[0]
     assert one.usd_per_hour == pytest.approx(4.0 * one.chips)
-    assert search(asked("required", most=1), world()).ranked[0].chips == 1
+    assert search(Question(asked("required", most=1), world())).ranked[0].chips == 1
 
 
 def test_a_card_of_instances_serves_as_many_times_what_one_does():
     w, asking = asked("required"), demand_of(asked("required"))
-    wanted, _ = enumerate_lanes(w, world(), [CARD])
-    table = evaluate(w, world(), wanted)
+    wanted, _ = enumerate_lanes(Question(w, world()), [CARD])
+    table = evaluate(Question(w, world()), wanted)
     halves = [i for i, x in enumerate(table.lanes) if x.choice.accelerator.instances == 2]
     for i in halves:
         one = closed_loop(
@@ -117,7 +118,7 @@ def test_nobody_measured_the_slice_of_a_measured_chip():
 
 
 def test_each_instance_is_started_by_itself():
-    best = search(asked("required"), world()).ranked[0]
+    best = search(Question(asked("required"), world())).ranked[0]
     n = best.lane.choice.accelerator.instances
     one = per_instance(best)
     assert (one.replicas, one.concurrency) == (best.replicas * n, best.concurrency // n)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.engine.fleet.card_sharing import TIME_SLICES, sharing_options, time_share
+from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.terms.hardware import cut_into
 from advisor.engine.terms.workload import Constraints, Slo
@@ -22,7 +23,7 @@ def found(partitions="auto", rate=0.2, world=ONE_CARD, tpot_s=0.04):
         constraints=Constraints(partitions=partitions, quality="any"),
         slo=Slo(tpot_p95_s=tpot_s),
     )
-    return sharing_options(w, world, search(w, world))
+    return sharing_options(Question(w, world), search(Question(w, world)))
 
 
 def test_a_card_that_is_hardly_used_is_compared_whole_cut_and_shared():

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from advisor.engine.launch.command import launch
+from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Pools, Scored
 from tests.engine.catalog_sample import INT4, LLAMA_8B, catalog, question, reached
@@ -20,7 +21,7 @@ LEADER, INDEX = "$(LWS_LEADER_ADDRESS)", "$(LWS_WORKER_INDEX)"
 
 @pytest.fixture(scope="module")
 def best() -> Scored:
-    return search(question(), catalog()).ranked[0]
+    return search(Question(question(), catalog())).ranked[0]
 
 
 def composed(word: str) -> str:

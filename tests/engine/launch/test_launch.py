@@ -9,6 +9,7 @@ import yaml
 
 from advisor.engine.launch.command import Z999, launch, p999_tokens
 from advisor.engine.network import Release
+from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Scored
 from advisor.engine.terms.software import Framework, Quantization
@@ -28,7 +29,7 @@ MXFP4 = replace(INT4, slug="mxfp4", weights_dtype="mxfp4", name="MXFP4")
 
 @pytest.fixture(scope="module")
 def best() -> Scored:
-    return search(question(), catalog()).ranked[0]
+    return search(Question(question(), catalog())).ranked[0]
 
 
 def under(s: Scored, framework: str, quantization: Quantization = BF16, **choice: Any) -> Scored:

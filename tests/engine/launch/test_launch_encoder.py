@@ -7,6 +7,7 @@ import yaml
 
 from advisor.engine.launch.command import launch
 from advisor.engine.network.hf_config import from_hf_config
+from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.step.encoder import normalize
 from advisor.engine.terms.kinds import EMBEDDING
@@ -23,7 +24,7 @@ MIXERS = ("attention", "encoder", "cross-attention", "speech")
 def started(slug, model, **asked):
     framework = replace(VLLM, slug=slug, name=slug, **software(slug), mixers=MIXERS, features=("embedding",))
     workload = replace(question(slo=Slo(e2e_p95_s=30.0)), **asked)
-    answer = search(workload, catalog(model=model, frameworks=(framework,)))
+    answer = search(Question(workload, catalog(model=model, frameworks=(framework,))))
     workload, model = normalize(workload, model)
     return launch("the/model", answer.ranked[0], model, workload)
 

@@ -15,6 +15,7 @@ import pytest
 from advisor.answer import launch_flags
 from advisor.engine.launch.command import launch
 from advisor.engine.launch.load_generators import BLOCK_TOKENS
+from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Scored
 from advisor.engine.terms.kinds import BATCH, EMBEDDING, KINDS, Kind
@@ -26,7 +27,7 @@ from tests.engine.launch.test_launch import HOSTILE, option, under
 
 @pytest.fixture(scope="module")
 def best() -> Scored:
-    return search(question(), catalog()).ranked[0]
+    return search(Question(question(), catalog())).ranked[0]
 
 
 def of(s: Scored, name: str = "org/model", **asked: Any) -> tuple[dict[str, Any], dict[str, str]]:

@@ -13,6 +13,7 @@ import yaml
 
 from advisor.engine.launch.command import launch
 from advisor.engine.launch.kubernetes import label, yaml_text
+from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Scored
 from tests.engine.catalog_sample import FP8, INT4, LLAMA_8B, catalog, question, reached
@@ -31,7 +32,7 @@ SERVED = ("vllm", "sglang", "tensorrt-llm", "llama.cpp", "vllm-gaudi", "neuron")
 
 @pytest.fixture(scope="module")
 def best() -> Scored:
-    return search(question(), catalog()).ranked[0]
+    return search(Question(question(), catalog())).ranked[0]
 
 
 def unit_words(line: str) -> list[str]:

@@ -9,6 +9,7 @@ from advisor.engine.optimisation.ablation import AblationStep, ablation_steps, e
 from advisor.engine.optimisation.plan import uncapped
 from advisor.engine.scheduler.closed_form import closed_loop
 from advisor.engine.scheduler.percentiles import scheduler_of
+from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.step.lane import Lane, lanes
 from advisor.engine.step.speculative import Draft
@@ -26,7 +27,7 @@ NGRAMS = Draft(
 
 @pytest.fixture(scope="module")
 def lane() -> Lane:
-    found = search(question(), catalog()).ranked[0].lane
+    found = search(Question(question(), catalog())).ranked[0].lane
     return uncapped(replace(found, choice=replace(found.choice, quantization=BF16, kv_dtype="bf16")))
 
 

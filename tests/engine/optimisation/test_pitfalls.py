@@ -8,6 +8,7 @@ import pytest
 
 from advisor.engine.network.blocks import LatentAttention, Recurrent
 from advisor.engine.optimisation.pitfalls import RULES, Situation, pitfalls
+from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Scored
 from advisor.engine.terms.workload import Lengths, Workload
@@ -22,7 +23,7 @@ Change = Callable[[Situation], Situation]
 
 @pytest.fixture(scope="module")
 def plain() -> Situation:
-    found = search(ASKED, WORLD)
+    found = search(Question(ASKED, WORLD))
     assert found.built is not None
     return Situation(workload=ASKED, model=WORLD.model, s=found.ranked[0], built=found.built)
 

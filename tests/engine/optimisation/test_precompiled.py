@@ -6,6 +6,7 @@ import pytest
 
 from advisor.engine.optimisation.plan import optimisation_plan
 from advisor.engine.optimisation.precompiled import cold_start_saving, paid_fraction
+from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Scored
 from advisor.engine.terms.cold_start import ColdStart, cold_start_of
@@ -19,7 +20,7 @@ ASKED = question(week=HALF_DAYS, cold_start_s=1800.0, requests_per_s_mean=30.0, 
 
 @pytest.fixture(scope="module")
 def best() -> Scored:
-    return search(ASKED, WORLD).ranked[0]
+    return search(Question(ASKED, WORLD)).ranked[0]
 
 
 def test_the_week_is_paid_as_the_search_pays_it(best: Scored) -> None:
@@ -36,7 +37,7 @@ def test_seven_rises_of_half_days_pay_seven_starts_by_hand(best: Scored) -> None
 
 
 def test_it_is_told_in_hours_and_enters_no_product(best: Scored) -> None:
-    plan = optimisation_plan(ASKED, WORLD, best)
+    plan = optimisation_plan(Question(ASKED, WORLD), best)
     assert plan is not None
     (step,) = [x for x in plan.steps if x.technique.slug == "ahead_of_time"]
     assert step.state == "hours" and step.estimate is None and "40 s" in step.change and "sample" in step.because
@@ -45,7 +46,7 @@ def test_it_is_told_in_hours_and_enters_no_product(best: Scored) -> None:
 def test_a_level_load_or_an_unknown_start_stays_cited(best: Scored) -> None:
     level = replace(ASKED, week=())
     assert cold_start_saving(level, best, START) == cold_start_saving(ASKED, best, None) == ("", "")
-    plan = optimisation_plan(level, WORLD, best)
+    plan = optimisation_plan(Question(level, WORLD), best)
     assert plan is not None
     assert [x.state for x in plan.steps if x.technique.slug == "ahead_of_time"] == ["cited"]
 

@@ -17,6 +17,7 @@ from advisor.engine.optimisation.plan import (
     unfused_s_per_pair,
 )
 from advisor.engine.optimisation.roofline import Roofline, roofline_of
+from advisor.engine.search import Question
 from advisor.engine.search.candidates import Catalog
 from advisor.engine.search.run import SearchResult, search
 from advisor.engine.search.simulated import Scored
@@ -35,7 +36,7 @@ ASKED = question(prefix_cache_hit_fraction=0.3)
 
 @pytest.fixture(scope="module")
 def answer() -> SearchResult:
-    return search(ASKED, WORLD)
+    return search(Question(ASKED, WORLD))
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def best(answer: SearchResult) -> Scored:
 
 @pytest.fixture(scope="module")
 def plan(best: Scored) -> OptimisationPlan:
-    found = optimisation_plan(ASKED, WORLD, best)
+    found = optimisation_plan(Question(ASKED, WORLD), best)
     assert found is not None
     return found
 
@@ -94,14 +95,14 @@ def test_every_technique_is_named_once_with_its_effort_risk_and_prerequisite(pla
 
 def test_another_chip_gives_other_gains(answer: SearchResult, plan: OptimisationPlan, best: Scored) -> None:
     other = next(s for s in answer.ranked if s.lane.choice.accelerator != best.lane.choice.accelerator)
-    theirs = optimisation_plan(ASKED, WORLD, other)
+    theirs = optimisation_plan(Question(ASKED, WORLD), other)
     assert theirs is not None and theirs.gain_ratio != pytest.approx(plan.gain_ratio, rel=0.05)
 
 
 def test_sixteen_bits_that_fit_nowhere_start_from_more_chips_or_the_plans_format() -> None:
     world = catalog(model=LLAMA_70B)
-    found = search(question(constraints=Constraints(quality="near_lossless")), world)
-    step = optimisation_plan(question(), world, found.ranked[0])
+    found = search(Question(question(constraints=Constraints(quality="near_lossless")), world))
+    step = optimisation_plan(Question(question(), world), found.ranked[0])
     assert step is not None and chain(step)[0].lane.choice.tp >= found.ranked[0].lane.choice.tp
 
 
@@ -130,7 +131,7 @@ def advice(best: Scored, **question_changes: object):
     asked = replace(ASKED, **question_changes)
     setups = format_setups(WORLD, best, planned(asked, best))
     figures = dict(zip(setups, estimate_setups(asked, WORLD.model, list(setups.values())), strict=True))
-    return format_advice(asked, WORLD, best, figures, Bounds(prefill="compute", decode="memory"))
+    return format_advice(Question(asked, WORLD), best, figures, Bounds(prefill="compute", decode="memory"))
 
 
 def test_a_format_outside_the_quality_is_measured_but_not_advised(best: Scored) -> None:
@@ -157,7 +158,7 @@ def test_long_answers_are_warned_of_as_reasoning_is(best: Scored) -> None:
 def test_frameworks_are_compared_at_their_versions_and_one_is_best(best: Scored) -> None:
     setups = framework_setups(WORLD, best, planned(ASKED, best))
     figures = dict(zip(setups, estimate_setups(ASKED, WORLD.model, list(setups.values())), strict=True))
-    found = compare_frameworks(ASKED, WORLD, best, figures, {})
+    found = compare_frameworks(Question(ASKED, WORLD), best, figures, {})
     assert {(r.framework.slug, r.framework.version) for r in found} == {("vllm", "0.24.0"), ("sglang", "0.5.10")}
     assert sum(r.best for r in found) == 1 and sum(r.plan for r in found) == 1
     assert all(r.estimate is None or r.estimate.output_tokens_per_s_per_chip > 0 for r in found)
@@ -237,5 +238,5 @@ def test_frameworks_that_nothing_measured_tells_apart_are_said_to_be_as_good(bes
     plan = planned(ASKED, best)
     setups = framework_setups(world, best, plan)
     figures = dict(zip(setups, estimate_setups(ASKED, world.model, list(setups.values())), strict=True))
-    said = {r.framework.slug: r.because for r in compare_frameworks(ASKED, world, best, figures, {})}
+    said = {r.framework.slug: r.because for r in compare_frameworks(Question(ASKED, world), best, figures, {})}
     assert said["vllm"] == "" and "as good within 3%" in said["twin"] and "as good" not in said["slow"]

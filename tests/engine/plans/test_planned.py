@@ -21,6 +21,7 @@ from advisor.engine.cost.hourly import (
 )
 from advisor.engine.plans.plan import Overheads, Plan, best_plan
 from advisor.engine.plans.ways import HOURLY, OWNED, PURCHASE, TERM, Way, demand_by_month
+from advisor.engine.search import Question
 from advisor.engine.search.candidates import Catalog
 from advisor.engine.search.growing import instances_over_horizon
 from advisor.engine.search.planned import (
@@ -121,7 +122,7 @@ SHOP = bought(250_000.0, A)
 
 @pytest.fixture(scope="module")
 def deployed() -> Deployed:
-    s = search(question(variants="no"), catalog(offers=RENTS, assumptions=A)).ranked[0]
+    s = search(Question(question(variants="no"), catalog(offers=RENTS, assumptions=A))).ranked[0]
     return Deployed(
         lane=s.lane, instances=partial(instances_of, question(), s), carrying=9, stored_bytes=1e11,
         output_tokens_per_s=1000.0, drawn_fraction=lambda _: 0.5, utilisation_fraction=s.utilisation_fraction,
@@ -140,9 +141,9 @@ SEASONS = tuple((1 + 0.5 * np.sin(np.arange(36) / 2)).tolist())
 @pytest.mark.parametrize("forecast", [(), GROWTH, SEASONS])
 def test_a_mix_costs_no_more_than_the_best_offer_alone(deployed: Deployed, forecast: tuple[float, ...]) -> None:
     workload, known = asked(forecast=forecast)
-    mixed = best(workload, known, deployed, known.offers)
+    mixed = best(Question(workload, known), deployed, known.offers)
     assert mixed is not None
-    alone = [p.plan.present_usd for o in known.offers if (p := single(workload, known, deployed, o))]
+    alone = [p.plan.present_usd for o in known.offers if (p := single(Question(workload, known), deployed, o))]
     assert len(alone) == len(known.offers)
     assert mixed.plan.present_usd <= min(alone) * (1 + 2e-6)
     needed = demand_for(workload, deployed, known.offers[0]).needed
@@ -155,7 +156,7 @@ def test_flat_demand_on_one_offer_is_its_hourly_cost(deployed: Deployed) -> None
     """Without growth, an instance costs what the offer says an hour of it costs over the horizon."""
     workload, known = asked()
     for o in RENTS:
-        planned = single(workload, known, deployed, o)
+        planned = single(Question(workload, known), deployed, o)
         assert planned is not None
         count = planned.plan.demand.needed[0]
         assert planned.plan.usd_per_month == pytest.approx(730 * o.usd_per_hour * count)
@@ -176,14 +177,16 @@ def test_rents_of_one_plan_come_from_one_provider(deployed: Deployed) -> None:
 
 def test_capital_and_monthly_limits_are_kept_where_a_plan_can(deployed: Deployed) -> None:
     workload, known = asked()
-    free = best(workload, known, deployed, (*RENTS[:3], SHOP))
+    free = best(Question(workload, known), deployed, (*RENTS[:3], SHOP))
     assert free is not None and free.plan.capex_usd > 0
     none = replace(workload, constraints=Constraints(max_capex_usd=0.0))
-    rent = best(none, known, deployed, (*RENTS[:3], SHOP))
+    rent = best(Question(none, known), deployed, (*RENTS[:3], SHOP))
     assert rent is not None and rent.plan.capex_usd == 0
     assert rent.plan.present_usd >= free.plan.present_usd
     half = replace(workload, constraints=Constraints(max_usd_per_month=free.plan.most_usd_per_month / 2))
-    still = best(half, known, deployed, (*RENTS[:3], SHOP))  # nothing fits: the cheapest plan is shown as it is
+    still = best(
+        Question(half, known), deployed, (*RENTS[:3], SHOP)
+    )  # nothing fits: the cheapest plan is shown as it is
     assert still is not None and still.plan.present_usd == pytest.approx(free.plan.present_usd)
 
 
@@ -196,18 +199,18 @@ def test_what_is_owned_serves_first_and_only_as_much_as_there_is(deployed: Deplo
     workload, known = asked(offers=(owned, *RENTS), forecast=tuple([1.0] * 12 + [4.0] * 24))
     count = demand_for(workload, deployed, owned).needed
     assert count.tolist() == [int(count[0])] * 12 + [int(count[-1])] * 24 and count[-1] > count[0] >= 1
-    assert single(workload, known, deployed, owned) is None  # not enough of them
-    planned = best(workload, known, deployed, known.offers)
+    assert single(Question(workload, known), deployed, owned) is None  # not enough of them
+    planned = best(Question(workload, known), deployed, known.offers)
     assert planned is not None and planned.plan.in_service((OWNED,)).tolist() == [1] * 36
     unlimited = replace(owned, held_instances=0)
-    alone = single(workload, known, deployed, unlimited)
+    alone = single(Question(workload, known), deployed, unlimited)
     assert alone is not None and alone.plan.in_service((OWNED,)).tolist() == count.tolist()
 
 
 def test_a_purchase_with_hosts_of_its_own_has_two_ways(deployed: Deployed) -> None:
     running = tuple(p for p in SHOP.parts if p.group == "running")
     workload, known = asked()
-    held, new = ways_of(workload, known, deployed, replace(SHOP, held_instances=2, held_parts=running))
+    held, new = ways_of(Question(workload, known), deployed, replace(SHOP, held_instances=2, held_parts=running))
     assert (held.kind, held.most, new.kind, new.most) == (OWNED, 2, PURCHASE, None)
     assert new.capital_usd == SHOP.capital_usd and FINANCING not in {p.name for p in new.parts}
     assert total_usd_per_hour(held.parts) == pytest.approx(total_usd_per_hour(new.parts))
@@ -217,7 +220,10 @@ def test_a_purchase_that_nothing_can_bridge_serves_from_the_start(deployed: Depl
     late = replace(SHOP, order_months=3.0)
     workload = question(horizon_months=36)
     known = catalog(offers=(RENTS[0], late), assumptions=A)
-    alone, bridged = single(workload, known, deployed, late), best(workload, known, deployed, known.offers)
+    alone, bridged = (
+        single(Question(workload, known), deployed, late),
+        best(Question(workload, known), deployed, known.offers),
+    )
     assert alone is not None and alone.plan.in_service((PURCHASE,)).min() > 0
     assert bridged is not None
     months: Plan = bridged.plan
@@ -226,8 +232,10 @@ def test_a_purchase_that_nothing_can_bridge_serves_from_the_start(deployed: Depl
 
 
 def test_the_horizon_and_the_discount_are_those_of_the_workload(deployed: Deployed) -> None:
-    prices = prices_of(question(horizon_months=24, discount_fraction=0.2), catalog(assumptions=A))
+    prices = prices_of(Question(question(horizon_months=24, discount_fraction=0.2), catalog(assumptions=A)))
     assert (prices.months, prices.discount_fraction) == (24, 0.2)
     known = catalog(offers=(*RENTS, SHOP, offer("tiny", 0.1)))
     for kinds, sold in ((("rent",), [*RENTS]), (("rent", "own"), [*RENTS, SHOP])):
-        assert allowed_offers(question(constraints=Constraints(acquisition=kinds)), known, deployed.lane) == sold
+        assert (
+            allowed_offers(Question(question(constraints=Constraints(acquisition=kinds)), known), deployed.lane) == sold
+        )

@@ -7,6 +7,7 @@ import numpy as np
 
 from advisor.engine.scheduler.percentiles import REQUESTS
 from advisor.engine.scheduler.simulation import Simulation, simulate
+from advisor.engine.search import Question
 from advisor.engine.search.candidates import admissible, enumerate_lanes
 from advisor.engine.search.simulated import PILOT_REQUESTS, Design, Simulations, excess, excess_bounds
 from advisor.engine.search.table import evaluate
@@ -79,8 +80,11 @@ def test_sure_pilots_and_the_full_simulation_agree_under_heavy_tails() -> None:
 
 def test_bounds_are_on_either_side_of_the_excess() -> None:
     workload, world = question(), catalog()
-    chips = admissible(workload, world)[1]
-    simulations = Simulations(workload, world, evaluate(workload, world, enumerate_lanes(workload, world, chips)[0]))
+    chips = admissible(Question(workload, world))[1]
+    simulations = Simulations(
+        Question(workload, world),
+        evaluate(Question(workload, world), enumerate_lanes(Question(workload, world), chips)[0]),
+    )
     for row in range(0, len(simulations.table.lanes), 5):
         seen_there = simulations.run(Design(row=row, column=2, replicas=2), PILOT_REQUESTS)
         low, high = excess_bounds(workload, seen_there)

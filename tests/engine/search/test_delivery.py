@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from advisor.engine.plans.ways import HOURLY, PURCHASE, TERM
+from advisor.engine.search.candidates import Question
 from advisor.engine.search.estimated import estimated_ranking
 from advisor.engine.search.joint import delivery_times
 from advisor.engine.search.planned import LEAST_HELD_MONTHS
-from advisor.engine.search.run import Catalog, SearchResult, prepare_question, search
+from advisor.engine.search.run import SearchResult, prepare_question, search
 from advisor.engine.search.simulated import Scored
 from advisor.engine.terms.offer import Offer
-from advisor.engine.terms.workload import Constraints, Workload
+from advisor.engine.terms.workload import Constraints
 from tests.engine.catalog_sample import ASSUMED, catalog, offer, question
 from tests.engine.plans.test_planned import bought
 
@@ -24,14 +25,14 @@ def server(usd: float = 20_000.0, months: float = 10.0, **changes: object) -> Of
     return replace(bought(usd, A, **changes), order_months=months, order_low_months=1.0, order_high_months=19.0)
 
 
-def posed(*offers: Offer, acquisition: tuple[str, ...] = BOTH, horizon: int = 36) -> tuple[Workload, Catalog]:
+def posed(*offers: Offer, acquisition: tuple[str, ...] = BOTH, horizon: int = 36) -> Question:
     a = replace(A, months=horizon)
     asked = question(horizon_months=horizon, constraints=Constraints(acquisition=acquisition))
-    return asked, catalog(offers=offers, assumptions=a)
+    return Question(asked, catalog(offers=offers, assumptions=a))
 
 
 def found(*offers: Offer, acquisition: tuple[str, ...] = BOTH, horizon: int = 36) -> SearchResult:
-    return search(*posed(*offers, acquisition=acquisition, horizon=horizon))
+    return search(posed(*offers, acquisition=acquisition, horizon=horizon))
 
 
 def buyers(result: SearchResult) -> list[Scored]:
@@ -82,7 +83,7 @@ def test_an_estimate_costs_what_the_plan_costs_until_the_delivery_and_after_it(
     """With the same machines: eight chips serve by estimate and in simulation, rented or bought."""
     offers = server(1_000_000.0, months), offer("big", 80.0, 8)  # the power drawn hardly counts
     (planned, *_) = found(*offers, acquisition=acquisition).ranked
-    (estimated, *_) = estimated_ranking(*prepare_question(*posed(*offers, acquisition=acquisition))).ranked
+    (estimated, *_) = estimated_ranking(prepare_question(posed(*offers, acquisition=acquisition))).ranked
     assert planned.planned is not None and planned.planned.plan.capex_usd and estimated.offer.acquisition == "own"
     assert planned.instances == estimated.instances == 1
     assert estimated.usd_per_hour == pytest.approx(planned.usd_per_hour, rel=0.01)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from advisor.engine.search import Question
 from advisor.engine.search.candidates import Catalog
 from advisor.engine.search.draft_risk import DROP_FRACTION, draft_risk
 from advisor.engine.search.run import search
@@ -36,7 +37,7 @@ def conversations(count: int, added: float, wait_s: float, rate: float) -> Workl
 
 
 def drafted(asked: Workload, sold: Catalog) -> Scored:
-    found = search(asked, sold)
+    found = search(Question(asked, sold))
     shown = [*found.shown, *(s for several in found.variants.values() for s in several)]
     return next(s for s in shown if s.lane.draft is not None)
 
@@ -50,11 +51,11 @@ def test_at_the_published_acceptance_the_risk_is_that_of_the_deployment(
     )
     sold = catalog(acceptances=(NGRAM,), frameworks=(FRAMEWORK,), offers=(offer("big", 4.0),))
     s = drafted(asked, sold)
-    risk = draft_risk(asked, sold, s)
+    risk = draft_risk(Question(asked, sold), s)
     assert risk is not None and risk.break_even is not None  # the deployment meets its limits, so there is such a rate
     assert risk.break_even.accepted_fraction <= s.lane.draft.accepted_fraction
     unchanged = replace(s, lane=replace(s.lane, draft=s.lane.draft.scaled(1 / (1 - DROP_FRACTION))))
-    again = draft_risk(asked, sold, unchanged)  # its lower rate is that of the deployment
+    again = draft_risk(Question(asked, sold), unchanged)  # its lower rate is that of the deployment
     assert again is not None
     assert again.lower_verified.ttft_p95_s == pytest.approx(s.verified.ttft_p95_s, rel=0.15)
     assert again.lower_verified.tpot_p95_s == pytest.approx(s.verified.tpot_p95_s, rel=0.15)

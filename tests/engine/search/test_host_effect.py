@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from advisor.engine.scheduler import closed_loop, scheduler_of
+from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.search.sensitivity import Bar, Ranges, host_effect, tornado
 from advisor.engine.search.table import demand_of, served
@@ -19,7 +20,7 @@ SLOW = 8.0  # times the reference host: steps wait for it
 def asked(factor: float, **changes: object):
     known = catalog(scopes=with_host_factor(scopes(), factor), quantizations=(FP8,))
     workload = question(variants="no", **changes)
-    return workload, known, search(workload, known)
+    return workload, known, search(Question(workload, known))
 
 
 def test_step_times_on_a_slower_host_are_those_built_for_it() -> None:
@@ -43,7 +44,7 @@ def test_the_effect_is_that_of_the_same_deployment_built_for_a_slower_host() -> 
     first = found.ranked[0]
     assert found.table is not None
     effect = host_effect(workload, found.table, first, np.array([0.6, 1.0, 2.0]))
-    again = served(workload, replace(known, scopes=with_host_factor(scopes(), 2 * SLOW)), [
+    again = served(Question(workload, replace(known, scopes=with_host_factor(scopes(), 2 * SLOW))), [
         replace(first.lane, choice=replace(
             first.lane.choice, efficiency=replace(first.lane.choice.efficiency, host_factor=2 * SLOW)))])  # fmt: skip
     assert again.built is not None and found.table.built is not None

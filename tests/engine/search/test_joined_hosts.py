@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from advisor.engine.search import Question
 from advisor.engine.search.candidates import admissible, enumerate_lanes
 from advisor.engine.search.run import search
 from tests.engine.catalog_sample import GIB, LLAMA_70B, VLLM, catalog, chip, offer, question
@@ -16,7 +17,9 @@ JOINING = replace(PLAIN, frameworks=(VLLM,))
 
 def stages(known) -> set[int]:
     asked = question()
-    return {lane.choice.pp for lane in enumerate_lanes(asked, known, admissible(asked, known)[1])[0]}
+    return {
+        lane.choice.pp for lane in enumerate_lanes(Question(asked, known), admissible(Question(asked, known))[1])[0]
+    }
 
 
 def test_a_framework_that_documents_it_spreads_layers_over_boxes():
@@ -25,6 +28,6 @@ def test_a_framework_that_documents_it_spreads_layers_over_boxes():
 
 
 def test_the_rejection_says_that_one_box_is_all_there_is():
-    (why,) = search(question(variants="no"), PLAIN).rejections
+    (why,) = search(Question(question(variants="no"), PLAIN)).rejections
     assert why.reason == "does_not_fit" and "multi-host" in why.detail
-    assert all("multi-host" not in r.detail for r in search(question(variants="no"), JOINING).rejections)
+    assert all("multi-host" not in r.detail for r in search(Question(question(variants="no"), JOINING)).rejections)

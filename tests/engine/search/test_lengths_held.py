@@ -7,6 +7,7 @@ from functools import cache
 import pytest
 
 from advisor.engine.launch.command import context_limit
+from advisor.engine.search import Question
 from advisor.engine.search.estimated import estimated_ranking
 from advisor.engine.search.run import SearchResult, search
 from advisor.engine.step.encoder import normalize
@@ -52,7 +53,7 @@ QUESTIONS = {
 def answered(name: str) -> tuple[Workload, SearchResult]:
     """Half the memory of the small chip is left for the cache of an 8B model."""
     known = catalog()
-    return normalize(QUESTIONS[name], known.model)[0], search(QUESTIONS[name], known)
+    return normalize(QUESTIONS[name], known.model)[0], search(Question(QUESTIONS[name], known))
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
@@ -71,7 +72,7 @@ def test_every_option_holds_the_stated_p95_and_serves_nineteen_in_twenty(name: s
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_the_quick_ranking_holds_it_too(name: str) -> None:
     workload, model = normalize(QUESTIONS[name], catalog().model)
-    found = estimated_ranking(workload, replace(catalog(), model=model))
+    found = estimated_ranking(Question(workload, replace(catalog(), model=model)))
     assert found.ranked
     for e in (*found.ranked, *found.missed):
         assert e.memory.kv_capacity_tokens >= workload.p95_request_tokens
@@ -92,7 +93,7 @@ def one_user(**changes: object) -> Workload:
 
 
 def test_a_single_user_gets_one_replica_and_finds_it_idle() -> None:
-    best = search(one_user(), catalog()).ranked[0]
+    best = search(Question(one_user(), catalog())).ranked[0]
     v = best.verified
     assert (best.replicas, best.concurrency) == (1, 1)
     assert v.ttft_p95_s == pytest.approx(v.ttft_p50_s, rel=1e-3) and v.running_requests_mean <= 1.0
@@ -106,11 +107,11 @@ def test_a_handful_of_users_never_has_more_requests_in_flight(active: float, thi
     asked = one_user(
         users=Users(active_requests=active, think_s=think_s), requests_per_s_mean=rate, requests_per_s_peak=rate
     )
-    found = search(asked, catalog())
+    found = search(Question(asked, catalog()))
     for s in found.ranked:
         assert s.concurrency * (s.replicas - s.spare_replicas) < active + s.replicas * s.lane.choice.lanes
         assert s.verified.running_requests_mean <= s.concurrency / s.lane.choice.lanes
         assert s.replicas - s.spare_replicas <= active
-    for e in estimated_ranking(asked, catalog()).ranked:
+    for e in estimated_ranking(Question(asked, catalog())).ranked:
         carrying = e.replicas - e.spare_replicas
         assert carrying <= active and e.concurrency * carrying < active + carrying * e.lane.choice.lanes

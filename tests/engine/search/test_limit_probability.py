@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import yaml
 
-from advisor.engine.search import limits
+from advisor.engine.search import Question, limits
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Scored
 from advisor.engine.terms import SHARES, quantile_key
@@ -42,7 +42,7 @@ def on_basis(s: Scored, basis: str) -> Scored:
 
 @pytest.fixture(scope="module")
 def first() -> Scored:
-    return search(question(slo=Slo(ttft_p95_s=5.0, tpot_p95_s=0.5)), SHIPPED).ranked[0]
+    return search(Question(question(slo=Slo(ttft_p95_s=5.0, tpot_p95_s=0.5)), SHIPPED)).ranked[0]
 
 
 @pytest.mark.parametrize("basis", BASES)
@@ -74,7 +74,7 @@ def test_an_estimate_at_the_limit_is_about_as_likely_to_hold_as_not(first: Score
 @pytest.mark.parametrize("multiple", [0.8, 1.0, 1.25, 2.0])
 def test_every_option_of_an_answer_states_the_stored_share_of_its_own_ratio(first: Scored, multiple: float) -> None:
     asked = question(slo=Slo(ttft_p95_s=multiple * first.verified.ttft_p95_s))
-    found = search(asked, SHIPPED).ranked
+    found = search(Question(asked, SHIPPED)).ranked
     assert found
     for s in found:
         ratio = (asked.slo.ttft_p95_s or 0.0) / s.verified.ttft_p95_s

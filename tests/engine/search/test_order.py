@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from advisor.engine.search import limits
+from advisor.engine.search import Question, limits
 from advisor.engine.search.objective import EQUAL_FRACTION, ordered
 from advisor.engine.search.rank_uncertainty import is_tie
 from advisor.engine.search.run import SearchResult, search
@@ -28,7 +28,7 @@ UNSURE = replace(catalog(), scopes={**catalog().scopes, **INTERVALS})
 
 @pytest.fixture(scope="module")
 def found() -> SearchResult:
-    return search(LIMITED, UNSURE)
+    return search(Question(LIMITED, UNSURE))
 
 
 def dearer(s: Scored, times: float, **changes: object) -> Scored:
@@ -83,7 +83,7 @@ def test_probability_and_confidence_are_one_statement(found: SearchResult) -> No
 
 
 def test_every_option_has_the_confidence_asked_for_and_costs_no_less(found: SearchResult) -> None:
-    sure = search(replace(LIMITED, slo=replace(LIMITED.slo, confidence=0.95)), UNSURE)
+    sure = search(Question(replace(LIMITED, slo=replace(LIMITED.slo, confidence=0.95)), UNSURE))
     assert sure.ranked and all((s.slo_probability or 0.0) >= 0.95 for s in sure.ranked)
     assert min(s.slo_probability or 0.0 for s in found.ranked) < 0.95
     assert sure.ranked[0].usd_per_hour >= found.ranked[0].usd_per_hour

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.engine.cost.hourly import HOURS_PER_MONTH
+from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.search.views import PRICE_BOUND_FACTOR
 from advisor.engine.terms.workload import Constraints, Slo
@@ -20,7 +21,7 @@ KNOWN = catalog(
 
 
 def first(**changes):
-    return search(question(variants="no", **changes), KNOWN)
+    return search(Question(question(variants="no", **changes), KNOWN))
 
 
 def test_the_fastest_at_any_price_is_not_the_answer_to_latency():
@@ -56,15 +57,15 @@ def test_where_nothing_holds_there_is_no_bound():
 
 def test_the_greenest_offer_is_one_that_can_be_paid():
     green = offer("big", 400.0, region="hydro", kgco2e_per_kwh=0.01)
-    answer = search(question(variants="no", objective="carbon"), catalog(offers=(*catalog().offers, green)))
+    answer = search(Question(question(variants="no", objective="carbon"), catalog(offers=(*catalog().offers, green))))
     assert answer.ranked[0].offer.region == "north" and answer.views["greenest"] == 0
     near = offer("big", 6.0, region="hydro", kgco2e_per_kwh=0.01)
-    answer = search(question(variants="no", objective="carbon"), catalog(offers=(*catalog().offers, near)))
+    answer = search(Question(question(variants="no", objective="carbon"), catalog(offers=(*catalog().offers, near))))
     assert answer.ranked[0].offer.region == "hydro"
 
 
 def test_where_no_power_is_known_the_cheapest_leads_and_nothing_is_called_greenest():
     dark = catalog(accelerators=tuple(replace(a, watts=math.nan) for a in catalog().accelerators))
-    by_carbon, by_cost = (search(question(variants="no", objective=o), dark) for o in ("carbon", "cost"))
+    by_carbon, by_cost = (search(Question(question(variants="no", objective=o), dark)) for o in ("carbon", "cost"))
     assert by_carbon.ranked[0].usd_per_hour == by_cost.ranked[0].usd_per_hour
     assert "greenest" not in by_carbon.views and "greenest" not in by_cost.views

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.step.lane import Lane, lanes, memory
 from advisor.engine.step.lane_times import prefill_s, step_s
@@ -114,5 +115,5 @@ def test_an_unknown_power_draw_leaves_the_answer_whole():
     known = catalog()
     chips = tuple(replace(a, watts=float("nan"), idle_watts=float("nan")) for a in known.accelerators)
     for objective in ("cost", "energy", "carbon", "balanced", "latency", "throughput"):
-        answer = search(replace(question(), objective=objective), replace(known, accelerators=chips))
+        answer = search(Question(replace(question(), objective=objective), replace(known, accelerators=chips)))
         assert answer.ranked and all(np.isfinite(s.usd_per_hour) for s in answer.ranked)

@@ -11,6 +11,7 @@ import pytest
 
 from advisor.engine.scheduler.closed_form import closed_loop, open_loop
 from advisor.engine.scheduler.percentiles import scheduler_of
+from advisor.engine.search import Question
 from advisor.engine.search.candidates import CONCURRENCY, admissible, enumerate_lanes
 from advisor.engine.search.objective import Scale, final_score, table_scores
 from advisor.engine.search.run import SearchResult, search
@@ -34,12 +35,12 @@ def text(answer: SearchResult) -> str:
 
 @pytest.fixture(scope="module")
 def easy() -> SearchResult:
-    return search(question(), catalog())
+    return search(Question(question(), catalog()))
 
 
 @pytest.fixture(scope="module")
 def hard() -> SearchResult:
-    return search(HARD, catalog())
+    return search(Question(HARD, catalog()))
 
 
 def test_an_easy_question_is_answered_within_its_limits(easy: SearchResult):
@@ -50,7 +51,7 @@ def test_an_easy_question_is_answered_within_its_limits(easy: SearchResult):
 
 
 def test_each_accelerator_is_ranked_or_rejected_once(easy: SearchResult, hard: SearchResult):
-    for answer in (easy, hard, search(question(), catalog(model=LLAMA_70B))):
+    for answer in (easy, hard, search(Question(question(), catalog(model=LLAMA_70B)))):
         named = [s.lane.choice.accelerator.slug for s in answer.ranked] + [r.accelerator for r in answer.rejections]
         assert sorted(named) == ["big", "board", "small", "tiny", "unsold"]
 
@@ -71,15 +72,16 @@ def test_the_ranking_is_by_cost_and_a_cheaper_price_never_costs_more(easy: Searc
     costs = [s.usd_per_hour for s in easy.ranked]
     assert costs == sorted(costs)
     cheaper = tuple(replace(o, usd_per_hour=o.usd_per_hour * 0.8) for o in catalog().offers)
-    assert search(question(), catalog(offers=cheaper)).ranked[0].usd_per_hour <= costs[0]
+    assert search(Question(question(), catalog(offers=cheaper))).ranked[0].usd_per_hour <= costs[0]
 
 
 def test_the_same_question_has_the_same_answer_here_and_in_another_process(easy: SearchResult):
-    assert text(search(question(), catalog())) == text(easy)
+    assert text(search(Question(question(), catalog()))) == text(easy)
     assert not re.search(r" at 0x[0-9a-f]+", text(easy))  # an address would differ elsewhere
     code = (
         "from tests.engine.search.test_search import text; from tests.engine.catalog_sample import *;"
-        "from advisor.engine.search import search; print(text(search(question(), catalog())))"
+        "from advisor.engine.search import Question, search;"
+        "print(text(search(Question(question(), catalog()))))"
     )
     environment = {"PYTHONPATH": ".", "PYTHONHASHSEED": "7", "DJANGO_SETTINGS_MODULE": "advisor.settings"}
     other = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
@@ -112,35 +114,37 @@ def changed(workload, change: str):
     ],
 )
 def test_a_change_that_is_said_to_pass_passes(asked):
-    claims = [r for r in search(asked, catalog()).rejections if r.smallest_change.startswith("passes with")]
+    claims = [r for r in search(Question(asked, catalog())).rejections if r.smallest_change.startswith("passes with")]
     assert claims
     for claim in claims:
-        again = search(changed(asked, claim.smallest_change), catalog())
+        again = search(Question(changed(asked, claim.smallest_change), catalog()))
         assert claim.accelerator in [s.lane.choice.accelerator.slug for s in again.ranked], claim
 
 
 def test_a_format_that_is_said_to_fit_fits():
-    answer = search(question(), catalog(model=LLAMA_70B, offers=(offer("big", 4.0), offer("small", 0.7))))
-    (tiny,) = [r for r in search(question(), catalog()).rejections if r.accelerator == "tiny"]
+    answer = search(Question(question(), catalog(model=LLAMA_70B, offers=(offer("big", 4.0), offer("small", 0.7)))))
+    (tiny,) = [r for r in search(Question(question(), catalog())).rejections if r.accelerator == "tiny"]
     assert tiny.smallest_change.startswith("passes with quality: any") and "fits in memory" in tiny.detail
     wider = question(constraints=Constraints(quality="any"))
-    assert rejected(search(wider, catalog())).get("tiny") != "does_not_fit"
+    assert rejected(search(Question(wider, catalog()))).get("tiny") != "does_not_fit"
     (small,) = [r for r in answer.rejections if r.accelerator == "small"]
     assert small.reason == "does_not_fit" and small.reached > small.limit
 
 
 def test_an_offer_outside_the_constraints_is_named():
-    answer = search(question(constraints=Constraints(regions_allow=("south",))), catalog())
+    answer = search(Question(question(constraints=Constraints(regions_allow=("south",))), catalog()))
     (big,) = [r for r in answer.rejections if r.accelerator == "big"]
     assert big.reason == "unpriced" and big.smallest_change == "priced with constraints.regions.allow: [south, north]"
     bought = catalog(offers=(offer("big", 4.0, acquisition="own", provider="own", region="own-site"),))
-    answer = search(question(constraints=Constraints(regions_allow=("south",))), bought)  # which rents alone
+    answer = search(Question(question(constraints=Constraints(regions_allow=("south",))), bought))  # which rents alone
     (big,) = [r for r in answer.rejections if r.accelerator == "big"]
     assert big.smallest_change == "priced with constraints.acquisition: [rent, own]"
 
 
 def test_spare_replicas_are_paid_for_and_share_the_load():
-    plain, spare = (search(question(slo=Slo(tpot_p95_s=0.04, spare_hosts=n)), catalog()).ranked[0] for n in (0, 1))
+    plain, spare = (
+        search(Question(question(slo=Slo(tpot_p95_s=0.04, spare_hosts=n)), catalog())).ranked[0] for n in (0, 1)
+    )
     assert spare.replicas >= 2 and spare.spare_replicas == 1
     assert spare.usd_per_hour >= plain.usd_per_hour
     assert spare.utilisation_fraction * spare.capacity_requests_per_s == pytest.approx(2.0)
@@ -148,7 +152,7 @@ def test_spare_replicas_are_paid_for_and_share_the_load():
 
 def test_idle_chips_of_an_instance_are_counted():
     few = question(constraints=Constraints(max_accelerators=3))  # of the eight that are sold together
-    (best,) = search(few, catalog(offers=(offer("big", 30.0, 8),))).ranked
+    (best,) = search(Question(few, catalog(offers=(offer("big", 30.0, 8),)))).ranked
     assert best.instances * 8 == best.chips + best.idle_chips and best.idle_chips > 0
     assert best.usd_per_hour == pytest.approx(best.instances * 30.0)
 
@@ -179,8 +183,8 @@ def test_memory_parts_add_up_to_what_the_framework_may_fill(easy: SearchResult):
 
 def test_arrays_agree_with_a_loop_over_single_plans():
     workload, known = question(), catalog()
-    wanted, _ = enumerate_lanes(workload, known, admissible(workload, known)[1])
-    table, demand = evaluate(workload, known, wanted), demand_of(workload)
+    wanted, _ = enumerate_lanes(Question(workload, known), admissible(Question(workload, known))[1])
+    table, demand = evaluate(Question(workload, known), wanted), demand_of(workload)
     rng = np.random.default_rng(1)
     for i in rng.choice(len(table.lanes), 12, replace=False):
         lane, j = table.lanes[i], int(rng.integers(len(CONCURRENCY)))
@@ -201,10 +205,10 @@ def test_the_winner_costs_no_more_than_the_best_of_simulating_everything():
     lengths = Lengths(mean_tokens=300, p95_tokens=300), Lengths(mean_tokens=60, p95_tokens=60)
     workload = question(input_tokens=lengths[0], output_tokens=lengths[1], requests_per_s_peak=30.0)
     known = catalog()
-    wanted, _ = enumerate_lanes(workload, known, admissible(workload, known)[1])
-    table = evaluate(workload, known, wanted)
-    simulations, scores = Simulations(workload, known, table), table_scores(workload, table, Scale())
-    found = search(workload, known).ranked[0]
+    wanted, _ = enumerate_lanes(Question(workload, known), admissible(Question(workload, known))[1])
+    table = evaluate(Question(workload, known), wanted)
+    simulations, scores = Simulations(Question(workload, known), table), table_scores(workload, table, Scale())
+    found = search(Question(workload, known)).ranked[0]
     best = final_score(workload, found, Scale())
     for i, j in zip(*np.nonzero(scores < best), strict=True):
         for n in (int(table.replicas[i, j]), int(table.replicas[i, j]) + 1):
@@ -215,21 +219,21 @@ def test_the_winner_costs_no_more_than_the_best_of_simulating_everything():
 
 def test_a_budget_that_nothing_meets_names_the_nearest_by_its_share():
     money = question(constraints=Constraints(max_usd_per_month=1.0))
-    answer = search(money, catalog())
+    answer = search(Question(money, catalog()))
     assert not answer.ranked and answer.near_misses
     over = [s.usd_per_hour for s in answer.near_misses]
     assert over == sorted(over)
 
 
 def test_a_site_without_the_power_is_told_how_much_it_takes():
-    answer = search(question(constraints=Constraints(max_watts=1.0)), catalog())
+    answer = search(Question(question(constraints=Constraints(max_watts=1.0)), catalog()))
     assert not answer.ranked
     told = [r for r in answer.rejections if r.reason == "too_much_power"]
     assert told and all("kW at full load" in r.detail or "not published" in r.detail for r in told)
 
 
 def test_a_question_that_leaves_no_layout_is_an_answer():
-    answer = search(question(constraints=Constraints(vendors_allow=("nobody",))), catalog())
+    answer = search(Question(question(constraints=Constraints(vendors_allow=("nobody",))), catalog()))
     assert not answer.ranked and {r.reason for r in answer.rejections} == {"excluded"}
 
 
@@ -238,13 +242,16 @@ def test_found_prefixes_count_only_for_frameworks_that_share_them():
     hits = question(prefix_cache_hit_fraction=0.8)
     sharing = replace(VLLM, features=(*VLLM.features, "prefix_caching"))
     plain, shared = (
-        evaluate(hits, world, lanes_of(hits, world)) for world in (catalog(frameworks=(f,)) for f in (VLLM, sharing))
+        evaluate(Question(hits, world), lanes_of(hits, world))
+        for world in (catalog(frameworks=(f,)) for f in (VLLM, sharing))
     )
-    without = evaluate(question(), catalog(frameworks=(VLLM,)), lanes_of(question(), catalog(frameworks=(VLLM,))))
+    without = evaluate(
+        Question(question(), catalog(frameworks=(VLLM,))), lanes_of(question(), catalog(frameworks=(VLLM,)))
+    )
     assert np.array_equal(plain.capacity_requests_per_s, without.capacity_requests_per_s)
     assert shared.capacity_requests_per_s.max() > 1.5 * plain.capacity_requests_per_s.max()
 
 
 def lanes_of(asked, world):
-    _, chips = admissible(asked, world)
-    return enumerate_lanes(asked, world, chips)[0]
+    _, chips = admissible(Question(asked, world))
+    return enumerate_lanes(Question(asked, world), chips)[0]

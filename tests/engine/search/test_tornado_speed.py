@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.search.sensitivity import contenders_of, replicas_needed
 from tests.engine.catalog_sample import catalog, question
@@ -11,7 +12,7 @@ from tests.engine.catalog_sample import catalog, question
 
 def test_by_latency_a_contender_keeps_the_replicas_that_make_it_fast():
     asked = question(variants="no", objective="latency", requests_per_s_mean=24.0, requests_per_s_peak=60.0)
-    answer = search(asked, catalog())
+    answer = search(Question(asked, catalog()))
     assert answer.table is not None
     field = contenders_of(asked, answer.table, answer.ranked)
     replicas, tpot_s = replicas_needed(asked, field)

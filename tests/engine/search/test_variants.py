@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from advisor.engine.launch.command import Launch, launch
+from advisor.engine.search import Question
 from advisor.engine.search.run import SearchResult, search
 from advisor.engine.search.simulated import Scored
 from advisor.engine.search.variants import grow_pool, pool_sizes
@@ -29,12 +30,12 @@ POOLED = catalog(frameworks=(replace(ABLE, speculative=()),), offers=(offer("big
 
 @pytest.fixture(scope="module")
 def drafted() -> SearchResult:
-    return search(SUMMARIES, ONE_FRAMEWORK)
+    return search(Question(SUMMARIES, ONE_FRAMEWORK))
 
 
 @pytest.fixture(scope="module")
 def pooled() -> SearchResult:
-    return search(BUSY, POOLED)
+    return search(Question(BUSY, POOLED))
 
 
 def first(answer: SearchResult) -> Scored:
@@ -54,11 +55,11 @@ def test_drafts_are_proposed_where_they_are_better_and_hold(drafted: SearchResul
     [(replace(SUMMARIES, task="chat"), "no acceptance"), (replace(SUMMARIES, variants="no"), "not wanted")],
 )
 def test_nothing_is_proposed_without_a_published_figure_or_when_not_asked(asked: Workload, why: str) -> None:
-    assert search(asked, ONE_FRAMEWORK).variants == {}, why
+    assert search(Question(asked, ONE_FRAMEWORK)).variants == {}, why
 
 
 def test_drafts_are_ranked_among_all_and_only_where_they_are_better(drafted: SearchResult) -> None:
-    answer = search(replace(SUMMARIES, variants="adopt"), ONE_FRAMEWORK)
+    answer = search(Question(replace(SUMMARIES, variants="adopt"), ONE_FRAMEWORK))
     assert answer.ranked[0].lane.draft is not None and answer.variants == {}
     plain = {s.lane.choice.accelerator.slug: s.usd_per_hour for s in drafted.ranked}
     for s in answer.ranked:  # at the same cost the plain deployment is the simpler one
@@ -78,12 +79,12 @@ def test_two_pools_are_sized_to_the_peak_and_cost_less(pooled: SearchResult) -> 
 def test_separate_pools_make_a_chip_feasible_that_other_designs_leave_over_a_limit() -> None:
     few = replace(BUSY.constraints, max_accelerators=20)
     asked = replace(BUSY, slo=Slo(ttft_p95_s=3.0, tpot_p95_s=0.009), constraints=few)
-    assert search(replace(asked, variants="no"), POOLED).ranked == ()
-    found = search(replace(asked, variants="adopt"), POOLED)
+    assert search(Question(replace(asked, variants="no"), POOLED)).ranked == ()
+    found = search(Question(replace(asked, variants="adopt"), POOLED))
     assert [s.pools is not None and s.meets_slo and s.chips <= 20 for s in found.ranked] == [True]
     slug = found.ranked[0].lane.choice.accelerator.slug
     assert slug not in {r.accelerator for r in found.rejections} and not found.near_misses
-    assert search(replace(asked, variants="adopt", apart=False), POOLED).ranked == ()
+    assert search(Question(replace(asked, variants="adopt", apart=False), POOLED)).ranked == ()
 
 
 def test_pools_grow_with_the_peak(pooled: SearchResult) -> None:

@@ -2,16 +2,17 @@
 
 import pytest
 
+from advisor.engine.search import Question
 from advisor.engine.search.run import MORE_CHIPS, search
 from advisor.engine.terms import effort
 from tests.engine.catalog_sample import catalog, question
 
 
 def test_a_search_without_work_left_says_what_it_did_not_examine(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = search(question(), catalog())
+    whole = search(Question(question(), catalog()))
     assert not whole.effort.left_out and whole.effort.spent > 0
     monkeypatch.setattr(effort, "MOST_WORK", whole.effort.spent * 0.02)
-    bounded = search(question(), catalog())
+    bounded = search(Question(question(), catalog()))
     assert bounded.effort.spent < whole.effort.spent
     assert bounded.effort.left_out
     every = {r.accelerator for r in bounded.rejections} | {s.lane.choice.accelerator.slug for s in bounded.shown}
@@ -22,7 +23,7 @@ def test_a_search_without_work_left_says_what_it_did_not_examine(monkeypatch: py
 
 
 def test_the_bound_gives_the_same_answer_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(effort, "MOST_WORK", search(question(), catalog()).effort.spent * 0.3)
-    first, second = search(question(), catalog()), search(question(), catalog())
+    monkeypatch.setattr(effort, "MOST_WORK", search(Question(question(), catalog())).effort.spent * 0.3)
+    first, second = search(Question(question(), catalog())), search(Question(question(), catalog()))
     assert [s.usd_per_hour for s in first.shown] == [s.usd_per_hour for s in second.shown]
     assert first.effort.left_out == second.effort.left_out and first.effort.spent == second.effort.spent

@@ -10,6 +10,7 @@ from advisor.engine.fleet.card_sharing import merged_copies
 from advisor.engine.launch.command import launch
 from advisor.engine.network.blocks import Attention, Ffn, LatentAttention
 from advisor.engine.network.model import Adapters
+from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.step.adapters import (
     adapted,
@@ -177,9 +178,9 @@ def test_only_frameworks_that_serve_adapters_are_taken_and_the_others_are_told_s
         and not supports_model(SGLANG, with_adapters())
         and supports_model(SGLANG, LLAMA_8B)
     )
-    found = search(question(), catalog(model=with_adapters(), frameworks=(TUNED, SGLANG)))
+    found = search(Question(question(), catalog(model=with_adapters(), frameworks=(TUNED, SGLANG))))
     assert {s.lane.framework.slug for s in found.ranked} == {"vllm"}
-    none = search(question(), catalog(model=with_adapters(), frameworks=(SGLANG,)))
+    none = search(Question(question(), catalog(model=with_adapters(), frameworks=(SGLANG,))))
     assert not none.ranked and "LoRA adapters" in next(r.detail for r in none.rejections if r.accelerator == "big")
 
 
@@ -197,7 +198,7 @@ def test_experts_carry_no_adapters():
 
 def test_the_command_names_slots_rank_and_what_the_host_keeps():
     model = with_adapters(rank=12)
-    best = search(question(), catalog(model=model, frameworks=(TUNED,))).ranked[0]
+    best = search(Question(question(), catalog(model=model, frameworks=(TUNED,)))).ranked[0]
     command = launch("m", best, model, question())["command"]
     assert "--enable-lora --max-loras 8 --max-lora-rank 16 --max-cpu-loras 50" in command
     assert "lora" not in launch("m", best, LLAMA_8B, question())["command"]
@@ -214,7 +215,7 @@ def test_tensorrt_llm_reads_the_same_from_its_options_file():
         memory_policy="free",
         **software("tensorrt-llm"),
     )
-    best = search(question(), catalog(model=model, frameworks=(trt,))).ranked[0]
+    best = search(Question(question(), catalog(model=model, frameworks=(trt,)))).ranked[0]
     options = yaml.safe_load(launch("m", best, model, question())["files"]["trtllm-options.yaml"])
     assert options["lora_config"] == {
         "max_lora_rank": 16, "max_loras": 8, "max_cpu_loras": 50,
@@ -224,10 +225,10 @@ def test_tensorrt_llm_reads_the_same_from_its_options_file():
 
 def test_merged_copies_cost_at_least_one_deployment_each():
     w, many = question(), catalog(model=with_adapters(), frameworks=(TUNED,))
-    found = search(w, many)
-    copies = merged_copies(w, many, found)
+    found = search(Question(w, many))
+    copies = merged_copies(Question(w, many), found)
     assert copies is not None and copies.each is not None
     assert copies.usd_per_hour == pytest.approx(50 * copies.each.usd_per_hour)
     assert copies.usd_per_hour > found.ranked[0].usd_per_hour
     assert copies.packed_usd_per_hour == pytest.approx(copies.usd_per_hour / copies.side_by_side_replicas)
-    assert merged_copies(w, catalog(), found) is None
+    assert merged_copies(Question(w, catalog()), found) is None

@@ -7,6 +7,7 @@ import pytest
 
 from advisor.engine.network import DraftRelease
 from advisor.engine.network.model import parameters
+from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.step.draft_heads import drafting_choice
 from advisor.engine.step.lane import lanes
@@ -57,7 +58,7 @@ def test_both_models_are_held_and_both_caches():
 
 
 def test_it_is_proposed_and_named():
-    answer = search(ASKED, KNOWN)
+    answer = search(Question(ASKED, KNOWN))
     found = answer.variants[0][0].lane.draft
     assert found is not None and found.model is SMALL
     assert published_draft(LARGE, "draft") == "meta-llama/Llama-3.2-1B"
@@ -65,7 +66,7 @@ def test_it_is_proposed_and_named():
 
 @pytest.mark.parametrize("small", [None, replace(SMALL, vocab=32000)])
 def test_not_without_a_small_model_of_the_same_vocabulary(small):
-    assert search(ASKED, replace(KNOWN, draft_model=small)).variants == {}
+    assert search(Question(ASKED, replace(KNOWN, draft_model=small))).variants == {}
 
 
 # n-grams that hold seldom do not pay for their search on the host in a batch
@@ -89,7 +90,7 @@ BY_HAND = {"requests_per_s_mean": 2.0, "requests_per_s_peak": 4.0}
     ids=["batch", "users", "trace"],
 )
 def test_drafts_are_tried_for_a_batch_for_users_and_for_a_trace(asked):
-    answer = search(asked, SURE)
+    answer = search(Question(asked, SURE))
     plan, other = answer.ranked[0], answer.variants[0][0]
     assert other.lane.draft is not None and other.meets_slo
     assert other.verified.tpot_p95_s < plan.verified.tpot_p95_s

@@ -12,6 +12,7 @@ from advisor.engine.network.model import parameters
 from advisor.engine.scheduler.closed_form import closed_loop
 from advisor.engine.scheduler.percentiles import scheduler_of
 from advisor.engine.scheduler.simulation import simulate
+from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.step.encoder import (
     batch_capacity_requests_per_s,
@@ -207,7 +208,7 @@ def test_a_question_that_does_not_suit_the_model_says_what_to_ask(kind, model, t
     why = model_mismatch(asked, model)
     assert says in why and bool(why) == bool(says)
     if says:
-        answer = search(asked, catalog(model=model))
+        answer = search(Question(asked, catalog(model=model)))
         told = {r.accelerator: r.detail for r in answer.rejections}
         assert not answer.ranked and all(says in told[slug] for slug in ("big", "small", "tiny"))
 
@@ -228,7 +229,7 @@ def test_an_encoder_decoder_is_advised(model, objective):
         input_tokens=Lengths(mean_tokens=400, p95_tokens=900),
         output_tokens=Lengths(mean_tokens=80, p95_tokens=160),
     )
-    answer = search(asked, fitting(model))
+    answer = search(Question(asked, fitting(model)))
     assert answer.ranked
     for s in answer.ranked:
         assert s.lane.framework.slug == ("tgi" if model is not SPEECH else s.lane.framework.slug)
@@ -246,12 +247,12 @@ def test_embeddings_are_advised_by_one_latency(objective):
         requests_per_s_mean=50.0,
         requests_per_s_peak=100.0,
     )
-    answer = search(asked, fitting(BERT))
+    answer = search(Question(asked, fitting(BERT)))
     assert answer.ranked
     for s in answer.ranked:
         assert s.verified.tpot_p95_s == 0 and 0 < s.verified.ttft_p95_s <= 0.5
         assert s.memory.kv_bytes == 0 and s.capacity_requests_per_s >= 100
-    again = search(replace(asked, slo=Slo(e2e_p95_s=1e-4)), fitting(BERT))
+    again = search(Question(replace(asked, slo=Slo(e2e_p95_s=1e-4)), fitting(BERT)))
     assert not again.ranked and any(r.reason == "misses_slo" for r in again.rejections)
 
 
@@ -262,7 +263,7 @@ def test_the_sum_of_embeddings_served_follows_the_arithmetic():
         kind=EMBEDDING,
         input_tokens=Lengths(mean_tokens=256, p95_tokens=256),
     )
-    (best,) = search(asked, fitting(BERT)).ranked
+    (best,) = search(Question(asked, fitting(BERT))).ranked
     flops = 24 * (2 * 256 * 12 * 1024 * 1024 + 4 * 256 * 256 * 1024)
     assert best.lane.choice.quantization == BF16
     assert best.capacity_requests_per_s / best.replicas < 9.89e14 / flops

@@ -1,14 +1,19 @@
 """Rates that kernels reach, from datasheet rates and shares of them, by hand."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
+from advisor.engine.kernels import rate_of
 from advisor.engine.network.blocks import Block, Ffn
 from advisor.engine.network.model import Model
 from advisor.engine.step.checkpoints import experts_only
-from advisor.engine.step.layout import Choice, layouts, rate_of, unsupported
+from advisor.engine.step.layout import (
+    Choice,
+    layouts,
+    unsupported,
+)
 from advisor.engine.terms.hardware import Accelerator, Efficiency, Link, Overhead, Partition, cut_into
 from advisor.engine.terms.software import Quantization
 from tests.engine.catalog_sample import BF16, FP8, INT4, chip, format_of, ideal
@@ -37,7 +42,7 @@ def rates(form: Quantization = BF16, m: Model = MIXED, a: Accelerator = CHIP, **
     overhead = replace(OVERHEAD, **changes.pop("overhead", {}))
     values = {"accelerator": a, "efficiency": EFFICIENCY, "overhead": overhead, "kv_dtype": "bf16"} | changes
     found = layouts(m, [Choice(quantization=form, **values)])
-    return {name: float(getattr(found, name)[0]) for name in found.__slots__}
+    return {name: float(getattr(found, name)[0]) for name in (f.name for f in fields(found))}
 
 
 def test_sixteen_bit_formats_stand_in_for_each_other_and_nothing_else_does():

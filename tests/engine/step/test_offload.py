@@ -13,6 +13,7 @@ from advisor.engine.optimisation.plan import (
     optimisation_plan,
     planned,
 )
+from advisor.engine.search import Question
 from advisor.engine.search.candidates import Catalog
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Scored
@@ -29,11 +30,11 @@ ASKED = question(prefix_cache_hit_fraction=0.3, host_cache_hit_fraction=0.4)
 
 @pytest.fixture(scope="module")
 def best() -> Scored:
-    return search(ASKED, WORLD).ranked[0]
+    return search(Question(ASKED, WORLD)).ranked[0]
 
 
 def step(asked: Workload, world: Catalog, s: Scored) -> Step:
-    plan = optimisation_plan(asked, world, s)
+    plan = optimisation_plan(Question(asked, world), s)
     assert plan is not None
     return next(x for x in plan.steps if x.technique.slug == "cache_offload")
 

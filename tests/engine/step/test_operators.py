@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from advisor.engine.kernels import roof, waves
 from advisor.engine.network.blocks import Attention, Block, Ffn, LatentAttention, Mixer, Recurrent
 from advisor.engine.network.matrices import mixer_matrices
 from advisor.engine.network.model import Model
@@ -27,9 +28,7 @@ from advisor.engine.step.operators import (
     largest_of,
     linear_operators,
     linear_s,
-    roof,
     state_bytes,
-    waves,
 )
 
 COMMON = settings(max_examples=50, deadline=None, derandomize=True)

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import yaml
 
-from advisor.engine.calibration.power_fit import CHECKED, FITTED, PowerSample, fit_draw, power_samples, watts_of
 from advisor.engine.cost.hourly import Assumptions, Draw, capped_speed_fraction, kernel_fraction, own_parts
+from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.step.power import Phases
 from advisor.engine.terms.workload import Slo
 from tests.engine.catalog_sample import ASSUMED, catalog, chip, offer, question
+from tests.engine.step.power_fit import CHECKED, FITTED, PowerSample, fit_draw, power_samples, watts_of
 
 ROOT = Path(__file__).resolve().parents[3]
 LIMIT, IDLE, WAITING = 700.0, 77.0, 125.0
@@ -93,8 +94,8 @@ def drawing(**changes: float) -> Assumptions:
 
 def best(a: Assumptions, **asked):
     load = {"requests_per_s_mean": 2.0, "requests_per_s_peak": 4.0, "variants": "no"}
-    return search(question(**load | asked),
-                  catalog(assumptions=a, offers=(offer("big", 4.0),))).ranked[0]  # fmt: skip
+    known = catalog(assumptions=a, offers=(offer("big", 4.0),))
+    return search(Question(question(**load | asked), known)).ranked[0]
 
 
 def test_prompts_draw_more_than_answers_and_a_given_share_takes_their_place() -> None:
@@ -106,11 +107,11 @@ def test_prompts_draw_more_than_answers_and_a_given_share_takes_their_place() ->
 
 
 def test_power_follows_the_load_from_idle_and_never_passes_that_of_all_chips_busy() -> None:
+    known = catalog(assumptions=drawing(), offers=(offer("big", 4.0),))
     found = [
-        search(question(requests_per_s_mean=mean, requests_per_s_peak=8.0, variants="no"),
-               catalog(assumptions=drawing(), offers=(offer("big", 4.0),))).ranked[0]
+        search(Question(question(requests_per_s_mean=mean, requests_per_s_peak=8.0, variants="no"), known)).ranked[0]
         for mean in (1e-6, 0.5, 4.0, 8.0)
-    ]  # fmt: skip
+    ]
     watts = [s.watts for s in found]
     assert watts == sorted(watts) and watts[-1] <= found[-1].full_watts
     assert watts[0] == pytest.approx((80 + 100) * found[0].chips, rel=1e-3)
@@ -129,7 +130,7 @@ def test_own_electricity_is_that_of_the_draw() -> None:
                 capital_usd=1.0, purchase_usd=1.0)  # fmt: skip
     asked = question(requests_per_s_mean=0.5, requests_per_s_peak=4.0, variants="no")
     asked = replace(asked, constraints=replace(asked.constraints, acquisition=("own",)))
-    s = search(asked, catalog(assumptions=a, offers=(own,))).ranked[0]
+    s = search(Question(asked, catalog(assumptions=a, offers=(own,)))).ranked[0]
     metered = sum(p.usd_per_hour for p in s.parts if p.name in ("electricity", "cooling"))
     assert metered == pytest.approx(s.watts / 1000 * 0.1, rel=1e-6)
     assert s.watts < 0.9 * s.full_watts
@@ -148,5 +149,5 @@ def test_the_rule_of_a_cap_lies_between_two_published_sweeps() -> None:
 
 def test_a_chip_without_published_power_draws_an_unknown_amount() -> None:
     dark = chip("dark", memory_bytes=141 * 2**30, watts=math.nan, idle_watts=math.nan)
-    s = search(question(variants="no"), catalog(accelerators=(dark,), offers=(offer("dark", 4.0),))).ranked[0]
+    s = search(Question(question(variants="no"), catalog(accelerators=(dark,), offers=(offer("dark", 4.0),)))).ranked[0]
     assert math.isnan(s.watts)

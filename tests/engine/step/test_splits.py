@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from advisor.engine.network.blocks import Attention, Block, Ffn, LatentAttention
 from advisor.engine.network.model import Model
 from advisor.engine.scheduler.closed_form import closed_loop
+from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.step.layout import layouts
 from advisor.engine.step.memory import kv_bytes_per_sequence, weights_bytes
@@ -117,11 +118,11 @@ def test_a_dearer_offer_never_makes_the_cheapest_answer_cheaper(factor):
     dearer = tuple(
         replace(o, usd_per_hour=o.usd_per_hour * f) for o, f in zip(known.offers, _one(known, factor), strict=True)
     )
-    before, after = (search(question(), replace(known, offers=o)).ranked[0] for o in (known.offers, dearer))
+    before, after = (search(Question(question(), replace(known, offers=o))).ranked[0] for o in (known.offers, dearer))
     assert before.usd_per_hour <= after.usd_per_hour <= before.usd_per_hour * factor * (1 + 1e-9)
 
 
 def _one(known, factor: float) -> list[float]:
     """The factor on every offer of the chip that is answered first, 1 on the others."""
-    first = search(question(), known).ranked[0].offer.accelerator
+    first = search(Question(question(), known)).ranked[0].offer.accelerator
     return [factor if o.accelerator == first else 1.0 for o in known.offers]

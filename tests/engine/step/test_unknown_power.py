@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from advisor.engine.search import Question
 from advisor.engine.search.declared_scores import risk_fraction
 from advisor.engine.search.objective import Figures, Scale, objective
 from advisor.engine.search.run import search
@@ -23,7 +24,7 @@ EASY = {"variants": "no", "requests_per_s_mean": 0.2, "requests_per_s_peak": 0.5
 
 def first(known, objective):
     asked = question(objective=objective, weights=(("latency", 0.0),), **EASY)
-    return search(asked, known).ranked[0].lane.choice.accelerator.slug
+    return search(Question(asked, known)).ranked[0].lane.choice.accelerator.slug
 
 
 def test_the_balance_does_not_drop_what_publishes_no_power():
@@ -46,14 +47,14 @@ def test_an_unknown_power_counts_as_the_middle_one():
 
 
 def test_the_middle_is_of_the_chips_that_hold():
-    scale = search(question(objective="balanced", **EASY), DARK).scale
+    scale = search(Question(question(objective="balanced", **EASY), DARK)).scale
     assert scale.watts <= scale.unknown_watts < 1e4
     dark = replace(KNOWN, accelerators=tuple(replace(a, watts=math.nan) for a in KNOWN.accelerators))
-    assert search(question(objective="balanced", **EASY), dark).scale.unknown_watts == 1.0
+    assert search(Question(question(objective="balanced", **EASY), dark)).scale.unknown_watts == 1.0
 
 
 def test_an_unknown_power_widens_the_risk():
-    answer = search(question(objective="balanced", **EASY), KNOWN)
+    answer = search(Question(question(objective="balanced", **EASY), KNOWN))
     s = answer.ranked[0]
     scores, risk = answer.scale.declared.of(s.lane, s.offer)
     assert risk_fraction(scores, (0.9, 1.1)) < risk_fraction(scores, (0.9, 1.1), power_known=False)

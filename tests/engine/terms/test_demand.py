@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from advisor.engine.search import Question
 from advisor.engine.search.candidates import enumerate_lanes
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Design, Simulations
@@ -58,7 +59,10 @@ def test_rent_by_the_hour_is_given_back_and_a_term_is_not() -> None:
     big = question(requests_per_s_mean=30.0, requests_per_s_peak=60.0)
     for term, paid in (("on_demand", True), ("reserved_1y", False)):
         sold = catalog(offers=(offer("big", 4.0, term=term),))
-        flat, week = search(big, sold).ranked[0], search(replace(big, week=HALF_DAYS), sold).ranked[0]
+        flat, week = (
+            search(Question(big, sold)).ranked[0],
+            search(Question(replace(big, week=HALF_DAYS), sold)).ranked[0],
+        )
         assert (week.paid_fraction < 1) is paid and week.replicas == flat.replicas
         assert week.usd_per_hour == pytest.approx(flat.usd_per_hour * week.paid_fraction)
         assert week.utilisation_fraction * week.paid_fraction == pytest.approx(flat.utilisation_fraction)
@@ -67,15 +71,15 @@ def test_rent_by_the_hour_is_given_back_and_a_term_is_not() -> None:
 
 def test_2n_is_as_many_again() -> None:
     load = question(requests_per_s_mean=30.0, requests_per_s_peak=60.0, slo=LIMITS)
-    plain = search(load, catalog()).ranked[0]
-    twice = search(replace(load, slo=replace(LIMITS, doubled=True)), catalog()).ranked[0]
+    plain = search(Question(load, catalog())).ranked[0]
+    twice = search(Question(replace(load, slo=replace(LIMITS, doubled=True)), catalog())).ranked[0]
     assert twice.replicas == 2 * twice.spare_replicas and twice.spare_replicas >= 1
     assert twice.usd_per_hour > 1.5 * plain.usd_per_hour
 
 
 def test_users_ask_as_often_as_they_think_and_wait() -> None:
     users = Users(active_requests=300.0, think_s=10.0)
-    found = search(question(users=users, requests_per_s_mean=30.0, requests_per_s_peak=30.0), catalog())
+    found = search(Question(question(users=users, requests_per_s_mean=30.0, requests_per_s_peak=30.0), catalog()))
     for s in found.ranked:
         assert s.requests_per_s_peak == pytest.approx(users.requests_per_s(s.verified.e2e_mean_s), rel=0.035)
         assert s.requests_per_s_peak < 30.0
@@ -88,7 +92,10 @@ def test_a_trace_is_simulated_at_its_own_times() -> None:
     arrivals = tuple(60.0 * k + 0.001 * n for k in range(30) for n in range(20))
     trace = Trace(arrival_s=arrivals, input_tokens=(1000,) * 600, output_tokens=(100,) * 600)
     asked = question(requests_per_s_mean=0.34, requests_per_s_peak=0.34, slo=Slo(ttft_p95_s=0.5))
-    poisson, burst = search(asked, catalog()).ranked[0], search(replace(asked, trace=trace), catalog()).ranked[0]
+    poisson, burst = (
+        search(Question(asked, catalog())).ranked[0],
+        search(Question(replace(asked, trace=trace), catalog())).ranked[0],
+    )
     assert poisson.verified.of_trace is None and burst.verified.of_trace is not None
     assert burst.verified.of_trace.ttft_p95_s <= 0.5
     assert (burst.chips, burst.lane) != (poisson.chips, poisson.lane) or (
@@ -103,7 +110,7 @@ def test_what_misses_under_the_trace_alone_is_told() -> None:
         requests_per_s_mean=0.7, requests_per_s_peak=0.7, trace=trace, slo=Slo(ttft_p95_s=0.25),
         constraints=Constraints(accelerators_allow=("small",), max_accelerators=2),
     )  # fmt: skip
-    found = search(asked, catalog())
+    found = search(Question(asked, catalog()))
     (why,) = [r for r in found.rejections if r.accelerator == "small"]
     assert not found.ranked and why.reason == "misses_slo" and why.reached > why.limit
 
@@ -112,10 +119,11 @@ def test_the_start_and_the_last_answers_of_a_batch_count() -> None:
     """The same lane with the same seats taken: what is added to the share of the deadline is known."""
     warm = question(kind=BATCH, slo=Slo(), requests_per_s_mean=1.0, requests_per_s_peak=2.0, deadline_s=7200.0)
     cold = replace(warm, cold_start_s=720.0)
-    lanes, _ = enumerate_lanes(warm, catalog(), catalog().accelerators[:1])
+    lanes, _ = enumerate_lanes(Question(warm, catalog()), catalog().accelerators[:1])
     design = Design(row=0, column=5, replicas=1)
     first, second = (
-        Simulations(w, catalog(), evaluate(w, catalog(), lanes[:1])).run(design, 500) for w in (warm, cold)
+        Simulations(Question(w, catalog()), evaluate(Question(w, catalog()), lanes[:1])).run(design, 500)
+        for w in (warm, cold)
     )
     assert first.late_fraction == pytest.approx(2.0 / first.requests_per_s + first.e2e_p95_s / 7200.0)
     assert second.late_fraction - first.late_fraction == pytest.approx(0.1)
@@ -124,7 +132,7 @@ def test_the_start_and_the_last_answers_of_a_batch_count() -> None:
 def test_a_start_is_paid_once_a_run() -> None:
     """Every four hours a run; its start of 720 s is a twentieth of them."""
     warm = question(kind=BATCH, slo=Slo(), requests_per_s_mean=1.0, requests_per_s_peak=2.0, deadline_s=7200.0)
-    found = search(replace(warm, cold_start_s=720.0), catalog()).ranked[0]
+    found = search(Question(replace(warm, cold_start_s=720.0), catalog())).ranked[0]
     hourly = found.offer.usd_per_hour * found.instances
     assert found.usd_per_hour == pytest.approx(hourly * (found.utilisation_fraction + 0.05))
 
@@ -137,7 +145,7 @@ def test_a_start_is_paid_once_a_run() -> None:
     ],
 )
 def test_whole_answers_and_user_speed_are_held_at_the_95th_percentile(slo: Slo, figure: Any) -> None:
-    found = search(question(slo=slo), catalog())
+    found = search(Question(question(slo=slo), catalog()))
     assert found.ranked
     for s in found.ranked:
         assert figure(s.verified) <= 1

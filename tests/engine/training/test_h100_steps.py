@@ -28,7 +28,7 @@ CODE = replace(PLAIN, rotary="fused")  # these layers have no rotary embedding
 
 def predictions() -> list[tuple[float, float]]:
     """(step time, peak memory) of each row as predicted over measured."""
-    names = ("default", "family-hopper", "accelerator-h100-sxm")
+    names = ("default", "framework", "training", "training-family-hopper", "family-hopper", "accelerator-h100-sxm")
     files = [path for name in names if (path := Path(FIXTURES / "calibration" / f"{name}.yaml")).exists()]
     scopes = {row["name"]: row["values"] for row in map(yaml.safe_load, (f.read_text() for f in files))}
     reached = efficiency(scopes, "h100-sxm", "hopper", "gpu")

@@ -34,8 +34,9 @@ H200 = Accelerator(
 
 
 def scopes() -> dict[str, dict[str, float]]:
-    files = (FIXTURES / "calibration" / f"{name}.yaml" for name in ("default", "accelerator-h200-sxm"))
-    read = (yaml.safe_load(file.read_text()) for file in files)
+    folder = FIXTURES / "calibration"
+    files = [folder / f"{name}.yaml" for name in ("default", "framework", "accelerator-h200-sxm")]
+    read = (yaml.safe_load(file.read_text()) for file in [*files, *folder.glob("training*.yaml")])
     return {one["name"]: one["values"] for one in read}
 
 
@@ -93,7 +94,7 @@ def test_the_products_are_six_operations_for_each_weight_and_token() -> None:
 def test_a_ring_all_reduce_of_175b_parameters_sends_612_gb_in_each_direction() -> None:
     """350 GB of BF16 gradients on 8 chips: 2 x 7/8 x 350 GB at 450 GB/s per direction; both directions are no 900."""
     rates = training.rates_of(H200, replace(EFFICIENCY, link_fraction=1.0), MEGATRON_BF16, training.MEGATRON)
-    rates = replace(rates, collective_s=0.0, hop_s=0.0)
+    rates = replace(rates, collective_s=0.0, hop_s=0.0, collective_knee_bytes=0.0)
     assert float(training.ring_s(rates, 8.0, 2 * 350e9)) == pytest.approx(612.5e9 / 450e9)
 
 

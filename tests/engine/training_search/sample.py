@@ -12,6 +12,7 @@ from advisor.engine.cost.hourly import (
     rent_parts,
     total_usd_per_hour,
 )
+from advisor.engine.search import Question
 from advisor.engine.search.candidates import Catalog
 from advisor.engine.terms.kinds import FINETUNING
 from advisor.engine.terms.offer import Offer
@@ -73,10 +74,10 @@ def sold(*offers: Offer) -> Catalog:
 @cache
 def on_chips(chips: int) -> Trained:
     """The fastest layout on so many chips."""
-    found = trained(asked(), sold(rented()), BIG, SETUP, chips)
+    found = trained(Question(asked(), sold(rented())), BIG, SETUP, chips)
     assert found is not None
     return found
 
 
 def found_for(workload: Workload, *offers: Offer, reliability: Reliability = RELIABILITY) -> Found:
-    return search(workload, sold(*offers), reliability)
+    return search(Question(workload, sold(*offers)), reliability)

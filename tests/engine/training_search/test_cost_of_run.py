@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from advisor.engine.search import Question
 from advisor.engine.terms import Offer
 from advisor.engine.training_search.outcome import Candidate, candidate, months_of
 from tests.engine.training_search.sample import (
@@ -23,7 +24,7 @@ HOURS_PER_MONTH = 730.0
 
 
 def run(*offers: Offer, chips: int = 8, **task: Any) -> Candidate:
-    found = candidate(asked(**task), sold(*offers), NEVER_FAILS, on_chips(chips), offers)
+    found = candidate(Question(asked(**task), sold(*offers)), NEVER_FAILS, on_chips(chips), offers)
     assert found is not None
     return found
 
@@ -70,4 +71,4 @@ def test_repeated_runs_pay_their_share_of_every_month(every_days: float) -> None
 
 
 def test_a_run_longer_than_the_time_between_runs_has_no_plan() -> None:
-    assert candidate(asked(every_days=0.5), sold(rented()), NEVER_FAILS, on_chips(8), (rented(),)) is None
+    assert candidate(Question(asked(every_days=0.5), sold(rented())), NEVER_FAILS, on_chips(8), (rented(),)) is None

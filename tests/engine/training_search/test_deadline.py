@@ -29,7 +29,7 @@ def test_what_misses_the_deadline_says_by_how_much_and_which_one_would_do() -> N
     assert rejection.reason == "misses_deadline" and rejection.limit == 0.1
     assert rejection.reached == pytest.approx(found.too_late["big"].days)
     assert "finetuning.deadline_days" in rejection.smallest_change
-    assert rejection.detail.startswith("the fastest run, on 64 accelerators, takes 4.01 hours")
+    assert rejection.detail.startswith("the fastest run, on 64 accelerators, takes 4.04 hours")
     assert "; the limit is the deadline of 0.1 days" in rejection.detail
     again = found_for(asked(deadline_days=float(rejection.changes[0].value)), rented(fabric=64))
     assert again.ranked[0].chips <= 64

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.engine.cost import HOURS_PER_MONTH
+from advisor.engine.search import Question
 from advisor.engine.search.candidates import Catalog
 from advisor.engine.terms.offer import Offer
 from advisor.engine.training_search.search import Found, search
@@ -20,7 +21,7 @@ def delivered(*offers: Offer, months: float = MONTHS) -> Catalog:
 
 
 def found(deadline_days: float | None, *offers: Offer, **changes: float | None) -> Found:
-    return search(asked(deadline_days=deadline_days, **changes), delivered(*offers), RELIABILITY)
+    return search(Question(asked(deadline_days=deadline_days, **changes), delivered(*offers)), RELIABILITY)
 
 
 def test_a_purchase_that_arrives_after_the_deadline_is_late_and_says_why() -> None:
@@ -48,4 +49,4 @@ def test_runs_without_a_deadline_and_repeated_runs_wait_for_delivery(changes: di
 
 
 def test_servers_in_stock_make_the_deadline() -> None:
-    assert search(asked(), delivered(bought(), months=0.0), RELIABILITY).ranked
+    assert search(Question(asked(), delivered(bought(), months=0.0)), RELIABILITY).ranked

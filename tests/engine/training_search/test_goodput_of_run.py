@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from advisor.engine.search import Question
 from advisor.engine.terms import Offer
 from advisor.engine.training_search.outcome import (
     Candidate,
@@ -17,7 +18,7 @@ from tests.engine.training_search.sample import NEVER_FAILS, RELIABILITY, asked,
 
 
 def run(o: Offer, r: Reliability = RELIABILITY, chips: int = 64) -> Candidate:
-    found = candidate(asked(tokens=1e11), sold(o), r, on_chips(chips), (o,))
+    found = candidate(Question(asked(tokens=1e11), sold(o)), r, on_chips(chips), (o,))
     assert found is not None
     return found
 

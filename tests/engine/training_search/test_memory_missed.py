@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from advisor.engine.search import Question
 from advisor.engine.training_search.search import Found, search
 from tests.engine.catalog_sample import GIB, catalog
 from tests.engine.training_search.sample import BIG, RELIABILITY, asked, rented
@@ -12,7 +13,8 @@ from tests.engine.training_search.sample import BIG, RELIABILITY, asked, rented
 def found(gib: float, **task: object) -> Found:
     small = replace(BIG, memory_bytes=gib * GIB)
     return search(
-        asked(deadline_days=100.0, **task), catalog(accelerators=(small,), offers=(rented(fabric=8),)), RELIABILITY
+        Question(asked(deadline_days=100.0, **task), catalog(accelerators=(small,), offers=(rented(fabric=8),))),
+        RELIABILITY,
     )
 
 

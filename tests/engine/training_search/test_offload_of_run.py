@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from advisor.engine.search import Question
 from advisor.engine.terms.host import Host
 from advisor.engine.terms.offer import Offer
 from advisor.engine.training_search.layouts import offloaded, offloads_alike, setups_of, trained
@@ -29,10 +30,12 @@ def sold(a=MIDDLE, *offers: Offer):
 
 def test_a_card_that_holds_nothing_else_trains_with_offload() -> None:
     workload = asked(**TASK | {"tokens": 1e7, "global_batch": 2})
-    found = search(workload, sold(), RELIABILITY)
+    found = search(Question(workload, sold()), RELIABILITY)
     (best,) = found.ranked
     run, step = best.trained.layout.run, best.trained.step
-    assert all(trained(workload, sold(), MIDDLE, s, 1) is None for s in setups_of(MIDDLE, workload.training, False))
+    assert all(
+        trained(Question(workload, sold()), MIDDLE, s, 1) is None for s in setups_of(MIDDLE, workload.training, False)
+    )
     assert (run.offload, run.parallel.zero, best.chips) == ("optimizer", 2, 1)
     assert float(step.offload_s) > 0.5 * float(step.step_s)
     assert best.days > 1e7 / run.global_tokens * float(step.step_s) / 86_400
@@ -40,20 +43,22 @@ def test_a_card_that_holds_nothing_else_trains_with_offload() -> None:
 
 def test_the_faster_offload_is_chosen() -> None:
     """With many micro-batches, room for larger ones is worth more than keeping the weights on the chip."""
-    many, one_pass = (offloaded(asked(**TASK | {"global_batch": n}), sold(), MIDDLE, 1, one()) for n in (32, 2))
+    many, one_pass = (
+        offloaded(Question(asked(**TASK | {"global_batch": n}), sold()), MIDDLE, 1, one()) for n in (32, 2)
+    )
     assert many is not None and many.layout.run.offload == "all"
     assert one_pass is not None and one_pass.layout.run.offload == "optimizer"
 
 
 def test_weights_go_to_the_host_where_they_do_not_fit_beside_the_gradients() -> None:
-    (best,) = search(asked(**TASK), sold(CARD), RELIABILITY).ranked
+    (best,) = search(Question(asked(**TASK), sold(CARD)), RELIABILITY).ranked
     assert best.trained.layout.run.offload == "all"
     assert best.trained.layout.run.parallel.zero == 3
 
 
 @pytest.mark.parametrize("host", [None, replace(HOST, memory_bytes=128 * GIB)])
 def test_without_the_hosts_memory_there_is_no_run(host: Host | None) -> None:
-    found = search(asked(**TASK), sold(MIDDLE, one(host=host)), RELIABILITY)
+    found = search(Question(asked(**TASK), sold(MIDDLE, one(host=host))), RELIABILITY)
     assert not found.ranked
     (refusal,) = found.rejections
     assert refusal.reason == "does_not_fit"
@@ -62,24 +67,24 @@ def test_without_the_hosts_memory_there_is_no_run(host: Host | None) -> None:
 
 def test_runs_that_fit_are_not_offloaded() -> None:
     two = replace(rented(fabric=8), host=HOST)
-    found = search(asked(**TASK), sold(MIDDLE, two), RELIABILITY)
+    found = search(Question(asked(**TASK), sold(MIDDLE, two)), RELIABILITY)
     assert {c.trained.layout.run.offload for c in found.by_chip["big"]} == {"none"}
 
 
 @pytest.mark.parametrize("task", [{"method": "lora"}, {"optimizer": "adamw_8bit"}, {"precisions": ("fp8",)}])
 def test_offload_is_not_tried_where_its_speed_is_unknown(task: dict[str, object]) -> None:
-    assert offloaded(asked(**TASK | task), sold(), MIDDLE, 1, one()) is None
+    assert offloaded(Question(asked(**TASK | task), sold()), MIDDLE, 1, one()) is None
 
 
 def test_cores_and_chips_of_the_host_are_those_of_the_offer() -> None:
     workload = asked(**TASK)
-    slow, fast = (offloaded(workload, sold(), MIDDLE, 1, one(host=replace(HOST, cores=n))) for n in (16, 64))
+    slow, fast = (offloaded(Question(workload, sold()), MIDDLE, 1, one(host=replace(HOST, cores=n))) for n in (16, 64))
     assert slow is not None and fast is not None
     assert slow.layout.step_s > fast.layout.step_s
 
 
 def test_other_sellers_need_the_memory_and_the_cores() -> None:
-    run = offloaded(asked(**TASK), sold(), MIDDLE, 1, one())
+    run = offloaded(Question(asked(**TASK), sold()), MIDDLE, 1, one())
     assert run is not None
     hosts = {
         True: [HOST, replace(HOST, cores=64)],

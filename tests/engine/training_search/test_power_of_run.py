@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.engine.search import host_watts
+from advisor.engine.search import Question, host_watts
 from advisor.engine.training_search.outcome import candidate, power_watts
 from tests.engine.training_search.sample import BIG, LLAMA, RELIABILITY, asked, on_chips, rented, sold
 
@@ -22,7 +22,7 @@ def test_it_is_between_idle_and_tdp(chips: int, pue: float) -> None:
 
 def test_energy_is_power_over_the_days_and_carbon_its_share_of_the_grid() -> None:
     o = rented()
-    c = candidate(asked(), sold(o), RELIABILITY, on_chips(8), (o,))
+    c = candidate(Question(asked(), sold(o)), RELIABILITY, on_chips(8), (o,))
     assert c is not None
     assert c.kwh == pytest.approx(c.watts / 1e3 * c.days * 24)
     assert c.kgco2e == pytest.approx(c.kwh * 0.3)

@@ -1,0 +1,34 @@
+"""Kernels that serving and training share: achieved rates, matrix multiplies and collectives."""
+
+from advisor.engine.kernels.collectives import KNEE_END_BYTES, collective_s
+from advisor.engine.kernels.products import (
+    ALIGNED_ELEMENTS,
+    EXPERT_PADDING_ROWS,
+    EXPERT_TILE_ROWS_MIN,
+    Array,
+    aligned_fractions,
+    gemm_times,
+    padded_rows,
+    roof,
+    waves,
+)
+from advisor.engine.kernels.rates import HALF, Amount, Rates, chip_rates, rate_of
+
+__all__ = [
+    "ALIGNED_ELEMENTS",
+    "Amount",
+    "Array",
+    "EXPERT_PADDING_ROWS",
+    "EXPERT_TILE_ROWS_MIN",
+    "HALF",
+    "KNEE_END_BYTES",
+    "Rates",
+    "aligned_fractions",
+    "chip_rates",
+    "collective_s",
+    "gemm_times",
+    "padded_rows",
+    "rate_of",
+    "roof",
+    "waves",
+]

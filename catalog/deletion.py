@@ -1,0 +1,35 @@
+"""Deletes a model of the catalog."""
+
+from pathlib import Path
+
+import structlog
+from django.conf import settings
+from django.db import transaction
+
+from catalog.accounts import audit
+from catalog.models import ServedModel, default_organisation
+
+log = structlog.get_logger("assay.deleted")
+
+
+class NotDeletable(Exception):
+    """The row cannot be deleted; the message gives the reason and what to do instead."""
+
+
+def delete_model(row: ServedModel, by: str) -> None:
+    """Deletes an imported model with its hosted API prices and its history. Saved answers keep their own copy.
+
+    Raises NotDeletable for a model that ships with Assay: the next `load_catalog` would restore it.
+    """
+    if (Path(settings.BASE_DIR) / "fixtures" / "models" / f"{row.slug}.yaml").exists():
+        raise NotDeletable(
+            f"{row.hf_id} ships with Assay, and load_catalog would restore it. Only imported models can be deleted."
+        )
+    pk = row.pk
+    row._history_user = None  # type: ignore[attr-defined]  # else simple_history reads request.user, which may be a token
+    with transaction.atomic():
+        row.api_prices.all().delete()
+        row.delete()
+        ServedModel.history.filter(id=pk).delete()  # including the record of this deletion
+        audit.record(default_organisation(), by, audit.Action.DELETE, f"model {row.hf_id}")
+    log.info("deleted", kind="model", slug=row.slug, by=by)

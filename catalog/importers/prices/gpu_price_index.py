@@ -1,0 +1,232 @@
+"""Imports the daily readings of ewyluda/gpu-price-index: one CSV with prices of many clouds.
+
+Traps: Oracle's nodes are listed at the price of one GPU. RunPod prints 0.50 where nothing is on offer, and lists
+slices of a GPU. Medians of a few marketplace offers differ by a factor of two within days.
+"""
+
+import csv
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from io import StringIO
+
+from catalog.importers.prices.offers import UNREADABLE, row, usd
+from catalog.importers.prices.skypilot import skip
+from catalog.loading.fixtures import PER_CHIP, FixtureError, Row
+
+REPOSITORY = "ewyluda/gpu-price-index"
+COLUMNS = (
+    *("date", "source", "segment", "pricing", "gpu_model", "sku", "region", "gpu_count", "usd_per_hour"),
+    *("usd_per_gpu_hour", "sample_size"),
+)
+CHIPS = {  # the source states which variant each of its names is
+    "A100-40GB": "a100-40gb-sxm",
+    "A100-80GB": "a100-80gb-sxm",
+    "A100-80GB-PCIe": "a100-80gb-pcie",
+    "B200": "b200",
+    "B300": "b300",
+    "H100": "h100-sxm",
+    "H100-NVL": "h100-nvl",
+    "H100-PCIe": "h100-pcie",
+    "H200": "h200-sxm",
+    "L40S": "l40s",
+    "MI300X": "mi300x",
+}
+FORM_NOTE = "SXM or PCIe not stated by the source"
+MIN_OFFERS = 10
+PLACEHOLDER = Decimal("0.5")
+TERMS = ("on_demand", "spot")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seller:
+    """How one source of the file sells."""
+
+    provider: str
+    origin: str
+    kind: str = "vm"
+    per_chip: bool = False
+    region: str = "any"  # instead of `global`
+    spot_region: str = "any"
+    instances: Mapping[str, str] = field(default_factory=dict)  # the catalog's names
+
+
+SELLERS = {
+    "aws": Seller(provider="aws", origin="provider_api"),
+    "azure": Seller(provider="azure", origin="provider_api"),
+    "gcp": Seller(provider="gcp", origin="official_list"),
+    "oracle": Seller(provider="oci", origin="provider_api", kind="bare_metal", region="global", spot_region="global"),
+    "coreweave": Seller(provider="coreweave", origin="official_list", kind="bare_metal", spot_region="north-america"),
+    "crusoe": Seller(
+        provider="crusoe",
+        origin="official_list",
+        per_chip=True,
+        instances={
+            "NVIDIA A100 80GB SXM": "a100-80gb-sxm",
+            "NVIDIA A100 80GB PCIe": "a100-80gb-pcie",
+            "NVIDIA H100 80GB HGX": "h100-80gb-sxm",
+            "NVIDIA H200 141GB HGX": "h200",
+            "NVIDIA L40S 48GB": "l40s",
+            "AMD MI300X 192GB": "mi300x",
+        },
+    ),
+    "hyperstack": Seller(
+        provider="hyperstack",
+        origin="official_list",
+        per_chip=True,
+        instances={
+            "NVIDIA A100 SXM": "A100-80GB-SXM",
+            "NVIDIA A100": "A100-80GB-PCIe",
+            "NVIDIA A100 NVLink": "A100-80GB-PCIe-NVLink",
+            "NVIDIA B200": "B200",
+            "NVIDIA B300": "B300",
+            "NVIDIA H100 SXM": "H100-SXM",
+            "NVIDIA H100": "H100-PCIe",
+            "NVIDIA H100 PCIe": "H100-PCIe",
+            "NVIDIA H100 NVLink": "H100-PCIe-NVLink",
+            "NVIDIA H200 SXM": "H200-SXM",
+        },
+    ),
+    "lambda": Seller(
+        provider="lambda",
+        origin="official_list",
+        instances={
+            **{f"gpu_{n}x_a100_pcie_40gb": f"gpu_{n}x_a100_pcie" for n in (1, 2, 4)},
+            "gpu_1x_a100_sxm_40gb": "gpu_1x_a100_sxm4",
+            "gpu_8x_a100_sxm_40gb": "gpu_8x_a100_sxm4_40gb",
+            "gpu_8x_a100_sxm_80gb": "gpu_8x_a100_80gb_sxm4",
+            **{f"gpu_{n}x_b200_sxm6_180gb": f"gpu_{n}x_b200_sxm6" for n in (1, 2, 4, 8)},
+            **{f"gpu_{n}x_h100_sxm_80gb": f"gpu_{n}x_h100_sxm5" for n in (1, 2, 4, 8)},
+            "gpu_1x_h100_pcie_80gb": "gpu_1x_h100_pcie",
+        },
+    ),
+    "nebius": Seller(
+        provider="nebius",
+        origin="official_list",
+        per_chip=True,
+        instances={f"NVIDIA HGX {chip}": f"HGX {chip}" for chip in ("B200", "B300", "H100", "H200")},
+    ),
+    "runpod": Seller(
+        provider="runpod",
+        origin="provider_api",
+        per_chip=True,
+        instances={
+            "NVIDIA A100-SXM4-40GB": "A100 SXM 40GB",
+            "NVIDIA A100-SXM4-80GB": "A100 SXM 80GB",
+            "NVIDIA A100 80GB PCIe": "A100 PCIe 80GB",
+            "NVIDIA B200": "B200",
+            "NVIDIA B300 SXM6 AC": "B300",
+            "NVIDIA H100 80GB HBM3": "H100 SXM",
+            "NVIDIA H100 NVL": "H100 NVL",
+            "NVIDIA H100 PCIe": "H100 PCIe",
+            "NVIDIA H200": "H200 SXM",
+            "NVIDIA L40S": "L40S",
+            "AMD Instinct MI300X OAM": "MI300X",
+        },
+    ),
+    "vast": Seller(
+        provider="vast-ai",
+        origin="marketplace",
+        kind="marketplace",
+        per_chip=True,
+        instances={"median-offer": "median offer"},
+    ),
+}
+
+
+def read(text: str, as_of: str, skipped: dict[str, int]) -> Iterator[Row]:
+    """The readings of one day as rows for fixtures.price, dated by the file."""
+    lines = csv.DictReader(StringIO(text))
+    if missing := [column for column in COLUMNS if column not in (lines.fieldnames or ())]:
+        raise FixtureError(f"{REPOSITORY}: expected a CSV with the columns {', '.join(missing)}")
+    seen: set[tuple[str, ...]] = set()
+    for line in lines:
+        try:
+            reason, offer = reading(line, as_of)
+        except (*UNREADABLE, ArithmeticError):
+            reason, offer = "unreadable line", {}
+        key = tuple(offer.get(name, "") for name in ("provider", "instance", "accelerator", "region", "term"))
+        if not reason and key in seen:
+            reason = "duplicate instance, region and term"
+        if reason:
+            skip(skipped, reason)
+            continue
+        seen.add(key)
+        yield offer
+
+
+def reading(line: Mapping[str, str], as_of: str) -> tuple[str, Row]:
+    """Why a line cannot be used, or an empty text and its row."""
+    seller, sku = SELLERS.get(line["source"]), line["sku"].strip()
+    price, per_chip, count = usd(line["usd_per_hour"]), usd(line["usd_per_gpu_hour"]), int(line["gpu_count"])
+    slug, note = chip_of(line["gpu_model"], sku)
+    if seller is None or slug is None:
+        return f"no {'source' if seller is None else 'accelerator'} of this name in the catalog", {}
+    if price is None or per_chip is None or line["pricing"] not in TERMS:
+        return "no price, or unknown term", {}
+    if reason := trap(line, sku, price, per_chip, count):
+        return reason, {}
+    if line["source"] == "oracle":
+        chips = int(sku.rpartition(".")[2])
+        note = f"printed per GPU, sold as nodes of {chips}" if count != chips else note
+        price, count = (per_chip * chips, chips) if count != chips else (price, count)
+    if line["source"] == "vast":
+        note = "; ".join(filter(None, (f"median of {line['sample_size']} offers at one moment", note)))
+    return "", row(
+        provider=seller.provider,
+        instance=instance_of(line, seller, sku),
+        chips=(slug, count),
+        region=region_of(line, seller),
+        term=line["pricing"],
+        usd_per_hour=price,
+        as_of=line["date"] or as_of,
+        source=f"{REPOSITORY}, daily reading of {line['source']}",
+        notes=note,
+        **trust(line, seller),
+    )
+
+
+def chip_of(model: str, sku: str) -> tuple[str | None, str]:
+    """The slug of the chip (None: unknown) and a note. The 40 GB A100 has one name here for two forms."""
+    if model != "A100-40GB":
+        return CHIPS.get(model), ""
+    if "pcie" in sku.lower():
+        return "a100-40gb-pcie", ""
+    stated = "sxm" in sku.lower() or sku.startswith(("p4d.", "Standard_ND96", "a2-"))
+    return CHIPS[model], "" if stated else FORM_NOTE
+
+
+def trap(line: Mapping[str, str], sku: str, price: Decimal, per_chip: Decimal, count: int) -> str:
+    """Why the price is not one of an offer; empty if it may be."""
+    if " MIG " in sku:
+        return "slice of an accelerator"
+    if line["source"] == "runpod" and price == PLACEHOLDER:
+        return "placeholder price of RunPod"
+    if line["source"] == "vast" and int(line["sample_size"]) < MIN_OFFERS:
+        return f"median of fewer than {MIN_OFFERS} offers"
+    if line["source"] == "oracle" and not re.fullmatch(r"BM\.GPU.*\.\d+", sku):
+        return "unknown node of Oracle"
+    return "" if abs(per_chip * count - price) <= price / 100 else "price per GPU and per instance disagree"
+
+
+def instance_of(line: Mapping[str, str], seller: Seller, sku: str) -> str:
+    """The catalog's name of the instance; unknown ones keep theirs."""
+    name = seller.instances.get(sku, sku)
+    if line["source"] == "runpod":
+        name += " community" if line["segment"] == "marketplace" else " secure"
+    return f"{name} {PER_CHIP}" if seller.per_chip else name
+
+
+def region_of(line: Mapping[str, str], seller: Seller) -> str:
+    if line["region"] != "global":
+        return line["region"]
+    return seller.spot_region if line["pricing"] == "spot" else seller.region
+
+
+def trust(line: Mapping[str, str], seller: Seller) -> dict[str, str]:
+    """Kind, origin and confidence. RunPod's community hosts are a marketplace inside a provider."""
+    if line["segment"] != "marketplace":
+        return {"kind": seller.kind, "origin": seller.origin, "confidence": "high"}
+    confidence = "medium" if seller.kind == "marketplace" else "low"
+    return {"kind": "marketplace", "origin": "marketplace", "confidence": confidence}

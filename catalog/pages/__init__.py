@@ -1,0 +1,15 @@
+"""The pages of the catalog."""
+
+from catalog.pages import deletion, details, lists, model_import, own_prices, price_index, saved_views
+from catalog.pages.deletion import confirmed
+
+__all__ = [
+    "confirmed",
+    "deletion",
+    "details",
+    "lists",
+    "model_import",
+    "own_prices",
+    "price_index",
+    "saved_views",
+]

@@ -1,0 +1,30 @@
+"""What REST views share: strict fields and bodies, the JSON parser, lists, and problem documents."""
+
+from catalog.rest.errors import CONTENT_TYPE, Conflict, TooLarge, Unprocessable, flat, problems, refusal
+from catalog.rest.fields import Body, Number, OneOf, Text, Whole, YesNo
+from catalog.rest.listing import KnownParameters, Ordering, Pages, columns, refuse_empty, refuse_unknown
+from catalog.rest.parsers import StrictJSONParser, read_body
+
+__all__ = [
+    "CONTENT_TYPE",
+    "Body",
+    "Conflict",
+    "KnownParameters",
+    "Number",
+    "OneOf",
+    "Ordering",
+    "Pages",
+    "StrictJSONParser",
+    "Text",
+    "TooLarge",
+    "Unprocessable",
+    "Whole",
+    "YesNo",
+    "columns",
+    "flat",
+    "problems",
+    "read_body",
+    "refusal",
+    "refuse_empty",
+    "refuse_unknown",
+]

@@ -1,0 +1,244 @@
+"""The tables of every input of a workload file: types and limits from its schema, meanings from the form."""
+
+import types
+import typing
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import yaml
+from django.utils.translation import override
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from advisor.web.form_fields import FIELDS
+from advisor.workload.schema import Spec, Stack, Weight
+from tests.examples import ROOT, WORKLOADS
+
+TOP = "workload"  # the name of the table of keys that are in no section
+# Keys that the form does not ask for by themselves. tests/examples/test_inputs.py checks that none is missing or stale.
+MEANINGS = {
+    "model.config": "A model that is not in the catalog: the path (command line) or the contents of its config.json",
+    "model.confirm_size": "The size is right although the name or the checkpoint states another",
+    "traffic.input_tokens.trace": "A CSV file of recorded lengths, instead of a mean (command line only)",
+    "traffic.output_tokens.trace": "A CSV file of recorded lengths, instead of a mean (command line only)",
+    "traffic.trace": "A CSV file of recorded requests (command line only), or its text under csv",
+    "workloads": "Files or contents of the workloads of a portfolio",
+    "weights.KEY": "Weight of a goal in the balanced score. Goals: " + ", ".join(typing.get_args(Weight)),
+    "team.STACK": "Your team's skill, 0 (none) to 5 (expert), with a stack: " + ", ".join(typing.get_args(Stack)),
+    "tco.price_paths.NAME[].month": "The price at the end of this month",
+    "tco.price_paths.NAME[].ratio": "Expected price over today's",
+    "tco.price_paths.NAME[].low": "Low end of the range that holds in 90% of cases, over today's price",
+    "tco.price_paths.NAME[].high": "High end of that range",
+    "tco.scenarios[].name": "Name of your own case",
+    "tco.scenarios[].load": "Traffic over the expected traffic",
+    "tco.scenarios[].performance": "Throughput over the predicted throughput",
+    "tco.scenarios[].rent": "Rental prices over the expected prices",
+    "tco.scenarios[].hardware": "Purchase prices over the expected prices",
+    "tco.scenarios[].resale": "Resale values over the expected values",
+    "tco.scenarios[].electricity": "Electricity price over the expected price",
+    "tco.scenarios[].staff": "Staff cost over the expected cost",
+    "tco.scenarios[].api": "Token prices of hosted APIs over the expected prices",
+}
+LISTED = {"tco.scenarios": "tco.scenarios[]"}  # lists of sections
+PATHS = "tco.price_paths."
+UNITS = {  # by the ending of a key; the first that fits
+    "kgco2e_per_kwh": "kgCO2e/kWh", "tokens_per_s_per_user": "tokens/s", "usd_per_month": "USD/month",
+    "usd_per_accelerator_hour": "USD/hour", "requests_per_s.mean": "requests/s", "requests_per_s.peak": "requests/s",
+    "_ms_p95": "ms", "_tokens": "tokens", "tokens.mean": "tokens", "tokens.p95": "tokens", ".tokens": "tokens",
+    "_usd": "USD", "_hours": "hours", "_days": "days", "_months": "months", "_px": "pixels", "_kw": "kW",
+    "kw_per_rack": "kW", "_s": "s", "sequence_length": "tokens", ".month": "months", "words_per_minute": "words/min",
+    "discount_rate": "per year", "per_year": "per year", "conversations_per_hour": "per hour",
+}  # fmt: skip
+NOT_UNITS = ("requests_per_s", "load_curve", "adapters", "kv_formats", "tokens_per_s")
+Table = list[list[str]]
+
+
+def inputs(section: str) -> Table:
+    """The rows of one section: key, type, unit, default, meaning, example."""
+    return [row(path, field) for path, field in leaves() if section_of(path) == section]
+
+
+def section_of(path: str) -> str:
+    first = path.split(".")[0].split("[")[0]
+    return first if "." in path and first != "model" else TOP
+
+
+@cache
+def leaves() -> tuple[tuple[str, FieldInfo | None], ...]:
+    """Every key that holds a value, with its schema."""
+    return tuple(walked(Spec, ""))
+
+
+def walked(section: type[BaseModel], before: str) -> Iterator[tuple[str, FieldInfo | None]]:
+    for name, field in section.model_fields.items():
+        path = LISTED.get(before + name, before + name)
+        inner = [s for s in dict.fromkeys(sections_of(field)) if s.__name__ != "NoTokens"]
+        if path == "tco.price_paths":
+            yield from walked_paths(inner[0])
+            continue
+        if path in ("weights", "team"):
+            yield f"{path}.{'KEY' if path == 'weights' else 'STACK'}", field
+            continue
+        if not inner or path in ("model", "traffic.trace"):  # these two are a text or a section
+            yield path, field
+        for part in inner:
+            yield from walked(part, f"{path}.")
+
+
+def walked_paths(paths: type[BaseModel]) -> Iterator[tuple[str, FieldInfo | None]]:
+    for name, field in paths.model_fields.items():
+        yield f"{PATHS}{name}", field
+    point = next(sections_of(next(iter(paths.model_fields.values()))))
+    for name, field in point.model_fields.items():
+        yield f"{PATHS}NAME[].{name}", field
+
+
+def sections_of(field: FieldInfo) -> Iterator[type[BaseModel]]:
+    given = [field.annotation, *(getattr(m, "json_schema_input_type", None) for m in field.metadata)]
+    for annotation in given:
+        yield from sections_in(annotation)
+
+
+def sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in typing.get_args(annotation):
+        yield from sections_in(part)
+
+
+def row(path: str, field: FieldInfo | None) -> list[str]:
+    assert field is not None
+    return [f"`{path}`", typed(field), unit_of(path), default_of(field), meaning(path), example(path)]
+
+
+def meaning(path: str) -> str:
+    """What a key means: as the form says it, or as MEANINGS does."""
+    if path in MEANINGS:
+        return MEANINGS[path]
+    with override("en"):
+        field = FIELDS[path]
+        label, help = str(field.label), str(field.help)
+    return f"{label}. {help}" if help else label
+
+
+def unit_of(path: str) -> str:
+    if path.endswith(NOT_UNITS):
+        return ""
+    return next((unit for ending, unit in UNITS.items() if path.endswith(ending)), "")
+
+
+def default_of(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=False)
+    if value is None or value is PydanticUndefined or value in ([], {}) or isinstance(value, BaseModel):
+        return ""
+    return f"`{written(value)}`"
+
+
+def written(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}".replace("e+0", "e").replace("e+", "e")
+    return yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("...\n").strip().strip("'")
+
+
+def typed(field: FieldInfo) -> str:
+    """The type with its limits, such as `number at least 0, at most 1`."""
+    limits: dict[str, float] = {}
+    for item in [*field.metadata, *metadata(field.annotation)]:
+        limits |= {
+            name: getattr(item, name) for name in ("gt", "ge", "lt", "le") if getattr(item, name, None) is not None
+        }
+    low = f"above {limits['gt']:g}" if "gt" in limits else f"at least {limits['ge']:g}" if "ge" in limits else ""
+    high = (
+        f"below {limits['lt']:g}"
+        if "lt" in limits
+        else f"at most {limits['le']:,.0f}"
+        if limits.get("le", 1e6) < 1e6
+        else ""
+    )
+    return " ".join([name_of(field.annotation), ", ".join(filter(None, [low, high]))]).strip()
+
+
+def metadata(annotation: Any) -> Iterator[Any]:
+    if typing.get_origin(annotation) is typing.Annotated:
+        for item in annotation.__metadata__:
+            yield from item.metadata if isinstance(item, FieldInfo) else [item]
+    for part in typing.get_args(annotation):
+        yield from metadata(part)
+
+
+def name_of(annotation: Any) -> str:
+    """number, text, one of a, b; list of numbers; numbers by name."""
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return name_of(parts[0])
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(dict.fromkeys(name_of(part) for part in parts if part is not type(None)))
+    if origin is typing.Literal:
+        return ", ".join(f"`{part}`" for part in parts)
+    if origin is list:
+        return f"list of {name_of(parts[0])}"
+    if origin is dict:
+        return f"{name_of(parts[1])} by name" if parts[1] is not Any else "contents"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "section"
+    return {float: "number", int: "whole number", str: "text", bool: "true or false"}[annotation]
+
+
+@cache
+def workloads() -> tuple[tuple[str, Any], ...]:
+    return tuple((path.stem, yaml.safe_load(path.read_text())) for path in sorted(WORKLOADS.glob("*.yaml")))
+
+
+def example(path: str) -> str:
+    """The first shipped workload that sets the key, with its value."""
+    for name, document in workloads():
+        value = found(document, path)
+        if value is not None and len(written(value)) <= 60:
+            return f"`{written(value)}` ({name})"
+    return ""
+
+
+def found(document: Any, path: str) -> Any:
+    for key in path.replace("[]", ".[]").split("."):
+        if key == "[]" or isinstance(document, list):
+            document = document[0] if isinstance(document, list) and document else None
+            if key == "[]":
+                continue
+        if key in ("KEY", "STACK", "NAME") and isinstance(document, dict):
+            return document
+        if not isinstance(document, dict):
+            return document if key == "mean" and isinstance(document, int | float) else None
+        document = document.get(key)
+    return document
+
+
+def assumptions() -> Table:
+    """Every key of the catalog's cost assumptions that `tco` can override."""
+    rows = yaml.safe_load((ROOT / "fixtures" / "overheads.yaml").read_text())
+    return [
+        [
+            f"`tco.{r['key']}`",
+            r["unit"],
+            f"{r['value']:g}",
+            spread(r),
+            first_sentence(r.get("notes", "")),
+            str(r["as_of"]),
+        ]
+        for r in rows
+    ]
+
+
+def spread(item: dict[str, Any]) -> str:
+    return (
+        f"{item['low']:g} to {item['high']:g}" if item.get("low") is not None and item.get("high") is not None else ""
+    )
+
+
+def first_sentence(text: str) -> str:
+    return " ".join(text.split()).split(". ")[0].rstrip(".")
