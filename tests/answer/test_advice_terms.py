@@ -165,7 +165,7 @@ def test_own_hosts_stand_where_the_planner_says() -> None:
     there = first(None, *own, "constraints.site.region=grid-test")
     assert (there["region"], there["pue"], there["usd_per_kwh"]) == ("grid-test", 1.1, 0.5)
     assert there["usd_per_hour"] > here["usd_per_hour"] and there["watts"] < here["watts"]
-    assert any("site grid-test: 0.5 USD/kWh, PUE 1.1" in said for said in there["reasons"])
+    assert any("site grid-test: $0.50 per kWh, PUE 1.1" in said for said in there["reasons"])
     mine = first(None, *own, "constraints.site.region=grid-test", "tco.pue=1.9")
     assert mine["pue"] == 1.9
 
