@@ -167,7 +167,11 @@ def all_reduce(x: Layouts, name: str, count: float, size_bytes: Array, chips: Ar
 
 
 def _collective(x: Layouts, name: str, count: float, size_bytes: Array, chips: Array, start_s: Array) -> Operator:
-    """A ring; across scale-up domains, chips reduce inside first, then every chip sends its share."""
+    """A ring; across scale-up domains, chips reduce inside first, then every chip sends its share.
+
+    Both tiers carry (n - 1) / n of the data here and less in training (`ring_s`): no measured row of serving crosses a
+    domain.
+    """
     inside, used = chips <= x.near_chips, chips > 1.0
     volume = size_bytes * (chips - 1.0) / np.maximum(chips, 1.0)
     share = np.where(inside, 1.0, 1.0 / np.maximum(x.near_chips, 1.0))
