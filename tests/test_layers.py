@@ -100,7 +100,7 @@ MORE_MODULES = {  # folders that hold more, and why
 TO_SPLIT = {
     *("advisor", "advisor/answer", "advisor/inputs", "advisor/report/documents", "advisor/result"),
     *("advisor/web", "probes/agent", "probes/agent/kinds"),
-    *(f"advisor/engine/{name}" for name in ("search", "step", "terms", "training")),
+    *(f"advisor/engine/{name}" for name in ("search", "terms")),
 }
 MOST_ENGINE_LEVELS = 8
 FILES = sorted(path for package in OURS for path in (ROOT / package).rglob("*.py"))
