@@ -177,7 +177,7 @@ def drivers(q: Question, c: Candidate, together: CostDraws) -> list[Driver]:
 def source_of(q: Question, name: str) -> str:
     if name == "performance":
         return ERRORS
-    return str((q.snapshot["assumptions"].get(SOURCES[name]) or {"source": ""})["source"])
+    return str((q.snapshot.assumptions.get(SOURCES[name]) or {"source": ""})["source"])
 
 
 # --- scenarios --------------------------------------------------------------------------------------------------

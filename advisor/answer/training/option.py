@@ -163,7 +163,7 @@ def fixed_of(q: Question, c: Candidate) -> FixedRun:
             "compile": bool(run.code.compiled),
         }
     )
-    return fixed_run(asked, q.snapshot["model"]["hf_id"], q.catalog.model, c.trained.accelerator)
+    return fixed_run(asked, q.snapshot.model["hf_id"], q.catalog.model, c.trained.accelerator)
 
 
 def label(q: Question, c: Candidate) -> str:
@@ -308,7 +308,7 @@ def in_time(q: Question, c: Candidate, draws: CostDraws) -> float | None:
 def serving(q: Question, c: Candidate) -> Sequence[Serving]:
     """What it takes to serve the trained model on the stacks that the team rates, other than the one it trains on."""
     here = c.trained.accelerator.stacks
-    usd_per_day = float(q.snapshot["assumptions"]["operator-usd-per-year"]["value"]) / 230.0
+    usd_per_day = float(q.snapshot.assumptions["operator-usd-per-year"]["value"]) / 230.0
     usd_per_day = float(q.spec["tco"].get("operator-usd-per-year", usd_per_day * 230.0)) / 230.0
     made = []
     for stack, level in sorted(q.workload.team):
@@ -335,7 +335,7 @@ def launch_of(q: Question, c: Candidate) -> TrainingLaunch | None:
     chip, interval = c.trained.accelerator, c.goodput.interval_s
     together = min(c.offer.tensor_parallel_chips, c.chips)  # chips that are rented one by one share a host
     place = TrainingPlace(
-        model_id=q.snapshot["model"]["hf_id"],
+        model_id=q.snapshot.model["hf_id"],
         vendor=chip.vendor,
         hosts=math.ceil(c.chips / together),
         chips_per_host=together,

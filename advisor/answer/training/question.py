@@ -9,7 +9,7 @@ from advisor.engine.step import has_experts
 from advisor.engine.terms import CERTAIN, SHARES, Accelerator, Offer, RatioDistribution, Ratios, TrainingTask
 from advisor.engine.training import interval, step_distribution
 from advisor.engine.training_search import Candidate, Found, Reliability
-from advisor.inputs import model_of
+from advisor.inputs import Snapshot, model_of
 
 Json = dict[str, Any]
 
@@ -36,7 +36,7 @@ class Question(question.Question):
         return [o for o in self.catalog.offers if o.sells(chip) and allowed(o, self.workload.constraints)]
 
 
-def speed_distribution(snapshot: Json, c: Candidate) -> RatioDistribution:
+def speed_distribution(snapshot: Snapshot, c: Candidate) -> RatioDistribution:
     """The true speed of a run over the estimate.
 
     An iteration of DPO or GRPO has the errors of training in the phases that train and those of serving in those that
@@ -54,25 +54,25 @@ def speed_distribution(snapshot: Json, c: Candidate) -> RatioDistribution:
     return RatioDistribution.of({share: both(share) for share in SHARES})
 
 
-def speed_ratios(snapshot: Json, c: Candidate) -> Ratios:
+def speed_ratios(snapshot: Snapshot, c: Candidate) -> Ratios:
     """90% range of the true speed of a run over the estimate."""
     return speed_distribution(snapshot, c).ends
 
 
-def training_distribution(snapshot: Json, basis: str) -> RatioDistribution:
+def training_distribution(snapshot: Snapshot, basis: str) -> RatioDistribution:
     """The true speed of a step over the estimate, by what the kernels' rates rest on."""
-    experts = has_experts(model_of(snapshot["model"]))
-    known = step_distribution(snapshot["calibrations"], basis, experts=experts)
+    experts = has_experts(model_of(snapshot.model))
+    known = step_distribution(snapshot.calibrations, basis, experts=experts)
     return known.inverse() if known is not None else serving_distribution(snapshot, basis)
 
 
-def serving_distribution(snapshot: Json, basis: str) -> RatioDistribution:
-    return distributions(snapshot["calibrations"], basis).get("throughput", CERTAIN)
+def serving_distribution(snapshot: Snapshot, basis: str) -> RatioDistribution:
+    return distributions(snapshot.calibrations, basis).get("throughput", CERTAIN)
 
 
-def memory_ratios(snapshot: Json, basis: str) -> Ratios | None:
+def memory_ratios(snapshot: Snapshot, basis: str) -> Ratios | None:
     """90% range of the true peak memory over the estimate; None: not known."""
-    return interval(snapshot["calibrations"], basis, experts=has_experts(model_of(snapshot["model"]))).memory
+    return interval(snapshot.calibrations, basis, experts=has_experts(model_of(snapshot.model))).memory
 
 
 def name_of(c: Candidate) -> str:
