@@ -298,7 +298,7 @@ SPECTACULAR_SETTINGS = {
         "AdviceState": "advisor.models.Advice.State",
         "ProbeJobState": "probes.models.Job.State",
         "ProbeResultState": "probes.models.Result.State",
-        "ReceivedState": "probes.agent_api.RECEIVED",
+        "ReceivedState": "probes.api.agent_views.RECEIVED",
         "CacheFormat": "advisor.workload.schema.CACHE_FORMATS",
         "Switch": "advisor.workload.schema.SWITCH",
         "TrainingPrecision": "advisor.workload.schema.PRECISION_NAMES",

@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
-from probes import agents
+from probes.machines import agents
 from probes.models import Agent, Enrolment
 
 

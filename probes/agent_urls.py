@@ -1,12 +1,12 @@
 from django.urls import path
 
-from probes import agent_api as api
+from probes.api import agent_views
 
 urlpatterns = [
-    path("register", api.Register.as_view(), name="agent-register"),
-    path("lease", api.LeaseJob.as_view(), name="agent-lease"),
-    path("token/rotate", api.RotateToken.as_view(), name="agent-rotate"),
-    path("jobs/<uuid:pk>/heartbeat", api.Heartbeat.as_view(), name="agent-heartbeat"),
-    path("jobs/<uuid:pk>/attempts/<int:attempt>/result", api.PutResult.as_view(), name="agent-result"),
-    path("jobs/<uuid:pk>/attempts/<int:attempt>/fail", api.FailAttempt.as_view(), name="agent-fail"),
+    path("register", agent_views.Register.as_view(), name="agent-register"),
+    path("lease", agent_views.LeaseJob.as_view(), name="agent-lease"),
+    path("token/rotate", agent_views.RotateToken.as_view(), name="agent-rotate"),
+    path("jobs/<uuid:pk>/heartbeat", agent_views.Heartbeat.as_view(), name="agent-heartbeat"),
+    path("jobs/<uuid:pk>/attempts/<int:attempt>/result", agent_views.PutResult.as_view(), name="agent-result"),
+    path("jobs/<uuid:pk>/attempts/<int:attempt>/fail", agent_views.FailAttempt.as_view(), name="agent-fail"),
 ]

@@ -11,8 +11,10 @@ from advisor import advise
 from advisor.models import Advice
 from catalog import clock
 from catalog.models import Accelerator, default_organisation
-from probes import agents, calibrate, jobs, results
+from probes.fitted import fitting
+from probes.machines import agents, jobs
 from probes.models import Agent, Job, Result
+from probes.received import results
 
 FRESH_DAYS = 7  # chips measured this recently are not measured again
 MAX_MACHINES = 8  # per request for advice
@@ -21,7 +23,7 @@ Probed = dict[str, Any]
 
 def sweep() -> dict[str, int]:
     """Does all periodic work. Returns counts by kind."""
-    return jobs.sweep() | {"fits_sent": calibrate.resend_unfitted(), "advice_released": probe_for_advice()}
+    return jobs.sweep() | {"fits_sent": fitting.resend_unfitted(), "advice_released": probe_for_advice()}
 
 
 def probe_for_advice() -> int:

@@ -1,7 +1,8 @@
 """Celery tasks. Their names must not change, or queued messages would fail after an upgrade."""
 
 from advisor.celery import app
-from probes import calibrate, periodic
+from probes import periodic
+from probes.fitted import fitting
 
 
 @app.task(name="probes.sweep")
@@ -11,4 +12,4 @@ def sweep() -> None:
 
 @app.task(name="probes.calibrate")
 def calibrate_from(pk: int) -> None:
-    calibrate.run(pk)
+    fitting.run(pk)

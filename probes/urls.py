@@ -1,6 +1,6 @@
 from django.urls import path
 
-from probes import views
+from probes.pages import views
 
 urlpatterns = [
     path("agent.pyz", views.agent_file, name="agent-file"),

@@ -24,12 +24,12 @@ from schemathesis.specs.openapi import checks
 from advisor import load_tests, workload
 from advisor.api import tokens
 from advisor.engine.estimate.simulated import Estimate
-from advisor.fidelity import score_files, scoring
+from advisor.fidelity.scores import score_files, scoring
 from advisor.models import Comment, Share
 from advisor.workload.embedding import with_one_vector
 from catalog import models as catalog
 from catalog.loading import scored
-from probes import agents, jobs
+from probes.machines import agents, jobs
 from probes.models import Result
 from tests import sample_advice, sample_load_results, sample_money
 from tests.measured_samples import CATALOG, row

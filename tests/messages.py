@@ -29,7 +29,7 @@ LOCALE = ROOT / "advisor" / "locale"
 SOURCES = ("advisor", "catalog", "probes")
 LANGUAGES = {"de": "de", "zh-hans": "zh_Hans"}  # language code: folder
 SINGLE = {"_", "gettext", "gettext_lazy", "gettext_noop"}
-NOOP = "gettext_noop as known"
+NOOP = ("gettext_noop as known", "def known(text: str)")
 PLURAL, WITH_CONTEXT = {"ngettext", "ngettext_lazy"}, {"pgettext", "pgettext_lazy"}
 
 HEADERS = {"de": "German", "zh-hans": "Simplified Chinese"}
@@ -54,7 +54,7 @@ def messages() -> dict[Message, list[tuple[str, int]]]:
 
 
 def in_python(text: str) -> Iterator[Message]:
-    single = SINGLE | ({"known"} if NOOP in text else set())
+    single = SINGLE | ({"known"} if any(noop in text for noop in NOOP) else set())
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, ast.Call):
             continue

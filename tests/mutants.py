@@ -107,7 +107,7 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "catalog/accounts/access.py": [*ACCESS, "tests/web/test_login.py"],
         "catalog/pages/deletion.py": ACCESS,
         "probes/access.py": [*ACCESS, "tests/probes/test_pages.py"],
-        "probes/limits.py": ["tests/probes/test_limits.py"],
+        "probes/api/limits.py": ["tests/probes/test_limits.py"],
     },
 }
 

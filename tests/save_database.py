@@ -42,7 +42,8 @@ def fill() -> None:
     from advisor.api import tokens
     from advisor.management.commands.advise import question
     from advisor.models import Option, Share
-    from probes import agents, results
+    from probes.machines import agents
+    from probes.received import results
     from tests import sample_load_results
     from tests.probes import samples
 

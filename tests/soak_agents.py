@@ -38,7 +38,7 @@ ACCESS = "%(m)s %(U)s %(s)s %(D)s"  # microseconds inside the application
 MAKE = """
 import sys, uuid, django; django.setup()
 from django.utils import timezone
-from probes import agents
+from probes.machines import agents
 from probes.models import Agent
 salt = agents.new_salt()
 organisation, now = agents.default_organisation(), timezone.now()
@@ -53,7 +53,7 @@ print("\\n".join(f"{token}:{key}" for token in tokens))
 ASKS = {"agent_version": "soak", "capabilities": {"device": samples.H200}}
 QUEUE = """
 import sys, django; django.setup()
-from probes import jobs
+from probes.machines import jobs
 for _ in range(int(sys.argv[1])): jobs.request({"suite": "quick"})
 """
 

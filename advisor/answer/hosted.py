@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from advisor.answer.money import traffic_ratio
+from advisor.answer.money import traffic_ratio, within_capacity
 from advisor.answer.question import Question
-from advisor.engine.cost import HOURS_PER_MONTH
+from advisor.engine.cost import HOURS_PER_MONTH, break_even_tokens
 from advisor.engine.search import ALLOWED_QUALITY, QUALITY_RANK, missing_figure
-from advisor.engine.terms import usd_text
+from advisor.engine.terms import Workload, usd_text
 from advisor.inputs import Snapshot, areas_of, hosted_apis, number, rounded
 from advisor.result import HostedOffer, Option, Rejection, SloState, Speed, TokenCharge
 from advisor.workload import trace_of
@@ -80,6 +80,7 @@ def _offer(
     monthly = sum(charge.usd_per_month for charge in charges)
     most = requests_per_month * max(workload.forecast, default=1.0) * usd
     budget = spec["constraints"]["max_usd_per_month"]
+    blended = number(usd / (tokens["input"] + tokens["output"]) * hosted_apis.MTOK)
     outlier, (ratio, others) = price_outlier(tokens, row, rows), price_ratio(tokens, row, rows)
     state, open_points = slo_state(spec, row)
     misses = [*misses_of(question, row, most, bound_usd_per_month)] if asked_for(spec) else []
@@ -88,11 +89,11 @@ def _offer(
         acquisition="api",
         basis=BASIS,
         usd_per_month=rounded(monthly),
-        usd_per_mtok_blended=number(usd / (tokens["input"] + tokens["output"]) * hosted_apis.MTOK),
+        usd_per_mtok_blended=blended,
         within_budget=budget is None or most <= budget,
         rank_by_cost=None,
         rank=None,
-        **_break_even(usd, tokens, rented),
+        **_break_even(workload, blended, rented),
         bill=charges,
         price_outlier=outlier,
         price_age_days=age_days(question.snapshot, row),
@@ -144,16 +145,16 @@ def bill(tokens: Mapping[str, float], row: Json, requests_per_month: float, gros
     ]
 
 
-def _break_even(usd: float, tokens: Mapping[str, float], rented: Option | None) -> Json:
+def _break_even(workload: Workload, usd_per_mtok: float | None, rented: Option | None) -> Json:
     """Tokens a month (prompt and answer) above which the cheapest rented option costs less."""
-    if rented is None or usd <= 0:
-        return {"break_even_tokens_per_month": None, "break_even_with": None, "break_even_within_capacity": None}
-    requests = rented.usd_per_month / usd
-    capacity = (rented.capacity_requests_per_s or math.inf) * hosted_apis.SECONDS_PER_MONTH
+    tokens = within = None
+    if rented is not None and usd_per_mtok:
+        tokens = break_even_tokens(rented.usd_per_month, usd_per_mtok)
+        within = within_capacity(rented, workload, tokens)
     return {
-        "break_even_tokens_per_month": number(requests * (tokens["input"] + tokens["output"])),
-        "break_even_with": rented.label,
-        "break_even_within_capacity": requests <= capacity,
+        "break_even_tokens_per_month": number(tokens) if tokens else None,
+        "break_even_with": rented.label if rented and tokens else None,
+        "break_even_within_capacity": within,
     }
 
 

@@ -1,30 +1,18 @@
 """Compares predictions with published measurements, and fits the calibration to them."""
 
-from advisor.fidelity import (
-    calibrate,
-    calibration_files,
-    conditioning,
-    disputed,
-    host_time,
-    nearest_rows,
-    nearest_training,
-    peers,
-    reliability,
-    report,
-    score_files,
-    scorecard,
-    scoring,
-    training_intervals,
-    training_layouts,
-    training_probes,
-    training_report,
-    training_scores,
-)
+from advisor.fidelity import calibrate, calibration_files, conditioning, host_time, nearest_rows
 from advisor.fidelity.calibration_files import Setup
 from advisor.fidelity.checked_rows import read
-from advisor.fidelity.report import PEERS, REASONS
 from advisor.fidelity.rows import COLUMNS, MeasurementsError, Row
-from advisor.fidelity.scorecard import Card, Json, Line, kind_of
+from advisor.fidelity.scores import disputed, peers, reliability, report, score_files, scorecard, scoring
+from advisor.fidelity.scores.report import PEERS, REASONS
+from advisor.fidelity.scores.scorecard import Card, Json, Line, kind_of
+from advisor.fidelity.training import intervals as training_intervals
+from advisor.fidelity.training import layouts as training_layouts
+from advisor.fidelity.training import nearest as nearest_training
+from advisor.fidelity.training import probes as training_probes
+from advisor.fidelity.training import report as training_report
+from advisor.fidelity.training import scores as training_scores
 
 __all__ = [
     "COLUMNS",

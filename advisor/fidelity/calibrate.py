@@ -10,10 +10,10 @@ import numpy as np
 from advisor.engine.calibration import Array, Interval, Mask, Parameter, Places, Solution, least_squares
 from advisor.engine.estimate import Estimate, Resources, closed_form, estimate_all
 from advisor.engine.terms import Case, Scopes
-from advisor.fidelity import scoring
 from advisor.fidelity.calibration_files import Setup
-from advisor.fidelity.reliability import HeldOut
 from advisor.fidelity.rows import Row, case_of
+from advisor.fidelity.scores import scoring
+from advisor.fidelity.scores.reliability import HeldOut
 
 Estimator = Callable[[Sequence[Case], Resources], Sequence[Estimate]]
 FITTED_FIELDS = tuple(closed_form.Means.__slots__)

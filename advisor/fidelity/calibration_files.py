@@ -14,7 +14,7 @@ import yaml
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.calibration import Parameter, efficiency_of
 from advisor.engine.terms import TRAINING, Accelerator, Scopes, efficiency
-from advisor.fidelity import training_probes
+from advisor.fidelity.training import probes as training_probes
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 CALIBRATION = FIXTURES / "calibration"

@@ -8,7 +8,7 @@ from typing import Any
 
 from advisor.fidelity.rows import COLUMNS, MeasurementsError, Row, case_of
 from advisor.fidelity.rows import read as read_rows
-from advisor.fidelity.training_rows import training_case
+from advisor.fidelity.training.rows import training_case
 
 SHOWN_CHARACTERS = 80
 HOW_READ = ("task", "metric", "source_key")  # decide how the other columns are read

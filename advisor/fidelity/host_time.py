@@ -15,8 +15,9 @@ from typing import Any
 
 from advisor.engine.estimate import Resources, estimate_all
 from advisor.engine.network import Model, decoder_blocks
-from advisor.fidelity import calibration_files, scoring
+from advisor.fidelity import calibration_files
 from advisor.fidelity.rows import Row
+from advisor.fidelity.scores import scoring
 
 STEPS = Path(__file__).resolve().parents[2] / "fixtures" / "measurements" / "h200-steps.csv"
 SCOPE = "framework:vllm:0.24.0"

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from django.db.models import Q
 
 from advisor.engine.network import active_parameters, from_shape, from_stored_config, parameters
-from advisor.fidelity.scorecard import Card, Line, card, kind_of, line_of
+from advisor.fidelity.scores.scorecard import Card, Line, card, kind_of, line_of
 from advisor.result import Estimate, MeasuredRow, Option
 from catalog.models import Accelerator, Scorecard, ScoredRow, ServedModel
 

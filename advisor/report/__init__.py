@@ -1,6 +1,7 @@
 """An answer as text: tables, Markdown and documents for finance."""
 
 from advisor.report import documents, estimate_text, support_matrix, training_text
+from advisor.report.asked import has_changing_traffic
 from advisor.report.documents import (
     DOCUMENTS,
     NO_ANSWER,
@@ -21,6 +22,7 @@ __all__ = [
     "default_rank",
     "documents",
     "estimate_text",
+    "has_changing_traffic",
     "has_document",
     "head",
     "largest_payment",

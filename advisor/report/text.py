@@ -12,6 +12,7 @@ from advisor.result import (
     Answer,
     ApiOption,
     BreakEven,
+    Figure,
     HostedOffer,
     LeftOut,
     Money,
@@ -20,7 +21,9 @@ from advisor.result import (
     Percentiles,
     Rejection,
     Source,
+    TrainingOption,
     Variant,
+    shown_in,
 )
 from advisor.result import Launch as LaunchFiles
 from advisor.templatetags.units import dollars, large
@@ -100,7 +103,7 @@ WAYS = {"own": "buying", "keep": "keeping your machines", "rent on_demand": "on-
 
 
 def meetings(m: Money) -> list[str]:
-    """Every break-even of an option; that of buying and renting with the payback month, which counts no resale."""
+    """Every break-even of an option; that of buying and renting with the month in which it pays back in cash."""
     plan = m.plan
     compared = plan is not None and plan.capex_usd > 0 and plan.rent_usd_per_month is not None
     said = []
@@ -109,9 +112,9 @@ def meetings(m: Money) -> list[str]:
         after = ""
         if plan is not None and compared and rented and b.month:
             month = plan.payback_month
-            after = f"the payback month is {month}" if month else "it does not pay back within the horizon"
+            after = f"pays back in month {month}" if month else "does not pay back within the horizon"
         one = meeting(b, keeps=keeps_only(m))
-        said.append(f"{one}; without resale {after}" if after else one)
+        said.append(f"{one}; in cash, it {after}" if after else one)
     return said
 
 
@@ -149,26 +152,14 @@ def meeting(b: BreakEven, keeps: bool = False) -> str:
 
 # --- table for a terminal ---------------------------------------------------------------------------------------
 
-COLUMNS: tuple[tuple[str, Callable[[Option | ApiOption], str]], ...] = (
-    ("#", lambda r: str(r.rank)),
-    ("deployment", lambda r: r.label),
-    ("from", lambda r: " ".join(filter(None, (r.provider, r.region)))),
-    ("USD/month", lambda r: usd_figure(r.usd_per_month)),
-    ("USD/M output", lambda r: usd_figure(r.usd_per_mtok_output)),
-    ("TTFT p95 ms", lambda r: tail(r.ttft_ms)),
-    ("TPOT p95 ms", lambda r: tail(r.tpot_ms)),
-    ("output tok/s", lambda r: figure(r.output_tokens_per_s)),
-    ("load", lambda r: "-" if r.utilisation is None else f"{r.utilisation:.0%}"),
-    ("basis", lambda r: r.basis),
-)
-EMBEDDING_COLUMNS: tuple[tuple[str, Callable[[Option | ApiOption], str]], ...] = (
-    *COLUMNS[:4],
-    ("USD/M tokens", lambda r: usd_figure(r.usd_per_mtok_input)),
-    ("latency p95 ms", lambda r: figure(r.figure("latency_ms.p95"))),
-    ("tokens/s", lambda r: figure(r.figure("input_tokens_per_s"))),
-    ("sequences/s", lambda r: figure(r.figure("sequences_per_s"))),
-    *COLUMNS[-2:],
-)
+WITHOUT_UNIT: dict[str, Callable[[Any], str]] = {  # in a column whose heading has the unit
+    "": str,
+    "basis": str,
+    "USD": usd_figure,
+    "USD per million tokens": usd_figure,
+    "fraction": lambda value: f"{value:.0%}",
+    "share": lambda value: f"{value:.1%}",
+}
 TEXT_COLUMNS = 3  # this many leading columns are text; the others are numbers and align right
 HOSTED_COLUMNS: tuple[tuple[str, Callable[[HostedOffer], str]], ...] = (
     ("hosted API (pay per token)", lambda h: f"{api_seller(h)} {h.name}"),
@@ -187,17 +178,26 @@ HOSTED_NOTE = "Prices and speeds as published, not estimated; p95 latencies are 
 MEAN_MONTH = "USD/month of a hosted API is the bill of a mean month of the forecast."
 
 
-def tail(latency_ms: Percentiles) -> str:
-    """The 95th percentile; of a hosted API the published median, marked as such."""
-    if latency_ms.p95 is None and latency_ms.p50 is not None:
-        return f"median {figure(latency_ms.p50)}"
-    return figure(latency_ms.p95)
-
-
-def option_cells(options: Sequence[Option | ApiOption]) -> list[list[str]]:
+def cells(answer: Answer, options: Sequence[Option | ApiOption] | Sequence[TrainingOption]) -> list[list[str]]:
     """Header and one row per option."""
-    columns = EMBEDDING_COLUMNS if any(r.is_embedding for r in options) else COLUMNS
-    return [[name for name, _ in columns]] + [[show(r) for _, show in columns] for r in options]
+    found = shown_in("heading", makes_of(answer))
+    return [[each.heading for each in found]] + [[cell(option, each) for each in found] for option in options]
+
+
+def makes_of(answer: Answer) -> str:
+    """What the work of the question makes."""
+    workload = answer.workload
+    return kind_named(workload.get("kind") if isinstance(workload, dict) else None).makes
+
+
+def cell(option: Option | ApiOption | TrainingOption, column: Figure) -> str:
+    """A figure without its unit; of a latency that is published as a median alone, the median."""
+    value, median = option.figure(column.path), None
+    if value is None and column.path.endswith(".p95"):
+        median = option.figure(column.path.replace(".p95", ".p50"))
+    if value is None:
+        return "-" if median is None else f"median {figure(median)}"
+    return WITHOUT_UNIT.get(column.unit, figure)(value)
 
 
 def hosted_cells(offers: Sequence[HostedOffer]) -> list[list[str]]:
@@ -243,7 +243,7 @@ def training_table(answer: Answer, top: int | None) -> str:
     lines = [answer.verdict, ""]
     if runs := answer.training_runs[:top]:
         first = runs[0]
-        lines += [*aligned([[shortened(cell) for cell in row] for row in training_answer.cells(runs)]), ""]
+        lines += [*aligned([[shortened(cell) for cell in row] for row in cells(answer, runs)]), ""]
         lines += [*training_answer.detail_lines(first), "", *aligned(training_answer.scaling_cells(first)), ""]
         lines += [*training_answer.evidence_lines(first), ""] if first.evidence else []
         lines += [*training_answer.optimization_lines(first), ""]
@@ -269,7 +269,7 @@ def table(answer: Answer, top: int | None = None) -> str:
     if shown := answer.serving_options[:top]:
         first = shown[0]
         lines += [
-            *aligned([[shortened(cell) for cell in row] for row in option_cells(shown)]),
+            *aligned([[shortened(cell) for cell in row] for row in cells(answer, shown)]),
             "",
             *view_lines(answer),
             *confidence_lines(answer),
@@ -490,11 +490,11 @@ def markdown(answer: Answer, top: int | None = None) -> str:
     lines = [md.heading(1, name_of(answer)), "", md.paragraph(answer.verdict), ""]
     if trains(answer):
         runs = answer.training_runs[:top]
-        lines += [*markdown_table(training_answer.cells(runs)), ""] if runs else []
+        lines += [*markdown_table(cells(answer, runs)), ""] if runs else []
         lines += training_answer.markdown_sections(answer)
         return "\n".join([*lines, *source_section(answer), md.paragraph(head(answer))])
     if shown:
-        lines += [*markdown_table(option_cells(shown)), ""]
+        lines += [*markdown_table(cells(answer, shown)), ""]
         lines += api_section(shown[0]) if isinstance(shown[0], ApiOption) else option_section(shown[0])
         facts = (*view_lines(answer), *confidence_lines(answer), *near_miss_lines(answer), *unranked_lines(answer))
         lines += [*map(md.item, facts), ""]

@@ -1,6 +1,6 @@
 """An answer to a training question as text: a table for a terminal, Markdown for a file."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from advisor.engine.terms import amount_digits
 from advisor.report import markdown_escapes as md
@@ -11,23 +11,6 @@ from advisor.templatetags.training import measured_name
 from advisor.templatetags.units import dollars
 
 MOST_REJECTED, MOST_LAYOUTS = 8, 12
-COLUMNS: tuple[tuple[str, Callable[[TrainingOption], str]], ...] = (
-    ("#", lambda r: str(r.rank)),
-    ("run", lambda r: r.label),
-    ("from", lambda r: " ".join(filter(None, (r.provider, r.region)))),
-    ("USD per run", lambda r: amount_digits(r.usd_per_run)),
-    ("days", lambda r: shown(r.days)),
-    ("tok/s/chip", lambda r: shown(r.tokens_per_s_per_accelerator)),
-    ("MFU", lambda r: percent(r.mfu)),
-    ("goodput", lambda r: percent(r.goodput_fraction)),
-    ("USD/M tokens", lambda r: amount_digits(r.usd_per_mtok)),
-    ("basis", lambda r: r.basis),
-)
-
-
-def cells(options: Sequence[TrainingOption]) -> list[list[str]]:
-    """Header and one row per run."""
-    return [[name for name, _ in COLUMNS]] + [[show(r) for _, show in COLUMNS] for r in options]
 
 
 def detail_lines(r: TrainingOption) -> list[str]:

@@ -38,10 +38,15 @@ class Section(BaseModel):
         for name in path.split("."):
             if value is None:
                 return None
-            if not isinstance(value, Section) or name not in type(value).model_fields:
+            if not isinstance(value, Section) or not value.has(name):
                 raise KeyError(path)
             value = getattr(value, name)
         return value
+
+    @classmethod
+    def has(cls, name: str) -> bool:
+        """Whether there is such a field or property."""
+        return name in cls.model_fields or isinstance(getattr(cls, name, None), property)
 
     def changed(self, **fields: Any) -> Self:
         """The same section with these fields in place of its own."""

@@ -215,10 +215,15 @@ class ApiOption(HostedOffer):
     """Always null; see bill."""
 
     @property
+    def place(self) -> str:
+        """The seller and the countries that it serves from."""
+        return f"{self.provider} {self.region}".strip()
+
+    @property
     def is_embedding(self) -> bool:
         """Whether it returns vectors and generates no tokens."""
         return False
 
     def figure(self, path: str) -> Any:
         """The value at a dotted path; None where an API has no such figure."""
-        return super().figure(path) if path.split(".")[0] in type(self).model_fields else None
+        return super().figure(path) if self.has(path.split(".")[0]) else None

@@ -227,11 +227,11 @@ class Plan(Section):
     exit_usd: Usd
     """Price of lock-in: cost of leaving after exit_month months (remaining commitments and loss on the sale)."""
     rent_usd_per_month: UsdPerMonth | None
-    """The same deployment rented by the hour alone; null when no such offer is allowed."""
+    """The same deployment rented by the hour alone, to compare with; null when nobody rents it out."""
     rent_usd_by_month: list[Usd] = []
     """What it pays in each month, from month 1 on; empty where nothing is bought."""
     payback_month: Months | None
-    """Month in which a purchase has paid back what it saves against rent by the hour; null: not in the horizon."""
+    """From the end of this month on, less cash has been paid than for rent by the hour; null: not in the horizon."""
     irr_fraction_per_year: Fraction | None
     """Internal rate of return per year of the purchase against rent by the hour; null when there is none."""
     strategies: list[Strategy]

@@ -459,6 +459,11 @@ class Purchase(Section):
     price_weakness: str = ""
     """Why a buyer should not sign at this price, such as its origin or its age; empty: nothing is known."""
 
+    @property
+    def place(self) -> str:
+        """The seller and the region."""
+        return f"{self.provider} {self.region}".strip()
+
 
 class Option(Setup, Purchase):
     """A recommended deployment, or a near miss."""

@@ -3,14 +3,16 @@
 import csv
 import io
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Collection, Container, Mapping, Sequence
+from typing import Any
 
+from django.utils.text import capfirst
 from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as known
 
 from advisor.engine.search import MAX_RANKED
 from advisor.engine.terms import kind_named
+from advisor.report import has_changing_traffic
 from advisor.result import (
     Answer,
     ApiOption,
@@ -23,47 +25,21 @@ from advisor.result import (
     ParetoPoint,
     Rejection,
     RunHours,
-    Section,
     SharedFleet,
     TrainingIntervals,
     TrainingOption,
     Views,
+    csv_columns,
+    interval,
 )
-from advisor.templatetags.units import in_currency, number
+from advisor.templatetags.units import number
 from advisor.web import charts, plan_page, sections, training_page, tuning_charts, verdict
+from advisor.web.answers import figure_rows
 from advisor.web.interactive import chart_data, cost_charts, frontier_chart
 from advisor.workload import PORTFOLIO
 from catalog.lists import export
 
 CARD_VIEWS = (known("cheapest"), known("fastest"), known("simplest"))  # the others have no card of their own
-CSV_COLUMNS = (
-    "rank", "label", "accelerator", "accelerator_count", "provider", "instance", "region", "acquisition",
-    "framework", "framework_version", "weights_dtype", "quantization", "kv_dtype", "tp", "pp", "ep", "dp", "replicas",
-    "concurrency", "max_batched_tokens", "ttft_ms.p95", "tpot_ms.p95", "output_tokens_per_s", "requests_per_s",
-    "utilisation", "usd_per_hour", "usd_per_month", "usd_per_mtok_input", "usd_per_mtok_output",
-    "usd_per_mtok_blended", "tco_usd", "watts", "joules_per_output_token", "kgco2e_per_mtok", "bound", "basis",
-    "price_as_of", "price_source", "latency_ms.p95", "input_tokens_per_s", "sequences_per_s",
-)  # fmt: skip
-SORTS: dict[str, tuple[str, str]] = {
-    "rank": (known("Rank"), "rank"),
-    "month": (known("USD per month"), "usd_per_month"),
-    "mtok": (known("USD per M output tokens"), "usd_per_mtok_output"),
-    "ttft": (known("TTFT p95"), "ttft_ms.p95"),
-    "tpot": (known("TPOT p95"), "tpot_ms.p95"),
-    "power": (known("Power"), "watts"),
-}
-
-
-VECTOR_SORTS: dict[str, tuple[str, str]] = {
-    "rank": (known("Rank"), "rank"),
-    "month": (known("USD per month"), "usd_per_month"),
-    "mtok": (known("USD per M tokens"), "usd_per_mtok_input"),
-    "latency": (known("Latency p95"), "latency_ms.p95"),
-    "sequences": (known("Sequences/s"), "sequences_per_s"),
-    "power": (known("Power"), "watts"),
-}  # of embeddings, which have no output tokens
-
-
 HOSTED_SHOWN = 8  # endpoints on the page unless all are asked for
 RANKED_SHOWN = MAX_RANKED  # options likewise; winners of other goals come behind the ranking
 GREEN = ("carbon", "energy")  # objectives that show the carbon and power of each option
@@ -130,31 +106,33 @@ def serving(
     opened: Collection[str],
 ) -> dict[str, Any]:
     """What the sections of a serving answer show beside what every section has."""
-    options = answer.serving_options
-    embedding = not kind_named(spec.get("kind")).generates_tokens
+    options, kind, changes = answer.serving_options, kind_named(spec.get("kind")), has_changing_traffic(answer)
     found: dict[str, Any] = {"options": [], "cards": []}
     if sections.needs(parts, "why"):
-        found |= {"cards": cards(answer), "has_options": bool(options), **frontier(answer, spec, base, embedding)}
+        found |= {
+            "cards": cards(answer),
+            "has_options": bool(options),
+            **frontier(answer, spec, base, not kind.generates_tokens),
+        }
     if sections.needs(parts, "performance", "cost", "run", "confidence") and answer.deployments:
-        found["best"] = option_context(answer.deployments[0], answer)
+        found["best"] = option_context(answer.deployments[0], answer, spec)
         found |= cost_charts.page(answer.deployments[0], answer)
     if sections.needs(parts, "cost", "confidence"):
         found["certainty"] = plan_page.certainty(answer)
     if sections.needs(parts, "confidence"):
         found["tornado_chart"] = chart_data.sensitivity(answer.sensitivity)
     if sections.needs(parts, "alternatives"):
-        sorts = VECTOR_SORTS if embedding else SORTS
         whole = len(parts) > 1
         few = answer.hosted if whole or "hosted" in opened else answer.hosted[:HOSTED_SHOWN]
-        ranked = ordered(options, sort, sorts)
+        ranked = figure_rows.ordered(options, sort, kind)
         first = ranked if whole or "ranked" in opened else ranked[:RANKED_SHOWN]
         found |= {
-            "options": [(option, wins(option, answer.views)) for option in first],
+            "options": [figure_rows.row(option, wins(option, answer.views), kind, changes) for option in first],
             "options_left": len(ranked) - len(first),
             "options_open": "ranked" in opened,
             "ranked_by": OBJECTIVES.get(str(spec.get("objective")), spec.get("objective")),
             "has_view_winners": has_view_winners(answer.deployments),
-            "headers": headers(sort, sorts),
+            "headers": figure_rows.headers(sort, figure_rows.titles(kind)),
             "has_plans": any(option.money and option.money.plan for option in answer.deployments),
             "hosted_shown": few,
             "hosted_left": len(answer.hosted) - len(few),
@@ -185,17 +163,18 @@ def training(
 ) -> dict[str, Any]:
     """The same of a training answer."""
     runs = answer.training_runs
-    ranked = ordered(runs, sort, training_page.SORTS)
+    kind = kind_named(spec.get("kind"))
+    ranked = figure_rows.ordered(runs, sort, kind)
     first = ranked if len(parts) > 1 or "ranked" in opened else ranked[:RANKED_SHOWN]
     return {
-        "options": [(run, wins(run, answer.views)) for run in first],
+        "options": [figure_rows.row(run, wins(run, answer.views), kind) for run in first],
         "options_left": len(ranked) - len(first),
         "options_open": "ranked" in opened,
         "has_view_winners": has_view_winners(runs),
-        "headers": headers(sort, training_page.SORTS),
+        "headers": figure_rows.headers(sort, figure_rows.titles(kind)),
         "cards": cards(answer, training_page.CARD_VIEWS),
         "rejected_counts": rejected_counts(answer.rejected),
-        **training_page.answer_context(answer, base, str(spec.get("objective"))),
+        **training_page.answer_context(answer, base, spec),
     }
 
 
@@ -244,9 +223,6 @@ def rejected_counts(rejected: Sequence[Rejection]) -> list[tuple[str, int]]:
     return [(REASONS.get(reason, reason.replace("_", " ")), count) for reason, count in counts.most_common()]
 
 
-Ranked = TypeVar("Ranked", Option | ApiOption, TrainingOption)
-
-
 def wins(option: Option | ApiOption | TrainingOption, views: Views) -> list[str]:
     """The views that this option wins."""
     return [view for view, rank in views.ranks().items() if rank == option.rank]
@@ -267,7 +243,7 @@ def cheaper_by_token(answer: Answer) -> HostedOffer | None:
     return None if asked_for or cheapest.usd_per_month >= answer.deployments[0].usd_per_month else cheapest
 
 
-def option_context(option: Option, answer: Answer | None = None) -> dict[str, Any]:
+def option_context(option: Option, answer: Answer, spec: Mapping[str, Any]) -> dict[str, Any]:
     """One option with its charts; `answer`: where it comes from, for the comparison with hosted APIs."""
     return {
         "option": option,
@@ -275,7 +251,8 @@ def option_context(option: Option, answer: Answer | None = None) -> dict[str, An
         "memory_chart": chart_data.memory(charts.memory_bar(option.memory), charts.memory_parts(option.memory)),
         "memory_rows": charts.memory_parts(option.memory),
         "steps": [steps for phase in ("prefill", "decode") if (steps := step_context(option, phase))],
-        "plan": plan_rows(option),
+        "plan": figure_rows.deployment(option),
+        "facts": figure_rows.facts(option, spec),
         "paying": plan_page.of_option(option),
         "price_days": plan_page.price_days([option]),
         "waterfall_chart": chart_data.cost_waterfall(option.money.waterfall) if option.money else None,
@@ -303,38 +280,6 @@ def bar(operator: Operator, longest_s: float) -> str:
 
 
 VIEWS = (known("greenest"), known("balanced"))  # with those of CARD_VIEWS, the views of an answer
-PLAN = (
-    ("accelerator", known("Accelerator")),
-    ("accelerator_count", known("Accelerators")),
-    ("provider", known("Provider")),
-    ("instance", known("Instance")),
-    ("region", known("Region")),
-    ("acquisition", known("Acquisition")),
-    ("framework", known("Framework")),
-    ("framework_version", known("Framework version")),
-    ("weights_dtype", known("Weights")),
-    ("quantization", known("Quantization")),
-    ("kv_dtype", known("KV cache")),
-    ("tp", known("Tensor parallel")),
-    ("pp", known("Pipeline parallel")),
-    ("ep", known("Expert parallel")),
-    ("dp", known("Attention data parallel")),
-    ("replicas", known("Replicas")),
-    ("concurrency", known("Concurrent requests per replica")),
-    ("max_batched_tokens", known("Maximum batched tokens")),
-    ("speculative", known("Speculative decoding")),
-    ("disaggregated", known("Disaggregated prefill and decode")),
-)
-
-
-def plan_rows(option: Option) -> list[tuple[str, Any]]:
-    """(label, value) of the deployment; a section as its JSON."""
-    values = [(label, option.figure(name)) for name, label in PLAN]
-    return [
-        (label, value.to_json() if isinstance(value, Section) else value)
-        for label, value in values
-        if value not in (None, "")
-    ]
 
 
 def cards(answer: Answer, views: Sequence[str] = CARD_VIEWS) -> list[dict[str, Any]]:
@@ -348,43 +293,13 @@ def cards(answer: Answer, views: Sequence[str] = CARD_VIEWS) -> list[dict[str, A
         if rank in by_rank and (view in views or rank in titles):
             titles.setdefault(rank, []).append(view)
     return [
-        {"title": capital(listed([gettext(name) for name in names])), "option": by_rank[rank]}
+        {"title": capfirst(listed([gettext(name) for name in names])), "option": by_rank[rank]}
         for rank, names in titles.items()
     ]
 
 
 def listed(names: Sequence[str]) -> str:
     return gettext(" and ").join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-
-
-def capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def ordered(options: Sequence[Ranked], sort: str, sorts: Mapping[str, tuple[str, str]] = SORTS) -> list[Ranked]:
-    """By a column of `sorts`, '-' before it for descending; unknown figures come last."""
-    name = sort.removeprefix("-")
-    if name not in sorts:
-        return list(options)
-    figures = [(number(option.figure(sorts[name][1])), option) for option in options]
-    ranked = [(figure, option) for figure, option in figures if figure is not None]
-    ranked.sort(key=lambda pair: pair[0], reverse=sort.startswith("-"))
-    return [option for _, option in ranked] + [option for figure, option in figures if figure is None]
-
-
-def headers(sort: str, sorts: Mapping[str, tuple[str, str]] = SORTS) -> dict[str, dict[str, str]]:
-    """For each sortable column: its title, the link's next value and aria-sort."""
-    current = sort if sort.removeprefix("-") in sorts else "rank"
-    columns = {}
-    for name, (title, _) in sorts.items():
-        here = current.removeprefix("-") == name
-        state = ("descending" if current.startswith("-") else "ascending") if here else "none"
-        columns[name] = {
-            "title": in_currency(gettext(title)),
-            "next": f"-{name}" if state == "ascending" else name,
-            "aria": state,
-        }
-    return columns
 
 
 def ranked_once(points: Sequence[ParetoPoint], options: Sequence[Option]) -> list[ParetoPoint]:
@@ -450,29 +365,19 @@ def csv_text(answer: Answer) -> str:
     """One line an option; units are in the column names. Figures with a 90% interval have its ends beside them."""
     out = io.StringIO()
     writer = csv.writer(out)
-    columns = training_page.CSV_COLUMNS if kind_named(kind_of(answer)).trains else CSV_COLUMNS
-    names = [column.replace(".", "_") for column in columns]
-    known = TrainingIntervals.model_fields if kind_named(kind_of(answer)).trains else Intervals.model_fields
-    ranged = [name for name in names if name in known]
-    writer.writerow(each for name in names for each in (name, *(with_ends(name) if name in ranged else ())))
+    trains = kind_named(kind_of(answer)).trains
+    ranged = TrainingIntervals.model_fields if trains else Intervals.model_fields
+    columns = csv_columns(trains)
+    writer.writerow(name for each in columns for name in (each.column, *with_ends(each.column, ranged)))
     for option in answer.recommendations:
         row: list[Any] = []
-        for name, column in zip(names, columns, strict=True):
-            row.append(export.cell(option.figure(column)))
-            if name in ranged:
-                row += [export.cell(end) for end in interval_of(option, name)]
+        for each in columns:
+            row.append(export.cell(option.figure(each.path)))
+            if each.column in ranged:
+                row += [export.cell(end) for end in interval(option, each)]
         writer.writerow(row)
     return out.getvalue()
 
 
-def with_ends(name: str) -> tuple[str, str]:
-    return f"{name}_low", f"{name}_high"
-
-
-def interval_of(option: Option | ApiOption | TrainingOption, name: str) -> tuple[float | None, float | None]:
-    """The 90% interval of a figure: of monthly costs that of the draws, else that of the estimate."""
-    ranges = option.money.ranges if option.money else None
-    if name == "usd_per_month" and ranges:
-        return ranges.usd_per_month[0], ranges.usd_per_month[-1]
-    pair = getattr(option.interval, name, None)
-    return (pair[0], pair[1]) if pair else (None, None)
+def with_ends(name: str, ranged: Container[str]) -> tuple[str, ...]:
+    return (f"{name}_low", f"{name}_high") if name in ranged else ()

@@ -23,6 +23,9 @@ STRATEGIES = {
 }
 OWN = ("own", "owned", "own-site", "any", "")  # not the name of a seller or region
 SCENARIOS = {"low": "Low", "base": "Expected", "high": "High"}
+PAYBACK = (
+    "From the end of this month on, less cash has been paid than for rent by the hour. Resale counts once received."
+)
 
 
 def months(count: float) -> str:
@@ -124,8 +127,7 @@ def figures(money: Money, plan: Plan) -> Iterator[dict[str, str]]:
         yield figure("Rent by the hour, per month", dollars(rent), means)
     if plan.capex_usd:
         paid = f"month {plan.payback_month}" if plan.payback_month is not None else "not within the horizon"
-        means = "The month in which the purchase has paid for itself against rent by the hour; resale is not counted."
-        yield figure("Payback", "no rent to compare with" if rent is None else paid, means)
+        yield figure("Payback", "no rent to compare with" if rent is None else paid, PAYBACK)
         irr = plan.irr_fraction_per_year
         means = "Yearly return on the purchase from what it saves against rent by the hour. Compare it with your own."
         yield figure("Internal rate of return", "none" if irr is None else f"{rate(irr)} per year", means)

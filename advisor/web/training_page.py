@@ -1,9 +1,9 @@
 """The answer to a training question made ready to read: ranking, cost over days, and each run in detail."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from django.utils.translation import gettext_noop as known
+from django.utils.text import capfirst
 
 from advisor.fidelity import nearest_training
 from advisor.report import largest_payment, payment_month_text
@@ -12,19 +12,10 @@ from advisor.templatetags.finance import rate
 from advisor.templatetags.training import dollar_range, run_time
 from advisor.templatetags.units import dollars, with_unit, words
 from advisor.web import charts, plan_page, training_charts
+from advisor.web.answers import figure_rows
 from advisor.web.form_fields import STACKS
 from advisor.web.interactive import chart_data
 
-SORTS: dict[str, tuple[str, str]] = {
-    "rank": (known("Rank"), "rank"),
-    "usd": (known("USD of the run"), "usd_per_run"),
-    "days": (known("Time of the run"), "days"),
-    "speed": (known("Tokens/s per accelerator"), "tokens_per_s_per_accelerator"),
-    "mfu": (known("MFU"), "mfu"),
-    "goodput": (known("Goodput"), "goodput_fraction"),
-    "kwh": (known("Energy, kWh"), "kwh"),
-    "mtok": (known("USD per M tokens"), "usd_per_mtok"),
-}
 CARD_VIEWS = ("cheapest", "fastest", "greenest", "simplest")
 OBJECTIVES = {
     "cost": "the cost of the run",
@@ -34,16 +25,6 @@ OBJECTIVES = {
     "carbon": "carbon",
     "balanced": "a balance of cost, days and energy",
 }
-CSV_COLUMNS = (
-    "rank", "label", "kind", "accelerator", "accelerator_count", "spare_hosts", "provider", "instance", "instances",
-    "region", "acquisition", "term", "framework", "framework_version", "method", "adapter_rank", "precision",
-    "optimizer", "dp", "tp", "pp", "cp", "ep", "virtual_stages", "zero", "recompute", "sequence_length", "micro_batch",
-    "micro_batches", "global_batch_tokens", "peak_allocated_gib", "peak_reserved_gib", "usable_gib", "step_s",
-    "tokens_per_s", "tokens_per_s_per_accelerator", "tflops_per_accelerator", "mfu", "hfu", "bound", "tokens", "steps",
-    "days", "accelerator_hours", "goodput_fraction", "checkpoint_interval_s", "deadline_probability", "usd_per_run",
-    "usd_total", "usd_per_mtok", "usd_per_accelerator_hour", "usd_per_month", "watts", "kwh", "kgco2e", "basis",
-    "price_as_of", "price_source", "price_weakness",
-)  # fmt: skip
 PHASES = {
     "forward": "forward pass",
     "backward": "backward pass",
@@ -77,13 +58,13 @@ OPTIMIZERS = {
 RECOMPUTED = {"none": "none", "selective": "selective (attention)", "full": "full"}
 
 
-def answer_context(answer: Answer, base: str, objective: str) -> dict[str, Any]:
+def answer_context(answer: Answer, base: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """What the advice page shows of a training answer beside what every answer has."""
     runs = answer.training_runs
     return {
         "training": True,
-        "ranked_by": OBJECTIVES.get(objective, objective),
-        "best": option_context(runs[0]) if runs else None,
+        "ranked_by": OBJECTIVES.get(str(spec.get("objective")), spec.get("objective")),
+        "best": option_context(runs[0], spec) if runs else None,
         "cost_chart": training_charts.cost_chart(runs, base),
         "points": training_charts.points_of(runs),
         "tornado_chart": chart_data.sensitivity(answer.sensitivity, "Cost"),
@@ -127,12 +108,13 @@ def exceeds_budget(run: TrainingOption) -> float | None:
     return run.money.ranges.over_budget_probability if run.money and run.money.ranges else None
 
 
-def option_context(run: TrainingOption) -> dict[str, Any]:
+def option_context(run: TrainingOption, spec: Mapping[str, Any]) -> dict[str, Any]:
     """One run with its pictures."""
     steps = operators(run)
     return {
         "option": run,
         "training": True,
+        "facts": figure_rows.facts(run, spec),
         "layout": list(layout_rows(run)),
         "memory_chart": chart_data.memory(
             training_charts.memory_bar(run.memory), training_charts.memory_rows(run.memory), "Memory of an accelerator"
@@ -154,7 +136,7 @@ def option_context(run: TrainingOption) -> dict[str, Any]:
         "paying": plan_of(run),
         "price_days": plan_page.price_days([run]),
         "waterfall_chart": chart_data.cost_waterfall(run.money.waterfall) if run.money else None,
-        "break_even": [capital(each.said) for each in run.money.break_even] if run.money else [],
+        "break_even": [capfirst(each.said) for each in run.money.break_even] if run.money else [],
     }
 
 
@@ -248,10 +230,6 @@ def clock(seconds: float | None) -> str:
     return run_time(seconds / 86_400.0) if seconds >= 100 else with_unit(seconds, "s")
 
 
-def capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
 def size_rows(run: TrainingOption) -> list[dict[str, Any]]:
     """The run on other numbers of its accelerators."""
     return [
@@ -315,5 +293,4 @@ def figures(run: TrainingOption, money: Money, plan: Plan, until: str) -> Iterat
             f"Price of leaving after {plan_page.months(plan.exit_month)}", dollars(plan.exit_usd), means, "lock-in"
         )
     if plan.capex_usd and plan.payback_month is not None:
-        means = "The month in which the purchase has paid for itself against rent by the hour; resale is not counted."
-        yield figure("Payback", f"month {plan.payback_month}", means)
+        yield figure("Payback", f"month {plan.payback_month}", plan_page.PAYBACK)

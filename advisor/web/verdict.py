@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.utils.text import capfirst
 from django.utils.translation import gettext, pgettext
 from django.utils.translation import gettext_noop as known
 
@@ -96,21 +97,17 @@ def counted(d: Decision) -> str:
     if d.ways == ["api"]:
         return gettext("Use a hosted API: %(label)s") % {"label": d.label}
     if d.accelerator_count is None:
-        return capital(gettext("%(what)s: %(label)s") % {"what": what, "label": d.label})
+        return capfirst(gettext("%(what)s: %(label)s") % {"what": what, "label": d.label})
     values = {"what": what, "count": plain(d.accelerator_count), "chip": d.accelerator_name, "seller": d.provider}
     if d.provider in NOT_SELLERS:
-        return capital(pgettext("Rent 8 × H100", "%(what)s %(count)s × %(chip)s") % values)
-    return capital(pgettext("Rent 8 × H100 at aws", "%(what)s %(count)s × %(chip)s at %(seller)s") % values)
+        return capfirst(pgettext("Rent 8 × H100", "%(what)s %(count)s × %(chip)s") % values)
+    return capfirst(pgettext("Rent 8 × H100 at aws", "%(what)s %(count)s × %(chip)s at %(seller)s") % values)
 
 
 def ways_text(ways: list[str]) -> str:
     """buy and rent"""
     names = (gettext(WAYS[way]) if way in WAYS else way for way in ways)
     return gettext(" and ").join(dict.fromkeys(names))
-
-
-def capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 # --- what would settle it, and why a price is weak --------------------------------------------------------------

@@ -280,14 +280,14 @@ def option_context(request: HttpRequest, advice: Advice, rank: int, token: str =
 
     def draw() -> kept.Html:
         if isinstance(option, TrainingOption):
-            found = training_page.option_context(option)
+            found = training_page.option_context(option, spec)
         else:
             evidence = nearest_rows.shown(nearest_rows.of_option(option, spec))
             keys = option.correction.row_keys if option.correction else []
             rows = [key for key in keys if not key.startswith(calibration_marks.OWN)]
             link = nearest_rows.address(rows) if rows else ""
-            found = {**page_of_option(option, answer), "evidence": evidence, "correction_url": link}
-        tiles = {"tiles": f"advisor/_{'run' if trains else 'option'}_tiles.html"} if context["is_first"] else {}
+            found = {**page_of_option(option, answer, spec), "evidence": evidence, "correction_url": link}
+        tiles = {"tiles": "advisor/_tiles.html"} if context["is_first"] else {}
         pieces = tiles | {part.slug: part.template for part in context["parts"]}
         return kept.rendered(request, pieces, {**found, **context})
 

@@ -12,7 +12,7 @@ from advisor import deletion
 from advisor.models import Share
 from catalog.accounts import audit
 from catalog.models import AuditEvent, default_organisation
-from probes import agents
+from probes.machines import agents
 from tests import sample_advice
 from tests.people import member, organisation
 from tests.probes.client import FakeAgent

@@ -21,7 +21,7 @@ from catalog.models import (
     Price,
     PriceImport,
 )
-from probes import agents, jobs
+from probes.machines import agents, jobs
 from probes.models import Agent, Enrolment, Job, Result
 from tests import sample_advice
 from tests.people import member, organisation

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from probes import agents, jobs
 from probes.agent import cli, state
+from probes.machines import agents, jobs
 from probes.models import Agent, Result
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -496,7 +496,6 @@ class Recalculation:
     def against(self, rent_usd: list[float]) -> tuple[int | None, int | None, float | None]:
         """Break-even month, payback month and IRR against rent by the hour; its payments from month 1 on, USD."""
         flows, rent = self.flows, [0.0, *rent_usd]
-        paid = flows["capital_usd"] + flows["running_usd"]
         even = back = None
         owned = min(step["from_month"] for step in self.steps if step["action"] in ("buy", "keep"))
         for m in self.months:
@@ -508,9 +507,17 @@ class Recalculation:
             )
             cheaper = m >= owned and due - kept * self.v(m) <= 0
             even = (even or m) if cheaper else None
-            ahead = paid.loc[:m].sum() <= sum(rent[: m + 1])
+            ahead = m >= owned and flows["total_usd"].loc[:m].sum() <= sum(rent[: m + 1])
             back = (back or m) if ahead else None
         return even, back, yearly_return([rent[m] - flows["total_usd"][m] for m in flows.index])
+
+    def crossing(self, lines: dict[str, list[float]]) -> int | None:
+        """The first month with owned hardware from which on the line of owning is not above that of renting."""
+        owned = min(step["from_month"] for step in self.steps if step["action"] in ("buy", "keep"))
+        pairs = zip(lines["own"], lines["rent on_demand"], strict=True)
+        above = [m for m, (own, rent) in enumerate(pairs) if own > rent + 0.01]
+        month = max(owned, above[-1] + 1 if above else 0)
+        return month if month in self.months else None
 
     def paid_hours(self, step: dict[str, Any]) -> float:
         """Instance-hours of a step."""

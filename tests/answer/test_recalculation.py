@@ -335,6 +335,9 @@ class Differences(list[str]):
         self.alike("IRR", plan["irr_fraction_per_year"], rate)
         if (met := break_even(option)) is not None:
             self.agree("break-even month", met["month"], even, 0)
+        lines = {path["name"]: path["cumulative_usd"] for path in option["money"]["paths"]}
+        if option["term"] == "purchase" and "rent on_demand" in lines:
+            self.agree("where the lines of the cost chart cross", plan["payback_month"], again.crossing(lines), 0)
 
 
 def break_even(option: Json) -> Json | None:

@@ -11,8 +11,8 @@ from django.utils import timezone
 
 from advisor.api import tokens
 from advisor.models import ApiToken
-from probes import agents, jobs
 from probes.agent.spec import PROTOCOL
+from probes.machines import agents, jobs
 from probes.models import Enrolment, Job
 from tests import clocks
 from tests.people import member

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from advisor.engine.estimate.simulated import Estimate
-from advisor.fidelity import score_files, scoring
+from advisor.fidelity.scores import score_files, scoring
 from catalog.loading import scored as files
 from tests.measured_samples import CATALOG, row
 

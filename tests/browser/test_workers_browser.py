@@ -8,8 +8,10 @@ import pytest
 from playwright.sync_api import expect
 
 from catalog.models import Accelerator
-from probes import calibrate, presentation, results
+from probes.fitted import fitting
 from probes.models import Job, Result
+from probes.pages import result_figures
+from probes.received import results
 from tests.probes import samples
 from tests.probes.client import FakeAgent
 from tests.probes.conftest import make_h200
@@ -39,7 +41,7 @@ def three() -> list[Result]:
     first, second = ran(one), ran(one, device={"driver": "999.9"}, results=slower)
     found = [first, second, ran(other, started_at=samples.begun(30))]
     results.release(second)
-    calibrate.run(first.pk)
+    fitting.run(first.pk)
     return found
 
 
@@ -75,7 +77,7 @@ def test_a_result_shows_points_under_the_roof_curves_and_every_figure(
     roof = page.locator("figure", has=page.get_by_role("img", name=re.compile("datasheet rooflines"))).first
     points, lines = roof.locator("circle.dot"), roof.locator("path.roof-line")
     entries = samples.document()["results"]
-    placed = [e for e in entries if e["kind"] in presentation.ROOF_KINDS and e["flops"] and e["bytes"]]
+    placed = [e for e in entries if e["kind"] in result_figures.ROOF_KINDS and e["flops"] and e["bytes"]]
     expect(points).to_have_count(len(placed))
     expect(lines).to_have_count(2)
     top = min(line.bounding_box()["y"] for line in lines.all())

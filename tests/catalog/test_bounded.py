@@ -19,7 +19,7 @@ from catalog.importers.models import hf
 from catalog.loading.bounded import FILES, WEB, BoundedError, Bounds, TooLarge, check_json, read_csv, read_json
 from catalog.loading.fixtures import FixtureError
 from catalog.pricing import own
-from probes import intake
+from probes.received import intake
 
 MIB = 2**20
 ROOT = Path(__file__).parents[2]
@@ -176,7 +176,7 @@ OWN_TEXTS = {
     "catalog/importers/prices/offers.py", "catalog/importers/prices/gpu_price_index.py",
     "catalog/importers/prices/gpuhunt.py", "catalog/importers/prices/litellm.py",
     "catalog/importers/prices/skypilot.py", "catalog/loading/bounded.py", "catalog/loading/fixtures.py",
-    "catalog/loading/places.py", "catalog/pricing/finding.py", "probes/jobs.py",
+    "catalog/loading/places.py", "catalog/pricing/finding.py", "probes/machines/jobs.py",
 }  # fmt: skip
 PARSES = re.compile(r"json\.loads?\(|csv\.(?:reader|DictReader)\(|yaml\.(?:safe_)?load\(|(?<!\.)json\.load\b")
 

@@ -10,8 +10,9 @@ from django.test.utils import CaptureQueriesContext
 
 from advisor import advise
 from catalog.models import Accelerator
-from probes import jobs, results
+from probes.machines import jobs
 from probes.models import Agent, Job, Result
+from probes.received import results
 from tests import sample_advice
 
 pytestmark = pytest.mark.django_db

@@ -15,7 +15,7 @@ import yaml
 from django.core.management import CommandError, call_command
 
 from advisor.engine.launch import LAUNCHERS, training_launch
-from advisor.engine.launch.training_fsdp import SCRIPT
+from advisor.engine.launch.training_runs.fsdp import SCRIPT
 from advisor.engine.training import Parallel, Run
 from advisor.management.training_options import FOLDER, sources
 from tests.engine.launch.training_plans import ADAPTERS, SHARDED, WIDE, place

@@ -14,8 +14,8 @@ from advisor.engine import ENGINE_VERSION
 from advisor.engine.calibration import least_squares
 from advisor.engine.terms.case import Case
 from advisor.fidelity import calibrate, calibration_files
-from advisor.fidelity.report import stamp
 from advisor.fidelity.rows import case_of
+from advisor.fidelity.scores.report import stamp
 from advisor.management.commands import calibrate as command
 from catalog.loading import fixtures
 from tests.engine.calibration.test_kernels import CHIP

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.engine.estimate.simulated import Estimate
-from advisor.fidelity import nearest_rows, score_files, scoring
+from advisor.fidelity import nearest_rows
 from advisor.fidelity.nearest_rows import Situation, distance
+from advisor.fidelity.scores import score_files, scoring
 from advisor.report import estimate_text
 from catalog.loading import scored as files
 from catalog.models import Accelerator

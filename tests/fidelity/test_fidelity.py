@@ -8,7 +8,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from advisor.engine.estimate.simulated import Estimate
-from advisor.fidelity import report, scoring
+from advisor.fidelity.scores import report, scoring
 from advisor.management.commands import fidelity
 from tests.measured_samples import CATALOG, record, row, write
 

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.fidelity import nearest_training, scorecard
-from advisor.fidelity.nearest_training import Situation, distance
+from advisor.fidelity.scores import scorecard
+from advisor.fidelity.training import nearest as nearest_training
+from advisor.fidelity.training.nearest import Situation, distance
 from catalog.models import Scorecard, ScoredRow
 
 HERE = Situation(

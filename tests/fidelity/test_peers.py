@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.fidelity import peers, report, scorecard
+from advisor.fidelity.scores import peers, report, scorecard
 from catalog.loading import scored as files
 from catalog.models import ScoredRow
 

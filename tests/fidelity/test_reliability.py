@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from advisor.fidelity import calibration_files, reliability
-from advisor.fidelity.reliability import BOTH, MOST_CALIBRATION_ERROR, HeldOut
+from advisor.fidelity import calibration_files
+from advisor.fidelity.scores import reliability
+from advisor.fidelity.scores.reliability import BOTH, MOST_CALIBRATION_ERROR, HeldOut
 
 CHIPS, GROUPS, ROWS = 30, 4, 5
 

@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from advisor.engine.estimate.simulated import Estimate
-from advisor.fidelity import score_files, scorecard, scoring, training_rows
+from advisor.fidelity.scores import score_files, scorecard, scoring
+from advisor.fidelity.training import rows as training_rows
 from catalog.loading import scored as files
 from catalog.loading.fixtures import FixtureError
 from catalog.models import Scorecard, ScoredRow

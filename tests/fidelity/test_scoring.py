@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from advisor.engine.estimate.simulated import Estimate
-from advisor.fidelity import scoring
+from advisor.fidelity.scores import scoring
 from tests.measured_samples import CATALOG, row
 
 MEASURED = SimpleNamespace(

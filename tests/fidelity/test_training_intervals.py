@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from advisor.engine.training import Intervals
-from advisor.fidelity.scoring import Prediction, Scored
-from advisor.fidelity.training_intervals import intervals, used
-from advisor.fidelity.training_scores import with_interval
+from advisor.fidelity.scores.scoring import Prediction, Scored
+from advisor.fidelity.training.intervals import intervals, used
+from advisor.fidelity.training.scores import with_interval
 from tests.fidelity.test_training_rows import BRIDGE
 
 LABELS = {"experts": "true", "layout": "stated", "basis": "relative", "family": "blackwell"}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from advisor.engine.training import Parallel, Run
-from advisor.fidelity.training_layouts import compare, layout_text, within
+from advisor.fidelity.training.layouts import compare, layout_text, within
 from tests.engine.training.test_layouts import H100, LLAMA3_70B
 from tests.engine.training.test_step_time import scopes
 from tests.fidelity.test_training_rows import BRIDGE

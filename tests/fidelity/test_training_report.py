@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from advisor.fidelity.scoring import Prediction, Scored
-from advisor.fidelity.training_layouts import compare
-from advisor.fidelity.training_report import markdown
+from advisor.fidelity.scores.scoring import Prediction, Scored
+from advisor.fidelity.training.layouts import compare
+from advisor.fidelity.training.report import markdown
 from tests.fidelity.test_training_layouts import ROW, Known
 from tests.fidelity.test_training_rows import BRIDGE
 

@@ -6,7 +6,7 @@ import pytest
 
 from advisor.engine.training import Run
 from advisor.fidelity.rows import COLUMNS, Row, Skip
-from advisor.fidelity.training_rows import TrainingCase, Unstated, predicted, training_case
+from advisor.fidelity.training.rows import TrainingCase, Unstated, predicted, training_case
 
 BLANK = Row(value=1.0, **{name: "" for name in COLUMNS if name != "value"})
 BRIDGE = replace(

@@ -19,7 +19,7 @@ from advisor.models import Advice, ApiToken, LoadTest, Option, Share, Workload
 from catalog.importers.models import hf
 from catalog.loading.load import upsert
 from catalog.models import ApiPrice, ServedModel
-from probes import jobs
+from probes.machines import jobs
 from probes.models import Job
 from tests import answers, sample_advice, sample_money
 from tests.catalog.test_catalog_import_page import QWEN

@@ -96,7 +96,7 @@ import django; django.setup()
 from datetime import timedelta
 from django.utils import timezone
 from advisor.advise import default_organisation
-from probes import results
+from probes.received import results
 from probes.models import Result
 organisation, earlier = default_organisation(), timezone.now() - timedelta(minutes=1)
 row = Result.objects.create(organisation=organisation, state="accepted", received_at=earlier, document={})

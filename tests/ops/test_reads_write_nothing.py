@@ -11,8 +11,9 @@ from django.test.utils import CaptureQueriesContext
 
 from advisor import advise
 from catalog.models import Organisation
-from probes import agents, jobs, results
+from probes.machines import agents, jobs
 from probes.models import Agent, Result
+from probes.received import results
 from tests import sample_advice
 
 pytestmark = pytest.mark.django_db

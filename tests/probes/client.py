@@ -4,8 +4,8 @@ from typing import Any
 
 from django.test import Client
 
-from probes import agents
 from probes.agent import signing
+from probes.machines import agents
 from tests.probes import samples
 
 HEADERS = {"Agent-Protocol": "2"}

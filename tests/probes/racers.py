@@ -12,7 +12,7 @@ import django
 
 
 def prepare(jobs_count: int, processes: int) -> list[int]:
-    from probes import agents, jobs
+    from probes.machines import agents, jobs
     from probes.models import Agent
 
     organisation = agents.default_organisation()
@@ -29,7 +29,7 @@ def race(pk: int) -> None:
     """Lease, finish, lease again, until there is nothing left."""
     from django.db import close_old_connections
 
-    from probes import jobs
+    from probes.machines import jobs
     from probes.models import Agent
 
     agent = Agent.objects.get(pk=pk)

@@ -10,7 +10,9 @@ from advisor.inputs.current import catalog_chip
 from advisor.models import Advice, Workload
 from catalog import clock
 from catalog.models import Accelerator
-from probes import calibrate, jobs, periodic
+from probes import periodic
+from probes.fitted import fitting
+from probes.machines import jobs
 from probes.models import Job, Lease, Result
 from tests import answers
 from tests.probes import samples
@@ -47,7 +49,7 @@ def measures(agent: FakeAgent, body: bytes | None = None) -> None:
     document = samples.document(Job.objects.get(pk=given["job_id"]).spec)
     agent.send(given["job_id"], given["attempt"], body or samples.body(document))
     for result in Result.objects.filter(fitted_at=None):
-        calibrate.run(result.pk)
+        fitting.run(result.pk)
 
 
 def test_no_is_not_held_and_runs_at_once(h200: Accelerator, engine: Any) -> None:
@@ -88,7 +90,7 @@ def test_a_result_that_waits_for_its_fit_still_holds(h200: Accelerator, monkeypa
     agent, advice = FakeAgent(), asked("required")
     periodic.probe_for_advice()
     with monkeypatch.context() as slow:
-        slow.setattr(calibrate, "run", lambda pk: None)
+        slow.setattr(fitting, "run", lambda pk: None)
         measures(agent)
     assert periodic.probe_for_advice() == 0
     assert advice.pk in advise.held().values_list("pk", flat=True)

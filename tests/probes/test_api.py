@@ -7,8 +7,9 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from catalog.models import Accelerator
-from probes import agents, results
+from probes.machines import agents
 from probes.models import Agent, Enrolment, Job, Result
+from probes.received import results
 from tests.probes import samples
 from tests.probes.client import FakeAgent
 

@@ -11,8 +11,9 @@ from advisor.inputs.from_catalog import calibrations as assemble_calibrations
 from advisor.models import Advice, Option
 from catalog.loading.load import append_calibrations
 from catalog.models import Accelerator, Calibration
-from probes import calibrate, calibrations, results
+from probes.fitted import calibrations, fitting
 from probes.models import Result
+from probes.received import results
 from tests import links, sample_advice
 from tests.probes import samples
 from tests.probes.test_rogue_worker import NAME, figures, slower
@@ -28,7 +29,7 @@ def calibrated(factor: float = 1.0, minutes: float = 0, name: str = "NVIDIA H200
     """By a result that a person approved; each device name is a machine."""
     document = slower(factor, started_at=samples.begun(minutes), device={"uuid_hash": name})
     result = results.import_file(samples.body(document), approve=True)
-    row = calibrate.run(result.pk)
+    row = fitting.run(result.pk)
     assert row
     return row
 
@@ -71,11 +72,11 @@ def test_what_was_undone_is_not_in_later_pools_until_a_person_uses_it_again(h200
     assert memory() < before
     calibrations.undo(bad, "ada")
     assert memory() == before
-    assert calibrate.run(Result.objects.get(calibration=bad).pk) is None
+    assert fitting.run(Result.objects.get(calibration=bad).pk) is None
     calibrated(1.02, minutes=2, name="third")
     assert memory() == pytest.approx(before, rel=0.03)
     again = Result.objects.get(excluded_by="ada")
-    assert results.release(again, "bob") and calibrate.run(again.pk)
+    assert results.release(again, "bob") and fitting.run(again.pk)
     again.refresh_from_db()
     assert again.excluded_at is None
 

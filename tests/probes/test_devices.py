@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from catalog.models import Accelerator
-from probes import devices
+from probes.machines import devices
 from tests.probes import samples
 
 pytestmark = pytest.mark.django_db

@@ -9,8 +9,9 @@ import pytest
 
 from catalog import clock
 from catalog.models import Accelerator, Calibration
-from probes import intake, jobs, results
+from probes.machines import jobs
 from probes.models import Agent, Job, Lease, Result
+from probes.received import intake, results
 from tests.probes import samples
 from tests.probes.client import FakeAgent
 

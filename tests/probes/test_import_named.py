@@ -9,8 +9,9 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from catalog.models import Accelerator, Calibration
-from probes import calibrate, results
+from probes.fitted import fitting
 from probes.models import Result
+from probes.received import results
 from tests.people import member
 from tests.probes import samples
 
@@ -147,7 +148,7 @@ def test_a_quarantined_file_shows_what_it_would_determine(
 def test_a_second_equal_result_says_that_its_values_are_in_use_already(h200: Accelerator) -> None:
     for minutes in (0, 30):
         found = results.import_file(samples.body(samples.document(started_at=samples.begun(minutes))), approve=True)
-        calibrate.run(found.pk)
+        fitting.run(found.pk)
     found.refresh_from_db()
     figure = row(found, "matmul_16_fraction")
     assert figure["used"] and "has this value already" in figure["reason"]
@@ -156,7 +157,7 @@ def test_a_second_equal_result_says_that_its_values_are_in_use_already(h200: Acc
 def test_a_launch_probe_changes_the_speed_of_the_host(h200: Accelerator) -> None:
     slow = samples.entry("launch", {"mode": "eager"}, 2 * 1.20387e-5)
     found = results.import_file(samples.body(samples.document(results=[samples.known(), slow])), approve=True)
-    written = calibrate.run(found.pk)
+    written = fitting.run(found.pk)
     assert written and written.values["host_factor"] == pytest.approx(2.0, rel=1e-3)
     assert written.basis == "datasheet"  # the chip's kernels are not measured
     found.refresh_from_db()
@@ -165,7 +166,7 @@ def test_a_launch_probe_changes_the_speed_of_the_host(h200: Accelerator) -> None
 
 def test_the_page_and_the_api_show_the_report(client: Client, h200: Accelerator) -> None:
     found = results.import_file(samples.body(samples.document()), approve=True)
-    calibrate.run(found.pk)
+    fitting.run(found.pk)
     client.force_login(member("operator"))
     page = client.get(f"/workers/results/{found.pk}").content.decode()
     assert "What it changes" in page and "no probe measures it" in page

@@ -6,8 +6,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from catalog.models import Accelerator
-from probes import results
 from probes.models import Agent, Result
+from probes.received import results
 from tests.probes import samples
 
 pytestmark = pytest.mark.django_db

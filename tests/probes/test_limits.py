@@ -9,7 +9,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from probes import agents, limits
+from probes.api import limits
+from probes.machines import agents
 from probes.models import Agent
 from tests.probes.client import HEADERS, FakeAgent
 
@@ -80,7 +81,7 @@ def test_a_body_that_is_too_large_is_refused(path: str) -> None:
 
 
 def test_a_result_that_is_too_large_is_refused(settings: Any) -> None:
-    from probes import jobs
+    from probes.machines import jobs
 
     settings.PROBE_MAX_RESULT_BYTES = 1000
     agent = FakeAgent()
@@ -115,7 +116,7 @@ def test_a_rotation_whose_answer_was_lost_can_be_asked_again_and_again(later: Ca
 
 
 def test_an_agents_token_polls_and_answers_for_its_own_machine_only() -> None:
-    from probes import jobs
+    from probes.machines import jobs
 
     mine, other = FakeAgent("a"), FakeAgent("b")
     jobs.request({"suite": "quick"}, wanted_agent=Agent.objects.get(pk=mine.pk))

@@ -13,8 +13,10 @@ from django.test import Client
 
 from catalog import clock
 from catalog.models import Accelerator
-from probes import agents, calibrate, jobs, results
+from probes.fitted import fitting
+from probes.machines import agents, jobs
 from probes.models import Agent, Enrolment, Job, Lease, Result
+from probes.received import results
 from tests.people import member
 from tests.probes import samples
 from tests.probes.client import FakeAgent
@@ -35,7 +37,7 @@ def two(h200: Accelerator) -> list[Result]:
     agent, other = FakeAgent("gpu-a", labels={"site": "lab"}), FakeAgent("gpu-b")
     device = {"driver": "999.9", "count": 4}
     found = [ran(agent), ran(other, device=device), ran(agent, started_at=samples.begun(30), duration_s=1e5)]
-    calibrate.run(found[0].pk)
+    fitting.run(found[0].pk)
     return found
 
 

@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from catalog import clock
 from catalog.models import Accelerator
-from probes import agents, jobs
+from probes.machines import agents, jobs
 from probes.models import Agent, Job, Lease, Result
 from tests.probes import samples
 from tests.probes.client import FakeAgent

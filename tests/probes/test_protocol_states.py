@@ -17,8 +17,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from probes import agents, jobs, results
+from probes.machines import agents, jobs
 from probes.models import Agent, Job, Lease, Result
+from probes.received import results
 from tests.probes import samples
 from tests.probes.conftest import make_h200
 

@@ -7,7 +7,7 @@ import pytest
 from advisor import advise, workload
 from advisor.inputs.from_catalog import take_snapshot
 from catalog.models import Calibration
-from probes import calibrations
+from probes.fitted import calibrations
 from tests.as_json import recommend
 from tests.probes.client import FakeAgent
 from tests.probes.test_rogue_worker import NAME, figures, honest, sends, slower

@@ -7,8 +7,10 @@ import pytest
 
 from catalog import clock
 from catalog.models import Accelerator, Calibration
-from probes import calibrate, jobs, results
+from probes.fitted import fitting
+from probes.machines import jobs
 from probes.models import Agent, Job, Lease, Result
+from probes.received import results
 from tests.probes import samples
 from tests.probes.client import FakeAgent
 
@@ -33,7 +35,7 @@ def sends(agent: FakeAgent, document: dict[str, Any], spec: dict[str, Any] | Non
     agent.send(given["job_id"], given["attempt"], body)
     result = Result.objects.latest("pk")
     for waiting in results.usable().filter(fitted_at=None):
-        calibrate.run(waiting.pk)
+        fitting.run(waiting.pk)
     result.refresh_from_db()
     return result
 
@@ -127,7 +129,7 @@ def sends_from(agent: FakeAgent, document: dict[str, Any], device: dict[str, Any
     signature = samples.signature(agent.key, given, body, device)
     agent.send(given["job_id"], given["attempt"], body, signature=signature)
     result = Result.objects.latest("pk")
-    calibrate.run(result.pk)
+    fitting.run(result.pk)
     result.refresh_from_db()
     return result
 
@@ -162,7 +164,7 @@ def test_a_trusted_machine_counts_alone_and_trust_can_come_later(h200: Accelerat
     assert result.waiting
     call_command("agents", "trust", "a")
     result.refresh_from_db()
-    assert result.fitted_at is None and calibrate.run(result.pk)
+    assert result.fitted_at is None and fitting.run(result.pk)
     assert sends(FakeAgent("rogue"), slower(1.25, started_at=samples.begun(1))).waiting
     assert figures()["memory_fraction"] == pytest.approx(0.92, rel=0.02)
     call_command("agents", "distrust", "a")
@@ -181,7 +183,7 @@ def test_a_person_confirms_a_result_that_waits(h200: Accelerator, client: Any) -
     assert "waiting for a second machine" in client.get("/workers/results").content.decode()
     assert client.get(f"/api/v1/probe-results/{result.pk}").json()["standing"] == results.AWAITING
     client.post(f"{path}/release")
-    calibrate.run(result.pk)
+    fitting.run(result.pk)
     assert Calibration.objects.get().results == [result.pk]
     assert "Waiting for" not in client.get(path).content.decode()
 

@@ -9,9 +9,10 @@ from django.core.management import CommandError, call_command
 
 from catalog import clock
 from catalog.models import Accelerator
-from probes import agents, jobs, results
 from probes.agent import signing
+from probes.machines import agents, jobs
 from probes.models import Agent, Job, Lease, Result
+from probes.received import results
 from tests.probes import samples
 from tests.probes.client import FakeAgent
 

@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from catalog.models import Accelerator
-from probes import agents
+from probes.machines import agents
 from probes.models import Agent, Enrolment
 from tests.people import member
 from tests.probes.client import FakeAgent

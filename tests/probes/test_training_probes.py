@@ -12,8 +12,9 @@ from advisor.engine.terms import Efficiency, efficiency
 from advisor.inputs import calibrations, catalog_chip
 from catalog.management.errors import BadInput
 from catalog.models import Accelerator, Calibration
-from probes import calibrate, intake, results
+from probes.fitted import fitting
 from probes.models import Result
+from probes.received import intake, results
 from tests.fidelity.test_training_probes import overlaps
 from tests.fidelity.test_training_probes import steps as known_steps
 from tests.probes import samples
@@ -41,7 +42,7 @@ def document(*rows: dict[str, Any], **changes: Any) -> bytes:
 
 def test_training_rows_change_the_figures_of_the_chip(rates: Efficiency) -> None:
     result = results.import_file(document(*steps(rates, (1.2, 1.2, 1.2)), *overlaps(0.3)), approve=True)
-    row = calibrate.run(result.pk)
+    row = fitting.run(result.pk)
     assert row and row.values == {"training_factor": 1.2}
     assert "3 training steps of a few layers" in Result.objects.get(pk=result.pk).fit["training_factor"]["from"]
     after = efficiency(calibrations(), "h200-sxm", "hopper", "gpu")
@@ -53,18 +54,18 @@ def test_training_rows_change_the_figures_of_the_chip(rates: Efficiency) -> None
 def test_steps_are_compared_with_the_kernel_rates_of_the_same_machine(rates: Efficiency) -> None:
     """Slower products explain slower steps: they are no factor on top."""
     slow = samples.document()["results"]
-    first = calibrate.run(results.import_file(samples.body(samples.document()), approve=True).pk)
+    first = fitting.run(results.import_file(samples.body(samples.document()), approve=True).pk)
     assert first
     own = efficiency(calibrations(), "h200-sxm", "hopper", "gpu")
     assert own.matmul_16_fraction != rates.matmul_16_fraction
     result = results.import_file(samples.body(samples.document(results=[*slow, *steps(own, (1.1, 1.1, 1.1))])), True)
-    row = calibrate.run(result.pk)
+    row = fitting.run(result.pk)
     assert row and row.values["training_factor"] == pytest.approx(1.1, rel=1e-3) and row.basis == "measured"
 
 
 def test_a_result_that_changes_nothing_says_why(rates: Efficiency) -> None:
     quick = results.import_file(document(*steps(rates, (1.2, 1.2, 1.2))[:1], samples.memory()[0]), approve=True)
-    assert calibrate.run(quick.pk) is None
+    assert fitting.run(quick.pk) is None
     quick.refresh_from_db()
     assert "from 1 usable steps" in quick.remarks[0] and quick.remarks[1].startswith("changes no figure: it determines")
 

@@ -9,7 +9,8 @@ OLD = ROOT / "tests" / "databases" / "0.1.0.sqlite3.xz"
 LOOK = """
 import django; django.setup()
 from django.test import Client
-from probes import agents, calibrations
+from probes.fitted import calibrations
+from probes.machines import agents
 from probes.models import Agent, Result
 agent, result = Agent.objects.get(), Result.objects.get()
 client = Client(headers={"Host": "localhost"})

@@ -39,7 +39,7 @@ def test_a_break_even_says_what_it_counts(given: dict[str, Any], said: str) -> N
 
 @pytest.mark.parametrize(
     ("payback", "said"),
-    [(29, "without resale the payback month is 29"), (None, "without resale it does not pay back within the horizon")],
+    [(29, "in cash, it pays back in month 29"), (None, "in cash, it does not pay back within the horizon")],
 )
 def test_the_payback_stands_beside_the_break_even(payback: int | None, said: str) -> None:
     money = Answer.read(sample_plan.result()).deployments[0].money
@@ -47,7 +47,7 @@ def test_the_payback_stands_beside_the_break_even(payback: int | None, said: str
     plan = money.plan.changed(payback_month=payback)
     both = [met(month=19), met(between=["own", "API of Some Host"], month=3)]
     first, second = report.meetings(money.changed(plan=plan, break_even=both))
-    assert first.endswith(f"from month 19 on, resale counted; {said}") and "without resale" not in second
+    assert first.endswith(f"from month 19 on, resale counted; {said}") and "in cash" not in second
 
 
 def test_after_an_api_every_line_of_the_plan_names_its_option() -> None:

@@ -8,8 +8,6 @@ import pytest
 from django.test import Client
 
 from advisor.models import Advice
-from advisor.result import Answer
-from advisor.web.page import CSV_COLUMNS, SORTS, VECTOR_SORTS
 from tests import links, sample_advice
 
 pytestmark = pytest.mark.django_db
@@ -95,16 +93,6 @@ def test_an_answer_that_cannot_be_read_can_be_re_run_and_exported(client: Client
     assert client.get(f"/api/v1/advice/{advice.pk}/documents/memo.md").status_code == 404
     assert client.get(f"/advice/{advice.pk}/result.json").json() == advice.result
     assert client.post(f"/advice/{advice.pk}/rescore").status_code == 302
-
-
-def test_every_column_is_a_field_of_an_option() -> None:
-    first = Answer.read(sample_advice.result()).recommendations[0]
-    embedding = first.changed(latency_ms=first.ttft_ms)
-    for column in (*CSV_COLUMNS, *(path for _, path in [*SORTS.values(), *VECTOR_SORTS.values()])):
-        embedding.figure(column)
-    assert embedding.figure("latency_ms.p95") == first.ttft_ms.p95 and first.figure("latency_ms.p95") is None
-    with pytest.raises(KeyError):
-        first.figure("ttft_ms.p96")
 
 
 def test_a_running_advice_shows_its_progress_and_looks_again(client: Client) -> None:

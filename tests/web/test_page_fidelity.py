@@ -5,7 +5,7 @@ import json
 import pytest
 
 from advisor.engine.estimate.simulated import Estimate
-from advisor.fidelity import peers, score_files, scoring
+from advisor.fidelity.scores import peers, score_files, scoring
 from advisor.web import accuracy_page
 from catalog.loading import scored as files
 from catalog.models import ScoredRow

@@ -14,8 +14,7 @@ from django.utils.html import strip_tags
 
 from advisor import report
 from advisor.models import Advice, Share
-from advisor.result import Answer, TrainingOption
-from advisor.web import training_page
+from advisor.result import Answer, TrainingOption, shown_in
 from tests import sample_training
 from tests.sample_training import advice
 
@@ -148,11 +147,12 @@ def test_a_budget_is_what_the_first_choice_costs(client: Client) -> None:
 
 def test_runs_are_sorted_by_any_column(client: Client) -> None:
     made = advice("pretrain")
-    for name, (_, figure) in training_page.SORTS.items():
+    for figure in shown_in("sort", "weights"):
+        name = figure.sort
         page = client.get(f"/advice/{made.pk}?sort=-{name}").content.decode()
         body = page.split("Ranked runs")[1].split("</table>")[0]
         order = sorted(runs("pretrain"), key=lambda run: body.index(f'options/{run.rank}"'))
-        values = [run.figure(figure) for run in order]
+        values = [run.figure(figure.path) for run in order]
         assert values == sorted(values, reverse=True), name
         assert 'aria-sort="descending"' in body
 

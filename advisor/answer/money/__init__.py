@@ -12,7 +12,7 @@ from advisor.answer.money.bill import (
     price_ranges,
     traffic_ratio,
 )
-from advisor.answer.money.break_even import with_break_even
+from advisor.answer.money.break_even import with_break_even, within_capacity
 from advisor.answer.money.plan import best_switch_of, cents, liability_warnings, money_sentences, plan_section
 from advisor.answer.money.settling import NORMAL, VALUES, Input, Moved, settle, settle_serving
 from advisor.answer.money.uncertainty import (
@@ -55,4 +55,5 @@ __all__ = [
     "price_and_load_ranges",
     "traffic_ratio",
     "with_break_even",
+    "within_capacity",
 ]

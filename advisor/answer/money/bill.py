@@ -61,7 +61,8 @@ def money(
     plan = s.planned.plan
     mean = traffic_ratio(question.workload)
     mtok_per_hour = (tokens_per_s["input"] + tokens_per_s["output"]) * mean * 3600.0 / 1e6
-    section = plan_section(question, s)
+    ways = ways_to_pay(question, s)
+    section = plan_section(question, s, plans_of(ways).get("rent on_demand"))
     return Money(
         currency=CURRENCY,
         prices_as_of=min(step.price_as_of for step in section.steps) if section.steps else s.offer.as_of,
@@ -75,7 +76,7 @@ def money(
         usd_per_mtok_computed_input=computed_input(question.workload, s, tokens_per_s, prefill_share),
         split=SPLIT,
         prefill_time_fraction=rounded(prefill_share),
-        ways_to_pay=[way_to_pay(way, chosen=k == 0) for k, way in enumerate(ways_to_pay(question, s))],
+        ways_to_pay=[way_to_pay(way, chosen=k == 0) for k, way in enumerate(ways)],
         growth=buy_now_or_extend(question, s, section),
         services=provider_services(question.catalog, s),
         energy=energy(question, s, tokens_per_s),
@@ -211,6 +212,15 @@ def ways_to_pay(question: Question, s: Scored) -> list[Scored]:
         if other.planned is not s.planned:  # else it cannot be paid for like this
             priced.append(other)
     return priced
+
+
+def plans_of(ways: Sequence[Scored]) -> dict[str, Plan]:
+    """The plans that are compared: `own`, and rent by its term, on demand if there is one."""
+    by = {(w.offer.acquisition, w.offer.term): w.planned.plan for w in reversed(ways) if w.planned}
+    own = next((plan for (acquisition, _), plan in by.items() if acquisition == "own"), None)
+    term = "on_demand" if ("rent", "on_demand") in by else next((t for how, t in by if how == "rent"), "")
+    rent = by.get(("rent", term))
+    return ({"own": own} if own else {}) | ({f"rent {term}": rent} if rent else {})
 
 
 def offers_of_chip(question: Question, s: Scored) -> Iterator[Offer]:

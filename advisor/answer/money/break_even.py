@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.answer.money.bill import traffic_ratio, ways_to_pay
+from advisor.answer.money.bill import plans_of, traffic_ratio, ways_to_pay
 from advisor.answer.money.plan import cents
 from advisor.answer.question import Question
 from advisor.engine.cost import HOURS_PER_MONTH, break_even_share, break_even_tokens
@@ -40,15 +40,6 @@ def with_break_even(
         )
         made.append(option.changed(money=money))
     return made
-
-
-def plans_of(ways: Sequence[Scored]) -> dict[str, Plan]:
-    """The plans that are compared: `own`, and rent by its term, on demand if there is one."""
-    by = {(w.offer.acquisition, w.offer.term): w.planned.plan for w in reversed(ways) if w.planned}
-    own = next((plan for (acquisition, _), plan in by.items() if acquisition == "own"), None)
-    term = "on_demand" if ("rent", "on_demand") in by else next((t for how, t in by if how == "rent"), "")
-    rent = by.get(("rent", term))
-    return ({"own": own} if own else {}) | ({f"rent {term}": rent} if rent else {})
 
 
 def paths(plans: Mapping[str, Plan], api: HostedOffer | None, workload: Workload) -> Iterator[CostPath]:

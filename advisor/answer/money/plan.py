@@ -63,15 +63,16 @@ def cents(usd: float) -> float:
     return float(in_cents([usd])[0])
 
 
-def plan_section(question: Question, s: Scored) -> PlanSection:
-    """The plan that the option is ranked by."""
+def plan_section(question: Question, s: Scored, rent: Plan | None) -> PlanSection:
+    """The plan that the option is ranked by; rent: the same deployment on demand."""
     assert s.planned is not None
     planned = s.planned
     named = all_strategies(question, deployed(question, s), allowed_offers(question, s.lane))
     superseded = offers.is_superseded(s.lane.choice.accelerator, question.snapshot)
     steps = list(steps_of(question.catalog, planned, superseded))
     months = list(months_of(question.workload, s)) if question.workload.forecast or len(steps) > 1 else []
-    return section_of(planned.plan, steps, months, named).changed(bridge=bridge_setup(planned))
+    rent = rent or named.get("rent")
+    return section_of(planned.plan, steps, months, named, rent).changed(bridge=bridge_setup(planned))
 
 
 def bridge_setup(planned: Planned) -> BridgeSetup | None:
@@ -89,9 +90,10 @@ def bridge_setup(planned: Planned) -> BridgeSetup | None:
     )
 
 
-def section_of(plan: Plan, steps: list[PlanStep], months: list[PlanMonth], named: Mapping[str, Plan]) -> PlanSection:
-    """A plan in USD, beside the usual strategies for the same machines (`named`)."""
-    rent = named.get("rent")
+def section_of(
+    plan: Plan, steps: list[PlanStep], months: list[PlanMonth], named: Mapping[str, Plan], rent: Plan | None
+) -> PlanSection:
+    """A plan in USD, beside the usual strategies for the same machines (`named`) and their rent by the hour."""
     month = min(LEAVING_MONTHS, max(plan.prices.months // 2, 1))
     bought = plan.capex_usd > 0 and rent is not None
     return PlanSection(

@@ -117,7 +117,7 @@ def plan_section(q: Question, c: Candidate) -> PlanSection:
     named = strategies_of(q, c, same)
     superseded = offers.is_superseded(chip, q.snapshot)
     steps = [for_the_run(q, c, step) for step in steps_of(q.catalog, c.planned, superseded)]
-    section = section_of(plan, steps, [] if len(steps) < 2 else list(months_of(plan)), named)
+    section = section_of(plan, steps, [] if len(steps) < 2 else list(months_of(plan)), named, named.get("rent"))
     wait = delivery_days(q.workload, [o for o in same if o.acquisition == "own" and o.term != "owned"])
     late = wait + c.days > deadline_days(q.workload)
     return section.changed(strategies=[s.changed(said=way_said(q, s, late)) for s in section.strategies])

@@ -61,7 +61,7 @@ NOT_PROBED: Mapping[str, str] = {
     "far_collective_s": "no probe measures it: collectives run on one machine",
     "overlap_slowdown_fraction": "train_overlap measures it, and predictions keep their own (docs/reference/probes.md)",
 }
-BESIDE = frozenset({"training_factor"})  # whole steps: see advisor.fidelity.training_probes
+BESIDE = frozenset({"training_factor"})  # whole steps: see advisor.fidelity.training.probes
 UNUSED_KINDS: Mapping[str, str] = {
     "known_answer": "checks the machine only",
     "memory_write": "predictions use the rate of reads, which are most of the traffic",

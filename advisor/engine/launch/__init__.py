@@ -3,8 +3,8 @@
 from advisor.engine.launch.command import Launch, context_limit, launch, rare_request_tokens
 from advisor.engine.launch.draft_options import checkpoint_of
 from advisor.engine.launch.served_checkpoint import served_checkpoint
-from advisor.engine.launch.training import LAUNCHERS, TrainingLaunch, training_launch
-from advisor.engine.launch.training_place import TrainingPlace
+from advisor.engine.launch.training_runs.place import TrainingPlace
+from advisor.engine.launch.training_runs.plan import LAUNCHERS, TrainingLaunch, training_launch
 
 __all__ = [
     "LAUNCHERS",

@@ -337,14 +337,25 @@ def flat_demand(instances: int, months: int) -> Demand:
 
 
 def break_even_month(own: Plan, other: Plan) -> int | None:
-    """First month from whose end on owning has cost less, the hardware counted at market value; None: never.
-
-    Hardware is worth its price on the first day and may lose more later, so every month until the horizon must hold.
-    Months before anything is owned do not count: until the delivery both plans may rent the same machines.
-    """
+    """First month from whose end on owning has cost less, discounted, the hardware counted at market value."""
     present = own.prices.present(np.arange(own.prices.months + 1))
     value = np.array([market_value(own, month) for month in range(own.prices.months)] + [0.0])
-    above = np.flatnonzero(np.cumsum((own.total_by_month - other.total_by_month) * present) > value * present)
+    return _ahead_from(own, np.cumsum((own.total_by_month - other.total_by_month) * present) - value * present)
+
+
+def payback_month(own: Plan, other: Plan) -> int | None:
+    """First month from whose end on less cash has been paid for owning, without discounting; resale once received."""
+    return _ahead_from(own, np.cumsum(own.total_by_month - other.total_by_month))
+
+
+def _ahead_from(own: Plan, behind: Array) -> int | None:
+    """First month from whose end on owning is not `behind` (USD by month 0 .. horizon) any more; None: none.
+
+    Hardware is worth its price on the first day and may lose more later, and a later purchase can undo an earlier
+    payback, so every month until the horizon must hold. Months before anything is owned do not count: until the
+    delivery both plans may rent the same machines.
+    """
+    above = np.flatnonzero(behind > CENT / 2)
     starts = [c.start_month for c in own.schedule.commitments if own.ways[c.way].kind in (PURCHASE, OWNED)]
     month = max(int(above[-1]) + 1 if len(above) else 1, min(starts, default=0) + 1)
     return month if month <= own.prices.months else None
@@ -358,17 +369,6 @@ def market_value(plan: Plan, month: int) -> float:
         if way.kind == PURCHASE and c.start_month <= month < c.until_month:
             usd += c.instances * purchase_payments(way, plan.prices, c.start_month, month)[1]
     return usd
-
-
-def payback_month(own: Plan, other: Plan) -> int | None:
-    """First month from whose end on owning has been paid less, without discounting or resale; None: never.
-
-    A later purchase can undo an earlier payback, so every month after it must hold.
-    """
-    paid = np.cumsum(own.total_by_month - own.payments[RESALE] - other.total_by_month)
-    above = np.flatnonzero(paid[1:] > 0)
-    month = int(above[-1]) + 2 if len(above) else 1
-    return month if month < len(paid) else None
 
 
 def internal_rate(own: Plan, other: Plan) -> float | None:

@@ -6,7 +6,7 @@ training-clusters.md has the formulas and compares them with published runs.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 
@@ -119,38 +119,11 @@ def optimal_allocation(flops: float, tokens_per_parameter: float = TOKENS_PER_PA
     return optimal_tokens(math.sqrt(flops / 6.0 / tokens_per_parameter), tokens_per_parameter)
 
 
-def budget_flops(
-    usd: float, usd_per_chip_hour: float, flops_per_s_per_chip: float, goodput_fraction: float = 1.0
-) -> float:
-    """Model FLOPs that a sum buys; flops_per_s_per_chip: achieved, which is the peak times MFU."""
-    return usd / usd_per_chip_hour * 3600.0 * flops_per_s_per_chip * goodput_fraction
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TokenBudget:
-    """A run to a number of tokens."""
-
-    steps: int
-    days: Range
-    chip_hours: Range
-
-
 def run_days(tokens: float, step_tokens: float, step_s: float, goodput_fraction: float = 1.0) -> float:
     """Days until a run has seen so many tokens, in whole steps."""
     if goodput_fraction <= 0.0:
         return math.inf
     return math.ceil(tokens / step_tokens) * step_s / goodput_fraction / S_PER_DAY
-
-
-def token_budget(tokens: float, step_tokens: float, step_s: float, goodput: Range, chips: int) -> TokenBudget:
-    """Days and chip-hours of a run, at each end of its goodput."""
-    days = [run_days(tokens, step_tokens, step_s, g) for g in (goodput.value, goodput.high, goodput.low)]
-    hours = [chips * HOURS_PER_DAY * d for d in days]
-    return TokenBudget(
-        steps=math.ceil(tokens / step_tokens),
-        days=Range(value=days[0], low=days[1], high=days[2]),
-        chip_hours=Range(value=hours[0], low=hours[1], high=hours[2]),
-    )
 
 
 # --- scaling ----------------------------------------------------------------------------------------------------
@@ -167,24 +140,6 @@ class Point:
     usd: float
 
 
-def scaling_curve(
-    chips: Iterable[int],
-    tokens: float,
-    step_tokens: float,
-    step_s: Callable[[int], float],
-    usd_per_chip_hour: float,
-    goodput: Callable[[int], float] = lambda chips: 1.0,
-) -> tuple[Point, ...]:
-    """Time and cost against chips, at a fixed number of tokens in each step."""
-    found = []
-    for n in sorted(set(chips)):
-        seconds, share = step_s(n), goodput(n)
-        days = run_days(tokens, step_tokens, seconds, share)
-        usd = n * days * HOURS_PER_DAY * usd_per_chip_hour
-        found.append(Point(chips=n, step_s=seconds, goodput_fraction=share, days=days, usd=usd))
-    return tuple(found)
-
-
 def scaling_gain(fewer: Point, more: Point) -> float:
     """Speed gained over spending per hour added: 1 where twice the chips take half the time, 0 where they gain none."""
     if math.isinf(fewer.days):
@@ -198,11 +153,6 @@ def pays_until(curve: Sequence[Point], least_gain: float = LEAST_SCALING_GAIN.va
         if scaling_gain(fewer, more) < least_gain:
             return fewer
     return curve[-1]
-
-
-def chips_to_deadline(curve: Iterable[Point], deadline_days: float) -> Point | None:
-    """The fewest chips that make the deadline; None: none do. More chips are not always faster."""
-    return min((p for p in curve if p.days <= deadline_days), key=lambda p: p.chips, default=None)
 
 
 def slowest_deviations(ranks: int) -> float:
@@ -513,81 +463,6 @@ def storage_needed(
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Energy:
-    """Of a whole run."""
-
-    kwh: float
-    kgco2e: float
-
-
-def run_energy(chips: int, days: float, watts_per_chip: float, pue: float, kgco2e_per_kwh: float) -> Energy:
-    """Energy at the meter of the site; watts_per_chip: the mean, with its share of the host and the network."""
-    kwh = chips * watts_per_chip / 1000.0 * pue * days * HOURS_PER_DAY
-    return Energy(kwh=kwh, kgco2e=kwh * kgco2e_per_kwh)
-
-
-# --- what the chips of a run cost -------------------------------------------------------------------------------
-
-BLOCK_SINGLE_DAYS, BLOCK_STEP_DAYS, BLOCK_MOST_DAYS = (
-    14,
-    7,
-    182,
-)  # AWS: days up to 14, then weeks (capacity-block-days-aws)
-
-
-def hourly_usd(chips: int, days: float, usd_per_chip_hour: float) -> float:
-    """On demand, or on spot with the days that its goodput takes."""
-    return chips * days * HOURS_PER_DAY * usd_per_chip_hour
-
-
-def useful_usd_per_chip_hour(usd_per_chip_hour: float, goodput_fraction: float) -> float:
-    """The price of an hour that trains: what compares spot with on demand, and reliable hosts with cheap ones."""
-    return usd_per_chip_hour / goodput_fraction if goodput_fraction > 0.0 else math.inf
-
-
-def reserved_usd(
-    chips: int, days: float, usd_per_chip_hour: float, term_days: float, exit_fraction: float = 0.0
-) -> float:
-    """Reserved for whole terms, used or not; exit_fraction: of what is left, recovered by giving it up."""
-    terms_days = math.ceil(days / term_days) * term_days
-    return hourly_usd(chips, terms_days - exit_fraction * (terms_days - days), usd_per_chip_hour)
-
-
-def block_days(days: float) -> int:
-    """Days of the capacity blocks that cover a run, one after the other."""
-    whole, rest = divmod(math.ceil(days), BLOCK_MOST_DAYS)
-    if rest > BLOCK_SINGLE_DAYS:
-        rest = math.ceil(rest / BLOCK_STEP_DAYS) * BLOCK_STEP_DAYS
-    return whole * BLOCK_MOST_DAYS + rest
-
-
-def block_usd(chips: int, days: float, usd_per_chip_hour: float, chips_per_instance: int = 8) -> float:
-    """Capacity blocks: whole instances for whole blocks, paid in advance."""
-    instances = math.ceil(chips / chips_per_instance)
-    return hourly_usd(instances * chips_per_instance, block_days(days), usd_per_chip_hour)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Owned:
-    """Hardware of one's own: what it costs to have, and for how much of the time runs use it."""
-
-    usd_per_chip: float  # purchase, with hosts and network
-    residual_fraction: float  # of the purchase, when it is sold
-    held_days: float  # from service to sale
-    busy_fraction: float = 1.0  # of the held days, in which runs share the loss of value
-    running_usd_per_chip_hour: float = 0.0  # power, space, repair and staff
-
-
-def owned_usd(chips: int, days: float, owned: Owned) -> float:
-    """A run's share of the loss of value, and what it takes to run the chips. ValueError: longer than they are held."""
-    used_days = owned.held_days * owned.busy_fraction
-    if days > used_days * (1 + 1e-9):
-        raise ValueError(f"a run of {days:g} days does not fit into {used_days:g} busy days of the hardware")
-    lost = chips * owned.usd_per_chip * (1.0 - owned.residual_fraction) * days / used_days
-    return lost + hourly_usd(chips, days, owned.running_usd_per_chip_hour)
-
-
 # --- train here, serve there ------------------------------------------------------------------------------------
 
 MOST_SKILL = 5  # of a workload's team: 0 none, 5 expert
@@ -611,8 +486,3 @@ def conversion_usd(engineer_days: Range, usd_per_engineer_day: float) -> Range:
     """The one-off cost of a conversion."""
     usd = [usd_per_engineer_day * d for d in (engineer_days.value, engineer_days.low, engineer_days.high)]
     return Range(value=usd[0], low=usd[1], high=usd[2])
-
-
-def conversion_payback_days(once_usd: float, saved_usd_per_day: float) -> float:
-    """Days of serving elsewhere until the conversion is paid; infinite where that saves nothing."""
-    return once_usd / saved_usd_per_day if saved_usd_per_day > 0.0 else math.inf

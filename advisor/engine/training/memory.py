@@ -487,12 +487,6 @@ class ModelStates:
         return self.parameters_bytes + self.gradients_bytes + self.states_bytes + self.master_bytes
 
 
-def model_states(model: Model, run: Run) -> ModelStates:
-    """What the largest stage stores: ZeRO's model states (arXiv 1910.02054, figure 1)."""
-    stages = _stages(model, run, layer_bytes(model, run))
-    return max((_stored(run, stage) for stage in stages), key=lambda s: s.total_bytes)
-
-
 def _stored(run: Run, stage: Stage) -> ModelStates:
     p, recipe, here = run.parallel, run.recipe, run.offload != "all"
     # DeepSpeed moves gradients to the host in buckets as they come (stage_1_and_2.py)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from advisor.engine.estimate import Resources
 from advisor.engine.network import Model
 from advisor.engine.search import Catalog, Question, efficiency_on
-from advisor.engine.step import yarn_warning
 from advisor.engine.terms import OWNED, Accelerator, Offer, Rejection, TrainingTask, Workload
 from advisor.engine.training import (
     BF16_MASTER,
@@ -309,10 +308,3 @@ def offloads_alike(model: Model, t: Trained, offer: Offer, other: Offer) -> bool
 
 
 OFFLOADS: tuple[tuple[Offload, int], ...] = (("optimizer", 2), ("all", 3))  # with the ZeRO stage that DeepSpeed needs
-
-
-def context_warning(model: Model, task: TrainingTask) -> str:
-    """What a long sequence asks of the model; empty: nothing."""
-    if task.sequence_tokens > model.longest_context_tokens:
-        return f"sequences are longer than the model's context of {model.longest_context_tokens:,} tokens"
-    return yarn_warning(model) if task.sequence_tokens > model.max_context_tokens else ""

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from django.utils.text import capfirst
+
 from advisor.answer import likely
 from advisor.report import markdown_escapes as md
 from advisor.report.asked import allows_apis
@@ -16,6 +18,7 @@ from advisor.report.documents.memo_parts import (
     api_cost,
     dated,
     fact,
+    figure_rows,
     memo_of,
     note,
     other,
@@ -32,7 +35,6 @@ from advisor.report.documents.subject import (
     chosen,
 )
 from advisor.report.documents.wording import (
-    capital,
     counted,
     dollars,
     is_late,
@@ -87,7 +89,11 @@ def memo(answer: Answer, rank: int = 1) -> Memo:
             Part(title="Decision", rows=table(FIGURES, decision_rows(r), currency)),
             range_part(answer, r),
             Part(title="What to sign", rows=signed_rows(plan, currency) if plan else []),
-            Part(title="Money", rows=table(FIGURES, money_rows(r), currency), items=[] if r.money else [TOTALS_ONLY]),
+            Part(
+                title="Money",
+                rows=table(FIGURES, money_rows(answer, r), currency),
+                items=[] if r.money else [TOTALS_ONLY],
+            ),
             Part(title="Alternatives considered", items=alternatives(answer, r)),
             Part(title="Risks", items=risks(answer, r)),
             Part(title="Before signing", items=tests(answer, r)),
@@ -112,7 +118,7 @@ def verdict_text(answer: Answer, r: Option) -> str:
     ends = ranges.usd_per_month[::2] if ranges else interval
     spread = f" (90% interval {range_text(ends)})" if ends else ""
     upfront = f"; {dollars(m.capital_usd)} is paid today" if m and m.capital_usd else ""
-    said = [f"{capital(purchase_text(r))}: {dollars(r.usd_per_month)} per month in total{spread}{upfront}."]
+    said = [f"{capfirst(purchase_text(r))}: {dollars(r.usd_per_month)} per month in total{spread}{upfront}."]
     if m and m.plan and m.plan.liability_usd > 0:
         said.append(f"{dollars(m.plan.liability_usd)} of it is due for months after the horizon.")
     if r.rank != 1:
@@ -165,7 +171,7 @@ def range_part(answer: Answer, r: Option) -> Part:
     ranges = r.money.ranges if r.money else None
     rows = range_rows(ranges, answer.scenarios, r.rank, answer.currency) if ranges or answer.scenarios else []
     chances = answer.uncertainty.chances if answer.uncertainty else []
-    items = [f"{capital(c.said)}: {likely(c.probability)} probability" for c in chances]
+    items = [f"{capfirst(c.said)}: {likely(c.probability)} probability" for c in chances]
     if ranges:
         items.append(
             f"This option costs least {least_text(allows_apis(answer))} in "
@@ -190,8 +196,8 @@ def no_upfront(m: Money) -> str:
     return "none (already owned)" if m.plan and any(s.action == "keep" for s in m.plan.steps) else "none (rented)"
 
 
-def money_rows(r: Option) -> Iterator[Line]:
-    m, interval = r.money, r.interval
+def money_rows(answer: Answer, r: Option) -> Iterator[Line]:
+    m = r.money
     if m is not None:
         yield fact("upfront purchase", m.capital_usd) if m.capital_usd else note("upfront purchase", no_upfront(m))
         if m.plan is not None:
@@ -200,12 +206,7 @@ def money_rows(r: Option) -> Iterator[Line]:
             yield from tax_rows(m, m.taxes)
         for met in meetings(m):
             yield note("break-even", met)
-    token, usd = ("input", r.usd_per_mtok_input) if r.is_embedding else ("output", r.usd_per_mtok_output)
-    yield Line(cells=(f"per million {token} tokens", dollars(usd, interval.of(f"usd_per_mtok_{token}"))), usd=(usd,))
-    blended = dollars(r.usd_per_mtok_blended, interval.usd_per_mtok_blended)
-    yield Line(cells=("per million tokens, blended", blended), usd=(r.usd_per_mtok_blended,))
-    kwh = f", {figure(m.energy.kwh_per_month)} kWh a month" if m and m.energy else ""
-    yield note("average power", f"{figure(r.watts)} W{kwh}")
+    yield from figure_rows(r, answer, "Money")
 
 
 # --- alternatives, risks, tests ---------------------------------------------------------------------------------

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Iterator
 
+from django.utils.text import capfirst
+
 from advisor.answer import CURRENCY, likely
 from advisor.report.asked import api_seller, has_changing_traffic, horizon_months
 from advisor.report.documents.memo_parts import (
@@ -23,7 +25,6 @@ from advisor.report.documents.memo_parts import (
     table,
 )
 from advisor.report.documents.wording import (
-    capital,
     dollars,
     purchase_text,
 )
@@ -158,7 +159,7 @@ def api_range(answer: Answer, api: ApiOption) -> Part:
         )
     rows = range_rows(ranges, answer.scenarios, api.rank, answer.currency) if ranges or answer.scenarios else []
     chances = answer.uncertainty.chances if answer.uncertainty else []
-    items = [f"{capital(c.said)}: {likely(c.probability)} probability" for c in chances if "API" in c.said]
+    items = [f"{capfirst(c.said)}: {likely(c.probability)} probability" for c in chances if "API" in c.said]
     drawn = (
         ["The traffic and the price of the API are drawn; every draw is constant over the horizon"] if ranges else []
     )

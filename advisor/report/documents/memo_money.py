@@ -67,7 +67,7 @@ def plan_rows(m: Money, plan: Plan) -> Iterator[Line]:
     if plan.rent_usd_per_month is not None:
         yield fact("rented by the hour instead, per month", plan.rent_usd_per_month)
         paid = f"month {plan.payback_month}" if plan.payback_month else "not within the horizon"
-        yield note("payback against renting, resale not counted", paid)
+        yield note("payback against renting, in cash", paid)
     if plan.irr_fraction_per_year is not None:
         yield note("internal rate of return against renting", f"{plan.irr_fraction_per_year:.0%} per year")
 

@@ -1,6 +1,6 @@
 """What all memos are built from: parts, tables with the planner's currency, notes on prices and hosted APIs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from advisor.answer import CURRENCY
@@ -14,11 +14,13 @@ from advisor.report.documents.wording import (
     plan_text,
     rate_text,
 )
+from advisor.report.text import figure, makes_of
 from advisor.result import (
     Answer,
     ApiOption,
     CostRanges,
     Currency,
+    Figure,
     HostedOffer,
     Money,
     Option,
@@ -26,9 +28,12 @@ from advisor.result import (
     Scenario,
     TrainingOption,
     WayToPay,
+    interval,
+    shown_in,
 )
 
 MOST_REJECTED = 2
+SHARES = ("fraction", "share", "probability")
 FIGURES = ("figure", "value")
 Row = Sequence[str]
 
@@ -88,6 +93,25 @@ def fact(name: str, usd: float, text: str | None = None) -> Line:
 
 def note(name: str, text: str) -> Line:
     return Line(cells=(name, text))
+
+
+def figure_rows(r: Option | TrainingOption, answer: Answer, part: str) -> Iterator[Line]:
+    """The figures of this part of the memo that the option has, each with its 90% interval."""
+    for each in shown_in("memo", makes_of(answer)):
+        value = r.figure(each.path) if each.memo == part else None
+        if value is None:
+            continue
+        name = f"{each.label[0].lower()}{each.label[1:].replace(' M ', ' million ')}"
+        ends = interval(r, each)
+        if each.unit.startswith("USD"):
+            yield fact(name, value, dollars(value, None if None in ends else ends))
+        else:
+            yield note(name, with_unit(each, value))
+
+
+def with_unit(each: Figure, value: float) -> str:
+    """A number and its unit; shares and probabilities in percent."""
+    return f"{value:.0%}" if each.unit in SHARES else f"{figure(value)} {each.unit}".strip()
 
 
 def memo_of(title: str, verdict: str, parts: list[Part], dated: str) -> Memo:

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
+from django.utils.text import capfirst
+
 from advisor.answer import likely
-from advisor.engine.terms import usd_text
 from advisor.engine.training_search import duration
 from advisor.report.documents.memo_money import plan_rows, quotes, signed_rows, tax_rows
 from advisor.report.documents.memo_parts import (
@@ -15,11 +16,12 @@ from advisor.report.documents.memo_parts import (
     acquisition_text,
     dated,
     fact,
+    figure_rows,
     memo_of,
     note,
     table,
 )
-from advisor.report.documents.wording import capital, counted, dollars, is_late, purchase_text
+from advisor.report.documents.wording import counted, dollars, is_late, purchase_text
 from advisor.report.text import figure, name_of
 from advisor.result import Answer, Currency, Scenario, TrainingOption
 from advisor.templatetags.units import large
@@ -38,14 +40,14 @@ def training_memo(answer: Answer, r: TrainingOption) -> Memo:
         verdict=f"{answer.verdict}{'' if r.rank == 1 else f' This memo is about option {r.rank} of the ranking.'} "
         f"Configuration: {r.label}.",
         parts=[
-            Part(title="Decision", rows=table(FIGURES, decision_rows(r), currency)),
+            Part(title="Decision", rows=table(FIGURES, decision_rows(answer, r), currency)),
             Part(
                 title="Range",
                 rows=run_range_rows(r, answer.scenarios, currency),
                 items=chances(answer),
             ),
             Part(title="What to sign", rows=signed_rows(plan, currency) if plan else []),
-            Part(title="The run", rows=table(FIGURES, run_rows(r), currency)),
+            Part(title="The run", rows=table(FIGURES, run_rows(answer, r), currency)),
             Part(title="Money", rows=table(FIGURES, money_rows(r), currency)),
             Part(title="Alternatives considered", items=alternatives(answer, r)),
             Part(title="Risks", items=risks(answer, r)),
@@ -91,13 +93,13 @@ def run_range_rows(r: TrainingOption, scenarios: list[Scenario], currency: Curre
     return table(("case", "one run", "all runs", "costs least"), lines, currency, ("one run", "all runs"))
 
 
-def decision_rows(r: TrainingOption) -> Iterator[Line]:
+def decision_rows(answer: Answer, r: TrainingOption) -> Iterator[Line]:
     if r.money and r.money.plan:
         yield note("plan", r.money.plan.said)
     yield fact("cost of one run" if r.every_days else "cost of the run", r.usd_per_run)
     over = f" of all runs in {counted(r.money.horizon_months, 'month')}" if r.every_days and r.money else ""
     yield fact(f"present value{over}", r.usd_total, dollars(r.usd_total, r.interval.usd_total))
-    yield Line(cells=("per million trained tokens", f"{usd_text(r.usd_per_mtok)}"), usd=(r.usd_per_mtok,))
+    yield from figure_rows(r, answer, "Decision")
     yield note("time of the run", span(r.days, r.interval.days))
     if r.deadline_days is not None:
         chance = f", met with {likely(r.deadline_probability)} probability" if r.deadline_probability else ""
@@ -108,7 +110,7 @@ def span(days: float, ends: list[float | None] | None) -> str:
     return duration(days) if not ends else f"{duration(days)} ({' to '.join(duration(end or 0.0) for end in ends)})"
 
 
-def run_rows(r: TrainingOption) -> Iterator[Line]:
+def run_rows(answer: Answer, r: TrainingOption) -> Iterator[Line]:
     g = r.goodput
     yield note(
         "accelerators", f"{r.accelerator_count:,} x {r.accelerator_name}, {counted(r.spare_hosts, 'spare host')}"
@@ -130,6 +132,7 @@ def run_rows(r: TrainingOption) -> Iterator[Line]:
         carbon = f", {figure(r.kgco2e)} kg CO2e" if r.kgco2e else ""
         yield note("energy of a run", f"{figure(r.kwh)} kWh{carbon}")
     yield note("shared storage", r.storage.said)
+    yield from figure_rows(r, answer, "The run")
 
 
 def money_rows(r: TrainingOption) -> Iterator[Line]:
@@ -147,7 +150,7 @@ def money_rows(r: TrainingOption) -> Iterator[Line]:
 
 def chances(answer: Answer) -> list[str]:
     found = answer.uncertainty
-    return [f"{capital(c.said)}: {likely(c.probability)} probability" for c in found.chances] if found else []
+    return [f"{capfirst(c.said)}: {likely(c.probability)} probability" for c in found.chances] if found else []
 
 
 def alternatives(answer: Answer, r: TrainingOption) -> list[str]:

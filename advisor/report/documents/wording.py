@@ -45,11 +45,6 @@ def counted(number: float, what: str) -> str:
     return f"{figure(number)} {what}{'' if number == 1 else 's'}"
 
 
-def capital(text: str) -> str:
-    """The text with a capital first letter."""
-    return text[:1].upper() + text[1:]
-
-
 def months_text(first: int, last: int) -> str:
     return f"month {first}" if first == last else f"months {first} to {last}"
 

@@ -7,27 +7,21 @@ from typing import Any
 from advisor.engine.terms import kind_named
 from advisor.inputs import what_if
 from advisor.models import Advice
-from advisor.result import Answer, ApiOption, Decision, Option, Scenario, ScenarioCost, TrainingOption
-from advisor.templatetags.finance import chance, low_to_high
-from advisor.templatetags.training import run_time
-from advisor.templatetags.units import (
-    UNKNOWN,
-    age_days,
-    bare,
-    basis,
-    dollars,
-    gib,
-    ms,
-    number,
-    percent,
-    plain,
-    sig,
-    tokens_per_s,
-    watts,
-    words,
+from advisor.result import (
+    FIGURES,
+    GROUPS,
+    Answer,
+    ApiOption,
+    Decision,
+    Figure,
+    Option,
+    Scenario,
+    ScenarioCost,
+    TrainingOption,
 )
+from advisor.templatetags import figures
+from advisor.templatetags.units import UNKNOWN, age_days, number, sig, words
 from advisor.web.form_fields import FIELDS
-from advisor.web.page import interval_of
 from advisor.web.plan_page import SCENARIOS
 from advisor.web.verdict import ORIGINS, WAYS
 from advisor.workload import PORTFOLIO
@@ -116,10 +110,6 @@ def scenario_name(scenario: Scenario) -> str:
     return SCENARIOS.get(scenario.name, scenario.name).lower()
 
 
-def yes_no(value: object) -> str:
-    return UNKNOWN if value is None else "yes" if value else "no"
-
-
 def ways(item: Item) -> str:
     option, decision = item.option, item.decision
     if option:
@@ -155,156 +145,40 @@ def price_day(item: Item) -> str:
     return f"{day} ({age_days(day)} days old)" if day else ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Figure:
-    """One row. `makes` and `jobs` limit it to the questions for which the figure means this."""
+READ: dict[str, Callable[[Item], Any]] = {  # by the figure's path: what a reader compares in place of a field
+    "ways": ways,
+    "layout": layout,
+    "price_origin": origin,
+    "price_as_of": price_day,
+}
+IN_DECISION = {"first_probability": "best_probability"}  # other names of figures in the decision of a portfolio
 
-    label: str
-    path: str = ""  # in the option, or in the decision of a portfolio
-    read: Callable[[Item], Any] | None = None  # instead of `path`
-    show: Callable[[Any], str] = plain
-    better: str = ""  # low, high; empty: neither is better
-    makes: tuple[str, ...] = ()  # empty: all
-    jobs: bool | None = None  # True: batches only; False: never batches
-    compared: bool = True  # whether a difference to the first column in percent means something
-    in_scenario: str = ""  # the field of a scenario's cost
-    fixed: bool = False  # whether it is the same in every scenario; else a scenario does not compute it
 
-    def applies(self, item: Item) -> bool:
-        return (not self.makes or item.makes in self.makes) and (self.jobs is None or item.is_job is self.jobs)
+def applies(figure: Figure, item: Item) -> bool:
+    return figure.applies(item.makes) and (figure.jobs is None or figure.jobs is item.is_job)
 
-    def value(self, item: Item) -> Any:
-        if item.scenario and not self.fixed:
-            return getattr(item.scenario_cost, self.in_scenario, None) if self.in_scenario else None
-        if self.read:
-            return self.read(item)
-        for source in (item.option, item.decision):
-            try:
-                if source is not None:
-                    return source.figure(self.path)
-            except KeyError:
-                return None
+
+def value_of(figure: Figure, item: Item) -> Any:
+    """The figure of an item; None where it has none, such as most figures of a scenario."""
+    if item.scenario and not figure.fixed:
+        return getattr(item.scenario_cost, figure.scenario, None) if figure.scenario else None
+    if figure.path in READ:
+        return READ[figure.path](item)
+    source, path = item.option or item.decision, figure.path
+    if source is None:
+        return None
+    try:
+        return source.figure(path if item.option else IN_DECISION.get(path, path))
+    except KeyError:
         return None
 
-    def range(self, item: Item) -> tuple[float, float] | None:
-        if item.scenario or not self.path:
-            return None
-        pair: Sequence[float | None] | None = None
-        if isinstance(item.option, TrainingOption) and self.path == "usd_per_run":
-            pair = item.option.usd_per_run_range
-        elif item.option:
-            pair = interval_of(item.option, self.path.replace(".", "_"))
-        elif item.decision:
-            pair = getattr(item.decision, f"{self.path}_range", None)
-        ends = [end for end in (number(each) for each in pair or ()) if end is not None]
-        return (ends[0], ends[-1]) if len(ends) > 1 else None
 
-
-def text(label: str, path: str = "", read: Callable[[Item], Any] | None = None, **rest: Any) -> Figure:
-    return Figure(label=label, path=path, read=read, compared=False, **{"fixed": True, **rest})
-
-
-def figure(label: str, path: str, show: Callable[[Any], str], better: str = "", **rest: Any) -> Figure:
-    return Figure(label=label, path=path, show=show, better=better, **rest)
-
-
-TOKENS, VECTORS, IMAGES, WEIGHTS = ("tokens",), ("vectors", "scores"), ("images",), ("weights",)
-SERVED = TOKENS + VECTORS + IMAGES
-GROUPS: tuple[tuple[str, tuple[Figure, ...]], ...] = (
-    (
-        "What to run",
-        (
-            text("In one line", "label"),
-            text("Rent, buy or API", read=ways),
-            text("Accelerator", "accelerator_name"),
-            Figure(label="Accelerators", path="accelerator_count", compared=False),
-            text("Provider", "provider"),
-            text("Instance", "instance"),
-            text("Region", "region"),
-            text("Framework", "framework"),
-            text("Weights", "quantization"),
-            text("KV cache", "kv_dtype"),
-            text("Parallel layout", read=layout, makes=SERVED),
-            text("Replicas", "replicas", fixed=False),
-            text("Requests in flight per replica", "concurrency"),
-        ),
-    ),
-    (
-        "Cost",
-        (
-            figure("Per month", "usd_per_month", dollars, "low", in_scenario="usd_per_month"),
-            Figure(label="Total over the horizon, not discounted", read=lambda item: total(item), show=dollars,
-                   better="low", in_scenario="total_usd"),
-            figure("Present value over the horizon", "tco_usd", dollars, "low"),
-            figure("Purchases (capex)", "money.plan.capex_usd", dollars, "low"),
-            figure("One run of the batch", "batch.usd_per_run", dollars, "low", jobs=True, makes=TOKENS),
-            figure("One training run", "usd_per_run", dollars, "low", makes=WEIGHTS),
-            figure("Million tokens, blended", "usd_per_mtok_blended", dollars, "low", makes=TOKENS),
-            figure("Million input tokens", "usd_per_mtok_input", dollars, "low", makes=TOKENS + VECTORS),
-            figure("Million output tokens", "usd_per_mtok_output", dollars, "low", makes=TOKENS),
-            figure("Million trained tokens", "usd_per_mtok", dollars, "low", makes=WEIGHTS),
-        ),
-    ),
-    (
-        "Performance",
-        (
-            figure("TTFT p95", "ttft_ms.p95", ms, "low", makes=TOKENS, jobs=False),
-            figure("TPOT p95", "tpot_ms.p95", ms, "low", makes=TOKENS, jobs=False),
-            figure("Whole answer p95", "e2e_ms.p95", ms, "low", makes=TOKENS, jobs=False),
-            figure("Latency p95", "latency_ms.p95", ms, "low", makes=VECTORS + IMAGES),
-            figure("Duration of a run, hours", "batch.run_hours", sig, "low", jobs=True, makes=TOKENS),
-            figure("Output tokens/s", "output_tokens_per_s", tokens_per_s, makes=TOKENS),
-            figure("Output tokens/s per accelerator", "output_tokens_per_s_per_accelerator", tokens_per_s, "high",
-                   makes=TOKENS),
-            figure("Input tokens/s", "input_tokens_per_s", tokens_per_s, makes=VECTORS),
-            figure("Requests/s at capacity", "capacity_requests_per_s", sig, "high", makes=SERVED, jobs=False),
-            figure("Utilization", "utilisation", percent, makes=SERVED),
-            figure("Free memory per accelerator", "memory.free_gib", gib, makes=SERVED),
-            figure("Time of the run", "days", run_time, "low", makes=WEIGHTS),
-            figure("Trained tokens/s", "tokens_per_s", tokens_per_s, "high", makes=WEIGHTS),
-            figure("MFU", "mfu", percent, "high", makes=WEIGHTS),
-            figure("Goodput", "goodput_fraction", percent, "high", makes=WEIGHTS),
-            figure("Power", "watts", watts, "low"),
-            figure("kg CO₂e per million output tokens", "kgco2e_per_mtok", sig, "low", makes=TOKENS),
-            figure("kg CO₂e per million tokens read", "kgco2e_per_mtok", sig, "low", makes=VECTORS),
-            figure("kg CO₂e of a run", "kgco2e", sig, "low", makes=WEIGHTS),
-            text("Limited by", "bound", fixed=False),
-        ),
-    ),
-    (
-        "Confidence",
-        (
-            text("Evidence", "basis", show=basis),
-            text("Meets the SLO", "meets_slo", show=yes_no, makes=SERVED, jobs=False, fixed=False),
-            Figure(label="Probability of meeting the SLO", path="slo_probability", show=chance, better="high",
-                   compared=False, makes=SERVED, jobs=False),
-            Figure(label="Probability of meeting the deadline", path="deadline_probability", show=chance, better="high",
-                   compared=False, makes=WEIGHTS),
-            text("Probability of being the best option of its answer", read=lambda item: first(item), show=chance,
-                 fixed=False),
-            text("Warnings", read=lambda item: len(item.option.warnings) if item.option else None, fixed=False),
-        ),
-    ),
-    (
-        "Price",
-        (
-            text("Origin", read=origin),
-            text("Date", read=price_day),
-            text("Read at", "price_source"),
-            text("Weakness", "price_weakness"),
-        ),
-    ),
-)  # fmt: skip
-
-
-def total(item: Item) -> float | None:
-    return item.option.money.usd_over_horizon if item.option and item.option.money else None
-
-
-def first(item: Item) -> float | None:
-    if isinstance(item.option, Option | TrainingOption):
-        return item.option.first_probability
-    return item.decision.best_probability if item.decision else None
+def ends_of(figure: Figure, item: Item) -> tuple[float, float] | None:
+    """Its 90% interval."""
+    if item.scenario or item.option:
+        return None if item.scenario or item.option is None else figures.ends(figure, item.option)
+    pair = getattr(item.decision, f"{figure.path}_range", None)
+    return (pair[0], pair[-1]) if pair else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -324,15 +198,15 @@ class Row:
     differs: bool
 
 
-def rows(figures: Sequence[Figure], items: Sequence[Item]) -> list[Row]:
+def rows(chosen: Sequence[Figure], items: Sequence[Item]) -> list[Row]:
     """The rows that say something about one of the items."""
     found = []
     one_work = len({item.makes for item in items}) == 1
-    for each in figures:
-        values = [each.value(item) if each.applies(item) and not item.trouble else None for item in items]
+    for each in chosen:
+        values = [value_of(each, item) if applies(each, item) and not item.trouble else None for item in items]
         if all(value in (None, "", []) for value in values):
             continue
-        ends = [each.range(item) if value is not None else None for item, value in zip(items, values, strict=True)]
+        ends = [ends_of(each, item) if value is not None else None for item, value in zip(items, values, strict=True)]
         best = best_of(each, values, ends) if one_work else [""] * len(values)
         texts = [shown(each, item, value) for item, value in zip(items, values, strict=True)]
         known = {said for said, value in zip(texts, values, strict=True) if value is not None}
@@ -341,8 +215,8 @@ def rows(figures: Sequence[Figure], items: Sequence[Item]) -> list[Row]:
                 text=said,
                 value=value,
                 ends=pair,
-                range=range_text(each, pair),
-                change=change(values[0], value) if each.compared and place else "",
+                range=figures.spread(each, pair),
+                change=change(values[0], value) if each.is_compared and place else "",
                 best=mark,
             )
             for place, (said, value, pair, mark) in enumerate(zip(texts, values, ends, best, strict=True))
@@ -353,24 +227,16 @@ def rows(figures: Sequence[Figure], items: Sequence[Item]) -> list[Row]:
 
 def shown(each: Figure, item: Item, value: Any) -> str:
     if value not in (None, "", []):
-        return each.show(value)
+        return figures.shown(each, value)
     if item.trouble:
         return UNKNOWN
-    if not each.applies(item):
+    if not applies(each, item):
         return "does not apply"
     if item.scenario and not each.fixed:
         return "not computed in a scenario"
     if isinstance(item.option, ApiOption):
         return "not published"
-    return "not stated" if each.compared or each.better else "none"
-
-
-def range_text(each: Figure, ends: tuple[float, float] | None) -> str:
-    if ends is None:
-        return ""
-    if each.show is dollars:
-        return low_to_high(ends)
-    return f"{bare(each.show(ends[0]))}–{bare(each.show(ends[1]))}"
+    return "not stated" if each.is_compared or each.better else "none"
 
 
 def change(base: Any, value: Any) -> str:
@@ -389,11 +255,11 @@ def change(base: Any, value: Any) -> str:
 def best_of(each: Figure, values: Sequence[Any], ends: Sequence[tuple[float, float] | None]) -> list[str]:
     """The mark of the best value, which says if the 90% ranges of others reach it; none where all are equal."""
     known = {place: figure for place, value in enumerate(values) if (figure := number(value)) is not None}
-    if not each.better or len(known) < LEAST or len({each.show(figure) for figure in known.values()}) == 1:
+    if not each.better or len(known) < LEAST or len({figures.shown(each, figure) for figure in known.values()}) == 1:
         return [""] * len(values)
     top = (min if each.better == "low" else max)(known.values())
     word = "lowest" if each.better == "low" else "highest"
-    winners = {place for place, figure in known.items() if each.show(figure) == each.show(top)}
+    winners = {place for place, figure in known.items() if figures.shown(each, figure) == figures.shown(each, top)}
     pairs = [pair for place, pair in enumerate(ends) if pair and place in known]
     close = len(pairs) == len(known) and overlap(ends, winners)
     return [f"{word}, but the ranges overlap" if close and p in winners else word if p in winners else ""
@@ -431,7 +297,8 @@ def label_of(path: str) -> str:
 
 def groups(items: Sequence[Item]) -> list[tuple[str, list[Row]]]:
     """The groups of figures that have rows."""
-    return [(title, found) for title, figures in GROUPS if (found := rows(figures, items))]
+    grouped = [(title, [figure for figure in FIGURES if figure.group == title]) for title in GROUPS]
+    return [(title, found) for title, chosen in grouped if (found := rows(chosen, items))]
 
 
 def cautions(items: Sequence[Item]) -> list[str]:

@@ -21,7 +21,8 @@ from advisor import advise
 from advisor.engine.terms import KINDS
 from advisor.inputs import what_if
 from advisor.models import Advice, Comment, Option
-from advisor.templatetags.units import STATES, dollars, given, in_currency, percent_text
+from advisor.templatetags.units import STATES, dollars, given, percent_text
+from advisor.web.answers.figure_rows import headers
 from advisor.workload import PORTFOLIO
 from catalog.accounts import organisation_of
 from catalog.lists import filters
@@ -86,7 +87,7 @@ def page(request: HttpRequest) -> HttpResponse:
         "form": filters.form,
         "narrowed": any(request.GET.get(name) for name in filters.filters),
         "more_open": any(request.GET.get(name) for name in filters.filters if name != "q") or bool(filters.form.errors),
-        "headers": headers(sort),
+        "headers": headers(sort, {name: title for name, (title, _) in SORTS.items()}),
         "sort": request.GET.get("sort", ""),
     }
     return render(request, "advisor/advice_list.html", context)
@@ -113,20 +114,6 @@ def sorted_rows(rows: QuerySet[Advice], sort: str) -> QuerySet[Advice]:
         .prefetch_related(Prefetch("options", Option.objects.filter(rank=1), to_attr="first_choice"))
         .order_by(order, *newest)
     )
-
-
-def headers(sort: str) -> dict[str, dict[str, str]]:
-    """For each sortable column: its title, the link's next value and aria-sort."""
-    found = {}
-    for name, (title, __) in SORTS.items():
-        here = sort.removeprefix("-") == name
-        state = ("descending" if sort.startswith("-") else "ascending") if here else "none"
-        found[name] = {
-            "title": in_currency(gettext(title)),
-            "next": f"-{name}" if state == "ascending" else name,
-            "aria": state,
-        }
-    return found
 
 
 def about(advice: Advice) -> dict[str, Any]:

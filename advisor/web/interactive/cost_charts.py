@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.utils.text import capfirst
 from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as known
 
@@ -73,7 +74,7 @@ def break_even(option: Option, answer: Answer | None) -> Chart | None:
         title=title,
         svg=charts.lines(data, title),
         data=data,
-        columns=("Month", *(capital(name_of(path)) for path in paths)),
+        columns=("Month", *(capfirst(name_of(path)) for path in paths)),
         rows=tuple((str(month), *(dollars(path.cumulative_usd[month]) for path in paths)) for month in shown),
         scrolls=True,
     )
@@ -89,10 +90,6 @@ def name_of(path: CostPath) -> str:
 def paid_text(name: str, month: int, usd_paid: float) -> str:
     values = {"name": name, "month": month, "cost": dollars(usd_paid)}
     return gettext("%(name)s, month %(month)s: %(cost)s paid") % values
-
-
-def capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def ratios_of(path: CostPath, option: Option, answer: Answer | None) -> tuple[float, float] | None:

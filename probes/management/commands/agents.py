@@ -6,8 +6,9 @@ from django.utils import timezone
 
 from catalog.management.errors import BadInput
 from catalog.models import default_organisation
-from probes import agents, results
+from probes.machines import agents
 from probes.models import Agent
+from probes.received import results
 
 
 class Command(BaseCommand):

@@ -4,7 +4,8 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from catalog.management.errors import BadInput
 from catalog.models import Calibration, default_organisation
-from probes import calibrations, presentation
+from probes.fitted import calibrations
+from probes.pages import result_figures
 
 
 class Command(BaseCommand):
@@ -45,7 +46,7 @@ class Command(BaseCommand):
 
     def show(self, row: Calibration) -> None:
         self.stdout.write(f"calibration {row.pk} of {row.name}, {row.created_at:%Y-%m-%d %H:%M} UTC: {row.fitted_on}")
-        for change in presentation.changes(row.changes):
+        for change in result_figures.changes(row.changes):
             relative = f" ({change['moved']:+.1%})" if change["moved"] is not None else ""
             self.stdout.write(f"  {change['figure']:32} {change['before']} -> {change['after']}{relative}")
         affected = calibrations.affected(row, default_organisation())

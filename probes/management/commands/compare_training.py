@@ -10,7 +10,9 @@ from advisor.fidelity import training_probes
 from advisor.inputs import catalog_chip
 from catalog.management.errors import BadInput
 from catalog.models import Accelerator
-from probes import calibrate, devices, intake
+from probes.fitted import fitting
+from probes.machines import devices
+from probes.received import intake
 
 SCALES = {"_s": (1e3, "ms"), "_bytes": (1e-9, "GB"), "_fraction": (100.0, "%")}
 
@@ -32,7 +34,7 @@ class Command(BaseCommand):
             raise BadInput(f"{path} is not a valid result: {error}") from error
         row = chip_of(document, options["accelerator"])
         chip = catalog_chip(row)
-        base = calibrate.base_efficiency(chip)
+        base = fitting.base_efficiency(chip)
         if base is None:
             raise BadInput("the catalog has no default calibration: run manage.py load_catalog")
         entries = document["results"]

@@ -13,8 +13,9 @@ from advisor.ops import health
 from catalog import clock
 from catalog.models import CatalogLoad, default_organisation
 from catalog.pricing import sync
-from probes import agents, results
+from probes.machines import agents
 from probes.models import Job, Result
+from probes.received import results
 
 Finding = tuple[bool, str, str]  # passed, name, detail
 

@@ -5,8 +5,8 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from catalog.management.errors import BadInput
 from catalog.models import Accelerator
-from probes import agents
 from probes.agent import build
+from probes.machines import agents
 
 URL = re.compile(r"https?://[\w.:\[\]-]+(/[\w./~-]*)?")  # safe to paste into a shell
 

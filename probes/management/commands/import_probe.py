@@ -4,9 +4,10 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from catalog.management.errors import BadInput
-from probes import calibrate, presentation, results
-from probes.intake import IntakeError
+from probes.fitted import fitting
 from probes.models import Result
+from probes.pages import result_figures
+from probes.received import intake, results
 
 
 class Command(BaseCommand):
@@ -28,7 +29,7 @@ class Command(BaseCommand):
             result = results.import_file(path.read_bytes(), options["approve"], by="manage.py", slug=slug)
         except OSError as error:
             raise BadInput(f"{path} cannot be read: {error.strerror}; give the path of a file") from error
-        except IntakeError as error:
+        except intake.IntakeError as error:
             lines = [f"  {e['field'] or 'document'}: {e['message']}" for e in error.errors]
             raise BadInput("\n".join([f"{path} is not a valid result:", *lines])) from error
         except ValueError as error:
@@ -40,7 +41,7 @@ class Command(BaseCommand):
         self.stdout.write(f"result {result.pk}: {result.state}, {result.measurements.count()} measurements of {chip}")
         for text in [*result.reasons, *result.remarks]:
             self.stdout.write(f"  {text}")
-        for line in presentation.report_lines(result.report):
+        for line in result_figures.report_lines(result.report):
             self.stdout.write(line)
         if result.reasons == [results.UNSIGNED]:
             self.stdout.write("To use it, import it again with --approve, or release it on its page.")
@@ -52,9 +53,9 @@ class Command(BaseCommand):
 
 def calibrated(result: Result) -> Result:
     """The result with its report, after its fit if it counts. A worker may have fitted it first."""
-    calibrate.run(result.pk)
+    fitting.run(result.pk)
     result.refresh_from_db()
     if result.state not in results.USED or result.excluded_at:
-        Result.objects.filter(pk=result.pk).update(report=calibrate.preview(result))
+        Result.objects.filter(pk=result.pk).update(report=fitting.preview(result))
         result.refresh_from_db()
     return result

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from advisor.engine.launch import LAUNCHERS, training_launch
-from advisor.engine.launch.training_place import NAMES, choices
+from advisor.engine.launch.training_runs.place import NAMES, choices
 from advisor.engine.training import MEGATRON, MEGATRON_BF16, Code, Parallel, Recipe, Run
 from tests.engine.launch.training_plans import place
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from advisor.engine.launch.training import training_frameworks, training_launch
+from advisor.engine.launch.training_runs.plan import training_frameworks, training_launch
 from advisor.engine.training import HF, Parallel, Recipe, Run
 from tests.engine.launch.training_plans import ADAPTERS, SHARDED, WIDE, place
 

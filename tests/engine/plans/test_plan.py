@@ -509,7 +509,7 @@ def against_rent(capital: float, months: int, rate: float, resale: tuple[float, 
     )
 
 
-def test_the_payback_is_without_resale_and_the_break_even_with_it() -> None:
+def test_the_payback_is_in_cash_and_the_break_even_counts_what_the_hardware_is_worth() -> None:
     """12,000 USD against 1,100 a month: eleven months pay it back. At 1,000 of value lost a month, one month does."""
     own, rent = against_rent(12_000, 12, 1_100.0, tuple((1 - np.arange(13) / 12).tolist()))
     assert payback_month(own, rent) == 11 and break_even_month(own, rent) == 1
@@ -517,6 +517,36 @@ def test_the_payback_is_without_resale_and_the_break_even_with_it() -> None:
     assert payback_month(own, rent) == 11 == break_even_month(own, rent)
     own, rent = against_rent(12_000, 12, 900.0)
     assert payback_month(own, rent) is None and break_even_month(own, rent) is None
+
+
+@SETTINGS
+@given(
+    st.integers(2, 40), st.integers(0, 6), st.floats(5e3, 5e4), st.floats(300, 4000), st.floats(0, 0.9),
+    st.floats(0, 0.2), st.booleans(),
+)  # fmt: skip
+def test_the_lines_cross_for_good_in_the_months_that_are_named(
+    months: int, waits: int, usd: float, rate: float, resale: float, discount: float, renewed: bool
+) -> None:
+    """Counted from the cash flow; `renewed`: the server is replaced halfway, which costs the lead that owning had."""
+    last, demand = months + waits, flat_demand(1, months + waits)
+    values = tuple((resale * (1 - np.arange(61) / 61)).tolist())
+    by_hour, server, prices = hourly(rate / 730), bought(usd, 60, values), plain(last, discount)
+    half = waits + months // 2
+    terms = [(waits, half), (half, last)] if renewed else [(waits, last)]
+    rented = (np.arange(last) < waits).astype(float)
+    schedule = Schedule(
+        commitments=tuple(Commitment(way=0, start_month=a, until_month=b, instances=1) for a, b in terms),
+        hourly=(Hourly(way=1, instances=rented.astype(int), paid=rented),),
+    )
+    own, rent = plan_of(demand, (server, by_hour), prices, schedule, NONE), best(demand, (by_hour,), prices)
+    saved = [a.total_usd - b.total_usd for a, b in zip(flows(own), flows(rent), strict=True)]
+    present = [a.present_usd - b.present_usd for a, b in zip(flows(own), flows(rent), strict=True)]
+    worth = [market_value(own, m) * (1 + discount) ** (-m / 12) for m in range(last)] + [0.0]
+    cash = [sum(saved[: m + 1]) for m in range(last + 1)]
+    value = [sum(present[: m + 1]) - worth[m] for m in range(last + 1)]
+    for found, behind in ((payback_month(own, rent), cash), (break_even_month(own, rent), value)):
+        ahead = [m for m in range(waits + 1, last + 1) if all(each <= 0.005 for each in behind[m:])]
+        assert found == min(ahead, default=None)
 
 
 @SETTINGS

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import yaml
 
-from advisor.engine.calibration.power_fit import CHECKED, FITTED, PowerSample, fit_draw, power_samples, watts_of
 from advisor.engine.cost.hourly import Assumptions, Draw, capped_speed_fraction, kernel_fraction, own_parts
 from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.step.power import Phases
 from advisor.engine.terms.workload import Slo
 from tests.engine.catalog_sample import ASSUMED, catalog, chip, offer, question
+from tests.engine.step.power_fit import CHECKED, FITTED, PowerSample, fit_draw, power_samples, watts_of
 
 ROOT = Path(__file__).resolve().parents[3]
 LIMIT, IDLE, WAITING = 700.0, 77.0, 125.0

@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.engine.network import Attention, Block, Ffn, LatentAttention, Model, Recurrent, parameters
-from advisor.engine.training.memory import fits, kept_bytes_per_token, model_states, outside_bytes, peak_memory
+from advisor.engine.training.memory import (
+    ModelStates,
+    _stages,
+    _stored,
+    fits,
+    kept_bytes_per_token,
+    layer_bytes,
+    outside_bytes,
+    peak_memory,
+)
 from advisor.engine.training.run import (
     AMP,
     BF16,
@@ -27,6 +36,15 @@ from advisor.engine.training.run import (
 from tests.engine.training.rows import H200_BYTES, MODELS, Measured, llama, measured
 
 ROWS = measured()
+
+
+def model_states(model: Model, run: Run) -> ModelStates:
+    """What the largest stage stores: ZeRO's model states (arXiv 1910.02054, figure 1)."""
+    return max(
+        (_stored(run, stage) for stage in _stages(model, run, layer_bytes(model, run))), key=lambda s: s.total_bytes
+    )
+
+
 PEAKS = [row for row in ROWS if row.peak_bytes]
 
 

@@ -1,0 +1,1 @@
+"""Launch files of a training plan, one module per launcher."""

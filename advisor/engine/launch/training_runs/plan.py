@@ -1,0 +1,177 @@
+"""Launch files of a training plan: which launchers can run it, what they do differently, and their files and jobs."""
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from advisor.engine.launch.training_runs.axolotl import axolotl_files, axolotl_run, deepspeed_files, deepspeed_run
+from advisor.engine.launch.training_runs.fsdp import fsdp_files, fsdp_run
+from advisor.engine.launch.training_runs.jobs import Job, job_files, torchrun
+from advisor.engine.launch.training_runs.maxtext import maxtext_files, maxtext_run
+from advisor.engine.launch.training_runs.megatron import megatron_files, megatron_run
+from advisor.engine.launch.training_runs.neuron import neuron_files, neuron_run
+from advisor.engine.launch.training_runs.place import Difference, TrainingPlace, Written, differences, per_device
+from advisor.engine.training import Run
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Launcher:
+    """One training framework."""
+
+    title: str
+    runs: Callable[[Run, str], Run]  # the run that its files start for a plan on chips of this vendor
+    writes: Callable[[Run, TrainingPlace], Written]
+    vendors: tuple[str, ...] = ()  # empty: any vendor that PyTorch has a backend for
+    options: tuple[str, ...] = ()  # the lists of fixtures/flags/training that its options are checked against
+    released: bool = True  # False: these lists are of the project's source, because no release could be read
+
+
+LAUNCHERS = {  # where several express a plan equally well, the first is taken
+    "fsdp2": Launcher(
+        title="PyTorch FSDP2",
+        runs=fsdp_run,
+        writes=fsdp_files,
+        options=("torchrun-2.13.0",),
+    ),
+    "axolotl": Launcher(
+        title="Axolotl",
+        runs=axolotl_run,
+        writes=axolotl_files,
+        vendors=("nvidia", "amd"),
+        options=("axolotl-0.19.0",),
+    ),
+    "megatron-bridge": Launcher(
+        title="Megatron-Bridge",
+        runs=megatron_run,
+        writes=megatron_files,
+        vendors=("nvidia",),
+        options=("megatron-bridge-0.3.1", "megatron-core-0.16.1"),
+    ),
+    "deepspeed": Launcher(
+        title="DeepSpeed with Axolotl",
+        runs=deepspeed_run,
+        writes=deepspeed_files,
+        vendors=("nvidia", "amd"),
+        options=("axolotl-0.19.0", "deepspeed-0.18.9"),
+    ),
+    "maxtext": Launcher(
+        title="MaxText", runs=maxtext_run, writes=maxtext_files, vendors=("google",), options=("maxtext-0.2.5",)
+    ),
+    "nxdt": Launcher(
+        title="NxD Training",
+        runs=neuron_run,
+        writes=neuron_files,
+        vendors=("aws",),
+        options=("nxdt-2025",),
+        released=False,
+    ),
+}
+OWN_STACKS = ("google", "aws")  # whose chips run no PyTorch script as it is
+# https://rocm.docs.amd.com/en/docs-7.1.0/reference/api-libraries.html ("Train a model with Primus and Megatron-LM")
+PRIMUS = "AMD runs tensor and pipeline parallelism with Primus and Megatron-LM; its files are not written here"
+ADAPTERS_FIRST = "axolotl"  # for LoRA and QLoRA
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainingLaunch:
+    """How to start a plan with one launcher."""
+
+    framework: str
+    title: str
+    command: str  # of each host
+    files: dict[str, str]
+    notes: tuple[str, ...]  # what to do first, and what differs from the plan
+    run: Run  # as the launcher starts it, in devices
+    runs_plan: bool  # False: a difference may not fit on the chips, or trains something else
+
+
+def _of_vendor(vendor: str) -> list[str]:
+    names = [name for name, launcher in LAUNCHERS.items() if vendor in launcher.vendors]
+    if vendor not in OWN_STACKS:
+        names += [name for name, launcher in LAUNCHERS.items() if not launcher.vendors]
+    return names
+
+
+def launch_differences(run: Run, vendor: str, framework: str) -> tuple[Difference, ...]:
+    """What a launcher does differently from the plan."""
+    return differences(run, LAUNCHERS[framework].runs(run, vendor))
+
+
+def _ordered(vendor: str, run: Run) -> list[str]:
+    """Launchers of the vendor: those that can run the plan first, then those that express more of it."""
+    found = {name: launch_differences(run, vendor, name) for name in _of_vendor(vendor)}
+    places = list(LAUNCHERS)
+
+    def rank(name: str) -> tuple[int, bool, int, int]:
+        preferred = run.recipe.method != "full" and name == ADAPTERS_FIRST
+        prevented = sum(d.prevents for d in found[name])
+        return prevented, not preferred, len(found[name]), places.index(name)
+
+    return sorted(found, key=rank)
+
+
+def training_frameworks(vendor: str, run: Run) -> tuple[str, ...]:
+    """Names of the launchers that can run this plan, best first; empty: none runs it unchanged."""
+    names = _ordered(vendor, run)
+    return tuple(name for name in names if not any(d.prevents for d in launch_differences(run, vendor, name)))
+
+
+def training_launch(run: Run, place: TrainingPlace, framework: str = "") -> TrainingLaunch:
+    """Command, files and notes; without a name, of the launcher that expresses most of the plan."""
+    plan = per_device(run, place)
+    name = framework or next(iter(_ordered(place.vendor, plan)), "")
+    if name not in LAUNCHERS:
+        raise ValueError(f"{name or place.vendor}: no launcher; known are {', '.join(LAUNCHERS)}")
+    launcher = LAUNCHERS[name]
+    actual = launcher.runs(plan, place.vendor)
+    unlike = differences(plan, actual)
+    written = launcher.writes(actual, place)
+    job = Job(
+        name=place.model_id.rsplit("/", 1)[-1],
+        argv=written.argv,
+        files=written.files,
+        under_torchrun=written.under_torchrun,
+        in_pods=written.in_pods,
+        place=place,
+    )
+    runs_plan = not any(d.prevents for d in unlike)
+    elsewhere = (PRIMUS,) if place.vendor == "amd" and not runs_plan else ()
+    notes = (*_first(written, place), *written.notes, *elsewhere, *_device_note(place), *_told(unlike))
+    command = torchrun(job, "<address of the first host>:29500")
+    return TrainingLaunch(
+        framework=name,
+        title=launcher.title,
+        command=shlex.join(command),
+        files=written.files | {"prepare.sh": _prepare(written, notes)} | job_files(job),
+        notes=notes,
+        run=actual,
+        runs_plan=runs_plan,
+    )
+
+
+def _first(written: Written, place: TrainingPlace) -> tuple[str, ...]:
+    notes = [f"install: pip install {written.install}", "run prepare.sh once"]
+    if place.hosts > 1:
+        notes.append("all hosts run the same command in one folder that they share")
+    if not place.tokens:
+        notes.append("no number of tokens was given: set the steps of the run")
+    if not (place.checkpoint_interval_s and place.step_s):
+        notes.append("no checkpoint interval was given: it is a default, which you should set")
+    notes.append("the learning rate, its schedule and weight decay are usual starting points, not part of the plan")
+    return tuple(notes)
+
+
+def _device_note(place: TrainingPlace) -> tuple[str, ...]:
+    n = place.devices_per_chip
+    return (f"each chip is {n} devices for the software: parallel sizes count devices",) if n > 1 else ()
+
+
+def _told(unlike: tuple[Difference, ...]) -> tuple[str, ...]:
+    prevents = tuple(f"not as planned, may not fit or trains differently: {d.note}" for d in unlike if d.prevents)
+    return prevents + tuple(f"not as planned: {d.note}" for d in unlike if not d.prevents)
+
+
+def _prepare(written: Written, notes: tuple[str, ...]) -> str:
+    """A script with the steps before the run; notes are comments, one line each whatever a model is called."""
+    comments = [f"# {' '.join(note.split())}" for note in notes]
+    return "\n".join(["#!/bin/sh", *comments, "set -e", f"pip install {written.install}", *written.prepare]) + "\n"

@@ -1,0 +1,1 @@
+"""Scores of predictions against measured rows: the scorecard, its report, reliability and peers."""

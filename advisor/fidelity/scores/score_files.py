@@ -1,0 +1,218 @@
+"""Writes the scorecard files that `fidelity --write-docs` creates and the accuracy page shows."""
+
+import shutil
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from advisor.engine import ENGINE_VERSION
+from advisor.engine.terms import Case, Pool
+from advisor.engine.training import Run
+from advisor.fidelity.scores.report import circumstance, noisy_cases
+from advisor.fidelity.scores.scorecard import TARGETS, TRAINING, Card, line_of, target_result
+from advisor.fidelity.scores.scoring import Scored, pair_case
+from advisor.fidelity.training import layouts as training_layouts
+from advisor.fidelity.training.rows import TrainingCase, training_case
+from catalog import clock
+from catalog.loading import scored as files
+from catalog.loading.fixtures import FixtureError
+from catalog.models import Scorecard, ScoredRow
+
+DIRECTORY = Path(__file__).resolve().parents[3] / "fixtures" / "fidelity"
+WITHHELD = (
+    "measured",
+    "predicted",
+    "low",
+    "high",
+    "pair_index",
+)  # left blank for sources whose figures may not be published
+
+
+def write(
+    scored: Sequence[Scored],
+    disputed: Mapping[str, str],
+    validation: Mapping[str, Any] | None,
+    calibration: str,
+    directory: Path = DIRECTORY,
+    training: Sequence[Scored] = (),
+) -> int:
+    """Writes one file per source and the head of the scorecard. Returns the number of rows.
+
+    `training`: scored training rows. The head counts skipped rows of serving only.
+
+    Raises FixtureError, before writing, if sources.csv does not describe the source of a row.
+    """
+    known = {row["source_key"]: row for row in files.sources(source_list(directory))}
+    served = [s for s in scored if s.ape is not None and s.case is not None]
+    shown = [*served, *(s for s in training if s.ape is not None)]
+    if unknown := sorted({s.row.source_key for s in shown} - set(known)):
+        raise FixtureError(
+            f"sources.csv does not describe {', '.join(unknown)}: add a line with its URL and license to "
+            f"{directory / files.SOURCES}"
+        )
+    by_source: dict[str, list[Mapping[str, Any]]] = {}
+    for s, row in zip(shown, rows_of(shown, disputed), strict=True):
+        withhold = known[s.row.source_key]["figures"] == "kept out"
+        by_source.setdefault(s.row.source_key, []).append(without_figures(row) if withhold else row)
+    directory.mkdir(parents=True, exist_ok=True)
+    if not (directory / files.SOURCES).exists():
+        shutil.copyfile(source_list(directory), directory / files.SOURCES)
+    for path in directory.glob("*.csv"):
+        if path.name != files.SOURCES and path.stem not in by_source:
+            path.unlink()
+    for key, rows in by_source.items():
+        files.write(directory / f"{key}.csv", rows)
+    (directory / files.HEAD).write_text(head(scored, len(shown), validation, calibration), encoding="utf-8")
+    return len(shown)
+
+
+def source_list(directory: Path) -> Path:
+    """The path of the directory's sources.csv, or of the shipped one if it has none."""
+    path = directory / files.SOURCES
+    return path if path.exists() else DIRECTORY / files.SOURCES
+
+
+def head(scored: Iterable[Scored], rows: int, validation: Mapping[str, Any] | None, calibration: str) -> str:
+    skipped = Counter(s.skipped for s in scored if s.skipped)
+    document = {
+        "engine_version": ENGINE_VERSION,
+        "calibration": calibration or "none",
+        "as_of": clock.today(),
+        "rows": rows,
+        "skipped": dict(skipped.most_common()),
+        "left_out": dict((validation or {}).get("errors") or {}),
+        "intervals": [
+            {"basis": basis, "figure": figure, **spans}
+            for basis, figures in ((validation or {}).get("intervals") or {}).items()
+            for figure, spans in figures.items()
+        ],
+    }
+    return yaml.safe_dump(document, sort_keys=False, width=120, allow_unicode=True)
+
+
+def rows_of(shown: Sequence[Scored], disputed: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The columns of each scored row."""
+    pairs = pair_numbers(shown)
+    repeats = noisy_cases(shown)
+    return [
+        (training_row(s) if s.case is None else row_of(s, s.case, pairs.get(pair_case(s))))
+        | circumstance_of(s, disputed, repeats)
+        for s in shown
+    ]
+
+
+def against_targets(
+    scored: Sequence[Scored], disputed: Mapping[str, str], validation: Mapping[str, Any] | None
+) -> list[Mapping[str, Any]]:
+    """The scorecard's targets evaluated on rows that are not in the catalog yet."""
+    rows = catalog_rows(scored, disputed)
+    card = Card(head=Scorecard(left_out=(validation or {}).get("errors") or {}), lines=tuple(map(line_of, rows)))
+    return [target_result(target, card) for target in TARGETS]
+
+
+def catalog_rows(scored: Sequence[Scored], disputed: Mapping[str, str]) -> list[ScoredRow]:
+    """Scored serving rows as the catalog holds them, not saved."""
+    shown = [s for s in scored if s.ape is not None and s.case is not None]
+    each = zip(shown, rows_of(shown, disputed), strict=True)
+    return [ScoredRow(source_key=s.row.source_key, **row) for s, row in each]
+
+
+def pair_numbers(shown: Sequence[Scored]) -> dict[Any, int]:
+    """An index for each case that was measured on more than one chip."""
+    chips: dict[Any, set[str]] = {}
+    for s in shown:
+        if (case := pair_case(s)) is not None:
+            chips.setdefault(case, set()).add(s.row.accelerator_slug)
+    return {case: number for number, case in enumerate(case for case, on in chips.items() if len(on) > 1)}
+
+
+def figures_of(s: Scored) -> dict[str, Any]:
+    """The columns that rows of serving and of training share."""
+    p = s.prediction
+    assert p is not None
+    return {
+        "key": s.row.id,
+        "metric": s.row.metric,
+        "measured": s.row.value,
+        "predicted": p.value,
+        "low": p.low,
+        "high": p.high,
+        "bias_fraction": None if s.ratio is None else s.ratio - 1.0,
+        "inside": s.in_interval,
+        "measured_on": s.row.date[:10],
+    }
+
+
+def training_row(s: Scored) -> dict[str, Any]:
+    """A training row: `mode` is the method, `isl` the sequence length, `concurrency` the sequences of a step."""
+    case = training_case(s.row)
+    assert isinstance(case, TrainingCase)
+    run = case.run
+    return figures_of(s) | {
+        "accelerator": case.accelerator_slug,
+        "chips": case.chips,
+        "model": case.model_id,
+        "framework": textwrap.shorten(s.row.framework, 60, placeholder=" ...") or "unknown",
+        "framework_version": "",
+        "weights_dtype": run.recipe.matmul_dtype,
+        "mode": run.recipe.method,
+        "layout": training_layouts.layout_text(run) if isinstance(run, Run) else "",
+        "isl": float(run.sequence_tokens),
+        "osl": 0.0,
+        "concurrency": case.step_tokens / run.sequence_tokens,
+        "client": TRAINING,
+        "client_known": True,
+        "phase": TRAINING,
+        "basis": s.labels["basis"],
+        "pair_index": None,
+    }
+
+
+def row_of(s: Scored, case: Case, pair: int | None) -> dict[str, Any]:
+    p = s.prediction
+    assert p is not None
+    return figures_of(s) | {
+        "accelerator": case.accelerator_slug,
+        "chips": case.chips,
+        "model": case.model_id,
+        "framework": case.framework,
+        "framework_version": case.framework_version,
+        "weights_dtype": case.weights_dtype,
+        "mode": case.mode,
+        "layout": layout_of(case),
+        "isl": case.isl,
+        "osl": case.osl,
+        "concurrency": case.concurrency,
+        "client": case.client.kind,
+        "client_known": case.client.known,
+        "phase": case.phase,
+        "basis": p.basis,
+        "pair_index": pair,
+    }
+
+
+def without_figures(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row without its figures; only the error remains."""
+    return {**row, **dict.fromkeys(WITHHELD)}
+
+
+def circumstance_of(
+    s: Scored, disputed: Mapping[str, str], repeats: set[tuple[str, tuple[Any, ...]]]
+) -> dict[str, str]:
+    return {"circumstance": circumstance(s, disputed, repeats), "note": disputed.get(s.row.id, "")}
+
+
+def layout_of(case: Case) -> str:
+    """The layout as text: tp8 x2, tp4 pp2, or tp4 | dp8 ep8 for two pools; empty if not stated."""
+    if case.prefill_pool and case.decode_pool:
+        return f"{lanes(case.prefill_pool)} | {lanes(case.decode_pool)}"
+    return lanes(case.pool) if case.pool else ""
+
+
+def lanes(pool: Pool) -> str:
+    ways = [f"{name}{getattr(pool, name)}" for name in ("tp", "pp", "dp", "ep") if getattr(pool, name) > 1]
+    return " ".join([*(ways or ["tp1"]), *([f"x{pool.replicas}"] if pool.replicas > 1 else [])])

@@ -1,0 +1,1 @@
+"""Measured training runs: their rows, predictions, scores and intervals."""

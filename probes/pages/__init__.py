@@ -1,0 +1,8 @@
+"""The pages of workers, results and calibrations."""
+
+from probes.pages import result_figures, views
+
+__all__ = [
+    "result_figures",
+    "views",
+]

@@ -1,0 +1,9 @@
+"""Results as machines send them: parsed, checked for plausibility, stored and released."""
+
+from probes.received import intake, plausibility, results
+
+__all__ = [
+    "intake",
+    "plausibility",
+    "results",
+]
