@@ -5,6 +5,7 @@ import lzma
 from collections.abc import Mapping
 from typing import Any
 
+from django.conf import settings
 from django.db import models
 
 Json = dict[str, Any]
@@ -105,6 +106,7 @@ def snapshot_from_2(rows: Json) -> Json:
         | lists("accelerators", {"chassis": "", "software": {}, "release_year": None})
         | {"hosted": [_with_speeds(row) for row in rows.get("hosted", ())]}
         | {"assumptions": _with_assumptions(rows.get("assumptions", {}))}
+        | {"calibrations": _with_training_figures(rows.get("calibrations", {}))}
     )
 
 
@@ -129,6 +131,19 @@ def _with_assumptions(known: Json) -> Json:
     added |= {f"residual-value-year-{year}": row(residual ** min(year / years, 1.0)) for year in range(1, 6)}
     added |= {key: row(d.value, d.low, d.high) for key, d in DEFAULTS.items()}
     return known | {key: each for key, each in added.items() if key not in known}
+
+
+def _with_training_figures(calibrations: Json) -> Json:
+    """What chips reach in training, from the shipped files where it was not yet among the calibrations."""
+    from advisor.engine.terms import TRAINING
+    from catalog.loading import fixtures
+
+    if TRAINING in calibrations:
+        return calibrations
+    files = sorted((settings.BASE_DIR / "fixtures" / "calibration").glob(f"{TRAINING}*.yaml"))
+    shipped = map(fixtures.calibration, files)
+    added = {row["name"]: {**row["values"], "basis": row["basis"], "source": row["fitted_on"]} for row in shipped}
+    return added | calibrations
 
 
 NOT_KEPT = "not in the stored snapshot"

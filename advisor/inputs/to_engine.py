@@ -34,7 +34,6 @@ from advisor.inputs.assumptions import CAP, HOST_SPEED, IDLE, SOFTWARE, assumpti
 from advisor.inputs.from_catalog import first_source
 from advisor.inputs.snapshot import Snapshot
 from advisor.inputs.training import lengths_of_task, task_of
-from advisor.inputs.training_figures import with_training_figures
 from advisor.workload import CHOICES, drawing_of, images_of, lengths_of, prompts_of, trace_of, unit_of, users_of
 
 Json = dict[str, Any]
@@ -337,7 +336,7 @@ def model_parts(spec: Json, snapshot: Snapshot) -> dict[str, Any]:
         "reward_model": model_of(snapshot.reward_model) if snapshot.reward_model else None,
         "hosted": hosted_apis.chip_vendor_prices(snapshot.hosted),
         "scopes": with_host_speed(  # with the corrections by measured rows of this model
-            with_training_figures(snapshot.calibrations) | snapshot.conditioned,
+            snapshot.calibrations | snapshot.conditioned,
             snapshot.assumptions,
             spec["tco"],
         ),

@@ -8,7 +8,7 @@ import numpy as np
 from advisor.answer import training_estimate
 from advisor.answer.preference import sections
 from advisor.answer.training.money import money_of, spot_warning
-from advisor.answer.training.question import Question, memory_ratios, name_of, speed_ratios
+from advisor.answer.training.question import Question, name_of
 from advisor.answer.training.sentences import reasons, scaling_text, warnings
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.launch import LAUNCHERS, TrainingLaunch, TrainingPlace, training_launch
@@ -278,7 +278,7 @@ def best_size(q: Question, c: Candidate) -> Candidate:
 
 def intervals(q: Question, c: Candidate, draws: CostDraws) -> TrainingIntervals:
     """90% ranges of speed, time and cost."""
-    low, high = speed_ratios(q.snapshot, c)
+    low, high = q.speed_distribution(c).ends
     if low == high == 1.0:
         return TrainingIntervals()
     days, usd = ([number(float(np.quantile(drawn, at))) for at in QUANTILES] for drawn in (draws.days, draws.usd_total))
@@ -291,7 +291,7 @@ def intervals(q: Question, c: Candidate, draws: CostDraws) -> TrainingIntervals:
         "tco_usd": usd,
         "usd_per_month": [number((each or 0.0) * monthly) for each in usd],
     }
-    if (ends := memory_ratios(q.snapshot, c.trained.basis)) is not None:
+    if (ends := q.memory_ratios(c.trained.basis)) is not None:
         peak = c.trained.layout.memory.allocated_bytes / GIB
         fields["peak_allocated_gib"] = [number(peak * ratio) for ratio in ends]
     return TrainingIntervals(**fields)
