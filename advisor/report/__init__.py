@@ -11,7 +11,7 @@ from advisor.report.documents import (
     has_document,
 )
 from advisor.report.quick_text import quick_table
-from advisor.report.text import canonical, head, largest_payment, markdown, meetings, payment_month_text, table
+from advisor.report.text import canonical, largest_payment, markdown, meetings, payment_month_text, table
 
 __all__ = [
     "DOCUMENTS",
@@ -24,7 +24,6 @@ __all__ = [
     "estimate_text",
     "has_changing_traffic",
     "has_document",
-    "head",
     "largest_payment",
     "markdown",
     "meetings",

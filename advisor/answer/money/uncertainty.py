@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from advisor.answer.intervals import figure_distributions
 from advisor.answer.money.bill import price_and_load_ranges
 from advisor.answer.money.plan import cents
 from advisor.answer.question import Question
 from advisor.engine.cost import HOURS_PER_MONTH, priced_usd_per_hour
 from advisor.engine.scheduler import SEED
-from advisor.engine.search import DRAWS, EQUAL_FRACTION, Scored, joint, rank_uncertainty
+from advisor.engine.search import DRAWS, EQUAL_FRACTION, Scored, distributions, joint, rank_uncertainty
 from advisor.engine.terms import CERTAIN, Z95, RatioDistribution, Ratios, usd_text
 from advisor.inputs import PATHS, RESALE_YEARS, SWINGS, number, price_path, rounded
 from advisor.result import (
@@ -118,7 +117,7 @@ class CostModel:
 
 def uncertain_of(question: Question) -> joint.Uncertain:
     """The ranges of the assumptions. A value that the workload sets is certain, but for load, prices and paths."""
-    rows, tco = question.snapshot["assumptions"], question.spec["tco"]
+    rows, tco = question.snapshot.assumptions, question.spec["tco"]
     a = question.catalog.site_assumptions or question.catalog.assumptions
 
     def ends(key: str) -> tuple[float, float]:
@@ -129,7 +128,7 @@ def uncertain_of(question: Question) -> joint.Uncertain:
 
     staff = rows.get(STAFF) or {}
     known = staff.get("low") and staff.get("high") and STAFF not in tco
-    swing = {key: float(tco.get(key, (rows.get(key) or {"value": 1.0})["value"])) for key in SWINGS}
+    swing = {key: float(tco.get(key, rows[key]["value"])) for key in SWINGS}
     load, rent = swing["load-swing-ratio"], swing["rent-price-swing-ratio"]
     return joint.Uncertain(
         load=(1 / load, load),
@@ -175,7 +174,7 @@ def given_paths(paths: Json, months: int) -> dict[str, tuple[tuple[float, ...], 
 
 def ranges_of(question: Question, s: Scored) -> tuple[RatioDistribution, dict[str, tuple[float, float]]]:
     """(distribution of the throughput over the estimate, range of today's price by rent and own)."""
-    known = figure_distributions(question.snapshot, s.lane.choice.efficiency.basis, s.lane.choice.correction)
+    known = distributions(question.snapshot.calibrations, s.lane.choice.efficiency.basis, s.lane.choice.correction)
     ratio = {"rent": (1.0, 1.0), "own": (1.0, 1.0)}
     for o in s.planned.offers if s.planned else (s.offer,):
         ratio[o.acquisition] = price_and_load_ranges(question, replace(s, offer=o))["today"]
@@ -363,8 +362,8 @@ def source_of(money: CostModel, name: str) -> str:
     key = {
         "load": "load-swing-ratio", "rent": RENT, "hardware": "purchase-price-swing-ratio", "resale": RESALE_YEARS[2],
         "electricity": ENERGY, "staff": STAFF,
-    }.get(name)  # fmt: skip
-    return str((money.question.snapshot["assumptions"].get(key) or {"source": ""})["source"])
+    }.get(name, "")  # fmt: skip
+    return str((money.question.snapshot.assumptions.get(key) or {"source": ""})["source"])
 
 
 def chances(money: CostModel, draws: joint.Draws) -> list[Chance]:

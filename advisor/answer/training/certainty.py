@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from advisor.answer import money as bill
-from advisor.answer.training.question import Question, speed_distribution
+from advisor.answer.training.question import Question
 from advisor.engine.scheduler import SEED
 from advisor.engine.search import DRAWS, EQUAL_FRACTION, rank_uncertainty, turning_point
 from advisor.engine.terms import Z95, usd_text
@@ -60,7 +60,7 @@ def ranges_of(q: Question, c: Candidate) -> Uncertainties:
     """What is uncertain about a run."""
     price = {o.acquisition: bill.price_ranges(q, o) for o in c.planned.offers}
     assumed = bill.uncertain_of(q)
-    return uncertainties(c, speed_distribution(q.snapshot, c), price, assumed)
+    return uncertainties(c, q.speed_distribution(c), price, assumed)
 
 
 def drawn(q: Question, c: Candidate) -> CostDraws:
@@ -185,7 +185,7 @@ def drivers(q: Question, c: Candidate, together: CostDraws) -> list[Driver]:
 def source_of(q: Question, name: str) -> str:
     if name == "performance":
         return ERRORS
-    return str((q.snapshot["assumptions"].get(SOURCES[name]) or {"source": ""})["source"])
+    return str((q.snapshot.assumptions.get(SOURCES[name]) or {"source": ""})["source"])
 
 
 # --- scenarios --------------------------------------------------------------------------------------------------
