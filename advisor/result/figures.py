@@ -196,8 +196,9 @@ FIGURES: tuple[Figure, ...] = (
     speed(known("Tokens per parameter"), "tokens_per_parameter", group="", makes=TRAINED, page="costs"),
     speed(known("Trained parameters"), "trained_parameters", "tokens", group="", makes=TRAINED, page="costs"),
     # energy
-    speed(known("Average power, including cooling"), "watts", "W", "low", csv=61, memo="Money", page="costs energy"),
-    speed(known("Power"), "watts", "W", sort="power", group="", makes=SERVED),
+    speed(known("Average power, including cooling"), "watts", "W", "low", csv=61, page="costs energy"),
+    speed(known("Average power, including cooling"), "watts", "W", sort="power", title=known("Power"), group="",
+          makes=SERVED, memo="Money"),
     speed(known("Energy per output token"), "joules_per_output_token", "J", csv=62, group="", makes=TOKENS,
           page="costs energy"),
     speed(known("Energy per input token"), "joules_per_input_token", "J", group="", makes=VECTORS, page="costs energy"),
