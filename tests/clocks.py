@@ -1,13 +1,15 @@
-"""Clocks that tests move: that of the database, and that of this process."""
+"""The day on which every test runs, and clocks that tests move: that of the database, and that of this process."""
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
 import pytest
 from django.db.models import DateTimeField, Value
 from django.utils import timezone
 
 from catalog import clock
+
+TODAY = date(2026, 11, 26)  # not before the newest row of the frozen catalog
 
 
 def set_database(monkeypatch: pytest.MonkeyPatch, read: Callable[[], datetime]) -> None:

@@ -19,8 +19,12 @@ from django.core.cache import caches
 from django.core.management import call_command
 from django.db import connection, transaction
 
+from catalog import clock
 from tests import services
+from tests.clocks import TODAY
 from tests.world import World
+
+ROOT = Path(__file__).resolve().parents[1]
 
 FOUND = {
     "postgres": services.postgres_url(),
@@ -30,6 +34,12 @@ FOUND = {
 os.environ.setdefault("ASSAY_WARM", "0")  # servers that tests start
 ran: set[str] = set()
 missed: dict[str, list[str]] = {name: [] for name in FOUND}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def pinned_day() -> None:
+    """Every test runs on the same day, whichever day it is. Tests of the shipped data ask the host's clock."""
+    clock.today = lambda: TODAY
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -193,36 +203,47 @@ def world(request: pytest.FixtureRequest, tmp_path: Path, migrated: Path) -> Ite
         yield world
 
 
-LOADED: dict[bool, dict[str, list[tuple[Any, ...]]]] = {}  # rows of each table after loading, without and with scores
+LOADED: dict[tuple[Path, bool], dict[str, list[tuple[Any, ...]]]] = {}  # rows of each table, without and with scores
+SHIPPED = Path(os.environ.get("ASSAY_TEST_FIXTURES", ROOT / "fixtures"))  # tests/later.py gives other prices
+FROZEN = ROOT / "tests" / "frozen_catalog"
 
 
-def load_shipped(scores: bool) -> None:
-    """Loads the catalog, the second time from the rows that the first time left."""
+def load_once(directory: Path, scores: bool = False) -> None:
+    """Loads a catalog, the second time from the rows that the first time left."""
     tables = [model._meta.db_table for model in apps.get_app_config("catalog").get_models()]
     with connection.cursor() as cursor:
-        if scores not in LOADED:
-            call_command("load_catalog", verbosity=0, no_scores=not scores)
+        if (directory, scores) not in LOADED:
+            call_command("load_catalog", directory, verbosity=0, no_scores=not scores)
             rows = {}
             for table in tables:
                 cursor.execute(f"select * from {table}")
                 rows[table] = cursor.fetchall()
-            LOADED[scores] = rows
+            LOADED[directory, scores] = rows
             return
         for table in tables:
             cursor.execute(f"delete from {table}")
-        for table, kept in LOADED[scores].items():
+        for table, kept in LOADED[directory, scores].items():
             if kept:
                 places = ", ".join(["%s"] * len(kept[0]))
                 cursor.executemany(f"insert into {table} values ({places})", kept)
 
 
 @pytest.fixture(scope="module")
+def frozen(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """The frozen catalog for all tests of a module, which only read it: for tests of behavior."""
+    with django_db_blocker.unblock(), transaction.atomic():
+        load_once(FROZEN)
+        yield
+        transaction.set_rollback(True)
+
+
+@pytest.fixture(scope="module")
 def shipped(request: Any, django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
-    """The shipped catalog for all tests of a module, which only read it; taken back after them.
+    """The shipped catalog for all tests of a module, which only read it: for tests of its data, never of winners.
 
     Nine thousand scored rows take most of its time: a module that reads them sets SCORES = True.
     """
     with django_db_blocker.unblock(), transaction.atomic():
-        load_shipped(getattr(request.module, "SCORES", False))
+        load_once(SHIPPED, getattr(request.module, "SCORES", False))
         yield
         transaction.set_rollback(True)

@@ -20,7 +20,7 @@ from typing import Any
 
 from tests.examples import WORKLOADS
 
-SHOWN = 200  # differences that are printed
+SHOWN = 1000  # differences that are printed
 DOCUMENT_PAGES = ("memo.html", "memo.md", "bill-of-materials.csv", "cash-flow.csv", "assumptions.csv")
 # What differs between two runs of the same code: identifiers, tokens, times and the sizes of compressed workbooks.
 NOISE = (
@@ -159,7 +159,7 @@ def compare(before: Path, after: Path) -> list[str]:
         if was != now and name.endswith(".json"):
             found += [f"{name}: {line}" for line in differences("", json.loads(was), json.loads(now))]
         elif was != now:
-            found += [f"{name}: {line}" for line in changed_lines(was.splitlines(), now.splitlines())]
+            found += [f"{name}: {line}" for line in changed_lines(in_lines(was), in_lines(now))]
     return found
 
 
@@ -175,6 +175,11 @@ def differences(path: str, was: Any, now: Any) -> Iterator[str]:
             yield from differences(f"{path}[{index}]", old, new)
     elif was != now:
         yield f"{path}: {str(was)[:100]} -> {str(now)[:100]}"
+
+
+def in_lines(text: str) -> list[str]:
+    """Lines of text; of HTML, one per element."""
+    return [line for line in re.sub(r"(?=<)", "\n", text).splitlines() if line.strip()]
 
 
 def changed_lines(was: list[str], now: list[str]) -> Iterable[str]:

@@ -10,6 +10,7 @@ from advisor.models import Advice, Option, Workload
 from advisor.result import Option as Recommended
 from advisor.stored import RESULT_VERSION
 from advisor.workload.schema import parse
+from tests.clocks import TODAY
 
 SPEC = """
 name: support-chat
@@ -86,7 +87,7 @@ def option(
         },
         "reasons": ["the cheapest deployment that meets both service levels at peak"],
         "warnings": ["one replica less misses TTFT p95 at peak"],
-        "price_as_of": (timezone.localdate() - timedelta(days=days)).isoformat(),
+        "price_as_of": (TODAY - timedelta(days=days)).isoformat(),
         "price_source": "https://example.org/prices", "step": step(1 + 0.2 * rank),
     }  # fmt: skip
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.utils import timezone
 
 from advisor import workload
 from advisor.engine.search import Question
@@ -15,6 +14,7 @@ from advisor.inputs.from_catalog import take_snapshot
 from advisor.inputs.to_engine import catalog_of, workload_of
 from catalog.models import Accelerator, Organisation, Price
 from tests.as_json import recommend
+from tests.clocks import TODAY
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 SMALL = """
@@ -101,7 +101,7 @@ def test_with_a_price_every_served_chip_is_a_candidate() -> None:
     Price.objects.bulk_create(
         Price(
             organisation=ours, provider="quote", instance="one", accelerator=chip, accelerators=1, region="any",
-            term="on_demand", kind="vm", usd_per_hour=Decimal(1), as_of=timezone.localdate(), source="quote",
+            term="on_demand", kind="vm", usd_per_hour=Decimal(1), as_of=TODAY, source="quote",
         )
         for chip in served
     )  # fmt: skip
@@ -125,7 +125,7 @@ def test_a_phone_that_somebody_prices_is_advised_for_one_user_at_a_time() -> Non
     Price.objects.create(
         organisation=ours, provider="quote", instance="phone", accelerator=Accelerator.objects.get(slug=DEVICES[2]),
         accelerators=1, region="any", term="on_demand", kind="vm", usd_per_hour=Decimal("0.05"),
-        as_of=timezone.localdate(), source="quote",
+        as_of=TODAY, source="quote",
     )  # fmt: skip
     spec = small()
     spec["constraints"]["accelerators"]["allow"] = [DEVICES[2]]

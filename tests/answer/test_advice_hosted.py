@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.test import Client
-from django.utils import timezone
 
 from advisor import report, workload
 from advisor.inputs import hosted_apis
@@ -17,10 +16,10 @@ from advisor.result import Answer
 from catalog.models import ApiPrice, Discount, Organisation, ServedModel
 from tests import sample_advice
 from tests.as_json import recommend
+from tests.clocks import TODAY
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 FILE = Path(__file__).resolve().parents[2] / "fixtures" / "workloads" / "support-chat.yaml"
-TODAY = timezone.localdate()
 CHIP = "constraints.accelerators.allow=[mi355x]"
 ANY = "constraints.acquisition=[rent, own, api]"
 FEW = ("h100-sxm", "mi355x")  # no allow list of chips, so APIs are ranked; the other chips are denied to be quick

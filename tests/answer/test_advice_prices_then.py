@@ -19,10 +19,10 @@ from advisor.result import Answer
 from advisor.web import forms
 from catalog.models import Accelerator, CatalogLoad, Price
 from tests.as_json import recommend
+from tests.clocks import TODAY
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 FILE = Path(__file__).resolve().parents[2] / "fixtures" / "workloads" / "support-chat.yaml"
-TODAY = timezone.localdate()
 CHANGES = (
     "constraints.accelerators.allow=[h200-sxm]",
     "constraints.frameworks.allow=[vllm]",

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.utils import timezone
 
 from advisor import workload
 from advisor.engine.cost.hourly import HOURS_PER_YEAR, own_parts, total_usd_per_hour
@@ -17,12 +16,12 @@ from advisor.inputs.from_catalog import _accelerator, assumption, take_snapshot
 from advisor.inputs.to_engine import chip_of
 from catalog.models import Accelerator, Assumption, Discount, Organisation, Price, Region, SupportLicence, Unit
 from tests.as_json import recommend
+from tests.clocks import TODAY
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 FILE = Path(__file__).resolve().parents[2] / "fixtures" / "workloads" / "support-chat.yaml"
 LISTED = 24.0  # USD per hour for 8 H200: the cheapest list price, and not so low that the marketplaces make it doubtful
 NO_STAFF = "tco.operator-usd-per-year=0"  # the price alone
-TODAY = timezone.localdate()
 
 
 @pytest.fixture

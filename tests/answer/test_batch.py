@@ -81,7 +81,7 @@ def test_half_the_time_takes_twice_the_machines_and_about_the_same_money() -> No
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_a_night_of_a_billion_tokens_over_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     """docs/tutorial/cases/nightly-batch.md: one or a few chips, given back before the morning, for some dollars."""
     with pytest.raises(SystemExit) as ended:
@@ -103,7 +103,7 @@ def test_a_night_of_a_billion_tokens_over_the_command_line(capsys: pytest.Captur
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_over_rest_and_on_the_page(client: Client) -> None:
     body = {**ASKED, "constraints": {"accelerators": {"allow": ["l40s"]}}}
     response = client.generic("POST", "/api/v1/advice", json.dumps(body), "application/json")
@@ -114,7 +114,7 @@ def test_over_rest_and_on_the_page(client: Client) -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_the_form_asks_for_a_batch_and_shows_it_again() -> None:
     typed = {
         "model": ASKED["model"],

@@ -4,7 +4,7 @@ import pytest
 
 from tests.answer.test_demand_road import BIG, BUSY, answer, traffic
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 ONE = {**BIG, "acquisition": ["own"]}
 
 

@@ -42,7 +42,7 @@ def test_estimates_count_only_where_nothing_is_ranked() -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_a_ranked_point_has_the_figures_of_its_option() -> None:
     asked = workload.parse(
         {

@@ -14,6 +14,9 @@ from django.db import transaction
 
 from advisor import workload
 from advisor.answer import launch_flags
+from advisor.engine.terms import efficiency
+from advisor.engine.training import MEGATRON, MEGATRON_BF16, rates_of
+from advisor.inputs import catalog_resources
 from advisor.inputs.check import check_catalog
 from advisor.inputs.from_catalog import take_snapshot
 from catalog.loading import fixtures as fixture_files
@@ -102,6 +105,15 @@ def test_a_new_accelerator_is_offered_with_the_files_to_start_on_it() -> None:
     assert (first["accelerator"], first["basis"]) == ("acme-one", "datasheet")
     assert "acme.com/one" in first["launch"]["files"]["kubernetes.yaml"]
     assert "/dev/acme" in first["launch"]["files"]["compose.yaml"]
+
+
+def test_a_new_accelerator_trains_at_its_own_rates() -> None:
+    known = catalog_resources([])
+    chip = known.accelerators["acme-one"]
+    rates = rates_of(chip, efficiency(known.scopes, chip.slug, chip.family, chip.kind), MEGATRON_BF16, MEGATRON)
+    assert rates.half_flops_per_s == pytest.approx(0.75 * 600e12)
+    assert rates.attention_forward_flops_per_s == pytest.approx(0.6 * 600e12)
+    assert rates.attention_backward_flops_per_s == pytest.approx(0.5 * 600e12)
 
 
 def test_a_new_model_is_advised() -> None:

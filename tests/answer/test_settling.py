@@ -52,7 +52,7 @@ def test_a_slower_host_is_a_launch_probe_on_that_machine() -> None:
     found = settle(OPTIONS, 0, [slower], 0.0)
     assert found.kind == "measurement"
     assert found.said.startswith(
-        "Measure the host of 4 x H200 SXM with a launch probe. Above 1.2 times the assumed host time, "
+        "Measure the host of 4 x H200 SXM with a launch probe. Above 1.21 times the assumed host time, "
     )
 
 

@@ -16,7 +16,7 @@ from advisor.workload.text import WorkloadError
 from catalog.loading.fixtures import FixtureError, accelerator
 from tests import sample_advice
 from tests.as_json import recommend
-from tests.conftest import load_shipped
+from tests.conftest import SHIPPED, load_once
 
 FILES = Path(__file__).resolve().parents[2] / "fixtures"
 TRAFFIC = {"input_tokens": 800, "output_tokens": 200, "requests_per_s": {"mean": 1, "peak": 2}}
@@ -40,7 +40,7 @@ def answered(**changes: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def catalog(db: None) -> None:
-    load_shipped(scores=False)
+    load_once(SHIPPED)
 
 
 def limits(**changes: Any) -> dict[str, Any]:

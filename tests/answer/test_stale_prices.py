@@ -14,6 +14,7 @@ from advisor.inputs import offers
 from advisor.inputs.from_catalog import take_snapshot
 from catalog.models import Accelerator, Price
 from tests.as_json import recommend
+from tests.clocks import TODAY
 
 DAY = datetime.date(2026, 11, 23)
 QUESTION = """
@@ -99,7 +100,7 @@ def test_a_winner_at_a_weak_price_is_named_with_the_choice_without_it_and_a_fres
     assert solid["more_fraction"] == pytest.approx(solid["usd_per_month"] / first["usd_per_month"] - 1, rel=1e-3)
     assert any("check the seller's current price" in warning for warning in first["warnings"])
 
-    mark_down(chip, "official_list", datetime.date.today())
+    mark_down(chip, "official_list", TODAY)
     fresh = recommend(spec, take_snapshot(spec))
     now = fresh["recommendations"][0]
     assert now["provider"] == "brand-new" and not now["price_weakness"] and fresh["without_weak_prices"] is None
@@ -110,7 +111,7 @@ def test_a_winner_at_a_weak_price_is_named_with_the_choice_without_it_and_a_fres
 @pytest.mark.usefixtures("shipped")
 def test_what_a_buyer_cannot_sign_is_ranked_only_if_it_is_allowed() -> None:
     chip = Accelerator.objects.get(slug="h200-sxm")
-    mark_down(chip, "estimate", datetime.date.today())
+    mark_down(chip, "estimate", TODAY)
     spec = workload.parse(QUESTION)
     assert recommend(spec, take_snapshot(spec))["recommendations"][0]["provider"] != "brand-new"
     allowed = workload.parse(workload.with_changes(workload.load(QUESTION), {"constraints.exclude": ["consumer"]}))
@@ -123,10 +124,10 @@ def test_what_a_buyer_cannot_sign_is_ranked_only_if_it_is_allowed() -> None:
 @pytest.mark.usefixtures("shipped")
 def test_an_average_is_never_an_offer_and_the_note_of_a_price_is_in_the_answer() -> None:
     chip = Accelerator.objects.get(slug="h200-sxm")
-    mark_down(chip, "index", datetime.date.today())
+    mark_down(chip, "index", TODAY)
     spec = workload.parse(QUESTION)
     assert recommend(spec, take_snapshot(spec))["recommendations"][0]["provider"] != "brand-new"
-    mark_down(chip, "provider_api", datetime.date.today() - datetime.timedelta(days=1), notes="needs a support plan")
+    mark_down(chip, "provider_api", TODAY - datetime.timedelta(days=1), notes="needs a support plan")
     first = recommend(spec, take_snapshot(spec))["recommendations"][0]
     assert first["provider"] == "brand-new" and "price: needs a support plan" in first["reasons"]
 

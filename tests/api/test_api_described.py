@@ -11,7 +11,7 @@ import pytest
 
 from tests.described import CALLERS, Described
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 CALLS = int(os.environ.get("ASSAY_API_CALLS", 2))  # of each operation that fit the description, and that do not
 IN_FULL = "ASSAY_API_CALLS" in os.environ
 # A generator guesses no enrollment token and no hash; the last four need what only other people's requests make: a

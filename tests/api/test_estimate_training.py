@@ -7,7 +7,7 @@ from django.test import Client
 
 from tests.as_json import training_estimate
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 BODY = {
     "kind": "training", "model": "meta-llama/Llama-3.1-8B", "accelerator": "h100-sxm", "count": 8,
     "sequence_length": 4096, "global_batch": 16,

@@ -19,7 +19,7 @@ from advisor.models import Advice
 from advisor.result import Answer
 from advisor.workload import parse
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 CHAT = {
     "name": "client",
     "model": "meta-llama/Llama-3.1-8B",

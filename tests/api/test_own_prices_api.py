@@ -6,15 +6,14 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
-from django.utils import timezone
 
 from advisor.api import tokens
 from catalog.models import Accelerator, Discount, ExchangeRate, HeldPrice, Organisation, Price
+from tests.clocks import TODAY
 from tests.people import member
 
 pytestmark = pytest.mark.django_db
 PRICES, DISCOUNTS = "/api/v1/own-prices", "/api/v1/discounts"
-TODAY = timezone.localdate()
 PRICE = {
     "provider": "acme", "instance": "big-8", "accelerator": "h100-sxm", "accelerators": 8, "term": "on_demand",
     "as_of": TODAY.isoformat(), "source": "quote 4711 of Acme", "usd_per_hour": 20,

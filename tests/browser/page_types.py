@@ -11,7 +11,7 @@ from advisor.models import Advice
 from advisor.web.sections import Section
 from catalog.models import Organisation, SavedView
 from tests import old_databases, sample_advice
-from tests.conftest import load_shipped
+from tests.conftest import SHIPPED, load_once
 
 CATALOG = {
     "list-of-accelerators": "/catalog/accelerators?rows=8&vendor=nvidia",
@@ -50,7 +50,7 @@ OTHERS = {
 
 def make_rows() -> Advice:
     """The shipped catalog, a saved view and an answer."""
-    load_shipped(scores=False)
+    load_once(SHIPPED)
     owner = Organisation.objects.get(slug="default")
     SavedView.objects.create(organisation=owner, list_name="prices", name="Spot", query="term=spot")
     return sample_advice.advice()

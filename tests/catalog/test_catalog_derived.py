@@ -6,13 +6,12 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from django.utils import timezone
 
 from catalog.models import Accelerator, Price
 from catalog.pricing.derived import accelerators, age, current_offers, spreads
+from tests.clocks import TODAY
 
 pytestmark = pytest.mark.django_db
-TODAY = timezone.localdate()
 
 
 def chip(slug, **figures):

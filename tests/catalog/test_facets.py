@@ -5,16 +5,15 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from django.utils import timezone
 
 from catalog.lists import drawn
 from catalog.lists.facets import Rows, region_group
 from catalog.lists.filters import AcceleratorFilter, PriceFilter
 from catalog.models import Accelerator, Price
 from catalog.pages.lists import accelerators, public_prices
+from tests.clocks import TODAY
 
 pytestmark = pytest.mark.django_db
-TODAY = timezone.localdate()
 
 
 def offer(chip, provider, region, country, days=0, term="on_demand", origin="official_list"):

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
-from django.utils import timezone
 
 from catalog.models import (
     Accelerator,
@@ -20,6 +19,7 @@ from catalog.models import (
     PriceImport,
 )
 from catalog.pricing import own
+from tests.clocks import TODAY
 from tests.people import member
 
 pytestmark = pytest.mark.django_db
@@ -29,7 +29,6 @@ NEW, UPLOAD, LIST, DISCOUNT = (
     "/catalog/prices/own",
     "/catalog/discounts/new",
 )
-TODAY = timezone.localdate()
 PRICE = {
     "accelerator": "h100-sxm", "accelerators": 8, "provider": "acme", "instance": "big-8", "term": "on_demand",
     "price": "20", "currency": "USD", "per": "instance", "as_of": TODAY.isoformat(), "source": "quote 4711 of Acme",

@@ -1,7 +1,7 @@
 """Prices that look like a mistake are held on import, with the comparison, until a person decides."""
 
 import json
-from datetime import date, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from io import StringIO
 from pathlib import Path
@@ -12,12 +12,12 @@ from django.core.management import CommandError, call_command
 from catalog.models import Accelerator, HeldPrice, Organisation, Price, PriceImport
 from catalog.pricing import checks as price_checks
 from catalog.pricing import imports as price_imports
+from tests.clocks import TODAY
 
 HEAD = (
     "provider,instance,accelerator,accelerators,region,vcpus,host_memory_gib,term,usd_per_hour,purchase_usd,kind,as_of,"
     "source,notes\n"
 )
-TODAY = date(2026, 11, 23)
 
 
 def row(usd: float = 2.5, chips: int = 1, provider: str = "new", **changes):
@@ -96,7 +96,7 @@ def market(db) -> None:
     for usd in ("2.0", "2.4", "2.5", "3.0"):
         Price.objects.create(
             provider=f"p{usd}", instance="one", accelerator=chip, accelerators=1, region="any", term="on_demand",
-            usd_per_hour=Decimal(usd), kind="vm", as_of=date.today(), source="list",
+            usd_per_hour=Decimal(usd), kind="vm", as_of=TODAY, source="list",
         )  # fmt: skip
 
 
@@ -107,7 +107,7 @@ def write(folder: Path, *lines: str) -> Path:
 
 
 def offer(name: str, chips: int, usd: str) -> str:
-    return f"cloud,{name},h100-sxm,{chips},any,,,on_demand,{usd},,vm,{date.today()},list,"
+    return f"cloud,{name},h100-sxm,{chips},any,,,on_demand,{usd},,vm,{TODAY},list,"
 
 
 def run(*args: object, **options: object) -> str:

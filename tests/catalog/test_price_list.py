@@ -6,13 +6,12 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from django.utils import timezone
 
 from catalog.models import Accelerator, ExchangeRate, Price
 from catalog.pricing.finding import chips_named
+from tests.clocks import TODAY
 
 pytestmark = pytest.mark.django_db
-TODAY = timezone.localdate()
 QUESTION = "accelerator=h100&place=eu&origin=official&term=on_demand"
 
 

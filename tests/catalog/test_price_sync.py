@@ -19,10 +19,10 @@ from advisor import advise, refresh
 from advisor.models import Advice, Workload
 from catalog.models import Accelerator, HeldPrice, Price, PriceRefresh, PriceSource
 from catalog.pricing import download, sources, sync
+from tests.clocks import TODAY
 
 SAMPLES = Path(__file__).parent / "price_samples"
 DAILY = SAMPLES / "gpu_price_index.csv"
-TODAY = timezone.localdate()
 
 
 class Answers(BaseHTTPRequestHandler):

@@ -12,7 +12,6 @@ import yaml
 from django.core.management import call_command
 from django.db.models import Q
 from django.test import Client
-from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -22,8 +21,8 @@ from advisor.workload import WorkloadError
 from catalog.models import Accelerator, Organisation, Price
 from catalog.pricing import derived
 from catalog.pricing.current import ANYWHERE, EXPIRED_DAYS, REPLACED_DAYS, has_expired, standing
+from tests.clocks import TODAY
 
-TODAY = timezone.localdate()
 COMMITTED = ("reserved_1y", "reserved_3y")
 TERMS = ("on_demand", *COMMITTED, "spot", "capacity_block", "purchase")
 INSTANCES = ("one", "eight", "one (per GPU)", "HGX")

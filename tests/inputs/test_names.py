@@ -8,7 +8,7 @@ from advisor import workload
 from advisor.inputs import check_catalog, with_catalog_names
 from tests import as_json
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 TRAFFIC = {"input_tokens": 1000, "output_tokens": 200, "requests_per_s": 2}
 
 

@@ -3,7 +3,6 @@
 import datetime
 
 import pytest
-from django.utils import timezone
 
 from advisor.engine.cost.hourly import Assumptions, own_parts, total_usd_per_hour
 from advisor.inputs import offers
@@ -12,9 +11,9 @@ from advisor.inputs.from_catalog import _accelerator
 from advisor.inputs.to_engine import chip_of
 from catalog.models import Accelerator, Price, Unit
 from catalog.pricing.derived import has_expired
+from tests.clocks import TODAY
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
-TODAY = timezone.now().date()
 
 
 def add(instance: str, slug: str, days: int, usd_per_hour: float, **changes: object) -> None:

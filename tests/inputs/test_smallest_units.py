@@ -1,6 +1,5 @@
 """How many chips are sold together is known with a source, or called unknown; every count consists of such units."""
 
-import datetime
 import json
 import random
 from decimal import Decimal
@@ -10,7 +9,6 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db.models import Q
 from django.test import Client
-from django.utils import timezone
 
 from advisor import workload
 from advisor.engine.search import Question
@@ -22,9 +20,9 @@ from catalog.loading import fixtures, load
 from catalog.models import Accelerator, Price, SmallestUnit
 from catalog.pricing.current import is_per_chip
 from tests.as_json import recommend
+from tests.clocks import TODAY
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
-TODAY = timezone.localdate()
 QUESTION = """
 model: meta-llama/Llama-3.2-1B
 traffic: {{input_tokens: 500, output_tokens: 100, requests_per_s: 2}}
@@ -126,7 +124,7 @@ def test_lists_and_rest_show_the_unit_and_its_source(client: Client) -> None:
 
 def test_a_later_record_of_the_unit_reaches_stored_prices_at_the_next_load() -> None:
     chip = Accelerator.objects.get(slug="b200")
-    SmallestUnit.objects.create(provider="newcloud", accelerator=chip, source="not stated", as_of=datetime.date.today())
+    SmallestUnit.objects.create(provider="newcloud", accelerator=chip, source="not stated", as_of=TODAY)
     load.append_prices([row("newcloud", "b200")])
     assert Price.objects.get(provider="newcloud").smallest_unit_accelerators is None
     SmallestUnit.objects.filter(provider="newcloud").update(accelerators=8, source="its docs")

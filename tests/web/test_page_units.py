@@ -4,11 +4,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.utils import timezone
 
 from advisor.result import Option
 from advisor.templatetags import units
 from tests import sample_advice
+from tests.clocks import TODAY
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_an_interval_is_low_to_high_with_the_unit_once() -> None:
 
 @pytest.mark.parametrize(("days", "word"), [(0, "fresh"), (30, "fresh"), (31, "ageing"), (90, "ageing"), (91, "stale")])
 def test_prices_age_after_thirty_days_and_are_stale_after_ninety(days: int, word: str) -> None:
-    assert units.age((timezone.localdate() - timedelta(days=days)).isoformat()) == word
+    assert units.age((TODAY - timedelta(days=days)).isoformat()) == word
 
 
 def test_a_missing_date_is_unknown() -> None:

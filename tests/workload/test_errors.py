@@ -26,6 +26,7 @@ from advisor.workload.text import (
     set_path,
     unstorable,
 )
+from tests.clocks import TODAY
 from tests.workload.test_workload_refused import GOOD, refused
 
 
@@ -287,7 +288,7 @@ def test_today_is_a_day_that_has_been_wherever_one_is():
     """The day after today in UTC has begun somewhere; the one after that has not."""
     import datetime
 
-    today = datetime.datetime.now(datetime.UTC).date()
+    today = TODAY
     days = [(today + datetime.timedelta(days=n)).isoformat() for n in (-1, 0, 1, 3)]
     assert [past_day(day) for day in days[:3]] == days[:3]
     with pytest.raises(ValueError, match="in the future"):

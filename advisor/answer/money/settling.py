@@ -4,7 +4,7 @@ Each uncertain input moves alone over its distribution, with all others as expec
 and probabilities (money/uncertainty.py): plans are resized where performance or load ask for other machines.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any
@@ -25,6 +25,7 @@ from advisor.engine.search import (
     hosted_score,
     joint,
     objective,
+    outward,
     rank_uncertainty,
 )
 from advisor.engine.terms import Workload
@@ -86,6 +87,9 @@ class Moved:
     ratios: Array | None  # to the expected value, shape (VALUES,); None: a path over time
 
 
+Turn = Callable[[Input, int], tuple[float, int] | None]  # (input, who may win) -> (ratio, winner)
+
+
 def settle_serving(
     workload: Workload,
     outcome: SearchResult,
@@ -109,7 +113,30 @@ def settle_serving(
     tests = [m for m in each if m.input.name == "performance"]
     if not leads(each, at, equal):
         return None
-    return settle(shown, at, each, equal).changed(measurement=measurement(shown, at, tests, equal))
+    turn = turns_of(answer, outcome, shown, at)
+    return settle(shown, at, each, equal, turn).changed(measurement=measurement(shown, at, tests, equal, turn))
+
+
+def turns_of(answer: Answer, outcome: SearchResult, options: Sequence[Option | ApiOption], first: int) -> Turn:
+    """The turning points of the sensitivity chart, which is about the first deployment and the others."""
+    bars = {bar.assumption: bar for bar in answer.sensitivity}
+    chip = outcome.ranked[0].lane.choice.accelerator
+    mine = [o for o in options if isinstance(o, Option) and o.accelerator == chip.slug]
+
+    def turn(moved: Input, after: int) -> tuple[float, int] | None:
+        bar = bars.get(f"{moved.name} of {chip.name}")
+        if moved.chip != chip.slug or options[first] not in mine or bar is None or bar.at_value is None:
+            return None
+        if isinstance(options[after], ApiOption) or any(moved.way and o.acquisition != moved.way for o in mine):
+            return None  # the chart leaves APIs out, and moves all prices of a chip
+        wins = [k for k in (after, *range(len(options))) if _accelerator(options[k]) == bar.winner_after]
+        return (bar.at_value, wins[0]) if wins else None
+
+    return turn
+
+
+def _accelerator(option: Option | ApiOption) -> str:
+    return "" if isinstance(option, ApiOption) else option.accelerator
 
 
 def _serving(
@@ -234,7 +261,11 @@ def _objective(
 
 
 def settle(
-    options: Sequence[Option | ApiOption | TrainingOption], first: int, moved: Sequence[Moved], equal: float
+    options: Sequence[Option | ApiOption | TrainingOption],
+    first: int,
+    moved: Sequence[Moved],
+    equal: float,
+    turn: Turn = lambda moved, after: None,
 ) -> Settle:
     """The input that most often puts another option before `first`; ties go to the one named first."""
     shares = [float(flips(m.scores, first, equal).mean()) for m in moved]
@@ -243,33 +274,40 @@ def settle(
         said = "No single price or measurement within its plausible range is likely to change the first choice."
         return Settle(kind="none", input="", flips_fraction=0.0, said=said)
     m, flipped = moved[best], flips(moved[best].scores, first, equal)
-    after = int(np.bincount(np.argmin(m.scores, axis=0)[flipped]).argmax())
-    near = nearest(m, flipped)
-    at = None if m.ratios is None else float(m.ratios[near])
+    at, after, share = turned(m, flipped, turn)
     about = subject(options, first, m.input)
     kind, advice = ADVICE[m.input.name]
-    where = "" if at is None else f" {'Below' if at < 1 else 'Above'} {at:.3g} {WORDS.get(m.input.name, '')},"
+    where = "" if at is None else f" {'Below' if at < 1 else 'Above'} {at:g} {WORDS.get(m.input.name, '')},"
     then = f"{where} {options[after].label} is the better choice".strip()
     return Settle(
         kind="quote" if kind == "quote" else "measurement",
         input=f"{m.input.name} of {about}" if m.input.chip else m.input.name,
-        flips_fraction=rounded(shares[best], 3),
+        flips_fraction=rounded(share, 3),
         winner_after=options[after].label,
         winner_after_rank=options[after].rank,
-        at_ratio=None if at is None else rounded(at, 3),
-        said=f"{advice.format(option=about)}. {then[0].upper()}{then[1:]}; the probability of that is "
-        f"{shares[best]:.0%}.",
+        at_ratio=at,
+        said=f"{advice.format(option=about)}. {then[0].upper()}{then[1:]}; the probability of that is {share:.0%}.",
     )
 
 
-def nearest(m: Moved, flipped: Array) -> int:
-    """The flipped value nearest to what is expected of the input."""
-    distance = NORMAL if m.ratios is None else np.log(m.ratios)
-    return int(np.flatnonzero(flipped)[np.argmin(np.abs(distance[flipped]))])
+def turned(m: Moved, flipped: Array, turn: Turn) -> tuple[float | None, int, float]:
+    """(the flipped ratio nearest to what is expected, the option that is first then, its probability); None: a path.
+
+    Where the sensitivity chart has a turning point on the same side, it is that one.
+    """
+    after = int(np.bincount(np.argmin(m.scores, axis=0)[flipped]).argmax())
+    if m.ratios is None:
+        return None, after, float(flipped.mean())
+    near = float(m.ratios[flipped][np.argmin(np.abs(np.log(m.ratios[flipped])))])
+    known = turn(m.input, after)
+    if known is None or (known[0] < 1) != (near < 1):
+        return outward(near, 1.0), after, float(flipped.mean())
+    at, after = known
+    return at, after, float((m.ratios <= at if at < 1 else m.ratios >= at).mean())
 
 
 def measurement(
-    options: Sequence[Option | ApiOption], first: int, moved: Sequence[Moved], equal: float
+    options: Sequence[Option | ApiOption], first: int, moved: Sequence[Moved], equal: float, turn: Turn
 ) -> Measurement | None:
     """The load test that most often puts another option first, and the TPOT from which on it does; None: no option."""
     if not moved:
@@ -284,9 +322,8 @@ def measurement(
     predicted_ms = tested.tpot_ms.mean if tested.tpot_ms else None
     turning_ms, then = None, "no plausible result changes the first choice, but its intervals narrow"
     if flipped.any() and predicted_ms and m.ratios is not None:
-        near = nearest(m, flipped)
-        after = options[int(np.bincount(np.argmin(m.scores, axis=0)[flipped]).argmax())]
-        turning_ms = predicted_ms / float(m.ratios[near])
+        at, best, _ = turned(m, flipped, turn)
+        turning_ms, after = outward(predicted_ms / (at or 1.0), predicted_ms), options[best]
         side = "at least" if turning_ms > predicted_ms else "at most"
         known = f"option {after.rank}, {after.label}," if after.rank else after.label
         then = f"if it is {side} {turning_ms:.3g} ms, {known} is the better choice"

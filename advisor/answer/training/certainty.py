@@ -1,7 +1,7 @@
 """How certain a training answer is: ranges of each run's cost, chances, drivers and scenarios."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from advisor.answer import money as bill
 from advisor.answer.training.question import Question, speed_distribution
 from advisor.engine.scheduler import SEED
-from advisor.engine.search import DRAWS
+from advisor.engine.search import DRAWS, turning_point
 from advisor.engine.terms import Z95, usd_text
 from advisor.engine.training_search import (
     UNCERTAIN,
@@ -36,6 +36,7 @@ from advisor.result import (
 Json = dict[str, Any]
 EQUAL_FRACTION = 0.01  # options that differ by no more share a win
 QUARTILE = 0.6745
+FARTHEST = 5.0  # times what is expected: turning points are looked for up to here
 NAMES = {
     "performance": "performance",
     "goodput": "goodput",
@@ -66,6 +67,30 @@ def ranges_of(q: Question, c: Candidate) -> Uncertainties:
 
 def drawn(q: Question, c: Candidate) -> CostDraws:
     return cost_draws(c, ranges_of(q, c))
+
+
+def costs_at(q: Question, ratios: Callable[[int], Mapping[str, Any]], count: int = 1) -> Any:
+    """Present value of each ranked run with its inputs at these ratios, shape (runs, count); too late: infinite."""
+    rows = []
+    for k, c in enumerate(q.found.ranked):
+        moved = with_ratios(c, ratios(k))
+        late = moved.days + c.delivery_days > (q.task.deadline_days or np.inf)
+        rows.append(np.broadcast_to(np.where(late, np.inf, moved.usd_total), (count,)))
+    return np.array(rows)
+
+
+def turning_ratio(q: Question, name: str, chip: str = "") -> tuple[float, int] | None:
+    """(ratio of an input to what is expected, the run that costs least then); None: the first one at every ratio.
+
+    chip: it moves the runs on this accelerator alone.
+    """
+    mine = [not chip or c.trained.accelerator.slug == chip for c in q.found.ranked]
+
+    def winner(ratio: float) -> int:
+        usd = costs_at(q, lambda k: {name: ratio} if mine[k] else {})[:, 0]
+        return 0 if usd[0] <= usd.min() + EQUAL_FRACTION * abs(usd.min()) else int(np.argmin(usd))
+
+    return None if winner(1.0) else turning_point(winner, 1.0, (1.0 / FARTHEST, FARTHEST))
 
 
 def with_chances(q: Question, options: Sequence[TrainingOption], draws: Sequence[CostDraws]) -> list[TrainingOption]:

@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from advisor.answer.money import price_ranges
+from advisor.answer.training.certainty import turning_ratio
 from advisor.answer.training.question import Question, name_of, speed_ratios
 from advisor.answer.training.sentences import count
 from advisor.engine.plans import RENT
+from advisor.engine.search import outward
 from advisor.engine.terms import usd_text
 from advisor.engine.training import goodput, spot_goodput
 from advisor.engine.training_search import Candidate, cluster_of, deadline_days, duration
@@ -38,17 +40,17 @@ def paid_ratio(c: Candidate) -> float:
 
 
 def sensitivity(q: Question, mfu: float) -> list[SensitivityBar]:
-    """Bars of the first choice against the next one. mfu: of the first choice."""
+    """Bars of the first choice, with the values at which another run costs less. mfu: of the first choice."""
     ranked = q.found.ranked
     if not ranked:
         return []
-    first, rival = ranked[0], ranked[1] if len(ranked) > 1 else None
+    first = ranked[0]
     return [
-        *speed_bar(q, first, rival, mfu),
-        *price_bar(q, first, rival),
+        *speed_bar(q, first, mfu),
+        *price_bar(q, first),
         *failure_bar(q, first),
         *goodput_bar(first),
-        *tokens_bar(q, first, rival),
+        *tokens_bar(q, first),
         *deadline_bar(q, first),
     ]
 
@@ -68,33 +70,34 @@ def longer(c: Candidate, ratio: float) -> Moved:
     return Moved(usd=usd, days=c.days * ratio, per_run=paid_ratio(c))
 
 
-def speed_bar(q: Question, first: Candidate, rival: Candidate | None, mfu: float) -> Iterator[SensitivityBar]:
+def turn(q: Question, name: str, chip: str = "") -> tuple[float | None, Candidate | None]:
+    found = turning_ratio(q, name, chip)
+    return (found[0], q.found.ranked[found[1]]) if found else (None, None)
+
+
+def speed_bar(q: Question, first: Candidate, mfu: float) -> Iterator[SensitivityBar]:
     low, high = speed_ratios(q.snapshot, first)
-    share, at = timed_share(first), None
-    if rival is not None and share > 0:
-        rest = rival.usd_total / first.usd_total - (1.0 - share)
-        at = share / rest if rest > 0 else None
+    at, rival = turn(q, "performance", first.trained.accelerator.slug)
     yield bar(
         "utilization (MFU) of the first choice", "model FLOPs over peak", (mfu, mfu * low, mfu * high),
-        longer(first, 1 / low), longer(first, 1 / high), mfu * at if at and at < 1 else None, rival,
-        f"{mfu * low:.1%} to {mfu * high:.1%} MFU", "{:.1%} MFU".format,
+        longer(first, 1 / low), longer(first, 1 / high), at if mfu else None, rival,
+        f"{mfu * low:.1%} to {mfu * high:.1%} MFU", lambda at: f"{at * 100:.3g}% MFU",
     )  # fmt: skip
 
 
-def price_bar(q: Question, first: Candidate, rival: Candidate | None) -> Iterator[SensitivityBar]:
+def price_bar(q: Question, first: Candidate) -> Iterator[SensitivityBar]:
     low, high = price_ranges(q, first.offer)
     plan = first.planned.plan
     moved = float(plan.payments[RENT].sum() + plan.payments["commitment"].sum() + plan.payments["capital"].sum())
     share = min(moved / max(math.fsum(plan.total_by_month), 1e-9), 1.0)
-    at = 1.0 + (rival.usd_total / first.usd_total - 1.0) / share if share and rival else None
+    at, rival = turn(q, "hardware" if first.offer.acquisition == "own" else "rent", first.trained.accelerator.slug)
     ends = [
         Moved(usd=first.usd_total * (1 + share * (r - 1)), days=first.days, per_run=paid_ratio(first))
         for r in (low, high)
     ]
     yield bar(
-        "price of the first choice", "times today's price", (1.0, low, high), ends[0], ends[1],
-        at if at and at > 1 else None, rival, f"{low:.3g} to {high:.3g} times today's price",
-        "{:.4g} times today's price".format,
+        "price of the first choice", "times today's price", (1.0, low, high), ends[0], ends[1], at, rival,
+        f"{low:.3g} to {high:.3g} times today's price", "{:.3g} times today's price".format,
     )  # fmt: skip
 
 
@@ -130,30 +133,18 @@ def goodput_bar(first: Candidate) -> Iterator[SensitivityBar]:
     )  # fmt: skip
 
 
-def tokens_bar(q: Question, first: Candidate, rival: Candidate | None) -> Iterator[SensitivityBar]:
+def tokens_bar(q: Question, first: Candidate) -> Iterator[SensitivityBar]:
     """Half and twice the tokens on the same machines, and the most tokens that end in time."""
-    tokens = q.task.tokens
+    tokens, (at, rival) = q.task.tokens, turn(q, "load")
     low, high = (longer(first, ratio) for ratio in TOKENS)
     most = tokens * (deadline_days(q.workload) - first.delivery_days) / first.days
     limit = f"; up to {count(most)} tokens end within {deadline_days(q.workload):g} days"
     in_time = limit if most < tokens * TOKENS[1] else ""
     yield bar(
         "tokens", "tokens", (tokens, tokens * TOKENS[0], tokens * TOKENS[1]), low, high,
-        where_equal(first, rival, tokens), rival, f"half to twice the tokens{in_time}",
+        at, rival, f"half to twice the tokens{in_time}",
         lambda at: f"{count(at)} tokens",
     )  # fmt: skip
-
-
-def where_equal(first: Candidate, rival: Candidate | None, tokens: float) -> float | None:
-    """Tokens at which two runs cost the same; None: one costs less at every number."""
-    if rival is None:
-        return None
-    slopes = [timed_share(c) * c.usd_total for c in (first, rival)]
-    fixed = [(1 - timed_share(c)) * c.usd_total for c in (first, rival)]
-    if math.isclose(slopes[0], slopes[1]):
-        return None
-    ratio = (fixed[1] - fixed[0]) / (slopes[0] - slopes[1])
-    return tokens * ratio if ratio > 0 and abs(ratio - 1) > STEADY else None
 
 
 def deadline_bar(q: Question, first: Candidate) -> Iterator[SensitivityBar]:
@@ -185,12 +176,12 @@ def deadline_bar(q: Question, first: Candidate) -> Iterator[SensitivityBar]:
 
 
 def bar(
-    name: str, unit: str, values: tuple[float, float, float], low: Moved, high: Moved, at: float | None,
+    name: str, unit: str, values: tuple[float, float, float], low: Moved, high: Moved, ratio: float | None,
     rival: Candidate | None, span: str, said: Callable[[float], str],
 ) -> SensitivityBar:  # fmt: skip
-    """values: used, low and high. at: where the rival wins. span: the range in words; said: a value in words."""
+    """values: used, low and high. ratio: to the used one, where the rival wins. span, said: range, value in words."""
     value, least, most = values
-    at = at if rival is not None else None
+    at = None if ratio is None or rival is None else outward(value * ratio, value)
     inside = at is not None and least <= at <= most
     moves = f"{span}: {money_text(low, high)}{days_text(low, high)}"
     wins = ""
@@ -209,7 +200,7 @@ def bar(
         days_high=rounded(high.days, 4),
         winner_after=rival.trained.accelerator.slug if at is not None and rival is not None else None,
         at_value=number(at) if at is not None else None,
-        at_change_fraction=number(at / value - 1.0) if at is not None else None,
+        at_change_fraction=number(ratio - 1.0) if at is not None and ratio is not None else None,
         within_range=inside,
         detail=f"{moves}{wins}",
     )

@@ -6,23 +6,18 @@ time add up. Units of several jobs can share a machine, each on its own chips. K
 hourly machines while they run. The caller provides the rates at the service level and simulates the result.
 """
 
-import ctypes
-import os
-import sys
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from advisor.engine.cost import hour_usd
+from advisor.engine.plans import milp
 
 TIME_LIMIT_S = 5.0
 NEVER = 0.0  # requests/s of a unit that cannot do a job
 MIP_GAP_FRACTION = 1e-6  # relative cost tolerance
-_STDOUT = threading.Lock()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -162,8 +157,6 @@ def cheapest(
     """The cheapest whole machines for all jobs within the limits; None if infeasible or not found in time."""
     if not units:
         return None
-    from scipy.optimize import milp  # lazy: the import takes 0.3 s and most requests need no solver
-
     at = _Columns(len(machines), len(units), len(jobs), len(periods))
     model = _Model(at.total)
     _add_constraints(model, at, machines, units, jobs, limits, periods)
@@ -172,34 +165,16 @@ def cheapest(
         model.row(dict(enumerate(cost)), -np.inf, limits.max_usd_per_hour)
     kinds = np.zeros(at.total)
     kinds[at.used(0) :] = limits.kind_usd_per_hour
-    with _quiet():
-        solution = milp(
-            cost + kinds,
-            constraints=[model.constraint()],
-            integrality=_integrality(at, machines, units),
-            bounds=_bounds(at, machines, units, jobs, periods, limits),
-            options={"time_limit": time_limit_s, "mip_rel_gap": MIP_GAP_FRACTION},
-        )
+    solution = milp(
+        cost + kinds,
+        constraints=[model.constraint()],
+        integrality=_integrality(at, machines, units),
+        bounds=_bounds(at, machines, units, jobs, periods, limits),
+        options={"time_limit": time_limit_s, "mip_rel_gap": MIP_GAP_FRACTION},
+    )
     if solution.x is None:
         return None
     return _fleet(at, solution.x, float(cost @ solution.x), solution.status == 0, machines, units, jobs, periods)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence stdout: HiGHS in scipy 1.17 prints to it, which would corrupt JSON output."""
-    with _STDOUT:
-        sys.stdout.flush()
-        libc, kept, sink = ctypes.CDLL(None), os.dup(1), os.open(os.devnull, os.O_WRONLY)
-        libc.fflush(None)
-        os.dup2(sink, 1)
-        try:
-            yield
-        finally:
-            libc.fflush(None)
-            os.dup2(kept, 1)
-            os.close(kept)
-            os.close(sink)
 
 
 def _add_constraints(

@@ -1,5 +1,6 @@
 """Dated plans: what is rented, reserved, bought and released in which month, and what that costs."""
 
+from advisor.engine.plans.highs import milp
 from advisor.engine.plans.plan import (
     NAMES,
     Flow,
@@ -75,6 +76,7 @@ __all__ = [
     "flat_demand",
     "flows",
     "internal_rate",
+    "milp",
     "named_plans",
     "payback_month",
     "plan_of",

@@ -6,8 +6,7 @@ optimal: with F(t) the least cost from month t on, the differences F(t) - F(t + 
 undercuts, and they do not depend on the group's size. Groups that are needed in different hours of a week could share a
 commitment over time, which is very rarely cheaper and not looked for. Where the need shrinks, a later start costs more,
 or a limit couples the months, it is an integer program: which instances are covered from when to when. Without limits
-its matrix is one of intervals (totally unimodular), so the linear program has whole numbers. HiGHS solves it
-(scipy.optimize.milp).
+its matrix is one of intervals (totally unimodular), so the linear program has whole numbers. HiGHS solves it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,10 +14,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.optimize import Bounds, LinearConstraint
 from scipy.sparse import coo_array
 
 from advisor.engine.cost import Prices
+from advisor.engine.plans.highs import milp
 from advisor.engine.plans.ways import (
     HOURLY,
     OWNED,

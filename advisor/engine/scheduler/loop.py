@@ -1,18 +1,22 @@
 """The compiled simulation loop: which requests run in each step, with how many tokens, and how long it takes."""
-# mypy: disable-error-code="no-any-return"
+# mypy: disable-error-code="no-any-return, no-untyped-call"
 
-from functools import partial
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numba import njit
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
 
+from advisor.engine.scheduler import state
 from advisor.engine.scheduler.state import (
     BUSY_S,
     BY_TURN,
     CLOCK_S,
     CONTEXT,
     DECODES,
-    FIELDS,
     FINISHED,
     FREE,
     FREE_MIN,
@@ -41,31 +45,44 @@ from advisor.engine.scheduler.state import (
 )
 from advisor.engine.step import POLICIES, duration
 
-# Numba's cache is keyed on this file only, so changes in state.py or duration.py must change these numbers.
-if (FIELDS, duration.SOURCE) != (0x92E63952, 0xF1CA82CB):
-    raise ImportError(
-        "the fields of scheduler/state.py or the source of step/duration.py changed: write "
-        f"({FIELDS:#x}, {duration.SOURCE:#x}) into scheduler/loop.py, so that numba recompiles"
-    )
-# These functions allocate nothing (_nrt=False): reference counting of arrays would take two thirds of the time.
-compiled = partial(njit, cache=True, nogil=True, error_model="numpy", _nrt=False)
+# Formulas and constants of these files are compiled into the functions below.
+SOURCES = b"".join(Path(str(module.__file__)).read_bytes() for module in (duration, state))
+
+
+class _Files(CompileResultCacheImpl):
+    """Numba's files on disk, one set for each state of SOURCES: numba notices only changes of a function's own file."""
+
+    def get_filename_base(self, fullname: str, abiflags: str) -> str:
+        return f"{super().get_filename_base(fullname, abiflags)}-{zlib.crc32(SOURCES):08x}"
+
+
+class _Cache(FunctionCache):
+    _impl_class = _Files
+
+
+def compiled(function: Callable[..., Any]) -> Any:
+    """Allocates nothing (_nrt=False): reference counting of arrays would take two thirds of the time."""
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
+    dispatcher: Any = njit(**options)(function)
+    dispatcher._cache = _Cache(function)  # like cache=True, in the files above
+    return dispatcher
+
+
 _whole_tiles, _grid_index, _on_line = (
-    compiled()(f) for f in (duration.whole_tiles, duration.grid_index, duration.on_line)
+    compiled(f) for f in (duration.whole_tiles, duration.grid_index, duration.on_line)
 )
-_sequences_s, _context_s, _pairs_s = (
-    compiled()(f) for f in (duration.sequences_s, duration.context_s, duration.pairs_s)
-)
-_floor_s, _lasting_s = (compiled()(f) for f in (duration.floor_s, duration.step_s))
+_sequences_s, _context_s, _pairs_s = (compiled(f) for f in (duration.sequences_s, duration.context_s, duration.pairs_s))
+_floor_s, _lasting_s = (compiled(f) for f in (duration.floor_s, duration.step_s))
 
 CHUNKED_CODE, PREFILL_FIRST_CODE, MIXED_CODE, STATIC_CODE = range(len(POLICIES))
 
 
-@compiled()
+@compiled
 def _blocks(tokens: int, block_tokens: int) -> int:
     return (tokens + block_tokens - 1) // block_tokens
 
 
-@compiled()
+@compiled
 def _linear_s(costs: Costs, tokens: int) -> float:
     grid, values = costs.grid_tokens, costs.linear_s
     felt = _whole_tiles(tokens, costs.tile_tokens)
@@ -73,14 +90,14 @@ def _linear_s(costs: Costs, tokens: int) -> float:
     return _on_line(felt, grid[i], grid[i + 1] - grid[i], values[i], values[i + 1])
 
 
-@compiled()
+@compiled
 def _window_pairs(start: int, count: int, window: int) -> int:
     """(query, key) pairs of `count` queries after `start` keys, with at most `window` keys each, itself included."""
     growing = min(max(window - start, 0), count)
     return growing * start + growing * (growing + 1) // 2 + (count - growing) * window
 
 
-@compiled()
+@compiled
 def _preempt(s: Server) -> int:
     """Preempt the newest running request to the head of the queue; returns its tokens in this step."""
     table, state = s.table, s.state
@@ -95,7 +112,7 @@ def _preempt(s: Server) -> int:
     return s.scheduled[slot]
 
 
-@compiled()
+@compiled
 def _schedule_running(s: Server, budget: int, decodes: bool, prefills: bool) -> int:
     """Schedule tokens of running requests in order of admission; preempt the newest if KV runs out. Returns the budget
     left."""
@@ -122,13 +139,13 @@ def _schedule_running(s: Server, budget: int, decodes: bool, prefills: bool) -> 
     return budget
 
 
-@compiled()
+@compiled
 def _awaited_blocks(s: Server, r: int) -> int:
     held = s.table.prompt[r] + (s.table.output[r] if s.rules.reserve_full else s.table.generated[r])
     return _blocks(held, s.costs.block_tokens)
 
 
-@compiled()
+@compiled
 def _admit(s: Server, budget: int, seen_s: float, batch: bool) -> int:
     """Admit waiting requests, preempted ones first, while tokens, slots and KV last. Returns the budget left."""
     rules, table, state = s.rules, s.table, s.state
@@ -158,7 +175,7 @@ def _admit(s: Server, budget: int, seen_s: float, batch: bool) -> int:
     return budget
 
 
-@compiled()
+@compiled
 def _fill(s: Server, seen_s: float) -> int:
     """Schedule one step by the policy; returns its tokens."""
     policy, state = s.rules.policy, s.state
@@ -178,7 +195,7 @@ def _fill(s: Server, seen_s: float) -> int:
     return s.rules.max_batched_tokens - budget
 
 
-@compiled()
+@compiled
 def _step_s(s: Server, idle: bool) -> float:
     """Seconds of the scheduled step, noted if it has a prompt; idle: no step ran just before it."""
     costs, table, state = s.costs, s.table, s.state
@@ -214,7 +231,7 @@ def _step_s(s: Server, idle: bool) -> float:
     return step_s
 
 
-@compiled()
+@compiled
 def _finish(s: Server, r: int) -> int:
     """Finish a request after its last token; returns 1 for a measured request."""
     s.table.finish_s[r] = s.totals[CLOCK_S]
@@ -223,7 +240,7 @@ def _finish(s: Server, r: int) -> int:
     return s.rules.first <= r < s.rules.last
 
 
-@compiled()
+@compiled
 def _advance(s: Server) -> int:
     """Account for the step's tokens at its end; returns the number of measured requests that finished."""
     table, state, totals = s.table, s.state, s.totals
@@ -255,7 +272,7 @@ def _advance(s: Server) -> int:
     return measured
 
 
-@compiled()
+@compiled
 def _submit(s: Server, count: int) -> None:
     """Enter the next requests of `count` users whose requests finished, in order of arrival.
 
@@ -277,7 +294,7 @@ def _submit(s: Server, count: int) -> None:
         arrival_s[place] = at_s
 
 
-@compiled()
+@compiled
 def _mark(s: Server, opened: int) -> int:
     """Save the totals when the first measured request arrives, and when the first one after them does."""
     if s.totals[CLOCK_S] < _mark_s(s, opened):
@@ -287,13 +304,13 @@ def _mark(s: Server, opened: int) -> int:
     return opened + 1
 
 
-@compiled()
+@compiled
 def _mark_s(s: Server, opened: int) -> float:
     bound = s.rules.first if opened == 0 else s.rules.last
     return s.table.arrival_s[bound] if opened < 2 and bound < len(s.table.arrival_s) else np.inf
 
 
-@compiled()
+@compiled
 def _awaited_s(s: Server) -> float:
     """Earliest time at which a request can be admitted while all running ones decode; infinite: none until one ends.
 
@@ -313,7 +330,7 @@ def _awaited_s(s: Server) -> float:
 # --- turns: decoding requests advance together, without visiting each in every step --------------------------------
 
 
-@compiled()
+@compiled
 def _join(s: Server, r: int) -> None:
     """Start decoding the request in the next slot by turns: note the turns in which it ends or allocates a block."""
     table, turns, state, window = s.table, s.turns, s.state, s.costs.window_tokens
@@ -333,7 +350,7 @@ def _join(s: Server, r: int) -> None:
         turns.taking[(turn - table.computed[r]) % s.costs.block_tokens] += 1
 
 
-@compiled()
+@compiled
 def _take_turn(s: Server) -> int:
     """Generate one token for every request that decodes by turns; returns the number of measured ones that finished."""
     table, turns, state, window = s.table, s.turns, s.state, s.costs.window_tokens
@@ -366,7 +383,7 @@ def _take_turn(s: Server) -> int:
     return measured
 
 
-@compiled()
+@compiled
 def _begin_turns(s: Server) -> None:
     """Switch to turns, unless a prefilling request is before a decoding one or a request has a block in reserve."""
     table, state = s.table, s.state
@@ -383,7 +400,7 @@ def _begin_turns(s: Server) -> None:
             _join(s, s.running[slot])
 
 
-@compiled()
+@compiled
 def _end_turns(s: Server) -> None:
     """Leave turns: update the tokens and blocks of each request."""
     table, turns, state = s.table, s.turns, s.state
@@ -401,7 +418,7 @@ def _end_turns(s: Server) -> None:
     state[BY_TURN:] = 0
 
 
-@compiled()
+@compiled
 def _fill_by_turns(s: Server, seen_s: float) -> int:
     """`_fill` by turns; leaves turns if tokens or blocks do not suffice for all decoding requests."""
     policy, state, most, decodes = s.rules.policy, s.state, s.rules.max_batched_tokens, s.state[DECODES]
@@ -431,7 +448,7 @@ def _fill_by_turns(s: Server, seen_s: float) -> int:
     return most - budget
 
 
-@compiled()
+@compiled
 def _go_on(s: Server, seen_s: float, mark_s: float) -> float:
     """Run all steps until the next event, which differ only in their context; returns the new `seen_s`.
 
@@ -491,7 +508,7 @@ def _go_on(s: Server, seen_s: float, mark_s: float) -> float:
     return seen_s
 
 
-@compiled()
+@compiled
 def _run(s: Server, one_by_one: bool) -> int:
     """Run until the measured requests are done; returns how many ends of the measured window were reached."""
     rules, state, totals = s.rules, s.state, s.totals

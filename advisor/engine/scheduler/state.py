@@ -1,6 +1,5 @@
 """State of one simulated server, for the compiled loop in loop.py."""
 
-import zlib
 from typing import NamedTuple
 
 import numpy as np
@@ -98,11 +97,6 @@ class Server(NamedTuple):
 def times_of(costs: Costs) -> list[np.ndarray | float]:
     """All fields of the costs that are times in seconds."""
     return [value for name, value in costs._asdict().items() if "_s_per_" in name or name.endswith("_s")]
-
-
-KINDS = (Costs, Rules, Requests, Turns, Server)
-NAMES = [f"{kind.__name__}.{name}: {t.__name__}" for kind in KINDS for name, t in kind.__annotations__.items()]
-FIELDS = zlib.crc32(" ".join(NAMES).encode())
 
 
 def server_of(costs: Costs, rules: Rules, table: Requests, totals: int, state: int) -> Server:

@@ -64,7 +64,7 @@ from advisor.engine.search.planned import (
 )
 from advisor.engine.search.run import MORE_CHIPS, Point, SearchResult, prepare_question, search
 from advisor.engine.search.scale_to_zero import ColdStartTimes, OnDemand, scaled_to_zero
-from advisor.engine.search.sensitivity import Bar, Ranges, host_effect, tornado
+from advisor.engine.search.sensitivity import Bar, Ranges, host_effect, outward, tornado, turning_point
 from advisor.engine.search.simulated import (
     Design,
     MemoryParts,
@@ -106,6 +106,8 @@ __all__ = [
     "Question",
     "best",
     "on_offer",
+    "outward",
+    "turning_point",
     "with_plan",
     "EQUAL_FRACTION",
     "MORE_CHIPS",

@@ -26,7 +26,9 @@ from advisor.engine.terms import Effort, Lengths, OutOfWork, Workload
 
 Array = np.ndarray
 STEPS = 2  # values tried on each side, log-spaced or evenly spaced, before bisection
-HALVINGS = 5  # bisection steps
+HALVINGS = 5  # bisection steps where each takes closed forms and simulations
+EXACT_HALVINGS = 14  # others: to less than the last digit that is printed
+DIGITS = 3  # of a turning point
 TRIES = 12  # replicas added or removed before the search stops
 FAR = 2.0  # search for a new winner up to this multiple of the price and performance ranges
 MAX_HIT_FRACTION = 0.95
@@ -50,7 +52,7 @@ class Standing:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bar:
-    """One assumption: the winner's cost over its range, and the break point (nearest value where another wins)."""
+    """One assumption: the winner's cost over its range, and the turning point (nearest value where another wins)."""
 
     name: str
     unit: str
@@ -59,7 +61,7 @@ class Bar:
     high: float
     low_usd_per_month: float  # cost of today's winner at `low`
     high_usd_per_month: float
-    at: float | None  # break point; None: no other winner within the values tried
+    at: float | None  # turning point; None: no other winner within the values tried
     winner_after: int | None  # index of the new winner among the contenders
 
 
@@ -213,28 +215,45 @@ def _tpot_s(workload: Workload, field: Contenders, i: int, replicas: float) -> f
     return float(loaded.tpot_p95_estimate_s[0])
 
 
-def nearest_change(under: StandingAt, value: float, ends: tuple[float, float], even: bool) -> tuple[float, int] | None:
-    """(value, new winner) of the break point nearest to `value` between the two ends; None if there is none."""
+def turning_point(
+    winner_at: Callable[[float], int],
+    value: float,
+    ends: tuple[float, float],
+    even: bool = False,
+    halvings: int = EXACT_HALVINGS,
+) -> tuple[float, int] | None:
+    """(value, new winner) where the winner at `value`, 0, first gives way, towards the nearer end; None: nowhere.
+
+    Only values with DIGITS significant digits are tried, so what is printed changes the winner.
+    """
     changes = []
     for end in ends:
         path = np.linspace(value, end, STEPS + 1) if even else np.geomspace(value, end, STEPS + 1)
         inside = value
-        for far in path[1:].tolist():
-            if far != value and under(far).winner:
-                changes.append(_bisect(under, inside, far))
+        for far in [outward(x, value) for x in path[1:].tolist() if x != value]:
+            if winner_at(far):
+                changes.append(_bisect(winner_at, value, inside, far, halvings))
                 break
             inside = far
-    return min(changes, key=lambda f: abs(f[0] - value) if even else abs(math.log(f[0] / value)), default=None)
+    at = min(changes, key=lambda x: abs(x - value) if even else abs(math.log(x / value)), default=None)
+    return None if at is None else (at, winner_at(at))
 
 
-def _bisect(under: StandingAt, inside: float, outside: float) -> tuple[float, int]:
-    for _ in range(HALVINGS):
-        middle = (inside + outside) / 2
-        if under(middle).winner:
-            outside = middle
-        else:
-            inside = middle
-    return outside, under(outside).winner
+def _bisect(winner_at: Callable[[float], int], value: float, inside: float, outside: float, halvings: int) -> float:
+    """A value with another winner, as near to one without as the halvings and the digits allow."""
+    for _ in range(halvings):
+        middle = outward((inside + outside) / 2, value)
+        if middle == outside:
+            break
+        inside, outside = (inside, middle) if winner_at(middle) else (middle, outside)
+    return outside
+
+
+def outward(at: float, value: float) -> float:
+    """`at` with DIGITS significant digits, rounded away from `value`."""
+    unit = 10.0 ** (math.floor(math.log10(abs(at))) - DIGITS + 1) if at else 1.0
+    scaled = at / unit
+    return float(f"{(math.floor(scaled + 1e-6) if at < value else math.ceil(scaled - 1e-6)) * unit:.{DIGITS}g}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -271,10 +290,11 @@ def bar(
     ends: tuple[float, float],
     even: bool = False,
     reach: float = 1.0,
+    halvings: int = HALVINGS,
 ) -> Bar:
-    """The bar of one assumption; break points are searched up to `reach` times beyond the ends."""
+    """The bar of one assumption; turning points are searched up to `reach` times beyond the ends."""
     under = cache(asked)
-    change = nearest_change(under, value, (ends[0] / reach, ends[1] * reach), even)
+    change = turning_point(lambda x: under(x).winner, value, (ends[0] / reach, ends[1] * reach), even, halvings)
     low, high = (float(under(end).usd_per_hour[0]) * HOURS_PER_MONTH for end in ends)
     return Bar(
         name=name,
@@ -344,7 +364,15 @@ def tornado(
         return standing_at(workload, scale, ranked, grown, latency, ones)
 
     bars = [
-        bar(f"price of {chip.name}", "times today's price", at_price, 1.0, ranges.price_fraction, reach=FAR),
+        bar(
+            f"price of {chip.name}",
+            "times today's price",
+            at_price,
+            1.0,
+            ranges.price_fraction,
+            reach=FAR,
+            halvings=EXACT_HALVINGS,
+        ),
         bar(
             f"performance of {chip.name}",
             "times the estimate",
@@ -352,6 +380,7 @@ def tornado(
             1.0,
             ranges.performance_fraction,
             reach=FAR,
+            halvings=EXACT_HALVINGS,
         ),
     ]
     if ranges.host_ratio:

@@ -5,8 +5,6 @@ The functions are arithmetic without branches, so that numpy evaluates them for 
 the same source for scalars (scheduler/loop.py). `costs` is anything with the named fields: StepTimes, Load, Costs.
 """
 
-import inspect
-import zlib
 from typing import Any
 
 import numpy as np
@@ -80,8 +78,3 @@ def floor_s(costs: Costs, tokens: Value, sequences: Value, has_prompt: Value, id
 def step_s(costs: Costs, device_s: Value, least_s: Value, sequences: Value) -> Value:
     """Seconds of a step with this device time and `floor_s`."""
     return np.maximum(device_s, least_s) + costs.serial_s + sequences * costs.serial_s_per_sequence
-
-
-COMPILED = (whole_tiles, grid_index, on_line, linear_s, sequences_s, context_s, pairs_s, floor_s, step_s)
-# checked in scheduler/loop.py, whose numba cache does not notice changes here
-SOURCE = zlib.crc32("".join(inspect.getsource(function) for function in COMPILED).encode())

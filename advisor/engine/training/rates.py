@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from advisor.engine import kernels
 from advisor.engine.kernels import chip_rates, rate_of
-from advisor.engine.terms import Accelerator, Efficiency, Link, TrainingEfficiency
+from advisor.engine.terms import Accelerator, Efficiency, TrainingEfficiency
 from advisor.engine.training.run import Code, Recipe
 
 HOST_CORES = 128  # of the host on which offloading was measured
@@ -20,7 +20,6 @@ class Rates(kernels.Rates):
     attention_forward_flops_per_s: float
     attention_backward_flops_per_s: float
     expert_fraction: float
-    link: Link | None  # inside the scale-up domain
     far_link_bytes_per_s: float  # of the network, without losses
     host_bytes_per_s: float  # between one chip and pinned memory of its host
     host_chips: int
@@ -84,7 +83,6 @@ def rates_of(a: Accelerator, e: Efficiency, recipe: Recipe, code: Code, host: Ho
         attention_forward_flops_per_s=half * reached(forward),
         attention_backward_flops_per_s=half * reached(backward),
         expert_fraction=grouped * (1.0 if code.graphs == "full" else t.expert_factor),
-        link=a.links[0] if a.links else None,
         far_link_bytes_per_s=far.bytes_per_s if far else a.pcie_bytes_per_s,
         host_bytes_per_s=a.pcie_bytes_per_s * t.host_copy_fraction,
         host_chips=host.chips if host else a.chips_per_host,

@@ -1,16 +1,12 @@
 """Equal steps are taken at once, and nothing differs from taking them one by one."""
 
-import importlib
-import sys
 from collections.abc import Iterator
-from types import ModuleType
 
 import numpy as np
 import pytest
 
-from advisor.engine.scheduler import loop, state
+from advisor.engine.scheduler import loop
 from advisor.engine.scheduler.simulation import Simulation, simulate
-from advisor.engine.step import duration
 from advisor.engine.step.step_time import POISSON, POLICIES, STEADY, USERS, Client, Scheduler, StepTimes
 from advisor.engine.terms.workload import Lengths
 from tests.engine.serving_cases import lane
@@ -68,13 +64,3 @@ def test_jumps_change_no_bit_of_what_is_simulated(
         np.testing.assert_array_equal(getattr(jumped, field), getattr(stepped, field), err_msg=f"{name}: {field}")
     assert jumped.work < stepped.work
     assert jumped.steps > 300
-
-
-@pytest.mark.parametrize(("module", "name"), [(state, "FIELDS"), (duration, "SOURCE")])
-def test_code_compiled_for_other_fields_or_another_formula_is_never_used(
-    module: ModuleType, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, name, getattr(module, name) + 1)
-    monkeypatch.delitem(sys.modules, "advisor.engine.scheduler.loop")
-    with pytest.raises(ImportError, match="numba recompiles"):
-        importlib.import_module("advisor.engine.scheduler.loop")

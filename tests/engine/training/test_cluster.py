@@ -148,7 +148,6 @@ def test_a_ring_all_reduce_of_gpt_3_on_8_chips_counts_one_direction():
         hop_s=0.0,
         far_collective_s=0.0,
         collective_knee_bytes=0.0,
-        link=None,
     )
     seconds = float(training.ring_s(rates, 8, 2 * gradients_bytes))
     assert seconds == pytest.approx(sent_bytes / 450e9) == pytest.approx(1.36, abs=0.005)
