@@ -235,6 +235,20 @@ FIGURES: tuple[Figure, ...] = (
     *columns("price_weakness", 83),
 )  # fmt: skip
 
+HOSTED: tuple[Figure, ...] = (  # of every hosted API of the model, ranked or not
+    Figure(label="Hosted API", path="endpoint", heading="hosted API (pay per token)"),
+    Figure(label="Accelerator", path="accelerator", unit="text", heading="accelerator"),
+    Figure(label="Price date", path="as_of", heading="price as of"),
+    cost("Per month", "usd_per_month", heading="USD/month"),
+    Figure(label="Rank", path="rank", heading="rank"),
+    cost("Per M input tokens", "usd_per_mtok_input", PER_MTOK, heading="USD/M input"),
+    cost("Per M cached tokens", "usd_per_mtok_cached_input", PER_MTOK, heading="cached"),
+    cost("Per M output tokens", "usd_per_mtok_output", PER_MTOK, heading="USD/M output"),
+    speed("Published speed", "published_output_tokens_per_s", "tokens/s", "high", heading="published tok/s"),
+    speed("Break-even", "break_even_tokens_per_month", "M tokens", heading="break-even Mtok/month"),
+    Figure(label="Not ranked because", path="rejection.detail", unit="text", heading="not ranked because"),
+)
+
 
 def shown_in(place: str, makes: str) -> list[Figure]:
     """The figures of this work that have a place of this name: heading, csv, sort, memo, page."""
