@@ -37,7 +37,7 @@ from advisor.result.demand import (
     WeekBill,
 )
 from advisor.result.estimate import Ablation, AblationStep, ClosedForm, Estimate, MeasuredRow
-from advisor.result.figures import FIGURES, GROUPS, Figure, csv_columns, interval, shown_in
+from advisor.result.figures import FIGURES, GROUPS, HOSTED, Figure, csv_columns, interval, shown_in
 from advisor.result.host import Host
 from advisor.result.hosted import ApiOption, HostedOffer, SloState, Speed, TokenCharge
 from advisor.result.launch import Checkpoint, FlagCheck, Launch, LoadTest
@@ -151,6 +151,7 @@ from advisor.result.why_not import (
 __all__ = [
     "FIGURES",
     "GROUPS",
+    "HOSTED",
     "Figure",
     "csv_columns",
     "interval",
