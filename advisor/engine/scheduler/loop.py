@@ -60,12 +60,10 @@ class _Cache(FunctionCache):
     _impl_class = _Files
 
 
-# These functions allocate nothing (_nrt=False): reference counting of arrays would take two thirds of the time.
-OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
-
-
 def compiled(function: Callable[..., Any]) -> Any:
-    dispatcher: Any = njit(**OPTIONS)(function)
+    """Allocates nothing (_nrt=False): reference counting of arrays would take two thirds of the time."""
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
+    dispatcher: Any = njit(**options)(function)
     dispatcher._cache = _Cache(function)  # like cache=True, in the files above
     return dispatcher
 
