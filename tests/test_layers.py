@@ -99,7 +99,7 @@ MORE_MODULES = {  # folders that hold more, and why
 }
 TO_SPLIT = {
     *("advisor", "advisor/answer", "advisor/inputs", "advisor/report/documents", "advisor/result"),
-    *("advisor/web", "probes/agent", "probes/agent/kinds"),
+    "advisor/web",
     *(f"advisor/engine/{name}" for name in ("search", "terms")),
 }
 MOST_ENGINE_LEVELS = 8
