@@ -27,7 +27,7 @@ def test_texts_are_kept_once() -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_a_stored_snapshot_is_small_and_answers_alike() -> None:
     raw = workload.set_path(workload.load(FILE.read_bytes()), "constraints.accelerators.allow", "[l40s]")
     spec = workload.parse(raw)
@@ -41,7 +41,7 @@ def test_a_stored_snapshot_is_small_and_answers_alike() -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_a_snapshot_that_does_not_say_how_frameworks_start_is_of_an_earlier_version() -> None:
     taken = take_snapshot(workload.parse(FILE.read_text()))
     assert not is_outdated(taken) and not is_outdated({"parts": [taken]})
@@ -51,7 +51,7 @@ def test_a_snapshot_that_does_not_say_how_frameworks_start_is_of_an_earlier_vers
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_a_near_miss_says_by_how_much_and_passes_with_the_change_that_it_names() -> None:
     raw = workload.set_path(workload.load(FILE.read_bytes()), "constraints.accelerators.allow", "[l40s]")
 
@@ -87,7 +87,7 @@ def test_two_processes_answer_alike_to_the_byte(world: World) -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_a_chip_family_with_rows_in_the_fit_is_relative_without_values_of_its_own() -> None:
     assert not Calibration.objects.get(name="family:blackwell").values
     resources = catalog_resources([])
