@@ -20,7 +20,7 @@ from advisor.workload.trace_files import with_traces
 from tests import sample_advice
 from tests.as_json import recommend
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 FILE = Path(__file__).resolve().parents[2] / "fixtures" / "workloads" / "support-chat.yaml"
 
 
