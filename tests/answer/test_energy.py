@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from advisor import workload
-from advisor.answer.energy import curve_of, weighted
+from advisor.answer.options.energy import curve_of, weighted
 from advisor.inputs import Snapshot
 from tests.answer.test_money_answer import answer
 
