@@ -9,7 +9,6 @@ from advisor.engine import ENGINE_VERSION
 from advisor.engine.network import from_stored_config, to_shape
 from advisor.inputs import hosted_apis, hosts, measured, offers
 from advisor.inputs.snapshot import Snapshot
-from advisor.inputs.training_figures import with_training_figures
 from advisor.workload import PORTFOLIO, WorkloadError, error
 from catalog import clock
 from catalog.models import (
@@ -136,7 +135,7 @@ def calibrations() -> Json:
         c.name: stated.get(c.name, {}) | c.values | {"basis": c.basis, "source": c.fitted_on}
         for c in newest_calibrations()
     }
-    return with_training_figures(stated | measured)
+    return stated | measured
 
 
 def calibration_rows() -> Json:
