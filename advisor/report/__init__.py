@@ -12,7 +12,7 @@ from advisor.report.documents import (
 )
 from advisor.report.plan_figures import months, plan_payments, plan_totals
 from advisor.report.quick_text import quick_table
-from advisor.report.text import canonical, head, markdown, meetings, table
+from advisor.report.text import canonical, markdown, meetings, table
 
 __all__ = [
     "DOCUMENTS",
@@ -25,7 +25,7 @@ __all__ = [
     "estimate_text",
     "has_changing_traffic",
     "has_document",
-    "head",
+
     "markdown",
     "meetings",
     "months",

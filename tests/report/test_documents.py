@@ -11,7 +11,7 @@ from django.template.loader import get_template
 from advisor import report
 from advisor.report import documents
 from advisor.report import text as report_text
-from advisor.report.documents import wording
+from advisor.report.documents import subject, wording
 from advisor.result import Answer
 from tests import sample_advice, sample_money
 from tests.report import sample_plan
@@ -94,7 +94,7 @@ def test_the_range_of_an_api_is_that_of_its_traffic_and_its_price() -> None:
 
 def test_the_memo_of_a_deployment_keeps_its_own_decision_beside_an_api() -> None:
     found = api_first()
-    assert documents.default_rank(found, "workbook.xlsx") == documents.first_rank(found) == 2
+    assert documents.default_rank(found, "workbook.xlsx") == subject.first_rank(found) == 2
     memo = documents.memo(found, 2)
     assert memo.title == f"support-chat: {PLAN}" and "This is option 2 of the ranking." in memo.verdict
     assert "your constraints allow costs less: $500 per month at Some Host, but nobody" in memo.verdict

@@ -18,11 +18,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from .. import facts
-from ..measure import Case, Check, Device, Scalar, Skip, Timing, Work, relative_error, summary
-from .collectives import Answers, Job, keep, run_session
-from .network import NETS, TINY, Net, cost
-from .training import KEPT, LIMIT, forward_layer, parameters, weights
+from ... import facts
+from ...decoders import NETS, TINY, Net, cost
+from ...measure import Case, Check, Device, Scalar, Skip, Timing, Work, relative_error, summary
+from ..collectives import Answers, Job, keep, run_session
+from .step import KEPT, LIMIT, forward_layer, parameters, weights
 
 MATRICES = ("qkv", "out", "gate_up", "down")
 SHARDINGS = ("none", "full")

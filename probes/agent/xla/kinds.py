@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from probes.agent.jax_device import JaxDevice, Program
+from probes.agent.xla.device import JaxDevice, Program
 
-from .axes import (
+from ..axes import (
     CPU_LAYERS,
     EXPERTS,
     GQA,
@@ -25,7 +25,7 @@ from .axes import (
     Experts,
     Heads,
 )
-from .measure import Case, Check, Scalar, Skip
+from ..measure import Case, Check, Scalar, Skip
 
 Build = Callable[[JaxDevice], Program]
 SAMPLED: Final = 64

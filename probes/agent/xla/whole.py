@@ -7,19 +7,17 @@ import inspect
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
 
-from probes.agent.jax_device import JaxDevice, Program
-
-from .axes import MIB, Heads
-from .jax_kinds import Build, Key, case, compared, exact, gated, random
-from .measure import Case, Check, Skip, summary
+from ..axes import MIB
+from ..decoders import NETS, SMALL_MODEL, TINY, TINY_MODEL, Net, cost
+from ..kinds.answers import ANSWER, PRIME, SIDE
+from ..measure import Case, Check, Skip, summary
+from .device import JaxDevice, Program
+from .kinds import Build, Key, case, compared, exact, gated, random
 
 LIMIT: Final = 3e-2  # a block rounds to bf16 about ten times
-# The same product and digest as in the torch suite (kinds/answers.py).
-SIDE, PRIME, ANSWER = 512, 2147483629, 936679804
 
 
 def refused(reason: str) -> Callable[[str, str, JaxDevice], Iterator[Case]]:
@@ -105,31 +103,8 @@ def copied(device: JaxDevice, direction: str, size: int) -> Program:
 # --- models -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Net:
-    """A dense decoder, from its published config.json."""
-
-    name: str
-    hidden: int
-    heads: Heads
-    inner: int
-    layers: int = 1
-    vocab: int = 0
-
-    @property
-    def values(self) -> int:
-        """Number of weights in one layer."""
-        return self.hidden * (self.heads.dim * 2 * (self.heads.query + self.heads.kv) + 3 * self.inner)
-
-
-BLOCK: Final = Net("llama-3.1-8b", 4096, Heads(32, 8, 128), 14336)
-MODEL: Final = Net("llama-3.2-1b", 2048, Heads(32, 8, 64), 8192, 16, 128256)
-TINY: Final = Net("tiny", 256, Heads(8, 2, 32), 512)
-TINY_MODEL: Final = Net("tiny", 256, Heads(8, 2, 32), 512, 2, 4096)
-
-
 def blocks(kind: str, suite: str, device: JaxDevice) -> Iterator[Case]:
-    net = BLOCK if device.gpu else TINY
+    net = NETS[0] if device.gpu else TINY
     for batch in (1, 64) if suite == "quick" else (1, 8, 64, 256):
         yield network(kind, net, "decode", batch, 2048)
     for tokens in (2048,) if suite == "quick" else (512, 2048, 8192):
@@ -138,19 +113,14 @@ def blocks(kind: str, suite: str, device: JaxDevice) -> Iterator[Case]:
 
 def decode_steps(kind: str, suite: str, device: JaxDevice) -> Iterator[Case]:
     for batch in (1, 64) if suite == "quick" else (1, 8, 64, 256):
-        yield network(kind, MODEL if device.gpu else TINY_MODEL, "decode", batch, 1024)
+        yield network(kind, SMALL_MODEL if device.gpu else TINY_MODEL, "decode", batch, 1024)
 
 
 def network(kind: str, net: Net, phase: str, batch: int, context: int) -> Case:
-    """A pass of a model. FLOPs: matrix products and attention. Bytes: weights and KV cache, read once."""
     tokens = batch if phase == "decode" else context
-    pairs = batch * context if phase == "decode" else context * (context + 1) // 2
-    heads = net.heads
-    flops = net.layers * (2 * tokens * net.values + 4 * pairs * heads.query * heads.dim)
-    flops += 2 * (tokens if phase == "decode" else 1) * net.vocab * net.hidden
-    size = 2 * (net.layers * (net.values + 2 * batch * context * heads.kv * heads.dim) + net.vocab * net.hidden)
+    flops, size = cost(net, phase, batch, context)
     key: Key = {"dtype": "bf16", "model": net.name, "phase": phase, "batch": batch, "context_tokens": context}
-    needs = 3 * size + 40 * tokens * net.inner + (8 * heads.query * context**2 if phase == "prefill" else 0)
+    needs = 3 * size + 40 * tokens * net.inner + (8 * net.heads.query * context**2 if phase == "prefill" else 0)
     return case(kind, key, passes(net, phase, batch, context), flops, size, needs)
 
 

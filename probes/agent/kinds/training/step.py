@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from ..measure import Case, Check, Device, Scalar, Work, relative_error
-from .network import NETS, TINY, Net, cost
+from ...decoders import NETS, TINY, Net, cost
+from ...measure import Case, Check, Device, Scalar, Work, relative_error
 
 LIMIT = 5e-2  # a gradient through two layers rounds to bf16 at every operator
 CHECKED_TOKENS = 256

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ..measure import Device, Skip, Work, time_work
+from ...measure import Device, Skip, Work, time_work
 from .kernels import add_parts, ready, thin_mm
 
 

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from probes.agent import client, sandbox, signing, state
+from probes.agent import sandbox
 from probes.agent import spec as specs
+from probes.agent.server import client, signing, state
 
 FIRST_PAUSE_S, MAX_PAUSE_S = 1.0, 300.0
 FAIL_TRIES: Final = 3

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
-from probes.agent import signing
+from probes.agent.server import signing
+from probes.agent.server.state import JOB_ID
 from probes.agent.spec import AGENT_VERSION, PROTOCOL
-from probes.agent.state import JOB_ID
 
 ANSWER_BYTES: Final = 1 << 20
 LOG_BYTES: Final = 16 * 1024

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..measure import Device, Skip
+from ...measure import Device, Skip
 
 try:
     import triton

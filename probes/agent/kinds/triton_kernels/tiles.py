@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..measure import Device, Work, time_work
+from ...measure import Device, Work, time_work
 from .kernels import kernel, ready
 
 try:

@@ -11,17 +11,15 @@ import os
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any, Final
 
-from probes.agent import facts, suite
-from probes.agent.axes import SHARES, SUITE_S
-from probes.agent.jax_device import JaxDevice, Program
-from probes.agent.measure import Case, Skip, Timing, Work, summary
-from probes.agent.spec import AGENT_VERSION, SCHEMA, spec_hash
-from probes.agent.spec import checked as checked_spec
+from .. import facts, suite
+from ..measure import Case, Skip, Timing, Work, summary
+from ..spec import checked
+from ..suite import Progress, Run
+from .device import JaxDevice, Program
 
 LAUNCH_S: Final = 4e-3  # target duration of one program, from a rough estimate of the rates
 SAMPLE_S: Final = 20e-3  # target duration of one sample: several programs, one wait
@@ -94,68 +92,35 @@ def versions(jax: Any) -> dict[str, str]:
 
 
 def cases_of(kind: str, size: str, device: JaxDevice) -> list[Case]:
-    from probes.agent import jax_kinds, jax_whole
+    from . import kinds, whole
 
-    make = {**jax_kinds.KINDS, **jax_whole.KINDS}[kind]
+    make = {**kinds.KINDS, **whole.KINDS}[kind]
     return list(make(kind, "full" if size == "custom" else size, device))
 
 
 def plan(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The cases that `run` will try, in order."""
-    checked = checked_spec(dict(spec))
-    device = detect(checked["max_bytes"])
+    wanted = checked(dict(spec))
+    device = detect(wanted["max_bytes"])
     return [
         {"kind": kind, "key": dict(case.key), "estimated_s": COMPILE_S}
-        for kind in suite.wanted_kinds(checked)
-        for case in cases_of(kind, checked["suite"], device)
+        for kind in suite.wanted_kinds(wanted)
+        for case in cases_of(kind, wanted["suite"], device)
     ]
 
 
-@dataclass
-class Run:
-    """The state of one run."""
-
-    device: JaxDevice
-    samples: int
-    progress: suite.Progress
-    rates: tuple[float, float] = (1e12, 1e11)
-    results: list[dict[str, Any]] = field(default_factory=list)
-    skipped: list[dict[str, Any]] = field(default_factory=list)
-
-    def skip(self, case: Case, reason: str) -> None:
-        self.skipped.append({"kind": case.kind, "key": dict(case.key), "reason": reason[:300]})
-
-
-def run(spec: Mapping[str, Any], *, progress: suite.Progress = lambda stage, done, total: True) -> dict[str, Any]:
+def run(spec: Mapping[str, Any], *, progress: Progress = lambda stage, done, total: True) -> dict[str, Any]:
     """Measures this machine with jax. Returns the same kind of document as suite.run."""
     start_s, started_at = time.monotonic(), datetime.now(timezone.utc)
-    checked = checked_spec(dict(spec))
-    device = detect(checked["max_bytes"])
-    end_s = start_s + min(checked["max_s"] or SUITE_S[checked["suite"]], SUITE_S[checked["suite"]])
-    state = Run(device, SAMPLES[checked["suite"]] if device.gpu else 5, progress, estimated_rates(device))
-    kinds = suite.wanted_kinds(checked)
-    cases = {kind: cases_of(kind, checked["suite"], device) for kind in kinds}
+    wanted = checked(dict(spec))
+    device = detect(wanted["max_bytes"])
+    state = Run(wanted, device, progress, estimated_rates(device), start_s, started_at)
+    kinds = suite.wanted_kinds(wanted)
+    cases = {kind: cases_of(kind, wanted["suite"], device) for kind in kinds}
     total = sum(map(len, cases.values()))
     for at, kind in enumerate(kinds):
-        now_s, left = time.monotonic(), sum(SHARES[one] for one in kinds[at:])
-        run_kind(state, cases[kind], total, now_s + max(0.0, end_s - now_s) * SHARES[kind] / left)
-    return {
-        "schema": SCHEMA,
-        "agent_version": AGENT_VERSION,
-        "suite": checked["suite"],
-        "suite_version": suite.SUITE_VERSION,
-        "spec_hash": spec_hash(checked),
-        "spec": checked,
-        "backend": device.backend,
-        "library": "jax",
-        "started_at": started_at.isoformat(timespec="seconds"),
-        "duration_s": round(time.monotonic() - start_s, 3),
-        "device": device_facts(device),
-        "host": host_facts(),
-        "versions": versions(device.jax),
-        "results": state.results,
-        "skipped": state.skipped,
-    }
+        run_kind(state, cases[kind], total, state.stop_of_first_s(kinds[at:]))
+    return state.document("jax", device_facts(device), versions(device.jax))
 
 
 def run_kind(state: Run, cases: list[Case], total: int, stop_s: float) -> None:
@@ -191,7 +156,8 @@ def measured(state: Run, case: Case, guess_s: float) -> dict[str, Any]:
     if program.timing:
         work = Work([], case.flops or None, case.bytes or None, path="native", note=program.note)
         return suite.row(case, work, program.timing, program.check(None) if program.check else None)
-    timing, output, text = time_program(state, program, guess_s)
+    samples = SAMPLES[state.spec["suite"]] if state.device.gpu else 5
+    timing, output, text = time_program(state.device, samples, program, guess_s)
     check = program.check(output) if program.check else None
     note = "; ".join(filter(None, [program.note, cache_note(state.device, case, len(program.sets))]))
     path, name = program.path(text), kernel_in(text)
@@ -234,9 +200,9 @@ def looped(jax: Any, program: Program, rounds: int) -> Any:
     return jax.jit(program.wrap(whole) if program.wrap else whole)
 
 
-def time_program(state: Run, program: Program, guess_s: float) -> tuple[Timing, Any, str]:
-    """The time of one call, an output, and the text of the compiled program."""
-    jax, sets = state.device.jax, program.sets
+def time_program(device: JaxDevice, count: int, program: Program, guess_s: float) -> tuple[Timing, Any, str]:
+    """The time of one call from `count` samples, an output, and the text of the compiled program."""
+    jax, sets = device.jax, program.sets
     rounds = max(1, min(MAX_ROUNDS, round(LAUNCH_S / guess_s / len(sets))))
     compiled = looped(jax, program, rounds).lower(sets).compile()
     outs = jax.block_until_ready(compiled(sets))
@@ -245,9 +211,9 @@ def time_program(state: Run, program: Program, guess_s: float) -> tuple[Timing, 
     queued = max(1, min(64, round(SAMPLE_S / one_s)))
     samples: list[float] = []
     sensed: dict[str, float] = {}
-    for _ in range(state.samples + 1):
+    for _ in range(count + 1):
         samples.append(wall(jax, compiled, sets, queued))
-    wall(jax, compiled, sets, queued, state.device.sensors, sensed)
+    wall(jax, compiled, sets, queued, device.sensors, sensed)
     timing = summary([sample / queued / calls for sample in samples[1:]], sensed)
     return timing, outs[0], compiled.as_text()
 
@@ -270,8 +236,7 @@ def estimated_rates(device: JaxDevice) -> tuple[float, float]:
     """Rough FLOP/s and B/s of this device, to choose loop lengths."""
     jax, side = device.jax, 4096 if device.gpu else 512
     x = jax.numpy.ones((side, side), jax.numpy.bfloat16 if device.gpu else jax.numpy.float32)
-    state = Run(device, 2, lambda stage, done, total: True)
-    product = time_program(state, Program(lambda a, b: a @ b, [(x, x)]), 1e-4)[0].median_s
+    product = time_program(device, 2, Program(lambda a, b: a @ b, [(x, x)]), 1e-4)[0].median_s
     big = jax.numpy.ones((side * 8, side), jax.numpy.float32)
-    copy = time_program(state, Program(lambda a: a * 2, [(big,), (big + 1,)]), 1e-4)[0].median_s
+    copy = time_program(device, 2, Program(lambda a: a * 2, [(big,), (big + 1,)]), 1e-4)[0].median_s
     return 2 * side**3 / product, 2 * 32 * side**2 / copy
