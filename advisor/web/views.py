@@ -274,7 +274,7 @@ def option_context(request: HttpRequest, advice: Advice, rank: int, token: str =
     ranks = [each.rank for each in answer.recommendations]
     context = {"advice": advice, "option": option, "ranks": ranks, "spec": spec, "shared": bool(token), "token": token}
     if isinstance(option, ApiOption):
-        return context
+        return context | {"changing_traffic": report.has_changing_traffic(answer)}
     context["trains"] = trains = isinstance(option, TrainingOption)
     section = section_of(request)
     context |= sections.context(sections.RUN if trains else sections.OPTION, section)

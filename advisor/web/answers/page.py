@@ -41,6 +41,7 @@ from advisor.workload import PORTFOLIO
 from catalog.lists import export
 
 CARD_VIEWS = (known("cheapest"), known("fastest"), known("simplest"))  # the others have no card of their own
+Ranked = Option | ApiOption | TrainingOption
 HOSTED_SHOWN = 8  # endpoints on the page unless all are asked for
 RANKED_SHOWN = MAX_RANKED  # options likewise; winners of other goals come behind the ranking
 GREEN = ("carbon", "energy")  # objectives that show the carbon and power of each option
@@ -68,6 +69,7 @@ def page(
         "training": trains,
         "shows_carbon": spec.get("objective") in GREEN,
         "has_deployments": bool(answer.deployments),
+        "changing_traffic": has_changing_traffic(answer),
         "by_token_alone": bool(answer.hosted) and acquisition(answer) == ["api"],
         "cheaper_by_token": cheaper_by_token(answer),
         "nearest": nearest(answer),
@@ -107,7 +109,7 @@ def serving(
     opened: Collection[str],
 ) -> dict[str, Any]:
     """What the sections of a serving answer show beside what every section has."""
-    options, kind, changes = answer.serving_options, kind_named(spec.get("kind")), has_changing_traffic(answer)
+    options, kind = answer.serving_options, kind_named(spec.get("kind"))
     found: dict[str, Any] = {"options": [], "cards": []}
     if sections.needs(parts, "why"):
         found |= {
@@ -123,22 +125,14 @@ def serving(
     if sections.needs(parts, "confidence"):
         found["tornado_chart"] = chart_data.sensitivity(answer.sensitivity)
     if sections.needs(parts, "alternatives"):
-        whole = len(parts) > 1
-        few = answer.hosted if whole or "hosted" in opened else answer.hosted[:HOSTED_SHOWN]
-        ranked = figure_rows.ordered(options, sort, kind)
-        first = ranked if whole or "ranked" in opened else ranked[:RANKED_SHOWN]
+        few = answer.hosted if len(parts) > 1 or "hosted" in opened else answer.hosted[:HOSTED_SHOWN]
         found |= {
-            "options": [figure_rows.row(option, wins(option, answer.views), kind, changes) for option in first],
-            "options_left": len(ranked) - len(first),
-            "options_open": "ranked" in opened,
+            **ranking(answer, options, spec, sort, parts, opened),
             "ranked_by": OBJECTIVES.get(str(spec.get("objective")), spec.get("objective")),
-            "has_view_winners": has_view_winners(answer.deployments),
-            "headers": figure_rows.headers(sort, figure_rows.titles(kind)),
             "has_plans": any(option.money and option.money.plan for option in answer.deployments),
             "hosted_shown": few,
             "hosted_left": len(answer.hosted) - len(few),
             "hosted_open": "hosted" in opened,
-            "rejected_counts": rejected_counts(answer.rejected),
         }
     return found
 
@@ -163,19 +157,34 @@ def training(
     opened: Collection[str],
 ) -> dict[str, Any]:
     """The same of a training answer."""
-    runs = answer.training_runs
-    kind = kind_named(spec.get("kind"))
-    ranked = figure_rows.ordered(runs, sort, kind)
-    first = ranked if len(parts) > 1 or "ranked" in opened else ranked[:RANKED_SHOWN]
     return {
-        "options": [figure_rows.row(run, wins(run, answer.views), kind) for run in first],
-        "options_left": len(ranked) - len(first),
-        "options_open": "ranked" in opened,
-        "has_view_winners": has_view_winners(runs),
-        "headers": figure_rows.headers(sort, figure_rows.titles(kind)),
+        **ranking(answer, answer.training_runs, spec, sort, parts, opened),
         "cards": cards(answer, training_page.CARD_VIEWS),
-        "rejected_counts": rejected_counts(answer.rejected),
         **training_page.answer_context(answer, base, spec),
+    }
+
+
+def ranking(
+    answer: Answer,
+    options: Sequence[Ranked],
+    spec: Mapping[str, Any],
+    sort: str,
+    parts: Sequence[sections.Section],
+    opened: Collection[str],
+) -> dict[str, Any]:
+    """The table of ranked options; the first of them unless all are asked for."""
+    kind, whole = kind_named(spec.get("kind")), len(parts) > 1 or "ranked" in opened
+    ranked = figure_rows.ordered(options, sort, kind)
+    shown = ranked if whole else ranked[:RANKED_SHOWN]
+    return {
+        "options": [
+            figure_rows.row(each, wins(each, answer.views), kind, has_changing_traffic(answer)) for each in shown
+        ],
+        "options_left": len(ranked) - len(shown),
+        "options_open": "ranked" in opened,
+        "has_view_winners": has_view_winners(answer.training_runs or answer.deployments),
+        "headers": figure_rows.headers(sort, figure_rows.titles(kind)),
+        "rejected_counts": rejected_counts(answer.rejected),
     }
 
 

@@ -77,9 +77,9 @@ def span(first: int, last: int) -> str:
 
 def certainty(answer: Answer) -> dict[str, Any] | None:
     """What the advice page shows of uncertainty; None in answers of earlier versions."""
-    ranged = [option for option in answer.deployments if option.money and option.money.ranges]
-    found = answer.uncertainty
-    table = scenario_table(answer.serving_options, answer.scenarios)
+    options: Sequence[Ranked] = answer.training_runs or answer.serving_options
+    ranged = [option for option in options if option.money and option.money.ranges]
+    found, table = answer.uncertainty, scenario_table(options, answer.scenarios)
     if not (ranged or found or table):
         return None
     return {

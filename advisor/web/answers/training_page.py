@@ -74,21 +74,15 @@ def answer_context(answer: Answer, base: str, spec: Mapping[str, Any]) -> dict[s
 
 def certainty(answer: Answer) -> dict[str, Any] | None:
     """Ranges and chances of the ranked runs; None where nothing is drawn."""
-    ranged = [run for run in answer.training_runs if run.money and run.money.ranges]
-    found = answer.uncertainty
-    if not ranged:
+    shown = plan_page.certainty(answer)
+    if shown is None or not shown["ranged"]:
         return None
-    moved = drivers(ranged[0], found.drivers if found else [])
-    return {
-        "said": found.said if found else "",
-        "draws": found.draws if found else None,
-        "chances": found.chances if found else [],
+    moved = drivers(shown["ranged"][0], shown["drivers"])
+    has_deadline = any(run.deadline_probability is not None for run in shown["ranged"])
+    return shown | {
         "drivers": moved,
         "drivers_chart": chart_data.drivers(moved, "Cost"),
-        "scenarios": plan_page.scenario_table(ranged, answer.scenarios),
-        "ranged": ranged,
-        "has_deadline": any(run.deadline_probability is not None for run in ranged),
-        "has_budget": any(exceeds_budget(run) is not None for run in ranged),
+        "has_deadline": has_deadline,
     }
 
 
@@ -101,11 +95,6 @@ def drivers(first: TrainingOption, found: Sequence[Driver]) -> list[Driver]:
         )
         for each in found
     ]
-
-
-def exceeds_budget(run: TrainingOption) -> float | None:
-    """Probability that a month exceeds the budget; None without a budget."""
-    return run.money.ranges.over_budget_probability if run.money and run.money.ranges else None
 
 
 def option_context(run: TrainingOption, spec: Mapping[str, Any]) -> dict[str, Any]:
