@@ -5,12 +5,12 @@ from dataclasses import replace
 
 from advisor.engine.kernels import HALF
 from advisor.engine.network import Model
-from advisor.engine.search.candidates import ALLOWED_QUALITY, QUALITY_RANK, Catalog, Question, enumerate_lanes
+from advisor.engine.search.candidates import ALLOWED_QUALITY, QUALITY_RANK, Question, enumerate_lanes
 from advisor.engine.step import (
     Lane,
     quality_of,
 )
-from advisor.engine.terms import QUALITY_ANY, Change, Constraints, Rejection, Workload, allowing, listed
+from advisor.engine.terms import QUALITY_ANY, Change, Constraints, Rejection, allowing, listed
 
 NO_ADAPTERS = Change(field="adapters.count", value=0, said="adapters.count: 0")
 NO_GRAMMAR = Change(field="structured_output", value="no", said="structured_output: no")
@@ -20,19 +20,20 @@ def with_support_changes(question: Question, refused: Sequence[Rejection]) -> li
     """The rejections of chips without a lane, each with the fewest changes that give it one, else a dead end."""
     slugs = {r.accelerator for r in refused if not r.dead_end}
     least = _least_changes(question, slugs)
-    for asked, simpler, change in _simpler(question):
-        without = _least_changes(replace(question, workload=asked, catalog=simpler), slugs - set(least))
+    for simpler, change in _simpler(question):
+        without = _least_changes(simpler, slugs - set(least))
         least |= {slug: (*changes, change) for slug, changes in without.items()}
     return [_with_change(r, least.get(r.accelerator, ())) if r.accelerator in slugs else r for r in refused]
 
 
-def _simpler(question: Question) -> Iterator[tuple[Workload, Catalog, Change]]:
+def _simpler(question: Question) -> Iterator[tuple[Question, Change]]:
     """The question without a feature that some frameworks lack."""
-    workload, catalog = question.workload, question.catalog
-    if catalog.model.adapters is not None:
-        yield workload, replace(catalog, model=replace(catalog.model, adapters=None)), NO_ADAPTERS
-    if workload.structured_output:
-        yield replace(workload, structured_output=False), catalog, NO_GRAMMAR
+    model = question.catalog.model
+    if model.adapters is not None:
+        plain = replace(question.catalog, model=replace(model, adapters=None))
+        yield replace(question, catalog=plain), NO_ADAPTERS
+    if question.workload.structured_output:
+        yield replace(question, workload=replace(question.workload, structured_output=False)), NO_GRAMMAR
 
 
 def _with_change(r: Rejection, changes: tuple[Change, ...]) -> Rejection:

@@ -78,9 +78,10 @@ def unranked(
     for asked, assumed in _questions(workload):
         chips = (slugs - sold if assumed else sold) - set(found)
         narrow = replace(catalog, offers=_offers(catalog, chips, ways, ranked, assumed))
-        best, refused = _simulated(replace(question, workload=asked, catalog=narrow), scale, chips)
+        narrowed = replace(question, workload=asked, catalog=narrow)
+        best, refused = _simulated(narrowed, scale, chips)
         after |= {r.accelerator: r for r in refused}
-        scored = replace(scale, declared=declared(replace(question, workload=asked, catalog=narrow))) if best else scale
+        scored = replace(scale, declared=declared(narrowed)) if best else scale
         found |= {slug: _priced(workload, scored, ranked, s, assumed) for slug, s in best.items()}
     told = [_told(r, workload, found, after, ways, ranked) for r in rejections]
     order = sorted(found.values(), key=lambda u: (u.assumed, u.place, u.scored.usd_per_hour, u.scored.row_index))
