@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
@@ -170,7 +170,8 @@ def rescore(advice: Advice, made_by: str = "") -> Advice:
 
 def again_at_its_prices(advice: Advice, made_by: str = "") -> Advice:
     """Queues the same workload with the prices known on the day of the original answer."""
-    day = (advice.snapshot or {}).get("asked_on") or timezone.localdate(advice.created_at).isoformat()
+    asked_on = inputs.Snapshot.read(advice.snapshot).asked_on if advice.snapshot else ""
+    day = asked_on or timezone.localdate(advice.created_at).isoformat()
     spec = {**advice.workload.spec, "prices_as_of": day}
     return request(spec, advice.organisation, supersedes=advice, made_by=made_by)
 
@@ -249,11 +250,11 @@ def compute(claim: "Claim") -> None:
     advice = Advice.objects.select_related("workload", "organisation").filter(pk=claim.pk).first()
     if advice is None:  # deleted since it was claimed
         raise LostLease
-    snapshot = advice.snapshot
-    if snapshot is None or inputs.is_outdated(snapshot):
+    snapshot = snapshot_of(advice)
+    if snapshot is None:
         claim.report("reading the catalog", 0.0)
         snapshot = inputs.take_snapshot(advice.workload.spec, advice.organisation)
-        persistently(partial(claim.write, snapshot=snapshot))
+        persistently(partial(claim.write, snapshot=snapshot.stored()))
     begun_s, away_s = time.monotonic(), [0.0]
     spec = advice.workload.spec
     report: Progress = claim.report
@@ -264,6 +265,12 @@ def compute(claim: "Claim") -> None:
         result = answer.with_probes(result, advice.probed or nobody_measured())
     result = result.changed(elapsed_s=round(time.monotonic() - begun_s - sum(away_s), 3))
     persistently(partial(claim.finish, snapshot, result))
+
+
+def snapshot_of(advice: Advice) -> inputs.Snapshot | None:
+    """The stored snapshot; None: there is none, or no deployment can be computed from it."""
+    snapshot = inputs.Snapshot.read(advice.snapshot) if advice.snapshot else None
+    return snapshot if snapshot and snapshot.complete else None
 
 
 def giving_way(report: Progress, workloads: int, away_s: list[float]) -> Progress:
@@ -324,13 +331,12 @@ def with_measurements(advice: Advice) -> Answer:
 
     Raises Unanswerable.
     """
-    spec, snapshot = advice.workload.spec, advice.snapshot
-    if snapshot is None or "parts" in snapshot or inputs.is_outdated(snapshot):
+    spec, snapshot = advice.workload.spec, snapshot_of(advice)
+    if snapshot is None or snapshot.parts:
         snapshot = inputs.take_snapshot(spec, advice.organisation)
     else:
-        known = inputs.unpacked(snapshot)
-        rows = inputs.measured.scopes_of_spec(spec, inputs.measured_name(known["model"]), advice.organisation)
-        snapshot = known | {"conditioned": rows}
+        rows = inputs.measured.scopes_of_spec(spec, inputs.measured_name(snapshot.model), advice.organisation)
+        snapshot = replace(snapshot, conditioned=rows)
     try:
         return answer.recommend(spec, snapshot)
     except WorkloadError as error:
@@ -415,7 +421,7 @@ class Claim:
             log.warning("progress not stored", error=str(error))
             connection.close_if_unusable_or_obsolete()
 
-    def finish(self, snapshot: dict[str, Any], result: Answer) -> None:
+    def finish(self, snapshot: inputs.Snapshot, result: Answer) -> None:
         with transaction.atomic():
             self.write(
                 state=State.DONE,
@@ -425,9 +431,9 @@ class Claim:
                 finished_at=clock.now(),
                 stage="",
                 progress_fraction=1,
-                engine_version=snapshot["engine_version"],
-                catalog_version=snapshot["catalog_version"],
-                prices_as_of=snapshot["prices_as_of"],
+                engine_version=snapshot.engine_version,
+                catalog_version=snapshot.catalog_version,
+                prices_as_of=snapshot.prices_as_of or None,
                 calibration_ids=result.calibration_ids or [],
             )
             Option.objects.bulk_create(

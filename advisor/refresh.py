@@ -89,7 +89,7 @@ def _watched() -> list[Advice]:
     return list(found.values())
 
 
-def _change(advice: Advice, before: Json) -> Change | None:
+def _change(advice: Advice, before: inputs.Snapshot) -> Change | None:
     """How the answer changes from the prices before to those of today; None if by less than the threshold."""
     spec = advice.workload.spec
     after = inputs.take_snapshot(spec, advice.organisation)
@@ -116,9 +116,8 @@ def _change(advice: Advice, before: Json) -> Change | None:
     )
 
 
-def _prices(snapshot: Json) -> list[Any]:
-    parts = [inputs.unpacked(part) for part in snapshot.get("parts", [snapshot])]
-    return [part.get(name) for part in parts for name in PRICED]
+def _prices(snapshot: inputs.Snapshot) -> list[Any]:
+    return [getattr(part, name) for part in snapshot.parts or (snapshot,) for name in PRICED]
 
 
 def _first(found: Any) -> tuple[str, float | None]:

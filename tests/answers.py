@@ -3,15 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
+from advisor.inputs.snapshot import Snapshot
 from advisor.result import Answer
 
 
-def snapshot(spec: dict[str, Any], organisation: object) -> dict[str, Any]:
-    return {"engine_version": "test", "catalog_version": "test", "prices_as_of": "2026-11-01"}
+def snapshot(spec: dict[str, Any], organisation: object) -> Snapshot:
+    return Snapshot(engine_version="test", catalog_version="test", prices_as_of="2026-11-01")
 
 
 def recommend(
-    spec: dict[str, Any], snapshot: dict[str, Any], progress: Callable[[str, float], None] | None = None
+    spec: dict[str, Any], snapshot: Snapshot | None, progress: Callable[[str, float], None] | None = None
 ) -> Answer:
     from tests import sample_advice  # loads models: slow_worker imports this module before Django is set up
 

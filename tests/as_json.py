@@ -5,10 +5,11 @@ from typing import Any
 from advisor import answer
 from advisor.answer import single_estimate
 from advisor.answer import training_estimate as trained
+from advisor.inputs import Snapshot
 from advisor.workload import Deployment, TrainingRun, parse_estimate
 
 
-def recommend(spec: dict[str, Any], snapshot: dict[str, Any]) -> dict[str, Any]:
+def recommend(spec: dict[str, Any], snapshot: Snapshot) -> dict[str, Any]:
     return answer.recommend(spec, snapshot).to_json()
 
 

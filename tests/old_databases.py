@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import environ
@@ -27,6 +28,16 @@ def stored(file: Path) -> dict[str, dict[str, Any]]:
         " WHERE a.result IS NOT NULL"
     )
     return {name: unpacked(result) if isinstance(result, bytes) else json.loads(result) for name, result in rows}
+
+
+def snapshots(file: Path) -> dict[str, dict[str, Any]]:
+    """{name of the question: snapshot}, likewise."""
+    with TemporaryDirectory() as folder:
+        rows = sqlite3.connect(decompress(file, Path(folder))).execute(
+            "SELECT w.name, a.snapshot FROM advisor_advice a JOIN advisor_workload w ON w.id = a.workload_id"
+            " WHERE a.snapshot IS NOT NULL"
+        )
+        return {name: unpacked(rows) if isinstance(rows, bytes) else json.loads(rows) for name, rows in rows}
 
 
 def decompress(file: Path, folder: Path) -> Path:

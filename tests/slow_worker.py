@@ -22,7 +22,7 @@ BUSY_S = float(os.environ.get("ASSAY_TEST_BUSY_S", "0"))  # computes for so long
 SILENT = "ASSAY_TEST_SILENT" in os.environ  # says nothing while it computes: only the thread keeps the lease
 
 
-def recommend(spec: dict[str, Any], snapshot: dict[str, Any], progress: Callable[[str, float], None]) -> Answer:
+def recommend(spec: dict[str, Any], snapshot: Any, progress: Callable[[str, float], None]) -> Answer:
     with (FOLDER / "runs").open("a") as runs:
         runs.write(f"{os.getpid()}\n")
     note_if_done_before(spec["name"])

@@ -24,7 +24,7 @@ from advisor.answer.sentences import verdict
 from advisor.engine.fleet import Member, TrainingMember, find_mix, merged_copies
 from advisor.engine.search import MORE_CHIPS, Scored, SearchResult, prepare_question, search
 from advisor.engine.terms import Effort, Workload, evaluating, kind_named
-from advisor.inputs import COLD_START, COSTS, EGRESS, STORAGE, catalog_of, unpacked, workload_of
+from advisor.inputs import COLD_START, COSTS, EGRESS, STORAGE, Snapshot, catalog_of, workload_of
 from advisor.result import Answer, Candidates, Currency, NearMiss, Option, Scenario, Source, Views
 from advisor.result import Catalog as CatalogVersion
 from advisor.workload import PORTFOLIO
@@ -33,7 +33,7 @@ Json = dict[str, Any]
 Progress = Callable[[str, float], None]
 
 
-def recommend(spec: Json, snapshot: Json, progress: Progress | None = None) -> Answer:
+def recommend(spec: Json, snapshot: Snapshot, progress: Progress | None = None) -> Answer:
     """Runs the engine on a snapshot. `progress` is told the stage and the fraction that is done."""
     if spec["kind"] == PORTFOLIO:
         return _portfolio(spec, snapshot, progress)
@@ -42,7 +42,7 @@ def recommend(spec: Json, snapshot: Json, progress: Progress | None = None) -> A
     return _workload(spec, snapshot, progress)
 
 
-def _portfolio(spec: Json, snapshot: Json, progress: Progress | None) -> Answer:
+def _portfolio(spec: Json, snapshot: Snapshot, progress: Progress | None) -> Answer:
     """Each workload alone, then all on one fleet."""
     report, count = progress or (lambda stage, fraction: None), len(spec["workloads"])
     answers, members, models = [], [], []
@@ -51,7 +51,7 @@ def _portfolio(spec: Json, snapshot: Json, progress: Progress | None) -> Answer:
         return lambda stage, done: report(f"{name}: {stage}", (i + done) / (count + 1))
 
     trained: list[tuple[Answer, TrainingMember]] = []
-    for i, (part, its_snapshot) in enumerate(zip(spec["workloads"], snapshot["parts"], strict=True)):
+    for i, (part, its_snapshot) in enumerate(zip(spec["workloads"], snapshot.parts, strict=True)):
         if kind_named(part["kind"]).trains:
             trained.append(training.member(part, its_snapshot, progress_of(i, part["name"])))
             continue
@@ -77,11 +77,11 @@ def decided(answer: Answer) -> Answer:
     return answer.changed(decision=answer.decide())
 
 
-def _workload(spec: Json, snapshot: Json, progress: Progress | None) -> Answer:
+def _workload(spec: Json, snapshot: Snapshot, progress: Progress | None) -> Answer:
     return answered(lambda lost: _attempt(spec, snapshot, progress, lost))
 
 
-def _attempt(spec: Json, snapshot: Json, progress: Progress | None, lost: Lost) -> Answer:
+def _attempt(spec: Json, snapshot: Snapshot, progress: Progress | None, lost: Lost) -> Answer:
     question = question_of(spec, snapshot, lost)
     outcome = search(question, progress)
     costs = bill.CostModel(question, outcome.shown)
@@ -162,13 +162,13 @@ def supply_sentence(question: Question, outcome: SearchResult) -> str:
     return "".join(f" {line[0].upper()}{line[1:]}." for line in lines[:1])
 
 
-def _member(spec: Json, snapshot: Json, progress: Progress | None) -> tuple[Answer, Member, bill.CostModel]:
+def _member(spec: Json, snapshot: Snapshot, progress: Progress | None) -> tuple[Answer, Member, bill.CostModel]:
     """One workload of a portfolio: its first choice or nearest miss, and the engine values behind it."""
     return answered(lambda lost: _member_attempt(spec, snapshot, progress, lost))
 
 
 def _member_attempt(
-    spec: Json, snapshot: Json, progress: Progress | None, lost: Lost
+    spec: Json, snapshot: Snapshot, progress: Progress | None, lost: Lost
 ) -> tuple[Answer, Member, bill.CostModel]:
     question = question_of(spec, snapshot, lost)
     outcome = search(question, progress, choice_alone=True)
@@ -199,28 +199,27 @@ def _frame(question: Question, outcome: SearchResult, ranked: Sequence[Scored]) 
     calibrations = calibrations_used(snapshot, (s.lane.choice.accelerator.slug for s in ranked))
     return {
         "workload": question.spec,
-        "engine_version": snapshot["engine_version"],
-        "catalog": CatalogVersion(version=snapshot["catalog_version"], prices_as_of=snapshot["prices_as_of"]),
+        "engine_version": snapshot.engine_version,
+        "catalog": CatalogVersion(version=snapshot.catalog_version, prices_as_of=snapshot.prices_as_of),
         "elapsed_s": None,
         "candidates": Candidates(evaluated=outcome.evaluated, pruned=outcome.pruned, feasible=outcome.feasible),
         "assumptions": bill.assumptions(question),
         "sources": sources(snapshot, outcome.shown),
         "calibrations": calibrations,
         "calibration_ids": [c.id for c in calibrations],
-        "currency": Currency(**snapshot["currency"]) if snapshot.get("currency") else None,
+        "currency": Currency(**snapshot.currency) if snapshot.currency else None,
     }
 
 
-def question_of(spec: Json, snapshot: Json, lost: Lost) -> Question:
+def question_of(spec: Json, snapshot: Snapshot, lost: Lost) -> Question:
     """The question with the workload and catalog as the engine takes them."""
-    snapshot = unpacked(snapshot)
     catalog = lost.without(catalog_of(spec, snapshot))
     return prepare_question(Question(served_workload(spec, snapshot), catalog, spec=spec, snapshot=snapshot))
 
 
-def served_workload(spec: Json, snapshot: Json) -> Workload:
+def served_workload(spec: Json, snapshot: Snapshot) -> Workload:
     """The workload as the engine takes it, with the time that an instance needs to start."""
-    default = snapshot["assumptions"].get(COLD_START, {"value": 0.0})["value"]
+    default = snapshot.assumptions[COLD_START]["value"]
     return replace(workload_of(spec), cold_start_s=float(spec["tco"].get(COLD_START, default)))
 
 
@@ -238,8 +237,8 @@ def _with_hosted(
     `together` ranks them among the options; workloads of a portfolio share machines, so theirs are only listed.
     """
     spec, workload = question.spec, question.workload
-    services = {name for name in question.snapshot["assumptions"] if name.startswith((EGRESS, STORAGE))}
-    rows = [] if question.catalog.model.adapters or not workload.kind.generates_tokens else question.snapshot["hosted"]
+    services = {name for name in question.snapshot.assumptions if name.startswith((EGRESS, STORAGE))}
+    rows = [] if question.catalog.model.adapters or not workload.kind.generates_tokens else question.snapshot.hosted
     offers = hosted(question, rows, answer.deployments, outcome.bound_usd_per_month)
     costs.compare_with(offers, ranked="api" in workload.constraints.acquisition)
     options = bill.with_break_even(question, costs.shown, answer.deployments, offers)
@@ -284,15 +283,15 @@ def switch_sentence(answer: Answer) -> str:
     return f" {switch.said}" if switch is not None and switch.saving_usd > 0 else ""
 
 
-def sources(snapshot: Json, options: Sequence[Scored]) -> list[Source]:
+def sources(snapshot: Snapshot, options: Sequence[Scored]) -> list[Source]:
     """Where the figures of the options come from."""
-    by_slug = {row["slug"]: row for row in snapshot["accelerators"]}
+    by_slug = {row["slug"]: row for row in snapshot.accelerators}
     chips = [
         Source(what=f"{s.lane.choice.accelerator.slug}: {group}", **entry)
         for s in options
         for group, entry in by_slug[s.lane.choice.accelerator.slug]["sources"].items()
     ]
-    model = [Source(what=f"model: {k}", **v) for k, v in snapshot["model"].get("sources", {}).items()]
+    model = [Source(what=f"model: {k}", **v) for k, v in snapshot.model.get("sources", {}).items()]
     prices = [
         Source(what=f"price of {s.offer.instance} at {s.offer.provider}", source=s.offer.source, as_of=s.offer.as_of)
         for s in options

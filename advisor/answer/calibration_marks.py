@@ -5,7 +5,7 @@ from typing import Any
 
 from advisor.engine.step import Choice
 from advisor.engine.terms import LAYOUT, LENGTHS, MODEL, SITE, STACK, Correction
-from advisor.inputs import CHIP_SCOPE, number
+from advisor.inputs import CHIP_SCOPE, Snapshot, number
 from advisor.result import Answer, MeasuredCorrection, UsedCalibration
 from catalog.models import Calibration
 
@@ -20,13 +20,13 @@ SHARED = {
 }
 
 
-def calibrations_used(snapshot: Json, ranked: Iterable[str]) -> list[UsedCalibration]:
+def calibrations_used(snapshot: Snapshot, ranked: Iterable[str]) -> list[UsedCalibration]:
     """Calibrations of the ranked chips (slugs), and all that machines here measured: a wrong one can also keep its
     chip out of the ranking."""
     slugs = set(ranked)
     return [
         UsedCalibration(id=row["id"], name=name, measured_on=row["measured_on"])
-        for name, row in snapshot.get("calibration_rows", {}).items()
+        for name, row in snapshot.calibration_rows.items()
         if row["by_machines"] or name.removeprefix(CHIP_SCOPE) in slugs
     ]
 

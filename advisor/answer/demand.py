@@ -208,8 +208,8 @@ def warnings(workload: Workload, s: Scored) -> list[str]:
 
 def supply_warnings(question: Question, s: Scored) -> list[str]:
     """Rentals of more accelerators in one region than a provider can be assumed to have free."""
-    row = question.snapshot["assumptions"].get(SUPPLY)
-    if row is None or s.planned is None:
+    row = question.snapshot.assumptions[SUPPLY]
+    if s.planned is None:
         return []
     most = float(question.spec["tco"].get(SUPPLY, row["value"]))
     plan, offers = s.planned.plan, s.planned.offers

@@ -36,7 +36,7 @@ def curve_of(question: Question, s: Scored) -> list[float]:
     given = question.spec["tco"].get(CURVE)
     if not given:
         return []
-    known = question.snapshot["regions"].get(f"{s.offer.provider}-{s.offer.region}", {}).get("kgco2e_per_kwh")
+    known = question.snapshot.regions.get(f"{s.offer.provider}-{s.offer.region}", {}).get("kgco2e_per_kwh")
     named = s.offer.is_in(question.workload.constraints.regions_allow)
     if s.offer.acquisition != "own" and known and not named:
         return []
@@ -145,7 +145,7 @@ def power_range(question: Question, s: Scored) -> tuple[float, float]:
     """90 % factors (low, high) on the draw: as checked on the chip it was fitted to, those squared on others."""
     chip = s.lane.choice.accelerator
     low, high = (
-        float(question.spec["tco"].get(key, question.snapshot["assumptions"].get(key, {"value": 1.0})["value"]))
+        float(question.spec["tco"].get(key, question.snapshot.assumptions[key]["value"]))
         for key in (POWER_LOW, POWER_HIGH)
     )
     basis = basis_of(chip, question.catalog.assumptions)

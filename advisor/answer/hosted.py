@@ -14,7 +14,7 @@ from advisor.answer.question import Question
 from advisor.engine.cost import HOURS_PER_MONTH, break_even_tokens
 from advisor.engine.search import ALLOWED_QUALITY, QUALITY_RANK, missing_figure
 from advisor.engine.terms import Workload, usd_text
-from advisor.inputs import areas_of, hosted_apis, number, rounded
+from advisor.inputs import Snapshot, areas_of, hosted_apis, number, rounded
 from advisor.result import HostedOffer, Option, Rejection, SloState, Speed, TokenCharge
 from advisor.workload import trace_of
 
@@ -85,7 +85,7 @@ def _offer(
     state, open_points = slo_state(spec, row)
     misses = [*misses_of(question, row, most, bound_usd_per_month)] if asked_for(spec) else []
     return HostedOffer(
-        **row | {"notes": None, "speeds": [Speed(**speed) for speed in speeds_of(row)]},
+        **row | {"notes": None, "speeds": [Speed(**speed) for speed in row["speeds"]]},
         acquisition="api",
         basis=BASIS,
         usd_per_month=rounded(monthly),
@@ -181,23 +181,13 @@ def of_median(ratio: float, others: int) -> str:
     return f"{side} {offers}"
 
 
-def age_days(snapshot: Json, row: Json) -> int | None:
-    """Days from the date of the price to the question; None in old snapshots."""
-    asked = snapshot.get("asked_on")
-    if not asked:
-        return None
-    return max((datetime.date.fromisoformat(str(asked)) - datetime.date.fromisoformat(row["as_of"])).days, 0)
+def age_days(snapshot: Snapshot, row: Json) -> int:
+    """Days from the date of the price to the question."""
+    asked, read = (datetime.date.fromisoformat(day) for day in (snapshot.asked_on, row["as_of"]))
+    return max((asked - read).days, 0)
 
 
 # --- what is published about the limits -------------------------------------------------------------------------
-
-
-def speeds_of(row: Json) -> list[Json]:
-    """The published speeds, the best evidence first; one at most in snapshots from before November 23, 2026."""
-    if "speeds" in row or row["published_output_tokens_per_s"] is None:
-        return list(row.get("speeds", []))
-    figure, source = row["published_output_tokens_per_s"], row["speed_source"]
-    return [{"output_tokens_per_s": figure, "ttft_ms": None, "kind": "stated", "as_of": row["as_of"], "source": source}]
 
 
 def needed_tokens_per_s(slo: Json) -> float | None:
@@ -207,7 +197,7 @@ def needed_tokens_per_s(slo: Json) -> float | None:
 
 
 def figures_of(row: Json, name: str) -> list[float]:
-    return [speed[name] for speed in speeds_of(row) if speed[name] is not None]
+    return [speed[name] for speed in row["speeds"] if speed[name] is not None]
 
 
 def slo_state(spec: Json, row: Json) -> tuple[SloState, list[str]]:
@@ -227,7 +217,7 @@ def slo_state(spec: Json, row: Json) -> tuple[SloState, list[str]]:
     if not rates or max(rates) < needed:
         return ("missed" if rates else "not verified"), open_points
     if min(rates) < needed:
-        readings = ", ".join(f"{s['output_tokens_per_s']:g} ({s['kind']}, {s['as_of']})" for s in speeds_of(row))
+        readings = ", ".join(f"{s['output_tokens_per_s']:g} ({s['kind']}, {s['as_of']})" for s in row["speeds"])
         return "disputed", [f"published speeds differ: {readings} tokens/s; you need {needed:.3g}", *open_points]
     said = f"published speeds are medians, so {needed:.3g} tokens/s are not verified for 95 of 100 requests"
     return ("not verified" if open_points else "reached"), [said, *open_points]
@@ -394,7 +384,7 @@ def _quality_misses(question: Question, row: Json) -> Iterator[Miss]:
     word, asked = row.get("quantization"), question.spec["constraints"]["quality"]
     if not word:
         return
-    quality = quality_of(word, question.snapshot["model"].get("native_dtype", "bf16"))
+    quality = quality_of(word, question.snapshot.model.get("native_dtype", "bf16"))
     if QUALITY_RANK[quality] > ALLOWED_QUALITY[asked]:
         needed = next(name for name, rank in ALLOWED_QUALITY.items() if rank >= QUALITY_RANK[quality])
         yield Miss(

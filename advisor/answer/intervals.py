@@ -5,24 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from advisor.engine.cost import combined_ratio
-from advisor.engine.search import distributions, interval_ratios
-from advisor.engine.terms import Correction, RatioDistribution, Ratios
+from advisor.engine.terms import Ratios
 from advisor.inputs import number
 from advisor.result import Intervals, Option, Percentiles
 
 Json = dict[str, Any]
-
-
-def interval_fractions(snapshot: Json, basis: str, correction: Correction | None = None) -> dict[str, Ratios]:
-    """90 % interval as factors (low, high) on each metric, from the calibration's residuals of this class."""
-    return interval_ratios(snapshot["calibrations"], basis, correction)
-
-
-def figure_distributions(
-    snapshot: Json, basis: str, correction: Correction | None = None
-) -> dict[str, RatioDistribution]:
-    """Distribution of each metric over its estimate, which the intervals are the ends of."""
-    return distributions(snapshot["calibrations"], basis, correction)
 
 
 def intervals(option: Option, half: Mapping[str, Ratios], ranges: Mapping[str, Ratios]) -> Intervals:

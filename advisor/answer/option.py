@@ -13,7 +13,7 @@ from advisor.answer.calibration_marks import measured_correction
 from advisor.answer.card_sharing import partition
 from advisor.answer.card_sharing import warnings as adapter_warnings
 from advisor.answer.energy import grid_of, power_range
-from advisor.answer.intervals import interval_fractions, intervals
+from advisor.answer.intervals import intervals
 from advisor.answer.launch_flags import checked
 from advisor.answer.question import Question
 from advisor.answer.sentences import counted, keeps_cache, length_warnings, price_notes, reasons, warnings
@@ -27,6 +27,7 @@ from advisor.engine.search import (
     SearchResult,
     as_cached,
     describe,
+    interval_ratios,
     on_spot,
     started_fraction,
 )
@@ -79,7 +80,7 @@ def option(question: Question, outcome: SearchResult, s: Scored, rank: int | Non
     question = replace(question, workload=workload)
     generates = workload.kind.generates_tokens
     c = s.lane.choice
-    half = interval_fractions(question.snapshot, c.efficiency.basis, c.correction)
+    half = interval_ratios(question.snapshot.calibrations, c.efficiency.basis, c.correction)
     tokens_per_s = {
         "input": workload.requests_per_s_mean * workload.given_tokens,
         "output": workload.requests_per_s_mean * workload.output_tokens.mean_tokens if generates else 0.0,
@@ -146,8 +147,8 @@ def option(question: Question, outcome: SearchResult, s: Scored, rank: int | Non
         meets_slo=bool(s.meets_slo),
         slo_probability=number(s.slo_probability) if s.slo_probability is not None else None,
         launch=checked(
-            s.lane.framework, launch(question.snapshot["model"]["hf_id"], s, question.catalog.model, workload)
-        ).changed(checkpoint=checkpoint(question.snapshot["model"]["hf_id"], question.catalog.model, s.lane)),
+            s.lane.framework, launch(question.snapshot.model["hf_id"], s, question.catalog.model, workload)
+        ).changed(checkpoint=checkpoint(question.snapshot.model["hf_id"], question.catalog.model, s.lane)),
         step=steps,
         **demand.traffic_fields(workload, s),
         **contents.contents_fields(question, s, asked_hit_fraction, used),
@@ -422,7 +423,7 @@ def operator(line: Line) -> Operator:
 
 
 def host_section(catalog: Catalog, s: Scored) -> Host | None:
-    """The host section; None without figures (an old snapshot)."""
+    """The host section; None without figures."""
     h = s.offer.host
     if h is None:
         return None

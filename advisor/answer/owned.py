@@ -95,8 +95,8 @@ def owned(question: Question, outcome: SearchResult, costs: CostModel) -> list[O
     """For each accelerator that is owned: what it does alone, and keep it, sell it or add to it over the horizon."""
     prices = prices_of(question)
     ranked = list(enumerate(outcome.shown, 1))
-    rows = question.snapshot["assumptions"]
-    row = rows.get("residual-value-year-1") or rows.get("residual-value-fraction") or {"source": ""}
+    rows = question.snapshot.assumptions
+    row = rows["residual-value-year-1"]
     machines = {m.offer.accelerator: m for m in outcome.owned}
     plans = []
     for slug, count in question.spec["owned"].items():

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.engine import search
+from advisor.inputs import Snapshot
 
 Json = dict[str, Any]
 
@@ -13,4 +14,4 @@ class Question(search.Question):
     """A validated workload file with the snapshot that answers it, and the engine's values of both."""
 
     spec: Json
-    snapshot: Json
+    snapshot: Snapshot

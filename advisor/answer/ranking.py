@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from advisor.answer import money as bill
-from advisor.answer.intervals import figure_distributions
 from advisor.answer.question import Question
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.search import (
@@ -15,6 +14,7 @@ from advisor.engine.search import (
     Scored,
     SearchResult,
     describe,
+    distributions,
     equal_fraction,
     rank_uncertainty,
     tornado,
@@ -24,7 +24,7 @@ from advisor.engine.search import Score as DeclaredScore
 from advisor.engine.search import Unranked as Found
 from advisor.engine.terms import CERTAIN, Offer, Workload, usd_text
 from advisor.engine.terms import Rejection as EngineRejection
-from advisor.inputs import host_ratios, number, rounded
+from advisor.inputs import Snapshot, host_ratios, number, rounded
 from advisor.result import (
     Beats,
     Bookable,
@@ -91,7 +91,7 @@ def weights(workload: Workload) -> Weights:
 
 def spread_of(question: Question, s: Scored) -> rank_uncertainty.Spread:
     """The distributions of one option's figures: those that its intervals are made of."""
-    known = figure_distributions(question.snapshot, s.lane.choice.efficiency.basis, s.lane.choice.correction)
+    known = distributions(question.snapshot.calibrations, s.lane.choice.efficiency.basis, s.lane.choice.correction)
     return rank_uncertainty.Spread(
         throughput_fraction=known.get("throughput", CERTAIN),
         latency_fraction=known.get("tpot", known.get("ttft", CERTAIN)),
@@ -106,7 +106,7 @@ def with_probabilities(
 
     drawn: USD per hour of each option's plan in each draw.
     """
-    if not options or not figure_distributions(question.snapshot, outcome.shown[0].lane.choice.efficiency.basis):
+    if not options or not distributions(question.snapshot.calibrations, outcome.shown[0].lane.choice.efficiency.basis):
         return options
     spreads = [spread_of(question, s) for s in outcome.shown]
     scores = rank_uncertainty.scores(question.workload, outcome.scale, outcome.shown, spreads, drawn)
@@ -257,7 +257,7 @@ def label(s: Scored) -> str:
     return f"{s.chips:,} x {s.lane.choice.accelerator.name}, {describe(s.lane)}"
 
 
-def _offer(snapshot: Json, s: Scored) -> UnrankedOffer:
+def _offer(snapshot: Snapshot, s: Scored) -> UnrankedOffer:
     o = s.offer
     return UnrankedOffer(
         provider=o.provider,
@@ -272,9 +272,9 @@ def _offer(snapshot: Json, s: Scored) -> UnrankedOffer:
     )
 
 
-def booking(snapshot: Json, provider: str) -> str:
+def booking(snapshot: Snapshot, provider: str) -> str:
     """The limits of a provider's bookings; empty if none are known."""
-    rows = snapshot["assumptions"]
+    rows = snapshot.assumptions
     known = [said.format(rows[f"{key}-{provider}"]["value"]) for key, said in LIMITS if f"{key}-{provider}" in rows]
     return f"a booking has {', '.join(known)}" if known else ""
 
@@ -289,7 +289,9 @@ def bookable(question: Question, options: Sequence[Option], left: Sequence[Unran
     return sorted(found, key=lambda b: b.usd_per_month)[:MOST]
 
 
-def _of_options(snapshot: Json, options: Sequence[Option], terms: list[str], most: float | None) -> Iterator[Bookable]:
+def _of_options(
+    snapshot: Snapshot, options: Sequence[Option], terms: list[str], most: float | None
+) -> Iterator[Bookable]:
     for option in options:
         for way in option.money.ways_to_pay if option.money else ():
             if way.term == BOOKED and _saves(way.usd_per_month, most):
@@ -299,7 +301,7 @@ def _of_options(snapshot: Json, options: Sequence[Option], terms: list[str], mos
                 )  # fmt: skip
 
 
-def _limits(snapshot: Json, way: Any) -> Json:
+def _limits(snapshot: Snapshot, way: Any) -> Json:
     return {
         "provider": way.provider,
         "instance": way.instance,

@@ -42,8 +42,8 @@ def found(question: Question, outcome: SearchResult) -> Found:
     Only for requests that arrive at random, at a rate that leaves a replica idle; without spare replicas.
     """
     workload, catalog = question.workload, question.catalog
-    assumed = serverless_of(question.spec, question.snapshot["assumptions"])
-    if assumed is None or not suits(workload, assumed):
+    assumed = serverless_of(question.spec, question.snapshot.assumptions)
+    if not suits(workload, assumed):
         return NOTHING
     if not catalog.serverless_offers:
         return NOTHING

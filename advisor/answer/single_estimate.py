@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from advisor.answer.calibration_marks import measured_correction
-from advisor.answer.intervals import interval_fractions
 from advisor.answer.option import bound_of, embedding_figures, operator, setup, token_costs
 from advisor.answer.sentences import UNMEASURED
 from advisor.engine import ENGINE_VERSION
@@ -16,7 +15,7 @@ from advisor.engine.estimate import Estimate as Engine
 from advisor.engine.estimate import estimate, means, prepare, prepared, queued_requests
 from advisor.engine.network import active_parameters, parameters
 from advisor.engine.scheduler import open_loop, scheduler_of
-from advisor.engine.search import describe, instances_needed, offer_usd_per_hour
+from advisor.engine.search import describe, instances_needed, interval_ratios, offer_usd_per_hour
 from advisor.engine.step import (
     NO_CACHE_TOKENS,
     Demand,
@@ -384,7 +383,7 @@ def power(watts: float, result: Estimate, offer: Offer | None) -> Json:
 def interval_of(built: Built) -> dict[str, tuple[float, float]]:
     """90 % interval as factors on each metric."""
     scopes = {"calibrations": built.fixed.resources.scopes}
-    return interval_fractions(scopes, basis(built), built.own[-1].choice.correction)
+    return interval_ratios(scopes, basis(built), built.own[-1].choice.correction)
 
 
 def interval(built: Built, result: Estimate) -> Intervals:

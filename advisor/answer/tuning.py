@@ -31,7 +31,7 @@ from advisor.engine.optimisation import plan as engine_plan
 from advisor.engine.search import Catalog, DraftRisk, Scored
 from advisor.engine.step import Lanes, Line, is_published, lanes, published_conversion, quality_of
 from advisor.engine.terms import Framework, usd_text
-from advisor.inputs import number, quantization_of, rounded
+from advisor.inputs import Snapshot, number, quantization_of, rounded
 from advisor.result import (
     CacheFormatChoice,
     Disaggregated,
@@ -82,7 +82,7 @@ def tuning(
     by_cache = dict(zip(caches, estimates[len(formats) :], strict=False))
     by_framework = dict(zip(frameworks, estimates[len(formats) + len(caches) :], strict=True))
     bounds = Bounds(prefill=longest_wait(prefill), decode=longest_wait(decode))
-    methods = {row["slug"]: row for row in question.snapshot["quantizations"]}
+    methods = {row["slug"]: row for row in question.snapshot.quantizations}
     steps = engine_plan.optimisation_plan(question, s)
     cache_methods = [quantization_of(row) for row in methods.values() if row.get("applies_to") == "kv"]
     compared = compare_frameworks(question, s, by_framework, cache_tokens(catalog, frameworks))
@@ -216,15 +216,13 @@ def cache_choice(a: CacheAdvice, methods: Methods) -> CacheFormatChoice:
     )
 
 
-def framework_choices(snapshot: Json, compared: list[FrameworkComparison]) -> list[FrameworkChoice]:
-    rows = {(row["slug"], row["version"]): row for row in snapshot["frameworks"]}
+def framework_choices(snapshot: Snapshot, compared: list[FrameworkComparison]) -> list[FrameworkChoice]:
+    rows = {(row["slug"], row["version"]): row for row in snapshot.frameworks}
     return [framework_choice(r, rows.get((r.framework.slug, r.framework.version), {}), snapshot) for r in compared]
 
 
-def framework_choice(r: FrameworkComparison, row: Json, snapshot: Json) -> FrameworkChoice:
-    maturity = maturity_of(
-        row.get("first_release"), row.get("releases"), row.get("facts_as_of") or snapshot["asked_on"]
-    )
+def framework_choice(r: FrameworkComparison, row: Json, snapshot: Snapshot) -> FrameworkChoice:
+    maturity = maturity_of(row.get("first_release"), row.get("releases"), row.get("facts_as_of") or snapshot.asked_on)
     return FrameworkChoice(
         slug=r.framework.slug,
         name=r.framework.name,

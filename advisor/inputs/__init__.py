@@ -29,18 +29,17 @@ from advisor.inputs.from_catalog import (
     asked_on,
     assumption,
     calibrations,
-    is_outdated,
     market_rows,
     measured_name,
     model_row,
     model_rows,
     take_snapshot,
-    unpacked,
 )
 from advisor.inputs.hosts import usual_host_watts
 from advisor.inputs.names import prices_seen_by, with_catalog_names
 from advisor.inputs.offers import new_usd_per_accelerator
 from advisor.inputs.rounding import number, rounded
+from advisor.inputs.snapshot import Snapshot
 from advisor.inputs.to_engine import (
     catalog_of,
     host_ratios,
@@ -83,7 +82,6 @@ __all__ = [
     "check_catalog",
     "figure_of",
     "hosted_apis",
-    "is_outdated",
     "market",
     "model_of",
     "model_row",
@@ -101,7 +99,7 @@ __all__ = [
     "host_speed_range",
     "training_workload",
     "unknown_names_in_parts",
-    "unpacked",
+    "Snapshot",
     "usual_host_watts",
     "prices_seen_by",
     "with_catalog_names",

@@ -46,15 +46,10 @@ HOST = ("host_watts_per_accelerator", "host-watts-per-accelerator")
 HOST_SHARES = {name: ASSUMPTION_KEYS[name] for name in ("card_host_watts", "socket_host_watts")}
 CAP, IDLE = "power_cap_fraction", "idle-power-fraction"
 PHASES = ("prefill_power_fraction", "decode_power_fraction")
-MAY_BE_MISSING = tuple(  # in old snapshots
-    name
-    for name in ASSUMPTION_KEYS
-    if name.endswith("_power_fraction") and name not in PHASES or name.startswith("card_server_")
-)
 STAFF = ("operator-usd-per-year", "accelerators-per-operator")
 COLD_START = "cold-start-s"
 RESALE_YEARS = tuple(f"residual-value-year-{year}" for year in range(1, 6))
-FINANCE = {  # field of Assumptions -> key; missing in old snapshots
+FINANCE = {  # field of Assumptions -> key
     "superseded_ratio": "residual-superseded-ratio",
     "resale_cost_fraction": "resale-cost-fraction",
     "insurance_fraction": "insurance-fraction-per-year",
@@ -129,10 +124,9 @@ def assumptions_of(spec: Json, rows: Json, place: Json | None = None) -> Assumpt
     """The engine's assumptions: from `tco:`, else from the region (`place`), else the catalog's default."""
     tco, regional = spec.get("tco", {}), place or {}
     tco = {name: tco[host] for host in HOST if host in tco for name, key in HOST_SHARES.items() if key not in tco} | tco
-    rows = dict.fromkeys(HOST_SHARES.values(), rows[ASSUMPTION_KEYS[HOST[0]]]) | rows  # old snapshots lack them
-    keys = {name: key for name, key in ASSUMPTION_KEYS.items() if key in rows or name not in MAY_BE_MISSING}
     values = {
-        name: float(tco.get(name, tco.get(key, regional.get(name, rows[key]["value"])))) for name, key in keys.items()
+        name: float(tco.get(name, tco.get(key, regional.get(name, rows[key]["value"]))))
+        for name, key in ASSUMPTION_KEYS.items()
     }
     if curve := tco.get(GRID_CURVE):
         values["kgco2e_per_kwh"] = sum(curve) / len(curve)
@@ -157,20 +151,19 @@ def assumptions_of(spec: Json, rows: Json, place: Json | None = None) -> Assumpt
 
 
 def _finance(tco: Json, rows: Json) -> Json:
-    """Resale, staff, insurance, exit and price paths; neutral in snapshots from before they were kept."""
+    """Resale, staff, insurance, exit and price paths."""
     tco = with_one_team(tco)
 
-    def figure(key: str, otherwise: float = 0.0) -> float:
-        return float(tco.get(key, rows.get(key, {"value": otherwise})["value"]))
+    def figure(key: str) -> float:
+        return float(tco.get(key, rows[key]["value"]))
 
     months = int(tco.get("horizon_months", 36))
     given = any(key in tco for key in ("residual_fraction", ASSUMPTION_KEYS["residual_fraction"]))
-    known = all(key in rows or key in tco for key in RESALE_YEARS)
     engineer = figure(STAFF[0]) / 12.0
     return {
-        **{name: float(tco.get(name, figure(key, float(name == "superseded_ratio")))) for name, key in FINANCE.items()},
+        **{name: float(tco.get(name, figure(key))) for name, key in FINANCE.items()},
         **{name: figure(key) * engineer for name, key in TEAMS.items()},
-        "resale_by_year": tuple(figure(key) for key in RESALE_YEARS) if known and not given else (),
+        "resale_by_year": tuple(figure(key) for key in RESALE_YEARS) if not given else (),
         "delivery": deliveries(tco, rows),
         "overlap_months": round(figure(OVERLAP)),
         **{
@@ -181,14 +174,14 @@ def _finance(tco: Json, rows: Json) -> Json:
 
 
 def deliveries(tco: Json, rows: Json) -> dict[str, tuple[float, float, float]]:
-    """(months, low, high) from order to service by class; what the planner sets is certain. Empty in old snapshots."""
+    """(months, low, high) from order to service by class; what the planner sets is certain."""
     found: dict[str, tuple[float, float, float]] = {}
     for name, key in DELIVERY.items():
         given = tco.get(key, tco.get(DELIVERY[SERVERS]))
-        row = rows.get(key) or rows.get(DELIVERY[SERVERS])
+        row = rows[key]
         if given is not None:
             found[name] = (float(given),) * 3
-        elif row is not None:
+        else:
             value = float(row["value"])
             found[name] = value, float(row.get("low") or value), float(row.get("high") or value)
     return found
@@ -223,10 +216,8 @@ def _interpolated(x: float, at: list[int], values: list[float]) -> float:
     return values[after - 1] + share * (values[after] - values[after - 1])
 
 
-def serverless_of(spec: Json, rows: Json) -> dict[str, float] | None:
-    """The assumptions on scale to zero, by field; None in snapshots from before they were kept."""
-    if any(key not in rows for key in SERVERLESS.values()):
-        return None
+def serverless_of(spec: Json, rows: Json) -> dict[str, float]:
+    """The assumptions on scale to zero, by field."""
     tco = spec.get("tco", {})
     return {name: float(tco.get(key, rows[key]["value"])) for name, key in SERVERLESS.items()}
 

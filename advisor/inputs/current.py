@@ -13,6 +13,7 @@ from advisor.inputs.assumptions import HOST_SPEED, assumptions_of
 from advisor.inputs.check import own_model_error
 from advisor.inputs.from_catalog import _accelerator, _frameworks, _quantization, assumption, calibrations, model_row
 from advisor.inputs.names import models, one
+from advisor.inputs.snapshot import Snapshot
 from advisor.inputs.to_engine import chip_of, framework_of, model_of, quantizations_of, with_host_speed
 from advisor.workload import Config, WorkloadError, deployment, error
 from catalog import clock
@@ -92,11 +93,15 @@ def market(chip: Chip) -> tuple[tuple[Offer, ...], Assumptions]:
     prices = [p for p in offers.prices([], None, day) if p["accelerator"] == chip.slug and not offers.is_stale(p, day)]
     rows = {a.key: assumption(a) for a in Assumption.objects.order_by("key")}
     assumptions = assumptions_of({}, rows)
-    snapshot = {
-        "asked_on": day.isoformat(),
-        "instances": hosts.instance_types(prices),
-        "prices": prices, "regions": offers.regions(), "units": offers.units(), "site": "", "assumptions": rows,
-        "fabrics": offers.fabrics(), "slices": offers.slices(),
-    }  # fmt: skip
+    snapshot = Snapshot(
+        asked_on=day.isoformat(),
+        instances=hosts.instance_types(prices),
+        prices=prices,
+        regions=offers.regions(),
+        units=offers.units(),
+        assumptions=rows,
+        fabrics=offers.fabrics(),
+        slices=offers.slices(),
+    )
     found = offers.offers_of(snapshot, assumptions, assumptions, {chip.slug: chip})
     return tuple(o for o in found if UNKNOWN_UNIT not in o.marks), assumptions

@@ -1,7 +1,6 @@
 """Reads the catalog rows that an answer needs into a snapshot."""
 
 import datetime
-from collections.abc import Sequence
 from typing import Any
 
 from django.db.models import Q
@@ -9,6 +8,7 @@ from django.db.models import Q
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.network import from_stored_config, to_shape
 from advisor.inputs import hosted_apis, hosts, measured, offers
+from advisor.inputs.snapshot import Snapshot
 from advisor.workload import PORTFOLIO, WorkloadError, error
 from catalog import clock
 from catalog.models import (
@@ -24,26 +24,20 @@ from catalog.models import (
 )
 
 CHIP_SCOPE = "accelerator:"
-TEXTS = ("source", "notes")  # keys of texts that many rows share
 Json = dict[str, Any]
 
 # --- rows to a snapshot -----------------------------------------------------------------------------------------
 
 
-def take_snapshot(spec: Json, organisation: Organisation | None = None) -> Json:
-    """The catalog rows that an answer uses, as JSON; of a portfolio, one snapshot for each workload."""
-    if spec["kind"] == PORTFOLIO:
-        return portfolio_snapshot([_snapshot(part, organisation) for part in spec["workloads"]])
-    return _snapshot(spec, organisation)
-
-
-def _snapshot(spec: Json, organisation: Organisation | None) -> Json:
-    """Everything the engine reads for this workload, so that a re-run from the snapshot gives the same answer.
+def take_snapshot(spec: Json, organisation: Organisation | None = None) -> Snapshot:
+    """The catalog rows that an answer uses.
 
     Prices, discounts and licenses are those known on the workload's `prices_as_of`, by default today.
     """
-    rows = market_rows(spec, organisation) | model_rows(spec, organisation)
-    return packed(offers.at_price_ratios(rows, spec.get("price_ratios", {})))
+    if spec["kind"] == PORTFOLIO:
+        return Snapshot.of_parts([take_snapshot(part, organisation) for part in spec["workloads"]])
+    taken = Snapshot(**market_rows(spec, organisation), **model_rows(spec, organisation))
+    return offers.at_price_ratios(taken, spec.get("price_ratios", {}))
 
 
 def model_rows(spec: Json, organisation: Organisation | None) -> Json:
@@ -246,52 +240,3 @@ def assumption(a: Assumption) -> Json:
         "value": a.value, "unit": a.unit, "source": first_source(a.sources),
         "low": a.low, "high": a.high, "as_of": figure.get("as_of"),
     }  # fmt: skip
-
-
-# --- snapshots --------------------------------------------------------------------------------------------------
-
-
-def is_outdated(snapshot: Json) -> bool:
-    """Whether a snapshot is from version 0.1.0, which kept the frameworks' launch facts in code."""
-    parts = snapshot.get("parts", [snapshot])
-    return any("launch" not in row for part in parts for row in part.get("frameworks", []))
-
-
-def packed(snapshot: Json) -> Json:
-    """The snapshot with each long text stored once: a row's `source` and `notes` are indexes into `texts`."""
-    indexes: dict[str, int] = {}
-
-    def pack(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {
-                key: indexes.setdefault(item, len(indexes)) if key in TEXTS and isinstance(item, str) else pack(item)
-                for key, item in value.items()
-            }
-        return [pack(item) for item in value] if isinstance(value, list) else value
-
-    return {**pack(snapshot), "texts": list(indexes)}
-
-
-def unpacked(snapshot: Json) -> Json:
-    """The inverse of `packed`; a snapshot that is not packed is returned unchanged."""
-    if "texts" not in snapshot:
-        return snapshot
-    texts = snapshot["texts"]
-
-    def unpack(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {
-                key: texts[item] if key in TEXTS and isinstance(item, int) else unpack(item)
-                for key, item in value.items()
-            }
-        return [unpack(item) for item in value] if isinstance(value, list) else value
-
-    return {key: unpack(value) for key, value in snapshot.items() if key != "texts"}
-
-
-def portfolio_snapshot(parts: Sequence[Json]) -> Json:
-    """The snapshots of a portfolio's workloads, with the versions and dates that the answer records."""
-    return {name: parts[0][name] for name in ("engine_version", "catalog_version", "asked_on")} | {
-        "prices_as_of": max((p["prices_as_of"] for p in parts if p["prices_as_of"]), default=None),
-        "parts": list(parts),
-    }

@@ -8,6 +8,7 @@ from typing import Any
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.terms import exact_text
 from advisor.inputs.offers import discounts_of
+from advisor.inputs.snapshot import Snapshot
 from advisor.workload import prompts_of
 from catalog.models import Accelerator, ApiPrice, ApiProvider, Organisation
 from catalog.pricing.derived import has_expired, known_on
@@ -121,9 +122,9 @@ def tokens_of(spec: Json) -> dict[str, float]:
     return {"input": prompt, "cached": prompt * hit_fraction, "output": float(traffic["output_tokens"]["mean"])}
 
 
-def vat_fraction(spec: Json, snapshot: Json) -> float:
+def vat_fraction(spec: Json, snapshot: Snapshot) -> float:
     """VAT that cannot be recovered, which comes on top of the list price."""
-    row = snapshot["assumptions"].get(VAT, {"value": 0.0})
+    row = snapshot.assumptions[VAT]
     return float(spec.get("tco", {}).get(VAT, row["value"]))
 
 

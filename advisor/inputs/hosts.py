@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from advisor.engine.cost import Assumptions
 from advisor.engine.terms import Accelerator as Chip
 from advisor.engine.terms import Host, SocketShare
+from advisor.inputs.snapshot import Snapshot
 from catalog.loading.fixtures import PER_CHIP
 from catalog.models import InstanceType
 
@@ -144,15 +145,10 @@ def is_per_chip(p: Json) -> bool:
     return PER_CHIP in p["instance"] or "(per chip)" in p["instance"] or "per chip-hour" in p["source"]
 
 
-def rented_host(p: Json, chip: Chip, snapshot: Json) -> Host | None:
-    """The host of a rented instance; figures without a source are derived from its chips and named in `assumed`.
-
-    None in snapshots from before instances had figures.
-    """
-    if "instances" not in snapshot:
-        return None
-    known = snapshot["instances"].get(key_of(p["provider"], p["instance"]), {})
-    return _host(known, chip, p["accelerators"], snapshot["assumptions"], known.get("source", ""))
+def rented_host(p: Json, chip: Chip, snapshot: Snapshot) -> Host:
+    """The host of a rented instance; figures without a source are derived from its chips and named in `assumed`."""
+    known = snapshot.instances.get(key_of(p["provider"], p["instance"]), {})
+    return _host(known, chip, p["accelerators"], snapshot.assumptions, known.get("source", ""))
 
 
 def _host(known: Json, chip: Chip, accelerators: int, rows: Json, source: str) -> Host:
@@ -191,23 +187,21 @@ def usual_memory_bytes(chip: Chip, accelerators: int, cores: float, rows: Json) 
     return float(rows[MEMORY_RATIO]["value"]) * chip.memory_bytes * accelerators
 
 
-def bought_host(chip: Chip, accelerators: int, rows: Json) -> Host | None:
-    """The host of bought chips, all of it assumed; None in snapshots without these assumptions."""
-    if MEMORY_RATIO not in rows:
-        return None
+def bought_host(chip: Chip, accelerators: int, rows: Json) -> Host:
+    """The host of bought chips, all of it assumed."""
     host = _host({"local_disk_gb": rows[BOUGHT_DISK]["value"]}, chip, accelerators, rows, "assumed: a usual host")
     host = replace(host, assumed=tuple(sorted({*host.assumed, "local_disk_bytes"})))
     return replace(host, memory_bytes=chip.memory_bytes * accelerators) if chip.chassis == COMPUTER else host
 
 
-def socket_share(p: Json, chip: Chip, host: Host, snapshot: Json) -> SocketShare:
+def socket_share(p: Json, chip: Chip, host: Host, snapshot: Snapshot) -> SocketShare:
     """The part of each socket that the instance has."""
-    known = snapshot["instances"].get(key_of(p["provider"], p["instance"]), {})
+    known = snapshot.instances.get(key_of(p["provider"], p["instance"]), {})
     each = -(-host.cores // host.sockets)
     return SocketShare(
         cores=each,
         socket_cores=max(known.get("socket_cores") or chip.cores, each),
         sockets=host.sockets,
         memory_bytes=host.memory_bytes / host.sockets,
-        reserved_cores=int(snapshot["assumptions"][RESERVED]["value"]),
+        reserved_cores=int(snapshot.assumptions[RESERVED]["value"]),
     )

@@ -44,6 +44,7 @@ from advisor.inputs.hosts import (
     rented_host,
     socket_share,
 )
+from advisor.inputs.snapshot import Snapshot
 from catalog.loading.fixtures import INDEX, ORIGINS
 from catalog.loading.places import areas_of
 from catalog.models import Discount, Organisation, Price, Region, SupportLicence, Unit
@@ -216,8 +217,8 @@ def price_marks(p: Price) -> list[str]:
 
 
 def weakness(p: Json, day: datetime.date) -> str:
-    """Why a buyer should not sign at this price, in words; empty if nothing is known. Old snapshots say too little."""
-    origin, days = p.get("origin"), _days(p, day)
+    """Why a buyer should not sign at this price, in words; empty if nothing is known."""
+    origin, days = p["origin"], _days(p, day)
     if not origin:
         return ""
     old = days > (EXPIRED_DAYS if origin == OWN else STALE_DAYS)
@@ -465,23 +466,29 @@ def _only_as(ways: Mapping[str, set[str]]) -> str:
     return f"{NO_CURRENT_PRICE} for an instance or a server, only {' and '.join(parts)}{tail}"
 
 
-def at_price_ratios(snapshot: Json, ratios: Mapping[str, float]) -> Json:
+def at_price_ratios(snapshot: Snapshot, ratios: Mapping[str, float]) -> Snapshot:
     """The snapshot with every price of a term times the planner's ratio; purchases and hosted APIs are terms too."""
     changed = {term: ratio for term, ratio in ratios.items() if ratio != 1.0}
     if not changed:
         return snapshot
-    rows = {
-        name: [_at_ratio(row, changed.get(row["term"], 1.0)) for row in snapshot.get(name, ())]
-        for name in ("prices", "other_terms", "serverless")
-    }
+
+    def at_ratio(rows: Sequence[Json]) -> list[Json]:
+        return [_at_ratio(row, changed.get(row["term"], 1.0)) for row in rows]
+
     api = changed.get(API, 1.0)
     rented = changed.get("on_demand", 1.0)  # an assumed level of prices makes none of them doubtful
     market = {
         slug: {seller: {name: usd * rented for name, usd in level.items()} for seller, level in of.items()}
-        for slug, of in snapshot.get("marketplace", {}).items()
+        for slug, of in snapshot.marketplace.items()
     }
-    rows |= {"marketplace": market} if market else {}  # type: ignore[dict-item]
-    return snapshot | rows | {"hosted": [_at_ratio(row, api) for row in snapshot["hosted"]]}
+    return replace(
+        snapshot,
+        prices=at_ratio(snapshot.prices),
+        other_terms=at_ratio(snapshot.other_terms),
+        serverless=at_ratio(snapshot.serverless),
+        marketplace=market,
+        hosted=[_at_ratio(row, api) for row in snapshot.hosted],
+    )
 
 
 def _at_ratio(row: Json, ratio: float) -> Json:
@@ -495,37 +502,37 @@ def _at_ratio(row: Json, ratio: float) -> Json:
 # --- a snapshot to offers ---------------------------------------------------------------------------------------
 
 
-def offers_of(snapshot: Json, a: Assumptions, site: Assumptions, chips: Mapping[str, Chip]) -> tuple[Offer, ...]:
+def offers_of(snapshot: Snapshot, a: Assumptions, site: Assumptions, chips: Mapping[str, Chip]) -> tuple[Offer, ...]:
     """Offers in USD per hour of what is sold as a whole. A purchase costs its annuity, space, power and maintenance.
 
     `site` are the assumptions for the planner's own site. `a` fills in what a provider's region does not state.
     """
     kept: list[Offer] = []
     units: dict[str, list[Json]] = {}
-    for unit in snapshot["units"]:
+    for unit in snapshot.units:
         units.setdefault(unit["accelerator"], []).append(unit)
-    for p in snapshot["prices"]:
+    for p in snapshot.prices:
         chip, known = chips[p["accelerator"]], units.get(p["accelerator"], [])
-        weak = weakness(p, datetime.date.fromisoformat(asked)) if (asked := snapshot.get("asked_on")) else ""
+        weak = weakness(p, datetime.date.fromisoformat(snapshot.asked_on))
         marks = (*p.get("marks", ()), *([chip.market] if chip.market else []), *([WEAK_PRICE] if weak else []))
-        trust: Json = {"marks": marks, "weakness": weak, "origin": p.get("origin", "")}
+        trust: Json = {"marks": marks, "weakness": weak, "origin": p["origin"]}
         if p["term"] == "purchase":
             kept += [replace(o, **trust) for o in _owned(p, site, chip, known, snapshot)]
         else:
             found = doubts(p, chip, snapshot)
             trust |= found | {"marks": (*marks, *found["marks"])}
-            place = snapshot["regions"].get(f"{p['provider']}-{p['region']}", {})
+            place = snapshot.regions.get(f"{p['provider']}-{p['region']}", {})
             trust["areas"] = tuple(place.get("areas", ())) or tuple(areas_of(p["region"]))
             kept += [_rented(sold, a, chip, place, known, snapshot, trust) for sold in _as_sold(p, snapshot)]
     return tuple(kept)
 
 
-def doubts(p: Json, chip: Chip, snapshot: Json) -> Json:
+def doubts(p: Json, chip: Chip, snapshot: Snapshot) -> Json:
     """What keeps a rent from being the first choice, and how far marketplaces widen its range, as fields of Offer."""
     found: Json = {}
     marks, said = [], []
     each = p["usd_per_hour"] / p["accelerators"]
-    sliced = any(s["accelerator"] == chip.slug for s in snapshot.get("slices", ()))
+    sliced = any(s["accelerator"] == chip.slug for s in snapshot.slices)
     if p.get("unit_unknown") and not sliced and (whole := whole_unit_chips(chip)) > 1:
         found["unknown_unit_chips"] = whole
         if is_on_a_shared_board(chip):
@@ -534,7 +541,7 @@ def doubts(p: Json, chip: Chip, snapshot: Json) -> Json:
                 f"the seller does not say how many are sold together: {usd_text(each)} an hour if you can rent one, "
                 f"{usd_text(each * whole)} if only {whole} together"
             )
-    of_seller, of_all = markets_of(p, snapshot.get("marketplace", {}))
+    of_seller, of_all = markets_of(p, snapshot.marketplace)
     if of_seller is not None:
         found["rent_low_ratio"] = min(of_seller["low_usd"] / each, 1.0)
         found["rent_high_ratio"] = max(of_seller["high_usd"] / each, 1.0)
@@ -587,11 +594,11 @@ def whole_unit_chips(chip: Chip) -> int:
     return max(chip.chips_per_host, chip.links[0].chips)
 
 
-def assumed(snapshot: Json, a: Assumptions, chips: Mapping[str, Chip]) -> tuple[Offer, ...]:
+def assumed(snapshot: Snapshot, a: Assumptions, chips: Mapping[str, Chip]) -> tuple[Offer, ...]:
     """Offers of each served chip at USD 1 per accelerator-hour: instances of 1, 2, 4 and so on, up to a whole host."""
     kept = []
     for chip in chips.values():
-        known = [u for u in snapshot["units"] if u["accelerator"] == chip.slug]
+        known = [u for u in snapshot.units if u["accelerator"] == chip.slug]
         sizes = {2**k for k in range(chip.chips_per_host.bit_length()) if 2**k < chip.chips_per_host}
         for n in sorted({*sizes, chip.chips_per_host}) if chip.served else ():
             row = {
@@ -601,19 +608,19 @@ def assumed(snapshot: Json, a: Assumptions, chips: Mapping[str, Chip]) -> tuple[
                 "term": "on_demand",
                 "accelerators": n,
                 "usd_per_hour": float(n),
-                "as_of": snapshot["asked_on"],
+                "as_of": snapshot.asked_on,
                 "source": "set in the workload",
             }
             kept.append(_rented(row, a, chip, {}, known, snapshot, {}))
     return tuple(kept)
 
 
-def _as_sold(p: Json, snapshot: Json) -> list[Json]:
+def _as_sold(p: Json, snapshot: Snapshot) -> list[Json]:
     """The rental price of each slice shape, for chips sold in slices, which cost the same per chip in every size.
 
     Other prices stay as they are.
     """
-    shapes = [s for s in snapshot.get("slices", ()) if s["accelerator"] == p["accelerator"]]
+    shapes = [s for s in snapshot.slices if s["accelerator"] == p["accelerator"]]
     each = p["usd_per_hour"] / p["accelerators"]
     return [
         p | {"instance": s["name"], "accelerators": s["accelerators"], "usd_per_hour": each * s["accelerators"]}
@@ -636,14 +643,14 @@ def fabric_accelerators(p: Json, chip: Chip, known: Sequence[Json]) -> int:
 
 
 def _rented(
-    p: Json, a: Assumptions, chip: Chip, place: Json, known: Sequence[Json], snapshot: Json, trust: Json
+    p: Json, a: Assumptions, chip: Chip, place: Json, known: Sequence[Json], snapshot: Snapshot, trust: Json
 ) -> Offer:
     """A rented instance, with electricity and carbon figures of its region. trust: what its price is worth."""
-    sliced = any(s["name"] == p["instance"] for s in snapshot.get("slices", ()))
+    sliced = any(s["name"] == p["instance"] for s in snapshot.slices)
     rent = p["usd_per_hour"], p["term"], a, p["accelerators"]
     parts = rent_parts(*rent)
     host, share = rented_host(p, chip, snapshot), None
-    if host and chip.kind == "cpu":
+    if chip.kind == "cpu":
         share = socket_share(p, chip, host, snapshot)
     watts = host_watts(chip, p["accelerators"], known, a) * (share.fraction if share else 1.0)
     return Offer(
@@ -665,7 +672,7 @@ def _rented(
         pue=place.get("pue") or a.pue,
         host_watts_per_accelerator=watts,
         joined_accelerators=chip.chips_per_host if is_per_chip(p) and not sliced else 0,
-        fabric_accelerators=fabric_accelerators(p, chip, snapshot.get("fabrics", ())),
+        fabric_accelerators=fabric_accelerators(p, chip, snapshot.fabrics),
         notes=p.get("notes", ""),
         stale=p.get("stale", False),
         host=host,
@@ -682,11 +689,11 @@ def unit_name(p: Json) -> str:
     return str(p["instance"]).replace("(per GPU)", f"({n} GPUs)").replace("(per chip)", f"({n} chips)")
 
 
-def _owned(p: Json, a: Assumptions, chip: Chip, known: Sequence[Json], snapshot: Json) -> list[Offer]:
+def _owned(p: Json, a: Assumptions, chip: Chip, known: Sequence[Json], snapshot: Snapshot) -> list[Offer]:
     """Offers from one purchase price. A card sold alone gets a host of each size, at an assumed price."""
     n = p["accelerators"]
     if p["kind"] == CARD:
-        hosts = card_hosts(p, chip, a, snapshot["assumptions"], known)
+        hosts = card_hosts(p, chip, a, snapshot.assumptions, known)
         return [offer for host in hosts for offer in _owned_host(p, a, chip, host, known, snapshot)]
     share = 0.0 if p["kind"] == SYSTEM and not known else host_watts(chip, n, known, a)
     low, high = p.get("purchase_low_usd", 0.0), p.get("purchase_high_usd", 0.0)
@@ -696,7 +703,7 @@ def _owned(p: Json, a: Assumptions, chip: Chip, known: Sequence[Json], snapshot:
 
 
 def _owned_host(
-    p: Json, a: Assumptions, chip: Chip, host: BoughtHost, known: Sequence[Json], snapshot: Json
+    p: Json, a: Assumptions, chip: Chip, host: BoughtHost, known: Sequence[Json], snapshot: Snapshot
 ) -> list[Offer]:
     """The offer of a bought host; empty if the chip's power is not published."""
     usd, accelerators = host.usd, host.accelerators
@@ -709,7 +716,7 @@ def _owned_host(
     offer = Offer(
         provider="own",
         instance=host.name,
-        region=snapshot["site"] or OWN_SITE,
+        region=snapshot.site or OWN_SITE,
         accelerator=chip.slug,
         accelerators=accelerators,
         acquisition="own",
@@ -738,7 +745,7 @@ def _owned_host(
         fabric_accelerators=_own_fabric(p, chip, accelerators),
         notes=p.get("notes", ""),
         stale=p.get("stale", False),
-        host=bought_host(chip, accelerators, snapshot["assumptions"]),
+        host=bought_host(chip, accelerators, snapshot.assumptions),
     )
     return [offer]
 
@@ -749,10 +756,9 @@ def running_parts(usd: float, accelerators: int, watts: float, a: Assumptions) -
     return tuple(p for p in own_parts(usd, accelerators, watts, today) if p.group == "running")
 
 
-def is_superseded(chip: Chip, snapshot: Json) -> bool:
+def is_superseded(chip: Chip, snapshot: Snapshot) -> bool:
     """Whether a newer generation has replaced the chip: it came out SUPERSEDED_YEARS or more before the question."""
-    asked = snapshot.get("asked_on")
-    return bool(asked and chip.release_year) and int(str(asked)[:4]) - chip.release_year >= SUPERSEDED_YEARS
+    return bool(chip.release_year) and int(snapshot.asked_on[:4]) - chip.release_year >= SUPERSEDED_YEARS
 
 
 def _own_fabric(p: Json, chip: Chip, accelerators: int) -> int:
@@ -762,7 +768,7 @@ def _own_fabric(p: Json, chip: Chip, accelerators: int) -> int:
 
 
 def with_owned(
-    offers: Sequence[Offer], owned: Mapping[str, int], snapshot: Json, a: Assumptions, chips: Mapping[str, Chip]
+    offers: Sequence[Offer], owned: Mapping[str, int], snapshot: Snapshot, a: Assumptions, chips: Mapping[str, Chip]
 ) -> tuple[Offer, ...]:
     """The offers, preceded by the hosts that the planner already owns, which cost only what it takes to run them.
 
@@ -772,7 +778,7 @@ def with_owned(
     kept = list(offers)
     for slug, count in owned.items():
         chip, size = chips[slug], min(chips[slug].chips_per_host, count)
-        known = [u for u in snapshot["units"] if u["accelerator"] == slug]
+        known = [u for u in snapshot.units if u["accelerator"] == slug]
         share = host_watts(chip, size, known, a)
         watts, hosts = (chip.watts + share) * size, count // size
         if math.isnan(watts):
@@ -787,7 +793,7 @@ def with_owned(
         own = Offer(
             provider="owned",
             instance=f"owned server with {size} x {chip.name}",
-            region=snapshot["site"] or OWN_SITE,
+            region=snapshot.site or OWN_SITE,
             accelerator=slug,
             accelerators=size,
             acquisition="own",
@@ -795,7 +801,7 @@ def with_owned(
             usd_per_hour=total_usd_per_hour(parts),
             parts=parts,
             list_parts=today,
-            as_of=snapshot["asked_on"],
+            as_of=snapshot.asked_on,
             source="already owned; space, power, maintenance and staff as assumed in this answer",
             kgco2e_per_kwh=a.kgco2e_per_kwh,
             usd_per_kwh=a.usd_per_kwh,
@@ -806,7 +812,7 @@ def with_owned(
             held_instances=hosts,
             sale_usd=sale,
             later_sale_usd=later,
-            host=bought_host(chip, size, snapshot["assumptions"]),
+            host=bought_host(chip, size, snapshot.assumptions),
         )
         kept.insert(0, own)
     return tuple(kept)

@@ -1,6 +1,7 @@
 """Converts a snapshot to engine values. Units are converted here and nowhere else."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -30,9 +31,9 @@ from advisor.engine.terms import Accelerator as Chip
 from advisor.engine.terms import Framework as Serving
 from advisor.inputs import hosted_apis, offers
 from advisor.inputs.assumptions import CAP, HOST_SPEED, IDLE, SOFTWARE, assumptions_of
-from advisor.inputs.from_catalog import first_source, unpacked
+from advisor.inputs.from_catalog import first_source
+from advisor.inputs.snapshot import Snapshot
 from advisor.inputs.training import lengths_of_task, task_of
-from advisor.inputs.training_figures import with_training_figures
 from advisor.workload import CHOICES, drawing_of, images_of, lengths_of, prompts_of, trace_of, unit_of, users_of
 
 Json = dict[str, Any]
@@ -47,11 +48,11 @@ def model_of(row: Json) -> Model:
     shape = row["shape"] | {"native_dtype": row["native_dtype"]}
     if row["max_context_tokens"]:
         shape["max_context_tokens"] = row["max_context_tokens"]
-    return with_checkpoints(from_shape(row["slug"], shape), row.get("checkpoints", {}))
+    return with_checkpoints(from_shape(row["slug"], shape), row["checkpoints"])
 
 
 def with_checkpoints(model: Model, checkpoints: Json) -> Model:
-    """The model with its published checkpoint, conversions and drafts; unchanged for snapshots without them."""
+    """The model with its published checkpoint, conversions and drafts."""
     published, drafts = checkpoints.get("published"), dict(checkpoints.get("drafts", {}))
     layers = drafts.pop("mtp_layers", 0)
     return replace(
@@ -98,22 +99,22 @@ def chip_of(row: Json) -> Chip:
         stacks=tuple(row["stacks"]),
         chips_per_host=row["chips_per_host"],
         pcie_bytes_per_s=row["pcie_gb_per_s"] * GB if row["pcie_gb_per_s"] else nan,
-        chassis=row.get("chassis", ""),
-        **row.get("software", {}),
+        chassis=row["chassis"],
+        **row["software"],
         served=row["served"],
         not_served_reason=row["not_served_reason"],
-        release_year=row.get("release_year") or 0,
+        release_year=row["release_year"] or 0,
         market=row.get("market", {}).get("segment", ""),
         market_terms=row.get("market", {}).get("terms", ""),
         partitions=partitions_of(row),
     )
 
 
-def capped(chip: Chip, cap_fraction: float, snapshot: Json) -> Chip:
+def capped(chip: Chip, cap_fraction: float, snapshot: Snapshot) -> Chip:
     """The chip under a power cap; unchanged if its power is not published."""
     if cap_fraction >= 1.0 or math.isnan(chip.watts):
         return chip
-    idle = chip.idle_watts if not math.isnan(chip.idle_watts) else chip.watts * snapshot["assumptions"][IDLE]["value"]
+    idle = chip.idle_watts if not math.isnan(chip.idle_watts) else chip.watts * snapshot.assumptions[IDLE]["value"]
     speed = capped_speed_fraction(cap_fraction, idle / chip.watts)
     rates = {dtype: rate * speed for dtype, rate in chip.flops_per_s.items()}
     return replace(chip, watts=max(chip.watts * cap_fraction, idle), flops_per_s=rates)
@@ -133,7 +134,7 @@ def framework_of(row: Json) -> Serving:
         weights=rules_of(row, "weights"),
         caches=rules_of(row, "caches"),
         runtime_bytes=row["runtime_gib"] * GIB,
-        launch=launch_facts_of(row.get("launch")),
+        launch=launch_facts_of(row["launch"]),
         flags=_from_row(FlagLists, row.get("flags", {})),
     )
 
@@ -147,7 +148,7 @@ def quantization_of(row: Json) -> Quantization:
     return _from_row(Quantization, row, source=row.get("source", first_source(row.get("sources", {}))))
 
 
-def quantizations_of(rows: list[Json]) -> tuple[Quantization, ...]:
+def quantizations_of(rows: Sequence[Json]) -> tuple[Quantization, ...]:
     return tuple(quantization_of(r) for r in rows if r.get("applies_to", "weights") == "weights")
 
 
@@ -270,13 +271,12 @@ def forecast_of(spec: Json) -> tuple[float, ...]:
     return tuple(ratios)
 
 
-def catalog_of(spec: Json, snapshot: Json) -> Catalog:
+def catalog_of(spec: Json, snapshot: Snapshot) -> Catalog:
     """What the search reads: the snapshot as engine values, with the workload's assumptions and owned hosts."""
-    snapshot = unpacked(snapshot)
     cap = float(spec["tco"].get(CAP, 1.0))
-    chips = {row["slug"]: capped(chip_of(row), cap, snapshot) for row in snapshot["accelerators"]}
-    assumptions = assumptions_of(spec, snapshot["assumptions"])
-    site = assumptions_of(spec, snapshot["assumptions"], snapshot["regions"].get(snapshot["site"]))
+    chips = {row["slug"]: capped(chip_of(row), cap, snapshot) for row in snapshot.accelerators}
+    assumptions = assumptions_of(spec, snapshot.assumptions)
+    site = assumptions_of(spec, snapshot.assumptions, snapshot.regions.get(snapshot.site))
     assumed = offers.assumed(snapshot, assumptions, chips)
     own_prices = spec.get(PRICE_FIELD, {})
     return Catalog(
@@ -293,56 +293,51 @@ def catalog_of(spec: Json, snapshot: Json) -> Catalog:
             chips,
         ),
         assumed_offers=assumed,
-        other_offers=offers.offers_of(snapshot | {"prices": snapshot.get("other_terms", [])}, assumptions, site, chips),
-        serverless_offers=offers.offers_of(
-            snapshot | {"prices": snapshot.get("serverless", [])}, assumptions, site, chips
-        ),
-        quantizations=quantizations_of(snapshot["quantizations"]),
-        frameworks=tuple(framework_of(row) for row in snapshot["frameworks"]),
+        other_offers=offers.offers_of(replace(snapshot, prices=snapshot.other_terms), assumptions, site, chips),
+        serverless_offers=offers.offers_of(replace(snapshot, prices=snapshot.serverless), assumptions, site, chips),
+        quantizations=quantizations_of(snapshot.quantizations),
+        frameworks=tuple(framework_of(row) for row in snapshot.frameworks),
         assumptions=assumptions,
         site_assumptions=site,
-        stale=snapshot["stale"],
-        licences=offers.licences_of(snapshot["licences"], _software(spec, snapshot["assumptions"]), site.vat_fraction),
-        acceptances=acceptances_of(snapshot["assumptions"]),
-        host_copy=host_copy_of(snapshot["assumptions"]),
-        grammar_mask_s=snapshot["assumptions"].get(GRAMMAR_MASK, {"value": 0.0})["value"] * MICRO,
-        weight_store=weight_store_of(snapshot["assumptions"]),
-        prepared_start=cold_start_of(snapshot["assumptions"]),
+        stale=snapshot.stale,
+        licences=offers.licences_of(snapshot.licences, _software(spec, snapshot.assumptions), site.vat_fraction),
+        acceptances=acceptances_of(snapshot.assumptions),
+        host_copy=host_copy_of(snapshot.assumptions),
+        grammar_mask_s=snapshot.assumptions[GRAMMAR_MASK]["value"] * MICRO,
+        weight_store=weight_store_of(snapshot.assumptions),
+        prepared_start=cold_start_of(snapshot.assumptions),
     )
 
 
 def with_host_speed(calibrations: Scopes, rows: Json, tco: Json) -> Scopes:
-    """The calibrations with the assumed speed of hosts: a probe's beats the default, and `tco:` beats both.
-
-    Unchanged for old snapshots without the assumption.
-    """
+    """The calibrations with the assumed speed of hosts: a probe's beats the default, and `tco:` beats both."""
     if HOST_SPEED in tco:
         return with_host_factor(calibrations, float(tco[HOST_SPEED]), everywhere=True)
-    return with_host_factor(calibrations, float(rows[HOST_SPEED]["value"])) if HOST_SPEED in rows else calibrations
+    return with_host_factor(calibrations, float(rows[HOST_SPEED]["value"]))
 
 
-def host_ratios(tco: Json, snapshot: Json, chip: str) -> tuple[float, float] | None:
+def host_ratios(tco: Json, snapshot: Snapshot, chip: str) -> tuple[float, float] | None:
     """(fastest, slowest) host time of a chip's machines over the assumed one.
 
-    None where the workload gives it or a probe measured it, and for old snapshots without the assumption.
+    None where the workload gives it or a probe measured it, and without a range.
     """
-    row = snapshot["assumptions"].get(HOST_SPEED)
-    is_known = HOST_SPEED in tco or "host_factor" in snapshot["calibrations"].get(f"accelerator:{chip}", {})
-    if is_known or row is None or not row.get("low") or not row.get("high"):
+    row = snapshot.assumptions[HOST_SPEED]
+    is_known = HOST_SPEED in tco or "host_factor" in snapshot.calibrations.get(f"accelerator:{chip}", {})
+    if is_known or not row.get("low") or not row.get("high"):
         return None
     return float(row["low"]) / float(row["value"]), float(row["high"]) / float(row["value"])
 
 
-def model_parts(spec: Json, snapshot: Json) -> dict[str, Any]:
+def model_parts(spec: Json, snapshot: Snapshot) -> dict[str, Any]:
     """The fields of a Catalog that depend on the model."""
     return {
-        "model": replace(model_of(snapshot["model"]), adapters=adapters_of(spec)),
-        "draft_model": model_of(snapshot["draft_model"]) if snapshot.get("draft_model") else None,
-        "reward_model": model_of(snapshot["reward_model"]) if snapshot.get("reward_model") else None,
-        "hosted": hosted_apis.chip_vendor_prices(snapshot["hosted"]),
+        "model": replace(model_of(snapshot.model), adapters=adapters_of(spec)),
+        "draft_model": model_of(snapshot.draft_model) if snapshot.draft_model else None,
+        "reward_model": model_of(snapshot.reward_model) if snapshot.reward_model else None,
+        "hosted": hosted_apis.chip_vendor_prices(snapshot.hosted),
         "scopes": with_host_speed(  # with the corrections by measured rows of this model
-            with_training_figures(snapshot["calibrations"]) | snapshot.get("conditioned", {}),
-            snapshot["assumptions"],
+            snapshot.calibrations | snapshot.conditioned,
+            snapshot.assumptions,
             spec["tco"],
         ),
     }

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from advisor.engine.terms import Lengths, Rollout, TrainingTask, TuningObjective, kind_named
 from advisor.engine.training import DEFAULTS, FailureRates, Range, Spot
 from advisor.engine.training_search import Reliability
+from advisor.inputs.snapshot import Snapshot
 from advisor.workload import LONGEST_RATIO
 
 Json = dict[str, Any]
@@ -111,16 +112,14 @@ def lengths_of_task(task: TrainingTask) -> Lengths:
     return Lengths(mean_tokens=float(task.sequence_tokens), p95_tokens=float(task.sequence_tokens))
 
 
-def reliability_of(spec: Json, snapshot: Json) -> Reliability:
+def reliability_of(spec: Json, snapshot: Snapshot) -> Reliability:
     """Failures, repairs, checkpoints, spot and stragglers. A value that the planner sets has no range."""
-    rows, tco = snapshot["assumptions"], spec.get("tco") or {}
+    rows, tco = snapshot.assumptions, spec.get("tco") or {}
 
     def known(key: str) -> Range:
-        row = rows.get(key)
+        row = rows[key]
         if key in tco:
             return Range(value=float(tco[key]), low=float(tco[key]), high=float(tco[key]))
-        if row is None:  # an old snapshot
-            return DEFAULTS[key]
         value = float(row["value"])
         low, high = (float(value if row.get(end) is None else row[end]) for end in ("low", "high"))
         return Range(value=value, low=low, high=high)
@@ -138,8 +137,8 @@ def reliability_of(spec: Json, snapshot: Json) -> Reliability:
     )
 
 
-def figure_of(spec: Json, snapshot: Json, key: str) -> float:
+def figure_of(spec: Json, snapshot: Snapshot, key: str) -> float:
     """One assumption of training clusters, as the planner or the catalog has it."""
-    tco, row = spec.get("tco") or {}, snapshot["assumptions"].get(key)
-    value = tco.get(key, row["value"] if row else DEFAULTS[key].value)
+    tco, row = spec.get("tco") or {}, snapshot.assumptions[key]
+    value = tco.get(key, row["value"])
     return float(value) if math.isfinite(float(value)) else DEFAULTS[key].value

@@ -1,7 +1,6 @@
 """Load tests of recommended deployments: reads result files and compares them with the predictions."""
 
 from advisor.load_tests.records import (
-    METRICS,
     compare,
     csv_text,
     effect,
@@ -15,7 +14,6 @@ from advisor.load_tests.result_files import LoadResultError
 
 __all__ = [
     "LoadResultError",
-    "METRICS",
     "compare",
     "effect",
     "csv_text",

@@ -37,7 +37,7 @@ from advisor.result.demand import (
     WeekBill,
 )
 from advisor.result.estimate import Ablation, AblationStep, ClosedForm, Estimate, MeasuredRow
-from advisor.result.figures import FIGURES, GROUPS, Figure, csv_columns, interval, shown_in
+from advisor.result.figures import FIGURES, GROUPS, HOSTED, Figure, csv_columns, interval, shown_in
 from advisor.result.host import Host
 from advisor.result.hosted import ApiOption, HostedOffer, SloState, Speed, TokenCharge
 from advisor.result.launch import Checkpoint, FlagCheck, Launch, LoadTest
@@ -132,7 +132,6 @@ from advisor.result.tuning import (
     Pitfall,
     Roofline,
     RooflinePhase,
-    SetupFigures,
     Tuning,
     TuningPlan,
     TuningStep,
@@ -152,6 +151,7 @@ from advisor.result.why_not import (
 __all__ = [
     "FIGURES",
     "GROUPS",
+    "HOSTED",
     "Figure",
     "csv_columns",
     "interval",
@@ -285,7 +285,6 @@ __all__ = [
     "Section",
     "SensitivityBar",
     "SolidChoice",
-    "SetupFigures",
     "SharedFleet",
     "Measurement",
     "Settle",

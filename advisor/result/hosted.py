@@ -127,6 +127,11 @@ class HostedOffer(Section):
     rejection: Rejection | None = None
     """Why it is not ranked, with the smallest change; null: ranked, or APIs were not asked for."""
 
+    @property
+    def endpoint(self) -> str:
+        """The seller's name for people, and its name of the model."""
+        return f"{self.provider_name or self.provider} {self.name}"
+
 
 class ApiOption(HostedOffer):
     """A hosted API as a ranked option. Fields of a deployment that an API does not have are null."""

@@ -3,7 +3,6 @@
 from advisor.web import (
     accuracy_page,
     assumptions_page,
-    charts,
     comments,
     deletion_views,
     document_views,
@@ -11,7 +10,6 @@ from advisor.web import (
     load_test_views,
     price_pages,
     quick_estimate,
-    tuning_charts,
     views,
     what_if_views,
 )
@@ -21,7 +19,6 @@ from advisor.web.views import trouble
 __all__ = [
     "accuracy_page",
     "assumptions_page",
-    "charts",
     "comments",
     "compare_page",
     "deletion_views",
@@ -32,7 +29,6 @@ __all__ = [
     "price_pages",
     "quick_estimate",
     "trouble",
-    "tuning_charts",
     "views",
     "what_if_views",
 ]

@@ -1,12 +1,11 @@
 """The plan of an option, its range of costs and how certain the ranking is, made ready to read."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from advisor.report import largest_payment, payment_month_text
-from advisor.result import Answer, ApiOption, Money, Option, Plan, PlanStep, Scenario, TrainingOption
-from advisor.templatetags.finance import low_to_high, rate
-from advisor.templatetags.units import dollars, sig, words
+from advisor.report import months, plan_payments, plan_totals
+from advisor.result import Answer, ApiOption, Option, PlanStep, Scenario, TrainingOption
+from advisor.templatetags.units import sig, words
 from advisor.web.interactive import chart_data
 
 Ranked = Option | ApiOption | TrainingOption
@@ -23,13 +22,6 @@ STRATEGIES = {
 }
 OWN = ("own", "owned", "own-site", "any", "")  # not the name of a seller or region
 SCENARIOS = {"low": "Low", "base": "Expected", "high": "High"}
-PAYBACK = (
-    "From the end of this month on, less cash has been paid than for rent by the hour. Resale counts once received."
-)
-
-
-def months(count: float) -> str:
-    return f"{count:g} month{'s' * (count != 1)}"
 
 
 # --- the plan of one option -------------------------------------------------------------------------------------
@@ -47,7 +39,7 @@ def of_option(option: Ranked) -> dict[str, Any] | None:
         "steps": [step_row(step, money.horizon_months) for step in plan.steps],
         "beside_usd": beside if abs(beside) >= 1 else 0.0,
         "total_usd": money.usd_over_horizon,
-        "figures": list(figures(money, plan)),
+        "figures": [*plan_totals(money), *plan_payments(money, plan)],
         "strategies": [(STRATEGIES.get(s.name, words(s.name).capitalize()), s) for s in plan.strategies],
         "months": plan.months,
         "months_chart": chart_data.plan_months(plan.months),
@@ -78,59 +70,6 @@ def step_row(step: PlanStep, horizon: int, end: str = "the horizon") -> dict[str
 
 def span(first: int, last: int) -> str:
     return f"{first}" if first == last else f"{first} to {last}"
-
-
-def figure(name: str, value: str, means: str, term: str = "", spread: str = "") -> dict[str, str]:
-    return {"term": term or name, "name": name, "value": value, "means": means, "range": spread}
-
-
-def figures(money: Money, plan: Plan) -> Iterator[dict[str, str]]:
-    """The headline figures: glossary term, name, value, 90% range and what it means."""
-    ranges, horizon, rent = money.ranges, money.horizon_months, plan.rent_usd_per_month
-    yield figure(
-        "Monthly equivalent",
-        dollars(money.usd_per_month),
-        "The equal monthly payment with the same present value as the plan. Options are compared by it.",
-        spread=low_to_high(ranges.usd_per_month) if ranges else "",
-    )
-    yield figure(
-        f"Total over {months(horizon)}",
-        dollars(money.usd_over_horizon),
-        "All payments less resale, without discounting.",
-        spread=low_to_high(ranges.total_usd) if ranges else "",
-    )
-    discount = rate(money.discount_fraction_per_year)
-    means = f"Present value of all payments less resale, at a discount rate of {discount} per year."
-    yield figure("Present value of costs", dollars(money.npv_usd), means, "present value")
-    means = "Everything the plan buys over the horizon, with its share of network, storage and spares."
-    yield figure("Purchases (capex)", dollars(plan.capex_usd), means, "capex")
-    if plan.capex_usd or plan.resale_usd:
-        means = "What the hardware brings when it leaves service or the horizon ends, less the cost of selling."
-        yield figure("Resale", dollars(plan.resale_usd), means, "residual value")
-    means = "Payments still due after the horizon, less what an exit recovers. The cost includes them."
-    if plan.liability_months:
-        means += f" The longest commitment runs {months(plan.liability_months)} longer than the horizon."
-    yield figure("Liability after the horizon", dollars(plan.liability_usd), means, "liability")
-    means = (
-        "Its payments plus the monthly equivalent of the hardware in service, so purchases count in every month that "
-        "they serve. A monthly budget limits it."
-    )
-    name = "Most expensive month, purchases spread over their service"
-    yield figure(name, dollars(plan.most_usd_per_month), means)
-    month, usd = largest_payment(money)
-    means = "Purchases and running costs in the month that they are paid, without what is due after the horizon."
-    yield figure("Largest cash payment of a month", f"{dollars(usd)} ({payment_month_text(month)})", means)
-    means = "What ending the plan then costs: remaining commitments, and book value of hardware less its market value."
-    yield figure(f"Price of leaving after {months(plan.exit_month)}", dollars(plan.exit_usd), means, "lock-in")
-    if rent is not None:
-        means = "The same deployment rented by the hour alone, for comparison."
-        yield figure("Rent by the hour, per month", dollars(rent), means)
-    if plan.capex_usd:
-        paid = f"month {plan.payback_month}" if plan.payback_month is not None else "not within the horizon"
-        yield figure("Payback", "no rent to compare with" if rent is None else paid, PAYBACK)
-        irr = plan.irr_fraction_per_year
-        means = "Yearly return on the purchase from what it saves against rent by the hour. Compare it with your own."
-        yield figure("Internal rate of return", "none" if irr is None else f"{rate(irr)} per year", means)
 
 
 # --- all options of an answer -----------------------------------------------------------------------------------

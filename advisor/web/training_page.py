@@ -6,11 +6,10 @@ from typing import Any
 from django.utils.text import capfirst
 
 from advisor.fidelity import nearest_training
-from advisor.report import largest_payment, payment_month_text
-from advisor.result import Answer, Driver, Money, Operator, Plan, TrainingOption
-from advisor.templatetags.finance import rate
-from advisor.templatetags.training import dollar_range, run_time
-from advisor.templatetags.units import dollars, with_unit, words
+from advisor.report import plan_payments, plan_totals
+from advisor.result import Answer, Driver, Operator, TrainingOption
+from advisor.templatetags.training import run_time
+from advisor.templatetags.units import with_unit, words
 from advisor.web import charts, plan_page, training_charts
 from advisor.web.answers import figure_rows
 from advisor.web.form_fields import STACKS
@@ -254,43 +253,8 @@ def plan_of(run: TrainingOption) -> dict[str, Any] | None:
     plan, money = run.money.plan, run.money
     until = "the last run" if run.every_days else "the run"
     return shown | {
-        "figures": list(figures(run, money, plan, until)),
+        "figures": [*plan_totals(money, run), *(each for each in plan_payments(money, plan, run) if each.notable)],
         "steps": [plan_page.step_row(step, money.horizon_months, until) for step in plan.steps],
         "months_chart": chart_data.plan_months(plan.months, has_traffic=False),
         "repeats": bool(run.every_days),
     }
-
-
-def figures(run: TrainingOption, money: Money, plan: Plan, until: str) -> Iterator[dict[str, str]]:
-    """The headline figures: glossary term, name, value, 90% range and what it means."""
-    figure = plan_page.figure
-    every = plan_page.months(money.horizon_months)
-    if run.every_days:
-        means = "All payments less resale, divided by the number of runs. The ranking and the verdict state it."
-        yield figure("Cost of one run", dollars(run.usd_per_run), means, spread=dollar_range(run.usd_per_run_range))
-    means = "All payments less resale, without discounting."
-    means += "" if run.every_days else " The ranking and the verdict state it."
-    ends = [money.ranges.total_usd[0], money.ranges.total_usd[-1]] if money.ranges else []
-    name = f"Cost of all runs in {every}" if run.every_days else "Cost of the run"
-    yield figure(name, dollars(money.usd_over_horizon), means, spread=dollar_range(ends))
-    discount = rate(money.discount_fraction_per_year)
-    means = f"The same as a present value, at a discount rate of {discount} per year. Plans are compared by it."
-    yield figure("Present value of costs", dollars(run.usd_total), means, "present value")
-    if plan.capex_usd:
-        means = "Everything the plan buys, with its share of network, storage and spares."
-        yield figure("Purchases (capex)", dollars(plan.capex_usd), means, "capex")
-        means = f"What the hardware brings when it is sold after {until}, less the cost of selling."
-        yield figure("Resale", dollars(plan.resale_usd), means, "residual value")
-    if plan.liability_usd > 0:
-        means = f"Payments still due after {until}, less what an exit recovers. The cost includes them."
-        yield figure(f"Liability after {until}", dollars(plan.liability_usd), means, "liability")
-    month, usd = largest_payment(money)
-    means = "Purchases and running costs in the month that they are paid."
-    yield figure("Largest cash payment of a month", f"{dollars(usd)} ({payment_month_text(month)})", means)
-    if plan.exit_usd > 0:
-        means = "What stopping then costs: remaining commitments, and book value of hardware less its market value."
-        yield figure(
-            f"Price of leaving after {plan_page.months(plan.exit_month)}", dollars(plan.exit_usd), means, "lock-in"
-        )
-    if plan.capex_usd and plan.payback_month is not None:
-        yield figure("Payback", f"month {plan.payback_month}", plan_page.PAYBACK)

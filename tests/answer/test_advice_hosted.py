@@ -214,7 +214,7 @@ def test_a_speed_outlives_a_newer_price_without_one() -> None:
 
 def test_a_chip_that_is_sold_as_a_service_says_what_its_maker_asks() -> None:
     why = {item["accelerator"]: item for item in answered(HOSTING_MAKERS)["rejected"]}
-    assert "cerebras hosts this model ($0.85 input, $1.2 output" in why["cerebras-wse-3"]["detail"]
+    assert "cerebras hosts this model ($0.85 input, $1.20 output" in why["cerebras-wse-3"]["detail"]
     assert why["cerebras-wse-3"]["smallest_change"]
     assert "hosts this model" not in why["groq-lpu"]["detail"]
 

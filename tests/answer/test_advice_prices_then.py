@@ -137,7 +137,7 @@ def test_the_command_takes_the_day(capsys: pytest.CaptureFixture[str]) -> None:
         call_command("advise", str(FILE), *options, "--format", "json", "--prices-as-of", day(30), stdout=out)
     result = json.loads(out.getvalue())
     assert result["recommendations"][0]["usd_per_hour"] == pytest.approx(10 * result["recommendations"][0]["instances"])
-    assert f"as known on {day(30)}" in report.head(Answer.read(result))
+    assert f"as known on {day(30)}" in report.text.head(Answer.read(result))
 
 
 @pytest.mark.parametrize("given", ["tomorrow", "2026-13-01", "2999-01-01"])

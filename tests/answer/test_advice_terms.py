@@ -8,8 +8,8 @@ import pytest
 
 from advisor import workload
 from advisor.engine.cost.hourly import HOURS_PER_YEAR, own_parts, total_usd_per_hour
-from advisor.inputs import offers
-from advisor.inputs.assumptions import HOST_SHARES, assumptions_of
+from advisor.inputs import Snapshot, offers
+from advisor.inputs.assumptions import assumptions_of
 from advisor.inputs.check import check_catalog
 from advisor.inputs.current import market
 from advisor.inputs.from_catalog import _accelerator, assumption, take_snapshot
@@ -165,7 +165,7 @@ def test_own_hosts_stand_where_the_planner_says() -> None:
     there = first(None, *own, "constraints.site.region=grid-test")
     assert (there["region"], there["pue"], there["usd_per_kwh"]) == ("grid-test", 1.1, 0.5)
     assert there["usd_per_hour"] > here["usd_per_hour"] and there["watts"] < here["watts"]
-    assert any("site grid-test: 0.5 USD/kWh, PUE 1.1" in said for said in there["reasons"])
+    assert any("site grid-test: $0.50 per kWh, PUE 1.1" in said for said in there["reasons"])
     mine = first(None, *own, "constraints.site.region=grid-test", "tco.pue=1.9")
     assert mine["pue"] == 1.9
 
@@ -209,8 +209,9 @@ def rented(slug: str, tco: Any = None) -> set[float | None]:
     spec = {"tco": tco or {}}
     rows = {a.key: assumption(a) for a in Assumption.objects.all()}
     found = {"accelerator": slug, "usd_per_hour": 1.0, "accelerators": 1, "term": "on_demand", "kind": "vm"}
-    found |= {"provider": "somebody", "region": "", "instance": "one", "as_of": TODAY.isoformat(), "source": "test"}
-    taken = {"prices": [found], "units": [], "regions": {}, "site": ""}
+    found |= {"provider": "somebody", "region": "", "instance": "one", "as_of": TODAY.isoformat()}
+    found |= {"source": "test", "origin": ""}
+    taken = Snapshot(prices=[found], assumptions=rows, asked_on=TODAY.isoformat())
     a = assumptions_of(spec, rows)
     return {o.host_watts_per_accelerator for o in offers.offers_of(taken, a, a, {slug: chip(slug)})}
 
@@ -227,12 +228,6 @@ def test_a_share_of_hosts_that_the_planner_names_holds_for_all_but_those_with_on
     assert rented("l4", named | {"card-host-watts": 60}) == {60.0}
 
 
-def test_a_snapshot_of_before_the_shares_keeps_the_default_of_servers() -> None:
-    rows = {a.key: assumption(a) for a in Assumption.objects.exclude(key__in=HOST_SHARES.values())}
-    a = assumptions_of({}, rows)
-    assert a.card_host_watts == a.socket_host_watts == a.host_watts_per_accelerator == 575
-
-
 def test_a_unit_with_a_price_can_be_owned_whole() -> None:
     _, assumed = market(chip("rtx-3090"))
     usd, share = own("rtx-3090")[4]
@@ -244,5 +239,5 @@ def test_a_unit_with_a_price_can_be_owned_whole() -> None:
 
 def test_only_what_serves_is_a_framework_of_an_advice() -> None:
     spec = asked()
-    names = {row["slug"] for row in take_snapshot(spec)["frameworks"]}
+    names = {row["slug"] for row in take_snapshot(spec).frameworks}
     assert {"vllm", "tgi"} <= names and not names & {"deepspeed", "torchao"}

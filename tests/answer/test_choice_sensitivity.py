@@ -106,7 +106,7 @@ def test_the_tornado_names_what_an_answer_asked_again_names(question: dict):
     def winner_at(times: float) -> str:
         spec = parse(question)
         snapshot = take_snapshot(spec)
-        for price in snapshot["prices"]:
+        for price in snapshot.prices:
             if price["accelerator"] == first and price["usd_per_hour"]:
                 price["usd_per_hour"] *= times
         return recommend(spec, snapshot)["recommendations"][0]["accelerator"]

@@ -8,6 +8,7 @@ import pytest
 
 from advisor import workload
 from advisor.answer.energy import curve_of, weighted
+from advisor.inputs import Snapshot
 from tests.answer.test_money_answer import answer
 
 NIGHT, NOON = 0.4, 0.1
@@ -72,7 +73,7 @@ def test_hours_of_much_draw_count_for_more() -> None:
     ],
 )
 def test_the_curve_is_that_of_the_place_it_is_given_for(acquisition, region, known, allowed, used) -> None:
-    snapshot = {"regions": {f"cloud-{region}": {"kgco2e_per_kwh": known}}}
+    snapshot = Snapshot(regions={f"cloud-{region}": {"kgco2e_per_kwh": known}})
     spec = {"tco": {"grid_kgco2e_per_kwh": SUNNY}}
     offer = SimpleNamespace(
         acquisition=acquisition, provider="cloud", region=region, is_in=lambda places: region in places

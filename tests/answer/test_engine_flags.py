@@ -18,8 +18,8 @@ from advisor.engine.network.model import Model
 from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Pools, Scored
-from advisor.engine.step.encoder import normalize
-from advisor.engine.step.speculative import Draft
+from advisor.engine.step.drafts.speculative import Draft
+from advisor.engine.step.media.encoder import normalize
 from advisor.engine.terms.software import FlagLists
 from tests.engine.catalog_sample import BF16, FP8, INT4, LLAMA_8B, catalog, question, reached, shipped, software
 from tests.engine.launch.test_launch import under

@@ -10,7 +10,7 @@ from advisor import workload
 from advisor.engine.search import Question
 from advisor.engine.search.candidates import admissible, allowed, excluded_marks, offers_for
 from advisor.engine.terms import DOUBTFUL, NEVER_FIRST, OWNED, UNKNOWN_UNIT, Offer, Rejection
-from advisor.inputs import catalog_of, check_catalog, take_snapshot, unpacked, with_catalog_names, workload_of
+from advisor.inputs import catalog_of, check_catalog, take_snapshot, with_catalog_names, workload_of
 from advisor.inputs.offers import EVERY_SELLER
 from advisor.workload import WorkloadError
 
@@ -32,7 +32,7 @@ def snapshot_for(constraints: dict[str, Any], **given: Any) -> tuple[Any, Any]:
     read = {key: spec["constraints"][key] for key in ("exclude", "terms", "providers", "accelerators")}
     key = json.dumps([read, spec["owned"]])
     if key not in SNAPSHOTS:
-        SNAPSHOTS[key] = unpacked(take_snapshot(spec))
+        SNAPSHOTS[key] = take_snapshot(spec)
     return spec, SNAPSHOTS[key]
 
 
@@ -93,10 +93,10 @@ def test_a_listed_price_is_doubtful_far_from_its_own_marketplace_or_far_below_al
     snapshot, (_, catalog) = snapshot_for({"exclude": []})[1], asked({"exclude": []})
     doubtful = {(o.provider, o.instance, o.region, o.accelerator) for o in catalog.offers if DOUBTFUL in o.marks}
     by_own, below_all, expensive = set(), set(), set()
-    for p in snapshot["prices"]:
+    for p in snapshot.prices:
         if p["term"] != "on_demand" or "marketplace" in p.get("marks", ()):
             continue
-        medians = {seller: of["median_usd"] for seller, of in snapshot["marketplace"].get(p["accelerator"], {}).items()}
+        medians = {seller: of["median_usd"] for seller, of in snapshot.marketplace.get(p["accelerator"], {}).items()}
         each, key = p["usd_per_hour"] / p["accelerators"], (p["provider"], p["instance"], p["region"], p["accelerator"])
         if p["provider"] in medians:
             by_own |= {key} if not each / 2 <= medians[p["provider"]] <= each * 2 else set()

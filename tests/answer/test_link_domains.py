@@ -10,7 +10,7 @@ from advisor.engine.launch import launch
 from advisor.engine.search import Question, prepare_question, search
 from advisor.engine.search.candidates import admissible, concurrency_of, connected_chips, enumerate_lanes, offers_for
 from advisor.engine.search.table import evaluate
-from advisor.inputs import catalog_of, take_snapshot, unpacked, workload_of
+from advisor.inputs import catalog_of, take_snapshot, workload_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 FLEET = {
@@ -29,7 +29,7 @@ FLEET = {
 def question(chip: str, **constraints: Any) -> tuple[Any, Any]:
     known = {"accelerators": {"allow": [chip]}, "frameworks": {"allow": ["vllm"]}, "formats": {"allow": ["fp8-block"]}}
     spec = workload.parse({**FLEET, "constraints": {"acquisition": ["rent"], **known, **constraints}})
-    snapshot = unpacked(take_snapshot(spec))
+    snapshot = take_snapshot(spec)
     return prepare_question(Question(workload_of(spec), catalog_of(spec, snapshot)))
 
 

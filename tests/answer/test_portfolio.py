@@ -12,7 +12,7 @@ from django.test import Client
 
 from advisor import advise, report
 from advisor.answer import recommend
-from advisor.answer.portfolios import hours_of_week, stretches
+from advisor.answer.portfolios.shared_fleet import hours_of_week, stretches
 from advisor.engine.fleet.milp import Limits
 from advisor.engine.fleet.portfolio import Member, SharedFleet, periods_of, plan_shared_fleet, windows
 from advisor.engine.search import Question
@@ -268,7 +268,7 @@ def test_rented_machines_are_billed_by_paid_hours_at_list_prices(terms: list[str
     bom = list(csv.DictReader(io.StringIO(report.documents.bill_of_materials(found, 1))))
     paid = sum(flow.total_usd for flow in m.cash_flow)
     assert sum(float(row["usd"] or 0) for row in bom) == pytest.approx(paid, abs=0.1)
-    head = report.head(found)
+    head = report.text.head(found)
     assert "prices used from none" not in head and "prices used from 20" in head
 
 

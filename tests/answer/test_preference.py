@@ -61,7 +61,7 @@ def test_a_grpo_iteration_generates_before_it_trains() -> None:
         "reference forward",
         "policy update",
     ]
-    assert e.iteration_s == pytest.approx(sum(parts.values()), rel=1e-6)
+    assert e.iteration_s == pytest.approx(sum(parts.values()), rel=1e-5)
     generates = parts["generation"] + parts["longest responses"]
     assert e.generation_fraction == pytest.approx(generates / e.iteration_s, rel=1e-4)
     assert seconds(estimate(objective="grpo", response_tokens=512))["generation"] < parts["generation"]

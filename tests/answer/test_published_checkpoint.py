@@ -16,8 +16,8 @@ from advisor.engine.network import Model
 from advisor.engine.search import Question
 from advisor.engine.search.candidates import formats_for
 from advisor.engine.step import Lanes, lanes, prefill_s, published_draft, runs_on, supports_model, supports_weights
-from advisor.engine.step.speculative import suits
-from advisor.inputs import catalog_of, catalog_resources, take_snapshot, unpacked, workload_of
+from advisor.engine.step.drafts.speculative import suits
+from advisor.inputs import Snapshot, catalog_of, catalog_resources, take_snapshot, workload_of
 from advisor.workload import deployment
 from catalog.importers.models import hf
 from catalog.models import QuantizationMethod, ServedModel
@@ -136,17 +136,17 @@ def test_drafts_are_facts_of_the_models_row():
     assert suits("mtp", model_of(R1)) and not suits("mtp", model_of(LLAMA))
     assert published_draft(model_of(LLAMA), "eagle") == "RedHatAI/Llama-3.3-70B-Instruct-speculator.eagle3"
     spec = workload.parse({"name": "drafted", "traffic": TRAFFIC, "model": LLAMA})
-    snapshot = unpacked(take_snapshot(spec))
-    assert snapshot["draft_model"]["hf_id"] == "meta-llama/Llama-3.2-1B"
+    snapshot = take_snapshot(spec)
+    assert snapshot.draft_model["hf_id"] == "meta-llama/Llama-3.2-1B"
 
 
 def test_a_snapshot_without_checkpoints_is_still_read():
     spec = workload.parse({"name": "old", "traffic": TRAFFIC, "model": R1})
-    snapshot = unpacked(take_snapshot(spec))
-    del snapshot["model"]["checkpoints"]
-    for row in snapshot["quantizations"]:
+    stored = take_snapshot(spec).stored()
+    del stored["model"]["checkpoints"], stored["version"]
+    for row in stored["quantizations"]:
         row.pop("checkpoint_format", None)
-    model = catalog_of(spec, snapshot).model
+    model = catalog_of(spec, Snapshot.read(stored)).model
     assert model.native_dtype == "fp8" and model.published is None and not model.mtp_layers
 
 

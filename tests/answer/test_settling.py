@@ -12,7 +12,8 @@ from advisor.answer.money.settling import _serving as serving_inputs
 from advisor.answer.money.settling import leads
 from advisor.answer.question import Question
 from advisor.engine.search.run import prepare_question, search
-from advisor.inputs.from_catalog import take_snapshot, unpacked
+from advisor.inputs import Snapshot
+from advisor.inputs.from_catalog import take_snapshot
 from advisor.inputs.to_engine import catalog_of, workload_of
 from advisor.result import Answer
 from advisor.workload.text import set_path
@@ -67,12 +68,12 @@ def test_nothing_is_named_where_no_input_changes_the_choice_by_more_than_the_tie
 def test_the_host_is_among_the_inputs_until_it_is_measured() -> None:
     raw = set_path(workload.load(WORKLOAD.read_bytes()), "constraints.accelerators.allow", "[h200-sxm, b200, mi300x]")
     spec = workload.parse(set_path(raw, "variants", "no"))
-    snapshot = unpacked(take_snapshot(spec))
+    snapshot = take_snapshot(spec)
     catalog = catalog_of(spec, snapshot)
     question = prepare_question(Question(workload_of(spec), catalog, spec=spec, snapshot=snapshot))
     outcome = search(question)
 
-    def hosts(known: dict) -> set[tuple[str, str]]:
+    def hosts(known: Snapshot) -> set[tuple[str, str]]:
         asked = replace(question, snapshot=known)
         costs = CostModel(asked, outcome.shown)
         spreads = [ranking.spread_of(asked, s) for s in outcome.shown]
@@ -84,9 +85,9 @@ def test_the_host_is_among_the_inputs_until_it_is_measured() -> None:
 
     rest = {("host", "b200"), ("host time", "mi300x")}  # launch probes compare CUDA only
     assert hosts(snapshot) == {("host", "h200-sxm"), *rest}
-    probed = snapshot["calibrations"]["accelerator:h200-sxm"] | {"host_factor": 1.2}
-    calibrations = {**snapshot["calibrations"], "accelerator:h200-sxm": probed}
-    assert hosts({**snapshot, "calibrations": calibrations}) == rest
+    probed = snapshot.calibrations["accelerator:h200-sxm"] | {"host_factor": 1.2}
+    calibrations = {**snapshot.calibrations, "accelerator:h200-sxm": probed}
+    assert hosts(replace(snapshot, calibrations=calibrations)) == rest
 
 
 @pytest.mark.parametrize(("rival", "first"), [(0.995, True), (0.9, False), (1.3, True)])

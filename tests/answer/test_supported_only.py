@@ -13,7 +13,7 @@ from advisor.engine.search import Question, prepare_question
 from advisor.engine.search.candidates import enumerate_lanes
 from advisor.engine.step import Lane, launchable, runs_on, supports_model, weights_on
 from advisor.engine.terms import Framework, Quantization
-from advisor.inputs import catalog_of, catalog_resources, take_snapshot, unpacked, workload_of
+from advisor.inputs import catalog_of, catalog_resources, take_snapshot, workload_of
 from advisor.report import support_matrix
 from advisor.workload import WorkloadError, deployment
 from tests import as_json
@@ -26,7 +26,7 @@ SAMPLE = 60  # combinations of each kind
 
 def lanes_of(**given: Any) -> list[Lane]:
     spec = workload.parse({"name": "supported", "traffic": TRAFFIC, **given})
-    snapshot = unpacked(take_snapshot(spec))
+    snapshot = take_snapshot(spec)
     asked, catalog = prepare_question(Question(workload_of(spec), catalog_of(spec, snapshot)))
     lanes, _ = enumerate_lanes(Question(asked, catalog), catalog.accelerators)
     assert lanes
@@ -93,7 +93,7 @@ def test_software_over_budget_is_listed_by_its_own_name() -> None:
     spec = workload.parse({"name": "budget", "traffic": TRAFFIC, **given})
     snapshot = take_snapshot(spec)
     answer = as_json.recommend(spec, snapshot)
-    frameworks = {row["slug"] for row in unpacked(snapshot)["frameworks"]}
+    frameworks = {row["slug"] for row in snapshot.frameworks}
     listed = answer["left_out"]["frameworks"]
     assert any(item["reason"] == "too_expensive" for item in listed)
     assert {item["name"] for item in listed} <= frameworks

@@ -16,6 +16,7 @@ from django.test import Client
 from django.utils import timezone
 
 from advisor import advise, refresh
+from advisor.inputs import Snapshot
 from advisor.models import Advice, Workload
 from catalog.models import Accelerator, HeldPrice, Price, PriceRefresh, PriceSource
 from catalog.pricing import download, sources, sync
@@ -246,9 +247,9 @@ def test_the_report_names_the_answers_that_change(
         organisation=workload.organisation, workload=workload, state="done", result={"recommendations": []}
     )
     monkeypatch.setattr(
-        refresh.inputs, "take_snapshot", lambda spec, owner: {"prices": [str(Price.objects.count())], "texts": []}
+        refresh.inputs, "take_snapshot", lambda spec, owner: Snapshot(prices=[{"count": Price.objects.count()}])
     )
-    monkeypatch.setattr(refresh.answer, "recommend", lambda spec, snapshot: found(snapshot["prices"] == ["0"]))
+    monkeypatch.setattr(refresh.answer, "recommend", lambda spec, snapshot: found(snapshot.prices == ["0"]))
     Answers.plan = [(200, DAILY.read_text(), "")]
     said = run("sync", "--from", "gpu-price-index")
     assert "saved answers: 1 checked; 1 have another first choice" in said

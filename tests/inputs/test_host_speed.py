@@ -14,7 +14,7 @@ from advisor.workload import WorkloadError, deployment
 from catalog.models import Calibration
 from tests.as_json import recommend
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 FILE = Path(__file__).resolve().parents[2] / "fixtures" / "workloads" / "support-chat.yaml"
 ASKED = {
     "model": "meta-llama/Llama-3.1-8B", "accelerator": "h200-sxm", "tp": 4, "weights": "bf16", "framework": "vllm",

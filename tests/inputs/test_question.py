@@ -10,7 +10,7 @@ from django.test import Client
 
 from advisor import report, workload
 from advisor.answer.question_notes import not_used
-from advisor.inputs import EGRESS, STORAGE, catalog_of, unpacked
+from advisor.inputs import EGRESS, STORAGE, catalog_of
 from advisor.inputs.assumptions import COSTS
 from advisor.inputs.check import check_catalog
 from advisor.inputs.from_catalog import take_snapshot
@@ -20,7 +20,7 @@ from advisor.workload.trace_files import with_traces
 from tests import sample_advice
 from tests.as_json import recommend
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 FILE = Path(__file__).resolve().parents[2] / "fixtures" / "workloads" / "support-chat.yaml"
 
 
@@ -59,12 +59,12 @@ def test_what_the_engine_leaves_out_is_listed_and_printed(change: str, field: st
 
 def test_an_assumption_that_is_said_not_to_count_changes_no_offer_and_no_assumption_of_the_engine() -> None:
     spec = asked("constraints.acquisition=[rent, own]")
-    snapshot = unpacked(take_snapshot(spec))
-    listed = {item.field for item in not_used(spec | {"tco": dict.fromkeys(snapshot["assumptions"], 1.0)}, COSTS)}
+    snapshot = take_snapshot(spec)
+    listed = {item.field for item in not_used(spec | {"tco": dict.fromkeys(snapshot.assumptions, 1.0)}, COSTS)}
     services = (EGRESS, STORAGE)  # used by the provider's name
     unused = {
         key: 1.5 * row["value"] + 0.01
-        for key, row in snapshot["assumptions"].items()
+        for key, row in snapshot.assumptions.items()
         if f"tco.{key}" in listed and not key.startswith(services)
     }
 
@@ -110,7 +110,7 @@ def test_the_power_of_the_site_is_a_limit_in_watts() -> None:
 
 def test_a_model_by_its_slug_is_the_model() -> None:
     by_slug = asked("model=meta-llama-llama-3-3-70b-instruct")
-    assert take_snapshot(by_slug)["model"]["hf_id"] == "meta-llama/Llama-3.3-70B-Instruct"
+    assert take_snapshot(by_slug).model["hf_id"] == "meta-llama/Llama-3.3-70B-Instruct"
 
 
 def test_a_model_by_the_contents_of_its_config() -> None:

@@ -14,7 +14,7 @@ from advisor import workload
 from advisor.engine.search import Question
 from advisor.engine.search.candidates import offers_for
 from advisor.engine.terms import UNKNOWN_UNIT
-from advisor.inputs import catalog_of, take_snapshot, unpacked, workload_of
+from advisor.inputs import catalog_of, take_snapshot, workload_of
 from advisor.inputs import offers as priced
 from catalog.loading import fixtures, load
 from catalog.models import Accelerator, Price, SmallestUnit
@@ -83,7 +83,7 @@ def test_of_an_unknown_unit_both_prices_are_shown_and_a_board_is_never_first() -
         assert f"$1.00 an hour if you can rent one, ${whole:.2f} if only {whole} together" in rejected["detail"]
         assert f"usd_per_accelerator_hour.{slug}" in rejected["change"]
     spec = workload.parse(QUESTION.format(chip="b300", seller="dark"))
-    catalog = catalog_of(spec, unpacked(take_snapshot(spec)))
+    catalog = catalog_of(spec, take_snapshot(spec))
     assert [o for o in catalog.offers if o.provider == "dark" and UNKNOWN_UNIT in o.marks]
     assert {o.accelerator for o in offers_for(Question(workload_of(spec), catalog))} == {"l40s"}  # a card of its own
     card = asked("l40s", "dark")["recommendations"][0]
@@ -139,6 +139,6 @@ def test_the_name_of_a_unit_of_several_says_how_many_it_has() -> None:
     assert pair["accelerator_count"] <= 2 * pair["instances"] and pair["instance"].endswith("(2 GPUs)")
     assert f"{pair['instances']} x {pair['instance']}" in pair["money"]["plan"]["said"]
     spec = workload.parse(QUESTION.format(chip="b300", seller="scaleway"))
-    for offer in catalog_of(spec, unpacked(take_snapshot(spec))).offers:
+    for offer in catalog_of(spec, take_snapshot(spec)).offers:
         several = offer.acquisition == "rent" and offer.accelerators > 1 and UNKNOWN_UNIT not in offer.marks
         assert not (several and "(per GPU)" in offer.instance), offer

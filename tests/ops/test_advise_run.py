@@ -1,6 +1,7 @@
 """How an advice is claimed, computed, finished, failed and cancelled."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -121,7 +122,7 @@ def test_a_database_that_goes_away_leaves_the_advice_for_the_sweep(advice: Advic
 
 
 def test_a_second_attempt_answers_from_the_first_ones_snapshot(advice: Advice, engine: SimpleNamespace) -> None:
-    kept = {**answers.snapshot({}, None), "catalog_version": "before"}
+    kept = replace(answers.snapshot({}, None), catalog_version="before").stored()
     Advice.objects.update(snapshot=kept)
     advise.run(advice.pk)
     advice.refresh_from_db()
@@ -129,10 +130,10 @@ def test_a_second_attempt_answers_from_the_first_ones_snapshot(advice: Advice, e
 
 
 def test_a_snapshot_of_an_earlier_version_is_taken_again(advice: Advice, engine: SimpleNamespace) -> None:
-    Advice.objects.update(snapshot={**answers.snapshot({}, None), "frameworks": [{"slug": "vllm"}]})
+    Advice.objects.update(snapshot={"catalog_version": "before", "frameworks": [{"slug": "vllm"}]})
     advise.run(advice.pk)
     advice.refresh_from_db()
-    assert advice.state == State.DONE and advice.snapshot == answers.snapshot({}, None)
+    assert advice.state == State.DONE and advice.snapshot == answers.snapshot({}, None).stored()
 
 
 def test_a_finished_advice_cannot_be_cancelled(advice: Advice, engine: SimpleNamespace) -> None:

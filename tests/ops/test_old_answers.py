@@ -15,7 +15,8 @@ from django.db import connection
 from django.test import Client
 
 from advisor.models import Advice, Option, Share
-from advisor.report.documents import DOCUMENTS, TOTALS_ONLY, XLSX, has_papers
+from advisor.report.documents import DOCUMENTS, XLSX, has_papers
+from advisor.report.documents.subject import TOTALS_ONLY
 from advisor.result import Answer
 from advisor.templatetags.units import dollars
 from tests import old_databases

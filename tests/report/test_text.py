@@ -68,11 +68,11 @@ def test_markdown_has_the_plan_the_range_and_the_chances() -> None:
 
 def test_the_price_dates_of_a_portfolio_are_those_of_its_machines() -> None:
     items = [fleet_item(), fleet_item(price_as_of="2026-06-01")]
-    assert "prices used from 2026-04-01 to 2026-06-01," in report.head(portfolio(items))
+    assert "prices used from 2026-04-01 to 2026-06-01," in report.text.head(portfolio(items))
     found = portfolio(items).portfolio
     assert found is not None and isinstance(found.money, PortfolioMoney)
     nothing = Answer.read({**sample_plan.result(), "recommendations": []})
-    assert "no prices used" in report.head(nothing) and "none" not in report.head(nothing)
+    assert "no prices used" in report.text.head(nothing) and "none" not in report.text.head(nothing)
 
 
 def test_hosted_apis_have_the_names_that_the_pages_show() -> None:

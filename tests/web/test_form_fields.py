@@ -9,11 +9,11 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from pydantic import BaseModel
 
-from advisor import workload
 from advisor.models import Advice
 from advisor.web import forms
 from advisor.web.form_fields import CASES, FIELDS, LATENCY, PATH, TRACE_FILE, TRACE_TEXT, TRAFFIC_BY
 from advisor.web.forms import WorkloadForm, as_file, from_spec
+from advisor.workload import schema
 from advisor.workload.schema import Spec, parse
 from catalog.models import Accelerator, Assumption, ExchangeRate, ServedModel
 
@@ -64,9 +64,9 @@ def test_every_place_of_the_file_has_its_field():
     }
     assert asked - fields - grown - lines == set()
     assert {path.removeprefix("weights.") for path in fields if path.startswith("weights.")} == set(
-        get_args(workload.Weight)
+        get_args(schema.Weight)
     )
-    assert {path.removeprefix("team.") for path in fields if path.startswith("team.")} == set(get_args(workload.Stack))
+    assert {path.removeprefix("team.") for path in fields if path.startswith("team.")} == set(get_args(schema.Stack))
 
 
 def test_every_field_has_its_help():

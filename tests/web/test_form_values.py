@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.web import forms
-from advisor.web.form_fields import COUNTS, CURVE, FIELDS, LIST, NUMBER, TEXT, VALUES, WHOLE, Field
+from advisor.web.form_fields import COUNTS, CURVE, FIELDS, LIST, NUMBER, VALUES, WHOLE, Field
+from advisor.web.form_fields.fields import TEXT
 from advisor.web.forms import WorkloadForm, as_file, dig, drop, from_spec, overlay, prune, shown, to_raw
 from advisor.workload.schema import parse
 from advisor.workload.text import load

@@ -7,7 +7,7 @@ from django.test import Client
 
 from advisor.answer import mix
 from advisor.answer.sentences import bracketed, provenance
-from advisor.report.documents import rent_of_one
+from advisor.report.documents.tables import rent_of_one
 from advisor.result import Answer, HostedOffer, LengthClass, Mix, MixPart, Option, TuningPlan, Views
 from advisor.templatetags.units import percent_beside, sentence
 from advisor.web import charts

@@ -9,7 +9,7 @@ from advisor.result import Answer, TrainingOption
 from advisor.web import training_charts, training_page
 from tests import sample_training
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 
 
 def runs(name: str = "pretrain") -> list[TrainingOption]:

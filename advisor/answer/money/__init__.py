@@ -13,12 +13,15 @@ from advisor.answer.money.bill import (
     traffic_ratio,
 )
 from advisor.answer.money.break_even import with_break_even, within_capacity
-from advisor.answer.money.plan import best_switch_of, cents, liability_warnings, money_sentences, plan_section
+from advisor.answer.money.plan import best_switch_of, cents, liability_warnings, money_sentences
 from advisor.answer.money.settling import NORMAL, VALUES, Input, Moved, settle, settle_serving
 from advisor.answer.money.uncertainty import (
+    QUARTILE,
     CostModel,
+    driver,
     portfolio_ranges,
     price_ends,
+    quantiles,
     scenarios,
     uncertain_of,
     uncertainty,
@@ -27,6 +30,9 @@ from advisor.answer.money.uncertainty import (
 
 __all__ = [
     "NORMAL",
+    "QUARTILE",
+    "driver",
+    "quantiles",
     "VALUES",
     "Input",
     "Moved",
@@ -50,7 +56,6 @@ __all__ = [
     "cents",
     "cost_parts",
     "money",
-    "plan_section",
     "price_ends",
     "price_and_load_ranges",
     "traffic_ratio",

@@ -62,7 +62,8 @@ def money(
     mean = traffic_ratio(question.workload)
     mtok_per_hour = (tokens_per_s["input"] + tokens_per_s["output"]) * mean * 3600.0 / 1e6
     ways = ways_to_pay(question, s)
-    section = plan_section(question, s, plans_of(ways).get("rent on_demand"))
+    rent = plans_of(ways).get("rent on_demand") if s.offer.acquisition == "own" else None  # else it may buy as well
+    section = plan_section(question, s, rent)
     return Money(
         currency=CURRENCY,
         prices_as_of=min(step.price_as_of for step in section.steps) if section.steps else s.offer.as_of,
@@ -242,13 +243,13 @@ def offers_of_chip(question: Question, s: Scored) -> Iterator[Offer]:
             terms.add(o.term)
             yield o
     for term, key in ASSUMED_TERMS.items():
-        if term not in terms and s.offer.term == "on_demand" and key in question.snapshot["assumptions"]:
+        if term not in terms and s.offer.term == "on_demand":
             yield discounted(question, s.offer, term, key)
 
 
 def discounted(question: Question, offer: Offer, term: str, key: str) -> Offer:
     """An on-demand offer as it would be at the usual discount of a term that the catalog has no price for."""
-    row = question.snapshot["assumptions"][key]
+    row = question.snapshot.assumptions[key]
     fraction = float(question.spec["tco"].get(key, row["value"]))
     listed = list_price(offer) * (1.0 - fraction)
     rent = listed, term, question.catalog.assumptions, offer.accelerators
@@ -338,7 +339,7 @@ def price_and_load_ranges(question: Question, s: Scored) -> dict[str, tuple[floa
 
 
 def swing_ratio(question: Question, key: str) -> float:
-    row = question.snapshot["assumptions"].get(key, {"value": 1.0})
+    row = question.snapshot.assumptions[key]
     return max(float(question.spec["tco"].get(key, row["value"])), 1.0)
 
 
@@ -353,7 +354,7 @@ def price_ranges(question: Question, o: Offer) -> tuple[float, float]:
         return min(aged[0], o.rent_low_ratio), max(aged[1], o.rent_high_ratio)
     key = "purchase-price-swing-ratio"
     usual = swing_ratio(question, key)
-    high = question.snapshot["assumptions"].get(key, {}).get("high")
+    high = question.snapshot.assumptions[key].get("high")
     if o.weakness and high and key not in question.spec["tco"]:
         usual = max(float(high), usual)
     printed = (1 / usual, usual)
@@ -364,9 +365,7 @@ def price_ranges(question: Question, o: Offer) -> tuple[float, float]:
 
 def price_age_years(question: Question, o: Offer) -> float:
     """Age of a price on the day of the question, years."""
-    days = datetime.date.fromisoformat(question.snapshot.get("asked_on", o.as_of)) - datetime.date.fromisoformat(
-        o.as_of
-    )
+    days = datetime.date.fromisoformat(question.snapshot.asked_on) - datetime.date.fromisoformat(o.as_of)
     return max(days.days, 0) / 365.25
 
 
@@ -384,7 +383,7 @@ def assumptions(question: Question) -> list[Assumption]:
             high=row.get("high"),
             as_of=row.get("as_of"),
         )
-        for key, row in question.snapshot["assumptions"].items()
+        for key, row in question.snapshot.assumptions.items()
     ]
     own = (("horizon", "horizon_months", "months"), ("discount rate", "discount_rate", "per year"))
     rows += [Assumption(name=n, value=tco[key], unit=unit, source="the workload") for n, key, unit in own]

@@ -19,8 +19,8 @@ def taxes(question: Question, plan: Plan) -> Taxes | None:
     The payments of the plan include the VAT that cannot be recovered. Hardware is depreciated in a straight line over
     its depreciation period, and its book value is set off when it is sold. What an expense saves is saved in its month.
     """
-    tco, rows = question.spec["tco"], question.snapshot["assumptions"]
-    income, vat = (float(tco.get(key, rows.get(key, {"value": 0.0})["value"])) for key in (INCOME_TAX, VAT))
+    tco, rows = question.spec["tco"], question.snapshot.assumptions
+    income, vat = (float(tco.get(key, rows[key]["value"])) for key in (INCOME_TAX, VAT))
     if not income and not vat:
         return None
     taxed = plan.total_by_month - plan.payments[RESALE] - plan.payments[STAFF]

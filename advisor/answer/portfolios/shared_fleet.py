@@ -12,7 +12,7 @@ from advisor.engine.fleet import DAY_HOURS, Assignment, Limits, Member, plan_sha
 from advisor.engine.fleet import SharedFleet as FleetPlan
 from advisor.engine.search import describe
 from advisor.engine.terms import usd_text
-from advisor.inputs import number
+from advisor.inputs import Snapshot, number
 from advisor.result import (
     Alone,
     AloneOption,
@@ -38,15 +38,15 @@ OWN_CONSTRAINTS = ("max_accelerators", "max_usd_per_month")
 IN_WORKLOADS = ("slo", "objective", "owned", "weights", "team", "probe", "tco", "constraints")
 
 
-def portfolio_answer(spec: Json, snapshot: Json, answers: Sequence[Answer], members: Sequence[Member]) -> Answer:
+def portfolio_answer(spec: Json, snapshot: Snapshot, answers: Sequence[Answer], members: Sequence[Member]) -> Answer:
     """The answer of a portfolio, once each workload has its own: no ranking, but `portfolio`."""
     plan = plan_shared_fleet(members, limits_of(spec))
     section = portfolio(members, answers, plan, limits_of(spec))
     calibrations: dict[int, UsedCalibration] = {c.id: c for a in answers for c in a.calibrations or ()}
     return Answer(
         workload=spec,
-        engine_version=snapshot["engine_version"],
-        catalog=Catalog(version=snapshot["catalog_version"], prices_as_of=snapshot["prices_as_of"]),
+        engine_version=snapshot.engine_version,
+        catalog=Catalog(version=snapshot.catalog_version, prices_as_of=snapshot.prices_as_of),
         elapsed_s=None,
         candidates=Candidates(
             evaluated=sum(a.candidates.evaluated for a in answers),

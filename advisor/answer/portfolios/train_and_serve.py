@@ -13,7 +13,7 @@ from advisor.engine.fleet import IdleHours, Member, OnePlan, TrainingMember, idl
 from advisor.engine.search import prices_of
 from advisor.engine.terms import usd_text
 from advisor.engine.training_search import duration
-from advisor.inputs import number, rounded
+from advisor.inputs import Snapshot, number, rounded
 from advisor.result import (
     Alone,
     AloneOption,
@@ -71,7 +71,7 @@ def with_training(answer: Answer, members: Sequence[Member], trained: Sequence[T
     )
 
 
-def nothing_to_serve(spec: Json, snapshot: Json, trained: Sequence[Trained]) -> Answer:
+def nothing_to_serve(spec: Json, snapshot: Snapshot, trained: Sequence[Trained]) -> Answer:
     """The answer of a portfolio without services, before its runs are added."""
     first = trained[0][0]
     months = max((r.money.horizon_months for a, _ in trained for r in a.training_runs[:1] if r.money), default=1)
@@ -84,8 +84,8 @@ def nothing_to_serve(spec: Json, snapshot: Json, trained: Sequence[Trained]) -> 
     reason = "it has no service whose machines its training runs could use"
     return Answer(
         workload=spec,
-        engine_version=snapshot["engine_version"],
-        catalog=first.catalog.changed(version=snapshot["catalog_version"], prices_as_of=snapshot["prices_as_of"]),
+        engine_version=snapshot.engine_version,
+        catalog=first.catalog.changed(version=snapshot.catalog_version, prices_as_of=snapshot.prices_as_of),
         elapsed_s=None,
         candidates=Candidates(evaluated=0, pruned=0, feasible=0),
         verdict="",

@@ -11,7 +11,17 @@ from typing import Any, TypeVar
 from advisor.answer.advice import served_workload
 from advisor.answer.question import Question
 from advisor.engine.search import Catalog, KnownLanes, prepare_question
-from advisor.inputs import HOST_SPEED, asked_on, catalog_of, market_rows, measured, model_parts, model_rows, offers
+from advisor.inputs import (
+    HOST_SPEED,
+    Snapshot,
+    asked_on,
+    catalog_of,
+    market_rows,
+    measured,
+    model_parts,
+    model_rows,
+    offers,
+)
 from catalog.models import Organisation
 from catalog.revision import revision as revision_of_catalog
 
@@ -102,7 +112,7 @@ def prepared(spec: Json, organisation: Organisation | None, revision: str) -> Pr
     parts = [spec["model"], spec["kind"], spec["traffic"], spec.get("use_measurements"), asked_on(spec)]
     of_model = (revision, organisation.pk if organisation else None, key_of(parts))
     model = MODELS.get(of_model, lambda: model_rows(spec, organisation))
-    snapshot = offers.at_price_ratios(market | model, ratios)
+    snapshot = offers.at_price_ratios(Snapshot(**market, **model), ratios)
     of_catalog = key_of([spec["tco"], spec["owned"], spec.get("usd_per_accelerator_hour"), ratios])
     catalog = CATALOGS.get((state, of_catalog), lambda: catalog_of(spec, snapshot))
     catalog = replace(catalog, **model_parts(spec, snapshot))
@@ -110,7 +120,7 @@ def prepared(spec: Json, organisation: Organisation | None, revision: str) -> Pr
     return prepared_from(spec, snapshot, catalog, lanes)
 
 
-def prepared_from(spec: Json, snapshot: Json, catalog: Catalog, lanes: KnownLanes) -> Prepared:
+def prepared_from(spec: Json, snapshot: Snapshot, catalog: Catalog, lanes: KnownLanes) -> Prepared:
     asked = Prepared(served_workload(spec, snapshot), catalog, spec=spec, snapshot=snapshot, lanes=lanes)
     return prepare_question(asked)
 

@@ -23,11 +23,11 @@ from advisor.engine.search import (
 )
 from advisor.engine.terms import OWNED, Workload, kind_named
 from advisor.inputs import (
+    Snapshot,
     asked_on,
     catalog_of,
     number,
     rounded,
-    unpacked,
 )
 from advisor.result import (
     ESTIMATED,
@@ -56,10 +56,9 @@ def check_kind(spec: Json) -> None:
 # --- the ranking ------------------------------------------------------------------------------------------------
 
 
-def quick_ranking(spec: Json, snapshot: Json) -> QuickRanking:
+def quick_ranking(spec: Json, snapshot: Snapshot) -> QuickRanking:
     """The closed-form ranking of a validated workload on a snapshot; nothing is kept."""
     check_kind(spec)
-    snapshot = unpacked(snapshot)
     return _ranking(prepared_from(spec, snapshot, catalog_of(spec, snapshot), KnownLanes()))
 
 
@@ -75,14 +74,14 @@ def quick_answer(spec: Json, organisation: Organisation | None = None) -> QuickR
 def _ranking(p: Prepared) -> QuickRanking:
     found = estimated_ranking(p, p.lanes)
     adapted = p.catalog.model.adapters is not None or not p.workload.kind.generates_tokens
-    rows = [] if adapted else p.snapshot["hosted"]
+    rows = [] if adapted else p.snapshot.hosted
     apis = hosted(p, rows, [], found.bound_usd_per_month)
     return QuickRanking(
         workload=p.spec,
         mark=ESTIMATED,
-        engine_version=p.snapshot["engine_version"],
-        catalog_version=p.snapshot["catalog_version"],
-        prices_as_of=p.snapshot["prices_as_of"],
+        engine_version=p.snapshot.engine_version,
+        catalog_version=p.snapshot.catalog_version,
+        prices_as_of=p.snapshot.prices_as_of,
         objective=p.workload.objective,
         options=_ranked(p, found, apis),
         missed=[_option(p.workload, e, None) for e in found.missed[:MISSED_SHOWN]],

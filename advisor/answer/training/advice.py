@@ -27,12 +27,12 @@ from advisor.fidelity import nearest_training
 from advisor.inputs import (
     COSTS,
     TRAINING_ASSUMPTIONS,
+    Snapshot,
     catalog_of,
     figure_of,
     reliability_of,
     rounded,
     training_workload,
-    unpacked,
 )
 from advisor.result import (
     Answer,
@@ -54,18 +54,17 @@ BUDGET_TOLERANCE = 1e-2  # of the budget, which the first choice may cost less
 UNUSED_FRACTION = 0.95  # of the budget: if the choice costs less, the answer says why
 
 
-def recommend(spec: Json, snapshot: Json, progress: Progress | None = None) -> Answer:
+def recommend(spec: Json, snapshot: Snapshot, progress: Progress | None = None) -> Answer:
     """The ranked runs of a training or fine-tuning question."""
     return member(spec, snapshot, progress)[0]
 
 
-def member(spec: Json, snapshot: Json, progress: Progress | None) -> tuple[Answer, TrainingMember]:
+def member(spec: Json, snapshot: Snapshot, progress: Progress | None) -> tuple[Answer, TrainingMember]:
     """The answer, and what a portfolio needs to know of the run."""
-    snapshot = unpacked(snapshot)
     return answered(lambda lost: _attempt(spec, snapshot, progress, lost))
 
 
-def _attempt(spec: Json, snapshot: Json, progress: Progress | None, lost: Lost) -> tuple[Answer, TrainingMember]:
+def _attempt(spec: Json, snapshot: Snapshot, progress: Progress | None, lost: Lost) -> tuple[Answer, TrainingMember]:
     q = question(spec, snapshot, progress, lost)
     budget = None
     if spec[spec["kind"]].get("budget_usd"):
@@ -87,8 +86,8 @@ def answer_of(q: Question, budget: TokenBudget | None, lost: Lost) -> Answer:
     marks = calibrations_used(snapshot, (c.trained.accelerator.slug for c in q.found.ranked))
     answer = Answer(
         workload=spec,
-        engine_version=snapshot["engine_version"],
-        catalog=CatalogVersion(version=snapshot["catalog_version"], prices_as_of=snapshot["prices_as_of"]),
+        engine_version=snapshot.engine_version,
+        catalog=CatalogVersion(version=snapshot.catalog_version, prices_as_of=snapshot.prices_as_of),
         elapsed_s=None,
         candidates=Candidates(
             evaluated=q.found.evaluated,
@@ -107,7 +106,7 @@ def answer_of(q: Question, budget: TokenBudget | None, lost: Lost) -> Answer:
         uncertainty=lost.section("uncertainty", lambda: uncertainty(q, options, draws), None),
         scenarios=lost.section("scenarios", lambda: scenarios(q, options), []),
         not_used=[*not_used(spec, COSTS | set(TRAINING_ASSUMPTIONS)), *objective_of_budget(q)],
-        currency=Currency(**snapshot["currency"]) if snapshot.get("currency") else None,
+        currency=Currency(**snapshot.currency) if snapshot.currency else None,
         token_budget=budget,
         calibrations=marks,
         calibration_ids=[m.id for m in marks],
@@ -117,13 +116,13 @@ def answer_of(q: Question, budget: TokenBudget | None, lost: Lost) -> Answer:
 
 def with_evidence(q: Question, options: Sequence[TrainingOption]) -> list[TrainingOption]:
     """The options with the measured runs that are most similar to each."""
-    model, hf_id = q.catalog.model, q.snapshot["model"]["hf_id"]
+    model, hf_id = q.catalog.model, q.snapshot.model["hf_id"]
     sizes = float(parameters(model)), float(active_parameters(model))
     return [r.changed(evidence=nearest_training.evidence(r, hf_id, sizes)) for r in options]
 
 
 def question(
-    spec: Json, snapshot: Json, progress: Progress | None, lost: Lost, tokens: float | None = None
+    spec: Json, snapshot: Snapshot, progress: Progress | None, lost: Lost, tokens: float | None = None
 ) -> Question:
     """The search of one question; tokens: of a budget."""
     section = spec[spec["kind"]]
@@ -213,7 +212,7 @@ def token_budget(q: Question, usd: float) -> TokenBudget:
 
 def sources(q: Question) -> list[Source]:
     """Where the figures of the options come from."""
-    by_slug = {row["slug"]: row for row in q.snapshot["accelerators"]}
+    by_slug = {row["slug"]: row for row in q.snapshot.accelerators}
     made, seen = [], set()
     for c in q.found.ranked:
         slug = c.trained.accelerator.slug
@@ -225,5 +224,5 @@ def sources(q: Question) -> list[Source]:
                 what=f"price of {c.offer.instance} at {c.offer.provider}", source=c.offer.source, as_of=c.offer.as_of
             )
         )
-    made += [Source(what=f"model: {k}", **v) for k, v in q.snapshot["model"].get("sources", {}).items()]
+    made += [Source(what=f"model: {k}", **v) for k, v in q.snapshot.model.get("sources", {}).items()]
     return made

@@ -175,11 +175,11 @@ def spot_warning(q: Question, c: Candidate) -> list[str]:
     """How little is known about interruptions of spot instances, and how many are too many."""
     if c.offer.term != SPOT:
         return []
-    rate, row = q.reliability.spot.interruptions_per_instance_hour, q.snapshot["assumptions"].get(INTERRUPTIONS)
+    rate, row = q.reliability.spot.interruptions_per_instance_hour, q.snapshot.assumptions[INTERRUPTIONS]
     said = (
         f"spot: the estimate assumes that each instance is interrupted every {plain(1.0 / rate)} hours" if rate else ""
     )
-    if not rate or row is None:
+    if not rate:
         return [said] if said else []
     if INTERRUPTIONS not in q.spec["tco"] and row.get("low") and row.get("high"):
         said += (

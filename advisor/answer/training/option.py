@@ -8,7 +8,7 @@ import numpy as np
 from advisor.answer import training_estimate
 from advisor.answer.preference import sections
 from advisor.answer.training.money import money_of, spot_warning
-from advisor.answer.training.question import Question, memory_ratios, name_of, speed_ratios
+from advisor.answer.training.question import Question, name_of
 from advisor.answer.training.sentences import reasons, scaling_text, warnings
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.launch import LAUNCHERS, TrainingLaunch, TrainingPlace, training_launch
@@ -163,7 +163,7 @@ def fixed_of(q: Question, c: Candidate) -> FixedRun:
             "compile": bool(run.code.compiled),
         }
     )
-    return fixed_run(asked, q.snapshot["model"]["hf_id"], q.catalog.model, c.trained.accelerator)
+    return fixed_run(asked, q.snapshot.model["hf_id"], q.catalog.model, c.trained.accelerator)
 
 
 def label(q: Question, c: Candidate) -> str:
@@ -278,7 +278,7 @@ def best_size(q: Question, c: Candidate) -> Candidate:
 
 def intervals(q: Question, c: Candidate, draws: CostDraws) -> TrainingIntervals:
     """90% ranges of speed, time and cost."""
-    low, high = speed_ratios(q.snapshot, c)
+    low, high = q.speed_distribution(c).ends
     if low == high == 1.0:
         return TrainingIntervals()
     days, usd = ([number(float(np.quantile(drawn, at))) for at in QUANTILES] for drawn in (draws.days, draws.usd_total))
@@ -291,7 +291,7 @@ def intervals(q: Question, c: Candidate, draws: CostDraws) -> TrainingIntervals:
         "tco_usd": usd,
         "usd_per_month": [number((each or 0.0) * monthly) for each in usd],
     }
-    if (ends := memory_ratios(q.snapshot, c.trained.basis)) is not None:
+    if (ends := q.memory_ratios(c.trained.basis)) is not None:
         peak = c.trained.layout.memory.allocated_bytes / GIB
         fields["peak_allocated_gib"] = [number(peak * ratio) for ratio in ends]
     return TrainingIntervals(**fields)
@@ -308,7 +308,7 @@ def in_time(q: Question, c: Candidate, draws: CostDraws) -> float | None:
 def serving(q: Question, c: Candidate) -> Sequence[Serving]:
     """What it takes to serve the trained model on the stacks that the team rates, other than the one it trains on."""
     here = c.trained.accelerator.stacks
-    usd_per_day = float(q.snapshot["assumptions"]["operator-usd-per-year"]["value"]) / 230.0
+    usd_per_day = float(q.snapshot.assumptions["operator-usd-per-year"]["value"]) / 230.0
     usd_per_day = float(q.spec["tco"].get("operator-usd-per-year", usd_per_day * 230.0)) / 230.0
     made = []
     for stack, level in sorted(q.workload.team):
@@ -335,7 +335,7 @@ def launch_of(q: Question, c: Candidate) -> TrainingLaunch | None:
     chip, interval = c.trained.accelerator, c.goodput.interval_s
     together = min(c.offer.tensor_parallel_chips, c.chips)  # chips that are rented one by one share a host
     place = TrainingPlace(
-        model_id=q.snapshot["model"]["hf_id"],
+        model_id=q.snapshot.model["hf_id"],
         vendor=chip.vendor,
         hosts=math.ceil(c.chips / together),
         chips_per_host=together,

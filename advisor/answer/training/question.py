@@ -9,7 +9,6 @@ from advisor.engine.step import has_experts
 from advisor.engine.terms import CERTAIN, SHARES, Accelerator, Offer, RatioDistribution, Ratios, TrainingTask
 from advisor.engine.training import interval, step_distribution
 from advisor.engine.training_search import Candidate, Found, Reliability
-from advisor.inputs import model_of
 
 Json = dict[str, Any]
 
@@ -35,44 +34,34 @@ class Question(question.Question):
         """The offers of a chip that the constraints allow."""
         return [o for o in self.catalog.offers if o.sells(chip) and allowed(o, self.workload.constraints)]
 
+    def speed_distribution(self, c: Candidate) -> RatioDistribution:
+        """The true speed of a run over the estimate.
 
-def speed_distribution(snapshot: Json, c: Candidate) -> RatioDistribution:
-    """The true speed of a run over the estimate.
+        An iteration of DPO or GRPO has the errors of training in the phases that train and those of serving in those
+        that serve, by their time. Both are taken at the same quantile: how their errors go together is unknown.
+        """
+        basis, serving = c.trained.basis, c.trained.serving_fraction
+        trained = self._training_distribution(basis)
+        if not serving:
+            return trained
+        served = self._serving_distribution(basis)
 
-    An iteration of DPO or GRPO has the errors of training in the phases that train and those of serving in those that
-    serve, by their time. Both are taken at the same quantile: nothing is known of how their errors go together.
-    """
-    basis, serving = c.trained.basis, c.trained.serving_fraction
-    trained = training_distribution(snapshot, basis)
-    if not serving:
-        return trained
-    served = serving_distribution(snapshot, basis)
+        def both(share: float) -> float:
+            return 1.0 / (serving / served.quantile(share) + (1.0 - serving) / trained.quantile(share))
 
-    def both(share: float) -> float:
-        return 1.0 / (serving / served.quantile(share) + (1.0 - serving) / trained.quantile(share))
+        return RatioDistribution.of({share: both(share) for share in SHARES})
 
-    return RatioDistribution.of({share: both(share) for share in SHARES})
+    def _training_distribution(self, basis: str) -> RatioDistribution:
+        """The true speed of a step over the estimate, by what the kernels' rates rest on."""
+        known = step_distribution(self.snapshot.calibrations, basis, experts=has_experts(self.catalog.model))
+        return known.inverse() if known is not None else self._serving_distribution(basis)
 
+    def _serving_distribution(self, basis: str) -> RatioDistribution:
+        return distributions(self.snapshot.calibrations, basis).get("throughput", CERTAIN)
 
-def speed_ratios(snapshot: Json, c: Candidate) -> Ratios:
-    """90% range of the true speed of a run over the estimate."""
-    return speed_distribution(snapshot, c).ends
-
-
-def training_distribution(snapshot: Json, basis: str) -> RatioDistribution:
-    """The true speed of a step over the estimate, by what the kernels' rates rest on."""
-    experts = has_experts(model_of(snapshot["model"]))
-    known = step_distribution(snapshot["calibrations"], basis, experts=experts)
-    return known.inverse() if known is not None else serving_distribution(snapshot, basis)
-
-
-def serving_distribution(snapshot: Json, basis: str) -> RatioDistribution:
-    return distributions(snapshot["calibrations"], basis).get("throughput", CERTAIN)
-
-
-def memory_ratios(snapshot: Json, basis: str) -> Ratios | None:
-    """90% range of the true peak memory over the estimate; None: not known."""
-    return interval(snapshot["calibrations"], basis, experts=has_experts(model_of(snapshot["model"]))).memory
+    def memory_ratios(self, basis: str) -> Ratios | None:
+        """90% range of the true peak memory over the estimate; None: not known."""
+        return interval(self.snapshot.calibrations, basis, experts=has_experts(self.catalog.model)).memory
 
 
 def name_of(c: Candidate) -> str:

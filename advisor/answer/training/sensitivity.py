@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from advisor.answer.money import price_ranges
 from advisor.answer.training.certainty import turning_ratio
-from advisor.answer.training.question import Question, name_of, speed_ratios
+from advisor.answer.training.question import Question, name_of
 from advisor.answer.training.sentences import count
 from advisor.engine.plans import RENT
 from advisor.engine.search import outward
@@ -76,7 +76,7 @@ def turn(q: Question, name: str, chip: str = "") -> tuple[float | None, Candidat
 
 
 def speed_bar(q: Question, first: Candidate, mfu: float) -> Iterator[SensitivityBar]:
-    low, high = speed_ratios(q.snapshot, first)
+    low, high = q.speed_distribution(first).ends
     at, rival = turn(q, "performance", first.trained.accelerator.slug)
     yield bar(
         "utilization (MFU) of the first choice", "model FLOPs over peak", (mfu, mfu * low, mfu * high),

@@ -45,9 +45,7 @@ class Assumptions:
     card_host_watts: float  # host power per PCIe card, if the catalog has no figure for its server
     socket_host_watts: float  # host power per CPU that serves without accelerators
     months: float  # horizon
-    card_server_usd: float = (
-        0.0  # a rack server for passively cooled cards, without them; these three: 0 in old snapshots
-    )
+    card_server_usd: float = 0.0  # a rack server for passively cooled cards, without them
     card_server_usd_per_card: float = 0.0
     card_server_watts_per_card: float = 0.0  # added to small_host_watts
     storage_fraction: float = 0.0  # added to the purchase

@@ -112,7 +112,7 @@ class Catalog:
     host_copy: HostCopy | None = None
     grammar_mask_s: float = 0.0  # host time per generated token that must follow a grammar
     serverless_offers: tuple[Offer, ...] = ()  # billed by the second; used only with scale to zero
-    weight_store: WeightStore | None = None  # None: an old snapshot
+    weight_store: WeightStore | None = None  # None: unknown
     prepared_start: ColdStart | None = None  # cold start with a compile cache and local weights
     hosted: Mapping[str, str] = field(default_factory=dict)  # accelerator slug -> its vendor's API price for this model
     effort: Effort = field(default_factory=Effort, compare=False)  # of this answer; copies of the catalog share it

@@ -103,7 +103,7 @@ def is_tie(win_probability: float) -> bool:
 
 
 def win_probability(scores: Array, equal_fraction: float = 0.0) -> Array:
-    """Shape (options,): probability that each option is the best; equal ones share a draw."""
+    """Shape (options,): probability that each option is the best; equal ones share a draw, infinite ones win none."""
     least = scores.min(axis=0)
-    is_best = scores <= least + equal_fraction * np.abs(least)
-    return np.asarray((is_best / is_best.sum(axis=0)).mean(axis=1))
+    is_best = (scores <= least + equal_fraction * np.abs(least)) & np.isfinite(scores)
+    return np.asarray((is_best / np.maximum(is_best.sum(axis=0), 1)).mean(axis=1))

@@ -257,7 +257,7 @@ def _other_ways(
 
 
 def prepare_question(question: AnyQuestion) -> AnyQuestion:
-    """The question as the engine computes it, encoder inputs and embeddings converted (step/encoder.py)."""
+    """The question as the engine computes it, encoder inputs and embeddings converted (step/media/encoder.py)."""
     asked, model = normalize(question.workload, question.catalog.model)
     question = replace(question, workload=asked, catalog=replace(question.catalog, model=model))
     return replace(question, catalog=held_long_enough(question))

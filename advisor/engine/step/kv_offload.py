@@ -16,7 +16,7 @@ class HostCopy:
 
 
 def host_copy_of(rows: Mapping[str, Mapping[str, Any]]) -> HostCopy | None:
-    """From the assumptions of a snapshot; None in older snapshots without it."""
+    """From the assumptions by key; None without it."""
     row = rows.get("host-copy-fraction")
     return HostCopy(rate_fraction=row["value"], source=row["source"]) if row else None
 

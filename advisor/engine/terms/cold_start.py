@@ -14,6 +14,6 @@ class ColdStart:
 
 
 def cold_start_of(rows: Mapping[str, Mapping[str, Any]]) -> ColdStart | None:
-    """The low end of the catalog's cold-start assumption; None in snapshots without one."""
-    row = rows.get("cold-start-s")
-    return ColdStart(cold_start_s=row["low"], source=row["source"]) if row and row.get("low") else None
+    """The low end of the catalog's cold-start assumption; None without its range."""
+    row = rows["cold-start-s"]
+    return ColdStart(cold_start_s=row["low"], source=row["source"]) if row.get("low") else None

@@ -174,7 +174,7 @@ BASES = ("datasheet", "relative", "measured")
 TRAINING = "training"  # scope of the figures that only training reads; training:family:hopper has those of a family
 
 
-# defaults of figures that are optional for frameworks and missing in older snapshots
+# defaults of figures that are optional for frameworks
 UNMEASURED = {
     "odd_matmul_fraction": 1.0,
     "odd_read_fraction": 1.0,

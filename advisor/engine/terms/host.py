@@ -77,10 +77,8 @@ class WeightStore:
 GB = 1e9
 
 
-def weight_store_of(rows: Mapping[str, Mapping[str, Any]]) -> WeightStore | None:
-    """From the assumptions of a snapshot; None in older snapshots without them."""
-    if "hub-download-gb-per-s" not in rows:
-        return None
+def weight_store_of(rows: Mapping[str, Mapping[str, Any]]) -> WeightStore:
+    """From the assumptions by key."""
     return WeightStore(
         hub_bytes_per_s=rows["hub-download-gb-per-s"]["value"] * GB,
         volume_bytes_per_s=rows["network-volume-gb-per-s"]["value"] * GB,

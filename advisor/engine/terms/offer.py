@@ -88,7 +88,7 @@ class Offer:
     sale_usd: float = 0.0  # of one already owned, sold today; 0: not known
     later_sale_usd: float = 0.0  # of the same at the end of the horizon
     held_parts: tuple[Part, ...] = ()  # hourly cost of one of these, if more can be bought
-    host: Host | None = None  # around the chips; None: an old snapshot
+    host: Host | None = None  # around the chips; None: unknown
     share: SocketShare | None = None  # of each socket, if the chips are processors; None: whole sockets
 
     def is_in(self, places: Collection[str]) -> bool:

@@ -13,7 +13,7 @@ from django.http import Http404
 
 from advisor import inputs, report, workload
 from advisor.advise import default_organisation
-from advisor.inputs import is_outdated
+from advisor.inputs import Snapshot
 from advisor.result import Answer
 from advisor.workload import MAX_ERRORS, MAX_TEXT_BYTES, more_errors, with_traces
 from catalog.importers.models import model_files
@@ -294,21 +294,22 @@ def with_models(spec: dict[str, Any], folder: Path, warn: Callable[[str], object
     return spec
 
 
-def file_snapshot(path: Path | None, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def file_snapshot(path: Path | None, make: Callable[[], Snapshot]) -> Snapshot:
     """The snapshot in the file, which is first created from today's catalog if it does not exist."""
     if path is None:
         return make()
     if not path.exists():
-        text = json.dumps(make(), sort_keys=True)
+        text = json.dumps(make().stored(), sort_keys=True)
         try:
             path.write_text(text)
         except OSError as error:
             raise BadFile(f"{path}: cannot write the snapshot: {error.strerror}; check the folder") from None
     remedy = "delete it to create it again from today's catalog"
-    snapshot = read_json(path, "snapshot", remedy, MAX_SNAPSHOT_BYTES)
-    if "catalog_version" not in snapshot:
+    stored = read_json(path, "snapshot", remedy, MAX_SNAPSHOT_BYTES)
+    if "catalog_version" not in stored:
         raise BadFile(f"{path}: this is not a catalog snapshot (it has no catalog_version); {remedy}")
-    if ("prices" in snapshot and "hosted" not in snapshot) or is_outdated(snapshot):
+    snapshot = Snapshot.read(stored)
+    if not snapshot.complete:
         raise BadFile(f"{path}: this snapshot was written by an earlier version; {remedy}")
     return snapshot
 

@@ -4,18 +4,9 @@ from collections.abc import Callable
 
 from django.template.loader import render_to_string
 
-from advisor.report.documents.bill import bill_lines
 from advisor.report.documents.memo import memo, memo_markdown
-from advisor.report.documents.subject import (
-    NO_ANSWER,
-    NO_SHARED_ANSWER,
-    TOTALS_ONLY,
-    default_rank,
-    first_rank,
-    has_document,
-    has_papers,
-)
-from advisor.report.documents.tables import assumptions_csv, bill_of_materials, cash_flow_csv, rent_of_one
+from advisor.report.documents.subject import NO_ANSWER, NO_SHARED_ANSWER, default_rank, has_document, has_papers
+from advisor.report.documents.tables import assumptions_csv, bill_of_materials, cash_flow_csv
 from advisor.report.documents.workbook import workbook
 from advisor.result import Answer
 
@@ -23,21 +14,10 @@ __all__ = [
     "DOCUMENTS",
     "NO_ANSWER",
     "NO_SHARED_ANSWER",
-    "TOTALS_ONLY",
     "XLSX",
-    "assumptions_csv",
-    "bill_lines",
-    "bill_of_materials",
-    "cash_flow_csv",
     "default_rank",
-    "first_rank",
     "has_document",
     "has_papers",
-    "memo",
-    "memo_html",
-    "memo_text",
-    "rent_of_one",
-    "workbook",
 ]
 XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 

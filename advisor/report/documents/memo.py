@@ -8,7 +8,7 @@ from advisor.answer import likely
 from advisor.report import markdown_escapes as md
 from advisor.report.asked import allows_apis
 from advisor.report.documents.memo_api import api_memo
-from advisor.report.documents.memo_money import plan_rows, quotes, signed_rows, tax_rows
+from advisor.report.documents.memo_money import money_rows, quotes, signed_rows
 from advisor.report.documents.memo_parts import (
     FIGURES,
     Line,
@@ -16,9 +16,9 @@ from advisor.report.documents.memo_parts import (
     Part,
     acquisition_text,
     api_cost,
+    chances,
     dated,
     fact,
-    figure_rows,
     memo_of,
     note,
     other,
@@ -46,14 +46,11 @@ from advisor.report.text import (
     figure,
     least_text,
     markdown_table,
-    meetings,
     name_of,
-    payment_month_text,
 )
 from advisor.result import (
     Answer,
     ApiOption,
-    Money,
     Option,
     TrainingOption,
     WayToPay,
@@ -170,8 +167,7 @@ def range_part(answer: Answer, r: Option) -> Part:
     """Percentiles, chances and scenarios; empty in answers without them."""
     ranges = r.money.ranges if r.money else None
     rows = range_rows(ranges, answer.scenarios, r.rank, answer.currency) if ranges or answer.scenarios else []
-    chances = answer.uncertainty.chances if answer.uncertainty else []
-    items = [f"{capfirst(c.said)}: {likely(c.probability)} probability" for c in chances]
+    items = chances(answer)
     if ranges:
         items.append(
             f"This option costs least {least_text(allows_apis(answer))} in "
@@ -183,30 +179,6 @@ def range_part(answer: Answer, r: Option) -> Part:
                 f"{ranges.over_budget_probability:.0%} of the draws"
             )
     return Part(title="Range", rows=rows, items=items)
-
-
-# --- what to sign, and the money --------------------------------------------------------------------------------
-
-
-def no_upfront(m: Money) -> str:
-    """Why nothing is paid for machines today."""
-    paid = [f for f in m.cash_flow if f.capital_usd > 0]
-    if paid:
-        return f"none today; {dollars(paid[0].capital_usd)} in {payment_month_text(paid[0].month)}"
-    return "none (already owned)" if m.plan and any(s.action == "keep" for s in m.plan.steps) else "none (rented)"
-
-
-def money_rows(answer: Answer, r: Option) -> Iterator[Line]:
-    m = r.money
-    if m is not None:
-        yield fact("upfront purchase", m.capital_usd) if m.capital_usd else note("upfront purchase", no_upfront(m))
-        if m.plan is not None:
-            yield from plan_rows(m, m.plan)
-        if m.taxes is not None:
-            yield from tax_rows(m, m.taxes)
-        for met in meetings(m):
-            yield note("break-even", met)
-    yield from figure_rows(r, answer, "Money")
 
 
 # --- alternatives, risks, tests ---------------------------------------------------------------------------------

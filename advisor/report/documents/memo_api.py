@@ -3,9 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from django.utils.text import capfirst
-
-from advisor.answer import CURRENCY, likely
+from advisor.answer import CURRENCY
 from advisor.report.asked import api_seller, has_changing_traffic, horizon_months
 from advisor.report.documents.memo_parts import (
     FIGURES,
@@ -14,6 +12,7 @@ from advisor.report.documents.memo_parts import (
     Part,
     Row,
     api_state,
+    chances,
     engine_text,
     fact,
     memo_of,
@@ -158,8 +157,7 @@ def api_range(answer: Answer, api: ApiOption) -> Part:
             over_budget_probability=None,
         )
     rows = range_rows(ranges, answer.scenarios, api.rank, answer.currency) if ranges or answer.scenarios else []
-    chances = answer.uncertainty.chances if answer.uncertainty else []
-    items = [f"{capfirst(c.said)}: {likely(c.probability)} probability" for c in chances if "API" in c.said]
+    items = [said for said in chances(answer) if "API" in said]
     drawn = (
         ["The traffic and the price of the API are drawn; every draw is constant over the horizon"] if ranges else []
     )

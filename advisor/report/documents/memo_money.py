@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 from advisor.engine.terms import HOURS_PER_MONTH
 from advisor.report.documents.bill import income_tax_saved_usd, vat_beside_usd
-from advisor.report.documents.memo_parts import Line, Row, fact, note, quote_text, table
+from advisor.report.documents.memo_parts import Line, Row, fact, figure_rows, note, quote_text, row_name, table
 from advisor.report.documents.wording import dollars, months_text, order_text, unit_price
-from advisor.report.text import largest_payment, payment_month_text
-from advisor.result import Currency, Money, Option, Plan, PlanStep, Taxes, TrainingOption
+from advisor.report.plan_figures import PlanFigure, plan_payments
+from advisor.report.text import meetings, payment_month_text
+from advisor.result import Answer, Currency, Money, Option, Plan, PlanStep, Taxes, TrainingOption
 from advisor.templatetags.finance import rate as percent
 
 MOST_STEPS = 8
@@ -51,25 +52,32 @@ def when(step: PlanStep) -> str:
     return f"{months_text(step.from_month, step.until_month)}{paid}"
 
 
-def plan_rows(m: Money, plan: Plan) -> Iterator[Line]:
-    if plan.capex_usd:
-        yield fact("all purchases", plan.capex_usd)
-        yield fact("resale", plan.resale_usd)
-    if plan.liability_usd > 0:
-        yield fact("due after the horizon", plan.liability_usd)
-    yield fact("most expensive month, purchases spread over their service", plan.most_usd_per_month)
-    month, usd = largest_payment(m)
-    yield fact("largest cash payment of a month", usd, f"{dollars(usd)} ({payment_month_text(month)})")
-    if plan.exit_month < m.horizon_months or plan.exit_usd:
-        yield fact(f"cost of leaving after month {plan.exit_month}", plan.exit_usd)
-    if not plan.capex_usd:
-        return
-    if plan.rent_usd_per_month is not None:
-        yield fact("rented by the hour instead, per month", plan.rent_usd_per_month)
-        paid = f"month {plan.payback_month}" if plan.payback_month else "not within the horizon"
-        yield note("payback against renting, in cash", paid)
-    if plan.irr_fraction_per_year is not None:
-        yield note("internal rate of return against renting", f"{plan.irr_fraction_per_year:.0%} per year")
+def money_rows(answer: Answer, r: Option | TrainingOption) -> Iterator[Line]:
+    """What is paid when, taxes, break-evens, and the figures of this part."""
+    m = r.money
+    if m is not None:
+        yield fact("upfront purchase", m.capital_usd) if m.capital_usd else note("upfront purchase", no_upfront(m))
+        if m.plan is not None:
+            run = r if isinstance(r, TrainingOption) else None
+            yield from (plan_row(each) for each in plan_payments(m, m.plan, run) if each.notable)
+        if m.taxes is not None:
+            yield from tax_rows(m, m.taxes)
+        for met in [b.said for b in m.break_even] if isinstance(r, TrainingOption) else meetings(m):
+            yield note("break-even", met)
+    yield from figure_rows(r, answer, "Money")
+
+
+def plan_row(each: PlanFigure) -> Line:
+    name = row_name(each.label)
+    return note(name, each.value) if each.usd is None else fact(name, each.usd, each.value)
+
+
+def no_upfront(m: Money) -> str:
+    """Why nothing is paid for machines today."""
+    paid = [f for f in m.cash_flow if f.capital_usd > 0]
+    if paid:
+        return f"none today; {dollars(paid[0].capital_usd)} in {payment_month_text(paid[0].month)}"
+    return "none (already owned)" if m.plan and any(s.action == "keep" for s in m.plan.steps) else "none (rented)"
 
 
 def tax_rows(m: Money, taxes: Taxes) -> Iterator[Line]:

@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from advisor.answer import CURRENCY
+from django.utils.text import capfirst
+
+from advisor.answer import CURRENCY, likely
 from advisor.report.asked import api_seller, has_changing_traffic
 from advisor.report.documents.subject import (
     prices_used,
@@ -95,13 +97,24 @@ def note(name: str, text: str) -> Line:
     return Line(cells=(name, text))
 
 
+def row_name(label: str) -> str:
+    """The label of a figure in a memo: per million output tokens."""
+    name = label.replace(" M ", " million ")
+    return name if name[:2].isupper() else f"{name[:1].lower()}{name[1:]}"
+
+
+def chances(answer: Answer) -> list[str]:
+    found = answer.uncertainty
+    return [f"{capfirst(c.said)}: {likely(c.probability)} probability" for c in found.chances] if found else []
+
+
 def figure_rows(r: Option | TrainingOption, answer: Answer, part: str) -> Iterator[Line]:
     """The figures of this part of the memo that the option has, each with its 90% interval."""
     for each in shown_in("memo", makes_of(answer)):
         value = r.figure(each.path) if each.memo == part else None
         if value is None:
             continue
-        name = f"{each.label[0].lower()}{each.label[1:].replace(' M ', ' million ')}"
+        name = row_name(each.label)
         ends = interval(r, each)
         if each.unit.startswith("USD"):
             yield fact(name, value, dollars(value, None if None in ends else ends))

@@ -2,11 +2,9 @@
 
 from collections.abc import Iterator
 
-from django.utils.text import capfirst
-
 from advisor.answer import likely
 from advisor.engine.training_search import duration
-from advisor.report.documents.memo_money import plan_rows, quotes, signed_rows, tax_rows
+from advisor.report.documents.memo_money import money_rows, quotes, signed_rows
 from advisor.report.documents.memo_parts import (
     FIGURES,
     Line,
@@ -14,6 +12,7 @@ from advisor.report.documents.memo_parts import (
     Part,
     Row,
     acquisition_text,
+    chances,
     dated,
     fact,
     figure_rows,
@@ -48,7 +47,7 @@ def training_memo(answer: Answer, r: TrainingOption) -> Memo:
             ),
             Part(title="What to sign", rows=signed_rows(plan, currency) if plan else []),
             Part(title="The run", rows=table(FIGURES, run_rows(answer, r), currency)),
-            Part(title="Money", rows=table(FIGURES, money_rows(r), currency)),
+            Part(title="Money", rows=table(FIGURES, money_rows(answer, r), currency)),
             Part(title="Alternatives considered", items=alternatives(answer, r)),
             Part(title="Risks", items=risks(answer, r)),
             Part(title="Before signing", items=tests(r)),
@@ -133,24 +132,6 @@ def run_rows(answer: Answer, r: TrainingOption) -> Iterator[Line]:
         yield note("energy of a run", f"{figure(r.kwh)} kWh{carbon}")
     yield note("shared storage", r.storage.said)
     yield from figure_rows(r, answer, "The run")
-
-
-def money_rows(r: TrainingOption) -> Iterator[Line]:
-    m = r.money
-    if m is None:
-        return
-    yield fact("upfront purchase", m.capital_usd) if m.capital_usd else note("upfront purchase", "none today")
-    if m.plan is not None:
-        yield from plan_rows(m, m.plan)
-    if m.taxes is not None:
-        yield from tax_rows(m, m.taxes)
-    for b in m.break_even:
-        yield note("break-even", b.said)
-
-
-def chances(answer: Answer) -> list[str]:
-    found = answer.uncertainty
-    return [f"{capfirst(c.said)}: {likely(c.probability)} probability" for c in found.chances] if found else []
 
 
 def alternatives(answer: Answer, r: TrainingOption) -> list[str]:

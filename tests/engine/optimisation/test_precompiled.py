@@ -55,7 +55,4 @@ def test_the_start_is_the_low_end_of_the_assumption() -> None:
     assert cold_start_of({"cold-start-s": {"value": 360, "low": 40, "source": "s"}}) == ColdStart(
         cold_start_s=40, source="s"
     )
-    assert (
-        cold_start_of({}) is None
-        and cold_start_of({"cold-start-s": {"value": 360, "low": None, "source": "s"}}) is None
-    )
+    assert cold_start_of({"cold-start-s": {"value": 360, "low": None, "source": "s"}}) is None

@@ -47,6 +47,7 @@ from advisor.engine.plans.ways import (
     demand_by_month,
 )
 from advisor.engine.terms import Part
+from advisor.inputs import Snapshot
 from tests.engine.plans.brute_force import part, random_demand, random_prices, random_ways
 
 SETTINGS = settings(max_examples=60, deadline=None, derandomize=True)
@@ -606,8 +607,8 @@ def test_at_the_internal_rate_both_plans_are_worth_the_same(
 
 
 def asked(income: float, vat: float) -> Any:
-    snapshot = {"assumptions": {"income-tax-fraction": {"value": income}}}
-    return SimpleNamespace(spec={"tco": {"vat-fraction": vat}}, snapshot=snapshot)
+    rows = {"income-tax-fraction": {"value": income}, "vat-fraction": {"value": 0.0}}
+    return SimpleNamespace(spec={"tco": {"vat-fraction": vat}}, snapshot=Snapshot(assumptions=rows))
 
 
 def test_a_years_taxes_by_hand() -> None:

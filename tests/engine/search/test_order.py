@@ -12,7 +12,7 @@ from advisor.engine.search.rank_uncertainty import is_tie
 from advisor.engine.search.run import SearchResult, search
 from advisor.engine.search.simulated import Scored, excess
 from advisor.engine.search.views import same
-from advisor.engine.step.speculative import Acceptance, drafts_of
+from advisor.engine.step.drafts.speculative import Acceptance, drafts_of
 from advisor.engine.terms.workload import Slo
 from tests.engine.catalog_sample import LLAMA_8B, catalog, question
 

@@ -11,7 +11,7 @@ from advisor.engine.search import Question
 from advisor.engine.search.run import SearchResult, search
 from advisor.engine.search.simulated import Scored
 from advisor.engine.search.variants import grow_pool, pool_sizes
-from advisor.engine.step.speculative import Acceptance
+from advisor.engine.step.drafts.speculative import Acceptance
 from advisor.engine.terms.software import Framework
 from advisor.engine.terms.workload import Lengths, Slo, Workload
 from tests.engine.catalog_sample import LLAMA_8B, SGLANG, VLLM, catalog, offer, question, software

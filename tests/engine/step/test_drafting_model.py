@@ -9,15 +9,15 @@ from advisor.engine.network import DraftRelease
 from advisor.engine.network.model import parameters
 from advisor.engine.search import Question
 from advisor.engine.search.run import search
-from advisor.engine.step.draft_heads import drafting_choice
-from advisor.engine.step.lane import lanes
-from advisor.engine.step.speculative import (
+from advisor.engine.step.drafts.heads import drafting_choice
+from advisor.engine.step.drafts.speculative import (
     Acceptance,
     drafts_of,
     published_draft,
     speculative_times,
     tokens_per_step,
 )
+from advisor.engine.step.lane import lanes
 from advisor.engine.terms.demand import Trace, Users
 from advisor.engine.terms.kinds import BATCH
 from advisor.engine.terms.workload import Slo

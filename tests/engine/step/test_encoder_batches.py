@@ -8,7 +8,7 @@ import pytest
 
 from advisor.engine.network.blocks import Attention, Block, Ffn
 from advisor.engine.network.model import Model
-from advisor.engine.step.encoder import (
+from advisor.engine.step.media.encoder import (
     as_scheduled,
     batch_capacity_requests_per_s,
     batch_latency_p95_s,

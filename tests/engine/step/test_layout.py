@@ -8,7 +8,7 @@ import pytest
 from advisor.engine.kernels import rate_of
 from advisor.engine.network.blocks import Block, Ffn
 from advisor.engine.network.model import Model
-from advisor.engine.step.checkpoints import experts_only
+from advisor.engine.step.compatibility.checkpoints import experts_only
 from advisor.engine.step.layout import (
     Choice,
     layouts,

@@ -17,7 +17,7 @@ MEASURED = [  # model, weights, cache, tokens
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_cache_capacities_are_within_4_percent_of_those_reported():
     cases = [
         Case(

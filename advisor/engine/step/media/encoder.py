@@ -26,8 +26,8 @@ import numpy as np
 
 from advisor.engine.kernels import Array
 from advisor.engine.network import Attention, Model, decoder_blocks, mixer_matrices, pictures_of
-from advisor.engine.step.generation import drawing_operators, drawn
-from advisor.engine.step.images import bidirectional_scores, image_operators
+from advisor.engine.step.media.generation import drawing_operators, drawn
+from advisor.engine.step.media.images import bidirectional_scores, image_operators
 from advisor.engine.step.operators import (
     Layouts,
     Operator,

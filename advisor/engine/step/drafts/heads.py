@@ -12,9 +12,9 @@ and output head (deepseek-ai/DeepSeek-V3 README_WEIGHTS.md). Medusa: each head i
 from dataclasses import replace
 
 from advisor.engine.network import Attention, Block, Ffn, Model, Recurrent, decoder_blocks
+from advisor.engine.step.drafts.speculative import EAGLE_VOCAB, Draft
 from advisor.engine.step.layout import Choice, layouts
 from advisor.engine.step.memory import kv_bytes_per_sequence, mixer_elements, weights_bytes
-from advisor.engine.step.speculative import EAGLE_VOCAB, Draft
 
 HALF_BYTES = 2.0  # heads are published and kept in 16 bits
 EAGLE_FFN_FACTOR = 6

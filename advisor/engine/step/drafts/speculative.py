@@ -25,7 +25,7 @@ EAGLE_VOCAB = 32_000  # EAGLE-3 drafts over a shortened vocabulary (arXiv 2503.0
 MEDUSA_HEADS, MEDUSA_POSITIONS = 4, 64  # heads and nodes of the tree (arXiv 2401.10774)
 DRAFT_PASS_FRACTION = 0.1  # of a target step, our assumption; 0.02 in arXiv 2211.17192, without fixed serving costs
 ACCEPTANCE_KEY, SHOWN_KEY = "acceptance-", "tokens-a-step-"  # prefixes of the catalog's assumptions
-HOST_KEYS = {"step_s": "draft-step-ms", "pass_s": "draft-pass-ms"}  # assumptions, ms; missing in older snapshots
+HOST_KEYS = {"step_s": "draft-step-ms", "pass_s": "draft-pass-ms"}  # assumptions, ms
 NAMES = {
     "eagle": "EAGLE-3 head (one layer on the model's own features)",
     "medusa": "Medusa heads (four, verified as a tree)",

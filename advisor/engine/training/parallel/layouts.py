@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from advisor.engine.network import Attention, LatentAttention, Model, decoder_blocks
 from advisor.engine.terms import Accelerator, Efficiency
-from advisor.engine.training.even_splits import parallel_fault, pipeline_fault
 from advisor.engine.training.memory import (
     LayerBytes,
     PeakMemory,
@@ -25,6 +24,7 @@ from advisor.engine.training.memory import (
     peak_memory,
 )
 from advisor.engine.training.operators import Shape, expert_ranks, rank_parameters, rank_trained
+from advisor.engine.training.parallel.even_splits import parallel_fault, pipeline_fault
 from advisor.engine.training.rates import HostSide, rates_of
 from advisor.engine.training.reference import reference_bytes
 from advisor.engine.training.run import Code, Offload, Parallel, Recipe, Recompute, Run

@@ -19,7 +19,7 @@ from advisor.engine.network import (
     decoder_convolutions,
     diffusion_parameters,
 )
-from advisor.engine.step.images import HALF_BYTES, bidirectional_scores, sixteen_bits
+from advisor.engine.step.media.images import HALF_BYTES, bidirectional_scores, sixteen_bits
 from advisor.engine.step.operators import (
     Layouts,
     Operator,
