@@ -27,7 +27,7 @@ NOT_YET = set(
     answer/test_choice_sensitivity answer/test_choice_why_not answer/test_conversations answer/test_demand_road
     answer/test_embedding answer/test_exclusions answer/test_keep_or_sell answer/test_link_domains
     answer/test_money_answer answer/test_no_limits answer/test_portfolio answer/test_portfolio_training
-    answer/test_preference_runs answer/test_published_checkpoint answer/test_quick_ranking answer/test_recalculation
+    answer/test_preference_runs answer/test_published_checkpoint answer/test_recalculation
     answer/test_rented_instance answer/test_scale_to_zero_answer answer/test_settling
     answer/test_speculative_ranking answer/test_stale_prices answer/test_training_recalculation
     answer/test_training_sentences answer/test_tuning_advice browser/test_page_heights browser/test_page_types
