@@ -27,8 +27,8 @@ SAMPLE = 60  # combinations of each kind
 def lanes_of(**given: Any) -> list[Lane]:
     spec = workload.parse({"name": "supported", "traffic": TRAFFIC, **given})
     snapshot = take_snapshot(spec)
-    asked, catalog = prepare_question(Question(workload_of(spec), catalog_of(spec, snapshot)))
-    lanes, _ = enumerate_lanes(Question(asked, catalog), catalog.accelerators)
+    asked = prepare_question(Question(workload_of(spec), catalog_of(spec, snapshot)))
+    lanes, _ = enumerate_lanes(asked, asked.catalog.accelerators)
     assert lanes
     return lanes
 
