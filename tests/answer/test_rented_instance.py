@@ -12,11 +12,11 @@ from advisor.engine.terms import Host, WeightStore
 from advisor.inputs import catalog_of, take_snapshot, workload_of
 from advisor.result import Option
 from advisor.workload import parse
-from catalog.models import InstanceType, Price
+from tests.answer.processors import sell_sizes
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 GIB, GB = 2.0**30, 1e9
-SIZES = {"xlarge": 4, "4xlarge": 16, "12xlarge": 48, "24xlarge": 96, "48xlarge": 192}  # vCPUs of 2 GiB each
+VCPUS = (4, 16, 48, 96, 192)  # of the sizes of c7i, with 2 GiB each; the largest has two sockets
 CHAT = {"input_tokens": 500, "output_tokens": 100, "requests_per_s": {"mean": 0.1, "peak": 0.3}}
 
 
@@ -34,21 +34,8 @@ def options(spec: dict[str, Any]) -> list[Option]:
 
 @pytest.fixture(scope="module", autouse=True)
 def c7i(frozen: None, django_db_blocker: Any) -> None:
-    """More sizes of c7i, at the price of the smallest for each vCPU; the largest has two sockets of 48 cores."""
     with django_db_blocker.unblock():
-        least = Price.objects.get(instance="c7i.large", term="on_demand")
-        facts = InstanceType.objects.get(instance="c7i.large")
-        usd_per_vcpu = least.usd_per_hour / 2
-        for size, vcpus in SIZES.items():
-            sockets = 2 if vcpus > 96 else 1
-            least.pk = facts.pk = None
-            least.instance = facts.instance = f"c7i.{size}"
-            least.vcpus = facts.vcpus = vcpus
-            least.host_memory_gib = facts.host_memory_gib = 2 * vcpus
-            least.usd_per_hour, least.accelerators = usd_per_vcpu * vcpus, sockets
-            facts.cores, facts.sockets, facts.numa_nodes = vcpus // 2, sockets, sockets
-            least.save()
-            facts.save()
+        sell_sizes("c7i", *VCPUS)
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +82,7 @@ def test_no_rented_processor_has_the_memory_of_a_maximal_server() -> None:
     spec = asked(constraints=allowed("xeon-8480plus", "xeon-6980p", "epyc-9965"))
     catalog = catalog_of(spec, take_snapshot(spec))
     rented = [o for o in catalog.offers if o.share is not None]
-    assert len(rented) > len(SIZES) and len({o.provider for o in rented}) > 1
+    assert len(rented) > len(VCPUS) and len({o.provider for o in rented}) > 1
     for offer in rented:
         assert offer.share is not None and offer.host is not None
         assert offer.share.memory_bytes * offer.share.sockets == pytest.approx(offer.host.memory_bytes)
