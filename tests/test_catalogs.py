@@ -20,8 +20,6 @@ DATA = set(
     fidelity/test_unknown_clients inputs/test_current_prices inputs/test_hosts inputs/test_prices
     inputs/test_smallest_units ops/test_warm questions/test_questions""".split()
 )
-# They ask for answers and should load the frozen catalog; move them, and never add one.
-NOT_YET = set("""answer/test_preference_runs answer/test_recalculation""".split())
 
 
 def test_new_prices_change_no_test_of_behavior() -> None:
@@ -30,8 +28,8 @@ def test_new_prices_change_no_test_of_behavior() -> None:
         for file in TESTS.rglob("test_*.py")
         if SHIPPED.search(file.read_text()) and file != Path(__file__)
     }
-    assert load - DATA - NOT_YET == set(), 'usefixtures("frozen"), or say why the test needs the shipped catalog'
-    assert (DATA | NOT_YET) - load == set(), "take it off the list"
+    assert load - DATA == set(), 'usefixtures("frozen"), or say why the test needs the shipped catalog'
+    assert DATA - load == set(), "take it off the list"
 
 
 def test_the_frozen_catalog_is_not_newer_than_the_day_of_the_tests() -> None:

@@ -14,16 +14,32 @@ import pytest
 from advisor import workload
 from advisor.advise import default_organisation
 from advisor.inputs.from_catalog import take_snapshot
+from catalog.models import Accelerator, Price
 from tests.answer.recalculation import Bill, FleetRecalculation, Recalculation, share_one_team
 from tests.as_json import recommend
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 SHOWN = 3  # options of each question
 CENT = 0.01
 DIGITS = 2e-5  # relative: figures with six significant digits, from others with six
 TERMS = ["on_demand", "reserved_1y", "reserved_3y"]
 DAY = "2026-11-24"  # whose prices are used
 Json = dict[str, Any]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def seller(frozen: None, django_db_blocker: Any) -> None:
+    """A seller with a price for each term, whose hosts are smaller than those that one buys."""
+    rows = [
+        ("mi300x", 1, "on_demand", 2.0), ("mi300x", 1, "reserved_1y", 1.6), ("mi300x", 1, "reserved_3y", 1.4),
+        ("h100-sxm", 2, "on_demand", 4.6),
+    ]  # fmt: skip
+    with django_db_blocker.unblock():
+        for slug, chips, term, usd in rows:
+            Price.objects.create(
+                provider="somecloud", instance=f"{slug}-{chips}", accelerator=Accelerator.objects.get(slug=slug),
+                accelerators=chips, region="any", term=term, kind="vm", usd_per_hour=usd, as_of=DAY, source="sample",
+            )  # fmt: skip
 
 
 # --- questions --------------------------------------------------------------------------------------------------
@@ -203,7 +219,10 @@ QUESTIONS: dict[str, tuple[Json, Json]] = {
     "a purchase with a lead time": (LARGE, {"tco.purchase-lead-months": 8, MONTHS: 48}),
     "two spare hosts, also until a delivery": (
         LARGE,
-        {"slo.availability": "n+2", "tco.purchase-lead-months": 5, "traffic.ramp_months": 3, MONTHS: 48},
+        {
+            "slo.availability": "n+2", "tco.purchase-lead-months": 5, "traffic.ramp_months": 3, MONTHS: 48,
+            "constraints.providers.allow": ["own", "owned", "somecloud"],
+        },
     ),
     "users": (SMALL, {"traffic.users": {"active": 200, "think_s": 20}, "traffic.requests_per_s": None}),
     "last year's prices": (SMALL, {"prices_as_of": "2025-12-01"}),

@@ -1,4 +1,4 @@
-"""Speculative decoding in the headline, ties, and the probability of meeting the SLO, on the shipped catalog."""
+"""Speculative decoding in the headline, ties, and the probability of meeting the SLO."""
 
 import json
 import shlex

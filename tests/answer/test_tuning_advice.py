@@ -1,4 +1,4 @@
-"""How to run an option, with the shipped catalog: formats by hardware, the JSON of an answer, Markdown and page."""
+"""How to run an option: formats by hardware, the JSON of an answer, Markdown and page."""
 
 import json
 import xml.etree.ElementTree as ElementTree
@@ -100,7 +100,7 @@ def test_frameworks_stand_side_by_side_at_named_versions(on_a100: Json) -> None:
     assert sum(row["best"] for row in rows) == 1
 
 
-def test_the_drafts_of_the_shipped_catalog_name_their_source(on_a100: Json) -> None:
+def test_the_drafts_of_the_catalog_name_their_source(on_a100: Json) -> None:
     step = named(first(on_a100)["plan"]["steps"], "technique", "speculative_decoding")
     assert step["state"] in ("used", "possible")
     assert "batch size of about" in step["because"] or "every batch size" in step["because"]

@@ -21,7 +21,7 @@ SHOWN = "all => all.filter(e => e.checkVisibility()).map(e => e.dataset.field)"
 
 @pytest.fixture(scope="module")
 def answers(django_db_setup: None, django_db_blocker: Any) -> None:
-    """Answers from the shipped catalog, of which nothing stays in the database."""
+    """Answers from the frozen catalog, of which nothing stays in the database."""
     with django_db_blocker.unblock(), transaction.atomic():
         load_once(FROZEN)
         for name in ("pretrain", "late"):
