@@ -13,7 +13,7 @@ from advisor.engine.search.certainty import sensitivity
 from advisor.inputs import take_snapshot
 from tests.engine.catalog_sample import FIXTURES
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 INPUTS = {  # of the sensitivity chart; the same of what would settle the choice
     "performance of": "performance", "utilization (MFU)": "speed", "price of": "price", "host time of": "host time",
 }  # fmt: skip

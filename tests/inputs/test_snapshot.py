@@ -39,7 +39,7 @@ def stored_before() -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_a_snapshot_of_every_version_holds_all_that_the_engine_reads() -> None:
     """What version 0.1.0 stored, and today's with everything left out that it lacked."""
     spec = workload.parse(FILE.read_text())
@@ -60,7 +60,7 @@ def test_a_snapshot_of_every_version_holds_all_that_the_engine_reads() -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 @pytest.mark.parametrize("name", ["support-chat", "dpo-8b"])
 def test_a_snapshot_without_a_version_answers_like_one_of_today(name: str) -> None:
     raw = workload.set_path(
