@@ -33,7 +33,20 @@ MODELS = set(
     qwen-qwen2-5-vl-7b-instruct qwen-qwen3-235b-a22b qwen-qwen3-30b-a3b qwen-qwen3-5-27b qwen-qwen3-8b
     stabilityai-stable-diffusion-3-5-large tiiuae-falcon-mamba-7b""".split()
 )
-PROVIDERS = ("aws", "coreweave", "gcp", "lambda", "nebius", "purchase", "runpod", "vast-ai", "verda")
+PROVIDERS = (
+    "aws",
+    "coreweave",
+    "crusoe",
+    "digitalocean",
+    "gcp",
+    "lambda",
+    "nebius",
+    "oci",
+    "purchase",
+    "runpod",
+    "vast-ai",
+    "verda",
+)
 WHOLE = ("api_providers", "exchange_rates", "launch_templates", "overheads", "quantization")  # of any ending
 Line = dict[str, str]
 
@@ -88,11 +101,11 @@ def lines(name: str, keep: Callable[[Line], bool]) -> None:
 
 
 def each_size_once() -> Callable[[Line], bool]:
-    """Of each seller's offers of a chip: one, eight and the whole of a purchase, in the first region, for each term."""
+    """Each seller's first offer of a chip by term, kind and size: one chip, eight, or any size of a purchase."""
     seen = set()
 
     def keep(line: Line) -> bool:
-        key = (line["provider"], line["accelerator"], line["term"], line["accelerators"])
+        key = tuple(line[name] for name in ("provider", "accelerator", "term", "accelerators", "kind"))
         wanted = line["accelerator"] in CHIPS and (line["accelerators"] in ("1", "8") or line["term"] == "purchase")
         fresh = wanted and key not in seen
         seen.add(key)

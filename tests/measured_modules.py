@@ -11,8 +11,8 @@ from advisor.engine.network import Model
 from advisor.engine.network.vision import Pictures
 from advisor.engine.search import Catalog
 from advisor.engine.step import Choice, Layouts, layouts
-from advisor.engine.step.encoder import source_operators
-from advisor.engine.step.generation import drawn
+from advisor.engine.step.media.encoder import source_operators
+from advisor.engine.step.media.generation import drawn
 from advisor.engine.step.operators import Operator, attention_cost, linear_operators
 from advisor.engine.terms import efficiency, overhead
 from advisor.inputs import catalog_of, take_snapshot

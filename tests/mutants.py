@@ -59,9 +59,9 @@ AREAS: dict[str, dict[str, list[str]]] = {
     },
     "memory and step time": {
         "advisor/engine/step/adapters.py": ["tests/engine/step/test_adapters.py"],
-        "advisor/engine/step/draft_heads.py": ["tests/engine/step/test_heads.py"],
+        "advisor/engine/step/drafts/heads.py": ["tests/engine/step/test_heads.py"],
         "advisor/engine/step/duration.py": STEP,
-        "advisor/engine/step/encoder.py": [
+        "advisor/engine/step/media/encoder.py": [
             "tests/engine/step/test_encoder_batches.py",
             "tests/engine/step/test_encoder.py",
         ],
@@ -75,7 +75,7 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "advisor/engine/kernels/collectives.py": STEP,
         "advisor/engine/step/operators.py": STEP,
         "advisor/engine/step/power.py": ["tests/engine/step/test_power.py", "tests/engine/step/test_power_ledger.py"],
-        "advisor/engine/step/speculative.py": [
+        "advisor/engine/step/drafts/speculative.py": [
             *(f"tests/engine/step/test_{name}.py" for name in ("drafts", "drafting", "drafting_model", "heads"))
         ],
         "advisor/engine/step/step_time.py": STEP,

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from advisor.ops.supervise import free_port, web_command
-from probes.agent import signing
+from probes.agent.server import signing
 from tests import services
 from tests.probes import samples
 from tests.world import ROOT, World

@@ -10,8 +10,9 @@ from advisor.report.documents import (
     default_rank,
     has_document,
 )
+from advisor.report.plan_figures import months, plan_payments, plan_totals
 from advisor.report.quick_text import quick_table
-from advisor.report.text import canonical, largest_payment, markdown, meetings, payment_month_text, table
+from advisor.report.text import canonical, markdown, meetings, table
 
 __all__ = [
     "DOCUMENTS",
@@ -24,10 +25,11 @@ __all__ = [
     "estimate_text",
     "has_changing_traffic",
     "has_document",
-    "largest_payment",
     "markdown",
     "meetings",
-    "payment_month_text",
+    "months",
+    "plan_payments",
+    "plan_totals",
     "quick_table",
     "support_matrix",
     "table",

@@ -7,8 +7,9 @@ from typing import Any
 from advisor.engine.terms import amount_digits, cents_digits, kind_named
 from advisor.report import markdown_escapes as md
 from advisor.report import training_answer
-from advisor.report.asked import allows_apis, api_seller, has_changing_traffic
+from advisor.report.asked import allows_apis, has_changing_traffic
 from advisor.result import (
+    HOSTED,
     Answer,
     ApiOption,
     BreakEven,
@@ -48,10 +49,6 @@ def figure(value: float | None, digits: int = 3) -> str:
 def usd_figure(usd: float | None) -> str:
     """An amount without its sign."""
     return "-" if usd is None else amount_digits(usd)
-
-
-def in_millions(tokens: float | None) -> float | None:
-    return None if tokens is None else tokens / 1e6
 
 
 def ratio(value: float | None) -> str:
@@ -159,21 +156,10 @@ WITHOUT_UNIT: dict[str, Callable[[Any], str]] = {  # in a column whose heading h
     "USD per million tokens": usd_figure,
     "fraction": lambda value: f"{value:.0%}",
     "share": lambda value: f"{value:.1%}",
+    "text": str,
+    "M tokens": lambda value: figure(value / 1e6),
 }
 TEXT_COLUMNS = 3  # this many leading columns are text; the others are numbers and align right
-HOSTED_COLUMNS: tuple[tuple[str, Callable[[HostedOffer], str]], ...] = (
-    ("hosted API (pay per token)", lambda h: f"{api_seller(h)} {h.name}"),
-    ("accelerator", lambda h: h.accelerator or ""),
-    ("price as of", lambda h: h.as_of),
-    ("USD/month", lambda h: usd_figure(h.usd_per_month)),
-    ("rank", lambda h: str(h.rank or "-")),
-    ("USD/M input", lambda h: usd_figure(h.usd_per_mtok_input)),
-    ("cached", lambda h: usd_figure(h.usd_per_mtok_cached_input)),
-    ("USD/M output", lambda h: usd_figure(h.usd_per_mtok_output)),
-    ("published tok/s", lambda h: figure(h.published_output_tokens_per_s)),
-    ("break-even Mtok/month", lambda h: figure(in_millions(h.break_even_tokens_per_month))),
-    ("not ranked because", lambda h: h.rejection.detail if h.rejection else ""),
-)
 HOSTED_NOTE = "Prices and speeds as published, not estimated; p95 latencies are not published."
 MEAN_MONTH = "USD/month of a hosted API is the bill of a mean month of the forecast."
 
@@ -190,19 +176,19 @@ def makes_of(answer: Answer) -> str:
     return kind_named(workload.get("kind") if isinstance(workload, dict) else None).makes
 
 
-def cell(option: Option | ApiOption | TrainingOption, column: Figure) -> str:
+def cell(option: Option | HostedOffer | TrainingOption, column: Figure) -> str:
     """A figure without its unit; of a latency that is published as a median alone, the median."""
     value, median = option.figure(column.path), None
     if value is None and column.path.endswith(".p95"):
         median = option.figure(column.path.replace(".p95", ".p50"))
     if value is None:
-        return "-" if median is None else f"median {figure(median)}"
+        return f"median {figure(median)}" if median is not None else "" if column.unit == "text" else "-"
     return WITHOUT_UNIT.get(column.unit, figure)(value)
 
 
 def hosted_cells(offers: Sequence[HostedOffer]) -> list[list[str]]:
     """Header and one row per hosted API."""
-    return [[name for name, _ in HOSTED_COLUMNS]] + [[show(h) for _, show in HOSTED_COLUMNS] for h in offers]
+    return [[each.heading for each in HOSTED]] + [[cell(offer, each) for each in HOSTED] for offer in offers]
 
 
 def aligned(rows: list[list[str]]) -> list[str]:

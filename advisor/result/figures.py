@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from advisor.result.hosted import ApiOption
-from advisor.result.option import Option
-from advisor.result.training_option import TrainingOption
+from advisor.result.options.option import Option
+from advisor.result.options.training_option import TrainingOption
 
 Makes = tuple[str, ...]
 TOKENS: Makes = ("tokens",)
@@ -196,8 +196,9 @@ FIGURES: tuple[Figure, ...] = (
     speed(known("Tokens per parameter"), "tokens_per_parameter", group="", makes=TRAINED, page="costs"),
     speed(known("Trained parameters"), "trained_parameters", "tokens", group="", makes=TRAINED, page="costs"),
     # energy
-    speed(known("Average power, including cooling"), "watts", "W", "low", csv=61, memo="Money", page="costs energy"),
-    speed(known("Power"), "watts", "W", sort="power", group="", makes=SERVED),
+    speed(known("Average power, including cooling"), "watts", "W", "low", csv=61, page="costs energy"),
+    speed(known("Average power, including cooling"), "watts", "W", sort="power", title=known("Power"), group="",
+          makes=SERVED, memo="Money"),
     speed(known("Energy per output token"), "joules_per_output_token", "J", csv=62, group="", makes=TOKENS,
           page="costs energy"),
     speed(known("Energy per input token"), "joules_per_input_token", "J", group="", makes=VECTORS, page="costs energy"),
@@ -233,6 +234,20 @@ FIGURES: tuple[Figure, ...] = (
     choice("Weakness", "price_weakness", group="Price"),
     *columns("price_weakness", 83),
 )  # fmt: skip
+
+HOSTED: tuple[Figure, ...] = (  # of every hosted API of the model, ranked or not
+    Figure(label="Hosted API", path="endpoint", heading="hosted API (pay per token)"),
+    Figure(label="Accelerator", path="accelerator", unit="text", heading="accelerator"),
+    Figure(label="Price date", path="as_of", heading="price as of"),
+    cost("Per month", "usd_per_month", heading="USD/month"),
+    Figure(label="Rank", path="rank", heading="rank"),
+    cost("Per M input tokens", "usd_per_mtok_input", PER_MTOK, heading="USD/M input"),
+    cost("Per M cached tokens", "usd_per_mtok_cached_input", PER_MTOK, heading="cached"),
+    cost("Per M output tokens", "usd_per_mtok_output", PER_MTOK, heading="USD/M output"),
+    speed("Published speed", "published_output_tokens_per_s", "tokens/s", "high", heading="published tok/s"),
+    speed("Break-even", "break_even_tokens_per_month", "M tokens", heading="break-even Mtok/month"),
+    Figure(label="Not ranked because", path="rejection.detail", unit="text", heading="not ranked because"),
+)
 
 
 def shown_in(place: str, makes: str) -> list[Figure]:

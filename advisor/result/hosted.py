@@ -17,9 +17,9 @@ from advisor.result.base import (
     UsdPerMonth,
     UsdPerMtok,
 )
-from advisor.result.option import Intervals
+from advisor.result.options.option import Intervals
+from advisor.result.options.why_not import Rejection
 from advisor.result.portfolio import PortfolioMoney
-from advisor.result.why_not import Rejection
 
 SloState = Literal["no limit", "reached", "disputed", "not verified", "missed"]
 
@@ -126,6 +126,11 @@ class HostedOffer(Section):
     """Its rank among all options; null: not ranked."""
     rejection: Rejection | None = None
     """Why it is not ranked, with the smallest change; null: ranked, or APIs were not asked for."""
+
+    @property
+    def endpoint(self) -> str:
+        """The seller's name for people, and its name of the model."""
+        return f"{self.provider_name or self.provider} {self.name}"
 
 
 class ApiOption(HostedOffer):

@@ -19,7 +19,7 @@ Read the files in this order. Each is short and depends only on those above it.
     sandbox.py    starts, monitors and stops the child
     work.py       the loop: lease, run, deliver
     cli.py        the command line
-    suite.py      the measurements with torch (kinds/); jax_suite.py with jax (jax_kinds.py, jax_whole.py)
+    suite.py      the measurements with torch (kinds/); xla/ with jax
 
 It needs only Python 3.10 or later, and torch or jax.
 """

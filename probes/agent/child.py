@@ -21,7 +21,7 @@ from typing import Any, Final
 
 RESULT: Final = "result.json"
 OUT_OF_MEMORY: Final = 12
-MODULES: Final = {"torch": ("suite", "facts"), "jax": ("jax_suite", "jax_suite")}
+MODULES: Final = {"torch": ("suite", "facts"), "jax": ("xla.suite", "xla.suite")}
 Progress = Callable[[str, int, int], bool]
 Measure = Callable[[dict[str, Any], Progress], Any]
 

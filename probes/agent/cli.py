@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from probes.agent import client, sandbox, signing, state, work
+from probes.agent import sandbox
 from probes.agent import spec as specs
+from probes.agent.server import client, signing, state, work
 
 OK, FAILED, BAD_INPUT, STOPPED = 0, 1, 2, 130
 GIB: Final = 1 << 30

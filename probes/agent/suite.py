@@ -32,7 +32,7 @@ MODULES = {
     "attention_prefill": "attention", "attention_decode": "decode",
     "norm": "layers", "rotary": "layers", "activation": "layers", "softmax": "layers", "mlp": "layers",
     "block": "network", "decode_step": "network", "compile_gain": "network",
-    "train_step": "training", "train_overlap": "overlap",
+    "train_step": "training.step", "train_overlap": "training.overlap",
     "all_reduce": "collectives", "all_gather": "collectives", "all_to_all": "collectives",
     "point_to_point": "collectives",
 }  # fmt: skip
@@ -72,22 +72,53 @@ def plan(spec: Mapping[str, Any], device: Device | None = None) -> list[dict[str
 
 
 @dataclass
-class _Run:
-    """The state of one run."""
+class Run:
+    """The state of one run, with torch or jax."""
 
     spec: dict[str, Any]
-    device: Device
+    device: Any
     progress: Progress
-    start_s: float
-    stop_s: float
     rates: tuple[float, float]  # rough FLOP/s and B/s, to predict what is too slow
+    start_s: float
+    started_at: datetime
     results: list[dict[str, Any]] = field(default_factory=list)
     skipped: list[dict[str, Any]] = field(default_factory=list)
     cancelled: bool = False
     broken: str | None = None
 
+    @property
+    def stop_s(self) -> float:
+        """When the run must end, as time.monotonic()."""
+        most_s = SUITE_S[self.spec["suite"]]
+        return self.start_s + min(self.spec["max_s"] or most_s, most_s)
+
+    def stop_of_first_s(self, left: Sequence[str]) -> float:
+        """When the first of the remaining kinds must stop: its share of the remaining time."""
+        now_s = time.monotonic()
+        return now_s + max(0.0, self.stop_s - now_s) * SHARES[left[0]] / sum(SHARES[kind] for kind in left)
+
     def skip(self, case: Case, reason: str) -> None:
         self.skipped.append({"kind": case.kind, "key": dict(case.key), "reason": reason[:300]})
+
+    def document(self, library: str, device_facts: dict[str, Any], versions: dict[str, str]) -> dict[str, Any]:
+        """The result document."""
+        return {
+            "schema": SCHEMA,
+            "agent_version": AGENT_VERSION,
+            "suite": self.spec["suite"],
+            "suite_version": SUITE_VERSION,
+            "spec_hash": spec_hash(self.spec),
+            "spec": self.spec,
+            "backend": self.device.backend,
+            "library": library,
+            "started_at": self.started_at.isoformat(timespec="seconds"),
+            "duration_s": round(time.monotonic() - self.start_s, 3),
+            "device": device_facts,
+            "host": facts.host_facts(),
+            "versions": versions,
+            "results": self.results,
+            "skipped": self.skipped,
+        }
 
 
 def run(spec: Mapping[str, Any], *, progress: Progress = lambda stage, done, total: True) -> dict[str, Any]:
@@ -99,36 +130,13 @@ def run(spec: Mapping[str, Any], *, progress: Progress = lambda stage, done, tot
     wanted = checked(dict(spec))
     device = facts.detect(wanted["max_bytes"])
     device_facts = facts.device_facts(device)  # first, because a failing kernel can make the device unusable
-    limit_s = min(wanted["max_s"] or SUITE_S[wanted["suite"]], SUITE_S[wanted["suite"]])
-    state = _Run(wanted, device, progress, start_s, start_s + limit_s, _estimated_rates(device))
+    state = Run(wanted, device, progress, _estimated_rates(device), start_s, started_at)
     kinds = wanted_kinds(wanted)
     cases = {kind: cases_of(kind, wanted["suite"], device) for kind in kinds}
     total = sum(map(len, cases.values()))
     for at, kind in enumerate(kinds):
-        _run_kind(state, cases[kind], total, _stop_s(state, kinds[at:]))
-    return {
-        "schema": SCHEMA,
-        "agent_version": AGENT_VERSION,
-        "suite": wanted["suite"],
-        "suite_version": SUITE_VERSION,
-        "spec_hash": spec_hash(wanted),
-        "spec": wanted,
-        "backend": device.backend,
-        "library": "torch",
-        "started_at": started_at.isoformat(timespec="seconds"),
-        "duration_s": round(time.monotonic() - start_s, 3),
-        "device": device_facts,
-        "host": facts.host_facts(),
-        "versions": facts.versions(device.torch),
-        "results": state.results,
-        "skipped": state.skipped,
-    }
-
-
-def _stop_s(state: _Run, left: Sequence[str]) -> float:
-    """When the first of the remaining kinds must stop: its share of the remaining time, as time.monotonic()."""
-    now_s = time.monotonic()
-    return now_s + max(0.0, state.stop_s - now_s) * SHARES[left[0]] / sum(SHARES[kind] for kind in left)
+        _run_kind(state, cases[kind], total, state.stop_of_first_s(kinds[at:]))
+    return state.document("torch", device_facts, facts.versions(device.torch))
 
 
 def _estimated_rates(device: Device) -> tuple[float, float]:
@@ -143,7 +151,7 @@ def _estimated_rates(device: Device) -> tuple[float, float]:
     return 2 * side**3 / rates[0], 2 * 4 * side**2 / rates[1]
 
 
-def _run_kind(state: _Run, cases: Iterable[Case], total: int, stop_s: float) -> None:
+def _run_kind(state: Run, cases: Iterable[Case], total: int, stop_s: float) -> None:
     """Runs the cases of one kind. The first may use all the remaining time, so that every kind gets a row."""
     for at, case in enumerate(cases):
         done = len(state.results) + len(state.skipped)
@@ -159,7 +167,7 @@ def _run_kind(state: _Run, cases: Iterable[Case], total: int, stop_s: float) -> 
             _run_case(state, case, until_s)
 
 
-def _skip_reason(state: _Run, case: Case, stop_s: float) -> str | None:
+def _skip_reason(state: Run, case: Case, stop_s: float) -> str | None:
     """Why the case is not tried; None if it is."""
     free_bytes = state.device.free_bytes()
     if case.needs_bytes > free_bytes:
@@ -170,7 +178,7 @@ def _skip_reason(state: _Run, case: Case, stop_s: float) -> str | None:
     return None
 
 
-def _run_case(state: _Run, case: Case, stop_s: float) -> None:
+def _run_case(state: Run, case: Case, stop_s: float) -> None:
     if reason := _skip_reason(state, case, stop_s):
         return state.skip(case, reason)
     suite = state.spec["suite"]

@@ -16,7 +16,7 @@ from rest_framework.response import Response
 
 from advisor.api import JSONParser
 from catalog.rest import Conflict, Text, TooLarge, Unprocessable, Whole, YesNo, problems, read_body
-from probes.agent import signing
+from probes.agent.server import signing
 from probes.agent.spec import PROTOCOL
 from probes.api import limits
 from probes.machines import agents, jobs

@@ -20,7 +20,7 @@ from django.utils.crypto import salted_hmac
 from catalog import clock
 from catalog.accounts import audit, hashed, new_token
 from catalog.models import Organisation, default_organisation
-from probes.agent import signing
+from probes.agent.server import signing
 from probes.machines import devices
 from probes.models import Agent, Enrolment
 

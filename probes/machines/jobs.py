@@ -20,8 +20,8 @@ from django.db.models.functions import Least
 
 from catalog import clock
 from catalog.models import Organisation, default_organisation
-from probes.agent import signing
 from probes.agent import spec as specs
+from probes.agent.server import signing
 from probes.models import Agent, Job, Lease
 
 log = structlog.get_logger("assay.probes")

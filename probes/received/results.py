@@ -19,8 +19,8 @@ from advisor.celery import app
 from catalog import clock
 from catalog.accounts import audit
 from catalog.models import DEFAULT_ORGANISATION, Accelerator, Organisation, default_organisation
-from probes.agent import signing
 from probes.agent import spec as specs
+from probes.agent.server import signing
 from probes.machines import agents, devices, jobs
 from probes.models import Agent, Lease, Measurement, Result
 from probes.received import intake, plausibility

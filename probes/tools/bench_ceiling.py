@@ -196,7 +196,7 @@ def rivals_of(device: Device, dtype: str, shape: gemm.Shape) -> Rivals:
 
 def tiled(device: Device, shape: gemm.Shape) -> Callable[[Any, Any], Any]:
     """A plain tiled Triton product, autotuned."""
-    from probes.agent.kinds import tiles
+    from probes.agent.kinds.triton_kernels import tiles
 
     return tiles.product(device, shape.m, shape.n, shape.k)
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from probes.agent import cli, client, signing, spec, state
+from probes.agent import cli, spec
+from probes.agent.server import client, signing, state
 from tests.agent import stub_suite
 from tests.agent.fake_server import JOB, KEY, NOTHING, TOKEN, FakeServer, Reply
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from probes.agent import client
+from probes.agent.server import client
 from tests.agent.fake_server import JOB, TOKEN, FakeServer, Reply
 
 CAPABILITIES = {"backend": "cpu", "kinds": ["gemm"], "device": {}}

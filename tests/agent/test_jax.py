@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from probes.agent import axes, jax_kinds, jax_whole, sandbox, spec
-from probes.agent.jax_device import JaxDevice
-from probes.agent.jax_suite import cases_of, kernel_in
+from probes.agent import axes, sandbox, spec
+from probes.agent.xla import kinds, whole
+from probes.agent.xla.device import JaxDevice
+from probes.agent.xla.suite import cases_of, kernel_in
 from tests.agent import stub_suite
 
 HERE = importlib.util.find_spec("jax") is not None
@@ -25,8 +26,8 @@ def device(backend: str, **more: Any) -> JaxDevice:
 
 
 def test_every_kind_has_its_maker_and_no_other() -> None:
-    assert set(jax_kinds.KINDS).isdisjoint(jax_whole.KINDS)
-    assert {*jax_kinds.KINDS, *jax_whole.KINDS} == set(axes.KINDS)
+    assert set(kinds.KINDS).isdisjoint(whole.KINDS)
+    assert {*kinds.KINDS, *whole.KINDS} == set(axes.KINDS)
 
 
 @pytest.mark.parametrize("backend", ["cuda", "rocm", "xla", "cpu"])
@@ -40,7 +41,7 @@ def test_a_plan_names_every_case_once(backend: str, suite: str) -> None:
 
 
 def test_a_product_counts_its_flops_and_bytes() -> None:
-    case = jax_kinds.product("bf16", 3, "", 5, 7)
+    case = kinds.product("bf16", 3, "", 5, 7)
     assert (case.flops, case.bytes) == (2 * 3 * 5 * 7, 2 * (3 * 7 + 5 * 7 + 3 * 5))
 
 
@@ -53,7 +54,7 @@ def test_a_product_counts_its_flops_and_bytes() -> None:
     ],
 )
 def test_only_a_librarys_fp8_call_counts_as_native(text: str, path: str, kernel: str) -> None:
-    assert (jax_kinds.fp8_path(text), kernel_in(text)) == (path, kernel)
+    assert (kinds.fp8_path(text), kernel_in(text)) == (path, kernel)
 
 
 @pytest.mark.skipif(HERE, reason="jax is installed")

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from probes.agent import cli, state
+from probes.agent import cli
+from probes.agent.server import state
 from probes.machines import agents, jobs
 from probes.models import Agent, Result
 

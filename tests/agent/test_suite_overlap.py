@@ -3,9 +3,9 @@
 import multiprocessing
 
 from probes.agent import suite
-from probes.agent.kinds import overlap
-from probes.agent.kinds.network import NETS, TINY
-from probes.agent.kinds.training import parameters
+from probes.agent.decoders import NETS, TINY
+from probes.agent.kinds.training import overlap
+from probes.agent.kinds.training.step import parameters
 
 
 def test_two_processes_time_compute_communication_and_both() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from probes.agent import client, sandbox, signing, spec, state, work
+from probes.agent import sandbox, spec
+from probes.agent.server import client, signing, state, work
 from tests.agent import stub_suite
 from tests.agent.fake_server import JOB, KEY, NOTHING, TOKEN, FakeServer, Reply, Seen, key_fits
 

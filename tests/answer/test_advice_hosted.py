@@ -9,9 +9,9 @@ from django.core.management import call_command
 from django.test import Client
 
 from advisor import report, workload
-from advisor.inputs import hosted_apis
 from advisor.inputs.check import check_catalog
 from advisor.inputs.from_catalog import take_snapshot
+from advisor.inputs.prices import hosted_apis
 from advisor.result import Answer
 from catalog.models import ApiPrice, Discount, Organisation, ServedModel
 from tests import sample_advice
@@ -214,7 +214,7 @@ def test_a_speed_outlives_a_newer_price_without_one() -> None:
 
 def test_a_chip_that_is_sold_as_a_service_says_what_its_maker_asks() -> None:
     why = {item["accelerator"]: item for item in answered(HOSTING_MAKERS)["rejected"]}
-    assert "cerebras hosts this model ($0.85 input, $1.2 output" in why["cerebras-wse-3"]["detail"]
+    assert "cerebras hosts this model ($0.85 input, $1.20 output" in why["cerebras-wse-3"]["detail"]
     assert why["cerebras-wse-3"]["smallest_change"]
     assert "hosts this model" not in why["groq-lpu"]["detail"]
 

@@ -8,11 +8,12 @@ import pytest
 
 from advisor import workload
 from advisor.engine.cost.hourly import HOURS_PER_YEAR, own_parts, total_usd_per_hour
-from advisor.inputs import Snapshot, offers
-from advisor.inputs.assumptions import assumptions_of
+from advisor.inputs import Snapshot
 from advisor.inputs.check import check_catalog
 from advisor.inputs.current import market
 from advisor.inputs.from_catalog import _accelerator, assumption, take_snapshot
+from advisor.inputs.prices import offers
+from advisor.inputs.prices.assumptions import assumptions_of
 from advisor.inputs.to_engine import chip_of
 from catalog.models import Accelerator, Assumption, Discount, Organisation, Price, Region, SupportLicence, Unit
 from tests.as_json import recommend
@@ -165,7 +166,7 @@ def test_own_hosts_stand_where_the_planner_says() -> None:
     there = first(None, *own, "constraints.site.region=grid-test")
     assert (there["region"], there["pue"], there["usd_per_kwh"]) == ("grid-test", 1.1, 0.5)
     assert there["usd_per_hour"] > here["usd_per_hour"] and there["watts"] < here["watts"]
-    assert any("site grid-test: 0.5 USD/kWh, PUE 1.1" in said for said in there["reasons"])
+    assert any("site grid-test: $0.50 per kWh, PUE 1.1" in said for said in there["reasons"])
     mine = first(None, *own, "constraints.site.region=grid-test", "tco.pue=1.9")
     assert mine["pue"] == 1.9
 

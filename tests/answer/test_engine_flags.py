@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from advisor.answer import launch_flags
+from advisor.answer.options import launch_flags
 from advisor.engine.launch.command import launch
 from advisor.engine.network.hf_config import from_hf_config
 from advisor.engine.network.model import Model
 from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Pools, Scored
-from advisor.engine.step.encoder import normalize
-from advisor.engine.step.speculative import Draft
+from advisor.engine.step.drafts.speculative import Draft
+from advisor.engine.step.media.encoder import normalize
 from advisor.engine.terms.software import FlagLists
 from tests.engine.catalog_sample import BF16, FP8, INT4, LLAMA_8B, catalog, question, reached, shipped, software
 from tests.engine.launch.test_launch import under

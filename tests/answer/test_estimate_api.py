@@ -8,7 +8,7 @@ from django.test import Client
 from advisor.workload import deployment
 from tests.as_json import estimate
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 BODY = {"model": "meta-llama/Llama-3.1-8B", "accelerator": "h100-sxm", "weights": "bf16", "isl": 1000, "osl": 200}
 
 

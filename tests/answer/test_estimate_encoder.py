@@ -14,7 +14,7 @@ from tests import as_json
 from tests.engine.hf_configs import CONFIGS
 from tests.engine.network.test_model_seq2seq import BART, FLAN_XXL, WHISPER
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 BERT = CONFIGS["google-bert/bert-large-uncased"]
 FLAN_XL = FLAN_XXL | {"d_model": 2048, "d_ff": 5120, "num_heads": 32}
 # NVIDIA's documentation of TensorRT-LLM, encoder-decoder page (repository, commit 04ca506a): BF16 on one H100 80 GB,

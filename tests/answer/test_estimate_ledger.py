@@ -10,7 +10,7 @@ from advisor.engine.step.ledger import decode_ledger, prefill_ledger
 from advisor.inputs.current import catalog_resources
 from advisor.workload import deployment
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 MODELS = [
     ("meta-llama/Llama-3.1-8B", 1),
     ("google/gemma-3-27b-it", 2),

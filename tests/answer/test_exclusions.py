@@ -11,7 +11,7 @@ from advisor.engine.search import Question
 from advisor.engine.search.candidates import admissible, allowed, excluded_marks, offers_for
 from advisor.engine.terms import DOUBTFUL, NEVER_FIRST, OWNED, UNKNOWN_UNIT, Offer, Rejection
 from advisor.inputs import catalog_of, check_catalog, take_snapshot, with_catalog_names, workload_of
-from advisor.inputs.offers import EVERY_SELLER
+from advisor.inputs.prices.offers import EVERY_SELLER
 from advisor.workload import WorkloadError
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]

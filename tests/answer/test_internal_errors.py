@@ -12,7 +12,7 @@ from advisor.answer.training import advice as training_advice
 from advisor.inputs import take_snapshot
 from advisor.result import Answer
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 FEW = {
     "acquisition": ["rent"],
     "accelerators": {"allow": ["h100-sxm", "h200-sxm"]},

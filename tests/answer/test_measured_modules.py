@@ -7,7 +7,7 @@ import pytest
 
 from tests.measured_modules import measured_ms, predicted_ms, rows, shipped_catalog
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "encoders.md"
 LINE = re.compile(r"^\| `([^`]+)` \| ([\d,]+) x ([\d,]+) \| ([\d.,]+) \| ([\d.,]+) \| ([\d.]+) \|$", re.M)
 

@@ -16,7 +16,7 @@ from advisor.engine.network import Model
 from advisor.engine.search import Question
 from advisor.engine.search.candidates import formats_for
 from advisor.engine.step import Lanes, lanes, prefill_s, published_draft, runs_on, supports_model, supports_weights
-from advisor.engine.step.speculative import suits
+from advisor.engine.step.drafts.speculative import suits
 from advisor.inputs import Snapshot, catalog_of, catalog_resources, take_snapshot, workload_of
 from advisor.workload import deployment
 from catalog.importers.models import hf

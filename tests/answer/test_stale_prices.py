@@ -10,8 +10,9 @@ import pytest
 from advisor import workload
 from advisor.answer import money as bill
 from advisor.engine.search import Scored
-from advisor.inputs import Snapshot, offers
+from advisor.inputs import Snapshot
 from advisor.inputs.from_catalog import take_snapshot
+from advisor.inputs.prices import offers
 from catalog.models import Accelerator, Price
 from tests.as_json import recommend
 from tests.clocks import TODAY

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from advisor.answer import training_estimate
+from advisor.answer.estimates import training_estimate
 from advisor.result import TrainingEstimate
 from advisor.workload import TrainingRun, parse_estimate
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 GIB = 2.0**30
 HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD, INNER, VOCAB = 4096, 32, 32, 8, 128, 14336, 128256  # Llama 3.1 8B
 LAYER_WEIGHTS = HIDDEN * HEAD * (2 * HEADS + 2 * KV_HEADS) + 3 * HIDDEN * INNER + 2 * HIDDEN

@@ -5,7 +5,7 @@ import json
 import pytest
 from django.core.management import call_command
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 LLAMA = ["--model", "meta-llama/Llama-3.1-8B", "--accelerator", "h200-sxm"]
 
 

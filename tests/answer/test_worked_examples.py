@@ -11,7 +11,7 @@ from advisor.engine.terms import efficiency
 from advisor.engine.training import Job, Layout, Parallel, Run, Shape, code_of, recipe_of
 from advisor.inputs import catalog_resources
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "training-worked-examples.md").read_text()
 LLAMA_70B, LLAMA_8B = "meta-llama/Llama-3.1-70B", "meta-llama/Llama-3.1-8B"
 

@@ -11,7 +11,7 @@ from django.urls import reverse
 from advisor import advise
 from advisor.models import Advice, Option
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 ASKED = {
     "name": "rest",
     "kind": "finetuning",

@@ -4,7 +4,7 @@ import pytest
 
 from catalog.models import Accelerator, Framework, QuantizationMethod, Region, ServedModel, Unit
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 
 
 @pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.soak)])

@@ -11,7 +11,7 @@ from catalog.models import Accelerator, ExchangeRate, Membership, Price, ServedM
 from catalog.revision import key_of, revision
 from tests.people import member, organisation
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 PATHS = (
     "/catalog/prices", "/catalog/accelerators", "/catalog/accelerators/h100-sxm", "/catalog/prices/index",
     "/catalog/compare?a=h100-sxm&a=mi300x", "/api/v1/prices", "/api/v1/accelerators", "/api/v1/accelerators/h100-sxm",

@@ -198,7 +198,7 @@ def test_python_numbers_without_json_are_read_in_every_command(tmp_path: Path) -
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_estimate_reads_a_folder_its_infinity_and_its_format(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -213,7 +213,7 @@ def test_estimate_reads_a_folder_its_infinity_and_its_format(
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_estimate_and_the_api_ask_for_a_confirmation_too(tmp_path: Path, client: Any) -> None:
     path = folder(tmp_path / "Our-70B", LLAMA)
     chip = ("--accelerator", "h100-sxm", "--weights", "bf16", "--isl", "100", "--osl", "10", "--concurrency", "1")

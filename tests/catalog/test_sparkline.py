@@ -21,7 +21,7 @@ def test_a_price_holds_until_the_next_and_lower_is_lower() -> None:
     assert "3 prices, 2026-01-01 to 2026-01-21: 4.00 to 3.00 USD" in drawn
 
 
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_a_row_shows_the_public_prices_of_its_own_offer(client: Client) -> None:
     chip = Accelerator.objects.get(slug="l4")
     offer = {"provider": "acme", "instance": "one", "accelerator": chip, "accelerators": 2, "region": "x", "kind": "vm"}

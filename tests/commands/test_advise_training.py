@@ -7,7 +7,7 @@ import pytest
 import yaml
 from django.core.management import call_command
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 ASKED = {
     "name": "tune",
     "kind": "finetuning",

@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 
 from advisor.management.commands import bench_advise
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 
 
 def test_the_parts_add_up_and_are_of_the_simulations_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from advisor.management.commands import bench_search
 from advisor.workload import deployment
 from tests.as_json import estimate
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 CHIPS = ["h100-sxm", "h200-sxm", "mi300x", "l40s"]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from django.core.management import call_command
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 WORKLOAD = Path(__file__).resolve().parents[2] / "fixtures" / "workloads" / "support-chat.yaml"
 ONE_CHIP = ["--set", "constraints.accelerators.allow=[h100-sxm]"]
 

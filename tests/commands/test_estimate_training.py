@@ -10,7 +10,7 @@ from advisor.result import Section, TrainingEstimate, TrainingMemory
 from tests.as_json import training_estimate
 from tests.estimate_command import Run, runner, said
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 CHIP = ["--model", "meta-llama/Llama-3.1-8B", "--accelerator", "h100-sxm"]
 TRAIN = ["--kind", "training", *CHIP, "--count", "8", "--sequence-length", "4096", "--global-batch", "16"]
 FIELDS = """accelerator accelerator_count tp pp ep dp memory basis warnings fits cp zero micro_batch micro_batches

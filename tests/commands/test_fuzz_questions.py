@@ -5,7 +5,7 @@ import pytest
 from tests import fuzz_questions
 from tests.fuzz_questions import Names, Outcome, asked, drawn, estimate_arguments, internal_faults, report
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 QUESTIONS, ESTIMATES, BLOCKS = 60, 40, 4
 FEW_CHIPS = 2
 SEED = 7000

@@ -10,7 +10,7 @@ import pytest
 from advisor.engine.terms import Accelerator, Efficiency, efficiency
 from advisor.fidelity import calibration_files
 from advisor.fidelity.training import probes as training_probes
-from probes.agent.kinds.network import NETS
+from probes.agent.decoders import NETS
 from tests.engine.training.test_step_time import EFFICIENCY, FIXTURES, H200
 from tests.probes import samples
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from advisor import workload
-from advisor.answer import single_estimate
+from advisor.answer.estimates import single_estimate
 from advisor.engine.search import efficiency_on
 from advisor.engine.terms import efficiency
 from advisor.inputs import catalog_of, catalog_resources
@@ -14,7 +14,7 @@ from advisor.workload import WorkloadError, deployment
 from catalog.models import Calibration
 from tests.as_json import recommend
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 FILE = Path(__file__).resolve().parents[2] / "fixtures" / "workloads" / "support-chat.yaml"
 ASKED = {
     "model": "meta-llama/Llama-3.1-8B", "accelerator": "h200-sxm", "tp": 4, "weights": "bf16", "framework": "vllm",

@@ -74,7 +74,7 @@ def test_a_snapshot_without_a_version_answers_like_one_of_today(name: str) -> No
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_a_stored_snapshot_is_small_and_answers_alike() -> None:
     raw = workload.set_path(workload.load(FILE.read_bytes()), "constraints.accelerators.allow", "[l40s]")
     spec = workload.parse(raw)
@@ -89,7 +89,7 @@ def test_a_stored_snapshot_is_small_and_answers_alike() -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_a_snapshot_that_does_not_say_how_frameworks_start_is_of_the_first_version() -> None:
     taken = take_snapshot(workload.parse(FILE.read_text())).stored()
     assert Snapshot.read(taken).complete and Snapshot.read({"parts": [taken]}).complete
@@ -100,7 +100,7 @@ def test_a_snapshot_that_does_not_say_how_frameworks_start_is_of_the_first_versi
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_a_near_miss_says_by_how_much_and_passes_with_the_change_that_it_names() -> None:
     raw = workload.set_path(workload.load(FILE.read_bytes()), "constraints.accelerators.allow", "[l40s]")
 
@@ -136,7 +136,7 @@ def test_two_processes_answer_alike_to_the_byte(world: World) -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_a_chip_family_with_rows_in_the_fit_is_relative_without_values_of_its_own() -> None:
     assert not Calibration.objects.get(name="family:blackwell").values
     resources = catalog_resources([])

@@ -30,7 +30,7 @@ def stored_bytes(advice: Advice) -> int:
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 @pytest.mark.parametrize(
     "name",
     [

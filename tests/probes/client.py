@@ -4,7 +4,7 @@ from typing import Any
 
 from django.test import Client
 
-from probes.agent import signing
+from probes.agent.server import signing
 from probes.machines import agents
 from tests.probes import samples
 

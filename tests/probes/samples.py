@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from probes.agent import signing
 from probes.agent import spec as specs
+from probes.agent.server import signing
 
 H200 = {
     "name": "NVIDIA H200",

@@ -12,7 +12,7 @@ from tests.as_json import recommend
 from tests.probes.client import FakeAgent
 from tests.probes.test_rogue_worker import NAME, figures, honest, sends, slower
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 QUESTION = {
     "name": "chat", "model": "meta-llama/Llama-3.3-70B-Instruct",
     "traffic": {"input_tokens": 2000, "output_tokens": 300, "requests_per_s": 4},

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from advisor.ops.supervise import free_port
-from probes.agent import signing
+from probes.agent.server import signing
 from tests import services
 from tests.probes import samples
 from tests.soak_agents import MAKE, QUEUE

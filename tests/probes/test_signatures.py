@@ -9,7 +9,7 @@ from django.core.management import CommandError, call_command
 
 from catalog import clock
 from catalog.models import Accelerator
-from probes.agent import signing
+from probes.agent.server import signing
 from probes.machines import agents, jobs
 from probes.models import Agent, Job, Lease, Result
 from probes.received import results

@@ -12,7 +12,7 @@ from advisor.result import Answer
 from tests.report.test_workbook import cells, result_row
 from tests.sample_training import result
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 
 
 @pytest.mark.parametrize("name", ["pretrain", "bought"])

@@ -25,7 +25,11 @@ def main() -> None:
     from django.test.utils import setup_test_environment
 
     setup_test_environment()
-    call_command("load_catalog", verbosity=0, no_scores=True)
+    from catalog import clock
+    from tests.clocks import TODAY
+
+    clock.today = lambda: TODAY
+    call_command("load_catalog", Path("tests/frozen_catalog"), verbosity=0, no_scores=True)
     from advisor import report
     from advisor.advise import default_organisation
     from advisor.answer import recommend

@@ -33,7 +33,7 @@ def test_an_absent_interval_is_an_empty_cell(client: Client) -> None:
     assert row["watts"] and row["watts_low"] == row["watts_high"] == ""
 
 
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_runs_have_the_interval_of_their_days(client: Client) -> None:
     advice = sample_training.advice("pretrain")
     run = Answer.read(advice.answer).training_runs[0]

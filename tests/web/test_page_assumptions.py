@@ -47,7 +47,7 @@ def test_a_change_is_listed_and_a_reset_puts_the_default_back(client: Client, pa
     assert Advice.objects.count() == 1
 
 
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_a_run_asks_again_with_the_changes_alone(client: Client, path: str) -> None:
     response = client.post(path, {**fields(pue="1.2", maintenance_fraction_per_year=""), "run": "1"})
     made = Advice.objects.get(pk=response["Location"].split("/")[-1])

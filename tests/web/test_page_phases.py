@@ -8,7 +8,7 @@ from advisor.report import training_answer
 from advisor.result import Answer
 from tests.sample_training import advice, result
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 
 
 def test_pages_and_memo_show_the_phases(client: Client) -> None:

@@ -11,7 +11,8 @@ from django.test import Client
 
 from advisor.result import Answer, ApiOption, CostRanges, Driver, FleetItem, PlanMonth, Portfolio, PortfolioMoney
 from advisor.templatetags import finance
-from advisor.web import charts, plan_page
+from advisor.web.answers import plan_page
+from advisor.web.charts import plots as charts
 from tests import sample_advice, sample_money
 from tests.report.test_documents import RANKED_API
 from tests.web import sample_plan
@@ -149,11 +150,11 @@ def test_a_purchase_that_does_not_pay_back_says_so() -> None:
     answer["recommendations"][0]["money"]["plan"] |= {"payback_month": None, "irr_fraction_per_year": None}
     found = plan_page.of_option(Answer.read(answer).recommendations[0])
     assert found is not None
-    values = {figure["name"]: figure["value"] for figure in found["figures"]}
+    values = {figure.label: figure.value for figure in found["figures"]}
     assert (values["Payback"], values["Internal rate of return"]) == ("not within the horizon", "none")
     answer["recommendations"][0]["money"]["plan"]["rent_usd_per_month"] = None
     found = plan_page.of_option(Answer.read(answer).recommendations[0])
-    assert found is not None and "no rent to compare with" in [figure["value"] for figure in found["figures"]]
+    assert found is not None and "no rent to compare with" in [figure.value for figure in found["figures"]]
 
 
 # --- the answer's page ------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ def headings(client: Client, path: str) -> set[str]:
     return {re.sub(r"<[^>]+>|\s+", "", found) for found in HEADING.findall(text)}
 
 
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 @pytest.mark.parametrize("made", [sample_advice.advice, sample_plan.advice, lambda: sample_training.advice("pretrain")])
 @pytest.mark.parametrize("page", ["", "/options/1"])
 def test_every_part_of_the_whole_page_is_in_one_section(client: Client, made: Callable[[], Any], page: str) -> None:

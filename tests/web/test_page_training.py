@@ -18,7 +18,7 @@ from advisor.result import Answer, TrainingOption, shown_in
 from tests import sample_training
 from tests.sample_training import advice
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 NAMES = ("pretrain", "weekly", "bought", "budget")
 SERVING = (
     "TTFT",

@@ -9,7 +9,7 @@ from django.test import Client
 from advisor.models import Advice
 from tests import links, sample_advice
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 ACCEPT = {"headers": {"accept": "application/json"}}
 
 

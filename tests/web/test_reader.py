@@ -251,7 +251,7 @@ def test_an_etag_of_one_language_is_not_that_of_another() -> None:
     assert Client().get("/catalog/regions", headers=GERMAN | {"If-None-Match": etag}).status_code == 200
 
 
-def test_the_price_list_also_shows_the_readers_currency_but_its_files_do_not(client: Client, shipped: None) -> None:
+def test_the_price_list_also_shows_the_readers_currency_but_its_files_do_not(client: Client, frozen: None) -> None:
     client.cookies["currency"] = "EUR"
     path = "/catalog/prices?accelerator=l4&rows=10"
     assert "1 USD = 0.89087 EUR" in client.get(path).text

@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from advisor.models import Advice
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 QUESTIONS = [
     {"kind": "training", "model": "meta-llama/Llama-3.1-8B", "training": {"tokens": 1e9, "deadline_days": 3}},
     {"kind": "finetuning", "model": "meta-llama/Llama-3.1-8B", "finetuning": {"tokens": 1e7, "method": "lora"}},

@@ -61,7 +61,7 @@ def run(*words: str) -> tuple[Any, str]:
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_commands_name_the_size(broken: Path, tmp_path: Path) -> None:
     asked = tmp_path / "own.yaml"
     asked.write_text(
@@ -76,7 +76,7 @@ def test_commands_name_the_size(broken: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 @pytest.mark.parametrize("path", ["advice", "estimate"])
 def test_calls_name_the_size(client: Client, path: str) -> None:
     own = {"model": {"config": LLAMA | {"hidden_size": -4096}}}

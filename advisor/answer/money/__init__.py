@@ -16,9 +16,12 @@ from advisor.answer.money.break_even import with_break_even, within_capacity
 from advisor.answer.money.plan import best_switch_of, cents, liability_warnings, money_sentences
 from advisor.answer.money.settling import NORMAL, VALUES, Input, Moved, settle, settle_serving
 from advisor.answer.money.uncertainty import (
+    QUARTILE,
     CostModel,
+    driver,
     portfolio_ranges,
     price_ends,
+    quantiles,
     scenarios,
     uncertain_of,
     uncertainty,
@@ -27,6 +30,9 @@ from advisor.answer.money.uncertainty import (
 
 __all__ = [
     "NORMAL",
+    "QUARTILE",
+    "driver",
+    "quantiles",
     "VALUES",
     "Input",
     "Moved",

@@ -8,9 +8,9 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from advisor.answer.energy import energy
 from advisor.answer.money.plan import cents, list_price, plan_section
 from advisor.answer.money.taxes import taxes
+from advisor.answer.options.energy import energy
 from advisor.answer.question import Question
 from advisor.engine.cost import (
     HOURS_PER_MONTH,
@@ -62,7 +62,8 @@ def money(
     mean = traffic_ratio(question.workload)
     mtok_per_hour = (tokens_per_s["input"] + tokens_per_s["output"]) * mean * 3600.0 / 1e6
     ways = ways_to_pay(question, s)
-    section = plan_section(question, s, plans_of(ways).get("rent on_demand"))
+    rent = plans_of(ways).get("rent on_demand") if s.offer.acquisition == "own" else None  # else it may buy as well
+    section = plan_section(question, s, rent)
     return Money(
         currency=CURRENCY,
         prices_as_of=min(step.price_as_of for step in section.steps) if section.steps else s.offer.as_of,

@@ -12,8 +12,8 @@ from advisor.answer.money.plan import cents
 from advisor.answer.question import Question
 from advisor.engine.cost import HOURS_PER_MONTH, priced_usd_per_hour
 from advisor.engine.scheduler import SEED
-from advisor.engine.search import DRAWS, Scored, distributions, joint
-from advisor.engine.terms import CERTAIN, Z95, RatioDistribution, usd_text
+from advisor.engine.search import DRAWS, EQUAL_FRACTION, Scored, distributions, joint, rank_uncertainty
+from advisor.engine.terms import CERTAIN, Z95, RatioDistribution, Ratios, usd_text
 from advisor.inputs import PATHS, RESALE_YEARS, SWINGS, number, price_path, rounded
 from advisor.result import (
     Chance,
@@ -31,7 +31,6 @@ from advisor.result import (
 Json = dict[str, Any]
 Array = np.ndarray
 QUANTILES = (0.05, 0.5, 0.95)
-EQUAL_FRACTION = 0.01  # options that differ by no more share a win, as in the ranking
 QUARTILE = 0.6745  # standard normal value below which three quarters of the draws lie
 STAFF, RENT, ENERGY, HARDWARE = (
     "operator-usd-per-year", "rent-change-per-year", "electricity-change-per-year", "hardware-price-change-per-year",
@@ -193,8 +192,7 @@ def with_ranges(money: CostModel, options: Sequence[Option]) -> list[Option]:
     monthly = [c.usd_per_month if c else np.full(len(draws.load), np.inf) for c in found]
     compared = [c.economic_usd_per_month if c else np.full(len(draws.load), np.inf) for c in found]
     rivals = np.array([*compared, *([api] if api is not None and money.api_ranked else [])])
-    cheapest = rivals <= rivals.min(axis=0) * (1 + EQUAL_FRACTION) if len(rivals) else rivals
-    wins = (cheapest / np.maximum(cheapest.sum(axis=0), 1)).mean(axis=1) if len(rivals) else []
+    wins = rank_uncertainty.win_probability(rivals, EQUAL_FRACTION) if len(rivals) else np.zeros(0)
     budget = money.question.workload.constraints
     limit = None if budget.bound_factor else budget.max_usd_per_month
     made = []
@@ -204,8 +202,8 @@ def with_ranges(money: CostModel, options: Sequence[Option]) -> list[Option]:
             continue
         peak = s.planned.plan.most_usd_per_month / max(s.planned.plan.usd_per_month, 1e-9)
         ranges = CostRanges(
-            usd_per_month=[cents(float(np.quantile(each, q))) for q in QUANTILES],
-            total_usd=[cents(float(np.quantile(c.total_usd, q))) for q in QUANTILES],
+            usd_per_month=quantiles(each),
+            total_usd=quantiles(c.total_usd),
             wins_probability=rounded(float(won), 4),
             over_budget_probability=None if limit is None else rounded(float((each * peak > limit).mean()), 4),
         )
@@ -213,6 +211,11 @@ def with_ranges(money: CostModel, options: Sequence[Option]) -> list[Option]:
             option.changed(money=option.money.changed(ranges=ranges), interval=with_costs(money, option, s, c, each))
         )
     return [*made, *options[len(made) :]]
+
+
+def quantiles(usd: Array) -> list[float]:
+    """5%, 50% and 95% of the draws, to the cent."""
+    return [cents(float(np.quantile(usd, q))) for q in QUANTILES]
 
 
 def with_costs(money: CostModel, option: Option, s: Scored, drawn: joint.Costs, monthly: Array) -> Intervals:
@@ -290,19 +293,22 @@ def drivers_of(money: CostModel, first: joint.Option, draws: joint.Draws, everyt
         low, high = ends.usd_per_month.tolist()
         if math.isclose(low, high, rel_tol=1e-6) and float(alone.present_usd.var()) <= 1e-9 * variance:
             continue
-        ratios = ends_of(money, first, name)
-        made.append(
-            Driver(
-                name=NAMES[name],
-                low=rounded(ratios[0], 4),
-                high=rounded(ratios[1], 4),
-                usd_per_month_low=cents(low),
-                usd_per_month_high=cents(high),
-                variance_fraction=rounded(min(float(alone.present_usd.var()) / variance, 1.0) if variance else 0.0, 4),
-                source=source_of(money, name),
-            )
-        )
+        share = float(alone.present_usd.var()) / variance if variance else 0.0
+        made.append(driver(NAMES[name], ends_of(money, first, name), (low, high), share, source_of(money, name)))
     return made
+
+
+def driver(name: str, ratios: Ratios, usd_per_month: tuple[float, float], share: float, source: str) -> Driver:
+    """One input at both ends of its range, and its share of the variance."""
+    return Driver(
+        name=name,
+        low=rounded(ratios[0], 4),
+        high=rounded(ratios[1], 4),
+        usd_per_month_low=cents(usd_per_month[0]),
+        usd_per_month_high=cents(usd_per_month[1]),
+        variance_fraction=rounded(min(share, 1.0), 4),
+        source=source,
+    )
 
 
 def alone_in(name: str, draws: joint.Draws, chip: str) -> joint.Draws:
@@ -407,8 +413,8 @@ def portfolio_ranges(models: Sequence[CostModel], money: PortfolioMoney, shared:
         paid = sum(flow.total_usd for flow in money.cash_flow)
         total = total / sum(float(plan.total_by_month.sum()) for plan in base) * paid
     return CostRanges(
-        usd_per_month=[cents(float(np.quantile(monthly, q))) for q in QUANTILES],
-        total_usd=[cents(float(np.quantile(total, q))) for q in QUANTILES],
+        usd_per_month=quantiles(monthly),
+        total_usd=quantiles(total),
         wins_probability=1.0,
         over_budget_probability=None,
     )

@@ -9,7 +9,7 @@ import numpy as np
 from advisor.answer import money as bill
 from advisor.answer.training.question import Question
 from advisor.engine.scheduler import SEED
-from advisor.engine.search import DRAWS, turning_point
+from advisor.engine.search import DRAWS, EQUAL_FRACTION, rank_uncertainty, turning_point
 from advisor.engine.terms import Z95, usd_text
 from advisor.engine.training_search import (
     UNCERTAIN,
@@ -34,8 +34,6 @@ from advisor.result import (
 )
 
 Json = dict[str, Any]
-EQUAL_FRACTION = 0.01  # options that differ by no more share a win
-QUARTILE = 0.6745
 FARTHEST = 5.0  # times what is expected: turning points are looked for up to here
 NAMES = {
     "performance": "performance",
@@ -101,9 +99,7 @@ def with_chances(q: Question, options: Sequence[TrainingOption], draws: Sequence
     wait = [c.delivery_days for c in q.found.ranked]
     late = np.array([d.days + w > (q.task.deadline_days or np.inf) for d, w in zip(draws, wait, strict=True)])
     cost = np.where(late, np.inf, usd)
-    least = cost.min(axis=0)  # below zero where machines are sold for more than the run costs
-    cheapest = (cost <= least + EQUAL_FRACTION * np.abs(least)) & np.isfinite(cost)
-    wins = (cheapest / np.maximum(cheapest.sum(axis=0), 1)).mean(axis=1)
+    wins = rank_uncertainty.win_probability(cost, EQUAL_FRACTION)
     return [
         r.changed(
             money=with_ranges(q, r, c, d, float(won)),
@@ -126,16 +122,12 @@ def with_ranges(q: Question, r: TrainingOption, c: Candidate, d: CostDraws, won:
     over = None if limit is None else rounded(float((plan.most_usd_per_month * ratio > limit).mean()), 4)
     return r.money.changed(
         ranges=CostRanges(
-            usd_per_month=quantiles(plan.usd_per_month * ratio),
-            total_usd=quantiles(d.paid_usd),
+            usd_per_month=bill.quantiles(plan.usd_per_month * ratio),
+            total_usd=bill.quantiles(d.paid_usd),
             wins_probability=rounded(won, 4),
             over_budget_probability=over,
         )
     )
-
-
-def quantiles(values: Any) -> list[float]:
-    return [bill.cents(float(np.quantile(values, q))) for q in (0.05, 0.5, 0.95)]
 
 
 def uncertainty(q: Question, options: Sequence[TrainingOption], draws: Sequence[CostDraws]) -> Uncertainty | None:
@@ -184,18 +176,9 @@ def drivers(q: Question, c: Candidate, together: CostDraws) -> list[Driver]:
         if math.isclose(*ends, rel_tol=1e-6):
             continue
         alone = float(cost_draws(c, ranges.alone(name)).usd_total.var())
-        low, high = ranges.of(name)
-        made.append(
-            Driver(
-                name=NAMES[name],
-                low=rounded(low, 4),
-                high=rounded(high, 4),
-                usd_per_month_low=bill.cents(float(ends[0])),
-                usd_per_month_high=bill.cents(float(ends[1])),
-                variance_fraction=rounded(min(alone / variance, 1.0) if variance else 0.0, 4),
-                source=source_of(q, name),
-            )
-        )
+        share = alone / variance if variance else 0.0
+        monthly_ends = float(ends[0]), float(ends[1])
+        made.append(bill.driver(NAMES[name], ranges.of(name), monthly_ends, share, source_of(q, name)))
     return sorted(made, key=lambda d: -abs(d.usd_per_month_high - d.usd_per_month_low))
 
 
@@ -214,7 +197,7 @@ def scenarios(q: Question, options: Sequence[TrainingOption]) -> list[Scenario]:
         return []
     runs, first = q.found.ranked, ranges_of(q, q.found.ranked[0])
     made = []
-    for name, z in (("low", -QUARTILE), ("base", 0.0), ("high", QUARTILE)):
+    for name, z in (("low", -bill.QUARTILE), ("base", 0.0), ("high", bill.QUARTILE)):
         at = {each: z * RAISES[each] for each in UNCERTAIN} if z else {}  # the median need not be what is expected
         costs = [at_quantile(ranges_of(q, c), c, at) for c in runs]
         made.append(scenario(name, costs, runs, quartile_ratios(first, at) if z else {}))

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from advisor.answer.money import NORMAL, VALUES, Input, Moved, settle
-from advisor.answer.training.certainty import EQUAL_FRACTION, costs_at, ranges_of, turning_ratio
+from advisor.answer.training.certainty import costs_at, ranges_of, turning_ratio
 from advisor.answer.training.question import Question
+from advisor.engine.search import EQUAL_FRACTION
 from advisor.result import Settle, TrainingOption
 
 Array = np.ndarray

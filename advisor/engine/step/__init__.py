@@ -2,28 +2,38 @@
 
 from advisor.engine.step import duration, kv_offload
 from advisor.engine.step.adapters import adapter_bytes, adapters_unsupported, resident_bytes, served_rank
-from advisor.engine.step.checkpoints import (
+from advisor.engine.step.compatibility.checkpoints import (
     broken_shard,
     is_published,
     published_conversion,
     quality_of,
     worth_converting,
 )
-from advisor.engine.step.encoder import (
-    NO_CACHE_TOKENS,
-    as_scheduled,
-    batch_capacity_requests_per_s,
-    batch_latency_p95_s,
-    computed_source_tokens,
-    has_decoder_beside,
-    has_encoder,
-    mean_source_tokens,
-    model_mismatch,
-    normalize,
-    whole_prompts,
-    yarn_warning,
+from advisor.engine.step.compatibility.support import (
+    EMBEDDINGS,
+    cache_unsupported,
+    launchable,
+    mixers_of,
+    runs_on,
+    spans_hosts,
+    supports_model,
+    supports_weights,
+    unsupported_layout,
+    weights_on,
 )
-from advisor.engine.step.images import images_s, vision_bytes
+from advisor.engine.step.drafts.speculative import (
+    MEDUSA_POSITIONS,
+    Acceptance,
+    Draft,
+    acceptances_of,
+    drafts_of,
+    methods_of,
+    published_draft,
+    speculative_times,
+    supports_drafts,
+    tokens_per_step,
+    with_draft,
+)
 from advisor.engine.step.kv_offload import HostCopy, host_copy_of
 from advisor.engine.step.lane import (
     Lane,
@@ -54,6 +64,21 @@ from advisor.engine.step.ledger import (
     prefill_ledger,
     prompt_tokens,
 )
+from advisor.engine.step.media.encoder import (
+    NO_CACHE_TOKENS,
+    as_scheduled,
+    batch_capacity_requests_per_s,
+    batch_latency_p95_s,
+    computed_source_tokens,
+    has_decoder_beside,
+    has_encoder,
+    mean_source_tokens,
+    model_mismatch,
+    normalize,
+    whole_prompts,
+    yarn_warning,
+)
+from advisor.engine.step.media.images import images_s, vision_bytes
 from advisor.engine.step.memory import Memory
 from advisor.engine.step.operators import (
     Layouts,
@@ -61,19 +86,6 @@ from advisor.engine.step.operators import (
     rank_inner,
 )
 from advisor.engine.step.power import Phases, phases, step_fractions
-from advisor.engine.step.speculative import (
-    MEDUSA_POSITIONS,
-    Acceptance,
-    Draft,
-    acceptances_of,
-    drafts_of,
-    methods_of,
-    published_draft,
-    speculative_times,
-    supports_drafts,
-    tokens_per_step,
-    with_draft,
-)
 from advisor.engine.step.step_time import (
     BURST,
     CHUNKED,
@@ -93,18 +105,6 @@ from advisor.engine.step.step_time import (
     Scheduler,
     StepTimes,
     load_of,
-)
-from advisor.engine.step.support import (
-    EMBEDDINGS,
-    cache_unsupported,
-    launchable,
-    mixers_of,
-    runs_on,
-    spans_hosts,
-    supports_model,
-    supports_weights,
-    unsupported_layout,
-    weights_on,
 )
 
 __all__ = [

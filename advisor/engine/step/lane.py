@@ -14,14 +14,15 @@ from numpy.typing import NDArray
 from advisor.engine.kernels import HALF
 from advisor.engine.network import Model, decoder_blocks, passes_of
 from advisor.engine.step.adapters import adapters_s, resident_bytes, swap_s
-from advisor.engine.step.draft_heads import draft_bytes, drafting_choice
-from advisor.engine.step.encoder import NO_CACHE_TOKENS, source_s
-from advisor.engine.step.generation import diffusion_bytes, drawing_workspace_bytes
-from advisor.engine.step.images import images_workspace_bytes, vision_bytes
+from advisor.engine.step.drafts.heads import draft_bytes, drafting_choice
+from advisor.engine.step.drafts.speculative import Draft, with_draft
 from advisor.engine.step.layout import (
     Choice,
     layouts,
 )
+from advisor.engine.step.media.encoder import NO_CACHE_TOKENS, source_s
+from advisor.engine.step.media.generation import diffusion_bytes, drawing_workspace_bytes
+from advisor.engine.step.media.images import images_workspace_bytes, vision_bytes
 from advisor.engine.step.memory import (
     Array,
     Memory,
@@ -31,7 +32,6 @@ from advisor.engine.step.memory import (
     weights_bytes,
 )
 from advisor.engine.step.operators import Layouts, attention_cost, linear_s
-from advisor.engine.step.speculative import Draft, with_draft
 from advisor.engine.step.step_time import StepTimes
 from advisor.engine.terms import Framework
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from advisor.engine.kernels import chip_rates, rate_of
 from advisor.engine.network import Model
-from advisor.engine.step.checkpoints import experts_only
+from advisor.engine.step.compatibility.checkpoints import experts_only
 from advisor.engine.step.operators import Layouts
 from advisor.engine.terms import Accelerator, Correction, Efficiency, Overhead, Quantization
 

@@ -10,9 +10,9 @@ from advisor.engine.kernels import Array
 from advisor.engine.network import Attention, LatentAttention, Model, Recurrent, decoder_blocks, passes_of
 from advisor.engine.step import duration
 from advisor.engine.step.adapters import adapter_operators
-from advisor.engine.step.encoder import cross_read, source_operators
 from advisor.engine.step.lane import Lanes
 from advisor.engine.step.lane_times import lane_step_s, prefill_s, step_s
+from advisor.engine.step.media.encoder import cross_read, source_operators
 from advisor.engine.step.memory import kv_bytes_per_sequence
 from advisor.engine.step.operators import (
     AttentionCost,

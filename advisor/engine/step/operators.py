@@ -167,7 +167,11 @@ def all_reduce(x: Layouts, name: str, count: float, size_bytes: Array, chips: Ar
 
 
 def _collective(x: Layouts, name: str, count: float, size_bytes: Array, chips: Array, start_s: Array) -> Operator:
-    """A ring; across scale-up domains, chips reduce inside first, then every chip sends its share."""
+    """A ring; across scale-up domains, chips reduce inside first, then every chip sends its share.
+
+    Both tiers carry (n - 1) / n of the data here and less in training (`ring_s`): no measured row of serving crosses a
+    domain.
+    """
     inside, used = chips <= x.near_chips, chips > 1.0
     volume = size_bytes * (chips - 1.0) / np.maximum(chips, 1.0)
     share = np.where(inside, 1.0, 1.0 / np.maximum(x.near_chips, 1.0))
@@ -182,7 +186,7 @@ def linear_operators(model: Model, layouts: Layouts, tokens: Array) -> Iterator[
 
     tokens: shape (G,), per attention-DP rank; yields operators of shape (N, G). A step of a pipeline is the sum over
     its stages (a micro-batch passes them all), so pp adds transfers and divides nothing here. The encoder of an
-    encoder-decoder is not included: see encoder.py.
+    encoder-decoder is not included: see media/encoder.py.
     """
     x, m = layouts.column(), np.asarray(tokens, dtype=float)[None, :]
     for block in decoder_blocks(model):
@@ -244,7 +248,7 @@ def _modulation(model: Model, block: Block, x: Layouts, m: Array) -> Iterator[Op
 def _attention(model: Model, a: Attention, count: int, x: Layouts, m: Array) -> Iterator[Operator]:
     h = float(model.hidden)
     q, k, v, o = mixer_matrices(a, model.hidden)
-    into = (q,) if a.cross else (q, k, v)  # cross-attention projects the source once: encoder.py
+    into = (q,) if a.cross else (q, k, v)  # cross-attention projects the source once: media/encoder.py
     width = sum((rank_columns(each, x.tp) for each in into), 0.0 * x.tp)
     heads, name = a.heads / x.tp, "cross_attention" if a.cross else "attention"
     yield elementwise(x, f"{name}/norm", count, 6.0 * m * h + 0 * x.tp, 1)

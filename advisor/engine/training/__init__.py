@@ -26,13 +26,13 @@ from advisor.engine.training.cluster import (
     write_checkpoint,
 )
 from advisor.engine.training.communication import ring_s
-from advisor.engine.training.even_splits import heads_of, parallel_fault, pipeline_fault
 from advisor.engine.training.flops import model_flops, peak_flops_per_s, recomputed_flops
 from advisor.engine.training.intervals import Intervals, interval, interval_kind, step_distribution
-from advisor.engine.training.layouts import Job, Layout, fastest, least_memory
 from advisor.engine.training.memory import PeakMemory, fits, outside_bytes, peak_memory
 from advisor.engine.training.offload import host_bytes, offloads
 from advisor.engine.training.operators import Line, Shape, ledger, trained_parameters
+from advisor.engine.training.parallel.even_splits import heads_of, parallel_fault, pipeline_fault
+from advisor.engine.training.parallel.layouts import Job, Layout, fastest, least_memory
 from advisor.engine.training.rates import HostSide, Rates, rates_of
 from advisor.engine.training.recipes import (
     FP32,

@@ -15,7 +15,7 @@ from typing import Any
 from ..axes import DECODE_BATCH, DECODE_TOKENS, GQA, KV_LIMIT_TOKENS, Heads
 from ..measure import Case, Check, Device, Scalar, Skip, Work, exact, finite, indexed, relative_error, time_work
 from .attention import sdpa
-from .kernels import attend_merge, attend_split, ready
+from .triton_kernels.kernels import attend_merge, attend_split, ready
 
 PAGE = 16
 BLOCK = 64

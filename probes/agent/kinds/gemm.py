@@ -256,7 +256,7 @@ def plain_operands(device: Device, shape: Shape, dtype: str) -> Operands:
 
 
 def triton_operands(device: Device, shape: Shape) -> Operands:
-    from .gemm_triton import thin
+    from .triton_kernels.thin import thin
 
     torch = device.torch
     x, w = (device.random(side, shape.k, dtype=torch.bfloat16) for side in (shape.m, shape.n))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..axes import MIB
+from ..decoders import NETS, Net
 from ..measure import Case, Check, Device, Skip, Timing, Work, captured, summary
 from . import network
 
@@ -23,11 +24,11 @@ def _launches(kind: str) -> Iterator[Case]:
     for mode, build in (("eager", eager), ("graph", graph), ("round_trip", round_trip)):
         yield Case(kind, {"mode": mode}, build)
 
-    for net in network.NETS:
+    for net in NETS:
         yield Case(kind, {"mode": "issue", "model": net.name}, _issue(net), setup_s=1.0)
 
 
-def _issue(net: network.Net) -> Callable[[Device], Work]:
+def _issue(net: Net) -> Callable[[Device], Work]:
     def build(device: Device) -> Work:
         """Host time to issue the operators of one decoder block, with a device that is faster than the host."""
         parts = network.halves(device, net)

@@ -1,7 +1,6 @@
 """End-to-end measurements: one decoder block, and the decode step of a small model in one graph.
 
-Shapes are from published models; weights are random, scaled to keep activations near 1. FLOPs count matrix products
-and attention. Bytes count weights read once (of experts, only the chosen ones) and the KV cache.
+Weights are random, scaled to keep activations near 1.
 """
 
 from __future__ import annotations
@@ -12,38 +11,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from ..axes import EXPERTS, Experts, Heads
+from ..axes import Experts, Heads
+from ..decoders import NETS, SMALL_MODEL, TINY, TINY_MODEL, Net, cost, weight_bytes
 from ..measure import Case, Check, Device, Scalar, Skip, Work, finite, relative_error
-from . import decode, kernels
+from . import decode
 from .layers import compiled
+from .triton_kernels import kernels
 
 LIMIT = 3e-2  # a block rounds to bf16 about ten times
 CHECKED_TOKENS, CHECKED_SEQUENCES = 1024, 16
-
-
-@dataclass(frozen=True)
-class Net:
-    """A decoder. `inner` is the inner size of its MLP or of each expert."""
-
-    name: str
-    hidden: int
-    heads: Heads
-    inner: int
-    layers: int = 1
-    vocab: int = 0
-    experts: Experts | None = None
-
-    @property
-    def attention_values(self) -> int:
-        return self.hidden * self.heads.dim * (2 * self.heads.query + 2 * self.heads.kv)
-
-
-NETS = (
-    Net("llama-3.1-8b", 4096, Heads(32, 8, 128), 14336),
-    Net("qwen3-30b-a3b", 2048, Heads(32, 4, 128), 768, experts=EXPERTS[0]),
-)
-SMALL_MODEL = Net("llama-3.2-1b", 2048, Heads(32, 8, 64), 8192, layers=16, vocab=128256)
-TINY = Net("tiny", 256, Heads(8, 2, 32), 512)
 
 
 def cases(kind: str, suite: str, device: Device) -> Iterator[Case]:
@@ -62,7 +38,7 @@ def _wanted(kind: str, suite: str, device: Device) -> Iterator[tuple[Net, str, i
     quick = suite == "quick"
     nets = NETS if device.gpu else (TINY,)
     if kind == "decode_step":
-        net = SMALL_MODEL if device.gpu else replace(TINY, layers=2, vocab=4096)
+        net = SMALL_MODEL if device.gpu else TINY_MODEL
         steps = ((1, 1024), (64, 1024)) if quick else ((1, 1024), (8, 1024), (64, 1024), (256, 1024), (16, 8192))
         yield from ((net, "decode", *step) for step in steps)
     elif kind == "compile_gain":
@@ -88,27 +64,6 @@ def _case(kind: str, net: Net, phase: str, batch: int, context: int, mode: str) 
     needs = 4 * (weight_bytes(net) + size) + 40 * tokens * max(net.hidden, net.inner)
     build = _builder(net, phase, batch, context, mode)
     return Case(kind, key, build, flops, size, needs, setup_s=6.0 if mode == "compiled" else 0.5)
-
-
-def weight_bytes(net: Net) -> int:
-    feed = 3 * net.hidden * net.inner * (net.experts.count if net.experts else 1)
-    return 2 * (net.layers * (net.attention_values + feed) + net.vocab * net.hidden)
-
-
-def cost(net: Net, phase: str, batch: int, context: int) -> tuple[int, int]:
-    """FLOPs and bytes of one pass."""
-    tokens = batch if phase == "decode" else batch * context
-    chosen = net.experts.top_k if net.experts else 1
-    values = net.attention_values + 3 * net.hidden * net.inner * chosen
-    pairs = batch * context if phase == "decode" else batch * context * (context + 1) // 2
-    attention = 4 * pairs * net.heads.query * net.heads.dim
-    rows = tokens if phase == "decode" else batch
-    flops = net.layers * (2 * tokens * values + attention) + 2 * rows * net.vocab * net.hidden
-    read = 1.0 if not net.experts else 1 - (1 - chosen / net.experts.count) ** tokens
-    feed = 3 * net.hidden * net.inner * (net.experts.count * read if net.experts else 1)
-    cache = 2 * batch * context * net.heads.kv * net.heads.dim
-    size = 2 * (net.layers * (net.attention_values + feed + cache) + net.vocab * net.hidden)
-    return flops, int(size)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from advisor.engine.scheduler.closed_form import closed_loop
 from advisor.engine.scheduler.percentiles import scheduler_of
 from advisor.engine.search import Question
 from advisor.engine.search.run import search
+from advisor.engine.step.drafts.speculative import Draft
 from advisor.engine.step.lane import Lane, lanes
-from advisor.engine.step.speculative import Draft
 from advisor.engine.step.step_time import Demand
 from tests.engine.catalog_sample import BF16, FP8, LLAMA_8B, catalog, question
 from tests.engine.optimisation.test_tuning import changed

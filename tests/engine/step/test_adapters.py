@@ -21,11 +21,11 @@ from advisor.engine.step.adapters import (
     served_rank,
     swap_s,
 )
+from advisor.engine.step.compatibility.support import supports_model
 from advisor.engine.step.lane import lanes
 from advisor.engine.step.layout import layouts
 from advisor.engine.step.ledger import decode_ledger
 from advisor.engine.step.operators import distinct_experts
-from advisor.engine.step.support import supports_model
 from tests.engine.catalog_sample import (
     BF16,
     LLAMA_8B,

@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from advisor.engine.step.lane import lanes
-from advisor.engine.step.speculative import (
+from advisor.engine.step.drafts.speculative import (
     Acceptance,
     acceptances_of,
     drafts_of,
@@ -15,6 +14,7 @@ from advisor.engine.step.speculative import (
     tokens_per_step,
     with_draft,
 )
+from advisor.engine.step.lane import lanes
 from tests.engine.catalog_sample import LLAMA_8B, VLLM, chip, lane
 
 EAGLE = Acceptance(method="eagle", task="chat", accepted_fraction=0.7, source="sample")

@@ -9,18 +9,18 @@ from advisor.engine.network import DraftRelease
 from advisor.engine.network.model import parameters
 from advisor.engine.search import Question
 from advisor.engine.search.run import search
-from advisor.engine.step.draft_heads import drafting_choice
-from advisor.engine.step.lane import lanes
-from advisor.engine.step.speculative import (
+from advisor.engine.step.drafts.heads import drafting_choice
+from advisor.engine.step.drafts.speculative import (
     Acceptance,
     drafts_of,
     published_draft,
     speculative_times,
     tokens_per_step,
 )
-from advisor.engine.terms.demand import Trace, Users
-from advisor.engine.terms.kinds import BATCH
-from advisor.engine.terms.workload import Slo
+from advisor.engine.step.lane import lanes
+from advisor.engine.terms.workloads.demand import Trace, Users
+from advisor.engine.terms.workloads.kinds import BATCH
+from advisor.engine.terms.workloads.workload import Slo
 from tests.engine.catalog_sample import LLAMA_70B, catalog, chip, dense, lane, offer, question
 from tests.engine.search.test_variants import ABLE, NGRAM, ONE_FRAMEWORK, SUMMARIES
 

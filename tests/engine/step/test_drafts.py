@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from advisor.engine.network import DraftRelease
-from advisor.engine.step.layout import Choice
-from advisor.engine.step.speculative import (
+from advisor.engine.step.drafts.speculative import (
     Acceptance,
     Draft,
     acceptances_of,
@@ -21,8 +20,9 @@ from advisor.engine.step.speculative import (
     tokens_per_step,
     with_draft,
 )
+from advisor.engine.step.layout import Choice
 from advisor.engine.step.step_time import StepTimes
-from advisor.engine.terms.hardware import Overhead
+from advisor.engine.terms.machines.hardware import Overhead
 from tests.engine.catalog_sample import LLAMA_8B, VLLM, chip, ideal, lane
 from tests.engine.serving_cases import lane as invented
 

@@ -14,7 +14,12 @@ from advisor.engine.scheduler.percentiles import scheduler_of
 from advisor.engine.scheduler.simulation import simulate
 from advisor.engine.search import Question
 from advisor.engine.search.run import search
-from advisor.engine.step.encoder import (
+from advisor.engine.step.compatibility.support import mixers_of, supports_model
+from advisor.engine.step.lane import lanes
+from advisor.engine.step.lane_times import prefill_s, step_s
+from advisor.engine.step.layout import layouts
+from advisor.engine.step.ledger import decode_ledger, prefill_ledger
+from advisor.engine.step.media.encoder import (
     batch_capacity_requests_per_s,
     batch_latency_p95_s,
     computed_source_tokens,
@@ -24,15 +29,10 @@ from advisor.engine.step.encoder import (
     source_s,
     whole_prompts,
 )
-from advisor.engine.step.lane import lanes
-from advisor.engine.step.lane_times import prefill_s, step_s
-from advisor.engine.step.layout import layouts
-from advisor.engine.step.ledger import decode_ledger, prefill_ledger
 from advisor.engine.step.memory import kv_bytes_per_sequence, source_bytes_per_sequence, weights_bytes
 from advisor.engine.step.step_time import POISSON, STATIC, Client, Demand
-from advisor.engine.step.support import mixers_of, supports_model
-from advisor.engine.terms.kinds import EMBEDDING, SERVING
-from advisor.engine.terms.workload import Constraints, Lengths, Slo
+from advisor.engine.terms.workloads.kinds import EMBEDDING, SERVING
+from advisor.engine.terms.workloads.workload import Constraints, Lengths, Slo
 from tests.engine.catalog_sample import BF16, LLAMA_8B, SGLANG, VLLM, catalog, chip, lane, question, software
 from tests.engine.hf_configs import CONFIGS
 from tests.engine.network.test_model_seq2seq import BART, FLAN_XXL, WHISPER

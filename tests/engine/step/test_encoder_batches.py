@@ -8,7 +8,7 @@ import pytest
 
 from advisor.engine.network.blocks import Attention, Block, Ffn
 from advisor.engine.network.model import Model
-from advisor.engine.step.encoder import (
+from advisor.engine.step.media.encoder import (
     as_scheduled,
     batch_capacity_requests_per_s,
     batch_latency_p95_s,
@@ -25,9 +25,9 @@ from advisor.engine.step.encoder import (
     whole_prompts,
 )
 from advisor.engine.step.step_time import Demand, Scheduler, StepTimes, load_of
-from advisor.engine.terms.case import Case, Protocol
-from advisor.engine.terms.kinds import EMBEDDING
-from advisor.engine.terms.workload import Lengths, Trace, Workload
+from advisor.engine.terms.workloads.case import Case, Protocol
+from advisor.engine.terms.workloads.kinds import EMBEDDING
+from advisor.engine.terms.workloads.workload import Lengths, Trace, Workload
 from tests.engine.catalog_sample import LLAMA_8B, question
 from tests.engine.serving_cases import lane
 from tests.engine.step.test_operators import ATTENTION, chips, model, product, times, totals

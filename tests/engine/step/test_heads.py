@@ -6,9 +6,9 @@ import pytest
 
 from advisor.engine.network.blocks import Attention, Block, Ffn, LatentAttention
 from advisor.engine.network.model import Model, decoder_blocks
-from advisor.engine.step.draft_heads import draft_bytes, layer_bytes, one_layer
+from advisor.engine.step.drafts.heads import draft_bytes, layer_bytes, one_layer
+from advisor.engine.step.drafts.speculative import Acceptance, drafts_of
 from advisor.engine.step.lane import lanes
-from advisor.engine.step.speculative import Acceptance, drafts_of
 from tests.engine.catalog_sample import LLAMA_8B, chip, dense, lane
 
 BIG = lane(chip("h100", memory_bytes=400e9), context=1000)

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from advisor.engine.network.blocks import Block, Ffn, Recurrent
+from advisor.engine.step.drafts.speculative import Draft
 from advisor.engine.step.lane import Lane, concatenate, fitting, lanes, memory, take
 from advisor.engine.step.lane_times import idle_s, lane_step_s, prefill_s, step_s
 from advisor.engine.step.layout import layouts
 from advisor.engine.step.memory import Memory, activations_bytes, kv_bytes_per_sequence, weights_bytes
-from advisor.engine.step.speculative import Draft
 from advisor.engine.terms import Correction
 from advisor.engine.terms.software import Quantization
 from tests.engine.catalog_sample import BF16, FP8, INT4, LLAMA_8B, VLLM, chip, format_of

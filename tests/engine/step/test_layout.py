@@ -8,13 +8,13 @@ import pytest
 from advisor.engine.kernels import rate_of
 from advisor.engine.network.blocks import Block, Ffn
 from advisor.engine.network.model import Model
-from advisor.engine.step.checkpoints import experts_only
+from advisor.engine.step.compatibility.checkpoints import experts_only
 from advisor.engine.step.layout import (
     Choice,
     layouts,
     unsupported,
 )
-from advisor.engine.terms.hardware import Accelerator, Efficiency, Link, Overhead, Partition, cut_into
+from advisor.engine.terms.machines.hardware import Accelerator, Efficiency, Link, Overhead, Partition, cut_into
 from advisor.engine.terms.software import Quantization
 from tests.engine.catalog_sample import BF16, FP8, INT4, chip, format_of, ideal
 from tests.engine.step.test_operators import ATTENTION, LATENT, model

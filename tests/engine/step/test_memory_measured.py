@@ -3,7 +3,7 @@
 import pytest
 
 from advisor.engine.estimate.simulated import estimate_all
-from advisor.engine.terms.case import Case, Pool
+from advisor.engine.terms.workloads.case import Case, Pool
 from advisor.inputs.current import catalog_resources
 
 MEASURED = [  # model, weights, cache, tokens
@@ -17,7 +17,7 @@ MEASURED = [  # model, weights, cache, tokens
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_cache_capacities_are_within_4_percent_of_those_reported():
     cases = [
         Case(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from advisor.engine.training.even_splits import parallel_fault, pipeline_fault
-from advisor.engine.training.layouts import candidates, run_of
+from advisor.engine.training.parallel.even_splits import parallel_fault, pipeline_fault
+from advisor.engine.training.parallel.layouts import candidates, run_of
 from tests.engine.catalog_sample import LLAMA_70B
 from tests.engine.training.test_layouts import job
 

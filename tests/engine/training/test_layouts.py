@@ -7,7 +7,7 @@ import pytest
 from advisor.engine import training
 from advisor.engine.network import Attention, Block, Ffn, Model
 from advisor.engine.training import MEGATRON, MEGATRON_BF16, Job, Parallel, Run, Shape
-from advisor.engine.training.layouts import COLUMNS, candidates, least_bytes, run_of, shape_of
+from advisor.engine.training.parallel.layouts import COLUMNS, candidates, least_bytes, run_of, shape_of
 from tests.engine.training.test_step_time import EFFICIENCY, H200
 
 H100 = replace(H200, slug="h100-sxm", name="H100", memory_bytes=79.65 * 2**30, memory_bytes_per_s=3.35e12)

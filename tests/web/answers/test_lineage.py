@@ -11,7 +11,7 @@ from advisor.web import forms
 from tests import sample_advice
 from tests.people import organisation
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped", "woken")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen", "woken")]
 
 
 def resubmitted(client: Client, earlier: Advice, **changes: str) -> Advice:

@@ -1,0 +1,54 @@
+"""Tests of behavior load the frozen catalog. The modules that may load the shipped one are listed here."""
+
+import csv
+import re
+from datetime import date
+from pathlib import Path
+
+from tests.clocks import TODAY
+from tests.conftest import FROZEN
+
+TESTS = Path(__file__).resolve().parent
+SHIPPED = re.compile(
+    r'usefixtures\("shipped"|\bshipped: None\b|\bshipped\)|load_once\(SHIPPED|call_command\("load_catalog"'
+)
+# They check the data that is shipped, or need all of it: every chip, every measured row, the loader itself.
+DATA = set(
+    """answer/test_advice_every_chip answer/test_estimate answer/test_recipes answer/test_sharing_answer
+    answer/test_supported_only catalog/test_load_catalog claims/test_claims commands/test_training_commands
+    docs/test_commands fidelity/test_h100_served_points fidelity/test_host_time fidelity/test_served_points
+    fidelity/test_unknown_clients inputs/test_current_prices inputs/test_hosts inputs/test_prices
+    inputs/test_smallest_units ops/test_warm questions/test_questions""".split()
+)
+# They ask for answers and should load the frozen catalog; move them, and never add one.
+NOT_YET = set(
+    """answer/test_advice_hosted answer/test_advice_prices_then answer/test_advice_terms answer/test_cases_money
+    answer/test_cases_scenarios answer/test_cases_serving answer/test_change_applied answer/test_choice_scores
+    answer/test_choice_sensitivity answer/test_choice_why_not answer/test_demand_road answer/test_embedding
+    answer/test_exclusions answer/test_keep_or_sell answer/test_link_domains answer/test_money_answer
+    answer/test_no_limits answer/test_portfolio answer/test_portfolio_training answer/test_preference_runs
+    answer/test_published_checkpoint answer/test_recalculation answer/test_rented_instance
+    answer/test_scale_to_zero_answer answer/test_settling answer/test_speculative_ranking answer/test_stale_prices
+    answer/test_training_recalculation answer/test_training_sentences answer/test_tuning_advice
+    browser/test_page_heights browser/test_page_types browser/test_training_browser""".split()
+)
+
+
+def test_new_prices_change_no_test_of_behavior() -> None:
+    load = {
+        str(file.relative_to(TESTS).with_suffix(""))
+        for file in TESTS.rglob("test_*.py")
+        if SHIPPED.search(file.read_text()) and file != Path(__file__)
+    }
+    assert load - DATA - NOT_YET == set(), 'usefixtures("frozen"), or say why the test needs the shipped catalog'
+    assert (DATA | NOT_YET) - load == set(), "take it off the list"
+
+
+def test_the_frozen_catalog_is_not_newer_than_the_day_of_the_tests() -> None:
+    newest = date.min
+    for file in FROZEN.rglob("*.csv"):
+        with file.open(newline="") as lines:
+            newest = max(
+                [newest, *(date.fromisoformat(row["as_of"]) for row in csv.DictReader(lines) if row.get("as_of"))]
+            )
+    assert date(2026, 1, 1) < newest <= TODAY
