@@ -3,8 +3,8 @@
 from typing import Any
 
 from advisor import answer
-from advisor.answer import single_estimate
-from advisor.answer import training_estimate as trained
+from advisor.answer.estimates import single_estimate
+from advisor.answer.estimates import training_estimate as trained
 from advisor.inputs import Snapshot
 from advisor.workload import Deployment, TrainingRun, parse_estimate
 

@@ -14,9 +14,9 @@ SHIPPED = re.compile(
 )
 # They check the data that is shipped, or need all of it: every chip, every measured row, the loader itself.
 DATA = set(
-    """answer/test_advice_every_chip answer/test_recipes answer/test_sharing_answer answer/test_supported_only
-    catalog/test_load_catalog claims/test_claims commands/test_training_commands docs/test_commands
-    fidelity/test_h100_served_points fidelity/test_host_time fidelity/test_served_points
+    """answer/test_advice_every_chip answer/test_estimate answer/test_recipes answer/test_sharing_answer
+    answer/test_supported_only catalog/test_load_catalog claims/test_claims commands/test_training_commands
+    docs/test_commands fidelity/test_h100_served_points fidelity/test_host_time fidelity/test_served_points
     fidelity/test_unknown_clients inputs/test_current_prices inputs/test_hosts inputs/test_prices
     inputs/test_smallest_units ops/test_warm questions/test_questions""".split()
 )
@@ -24,14 +24,13 @@ DATA = set(
 NOT_YET = set(
     """answer/test_advice_hosted answer/test_advice_prices_then answer/test_advice_terms answer/test_cases_money
     answer/test_cases_scenarios answer/test_cases_serving answer/test_change_applied answer/test_choice_scores
-    answer/test_choice_sensitivity answer/test_choice_why_not answer/test_conversations answer/test_demand_road
-    answer/test_embedding answer/test_energy answer/test_exclusions answer/test_image_generation answer/test_images
-    answer/test_keep_or_sell answer/test_link_domains answer/test_money_answer answer/test_no_limits
-    answer/test_portfolio answer/test_portfolio_training answer/test_preference answer/test_preference_runs
-    answer/test_published_checkpoint answer/test_quick_ranking answer/test_recalculation answer/test_rented_instance
-    answer/test_rerank_audio answer/test_scale_to_zero_answer answer/test_settling answer/test_speculative_ranking
-    answer/test_stale_prices answer/test_training_recalculation answer/test_training_sentences
-    answer/test_tuning_advice browser/test_page_heights browser/test_page_types browser/test_training_browser""".split()
+    answer/test_choice_sensitivity answer/test_choice_why_not answer/test_demand_road answer/test_embedding
+    answer/test_exclusions answer/test_keep_or_sell answer/test_link_domains answer/test_money_answer
+    answer/test_no_limits answer/test_portfolio answer/test_portfolio_training answer/test_preference_runs
+    answer/test_published_checkpoint answer/test_recalculation answer/test_rented_instance
+    answer/test_scale_to_zero_answer answer/test_settling answer/test_speculative_ranking answer/test_stale_prices
+    answer/test_training_recalculation answer/test_training_sentences answer/test_tuning_advice
+    browser/test_page_heights browser/test_page_types browser/test_training_browser""".split()
 )
 
 

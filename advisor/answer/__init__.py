@@ -1,8 +1,10 @@
 """Engine values to a typed answer: options, costs, explanations."""
 
-from advisor.answer import calibration_marks, launch_flags, quick, single_estimate, training_estimate, waterfall
+from advisor.answer import quick
 from advisor.answer.advice import recommend
+from advisor.answer.estimates import single_estimate, training_estimate
 from advisor.answer.money import CURRENCY
+from advisor.answer.options import calibration_marks, launch_flags, waterfall
 from advisor.answer.question_notes import with_probes
 from advisor.answer.sentences import likely
 

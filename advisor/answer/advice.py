@@ -4,16 +4,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from advisor.answer import demand, ranking, training
 from advisor.answer import money as bill
-from advisor.answer.calibration_marks import calibrations_used
-from advisor.answer.card_sharing import adapters, sharing
+from advisor.answer import ranking, training
 from advisor.answer.hosted import hosted
 from advisor.answer.internal_errors import Lost, answered
 from advisor.answer.mix import mix
 from advisor.answer.one_ranking import ranked_together
 from advisor.answer.one_ranking import verdict as together_verdict
-from advisor.answer.option import near_miss, option, solid_choice
+from advisor.answer.options import demand
+from advisor.answer.options.calibration_marks import calibrations_used
+from advisor.answer.options.card_sharing import adapters, sharing
+from advisor.answer.options.option import near_miss, option, solid_choice
 from advisor.answer.owned import displaced_by, kept_first, owned, owned_sentence, team_of
 from advisor.answer.pareto import pareto
 from advisor.answer.portfolios import nothing_to_serve, portfolio_answer, with_training

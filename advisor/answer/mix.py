@@ -1,6 +1,6 @@
 """A mix of machines: its parts, what it saves against one kind, or why there is no mix."""
 
-from advisor.answer.option import setup
+from advisor.answer.options.option import setup
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.fleet import Mix as EngineMix
 from advisor.engine.fleet import MixPart as EnginePart

@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from advisor.answer.demand import API_LOSS
 from advisor.answer.hosted import asked_for, figures_of, needed_tokens_per_s, of_median, usd_per_hour
 from advisor.answer.money import CURRENCY, cents, traffic_ratio
+from advisor.answer.options.demand import API_LOSS
 from advisor.answer.question import Question
 from advisor.answer.sentences import certainty
 from advisor.engine.cost import HOURS_PER_MONTH, in_cents, present_value

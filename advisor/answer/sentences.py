@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
-from advisor.answer.card_sharing import partition_notes
-from advisor.answer.tuning import variant_warnings
+from advisor.answer.options.card_sharing import partition_notes
+from advisor.answer.options.tuning import variant_warnings
 from advisor.engine.cost import HOURS_PER_YEAR
 from advisor.engine.kernels import HALF
 from advisor.engine.launch import rare_request_tokens

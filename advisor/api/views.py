@@ -190,10 +190,8 @@ class EstimateOne(views.APIView):
     )
     def post(self, request: Request) -> Response:
         limits.of_estimate(request)
-        from advisor.answer import (  # here, so that web workers load the engine only for estimates
-            single_estimate,
-            training_estimate,
-        )
+        # here, so that web workers load the engine only for estimates
+        from advisor.answer import single_estimate, training_estimate
 
         if not isinstance(request.data, dict):
             raise workload.WorkloadError([workload.error("", "must be an object of keys", "a deployment")])

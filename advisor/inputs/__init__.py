@@ -1,20 +1,6 @@
 """Reads the catalog into a snapshot and converts a snapshot to engine values."""
 
-from advisor.inputs import hosted_apis, measured, offers, what_if
-from advisor.inputs.assumptions import (
-    COLD_START,
-    COSTS,
-    EGRESS,
-    HOST_SPEED,
-    PATHS,
-    RESALE_YEARS,
-    STORAGE,
-    SUPPLY,
-    SWINGS,
-    price_path,
-    serverless_of,
-    with_one_team,
-)
+from advisor.inputs import measured, what_if
 from advisor.inputs.check import check_catalog, unknown_names_in_parts
 from advisor.inputs.current import (
     catalog_chip,
@@ -35,9 +21,24 @@ from advisor.inputs.from_catalog import (
     model_rows,
     take_snapshot,
 )
-from advisor.inputs.hosts import usual_host_watts
 from advisor.inputs.names import prices_seen_by, with_catalog_names
-from advisor.inputs.offers import new_usd_per_accelerator
+from advisor.inputs.prices import hosted_apis, offers
+from advisor.inputs.prices.assumptions import (
+    COLD_START,
+    COSTS,
+    EGRESS,
+    HOST_SPEED,
+    PATHS,
+    RESALE_YEARS,
+    STORAGE,
+    SUPPLY,
+    SWINGS,
+    price_path,
+    serverless_of,
+    with_one_team,
+)
+from advisor.inputs.prices.hosts import usual_host_watts
+from advisor.inputs.prices.offers import new_usd_per_accelerator
 from advisor.inputs.rounding import number, rounded
 from advisor.inputs.snapshot import Snapshot
 from advisor.inputs.to_engine import (

@@ -8,11 +8,12 @@ from advisor.engine.network import to_shape
 from advisor.engine.step import host_copy_of
 from advisor.engine.terms import UNKNOWN_UNIT, Offer
 from advisor.engine.terms import Accelerator as Chip
-from advisor.inputs import hosts, measured, offers
-from advisor.inputs.assumptions import HOST_SPEED, assumptions_of
+from advisor.inputs import measured
 from advisor.inputs.check import own_model_error
 from advisor.inputs.from_catalog import _accelerator, _frameworks, _quantization, assumption, calibrations, model_row
 from advisor.inputs.names import models, one
+from advisor.inputs.prices import hosts, offers
+from advisor.inputs.prices.assumptions import HOST_SPEED, assumptions_of
 from advisor.inputs.snapshot import Snapshot
 from advisor.inputs.to_engine import chip_of, framework_of, model_of, quantizations_of, with_host_speed
 from advisor.workload import Config, WorkloadError, deployment, error

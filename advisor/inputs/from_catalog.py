@@ -7,7 +7,8 @@ from django.db.models import Q
 
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.network import from_stored_config, to_shape
-from advisor.inputs import hosted_apis, hosts, measured, offers
+from advisor.inputs import measured
+from advisor.inputs.prices import hosted_apis, hosts, offers
 from advisor.inputs.snapshot import Snapshot
 from advisor.workload import PORTFOLIO, WorkloadError, error
 from catalog import clock

@@ -29,9 +29,9 @@ from advisor.engine.terms import (
 )
 from advisor.engine.terms import Accelerator as Chip
 from advisor.engine.terms import Framework as Serving
-from advisor.inputs import hosted_apis, offers
-from advisor.inputs.assumptions import CAP, HOST_SPEED, IDLE, SOFTWARE, assumptions_of
 from advisor.inputs.from_catalog import first_source
+from advisor.inputs.prices import hosted_apis, offers
+from advisor.inputs.prices.assumptions import CAP, HOST_SPEED, IDLE, SOFTWARE, assumptions_of
 from advisor.inputs.snapshot import Snapshot
 from advisor.inputs.training import lengths_of_task, task_of
 from advisor.workload import CHOICES, drawing_of, images_of, lengths_of, prompts_of, trace_of, unit_of, users_of

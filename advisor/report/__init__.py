@@ -25,7 +25,6 @@ __all__ = [
     "estimate_text",
     "has_changing_traffic",
     "has_document",
-
     "markdown",
     "meetings",
     "months",

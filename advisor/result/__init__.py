@@ -19,28 +19,10 @@ from advisor.result.answer import (
     Weights,
 )
 from advisor.result.base import Percentiles, Section
-from advisor.result.contents import Conversation, ImageInput, UnitCost
 from advisor.result.decision import Decision, Measurement, Settle
-from advisor.result.demand import (
-    Availability,
-    Day,
-    GrowthSchedule,
-    GrowthStep,
-    HostLost,
-    MeanAndTail,
-    Owned,
-    OwnedPlan,
-    Recorded,
-    Site,
-    Users,
-    Week,
-    WeekBill,
-)
 from advisor.result.estimate import Ablation, AblationStep, ClosedForm, Estimate, MeasuredRow
 from advisor.result.figures import FIGURES, GROUPS, HOSTED, Figure, csv_columns, interval, shown_in
-from advisor.result.host import Host
 from advisor.result.hosted import ApiOption, HostedOffer, SloState, Speed, TokenCharge
-from advisor.result.launch import Checkpoint, FlagCheck, Launch, LoadTest
 from advisor.result.money import (
     BreakEven,
     BridgeSetup,
@@ -67,7 +49,25 @@ from advisor.result.money import (
     WaterfallStep,
     WayToPay,
 )
-from advisor.result.option import (
+from advisor.result.options.contents import Conversation, ImageInput, UnitCost
+from advisor.result.options.demand import (
+    Availability,
+    Day,
+    GrowthSchedule,
+    GrowthStep,
+    HostLost,
+    MeanAndTail,
+    Owned,
+    OwnedPlan,
+    Recorded,
+    Site,
+    Users,
+    Week,
+    WeekBill,
+)
+from advisor.result.options.host import Host
+from advisor.result.options.launch import Checkpoint, FlagCheck, Launch, LoadTest
+from advisor.result.options.option import (
     Batch,
     Beats,
     Disaggregated,
@@ -86,6 +86,38 @@ from advisor.result.option import (
     Simulation,
     Speculative,
     Variant,
+)
+from advisor.result.options.sharing import Adapters, LengthClass, MergedCopies, Mix, MixPart, Sharing, SharingWay
+from advisor.result.options.training_option import (
+    GoodputParts,
+    ScalingPoint,
+    Serving,
+    Storage,
+    TrainingIntervals,
+    TrainingOption,
+    TrainingStep,
+)
+from advisor.result.options.tuning import (
+    CacheFormatChoice,
+    FormatChoice,
+    FrameworkChoice,
+    Pitfall,
+    Roofline,
+    RooflinePhase,
+    Tuning,
+    TuningPlan,
+    TuningStep,
+)
+from advisor.result.options.why_not import (
+    Bookable,
+    LeftOut,
+    LeftOutSoftware,
+    PriceBound,
+    Rejection,
+    SensitivityBar,
+    SolidChoice,
+    Unranked,
+    UnrankedOffer,
 )
 from advisor.result.portfolio import (
     Alone,
@@ -114,39 +146,7 @@ from advisor.result.quick import (
     QuickRanking,
     QuickRejection,
 )
-from advisor.result.sharing import Adapters, LengthClass, MergedCopies, Mix, MixPart, Sharing, SharingWay
 from advisor.result.training import FastestLayout, MeasuredRun, Phase, TrainingEstimate, TrainingLayout, TrainingMemory
-from advisor.result.training_option import (
-    GoodputParts,
-    ScalingPoint,
-    Serving,
-    Storage,
-    TrainingIntervals,
-    TrainingOption,
-    TrainingStep,
-)
-from advisor.result.tuning import (
-    CacheFormatChoice,
-    FormatChoice,
-    FrameworkChoice,
-    Pitfall,
-    Roofline,
-    RooflinePhase,
-    Tuning,
-    TuningPlan,
-    TuningStep,
-)
-from advisor.result.why_not import (
-    Bookable,
-    LeftOut,
-    LeftOutSoftware,
-    PriceBound,
-    Rejection,
-    SensitivityBar,
-    SolidChoice,
-    Unranked,
-    UnrankedOffer,
-)
 
 __all__ = [
     "FIGURES",

@@ -20,14 +20,13 @@ from advisor.result.base import (
     Watts,
 )
 from advisor.result.decision import Decision, Settle, grows, lasting, most_accelerators, plan_ways
-from advisor.result.demand import Owned
 from advisor.result.hosted import ApiOption, HostedOffer
 from advisor.result.money import Scenario, Switch, Team, Uncertainty
-from advisor.result.option import NearMiss, Option
-from advisor.result.portfolio import Portfolio
-from advisor.result.sharing import Adapters, Mix, Sharing
-from advisor.result.training_option import TrainingOption
-from advisor.result.why_not import (
+from advisor.result.options.demand import Owned
+from advisor.result.options.option import NearMiss, Option
+from advisor.result.options.sharing import Adapters, Mix, Sharing
+from advisor.result.options.training_option import TrainingOption
+from advisor.result.options.why_not import (
     Bookable,
     LeftOutSoftware,
     PriceBound,
@@ -36,6 +35,7 @@ from advisor.result.why_not import (
     SolidChoice,
     Unranked,
 )
+from advisor.result.portfolio import Portfolio
 
 
 class Catalog(Section):

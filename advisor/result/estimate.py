@@ -21,7 +21,15 @@ from advisor.result.base import (
     Watts,
     WholeTokens,
 )
-from advisor.result.option import Disaggregated, Intervals, MeasuredCorrection, Memory, Operator, Setup, Speculative
+from advisor.result.options.option import (
+    Disaggregated,
+    Intervals,
+    MeasuredCorrection,
+    Memory,
+    Operator,
+    Setup,
+    Speculative,
+)
 
 
 class ClosedForm(Section):

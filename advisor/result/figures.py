@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from advisor.result.hosted import ApiOption
-from advisor.result.option import Option
-from advisor.result.training_option import TrainingOption
+from advisor.result.options.option import Option
+from advisor.result.options.training_option import TrainingOption
 
 Makes = tuple[str, ...]
 TOKENS: Makes = ("tokens",)

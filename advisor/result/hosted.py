@@ -17,9 +17,9 @@ from advisor.result.base import (
     UsdPerMonth,
     UsdPerMtok,
 )
-from advisor.result.option import Intervals
+from advisor.result.options.option import Intervals
+from advisor.result.options.why_not import Rejection
 from advisor.result.portfolio import PortfolioMoney
-from advisor.result.why_not import Rejection
 
 SloState = Literal["no limit", "reached", "disputed", "not verified", "missed"]
 

@@ -20,7 +20,7 @@ from advisor.result.base import (
     UsdPerMonth,
 )
 from advisor.result.money import CashFlow, CostPart, CostRanges, InstanceHours
-from advisor.result.option import Batch
+from advisor.result.options.option import Batch
 
 
 class AloneOption(Section):

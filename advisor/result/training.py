@@ -15,7 +15,7 @@ from advisor.result.base import (
     Unit,
     WholeTokens,
 )
-from advisor.result.option import Operator
+from advisor.result.options.option import Operator
 
 Sequences = Annotated[int, Unit("sequences")]
 TeraflopsPerSecond = Annotated[float, Unit("TFLOP/s")]

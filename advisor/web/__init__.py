@@ -2,19 +2,18 @@
 
 from advisor.web import (
     accuracy_page,
-    assumptions_page,
     comments,
     deletion_views,
     document_views,
     documentation,
     load_test_views,
     price_pages,
-    quick_estimate,
     views,
-    what_if_views,
 )
-from advisor.web.answers import compare_page, list_page
+from advisor.web.answers import assumptions_page, compare_page, list_page
 from advisor.web.views import trouble
+from advisor.web.what_if import quick_estimate
+from advisor.web.what_if import views as what_if_views
 
 __all__ = [
     "accuracy_page",

@@ -17,7 +17,7 @@ from rest_framework.response import Response
 
 from advisor.api import Pages
 from advisor.fidelity import PEERS, REASONS, Card, Json, Line, calibration_files, peers, reliability, scorecard
-from advisor.web import fidelity_chart
+from advisor.web.charts import fidelity as fidelity_chart
 from catalog.lists import export
 from catalog.rest import Unprocessable, problems, refuse_empty, refuse_unknown
 from catalog.revision import kept

@@ -31,11 +31,12 @@ from advisor.fidelity import nearest_rows
 from advisor.models import Advice
 from advisor.report import documents
 from advisor.result import Answer, ApiOption, TrainingOption
-from advisor.web import comments, forms, load_test_views, sections, share_links, training_page, what_if
-from advisor.web.answers import kept
+from advisor.web import comments, forms, load_test_views, share_links
+from advisor.web.answers import kept, sections, training_page
 from advisor.web.answers.list_page import constraints
-from advisor.web.page import csv_text, page, sections_of
-from advisor.web.page import option_context as page_of_option
+from advisor.web.answers.page import csv_text, page, sections_of
+from advisor.web.answers.page import option_context as page_of_option
+from advisor.web.what_if import controls as what_if
 from advisor.workload import WorkloadError, with_changes
 from catalog import clock
 from catalog.accounts import Caller, Right, audit, caller_of, hashed, needs, organisation_of, refused
@@ -273,7 +274,7 @@ def option_context(request: HttpRequest, advice: Advice, rank: int, token: str =
     ranks = [each.rank for each in answer.recommendations]
     context = {"advice": advice, "option": option, "ranks": ranks, "spec": spec, "shared": bool(token), "token": token}
     if isinstance(option, ApiOption):
-        return context
+        return context | {"changing_traffic": report.has_changing_traffic(answer)}
     context["trains"] = trains = isinstance(option, TrainingOption)
     section = section_of(request)
     context |= sections.context(sections.RUN if trains else sections.OPTION, section)

@@ -9,9 +9,9 @@ from django.core.management import call_command
 from django.test import Client
 
 from advisor import report, workload
-from advisor.inputs import hosted_apis
 from advisor.inputs.check import check_catalog
 from advisor.inputs.from_catalog import take_snapshot
+from advisor.inputs.prices import hosted_apis
 from advisor.result import Answer
 from catalog.models import ApiPrice, Discount, Organisation, ServedModel
 from tests import sample_advice

@@ -8,11 +8,12 @@ import pytest
 
 from advisor import workload
 from advisor.engine.cost.hourly import HOURS_PER_YEAR, own_parts, total_usd_per_hour
-from advisor.inputs import Snapshot, offers
-from advisor.inputs.assumptions import assumptions_of
+from advisor.inputs import Snapshot
 from advisor.inputs.check import check_catalog
 from advisor.inputs.current import market
 from advisor.inputs.from_catalog import _accelerator, assumption, take_snapshot
+from advisor.inputs.prices import offers
+from advisor.inputs.prices.assumptions import assumptions_of
 from advisor.inputs.to_engine import chip_of
 from catalog.models import Accelerator, Assumption, Discount, Organisation, Price, Region, SupportLicence, Unit
 from tests.as_json import recommend

@@ -11,8 +11,8 @@ from django.test import Client
 from advisor import advise
 from advisor.engine.search import Question
 from advisor.engine.search.run import search
-from advisor.engine.terms.kinds import BATCH
-from advisor.engine.terms.workload import Slo
+from advisor.engine.terms.workloads.kinds import BATCH
+from advisor.engine.terms.workloads.workload import Slo
 from advisor.web.forms import WorkloadForm, from_spec
 from advisor.workload.schema import parse
 from advisor.workload.text import WorkloadError

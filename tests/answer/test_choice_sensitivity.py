@@ -6,9 +6,10 @@ import yaml
 from django.conf import settings
 
 from advisor.answer import ranking
-from advisor.engine.search import Question, rank_uncertainty
+from advisor.engine.search import Question
+from advisor.engine.search.certainty import rank_uncertainty
+from advisor.engine.search.certainty.sensitivity import Standing
 from advisor.engine.search.run import prepare_question, search
-from advisor.engine.search.sensitivity import Standing
 from advisor.engine.terms import CERTAIN, around_estimate
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.inputs.to_engine import catalog_of, workload_of

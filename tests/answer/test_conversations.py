@@ -14,7 +14,7 @@ from advisor.web.forms import WorkloadForm, as_file, from_spec
 from advisor.workload import WorkloadError, load
 from advisor.workload.schema import parse
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 ASKED: dict[str, Any] = {
     "name": "agent",
     "model": "Qwen/Qwen3-8B",

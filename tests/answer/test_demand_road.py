@@ -9,7 +9,7 @@ from django.core.management import call_command
 from django.test import Client
 
 from advisor import advise, report
-from advisor.answer import demand
+from advisor.answer.options import demand
 from advisor.inputs.check import check_catalog
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.result import Answer, Option, Users

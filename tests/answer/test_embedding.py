@@ -13,8 +13,8 @@ from advisor import advise, report
 from advisor.inputs.check import check_catalog
 from advisor.models import Advice
 from advisor.result import Answer
+from advisor.web.answers.page import csv_text
 from advisor.web.forms import WorkloadForm, from_spec
-from advisor.web.page import csv_text
 from advisor.workload.schema import parse
 from advisor.workload.text import WorkloadError
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from advisor import workload
-from advisor.answer.energy import curve_of, weighted
+from advisor.answer.options.energy import curve_of, weighted
 from advisor.inputs import Snapshot
 from tests.answer.test_money_answer import answer
 
@@ -30,7 +30,7 @@ def asked() -> dict[str, Any]:
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_carbon_is_weighted_by_the_hours_in_which_power_is_drawn() -> None:
     r = asked()
     energy = r["money"]["energy"]
@@ -43,7 +43,7 @@ def test_carbon_is_weighted_by_the_hours_in_which_power_is_drawn() -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_phases_are_told_apart_with_their_basis_and_range() -> None:
     r = asked()
     energy = r["money"]["energy"]

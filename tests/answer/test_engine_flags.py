@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from advisor.answer import launch_flags
+from advisor.answer.options import launch_flags
 from advisor.engine.launch.command import launch
 from advisor.engine.network.hf_config import from_hf_config
 from advisor.engine.network.model import Model

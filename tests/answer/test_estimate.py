@@ -14,7 +14,7 @@ from advisor.workload import deployment
 from tests.estimate_command import Run, runner, said
 
 SCORES = True
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 LLAMA = ["--model", "meta-llama/Llama-3.1-8B", "--accelerator", "h100-sxm", "--weights", "bf16"]
 LENGTHS = ["--isl", "1000", "--osl", "200"]
 FIELDS = """accelerator accelerator_count framework framework_version weights_dtype quantization kv_dtype tp pp ep dp

@@ -11,7 +11,7 @@ from advisor.engine.search import Question
 from advisor.engine.search.candidates import admissible, allowed, excluded_marks, offers_for
 from advisor.engine.terms import DOUBTFUL, NEVER_FIRST, OWNED, UNKNOWN_UNIT, Offer, Rejection
 from advisor.inputs import catalog_of, check_catalog, take_snapshot, with_catalog_names, workload_of
-from advisor.inputs.offers import EVERY_SELLER
+from advisor.inputs.prices.offers import EVERY_SELLER
 from advisor.workload import WorkloadError
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
@@ -19,9 +19,9 @@ SNAPSHOTS: dict[str, Any] = {}  # by what a snapshot depends on
 TRAFFIC = {"input_tokens": 500, "output_tokens": 100, "requests_per_s": 1}
 
 
-def asked(constraints: dict[str, Any], **given: Any) -> tuple[Any, Any]:
+def asked(constraints: dict[str, Any], **given: Any) -> Question:
     spec, snapshot = snapshot_for(constraints, **given)
-    return workload_of(spec), catalog_of(spec, snapshot)
+    return Question(workload_of(spec), catalog_of(spec, snapshot))
 
 
 def snapshot_for(constraints: dict[str, Any], **given: Any) -> tuple[Any, Any]:
@@ -37,14 +37,13 @@ def snapshot_for(constraints: dict[str, Any], **given: Any) -> tuple[Any, Any]:
 
 
 def offers(constraints: dict[str, Any], doubts: bool = False, **given: Any) -> list[Offer]:
-    question, catalog = asked(constraints, **given)
-    within = replace(question.constraints, with_doubts=doubts)
-    return offers_for(Question(replace(question, constraints=within), catalog))
+    question = asked(constraints, **given)
+    within = replace(question.workload.constraints, with_doubts=doubts)
+    return offers_for(replace(question, workload=replace(question.workload, constraints=within)))
 
 
 def rejected(constraints: dict[str, Any], slug: str) -> Rejection:
-    question, catalog = asked(constraints)
-    (found,) = [r for r in admissible(question, catalog)[0] if r.accelerator == slug]
+    (found,) = [r for r in admissible(asked(constraints))[0] if r.accelerator == slug]
     return found
 
 
@@ -70,10 +69,11 @@ def test_each_exclusion_alone_removes_its_offers_and_no_others(mark: str) -> Non
 
 @pytest.mark.parametrize("exclude", [[], ["weak_price"], ["consumer", "marketplace"]])
 def test_what_cannot_be_first_is_left_out_whatever_is_excluded_and_says_why(exclude: list[str]) -> None:
-    question, catalog = asked({"exclude": exclude})
+    question = asked({"exclude": exclude})
+    catalog = question.catalog
     doubted = [o for o in catalog.offers if o.doubt]
     assert {mark for o in doubted for mark in o.marks} >= set(NEVER_FIRST)
-    assert not set(doubted) & set(offers_for(question, catalog))
+    assert not set(doubted) & set(offers_for(question))
     unknown = [o for o in doubted if UNKNOWN_UNIT in o.marks]
     chips = {a.slug: a for a in catalog.accelerators}
     assert all(not chips[o.accelerator].chassis and o.unknown_unit_chips >= 4 for o in unknown)
@@ -90,7 +90,7 @@ def test_what_cannot_be_first_is_left_out_whatever_is_excluded_and_says_why(excl
 
 def test_a_listed_price_is_doubtful_far_from_its_own_marketplace_or_far_below_all() -> None:
     """Of all shipped prices. One above twice the marketplaces of other sellers is expensive, not in doubt."""
-    snapshot, (_, catalog) = snapshot_for({"exclude": []})[1], asked({"exclude": []})
+    snapshot, catalog = snapshot_for({"exclude": []})[1], asked({"exclude": []}).catalog
     doubtful = {(o.provider, o.instance, o.region, o.accelerator) for o in catalog.offers if DOUBTFUL in o.marks}
     by_own, below_all, expensive = set(), set(), set()
     for p in snapshot.prices:
@@ -163,5 +163,6 @@ def test_an_unknown_place_is_an_error_that_suggests_one() -> None:
 
 
 def test_a_region_allowed_by_area_needs_no_change() -> None:
-    question, catalog = asked({"regions": {"allow": ["eu"]}, "acquisition": ["rent"]})
-    assert all(not excluded_marks(o, question.constraints) for o in catalog.offers if allowed(o, question.constraints))
+    question = asked({"regions": {"allow": ["eu"]}, "acquisition": ["rent"]})
+    limits = question.workload.constraints
+    assert all(not excluded_marks(o, limits) for o in question.catalog.offers if allowed(o, limits))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from advisor.answer.launch_flags import FOLDER
+from advisor.answer.options.launch_flags import FOLDER
 from advisor.engine.optimisation.formats import MADE_ON, PUBLISHED_SO, made_on
 
 ROWS: list[dict[str, Any]] = yaml.safe_load((FOLDER.parent / "quantization.yaml").read_text())

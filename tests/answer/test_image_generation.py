@@ -16,7 +16,7 @@ from advisor.workload import load
 from advisor.workload.schema import parse
 from tests.answer.test_conversations import refused
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 FLUX, SD = "black-forest-labs/FLUX.1-dev", "stabilityai/stable-diffusion-3.5-large"
 ASKED: dict[str, Any] = {
     "name": "pictures",

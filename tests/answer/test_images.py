@@ -17,7 +17,7 @@ from advisor.workload import WorkloadError
 from advisor.workload.schema import parse
 from tests.answer.test_conversations import asked, refused
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 PAGE = {"per_request": 2, "width_px": 1024, "height_px": 1024}
 ON_ONE = {"turns": None, "requests_per_s": 0.5, "input_tokens": 300}
 

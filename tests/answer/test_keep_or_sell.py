@@ -15,7 +15,7 @@ from advisor.engine.search import Question
 from advisor.engine.search.planned import team_usd_per_hour
 from advisor.engine.search.run import search
 from advisor.engine.terms import usd_text
-from advisor.engine.terms.offer import Part
+from advisor.engine.terms.machines.offer import Part
 from tests.answer.test_demand_road import BIG, BUSY, answer, traffic
 from tests.engine.catalog_sample import ASSUMED, catalog, chip, offer, question
 

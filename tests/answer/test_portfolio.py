@@ -17,9 +17,9 @@ from advisor.engine.fleet.milp import Limits
 from advisor.engine.fleet.portfolio import Member, SharedFleet, periods_of, plan_shared_fleet, windows
 from advisor.engine.search import Question
 from advisor.engine.search.run import search
-from advisor.engine.terms.demand import week_of
-from advisor.engine.terms.kinds import BATCH
-from advisor.engine.terms.workload import Slo, Workload
+from advisor.engine.terms.workloads.demand import week_of
+from advisor.engine.terms.workloads.kinds import BATCH
+from advisor.engine.terms.workloads.workload import Slo, Workload
 from advisor.inputs import take_snapshot
 from advisor.inputs.check import check_catalog
 from advisor.result import Answer

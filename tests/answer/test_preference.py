@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from advisor.answer import training_estimate
+from advisor.answer.estimates import training_estimate
 from advisor.result import TrainingEstimate
 from advisor.workload import WorkloadError, parse_estimate
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 ASKED: dict[str, Any] = {
     "kind": "finetuning",
     "model": "meta-llama/Llama-3.1-8B",

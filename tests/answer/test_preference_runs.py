@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from advisor.advise import default_organisation
-from advisor.answer import recommend, training_estimate
+from advisor.answer import recommend
+from advisor.answer.estimates import training_estimate
 from advisor.inputs import take_snapshot
 from advisor.result import Answer, TrainingOption
 from advisor.workload import parse, parse_estimate

@@ -13,7 +13,7 @@ from advisor.inputs import take_snapshot, what_if
 from advisor.result import QuickRanking
 from advisor.workload import WorkloadError, parse
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 CHIPS = ["h100-sxm", "mi300x", "l40s"]
 COST_RATIO = 2.5  # the estimate plans for the mean of bursts; a simulated answer may need more replicas
 TRAFFIC = {"input_tokens": 1000, "output_tokens": 200, "requests_per_s": 2}

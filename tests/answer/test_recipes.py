@@ -13,7 +13,7 @@ from django.core.management import CommandError, call_command
 from django.db import transaction
 
 from advisor import workload
-from advisor.answer import launch_flags
+from advisor.answer.options import launch_flags
 from advisor.engine.terms import efficiency
 from advisor.engine.training import MEGATRON, MEGATRON_BF16, rates_of
 from advisor.inputs import catalog_resources

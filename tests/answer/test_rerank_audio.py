@@ -12,7 +12,7 @@ from advisor.workload import load
 from advisor.workload.schema import parse
 from tests.answer.test_conversations import refused
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 ON_L4 = {"accelerators": {"allow": ["l4"]}, "frameworks": {"allow": ["vllm"]}, "acquisition": ["rent"]}
 RERANK: dict[str, Any] = {
     "name": "rerank",

@@ -10,8 +10,9 @@ import pytest
 from advisor import workload
 from advisor.answer import money as bill
 from advisor.engine.search import Scored
-from advisor.inputs import Snapshot, offers
+from advisor.inputs import Snapshot
 from advisor.inputs.from_catalog import take_snapshot
+from advisor.inputs.prices import offers
 from catalog.models import Accelerator, Price
 from tests.as_json import recommend
 from tests.clocks import TODAY
@@ -71,7 +72,8 @@ def test_the_interval_of_a_price_widens_with_the_square_root_of_its_age() -> Non
         paid = {"acquisition": "rent", "as_of": as_of, "rent_low_ratio": 1.0, "rent_high_ratio": 1.0}
         offer = type("Offer", (), paid)()
         scored: Scored = type("Scored", (), {"offer": offer})()
-        rows = {"rent-price-swing-ratio": {"value": 1.0}, "price-age-swing-ratio": {"value": 1.37}}
+        rows = {f"{name}-swing-ratio": {"value": 1.0} for name in ("load", "rent-price")}
+        rows["price-age-swing-ratio"] = {"value": 1.37}
         snapshot = Snapshot(assumptions=rows, asked_on="2026-11-23")
         question: Any = SimpleNamespace(spec={"tco": {}}, snapshot=snapshot)
         return bill.price_and_load_ranges(question, scored)["price"][1]

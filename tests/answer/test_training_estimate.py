@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from advisor.answer import training_estimate
+from advisor.answer.estimates import training_estimate
 from advisor.result import TrainingEstimate
 from advisor.workload import TrainingRun, parse_estimate
 

@@ -10,7 +10,7 @@ from django.test import Client
 from advisor import report, workload
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.result import Answer, Option
-from advisor.web import tuning_charts
+from advisor.web.charts import tuning as tuning_charts
 from tests.as_json import recommend
 from tests.sample_advice import advice, result
 

@@ -9,7 +9,7 @@ from advisor import workload
 from advisor.advise import default_organisation
 from advisor.answer import recommend
 from advisor.answer.training import certainty
-from advisor.engine.search import sensitivity
+from advisor.engine.search.certainty import sensitivity
 from advisor.inputs import take_snapshot
 from tests.engine.catalog_sample import FIXTURES
 

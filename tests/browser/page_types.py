@@ -8,7 +8,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
 from advisor.models import Advice
-from advisor.web.sections import Section
+from advisor.web.answers.sections import Section
 from catalog.models import Organisation, SavedView
 from tests import old_databases, sample_advice
 from tests.conftest import SHIPPED, load_once

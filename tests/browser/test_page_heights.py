@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import expect
 
 from advisor.models import Advice
-from advisor.web import sections
-from advisor.web.sections import Section
+from advisor.web.answers import sections
+from advisor.web.answers.sections import Section
 from tests import sample_training
 from tests.browser import page_types
 from tests.conftest import SHIPPED, load_once

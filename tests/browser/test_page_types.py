@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.core import mail
 
-from advisor.web import sections
+from advisor.web.answers import sections
 from tests import sample_training
 from tests.browser import page_types
 from tests.conftest import SHIPPED, load_once

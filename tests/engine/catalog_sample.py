@@ -14,11 +14,11 @@ from advisor.engine.search.candidates import Catalog
 from advisor.engine.step.lane import Lane
 from advisor.engine.step.layout import Choice
 from advisor.engine.terms.command_template import template_of
-from advisor.engine.terms.hardware import Accelerator, Efficiency, Link, Overhead
-from advisor.engine.terms.kinds import SERVING
-from advisor.engine.terms.offer import Offer
+from advisor.engine.terms.machines.hardware import Accelerator, Efficiency, Link, Overhead
+from advisor.engine.terms.machines.offer import Offer
 from advisor.engine.terms.software import FlagLists, Framework, LaunchFacts, Quantization, SupportRule
-from advisor.engine.terms.workload import Constraints, Lengths, Slo, Workload
+from advisor.engine.terms.workloads.kinds import SERVING
+from advisor.engine.terms.workloads.workload import Constraints, Lengths, Slo, Workload
 from catalog.loading import fixtures, frameworks
 
 GIB = 2.0**30

@@ -12,7 +12,7 @@ import yaml
 
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.calibration import least_squares
-from advisor.engine.terms.case import Case
+from advisor.engine.terms.workloads.case import Case
 from advisor.fidelity import calibrate, calibration_files
 from advisor.fidelity.rows import case_of
 from advisor.fidelity.scores.report import stamp

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from advisor.engine.estimate.simulated import Estimate, estimate_all
-from advisor.engine.terms.case import Case
+from advisor.engine.terms.workloads.case import Case
 from advisor.fidelity.rows import Catalog, Row, case_of, note_of, read
 from advisor.inputs.current import catalog_resources
 

@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from advisor import load_tests
-from advisor.engine.terms.case import Case
+from advisor.engine.terms.workloads.case import Case
 from advisor.fidelity.rows import case_of, read
 from advisor.load_tests.records import METRICS
 from advisor.load_tests.result_files import LoadResultError, parse

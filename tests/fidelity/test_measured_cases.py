@@ -2,7 +2,7 @@
 
 import pytest
 
-from advisor.engine.terms.case import Case, Pool
+from advisor.engine.terms.workloads.case import Case, Pool
 from advisor.fidelity.rows import Skip, case_of, framework_of, weights_of
 from tests.measured_samples import CATALOG, row
 

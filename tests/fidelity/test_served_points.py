@@ -16,8 +16,8 @@ from advisor.engine.step.drafts.speculative import searched, speculative_times, 
 from advisor.engine.step.lane import Lanes, lanes
 from advisor.engine.step.lane_times import prefill_s, step_s
 from advisor.engine.step.power import step_fractions
-from advisor.engine.terms.case import Case, Pool, Protocol
-from advisor.engine.terms.hardware import overhead
+from advisor.engine.terms.machines.hardware import overhead
+from advisor.engine.terms.workloads.case import Case, Pool, Protocol
 from advisor.inputs.current import catalog_resources
 from advisor.load_tests.result_files import parse
 

@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from advisor import workload
-from advisor.inputs import check_catalog, offers
+from advisor.inputs import check_catalog
+from advisor.inputs.prices import offers
 from advisor.workload import WorkloadError
 from catalog.models import Accelerator, Organisation, Price
 from catalog.pricing import derived

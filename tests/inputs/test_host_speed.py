@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from advisor import workload
-from advisor.answer import single_estimate
+from advisor.answer.estimates import single_estimate
 from advisor.engine.search import efficiency_on
 from advisor.engine.terms import efficiency
 from advisor.inputs import catalog_of, catalog_resources

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.inputs.offers import EVERY_SELLER, doubted_by, is_doubtful
+from advisor.inputs.prices.offers import EVERY_SELLER, doubted_by, is_doubtful
 
 USD = st.floats(min_value=0.05, max_value=100.0)
 

@@ -5,9 +5,9 @@ import datetime
 import pytest
 
 from advisor.engine.cost.hourly import Assumptions, own_parts, total_usd_per_hour
-from advisor.inputs import offers
 from advisor.inputs.current import market
 from advisor.inputs.from_catalog import _accelerator
+from advisor.inputs.prices import offers
 from advisor.inputs.to_engine import chip_of
 from catalog.models import Accelerator, Price, Unit
 from catalog.pricing.derived import has_expired

@@ -11,9 +11,9 @@ from django.test import Client
 from advisor import report, workload
 from advisor.answer.question_notes import not_used
 from advisor.inputs import EGRESS, STORAGE, catalog_of
-from advisor.inputs.assumptions import COSTS
 from advisor.inputs.check import check_catalog
 from advisor.inputs.from_catalog import take_snapshot
+from advisor.inputs.prices.assumptions import COSTS
 from advisor.inputs.to_engine import workload_of
 from advisor.result import Answer
 from advisor.workload.trace_files import with_traces

@@ -15,7 +15,7 @@ from advisor.engine.search import Question
 from advisor.engine.search.candidates import offers_for
 from advisor.engine.terms import UNKNOWN_UNIT
 from advisor.inputs import catalog_of, take_snapshot, workload_of
-from advisor.inputs import offers as priced
+from advisor.inputs.prices import offers as priced
 from catalog.loading import fixtures, load
 from catalog.models import Accelerator, Price, SmallestUnit
 from catalog.pricing.current import is_per_chip

@@ -20,7 +20,7 @@ from tests.fidelity.test_training_probes import steps as known_steps
 from tests.probes import samples
 
 pytestmark = pytest.mark.django_db
-DEFAULT = Path(__file__).resolve().parents[2] / "fixtures" / "calibration" / "default.yaml"
+CALIBRATION = Path(__file__).resolve().parents[2] / "fixtures" / "calibration"
 
 
 def steps(rates: Efficiency, factors: tuple[float, ...]) -> list[dict[str, Any]]:
@@ -30,9 +30,9 @@ def steps(rates: Efficiency, factors: tuple[float, ...]) -> list[dict[str, Any]]
 
 @pytest.fixture
 def rates(h200: Accelerator) -> Efficiency:
-    """The efficiency of the chip in a catalog with the default calibration only."""
-    row = yaml.safe_load(DEFAULT.read_text())
-    Calibration.objects.create(**row)
+    """The efficiency of the chip in a catalog with the calibrations of all chips and frameworks only."""
+    for name in ("default", "framework", "training"):
+        Calibration.objects.create(**yaml.safe_load((CALIBRATION / f"{name}.yaml").read_text()))
     return efficiency(calibrations(), h200.slug, catalog_chip(h200).family, "gpu")
 
 

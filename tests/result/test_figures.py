@@ -32,11 +32,14 @@ ROW = (
     '          memo="Money", page="tiles", term="warm-up"),\n'
 )
 PATCH = {  # file: (before this line, what is added)
-    "advisor/result/option.py": (
+    "advisor/result/options/option.py": (
         "    scale_to_zero: ScaleToZero | None = None\n",
         '    warmup_s: Seconds | None = None\n    """Time until the first request is served at full speed."""\n',
     ),
-    "advisor/answer/option.py": ("        bound=bound_of(steps),\n", "        warmup_s=40.0 + 0.125 * (rank or 0),\n"),
+    "advisor/answer/options/option.py": (
+        "        bound=bound_of(steps),\n",
+        "        warmup_s=40.0 + 0.125 * (rank or 0),\n",
+    ),
     "advisor/result/figures.py": ("    # confidence\n", ROW),
     "docs/glossary.md": ("## Utilization\n", "## Warm-up\n\nTime until a server answers at full speed.\n\n"),
 }

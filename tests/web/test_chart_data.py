@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from advisor.result import Answer, CostPath, CostRanges, WaterfallStep
+from advisor.web.answers.page import ranked_once
 from advisor.web.interactive import chart_data, cost_charts, frontier_chart
-from advisor.web.page import ranked_once
 from catalog.models import Scorecard, ScoredRow
 from tests import sample_money
 

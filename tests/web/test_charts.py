@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from advisor.result import Memory, Operator, ParetoPoint
-from advisor.web import charts
-from advisor.web.charts import FINE_STEPS, drawable, log_scale, memory_bar, memory_parts, pareto, step_bar
+from advisor.web.charts import plots as charts
+from advisor.web.charts.plots import FINE_STEPS, drawable, log_scale, memory_bar, memory_parts, pareto, step_bar
 from catalog.charts import Log
 
 SVG = ElementTree.Element

@@ -11,8 +11,8 @@ from django.utils import timezone
 from advisor import deletion
 from advisor.models import Advice, Comment, Share
 from advisor.result import Answer
-from advisor.web import page as drawing
 from advisor.web import views
+from advisor.web.answers import page as drawing
 from catalog.models import ExchangeRate
 from tests import sample_advice
 

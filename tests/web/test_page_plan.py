@@ -11,7 +11,8 @@ from django.test import Client
 
 from advisor.result import Answer, ApiOption, CostRanges, Driver, FleetItem, PlanMonth, Portfolio, PortfolioMoney
 from advisor.templatetags import finance
-from advisor.web import charts, plan_page
+from advisor.web.answers import plan_page
+from advisor.web.charts import plots as charts
 from tests import sample_advice, sample_money
 from tests.report.test_documents import RANKED_API
 from tests.web import sample_plan

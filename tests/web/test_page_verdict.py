@@ -10,7 +10,7 @@ from advisor.result import Answer, BridgeSetup, Settle
 from advisor.result.decision import lasting, most_accelerators
 from advisor.templatetags.finance import chance, low_to_high
 from advisor.templatetags.units import dollars
-from advisor.web.verdict import headline, shown
+from advisor.web.answers.verdict import headline, shown
 from tests import sample_advice
 from tests.web import sample_plan
 

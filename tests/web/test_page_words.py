@@ -10,9 +10,9 @@ from advisor.answer.sentences import bracketed, provenance
 from advisor.report.documents.tables import rent_of_one
 from advisor.result import Answer, HostedOffer, LengthClass, Mix, MixPart, Option, TuningPlan, Views
 from advisor.templatetags.units import percent_beside, sentence
-from advisor.web import charts
-from advisor.web.page import cards, cheaper_by_token, has_view_winners, rejected_counts
-from advisor.web.tuning_charts import waterfall
+from advisor.web.answers.page import cards, cheaper_by_token, has_view_winners, rejected_counts
+from advisor.web.charts import plots as charts
+from advisor.web.charts.tuning import waterfall
 from tests import sample_advice, sample_money
 
 

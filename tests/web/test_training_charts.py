@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from advisor.result import Answer, TrainingOption
-from advisor.web import training_charts, training_page
+from advisor.web.answers import training_page
+from advisor.web.charts import training as training_charts
 from tests import sample_training
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]

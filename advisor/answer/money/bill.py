@@ -8,9 +8,9 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from advisor.answer.energy import energy
 from advisor.answer.money.plan import cents, list_price, plan_section
 from advisor.answer.money.taxes import taxes
+from advisor.answer.options.energy import energy
 from advisor.answer.question import Question
 from advisor.engine.cost import (
     HOURS_PER_MONTH,

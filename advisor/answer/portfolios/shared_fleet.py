@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from advisor.answer.colocation import packed
 from advisor.answer.money import cents
+from advisor.answer.portfolios.colocation import packed
 from advisor.answer.portfolios.cost import alone_usd_per_month, portfolio_money
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.fleet import DAY_HOURS, Assignment, Limits, Member, plan_shared_fleet

@@ -9,7 +9,7 @@ from typing import Any
 from advisor.answer.hosted import hosted, usd_per_hour
 from advisor.answer.money import traffic_ratio
 from advisor.answer.one_ranking import best_of_provider, tpot_s
-from advisor.answer.option import GIB, token_costs
+from advisor.answer.options.option import GIB, token_costs
 from advisor.answer.quick.kept import ANSWERS, Prepared, key_of, one_at_a_time, prepared, prepared_from, revision_for
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.search import (

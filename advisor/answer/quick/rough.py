@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from advisor.answer.option import GIB
+from advisor.answer.options.option import GIB
 from advisor.answer.quick.kept import Kept, Prepared, key_of, one_at_a_time, prepared, revision_for
 from advisor.answer.quick.ranking import check_kind
 from advisor.engine.cost import HOURS_PER_MONTH

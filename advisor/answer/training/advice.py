@@ -7,8 +7,8 @@ from typing import Any
 
 from advisor.answer import money as bill
 from advisor.answer import ranking
-from advisor.answer.calibration_marks import calibrations_used
 from advisor.answer.internal_errors import Lost, answered
+from advisor.answer.options.calibration_marks import calibrations_used
 from advisor.answer.question import Question as Asked
 from advisor.answer.question_notes import not_used
 from advisor.answer.training.certainty import drawn, scenarios, uncertainty, with_chances

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from advisor.answer import training_estimate
-from advisor.answer.preference import sections
+from advisor.answer.estimates import training_estimate
+from advisor.answer.estimates.preference import sections
 from advisor.answer.training.money import money_of, spot_warning
 from advisor.answer.training.question import Question, name_of
 from advisor.answer.training.sentences import reasons, scaling_text, warnings

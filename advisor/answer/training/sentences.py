@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from advisor.answer.preference import UNCHECKED
+from advisor.answer.estimates.preference import UNCHECKED
 from advisor.answer.ranking import doubt_warnings, unit_warnings
 from advisor.answer.sentences import likely
 from advisor.answer.training.question import Question, name_of

@@ -126,7 +126,8 @@ def determined(document: Mapping[str, Any], a: Accelerator, known: Mapping[str, 
             for part, needs in NEEDED.items()
         }
     found = {figure.name for figure in figures}
-    every = [f.name for f in fields(Efficiency) if f.name not in ("basis", "source") and f.name not in BESIDE]
+    elsewhere = {"training", "basis", "source", *BESIDE}
+    every = [f.name for f in fields(Efficiency) if f.name not in elsewhere]
     dropped = _dropped(results, MAX_SPREAD if a.kind == "cpu" else STEADY_FRACTION)
     for name in missing:
         rows = sum(dropped.get(kind, 0) for kind in ROWS.get(name, ()))

@@ -1,6 +1,6 @@
 """Search: evaluate every candidate deployment, rank the best, and explain each rejection."""
 
-from advisor.engine.search import joint, rank_uncertainty, table
+from advisor.engine.search import table
 from advisor.engine.search.candidates import (
     ALLOWED_QUALITY,
     CONCURRENCY,
@@ -19,10 +19,10 @@ from advisor.engine.search.candidates import (
     published_bits,
     within_quality,
 )
+from advisor.engine.search.certainty import joint, rank_uncertainty
+from advisor.engine.search.certainty.sensitivity import Bar, Ranges, host_effect, outward, tornado, turning_point
 from advisor.engine.search.declared_scores import SCORE_NAMES, WEIGHTS, Score, weights_of
-from advisor.engine.search.draft_risk import DraftRisk
 from advisor.engine.search.estimated import Estimated, EstimatedRanking, KnownLanes, estimated_ranking
-from advisor.engine.search.evictions import as_cached
 from advisor.engine.search.limits import (
     CORRELATION,
     DRAWS,
@@ -62,9 +62,8 @@ from advisor.engine.search.planned import (
     team_usd_per_hour,
     ways_under,
 )
+from advisor.engine.search.rejected.unranked import Unranked, at_price
 from advisor.engine.search.run import MORE_CHIPS, Point, SearchResult, prepare_question, search
-from advisor.engine.search.scale_to_zero import ColdStartTimes, OnDemand, scaled_to_zero
-from advisor.engine.search.sensitivity import Bar, Ranges, host_effect, outward, tornado, turning_point
 from advisor.engine.search.simulated import (
     Design,
     MemoryParts,
@@ -98,8 +97,10 @@ from advisor.engine.search.table import (
     serving_estimates,
     started_fraction,
 )
-from advisor.engine.search.unranked import Unranked, at_price
-from advisor.engine.search.variants import simulated_pools
+from advisor.engine.search.variants.draft_risk import DraftRisk
+from advisor.engine.search.variants.evictions import as_cached
+from advisor.engine.search.variants.pools_and_drafts import simulated_pools
+from advisor.engine.search.variants.scale_to_zero import ColdStartTimes, OnDemand, scaled_to_zero
 from advisor.engine.search.views import PRICE_BOUND_FACTOR, same
 
 __all__ = [

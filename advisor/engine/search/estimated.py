@@ -24,7 +24,6 @@ from advisor.engine.search.candidates import (
     rented_parts,
 )
 from advisor.engine.search.declared_scores import declared
-from advisor.engine.search.drafted import with_drafts
 from advisor.engine.search.growing import delivery_shares
 from advisor.engine.search.objective import Figures, Scale, declared_scores_of, objective, rows_by_chip, scale_of
 from advisor.engine.search.objective import table_scores as scores_of_table
@@ -47,6 +46,7 @@ from advisor.engine.search.table import (
     serving_estimates,
     with_best_offers,
 )
+from advisor.engine.search.variants.drafted import with_drafts
 from advisor.engine.search.views import CARBON, PRICE_BOUND_FACTOR, PRICED
 from advisor.engine.step import Lane, Lanes, Memory, join_lanes, prefill_fraction, some_lanes
 from advisor.engine.terms import OWNED, Accelerator, Offer, Rejection, Workload

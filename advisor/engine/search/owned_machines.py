@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.engine.search.candidates import Catalog, Question
-from advisor.engine.search.drafted import evaluated
 from advisor.engine.search.objective import (
     Scale,
     best_of_chip,
@@ -20,6 +19,7 @@ from advisor.engine.search.objective import (
     scale_of,
     table_scores,
 )
+from advisor.engine.search.rejected.why_not import without_budgets
 from advisor.engine.search.simulated import Scored, Simulations
 from advisor.engine.search.table import (
     UNSERVABLE_REPLICAS,
@@ -30,7 +30,7 @@ from advisor.engine.search.table import (
     packing_of,
     with_best_offers,
 )
-from advisor.engine.search.why_not import without_budgets
+from advisor.engine.search.variants.drafted import evaluated
 from advisor.engine.step import Lane
 from advisor.engine.terms import OWNED, Offer, Workload
 

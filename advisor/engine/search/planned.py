@@ -295,9 +295,8 @@ def _planned(
     demand = demand_for(question.workload, d, hourly_offer(list(zip(offers, ways, strict=True))))
     bridged = _bridged(question, d, demand, offers, ways, limits)
     alone = all(w.kind in (PURCHASE, OWNED) for w in ways)
-    if alone and not rentable(
-        question.workload, d
-    ):  # nothing may be rented until the delivery: month 1 is that of the delivery
+    if alone and not rentable(question.workload, d):
+        # nothing may be rented until the delivery: month 1 is that of the delivery
         ways = [replace(w, lead_months=0) for w in ways]
     plan = _limited(question, d, demand, ways, limits)
     found = [Planned(plan=plan, offers=tuple(offers), services=d.services)] if plan else []

@@ -18,8 +18,6 @@ from advisor.engine.search.candidates import (
     offers_for,
 )
 from advisor.engine.search.declared_scores import declared
-from advisor.engine.search.draft_risk import DraftRisk, draft_risk
-from advisor.engine.search.drafted import with_drafts
 from advisor.engine.search.objective import (
     MAX_RANKED,
     SLACK,
@@ -36,8 +34,11 @@ from advisor.engine.search.objective import (
     table_scores,
 )
 from advisor.engine.search.owned_machines import OwnedMachines, owned_machines, owned_offers
+from advisor.engine.search.rejected.software import formats, frameworks, retry_with_any_quality
+from advisor.engine.search.rejected.support_changes import with_support_changes
+from advisor.engine.search.rejected.unranked import Unranked, unranked
+from advisor.engine.search.rejected.why_not import NearMiss, best_within_budget, does_not_fit, explain, outranked
 from advisor.engine.search.simulated import Scored, Simulations, with_every_rental
-from advisor.engine.search.support_changes import with_support_changes
 from advisor.engine.search.table import (
     HEADROOM_FRACTION,
     UNSERVABLE_REPLICAS,
@@ -48,8 +49,9 @@ from advisor.engine.search.table import (
     meets,
     planned_running,
 )
-from advisor.engine.search.unranked import Unranked, unranked
-from advisor.engine.search.variants import FINALISTS, rescued, variants
+from advisor.engine.search.variants.draft_risk import DraftRisk, draft_risk
+from advisor.engine.search.variants.drafted import with_drafts
+from advisor.engine.search.variants.pools_and_drafts import FINALISTS, rescued, variants
 from advisor.engine.search.views import (
     add_view_winners,
     best_per_accelerator,
@@ -57,8 +59,6 @@ from advisor.engine.search.views import (
     with_price_bound,
     without_weak_prices,
 )
-from advisor.engine.search.why_not import NearMiss, best_within_budget, does_not_fit, explain, outranked
-from advisor.engine.search.why_not_software import formats, frameworks, retry_with_any_quality
 from advisor.engine.step import Lanes, normalize, prefill_fraction
 from advisor.engine.terms import CHOICE_FRACTION, Effort, Rejection, Workload, cost_text, evaluating
 

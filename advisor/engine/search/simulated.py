@@ -30,7 +30,6 @@ from advisor.engine.scheduler import (
     whole_users,
 )
 from advisor.engine.search.candidates import Catalog, Question, concurrency_of
-from advisor.engine.search.evictions import as_cached, kept_of
 from advisor.engine.search.limits import (
     Factors,
     factors_of,
@@ -59,6 +58,7 @@ from advisor.engine.search.table import (
     paid_fraction,
     run_fraction,
 )
+from advisor.engine.search.variants.evictions import as_cached, kept_of
 from advisor.engine.step import Lane, Lanes, Memory, Phases, phases
 from advisor.engine.terms import Offer, Part, Workload, mean_fraction
 

@@ -19,9 +19,9 @@ from advisor.engine.cost import (
 )
 from advisor.engine.scheduler import closed_loop, log_normal_cv2, open_loop, scheduler_of, shares_prefixes, whole_users
 from advisor.engine.search.candidates import CONCURRENCY, Catalog, Question, allowed, concurrency_of, connected_chips
-from advisor.engine.search.evictions import with_evictions
 from advisor.engine.search.growing import instances_over_horizon
 from advisor.engine.search.limits import Factors, at_confidence, factors_of, latency_excess
+from advisor.engine.search.variants.evictions import with_evictions
 from advisor.engine.step import (
     Choice,
     Demand,

@@ -12,8 +12,6 @@ from advisor.engine.terms.amounts import (
     usd_text,
 )
 from advisor.engine.terms.candidate_error import UNEXPECTED, CandidateError, evaluating
-from advisor.engine.terms.case import CLIENTS, KV, WEIGHTS, Case, Pool, Protocol
-from advisor.engine.terms.cold_start import ColdStart, cold_start_of
 from advisor.engine.terms.command_template import (
     DRAFT,
     OMITTED,
@@ -40,9 +38,9 @@ from advisor.engine.terms.conditioned import (
     release,
     scope_of,
 )
-from advisor.engine.terms.demand import WEEK_HOURS, Trace, Users, mean_fraction, needed_by_hour, week_of
 from advisor.engine.terms.effort import CHOICE_FRACTION, Effort, OutOfWork
-from advisor.engine.terms.hardware import (
+from advisor.engine.terms.machines.cold_start import ColdStart, cold_start_of
+from advisor.engine.terms.machines.hardware import (
     TRAINING,
     Accelerator,
     Efficiency,
@@ -57,17 +55,8 @@ from advisor.engine.terms.hardware import (
     overhead,
     with_host_factor,
 )
-from advisor.engine.terms.host import Host, WeightStore, rented_part, weight_store_of
-from advisor.engine.terms.kinds import (
-    EMBEDDING,
-    KINDS,
-    SERVING,
-    JobRun,
-    Kind,
-    Outcome,
-    kind_named,
-)
-from advisor.engine.terms.offer import (
+from advisor.engine.terms.machines.host import Host, WeightStore, rented_part, weight_store_of
+from advisor.engine.terms.machines.offer import (
     ASSUMED,
     DOUBTFUL,
     MARKS,
@@ -79,6 +68,13 @@ from advisor.engine.terms.offer import (
     Offer,
     Part,
 )
+from advisor.engine.terms.machines.redundancy import (
+    Packing,
+    host_chips,
+    instances_packed,
+    packing,
+    replicas_left,
+)
 from advisor.engine.terms.ratio_distribution import (
     CERTAIN,
     SHARES,
@@ -88,24 +84,7 @@ from advisor.engine.terms.ratio_distribution import (
     quantile_key,
     stored_distribution,
 )
-from advisor.engine.terms.redundancy import (
-    Packing,
-    host_chips,
-    instances_packed,
-    packing,
-    replicas_left,
-)
 from advisor.engine.terms.rejection import QUALITY_ANY, Change, Rejection, allowing, limit_change, list_change, listed
-from advisor.engine.terms.requests import (
-    Z95,
-    DrawnImages,
-    Images,
-    Lengths,
-    Turns,
-    WorkUnit,
-    log_normal_sigma,
-    over_turns,
-)
 from advisor.engine.terms.software import (
     IMAGES,
     RULE_LISTS,
@@ -120,7 +99,28 @@ from advisor.engine.terms.software import (
     SupportRule,
     rules_of,
 )
-from advisor.engine.terms.workload import Constraints, Rollout, Slo, TrainingTask, TuningObjective, Workload
+from advisor.engine.terms.workloads.case import CLIENTS, KV, WEIGHTS, Case, Pool, Protocol
+from advisor.engine.terms.workloads.demand import WEEK_HOURS, Trace, Users, mean_fraction, needed_by_hour, week_of
+from advisor.engine.terms.workloads.kinds import (
+    EMBEDDING,
+    KINDS,
+    SERVING,
+    JobRun,
+    Kind,
+    Outcome,
+    kind_named,
+)
+from advisor.engine.terms.workloads.requests import (
+    Z95,
+    DrawnImages,
+    Images,
+    Lengths,
+    Turns,
+    WorkUnit,
+    log_normal_sigma,
+    over_turns,
+)
+from advisor.engine.terms.workloads.workload import Constraints, Rollout, Slo, TrainingTask, TuningObjective, Workload
 
 __all__ = [
     "CERTAIN",

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import SupportsFloat
 
-from advisor.engine.terms.workload import Workload
+from advisor.engine.terms.workloads.workload import Workload
 
 HOURS_PER_MONTH = 730.0
 MORE_DIGITS = 8

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from advisor.engine.terms.requests import Z95
+from advisor.engine.terms.workloads.requests import Z95
 
 MODEL, STACK, LAYOUT, LENGTHS, SITE = "model", "stack", "layout", "lengths", "site"
 PREFIX = "conditioned:"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from django.template.loader import render_to_string
 
-from advisor.report.documents.memo import memo, memo_markdown
+from advisor.report.documents.memos.memo import memo, memo_markdown
 from advisor.report.documents.subject import NO_ANSWER, NO_SHARED_ANSWER, default_rank, has_document, has_papers
 from advisor.report.documents.tables import assumptions_csv, bill_of_materials, cash_flow_csv
 from advisor.report.documents.workbook import workbook

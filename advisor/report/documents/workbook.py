@@ -12,7 +12,7 @@ from xlsxwriter.utility import xl_col_to_name
 
 from advisor.report.documents.bill import COLUMNS, SHARE, running_parts, tax_lines
 from advisor.report.documents.ledger import Array, Ledger, ledger
-from advisor.report.documents.memo import memo
+from advisor.report.documents.memos.memo import memo
 from advisor.report.documents.sheet import HOURS, RATE, RATIO, UNIT_USD, USD, WHOLE, Formula, Sheet, sheets_of
 from advisor.report.documents.subject import TOTALS_ONLY, api_of, chosen, money_of
 from advisor.report.documents.tables import ASSUMPTIONS_HEAD, COUNTS, assumption_row

@@ -21,9 +21,9 @@ from advisor.result import (
 )
 from advisor.templatetags import figures
 from advisor.templatetags.units import UNKNOWN, age_days, number, sig, words
+from advisor.web.answers.plan_page import SCENARIOS
+from advisor.web.answers.verdict import ORIGINS, WAYS
 from advisor.web.form_fields import FIELDS
-from advisor.web.plan_page import SCENARIOS
-from advisor.web.verdict import ORIGINS, WAYS
 from advisor.workload import PORTFOLIO
 
 Ranked = Option | ApiOption | TrainingOption

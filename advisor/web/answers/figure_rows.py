@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from django.utils.translation import gettext, ngettext
 
@@ -36,10 +36,7 @@ def sorts(kind: Kind) -> dict[str, Figure]:
     return {figure.sort: figure for figure in shown_in("sort", kind.makes)}
 
 
-Sorted = TypeVar("Sorted", Option | ApiOption, TrainingOption)
-
-
-def ordered(options: Sequence[Sorted], sort: str, kind: Kind) -> list[Sorted]:
+def ordered(options: Sequence[Ranked], sort: str, kind: Kind) -> list[Ranked]:
     """By a column of the ranking, '-' before it for descending; unknown figures come last."""
     by = sorts(kind).get(sort.removeprefix("-"))
     if by is None:

@@ -22,7 +22,8 @@ from advisor.result import (
     WaterfallStep,
 )
 from advisor.templatetags.units import dollars, duration, gib, percent, sig, translated
-from advisor.web import charts, tuning_charts
+from advisor.web.charts import plots as charts
+from advisor.web.charts import tuning as tuning_charts
 from catalog.pricing import reader
 
 Json = dict[str, Any]

@@ -9,7 +9,7 @@ from django.utils.translation import gettext_noop as known
 from advisor.report import meetings
 from advisor.result import Answer, CostPath, HostedOffer, Option
 from advisor.templatetags.units import dollars, large, percent
-from advisor.web import charts
+from advisor.web.charts import plots as charts
 from advisor.web.interactive.chart_data import Chart, axis
 from catalog.pricing import reader
 

@@ -10,7 +10,7 @@ from django.utils.translation import gettext_noop as known
 from advisor.fidelity import nearest_rows, scorecard
 from advisor.result import Answer, ApiOption, HostedOffer, Option, ParetoPoint
 from advisor.templatetags.units import number, translated
-from advisor.web import charts
+from advisor.web.charts import plots as charts
 from advisor.web.interactive.chart_data import Chart
 from catalog.models import Accelerator, ServedModel
 from catalog.pricing import reader

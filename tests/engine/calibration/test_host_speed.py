@@ -12,7 +12,7 @@ from advisor.engine.calibration.kernel_samples import Figure
 from advisor.engine.network import Ffn
 from advisor.engine.step.lane import lanes
 from advisor.engine.terms import efficiency, with_host_factor
-from advisor.engine.terms.hardware import UNMEASURED, Efficiency
+from advisor.engine.terms.machines.hardware import UNMEASURED, Efficiency
 from tests.engine.catalog_sample import chip, ideal, lane
 from tests.engine.step.test_operators import ATTENTION, model
 from tests.probes.samples import entry

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from advisor.engine.calibration.efficiency import efficiency_of
-from advisor.engine.terms.hardware import Accelerator, Link
+from advisor.engine.terms.machines.hardware import Accelerator, Link
 from tests.probes import samples
 from tests.probes.samples import TRUE
 

@@ -8,26 +8,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.answer.single_estimate import usd_per_hour
+from advisor.answer.estimates.single_estimate import usd_per_hour
 from advisor.engine.cost.hourly import Licence, hour_usd
 from advisor.engine.fleet import colocation, mix
 from advisor.engine.fleet.mix import PART_REQUESTS
 from advisor.engine.optimisation.precompiled import paid_fraction
 from advisor.engine.search import Question
 from advisor.engine.search.candidates import Catalog
+from advisor.engine.search.certainty.rank_uncertainty import Spread, figures_at
+from advisor.engine.search.certainty.sensitivity import standing_at
 from advisor.engine.search.limits import latency_excess
 from advisor.engine.search.objective import Scale
-from advisor.engine.search.rank_uncertainty import Spread, figures_at
 from advisor.engine.search.run import search
-from advisor.engine.search.sensitivity import standing_at
 from advisor.engine.search.simulated import Scored, excess, repriced, resized_usd_per_hour
 from advisor.engine.search.table import best_offers, offer_usd_per_hour
-from advisor.engine.terms.case import Pool
-from advisor.engine.terms.demand import office_hours
-from advisor.engine.terms.kinds import BATCH
-from advisor.engine.terms.offer import OWNED, Offer, Part
+from advisor.engine.terms.machines.offer import OWNED, Offer, Part
 from advisor.engine.terms.ratio_distribution import CERTAIN
-from advisor.engine.terms.workload import Slo, Workload
+from advisor.engine.terms.workloads.case import Pool
+from advisor.engine.terms.workloads.demand import office_hours
+from advisor.engine.terms.workloads.kinds import BATCH
+from advisor.engine.terms.workloads.workload import Slo, Workload
 from tests.engine.catalog_sample import catalog, offer, question
 
 SETTINGS = settings(max_examples=8, deadline=None, derandomize=True)

@@ -26,7 +26,7 @@ from advisor.engine.cost.hourly import (
     watts_per_chip,
 )
 from advisor.engine.search.planned import metered
-from advisor.engine.terms.offer import Part
+from advisor.engine.terms.machines.offer import Part
 from tests.engine.catalog_sample import ASSUMED
 
 # 5 years to a tenth, PUE 1.3 at 0.10 USD/kWh, upkeep 5 %, network 10 %, 150 USD a kW and month, 500 USD a chip and year

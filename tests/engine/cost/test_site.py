@@ -11,9 +11,9 @@ from advisor.engine.cost.site import (
     racks_of,
     site_rejection,
 )
-from advisor.engine.terms.offer import OWNED, Offer
+from advisor.engine.terms.machines.offer import OWNED, Offer
 from advisor.engine.terms.rejection import Rejection, limit_change
-from advisor.engine.terms.workload import Constraints
+from advisor.engine.terms.workloads.workload import Constraints
 from tests.engine.catalog_sample import offer
 
 HOST = offer("big", 5.0, 8, acquisition="own", term="purchase", full_watts=10_240.0, cooling="liquid")

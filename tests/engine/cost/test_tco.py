@@ -33,7 +33,7 @@ from advisor.engine.cost.tco import (
 )
 from advisor.engine.plans.plan import Overheads, Plan, best_plan, break_even_month, flat_demand, flows
 from advisor.engine.plans.ways import HOURLY, PURCHASE, Demand, Way
-from advisor.engine.terms.offer import Part
+from advisor.engine.terms.machines.offer import Part
 from tests.engine.catalog_sample import ASSUMED
 
 dollars = st.floats(0, 1e8, allow_nan=False)

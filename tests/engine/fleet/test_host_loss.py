@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.answer.demand import host_lost
+from advisor.answer.options.demand import host_lost
 from advisor.engine.fleet.host_loss import host_loss
 from advisor.engine.scheduler import REQUESTS, verify
 from advisor.engine.search import Question
 from advisor.engine.search.limits import latency_excess
 from advisor.engine.search.run import search
 from advisor.engine.search.table import packing_of
-from advisor.engine.terms.demand import Users
-from advisor.engine.terms.redundancy import replicas_left
-from advisor.engine.terms.workload import Slo
+from advisor.engine.terms.machines.redundancy import replicas_left
+from advisor.engine.terms.workloads.demand import Users
+from advisor.engine.terms.workloads.workload import Slo
 from tests.engine.catalog_sample import catalog, chip, offer, question
 
 LIMITS = Slo(ttft_p95_s=1.5, tpot_p95_s=0.05)

@@ -10,7 +10,7 @@ from advisor.engine.fleet.mix import Mix, find_mix
 from advisor.engine.scheduler.simulation import token_lengths
 from advisor.engine.search import Question
 from advisor.engine.search.run import SearchResult, search
-from advisor.engine.terms.workload import Constraints, Lengths, Slo, Workload
+from advisor.engine.terms.workloads.workload import Constraints, Lengths, Slo, Workload
 from tests.engine.catalog_sample import catalog, offer, question
 
 OFFERS = (offer("big", 4.0), offer("small", 0.40))

@@ -10,10 +10,10 @@ from advisor.engine.fleet.milp import Limits
 from advisor.engine.fleet.portfolio import Member
 from advisor.engine.search import Question
 from advisor.engine.search.run import search
-from advisor.engine.terms.demand import week_of
-from advisor.engine.terms.hardware import Partition
-from advisor.engine.terms.kinds import BATCH
-from advisor.engine.terms.workload import Constraints, Slo
+from advisor.engine.terms.machines.hardware import Partition
+from advisor.engine.terms.workloads.demand import week_of
+from advisor.engine.terms.workloads.kinds import BATCH
+from advisor.engine.terms.workloads.workload import Constraints, Slo
 from tests.engine.catalog_sample import GIB, catalog, chip, offer, question
 
 

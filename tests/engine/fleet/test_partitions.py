@@ -13,8 +13,8 @@ from advisor.engine.search.candidates import CONCURRENCY, efficiency_on, enumera
 from advisor.engine.search.run import search
 from advisor.engine.search.table import demand_of, evaluate
 from advisor.engine.step.lane import lanes
-from advisor.engine.terms.hardware import Partition, cut_into
-from advisor.engine.terms.workload import Constraints, Slo
+from advisor.engine.terms.machines.hardware import Partition, cut_into
+from advisor.engine.terms.workloads.workload import Constraints, Slo
 from tests.engine.catalog_sample import BF16, GIB, LLAMA_8B, catalog, chip, lane, offer, question
 
 

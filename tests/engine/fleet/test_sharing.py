@@ -7,8 +7,8 @@ import pytest
 from advisor.engine.fleet.card_sharing import TIME_SLICES, sharing_options, time_share
 from advisor.engine.search import Question
 from advisor.engine.search.run import search
-from advisor.engine.terms.hardware import cut_into
-from advisor.engine.terms.workload import Constraints, Slo
+from advisor.engine.terms.machines.hardware import cut_into
+from advisor.engine.terms.workloads.workload import Constraints, Slo
 from tests.engine.catalog_sample import GIB, catalog, chip, offer, question
 from tests.engine.fleet.test_partitions import SEVEN, TWO
 

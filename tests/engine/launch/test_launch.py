@@ -13,7 +13,7 @@ from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Scored
 from advisor.engine.terms.software import Framework, Quantization
-from advisor.engine.terms.workload import Lengths
+from advisor.engine.terms.workloads.workload import Lengths
 from tests.engine.catalog_sample import BF16, FP8, INT4, LLAMA_8B, VLLM, catalog, question, software
 
 HOSTILE = "org/model'; rm -rf x #\n$(reboot)"

@@ -10,8 +10,8 @@ from advisor.engine.network.hf_config import from_hf_config
 from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.step.media.encoder import normalize
-from advisor.engine.terms.kinds import EMBEDDING
-from advisor.engine.terms.workload import Lengths, Slo
+from advisor.engine.terms.workloads.kinds import EMBEDDING
+from advisor.engine.terms.workloads.workload import Lengths, Slo
 from tests.engine.catalog_sample import VLLM, catalog, question, software
 from tests.engine.hf_configs import CONFIGS
 from tests.engine.network.test_model_seq2seq import FLAN_XXL, WHISPER

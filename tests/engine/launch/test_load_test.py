@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from advisor.answer import launch_flags
+from advisor.answer.options import launch_flags
 from advisor.engine.launch.command import launch
 from advisor.engine.launch.load_generators import BLOCK_TOKENS
 from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Scored
-from advisor.engine.terms.kinds import BATCH, EMBEDDING, KINDS, Kind
 from advisor.engine.terms.software import FlagLists
-from advisor.engine.terms.workload import Lengths
+from advisor.engine.terms.workloads.kinds import BATCH, EMBEDDING, KINDS, Kind
+from advisor.engine.terms.workloads.workload import Lengths
 from tests.engine.catalog_sample import BF16, INT4, LLAMA_8B, catalog, question
 from tests.engine.launch.test_launch import HOSTILE, option, under
 

@@ -11,7 +11,7 @@ from advisor.engine.optimisation.pitfalls import RULES, Situation, pitfalls
 from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Scored
-from advisor.engine.terms.workload import Lengths, Workload
+from advisor.engine.terms.workloads.workload import Lengths, Workload
 from tests.engine.catalog_sample import LLAMA_8B, VLLM, catalog, question, software
 
 FRAMEWORK = replace(VLLM, features=("prefix_caching",))

@@ -9,7 +9,7 @@ from advisor.engine.optimisation.precompiled import cold_start_saving, paid_frac
 from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Scored
-from advisor.engine.terms.cold_start import ColdStart, cold_start_of
+from advisor.engine.terms.machines.cold_start import ColdStart, cold_start_of
 from tests.engine.catalog_sample import catalog, question
 from tests.engine.terms.test_demand import HALF_DAYS
 

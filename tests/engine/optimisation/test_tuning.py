@@ -23,7 +23,7 @@ from advisor.engine.search.run import SearchResult, search
 from advisor.engine.search.simulated import Scored
 from advisor.engine.step.drafts.speculative import Acceptance
 from advisor.engine.step.ledger import context_tokens, decode_ledger, prefill_ledger, prompt_tokens
-from advisor.engine.terms.workload import Constraints, Lengths
+from advisor.engine.terms.workloads.workload import Constraints, Lengths
 from tests.engine.catalog_sample import LLAMA_8B, LLAMA_70B, SGLANG, VLLM, catalog, question
 
 DRAFTS = (Acceptance(method="eagle", task="chat", accepted_fraction=0.7, source="sample"),)

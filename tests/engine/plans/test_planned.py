@@ -36,9 +36,9 @@ from advisor.engine.search.planned import (
 )
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import instances_of
-from advisor.engine.terms.offer import OWNED as OWNED_TERM
-from advisor.engine.terms.offer import Offer
-from advisor.engine.terms.workload import Constraints, Workload
+from advisor.engine.terms.machines.offer import OWNED as OWNED_TERM
+from advisor.engine.terms.machines.offer import Offer
+from advisor.engine.terms.workloads.workload import Constraints, Workload
 from tests.engine.catalog_sample import ASSUMED, catalog, offer, question
 
 SETTINGS = settings(max_examples=50, deadline=None, derandomize=True)

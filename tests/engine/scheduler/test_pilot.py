@@ -12,7 +12,7 @@ from advisor.engine.search.candidates import admissible, enumerate_lanes
 from advisor.engine.search.simulated import PILOT_REQUESTS, Design, Simulations, excess, excess_bounds
 from advisor.engine.search.table import evaluate
 from advisor.engine.step.step_time import POISSON, Client, Scheduler
-from advisor.engine.terms.workload import Lengths
+from advisor.engine.terms.workloads.workload import Lengths
 from tests.engine.catalog_sample import catalog, question
 from tests.engine.serving_cases import lane
 

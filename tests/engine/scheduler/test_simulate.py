@@ -11,7 +11,7 @@ from advisor.engine.scheduler.loop import _window_pairs
 from advisor.engine.scheduler.simulation import simulate, token_lengths
 from advisor.engine.step.duration import whole_tiles
 from advisor.engine.step.step_time import POLICIES, Client, Scheduler, StepTimes
-from advisor.engine.terms.workload import Lengths
+from advisor.engine.terms.workloads.workload import Lengths
 from tests.engine.serving_cases import fixed, lane
 
 STEP_S, TOKEN_S = 0.01, 1e-5

@@ -8,7 +8,7 @@ import pytest
 from advisor.engine.scheduler import loop
 from advisor.engine.scheduler.simulation import Simulation, simulate
 from advisor.engine.step.step_time import POISSON, POLICIES, STEADY, USERS, Client, Scheduler, StepTimes
-from advisor.engine.terms.workload import Lengths
+from advisor.engine.terms.workloads.workload import Lengths
 from tests.engine.serving_cases import lane
 
 IN, OUT = Lengths(mean_tokens=90, p95_tokens=300), Lengths(mean_tokens=60, p95_tokens=150)

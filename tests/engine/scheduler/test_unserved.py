@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from advisor.engine.scheduler.percentiles import verify
 from advisor.engine.scheduler.simulation import Simulation, simulate, within_context
+from advisor.engine.search.rejected.why_not import misses
 from advisor.engine.search.simulated import excess
-from advisor.engine.search.why_not import misses
 from advisor.engine.step.step_time import POISSON, POLICIES, TRACE, Client, Scheduler
-from advisor.engine.terms.demand import Trace
-from advisor.engine.terms.kinds import BATCH
-from advisor.engine.terms.workload import Lengths, Slo
+from advisor.engine.terms.workloads.demand import Trace
+from advisor.engine.terms.workloads.kinds import BATCH
+from advisor.engine.terms.workloads.workload import Lengths, Slo
 from tests.engine.catalog_sample import lane as lane_of
 from tests.engine.catalog_sample import question
 from tests.engine.serving_cases import lane

@@ -12,8 +12,8 @@ from advisor.engine.scheduler.percentiles import verify, whole_users
 from advisor.engine.scheduler.simulation import Simulation, simulate
 from advisor.engine.search.table import others_fraction
 from advisor.engine.step.step_time import POISSON, POLICIES, STATIC, USERS, Client, Demand, Scheduler
-from advisor.engine.terms.demand import Users
-from advisor.engine.terms.workload import Lengths
+from advisor.engine.terms.workloads.demand import Users
+from advisor.engine.terms.workloads.workload import Lengths
 from tests.engine.catalog_sample import chip, question
 from tests.engine.catalog_sample import lane as lane_of
 from tests.engine.serving_cases import fixed, lane

@@ -7,13 +7,13 @@ import pytest
 
 from advisor.engine.plans.ways import HOURLY, PURCHASE, TERM
 from advisor.engine.search.candidates import Question
+from advisor.engine.search.certainty.joint import delivery_times
 from advisor.engine.search.estimated import estimated_ranking
-from advisor.engine.search.joint import delivery_times
 from advisor.engine.search.planned import LEAST_HELD_MONTHS
 from advisor.engine.search.run import SearchResult, prepare_question, search
 from advisor.engine.search.simulated import Scored
-from advisor.engine.terms.offer import Offer
-from advisor.engine.terms.workload import Constraints
+from advisor.engine.terms.machines.offer import Offer
+from advisor.engine.terms.workloads.workload import Constraints
 from tests.engine.catalog_sample import ASSUMED, catalog, offer, question
 from tests.engine.plans.test_planned import bought
 

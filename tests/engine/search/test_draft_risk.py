@@ -6,9 +6,9 @@ import pytest
 
 from advisor.engine.search import Question
 from advisor.engine.search.candidates import Catalog
-from advisor.engine.search.draft_risk import DROP_FRACTION, draft_risk
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Scored
+from advisor.engine.search.variants.draft_risk import DROP_FRACTION, draft_risk
 from advisor.engine.terms import Lengths, Turns, Workload, over_turns
 from tests.engine.catalog_sample import catalog, offer, question
 from tests.engine.search.test_variants import ABLE, NGRAM, SUMMARIES

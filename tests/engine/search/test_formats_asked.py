@@ -5,7 +5,7 @@ from dataclasses import replace
 from advisor.engine.search import Question
 from advisor.engine.search.candidates import admissible, enumerate_lanes
 from advisor.engine.search.run import search
-from advisor.engine.terms.workload import Constraints
+from advisor.engine.terms.workloads.workload import Constraints
 from tests.engine.catalog_sample import catalog, question
 from tests.engine.search.test_variants import BUSY, ONE_FRAMEWORK, POOLED, SUMMARIES
 

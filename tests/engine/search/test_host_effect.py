@@ -7,8 +7,8 @@ import pytest
 
 from advisor.engine.scheduler import closed_loop, scheduler_of
 from advisor.engine.search import Question
+from advisor.engine.search.certainty.sensitivity import Bar, Ranges, host_effect, tornado
 from advisor.engine.search.run import search
-from advisor.engine.search.sensitivity import Bar, Ranges, host_effect, tornado
 from advisor.engine.search.table import demand_of, served
 from advisor.engine.step.lane import fitting, take, with_host_times
 from advisor.engine.terms import with_host_factor

@@ -11,8 +11,8 @@ from advisor.engine.search import Question
 from advisor.engine.search.estimated import estimated_ranking
 from advisor.engine.search.run import SearchResult, search
 from advisor.engine.step.media.encoder import normalize
-from advisor.engine.terms.demand import Trace, Users
-from advisor.engine.terms.workload import Lengths, Slo, Workload
+from advisor.engine.terms.workloads.demand import Trace, Users
+from advisor.engine.terms.workloads.workload import Lengths, Slo, Workload
 from tests.engine.catalog_sample import catalog, question
 
 LOOSE, RARE = Slo(ttft_p95_s=120.0), {"requests_per_s_mean": 0.1, "requests_per_s_peak": 0.1}

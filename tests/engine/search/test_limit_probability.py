@@ -11,7 +11,7 @@ from advisor.engine.search import Question, limits
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Scored
 from advisor.engine.terms import SHARES, quantile_key
-from advisor.engine.terms.workload import Slo
+from advisor.engine.terms.workloads.workload import Slo
 from tests.engine.catalog_sample import CALIBRATION, catalog, question
 
 BASES = ("measured", "relative", "datasheet")

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from advisor.engine.search import Question, limits
+from advisor.engine.search.certainty.rank_uncertainty import is_tie
 from advisor.engine.search.objective import EQUAL_FRACTION, ordered
-from advisor.engine.search.rank_uncertainty import is_tie
 from advisor.engine.search.run import SearchResult, search
 from advisor.engine.search.simulated import Scored, excess
 from advisor.engine.search.views import same
 from advisor.engine.step.drafts.speculative import Acceptance, drafts_of
-from advisor.engine.terms.workload import Slo
+from advisor.engine.terms.workloads.workload import Slo
 from tests.engine.catalog_sample import LLAMA_8B, catalog, question
 
 LIMITED = question(slo=Slo(ttft_p95_s=1.0, tpot_p95_s=0.04))

@@ -9,7 +9,7 @@ from advisor.engine.cost.hourly import HOURS_PER_MONTH
 from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.search.views import PRICE_BOUND_FACTOR
-from advisor.engine.terms.workload import Constraints, Slo
+from advisor.engine.terms.workloads.workload import Constraints, Slo
 from tests.engine.catalog_sample import GIB, VLLM, catalog, chip, offer, question
 
 QUICK = chip("quick", memory_bytes=141 * GIB, memory_bytes_per_s=2e13)

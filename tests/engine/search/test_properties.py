@@ -13,7 +13,7 @@ from advisor.engine.step.lane_times import prefill_s, step_s
 from advisor.engine.step.layout import Choice, layouts
 from advisor.engine.step.ledger import decode_ledger, prefill_ledger
 from advisor.engine.step.operators import linear_operators, linear_s
-from advisor.engine.terms.hardware import Efficiency, Overhead, efficiency, overhead
+from advisor.engine.terms.machines.hardware import Efficiency, Overhead, efficiency, overhead
 from tests.engine.catalog_sample import BF16, FP8, INT4, LLAMA_8B, VLLM, catalog, chip, question, scopes
 
 COMMON = settings(max_examples=40, deadline=None, derandomize=True)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from advisor.engine.search.scale_to_zero import ColdStartTimes, on_demand
+from advisor.engine.search.variants.scale_to_zero import ColdStartTimes, on_demand
 
 TIMES = ColdStartTimes(container_s=30.0, weights_s=20.0, engine_s=40.0, idle_timeout_s=60.0)
 

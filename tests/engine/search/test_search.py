@@ -19,7 +19,7 @@ from advisor.engine.search.simulated import Design, Simulations
 from advisor.engine.search.table import demand_of, evaluate
 from advisor.engine.search.views import add_view_winners, best_per_accelerator
 from advisor.engine.step.lane import lanes
-from advisor.engine.terms.workload import Constraints, Lengths, Slo
+from advisor.engine.terms.workloads.workload import Constraints, Lengths, Slo
 from tests.engine.catalog_sample import LLAMA_70B, VLLM, catalog, offer, question
 
 HARD = question(slo=Slo(ttft_p95_s=0.05, tpot_p95_s=0.0018))

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from advisor.engine.search import Question
+from advisor.engine.search.certainty.sensitivity import contenders_of, replicas_needed
 from advisor.engine.search.run import search
-from advisor.engine.search.sensitivity import contenders_of, replicas_needed
 from tests.engine.catalog_sample import catalog, question
 
 

@@ -10,10 +10,10 @@ from advisor.engine.launch.command import Launch, launch
 from advisor.engine.search import Question
 from advisor.engine.search.run import SearchResult, search
 from advisor.engine.search.simulated import Scored
-from advisor.engine.search.variants import grow_pool, pool_sizes
+from advisor.engine.search.variants.pools_and_drafts import grow_pool, pool_sizes
 from advisor.engine.step.drafts.speculative import Acceptance
 from advisor.engine.terms.software import Framework
-from advisor.engine.terms.workload import Lengths, Slo, Workload
+from advisor.engine.terms.workloads.workload import Lengths, Slo, Workload
 from tests.engine.catalog_sample import LLAMA_8B, SGLANG, VLLM, catalog, offer, question, software
 
 NGRAM = Acceptance(method="ngram", task="summarisation", accepted_fraction=0.7, source="sample")

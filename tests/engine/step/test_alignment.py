@@ -18,7 +18,7 @@ from advisor.engine.step.lane_times import prefill_s
 from advisor.engine.step.layout import Choice, layouts
 from advisor.engine.step.operators import gemm
 from advisor.engine.terms import Accelerator, Efficiency, efficiency
-from advisor.engine.terms.hardware import Overhead
+from advisor.engine.terms.machines.hardware import Overhead
 from tests.engine.catalog_sample import BF16, LLAMA_8B, chip, ideal, lane
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"

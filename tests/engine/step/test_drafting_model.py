@@ -18,9 +18,9 @@ from advisor.engine.step.drafts.speculative import (
     tokens_per_step,
 )
 from advisor.engine.step.lane import lanes
-from advisor.engine.terms.demand import Trace, Users
-from advisor.engine.terms.kinds import BATCH
-from advisor.engine.terms.workload import Slo
+from advisor.engine.terms.workloads.demand import Trace, Users
+from advisor.engine.terms.workloads.kinds import BATCH
+from advisor.engine.terms.workloads.workload import Slo
 from tests.engine.catalog_sample import LLAMA_70B, catalog, chip, dense, lane, offer, question
 from tests.engine.search.test_variants import ABLE, NGRAM, ONE_FRAMEWORK, SUMMARIES
 

@@ -22,7 +22,7 @@ from advisor.engine.step.drafts.speculative import (
 )
 from advisor.engine.step.layout import Choice
 from advisor.engine.step.step_time import StepTimes
-from advisor.engine.terms.hardware import Overhead
+from advisor.engine.terms.machines.hardware import Overhead
 from tests.engine.catalog_sample import LLAMA_8B, VLLM, chip, ideal, lane
 from tests.engine.serving_cases import lane as invented
 

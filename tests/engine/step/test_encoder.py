@@ -31,8 +31,8 @@ from advisor.engine.step.media.encoder import (
 )
 from advisor.engine.step.memory import kv_bytes_per_sequence, source_bytes_per_sequence, weights_bytes
 from advisor.engine.step.step_time import POISSON, STATIC, Client, Demand
-from advisor.engine.terms.kinds import EMBEDDING, SERVING
-from advisor.engine.terms.workload import Constraints, Lengths, Slo
+from advisor.engine.terms.workloads.kinds import EMBEDDING, SERVING
+from advisor.engine.terms.workloads.workload import Constraints, Lengths, Slo
 from tests.engine.catalog_sample import BF16, LLAMA_8B, SGLANG, VLLM, catalog, chip, lane, question, software
 from tests.engine.hf_configs import CONFIGS
 from tests.engine.network.test_model_seq2seq import BART, FLAN_XXL, WHISPER

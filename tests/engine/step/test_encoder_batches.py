@@ -25,9 +25,9 @@ from advisor.engine.step.media.encoder import (
     whole_prompts,
 )
 from advisor.engine.step.step_time import Demand, Scheduler, StepTimes, load_of
-from advisor.engine.terms.case import Case, Protocol
-from advisor.engine.terms.kinds import EMBEDDING
-from advisor.engine.terms.workload import Lengths, Trace, Workload
+from advisor.engine.terms.workloads.case import Case, Protocol
+from advisor.engine.terms.workloads.kinds import EMBEDDING
+from advisor.engine.terms.workloads.workload import Lengths, Trace, Workload
 from tests.engine.catalog_sample import LLAMA_8B, question
 from tests.engine.serving_cases import lane
 from tests.engine.step.test_operators import ATTENTION, chips, model, product, times, totals

@@ -14,7 +14,7 @@ from advisor.engine.step.layout import (
     layouts,
     unsupported,
 )
-from advisor.engine.terms.hardware import Accelerator, Efficiency, Link, Overhead, Partition, cut_into
+from advisor.engine.terms.machines.hardware import Accelerator, Efficiency, Link, Overhead, Partition, cut_into
 from advisor.engine.terms.software import Quantization
 from tests.engine.catalog_sample import BF16, FP8, INT4, chip, format_of, ideal
 from tests.engine.step.test_operators import ATTENTION, LATENT, model

@@ -23,8 +23,8 @@ from advisor.engine.step.ledger import (
     source_lines,
 )
 from advisor.engine.step.operators import attention_cost
-from advisor.engine.terms.kinds import EMBEDDING
-from advisor.engine.terms.workload import Lengths
+from advisor.engine.terms.workloads.kinds import EMBEDDING
+from advisor.engine.terms.workloads.workload import Lengths
 from tests.engine.catalog_sample import FP8, chip, lane, question
 from tests.engine.step.test_operators import ATTENTION, INDEXED, LATENT, chips, model
 

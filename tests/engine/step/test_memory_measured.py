@@ -3,7 +3,7 @@
 import pytest
 
 from advisor.engine.estimate.simulated import estimate_all
-from advisor.engine.terms.case import Case, Pool
+from advisor.engine.terms.workloads.case import Case, Pool
 from advisor.inputs.current import catalog_resources
 
 MEASURED = [  # model, weights, cache, tokens

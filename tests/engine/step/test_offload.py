@@ -20,7 +20,7 @@ from advisor.engine.search.simulated import Scored
 from advisor.engine.search.table import demand_of
 from advisor.engine.step.kv_offload import HostCopy, copies_s
 from advisor.engine.step.lane import lanes
-from advisor.engine.terms.workload import Workload
+from advisor.engine.terms.workloads.workload import Workload
 from tests.engine.catalog_sample import LLAMA_8B, VLLM, catalog, question, software
 
 COPIES = HostCopy(rate_fraction=0.8, source="sample")

@@ -13,7 +13,7 @@ from advisor.engine.cost.hourly import Assumptions, Draw, capped_speed_fraction,
 from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.step.power import Phases
-from advisor.engine.terms.workload import Slo
+from advisor.engine.terms.workloads.workload import Slo
 from tests.engine.catalog_sample import ASSUMED, catalog, chip, offer, question
 from tests.engine.step.power_fit import CHECKED, FITTED, PowerSample, fit_draw, power_samples, watts_of
 

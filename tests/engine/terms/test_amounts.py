@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.engine.search.why_not import above
+from advisor.engine.search.rejected.why_not import above
 from advisor.engine.terms.amounts import cost_text, unlike
-from advisor.engine.terms.kinds import BATCH
+from advisor.engine.terms.workloads.kinds import BATCH
 from tests.engine.catalog_sample import question
 
 

@@ -12,10 +12,10 @@ from advisor.engine.search.candidates import enumerate_lanes
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Design, Simulations
 from advisor.engine.search.table import evaluate, week_share
-from advisor.engine.terms.demand import Trace, Users, mean_fraction, needed_by_hour, office_hours, week_of
-from advisor.engine.terms.kinds import BATCH
-from advisor.engine.terms.redundancy import Packing
-from advisor.engine.terms.workload import Constraints, Slo
+from advisor.engine.terms.machines.redundancy import Packing
+from advisor.engine.terms.workloads.demand import Trace, Users, mean_fraction, needed_by_hour, office_hours, week_of
+from advisor.engine.terms.workloads.kinds import BATCH
+from advisor.engine.terms.workloads.workload import Constraints, Slo
 from tests.engine.catalog_sample import catalog, offer, question
 
 HALF_DAYS = tuple([1.0] * 12 + [0.5] * 12) * 7

@@ -12,8 +12,8 @@ import pytest
 
 from advisor.engine.search.limits import tpot_limit_s
 from advisor.engine.search.table import autoscales, run_fraction
-from advisor.engine.terms.kinds import BATCH, EMBEDDING, KINDS, SERVING, JobRun, Kind, Outcome, kind_named
-from advisor.engine.terms.workload import Slo
+from advisor.engine.terms.workloads.kinds import BATCH, EMBEDDING, KINDS, SERVING, JobRun, Kind, Outcome, kind_named
+from advisor.engine.terms.workloads.workload import Slo
 from tests.engine.catalog_sample import offer, question
 
 ADVISOR = Path(__file__).resolve().parents[3] / "advisor"

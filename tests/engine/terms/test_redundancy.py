@@ -5,7 +5,7 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.engine.terms.redundancy import Packing, Redundancy, instances_packed, packing, replicas_left
+from advisor.engine.terms.machines.redundancy import Packing, Redundancy, instances_packed, packing, replicas_left
 
 SETTINGS = settings(max_examples=200, deadline=None, derandomize=True)
 SIZES = st.sampled_from([1, 2, 3, 4, 6, 8, 12, 16])

@@ -6,7 +6,7 @@ import pytest
 
 from advisor.engine.network.blocks import Attention, Block, Ffn
 from advisor.engine.network.model import Model, parameters
-from advisor.engine.terms.hardware import efficiency
+from advisor.engine.terms.machines.hardware import efficiency
 from advisor.engine.training.memory import peak_memory
 from advisor.engine.training.offload import copies_to_host_s, host_bytes, host_update_s, offloads
 from advisor.engine.training.operators import Shape

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.engine.terms.hardware import efficiency
+from advisor.engine.terms.machines.hardware import efficiency
 from advisor.engine.training.operators import Shape, ledger
 from advisor.engine.training.rates import rates_of
 from advisor.engine.training.run import FSDP_MIXED, MEGATRON, PLAIN, Code, Recompute, Run

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from advisor.engine import training
 from advisor.engine.network import Attention, Block, Ffn, Model
 from advisor.engine.terms import Accelerator, Link
-from advisor.engine.terms.hardware import efficiency
+from advisor.engine.terms.machines.hardware import efficiency
 from advisor.engine.training import HF, MEGATRON_BF16, PLAIN, Parallel, Run, Shape
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"

@@ -14,9 +14,9 @@ from advisor.engine.cost.hourly import (
 )
 from advisor.engine.search import Question
 from advisor.engine.search.candidates import Catalog
-from advisor.engine.terms.kinds import FINETUNING
-from advisor.engine.terms.offer import Offer
-from advisor.engine.terms.workload import Constraints, Slo, TrainingTask, Workload
+from advisor.engine.terms.machines.offer import Offer
+from advisor.engine.terms.workloads.kinds import FINETUNING
+from advisor.engine.terms.workloads.workload import Constraints, Slo, TrainingTask, Workload
 from advisor.engine.training.cluster import SPOT_WAIT_S, FailureRates, Spot
 from advisor.engine.training_search.layouts import Setup, Trained, trained
 from advisor.engine.training_search.outcome import Reliability

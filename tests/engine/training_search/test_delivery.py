@@ -7,7 +7,7 @@ import pytest
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.search import Question
 from advisor.engine.search.candidates import Catalog
-from advisor.engine.terms.offer import Offer
+from advisor.engine.terms.machines.offer import Offer
 from advisor.engine.training_search.search import Found, search
 from tests.engine.training_search.sample import RELIABILITY, asked, bought, rented, sold
 

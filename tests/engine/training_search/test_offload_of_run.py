@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from advisor.engine.search import Question
-from advisor.engine.terms.host import Host
-from advisor.engine.terms.offer import Offer
+from advisor.engine.terms.machines.host import Host
+from advisor.engine.terms.machines.offer import Offer
 from advisor.engine.training_search.layouts import offloaded, offloads_alike, setups_of, trained
 from advisor.engine.training_search.search import search
 from tests.engine.catalog_sample import GIB, LLAMA_8B, catalog, chip

@@ -5,8 +5,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.engine.terms.offer import OWNED
-from advisor.engine.terms.workload import TrainingTask
+from advisor.engine.terms.machines.offer import OWNED
+from advisor.engine.terms.workloads.workload import TrainingTask
 from advisor.engine.training_search.layouts import HOSTS, global_batch, reach, serves, sizes
 from tests.engine.training_search.sample import BIG, asked, bought, found_for, rented
 

@@ -1,0 +1,1 @@
+"""Estimates of one fixed deployment or training step."""

@@ -1,0 +1,476 @@
+"""One fixed deployment: its arguments in, an Estimate out. The command and the API share it."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from advisor.answer.options.calibration_marks import measured_correction
+from advisor.answer.options.option import bound_of, embedding_figures, operator, setup, token_costs
+from advisor.answer.sentences import UNMEASURED
+from advisor.engine import ENGINE_VERSION
+from advisor.engine.cost import HOURS_PER_MONTH, JOULES_PER_KWH, Assumptions, Draw, watts_per_chip
+from advisor.engine.estimate import Estimate as Engine
+from advisor.engine.estimate import estimate, means, prepare, prepared, queued_requests
+from advisor.engine.network import active_parameters, parameters
+from advisor.engine.scheduler import open_loop, scheduler_of
+from advisor.engine.search import describe, instances_needed, interval_ratios, offer_usd_per_hour
+from advisor.engine.step import (
+    NO_CACHE_TOKENS,
+    Demand,
+    Lane,
+    Lanes,
+    batch_capacity_requests_per_s,
+    decode_ledger,
+    lanes,
+    prefill_ledger,
+    step_fractions,
+    take,
+)
+from advisor.engine.terms import Case, Offer, Pool, SocketShare, efficiency, with_host_factor
+from advisor.fidelity import nearest_rows
+from advisor.inputs import (
+    host_speed_range,
+    market,
+    number,
+    resources_with,
+    rounded,
+    usual_host_watts,
+)
+from advisor.result import ClosedForm, Disaggregated, Estimate, Intervals, Memory, Operator, Percentiles
+from advisor.result import Pool as PoolSection
+from advisor.workload import Deployment, Fixed, WorkloadError, deployment, error
+
+GIB = 2.0**30
+HOST_MATTERS_FRACTION = 0.1  # of output tokens/s, lost on the slowest host that estimates allow for
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Built:
+    """A deployment with its lanes (one; prefill and decode when disaggregated) as arrays."""
+
+    fixed: Fixed
+    own: tuple[Lane, ...]
+    lanes: Lanes
+
+    @property
+    def fits(self) -> bool:
+        return bool(self.lanes.memory.fits.all())
+
+
+def answer(d: Deployment) -> Estimate:
+    """The estimate; `fits` false: it cannot be loaded, and `smallest_change` says what would help.
+
+    Raises WorkloadError where the arguments name something unknown or contradict each other.
+    """
+    lengths = (float(d.isl), float(d.osl)) if d.use_measurements else None
+    model_id, known = resources_with(d.model, lengths)
+    if d.host_speed_ratio:
+        known = replace(known, scopes=with_host_factor(known.scopes, d.host_speed_ratio, everywhere=True))
+    if isinstance(d.model, str):
+        d = d.model_copy(update={"model": model_id})
+    fixed = deployment.fixed(d, known)
+    result = answer_of(fixed)
+    if result.fits and not d.host_speed_ratio:
+        result = result.changed(warnings=[*result.warnings, *host_warning(fixed, result)])
+    sizes = float(parameters(fixed.model)), float(active_parameters(fixed.model))
+    asked = nearest_rows.asked_for(result, fixed.case.model_id, sizes, result.isl, fixed.case.osl)
+    return result.changed(evidence=nearest_rows.evidence(asked))
+
+
+def answer_of(fixed: Fixed) -> Estimate:
+    own = prepare(fixed.case, fixed.resources)
+    if isinstance(own, str):
+        raise WorkloadError([error("", own)])
+    built = Built(fixed=fixed, own=own, lanes=lanes(fixed.model, own))
+    if fixed.case.mode == "disagg" and not fixed.case.concurrency:
+        return answer_of(replace(fixed, case=at_full_concurrency(built)))
+    result = configuration(built)
+    if not built.fits:
+        return result.changed(smallest_change=changes(fixed))
+    seen = estimate(fixed.case, fixed.resources)
+    if seen.problem:
+        raise WorkloadError([error("", seen.problem)])
+    ledger, prefill_share = steps(built, result.concurrency)
+    result = result.changed(**figures(built, seen), step=ledger, bound=bound_of(ledger))
+    result = result.changed(**costs(built, result, prefill_share), closed_form=closed_form(built))
+    result = result.changed(interval=interval(built, result))
+    if built.fixed.model.encoder_only:
+        result = embedding(result)
+    return result.changed(warnings=[*result.warnings, *warnings(built, result)])
+
+
+# --- what it is -------------------------------------------------------------------------------------------------
+
+
+def configuration(built: Built) -> Estimate:
+    """The deployment and its memory; figures follow where it fits."""
+    fixed, lane = built.fixed, built.own[-1]
+    case, pool = fixed.case, fixed.pools[-1]
+    replicas = f"{pool.replicas} replicas" if pool.replicas > 1 else "1 replica"
+    prefill = "" if case.mode == "agg" else f", prefill on {fixed.pools[0].chips} of them"
+    return Estimate(
+        label=f"{case.chips} x {fixed.accelerator.name}, {describe(lane)}, {replicas}{prefill}",
+        model=case.model_id,
+        accelerator=fixed.accelerator.slug,
+        accelerator_name=fixed.accelerator.name,
+        accelerator_count=case.chips,
+        **setup(lane),
+        moe_tp=pool.moe_tp,
+        replicas=pool.replicas,
+        concurrency=running(built),
+        max_batched_tokens=lane.max_batched_tokens,
+        speculative=None,
+        disaggregated=None if case.mode == "agg" else disaggregated(built),
+        isl=case.source_tokens or case.isl,
+        osl=case.osl,
+        client=case.client.kind,
+        memory=memory(built),
+        fits=built.fits,
+        **cache_sizes(built),
+        warnings=list(fixed.doubts),
+        basis=basis(built),
+        correction=measured_correction(built.own[-1].choice, interval_of(built).get("tpot")),
+        engine_version=ENGINE_VERSION,
+    )
+
+
+def disaggregated(built: Built) -> Disaggregated:
+    prefill, decode = built.fixed.pools
+    moved = float(built.lanes.memory.kv_bytes_per_sequence[0]) * built.fixed.case.isl / built.own[0].context_tokens
+    links = built.fixed.accelerator.links
+    return Disaggregated(
+        prefill=pool_section(prefill),
+        decode=pool_section(decode),
+        kv_transfer_s=number(moved / links[-1].bytes_per_s) if links else None,
+    )
+
+
+def pool_section(p: Pool) -> PoolSection:
+    return PoolSection(replicas=p.replicas, tp=p.tp, pp=p.pp, ep=p.ep, dp=p.dp, moe_tp=p.moe_tp)
+
+
+def running(built: Built) -> int:
+    """Requests in flight per replica: as given, or as many as fit."""
+    case, lane, pool = built.fixed.case, built.own[-1], built.fixed.pools[-1]
+    if case.concurrency:
+        return max(math.ceil(case.concurrency / pool.replicas), 1)
+    return queued_requests(case, lane, built.lanes, len(built.own) - 1) * pool.pp * pool.dp
+
+
+def memory(built: Built) -> Memory:
+    """GiB per chip of one replica at the planned concurrency (of the decode pool, where there are two)."""
+    room, i = built.lanes.memory, len(built.own) - 1
+    pool = built.fixed.pools[-1]
+    each = float(room.kv_bytes_per_sequence[i])
+    there = max(float(room.kv_bytes[i]), 0.0)
+    held = min(max(running(built) / pool.dp, 1.0) * each, there) if built.fits else each
+    source = held * float(room.source_bytes_per_sequence[i]) / each if each else 0.0
+    parts = {
+        "weights_gib": float(room.weights_bytes[i]),
+        "kv_gib": held - source,
+        **({"source_kv_gib": source} if source else {}),
+        "activations_gib": float(room.activations_bytes[i]),
+        "overhead_gib": float(room.overhead_bytes[i]),
+        "free_gib": float(room.kv_bytes[i]) - held,
+    }
+    return Memory(**{name: rounded(size / GIB) for name, size in parts.items()})
+
+
+def cache_sizes(built: Built) -> Json:
+    room, i, pool = built.lanes.memory, len(built.own) - 1, built.fixed.pools[-1]
+    source = float(room.source_bytes_per_sequence[i])
+    per_token = (float(room.kv_bytes_per_sequence[i]) - source) / built.own[-1].context_tokens
+    capacity = float(room.kv_capacity_tokens[i])
+    return {
+        "usable_gib": number(float(room.usable_bytes[i]) / GIB),
+        "kv_bytes_per_token": number(per_token),
+        "source_kv_bytes_per_sequence": number(source),
+        "kv_capacity_tokens": None if capacity >= NO_CACHE_TOKENS else number(capacity * pool.pp * pool.dp),
+    }
+
+
+# --- what it does -----------------------------------------------------------------------------------------------
+
+
+def figures(built: Built, seen: Engine) -> Json:
+    """Latency and throughput of the whole deployment."""
+    chips = built.fixed.case.chips
+
+    def latency_ms(name: str) -> Percentiles:
+        mean, *tails = (number(getattr(seen, f"{name}_{k}_s") * 1e3) for k in ("mean", "p50", "p95", "p99"))
+        return Percentiles(mean=mean, p50=tails[0], p95=tails[1], p99=tails[2])
+
+    return {
+        "ttft_ms": latency_ms("ttft"),
+        "tpot_ms": latency_ms("tpot"),
+        "e2e_ms_mean": number(seen.e2e_s * 1e3),
+        "output_tokens_per_s": number(seen.output_tokens_per_s),
+        "output_tokens_per_s_per_accelerator": number(seen.output_tokens_per_s / chips),
+        "total_tokens_per_s": number(total_tokens_per_s(built.fixed.case, seen, built.fixed.model.encoder_only)),
+        "requests_per_s": number(seen.requests_per_s),
+    }
+
+
+def embedding(result: Estimate) -> Estimate:
+    """The same for an embedding model: its tokens are those read, its one latency is the time to the vector."""
+    tokens_per_s, output = result.total_tokens_per_s, result.output_tokens_per_s
+    ratio = output / tokens_per_s if output and tokens_per_s else math.nan
+    ranges = result.interval or Intervals()
+    spread: dict[str, list[float | None]] = {}
+    if ranges.ttft_ms is not None:
+        spread["latency_ms"] = ranges.ttft_ms
+    if ranges.output_tokens_per_s is not None:
+        spread["input_tokens_per_s"] = [number((v or math.nan) / ratio) for v in ranges.output_tokens_per_s]
+    return result.changed(
+        **embedding_figures(result, tokens_per_s, result.watts),
+        kgco2e_per_mtok=number((result.kgco2e_per_mtok or math.nan) * ratio),
+        interval=Intervals(**spread),
+    )
+
+
+def total_tokens_per_s(case: Case, seen: Engine, vectors_only: bool) -> float:
+    if math.isfinite(seen.total_tokens_per_s):
+        return seen.total_tokens_per_s - (seen.requests_per_s if vectors_only else 0.0)
+    mean = (case.client.length_low_fraction + case.client.length_high_fraction) / 2
+    return seen.output_tokens_per_s + seen.requests_per_s * case.isl * mean
+
+
+def steps(built: Built, concurrency: int) -> tuple[list[Operator], float]:
+    """The ledger of one prefill and one decode step, and the share of a request's time on the chips that is prefill."""
+    case, last = built.fixed.case, len(built.own) - 1
+    if built.fixed.model.encoder_only:
+        return [operator(line) for line in prefill_ledger(built.fixed.model, built.lanes, 0, case.isl)], 1.0
+    at_once = together(built, concurrency)
+    prefill = prefill_ledger(built.fixed.model, built.lanes, 0, case.isl)
+    decode = decode_ledger(built.fixed.model, built.lanes, last, at_once, case.isl + case.osl / 2)
+    prefill_s = sum(line.time_s for line in prefill)
+    decode_s = sum(line.time_s for line in decode) * case.osl / at_once
+    return [operator(line) for line in (*prefill, *decode)], prefill_s / (prefill_s + decode_s)
+
+
+def together(built: Built, concurrency: int) -> float:
+    """Requests that share a decode step of one lane."""
+    case, pool, last = built.fixed.case, built.fixed.pools[-1], len(built.own) - 1
+    at_once = max(min(concurrency / (pool.pp * pool.dp), built.own[-1].max_running_requests), 1.0)
+    return min(at_once, max(float(built.lanes.times.kv_capacity_tokens[last]) // (case.isl + case.osl), 1.0))
+
+
+def closed_form(built: Built) -> ClosedForm | None:
+    """The search's formulas for this deployment, beside the simulation; None where there are none."""
+    case, resources = built.fixed.case, built.fixed.resources
+    if built.fixed.model.encoder_only:
+        return ClosedForm(capacity_requests_per_s=number(vectors_per_s(built)))
+    if case.mode != "agg":
+        return None
+    if case.client.rate_per_s:
+        return open_form(built, case.client.rate_per_s)
+    these = prepared([case if case.concurrency else at_full_concurrency(built)], resources)
+    formula = means(these, resources, resources.scopes)[0]
+    return ClosedForm(
+        ttft_ms_mean=number(formula.ttft_mean_s * 1e3),
+        tpot_ms_mean=number(formula.tpot_mean_s * 1e3),
+        output_tokens_per_s=number(formula.output_tokens_per_s),
+    )
+
+
+def vectors_per_s(built: Built) -> float:
+    """Most requests/s that the whole deployment can embed: every step is full."""
+    lane, case = built.own[0], built.fixed.case
+    demand = Demand(input_tokens=case.isl, output_tokens=1.0)
+    seats = np.array([float(lane.max_running_requests)])
+    each = batch_capacity_requests_per_s(take(built.lanes.times, np.array([0])), seats, demand, scheduler_of(lane))
+    return float(each[0]) * (case.chips // lane.choice.tp)
+
+
+def at_full_concurrency(built: Built) -> Case:
+    return replace(built.fixed.case, concurrency=float(running(built) * built.fixed.pools[-1].replicas))
+
+
+def open_form(built: Built, rate_per_s: float) -> ClosedForm:
+    """Closed form at an arrival rate."""
+    case, lane = built.fixed.case, built.own[0]
+    low, high = case.client.length_low_fraction, case.client.length_high_fraction
+    mean, cv2 = (low + high) / 2, (high - low) ** 2 / 12 / ((low + high) / 2) ** 2
+    demand = Demand(input_tokens=case.isl * mean, output_tokens=case.osl * mean, input_cv2=cv2, output_cv2=cv2)
+    ways = case.chips // lane.choice.tp
+    seen = open_loop(take(built.lanes.times, np.array([0])), np.array([rate_per_s / ways]), demand, scheduler_of(lane))
+    return ClosedForm(
+        ttft_ms_mean=number(seen.ttft_mean_s[0] * 1e3),
+        tpot_ms_mean=number(seen.tpot_mean_s[0] * 1e3),
+        ttft_ms_p95=number(seen.ttft_p95_estimate_s[0] * 1e3),
+        tpot_ms_p95=number(seen.tpot_p95_estimate_s[0] * 1e3),
+        output_tokens_per_s=number(seen.output_tokens_per_s[0] * ways),
+        capacity_requests_per_s=number(seen.capacity_requests_per_s[0] * ways),
+    )
+
+
+# --- what it costs ----------------------------------------------------------------------------------------------
+
+
+def costs(built: Built, result: Estimate, prefill_share: float) -> Json:
+    """Fields of the cheapest current offer that can hold it, and its power at full load."""
+    offers, a = market(built.fixed.accelerator)
+    phases = mean_power_fraction(built, a, result.concurrency, prefill_share)
+    used_gib = sum(gib for name, gib in result.memory.parts().items() if name != "free_gib")
+    holding = [o for o in offers if o.share is None or holds(o.share, used_gib * GIB)]
+    priced = [(usd, o) for o in holding if (usd := usd_per_hour(built.fixed.pools, o)) is not None]
+    if not priced:
+        unpriced = {"usd_per_hour": None, "price_as_of": None, "price_source": None}
+        return power(watts(built, a, None, phases), result, None) | unpriced
+    usd, offer = min(priced, key=lambda each: each[0])
+    output = 0.0 if built.fixed.model.encoder_only else result.output_tokens_per_s or 0.0
+    tokens_per_s = {"input": (result.total_tokens_per_s or 0.0) - output, "output": output}
+    by_token = token_costs(usd, tokens_per_s, prefill_share)
+    return power(watts(built, a, offer, phases), result, offer) | {
+        "provider": offer.provider,
+        "instance": offer.instance,
+        "region": offer.region,
+        "acquisition": offer.acquisition,
+        "price_as_of": offer.as_of,
+        "price_source": offer.source,
+        "usd_per_hour": number(usd),
+        "usd_per_month": number(usd * HOURS_PER_MONTH),
+        **{f"usd_per_mtok_{name}": number(value) for name, value in by_token.items() if name != "cached"},
+    }
+
+
+def holds(share: SocketShare, used_bytes: float) -> bool:
+    """Whether a whole socket is rented, with enough memory: an estimate of a processor is of whole sockets."""
+    return share.fraction == 1.0 and share.memory_bytes >= used_bytes
+
+
+def usd_per_hour(pools: tuple[Pool, ...], offer: Offer) -> float | None:
+    """Whole instances of one offer for every pool; None: a stage does not fit into one."""
+    if any(p.tp * p.dp > offer.accelerators for p in pools):
+        return None
+    counts = (instances_needed(np.array(float(p.replicas)), p.chips_per_replica, offer.accelerators) for p in pools)
+    return float(offer_usd_per_hour(offer, float(sum(counts))))
+
+
+def mean_power_fraction(built: Built, a: Assumptions, concurrency: int, prefill_share: float) -> float:
+    """Mean share of (limit - idle) of a chip that is never without work, its phases by their time."""
+    case, last = built.fixed.case, len(built.own) - 1
+    model, at_once, chip = built.fixed.model, together(built, concurrency), built.fixed.accelerator
+    draw = Draw.of(a, chip.watts, chip.idle_watts)
+    first, later = step_fractions(draw, model, built.lanes, last, case.isl, at_once, case.isl + case.osl / 2)
+    return prefill_share * first + (1.0 - prefill_share) * later
+
+
+def watts(built: Built, a: Assumptions, offer: Offer | None, span_fraction: float) -> float:
+    """All chips at this share of (limit - idle), in the hosts and the building of the offer."""
+    chip, share = built.fixed.accelerator, offer.host_watts_per_accelerator if offer else None
+    host = np.array(usual_host_watts(chip, a) if share is None else share)
+    each = watts_per_chip(np.array(chip.watts), np.array(chip.idle_watts), np.array(span_fraction), a, host)
+    return float(each) * built.fixed.case.chips * (offer.pue if offer else a.pue)
+
+
+def power(watts: float, result: Estimate, offer: Offer | None) -> Json:
+    joules = watts / result.output_tokens_per_s if result.output_tokens_per_s else math.nan
+    grid = offer.kgco2e_per_kwh if offer else None
+    return {
+        "watts": number(watts),
+        "joules_per_output_token": number(joules),
+        "kgco2e_per_mtok": number(joules * 1e6 / JOULES_PER_KWH * grid) if grid else None,
+    }
+
+
+# --- uncertainty and warnings -----------------------------------------------------------------------------------
+
+
+def interval_of(built: Built) -> dict[str, tuple[float, float]]:
+    """90 % interval as factors on each metric."""
+    scopes = {"calibrations": built.fixed.resources.scopes}
+    return interval_ratios(scopes, basis(built), built.own[-1].choice.correction)
+
+
+def interval(built: Built, result: Estimate) -> Intervals:
+    """[low, high] of each headline figure at 90 %."""
+    half = interval_of(built)
+    ranges: dict[str, list[float | None]] = {}
+    for name, key, latency in (("ttft_ms", "ttft", result.ttft_ms), ("tpot_ms", "tpot", result.tpot_ms)):
+        if key in half and latency is not None:
+            ranges[name] = [number((latency.mean or math.nan) * f) for f in half[key]]
+    if "throughput" in half:
+        low, high = half["throughput"]
+        ranges["output_tokens_per_s"] = [number((result.output_tokens_per_s or math.nan) * f) for f in (low, high)]
+        if usd := result.usd_per_mtok_output:
+            ranges["usd_per_mtok_output"] = [number(usd / high), number(usd / low)]
+    return Intervals(**ranges)
+
+
+def basis(built: Built) -> str:
+    return built.own[-1].choice.efficiency.basis
+
+
+def warnings(built: Built, result: Estimate) -> list[str]:
+    lines = []
+    case, i = built.fixed.case, len(built.own) - 1
+    pending = queued_requests(replace(case, concurrency=None), built.own[i], built.lanes, i)
+    seats = pending * case.chips // built.own[i].choice.tp
+    if case.concurrency and case.mode == "agg" and case.concurrency > seats:
+        lines.append(
+            f"only about {seats:,} of {case.concurrency:,.0f} requests run at once; the rest wait in the queue"
+        )
+    capacity = result.closed_form.capacity_requests_per_s if result.closed_form else None
+    if case.client.rate_per_s and (capacity or 0.0) < case.client.rate_per_s:
+        lines.append(f"{case.client.rate_per_s:g} requests/s exceed the capacity: the queue grows without limit")
+    if basis(built) != "measured":
+        lines.append(UNMEASURED.get(basis(built), UNMEASURED["datasheet"]))
+    if case.mode == "disagg":
+        lines.append("disaggregated: means only, no percentiles")
+    return lines
+
+
+def host_warning(fixed: Fixed, result: Estimate) -> list[str]:
+    """How far output tokens/s depend on the host, if its speed is assumed and matters; by the closed form."""
+    case, slug, ends = fixed.case, fixed.accelerator.slug, host_speed_range()
+    measured = "host_factor" in fixed.resources.scopes.get(f"accelerator:{slug}", {})
+    closed = result.closed_form
+    if measured or ends is None or case.mode != "agg" or case.client.rate_per_s or not case.concurrency:
+        return []
+    if closed is None or not closed.output_tokens_per_s or not result.output_tokens_per_s:
+        return []
+    now = efficiency(fixed.resources.scopes, slug, fixed.accelerator.family, fixed.accelerator.kind).host_factor
+    rates = []
+    for end in ends:
+        scopes = with_host_factor(fixed.resources.scopes, now * end)
+        resources = replace(fixed.resources, scopes=scopes)
+        formula = means(prepared([case], resources), resources, scopes)[0]
+        rates.append(formula.output_tokens_per_s / closed.output_tokens_per_s * result.output_tokens_per_s)
+    if rates[1] > (1 - HOST_MATTERS_FRACTION) * result.output_tokens_per_s:
+        return []
+    fast, slow = (f"{rounded(rate, 2):,.0f} output tokens/s" for rate in rates)
+    return [
+        f"the host limits throughput: about {slow} on a host that needs {ends[1]:g} times the assumed time "
+        f"(host-speed-ratio), and {fast} on one that needs {ends[0]:g} times; a launch probe measures yours"
+    ]
+
+
+def changes(fixed: Fixed) -> list[str]:
+    """Single changes after which it fits, the smallest of each kind."""
+    if fixed.case.pool is None:
+        return ["a larger tp in the pool that does not fit"]
+    smallest: dict[str, str] = {}
+    for kind, value, case in alternatives(fixed.case, fixed.case.pool):
+        own = prepare(case, fixed.resources) if kind not in smallest else ""
+        if not isinstance(own, str) and lanes(fixed.model, own).memory.fits.all():
+            smallest[kind] = f"{kind} {value}"
+    return list(smallest.values()) or ["no single change: choose an accelerator with more memory"]
+
+
+def alternatives(case: Case, pool: Pool) -> list[tuple[str, str, Case]]:
+    """(argument, value, case) of changes to one argument, gentlest first."""
+    cases = [("kv", "fp8", replace(case, kv_dtype="fp8"))] if case.kv_dtype != "fp8" else []
+    cases.append(("max_batched_tokens", "2048", replace(case, max_batched_tokens=2048)))
+    for size in (2, 4, 8, 16, 32):
+        if size > pool.tp and size % pool.tp == 0:
+            wider = replace(pool, tp=size, moe_tp=pool.moe_tp * size // pool.tp)
+            cases.append(("tp", str(size), replace(case, pool=wider, chips=wider.chips)))
+        if size > pool.pp:
+            longer = replace(pool, pp=size)
+            cases.append(("pp", str(size), replace(case, pool=longer, chips=longer.chips)))
+    formats = [w for w in ("fp8", "int8", "int4", "nvfp4", "gguf-q4-k-m") if w != case.weights_dtype]
+    return cases + [("weights", w, replace(case, weights_dtype=w)) for w in formats]

@@ -1,0 +1,1 @@
+"""One option: its figures and the sections around them."""

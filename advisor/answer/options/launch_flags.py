@@ -1,0 +1,236 @@
+"""Command-line options of released frameworks: reads them from a package and checks commands against them."""
+
+import ast
+import re
+import shlex
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from advisor.engine.launch import Launch as EngineLaunch
+from advisor.engine.terms import FlagLists, Framework
+from advisor.result import FlagCheck, Launch, LoadTest
+
+FOLDER = Path(__file__).resolve().parents[3] / "fixtures" / "flags"
+FLAG = re.compile(r"--?[A-Za-z][\w-]*")
+DEFINES = ("add_argument", "option", "CLIParameter", "DisableCLI")  # argparse, click, cyclopts as aiperf wraps it
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """The option names of one released package, as its fixture holds them."""
+
+    package: str
+    version: str
+    extracted_on: str
+    command: str
+    names: frozenset[str]
+
+    @property
+    def says(self) -> str:
+        return f"{self.package} {self.version}, options read on {self.extracted_on}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """Where a package defines its options (fixtures/flags/sources.yaml)."""
+
+    files: tuple[str, ...]  # a name below the archive's top, or its end
+    classes: tuple[str, ...] = ()  # whose fields are options too
+    list: str = ""  # of a load generator: the list that its commands are checked against
+    tool: str = ""  # of a load generator: the name of its command in a load test
+
+
+@cache
+def sources(folder: Path = FOLDER) -> dict[str, Source]:
+    """The packages that options can be read out of."""
+    given = yaml.safe_load((folder / "sources.yaml").read_text())
+    return {
+        kind: Source(
+            files=tuple(row["files"]),
+            classes=tuple(row.get("classes", ())),
+            list=row.get("list", ""),
+            tool=row.get("tool", ""),
+        )
+        for kind, row in given.items()
+    }
+
+
+# --- reading a package ------------------------------------------------------------------------------------------
+
+
+def extract(kind: str, archive: Path) -> frozenset[str]:
+    """Option names that a wheel or source archive defines; ValueError says what is missing."""
+    if kind not in sources():
+        raise ValueError(f"{kind}: not one of {', '.join(sources())}; add it to fixtures/flags/sources.yaml")
+    source = sources()[kind]
+    names: set[str] = set()
+    for name in source.files:
+        text = _member(archive, name)
+        names |= set(_of_cpp(text) if name.endswith(".cpp") else _of_python(text, source.classes))
+    if not names:
+        raise ValueError(f"{archive}: {', '.join(source.files)} defines no option")
+    return frozenset(names)
+
+
+def _member(archive: Path, name: str) -> str:
+    read: Callable[[str], bytes]
+    if zipfile.is_zipfile(archive):
+        packed = zipfile.ZipFile(archive)
+        names, read = packed.namelist(), packed.read
+    else:
+        tar = tarfile.open(archive)  # noqa: SIM115
+        names, read = tar.getnames(), lambda n: tar.extractfile(n).read()  # type: ignore[union-attr]
+    matches = [n for n in names if n == name or n.endswith(f"/{name}")]
+    if not matches:
+        raise ValueError(f"{archive}: holds no {name}")
+    return read(matches[0]).decode()
+
+
+def _of_python(text: str, classes: tuple[str, ...]) -> Iterator[str]:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call) and _called(node) in DEFINES:
+            yield from _flags(node)
+        elif isinstance(node, ast.ClassDef) and node.name in classes:
+            yield from map(_flag_of, _fields(node))
+        elif isinstance(node, ast.Dict):  # guidellm names the option of a field in its schema
+            yield from (f"--{alias}" for alias in _aliases(node))
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def _flags(node: ast.Call) -> Iterator[str]:
+    toggles = any("BooleanOptionalAction" in ast.dump(k.value) for k in node.keywords if k.arg == "action")
+    given = [*node.args, *(k.value for k in node.keywords if k.arg == "name")]
+    texts = [c.value for arg in given for c in ast.walk(arg) if isinstance(c, ast.Constant)]
+    for text in texts:
+        if isinstance(text, str) and FLAG.fullmatch(text):
+            yield text
+            if toggles and text.startswith("--"):
+                yield f"--no-{text[2:]}"
+
+
+def _fields(node: ast.ClassDef) -> list[str]:
+    targets = [item.target for item in node.body if isinstance(item, ast.AnnAssign)]
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def _flag_of(field: str) -> str:
+    return f"--{field.replace('_', '-')}"
+
+
+def _aliases(node: ast.Dict) -> Iterator[str]:
+    for key, value in zip(node.keys, node.values, strict=True):
+        if isinstance(key, ast.Constant) and key.value == "argument_alias" and isinstance(value, ast.Constant):
+            yield str(value.value).replace("_", "-")
+
+
+def _of_cpp(text: str) -> Iterator[str]:
+    """The braces that open an option of llama.cpp: {"-c", "--ctx-size"}."""
+    for braces in re.findall(r"\{((?:\s*\"-[^\"]+\"\s*,?)+)\}", text):
+        yield from re.findall(r"\"(--?[A-Za-z][\w-]*)\"", braces)
+
+
+# --- fixtures ---------------------------------------------------------------------------------------------------
+
+
+def text_of(package: str, version: str, day: str, command: str, names: frozenset[str]) -> str:
+    head = [f"# package: {package}", f"# version: {version}", f"# extracted on: {day}", f"# command: {command}"]
+    return "\n".join([*head, *sorted(names)]) + "\n"
+
+
+@cache
+def options(stem: str) -> Options:
+    """A fixture; FileNotFoundError when there is none of that name."""
+    lines = (FOLDER / f"{stem}.txt").read_text().splitlines()
+    head = dict(line[2:].split(": ", 1) for line in lines if line.startswith("# "))
+    return Options(
+        package=head["package"],
+        version=head["version"],
+        extracted_on=head["extracted on"],
+        command=head["command"],
+        names=frozenset(line for line in lines if line and not line.startswith("#")),
+    )
+
+
+def flags_of(argv: list[str]) -> list[str]:
+    """The option names in a command, without the values given by `=` and what is Python's own."""
+    if argv[:2] == ["python", "-m"]:
+        argv = argv[3:]
+    return [arg.partition("=")[0] for arg in argv if FLAG.fullmatch(arg.partition("=")[0])]
+
+
+def check(name: str, flags: FlagLists, command: str, launcher: str = "") -> FlagCheck:
+    """Whether every option of a command is in the lists of its release.
+
+    `name`: the program and its version; `launcher`: the word after which its own options begin.
+    """
+    if not flags.lists:
+        return check_against_source(name, flags, command, launcher)
+    try:
+        lists = [options(stem) for stem in flags.lists]
+    except FileNotFoundError as missing:
+        return FlagCheck(checked=False, unknown=[], source=f"no list {Path(missing.filename).name} in fixtures/flags")
+    unknown = [f for f in flags_of(shlex.split(command)) if not all(f in each.names for each in lists)]
+    source = "; ".join(each.says for each in lists) + (f" ({flags.why})" if flags.why else "")
+    return FlagCheck(checked=not unknown, unknown=unknown, source=source)
+
+
+def check_against_source(name: str, flags: FlagLists, command: str, launcher: str) -> FlagCheck:
+    """Without a list of the release: never checked, but compared with the repository's source where it was read."""
+    no_package = f"no released package of {name} could be read"
+    if not flags.nearest:
+        return FlagCheck(checked=False, unknown=[], source=no_package)
+    known = options(flags.nearest)
+    unknown = [f for f in flags_of(after_launcher(shlex.split(command), launcher)) if f not in known.names]
+    repository = f"{known.package} at {known.version} ({flags.why})"
+    source = repository if unknown else f"{no_package}; all options are in the source of {repository}"
+    return FlagCheck(checked=False, unknown=unknown, source=source)
+
+
+def after_launcher(argv: list[str], launcher: str) -> list[str]:
+    """The server's own arguments, without those of the launcher that spreads it over hosts."""
+    return argv[argv.index(launcher) + 1 :] if launcher and launcher in argv else argv
+
+
+def unknown_keys(flags: FlagLists, text: str) -> list[str]:
+    """Keys of an options file, sections as `section.key`, that the source does not define; none where none was read."""
+    if not flags.options_file:
+        return []
+    known = options(flags.options_file).names
+    return [key for key in _keys(yaml.safe_load(text)) if key not in known]
+
+
+def _keys(section: dict[str, Any]) -> Iterator[str]:
+    for key, value in section.items():
+        yield key
+        if isinstance(value, dict):
+            yield from (f"{key}.{inner}" for inner in value)
+
+
+def checked(framework: Framework, launch: EngineLaunch) -> Launch:
+    """A launch with the check of its options and of those of its load test."""
+    result = Launch(command=launch["command"], files=launch["files"])
+    facts = framework.launch
+    if launch["command"] and facts is not None:
+        release = f"{framework.slug} {framework.version}"
+        flags = check(release, framework.flags, launch["command"], facts.template.launcher)
+        text = launch["files"].get(facts.template.options_file)
+        keys = unknown_keys(framework.flags, text) if text else []
+        if keys:
+            flags = flags.changed(unknown=[*flags.unknown, *keys], checked=False)
+        result = result.changed(flags=flags)
+    if "load_test" in launch:
+        test = launch["load_test"]
+        lists = {source.tool: FlagLists(lists=(source.list,)) for source in sources().values() if source.tool}
+        by_tool = {tool: check(tool, lists[tool], command) for tool, command in test["commands"].items()}
+        result = result.changed(load_test=LoadTest(**test, flags=by_tool))
+    return result

@@ -1,0 +1,1 @@
+"""How sure the choice is: joint draws, chances and turning points."""

@@ -1,0 +1,1 @@
+"""Why hardware, frameworks and formats are not ranked, and what would change that."""

@@ -1,0 +1,1 @@
+"""Variants of a deployment: drafts, separate pools, evicted caches, scale to zero."""

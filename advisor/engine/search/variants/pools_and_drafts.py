@@ -1,0 +1,273 @@
+"""Variants of a simulated deployment: disaggregated prefill and decode, or speculative decoding beside it.
+
+Separate pools are tried on the finalists and on the nearest misses. Under `variants: show`, drafts are tried on the
+finalists too; under `adopt` they are candidates like all others (drafted.py). A variant is sized, priced and simulated
+like any deployment before it is shown.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from advisor.engine.scheduler import REQUESTS, Bounds, Verified, closed_loop, scheduler_of, verify
+from advisor.engine.search.candidates import CONCURRENCY, Question
+from advisor.engine.search.limits import slo_probability, tpot_limit_s
+from advisor.engine.search.objective import Scale, final_score, table_scores
+from advisor.engine.search.rejected.why_not import NearMiss
+from advisor.engine.search.simulated import (
+    PILOT_REQUESTS,
+    Pools,
+    Scored,
+    Simulations,
+    excess,
+    excess_bounds,
+    is_sure,
+    over_budget,
+    repriced,
+)
+from advisor.engine.search.table import HEADROOM_FRACTION, demand_of, evaluate, meets, packing_of
+from advisor.engine.search.variants.drafted import drafts_known, tries_drafts
+from advisor.engine.step import (
+    Lane,
+    Lanes,
+    has_encoder,
+    supports_drafts,
+    take,
+)
+from advisor.engine.terms import Lengths, Workload
+
+FINALISTS = 3  # top deployments that get variants
+DESIGNS = 2  # speculative designs to simulate per finalist
+
+
+RESCUES, RESCUE_EXCESS = 3, 1.5  # near misses that are tried with separate pools, and how far they may be over a limit
+RESCUE_REPLICAS = 2  # times the replicas of a near miss that its pools may have
+
+
+def variants(workload: Workload, simulations: Simulations, s: Scored, scale: Scale) -> list[Scored]:
+    """Variants that meet every limit and beat the finalist under the objective, best first."""
+    if workload.variants == "no" or not supports_drafts(s.lane.choice):
+        return []
+    beside = workload.variants == "show" and tries_drafts(Question(workload, simulations.catalog))
+    carrying = s.replicas - s.spare_replicas
+    attempts = [
+        with_drafts(Question(workload, simulations.catalog), s, scale) if beside else None,
+        in_pools(workload, simulations, s, carrying - 1)
+        if can_disaggregate(Question(workload, simulations.catalog))
+        else None,
+    ]
+    now = final_score(workload, s, scale)
+    better = [v for v in attempts if v is not None and v.meets_slo and final_score(workload, v, scale) < now]
+    return sorted(better, key=lambda v: final_score(workload, v, scale))
+
+
+def can_disaggregate(question: Question) -> bool:
+    """Whether separate pools apply: they are sized and simulated only at a fixed arrival rate."""
+    workload = question.workload
+    applies = workload.apart and workload.variants != "no" and not has_encoder(question.catalog.model)
+    applies &= question.catalog.model.adapters is None
+    return applies and workload.kind.tries_disaggregation and workload.users is None and workload.trace is None
+
+
+def rescued(workload: Workload, simulations: Simulations, near: Sequence[NearMiss]) -> list[Scored]:
+    """Deployments with separate pools that meet every limit, on chips whose other designs miss one by little."""
+    if workload.variants != "adopt" or not can_disaggregate(Question(workload, simulations.catalog)):
+        return []
+    tried = [n.scored for n in near if n.excess_fraction <= RESCUE_EXCESS][:RESCUES]
+    most = [RESCUE_REPLICAS * max(s.replicas - s.spare_replicas, 1) for s in tried]
+    found = [in_pools(workload, simulations, s, replicas) for s, replicas in zip(tried, most, strict=True)]
+    return [v for v in found if v is not None and v.meets_slo]
+
+
+# --- speculative decoding ---------------------------------------------------------------------------------------
+
+
+def with_drafts(question: Question, s: Scored, scale: Scale) -> Scored | None:
+    """The finalist with the best draft and batch size, simulated; None if no estimate beats it."""
+    workload = question.workload
+    drafts = drafts_known(question, s.lane.framework, s.lane.choice.dp == 1)
+    lanes = [replace(s.lane, draft=d, max_running_requests=cap) for d in drafts for cap in _caps(s)]
+    if not lanes:
+        return None
+    table = evaluate(replace(question, catalog=replace(question.catalog, offers=(s.offer,))), lanes)
+    if not table.lanes:
+        return None
+    score = table_scores(workload, table, scale)
+    promising = np.where(meets(workload, table), score, np.inf)
+    simulations, best = (
+        Simulations(replace(question, catalog=replace(question.catalog, offers=(s.offer,))), table),
+        None,
+    )
+    for place in np.argsort(promising, axis=None, kind="stable")[:DESIGNS]:
+        row, column = (int(v) for v in np.unravel_index(place, promising.shape))
+        if not promising[row, column] < final_score(workload, best or s, scale):
+            break
+        trial = simulations.fewest_replicas(workload, row, column)
+        if trial.excess_fraction <= 1:
+            scored = simulations.scored(workload, trial)
+            if scored.meets_slo and final_score(workload, scored, scale) < final_score(workload, best or s, scale):
+                best = scored
+    return replace(best, row_index=s.row_index) if best else None
+
+
+def _caps(s: Scored) -> Sequence[int]:
+    """Caps on running requests to try: the finalist's and twice that, since faster steps allow larger batches."""
+    return sorted({min(s.lane.max_running_requests * n, s.lane.framework.max_running_requests) for n in (1, 2)})
+
+
+# --- disaggregated serving --------------------------------------------------------------------------------------
+
+
+def in_pools(workload: Workload, simulations: Simulations, s: Scored, most_replicas: int) -> Scored | None:
+    """The deployment's lane with separate prefill and decode replicas, the fewest that meet the limits.
+
+    None if more than `most_replicas` are needed, or if they are not supported. Not tried together with drafts.
+
+    TTFT is that of a prefill replica plus the KV transfer and the mean wait for a decode slot. TPOT is that of a
+    decode replica, where every prompt is already computed. End-to-end p95 is the sum of both, which overstates it.
+    """
+    links, c = s.lane.choice.accelerator.links, s.lane.choice
+    started = s.lane.framework.launch
+    can_separate = started is not None and started.template.separates_pools
+    can_separate &= {"disaggregation", "prefix_caching"} <= set(s.lane.framework.features)
+    if not can_separate or not links or c.dp > 1 or s.lane.draft or most_replicas < 2:
+        return None
+    built = simulations.table.built
+    assert built is not None
+    index, lane = s.row_index, replace(s.lane, max_running_requests=s.lane.framework.max_running_requests)
+    sizes = pool_sizes(workload, built, index, lane)
+    if sizes is None:
+        return None
+    room = built.memory
+    prompt_kv_bytes_moved = (
+        float(room.kv_bytes_per_sequence[index]) / lane.context_tokens * workload.input_tokens.mean_tokens
+    )
+    transfer_s = prompt_kv_bytes_moved / links[-1].bytes_per_s
+    prefill, decode, seats = sizes
+    lane = replace(lane, max_running_requests=seats)
+    while prefill + decode <= most_replicas:
+        seen = simulated(workload, simulations, index, lane, (prefill, decode), transfer_s)
+        sure = simulations.sure(workload, index, seen)
+        if excess(workload, sure) <= 1:
+            return _scored(
+                workload, simulations, s, lane=lane, seen=seen, sizes=(prefill, decode), transfer_s=transfer_s
+            )
+        late = workload.slo.ttft_p95_s is not None and sure.ttft_p95_s > workload.slo.ttft_p95_s
+        prefill, decode = (grow_pool(prefill), decode) if late else (prefill, grow_pool(decode))
+    return None
+
+
+def grow_pool(replicas: int) -> int:
+    """One more replica, or 5 % more in a large pool."""
+    return replicas + max(1, replicas // 20)
+
+
+def pool_sizes(workload: Workload, built: Lanes, index: int, lane: Lane) -> tuple[int, int, int] | None:
+    """(prefill replicas, decode replicas, decode batch size) for the peak with headroom, in closed form."""
+    times, demand = take(built.times, np.array([index])), demand_of(workload)
+    scheduler = scheduler_of(lane)
+    wide = np.minimum(CONCURRENCY, lane.max_running_requests)[None, :]
+    first = closed_loop(times, wide, replace(demand, output_tokens=1.0, output_cv2=0.0), scheduler)
+    later = closed_loop(times, wide, replace(demand, cached_fraction=1.0), scheduler)
+    rates = np.where(later.tpot_mean_s[0] <= (tpot_limit_s(workload) or math.inf), later.requests_per_s[0], 0.0)
+    best, prompts = int(np.argmax(rates)), float(np.max(first.requests_per_s))
+    if not rates[best] > 0 or not prompts > 0:
+        return None
+    peak = workload.requests_per_s_peak / HEADROOM_FRACTION
+    return math.ceil(peak / prompts), math.ceil(peak / float(rates[best])), int(wide[0][best])
+
+
+def simulated(
+    workload: Workload, simulations: Simulations, index: int, lane: Lane, sizes: tuple[int, int], transfer_s: float
+) -> Verified:
+    """Both pools simulated at their shares of the peak; the full run is skipped if the pilot already fails."""
+    built = simulations.table.built
+    assert built is not None
+
+    def run(requests: int) -> Verified:
+        seen = simulated_pools(workload, built, index, lane, sizes, transfer_s, requests)
+        simulations.catalog.effort.add(seen.work, 2 * requests)
+        return seen
+
+    pilot = run(PILOT_REQUESTS)
+    sure = simulations.sure(workload, index, pilot)
+    return pilot if excess_bounds(workload, sure)[0] > 1 else run(REQUESTS)
+
+
+def simulated_pools(
+    workload: Workload, built: Lanes, index: int, lane: Lane, sizes: tuple[int, int], transfer_s: float, requests: int
+) -> Verified:
+    """Both pools, each at its share of the peak, with this many requests."""
+    prefill_only = replace(workload, output_tokens=Lengths(mean_tokens=1.0, p95_tokens=1.0))
+    cached = replace(workload, prefix_cache_hit_fraction=1.0)
+    first, later = (
+        verify(asked, built.times, index, lane, workload.requests_per_s_peak / n, requests)
+        for asked, n in zip((prefill_only, cached), sizes, strict=True)
+    )
+    return joined_pools(first, later, transfer_s)
+
+
+def joined_pools(first: Verified, later: Verified, transfer_s: float) -> Verified:
+    """Combined result: TTFT from the prefill pool plus transfer and wait, the rest from the decode pool.
+
+    A request that the decode pool cannot hold is not served, so its percentiles are infinite where those are.
+    """
+    wait_s = transfer_s + later.ttft_mean_s
+    return replace(
+        later,
+        ttft_mean_s=first.ttft_mean_s + wait_s,
+        ttft_p50_s=first.ttft_p50_s + wait_s if math.isfinite(later.ttft_p50_s) else math.inf,
+        ttft_p95_s=first.ttft_p95_s + wait_s if math.isfinite(later.ttft_p95_s) else math.inf,
+        ttft_p99_s=first.ttft_p99_s + wait_s if math.isfinite(later.ttft_p99_s) else math.inf,
+        ttft_standard_error_s=first.ttft_standard_error_s,
+        e2e_p95_s=first.ttft_p95_s + transfer_s + later.e2e_p95_s,
+        e2e_mean_s=first.ttft_mean_s + transfer_s + later.e2e_mean_s,
+        work=first.work + later.work,
+        ttft_p95_bounds_s=added_bounds(first.ttft_p95_bounds_s, (wait_s, wait_s)),
+        e2e_p95_bounds_s=added_bounds(first.ttft_p95_bounds_s, later.e2e_p95_bounds_s, (transfer_s, transfer_s)),
+    )
+
+
+def added_bounds(*bounds: Bounds) -> Bounds:
+    """(sum of lower bounds, sum of upper bounds)."""
+    return sum(low for low, _ in bounds), sum(high for _, high in bounds)
+
+
+def _scored(
+    workload: Workload,
+    simulations: Simulations,
+    s: Scored,
+    *,
+    lane: Lane,
+    seen: Verified,
+    sizes: tuple[int, int],
+    transfer_s: float,
+) -> Scored:
+    """The finalist with both pools: replicas, capacity, cost and power."""
+    p = packing_of(lane.choice, s.offer)
+    counts = [int(workload.slo.redundancy.replicas(n, p)) for n in sizes]
+    replicas = sum(counts)
+    capacity = workload.requests_per_s_peak / HEADROOM_FRACTION
+    deployment = replace(
+        s,
+        lane=lane,
+        replicas=replicas,
+        spare_replicas=replicas - sum(sizes),
+        concurrency=lane.max_running_requests * lane.choice.pp,
+        verified=seen,
+        capacity_requests_per_s=capacity,
+        utilisation_fraction=s.requests_per_s_mean / capacity,
+        paid_fraction=1.0,
+        pools=Pools(
+            prefill_replicas=counts[0],
+            decode_replicas=counts[1],
+            transfer_s=transfer_s,
+            prefill_fraction=sizes[0] / sum(sizes),
+        ),
+        meets_slo=True,
+        slo_probability=slo_probability(workload, simulations.factors(s.row_index), seen),
+    )
+    deployment = repriced(Question(workload, simulations.catalog), deployment, s.offer)
+    return replace(deployment, meets_slo=is_sure(workload, deployment) and not over_budget(workload, deployment))

@@ -1,0 +1,1 @@
+"""Accelerators, hosts and offers."""

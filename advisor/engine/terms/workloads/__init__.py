@@ -1,0 +1,1 @@
+"""Workloads: requests, demand over time, kinds and measured cases."""

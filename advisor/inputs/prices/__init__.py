@@ -1,0 +1,1 @@
+"""Prices and assumptions of an answer: offers, hosts, hosted APIs, costs."""

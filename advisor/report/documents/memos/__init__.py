@@ -1,0 +1,1 @@
+"""The decision memo of every kind of answer."""

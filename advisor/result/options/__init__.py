@@ -1,0 +1,1 @@
+"""The typed sections of one option."""

@@ -1,0 +1,214 @@
+"""Pictures of a training run, drawn on the server: cost over days, memory, step, goodput."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from advisor.result import GoodputParts, Operator, TrainingMemory, TrainingOption
+from advisor.templatetags.training import run_time, share
+from advisor.templatetags.units import dollars, gib, given
+from advisor.web.charts import plots as charts
+from advisor.web.interactive.chart_data import Chart, axis
+from catalog.charts import Log
+from catalog.pricing import reader
+
+MEMORY_PARTS = (
+    ("weights_gib", "weights"),
+    ("gradients_gib", "gradients"),
+    ("optimizer_gib", "optimizer states"),
+    ("master_gib", "FP32 master weights"),
+    ("gathered_gib", "gathered weights and low-precision copies"),
+    ("activations_gib", "activations"),
+    ("logits_gib", "logits and loss"),
+    ("buffers_gib", "communication buffers and workspaces"),
+    ("overhead_gib", "runtime and fragmentation"),
+    ("free_gib", "free"),
+)
+GOODPUT_PARTS = (
+    ("fraction", "training", "goodput-training"),
+    ("checkpoint_fraction", "standing still for checkpoints", "goodput-checkpoint"),
+    ("rework_fraction", "repeating work lost since the last checkpoint", "goodput-rework"),
+    ("restart_fraction", "restarting after interruptions", "goodput-restart"),
+    ("waiting_fraction", "waiting for repairs", "goodput-waiting"),
+)
+LABEL_WIDTH, LABEL_HEIGHT = 36, 22  # pixels that the label of a size takes
+UNITS = ((3.0, 1.0, "days"), (0.1, 24.0, "hours"), (0.0, 1440.0, "minutes"))  # from so many days on: factor, unit
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunPoint:
+    """A run in the picture: a ranked one, or the first choice on another number of accelerators."""
+
+    label: str
+    accelerator_count: int
+    days: float
+    usd: float
+    rank: int | None  # None: another size of the first choice
+    in_time: bool
+
+    @property
+    def tip(self) -> str:
+        start = f"{self.rank}. " if self.rank else ""
+        late = "" if self.in_time else " (misses the deadline)"
+        return f"{start}{self.label}: {dollars(self.usd)}, {run_time(self.days)}{late}"
+
+
+def points_of(runs: Sequence[TrainingOption]) -> list[RunPoint]:
+    """The ranked runs, then the other sizes of the first."""
+    limit = runs[0].deadline_days if runs else None
+    ranked = [
+        RunPoint(
+            label=run.label, accelerator_count=run.accelerator_count, days=run.days, usd=run.usd_per_run,
+            rank=run.rank, in_time=True,
+        )
+        for run in runs
+    ]  # fmt: skip
+    taken = {(run.accelerator, run.accelerator_count) for run in runs}
+    return ranked + [
+        RunPoint(
+            label=f"{size.accelerator_count:,} x {runs[0].accelerator_name}", accelerator_count=size.accelerator_count,
+            days=size.days, usd=size.usd_per_run or size.usd_total, rank=None,
+            in_time=limit is None or size.days <= limit,
+        )
+        for size in (runs[0].scaling if runs else [])
+        if (runs[0].accelerator, size.accelerator_count) not in taken
+    ]  # fmt: skip
+
+
+@reader.in_usd
+def cost_over_days(runs: Sequence[TrainingOption], base: str = "") -> str:
+    """Cost of the run over its days; ranked runs link to `base` + rank, a line joins the sizes of the first choice."""
+    points = [point for point in points_of(runs) if point.days > 0 and point.usd > 0]
+    if not points:
+        return ""
+    longest = max(point.days for point in points)
+    factor, unit = next((factor, unit) for least, factor, unit in UNITS if longest >= least)
+    limit = runs[0].deadline_days
+    days = [point.days * factor for point in points] + ([limit * factor] if limit else [])
+    x = charts.log_scale(days, charts.LEFT, charts.WIDTH - charts.RIGHT)
+    y = charts.log_scale([point.usd for point in points], charts.HEIGHT - charts.BOTTOM, charts.TOP)
+    placed = [(point, x(point.days * factor), y(point.usd)) for point in points]
+    named = apart([(px, py) for point, px, py in placed if point.rank is None])
+    marks = "".join(
+        mark(point, px, py, base, (px, py) in named)
+        for point, px, py in sorted(placed, key=lambda each: -(each[0].rank or 1e9))
+    )
+    body = [
+        charts.axes(x, y, f"{unit} of the run (log)", "USD of the run (log)"),
+        charts.limit_line(x, limit * factor, f"deadline {given(limit)} days") if limit else "",
+        sizes_line(runs[0], x, y, factor),
+        marks,
+    ]
+    text = f"{len(runs)} ranked runs and {len(points) - len(runs)} other sizes of the first. Lower left is better."
+    return charts.svg("pareto", charts.WIDTH, charts.HEIGHT, "Cost vs. time of the run", text, "".join(body))
+
+
+LATE = "path://M0 1.5L1.5 0L5 3.5L8.5 0L10 1.5L6.5 5L10 8.5L8.5 10L5 6.5L1.5 10L0 8.5L3.5 5Z"  # a cross
+
+
+@reader.in_usd
+def cost_chart(runs: Sequence[TrainingOption], base: str = "") -> Chart:
+    """The same as an interactive chart."""
+    title, svg = "Cost vs. time of the run", cost_over_days(runs, base)
+    points = [point for point in points_of(runs) if point.days > 0 and point.usd > 0] if svg else []
+    if not points:
+        return Chart(id="cost-days", title=title, svg="", data={})
+    longest = max(point.days for point in points)
+    factor, unit = next((factor, unit) for least, factor, unit in UNITS if longest >= least)
+    sizes = [[size.days * factor, size.usd_per_run or size.usd_total, ""] for size in runs[0].scaling]
+    series: list[dict[str, Any]] = []
+    if len(sizes) > 1:
+        text = "the first choice on other numbers of accelerators"
+        series.append({"type": "line", "silent": True, "name": text, "color": "--c5", "points": sizes})
+    for name, color, size, symbol, shown in (
+        ("ranked run", "--accent", 18, "circle", [p for p in points if p.rank]),
+        ("another size of the first choice", "--c5", 9, "circle", [p for p in points if not p.rank and p.in_time]),
+        ("misses the deadline", "--muted", 10, LATE, [p for p in points if not p.rank and not p.in_time]),
+    ):
+        if shown:
+            places = [[p.days * factor, p.usd, p.tip, f"{base}{p.rank}" if p.rank and base else None] for p in shown]
+            labels = [str(p.rank or f"{p.accelerator_count:,}×") for p in shown]
+            more = {"size": size, "symbol": symbol, "place": "inside" if shown[0].rank else "top", "labels": labels}
+            series.append({"type": "points", "name": name, "color": color, "points": places, **more})
+    limit = runs[0].deadline_days
+    data = {
+        "kind": "xy",
+        "x": axis(f"{unit} of the run", "number", log=True),
+        "y": axis("USD of the run", "usd", log=True),
+        "series": series,
+        "limits": [{"axis": "x", "value": limit * factor, "name": f"deadline {given(limit)} days"}] if limit else [],
+    }
+    return Chart(id="cost-days", title=title, svg=svg, data=data)
+
+
+def apart(places: Sequence[tuple[float, float]]) -> set[tuple[float, float]]:
+    """The places that are far enough from those before them for a label."""
+    kept: list[tuple[float, float]] = []
+    for x, y in places:
+        if all(abs(x - px) > LABEL_WIDTH or abs(y - py) > LABEL_HEIGHT for px, py in kept):
+            kept.append((x, y))
+    return set(kept)
+
+
+def mark(point: RunPoint, x: float, y: float, base: str, named: bool) -> str:
+    """A ranked run as a disc with its rank; another size of the first choice as a ring with its accelerators."""
+    tip = escape(point.tip)
+    if point.rank is None:
+        shape = (
+            f'<circle class="mark dominated" cx="{x}" cy="{y}" r="4"/>'
+            if point.in_time
+            else f'<path class="mark missed" d="M{x - 4} {y - 4}l8 8m0 -8l-8 8"/>'
+        )
+        name = charts.label(x, y + 18, f"{point.accelerator_count:,}×") if named else ""
+        return f"<g><title>{tip}</title>{shape}{name}</g>"
+    shape = f'<circle class="mark frontier ranked" cx="{x}" cy="{y}" r="9"/>'
+    body = f"<title>{tip}</title>{shape}{charts.label(x, y + 4, point.rank, 'rank')}"
+    return f'<a href="{escape(f"{base}{point.rank}")}" aria-label="{tip}">{body}</a>' if base else f"<g>{body}</g>"
+
+
+def sizes_line(first: TrainingOption, x: Log, y: Log, factor: float) -> str:
+    """Joins the first choice's sizes, the fewest accelerators first."""
+    corners = [(x(size.days * factor), y(size.usd_per_run or size.usd_total)) for size in first.scaling]
+    if len(corners) < 2:
+        return ""
+    return f'<path class="frontier-line" d="M{"L".join(f"{px} {py}" for px, py in corners)}"/>'
+
+
+# --- bars -------------------------------------------------------------------------------------------------------
+
+
+def memory_rows(memory: TrainingMemory) -> list[dict[str, Any]]:
+    """The parts that are there, and what is free; shares are of the accelerator's memory."""
+    values = [(key, name, max(0.0, float(memory.figure(key)))) for key, name in MEMORY_PARTS]
+    total = sum(value for _, _, value in values) or 1.0
+    return [
+        {"name": name, "value_gib": value, "share": value / total, "css": f"part-{key.removesuffix('_gib')}"}
+        for key, name, value in values
+        if value >= 0.005 or key == "free_gib"
+    ]
+
+
+def memory_bar(memory: TrainingMemory) -> str:
+    rows = memory_rows(memory)
+    text = ", ".join(f"{row['name']} {gib(row['value_gib'])}" for row in rows)
+    return charts.stacked([(row["css"], row["value_gib"]) for row in rows], "Memory of an accelerator", text)
+
+
+def step_bar(operators: Sequence[Operator]) -> str:
+    """One step by operator, colored by what limits it."""
+    times = [(charts.bound_css(operator.bound), operator.time_s or 0.0) for operator in operators]
+    if sum(value for _, value in times) <= 0:
+        return ""
+    text = ", ".join(f"{operator.operator} ({operator.bound})" for operator in operators)
+    return charts.stacked(times, "One training step by operator", text)
+
+
+def goodput_rows(goodput: GoodputParts) -> list[dict[str, Any]]:
+    return [{"name": name, "share": goodput.figure(key), "css": css} for key, name, css in GOODPUT_PARTS]
+
+
+def goodput_bar(goodput: GoodputParts) -> str:
+    rows = goodput_rows(goodput)
+    text = ", ".join(f"{row['name']} {share(row['share'])}" for row in rows)
+    return charts.stacked([(row["css"], row["share"]) for row in rows if row["share"]], "Where the time goes", text)

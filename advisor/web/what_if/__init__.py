@@ -1,0 +1,1 @@
+"""What-if questions and the live estimate."""
