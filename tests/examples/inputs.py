@@ -128,8 +128,8 @@ def meaning(path: str) -> str:
 
 def values_of(field: Field) -> str:
     """What the form calls the values of a key, where that says more than the value."""
-    named = [(value, str(label)) for value, label in field.choices if value not in ("", "none")]  # "none": of the form alone
-    said = [f"`{value}`: {label}" for value, label in named if plain(label) not in (plain(value), "")]
+    in_file = [(value, str(label)) for value, label in field.choices if value not in ("", "none")]
+    said = [f"`{value}`: {label}" for value, label in in_file if plain(label) not in (plain(value), "")]
     return "; ".join(said)
 
 
