@@ -185,9 +185,10 @@ def conditioned_section(made: Sequence[Decision]) -> str:
             "## Corrected by measured rows",
             "Answers multiply predicted step times by a correction factor derived from measurements of similar "
             "deployments ([how](../explanation/conditioning.md)). This table predicts every row without the rows held "
-            "out with it. Errors are medians over groups. *p90* is over rows, *in 90 %* is over rows (in parentheses: "
-            "mean over groups), and *half-width* is the factor of the corrected 90 % interval. Answers use only the "
-            "corrections of serving TPOT and batch throughput; the others are scored here but not used.",
+            "out with it. Errors are medians over groups, before (*physics*) and after the correction. *p90* is over "
+            "rows, *in 90 %* is over rows (in parentheses: mean over groups), and *half-width* is the factor of the "
+            "corrected 90 % interval. Answers use only the corrections of serving TPOT and batch throughput; the "
+            "others are scored here but not used.",
             table_of(
                 (
                     "figure",
@@ -201,8 +202,10 @@ def conditioned_section(made: Sequence[Decision]) -> str:
                 ),
                 rows,
             ),
-            "A level is used only if it lowers the mean error of held-out rows (mean over groups of the mean log "
-            "error) by at least 2 %:",
+            "Corrections have five levels: *model* (same framework and model), *stack* (also the same chip, framework "
+            "version and format), *layout* (also the same parallelism), *site* (also the same source) and *lengths* "
+            "(also similar token lengths). A level is used only if it lowers the mean log error of held-out rows, "
+            "averaged over groups, by at least 2 %:",
             table_of(("figure", "level", "held out", "mean log error, physics -> corrected", "used"), tried),
         ]
     )
