@@ -163,5 +163,6 @@ def test_an_unknown_place_is_an_error_that_suggests_one() -> None:
 
 
 def test_a_region_allowed_by_area_needs_no_change() -> None:
-    question, catalog = asked({"regions": {"allow": ["eu"]}, "acquisition": ["rent"]})
-    assert all(not excluded_marks(o, question.constraints) for o in catalog.offers if allowed(o, question.constraints))
+    question = asked({"regions": {"allow": ["eu"]}, "acquisition": ["rent"]})
+    limits = question.workload.constraints
+    assert all(not excluded_marks(o, limits) for o in question.catalog.offers if allowed(o, limits))
