@@ -17,13 +17,14 @@ from catalog.models import ApiPrice, Discount, Organisation, ServedModel
 from tests import sample_advice
 from tests.as_json import recommend
 from tests.clocks import TODAY
+from tests.conftest import FROZEN
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 FILE = Path(__file__).resolve().parents[2] / "fixtures" / "workloads" / "support-chat.yaml"
 CHIP = "constraints.accelerators.allow=[mi355x]"
 ANY = "constraints.acquisition=[rent, own, api]"
 FEW = ("h100-sxm", "mi355x")  # no allow list of chips, so APIs are ranked; the other chips are denied to be quick
-OTHERS = sorted(path.stem for path in (FILE.parents[1] / "accelerators").glob("*.yaml") if path.stem not in FEW)
+OTHERS = sorted(path.stem for path in (FROZEN / "accelerators").glob("*.yaml") if path.stem not in FEW)
 EVERY_CHIP = f"constraints.accelerators={{allow: [], deny: [{', '.join(OTHERS)}]}}"
 HOSTING_MAKERS = EVERY_CHIP.replace(" cerebras-wse-3,", "").replace(" groq-lpu,", "")
 TOKENS = "constraints.acquisition=[api]"
@@ -31,7 +32,7 @@ TOKENS = "constraints.acquisition=[api]"
 
 @pytest.fixture(autouse=True)
 def endpoints() -> None:
-    """Two endpoints of the model, one of them of a maker of chips; the shipped ones are put aside."""
+    """Two endpoints of the model, one of them of a maker of chips; those of the catalog are put aside."""
     ApiPrice.objects.all().delete()
     listed("somehost", 0.10, 0.40, days=3)
     listed("somehost", 9.00, 9.00, days=50)

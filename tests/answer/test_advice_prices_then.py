@@ -21,7 +21,7 @@ from catalog.models import Accelerator, CatalogLoad, Price
 from tests.as_json import recommend
 from tests.clocks import TODAY
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 FILE = Path(__file__).resolve().parents[2] / "fixtures" / "workloads" / "support-chat.yaml"
 CHANGES = (
     "constraints.accelerators.allow=[h200-sxm]",
@@ -111,7 +111,7 @@ def test_an_advice_of_last_month_comes_again_at_its_prices(client: Client) -> No
     first = recommend(spec, then)
     advice = advise.request(spec)
     Advice.objects.filter(pk=advice.pk).update(
-        state="done", snapshot=then, result=first, created_at=ago(30), finished_at=ago(30)
+        state="done", snapshot=then.stored(), result=first, created_at=ago(30), finished_at=ago(30)
     )
     page = client.get(f"/advice/{advice.pk}?section=all").content.decode()
     assert "Re-run with the original prices" in page

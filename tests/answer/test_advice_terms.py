@@ -19,7 +19,7 @@ from catalog.models import Accelerator, Assumption, Discount, Organisation, Pric
 from tests.as_json import recommend
 from tests.clocks import TODAY
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 FILE = Path(__file__).resolve().parents[2] / "fixtures" / "workloads" / "support-chat.yaml"
 LISTED = 24.0  # USD per hour for 8 H200: the cheapest list price, and not so low that the marketplaces make it doubtful
 NO_STAFF = "tco.operator-usd-per-year=0"  # the price alone

@@ -1,5 +1,6 @@
 """The cases of docs/tutorial/cases about money: what each page says is what the engine answers."""
 
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,11 @@ import pytest
 from advisor import workload
 from advisor.advise import default_organisation
 from advisor.inputs.from_catalog import take_snapshot
+from catalog.models import Accelerator, Price
 from tests.as_json import recommend
+from tests.clocks import TODAY
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -26,6 +29,17 @@ def answer(name: str, chips: str = "", **changes: str) -> dict[str, Any]:
     return recommend(parsed, take_snapshot(parsed, default_organisation()))
 
 
+def sold(slug: str, usd_per_chip_hour: float, as_of: date = TODAY, **changes: Any) -> None:
+    values = {
+        "provider": "somecloud", "instance": slug, "accelerators": 1, "region": "any", "term": "on_demand",
+        "kind": "vm", "smallest_unit_accelerators": 1,
+    } | changes  # fmt: skip
+    Price.objects.create(
+        accelerator=Accelerator.objects.get(slug=slug), usd_per_hour=usd_per_chip_hour, as_of=as_of, source="sample",
+        **values,
+    )  # fmt: skip
+
+
 def way(r: dict[str, Any], acquisition: str, term: str) -> dict[str, Any]:
     return next(w for w in r["money"]["ways_to_pay"] if (w["acquisition"], w["term"]) == (acquisition, term))
 
@@ -35,6 +49,7 @@ def meeting(r: dict[str, Any], one: str, other: str) -> dict[str, Any]:
 
 
 def test_a_startup_buys_tokens_all_year() -> None:
+    sold("rtx-5090", 0.35)
     found = answer("startup-budget", "[rtx-5090, rtx-4090, l4, mi350x]")
     first, api = found["recommendations"][0], found["hosted"][0]
     assert all(r["usd_per_month"] <= 3000 for r in found["recommendations"])
@@ -86,6 +101,12 @@ def test_at_30_percent_of_the_hours_renting_wins_and_always_on_owning_beats_even
 
 
 def test_a_commitment_turns_h100_against_v6e() -> None:
+    """A v6e has less of everything than an H100: it is dearer at twice the price, and cheaper at a tenth of it."""
+    Price.objects.filter(accelerator__slug__in=("h100-sxm", "tpu-v6e")).delete()
+    then = date(2025, 6, 1)
+    sold("h100-sxm", 3.0, then)
+    sold("tpu-v6e", 6.0, then, provider="gcp")
+    sold("tpu-v6e", 0.3, then, provider="gcp", term="reserved_3y")
     found = answer("tpu-or-h100")["recommendations"]
     by = {r["accelerator"]: r for r in sorted(found, key=lambda r: -r["usd_per_month"])}
     assert found[0]["accelerator"] == "h100-sxm" and by["tpu-v6e"]["usd_per_month"] > by["h100-sxm"]["usd_per_month"]

@@ -11,7 +11,7 @@ from advisor.inputs.from_catalog import take_snapshot
 from advisor.workload.schema import parse
 from tests.as_json import recommend
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "workloads"
 # One or two chips of each kind that wins or loses these cases: a search of the whole catalog takes many times as long.
 CHIPS = "constraints.accelerators.allow=[l4, l40s, h100-sxm, h200-sxm, mi300x, tpu-v5e, tpu-v6e]"

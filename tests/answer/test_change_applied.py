@@ -6,9 +6,11 @@ import pytest
 
 from advisor import workload
 from advisor.inputs.from_catalog import take_snapshot
+from catalog.models import Accelerator, Price
 from tests.as_json import recommend
+from tests.clocks import TODAY
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 CHIPS = ["h100-sxm", "mi300a", "trainium2", "gb10-dgx-spark", "v100-sxm2-16gb", "jetson-orin-nano-super-8gb", "l4",
          "inferentia1", "tpu-v3"]  # fmt: skip
 QUESTION: dict[str, Any] = {
@@ -24,6 +26,12 @@ QUESTION: dict[str, Any] = {
 }
 
 
+def sold(**values: Any) -> None:
+    """A price of today for a whole host of AWS."""
+    usual = {"provider": "aws", "accelerators": 16, "region": "us", "term": "on_demand", "kind": "vm"}
+    Price.objects.create(**usual | values, as_of=TODAY, source="sample")
+
+
 def asked(raw: dict[str, Any]) -> dict[str, Any]:
     spec = workload.parse(raw)
     return recommend(spec, take_snapshot(spec))
@@ -35,7 +43,7 @@ def only(change: dict[str, Any], *slugs: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def answer(shipped: None, django_db_blocker: Any) -> dict[str, Any]:
+def answer(frozen: None, django_db_blocker: Any) -> dict[str, Any]:
     with django_db_blocker.unblock():
         return asked(QUESTION)
 
@@ -77,6 +85,11 @@ def test_at_the_price_that_is_named_the_chip_is_first_and_above_it_not() -> None
 
 
 def test_a_capacity_block_is_suggested_where_it_is_cheaper_than_what_is_rented_by_the_hour() -> None:
+    sold(instance="trn1.32xlarge", accelerator=Accelerator.objects.get(slug="trainium1"), usd_per_hour=21.5)
+    sold(
+        instance="trn2.48xlarge (capacity block)", accelerator=Accelerator.objects.get(slug="trainium2"),
+        usd_per_hour=35.76, term="capacity_block", kind="capacity_block",
+    )  # fmt: skip
     raw = workload.with_changes(QUESTION, {
         "model": "meta-llama/Llama-3.3-70B-Instruct",
         "traffic": {"input_tokens": 2000, "output_tokens": 300, "requests_per_s": {"mean": 4, "peak": 12}},

@@ -14,7 +14,7 @@ from advisor.result import Answer
 from advisor.workload.schema import parse
 from tests.as_json import recommend
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 QUESTION = """
 name: scores
 model: meta-llama/Llama-3.1-8B

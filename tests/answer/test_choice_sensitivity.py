@@ -18,7 +18,7 @@ from advisor.workload.text import set_path
 from catalog.models import Calibration
 from tests.as_json import recommend
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 CHIPS = ("b200", "b300")  # rented in units of known size, they cost about the same
 
 
@@ -48,23 +48,23 @@ def test_chances_add_up_and_the_better_is_never_the_less_likely_to_win(question:
 
 def test_what_two_options_share_is_drawn_once(question: dict):
     spec = parse(question)
-    workload, catalog = prepare_question(Question(workload_of(spec), catalog_of(spec, take_snapshot(spec))))
-    found = search(Question(workload, catalog))
+    asked = prepare_question(Question(workload_of(spec), catalog_of(spec, take_snapshot(spec))))
+    found = search(asked)
     one, wide = found.ranked[0], (0.5, 2.0)
     drawn = around_estimate(wide)
     spread = rank_uncertainty.Spread(throughput_fraction=drawn, latency_fraction=drawn, price_fraction=wide)
-    twice = rank_uncertainty.scores(workload, found.scale, [one, one], [spread, spread])
+    twice = rank_uncertainty.scores(asked.workload, found.scale, [one, one], [spread, spread])
     assert np.array_equal(twice[0], twice[1]) and rank_uncertainty.pairwise_win_probability(twice)[0, 1] == 0.5
-    apart = rank_uncertainty.scores(workload, found.scale, list(found.ranked[:2]), [spread, spread])
+    apart = rank_uncertainty.scores(asked.workload, found.scale, list(found.ranked[:2]), [spread, spread])
     assert 0.5 < rank_uncertainty.pairwise_win_probability(apart)[0, 1] < 1
     sure = rank_uncertainty.Spread(throughput_fraction=CERTAIN, latency_fraction=CERTAIN, price_fraction=(1, 1))
     assert (
         rank_uncertainty.pairwise_win_probability(
-            rank_uncertainty.scores(workload, found.scale, list(found.ranked[:2]), [sure, sure])
+            rank_uncertainty.scores(asked.workload, found.scale, list(found.ranked[:2]), [sure, sure])
         )[0, 1]
         == 1
     )
-    again = rank_uncertainty.scores(workload, found.scale, list(found.ranked[:2]), [spread, spread])
+    again = rank_uncertainty.scores(asked.workload, found.scale, list(found.ranked[:2]), [spread, spread])
     assert np.array_equal(apart, again)
 
 

@@ -12,7 +12,7 @@ from advisor.workload.schema import parse
 from catalog.models import Accelerator, Framework, QuantizationMethod
 from tests.as_json import recommend
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 CHIPS = ["h100-sxm", "mi300x", "l4", "a10g", "l40", "rtx-a6000", "rtx-6000-ada"]
 QUESTION = """
 name: why-not
@@ -55,7 +55,7 @@ def changed(raw, change, **constraints):
 
 
 @pytest.fixture(scope="module")
-def result(django_db_setup, django_db_blocker, shipped):
+def result(django_db_setup, django_db_blocker, frozen):
     with django_db_blocker.unblock():
         return answer(asked())
 

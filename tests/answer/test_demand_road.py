@@ -122,7 +122,7 @@ BIG = {"accelerators": {"allow": ["h100-sxm"]}, **FEW}
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 class TestAnswers:
     def test_office_hours_cost_less_by_the_hour_and_the_page_shows_the_week(self, client: Client) -> None:
         rent = {**BIG, "acquisition": ["rent"]}

@@ -17,6 +17,7 @@ from advisor.web.answers.page import csv_text
 from advisor.web.forms import WorkloadForm, from_spec
 from advisor.workload.schema import parse
 from advisor.workload.text import WorkloadError
+from tests.answer.processors import sell_sizes
 
 pytestmark = pytest.mark.django_db
 WORKLOAD = Path(__file__).resolve().parents[2] / "fixtures" / "workloads" / "embedding.yaml"
@@ -49,7 +50,7 @@ def test_generated_tokens_are_refused() -> None:
     assert (found["field"], found["message"]) == ("traffic.output_tokens", "embeddings generate no output tokens")
 
 
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 @pytest.mark.parametrize(
     ("change", "field", "says"),
     [
@@ -66,16 +67,18 @@ def test_a_question_that_does_not_suit_its_model_is_refused_before_it_is_queued(
     assert caught.value.errors[0]["field"] == field
 
 
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_longer_audio_is_several_requests() -> None:
     speech = {**asked(input_tokens=3000, output_tokens=200), "kind": "serving", "model": "openai/whisper-large-v3"}
     with pytest.raises(WorkloadError, match="one window of 30 s, at most 1,500 input tokens"):
         check_catalog(parse(speech))
 
 
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_embeddings_on_cpus_against_an_l4(capsys: pytest.CaptureFixture[str]) -> None:
     """docs/tutorial/cases/embeddings.md: CPUs hold the limit, and a small GPU is far cheaper by the million tokens."""
+    sell_sizes("c7i", 192)
+    sell_sizes("c8i", 384)
     allowed = f"constraints.accelerators.allow=[l4,{','.join(CPUS)}]"
     with pytest.raises(SystemExit) as ended:
         call_command(
@@ -101,7 +104,7 @@ def test_embeddings_on_cpus_against_an_l4(capsys: pytest.CaptureFixture[str]) ->
     assert asks[first["framework"]] in first["launch"]["command"]
 
 
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_over_rest_and_on_the_page(client: Client) -> None:
     body = {**ASKED, "slo": {"e2e_ms_p95": 300, "tpot_ms_p95": 40}}
     response = client.generic("POST", "/api/v1/advice", json.dumps(body), "application/json")
@@ -121,7 +124,7 @@ def test_over_rest_and_on_the_page(client: Client) -> None:
     assert "latency p95 ms" in report.markdown(Answer.read(advice.result))
 
 
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_the_form_asks_for_embeddings() -> None:
     typed = {
         "model": "intfloat/e5-large-v2",

@@ -118,7 +118,7 @@ def test_plans_that_share_a_team_pay_for_the_largest_one_only() -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_one_of_two_servers_is_enough_and_the_answer_says_what_the_other_is_worth() -> None:
     found = answer(constraints={**BIG, "acquisition": ["own"]}, owned={"h100-sxm": 16}, traffic=traffic(**BUSY))
     (owned,) = found["owned"]

@@ -18,12 +18,13 @@ from advisor.advise import default_organisation
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.models import Share
 from advisor.report import documents
+from advisor.report.documents.subject import first_rank
 from advisor.result import Answer, Portfolio
 from advisor.templatetags.units import dollars
 from tests import sample_advice
 from tests.as_json import recommend
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 FILE = Path(__file__).resolve().parents[2] / "fixtures" / "workloads" / "support-chat.yaml"
 
 FEW = {  # a small search
@@ -223,7 +224,7 @@ def test_the_memo_says_where_tokens_are_cheaper_than_machines(rented: dict[str, 
 @pytest.mark.parametrize("which", ["rented", "bought"])
 def test_the_bill_of_materials_adds_up(request: pytest.FixtureRequest, which: str) -> None:
     found = request.getfixturevalue(which)
-    bom = rows(documents.bill_of_materials(Answer.read(found), documents.first_rank(Answer.read(found))))
+    bom = rows(documents.bill_of_materials(Answer.read(found), first_rank(Answer.read(found))))
     for row in bom:
         if row["action"] in ("rent", "reserve"):
             assert float(row["usd"]) == pytest.approx(float(row["unit_usd_per_hour"]) * float(row["paid_hours"]))

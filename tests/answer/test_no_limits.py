@@ -11,7 +11,7 @@ from advisor.inputs.from_catalog import take_snapshot
 from tests import sample_advice
 from tests.as_json import recommend
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 FILES = Path(__file__).resolve().parents[2] / "fixtures" / "workloads"
 
 

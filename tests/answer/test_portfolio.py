@@ -157,7 +157,7 @@ def test_parsing_twice_changes_nothing() -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 @pytest.mark.parametrize(
     ("part", "field", "says"),
     [
@@ -174,7 +174,7 @@ def test_parts_that_cannot_share_are_refused(part: Any, field: str, says: str) -
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_over_rest_and_on_the_pages(client: Client) -> None:
     body = {**ASKED, "slo": {"ttft_ms_p95": 9}}
     response = client.generic("POST", "/api/v1/advice", json.dumps(body), "application/json")
@@ -248,7 +248,7 @@ def papers_agree(client: Client, base: str, told: dict[str, Any]) -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 @pytest.mark.parametrize(("terms", "curve"), [(["on_demand"], "flat"), (["reserved_1y"], "office_hours")])
 def test_rented_machines_are_billed_by_paid_hours_at_list_prices(terms: list[str], curve: str) -> None:
     parts = []
@@ -273,7 +273,7 @@ def test_rented_machines_are_billed_by_paid_hours_at_list_prices(terms: list[str
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_the_command_line_reads_the_files_beside_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     parts = ASKED["workloads"]
     for part in parts:
@@ -289,7 +289,7 @@ def test_the_command_line_reads_the_files_beside_it(capsys: pytest.CaptureFixtur
 
 @pytest.mark.soak
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_the_case_of_the_tutorial_is_answered_as_it_says(capsys: pytest.CaptureFixture[str]) -> None:
     """docs/tutorial/cases/shared-fleet.md: the batch fits into the nights of a fleet that is bought for the day."""
     with pytest.raises(SystemExit) as ended:

@@ -9,7 +9,7 @@ from advisor.inputs import check_catalog, take_snapshot, with_catalog_names
 from advisor.result import Answer
 from advisor.workload import parse
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 CHAT: dict[str, Any] = {
     "name": "chat",
     "model": "meta-llama/Llama-3.3-70B-Instruct",

@@ -12,7 +12,7 @@ from advisor.inputs import take_snapshot
 from advisor.result import Answer, TrainingOption
 from advisor.workload import parse, parse_estimate
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 MODEL = "meta-llama/Llama-3.1-8B"
 GRPO: dict[str, Any] = {"objective": "grpo", "iterations": 500, "response_tokens": 1024}
 DPO: dict[str, Any] = {"objective": "dpo", "pairs": 60_000, "sequence_length": 2048}
@@ -53,7 +53,7 @@ def test_the_iteration_is_that_of_estimate_for_the_same_layout() -> None:
     for name in ("grpo", "dpo"):
         run = first(name)
         lengths = {"response_tokens": 1024, "longest_response_tokens": 2048, "prompt_tokens": 512}
-        layout = {key: getattr(run, key) for key in OF_LAYOUT}
+        layout = {key: getattr(run, key) for key in OF_LAYOUT} | {"compile": bool(run.compile)}
         raw = {"kind": "finetuning", "model": MODEL, "objective": name, **layout, **(lengths if name == "grpo" else {})}
         e = training_estimate.answer(parse_estimate(raw))  # type: ignore[arg-type]
         assert [(p.name, p.time_s) for p in e.phases] == [

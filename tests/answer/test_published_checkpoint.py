@@ -1,4 +1,4 @@
-"""On the shipped catalog: time, memory, quality and the command are those of the checkpoint that people download."""
+"""Time, memory, quality and the command are those of the checkpoint that people download."""
 
 import ast
 import re
@@ -20,10 +20,9 @@ from advisor.engine.step.drafts.speculative import suits
 from advisor.inputs import Snapshot, catalog_of, catalog_resources, take_snapshot, workload_of
 from advisor.workload import deployment
 from catalog.importers.models import hf
-from catalog.models import QuantizationMethod, ServedModel
 from tests.as_json import recommend
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 R1, V3, KIMI = "deepseek-ai/DeepSeek-R1", "deepseek-ai/DeepSeek-V3", "moonshotai/Kimi-K2.5"
 GPT_OSS, LLAMA = "openai/gpt-oss-120b", "meta-llama/Llama-3.3-70B-Instruct"
 TRAFFIC = {"input_tokens": 1000, "output_tokens": 200, "requests_per_s": 2}
@@ -68,20 +67,6 @@ def built(asked: deployment.Fixed) -> Lanes:
     lane = prepare(asked.case, asked.resources)
     assert not isinstance(lane, str)
     return lanes(asked.model, lane)
-
-
-def test_every_quantized_model_states_the_format_of_its_checkpoint():
-    methods = {q.slug: q.settings for q in QuantizationMethod.objects.all()}
-    quantized = [m for m in ServedModel.objects.all() if m.native_dtype not in ("bf16", "fp16", "fp32")]
-    assert len(quantized) >= 9
-    for row in quantized:
-        assert methods[row.checkpoints["published"]["format"]]["weights_dtype"] == row.native_dtype, row.slug
-        assert row.sources["checkpoint"]["source"]
-    for row in ServedModel.objects.all():
-        for conversion in row.checkpoints.get("conversions", []):
-            assert conversion["format"] in methods and "/" in conversion["hf_id"], row.slug
-    for method in methods.values():
-        assert method.get("checkpoint_format", "fp8") in methods
 
 
 def test_deepseek_is_searched_with_block_scales_and_without_a_conversion_that_saves_nothing():

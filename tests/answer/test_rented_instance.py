@@ -12,9 +12,11 @@ from advisor.engine.terms import Host, WeightStore
 from advisor.inputs import catalog_of, take_snapshot, workload_of
 from advisor.result import Option
 from advisor.workload import parse
+from tests.answer.processors import sell_sizes
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 GIB, GB = 2.0**30, 1e9
+VCPUS = (4, 16, 48, 96, 192)  # of the sizes of c7i, with 2 GiB each; the largest has two sockets
 CHAT = {"input_tokens": 500, "output_tokens": 100, "requests_per_s": {"mean": 0.1, "peak": 0.3}}
 
 
@@ -30,8 +32,14 @@ def options(spec: dict[str, Any]) -> list[Option]:
     return list(recommend(spec, take_snapshot(spec)).recommendations)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def c7i(frozen: None, django_db_blocker: Any) -> None:
+    with django_db_blocker.unblock():
+        sell_sizes("c7i", *VCPUS)
+
+
 @pytest.fixture(scope="module")
-def on_processors(shipped: None, django_db_blocker: Any) -> list[Option]:
+def on_processors(c7i: None, django_db_blocker: Any) -> list[Option]:
     with django_db_blocker.unblock():
         return options(
             asked(
@@ -74,7 +82,7 @@ def test_no_rented_processor_has_the_memory_of_a_maximal_server() -> None:
     spec = asked(constraints=allowed("xeon-8480plus", "xeon-6980p", "epyc-9965"))
     catalog = catalog_of(spec, take_snapshot(spec))
     rented = [o for o in catalog.offers if o.share is not None]
-    assert len(rented) > 50 and len({o.provider for o in rented}) > 1
+    assert len(rented) > len(VCPUS) and len({o.provider for o in rented}) > 1
     for offer in rented:
         assert offer.share is not None and offer.host is not None
         assert offer.share.memory_bytes * offer.share.sockets == pytest.approx(offer.host.memory_bytes)
@@ -82,7 +90,7 @@ def test_no_rented_processor_has_the_memory_of_a_maximal_server() -> None:
 
 
 def test_a_few_embeddings_do_not_cost_a_whole_server() -> None:
-    """bge-m3 at a load of a few percent; c7i.48xlarge, the only size before, is 8.568 USD an hour."""
+    """bge-m3 at a load of a few percent of a c7i.48xlarge, which is 8.568 USD an hour."""
     traffic = {"input_tokens": 256, "requests_per_s": {"mean": 0.5, "peak": 1}}
     spec = asked(
         kind="embedding", model="BAAI/bge-m3", traffic=traffic, slo={"e2e_ms_p95": 2000},
@@ -100,13 +108,13 @@ def test_unknown_figures_of_an_instance_are_assumed_and_named() -> None:
     offers = [o for o in catalog_of(spec, take_snapshot(spec)).offers if o.accelerator == "h100-sxm"]
     unknown = [o for o in offers if o.host is not None and "memory_bytes" in o.host.assumed]
     known = [o for o in offers if o.host is not None and not o.host.assumed]
-    assert unknown and {"p5.48xlarge", "a3-highgpu-8g"} <= {o.instance for o in known}
+    assert unknown and {"p5.4xlarge", "a3-highgpu-1g"} <= {o.instance for o in known}
     for offer in unknown:
         assert offer.host is not None
         assert offer.host.memory_bytes == pytest.approx(2.05 * offer.accelerators * 79.65 * GIB, rel=0.02)
-    (p5,) = {o.host for o in known if o.instance == "p5.48xlarge" and o.term == "on_demand"}
-    assert p5 is not None and (p5.local_disk_bytes, p5.network_bytes_per_s) == (30_720 * GB, 400 * GB)
-    assert (p5.memory_bytes, p5.sockets, p5.cores) == (2048 * GIB, 2, 96)
+    (p5,) = {o.host for o in known if o.instance == "p5.4xlarge" and o.term == "on_demand"}
+    assert p5 is not None and (p5.local_disk_bytes, p5.network_bytes_per_s) == (3840 * GB, 12.5 * GB)
+    assert (p5.memory_bytes, p5.sockets, p5.cores) == (256 * GIB, 1, 8)
 
 
 STORE = WeightStore(

@@ -1,7 +1,6 @@
 """A workload with rare requests is answered with what runs on demand, with its cold start."""
 
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,11 +8,25 @@ import pytest
 from advisor import report, workload
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.result import Answer
+from catalog.models import Accelerator, Price
 from tests.as_json import recommend
+from tests.clocks import TODAY
+from tests.conftest import FROZEN
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
-KEPT = ("l4", "l40s")
-CHIPS = sorted(path.stem for path in (Path(__file__).parents[2] / "fixtures" / "accelerators").glob("*.yaml"))
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
+KEPT = {"l4": 0.80, "l40s": 1.95}  # USD an hour while a container runs
+CHIPS = sorted(path.stem for path in (FROZEN / "accelerators").glob("*.yaml"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def containers(frozen: None, django_db_blocker: Any) -> None:
+    """A seller of containers that are billed by the second."""
+    with django_db_blocker.unblock():
+        for slug, usd in KEPT.items():
+            Price.objects.create(
+                provider="modal", instance=slug, accelerator=Accelerator.objects.get(slug=slug), accelerators=1,
+                region="any", term="on_demand", kind="serverless", usd_per_hour=usd, as_of=TODAY, source="sample",
+            )  # fmt: skip
 
 
 @cache

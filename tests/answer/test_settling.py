@@ -64,7 +64,7 @@ def test_nothing_is_named_where_no_input_changes_the_choice_by_more_than_the_tie
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_the_host_is_among_the_inputs_until_it_is_measured() -> None:
     raw = set_path(workload.load(WORKLOAD.read_bytes()), "constraints.accelerators.allow", "[h200-sxm, b200, mi300x]")
     spec = workload.parse(set_path(raw, "variants", "no"))

@@ -10,7 +10,7 @@ from advisor.workload import WorkloadError
 from advisor.workload.schema import parse
 from tests.as_json import recommend
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 CHIPS = ["mi300x", "mi355x", "b200"]
 
 
@@ -37,7 +37,7 @@ def answer(spec: dict) -> dict:
 
 
 @pytest.fixture(scope="module")
-def fast(django_db_blocker, shipped) -> dict:
+def fast(django_db_blocker, frozen) -> dict:
     with django_db_blocker.unblock():
         return answer(question())
 

@@ -84,14 +84,13 @@ def test_the_interval_of_a_price_widens_with_the_square_root_of_its_age() -> Non
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_a_winner_at_a_weak_price_is_named_with_the_choice_without_it_and_a_fresh_price_replaces_it() -> None:
-    named = {
-        "constraints.providers.allow": ["brand-new", "digitalocean"]
-    }  # an old price is used if its seller is named
+    named = {"constraints.providers.allow": ["brand-new", "somecloud"]}  # an old price is used if its seller is named
     spec = workload.parse(workload.with_changes(workload.load(QUESTION), named))
     chip = Accelerator.objects.get(slug="h200-sxm")
     mark_down(chip, "official_list", DAY - datetime.timedelta(days=200))
+    mark_down(chip, "official_list", TODAY, provider="somecloud", usd_per_hour=3.5)
     answer = recommend(spec, take_snapshot(spec))
     first, solid = answer["recommendations"][0], answer["without_weak_prices"]
     assert (first["provider"], first["price_origin"]) == ("brand-new", "official_list")
@@ -110,7 +109,7 @@ def test_a_winner_at_a_weak_price_is_named_with_the_choice_without_it_and_a_fres
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_what_a_buyer_cannot_sign_is_ranked_only_if_it_is_allowed() -> None:
     chip = Accelerator.objects.get(slug="h200-sxm")
     mark_down(chip, "estimate", TODAY)
@@ -123,7 +122,7 @@ def test_what_a_buyer_cannot_sign_is_ranked_only_if_it_is_allowed() -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_an_average_is_never_an_offer_and_the_note_of_a_price_is_in_the_answer() -> None:
     chip = Accelerator.objects.get(slug="h200-sxm")
     mark_down(chip, "index", TODAY)
@@ -139,9 +138,10 @@ def width(option: dict[str, Any]) -> float:
     return float(math.log(high / low))
 
 
-def mark_down(chip: Accelerator, origin: str, as_of: datetime.date, notes: str = "") -> None:
+def mark_down(chip: Accelerator, origin: str, as_of: datetime.date, **changes: Any) -> None:
     """An offer that is cheaper than all others of the chip, by less than half of what marketplaces ask."""
+    values: dict[str, Any] = {"provider": "brand-new", "usd_per_hour": 2.4} | changes
     Price.objects.create(
-        provider="brand-new", instance="H200", region="any", accelerator=chip, term="on_demand", accelerators=1,
-        kind="vm", usd_per_hour=2.4, as_of=as_of, source="list", origin=origin, notes=notes,
+        instance="H200", region="any", accelerator=chip, term="on_demand", accelerators=1,
+        kind="vm", as_of=as_of, source="list", origin=origin, **values,
     )  # fmt: skip

@@ -16,6 +16,7 @@ from advisor.engine.terms import Framework, Quantization
 from advisor.inputs import catalog_of, catalog_resources, take_snapshot, workload_of
 from advisor.report import support_matrix
 from advisor.workload import WorkloadError, deployment
+from catalog.models import QuantizationMethod, ServedModel
 from tests import as_json
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
@@ -27,8 +28,8 @@ SAMPLE = 60  # combinations of each kind
 def lanes_of(**given: Any) -> list[Lane]:
     spec = workload.parse({"name": "supported", "traffic": TRAFFIC, **given})
     snapshot = take_snapshot(spec)
-    asked, catalog = prepare_question(Question(workload_of(spec), catalog_of(spec, snapshot)))
-    lanes, _ = enumerate_lanes(Question(asked, catalog), catalog.accelerators)
+    asked = prepare_question(Question(workload_of(spec), catalog_of(spec, snapshot)))
+    lanes, _ = enumerate_lanes(asked, asked.catalog.accelerators)
     assert lanes
     return lanes
 
@@ -266,3 +267,17 @@ def test_a_framework_that_cannot_start_is_in_no_lane(searched: dict[str, list[La
     for model, lanes in searched.items():
         shape = known.models[model]
         assert all(launchable(x.framework, shape) and supports_model(x.framework, shape) for x in lanes)
+
+
+def test_every_quantized_model_states_the_format_of_its_checkpoint() -> None:
+    methods = {q.slug: q.settings for q in QuantizationMethod.objects.all()}
+    quantized = [m for m in ServedModel.objects.all() if m.native_dtype not in ("bf16", "fp16", "fp32")]
+    assert len(quantized) >= 9
+    for row in quantized:
+        assert methods[row.checkpoints["published"]["format"]]["weights_dtype"] == row.native_dtype, row.slug
+        assert row.sources["checkpoint"]["source"]
+    for row in ServedModel.objects.all():
+        for conversion in row.checkpoints.get("conversions", []):
+            assert conversion["format"] in methods and "/" in conversion["hf_id"], row.slug
+    for method in methods.values():
+        assert method.get("checkpoint_format", "fp8") in methods

@@ -11,7 +11,7 @@ import pytest
 
 from tests.sample_training import result
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 Json = dict[str, Any]
 NAMES = ("pretrain", "weekly", "bought", "budget")
 HOURS_PER_MONTH, DAY_S = 730, 86_400

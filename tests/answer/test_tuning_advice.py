@@ -14,7 +14,7 @@ from advisor.web.charts import tuning as tuning_charts
 from tests.as_json import recommend
 from tests.sample_advice import advice, result
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 Json = dict[str, Any]
 CHAT = {"input_tokens": {"mean": 2000, "p95": 6000}, "output_tokens": {"mean": 300, "p95": 800}}
 
@@ -42,13 +42,13 @@ def named(rows: list[Json], key: str, value: str) -> Json:
 
 
 @pytest.fixture(scope="module")
-def on_a100(django_db_setup: None, django_db_blocker: Any, shipped: None) -> Json:
+def on_a100(django_db_setup: None, django_db_blocker: Any, frozen: None) -> Json:
     with django_db_blocker.unblock():
         return answered("meta-llama/Llama-3.3-70B-Instruct", "a100-80gb-sxm", 8, slo={"tpot_ms_p95": 50})
 
 
 @pytest.fixture(scope="module")
-def on_a_card(django_db_setup: None, django_db_blocker: Any, shipped: None) -> Json:
+def on_a_card(django_db_setup: None, django_db_blocker: Any, frozen: None) -> Json:
     with django_db_blocker.unblock():
         return answered("Qwen/Qwen2.5-14B", "rtx-4090", 0.2, "any", slo={"tokens_per_s_per_user": 15})
 

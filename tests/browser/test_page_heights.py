@@ -12,7 +12,7 @@ from advisor.web.answers import sections
 from advisor.web.answers.sections import Section
 from tests import sample_training
 from tests.browser import page_types
-from tests.conftest import SHIPPED, load_once
+from tests.conftest import FROZEN, load_once
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 Open = Callable[..., Any]
@@ -40,13 +40,13 @@ def too_long(page: Any, advice: Advice, of_answer: Sequence[Section], of_option:
 
 @pytest.mark.parametrize("name", ["support-chat", "nightly-batch"])
 def test_no_section_of_a_serving_answer_is_longer_than_two_screens(open_page: Open, name: str, tmp_path: Path) -> None:
-    load_once(SHIPPED)
+    load_once(FROZEN)
     page = open_page("/login", viewport=SCREEN)
     assert too_long(page, page_types.whole_answer(name, tmp_path), sections.SERVING, sections.OPTION) == {}
 
 
 def test_no_section_of_a_training_answer_is_longer_than_two_screens(open_page: Open) -> None:
-    load_once(SHIPPED)
+    load_once(FROZEN)
     page = open_page("/login", viewport=SCREEN)
     assert too_long(page, sample_training.advice("pretrain"), sections.TRAINING, sections.RUN) == {}
 

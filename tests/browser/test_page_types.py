@@ -11,7 +11,7 @@ from django.core import mail
 from advisor.web.answers import sections
 from tests import sample_training
 from tests.browser import page_types
-from tests.conftest import SHIPPED, load_once
+from tests.conftest import FROZEN, load_once
 from tests.people import member
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -78,7 +78,7 @@ def test_axe_finds_nothing_on_the_pages_of_accounts(open_page: Open, transaction
 
 @pytest.mark.parametrize("kind", ["serving", pytest.param("training", marks=pytest.mark.soak)])
 def test_axe_finds_nothing_in_any_section(open_page: Open, kind: str, tmp_path: Path) -> None:
-    load_once(SHIPPED)
+    load_once(FROZEN)
     if kind == "serving":
         advice, parts = page_types.whole_answer("support-chat", tmp_path), (sections.SERVING, sections.OPTION)
     else:

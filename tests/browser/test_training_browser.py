@@ -12,7 +12,7 @@ from advisor.models import Advice
 from catalog.models import ServedModel
 from tests import sample_training
 from tests.browser.test_main_flow import CONTRAST, PHONE
-from tests.conftest import SHIPPED, load_once
+from tests.conftest import FROZEN, load_once
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 Open = Callable[..., Any]
@@ -23,7 +23,7 @@ SHOWN = "all => all.filter(e => e.checkVisibility()).map(e => e.dataset.field)"
 def answers(django_db_setup: None, django_db_blocker: Any) -> None:
     """Answers from the shipped catalog, of which nothing stays in the database."""
     with django_db_blocker.unblock(), transaction.atomic():
-        load_once(SHIPPED)
+        load_once(FROZEN)
         for name in ("pretrain", "late"):
             sample_training.result(name)
         transaction.set_rollback(True)

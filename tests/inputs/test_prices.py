@@ -9,7 +9,9 @@ from advisor.inputs.current import market
 from advisor.inputs.from_catalog import _accelerator
 from advisor.inputs.prices import offers
 from advisor.inputs.to_engine import chip_of
+from catalog.loading.fixtures import INDEX
 from catalog.models import Accelerator, Price, Unit
+from catalog.pricing.current import REPLACED_DAYS
 from catalog.pricing.derived import has_expired
 from tests.clocks import TODAY
 
@@ -54,11 +56,19 @@ def test_a_rate_per_gpu_for_every_region_supersedes_every_count_and_region() -> 
 
 
 def test_shipped_price_lists_that_were_replaced_are_no_offers() -> None:
-    current = offers.current([], None, datetime.date(2026, 11, 21))
-    usd = {(p.provider, p.accelerator.slug): float(p.usd_per_hour) for p in current if p.usd_per_hour}
-    assert usd["digitalocean", "mi300x"] == 2.59
-    assert usd["digitalocean", "h200-sxm"] == 4.47
-    assert usd["nebius", "h200-sxm"] == 5.4
+    """No price of one chip stays beside one that its seller printed more than 45 days later for the same region."""
+    printed = Price.objects.filter(kind__in=offers.COMPARABLE, term="on_demand", accelerators=1, usd_per_hour__gt=0)
+    newest: dict[tuple[str, int, str], datetime.date] = {}
+    for p in printed.exclude(origin=INDEX).order_by("as_of"):
+        if not has_expired(p.as_of, TODAY, p.origin):
+            newest[p.provider, p.accelerator_id, p.region] = p.as_of
+    replaced = {
+        p.pk
+        for p in printed
+        if (newest.get((p.provider, p.accelerator_id, p.region), p.as_of) - p.as_of).days > REPLACED_DAYS
+    }
+    assert replaced
+    assert not replaced & {p.pk for p in offers.current([], None, TODAY)}
 
 
 def owned(slug: str) -> dict[str, float]:
