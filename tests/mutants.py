@@ -105,8 +105,8 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "advisor/ops/private_answers.py": ["tests/ops/test_private_answers.py", "tests/web/test_login.py"],
         "advisor/web/deletion_views.py": ["tests/ops/test_deletion.py"],
         "catalog/accounts/access.py": [*ACCESS, "tests/web/test_login.py"],
+        "catalog/deletion.py": ["tests/ops/test_deletion.py"],
         "catalog/pages/deletion.py": ACCESS,
-        "probes/access.py": [*ACCESS, "tests/probes/test_pages.py"],
         "probes/api/limits.py": ["tests/probes/test_limits.py"],
     },
 }

@@ -249,7 +249,7 @@ def test_the_report_names_the_answers_that_change(
     monkeypatch.setattr(
         refresh.inputs, "take_snapshot", lambda spec, owner: Snapshot(prices=[{"count": Price.objects.count()}])
     )
-    monkeypatch.setattr(refresh.answer, "recommend", lambda spec, snapshot: found(snapshot.prices == ["0"]))
+    monkeypatch.setattr(refresh.answer, "recommend", lambda spec, snapshot: found(snapshot.prices == [{"count": 0}]))
     Answers.plan = [(200, DAILY.read_text(), "")]
     said = run("sync", "--from", "gpu-price-index")
     assert "saved answers: 1 checked; 1 have another first choice" in said

@@ -1,5 +1,6 @@
 """The tables of every input of a workload file: types and limits from its schema, meanings from the form."""
 
+import re
 import types
 import typing
 from collections.abc import Iterator
@@ -12,34 +13,36 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from advisor.web.form_fields import FIELDS
+from advisor.web.form_fields import FIELDS, Field
 from advisor.workload.schema import Spec, Stack, Weight
 from tests.examples import ROOT, WORKLOADS
+from tests.examples.assumed import ASSUMED
 
 TOP = "workload"  # the name of the table of keys that are in no section
 # Keys that the form does not ask for by themselves. tests/examples/test_inputs.py checks that none is missing or stale.
 MEANINGS = {
-    "model.config": "A model that is not in the catalog: the path (command line) or the contents of its config.json",
-    "model.confirm_size": "The size is right although the name or the checkpoint states another",
-    "traffic.input_tokens.trace": "A CSV file of recorded lengths, instead of a mean (command line only)",
-    "traffic.output_tokens.trace": "A CSV file of recorded lengths, instead of a mean (command line only)",
-    "traffic.trace": "A CSV file of recorded requests (command line only), or its text under csv",
-    "workloads": "Files or contents of the workloads of a portfolio",
+    "model.config": "config.json of a model that is not in the catalog: its path (command line) or its contents",
+    "model.confirm_size": "Confirms the computed model size if the name or the checkpoint states another one",
+    "traffic.input_tokens.trace": "CSV file of recorded lengths, instead of a mean (command line only)",
+    "traffic.output_tokens.trace": "CSV file of recorded lengths, instead of a mean (command line only)",
+    "traffic.trace": "CSV file of recorded requests (command line only), or its contents under csv",
+    "workloads": "The workloads of a portfolio: file names or their contents",
     "weights.KEY": "Weight of a goal in the balanced score. Goals: " + ", ".join(typing.get_args(Weight)),
-    "team.STACK": "Your team's skill, 0 (none) to 5 (expert), with a stack: " + ", ".join(typing.get_args(Stack)),
-    "tco.price_paths.NAME[].month": "The price at the end of this month",
-    "tco.price_paths.NAME[].ratio": "Expected price over today's",
-    "tco.price_paths.NAME[].low": "Low end of the range that holds in 90% of cases, over today's price",
-    "tco.price_paths.NAME[].high": "High end of that range",
-    "tco.scenarios[].name": "Name of your own case",
-    "tco.scenarios[].load": "Traffic over the expected traffic",
-    "tco.scenarios[].performance": "Throughput over the predicted throughput",
-    "tco.scenarios[].rent": "Rental prices over the expected prices",
-    "tco.scenarios[].hardware": "Purchase prices over the expected prices",
-    "tco.scenarios[].resale": "Resale values over the expected values",
-    "tco.scenarios[].electricity": "Electricity price over the expected price",
-    "tco.scenarios[].staff": "Staff cost over the expected cost",
-    "tco.scenarios[].api": "Token prices of hosted APIs over the expected prices",
+    "team.STACK": "Your team's skill with a software stack, 0 (none) to 5 (expert). Stacks: "
+    + ", ".join(typing.get_args(Stack)),
+    "tco.price_paths.NAME[].month": "Months from today",
+    "tco.price_paths.NAME[].ratio": "Expected price divided by today's price",
+    "tco.price_paths.NAME[].low": "Low end of the 90% range, divided by today's price",
+    "tco.price_paths.NAME[].high": "High end of the 90% range, divided by today's price",
+    "tco.scenarios[].name": "Name of your scenario",
+    "tco.scenarios[].load": "Factor on the expected traffic",
+    "tco.scenarios[].performance": "Factor on the predicted throughput",
+    "tco.scenarios[].rent": "Factor on the expected rental prices",
+    "tco.scenarios[].hardware": "Factor on the expected purchase prices",
+    "tco.scenarios[].resale": "Factor on the expected resale values",
+    "tco.scenarios[].electricity": "Factor on the expected electricity price",
+    "tco.scenarios[].staff": "Factor on the expected staff cost",
+    "tco.scenarios[].api": "Factor on the expected token prices of hosted APIs",
 }
 LISTED = {"tco.scenarios": "tco.scenarios[]"}  # lists of sections
 PATHS = "tco.price_paths."
@@ -119,8 +122,19 @@ def meaning(path: str) -> str:
         return MEANINGS[path]
     with override("en"):
         field = FIELDS[path]
-        label, help = str(field.label), str(field.help)
-    return f"{label}. {help}" if help else label
+        parts = [str(field.label), str(field.help), values_of(field)]
+    return ". ".join(filter(None, parts))
+
+
+def values_of(field: Field) -> str:
+    """What the form calls the values of a key, where that says more than the value."""
+    in_file = [(value, str(label)) for value, label in field.choices if value not in ("", "none")]
+    said = [f"`{value}`: {label}" for value, label in in_file if plain(label) not in (plain(value), "")]
+    return "; ".join(said)
+
+
+def plain(text: str) -> str:
+    return re.sub(r"[ _-]", "", text.casefold())
 
 
 def unit_of(path: str) -> str:
@@ -135,7 +149,7 @@ def default_of(field: FieldInfo) -> str:
     value = field.get_default(call_default_factory=False)
     if value is None or value is PydanticUndefined or value in ([], {}) or isinstance(value, BaseModel):
         return ""
-    return f"`{written(value)}`"
+    return f"`{'false' if value is False else written(value)}`"
 
 
 def written(value: Any) -> str:
@@ -173,7 +187,7 @@ def metadata(annotation: Any) -> Iterator[Any]:
 
 
 def name_of(annotation: Any) -> str:
-    """number, text, one of a, b; list of numbers; numbers by name."""
+    """number, text, one of a, b; list of number; map from name to number."""
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
         return name_of(parts[0])
@@ -184,7 +198,7 @@ def name_of(annotation: Any) -> str:
     if origin is list:
         return f"list of {name_of(parts[0])}"
     if origin is dict:
-        return f"{name_of(parts[1])} by name" if parts[1] is not Any else "contents"
+        return f"map from name to {name_of(parts[1])}" if parts[1] is not Any else "object"
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return "section"
     return {float: "number", int: "whole number", str: "text", bool: "true or false"}[annotation]
@@ -227,7 +241,7 @@ def assumptions() -> Table:
             r["unit"],
             f"{r['value']:g}",
             spread(r),
-            first_sentence(r.get("notes", "")),
+            ASSUMED.get(r["key"]) or first_sentence(r.get("notes", "")),
             str(r["as_of"]),
         ]
         for r in rows

@@ -7,7 +7,8 @@ import pytest
 from advisor.web.form_fields import FIELDS
 from advisor.workload import WorkloadError, parse, set_path
 from tests.examples import ROOT
-from tests.examples.inputs import MEANINGS, leaves, meaning, section_of
+from tests.examples.assumed import ASSUMED
+from tests.examples.inputs import MEANINGS, assumptions, leaves, meaning, section_of
 
 PAGE = (ROOT / "docs" / "reference" / "inputs.md").read_text()
 SHOWN = re.findall(r"^\| `([^`]+)` \|", PAGE.split("## The question")[1], flags=re.MULTILINE)
@@ -34,6 +35,12 @@ def test_every_field_of_the_form_is_on_the_page() -> None:
 def test_no_meaning_is_left_over() -> None:
     assert set(MEANINGS) <= {path for path, _ in leaves()}
     assert not set(MEANINGS) & set(FIELDS)
+
+
+def test_every_assumption_has_a_meaning_and_no_meaning_is_left_over() -> None:
+    rows = assumptions()
+    assert [row[0] for row in rows if not row[4]] == []
+    assert {f"`tco.{key}`" for key in ASSUMED} <= {row[0] for row in rows}
 
 
 @pytest.mark.parametrize("path", [path for path in SHOWN if not re.search(r"[\[\]A-Z]|^tco\.[a-z0-9]+-", path)])

@@ -54,7 +54,8 @@ def gemm_times(
 
     fractions: those of `aligned_fractions`; 1: the sizes are padded to round ones.
     """
-    wave_factor = 1.0 + x.wave_fraction * (waves(rows, columns, x.cores) - 1.0)
+    waved = np.any(x.wave_fraction)  # often none is, and counting the tiles takes long
+    wave_factor = 1.0 + x.wave_fraction * (waves(rows, columns, x.cores) - 1.0) if waved else 1.0
     flops_s = 2.0 * rows * columns * inner * wave_factor / (flops_per_s * fractions[0])
     return flops_s, moved_bytes / (x.memory_bytes_per_s * fractions[1])
 

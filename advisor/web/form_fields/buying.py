@@ -222,7 +222,7 @@ SITE = Group(
         ),
         Field(
             "price_ratios",
-            _("Prices of a rental term, times"),
+            _("Price factors by rental term"),
             VALUES,
             _("Multiplies every price of the term, for example: spot: 0.9"),
         ),
@@ -265,7 +265,7 @@ FORECAST = Group(
             "traffic.ramp_months",
             _("Ramp-up, months"),
             WHOLE,
-            _("Traffic grows evenly to its full size in these months; 0: full size from the first day"),
+            _("Traffic grows linearly to its full size over these months; 0: full size from the first day"),
         ),
         Field(
             "traffic.seasonality",
@@ -297,7 +297,7 @@ FINANCE = Group(
             "tco.currency",
             _("Currency of documents"),
             TEXT,
-            _("Such as EUR; converted at a dated rate of the catalog. That of pages is chosen at their bottom"),
+            _("Such as EUR; converted at the catalog's dated rate. Choose the currency of pages at their bottom"),
             suggestions="currencies",
         ),
         Field(
@@ -317,7 +317,7 @@ FINANCE = Group(
             "tco.hardware-price-change-per-year",
             _("Hardware price change per year"),
             NUMBER,
-            _("Of the same hardware bought later; -0.1 means 10% less each year"),
+            _("For the same hardware bought later; -0.1 means 10% less each year"),
         ),
         Field(
             "tco.residual-value-year-3",
@@ -333,13 +333,13 @@ FINANCE = Group(
             "tco.minimum-engineers-own",
             _("Minimum engineers, own hardware"),
             NUMBER,
-            _("Full-time, however small the fleet"),
+            _("Full-time equivalents, however small the fleet"),
         ),
         Field(
             "tco.minimum-engineers-rented",
             _("Minimum engineers, rented"),
             NUMBER,
-            _("Full-time, however small the fleet"),
+            _("Full-time equivalents, however small the fleet"),
         ),
         Field(
             "tco.commitment-exit-fraction",
@@ -357,7 +357,7 @@ FINANCE = Group(
             "tco.vat-fraction",
             _("VAT that you cannot recover"),
             NUMBER,
-            _("0 to 1; added to everything paid but staff"),
+            _("0 to 1; added to every payment except staff"),
         ),
         price_path(
             "rent",

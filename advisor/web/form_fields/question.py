@@ -151,7 +151,7 @@ def recipe_fields(section: str, batch: str) -> tuple[Field, ...]:
         choice(
             f"{section}.precision",
             _("Precision"),
-            _("Of the matrix multiplies; automatic: the fastest that the acceptable quality loss allows"),
+            _("Of matrix multiplies; automatic: the fastest that the acceptable quality loss allows"),
             ("auto", _("automatic")),
             ("bf16", _("BF16, FP32 master weights")),
             ("bf16_master", _("BF16, BF16 master weights")),
@@ -164,7 +164,7 @@ def recipe_fields(section: str, batch: str) -> tuple[Field, ...]:
         choice(
             f"{section}.optimizer",
             _("Optimizer"),
-            _("Sets the memory of its states"),
+            _("Determines the memory for optimizer states"),
             ("adamw", _("AdamW")),
             ("adamw_8bit", _("AdamW, 8-bit states")),
             ("adafactor", _("Adafactor")),
@@ -174,7 +174,7 @@ def recipe_fields(section: str, batch: str) -> tuple[Field, ...]:
         choice(
             f"{section}.recompute",
             _("Activation recomputation"),
-            _("Saves memory and costs time"),
+            _("Saves memory but takes more time"),
             ("auto", _("automatic")),
             ("none", _("none")),
             ("selective", _("selective (attention)")),
@@ -188,7 +188,7 @@ PRETRAINING = Group(
     _("Training run"),
     (
         Field(
-            "training.tokens", _("Tokens to train on"), TOKENS, _("In all, such as 2T. Empty: what the budget pays for")
+            "training.tokens", _("Tokens to train on"), TOKENS, _("Total, such as 2T. Empty: what the budget pays for")
         ),
         Field(
             "training.budget_usd",

@@ -172,7 +172,7 @@ LEVELS = Group(
         ),
         Field(
             "slo.confidence",
-            _("Probability of meeting them"),
+            _("Required probability of meeting the limits"),
             NUMBER,
             _("Between 0 and 1, such as 0.9; empty: an option needs to meet the limits only as estimated"),
         ),
