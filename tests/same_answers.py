@@ -3,7 +3,8 @@
 python -m tests.same_answers record FOLDER [NAME ...]    # shipped workloads and the databases of earlier versions
 python -m tests.same_answers compare BEFORE AFTER        # prints the differences or "0 differences"; exit code 1 if any
 
-`record` writes for each answer its JSON and every page, export and document made from it. NAME picks workloads of
+`record` writes for each answer its JSON and every page, export and document made from it, and the output of every
+command that the documentation shows. NAME picks workloads of
 fixtures/workloads and leaves out the old databases; "old" asks for those. It prints the CPU time of each answer.
 """
 
@@ -18,7 +19,8 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tests.examples import WORKLOADS
+from tests.examples import WORKLOADS, commands
+from tests.examples.__main__ import printed
 
 SHOWN = 1000  # differences that are printed
 DOCUMENT_PAGES = ("memo.html", "memo.md", "bill-of-materials.csv", "cash-flow.csv", "assumptions.csv")
@@ -45,6 +47,8 @@ def record(folder: Path, names: list[str]) -> None:
         with ProcessPoolExecutor(os.cpu_count() or 1, initializer=setup) as pool:
             for name, seconds in zip(workloads, pool.map(answered, workloads, [folder] * len(workloads)), strict=True):
                 print(f"{seconds:5.1f} s CPU  {name}", flush=True)
+        for number, command in enumerate([] if names else commands()):
+            (folder / f"command-{number}.txt").write_text(f"{command}\n{quiet(printed(command))}")
     if not names or "old" in names:
         record_old(folder)
 
