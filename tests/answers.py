@@ -1,20 +1,24 @@
 """A small answer with the fields that the road writes to rows."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from advisor.inputs.snapshot import Snapshot
 from advisor.result import Answer
 
+if TYPE_CHECKING:  # loads models: slow_worker imports this module before Django is set up
+    from advisor.inputs.snapshot import Snapshot
 
-def snapshot(spec: dict[str, Any], organisation: object) -> Snapshot:
+
+def snapshot(spec: dict[str, Any], organisation: object) -> "Snapshot":
+    from advisor.inputs.snapshot import Snapshot
+
     return Snapshot(engine_version="test", catalog_version="test", prices_as_of="2026-11-01")
 
 
 def recommend(
-    spec: dict[str, Any], snapshot: Snapshot | None, progress: Callable[[str, float], None] | None = None
+    spec: dict[str, Any], snapshot: "Snapshot | None", progress: Callable[[str, float], None] | None = None
 ) -> Answer:
-    from tests import sample_advice  # loads models: slow_worker imports this module before Django is set up
+    from tests import sample_advice
 
     if progress:
         progress("searching", 0.5)

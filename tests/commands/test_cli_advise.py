@@ -10,6 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from advisor import advise, inputs
+from advisor.inputs.snapshot import Snapshot
 from advisor.result import Answer
 from catalog.models import CatalogLoad
 from tests import sample_advice
@@ -162,8 +163,8 @@ def test_a_snapshot_is_written_once_and_then_used(
 ) -> None:
     used: list[dict[str, Any]] = []
 
-    def recommend(spec: object, snapshot: dict[str, Any], progress: object = None) -> Answer:
-        used.append(snapshot)
+    def recommend(spec: object, snapshot: Snapshot, progress: object = None) -> Answer:
+        used.append(snapshot.stored())
         return Answer.read(sample_advice.result())
 
     engine.recommend = recommend

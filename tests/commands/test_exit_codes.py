@@ -120,6 +120,7 @@ def test_a_support_matrix_that_cannot_be_written_ends_with_2(
 ) -> None:
     CatalogLoad.objects.create(version="test")
     monkeypatch.setattr("advisor.report.support_matrix.page", lambda *given: "")
+    monkeypatch.setattr("advisor.inputs.catalog_resources", lambda: None)
     assert ended("support_matrix", "--write-docs", str(tmp_path / "nowhere" / "x.md")) == 2
     assert "cannot be written" in capsys.readouterr().err
 
