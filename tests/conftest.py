@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import hypothesis
 import pytest
 from django.apps import apps
 from django.conf import settings
@@ -32,6 +33,11 @@ FOUND = {
     "browser": next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None),
 }
 os.environ.setdefault("ASSAY_WARM", "0")  # servers that tests start
+# A slow machine fails no test.
+hypothesis.settings.register_profile(
+    "any speed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any speed")
 ran: set[str] = set()
 missed: dict[str, list[str]] = {name: [] for name in FOUND}
 

@@ -213,7 +213,8 @@ def _check_placeholders(where: str, text: str, allowed: tuple[str, ...]) -> None
     """FixtureError: the text has a $placeholder that is not in `allowed`."""
     template = Template(text)
     if not template.is_valid() or set(template.get_identifiers()) - set(allowed):
-        raise FixtureError(f"{where}: {text!r}: the only placeholders allowed are ${', $'.join(allowed)}")
+        placeholders = ", ".join("$" + name for name in allowed)
+        raise FixtureError(f"{where}: {text!r}: the only placeholders allowed are {placeholders}")
 
 
 def _flags(where: str, given: Mapping[str, Any], folder: Path) -> Row:
