@@ -94,7 +94,7 @@ def test_half_a_cent_goes_where_the_total_beside_the_parts_has_it(thousandths, n
 
 @given(dollars, st.floats(0, 2e4), assumed, st.integers(1, 120))
 def test_the_cash_of_buying_is_worth_what_its_hours_cost(purchase, watts, a, months):
-    """Beyond one life the plan may cost less: it may renew earlier, so that the last machine is sold older or younger."""
+    """Beyond one life the plan may cost less: it may renew early, so that the last machine sells better."""
     a = replace(a, months=months)
     monthly = total_usd_per_hour(own_parts(purchase, 8, watts, a)) * HOURS_PER_MONTH
     paid = sum(f.present_usd for f in flows(plan_of_server(purchase, watts, a)))
