@@ -26,7 +26,7 @@ def waves(rows: Amount, columns: Amount, cores: Amount) -> Array:
     return np.asarray(np.where((tiles > cores) & (cores > FEW_CORES), np.ceil(tiles / cores) * cores / tiles, 1.0))
 
 
-def aligned_fractions(x: Rates, columns: Amount, inner: Amount) -> tuple[Array, Array]:
+def aligned_fractions(x: Rates, columns: Amount, inner: Amount) -> tuple[Amount, Amount]:
     """(compute, read) rate of a GEMM of these sizes per chip, relative to one whose rows start on 16 bytes.
 
     Tensor cores load 16 bytes at a time. A row of `inner` or `columns` elements that is not a multiple of 8 needs
@@ -34,9 +34,11 @@ def aligned_fractions(x: Rates, columns: Amount, inner: Amount) -> tuple[Array, 
     (fixtures/measurements/gemm-alignment.csv). Measured in 16 bits; FP8 kernels refuse such sizes.
     """
     # a size that the chips do not divide is padded by the frameworks that accept it
-    odd = (columns % 2 == 1) | (inner % 2 == 1)
     misaligned = (columns % ALIGNED_ELEMENTS != 0) & (columns % 1 == 0)
     misaligned = misaligned | (inner % ALIGNED_ELEMENTS != 0) & (inner % 1 == 0)
+    if not np.any(misaligned):  # most models
+        return 1.0, 1.0
+    odd = (columns % 2 == 1) | (inner % 2 == 1)
     matmul = np.where(odd, x.odd_matmul_fraction, np.where(misaligned, x.misaligned_matmul_fraction, 1.0))
     return matmul, np.where(odd, x.odd_read_fraction, np.where(misaligned, x.misaligned_read_fraction, 1.0))
 
@@ -54,7 +56,8 @@ def gemm_times(
 
     fractions: those of `aligned_fractions`; 1: the sizes are padded to round ones.
     """
-    waved = np.any(x.wave_fraction)  # often none is, and counting the tiles takes long
+    fraction = x.wave_fraction
+    waved = bool(fraction) if isinstance(fraction, float) else np.any(fraction)  # counting the tiles takes long
     wave_factor = 1.0 + x.wave_fraction * (waves(rows, columns, x.cores) - 1.0) if waved else 1.0
     flops_s = 2.0 * rows * columns * inner * wave_factor / (flops_per_s * fractions[0])
     return flops_s, moved_bytes / (x.memory_bytes_per_s * fractions[1])
