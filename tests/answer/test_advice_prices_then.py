@@ -2,7 +2,7 @@
 
 import io
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ CHANGES = (
 
 
 def ago(days: int) -> Any:
-    return timezone.now() - timedelta(days)
+    return datetime.combine(TODAY, time(12), tzinfo=UTC) - timedelta(days)
 
 
 def offered(usd: float, days: int, recorded_days: int | None = None) -> None:
