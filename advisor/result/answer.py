@@ -19,7 +19,7 @@ from advisor.result.base import (
     UsdPerMtok,
     Watts,
 )
-from advisor.result.decision import Decision, Settle, grows, lasting, most_accelerators, plan_ways
+from advisor.result.decision import Decision, Settle, first_accelerators, grows, lasting, most_accelerators, plan_ways
 from advisor.result.hosted import ApiOption, HostedOffer
 from advisor.result.money import Scenario, Switch, Team, Uncertainty
 from advisor.result.options.demand import Owned
@@ -456,6 +456,7 @@ class Answer(Section):
             price_source=first.price_source,
             price_weakness="" if isinstance(first, ApiOption) else first.price_weakness,
             machine_accelerators=most if (most := most_accelerators(steps)) > (first.accelerator_count or 0) else None,
+            first_machine_accelerators=first_accelerators(steps),
             grows=plan is not None and grows(plan),
             bridge=plan.bridge if plan else None,
             settle=settle,

@@ -98,6 +98,8 @@ class Decision(Section):
     """Why a buyer should not sign at it; empty: nothing is known."""
     machine_accelerators: Count | None = None
     """Accelerators in the machines of the plan at its largest, idle ones included; null: as many, or not known."""
+    first_machine_accelerators: Count | None = None
+    """Accelerators in the machines that the plan starts with, idle ones included; null: not known."""
     grows: bool = False
     """Whether the plan has more machines later than today."""
     bridge: BridgeSetup | None = None
@@ -119,6 +121,12 @@ def most_accelerators(steps: Sequence[PlanStep]) -> int:
         (sum(s.instances * s.accelerators for s in steps if s.from_month <= m <= s.until_month) for m in months),
         default=0,
     )
+
+
+def first_accelerators(steps: Sequence[PlanStep]) -> int | None:
+    """Accelerators in the machines of the steps, in their first month; None: there are no steps."""
+    first = min((step.from_month for step in steps), default=None)
+    return None if first is None else most_accelerators([step for step in steps if step.from_month == first])
 
 
 def grows(plan: Plan) -> bool:

@@ -131,6 +131,14 @@ def test_the_headline_counts_whole_machines_and_says_how_many_are_used_and_how_m
     )
     assert headline(servers) == "Buy 16 × B200 (5 in use)"
     assert headline(servers.changed(grows=True, machine_accelerators=8)) == "Buy 5 × B200, up to 8 later"
+    growing = servers.changed(grows=True, machine_accelerators=24, first_machine_accelerators=16)
+    assert headline(growing) == "Buy 16 × B200 (5 in use), up to 24 later"
+    assert headline(growing.changed(machine_accelerators=16)) == "Buy 16 × B200 (5 in use)"
+    for used, first, most in ((u, f, m) for u in range(1, 5) for f in range(u, 6) for m in range(f, 7)):
+        plan = {"accelerator_count": used, "machine_accelerators": most, "first_machine_accelerators": first}
+        said = headline(growing.changed(**plan))
+        assert said.startswith(f"Buy {first} × ")  # what is ordered now, whatever is used or comes later
+        assert (f"({used} in use)" in said) is (used < first) and (f"up to {most} later" in said) is (first < most)
     assert headline(servers.changed(machine_accelerators=None)) == "Buy 5 × B200"
 
 

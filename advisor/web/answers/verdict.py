@@ -81,14 +81,18 @@ def headline(d: Decision) -> str:
 
 
 def lasting(d: Decision) -> str:
-    """What to sign for the horizon, in whole machines: Buy 8 × H100 (6 in use)."""
-    most = d.machine_accelerators
-    if most is None or d.accelerator_count is None:
+    """What to sign for the horizon, in whole machines: Buy 16 × H100 (12 in use), up to 24 later."""
+    most, used = d.machine_accelerators, d.accelerator_count
+    if most is None or used is None:
         return counted(d)
-    if d.grows:
-        return gettext("%(what)s, up to %(most)s later") % {"what": counted(d), "most": plain(most)}
-    said = gettext("%(what)s (%(used)s in use)")
-    return said % {"what": counted(d.changed(accelerator_count=most)), "used": plain(d.accelerator_count)}
+    now = d.first_machine_accelerators if d.grows else most
+    now = max(now or used, used)
+    said = counted(d.changed(accelerator_count=now))
+    if now > used:
+        said = gettext("%(what)s (%(used)s in use)") % {"what": said, "used": plain(used)}
+    if d.grows and most > now:
+        said = gettext("%(what)s, up to %(most)s later") % {"what": said, "most": plain(most)}
+    return said
 
 
 def counted(d: Decision) -> str:
