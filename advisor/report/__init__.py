@@ -12,15 +12,30 @@ from advisor.report.documents import (
 )
 from advisor.report.plan_figures import months, plan_payments, plan_totals
 from advisor.report.quick_text import quick_table
+from advisor.report.screen import (
+    MOST_LINES,
+    ORIGINS,
+    Screen,
+    distinct,
+    question_of,
+    rejected_counts,
+    screen_of,
+    screen_text,
+    title_of,
+)
 from advisor.report.text import canonical, markdown, meetings, table
 
 __all__ = [
     "DOCUMENTS",
+    "MOST_LINES",
     "NO_ANSWER",
     "NO_SHARED_ANSWER",
+    "ORIGINS",
+    "Screen",
     "XLSX",
     "canonical",
     "default_rank",
+    "distinct",
     "documents",
     "estimate_text",
     "has_changing_traffic",
@@ -31,7 +46,12 @@ __all__ = [
     "plan_payments",
     "plan_totals",
     "quick_table",
+    "question_of",
+    "rejected_counts",
+    "screen_of",
+    "screen_text",
     "support_matrix",
     "table",
+    "title_of",
     "training_text",
 ]

@@ -50,6 +50,7 @@ class Command(BaseCommand):
             action="store_true",
             help="reproducible JSON for diffs: sorted keys, 6 significant digits, no timestamps",
         )
+        parser.add_argument("--full", action="store_true", help="print the whole table and not the first screen alone")
         parser.add_argument("--top", type=int, metavar="N", help="show at most N recommendations")
         parser.add_argument(
             "--set",
@@ -100,7 +101,7 @@ class Command(BaseCommand):
         if options["document"]:
             self.write_document(answer, options["document"], options["out"], options["option"])
         answer = answer.changed(recommendations=answer.recommendations[: options["top"]])
-        self.stdout.write(RENDER["canonical" if options["canonical"] else options["format"]](answer))
+        self.stdout.write(RENDER[rendering(options)](answer))
         sys.exit(OK if answer.is_feasible else NOTHING_FEASIBLE)
 
     def rank_quickly(self, spec: dict[str, Any], options: dict[str, Any]) -> NoReturn:
@@ -183,7 +184,15 @@ def replace_file(path: Path, content: bytes) -> None:
         raise BadFile(f"{path}: cannot write the document: {error.strerror}; check the folder") from None
 
 
+def rendering(options: dict[str, Any]) -> str:
+    """How the answer is printed."""
+    if options["canonical"]:
+        return "canonical"
+    return "screen" if options["format"] == "table" and not options["full"] else str(options["format"])
+
+
 RENDER: dict[str, Callable[[Answer], str]] = {
+    "screen": lambda answer: report.screen_text(report.screen_of(answer), "For all figures, add --full."),
     "table": report.table,
     "markdown": report.markdown,
     "canonical": report.canonical,
