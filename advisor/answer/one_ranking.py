@@ -59,7 +59,7 @@ def ranked_together(
         ),
         key=lambda pair: (pair[0], pair[1].usd_per_month, pair[1].provider),
     )[:MAX_RANKED]
-    others = [*apis, *on_demand]
+    others: list[tuple[float, HostedOffer | Option]] = [*apis, *on_demand]
     if not others:
         return answer, choice.arranged
     candidates = [*choice.candidates, *(_candidate(choice, each) for _, each in others)]

@@ -39,13 +39,13 @@ def spares_by_default(spec: Mapping[str, Any]) -> bool:
     return spec["slo"].get("availability") is None and several and (rate["mean"] or 0.0) >= SPARE_REQUESTS_PER_S
 
 
-def as_part(part: dict[str, Any]) -> dict[str, Any]:
+def as_part(part: Mapping[str, Any]) -> dict[str, Any]:
     """A workload of a portfolio with the rules switched off that hold for a fleet of its own, where it states nothing.
 
     One spare host serves a whole fleet, so no workload brings its own.
     """
     if kind_named(str(part.get("kind") or SERVING.name)).trains:
-        return part
+        return dict(part)
     slo, constraints = dict(part.get("slo") or {}), dict(part.get("constraints") or {})
     slo = {"availability": "n", "confidence": SWITCHED_OFF} | {k: v for k, v in slo.items() if v is not None}
-    return part | {"slo": slo, "constraints": {"terms": list(TERMS[:1])} | constraints}
+    return dict(part) | {"slo": slo, "constraints": {"terms": list(TERMS[:1])} | constraints}

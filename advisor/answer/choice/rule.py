@@ -60,9 +60,10 @@ def arrange(candidates: Sequence[Candidate], least: float = 0.0, sure: float = 0
         key=lambda k: (bool(candidates[k].apart), k in fails, candidates[k].expected_usd),
     )
     order = (*first, *rest)
-    alike = {candidates[order[0]].seller} if order else set()
-    tied = [k for k in first[1:] if not (candidates[k].seller in alike or alike.add(candidates[k].seller))]
-    return Arranged(order=order, tied=tuple(tied), fails=fails)
+    sellers = dict.fromkeys((candidates[k].seller for k in first[:1]), -1)
+    for k in first[1:]:
+        sellers.setdefault(candidates[k].seller, k)
+    return Arranged(order=order, tied=tuple(k for k in sellers.values() if k >= 0), fails=fails)
 
 
 def failing(c: Candidate, least: float, sure: float) -> bool:

@@ -100,11 +100,13 @@ def _gate(
         return None
     usd = settle.worth_usd_per_month
     test = settle.measurement
+    cost: float | None = None
     if settle.kind == "measurement" and test is not None and test.turning_tpot_ms is not None:
-        metric, value, unit, what = "mean TPOT of one replica", test.turning_tpot_ms, "ms", test.said
+        metric, unit, what = "mean TPOT of one replica", "ms", test.said
+        value: float | None = test.turning_tpot_ms
         cost = test_usd(choice, test.rank)
     else:
-        metric, value, unit, what, cost = settle.input, settle.at_ratio, "times the expected value", settle.said, None
+        metric, value, unit, what = settle.input, settle.at_ratio, "times the expected value", settle.said
     after = settle.winner_after or first.label
     below = settle.at_ratio is not None and settle.at_ratio < 1.0
     slower = settle.kind == "measurement"

@@ -615,8 +615,10 @@ def with_plan(s: Scored, planned: Planned) -> Scored:
 
 def commits(s: Scored) -> bool:
     """Whether its plan buys machines or signs a term: what cannot be undone when a load test disappoints."""
-    plan = s.planned.plan if s.planned else None
-    return bool(plan) and any(plan.ways[c.way].kind in (PURCHASE, TERM) for c in plan.schedule.commitments)
+    if s.planned is None:
+        return False
+    plan = s.planned.plan
+    return any(plan.ways[c.way].kind in (PURCHASE, TERM) for c in plan.schedule.commitments)
 
 
 def by_the_hour(question: Question, s: Scored) -> Scored | None:
