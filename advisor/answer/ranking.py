@@ -41,6 +41,7 @@ from advisor.result import (
     UnrankedOffer,
     Weights,
 )
+from advisor.workload import terms_of
 
 Json = dict[str, Any]
 
@@ -282,8 +283,8 @@ def booking(snapshot: Snapshot, provider: str) -> str:
 def bookable(question: Question, options: Sequence[Option], left: Sequence[Unranked]) -> list[Bookable]:
     """Bookings that cost less than the first machine, cheapest first; without one, all that are found."""
     most = options[0].usd_per_month if options else None
-    terms = [*question.spec["constraints"]["terms"], BOOKED]
-    if BOOKED in question.spec["constraints"]["terms"]:
+    terms = [*terms_of(question.spec), BOOKED]
+    if BOOKED in terms[:-1]:
         return []
     found = [*_of_options(question.snapshot, options, terms, most), *_of_unranked(left, terms, most)]
     return sorted(found, key=lambda b: b.usd_per_month)[:MOST]
