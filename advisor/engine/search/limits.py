@@ -27,8 +27,8 @@ DRAWS = 4096
 METRICS = ("ttft", "tpot", "throughput")
 CORRECTED = ("tpot", "throughput")
 CORRELATION = "ttft_tpot_correlation"
-# Variance of the errors that chips share, from the throughput of 92 combinations of chip, model and framework of the
-# scorecard: errors on two chips with the same model correlate by 0.26, with the same model and framework by 0.37 to 0.45
+# Variance of the errors that chips share. Throughput of 92 combinations of chip, model and framework of the scorecard:
+# errors on two chips with the same model correlate by 0.26, with the same model and framework by 0.37 to 0.45.
 MODEL_VARIANCE_FRACTION = 0.25
 FRAMEWORK_VARIANCE_FRACTION = 0.15
 
@@ -123,8 +123,12 @@ def first_token_draw(lane: Lane, correlation: float) -> Array:
 
 @lru_cache(maxsize=256)
 def _first_tokens(chip: str, framework: str, correlation: float) -> Array:
-    own = math.sqrt(1.0 - correlation**2) * standard_normal(f"first tokens of {chip}")
-    return normal_scores(correlation * _performance(chip, framework) + own)
+    return correlated_normal(_performance(chip, framework), standard_normal(f"first tokens of {chip}"), correlation)
+
+
+def correlated_normal(common: Array, own: Array, correlation: float) -> Array:
+    """Standard normal values correlated with those of a common cause, the rest from a cause of their own."""
+    return normal_scores(correlation * common + math.sqrt(1.0 - correlation**2) * own)
 
 
 def normal_scores(drawn: Array) -> Array:
