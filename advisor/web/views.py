@@ -233,7 +233,8 @@ def answer_context(request: HttpRequest, advice: Advice, base: str, *, shared: b
         found = page(answer, spec, base, sort, section, opened)
         found |= {"advice": advice, "spec": spec, "shared": shared, "option_base": base, "sort": sort}
         screen = "advisor/_screen.html" if found["is_first"] else "advisor/_screen_line.html"
-        pieces = {"screen": screen, "notes": "advisor/_notes.html", "parts": "advisor/_parts.html"}
+        pieces = {"screen": screen, "chart": "advisor/_over_time.html", "notes": "advisor/_notes.html"}
+        pieces |= {"parts": "advisor/_parts.html"}
         return kept.rendered(request, pieces, found)
 
     return {

@@ -212,6 +212,7 @@ def with_ranges(money: CostModel, options: Sequence[Option]) -> list[Option]:
         peak = s.planned.plan.most_usd_per_month / max(s.planned.plan.usd_per_month, 1e-9)
         ranges = CostRanges(
             usd_per_month=quantiles(each),
+            mean_usd_per_month=rounded(float(each.mean())),
             total_usd=quantiles(c.total_usd),
             wins_probability=rounded(float(won), 4),
             over_budget_probability=None if limit is None else rounded(float((each * peak > limit).mean()), 4),

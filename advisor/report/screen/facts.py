@@ -97,7 +97,7 @@ def cost(decision: Decision, option: Ranked | None, answer: Answer) -> str:
     return f"{said}. Budget {budget}, enough in {enough[1]}."
 
 
-def fits(decision: Decision, option: Ranked | None, answer: Answer) -> str:
+def fits(decision: Decision, option: Ranked | None, answer: Answer, is_brief: bool = False) -> str:
     """Whether it is within the stated budget; empty without one."""
     limit, run = limit_usd(answer)
     if limit is None:
@@ -108,8 +108,8 @@ def fits(decision: Decision, option: Ranked | None, answer: Answer) -> str:
     high = in_this_unit(decision, option, high) if run and enough else high
     if expected > limit:
         return "Above your budget."
-    if high <= limit:
-        return "Within your budget, with room for bad cases." if enough else "Within your budget."
+    if high <= limit or is_brief:
+        return "Within your budget, with room for bad cases." if enough and not is_brief else "Within your budget."
     money = answer.portfolio.money if answer.portfolio else option.money if option else None
     ranges = money.ranges if money else None
     over = ranges.over_budget_probability if ranges else None
@@ -241,14 +241,16 @@ def after_a_loss(option: Option, is_brief: bool) -> str:
 # --- evidence ---------------------------------------------------------------------------------------------------
 
 
-def rests_on(decision: Decision, option: Ranked | None) -> str:
+def rests_on(decision: Decision, option: Ranked | None, is_brief: bool = False) -> str:
     """Age and origin of the price, and what the speed rests on."""
     if decision.provider == "owned":
         price = "Your own machines"
     elif decision.price_as_of:
         days = age_days(decision.price_as_of)
         origin = ORIGINS.get(decision.price_origin)
-        price = f"Price {days} day{'' if days == '1' else 's'} old{f', from {origin}' if origin else ''}"
+        price = (
+            f"Price {days} day{'' if days == '1' else 's'} old{f', from {origin}' if origin and not is_brief else ''}"
+        )
     else:
         price = "No price date"
     if isinstance(option, ApiOption):
@@ -278,7 +280,7 @@ def own_machines(answer: Answer, decision: Decision, is_brief: bool = False) -> 
 
 def before_signing(decision: Decision, option: Ranked | None, answer: Answer) -> list[Fact]:
     """At most two things: the test or quote that can change the choice, and what makes the price sound."""
-    found = [gate_text(decision.gate, answer) if decision.gate else settle_text(decision, answer)]
+    found = [test_text(decision, answer)]
     if isinstance(option, ApiOption):
         found.append(("Measure its latency with your own prompts: nobody publishes p95 latencies.", ""))
     elif decision.price_weakness:
@@ -296,24 +298,13 @@ def weakness(text: str) -> str:
     return " and ".join(parts) or "old"
 
 
-def gate_text(gate: Gate, answer: Answer) -> tuple[str, str]:
-    """The test with the value that decides, its cost and its worth; the same with the test alone."""
-    test = plain(without_setups(gate.test, answer)).rstrip(".")
-    worth = f"worth {dollars(gate.worth_usd_per_month)} a month" if gate.worth_usd_per_month else ""
-    price = f"costs {dollars(gate.test_usd)}" if gate.test_usd is not None else ""
-    amounts = ", ".join(filter(None, [price, worth]))
-    end = f" ({amounts})." if amounts else "."
-    if gate.value is None or not gate.worse_than_value:
-        return f"{test}{end}", f"{test}."
-    other = lower(plain(without_setups(gate.worse_than_value, answer)).rstrip("."))
-    value = f"{sig(gate.value)} {gate.unit}".strip()
-    return f"{test}; if {lower(gate.metric)} is worse than {value}, {other}{end}", f"{test}{end}"
-
-
-def settle_text(decision: Decision, answer: Answer) -> tuple[str, str]:
-    """The quote or measurement that is most likely to change the choice; the same without the value."""
-    settle = decision.settle
-    if settle is None or settle.kind == "none" or settle.flips_fraction < LEAST_DOUBT:
+def test_text(decision: Decision, answer: Answer) -> tuple[str, str]:
+    """The test or quote that can change the choice, with its cost and worth; the same with fewer figures."""
+    gate, settle = decision.gate, decision.settle
+    amounts = worth_of(gate) if gate else ""
+    if gate and decision.action == "do_not_sign":
+        return f"Load-test one replica at its share of your peak{f' ({amounts})' if amounts else ''}.", ""
+    if settle is None or settle.kind == "none" or (gate is None and settle.flips_fraction < LEAST_DOUBT):
         return "", ""
     other = answer.option(settle.winner_after_rank) if settle.winner_after_rank else None
     tested = tested_option(settle, answer)
@@ -322,14 +313,23 @@ def settle_text(decision: Decision, answer: Answer) -> tuple[str, str]:
         action = "Time some training steps first"
     elif tested is not None:
         action = f"Load-test {'the first choice' if tested.rank == 1 else named(tested)}"
-    brief = f"{action}: it may change the choice ({chance(settle.flips_fraction)})."
+    doubt = f"{action}: it may change the choice"
+    brief = f"{doubt} ({chance(settle.flips_fraction)})."
     turning_ms = settle.measurement.turning_tpot_ms if settle.measurement else None
     if tested is None or other is None or turning_ms is None or settle.kind != "measurement":
-        return brief, f"{action}."
-    value = f"{sig(turning_ms)} ms on average"
+        said = ", ".join([chance(settle.flips_fraction), *([amounts] if amounts else [])])
+        return f"{doubt} ({said}).", brief
+    value, end = f"{sig(turning_ms)} ms on average", f" ({amounts})." if amounts else "."
     if tested.rank == 1:
-        return f"{action}: if a token takes over {value}, take {named(other)}.", brief
-    return f"{action}: if a token takes under {value}, take it.", brief
+        return f"{action}: if a token takes over {value}, take {named(other)}{end}", brief
+    return f"{action}: if a token takes under {value}, take it{end}", brief
+
+
+def worth_of(gate: Gate) -> str:
+    """What the test costs and what it is worth: costs $60, worth $1,100 a month"""
+    said = [f"costs {dollars(gate.test_usd)}"] if gate.test_usd is not None else []
+    said += [f"worth {dollars(gate.worth_usd_per_month)} a month"] if gate.worth_usd_per_month else []
+    return ", ".join(said)
 
 
 def tested_option(settle: Settle, answer: Answer) -> Ranked | None:

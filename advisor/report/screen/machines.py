@@ -102,6 +102,9 @@ def without_setups(text: str, answer: Answer) -> str:
     """A sentence of the answer with machines in place of whole configurations."""
     for option in sorted(answer.recommendations, key=lambda each: -len(each.label)):
         text = text.replace(option.label, short(option))
+        if not isinstance(option, ApiOption):
+            text = text.replace(f"{option.accelerator_count:,} x {option.accelerator_name}", named(option))
+            text = text.replace(f" x {option.accelerator_name}", f" × {chip_name(option.accelerator_name)}")
     return text
 
 
@@ -146,9 +149,13 @@ def how_long(term: str) -> str:
 def part(option: Option | TrainingOption, steps: Sequence[PlanStep], is_first: bool) -> str:
     """One kind of machines of a plan under one contract: how many, when, for how much."""
     step = steps[0]
-    first = in_service(steps, step.from_month)
-    most, month = most_in_service(steps)
     same = step.instance == option.instance
+    if same and step.action == "rent" and (by_month := hourly(option)):
+        first, most = by_month[0], max(by_month)
+        month = 1 + by_month.index(most)
+    else:
+        first = in_service(steps, step.from_month)
+        most, month = most_in_service(steps)
     chip = chip_name(option.accelerator_name) if same else step.instance
     found = Machines(count=first, size=step.accelerators if same else 1, chip=chip, noun=noun_of(step.instance))
     found = found if found.size else machines_of(option)
@@ -173,6 +180,13 @@ def wait_text(months: float) -> str:
         weeks = max(1, round(months * 30.4 / 7))
         return f"{count_word(weeks)} week{'s' * (weeks > 1)}"
     return f"{count_word(round(months))} month{'s' * (round(months) > 1)}"
+
+
+def hourly(option: Option | TrainingOption) -> list[int]:
+    """Machines rented by the hour in each month; empty where all months are the same."""
+    plan = option.money.plan if option.money else None
+    found = [month.hourly_instances for month in plan.months] if plan else []
+    return found if found and found[0] else []
 
 
 def in_service(steps: Sequence[PlanStep], month: int) -> int:

@@ -115,9 +115,7 @@ def runner_ups(answer: Answer, most: int) -> list[Ranked]:
 
 def row(option: Ranked, answer: Answer, decision: Decision) -> Row:
     is_first = option is answer.recommendations[0]
-    usd = option.usd_per_run if isinstance(option, TrainingOption) else option.usd_per_month
-    if is_first:
-        usd = in_this_unit(decision, option, expected_usd(decision))
+    usd = in_this_unit(decision, option, expected_usd(decision)) if is_first else expected_of(option)
     return Row(
         what=short(option),
         usd=dollars(usd),
@@ -126,6 +124,15 @@ def row(option: Ranked, answer: Answer, decision: Decision) -> Row:
         why="First choice" if is_first else why_not(option, answer, decision),
         rank=option.rank,
     )
+
+
+def expected_of(option: Ranked) -> float:
+    """Mean cost over the draws; of answers that have none, the cost as planned."""
+    if isinstance(option, TrainingOption):
+        return option.usd_per_run
+    ranges = option.money.ranges if option.money else None
+    mean = ranges.mean_usd_per_month if ranges else None
+    return option.usd_per_month if mean is None else mean
 
 
 def unit_usd(option: Ranked) -> float | None:
@@ -149,7 +156,7 @@ def probability(option: Ranked) -> str:
 def why_not(option: Ranked, answer: Answer, decision: Decision) -> str:
     """Why an option is not first, in a few words."""
     first = answer.recommendations[0]
-    ratio = option.usd_per_month / first.usd_per_month if first.usd_per_month else 1.0
+    ratio = expected_of(option) / expected_of(first) if expected_of(first) else 1.0
     against = list(drawbacks(option, first))
     if option.rank in decision.tied_ranks:
         return ", ".join(["tied", *against[:1]])

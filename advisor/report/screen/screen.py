@@ -1,19 +1,21 @@
 """An answer as its first screen: plain facts and finished sentences."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from advisor.report.screen import facts, rows
 from advisor.report.screen.facts import Fact
-from advisor.report.screen.machines import count_word, named, of_fleet, signed, without_setups
+from advisor.report.screen.machines import count_word, named, of_fleet, signed
 from advisor.report.screen.question import question_of, title_of
 from advisor.result import Answer, Decision, Gate, NearMiss, Rejection
 from advisor.templatetags.changes import limits_to_raise
-from advisor.templatetags.units import dollars
+from advisor.templatetags.units import dollars, given
 
 MOST_LINES = 25  # in a terminal
-MOST_FIGURES = 44  # on the screen; a figure is a word with a digit
+MOST_FIGURES = 45  # on the screen; a figure is a word with a digit
+LEAST_FACTS = 4  # that are shown however long they are
 MOST_IN_BLOCK, MOST_WORDS = 20, 120  # in the sentences above the table
 MOST_TERMS = 2
 OTHERS_NAMED = 2  # of the options that are tied with the first
@@ -61,18 +63,13 @@ def screen_of(answer: Answer) -> Screen:
     )
     found = [
         Fact(label="Cost", text=facts.cost(decision, option, answer)),
-        Fact(label="Your budget", text=facts.fits(decision, option, answer)),
+        Fact(label="Your budget", **both(facts.fits, decision, option, answer)),
         Fact(label="Speed (p95)" if has_latencies(answer) else "Speed", text=facts.speed(option, decision, answer)),
-        Fact(
-            label="Capacity", text=facts.capacity(option, answer), brief=facts.capacity(option, answer, is_brief=True)
-        ),
-        Fact(
-            label="Your machines", text=facts.own_machines(answer, decision),
-            brief=facts.own_machines(answer, decision, is_brief=True),
-        ),
-        Fact(label="Rests on", text=facts.rests_on(decision, option)),
+        Fact(label="Capacity", **both(facts.capacity, option, answer)),
+        Fact(label="Your machines", **both(facts.own_machines, answer, decision)),
+        Fact(label="Rests on", **both(facts.rests_on, decision, option)),
         *facts.before_signing(decision, option, answer),
-    ]  # fmt: skip
+    ]
     lines = tuple(below(decision))
     beside = figures(" ".join([title, question, *table.words(), *lines]))
     return Screen(
@@ -91,13 +88,25 @@ def figures(text: str) -> int:
     return sum(any(character.isdigit() for character in word) for word in text.split())
 
 
+def both(says: Callable[..., str], *about: Any) -> dict[str, str]:
+    """A fact as it is, and in brief."""
+    return {"text": says(*about), "brief": says(*about, is_brief=True)}
+
+
 def shortened(found: list[Fact], said: str, most: int) -> tuple[Fact, ...]:
-    """The facts in their brief form, from the last on, until the sentences have at most so many figures and words."""
-    for n in reversed(range(len(found))):
+    """The facts, the last ones in brief or left out, so that the sentences have at most so many figures and words."""
+
+    def excess() -> tuple[bool, bool]:
         text = " ".join([said, *(f"{fact.label} {fact.text}" for fact in found)])
-        if figures(text) <= most and len(text.split()) <= MOST_WORDS:
+        return figures(text) > most, len(text.split()) > MOST_WORDS
+
+    for n in reversed(range(len(found))):
+        if not any(excess()):
             break
         found[n] = replace(found[n], text=found[n].brief or found[n].text)
+    while any(excess()) and len(found) > LEAST_FACTS:
+        too_many, _ = excess()
+        found.pop(max(n for n, fact in enumerate(found) if figures(fact.text) or not too_many))
     return tuple(found)
 
 
@@ -119,7 +128,7 @@ def todo(answer: Answer, decision: Decision) -> str:
         case "keep":
             return f"Keep: {kept(answer, what)}."
         case "do_not_sign":
-            return f"Do not sign yet: {gated(answer, decision.gate, what)}."
+            return f"Do not sign yet: {gated(decision.gate, what)}."
         case "get_quote":
             return f"Get a quote: the best choice, {what}, has no price that you can sign today."
         case "no_clear_winner":
@@ -144,14 +153,11 @@ def kept(answer: Answer, what: str) -> str:
     return f"{count_word(own.hosts_used)} of your {count_word(own.hosts)} servers {verb} enough"
 
 
-def gated(answer: Answer, gate: Gate | None, what: str) -> str:
-    """What comes first, and what can be signed today."""
-    if gate is None:
-        return f"nothing is sure enough to be signed; the best choice so far is to {what}"
-    test = facts.plain(without_setups(gate.test or gate.metric, answer)).rstrip(".")
-    today = facts.plain(without_setups(gate.sign_today, answer)).rstrip(".")
-    said = f"first {facts.lower(test)}, then {what}"
-    return f"{said}; today you can {facts.lower(today)}" if today else said
+def gated(gate: Gate | None, what: str) -> str:
+    """What can be signed once the test is passed."""
+    if gate is None or gate.value is None:
+        return f"no option is sure enough; the best so far is to {what}"
+    return f"{what} only if {gate.metric} stays within {given(gate.value)} {gate.unit}"
 
 
 def tied(answer: Answer, decision: Decision) -> str:
@@ -164,7 +170,7 @@ def tied(answer: Answer, decision: Decision) -> str:
     if more := len(others) - OTHERS_NAMED:
         names += [f"{count_word(more)} more"] if more > 0 else []
     listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-    return f"{listed} cost about the same as the first choice; we would {signed(first)}"
+    return f"{listed} cost about the same; we would {signed(first)}"
 
 
 def of_sharing(answer: Answer) -> str:
@@ -176,12 +182,10 @@ def of_sharing(answer: Answer) -> str:
 
 
 def below(decision: Decision) -> Iterator[str]:
-    """Terms beside the first choice, and what would break a tie."""
+    """Terms beside the first choice."""
     for term in decision.terms[:MOST_TERMS]:
         name = {"reserved_1y": "One-year term", "reserved_3y": "Three-year term"}.get(term.term, term.term)
-        yield f"{name}: saves {term.saves_fraction:.0%}, liability {dollars(term.liability_usd)}."
-    if decision.tie_breaker:
-        yield f"What would break the tie: {decision.tie_breaker.rstrip('.')}."
+        yield f"{name} at {term.provider}: saves {term.saves_fraction:.0%}, liability {dollars(term.liability_usd)}."
 
 
 # --- nothing feasible -------------------------------------------------------------------------------------------
