@@ -26,7 +26,12 @@ def spread(usd: float, seed: int = 0, width: float = 0.2) -> np.ndarray:
 
 
 def one(expected: float, seed: int = 0, **given: Any) -> Candidate:
-    fields = {"usd": spread(expected, seed), "probability": 0.9, "seller": (str(seed), "x", "rent"), "simplicity": (0.0,)}
+    fields = {
+        "usd": spread(expected, seed),
+        "probability": 0.9,
+        "seller": (str(seed), "x", "rent"),
+        "simplicity": (0.0,),
+    }
     return Candidate(**(fields | given))
 
 
