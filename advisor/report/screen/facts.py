@@ -266,6 +266,11 @@ def own_machines(answer: Answer, decision: Decision, is_brief: bool = False) -> 
     own = answer.owned[0]
     if own.suffices is None:
         return ""
+    if own.suffices and own.advice == "sell":
+        brings = (
+            f" brings about {dollars(own.resale_usd)}; with that counted" if own.resale_usd and not is_brief else ""
+        )
+        return f"Selling them{brings}, the first choice costs less." if brings else "Selling them is worth more."
     if is_brief:
         return "They serve the whole load, but not best." if own.suffices else "They do not suffice."
     if own.suffices:
@@ -283,6 +288,9 @@ def before_signing(decision: Decision, option: Ranked | None, answer: Answer) ->
     found = [test_text(decision, answer)]
     if isinstance(option, ApiOption):
         found.append(("Measure its latency with your own prompts: nobody publishes p95 latencies.", ""))
+    elif decision.price_weakness and found[0][0].startswith("Get a written quote"):
+        reason = f"; the price is {weakness(decision.price_weakness)}: "
+        found = [(found[0][0].replace(": ", reason, 1), found[0][1].replace(": ", reason, 1))]
     elif decision.price_weakness:
         seller = "a supplier" if decision.provider in ("own", "owned", "") else decision.provider
         found.append((f"Get a written quote from {seller}: the price is {weakness(decision.price_weakness)}.", ""))

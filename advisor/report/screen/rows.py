@@ -110,7 +110,12 @@ def distinct(options: Sequence[Ranked]) -> list[Ranked]:
 
 
 def runner_ups(answer: Answer, most: int) -> list[Ranked]:
-    return distinct(answer.recommendations)[1 : 1 + most]
+    """The next choices in their order; machines that are already owned are always among them."""
+    others = distinct(answer.recommendations)[1:]
+    shown = others[:most]
+    if (own := next((o for o in others if o.provider == "owned"), None)) is not None and own not in shown:
+        shown = [*shown[: most - 1], own]
+    return shown
 
 
 def row(option: Ranked, answer: Answer, decision: Decision) -> Row:
@@ -157,7 +162,9 @@ def why_not(option: Ranked, answer: Answer, decision: Decision) -> str:
     """Why an option is not first, in a few words."""
     first = answer.recommendations[0]
     ratio = expected_of(option) / expected_of(first) if expected_of(first) else 1.0
-    against = list(drawbacks(option, first))
+    if option.provider == "owned" and any(own.advice == "sell" and own.suffices for own in answer.owned):
+        return "selling them is worth more"
+    against = drawbacks(option, first)
     if option.rank in decision.tied_ranks:
         return ", ".join(["tied", *against[:1]])
     if ratio > 1 + NEAR:

@@ -123,7 +123,9 @@ def is_batch(answer: Answer) -> bool:
 
 def todo(answer: Answer, decision: Decision) -> str:
     """What to do, in one sentence."""
-    what = of_fleet(answer) if answer.portfolio else signed(answer.recommendations[0])
+    if answer.portfolio:
+        return f"{capital(of_sharing(answer))}: {of_fleet(answer)}."
+    what = signed(answer.recommendations[0])
     match decision.action:
         case "keep":
             return f"Keep: {kept(answer, what)}."
@@ -133,8 +135,6 @@ def todo(answer: Answer, decision: Decision) -> str:
             return f"Get a quote: the best choice, {what}, has no price that you can sign today."
         case "no_clear_winner":
             return f"No clear winner: {tied(answer, decision)}."
-    if answer.portfolio:
-        return f"{capital(of_sharing(answer))}: {what}."
     return f"{capital(what)}."
 
 
