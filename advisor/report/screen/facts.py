@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.report.asked import spec_of
-from advisor.report.screen.machines import Ranked, named, without_setups
+from advisor.report.screen.machines import Ranked, count_word, named, without_setups
 from advisor.result import Answer, ApiOption, Decision, Gate, Option, Settle, TrainingOption
 from advisor.templatetags.finance import chance
 from advisor.templatetags.training import run_time
@@ -202,8 +202,9 @@ def capacity(option: Ranked | None, answer: Answer, is_brief: bool = False) -> s
         return "The provider adds capacity and replaces hosts; get its availability in writing."
     if isinstance(option, TrainingOption):
         spares = f", {option.spare_hosts:,} spare host{'s' * (option.spare_hosts > 1)}" if option.spare_hosts else ""
-        failures = option.goodput.interruptions
-        return f"About {sig(failures)} interruptions{spares}." if failures >= 0.5 else f"Rarely interrupted{spares}."
+        failures = round(option.goodput.interruptions)
+        counted = f"About {count_word(failures)} interruption{'s' * (failures > 1)}"
+        return f"{counted if failures else 'Rarely interrupted'}{spares}."
     if option is None or option.batch:
         return ""
     peak = option.simulation.requests_per_s if option.simulation else peak_of(answer)

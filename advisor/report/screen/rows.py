@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from advisor.report.asked import spec_of
 from advisor.report.screen.facts import expected_usd, in_this_unit, per
 from advisor.report.screen.machines import Ranked, chip_name, short
-from advisor.result import Answer, ApiOption, Decision, HostedOffer, NearMiss, Option, TrainingOption
+from advisor.result import Answer, ApiOption, Decision, HostedOffer, NearMiss, Option, Rejection, TrainingOption
 from advisor.templatetags.finance import chance
 from advisor.templatetags.units import dollars
 
@@ -132,12 +132,11 @@ def row(option: Ranked, answer: Answer, decision: Decision) -> Row:
 
 
 def expected_of(option: Ranked) -> float:
-    """Mean cost over the draws; of answers that have none, the cost as planned."""
-    if isinstance(option, TrainingOption):
-        return option.usd_per_run
+    """Mean cost over the draws, of a run or a month; of answers that have none, the cost as planned."""
+    usd = option.usd_per_run if isinstance(option, TrainingOption) else option.usd_per_month
     ranges = option.money.ranges if option.money else None
     mean = ranges.mean_usd_per_month if ranges else None
-    return option.usd_per_month if mean is None else mean
+    return usd if mean is None or not option.usd_per_month else usd * mean / option.usd_per_month
 
 
 def unit_usd(option: Ranked) -> float | None:
@@ -261,13 +260,29 @@ def near_misses(answer: Answer) -> Table:
             what=short(miss), usd=dollars(miss.usd_per_month), usd_per_mtok=dollars(miss.usd_per_mtok_blended),
             probability=probability(miss), why=missed(miss),
         )
-        for miss in list(shown.values())[: MOST_ROWS - 1]
+        for miss in shown.values()
     ]  # fmt: skip
+    found += [
+        Row(what=item.accelerator, usd=UNKNOWN, usd_per_mtok=UNKNOWN, probability=UNKNOWN, why=limit_text(item.detail))
+        for item in ([] if found else nearest_rejected(answer))
+    ]
     api = cheapest_api(answer)
-    found += [api_row(api, answer)] if api else []
-    return Table(
-        heads=("Nearest", "$ a month", "$ per M tokens", "Meets the limits", "What it misses"), rows=tuple(found)
-    )
+    found = [*found[: MOST_ROWS - 1], *([api_row(api, answer)] if api else [])]
+    heads = ("Nearest", "$ a month", "$ per M tokens", "Meets the limits", "What it misses")
+    return Table(heads=heads, rows=tuple(found))
+
+
+def nearest_rejected(answer: Answer) -> list[Rejection]:
+    """The rejections that miss their limit by the least, the nearest first."""
+    measured = [(ratio, item) for item in answer.rejected if (ratio := miss_ratio(item)) is not None]
+    return [item for _, item in sorted(measured, key=lambda pair: pair[0])]
+
+
+def miss_ratio(item: Rejection) -> float | None:
+    """How far a rejected accelerator is from its limit, as a ratio of at least 1."""
+    if not item.limit or not item.reached or item.limit < 0 or item.reached < 0:
+        return None
+    return max(item.limit / item.reached, item.reached / item.limit)
 
 
 def missed(miss: NearMiss) -> str:

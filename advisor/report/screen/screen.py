@@ -170,7 +170,7 @@ def tied(answer: Answer, decision: Decision) -> str:
     if more := len(others) - OTHERS_NAMED:
         names += [f"{count_word(more)} more"] if more > 0 else []
     listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-    return f"{listed} cost about the same; we would {signed(first)}"
+    return f"{listed} cost{'s' * (len(others) == 1)} about the same; we would {signed(first)}"
 
 
 def of_sharing(answer: Answer) -> str:
@@ -211,17 +211,7 @@ def nothing(answer: Answer) -> Screen:
 
 def nearest(answer: Answer) -> NearMiss | Rejection | None:
     """The first near miss, or the rejection that misses its limit by the least."""
-    if answer.near_misses:
-        return answer.near_misses[0]
-    measured = [(ratio, item) for item in answer.rejected if (ratio := miss_ratio(item)) is not None]
-    return min(measured, key=lambda pair: pair[0])[1] if measured else None
-
-
-def miss_ratio(item: Rejection) -> float | None:
-    """How far a rejected accelerator is from its limit, as a ratio of at least 1."""
-    if not item.limit or not item.reached or item.limit < 0 or item.reached < 0:
-        return None
-    return max(item.limit / item.reached, item.reached / item.limit)
+    return next(iter(answer.near_misses or rows.nearest_rejected(answer)), None)
 
 
 def nothing_meets(answer: Answer, near: NearMiss | Rejection | None) -> str:
