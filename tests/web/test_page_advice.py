@@ -59,7 +59,7 @@ def test_a_sorted_table_says_so_and_puts_the_unknown_last(client: Client) -> Non
 def test_nothing_feasible_says_the_nearest_miss(client: Client) -> None:
     advice = sample_advice.advice(sample_advice.infeasible())
     text = text_of(client, f"/advice/{advice.pk}?section=all")
-    assert "Nothing meets this: the nearest, l40s, reaches TPOT p95" in text
+    assert "Nothing meets this: the nearest, L40S, reaches TPOT p95" in text
     assert "<details open>" in text
 
 

@@ -263,7 +263,13 @@ def near_misses(answer: Answer) -> Table:
         for miss in shown.values()
     ]  # fmt: skip
     found += [
-        Row(what=item.accelerator, usd=UNKNOWN, usd_per_mtok=UNKNOWN, probability=UNKNOWN, why=limit_text(item.detail))
+        Row(
+            what=item.accelerator.upper(),
+            usd=UNKNOWN,
+            usd_per_mtok=UNKNOWN,
+            probability=UNKNOWN,
+            why=limit_text(item.detail),
+        )
         for item in ([] if found else nearest_rejected(answer))
     ]
     api = cheapest_api(answer)
@@ -292,7 +298,8 @@ def missed(miss: NearMiss) -> str:
 
 def limit_text(detail: str) -> str:
     """The first limit that a stored reason names, without the configuration that it was found with."""
-    text = detail.partition(" (")[0].removeprefix("closest simulated design: ")
+    text = detail.partition(" (")[0].removeprefix("closest simulated design: ").removeprefix("best ")
+    text = re.sub(r" at [TPED]P\d+.*", "", text)
     month = re.fullmatch(r"(\$[\d,.]+) a month > (\$[\d,.]+)", text)
     if month:
         return f"{month[1]} in its most expensive month, budget {month[2]}"

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from advisor.engine.terms import kind_named
+from advisor.report.asked import spec_of
 from advisor.report.screen import facts, rows
 from advisor.report.screen.facts import Fact
 from advisor.report.screen.machines import count_word, named, of_fleet, signed
@@ -35,6 +37,7 @@ REASONS = {
     "not_examined": "not examined",
 }
 MOST_REASONS = 2  # that an infeasible answer counts
+LIMIT = ", limit "  # in a reason that names a figure with its limit
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -196,7 +199,7 @@ def nothing(answer: Answer) -> Screen:
     near = nearest(answer)
     found = [
         Fact(label="In the way", text=in_the_way(answer)),
-        Fact(label="Smallest change", text=smallest_change(near)),
+        Fact(label="Smallest change", text=smallest_change(near, is_training(answer))),
     ]
     return Screen(
         title=title_of(answer),
@@ -207,6 +210,10 @@ def nothing(answer: Answer) -> Screen:
         table=rows.near_misses(answer),
         below=(),
     )
+
+
+def is_training(answer: Answer) -> bool:
+    return kind_named(spec_of(answer).get("kind")).trains
 
 
 def nearest(answer: Answer) -> NearMiss | Rejection | None:
@@ -220,9 +227,10 @@ def nothing_meets(answer: Answer, near: NearMiss | Rejection | None) -> str:
         return f"Nothing meets this: no machines serve {' and '.join(without) or 'all workloads together'}."
     if near is None:
         return "Nothing meets this: every accelerator was ruled out before a deployment was computed."
-    name = named(near) if isinstance(near, NearMiss) else near.accelerator
+    name = named(near) if isinstance(near, NearMiss) else near.accelerator.upper()
     text = rows.missed(near) if isinstance(near, NearMiss) else rows.limit_text(near.detail)
-    return f"Nothing meets this: the nearest, {name}, reaches {text}."
+    said = f"the nearest, {name}, reaches {text}" if LIMIT in text else f"the nearest is {name}; {text}"
+    return f"Nothing meets this: {said.rstrip('.')}."
 
 
 def in_the_way(answer: Answer) -> str:
@@ -230,7 +238,8 @@ def in_the_way(answer: Answer) -> str:
     counts = rejected_counts(answer.rejected)
     if not counts:
         return ""
-    return ", ".join(f"{count:,} accelerators {reason}" for reason, count in counts[:MOST_REASONS]) + "."
+    parts = [f"{count:,} accelerator{'s' * (count > 1)} {reason}" for reason, count in counts[:MOST_REASONS]]
+    return f"{', '.join(parts)}."
 
 
 def rejected_counts(rejected: list[Rejection]) -> list[tuple[str, int]]:
@@ -239,7 +248,10 @@ def rejected_counts(rejected: list[Rejection]) -> list[tuple[str, int]]:
     return [(REASONS.get(reason, reason.replace("_", " ")), count) for reason, count in counts.most_common()]
 
 
-def smallest_change(near: NearMiss | Rejection | None) -> str:
-    if near is None or not near.smallest_change:
-        return ""
-    return f"{capital(limits_to_raise(near.smallest_change)).replace('Qualifies', 'It qualifies', 1)}."
+def smallest_change(near: NearMiss | Rejection | None, trains: bool) -> str:
+    """The smallest change with which the nearest qualifies; where none is known, what to relax."""
+    if near is not None and near.smallest_change:
+        return f"{capital(limits_to_raise(near.smallest_change)).replace('Qualifies', 'It qualifies', 1)}."
+    if trains:
+        return "Allow more days or accelerators, train on fewer tokens, raise the budget or remove exclusions."
+    return "Relax the limits, raise the budget or remove exclusions."
