@@ -13,9 +13,7 @@ from advisor.report.documents import (
 from advisor.report.plan_figures import months, plan_payments, plan_totals
 from advisor.report.quick_text import quick_table
 from advisor.report.screen import (
-    MOST_LINES,
     ORIGINS,
-    Screen,
     distinct,
     question_of,
     rejected_counts,
@@ -27,11 +25,9 @@ from advisor.report.text import canonical, markdown, meetings, table
 
 __all__ = [
     "DOCUMENTS",
-    "MOST_LINES",
     "NO_ANSWER",
     "NO_SHARED_ANSWER",
     "ORIGINS",
-    "Screen",
     "XLSX",
     "canonical",
     "default_rank",

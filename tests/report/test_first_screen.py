@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from advisor import report
-from advisor.report import Screen, screen_of, screen_text
+from advisor.report import screen_of, screen_text
+from advisor.report.screen.screen import MOST_LINES, Screen
 from advisor.result import Answer, Decision, Gate, TermOffer
 from tests import sample_advice, stored_answers
 from tests.report import sample_plan
@@ -87,7 +88,7 @@ def test_runner_ups_differ_in_chip_seller_or_way_to_pay(screens: dict[str, Scree
 def test_a_terminal_gets_at_most_25_lines(screens: dict[str, Screen]) -> None:
     for name, screen in screens.items():
         lines = screen_text(screen, "For all figures, add --full.").splitlines()
-        assert len(lines) <= report.MOST_LINES, (name, lines)
+        assert len(lines) <= MOST_LINES, (name, lines)
         assert screen.todo.split(",")[0] in "\n".join(lines), name
 
 

@@ -3,13 +3,11 @@
 from advisor.report.screen.facts import ORIGINS
 from advisor.report.screen.question import question_of, title_of
 from advisor.report.screen.rows import distinct
-from advisor.report.screen.screen import MOST_LINES, Screen, rejected_counts, screen_of
+from advisor.report.screen.screen import rejected_counts, screen_of
 from advisor.report.screen.text import markdown_table, screen_markdown, screen_text
 
 __all__ = [
-    "MOST_LINES",
     "ORIGINS",
-    "Screen",
     "distinct",
     "markdown_table",
     "question_of",

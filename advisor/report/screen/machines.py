@@ -4,8 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from advisor.result import Answer, ApiOption, Option, PlanStep, TrainingOption
-from advisor.result.decision import lasting
+from advisor.result import Answer, ApiOption, Option, PlanStep, TrainingOption, lasting
 from advisor.templatetags.units import dollars
 
 Ranked = Option | ApiOption | TrainingOption

@@ -218,7 +218,8 @@ def is_training(answer: Answer) -> bool:
 
 def nearest(answer: Answer) -> NearMiss | Rejection | None:
     """The first near miss, or the rejection that misses its limit by the least."""
-    return next(iter(answer.near_misses or rows.nearest_rejected(answer)), None)
+    misses: list[NearMiss | Rejection] = [*answer.near_misses, *rows.nearest_rejected(answer)]
+    return next(iter(misses), None)
 
 
 def nothing_meets(answer: Answer, near: NearMiss | Rejection | None) -> str:
