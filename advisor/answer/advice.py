@@ -89,6 +89,7 @@ def _attempt(spec: Json, snapshot: Snapshot, progress: Progress | None, lost: Lo
     choice = chosen(question, outcome)
     outcome, costs = choice.outcome, choice.costs
     options = [one_option(question, outcome, s, rank) for rank, s in enumerate(outcome.shown, 1)]
+    options = [o.changed(apart=c.apart) if c.apart else o for o, c in zip(options, choice.candidates, strict=True)]
     options = ranking.with_probabilities(question, outcome, options, costs.usd_per_hour())
     near_misses = [one_near_miss(question, outcome, s) for s in outcome.near_misses]
     left, solid = ranking.unranked(question, outcome), solid_choice(outcome, options)
