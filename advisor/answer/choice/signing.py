@@ -108,6 +108,8 @@ def _gate(
     else:
         metric, value, unit, what = settle.input, settle.at_ratio, "times the expected value", settle.said
     after = settle.winner_after or first.label
+    if after == first.label:
+        return None
     below = settle.at_ratio is not None and settle.at_ratio < 1.0
     slower = settle.kind == "measurement"
     better, worse = (first.label, after) if below == slower else (after, first.label)

@@ -130,7 +130,8 @@ def turns_of(answer: Answer, outcome: SearchResult, options: Sequence[Option | A
             return None
         if isinstance(options[after], ApiOption) or any(moved.way and o.acquisition != moved.way for o in mine):
             return None  # the chart leaves APIs out, and moves all prices of a chip
-        wins = [k for k in (after, *range(len(options))) if _accelerator(options[k]) == bar.winner_after]
+        others = (k for k in (after, *range(len(options))) if k != first)
+        wins = [k for k in others if _accelerator(options[k]) == bar.winner_after]
         return (bar.at_value, wins[0]) if wins else None
 
     return turn
