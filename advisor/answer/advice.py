@@ -33,6 +33,7 @@ from advisor.workload import PORTFOLIO
 
 Json = dict[str, Any]
 Progress = Callable[[str, float], None]
+SIZE_REASONS = {"too_expensive", "too_many", "too_much_power"}  # of rejections, that fewer machines may lift
 
 
 def recommend(spec: Json, snapshot: Snapshot, progress: Progress | None = None) -> Answer:
@@ -89,6 +90,7 @@ def _attempt(spec: Json, snapshot: Snapshot, progress: Progress | None, lost: Lo
     choice = chosen(question, outcome)
     outcome, costs = choice.outcome, choice.costs
     options = [one_option(question, outcome, s, rank) for rank, s in enumerate(outcome.shown, 1)]
+    options = [o.changed(apart=c.apart) if c.apart else o for o, c in zip(options, choice.candidates, strict=True)]
     options = ranking.with_probabilities(question, outcome, options, costs.usd_per_hour())
     near_misses = [one_near_miss(question, outcome, s) for s in outcome.near_misses]
     left, solid = ranking.unranked(question, outcome), solid_choice(outcome, options)
@@ -132,14 +134,27 @@ def _attempt(spec: Json, snapshot: Snapshot, progress: Progress | None, lost: Lo
 
 
 def searched(question: Question, progress: Progress | None) -> tuple[Question, SearchResult]:
-    """The search, and the question as it was searched: as estimated where nothing has even chances of the limits."""
+    """The search, and the question as it was searched.
+
+    A margin that the workload does not state makes nothing infeasible: the spare host is left out where it exceeds a
+    limit on cost, chips or power, and the limits hold as estimated where nothing has even chances of them.
+    """
     outcome = search(question, progress)
+    reasons = {r.reason for r in outcome.rejections}
     slo = question.workload.slo
-    if outcome.ranked or slo.confidence is None or slo.confidence == slo.sure_confidence:
-        return question, outcome
-    hoped = replace(question, workload=replace(question.workload, slo=replace(slo, confidence=None)))
-    found = search(hoped, progress)
-    return (hoped, found) if found.ranked else (question, outcome)
+    looser = []
+    if slo.default_spares and reasons & SIZE_REASONS:
+        looser.append(replace(slo, default_spares=False))
+    if slo.confidence != slo.sure_confidence and "misses_slo" in reasons:
+        looser.append(replace(slo, confidence=None))
+    if len(looser) > 1:
+        looser.append(replace(slo, default_spares=False, confidence=None))
+    for tried in looser if not outcome.ranked else []:
+        again = replace(question, workload=replace(question.workload, slo=tried))
+        found = search(again, progress)
+        if found.ranked:
+            return again, found
+    return question, outcome
 
 
 def with_left_out(answer: Answer, effort: Effort) -> Answer:

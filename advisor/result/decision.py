@@ -24,6 +24,8 @@ class Measurement(Section):
     """Mean TPOT that is predicted for it."""
     turning_tpot_ms: Milliseconds | None
     """Mean TPOT at which another option becomes the first choice; null: none within the interval."""
+    winner_after: str = ""
+    """That option in one line; empty: none."""
     flips_fraction: Fraction
     """Share of the plausible results at which it does."""
     said: str

@@ -72,6 +72,15 @@ def test_tied_options_go_by_the_soundness_of_their_price_and_what_keeps_machines
     assert (found.order, found.tied) == ((2, 1, 0), (1, 0))
 
 
+@given(st.floats(50, 150), st.floats(0, 0.6))
+def test_keeping_is_first_unless_something_else_saves_much_and_surely(usd: float, width: float) -> None:
+    keep, other = one(100, 1, keeps=True, usd=spread(100, 1, width)), one(usd, 2, usd=spread(usd, 2, width))
+    surely = float((other.usd < keep.usd).mean()) >= 0.9
+    assert (arrange([other, keep], LEAST, SURE).order[0] == 0) == (
+        keep.expected_usd > 1.1 * usd or (usd < 100 and surely)
+    )
+
+
 def test_variants_of_one_choice_are_not_tied_with_each_other() -> None:
     found = arrange([one(100, 1), one(101, 1, usd=spread(101, 5))], LEAST, SURE)
     assert found.tied == ()

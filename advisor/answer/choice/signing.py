@@ -104,13 +104,14 @@ def _gate(
     if settle.kind == "measurement" and test is not None and test.turning_tpot_ms is not None:
         metric, unit, what = "mean TPOT of one replica", "ms", test.said
         value: float | None = test.turning_tpot_ms
-        cost = test_usd(choice, test.rank)
+        cost, after = test_usd(choice, test.rank), test.winner_after
+        worse_wins = test.turning_tpot_ms >= (test.predicted_tpot_ms or 0.0)
     else:
         metric, value, unit, what = settle.input, settle.at_ratio, "times the expected value", settle.said
-    after = settle.winner_after or first.label
-    below = settle.at_ratio is not None and settle.at_ratio < 1.0
-    slower = settle.kind == "measurement"
-    better, worse = (first.label, after) if below == slower else (after, first.label)
+        after, worse_wins = settle.winner_after, (settle.at_ratio or 1.0) > 1.0
+    if after in ("", first.label):
+        return None
+    better, worse = (first.label, after) if worse_wins else (after, first.label)
     price = "" if cost is None else f" for about {usd_text(cost)}"
     return Gate(
         metric=metric,

@@ -130,7 +130,8 @@ def turns_of(answer: Answer, outcome: SearchResult, options: Sequence[Option | A
             return None
         if isinstance(options[after], ApiOption) or any(moved.way and o.acquisition != moved.way for o in mine):
             return None  # the chart leaves APIs out, and moves all prices of a chip
-        wins = [k for k in (after, *range(len(options))) if _accelerator(options[k]) == bar.winner_after]
+        others = (k for k in (after, *range(len(options))) if k != first)
+        wins = [k for k in others if _accelerator(options[k]) == bar.winner_after]
         return (bar.at_value, wins[0]) if wins else None
 
     return turn
@@ -334,10 +335,11 @@ def measurement(
         return None
     flipped = flips(m.scores, first, equal)
     predicted_ms = tested.tpot_ms.mean if tested.tpot_ms else None
-    turning_ms, then = None, "no plausible result changes the first choice, but its intervals narrow"
+    turning_ms, winner, then = None, "", "no plausible result changes the first choice, but its intervals narrow"
     if flipped.any() and predicted_ms and m.ratios is not None:
         at, best, _ = turned(m, flipped, turn)
         turning_ms, after = outward(predicted_ms / (at or 1.0), predicted_ms), options[best]
+        winner = after.label
         side = "at least" if turning_ms > predicted_ms else "at most"
         known = f"option {after.rank}, {after.label}," if after.rank else after.label
         then = f"if it is {side} {turning_ms:.3g} ms, {known} is the better choice"
@@ -352,6 +354,7 @@ def measurement(
         command=next(iter(tested.launch.load_test.commands.values()), ""),
         predicted_tpot_ms=predicted_ms,
         turning_tpot_ms=None if turning_ms is None else rounded(turning_ms, 4),
+        winner_after=winner,
         flips_fraction=rounded(max(shares), 3),
         said=f"{what} on {machine}{where}.{expected} {then[0].upper()}{then[1:]}.",
     )

@@ -622,7 +622,7 @@ def commits(s: Scored) -> bool:
 
 
 def by_the_hour(question: Question, s: Scored) -> Scored | None:
-    """The same deployment on machines by the hour and those already owned; None: nobody rents them out."""
+    """The same deployment on machines by the hour and those already owned; None: none within the limits on cost."""
     offers = [o for o in allowed_offers(question, s.lane) if o.term in (*BY_THE_HOUR, OWNED)]
     if not any(o.acquisition == "rent" for o in offers):
         return None
@@ -631,7 +631,8 @@ def by_the_hour(question: Question, s: Scored) -> Scored | None:
         key=lambda o: o.usd_per_hour * float(instances_of(question.workload, s, o, s.replicas - s.spare_replicas)),
     )
     found = with_best_plan(question, on_offer(question, s, cheapest), offers)
-    return found if found.planned is not None and not commits(found) else None
+    kept = found.planned is not None and not commits(found) and not over_budget(question.workload, found)
+    return found if kept else None
 
 
 def with_best_plan(question: Question, s: Scored, offers: Sequence[Offer] | None = None) -> Scored:
