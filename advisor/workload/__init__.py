@@ -4,6 +4,8 @@ from advisor.workload import deployment
 from advisor.workload.contents import drawing_of, images_of, lengths_of, prompts_of, states_rate, unit_of
 from advisor.workload.deployment import Deployment, Fixed, parse_pool
 from advisor.workload.errors import unknown
+from advisor.workload.notation.names import Names, names_of, several
+from advisor.workload.notation.sections import with_numbers
 from advisor.workload.parts import check_parts
 from advisor.workload.schema import (
     CACHE_FORMATS,
@@ -49,6 +51,7 @@ __all__ = [
     "Fixed",
     "FixedRun",
     "MAX_ERRORS",
+    "Names",
     "MAX_TEXT_BYTES",
     "PORTFOLIO",
     "RUNNABLE_KINDS",
@@ -73,6 +76,8 @@ __all__ = [
     "lengths_of",
     "load",
     "more_errors",
+    "names_of",
+    "several",
     "parse",
     "parse_estimate",
     "parse_pool",
@@ -88,5 +93,6 @@ __all__ = [
     "unknown",
     "users_of",
     "with_changes",
+    "with_numbers",
     "with_traces",
 ]
