@@ -11,7 +11,6 @@ from django.utils.translation import get_language, gettext
 from django.utils.translation import gettext_noop as known
 
 from advisor.engine.terms import KINDS, Kind
-from advisor.templatetags.units import number_to_type
 from advisor.web.form_fields import (
     ADVANCED,
     CASES,
@@ -29,7 +28,9 @@ from advisor.web.form_fields import (
     YAML,
     Field,
     Group,
+    in_field,
     is_asked,
+    is_share,
     is_shown,
 )
 
@@ -109,11 +110,6 @@ def value_text(field: Field, value: Any) -> str:
     return said if len(said) <= SHOWN_CHARACTERS else f"{said[: SHOWN_CHARACTERS - 1]}…"
 
 
-def in_field(field: Field, text: str) -> str:
-    """A value as the field shows it: numbers with the decimal separator of the page's language."""
-    return number_to_type(text) if field.reads in (NUMBER, WHOLE) else text
-
-
 @cache
 def not_for(*fields: Field) -> str:
     """The kinds of workload for which the page shows none of the fields."""
@@ -152,9 +148,8 @@ def rendered(
             "described": " ".join(described),
             "not_for": not_for(field),
             "rows": 12 if path == YAML else ROWS.get(field.reads, 0),
-            "inputmode": {NUMBER: "decimal", WHOLE: "numeric"}.get(
-                field.reads, ""
-            ),  # numbers of tokens end in a letter
+            # shares end in a percent sign, numbers of tokens in a letter
+            "inputmode": "" if is_share(field) else {NUMBER: "decimal", WHOLE: "numeric"}.get(field.reads, ""),
             "max_length": 8000 if field.reads in (CURVE, PATH, CASES) else 900_000 if field.reads == LINES else 2000,
             "several": field.reads in SEVERAL or path == "model",
         },

@@ -1,7 +1,7 @@
 """The workload form. Fields are named by their path in the workload file, so that errors can be assigned to them."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -15,7 +15,6 @@ from django.utils.translation import gettext
 from advisor import workload
 from advisor.engine.terms import Kind, kind_named
 from advisor.inputs import check_catalog, prices_seen_by, unknown_names_in_parts, with_catalog_names
-from advisor.templatetags.units import decimal_comma, typed_number
 from advisor.web.form_fields import (
     ADVANCED,
     CASES,
@@ -27,15 +26,12 @@ from advisor.web.form_fields import (
     LATENCIES,
     LATENCY,
     LINES,
-    LIST,
     NUMBER,
-    NUMBERS,
     ONE_OF,
     PATH,
     QUESTION,
     SOME_OF,
     SWITCH,
-    TOKENS,
     TRACE_FILE,
     TRACE_TEXT,
     TRAFFIC_BY,
@@ -44,22 +40,24 @@ from advisor.web.form_fields import (
     YAML,
     Field,
     Group,
+    cases_text,
+    checks_of,
     is_asked,
+    is_share,
     is_shown,
+    path_text,
+    read,
+    stripped,
+    typed,
 )
 from advisor.web.form_html import error_text, required_of, shown_group
 from advisor.workload import MAX_ERRORS, more_errors
 from catalog.models import Accelerator, ExchangeRate, Framework, Organisation, QuantizationMethod, Region, ServedModel
 from catalog.revision import revision
 
-SIZES = (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3))  # of numbers of tokens
-SIZED = re.compile(r"(\d+(?:\.\d+)?) ?([TtBbMmKk])")
-GROUPED = re.compile(r"^\d{1,3}([,_ \u00a0]\d{3})+(\.\d+)?$")
 MAX_TRACE_BYTES = 900_000
 MAX_MODELS = 4  # that one submission asks about
 LIMITED = ("slo.ttft_ms_p95", "slo.tpot_ms_p95", "slo.e2e_ms_p95")
-POINT = ("month", "ratio", "low", "high")  # columns of a price path
-UNSET = "-"
 
 
 class WorkloadForm(forms.Form):
@@ -253,7 +251,7 @@ def form_field(field: Field) -> forms.Field:
             help_text=field.help,
             max_length=8000,
             widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
-            validators=READERS[field.reads],
+            validators=checks_of(field),
         )
     if field.reads == LINES:
         textarea = forms.Textarea(attrs={"rows": 4, "spellcheck": "false"})
@@ -261,7 +259,7 @@ def form_field(field: Field) -> forms.Field:
             label=field.label, required=False, help_text=field.help, max_length=900_000, widget=textarea
         )
     attrs = {"autocomplete": "off"}
-    if field.reads in (NUMBER, WHOLE):  # numbers of tokens end in a letter
+    if field.reads in (NUMBER, WHOLE) and not is_share(field):  # which ends in a percent sign
         attrs["inputmode"] = "decimal" if field.reads == NUMBER else "numeric"
     if field.suggestions:
         attrs["list"] = f"{field.suggestions}-list"
@@ -272,7 +270,7 @@ def form_field(field: Field) -> forms.Field:
         help_text=field.help,
         max_length=max_length,
         widget=forms.TextInput(attrs=attrs),
-        validators=READERS.get(field.reads, []),
+        validators=checks_of(field),
     )
 
 
@@ -303,150 +301,6 @@ def with_choices(raw: dict[str, Any], cleaned: Mapping[str, Any], kind: Kind) ->
         for path, limit_ms in zip(LIMITED, LATENCIES[chosen][1:] if chosen in LATENCIES else (), strict=False):
             put(raw, path.split("."), limit_ms)
     return raw
-
-
-def read(text: str, field: Field) -> object:
-    """A field's value. Text that is not a number is kept for validation to report."""
-    if field.reads == LIST:
-        return [part.strip() for part in text.split(",") if part.strip()]
-    if field.reads == COUNTS:
-        return counts(text)
-    if field.reads == VALUES:
-        return values(text)
-    if field.reads == CURVE:
-        parts = words(text)
-        return [number_of(part) for part in parts] if len(parts) > 1 else text
-    if field.reads == NUMBERS:
-        return [number_of(part) for part in words(text)]
-    if field.reads == PATH:
-        return [point(line) for line in lines(text)]
-    if field.reads == CASES:
-        return [case(line) for line in lines(text)]
-    if field.reads == TOKENS:
-        return tokens_of(typed_number(text))
-    return number_of(typed_number(text)) if field.reads in (NUMBER, WHOLE) else text
-
-
-def tokens_of(text: str) -> object:
-    """A number of tokens: 2T, 100B, 50 M, 260k, or any number."""
-    sized = SIZED.fullmatch(text.strip())
-    return (
-        float(sized[1]) * dict(SIZES)[{"K": "k"}.get(sized[2].upper(), sized[2].upper())] if sized else number_of(text)
-    )
-
-
-def tokens_text(value: object) -> str:
-    """2e12 as 2T; a number that has no short form in full."""
-    if not isinstance(value, float | int):
-        return shown(value)
-    short = (f"{value / size:g}{letter}" for letter, size in SIZES if value >= size)
-    return next((text for text in short if tokens_of(text) == value), shown(value))
-
-
-def words(text: str) -> list[str]:
-    return [part for part in re.split(r"[,;\s]+", text) if part]
-
-
-def lines(text: str) -> list[str]:
-    return [line.strip() for line in text.splitlines() if line.strip()]
-
-
-def points_only(text: str) -> None:
-    """Refuses a line that is not two to four numbers."""
-    for number, line in enumerate(lines(text), 1):
-        parts = words(line)
-        if len(parts) not in (2, 3, 4) or not all(is_number(part) or part == UNSET for part in parts):
-            raise forms.ValidationError(
-                f"line {number} ({line[:40]}) must be two to four numbers: month ratio low high, as in 12 0.8 0.7 0.9"
-            )
-
-
-def cases_only(text: str) -> None:
-    """Refuses a line that is not a name with ratios."""
-    for number, line in enumerate(lines(text), 1):
-        name, _, ratios = halves(line)
-        pairs = [part.split() for part in ratios.split(",") if part.strip()]
-        if not name or not all(len(pair) == 2 and is_number(pair[1]) for pair in pairs):
-            raise forms.ValidationError(
-                f"line {number} ({line[:40]}) must be a name, a colon and ratios, such as launch: load 2, rent 0.9"
-            )
-
-
-def unambiguous(text: str) -> None:
-    """Refuses 1.234 and 1,234 in a language with a decimal comma."""
-    try:
-        typed_number(text)
-    except ValueError as error:
-        raise forms.ValidationError(str(error)) from None
-
-
-def with_points(text: str) -> None:
-    """Refuses 0,8 in a list, where a comma separates numbers, in a language with a decimal comma."""
-    if decimal_comma() and re.search(r"\d,\d", text) and not re.search(r"\d\.\d", text):
-        raise forms.ValidationError(
-            gettext("In lists, write a decimal point (0.8) and separate numbers with a comma and a space.")
-        )
-
-
-READERS: dict[str, list[Callable[[str], None]]] = {
-    NUMBER: [unambiguous],
-    WHOLE: [unambiguous],
-    TOKENS: [unambiguous],
-    CURVE: [with_points],
-    NUMBERS: [with_points],
-    VALUES: [with_points],
-    PATH: [with_points, points_only],
-    CASES: [with_points, cases_only],
-}
-
-
-def is_number(text: str) -> bool:
-    return not isinstance(number_of(text), str)
-
-
-def point(line: str) -> dict[str, object]:
-    """A line of a price path: `12 0.8 0.7 0.9`; a dash stands for an end that is not set."""
-    return {key: number_of(part) for key, part in zip(POINT, words(line), strict=False) if part != UNSET}
-
-
-def case(line: str) -> dict[str, object]:
-    """A line of the scenarios: `launch: load 2, rent 0.9`."""
-    name, _, ratios = halves(line)
-    pairs = (part.split() for part in ratios.split(",") if part.strip())
-    return {"name": name, **{key: number_of(ratio) for key, ratio in pairs}}
-
-
-def halves(line: str) -> tuple[str, str, str]:
-    """Name, colon and ratios of a scenario; a name may hold colons."""
-    name, colon, ratios = line.rpartition(":")
-    return (name.strip(), colon, ratios) if colon else (line, "", "")
-
-
-def number_of(text: str) -> object:
-    if GROUPED.match(text):
-        text = re.sub(r"[,_ \u00a0]", "", text)
-    try:
-        number = float(text)
-        return int(text) if re.fullmatch(r"[+-]?\d{1,18}", text) else number
-    except ValueError:
-        return text
-
-
-def counts(text: str) -> object:
-    """The mapping written as `a100: 16, h100: 8`. Other text is kept for validation to report."""
-    section: dict[str, object] = {}
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        name, colon, number = (piece.strip() for piece in part.partition(":"))
-        if not colon:
-            return text
-        section[name] = int(number) if re.fullmatch(r"\d{1,9}", number) else number
-    return section
-
-
-def values(text: str) -> dict[str, object]:
-    """The mapping written as `pue: 1.2, spare-fraction: 0.1`; validation refuses a name without a number."""
-    pairs = (part.partition(":") for part in text.split(",") if part.strip())
-    return {name.strip(): number_of(number.strip()) for name, _, number in pairs}
 
 
 def put(raw: dict[str, Any], keys: list[str], value: object) -> None:
@@ -507,31 +361,10 @@ def choices_of(spec: Mapping[str, Any], initial: dict[str, Any]) -> dict[str, st
     return {TRAFFIC_BY: "users" if dig(spec, "traffic.users") else "requests", LATENCY: stated}
 
 
-def typed(value: object, field: Field) -> str:
-    return tokens_text(value) if field.reads == TOKENS else shown(value)
-
-
 def others(section: Any, path: str) -> dict[str, Any]:
     """The section without the keys that have their own fields, or fields of parts."""
     own = {name.removeprefix(f"{path}.").partition(".")[0] for name in FIELDS if name.startswith(f"{path}.")}
     return {key: value for key, value in (section or {}).items() if key not in own}
-
-
-def path_text(points: Any) -> str:
-    """A price path as lines of month, ratio, low and high."""
-    rows = [[UNSET if p.get(key) is None else shown(p[key]) for key in POINT] for p in points]
-    return "\n".join(re.sub(rf"( {UNSET})+$", "", " ".join(row)) for row in rows)
-
-
-def cases_text(cases: Any) -> str:
-    """Scenarios as lines of a name and the ratios that differ from 1."""
-    rows = [(c["name"], [f"{k} {shown(v)}" for k, v in c.items() if k != "name" and v != 1]) for c in cases]
-    return "\n".join(f"{name}: {', '.join(ratios)}".rstrip() for name, ratios in rows)
-
-
-def stripped(sections: Any) -> list[dict[str, Any]]:
-    """The sections without what is not set and ratios of 1."""
-    return [{key: value for key, value in each.items() if value is not None and value != 1} for each in sections]
 
 
 def as_file(spec: Mapping[str, Any]) -> str:
@@ -551,16 +384,6 @@ def defaults() -> dict[str, Any]:
     """The form's default values."""
     initial = from_spec(workload.Spec().model_dump(mode="json"))
     return {path: value for path, value in initial.items() if path != "name"} | {LATENCY: next(iter(LATENCIES))}
-
-
-def shown(value: object) -> str:
-    """A value as form text: 2000.0 as 2000, lists separated by commas, mappings as a100: 16, h100: 8."""
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name}: {number}" for name, number in value.items())
-    if isinstance(value, list):
-        return ", ".join(str(item) for item in value)
-    short = f"{value:.15g}" if isinstance(value, float) else str(value)
-    return short if not isinstance(value, float) or float(short) == value else repr(value)
 
 
 def without_defaults(spec: Mapping[str, Any]) -> dict[str, Any]:

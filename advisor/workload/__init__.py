@@ -4,8 +4,12 @@ from advisor.workload import deployment
 from advisor.workload.contents import drawing_of, images_of, lengths_of, prompts_of, states_rate, unit_of
 from advisor.workload.deployment import Deployment, Fixed, parse_pool
 from advisor.workload.errors import unknown
+from advisor.workload.notation.machines import machines
 from advisor.workload.notation.names import Names, names_of, several
-from advisor.workload.notation.sections import with_numbers
+from advisor.workload.notation.numbers import POINT, Style
+from advisor.workload.notation.quantities import Quantity, Unclear, quantity_of, reads_back, text_of
+from advisor.workload.notation.quantities import read as read_quantity
+from advisor.workload.notation.sections import quantity_at, with_numbers
 from advisor.workload.parts import check_parts
 from advisor.workload.schema import (
     CACHE_FORMATS,
@@ -43,6 +47,16 @@ from advisor.workload.traffic import trace_of, users_of
 from advisor.workload.training_run import FIXED, TRAINING_KINDS, FixedRun, TrainingRun, fixed_run, parse_estimate
 
 __all__ = [
+    "POINT",
+    "Quantity",
+    "Style",
+    "Unclear",
+    "machines",
+    "quantity_at",
+    "quantity_of",
+    "read_quantity",
+    "reads_back",
+    "text_of",
     "CACHE_FORMATS",
     "CHOICES",
     "CURVES",

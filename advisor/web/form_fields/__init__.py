@@ -33,6 +33,17 @@ from advisor.web.form_fields.fields import (
     Group,
 )
 from advisor.web.form_fields.question import QUESTION
+from advisor.web.form_fields.values import (
+    cases_text,
+    checks_of,
+    in_field,
+    is_share,
+    path_text,
+    read,
+    shown,
+    stripped,
+    typed,
+)
 from advisor.web.form_fields.workload_details import (
     ABOUT,
     ADAPTING,
@@ -74,8 +85,17 @@ __all__ = [
     "VALUES",
     "WHOLE",
     "YAML",
+    "cases_text",
+    "checks_of",
+    "in_field",
     "is_asked",
+    "is_share",
     "is_shown",
+    "path_text",
+    "read",
+    "shown",
+    "stripped",
+    "typed",
 ]
 
 ADVANCED = (

@@ -82,14 +82,9 @@ def names_of(rows: Mapping[str, Iterable[str]], *, ordered: bool = False, partly
     for name, others in rows.items():
         for written in dict.fromkeys(each for text in (name, *others) for each in (fold(text), compact(text))):
             spellings.setdefault(written, []).append(name)
-    described = {
-        name: tuple(
-            word
-            for text in ([*others][:1] if ordered else [name, *others])
-            for word in words_of(text, PIECE if ordered else WORD)
-        )
-        for name, others in rows.items()
-    }
+    pattern = PIECE if ordered else WORD
+    texts = {name: [*others][:1] if ordered else [name, *others] for name, others in rows.items()}
+    described = {name: tuple(w for text in given for w in words_of(text, pattern)) for name, given in texts.items()}
     return Names(frozenset(rows), spellings, described if partly else {}, ordered)
 
 

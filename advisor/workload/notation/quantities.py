@@ -11,6 +11,7 @@ from fractions import Fraction
 from functools import cache, lru_cache
 
 from advisor.workload.notation.numbers import MOST_CHARACTERS, POINT, Style, readings, written
+from advisor.workload.text import either
 
 MULTIPLIERS = {
     word: Fraction(10**power)
@@ -96,11 +97,13 @@ class Quantity:
 
 
 class Unclear(ValueError):
-    """A text that a field cannot take: it has two readings, or another currency. `ways`: how to write it instead."""
+    """A text that a field cannot take: it has several readings, or another currency. `ways`: what to write."""
 
-    def __init__(self, text: str, why: str, ways: tuple[str, ...]) -> None:
-        self.text, self.why, self.ways = text, why, ways
-        super().__init__(f"{why}; write {' or '.join(ways)}")
+    def __init__(self, text: str, ways: tuple[str, ...], currency: str = "") -> None:
+        self.text, self.ways, self.currency = text, ways, currency
+        other = f'"{text}" is in {currency}; amounts are in US dollars'
+        self.why = other if currency else f'"{text}" could mean {either(ways)}'
+        super().__init__(f"{self.why}; write {either(ways)}")
 
 
 # --- the table --------------------------------------------------------------------------------------------------
@@ -236,7 +239,7 @@ def read(text: str, quantity: Quantity, style: Style = POINT) -> float | int | N
     shares = quantity.kind == "share" and len(found) > 1  # 5 is no 500 % by mistake: always ask
     if len(able) > 1 or shares:
         ways = tuple(dict.fromkeys((found if shares else able).values()))
-        raise Unclear(text.strip(), f'"{text.strip()}" could mean {" or ".join(ways)}', ways)
+        raise Unclear(text.strip(), ways)
     values = list(able or found)
     return as_number(values[0]) if values else None
 
@@ -300,7 +303,7 @@ def check_currency(text: str, before: str, after: str) -> None:
     words = {*re.findall(r"[a-z]+|[€£¥₹₩]", f"{before} {after}")}
     foreign = sorted(FOREIGN[word] for word in words if word in FOREIGN)
     if foreign:
-        raise Unclear(text, f'"{text}" is in {foreign[0]}; amounts are in US dollars', ("$40k", "40000 USD"))
+        raise Unclear(text, ("$40k", "40000 USD"), foreign[0])
 
 
 def as_number(value: Fraction) -> float | int:
@@ -323,7 +326,7 @@ def text_of(value: float | int, quantity: Quantity, style: Style = POINT) -> str
     return next((text for text in texts if reads_back(text, value, quantity, style)), plain(value))
 
 
-def reads_back(text: str, value: float, quantity: Quantity, style: Style) -> bool:
+def reads_back(text: str, value: float, quantity: Quantity, style: Style = POINT) -> bool:
     try:
         return read(text, quantity, style) == value
     except Unclear:
