@@ -1,7 +1,7 @@
 """The fields of the workload form, named by their path in the workload file."""
 
 from advisor.engine.terms import KINDS, Kind
-from advisor.web.form_fields.buying import BALANCE, FILED, FINANCE, FORECAST, LIMITS, OBJECTIVE, PLACES, RUN, SITE
+from advisor.web.form_fields.buying import BALANCE, BUYING, FILED, FINANCE, FORECAST, OBJECTIVE, PLACES, RUN, SITE
 from advisor.web.form_fields.fields import (
     CASES,
     CHOSEN_BY_SERVING,
@@ -99,7 +99,7 @@ __all__ = [
 ]
 
 ADVANCED = (
-    LIMITS, OBJECTIVE, ABOUT, PRECISION, LEVELS, CONVERSATIONS, MEDIA, RECORDED, RECIPE, ADAPTING, PREFERENCES,
+    BUYING, OBJECTIVE, ABOUT, PRECISION, LEVELS, CONVERSATIONS, MEDIA, RECORDED, RECIPE, ADAPTING, PREFERENCES,
     PLACES, RUN, SITE, FORECAST, FINANCE, BALANCE, FILED,
 )  # fmt: skip
 FIELDS = {field.path: field for group in QUESTION + ADVANCED for field in group.fields if field.path != YAML}

@@ -30,15 +30,9 @@ from advisor.web.form_fields.fields import (
     price_path,
 )
 
-LIMITS = Group(
-    _("Budget and buying"),
+BUYING = Group(
+    _("Buying"),
     (
-        Field(
-            "constraints.max_usd_per_month",
-            _("Budget, USD per month"),
-            NUMBER,
-            _("No budget: options above five times the cheapest are not recommended for speed, energy or carbon"),
-        ),
         Field(
             "constraints.max_capex_usd",
             _("Capex limit, USD"),
@@ -61,7 +55,7 @@ LIMITS = Group(
             choices=(("lossless", _("none (lossless)")), ("near_lossless", _("near-lossless")), ("any", _("any"))),
         ),
     ),
-    says=_("Budget: none; rent, buy or hosted API"),
+    says=_("Rent, buy or hosted API; no capex limit"),
 )
 OBJECTIVE = Group(
     _("Objective"),

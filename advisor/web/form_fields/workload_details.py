@@ -22,9 +22,8 @@ from advisor.web.form_fields.fields import (
 from advisor.web.form_fields.question import recipe_fields
 
 ABOUT = Group(
-    _("Name and task"),
+    _("Task"),
     (
-        Field("name", _("Name of this workload"), TEXT, _("Shown in your list of recommendations")),
         Field(
             "task",
             _("Task"),
@@ -40,7 +39,7 @@ ABOUT = Group(
             choices=(("no", _("no")), ("yes", _("yes"))),
         ),
     ),
-    says=_("No name; any task; free-form answers"),
+    says=_("Any task; free-form answers"),
 )
 PRECISION = Group(
     _("Traffic in detail"),
@@ -56,9 +55,6 @@ PRECISION = Group(
             _("Output tokens, 95th percentile"),
             NUMBER,
             _("Empty: every answer has the mean length"),
-        ),
-        Field(
-            "traffic.requests_per_s.peak", _("Requests per second, peak"), NUMBER, _("The SLO must hold at this rate")
         ),
         Field("batch.every_hours", _("Batch: repeat every, hours"), NUMBER, _("Empty: back to back")),
         Field(
