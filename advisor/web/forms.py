@@ -43,6 +43,7 @@ from advisor.web.form_fields import (
     cases_text,
     checks_of,
     is_asked,
+    is_of_fleet,
     is_share,
     is_shown,
     path_text,
@@ -63,10 +64,12 @@ LIMITED = ("slo.ttft_ms_p95", "slo.tpot_ms_p95", "slo.e2e_ms_p95")
 class WorkloadForm(forms.Form):
     """Validates through `workload.parse`; after is_valid(), `specs` are the validated workloads, one for each model."""
 
+    asked: Mapping[str, Field] = FIELDS
+
     def __init__(self, *args: Any, organisation: Organisation | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.organisation = organisation  # whose own prices count, beside the public ones
-        for field in FIELDS.values():
+        for field in self.asked.values():
             self.fields[field.path] = form_field(field)
         self.fields[YAML] = forms.CharField(
             label="YAML",
@@ -130,6 +133,10 @@ class WorkloadForm(forms.Form):
         self.yaml_alone = "model" in extra
         return extra if self.yaml_alone else overlay(to_raw(cleaned, extra.get("kind")), extra)
 
+    def value_of(self, path: str) -> str:
+        """What was typed, or is shown at first."""
+        return str(self[path].value() or "")
+
     def place(self, item: Mapping[str, str]) -> None:
         """Adds an error to its field, else to the nearest field below or above, else to the YAML or the form."""
         path = re.sub(r"\[\d+\]", "", item["field"])
@@ -163,7 +170,7 @@ class WorkloadForm(forms.Form):
             paths = [field.path for field in group.fields]
             values = {path: self[path].value() for path in paths}
             errors = {path: [str(e) for e in self.errors[path]] for path in paths if path in self.errors}
-            yield shown_group(group, values, errors, usual)
+            yield shown_group(group, values, errors, usual, f"{self.prefix}-" if self.prefix else "")
 
     def suggestions(self) -> dict[str, list[str]]:
         """The entries of the datalists, read once for each state of the catalog and each organization."""
@@ -277,6 +284,8 @@ def form_field(field: Field) -> forms.Field:
 def to_raw(cleaned: Mapping[str, Any], kind: object = None) -> dict[str, Any]:
     """The raw workload with the values of the filled-in fields that its kind takes; `kind` overrides the field."""
     raw: dict[str, Any] = {}
+    if (kind or cleaned.get("kind")) == workload.PORTFOLIO:
+        cleaned = {path: value for path, value in cleaned.items() if is_of_fleet(path)}
     asked = kind_named(kind or cleaned.get("kind"))
     for path, field in sorted(FIELDS.items(), key=lambda item: item[0].count(".")):  # tco before tco.horizon_months
         value = cleaned.get(path)
@@ -318,15 +327,15 @@ def overlay(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]
     return merged
 
 
-def from_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Initial form values of a workload; what has no field goes into the YAML box."""
+def from_spec(spec: Mapping[str, Any], fields: Mapping[str, Field] = FIELDS) -> dict[str, Any]:
+    """Initial values of a form with these fields; what has no field goes into the YAML box."""
     rest = without_defaults(spec)
     rest_of_all = without_defaults(spec)  # `rest` loses what has a field
     initial: dict[str, Any] = {}
     if isinstance(spec.get("model"), Mapping):
         return {YAML: yaml.safe_dump(rest, sort_keys=False, allow_unicode=True)}
     always = workload.Spec().model_dump(mode="json")  # values that a fresh form shows
-    for path, field in FIELDS.items():
+    for path, field in fields.items():
         value = others(dig(spec, path), path) if field.reads == VALUES else dig(spec, path)
         chosen = field.reads in (ONE_OF, SOME_OF)
         if not chosen and field.reads != VALUES and dig(rest_of_all, path) is None and dig(always, path) is None:
@@ -344,7 +353,7 @@ def from_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
             drop(rest, keys)
     if rest:
         initial[YAML] = yaml.safe_dump(rest, sort_keys=False, allow_unicode=True)
-    return initial | choices_of(spec, initial)
+    return initial | (choices_of(spec, initial) if LATENCY in fields else {})
 
 
 def choices_of(spec: Mapping[str, Any], initial: dict[str, Any]) -> dict[str, str]:

@@ -273,7 +273,7 @@ def named(field: str, name: str, entries: Mapping[str, Entry]) -> Entry:
     if len(found) == 1:
         return entries[found[0]]
     if found:
-        raise refused(field, several(name, found), ", ".join(found))
+        raise refused(field, several(name, found))
     suggestion = near(name, entries, limit=3, cutoff=0.45)
     raise refused(field, f"{name} is not in the catalog{suggestion}", ", ".join(sorted(entries)[:40]))
 

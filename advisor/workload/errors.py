@@ -134,7 +134,7 @@ def unknown(
 
     def described(name: str) -> dict[str, str]:
         if len(candidates := list(meant(name))) > 1:
-            return error(field, several(name, candidates), ", ".join(candidates))
+            return error(field, several(name, candidates))
         similar = near(name, available, limit=3, cutoff=0.45)
         allowed = listed(name, available, LIST_URLS.get(kind_of(field), "")) or empty
         return error(field, f"{name} is not in the catalog{similar}", allowed)

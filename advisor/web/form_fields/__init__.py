@@ -89,6 +89,7 @@ __all__ = [
     "checks_of",
     "in_field",
     "is_asked",
+    "is_of_fleet",
     "is_share",
     "is_shown",
     "path_text",
@@ -119,6 +120,13 @@ def is_asked(path: str, kind: Kind) -> bool:
     if path.startswith("traffic.output_tokens") or path in ("structured_output", LATENCY):
         return kind.generates_tokens
     return True
+
+
+def is_of_fleet(path: str) -> bool:
+    """Whether a portfolio takes the field for all its workloads; each of them has the others itself."""
+    return path not in ("model", "task", "structured_output", LATENCY, TRAFFIC_BY) and not path.startswith(
+        ("traffic.", "slo.", "batch.", "training.", "finetuning.", "adapters.")
+    )
 
 
 def is_shown(path: str, kind: Kind) -> bool:

@@ -39,7 +39,7 @@ MODEL = Group(
                 ("portfolio", _("several workloads on one fleet (as YAML)")),
             ),
         ),
-        Field("name", _("Name of this workload"), TEXT, _("Shown in your list of recommendations")),
+        Field("name", _("Name"), TEXT, _("Shown in your list of recommendations")),
     ),
 )
 LOAD = Group(

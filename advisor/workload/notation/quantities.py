@@ -101,9 +101,8 @@ class Unclear(ValueError):
 
     def __init__(self, text: str, ways: tuple[str, ...], currency: str = "") -> None:
         self.text, self.ways, self.currency = text, ways, currency
-        other = f'"{text}" is in {currency}; amounts are in US dollars'
-        self.why = other if currency else f'"{text}" could mean {either(ways)}'
-        super().__init__(f"{self.why}; write {either(ways)}")
+        other = f'"{text}" is in {currency}; amounts are in US dollars: write {either(ways)}'
+        super().__init__(other if currency else f'"{text}" could mean {either(ways)}; write one of these')
 
 
 # --- the table --------------------------------------------------------------------------------------------------

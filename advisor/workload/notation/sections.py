@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 
 from advisor.workload.notation.machines import machines
 from advisor.workload.notation.quantities import Quantity, Unclear, quantity_of, read, within
-from advisor.workload.text import either, error
+from advisor.workload.text import error
 
 Errors = list[dict[str, str]]
 UNBOUNDED = (float("-inf"), float("inf"))
@@ -54,7 +54,7 @@ def converted(value: Any, annotation: Any, path: str, name: str, errors: Errors)
         try:
             number = read(value, quantity)
         except Unclear as unclear:
-            errors.append(error(path, unclear.why, either(unclear.ways)))
+            errors.append(error(path, str(unclear)))
             return value
         return value if number is None else number
     if isinstance(value, list):
