@@ -31,7 +31,7 @@ def counted(part: str) -> tuple[str, int | str] | None:
         return servers[3].strip(), int(servers[1]) * int(servers[2])
     if (several := COUNTED.fullmatch(part)) and has_letter(several[2]):
         return several[2].strip(), number_of(several[1])
-    if named := NAMED.fullmatch(part):
+    if (named := NAMED.fullmatch(part)) and has_letter(named[1]):
         return named[1].strip(), number_of(named[2].strip())
     return None
 

@@ -45,7 +45,7 @@ class Names:
 
     def containing(self, written: str) -> list[str]:
         """The names described by all words of the text; those that begin with them go before the others."""
-        owner, _, short = written.rpartition("/")
+        owner, _, short = written.rpartition("/") if self.ordered else ("", "", written)
         asked = words_of(short, PIECE if self.ordered else WORD)
         asked = tuple(word for word in asked if word not in MAKERS) or asked
         if not self.described or not asked or len(written) > 120:

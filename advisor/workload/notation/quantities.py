@@ -163,7 +163,11 @@ def built(kind: str, unit: str, groups: Mapping[str, str | None]) -> Quantity:
     units, coarse = {"": Fraction(1)}, False
     if kind in ("share", "ratio"):
         units |= dict.fromkeys(("%", "percent", "pct", "prozent"), Fraction(1, 100))
-        units |= {} if kind == "ratio" else {f"{each}{tail}": size for each, size in units.items() for tail in YEARLY}
+        units |= (
+            {}
+            if kind == "ratio"
+            else {f"{each}{tail}".strip(): size for each, size in units.items() for tail in YEARLY}
+        )
         units |= {"x": Fraction(1), "×": Fraction(1)} if kind == "ratio" else {}
     elif kind == "carbon":
         units |= {
@@ -185,7 +189,7 @@ def built(kind: str, unit: str, groups: Mapping[str, str | None]) -> Quantity:
     return Quantity(kind=kind, unit=unit, units=units, shown={}, coarse=coarse, examples=examples)
 
 
-YEARLY = ("/year", "/yr", "/y", "p.a.", " p.a.")
+YEARLY = ("/year", "/yr", "/y")
 PER = {"month": {"month": 1, "mo": 1, "year": Fraction(1, 12), "yr": Fraction(1, 12), "hour": 730, "h": 730},
        "accelerator_hour": {"h": 1, "hr": 1, "hour": 1, "gpu-hour": 1, "accelerator-hour": 1, "gpu-h": 1},
        "year": {"year": 1, "yr": 1, "month": 12}}  # fmt: skip
@@ -294,7 +298,7 @@ def scales(after: str, quantity: Quantity) -> list[tuple[Fraction, str]]:
 
 def tidy(text: str) -> str:
     """A unit in lower case, with a slash for per: "USD a month" as usd/month."""
-    lower = " ".join(text.replace("\u00a0", " ").replace("\u202f", " ").lower().split())
+    lower = " ".join(text.lower().replace("p.a.", "/year").split())
     return re.sub(r"\s*(?:/|(?<![a-z])(?:per|an?|each)(?![a-z]))\s*", "/", lower)
 
 
