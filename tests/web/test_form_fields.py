@@ -234,7 +234,7 @@ def test_a_scenario_that_lines_cannot_hold_stays_in_the_yaml():
 def test_traffic_that_does_not_change_leaves_the_forecast_out():
     spec = sent()
     assert "ramp_months" not in as_file(spec) and "price_paths" not in as_file(spec)
-    assert said(from_spec(spec)) == "Name of this workload: desk"
+    assert said(from_spec(spec)) == ""
 
 
 @pytest.mark.usefixtures("rates")
