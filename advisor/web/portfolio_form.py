@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from django.db import transaction
+from django.forms import ChoiceField
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
@@ -43,7 +44,9 @@ class RowForm(forms.WorkloadForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields[KINDS].choices = [choice for choice in FIELDS[KINDS].choices if choice[0] != workload.PORTFOLIO]
+        cast(ChoiceField, self.fields[KINDS]).choices = [
+            choice for choice in FIELDS[KINDS].choices if choice[0] != workload.PORTFOLIO
+        ]
         self.raw: dict[str, Any] = {}
 
     @property

@@ -5,7 +5,7 @@ from advisor.workload.contents import drawing_of, images_of, lengths_of, prompts
 from advisor.workload.deployment import Deployment, Fixed, parse_pool
 from advisor.workload.errors import unknown
 from advisor.workload.notation.machines import machines
-from advisor.workload.notation.names import Names, names_of, several
+from advisor.workload.notation.names import Names, names_of
 from advisor.workload.notation.numbers import POINT, Style
 from advisor.workload.notation.quantities import Quantity, Unclear, quantity_of, reads_back, text_of
 from advisor.workload.notation.quantities import read as read_quantity
@@ -91,7 +91,6 @@ __all__ = [
     "load",
     "more_errors",
     "names_of",
-    "several",
     "parse",
     "parse_estimate",
     "parse_pool",

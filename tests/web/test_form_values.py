@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.web import forms
-from advisor.web.form_fields import COUNTS, CURVE, FIELDS, LIST, NUMBER, VALUES, WHOLE, Field, shown
+from advisor.web.form_fields import COUNTS, CURVE, FIELDS, LIST, NUMBER, VALUES, WHOLE, Field
 from advisor.web.form_fields.fields import TEXT
+from advisor.web.form_fields.values import shown
 from advisor.web.forms import WorkloadForm, as_file, dig, drop, from_spec, overlay, prune, to_raw
 from advisor.workload.schema import parse
 from advisor.workload.text import load

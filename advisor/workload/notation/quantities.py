@@ -190,7 +190,8 @@ def built(kind: str, unit: str, groups: Mapping[str, str | None]) -> Quantity:
 
 
 YEARLY = ("/year", "/yr", "/y")
-PER = {"month": {"month": 1, "mo": 1, "year": Fraction(1, 12), "yr": Fraction(1, 12), "hour": 730, "h": 730},
+PER: dict[str, dict[str, Fraction | int]] = {
+       "month": {"month": 1, "mo": 1, "year": Fraction(1, 12), "yr": Fraction(1, 12), "hour": 730, "h": 730},
        "accelerator_hour": {"h": 1, "hr": 1, "hour": 1, "gpu-hour": 1, "accelerator-hour": 1, "gpu-h": 1},
        "year": {"year": 1, "yr": 1, "month": 12}}  # fmt: skip
 
