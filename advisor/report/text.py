@@ -24,6 +24,7 @@ from advisor.result import (
     Source,
     TrainingOption,
     Variant,
+    purchase_in,
     shown_in,
 )
 from advisor.result import Launch as LaunchFiles
@@ -297,6 +298,7 @@ def plan_lines(answer: Answer) -> list[str]:
     of = "" if answer.recommendations[0] is first else f" of #{first.rank}"
     others = [f"{s.said} {dollars(s.usd_per_month)}" for s in plan.strategies if not s.chosen]
     said += [f"plan{of}: {step.said}" for step in plan.steps]
+    said += [f"order{of}: {bought.said}"] if (bought := purchase_in(first)) else []
     said += [f"other ways to pay for the machines{of}, a month: {'; '.join(others)}"] if others else []
     if plan.capex_usd or plan.liability_usd:
         months = f"{plan.exit_month} month{'' if plan.exit_month == 1 else 's'}"

@@ -41,6 +41,8 @@ from advisor.result.money import (
     ProviderServices,
     Scenario,
     ScenarioCost,
+    ServerOrder,
+    ServerPurchase,
     Strategy,
     Switch,
     Taxes,
@@ -134,6 +136,16 @@ from advisor.result.portfolio import (
     RunOnFleet,
     SharedFleet,
     Tenant,
+)
+from advisor.result.purchase import (
+    machine_name,
+    machine_of,
+    machines_text,
+    order_month,
+    purchase_in,
+    purchase_of,
+    servers_text,
+    use_text,
 )
 from advisor.result.quick import (
     ESTIMATED,
@@ -291,6 +303,8 @@ __all__ = [
     "Measurement",
     "Settle",
     "TermOffer",
+    "ServerOrder",
+    "ServerPurchase",
     "Sharing",
     "SharingWay",
     "Simulation",
@@ -313,5 +327,13 @@ __all__ = [
     "Week",
     "WeekBill",
     "Weights",
+    "machine_name",
+    "machine_of",
+    "machines_text",
+    "order_month",
+    "purchase_in",
+    "purchase_of",
     "reference",
+    "servers_text",
+    "use_text",
 ]

@@ -36,6 +36,7 @@ from advisor.result.options.why_not import (
     Unranked,
 )
 from advisor.result.portfolio import Portfolio
+from advisor.result.purchase import purchase_in
 
 
 class Catalog(Section):
@@ -458,6 +459,7 @@ class Answer(Section):
             machine_accelerators=most if (most := most_accelerators(steps)) > (first.accelerator_count or 0) else None,
             first_machine_accelerators=first_accelerators(steps),
             grows=plan is not None and grows(plan),
+            purchase=None if isinstance(first, ApiOption) else purchase_in(first),
             bridge=plan.bridge if plan else None,
             settle=settle,
         )

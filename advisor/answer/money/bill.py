@@ -36,6 +36,7 @@ from advisor.result import (
     ProviderServices,
     WaterfallStep,
     WayToPay,
+    purchase_of,
 )
 
 Json = dict[str, Any]
@@ -82,6 +83,7 @@ def money(
         services=provider_services(question.catalog, s),
         energy=energy(question, s, tokens_per_s),
         plan=section,
+        purchase=purchase_of(section, s.chips, s.replicas, s.spare_replicas),
         taxes=taxes(question, plan),
     )
 

@@ -22,6 +22,7 @@ from advisor.engine.cost import (
 from advisor.engine.terms import (
     ASSUMED,
     DOUBTFUL,
+    NO_SERVER,
     OWNED,
     OWNED_MONTHS,
     UNKNOWN_UNIT,
@@ -35,6 +36,7 @@ from advisor.engine.terms import Accelerator as Chip
 from advisor.inputs.prices.assumptions import SERVERS
 from advisor.inputs.prices.hosts import (
     IN_PRICES,
+    SERVER,
     BoughtHost,
     bought_host,
     card_hosts,
@@ -58,6 +60,8 @@ COMPARABLE = ("vm", "bare_metal", "capacity_block")
 CONTRACTED = ("on_demand", "reserved_1y", "reserved_3y")  # terms of an organization's own prices, of any kind
 WITH_HOST = ("system", "server", "rack")  # purchases that include the host
 SYSTEM = "system"  # a complete computer with one chip, no separate server
+FORMS = {SYSTEM: "computer", "rack": "rack"}  # how a purchase of this kind is called; else a server
+WORKSTATION = "workstation"
 CARD = "chip"  # a purchase without a host; only PCIe cards fit any server, modules need a baseboard
 CARD_KINDS = ("gpu", "npu")  # kinds of accelerators sold as PCIe cards
 SLICE = "slice"  # a unit: part of a pod, sold in fixed shapes
@@ -511,13 +515,16 @@ def offers_of(snapshot: Snapshot, a: Assumptions, site: Assumptions, chips: Mapp
     units: dict[str, list[Json]] = {}
     for unit in snapshot.units:
         units.setdefault(unit["accelerator"], []).append(unit)
+    machines = largest_machines(snapshot)
     for p in snapshot.prices:
         chip, known = chips[p["accelerator"]], units.get(p["accelerator"], [])
         weak = weakness(p, datetime.date.fromisoformat(snapshot.asked_on))
         marks = (*p.get("marks", ()), *([chip.market] if chip.market else []), *([WEAK_PRICE] if weak else []))
         trust: Json = {"marks": marks, "weakness": weak, "origin": p["origin"]}
         if p["term"] == "purchase":
-            kept += [replace(o, **trust) for o in _owned(p, site, chip, known, snapshot)]
+            for o in _owned(p, site, chip, known, snapshot):
+                housed = not o.estimated_host or fits_a_known_machine(o, machines.get(chip.slug, 0))
+                kept.append(replace(o, **trust | {"marks": marks if housed else (*marks, NO_SERVER)}))
         else:
             found = doubts(p, chip, snapshot)
             trust |= found | {"marks": (*marks, *found["marks"])}
@@ -702,6 +709,20 @@ def _owned(p: Json, a: Assumptions, chip: Chip, known: Sequence[Json], snapshot:
     return _owned_host(p, a, chip, whole, known, snapshot)
 
 
+def largest_machines(snapshot: Snapshot) -> dict[str, int]:
+    """The most chips of each kind that one known machine holds: a server in the catalog, or one that is rented out."""
+    most: dict[str, int] = {}
+    for row in (*snapshot.units, *snapshot.prices, *snapshot.other_terms, *snapshot.serverless):
+        if row.get("kind") != CARD:
+            most[row["accelerator"]] = max(most.get(row["accelerator"], 0), row["accelerators"])
+    return most
+
+
+def fits_a_known_machine(o: Offer, most: int) -> bool:
+    """Whether cards that are bought alone fit a machine: one card any workstation, more a machine that is known."""
+    return o.accelerators <= most or (o.accelerators == 1 and o.form == WORKSTATION)
+
+
 def _owned_host(
     p: Json, a: Assumptions, chip: Chip, host: BoughtHost, known: Sequence[Json], snapshot: Snapshot
 ) -> list[Offer]:
@@ -742,6 +763,8 @@ def _owned_host(
         host_watts_per_accelerator=host.watts_per_accelerator,
         full_watts=watts,
         cooling=cooling_of(known, accelerators),
+        form=WORKSTATION if p["kind"] == CARD and chip.chassis != SERVER else FORMS.get(p["kind"], "server"),
+        estimated_host=p["kind"] == CARD,
         fabric_accelerators=_own_fabric(p, chip, accelerators),
         notes=p.get("notes", ""),
         stale=p.get("stale", False),

@@ -1,10 +1,21 @@
-"""The bill of materials: every line of a plan with its list price, its hours and what it costs over the plan, USD."""
+"""The costs: every line of a plan with its list price, its hours and what it costs over the plan, USD."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from advisor.result import CashFlow, CostPart, FleetItem, Money, Option, Plan, PlanStep, PortfolioMoney, TrainingOption
+from advisor.result import (
+    ApiOption,
+    CashFlow,
+    CostPart,
+    FleetItem,
+    Money,
+    Option,
+    Plan,
+    PlanStep,
+    PortfolioMoney,
+    TrainingOption,
+)
 from advisor.templatetags.finance import rate as percent
 
 CENT = 0.01
@@ -183,6 +194,25 @@ def item_line(item: FleetItem) -> BillLine:
         price_as_of=item.price_as_of,
         source=item.source,
     )
+
+
+def api_bill(api: ApiOption) -> list[BillLine]:
+    """What a hosted API is paid for over the horizon, by kind of token; their sum is that of the months."""
+    assert api.payments is not None
+    prices = {f"{charge.name} tokens": charge for charge in api.bill}
+    lines = []
+    for part in api.payments.parts:
+        charge, usd = prices[part.name], part.total_usd or 0.0
+        millions = charge.tokens_per_month / 1e6 * usd / charge.usd_per_month if charge.usd_per_month else 0.0
+        lines.append(
+            BillLine(
+                action="pay", quantity=round(millions, 3), item=f"million {part.name} of {api.name}",
+                provider=api.provider, region=api.region, from_month=1, until_month=api.payments.horizon_months,
+                unit_usd_once=charge.usd_per_mtok, usd=usd, price_as_of=api.price_as_of, source=api.price_source,
+            )
+        )  # fmt: skip
+    paid = math.fsum(flow.total_usd for flow in api.payments.cash_flow)
+    return [*lines, *rounding_line(lines, paid)]
 
 
 def vat_fraction_in(m: Money) -> float:

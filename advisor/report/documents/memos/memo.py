@@ -288,7 +288,7 @@ def tests(answer: Answer, r: Option) -> list[str]:
 
 
 def memo_markdown(found: Memo) -> str:
-    lines = [md.heading(1, f"Decision memo: {found.title}"), "", md.paragraph(found.verdict), ""]
+    lines = [md.heading(1, f"{found.kind}: {found.title}"), "", md.paragraph(found.verdict), ""]
     for part in found.parts:
         lines += [md.heading(2, part.title), ""]
         if part.rows:

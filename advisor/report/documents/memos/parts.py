@@ -57,6 +57,7 @@ class Memo:
     verdict: str
     parts: list[Part]
     dated: str
+    kind: str = "Decision memo"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -25,13 +25,14 @@ from advisor.report.documents.wording import (
     dollars,
     months_text,
 )
-from advisor.report.text import figure, name_of, replicas_text
+from advisor.report.text import name_of, replicas_text
 from advisor.result import (
     Answer,
     Currency,
     FleetItem,
     Portfolio,
     PortfolioMoney,
+    machines_text,
 )
 from advisor.templatetags import finance
 
@@ -107,7 +108,7 @@ def item_rows(items: Sequence[FleetItem], currency: Currency | None) -> list[Row
         Line(
             cells=(
                 i.for_workload,
-                f"{i.action} {figure(i.quantity)} x {i.item}".strip(),
+                f"{i.action} {machines_text(i.quantity or 0, i.machine or i.item)}".strip(),
                 "a supplier" if i.provider == "own" else i.provider,
                 item_price(i),
                 months_text(i.from_month, i.until_month) if i.from_month and i.until_month else "",
@@ -145,7 +146,7 @@ def portfolio_bill_rows(m: PortfolioMoney, currency: Currency | None) -> list[Ro
         return []
     if len(lines) > MOST_LINES:
         rest = math.fsum(usd for line in lines[MOST_LINES:] for usd in line.usd if usd)
-        lines = [*lines[:MOST_LINES], fact("other lines: see the bill of materials", rest)]
+        lines = [*lines[:MOST_LINES], fact("other lines: see the list of costs", rest)]
     return table(("line", "cost"), [*lines, fact("total", math.fsum(sums.values()))], currency)
 
 

@@ -22,7 +22,7 @@ from advisor.report.documents.memos.parts import (
 )
 from advisor.report.documents.wording import counted, dollars, is_late, purchase_text
 from advisor.report.text import figure, name_of
-from advisor.result import Answer, Currency, Scenario, TrainingOption
+from advisor.result import Answer, Currency, Scenario, TrainingOption, servers_text
 from advisor.templatetags.units import large
 
 MOST_OTHERS, MOST_RISKS, MOST_REJECTED = 4, 8, 2
@@ -63,7 +63,7 @@ def signed_text(r: TrainingOption) -> str:
         return f"{purchase_text(r)} for {times(r)}"
     step = plan.steps[0]
     at = f" at {step.provider}" if step.action in ("rent", "reserve") else ""
-    return f"{step.action} {step.instances:,} x {step.instance}{at} for {times(r)}"
+    return f"{step.action} {servers_text(step.instances, step)}{at} for {times(r)}"
 
 
 def times(r: TrainingOption) -> str:
