@@ -346,6 +346,10 @@ class ServerPurchase(Section):
     """How many of them run replicas in the month of the highest load, spare replicas included."""
     idle_accelerators: Count
     """The others, which come with the servers."""
+    first_accelerators: Count
+    """Accelerators of the servers in service in the first month of service."""
+    first_accelerators_needed: Count
+    """How many of them run replicas then."""
     spare_accelerators: Count
     """Part of accelerators_needed: those of spare replicas."""
     servers_usd: Usd

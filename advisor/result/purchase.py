@@ -24,7 +24,8 @@ def purchase_of(
         return None
     orders = [order_of(step) for step in bought]
     most = most_accelerators(bought)
-    needed = needed_accelerators(plan, bought, accelerators, replicas)
+    by_month = needed_by_month(plan, bought, accelerators, replicas)
+    needed, first = max(by_month.values()), min(by_month)
     paid = math.fsum(order.usd for order in orders)
     purchase = ServerPurchase(
         orders=orders,
@@ -32,6 +33,8 @@ def purchase_of(
         accelerators=most,
         accelerators_needed=needed,
         idle_accelerators=most - needed,
+        first_accelerators=in_service(bought, first),
+        first_accelerators_needed=by_month[first],
         spare_accelerators=min(round(accelerators / replicas * spare_replicas), needed),
         servers_usd=paid,
         beside_usd=round(plan.capex_usd - paid, 2),
@@ -125,10 +128,14 @@ def purchase_text(p: ServerPurchase) -> str:
 
 
 def use_text(p: ServerPurchase) -> str:
-    """How many of the accelerators run replicas: 5 of 16 accelerators in use at the highest load, 11 idle."""
+    """How many of the accelerators run replicas, at first and at the highest load, and how many are idle or spare."""
     spare = f" ({p.spare_accelerators:,} of them for spare replicas)" if p.spare_accelerators else ""
     idle = f", {p.idle_accelerators:,} idle" if p.idle_accelerators else ""
-    return f"{p.accelerators_needed:,} of {p.accelerators:,} accelerators in use at the highest load{spare}{idle}"
+    said = f"{p.accelerators_needed:,} of {p.accelerators:,}"
+    if (p.first_accelerators_needed, p.first_accelerators) == (p.accelerators_needed, p.accelerators):
+        return f"{said} accelerators in use{spare}{idle}"
+    first = f"{p.first_accelerators_needed:,} of {p.first_accelerators:,} accelerators in use at first"
+    return f"{first}, {said} at the highest load{spare}{idle}"
 
 
 def when_text(order: ServerOrder) -> str:
@@ -152,16 +159,16 @@ def in_service(steps: Sequence[PlanStep], month: int) -> int:
     return sum(s.instances * s.accelerators for s in steps if s.from_month <= month <= s.until_month)
 
 
-def needed_accelerators(plan: Plan, bought: Sequence[PlanStep], accelerators: int, replicas: int) -> int:
-    """Accelerators of bought servers that run replicas, in the month with the most; owned servers are filled first.
+def needed_by_month(plan: Plan, bought: Sequence[PlanStep], accelerators: int, replicas: int) -> dict[int, int]:
+    """Accelerators of bought servers that run replicas, by month of service; owned servers are filled first.
 
     accelerators: of this number of replicas.
     """
     kept = [step for step in plan.steps if step.action == "keep"]
-
-    def needed(month: int, total: int) -> int:
-        return min(max(total - in_service(kept, month), 0), in_service(bought, month))
-
-    if not plan.months:
-        return max(needed(step.from_month, accelerators) for step in bought)
-    return max(needed(m.month, -(-m.replicas * accelerators // replicas)) for m in plan.months)
+    first = min(step.from_month for step in bought)
+    total = {m.month: -(-m.replicas * accelerators // replicas) for m in plan.months if m.month >= first}
+    total = total or {step.from_month: accelerators for step in bought}
+    return {
+        month: min(max(needed - in_service(kept, month), 0), in_service(bought, month))
+        for month, needed in total.items()
+    }

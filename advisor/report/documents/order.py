@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from advisor.report.documents.bill import BillLine, api_bill, item_line, step_line
 from advisor.report.documents.memos.parts import Memo, Part, Row
 from advisor.report.documents.subject import TOTALS_ONLY, chosen, is_early_portfolio
-from advisor.report.documents.wording import counted, months_text, order_text
+from advisor.report.documents.wording import counted, is_late, months_text, order_text
 from advisor.report.text import figure, name_of
 from advisor.result import (
     Answer,
@@ -32,7 +32,7 @@ TERMS = (
     "Quote each line with its price, currency, delivery date and the date until which the quote holds.",
 )
 DELIVERY = (
-    "Quote prices delivered to the address above. Freight, insurance, customs and installation are a line of their own.",
+    "Quote prices delivered to the address above. Freight, insurance, customs and installation have their own line.",
     "Name any part that differs from the specification.",
 )
 RENTAL = (
@@ -104,7 +104,7 @@ def step_order(r: Option | TrainingOption, plan: Plan, step: PlanStep) -> OrderL
     return OrderLine(
         **given | {"item": machine_of(step), "provider": "", "region": ""},
         specification=bought_text(r, step),
-        when=f"{order_text(step) or 'order today'}, in service from month {step.from_month}",
+        when=needed_text(step),
     )
 
 
@@ -128,6 +128,14 @@ def bought_text(r: Option | TrainingOption, step: PlanStep) -> str:
         cooled = f", {s.cooling} cooling" if s.cooling else ""
         said.append(f"at most {figure(s.kw_full)} kW{cooled}")
     return "; ".join(said)
+
+
+def needed_text(step: PlanStep) -> str:
+    """When to order and deliver a server; a plan that waits for its servers starts with their delivery."""
+    order = order_text(step) or "order today"
+    if is_late(step):
+        return f"{order}, delivery in about {counted(step.order_months_before, 'month')}"
+    return f"{order}, in service from month {step.from_month}"
 
 
 def model_text(product: str) -> str:

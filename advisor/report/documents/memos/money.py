@@ -8,7 +8,18 @@ from advisor.report.documents.memos.parts import Line, Row, fact, figure_rows, n
 from advisor.report.documents.wording import dollars, months_text, order_text, unit_price
 from advisor.report.plan_figures import PlanFigure, plan_payments
 from advisor.report.text import meetings, payment_month_text
-from advisor.result import Answer, Currency, Money, Option, Plan, PlanStep, Taxes, TrainingOption, servers_text
+from advisor.result import (
+    Answer,
+    Currency,
+    Money,
+    Option,
+    Plan,
+    PlanStep,
+    Taxes,
+    TrainingOption,
+    machine_of,
+    servers_text,
+)
 from advisor.templatetags.finance import rate as percent
 
 MOST_STEPS = 8
@@ -104,6 +115,6 @@ def quotes(r: Option | TrainingOption) -> list[str]:
         seller = "own" if r.acquisition == "own" else r.provider
         return [quote_text(r.instance or r.accelerator, seller, r.money.prices_as_of if r.money else r.price_as_of)]
     asked = [
-        (s.instance, "own" if s.action == "buy" else s.provider, s.price_as_of) for s in steps if s.term != "owned"
+        (machine_of(s), "own" if s.action == "buy" else s.provider, s.price_as_of) for s in steps if s.term != "owned"
     ]
     return [quote_text(*each) for each in dict.fromkeys(asked)]

@@ -18,6 +18,7 @@ from advisor.report.documents.memos.parts import (
     range_rows,
     table,
 )
+from advisor.report.documents.memos.signing import portfolio_approval
 from advisor.report.documents.subject import (
     TOTALS_ONLY,
 )
@@ -97,6 +98,7 @@ def portfolio_memo(answer: Answer, portfolio: Portfolio, m: PortfolioMoney) -> M
                 items=list(NOT_COUNTED) if shared else ["each workload has its own risks: see its own answer"],
             ),
             Part(title="Before signing", items=[load_test, *dict.fromkeys(quotes)]),
+            portfolio_approval(m),
         ],
         dated=dated(answer, m),
     )
