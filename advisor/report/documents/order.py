@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from advisor.report.documents.bill import BillLine, api_bill, item_line, step_line
+from advisor.report.documents.bill import SHARE, BillLine, api_bill, bill_of, item_line, step_line, step_usd
 from advisor.report.documents.memos.parts import Memo, Part, Row
 from advisor.report.documents.subject import TOTALS_ONLY, chosen, is_early_portfolio
 from advisor.report.documents.wording import counted, is_late, months_text, order_text
@@ -55,7 +55,7 @@ def order_lines(answer: Answer, r: Option | TrainingOption, plan: Plan) -> list[
     steps = [step for step in plan.steps if step.action != "keep"]
     bought = [step for step in steps if step.action == "buy"]
     lines = [step_order(r, plan, step) for step in steps if step.action == "buy"]
-    lines += list(beside(answer.assumptions, bought)) if bought else []
+    lines += list(beside(answer.assumptions, bought, plan.capex_usd)) if bought else []
     lines += [step_order(r, plan, step) for step in steps if step.action != "buy"]
     return [replace(line, line=number) for number, line in enumerate(lines, start=1)]
 
@@ -72,7 +72,17 @@ def orders(answer: Answer, rank: int) -> list[tuple[str, OrderLine]]:
     if isinstance(option, ApiOption):
         return [("", line) for line in api_order(option)]
     r = chosen(answer, rank)
-    return [("", line) for line in order_lines(answer, r, r.money.plan)] if r.money and r.money.plan else []
+    if r.money is None:
+        return []
+    lines = order_lines(answer, r, r.money.plan) if r.money.plan else [early_order(r, bill_of(r)[0])]
+    return [("", line) for line in lines]
+
+
+def early_order(r: Option | TrainingOption, line: BillLine) -> OrderLine:
+    """What an answer without a plan buys or rents."""
+    given = {name: getattr(line, name) for name in BillLine.__slots__}
+    seller = SUPPLIER if line.action == "buy" else line.provider
+    return OrderLine(**given, line=1, seller=seller, specification=r.accelerator_name, when="as agreed")
 
 
 def is_ordered(item: FleetItem) -> bool:
@@ -162,20 +172,25 @@ def served(step: PlanStep) -> str:
     return f"{months_text(step.from_month, step.until_month)} of service"
 
 
-def beside(assumptions: Sequence[Assumption], bought: Sequence[PlanStep]) -> Iterator[OrderLine]:
-    """What the servers need: network, spare parts, storage, support and freight; no list price is known for them."""
-    servers = sum(step.instances for step in bought)
-    counts = counted(servers, "machine")
-    used = {a.name: float(a.value) for a in assumptions if isinstance(a.value, int | float)}
+def beside(assumptions: Sequence[Assumption], bought: Sequence[PlanStep], capex_usd: float) -> Iterator[OrderLine]:
+    """What the servers need: network, storage, spare parts, support and freight.
+
+    The first three share what the plan pays for purchases beyond the list prices; no price is known for the others.
+    """
+    counts = counted(sum(step.instances for step in bought), "machine")
     cards = sum(s.instances * (s.server.network_cards or 0) for s in bought if s.server)
-    if used.get(NETWORK):
-        ports = f"; {counted(cards, 'port')} for the network cards of the accelerators" if cards else ""
-        yield part("network switches, transceivers and cables", f"connect {counts}{ports}")
-    if used.get(STORAGE):
-        yield part("shared storage", "capacity and rate as agreed")
-    if used.get(SPARES):
-        share = f"{used[SPARES]:.0%}"
-        yield part("spare parts", f"kept on site, about {share} of the value of the machines")
+    ports = f"; {counted(cards, 'port')} for the network cards of the accelerators" if cards else ""
+    used = {a.name: float(a.value) for a in assumptions if isinstance(a.value, int | float)}
+    named = (
+        (NETWORK, "network switches, transceivers and cables", f"connect {counts}{ports}"),
+        (STORAGE, "shared storage", "capacity and rate as agreed"),
+        (SPARES, "spare parts", f"kept on site, about {used.get(SPARES, 0.0):.0%} of the value of the machines"),
+    )
+    shares = [(used[key], item, text) for key, item, text in named if used.get(key)]
+    total, left = math.fsum(share for share, _, _ in shares), capex_usd - math.fsum(map(step_usd, bought))
+    for share, item, text in shares:
+        usd = round(left * share / total, 2)
+        yield replace(part(item, text), unit_usd_once=usd, usd=usd, source=SHARE)
     years = math.ceil(max(s.until_month - s.from_month + 1 for s in bought) / 12)
     yield part("maintenance and support", f"for {counts}, {counted(years, 'year')}; state the response time")
     yield part("freight, insurance, customs and installation", f"{counts}, to the delivery address")
@@ -183,9 +198,13 @@ def beside(assumptions: Sequence[Assumption], bought: Sequence[PlanStep]) -> Ite
 
 def part(item: str, specification: str) -> OrderLine:
     return OrderLine(
-        action="buy", quantity=1, item=item, specification=specification, when="with the machines",
+        action="buy",
+        quantity=1,
+        item=item,
+        specification=specification,
+        when="with the machines",
         source="to be quoted",
-    )  # fmt: skip
+    )
 
 
 # --- the document -----------------------------------------------------------------------------------------------
@@ -212,14 +231,9 @@ def order_document(answer: Answer, rank: int) -> Memo:
 
 def nothing(answer: Answer, rank: int) -> str:
     """Why there is no line: only owned machines, or an answer of an earlier version."""
-    if is_early_portfolio(answer) or (not answer.portfolio and not has_plan(answer, rank)):
+    if is_early_portfolio(answer) or (not answer.portfolio and chosen(answer, rank).money is None):
         return TOTALS_ONLY
     return "Nothing has to be ordered: the machines are already there."
-
-
-def has_plan(answer: Answer, rank: int) -> bool:
-    money = chosen(answer, rank).money
-    return money is not None and money.plan is not None
 
 
 def line_row(line: OrderLine) -> Row:

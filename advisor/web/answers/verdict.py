@@ -6,7 +6,7 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext, pgettext
 from django.utils.translation import gettext_noop as known
 
-from advisor.result import Answer, Decision, Portfolio, Settle
+from advisor.result import Answer, Decision, Portfolio, ServerOrder, ServerPurchase, Settle
 from advisor.templatetags.units import language, percent_text, plain, sig
 
 WAYS = {
@@ -82,6 +82,8 @@ def headline(d: Decision) -> str:
 
 def lasting(d: Decision) -> str:
     """What to sign for the horizon, in whole machines: Buy 16 × H100 (12 in use), up to 24 later."""
+    if d.purchase is not None and set(d.ways) <= {"buy", "rent"} and d.ways[0] == "buy":
+        return purchased(d.purchase)
     most, used = d.machine_accelerators, d.accelerator_count
     if most is None or used is None:
         return counted(d)
@@ -93,6 +95,35 @@ def lasting(d: Decision) -> str:
     if d.grows and most > now:
         said = gettext("%(what)s, up to %(most)s later") % {"what": said, "most": plain(most)}
     return said
+
+
+FORMS = {  # of one machine, and of several
+    "server": (known("%(count)s server with %(each)s × %(chip)s"), known("%(count)s servers with %(each)s × %(chip)s")),
+    "rack": (known("%(count)s rack with %(each)s × %(chip)s"), known("%(count)s racks with %(each)s × %(chip)s")),
+    "workstation": (
+        known("%(count)s workstation with %(each)s × %(chip)s"),
+        known("%(count)s workstations with %(each)s × %(chip)s"),
+    ),
+}
+
+
+def purchased(p: ServerPurchase) -> str:
+    """A purchase in the servers that are ordered: Buy 2 servers with 8 × B200 (14 of 16 accelerators in use)."""
+    first = [order for order in p.orders if order.service_month == p.orders[0].service_month]
+    said = gettext("Buy %(what)s") % {"what": gettext(" and ").join(map(machines, first))}
+    if p.accelerators > 1:
+        values = {"what": said, "used": plain(p.first_accelerators_needed), "all": plain(p.first_accelerators)}
+        said = gettext("%(what)s (%(used)s of %(all)s accelerators in use)") % values
+    later = p.servers - sum(order.servers for order in first)
+    return gettext("%(what)s, %(count)s more later") % {"what": said, "count": plain(later)} if later else said
+
+
+def machines(order: ServerOrder) -> str:
+    """2 servers with 8 × B200."""
+    values = {"count": plain(order.servers), "each": plain(order.accelerators), "chip": order.accelerator_name}
+    if order.form not in FORMS or not order.accelerator_name:
+        return f"{plain(order.servers)} × {order.product}"
+    return gettext(FORMS[order.form][order.servers != 1]) % values
 
 
 def counted(d: Decision) -> str:
