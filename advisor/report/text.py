@@ -376,8 +376,12 @@ def software_left_out(answer: Answer) -> list[tuple[str, LeftOut]]:
 
 
 def unranked_lines(answer: Answer) -> list[str]:
-    """Bookings that cost less, and what accelerators without a usable price may cost."""
-    lines = [f"cheaper if booked: {item.said}" for item in answer.bookable]
+    """Sellers of an unknown region, bookings that cost less, and accelerators without a usable price."""
+    lines = [
+        f"not ranked, {place.availability}: {place.label} at {place.provider}: {dollars(place.usd_per_month)} a month"
+        for place in answer.unknown_places[:MOST_CHANGES]
+    ]
+    lines += [f"cheaper if booked: {item.said}" for item in answer.bookable]
     priced = [item for item in answer.unranked if item.usd_per_accelerator_hour_to_win is not None]
     priced.sort(key=lambda item: -(item.usd_per_accelerator_hour_to_win or 0.0))
     return lines + [

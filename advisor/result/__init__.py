@@ -118,6 +118,7 @@ from advisor.result.options.why_not import (
     Rejection,
     SensitivityBar,
     SolidChoice,
+    UnknownPlace,
     Unranked,
     UnrankedOffer,
 )
@@ -207,6 +208,7 @@ __all__ = [
     "UnitCost",
     "Checkpoint",
     "Bookable",
+    "UnknownPlace",
     "Unranked",
     "UnrankedOffer",
     "Ablation",

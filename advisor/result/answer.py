@@ -33,6 +33,7 @@ from advisor.result.options.why_not import (
     Rejection,
     SensitivityBar,
     SolidChoice,
+    UnknownPlace,
     Unranked,
 )
 from advisor.result.portfolio import Portfolio
@@ -342,6 +343,8 @@ class Answer(Section):
     """What documents convert to; null: USD."""
     without_weak_prices: SolidChoice | None = None
     """The first choice without weak prices; null: the first choice has a sound price, or nothing else is possible."""
+    unknown_places: list[UnknownPlace] = []
+    """Sellers of the ranked machines that do not say whether they are in the required regions, cheapest first."""
     bookable: list[Bookable] = []
     """Capacity to book in advance that costs less than the first machine."""
     left_out: LeftOutSoftware | None = None

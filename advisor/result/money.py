@@ -401,6 +401,10 @@ class WayToPay(Section):
     """Where the price was read."""
     basis: str
     """catalog, or assumed: the usual discount of a term on the on-demand price."""
+    availability: str = ""
+    """That nobody says whether it is in the regions that the workload requires; empty: it is known."""
+    machines: str = ""
+    """What is bought, in words: 2 servers with 8 x B200; empty where it is rented or owned, and in earlier answers."""
 
 
 class CostPath(Section):

@@ -17,6 +17,7 @@ from advisor.result import (
     PlanStep,
     PortfolioMoney,
     TrainingOption,
+    machine_of,
 )
 from advisor.templatetags.finance import rate as percent
 
@@ -161,7 +162,7 @@ def step_line(step: PlanStep) -> BillLine:
     return BillLine(
         action=step.action,
         quantity=step.instances,
-        item=step.instance,
+        item=machine_of(step),
         provider=step.provider,
         region=step.region,
         from_month=step.from_month,

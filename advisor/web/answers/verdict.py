@@ -82,7 +82,7 @@ def headline(d: Decision) -> str:
 
 def lasting(d: Decision) -> str:
     """What to sign for the horizon, in whole machines: Buy 16 × H100 (12 in use), up to 24 later."""
-    if d.purchase is not None and set(d.ways) <= {"buy", "rent"} and d.ways[0] == "buy":
+    if d.purchase is not None and d.ways[0] == "buy" and all(order.accelerator_name for order in d.purchase.orders):
         return purchased(d.purchase)
     most, used = d.machine_accelerators, d.accelerator_count
     if most is None or used is None:

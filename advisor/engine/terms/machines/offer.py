@@ -98,6 +98,11 @@ class Offer:
         """Whether its region, or an area that the region lies in, is one of these."""
         return self.region in places or any(area in places for area in self.areas)
 
+    def may_be_elsewhere(self, places: Collection[str]) -> bool:
+        """Whether nobody says where it is, although one of these places is required: a rent of any region."""
+        rented = self.acquisition == "rent" and self.provider != ASSUMED
+        return bool(places) and rented and not self.areas and self.region not in places
+
     @property
     def orderable(self) -> bool:
         """Whether a buyer can order it as it stands: not chips without a server to put them in."""

@@ -65,7 +65,7 @@ from advisor.result import (
     purchase_in,
 )
 
-MOST_RISKS, MOST_BREAK_POINTS = 7, 3
+MOST_RISKS, MOST_BREAK_POINTS, MOST_ELSEWHERE = 7, 3, 2
 LIMITS = {
     "ttft_ms_p95": "first token within {:,.10g} ms",
     "tpot_ms_p95": "each further token within {:,.10g} ms",
@@ -232,7 +232,15 @@ def alternatives(answer: Answer, r: Option) -> list[str]:
     elif m:
         ways = [way_text(way, r.batch is not None) for way in m.ways_to_pay[1:]]
     switch = [answer.switch.said] if answer.switch else []
-    return [*ways, *switch, *rejections(answer), *excluded_api(answer)]
+    return [*ways, *switch, *elsewhere(answer), *rejections(answer), *excluded_api(answer)]
+
+
+def elsewhere(answer: Answer) -> list[str]:
+    """The cheapest sellers that do not say whether they are in a required region."""
+    return [
+        f"not ranked, {place.availability}: {place.label} at {place.provider}: {dollars(place.usd_per_month)} per month"
+        for place in answer.unknown_places[:MOST_ELSEWHERE]
+    ]
 
 
 def excluded_api(answer: Answer) -> list[str]:
