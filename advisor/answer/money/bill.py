@@ -40,6 +40,7 @@ from advisor.result import (
     machines_text,
     purchase_of,
 )
+from catalog.loading.places import place_text
 
 Json = dict[str, Any]
 CURRENCY: Final[Literal["USD"]] = "USD"
@@ -286,8 +287,7 @@ def availability_text(o: Offer, places: Sequence[str]) -> str:
     """EU availability unknown: of an offer that may be outside the required places; empty: it is known to be there."""
     if not o.may_be_elsewhere(places):
         return ""
-    names = [place.upper() if len(place) <= 3 else place.title() if place.islower() else place for place in places]
-    return f"{' or '.join(names)} availability unknown"
+    return f"{' or '.join(map(place_text, places))} availability unknown"
 
 
 def way_to_pay(s: Scored, places: Sequence[str] = ()) -> WayToPay:
