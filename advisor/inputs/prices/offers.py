@@ -3,7 +3,7 @@
 import datetime
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -515,7 +515,7 @@ def offers_of(snapshot: Snapshot, a: Assumptions, site: Assumptions, chips: Mapp
     units: dict[str, list[Json]] = {}
     for unit in snapshot.units:
         units.setdefault(unit["accelerator"], []).append(unit)
-    machines = largest_machines(snapshot)
+    housed = housed_chips(snapshot)
     for p in snapshot.prices:
         chip, known = chips[p["accelerator"]], units.get(p["accelerator"], [])
         weak = weakness(p, datetime.date.fromisoformat(snapshot.asked_on))
@@ -523,8 +523,8 @@ def offers_of(snapshot: Snapshot, a: Assumptions, site: Assumptions, chips: Mapp
         trust: Json = {"marks": marks, "weakness": weak, "origin": p["origin"]}
         if p["term"] == "purchase":
             for o in _owned(p, site, chip, known, snapshot):
-                housed = not o.estimated_host or fits_a_known_machine(o, machines.get(chip.slug, 0))
-                kept.append(replace(o, **trust | {"marks": marks if housed else (*marks, NO_SERVER)}))
+                fits = not o.estimated_host or fits_a_machine(o, housed)
+                kept.append(replace(o, **trust | {"marks": marks if fits else (*marks, NO_SERVER)}))
         else:
             found = doubts(p, chip, snapshot)
             trust |= found | {"marks": (*marks, *found["marks"])}
@@ -709,18 +709,19 @@ def _owned(p: Json, a: Assumptions, chip: Chip, known: Sequence[Json], snapshot:
     return _owned_host(p, a, chip, whole, known, snapshot)
 
 
-def largest_machines(snapshot: Snapshot) -> dict[str, int]:
-    """The most chips of each kind that one known machine holds: a server in the catalog, or one that is rented out."""
-    most: dict[str, int] = {}
-    for row in (*snapshot.units, *snapshot.prices, *snapshot.other_terms, *snapshot.serverless):
-        if row.get("kind") != CARD:
-            most[row["accelerator"]] = max(most.get(row["accelerator"], 0), row["accelerators"])
-    return most
+def housed_chips(snapshot: Snapshot) -> frozenset[str]:
+    """The chips of which a machine is known: one in the catalog, or one that somebody rents out."""
+    rows = (*snapshot.units, *snapshot.prices, *snapshot.other_terms, *snapshot.serverless)
+    return frozenset({row["accelerator"] for row in rows if row.get("kind") != CARD} | set(snapshot.marketplace))
 
 
-def fits_a_known_machine(o: Offer, most: int) -> bool:
-    """Whether cards that are bought alone fit a machine: one card any workstation, more a machine that is known."""
-    return o.accelerators <= most or (o.accelerators == 1 and o.form == WORKSTATION)
+def fits_a_machine(o: Offer, housed: Collection[str]) -> bool:
+    """Whether cards that are bought alone fit a machine that can be ordered.
+
+    GPU servers take any passively cooled card, and any workstation takes one card with a fan. Several of those need a
+    chip of which some machine is known.
+    """
+    return o.form != WORKSTATION or o.accelerators == 1 or o.accelerator in housed
 
 
 def _owned_host(
