@@ -16,12 +16,11 @@ from django.utils.safestring import mark_safe
 from django_tables2.data import TableQuerysetData
 
 from advisor.engine.network import from_shape, parameters
-from advisor.engine.terms import amount_digits, exact_digits
+from advisor.engine.terms import ANYWHERE, amount_digits, exact_digits
 from catalog import charts, clock
 from catalog.details import maturity
 from catalog.loading.places import place_text
 from catalog.models import Accelerator, ApiPrice, Framework, Price, QuantizationMethod, Region, ServedModel, Unit
-from catalog.pricing.current import ANYWHERE
 from catalog.pricing.derived import NO_CURRENT_PRICE, OFFER, age
 from catalog.pricing.finding import origin_words
 from catalog.texts import day, localized, number, shortened

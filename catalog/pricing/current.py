@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 from datetime import date
 from typing import Any, Protocol, TypeVar
 
+from advisor.engine.terms import ANYWHERE
 from catalog.loading.fixtures import INDEX, PER_CHIP
 
 AGEING_DAYS, STALE_DAYS, EXPIRED_DAYS = 30, 90, 365  # an expired offer is never recommended
 OFFICIAL = ("official_list", "provider_api")  # origins whose prices hold until the provider prints another: no expiry
 REPLACED_DAYS = 45  # a price this much newer replaces the seller's older ones under other names and terms
-ANYWHERE = ("any", "global", "")  # regions of prices that hold everywhere
 PURCHASE = "purchase"
 BOOKS = {"marketplace": "marketplace", "serverless": "serverless"}  # kinds that a seller prices apart from its others
 LISTED = ("on_demand", "reserved_1y", "reserved_3y")  # terms of one price list

@@ -57,6 +57,7 @@ from advisor.engine.terms.machines.hardware import (
 )
 from advisor.engine.terms.machines.host import Host, WeightStore, rented_part, weight_store_of
 from advisor.engine.terms.machines.offer import (
+    ANYWHERE,
     ASSUMED,
     DOUBTFUL,
     MARKS,
@@ -136,6 +137,7 @@ __all__ = [
     "quantile_key",
     "stored_distribution",
     "ANY",
+    "ANYWHERE",
     "ASSUMED",
     "CLIENTS",
     "DRAFT",

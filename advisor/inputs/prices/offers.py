@@ -20,6 +20,7 @@ from advisor.engine.cost import (
     total_usd_per_hour,
 )
 from advisor.engine.terms import (
+    ANYWHERE,
     ASSUMED,
     DOUBTFUL,
     NO_SERVER,
@@ -51,7 +52,7 @@ from catalog.loading.fixtures import INDEX, ORIGINS
 from catalog.loading.places import areas_of
 from catalog.models import Discount, Organisation, Price, Region, SupportLicence, Unit
 from catalog.pricing import current as rule
-from catalog.pricing.current import ANYWHERE, EXPIRED_DAYS, STALE_DAYS
+from catalog.pricing.current import EXPIRED_DAYS, STALE_DAYS
 from catalog.pricing.derived import NO_CURRENT_PRICE, has_expired, known_on
 
 SUPERSEDED_YEARS = 5  # from the release of a chip: two generations at the pace of one every two years

@@ -36,6 +36,7 @@ NEVER_FIRST = {  # marks of offers that are shown and never recommended, and how
 }
 WEAK_PRICE = "weak_price"  # the mark of every offer with a `weakness`
 NO_SERVER = "no_server"  # the mark of chips to buy for which no server, rack or computer is known
+ANYWHERE = ("any", "global", "")  # regions of prices that hold everywhere
 OWNED_MONTHS = 12  # age of machines that are already owned, for their market value
 OWNED = "owned"  # term of an offer of existing hosts only; more of them cannot be bought
 ASSUMED = "assumed"  # provider of an offer at a price that the planner assumes
@@ -101,7 +102,7 @@ class Offer:
     def may_be_elsewhere(self, places: Collection[str]) -> bool:
         """Whether nobody says where it is, although one of these places is required: a rent of any region."""
         rented = self.acquisition == "rent" and self.provider != ASSUMED
-        return bool(places) and rented and not self.areas and self.region not in places
+        return bool(places) and rented and self.region in ANYWHERE and not self.areas
 
     @property
     def orderable(self) -> bool:
