@@ -63,6 +63,7 @@ from advisor.result import (
     WayToPay,
     machine_of,
     purchase_in,
+    use_text,
 )
 
 MOST_RISKS, MOST_BREAK_POINTS, MOST_ELSEWHERE = 7, 3, 2
@@ -157,9 +158,11 @@ def hosted_text(answer: Answer, r: Option) -> str:
 
 
 def order_items(r: Option) -> list[str]:
-    """What is ordered when, and how many accelerators of it are idle."""
+    """How many accelerators of a purchase are in use and idle, and that some have no machine."""
     bought = purchase_in(r)
-    return [bought.said] if bought else []
+    if bought is None:
+        return []
+    return [use_text(bought), *([] if bought.orderable else ["no server is known for these accelerators"])]
 
 
 def decision_rows(answer: Answer, r: Option) -> Iterator[Line]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from advisor.answer import likely
 from advisor.engine.terms import HOURS_PER_MONTH
 from advisor.report.documents.memos.parts import Line, Part, Row, fact, note, other, table
-from advisor.report.documents.wording import counted, dollars
+from advisor.report.documents.wording import counted, dollars, purchase_text
 from advisor.result import (
     Answer,
     ApiOption,
@@ -144,11 +144,16 @@ def alternative_rows(answer: Answer, r: Deployment | ApiOption, currency: Curren
     shown: dict[str, Deployment | ApiOption] = {}
     for o in answer.recommendations:
         if o.rank != r.rank:
-            shown.setdefault(other(o), o)
-    shown.pop(other(r), None)
-    lines = [alternative(f"option {r.rank}, this one: {other(r)}", r)]
+            shown.setdefault(signed_text(o), o)
+    shown.pop(signed_text(r), None)
+    lines = [alternative(f"option {r.rank}, this one: {signed_text(r)}", r)]
     lines += [alternative(f"option {o.rank}: {name}", o) for name, o in list(shown.items())[:MOST_OTHERS]]
     return table(OTHERS, lines, currency, ("per month", "present value"))
+
+
+def signed_text(o: Deployment | ApiOption) -> str:
+    """What is signed for an option; two options that differ in how the same machines are run are one."""
+    return other(o) if isinstance(o, ApiOption) else purchase_text(o)
 
 
 def alternative(name: str, o: Deployment | ApiOption) -> Line:
