@@ -70,7 +70,7 @@ def orders(answer: Answer, rank: int) -> list[tuple[str, OrderLine]]:
         return [(item.for_workload, item_order(item, k)) for k, item in enumerate(filter(is_ordered, items), start=1)]
     option = answer.option(rank)
     if isinstance(option, ApiOption):
-        return [("", line) for line in api_order(option)]
+        return [("", line) for line in api_order(option)] if option.payments else []
     r = chosen(answer, rank)
     if r.money is None:
         return []
@@ -231,9 +231,14 @@ def order_document(answer: Answer, rank: int) -> Memo:
 
 def nothing(answer: Answer, rank: int) -> str:
     """Why there is no line: only owned machines, or an answer of an earlier version."""
-    if is_early_portfolio(answer) or (not answer.portfolio and chosen(answer, rank).money is None):
+    if is_early_portfolio(answer) or (not answer.portfolio and is_early(answer, rank)):
         return TOTALS_ONLY
     return "Nothing has to be ordered: the machines are already there."
+
+
+def is_early(answer: Answer, rank: int) -> bool:
+    """Whether an answer of an earlier version keeps only the totals of this option."""
+    return isinstance(answer.option(rank), ApiOption) or chosen(answer, rank).money is None
 
 
 def line_row(line: OrderLine) -> Row:
