@@ -57,10 +57,12 @@ from advisor.engine.terms.machines.hardware import (
 )
 from advisor.engine.terms.machines.host import Host, WeightStore, rented_part, weight_store_of
 from advisor.engine.terms.machines.offer import (
+    ANYWHERE,
     ASSUMED,
     DOUBTFUL,
     MARKS,
     NEVER_FIRST,
+    NO_SERVER,
     OWNED,
     OWNED_MONTHS,
     UNKNOWN_UNIT,
@@ -136,6 +138,7 @@ __all__ = [
     "quantile_key",
     "stored_distribution",
     "ANY",
+    "ANYWHERE",
     "ASSUMED",
     "CLIENTS",
     "DRAFT",
@@ -147,6 +150,7 @@ __all__ = [
     "LAYOUT",
     "LENGTHS",
     "MARKS",
+    "NO_SERVER",
     "MODEL",
     "OMITTED",
     "OWNED",
