@@ -138,8 +138,6 @@ from advisor.result.portfolio import (
 from advisor.result.quick import (
     ESTIMATED,
     PUBLISHED,
-    QuickChip,
-    QuickEstimate,
     QuickMemory,
     QuickOption,
     QuickOwned,
@@ -158,8 +156,6 @@ __all__ = [
     "shown_in",
     "ESTIMATED",
     "PUBLISHED",
-    "QuickChip",
-    "QuickEstimate",
     "QuickMemory",
     "QuickOption",
     "QuickOwned",

@@ -3,7 +3,7 @@
 It uses the candidates, offers, prices and formulas of a full answer, without simulation, plans and documents.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from advisor.answer.hosted import hosted, usd_per_hour
@@ -16,7 +16,6 @@ from advisor.engine.search import (
     Estimated,
     EstimatedRanking,
     KnownLanes,
-    MemoryParts,
     describe,
     estimated_ranking,
     hosted_score,
@@ -51,6 +50,22 @@ def check_kind(spec: Json) -> None:
     if spec["kind"] == PORTFOLIO or kind_named(spec["kind"]).trains:
         message = "has no quick ranking: it ranks one served model; ask for a full answer"
         raise WorkloadError([error("kind", message, "serving, batch, embedding, rerank or image_generation")])
+
+
+def missing_from(raw: Mapping[str, Any]) -> list[str]:
+    """What a raw question lacks for an estimate: the model, the lengths and the traffic."""
+    traffic, kind = raw.get("traffic") or {}, kind_named(raw.get("kind"))
+    lengths = [("input_tokens", "mean input tokens"), ("output_tokens", "mean output tokens")]
+    found = [] if raw.get("model") else ["model"]
+    found += [
+        said
+        for key, said in lengths[: 2 if kind.generates_tokens else 1]
+        if not traffic.get(key) and not traffic.get("trace")
+    ]
+    if kind.has_deadline:
+        return found + ([] if raw.get("batch") else ["requests and deadline of the batch"])
+    rated = any(traffic.get(key) for key in ("requests_per_s", "users", "trace", "turns", "audio"))
+    return found + ([] if rated else ["requests per second or users"])
 
 
 # --- the ranking ------------------------------------------------------------------------------------------------
@@ -151,19 +166,23 @@ def _option(workload: Workload, e: Estimated, rank: int | None) -> QuickOption:
         usd_per_mtok_blended=number(costs["blended"]),
         watts=number(e.watts),
         kgco2e_per_month=number(kwh * e.offer.kgco2e_per_kwh) if e.offer.kgco2e_per_kwh else None,
-        memory=_memory(e.memory),
+        memory=_memory(e),
         meets_slo=e.meets_slo,
         over_limit_fraction=None if e.meets_slo else number(e.excess_fraction - 1.0),
         basis=e.lane.choice.efficiency.basis,
     )
 
 
-def _memory(m: MemoryParts) -> QuickMemory:
+def _memory(e: Estimated) -> QuickMemory:
+    m, lane = e.memory, e.lane
+    each = int(m.kv_capacity_tokens // lane.context_tokens) if lane.context_tokens else 0
     return QuickMemory(
         weights_gib=rounded(m.weights_bytes / GIB),
         kv_gib=rounded(m.kv_bytes / GIB),
         other_gib=rounded((m.activations_bytes + m.overhead_bytes) / GIB),
         free_gib=rounded(m.free_bytes / GIB),
+        requests_that_fit=each * (e.replicas - e.spare_replicas) * lane.choice.lanes,
+        context_tokens=rounded(lane.context_tokens),
     )
 
 

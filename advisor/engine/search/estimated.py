@@ -149,7 +149,7 @@ class KnownLanes:
         if missing:
             lanes = [lane for _, c in missing for lane in c.kept]
             times = join_lanes([c.built for _, c in missing if c.built is not None]).times
-            figures, at = serving_estimates(workload, lanes, times), 0
+            figures, at = serving_estimates(workload, lanes, times, crowds=True), 0
             for key, c in missing:
                 known[key] = tuple(figure[at : at + len(c.kept)] for figure in figures)
                 at += len(c.kept)
@@ -226,7 +226,8 @@ class EstimatedRanking:
 def estimated_ranking(question: Question, known: KnownLanes | None = None) -> EstimatedRanking:
     """The whole catalog for a prepared question; `known` keeps lanes for questions with the same model and lengths."""
     rejections, chips = admissible(question)
-    question = replace(question, catalog=replace(question.catalog, offers=tuple(offers_for(question))))
+    catalog = replace(question.catalog, offers=tuple(offers_for(question)))
+    question = replace(question, catalog=catalog, simulates=False)
     lanes, refused, what = (known or KnownLanes()).served(question, chips)
     rejections += refused
     if not lanes:
