@@ -19,7 +19,7 @@ from advisor.result.answer import (
     Weights,
 )
 from advisor.result.base import Percentiles, Section
-from advisor.result.decision import Decision, Measurement, Settle
+from advisor.result.decision import Decision, Gate, LadderStep, Measurement, Settle, TermOffer
 from advisor.result.estimate import Ablation, AblationStep, ClosedForm, Estimate, MeasuredRow
 from advisor.result.figures import FIGURES, GROUPS, HOSTED, Figure, csv_columns, interval, shown_in
 from advisor.result.hosted import ApiOption, HostedOffer, SloState, Speed, TokenCharge
@@ -282,8 +282,11 @@ __all__ = [
     "SensitivityBar",
     "SolidChoice",
     "SharedFleet",
+    "Gate",
+    "LadderStep",
     "Measurement",
     "Settle",
+    "TermOffer",
     "Sharing",
     "SharingWay",
     "Simulation",

@@ -5,6 +5,7 @@ from advisor.workload.contents import drawing_of, images_of, lengths_of, prompts
 from advisor.workload.deployment import Deployment, Fixed, parse_pool
 from advisor.workload.errors import unknown
 from advisor.workload.parts import check_parts
+from advisor.workload.rules import SWITCHED_OFF, confidences_of, spares_by_default, terms_of
 from advisor.workload.schema import (
     CACHE_FORMATS,
     CHOICES,
@@ -41,6 +42,10 @@ from advisor.workload.traffic import trace_of, users_of
 from advisor.workload.training_run import FIXED, TRAINING_KINDS, FixedRun, TrainingRun, fixed_run, parse_estimate
 
 __all__ = [
+    "SWITCHED_OFF",
+    "confidences_of",
+    "spares_by_default",
+    "terms_of",
     "CACHE_FORMATS",
     "CHOICES",
     "CURVES",

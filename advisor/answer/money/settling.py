@@ -114,7 +114,8 @@ def settle_serving(
     if not leads(each, at, equal):
         return None
     turn = turns_of(answer, outcome, shown, at)
-    return settle(shown, at, each, equal, turn).changed(measurement=measurement(shown, at, tests, equal, turn))
+    hours = HOURS_PER_MONTH if workload.objective == "cost" else None
+    return settle(shown, at, each, equal, turn, hours).changed(measurement=measurement(shown, at, tests, equal, turn))
 
 
 def turns_of(answer: Answer, outcome: SearchResult, options: Sequence[Option | ApiOption], first: int) -> Turn:
@@ -266,8 +267,12 @@ def settle(
     moved: Sequence[Moved],
     equal: float,
     turn: Turn = lambda moved, after: None,
+    hours: float | None = None,
 ) -> Settle:
-    """The input that most often puts another option before `first`; ties go to the one named first."""
+    """The input that most often puts another option before `first`; ties go to the one named first.
+
+    hours: a month's, where the scores are USD per hour; None: they are not.
+    """
     shares = [float(flips(m.scores, first, equal).mean()) for m in moved]
     best = int(np.argmax(shares)) if shares else 0
     if not shares or shares[best] < RARE_FRACTION:
@@ -286,8 +291,17 @@ def settle(
         winner_after=options[after].label,
         winner_after_rank=options[after].rank,
         at_ratio=at,
+        worth_usd_per_month=0.0 if hours is None else rounded(worth(m.scores) * hours),
         said=f"{advice.format(option=about)}. {then[0].upper()}{then[1:]}; the probability of that is {share:.0%}.",
     )
+
+
+def worth(scores: Array) -> float:
+    """Expected score of the best option now less that after the input is known; 0: one option is best at every value.
+
+    scores: of every option at equally likely values of one input, shape (options, values).
+    """
+    return float(max(scores.mean(axis=1).min() - scores.min(axis=0).mean(), 0.0))
 
 
 def turned(m: Moved, flipped: Array, turn: Turn) -> tuple[float | None, int, float]:

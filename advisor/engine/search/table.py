@@ -46,6 +46,7 @@ from advisor.engine.terms import (
     host_chips,
     instances_packed,
     packing,
+    spare_hosts,
 )
 
 Array = np.ndarray
@@ -405,7 +406,8 @@ def instances_needed(replicas: Array, replica_chips: int, offer_chips: int, stag
 
 def packing_of(c: Choice, o: Offer) -> Packing:
     """How replicas of this layout lie in the instances of an offer, and in their hosts."""
-    return packing(c.tp * c.pp * c.dp, o.accelerators, c.pp, host_chips(c.accelerator, o))
+    a = c.accelerator
+    return packing(c.tp * c.pp * c.dp, o.accelerators, c.pp, host_chips(a, o), spare_hosts(a, o))
 
 
 def replicas_on(question: Question, kept: Sequence[Lane], offer: Array, carrying: Array) -> tuple[Array, Array]:
@@ -417,7 +419,7 @@ def replicas_on(question: Question, kept: Sequence[Lane], offer: Array, carrying
     needed = question.workload.slo.redundancy
     if not needed:
         return carrying, grown
-    packed = np.ones((4, *carrying.shape))
+    packed = np.ones((len(Packing._fields), *carrying.shape))
     for i, w in enumerate(kept):
         for index in set(offer[i].tolist()) - {-1}:
             packed[:, i, offer[i] == index] = np.array(packing_of(w.choice, question.catalog.offers[index]))[:, None]
@@ -450,24 +452,24 @@ def best_offers(
         stage_chips = np.array([kept[i].choice.tp * kept[i].choice.dp for i in members])
         stages = np.array([kept[i].choice.pp for i in members])
         licence = np.array([licence_of(question.catalog, kept[i]) for i in members])[:, None]
-        shares: dict[tuple[int, int], Array] = {}
+        shares: dict[tuple[int, int, int], Array] = {}
         for index, o, count in offers.get(accelerator.slug, ()):
             able = np.flatnonzero(stage_chips <= connected_chips(accelerator, o))
             if o.share != accelerator.share or not len(able):
                 continue
             rows, chips = np.array(members)[able], (stage_chips * stages)[able][:, None]
             sizes = zip(stage_chips[able].tolist(), stages[able].tolist(), strict=True)
-            failing = host_chips(accelerator, o)
-            packed = [packing(n * k, o.accelerators, k, failing) for n, k in sizes]
+            failing, spare = host_chips(accelerator, o), spare_hosts(accelerator, o)
+            packed = [packing(n * k, o.accelerators, k, failing, spare) for n, k in sizes]
             p = Packing(*(figure[:1] if dated else figure for figure in np.array(packed, dtype=float).T[:, :, None]))
             needs = partial(workload.slo.redundancy.instances, p=p)
             today = needs(carrying[rows])
             instances = over_horizon(question, o, carrying[rows], needs) if workload.forecast else today
             paid = np.ones(1)
             if autoscales(workload, o):
-                if (o.accelerators, failing) not in shares:
-                    shares[o.accelerators, failing] = paid_fraction(workload, o, carrying[rows], p)
-                paid = shares[o.accelerators, failing]
+                if (o.accelerators, failing, spare) not in shares:
+                    shares[o.accelerators, failing, spare] = paid_fraction(workload, o, carrying[rows], p)
+                paid = shares[o.accelerators, failing, spare]
             busy_chips = carrying[rows] * chips * load[rows]
             busy_chips = busy_chips * instances / today
             saved = power_saved(o, accelerator, question.catalog.assumptions, instances, busy_chips)

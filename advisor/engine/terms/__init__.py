@@ -74,6 +74,7 @@ from advisor.engine.terms.machines.redundancy import (
     instances_packed,
     packing,
     replicas_left,
+    spare_hosts,
 )
 from advisor.engine.terms.ratio_distribution import (
     CERTAIN,
@@ -152,6 +153,7 @@ __all__ = [
     "OWNED_MONTHS",
     "Packing",
     "host_chips",
+    "spare_hosts",
     "instances_packed",
     "packing",
     "replicas_left",
