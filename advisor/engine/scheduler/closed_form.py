@@ -358,7 +358,7 @@ def _with_crowds(offered: _OpenLoad, gap: _Gap, found: OpenLoop) -> OpenLoop:
     """The result with the p95 of a queue whose service slows down as it fills.
 
     The requests in flight vary more than a Poisson number: linearized around the mean, their variance is the mean over
-    1 - f'(TPOT), where f is the TPOT that an assumed TPOT leads to. A request at their p95 sees the steps of that crowd.
+    1 - f'(TPOT), where f is the TPOT that an assumed TPOT leads to. A request at their p95 sees the steps of it.
     Its own prompt shares the steps with those behind it, and the wait for those before it has an exponential tail.
     """
     after_first, rate, separate = offered.after_first, offered.rate, offered.separate
