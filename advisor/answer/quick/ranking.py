@@ -126,7 +126,7 @@ def _ranked(p: Prepared, found: EstimatedRanking, apis: Sequence[HostedOffer]) -
     As in a full answer, what nobody would order and APIs that nobody shows to meet the limits stand behind the rest.
     Owned machines are kept where nothing else saves clearly more.
     """
-    held = {slug for e in found.ranked if e.offer.term == OWNED for slug in [e.lane.choice.accelerator.slug]}
+    held = {_slug(e) for e in found.ranked if _keeps(e)}
     alone = [e for slug, e in found.owned.items() if e is not None and slug not in held]
     places = [
         _Place(option=e, behind=bool(apart(e)), score=e.score, usd_per_hour=e.usd_per_hour)

@@ -276,13 +276,13 @@ def _gap_of(offered: _OpenLoad, tpot_s: Array) -> _Gap:
     return _Gap(tpot_s=decode_s + added_s, decodes=decodes, decode_s=decode_s, filled_s=filled_s, prompts=p)
 
 
-def _prompt_queue(offered: _OpenLoad, beside: Array, room: Array) -> tuple[Array, Array, Array]:
-    """(mean wait of a prompt for earlier prompts, fraction of time that prompts take, exponent) (Sakasegawa 1977)."""
+def _prompt_queue(offered: _OpenLoad, beside: Array, room: Array) -> tuple[Array, Array]:
+    """(mean wait of a prompt for earlier prompts, fraction of time that prompts take) (Sakasegawa 1977)."""
     at_once = np.maximum(room, 1.0)
     full_s = offered.load.step_s(beside, np.minimum(room, at_once), beside + at_once) / np.minimum(room, 1.0)
     share = np.minimum(offered.rate * full_s / at_once, NEARLY_ALL)
     power = np.sqrt(2 * (at_once + 1)) - 1
-    return full_s / at_once * share**power / (1 - share) * (1 + offered.demand.input_cv2) / 2, share, power
+    return full_s / at_once * share**power / (1 - share) * (1 + offered.demand.input_cv2) / 2, share
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -293,7 +293,6 @@ class _Prompt:
     wait_s: Array  # mean, for the step that runs
     queue_s: Array  # mean, for earlier prompts
     share: Array  # of the time, that prompts take
-    power: Array  # share ** power: the probability of waiting for earlier prompts
     stalled_s: Array  # of each token, by prompts
     per_gap: Array  # steps with prompts between two tokens
     long_s: Array  # p95 of its own steps over their mean
@@ -316,7 +315,7 @@ def _prompt_of(offered: _OpenLoad, gap: _Gap) -> _Prompt:
     step_s = (1 - prompts) * decode_s + prompts * filled_s
     residual_s = ((1 - prompts) * decode_s**2 + prompts * filled_s**2) / (2 * step_s)
     busy = -np.expm1(-rate * (after_first * tpot_s + own_s))
-    queue_s, share, power = _prompt_queue(offered, beside, room_of(load, offered.scheduler, gap.decodes))
+    queue_s, share = _prompt_queue(offered, beside, room_of(load, offered.scheduler, gap.decodes))
     stall_s = share * (queue_s + own_s) / (1 - share)  # prompts that queued behind a request's own, and later ones
     slow = 1.0 if separate else np.maximum(1 - tpot_s / filled_s, 0.0)
     sigma = np.sqrt(np.log1p(offered.demand.input_cv2))
@@ -325,7 +324,6 @@ def _prompt_of(offered: _OpenLoad, gap: _Gap) -> _Prompt:
         wait_s=busy * (residual_s + asynchronous * step_s),
         queue_s=queue_s,
         share=share,
-        power=power,
         stalled_s=stall_s * slow / np.maximum(after_first, 1.0),
         per_gap=prompts,
         long_s=own_s * (np.exp(Z95 * sigma - sigma**2 / 2) - 1),
@@ -359,20 +357,19 @@ def _with_crowds(offered: _OpenLoad, gap: _Gap, found: OpenLoop) -> OpenLoop:
 
     The requests in flight vary more than a Poisson number: linearized around the mean, their variance is the mean over
     1 - f'(TPOT), where f is the TPOT that an assumed TPOT leads to. A request at their p95 sees the steps of it.
-    Its own prompt shares the steps with those behind it, and the wait for those before it has an exponential tail.
+    Prompts wait for those before them as in an M/G/1 queue with an exponential tail.
     """
-    after_first, rate, separate = offered.after_first, offered.rate, offered.separate
+    after_first, rate, cv2 = offered.after_first, offered.rate, offered.demand.input_cv2
     slope = (_gap_of(offered, gap.tpot_s * (1 + CROWD_STEP)).tpot_s / gap.tpot_s - 1) / CROWD_STEP
     mean = np.maximum(rate * after_first * gap.tpot_s, LEAST_RATE_PER_S)
     most = mean + Z95 * np.sqrt(mean / (1 - np.clip(slope, 0.0, MOST_FEEDBACK)))
     crowd = _gap_of(offered, gap.tpot_s * np.minimum(most, np.maximum(offered.limit - 1, mean)) / mean)
     calm, full = _prompt_of(offered, gap), _prompt_of(offered, crowd)
-    jitter_s = calm.jitter_s(gap, after_first, separate)
-    slowed = 1 / (1 - full.share)
-    waiting = np.maximum(full.share**full.power, LEAST_RATE_PER_S)
-    wait_s = np.where(waiting > 0.05, full.queue_s / waiting * np.log(np.maximum(20 * waiting, 1.0)), 0.0)
-    ttft_s = offered.request_s + full.own_s * slowed + np.hypot(calm.long_s * slowed, calm.late_s + wait_s)
-    tpot_s = crowd.tpot_s + calm.stalled_s + np.hypot(jitter_s, 2 * calm.stalled_s)
+    each_s = full.own_s / (1 - full.share) * (1 + cv2) / 2  # mean wait of those that wait
+    ttft_s = offered.request_s + full.own_s + np.hypot(calm.long_s, calm.late_s)
+    ttft_s = ttft_s + each_s * np.log(np.maximum(full.share / 0.05, 1.0))
+    jitter_s = calm.jitter_s(gap, after_first, offered.separate)
+    tpot_s = crowd.tpot_s + full.stalled_s + np.hypot(jitter_s, 2 * full.stalled_s)
     served = np.isfinite(found.tpot_p95_estimate_s)
     return replace(
         found,

@@ -173,6 +173,11 @@ def evaluate(question: Question, lanes: Sequence[Lane], known: Served | None = N
     )
 
 
+def at_its_confidence(question: Question, table: Table) -> Table:
+    """The same candidates with the margins and the best offers of this question."""
+    return replace(with_best_offers(question, table), **_margins(question, table.lanes))
+
+
 def _margins(question: Question, lanes: Sequence[Lane]) -> dict[str, Array]:
     """The margins of each lane, which depend on its chip and its draft."""
     margins, known = np.ones((2, len(lanes), 1)), dict[tuple[str, str, int], Factors | None]()
