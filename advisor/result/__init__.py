@@ -151,8 +151,6 @@ from advisor.result.purchase import (
 from advisor.result.quick import (
     ESTIMATED,
     PUBLISHED,
-    QuickChip,
-    QuickEstimate,
     QuickMemory,
     QuickOption,
     QuickOwned,
@@ -171,8 +169,6 @@ __all__ = [
     "shown_in",
     "ESTIMATED",
     "PUBLISHED",
-    "QuickChip",
-    "QuickEstimate",
     "QuickMemory",
     "QuickOption",
     "QuickOwned",
