@@ -77,7 +77,9 @@ class Limits:
         return within if self.ttft_ms is None else within & (ttft_ms <= self.ttft_ms)
 
 
-def usd_per_mtok(s: Setting, osl: float, usd_per_chip_hour: float, tpot_ms: np.ndarray, ttft_ms: np.ndarray) -> np.ndarray:
+def usd_per_mtok(
+    s: Setting, osl: float, usd_per_chip_hour: float, tpot_ms: np.ndarray, ttft_ms: np.ndarray
+) -> np.ndarray:
     """Cost of a million output tokens while this many requests are in flight (Little's law)."""
     seconds = (ttft_ms + tpot_ms * (osl - 1.0)) / 1e3
     return np.asarray(s.chips * usd_per_chip_hour / 3600.0 * seconds / (s.concurrency * osl) * 1e6)

@@ -111,7 +111,7 @@ def expected(
         between = shared_variance(pooling, places, rows)
         among = shared_variance(pooling, rows, rows) + pooling.noise * np.eye(len(rows))
         weights = np.linalg.solve(among, between.T)
-        informed = between.any(axis=1)
+        informed = [bool(row.any()) for row in between]
         factor = np.exp(weights.T @ np.array([o.log_error for o in known]))
         own = own - between @ weights
         sd = np.sqrt(np.diag(own))

@@ -8,14 +8,18 @@ from typing import Any
 import numpy as np
 
 from advisor.engine.calibration import Observed
+from advisor.engine.estimate import Resources
 from advisor.engine.search import first_choice
 from advisor.engine.terms import Place, length_class
+from advisor.fidelity import calibration_files
 from advisor.fidelity.decisions import cases, errors, track_record
 from advisor.fidelity.decisions.cases import Group, Setting
 from advisor.fidelity.decisions.track_record import Method, Question
 from advisor.fidelity.decisions.unseen import FIGURES, Expected, Refits
+from advisor.fidelity.rows import Row
 from advisor.fidelity.scores.peers import Recorded
 from advisor.inputs import measured
+from catalog import clock
 from catalog.models import ScoredRow
 from catalog.pricing.derived import current_offers
 
@@ -28,10 +32,11 @@ STRICTER = {"at least 80 %": first_choice.Rule(least=0.8), "at least 90 %": firs
 
 def chip_prices() -> dict[str, float]:
     """Median on-demand price per chip-hour of each chip, over current public offers of whole machines, USD."""
-    rows = current_offers().filter(term="on_demand", kind__in=KINDS, usd_per_chip_hour__gt=0)
+    offers = current_offers().filter(term="on_demand", kind__in=KINDS, usd_per_hour__gt=0)
     found: dict[str, list[float]] = {}
-    for chip, usd in rows.values_list("accelerator__slug", "usd_per_chip_hour"):
-        found.setdefault(chip, []).append(usd)
+    for chip, count, usd in offers.values_list("accelerator__slug", "accelerators", "usd_per_hour"):
+        if usd and count:
+            found.setdefault(chip, []).append(float(usd) / count)
     return {chip: median(usd) for chip, usd in found.items()}
 
 
@@ -239,13 +244,29 @@ def reliability(asked: Sequence[Question]) -> list[Json]:
     return lines
 
 
-def record(rows: Rows, refits: Refits, recorded: Recorded, as_of: str) -> Json:
-    """The whole track record, as it is stored."""
-    asked = questions(rows, refits)
+def record(
+    rows: Sequence[Row],
+    scored: Sequence[ScoredRow],
+    resources: Resources,
+    disputed: Mapping[str, str],
+    recorded: Recorded,
+) -> Json:
+    """The whole track record, as it is stored. rows: as measured; scored: the same with predictions."""
+    shapes = measured.shapes()
+    setup = calibration_files.setup(resources.accelerators)
+    refits = Refits(rows, scored, resources, setup, disputed, shapes)
+    usable = Rows.of(scored, shapes, chip_prices())
+    return summarize(questions(usable, refits), usable.usd_per_chip_hour, recorded, clock.today().isoformat())
+
+
+def summarize(
+    asked: Mapping[str, Sequence[Question]], prices: Mapping[str, float], recorded: Recorded, as_of: str
+) -> Json:
+    """All methods on the same questions, by what was measured of the model."""
     used = {s.chip for q in asked[NEW] for s in q.group.settings}
     return {
         "as_of": as_of,
-        "usd_per_chip_hour": {chip: rounded(rows.usd_per_chip_hour[chip]) for chip in sorted(used)},
+        "usd_per_chip_hour": {chip: rounded(prices[chip]) for chip in sorted(used)},
         "groups": [
             {
                 "model": q.group.model,

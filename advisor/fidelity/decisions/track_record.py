@@ -183,7 +183,7 @@ def with_one_test(q: Question, limits: Limits) -> Learned | None:
     after = by_rule()(replace(q, errors=knowing), limits)
     sizing = first_choice.Sizing(table)
     plans = np.array([sizing.cost(each) for each in sizing.frontier])
-    worth = first_choice.value_of_result(plans, table.cost[tested])
+    worth = first_choice.value_of_result(plans, table.cost[tested], table.holds[sizing.frontier])
     before = checked(q, limits, choice.tests, choice.probability)
     return Learned(before=before, after=after, promised=worth / choice.expected_cost)
 
@@ -192,7 +192,9 @@ def neighbour(q: Question, setting: int) -> int | None:
     """The setting of the same deployment with the nearest other concurrency."""
     here = q.group.settings[setting]
     others = [
-        n for n, s in enumerate(q.group.settings) if s.deployment == here.deployment and s.concurrency != here.concurrency
+        n
+        for n, s in enumerate(q.group.settings)
+        if s.deployment == here.deployment and s.concurrency != here.concurrency
     ]
     return min(others, key=lambda n: abs(np.log(q.group.settings[n].concurrency / here.concurrency)), default=None)
 

@@ -1,6 +1,6 @@
 """What would have been predicted, and with which errors, had the rows of a decision never been measured."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ from advisor.fidelity.calibration_files import Setup
 from advisor.fidelity.nearest_rows import bits
 from advisor.fidelity.rows import Row
 from advisor.fidelity.scores import reliability, scoring
-from advisor.fidelity.scores.scoring import Scored
+from catalog.models import ScoredRow
 
 FIGURES = ("tpot", "ttft")
 
@@ -36,7 +36,7 @@ class Refits:
     def __init__(
         self,
         rows: Sequence[Row],
-        scored: Sequence[Scored],
+        scored: Iterable[ScoredRow],
         resources: Resources,
         setup: Setup,
         disputed: Mapping[str, str],
@@ -45,8 +45,8 @@ class Refits:
         self.setup, self.shapes, self.resources = setup, shapes, resources
         self.evidence = calibrate.evidence(rows, resources, disputed, setup.weights)
         self.x = np.log([setup.scopes[p.scope][p.name] for p in setup.parameters])
-        predicted = {s.row.id: s.ratio for s in scored}
-        ratios = [predicted.get(u.row.id) or np.nan for u in self.evidence.rows]
+        ratio = {row.key: 1.0 + row.bias_fraction for row in scored if row.bias_fraction is not None}
+        ratios = [ratio.get(u.row.id, np.nan) for u in self.evidence.rows]
         jacobian = least_squares.jacobian(self._closed_form, self.x)
         self.at = Solution(x=self.x, errors=np.log(ratios), jacobian=jacobian)
         self.bases = calibrate.bases_of(self.evidence.rows, resources, setup)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+LEAST = 0.5  # probability of meeting the limits below which nothing is first
 BIN_DRAWS = 128  # draws with similar results of a test that are put together
 
 
@@ -19,7 +20,7 @@ BIN_DRAWS = 128  # draws with similar results of a test that are put together
 class Rule:
     """The margins of the rule for what is rented by the hour."""
 
-    least: float = 0.5  # nothing is first with a lower probability of meeting the limits
+    least: float = LEAST
     sure: float = 0.8  # among ties, settings with this probability go first
     premium: float = 0.10  # expected extra cost up to which settings can tie
     told_apart: float = 0.9  # share of draws in which the cheapest must be cheaper, or it is a tie
@@ -116,23 +117,29 @@ def first_choice(table: Table, rule: Rule | None = None) -> Choice | None:
     )
 
 
-def value_of_result(cost: Array, result: Array) -> float:
+def value_of_result(cost: Array, result: Array, holds: Flags | None = None, least: float = LEAST) -> float:
     """How much a result lowers the expected cost of the best plan, in the unit of `cost`; 0: it changes no plan.
 
     cost: (plans, draws), the cost of each plan in each draw, resizing included. result: (draws,), the result that the
-    test would have in each draw. Draws with similar results are put together, and the best plan for each bin of results
-    is chosen with one half of its draws and costed with the other, because choosing and costing with the same draws
-    would promise a gain from chance alone.
+    test would have in each draw. holds: (plans, draws), whether a plan meets its limits as it is; before and after the
+    test, only plans with at least the probability `least` count. Draws with similar results are put together. In each
+    such bin the best plan is chosen with one half of the draws and costed with the other, because choosing and costing
+    with the same draws would promise a gain from chance alone.
     """
     bins = cost.shape[1] // BIN_DRAWS
     if len(cost) < 2 or bins < 2:
         return 0.0
-    now = int(np.argmin(cost.mean(axis=1)))
-    order = np.argsort(result, kind="stable")
+    enough = np.ones(cost.shape, bool) if holds is None else holds
+
+    def best(draws: NDArray[np.intp], otherwise: int) -> int:
+        mean = np.where(enough[:, draws].mean(axis=1) >= least, cost[:, draws].mean(axis=1), np.inf)
+        return int(np.argmin(mean)) if np.isfinite(mean).any() else otherwise
+
+    now = best(np.arange(cost.shape[1]), -1)
+    if now < 0:
+        return 0.0
     saved = 0.0
-    for members in np.array_split(order, bins):
-        own = cost[:, members]
-        for chosen_with, costed_with in ((own[:, ::2], own[:, 1::2]), (own[:, 1::2], own[:, ::2])):
-            plan = int(np.argmin(chosen_with.mean(axis=1)))
-            saved += float((costed_with[now] - costed_with[plan]).sum())
-    return max(saved / cost.shape[1], 0.0)
+    for members in np.array_split(np.argsort(result, kind="stable"), bins):
+        for chosen_with, costed_with in ((members[::2], members[1::2]), (members[1::2], members[::2])):
+            saved += float((cost[now, costed_with] - cost[best(chosen_with, now), costed_with]).sum())
+    return max(float(saved / cost.shape[1]), 0.0)
