@@ -11,7 +11,7 @@ from advisor.engine.calibration import Observed
 from advisor.engine.estimate import Resources
 from advisor.engine.search import first_choice
 from advisor.engine.terms import Place, length_class
-from advisor.fidelity import calibration_files
+from advisor.fidelity import calibrate, calibration_files
 from advisor.fidelity.decisions import cases, errors, track_record
 from advisor.fidelity.decisions.cases import Group, Setting
 from advisor.fidelity.decisions.track_record import Method, Question
@@ -254,7 +254,8 @@ def record(
     """The whole track record, as it is stored. rows: as measured; scored: the same with predictions."""
     shapes = measured.shapes()
     setup = calibration_files.setup(resources.accelerators)
-    refits = Refits(rows, scored, resources, setup, disputed, shapes)
+    evidence = calibrate.evidence(rows, resources, disputed, setup.weights)
+    refits = Refits(evidence, scored, resources, setup, shapes)
     usable = Rows.of(scored, shapes, chip_prices())
     return summarize(questions(usable, refits), usable.usd_per_chip_hour, recorded, clock.today().isoformat())
 

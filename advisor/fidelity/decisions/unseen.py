@@ -35,26 +35,23 @@ class Refits:
 
     def __init__(
         self,
-        rows: Sequence[Row],
+        evidence: calibrate.Evidence,
         scored: Iterable[ScoredRow],
         resources: Resources,
         setup: Setup,
-        disputed: Mapping[str, str],
         shapes: Mapping[str, str],
     ) -> None:
-        self.setup, self.shapes, self.resources = setup, shapes, resources
-        self.evidence = calibrate.evidence(rows, resources, disputed, setup.weights)
+        self.evidence, self.setup, self.resources = evidence, setup, resources
         self.x = np.log([setup.scopes[p.scope][p.name] for p in setup.parameters])
         ratio = {row.key: 1.0 + row.bias_fraction for row in scored if row.bias_fraction is not None}
-        ratios = [ratio.get(u.row.id, np.nan) for u in self.evidence.rows]
-        jacobian = least_squares.jacobian(self._closed_form, self.x)
-        self.at = Solution(x=self.x, errors=np.log(ratios), jacobian=jacobian)
-        self.bases = calibrate.bases_of(self.evidence.rows, resources, setup)
-        self.figure = np.array([scoring.interval_kind(u.row.metric, u.case) for u in self.evidence.rows])
-        self.chip = np.array([u.row.accelerator_slug for u in self.evidence.rows])
-        self.shape = np.array([shapes.get(u.row.model_id, u.row.model_id) for u in self.evidence.rows])
-        self.question = [question_of(u.row, u.case, shapes) for u in self.evidence.rows]
-        self.basis = np.array([self.bases.get(chip, "datasheet") for chip in self.chip])
+        errors = np.log([ratio.get(u.row.id, np.nan) for u in evidence.rows])
+        self.at = Solution(x=self.x, errors=errors, jacobian=least_squares.jacobian(self._closed_form, self.x))
+        bases = calibrate.bases_of(evidence.rows, resources, setup)
+        self.figure = np.array([scoring.interval_kind(u.row.metric, u.case) for u in evidence.rows])
+        self.chip = np.array([u.row.accelerator_slug for u in evidence.rows])
+        self.shape = np.array([shapes.get(u.row.model_id, u.row.model_id) for u in evidence.rows])
+        self.question = [question_of(u.row, u.case, shapes) for u in evidence.rows]
+        self.basis = np.array([bases.get(chip, "datasheet") for chip in self.chip])
 
     def _closed_form(self, x: Array) -> Array:
         scopes = calibrate.with_values(self.setup.scopes, self.setup.parameters, x)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 LEAST = 0.5  # probability of meeting the limits below which nothing is first
-BIN_DRAWS = 128  # draws with similar results of a test that are put together
+BIN_DRAWS, MOST_BINS = 128, 32  # draws with similar results of a test are put together
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,7 +126,7 @@ def value_of_result(cost: Array, result: Array, holds: Flags | None = None, leas
     such bin the best plan is chosen with one half of the draws and costed with the other, because choosing and costing
     with the same draws would promise a gain from chance alone.
     """
-    bins = cost.shape[1] // BIN_DRAWS
+    bins = min(cost.shape[1] // BIN_DRAWS, MOST_BINS)
     if len(cost) < 2 or bins < 2:
         return 0.0
     enough = np.ones(cost.shape, bool) if holds is None else holds
