@@ -352,6 +352,19 @@ def test_the_stored_record_adds_up() -> None:
         assert found["reached"] is (found["met"] >= 0.9 and found["extra_mean"] <= 0.12)
 
 
+def test_what_the_page_says_in_words_follows_from_the_figures() -> None:
+    stored = document.stored()
+    for name, methods in stored["finer_steps"].items():  # "more often than the cheapest prediction does"
+        assert methods["rule"]["all"]["met_low"] > methods["cheapest predicted"]["all"]["met"], name
+    for name, tested in stored["one_load_test"].items():  # "They promise less than happens"
+        before, after = (1 + tested[when]["extra_mean"] for when in ("before", "after"))
+        assert 0 < tested["promised_mean"] < 1 - after / before, name
+    rule = stored["methods"][document.KNOWN]["rule"]
+    assert rule["all"]["met"] >= rule["all"]["stated"]  # "the probabilities are not too high"
+    for methods in stored["methods"].values():  # "TTFT is hard to predict"
+        assert methods["rule"]["TPOT"]["met"] > methods["rule"]["TPOT and TTFT"]["met"]
+
+
 def test_expected_errors_need_rows_of_other_models() -> None:
     rows = measured_rows()
     known = refits(rows).expected(MODELS[0], record.Rows.of(scored(rows), {}, PRICES).observed)

@@ -15,7 +15,7 @@ from advisor.fidelity import calibrate, calibration_files
 from advisor.fidelity.decisions import cases, errors, track_record
 from advisor.fidelity.decisions.cases import Group, Setting
 from advisor.fidelity.decisions.track_record import Method, Question
-from advisor.fidelity.decisions.unseen import FIGURES, Expected, Refits
+from advisor.fidelity.decisions.unseen import FIGURES, Expected, Refits, against
 from advisor.fidelity.rows import Row
 from advisor.fidelity.scores.peers import Recorded
 from advisor.inputs import measured
@@ -126,7 +126,7 @@ def questions(rows: Rows, refits: Refits) -> dict[str, list[Question]]:
         for group in (g for g in rows.groups if g.shape == shape):
             alike = [o for o in rows.observed["tpot"] if o.place.model == shape and not answers(o.place, group)]
             nearer = refits.predicted(refits.of_question(group.question))
-            for name, own, known in ((NEW, ratio, ()), (KNOWN, nearer, alike)):
+            for name, own, known in ((NEW, ratio, ()), (KNOWN, nearer, against(alike, nearer))):
                 if (q := question(group, rows.usd_per_chip_hour, own, expected, known)) is not None:
                     made[name].append(q)
     return made

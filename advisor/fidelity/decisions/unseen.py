@@ -1,7 +1,7 @@
 """What would have been predicted, and with which errors, had the rows of a decision never been measured."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -69,10 +69,13 @@ class Refits:
         return np.asarray(x - self.x)
 
     def predicted(self, held: Mask) -> dict[str, float]:
-        """ID of each held-out row -> its prediction by the other rows, over that by all rows."""
+        """ID of each row -> its prediction by a fit without the held-out rows, over that by the fit to all rows."""
         moved = self.at.jacobian @ self._moved(held)
-        places = [i for i in np.flatnonzero(held) if np.isfinite(moved[i])]
-        return {self.evidence.rows[i].row.id: float(np.exp(moved[i])) for i in places}
+        return {
+            u.row.id: float(np.exp(each))
+            for u, each in zip(self.evidence.rows, moved, strict=True)
+            if np.isfinite(each)
+        }
 
     def expected(self, shape: str, observed: Mapping[str, Sequence[Observed]]) -> Expected:
         """The errors to expect of a model, from the rows of the others.
@@ -91,8 +94,9 @@ class Refits:
                     spread[basis, figure] = reliability.distribution(ratios, groups)
             together = reliability.correlation(reliability.pairs(rows["ttft"], rows["tpot"]))
             correlation[basis] = 1.0 if together is None else together
+        ratio = self.predicted(held)
         others = [[o for o in observed[figure] if o.place.model != shape][::THIN] for figure in FIGURES]
-        tpot, ttft = (conditioning.fit(rows) for rows in others)
+        tpot, ttft = (conditioning.fit(against(rows, ratio)) for rows in others)
         return Expected(spread=spread, correlation=correlation, poolings=(tpot, ttft))
 
     def _errors(self, held: Mask, basis: str, units: np.ndarray) -> dict[str, list[reliability.HeldOut]]:
@@ -107,6 +111,11 @@ class Refits:
                     reliability.HeldOut((u.case, u.row.date), u.group, str(unit), -float(errors[i]))
                 )
         return found
+
+
+def against(observed: Iterable[Observed], ratio: Mapping[str, float]) -> list[Observed]:
+    """Measured rows with their errors against other predictions: `ratio` times those that they were scored with."""
+    return [replace(o, log_error=o.log_error - float(np.log(ratio.get(o.key, 1.0)))) for o in observed]
 
 
 def question_of(row: Row, case: Case, shapes: Mapping[str, str]) -> tuple[object, ...]:
