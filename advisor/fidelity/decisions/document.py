@@ -237,24 +237,27 @@ def reasons(record: Json) -> list[str]:
         "- **The rule accepts 50 %.** A setting with less than 80 % goes first if surer ones cost over 10 % more. If "
         f"{KNOWLEDGE[KNOWN]}, its first choices state {whole(known['all']['stated'])} on average and "
         f"{whole(known['all']['met'])} met their limits, so the probabilities are not too high. With nothing below "
-        f"80 % "
-        f"first, {whole(strict['met'])} meet a limit of TPOT, at {percent_text(strict['extra_mean'])} extra.\n"
-        f"- **TTFT is hard to predict.** With a limit of TPOT alone, {whole(new['TPOT']['met'])} (new model) and "
-        f"{whole(known['TPOT']['met'])} (measured model) met it; with one of TTFT too, "
-        f"{whole(new['TPOT and TTFT']['met'])} and {whole(known['TPOT and TTFT']['met'])} "
-        "([reasons](../explanation/accuracy.md#missed-targets)).\n"
+        f"80 % first, {whole(strict['met'])} meet a limit of TPOT, at {percent_text(strict['extra_mean'])} extra.\n"
+        f"- **TTFT is hard to predict.** With a limit of TTFT, first choices {two_limits(new)} if nothing of the model "
+        f"was measured, and {two_limits(known)} if it was ([reasons](../explanation/accuracy.md#missed-targets)).\n"
         "- **A model's errors on one framework are alike.** DeepSeek and gpt-oss of TensorRT-LLM on the H200 are "
-        "predicted "
-        "15 to 26 % too fast in all rows. Rows of other models do not show it; one load test does.\n"
-        "- **Published steps are coarse.** Concurrency mostly doubles from one setting to the next, so one step "
-        "back costs "
-        "much. Coarse steps are also a hidden margin: the cheapest setting that is predicted to meet a limit often "
-        "meets it by far.",
+        "predicted 15 to 26 % too fast in all rows. Rows of other models do not show it; one load test does.\n"
+        "- **Published steps are coarse.** Concurrency mostly doubles from one setting to the next, so one step back "
+        "costs much. Coarse steps are also a hidden margin: the cheapest setting that is predicted to meet a limit "
+        "often meets it by far.",
         "Without that margin, the rule meets its limits clearly more often than the cheapest prediction does. This "
-        "table "
-        "has four concurrencies to each doubling; latencies between measured settings are interpolated:",
+        "table has four concurrencies to each doubling; latencies between measured settings are interpolated:",
         table_of(("measured", "method", *COLUMNS), rows),
     ]
+
+
+def two_limits(rule: Mapping[str, Json]) -> str:
+    """What a limit of TTFT changes."""
+    one, both = rule["TPOT"], rule["TPOT and TTFT"]
+    return (
+        f"state {whole(both['stated'])} instead of {whole(one['stated'])} and cost "
+        f"{percent_text(both['extra_mean'])} instead of {percent_text(one['extra_mean'])} extra"
+    )
 
 
 def reliability_table(record: Json) -> str:
