@@ -200,9 +200,8 @@ def verdict(record: Json) -> str:
         answered = round(found["decisions"] * (1 - found["unanswered"]))
         lines.append(
             f"- If {found['knowledge']}, the first choice met its limits in **{whole(found['met'])}** of {answered} "
-            f"answered "
-            f"decisions, at a mean extra cost of **{percent_text(found['extra_mean'])}**. The target ("
-            f"{whole(MET_TARGET)} at {whole(EXTRA_TARGET)}) is {reached}."
+            f"answered decisions, at a mean extra cost of **{percent_text(found['extra_mean'])}**. "
+            f"The target ({whole(MET_TARGET)} at {whole(EXTRA_TARGET)}) is {reached}."
         )
     return "\n".join(lines)
 
@@ -282,9 +281,8 @@ def not_knowing(record: Json) -> list[str]:
     )
     return [
         "One load test of the first choice's deployment, at the nearest other concurrency that was published, "
-        "corrects the "
-        "predictions of all settings that share an error with it. Then the decision is made again. The table has the "
-        "decisions whose first choice has such a point.",
+        "corrects the predictions of all settings that share an error with it. Then the decision is made again. The "
+        "table has the decisions whose first choice has such a point.",
         table_of(("measured", "when", *COLUMNS), rows),
         f"Before the test, the draws promise a mean saving of {promised} of the expected cost. They promise less than "
         "happens, because for them a miss without a test costs no more than the next setting that holds.",
