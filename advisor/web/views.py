@@ -36,7 +36,7 @@ from advisor.web.answers import kept, sections, training_page
 from advisor.web.answers.page import csv_text, page, sections_of
 from advisor.web.answers.page import option_context as page_of_option
 from advisor.web.what_if import controls as what_if
-from advisor.workload import WorkloadError, with_changes
+from advisor.workload import PORTFOLIO, WorkloadError, with_changes
 from catalog import clock
 from catalog.accounts import Caller, Right, audit, caller_of, hashed, needs, organisation_of, refused
 from catalog.models import Organisation
@@ -114,7 +114,11 @@ def ask(request: HttpRequest) -> HttpResponse:
         earlier = earlier_of(request, request.POST.get("from", ""))
     else:
         earlier = earlier_of(request, request.GET.get("from", ""))
-        form = prefilled(request, earlier)
+        spec = started_from(request, earlier)
+        if spec and spec.get("kind") == PORTFOLIO:
+            return redirect(f"{reverse('portfolio')}?{request.GET.urlencode()}")
+        initial = forms.from_spec(spec) if spec else forms.defaults()
+        form = forms.WorkloadForm(initial=initial, organisation=caller.organisation)
     if form.is_bound and form.is_valid():
         try:
             with transaction.atomic():  # all of them, or none if the queue has no room for one
@@ -149,8 +153,8 @@ def earlier_of(request: HttpRequest, text: str) -> Advice | None:
     return advise.visible(organisation_of(request)).defer("result").filter(pk=text).first() if is_uuid(text) else None
 
 
-def prefilled(request: HttpRequest, earlier: Advice | None) -> forms.WorkloadForm:
-    """An unbound form from ?preset=slug or ?from=an advice, else with the defaults.
+def started_from(request: HttpRequest, earlier: Advice | None) -> dict[str, Any] | None:
+    """The question of ?preset=slug or of ?from=an advice; None for a fresh form.
 
     ?change=an accelerator that the advice rejected: with the change that its rejection names.
     """
@@ -161,8 +165,7 @@ def prefilled(request: HttpRequest, earlier: Advice | None) -> forms.WorkloadFor
             spec = with_changes(earlier.workload.spec, change_for(answer_of(earlier), request.GET["change"]))
     if spec is None and request.GET.keys() & {"preset", "from"}:
         raise Http404(_("That workload does not exist."))
-    initial = forms.from_spec(spec) if spec else forms.defaults()
-    return forms.WorkloadForm(initial=initial, organisation=organisation_of(request))
+    return spec
 
 
 def change_for(answer: Answer, accelerator: str) -> dict[str, Any]:

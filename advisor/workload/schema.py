@@ -20,6 +20,7 @@ from advisor.workload.contents import Audio, ImageOutput, Images, contents_error
 from advisor.workload.embedding import with_one_vector
 from advisor.workload.errors import explained
 from advisor.workload.fields import Count, Fraction, GridCurve, Name, NotNegative, Positive, Section, whole
+from advisor.workload.notation.sections import with_numbers
 from advisor.workload.parts import parse_parts
 from advisor.workload.text import WorkloadError, check_size, either, error, load, past_day, unstorable
 from advisor.workload.traffic import Traffic, contradictions, filled
@@ -432,7 +433,8 @@ def parse(data: Mapping[str, Any] | str | bytes) -> dict[str, Any]:
     check_size(raw)
     if errors := not_modeled(raw):
         raise WorkloadError(errors)
-    errors = list(unstorable(raw))
+    raw, unclear = with_numbers(raw, Spec)
+    errors = [*unstorable(raw), *unclear]
     if any(item["message"] == "nested too deeply" for item in errors):
         raise WorkloadError(errors)
     try:
