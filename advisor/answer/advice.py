@@ -116,6 +116,7 @@ def _attempt(spec: Json, snapshot: Snapshot, progress: Progress | None, lost: Lo
         owned=machines,
         rejected=[ranking.rejection(r) for r in outcome.rejections],
         unranked=left,
+        unknown_places=lost.section("unknown places", lambda: bill.unknown_places(question, outcome.shown), []),
         bookable=ranking.bookable(question, options, left),
         left_out=ranking.left_out(outcome),
         pareto=pareto(question.workload, outcome, options),

@@ -257,7 +257,7 @@ def _unranked(question: Question, u: Found, said: dict[str, str]) -> Unranked:
         usd_per_accelerator_hour_to_win=number(u.usd_per_accelerator_hour) if u.usd_per_accelerator_hour else None,
         usd_per_month_to_win=rounded(u.usd_per_month) if u.usd_per_month else None,
         rank_at_price=u.place,
-        offer=None if u.assumed else _offer(question.snapshot, s),
+        offer=None if u.assumed else _offer(question, s),
         said=said.get(slug, ""),
     )
 
@@ -267,7 +267,7 @@ def label(s: Scored) -> str:
     return f"{s.chips:,} x {s.lane.choice.accelerator.name}, {describe(s.lane)}"
 
 
-def _offer(snapshot: Snapshot, s: Scored) -> UnrankedOffer:
+def _offer(question: Question, s: Scored) -> UnrankedOffer:
     o = s.offer
     return UnrankedOffer(
         provider=o.provider,
@@ -278,7 +278,8 @@ def _offer(snapshot: Snapshot, s: Scored) -> UnrankedOffer:
         usd_per_month=rounded(s.usd_per_hour * HOURS_PER_MONTH),
         price_as_of=o.as_of,
         price_source=o.source,
-        booking=booking(snapshot, o.provider) if o.term == BOOKED else "",
+        booking=booking(question.snapshot, o.provider) if o.term == BOOKED else "",
+        availability=bill.availability_text(o, question.workload.constraints.regions_allow),
     )
 
 

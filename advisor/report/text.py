@@ -25,6 +25,7 @@ from advisor.result import (
     Source,
     TrainingOption,
     Variant,
+    purchase_in,
     shown_in,
 )
 from advisor.result import Launch as LaunchFiles
@@ -298,6 +299,7 @@ def plan_lines(answer: Answer) -> list[str]:
     of = "" if answer.recommendations[0] is first else f" of #{first.rank}"
     others = [f"{s.said} {dollars(s.usd_per_month)}" for s in plan.strategies if not s.chosen]
     said += [f"plan{of}: {step.said}" for step in plan.steps]
+    said += [f"order{of}: {bought.said}"] if (bought := purchase_in(first)) else []
     said += [f"other ways to pay for the machines{of}, a month: {'; '.join(others)}"] if others else []
     if plan.capex_usd or plan.liability_usd:
         months = f"{plan.exit_month} month{'' if plan.exit_month == 1 else 's'}"
@@ -376,8 +378,12 @@ def software_left_out(answer: Answer) -> list[tuple[str, LeftOut]]:
 
 
 def unranked_lines(answer: Answer) -> list[str]:
-    """Bookings that cost less, and what accelerators without a usable price may cost."""
-    lines = [f"cheaper if booked: {item.said}" for item in answer.bookable]
+    """Sellers of an unknown region, bookings that cost less, and accelerators without a usable price."""
+    lines = [
+        f"not ranked, {place.availability}: {place.label} at {place.provider}: {dollars(place.usd_per_month)} a month"
+        for place in answer.unknown_places[:MOST_CHANGES]
+    ]
+    lines += [f"cheaper if booked: {item.said}" for item in answer.bookable]
     priced = [item for item in answer.unranked if item.usd_per_accelerator_hour_to_win is not None]
     priced.sort(key=lambda item: -(item.usd_per_accelerator_hour_to_win or 0.0))
     return lines + [

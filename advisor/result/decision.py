@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from advisor.result.base import Count, Fraction, Milliseconds, Ratio, Section, Unit, Usd, UsdPerMonth, UsdPerMtok
-from advisor.result.money import BridgeSetup, Plan, PlanStep
+from advisor.result.money import BridgeSetup, Plan, PlanStep, ServerPurchase
 
 UsdRange = list[Annotated[float, Unit("USD")]]
 
@@ -193,6 +193,8 @@ class Decision(Section):
     """Accelerators in the machines that the plan starts with, idle ones included; null: not known."""
     grows: bool = False
     """Whether the plan has more machines later than today."""
+    purchase: ServerPurchase | None = None
+    """The servers to order; null: nothing is bought."""
     bridge: BridgeSetup | None = None
     """What is rented until bought servers arrive; null: nothing."""
     settle: Settle | None = None

@@ -10,7 +10,7 @@ from advisor.answer.money import CostModel
 from advisor.answer.owned import kept_instances
 from advisor.answer.question import Question
 from advisor.engine.cost import HOURS_PER_MONTH
-from advisor.engine.search import NEAR_FRACTION, Scored, SearchResult, by_the_hour, commits, simplicity
+from advisor.engine.search import NEAR_FRACTION, Estimated, Scored, SearchResult, by_the_hour, commits, simplicity
 from advisor.engine.terms import evaluating
 
 Array = np.ndarray
@@ -159,7 +159,7 @@ def candidate(question: Question, s: Scored, usd: Array) -> Candidate:
     )
 
 
-def apart(s: Scored) -> str:
+def apart(s: Scored | Estimated) -> str:
     """Why nobody would order an option; empty: somebody would."""
     a = s.lane.choice.accelerator
     if s.chips > MOST_CARDS and a.memory_bytes <= SMALL_BYTES:

@@ -19,7 +19,7 @@ from advisor.engine.search.candidates import (
     published_bits,
     within_quality,
 )
-from advisor.engine.search.certainty import joint, rank_uncertainty
+from advisor.engine.search.certainty import first_choice, joint, rank_uncertainty
 from advisor.engine.search.certainty.sensitivity import Bar, Ranges, host_effect, outward, tornado, turning_point
 from advisor.engine.search.declared_scores import SCORE_NAMES, WEIGHTS, Score, weights_of
 from advisor.engine.search.estimated import Estimated, EstimatedRanking, KnownLanes, estimated_ranking
@@ -212,6 +212,7 @@ __all__ = [
     "offer_usd_per_hour",
     "offers_for",
     "prepare_question",
+    "first_choice",
     "rank_uncertainty",
     "efficiency_on",
     "on_spot",

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 
@@ -124,7 +125,8 @@ class Served:
 def served(question: Question, lanes: Sequence[Lane]) -> Served:
     """Memory, step times and latencies of these lanes; those that do not fit are pruned."""
     room, kept, built = fitting(question.catalog.model, lanes)
-    estimates = serving_estimates(question.workload, kept, built.times if built else None)
+    times = built.times if built else None
+    estimates = serving_estimates(question.workload, kept, times, crowds=not question.simulates)
     return Served(room=room, kept=tuple(kept), built=built, estimates=estimates)
 
 
@@ -172,7 +174,12 @@ def evaluate(question: Question, lanes: Sequence[Lane], known: Served | None = N
     )
 
 
-def _margins(question: Question, lanes: Sequence[Lane]) -> dict[str, Array]:
+def at_its_confidence(question: Question, table: Table) -> Table:
+    """The same candidates with the margins and the best offers of this question."""
+    return replace(with_best_offers(question, table), **_margins(question, table.lanes))
+
+
+def _margins(question: Question, lanes: Sequence[Lane]) -> dict[str, Any]:
     """The margins of each lane, which depend on its chip and its draft."""
     margins, known = np.ones((2, len(lanes), 1)), dict[tuple[str, str, int], Factors | None]()
     for i, lane in enumerate(lanes if question.workload.slo.confidence else ()):
@@ -233,12 +240,15 @@ def with_best_offers(question: Question, table: Table) -> Table:
     )
 
 
-def serving_estimates(workload: Workload, kept: Sequence[Lane], step_times: StepTimes | None) -> tuple[Array, ...]:
+def serving_estimates(
+    workload: Workload, kept: Sequence[Lane], step_times: StepTimes | None, crowds: bool = False
+) -> tuple[Array, ...]:
     """(requests/s of a full replica, its mean TPOT, replicas for the peak, TTFT p95, TPOT p95, the peak in requests/s).
 
     Each has the shape (lanes, concurrency), times in s. With users the peak is their closed-loop rate (Little's law),
     first with every slot busy and then at the estimated latency. A lane is never asked for more requests at once than
     it has users, and each of them finds only the others' requests (arrival theorem: Sevcik and Mitrani 1981).
+    `crowds`: p95 counts that crowds slow themselves down; users, who wait for their answers, form none.
     """
     shape = (len(kept), len(CONCURRENCY))
     peak = np.full(shape, workload.requests_per_s_peak)
@@ -273,7 +283,7 @@ def serving_estimates(workload: Workload, kept: Sequence[Lane], step_times: Step
                 latency = batch_latency_p95_s(each, rate.ravel(), seats.ravel(), demand, scheduler)
                 ttft[rows], tpot[rows] = latency.reshape(rate.shape), 0.0
                 continue
-            loaded = open_loop(each, rate.ravel(), each_demand, scheduler)
+            loaded = open_loop(each, rate.ravel(), each_demand, scheduler, crowds=crowds and not workload.users)
             if workload.users and not last:
                 e2e_s = loaded.ttft_mean_s + (workload.output_tokens.mean_tokens - 1) * loaded.tpot_mean_s
                 peak[rows] = _closed_loop_rate(workload.users, e2e_s.reshape(rate.shape), peak[rows])

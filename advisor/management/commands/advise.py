@@ -27,6 +27,7 @@ STANDARD_OUTPUT = Path("-")
 FILES = {
     "memo": "memo.md",
     "bom": "bill-of-materials.csv",
+    "costs": "costs.csv",
     "assumptions": "assumptions.csv",
     "cashflow": "cash-flow.csv",
     "workbook": "workbook.xlsx",
@@ -62,7 +63,10 @@ class Command(BaseCommand):
         )
         parser.add_argument("--document", choices=FILES, help="write one document for finance instead of the answer")
         parser.add_argument(
-            "--out", type=Path, metavar="FILE", help="the document's file; a memo is HTML in FILE.html; -: print a text"
+            "--out",
+            type=Path,
+            metavar="FILE",
+            help="the document's file; .html and .md choose the format of a memo or bom; -: print a text",
         )
         parser.add_argument(
             "--option",
@@ -126,7 +130,7 @@ class Command(BaseCommand):
         if not answer.is_feasible:
             self.stderr.write(f"{answer.verdict}\nNothing was written to {out}: {report.NO_ANSWER}")
             sys.exit(NOTHING_FEASIBLE)
-        name = "memo.html" if document == "memo" and out.suffix.lower() in (".html", ".htm") else FILES[document]
+        name = named_file(document, out)
         try:
             content = report.DOCUMENTS[name][1](answer, rank or report.default_rank(answer, name))
             if out == STANDARD_OUTPUT:
@@ -181,6 +185,12 @@ def document_fault(document: str | None, out: Path | None, rank: int | None) -> 
     if not out.absolute().parent.is_dir():
         return f"--out: {out.parent}: no such folder; create it first"
     return f"--out: {out} is a folder; give a file" if out.is_dir() else ""
+
+
+def named_file(document: str, out: Path) -> str:
+    """The document's name; a memo and a bill of materials are written in the format that the file's ending names."""
+    stem, other = FILES[document].rsplit(".", 1)[0], out.suffix.lower().lstrip(".").replace("htm", "html")[:4]
+    return f"{stem}.{other}" if f"{stem}.{other}" in report.DOCUMENTS else FILES[document]
 
 
 def replace_file(path: Path, content: bytes) -> None:
