@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from advisor import report
 from advisor.report import screen_of
 from advisor.report.screen.machines import signed
 from advisor.result import Answer, BridgeSetup, Option, Settle
@@ -71,6 +72,16 @@ def test_a_variant_has_no_row_of_its_own_in_the_ranking(client: Client) -> None:
     answer["recommendations"] = [first, second, again]
     text = page_of(client, answer, "?section=alternatives")
     assert again["label"] not in text and second["label"] in text
+
+
+def test_the_cost_section_and_the_full_text_show_what_each_margin_costs(client: Client) -> None:
+    answer = decided()
+    step = {"name": "one_host_lost", "included": True, "replicas": 3, "accelerators": 6, "usd_per_month": 15_609.7}
+    step |= {"switch": "slo.availability", "said": "6 x H200 SXM, $15,610 a month: and one host may fail"}
+    answer["decision"]["ladder"] = [step]
+    text = page_of(client, answer, "?section=cost")
+    assert "the loss of one host" in text and "$15,610" in text and "slo.availability" in text
+    assert f"margin: {step['said']}" in report.table(Answer.read(answer))
 
 
 # --- what is signed ---------------------------------------------------------------------------------------------

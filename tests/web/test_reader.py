@@ -143,8 +143,6 @@ def test_an_answer_in_german_and_euros(client: Client) -> None:
     assert '<html lang="de">' in german.text and german["Content-Language"] == "de"
     euros = f"{0.9 * stored['recommendations'][0]['usd_per_month']:,.0f}"
     assert f"€{euros}" in verdict_of(english) and f"{euros.replace(',', '.')}\u00a0€" in verdict_of(german)
-    assert "mieten" in verdict_of(german) and "Rent" in verdict_of(english)
-    assert "Pro Monat" in verdict_of(german) and "Per month" not in verdict_of(german)
     assert "zum Kurs 0,9 EUR/USD vom 02.10.2026" in german.text and german.text.count("a test bank") == 1
     assert Advice.objects.get(pk=advice.pk).result == stored  # only what is shown is converted
 
@@ -154,7 +152,7 @@ def test_an_answer_in_chinese_and_yuan(client: Client) -> None:
     advice = sample_advice.advice()
     yuan = f"¥{7 * advice.result['recommendations'][0]['usd_per_month']:,.0f}"
     text = client.get(f"/advice/{advice.pk}?currency=CNY", headers={"Accept-Language": "zh-CN"})
-    assert '<html lang="zh-hans">' in text.text and yuan in verdict_of(text) and "租用" in verdict_of(text)
+    assert '<html lang="zh-hans">' in text.text and yuan in verdict_of(text)
 
 
 @pytest.mark.django_db
