@@ -8,6 +8,7 @@ from advisor.engine.terms import amount_digits, cents_digits, kind_named
 from advisor.report import markdown_escapes as md
 from advisor.report import training_answer
 from advisor.report.asked import allows_apis, has_changing_traffic
+from advisor.report.screen import markdown_table, screen_markdown, screen_of
 from advisor.result import (
     HOSTED,
     Answer,
@@ -477,9 +478,9 @@ def hosted_note(answer: Answer) -> str:
 
 
 def markdown(answer: Answer, top: int | None = None) -> str:
-    """A page to paste: verdict, table, the first plan in full, rejections, sources."""
+    """A page to paste: the first screen, then verdict, table, the first plan in full, rejections, sources."""
     shown = answer.serving_options[:top]
-    lines = [md.heading(1, name_of(answer)), "", md.paragraph(answer.verdict), ""]
+    lines = [*screen_markdown(screen_of(answer)), md.heading(2, "In full"), "", md.paragraph(answer.verdict), ""]
     if trains(answer):
         runs = answer.training_runs[:top]
         lines += [*markdown_table(cells(answer, runs)), ""] if runs else []
@@ -504,11 +505,6 @@ def markdown(answer: Answer, top: int | None = None) -> str:
 def markdown_line(line: str) -> str:
     """A line of the terminal's text; those that begin with a dash become a list."""
     return md.item(line[2:]) if line.startswith("- ") else md.paragraph(line)
-
-
-def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table whose first row is the header."""
-    return [md.row(rows[0]), md.row("---" for _ in rows[0]), *map(md.row, rows[1:])]
 
 
 def section(title: str, columns: list[str], rows: list[list[str]]) -> list[str]:

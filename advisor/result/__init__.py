@@ -19,7 +19,7 @@ from advisor.result.answer import (
     Weights,
 )
 from advisor.result.base import Percentiles, Section
-from advisor.result.decision import Decision, Gate, LadderStep, Measurement, Settle, TermOffer
+from advisor.result.decision import Decision, Gate, LadderStep, Measurement, Settle, TermOffer, lasting
 from advisor.result.estimate import Ablation, AblationStep, ClosedForm, Estimate, MeasuredRow
 from advisor.result.figures import FIGURES, GROUPS, HOSTED, Figure, csv_columns, interval, shown_in
 from advisor.result.hosted import ApiOption, HostedOffer, SloState, Speed, TokenCharge
@@ -151,8 +151,6 @@ from advisor.result.purchase import (
 from advisor.result.quick import (
     ESTIMATED,
     PUBLISHED,
-    QuickChip,
-    QuickEstimate,
     QuickMemory,
     QuickOption,
     QuickOwned,
@@ -171,8 +169,6 @@ __all__ = [
     "shown_in",
     "ESTIMATED",
     "PUBLISHED",
-    "QuickChip",
-    "QuickEstimate",
     "QuickMemory",
     "QuickOption",
     "QuickOwned",
@@ -329,6 +325,7 @@ __all__ = [
     "Week",
     "WeekBill",
     "Weights",
+    "lasting",
     "machine_name",
     "machine_of",
     "machines_text",

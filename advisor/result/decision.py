@@ -24,6 +24,8 @@ class Measurement(Section):
     """Mean TPOT that is predicted for it."""
     turning_tpot_ms: Milliseconds | None
     """Mean TPOT at which another option becomes the first choice; null: none within the interval."""
+    winner_after: str = ""
+    """That option in one line; empty: none."""
     flips_fraction: Fraction
     """Share of the plausible results at which it does."""
     said: str
@@ -49,6 +51,9 @@ class Settle(Section):
     """Its rank in this answer."""
     at_ratio: Ratio | None = None
     """Ratio of the input to its expected value from which on it is; null: the input is a path over time."""
+    worth_usd_per_month: UsdPerMonth = 0.0
+    """Expected cost of the best choice now less that after the result; 0: no result changes it, or the choice is not by
+    cost."""
     said: str
     """The same in words."""
     measurement: Measurement | None = None
@@ -56,7 +61,7 @@ class Settle(Section):
 
 
 class Gate(Section):
-    """What must be known before signing: a metric, the value at which the choice changes, and what a test is worth."""
+    """What to learn before signing: one metric, the value at which the choice changes, and the worth of a test."""
 
     metric: str
     """What to measure or to ask for, such as mean TPOT of one replica."""

@@ -515,6 +515,9 @@ class CostRanges(Section):
 
     usd_per_month: list[UsdPerMonth]
     """Equal monthly payment: 5th, 50th and 95th percentile."""
+    mean_usd_per_month: UsdPerMonth | None = None
+    """Its mean over the draws: the expected cost that options are compared by; absent in answers of earlier
+    versions."""
     total_usd: list[Usd]
     """All payments over the horizon without discounting, less resale: 5th, 50th and 95th percentile."""
     wins_probability: Fraction

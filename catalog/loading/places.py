@@ -36,6 +36,13 @@ def areas_of(country: str) -> list[str]:
     return list(_countries().get(country.lower(), ()))
 
 
+@cache
+def synonyms() -> dict[str, str]:
+    """Other names of countries and areas, in lower case -> the name that `places` has."""
+    known: dict[str, str] = yaml.safe_load(PATH.read_text(encoding="utf-8")).get("synonyms", {})
+    return known
+
+
 def places() -> list[str]:
     """Everything that names a country or an area, in lower case."""
     return sorted({name for names in _countries().values() for name in names})

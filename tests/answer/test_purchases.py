@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from advisor.web.answers.verdict import headline
 
 from advisor import workload
 from advisor.answer.money.plan import section_of, steps_of
@@ -21,7 +22,6 @@ from advisor.report.documents.order import SUPPLIER, orders
 from advisor.report.documents.wording import plan_text
 from advisor.result import Answer, Assumption, Option, ServerPurchase, machine_of, machines_text, purchase_of
 from advisor.result.money import Plan
-from advisor.web.answers.verdict import headline
 from catalog.models import Price, Unit
 from catalog.pricing.current import OFFICIAL
 from tests.clocks import TODAY

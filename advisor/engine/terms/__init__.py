@@ -76,6 +76,7 @@ from advisor.engine.terms.machines.redundancy import (
     instances_packed,
     packing,
     replicas_left,
+    spare_hosts,
 )
 from advisor.engine.terms.ratio_distribution import (
     CERTAIN,
@@ -122,10 +123,21 @@ from advisor.engine.terms.workloads.requests import (
     log_normal_sigma,
     over_turns,
 )
-from advisor.engine.terms.workloads.workload import Constraints, Rollout, Slo, TrainingTask, TuningObjective, Workload
+from advisor.engine.terms.workloads.workload import (
+    EXPECTED_CONFIDENCE,
+    SURE_CONFIDENCE,
+    Constraints,
+    Rollout,
+    Slo,
+    TrainingTask,
+    TuningObjective,
+    Workload,
+)
 
 __all__ = [
     "CERTAIN",
+    "EXPECTED_CONFIDENCE",
+    "SURE_CONFIDENCE",
     "SHARES",
     "RatioDistribution",
     "Ratios",
@@ -156,6 +168,7 @@ __all__ = [
     "OWNED_MONTHS",
     "Packing",
     "host_chips",
+    "spare_hosts",
     "instances_packed",
     "packing",
     "replicas_left",
