@@ -44,7 +44,7 @@ def with_catalog_names(spec: Mapping[str, Any], organisation: Organisation | Non
     areas |= {fold(other): [place] for other, place in synonyms().items()}
     for field, names in known.items():
         first = areas if field == "regions" else {}
-        lists = {side: [each for name in given for each in first.get(fold(name)) or all_of(name, names)]
+        lists = {side: [each for name in given for each in first.get(fold(name).removesuffix("-only")) or all_of(name, names)]
                  for side, given in spec["constraints"][field].items()}  # fmt: skip
         constraints[field] = {side: list(dict.fromkeys(given)) for side, given in lists.items()}
     named["constraints"] = constraints
