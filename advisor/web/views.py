@@ -33,7 +33,6 @@ from advisor.report import documents
 from advisor.result import Answer, ApiOption, TrainingOption
 from advisor.web import comments, forms, load_test_views, share_links
 from advisor.web.answers import kept, sections, training_page
-from advisor.web.answers.list_page import constraints
 from advisor.web.answers.page import csv_text, page, sections_of
 from advisor.web.answers.page import option_context as page_of_option
 from advisor.web.what_if import controls as what_if
@@ -236,8 +235,9 @@ def answer_context(request: HttpRequest, advice: Advice, base: str, *, shared: b
     def draw() -> kept.Html:
         found = page(answer, spec, base, sort, section, opened)
         found |= {"advice": advice, "spec": spec, "shared": shared, "option_base": base, "sort": sort}
-        verdict = "advisor/_verdict.html" if found["is_first"] else "advisor/_verdict_line.html"
-        pieces = {"verdict": verdict, "notes": "advisor/_notes.html", "parts": "advisor/_parts.html"}
+        screen = "advisor/_screen.html" if found["is_first"] else "advisor/_screen_line.html"
+        pieces = {"screen": screen, "chart": "advisor/_over_time.html", "notes": "advisor/_notes.html"}
+        pieces |= {"parts": "advisor/_parts.html"}
         return kept.rendered(request, pieces, found)
 
     return {
@@ -245,7 +245,8 @@ def answer_context(request: HttpRequest, advice: Advice, base: str, *, shared: b
         "documents": base.removesuffix("options/") + "documents/",
         "has_documents": documents.has_papers(answer),
         "undone": calibration_marks.undone(answer),
-        "constraints": constraints(spec),
+        "title": report.title_of(answer),
+        "question": report.question_of(answer),
         **sections.context(sections_of(answer, spec), section),
         "drawn": kept.drawn(advice, ["answer", base, shared, sort, section, *opened], draw),
     }

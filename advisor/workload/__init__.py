@@ -11,6 +11,7 @@ from advisor.workload.notation.quantities import Quantity, Unclear, quantity_of,
 from advisor.workload.notation.quantities import read as read_quantity
 from advisor.workload.notation.sections import quantity_at, with_numbers
 from advisor.workload.parts import check_parts
+from advisor.workload.rules import SWITCHED_OFF, confidences_of, spares_by_default, terms_of
 from advisor.workload.schema import (
     CACHE_FORMATS,
     CHOICES,
@@ -47,6 +48,10 @@ from advisor.workload.traffic import trace_of, users_of
 from advisor.workload.training_run import FIXED, TRAINING_KINDS, FixedRun, TrainingRun, fixed_run, parse_estimate
 
 __all__ = [
+    "SWITCHED_OFF",
+    "confidences_of",
+    "spares_by_default",
+    "terms_of",
     "POINT",
     "Quantity",
     "Style",

@@ -68,8 +68,10 @@ class Slo(Section):
     tpot_ms_p95: Positive | None = None
     e2e_ms_p95: Positive | None = None
     tokens_per_s_per_user: Positive | None = None
-    availability: Literal["n", "n+1", "n+2", "2n"] = "n"
-    confidence: Annotated[float, Field(gt=0, lt=1)] | None = None  # least probability of meeting every limit
+    # hosts that may be lost; unset: one spare host for data-center machines that serve at least 1 request/s
+    availability: Literal["n", "n+1", "n+2", "2n"] | None = None
+    # least probability of meeting every limit; none: as estimated; unset: 0.5, and 0.8 for what cannot be undone
+    confidence: Annotated[float, Field(gt=0, lt=1)] | Literal["none"] | None = None
 
 
 class Choice(Section):
@@ -117,7 +119,8 @@ class Constraints(Section):
         "own",
         "api",
     ]
-    terms: Annotated[list[Term], Field(min_length=1, max_length=5)] = ["on_demand"]  # rental terms that are ranked
+    # rental terms that are evaluated; unset: on demand, one and three years
+    terms: Annotated[list[Term], Field(min_length=1, max_length=5)] | None = None
     # what an enterprise would not deploy on without asking: [] or none allows everything
     exclude: Annotated[list[Mark], Field(max_length=9), BeforeValidator(nothing_for_none)] = [
         "consumer",

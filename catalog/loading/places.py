@@ -57,3 +57,11 @@ def code_of(place: str) -> str:
 def codes_in(place: str) -> list[str]:
     """The ISO codes of the countries in an area such as eu, or of one country; empty if the place is unknown."""
     return sorted({names[1].upper() for names in _countries().values() if place.lower() in names})
+
+
+def place_text(place: str) -> str:
+    """A place as people write it: EU, Germany, eu-west-1."""
+    text = place.strip()
+    if not codes_in(text):
+        return text
+    return text.upper() if len(text) <= 3 else text.title() if text.islower() else text

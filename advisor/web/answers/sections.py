@@ -40,7 +40,8 @@ TITLES = (
 )
 SERVING, TRAINING = sections_of("answer", TITLES), sections_of("training", TITLES)
 PORTFOLIO = sections_of("portfolio", (("why", _("The fleet")), ("cost", _("Cost")), ("confidence", _("Sources"))))
-NOTHING = sections_of("answer", (TITLES[0], TITLES[4], TITLES[5]))
+OF_NOTHING = (("alternatives", "Why nothing fits"), ("confidence", "Sources"))
+NOTHING, NO_RUN = sections_of("answer", OF_NOTHING), sections_of("training", OF_NOTHING)
 OF_OPTIONS = (*TITLES[:3], ("plan", "Payment plan"), *TITLES[3:])
 OPTION, RUN = sections_of("option", OF_OPTIONS), sections_of("run", OF_OPTIONS)
 

@@ -94,7 +94,7 @@ PLACES = Group(
             "constraints.terms",
             _("Rental terms to rank"),
             SOME_OF,
-            _("None checked: on-demand; other terms are shown with each option"),
+            _("None checked: on-demand and terms of one and three years"),
             choices=tuple((term, _(TERMS.get(term, term.replace("_", " ")))) for term in get_args(workload.Term)),
         ),
         Field(

@@ -163,17 +163,17 @@ LEVELS = Group(
             "slo.availability",
             _("Spare hosts"),
             ONE_OF,
-            _("Hosts that can fail while the limits still hold at the peak"),
-            choices=(("n", _("none")), ("n+1", _("one (n+1)")), ("n+2", _("two (n+2)")), ("2n", _("double (2n)"))),
+            _("Hosts that can fail while the limits hold; empty: one for data-center machines from 1 request/s"),
+            choices=(("n", _("none (n)")), ("n+1", _("one (n+1)")), ("n+2", _("two (n+2)")), ("2n", _("double (2n)"))),
         ),
         Field(
             "slo.confidence",
             _("Required probability of meeting the limits"),
             NUMBER,
-            _("Such as 90%; empty: an option needs to meet the limits only as estimated"),
+            _("Such as 90%; none: as estimated; empty: 50%, and 80% for purchases and terms"),
         ),
     ),
-    says=_("No spare hosts; no minimum speed or probability"),
+    says=_("One spare host for data-center machines; 50% probability by the hour, 80% for purchases and terms"),
 )
 RECIPE = Group(
     _("Training recipe"),

@@ -1,4 +1,4 @@
-"""The live estimate below the question form."""
+"""The live estimate below the question form: the first options of the quick ranking."""
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -13,11 +13,13 @@ from advisor.workload import WorkloadError
 from catalog.accounts import organisation_of
 from catalog.models import default_organisation
 
+SHOWN = 3  # options
+
 
 @never_cache
 @require_POST
 def fragment(request: HttpRequest) -> HttpResponse:
-    """A fragment with the rough size and cost of the form's question so far, or with what is missing."""
+    """A fragment with the first options of the form's question so far, or with what is missing."""
     from advisor.answer import quick  # here, so that web workers load the engine only for estimates
 
     organisation = organisation_of(request)
@@ -36,7 +38,8 @@ def fragment(request: HttpRequest) -> HttpResponse:
         elif not valid:
             context["invalid"] = True
         else:
-            context["estimate"] = quick.quick_estimate(form.spec, organisation)
+            ranking = quick.quick_answer(form.spec, organisation)
+            context |= {"ranking": ranking, "options": ranking.options[:SHOWN]}
     except (Exceeded, quick.Busy):
         context["unknown"] = gettext("Too many estimates at once. The next change tries again.")
     except WorkloadError as error:
@@ -49,4 +52,4 @@ def load() -> None:
     from advisor.answer import quick
 
     if question := forms.preset("support-chat"):
-        quick.quick_estimate(question, default_organisation())
+        quick.quick_answer(question, default_organisation())

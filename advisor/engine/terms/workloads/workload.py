@@ -10,6 +10,9 @@ from advisor.engine.terms.workloads.demand import Trace, Users
 from advisor.engine.terms.workloads.kinds import Kind
 from advisor.engine.terms.workloads.requests import DrawnImages, Images, Lengths, Turns, WorkUnit
 
+EXPECTED_CONFIDENCE = 0.5  # of meeting every limit, by the hour
+SURE_CONFIDENCE = 0.8  # for what cannot be undone; by the hour, preferred where it costs little
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Slo:
@@ -21,12 +24,14 @@ class Slo:
     tokens_per_s_per_user: float | None = None
     spare_hosts: int = 0  # 1 for availability n+1: hosts that may be lost while the limits hold
     doubled: bool = False  # availability 2n
+    default_spares: bool = False  # one spare host where the machines call for one (terms.spare_hosts)
     confidence: float | None = None  # least probability of meeting every limit; None: the limits hold as estimated
+    sure_confidence: float | None = None  # the same for what cannot be undone, and preferred where it costs little
 
     @property
     def redundancy(self) -> Redundancy:
         """What a deployment must survive."""
-        return Redundancy(hosts=self.spare_hosts, doubled=self.doubled)
+        return Redundancy(hosts=self.spare_hosts, doubled=self.doubled, by_offer=self.default_spares)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
