@@ -19,7 +19,7 @@ from advisor.inputs import catalog_of, take_snapshot
 from advisor.report import documents
 from advisor.report.documents.order import SUPPLIER, orders
 from advisor.report.documents.wording import plan_text
-from advisor.report.screen.machines import count_word
+from advisor.report.screen import machines as screen
 from advisor.result import Answer, Assumption, Option, ServerPurchase, machine_of, machines_text, purchase_of
 from advisor.result.money import Plan
 from catalog.models import Price, Unit
@@ -127,8 +127,8 @@ def test_all_words_state_the_same_servers(count: int) -> None:
             plan.capex_usd, abs=0.02
         )
         assert answer.decision is not None and answer.decision.purchase == p
-        said = signed(answer.recommendations[0])
-        assert said.startswith((f"buy {count_word(p.servers)} ", f"buy {p.servers:,} × ")), said
+        said = screen.signed(answer.recommendations[0])
+        assert said.startswith((f"buy {screen.count_word(p.servers)} ", f"buy {p.servers:,} × ")), said
 
 
 def test_a_bill_of_materials_has_no_word_of_the_planner() -> None:
