@@ -176,7 +176,9 @@ def evaluate(question: Question, lanes: Sequence[Lane], known: Served | None = N
 
 def at_its_confidence(question: Question, table: Table) -> Table:
     """The same candidates with the margins and the best offers of this question."""
-    return replace(with_best_offers(question, table), **_margins(question, table.lanes))
+    margins = _margins(question, table.lanes)
+    priced = with_best_offers(question, table)
+    return replace(priced, ttft_margin=margins["ttft_margin"], tpot_margin=margins["tpot_margin"])
 
 
 def _margins(question: Question, lanes: Sequence[Lane]) -> dict[str, Any]:
