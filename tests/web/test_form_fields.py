@@ -347,10 +347,15 @@ def test_a_trace_is_not_lost_when_something_else_is_wrong(client: Client):
     assert page.status_code == 422 and "1.5,300,20" in page.content.decode()
 
 
+def test_no_checked_term_means_on_demand_one_and_three_years() -> None:
+    assert parse({"name": "x", "model": MODEL, "traffic": TRAFFIC})["constraints"]["terms"] is None
+    assert "on-demand and terms of one and three years" in str(FIELDS["constraints.terms"].help)
+
+
 def test_what_a_group_of_boxes_means_when_none_is_checked_is_its_default() -> None:
     """The help text names everything that the schema takes instead; `all three` means every choice."""
     default = parse({"name": "x", "model": MODEL, "traffic": TRAFFIC})["constraints"]
-    for name in ("acquisition", "terms", "exclude"):
+    for name in ("acquisition", "exclude"):
         field = FIELDS[f"constraints.{name}"]
         said, labels = str(field.help), {value: str(label) for value, label in field.choices}
         assert said.startswith("None checked: ")
