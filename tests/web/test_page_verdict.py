@@ -129,8 +129,10 @@ def test_rent_by_the_hour_grows_with_its_months() -> None:
 
 
 def test_terms_and_owned_machines_have_their_words() -> None:
-    reserved = {"provider": "aws", "term": "reserved_1y"}
-    assert signed(option([step("reserve", 1, 12, **reserved)])) == "rent one server of 8 × B200 at aws for one year"
+    reserved = {"provider": "aws", "term": "reserved_1y", "usd": 412_000.0}
+    assert signed(option([step("reserve", 1, 12, **reserved)])) == (
+        "rent one server of 8 × B200 at aws for one year ($412,000 committed)"
+    )
     assert signed(option([step("keep", 1, 36, term="owned")], provider="owned")) == "keep one server of 8 × B200"
 
 
