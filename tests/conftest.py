@@ -1,6 +1,7 @@
 """Which services are here, and whether their tests ran."""
 
 import gc
+import math
 import os
 import shutil
 import sqlite3
@@ -20,6 +21,7 @@ from django.core.cache import caches
 from django.core.management import call_command
 from django.db import connection, transaction
 
+from advisor.workload import rules
 from catalog import clock
 from tests import services
 from tests.clocks import TODAY
@@ -49,6 +51,32 @@ missed: dict[str, list[str]] = {name: [] for name in FOUND}
 def pinned_day() -> None:
     """Every test runs on the same day, whichever day it is. Tests of the shipped data ask the host's clock."""
     clock.today = lambda: TODAY
+
+
+SHIPPED = {
+    name: getattr(rules, name) for name in ("EXPECTED_CONFIDENCE", "SURE_CONFIDENCE", "SPARE_REQUESTS_PER_S", "TERMS")
+}
+PLAIN = {
+    "EXPECTED_CONFIDENCE": None,
+    "SURE_CONFIDENCE": None,
+    "SPARE_REQUESTS_PER_S": math.inf,
+    "TERMS": rules.TERMS[:1],
+}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def plain_questions() -> None:
+    """Tests of other things ask without the margins and the terms that an unstated question gets; see workload.rules."""
+    for name, value in PLAIN.items():
+        setattr(rules, name, value)
+
+
+@pytest.fixture(autouse=True)
+def margins(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that are marked `margins` ask as a user does."""
+    if request.node.get_closest_marker("margins"):
+        for name, value in SHIPPED.items():
+            monkeypatch.setattr(rules, name, value)
 
 
 @pytest.fixture(scope="session", autouse=True)

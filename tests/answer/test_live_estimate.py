@@ -20,7 +20,7 @@ from advisor.inputs import catalog_of, take_snapshot, workload_of
 from advisor.management.commands.advise import question
 from advisor.result import ApiOption, Option, QuickOption
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+pytestmark = [pytest.mark.margins, pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "workloads"
 NEAR_FRACTION, FIRST = 0.25, 3
 LEAST_RIGHT = 27  # of the bench; batches and objectives other than cost are the hardest

@@ -13,6 +13,7 @@ from advisor.inputs import workload_of
 from advisor.workload import WorkloadError, parse, terms_of
 from tests.engine.catalog_sample import chip, offer
 
+pytestmark = pytest.mark.margins
 ASKED: dict[str, Any] = {
     "model": "meta-llama/Llama-3.1-8B-Instruct",
     "traffic": {
