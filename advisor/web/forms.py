@@ -10,6 +10,7 @@ import yaml
 from django import forms
 from django.conf import settings
 from django.http import QueryDict
+from django.utils import translation
 from django.utils.translation import gettext
 
 from advisor import workload
@@ -47,9 +48,10 @@ from advisor.web.form_fields import (
     is_asked,
     is_shown,
 )
-from advisor.web.form_html import error_text, required_of, shown_group
+from advisor.web.form_html import error_text, is_translated, required_of, shown_group
 from advisor.workload import MAX_ERRORS, more_errors
 from catalog.models import Accelerator, ExchangeRate, Framework, Organisation, QuantizationMethod, Region, ServedModel
+from catalog.pricing import reader
 from catalog.revision import revision
 
 SIZES = (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3))  # of numbers of tokens
@@ -58,6 +60,8 @@ GROUPED = re.compile(r"^\d{1,3}([,_ \u00a0]\d{3})+(\.\d+)?$")
 MAX_TRACE_BYTES = 900_000
 MAX_MODELS = 4  # that one submission asks about
 LIMITED = ("slo.ttft_ms_p95", "slo.tpot_ms_p95", "slo.e2e_ms_p95")
+ENGLISH = "english"  # code of errors without a translation
+READ_IN = (NUMBER, WHOLE, TOKENS)  # the language of the page
 POINT = ("month", "ratio", "low", "high")  # columns of a price path
 UNSET = "-"
 
@@ -84,6 +88,22 @@ class WorkloadForm(forms.Form):
         """The first validated workload; empty if the form is not valid."""
         return self.specs[0] if self.specs else {}
 
+    @property
+    def is_in_english(self) -> bool:
+        """Whether a message of the form exists in English only."""
+        return any(error.code == ENGLISH for found in self.errors.as_data().values() for error in found)
+
+    def in_english(self) -> "WorkloadForm":
+        """The same entries, with their numbers as English writes them, and all messages in English."""
+        data = cast(QueryDict, self.data).copy()
+        for path, field in FIELDS.items():
+            if field.reads in READ_IN and path in data:
+                data[path] = in_points(str(data[path]))
+        with translation.override(reader.ENGLISH):
+            form = WorkloadForm(data, self.files, organisation=self.organisation)
+            form.is_valid()
+        return form
+
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
         self.read_trace(cleaned)
@@ -91,7 +111,7 @@ class WorkloadForm(forms.Form):
         for item in errors[:MAX_ERRORS]:
             self.place(item)
         for message in more_errors(errors):
-            self.add_error(None, message)
+            self.add_error(None, only_english(message))
         return cleaned
 
     def read_trace(self, cleaned: dict[str, Any]) -> None:
@@ -100,12 +120,12 @@ class WorkloadForm(forms.Form):
         if uploaded is None:
             return
         if (cleaned.get(TRACE_TEXT) or "").strip():
-            self.add_error(TRACE_FILE, "upload a file or paste its text, not both")
+            self.add_error(TRACE_FILE, only_english("upload a file or paste its text, not both"))
         elif uploaded.size > MAX_TRACE_BYTES:
             message = f"is {uploaded.size:,} bytes; the limit is {MAX_TRACE_BYTES:,}. Send only the busiest hours"
-            self.add_error(TRACE_FILE, message)
-        elif (text := utf8(uploaded.read())) is None:
-            self.add_error(TRACE_FILE, "is not a UTF-8 CSV file")
+            self.add_error(TRACE_FILE, only_english(message))
+        elif (text := utf8(read_again(uploaded))) is None:
+            self.add_error(TRACE_FILE, only_english("is not a UTF-8 CSV file"))
         else:
             cleaned[TRACE_TEXT] = text
             data = cast(QueryDict, self.data).copy()
@@ -142,7 +162,9 @@ class WorkloadForm(forms.Form):
             for name in needed:
                 if name not in self.errors:
                     same = item["field"] == name
-                    self.add_error(name, error_text({**item, "allowed": ""}, name) if same else gettext("is required"))
+                    said = {**item, "allowed": ""} if same else {"field": name, "message": "is required", "allowed": ""}
+                    text = error_text(said, name)
+                    self.add_error(name, text if is_translated(said, name) else only_english(text))
             if needed:
                 return
         near = [path] if path in self.fields else []
@@ -151,7 +173,9 @@ class WorkloadForm(forms.Form):
         near += sorted(above, key=len, reverse=True)  # tco.price_paths.rent before tco
         if self.yaml_alone or written_as_yaml and not self.data.get(near[0] if near else "", ""):
             near = [YAML]
-        self.add_error(near[0] if near else None, error_text(item, near[0] if near else ""))
+        nearest = near[0] if near else ""
+        text = error_text(item, nearest)
+        self.add_error(nearest or None, text if is_translated(item, nearest) else only_english(text))
 
     def groups(self) -> Iterator[dict[str, Any]]:
         return self.laid_out(QUESTION)
@@ -214,6 +238,24 @@ def checked(raw: Mapping[str, Any], organisation: Organisation | None) -> dict[s
         raise workload.WorkloadError(e.errors + unknown_names_in_parts(raw, organisation)) from None
     check_catalog(spec, organisation)
     return spec
+
+
+def only_english(message: str) -> forms.ValidationError:
+    """An error that has no translation; a page with one is in English."""
+    return forms.ValidationError(message, code=ENGLISH)
+
+
+def in_points(text: str) -> str:
+    """A number with a decimal point; one that is ambiguous as it is."""
+    try:
+        return typed_number(text)
+    except ValueError:
+        return text
+
+
+def read_again(uploaded: Any) -> bytes:
+    uploaded.seek(0)
+    return cast(bytes, uploaded.read())
 
 
 def utf8(sent: bytes) -> str | None:
@@ -356,7 +398,7 @@ def points_only(text: str) -> None:
     for number, line in enumerate(lines(text), 1):
         parts = words(line)
         if len(parts) not in (2, 3, 4) or not all(is_number(part) or part == UNSET for part in parts):
-            raise forms.ValidationError(
+            raise only_english(
                 f"line {number} ({line[:40]}) must be two to four numbers: month ratio low high, as in 12 0.8 0.7 0.9"
             )
 
@@ -367,7 +409,7 @@ def cases_only(text: str) -> None:
         name, _, ratios = halves(line)
         pairs = [part.split() for part in ratios.split(",") if part.strip()]
         if not name or not all(len(pair) == 2 and is_number(pair[1]) for pair in pairs):
-            raise forms.ValidationError(
+            raise only_english(
                 f"line {number} ({line[:40]}) must be a name, a colon and ratios, such as launch: load 2, rent 0.9"
             )
 

@@ -15,6 +15,7 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
+from django.utils import translation
 from django.utils.functional import Promise
 from django.utils.html import format_html
 from django.utils.text import slugify
@@ -125,8 +126,11 @@ def ask(request: HttpRequest) -> HttpResponse:
         else:
             if len(queued) == 1:
                 return redirect("advice", queued[0].pk)
-            messages.success(request, _("%s requests were queued, one for each model.") % len(queued))
+            messages.success(request, f"{len(queued)} requests were queued, one for each model.")
             return redirect("advice-list")
+    if form.is_bound and form.is_in_english:
+        form = form.in_english()
+        translation.activate(reader.ENGLISH)  # until the end of the request
     context = {
         "form": form,
         "earlier": earlier,
@@ -161,7 +165,7 @@ def prefilled(request: HttpRequest, earlier: Advice | None) -> forms.WorkloadFor
         if earlier and "change" in request.GET and earlier.is_done:
             spec = with_changes(earlier.workload.spec, change_for(answer_of(earlier), request.GET["change"]))
     if spec is None and request.GET.keys() & {"preset", "from"}:
-        raise Http404(_("That workload does not exist."))
+        raise Http404("That workload does not exist.")
     initial = forms.from_spec(spec) if spec else forms.defaults()
     return forms.WorkloadForm(initial=initial, organisation=organisation_of(request))
 
@@ -470,6 +474,7 @@ def trouble(request: HttpRequest, status: int, detail: str = "") -> HttpResponse
     if request.path.startswith("/api/"):
         return refusal(status, detail or advice_text, title=title)
     context = {"status": status, "title": title, "detail": detail, "what_to_do": advice_text}
+    translation.activate(reader.ENGLISH)  # until the end of the request
     return HttpResponse(render_to_string("advisor/trouble.html", context), status=status)
 
 
