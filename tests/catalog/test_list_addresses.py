@@ -1,12 +1,11 @@
 """Addresses of lists are short, columns come in groups, and long texts do not stretch a table."""
 
-from datetime import date
 from decimal import Decimal
 
 import pytest
 
 from catalog.models import Accelerator, Price
-from catalog.texts import day, number, shortened
+from catalog.texts import number, shortened
 
 pytestmark = pytest.mark.django_db
 

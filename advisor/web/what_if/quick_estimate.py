@@ -15,7 +15,6 @@ from catalog.accounts import organisation_of
 from catalog.models import default_organisation
 from catalog.pricing import reader
 
-
 MISSING = (  # what a question lacks, as the answer names it
     known("model"),
     known("mean input tokens"),
