@@ -6,7 +6,8 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 
-from advisor.workload import fold
+from advisor.workload import fold, is_derived
+from advisor.workload import named as with_name
 from catalog.loading.places import places
 from catalog.models import Accelerator, Framework, Organisation, Price, QuantizationMethod, Region, ServedModel
 
@@ -57,7 +58,7 @@ def with_catalog_names(spec: Mapping[str, Any], organisation: Organisation | Non
         # a part that is still a path is reported by check_catalog
         parts = spec["workloads"]
         named["workloads"] = [with_catalog_names(p, organisation) if isinstance(p, Mapping) else p for p in parts]
-    return named
+    return with_name({**named, "name": None}) if is_derived(spec) else named
 
 
 def folded(names: Iterable[str]) -> Known:

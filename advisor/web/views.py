@@ -38,7 +38,7 @@ from advisor.web.answers.list_page import constraints
 from advisor.web.answers.page import csv_text, page, sections_of
 from advisor.web.answers.page import option_context as page_of_option
 from advisor.web.what_if import controls as what_if
-from advisor.workload import WorkloadError, with_changes
+from advisor.workload import WorkloadError, is_derived, with_changes
 from catalog import clock
 from catalog.accounts import Caller, Right, audit, caller_of, hashed, needs, organisation_of, refused
 from catalog.models import Organisation
@@ -53,6 +53,7 @@ def _(text: str) -> str:
 
 log = structlog.get_logger("assay.web")
 SHARE_DAYS = (7, 30, 90)
+ALL = "all"  # of a list; once also of the sections
 GONE = _("This recommendation was deleted.")
 UNREADABLE = _("This answer was stored by another version and cannot be displayed. Re-run it.")
 
@@ -91,6 +92,20 @@ def or_unreadable(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespon
         except UnreadableAnswer as error:
             context = {"advice": error.advice, "detail": UNREADABLE, "shared": "token" in kwargs}
             return render(request, "advisor/unreadable.html", context)
+
+    return shown
+
+
+def one_section(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """The view; the address of all sections on one page, which older links have, leads to the first."""
+
+    @wraps(view)
+    def shown(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if request.GET.get("section") != ALL:
+            return view(request, *args, **kwargs)
+        rest = request.GET.copy()
+        del rest["section"]
+        return redirect(f"{request.path}?{rest.urlencode()}".removesuffix("?"))
 
     return shown
 
@@ -163,7 +178,8 @@ def prefilled(request: HttpRequest, earlier: Advice | None) -> forms.WorkloadFor
     if "from" in request.GET:
         spec = earlier.workload.spec if earlier else None
         if earlier and "change" in request.GET and earlier.is_done:
-            spec = with_changes(earlier.workload.spec, change_for(answer_of(earlier), request.GET["change"]))
+            changes = change_for(answer_of(earlier), request.GET["change"])
+            spec = with_changes(spec, changes | ({"name": None} if is_derived(spec) else {}))
     if spec is None and request.GET.keys() & {"preset", "from"}:
         raise Http404("That workload does not exist.")
     initial = forms.from_spec(spec) if spec else forms.defaults()
@@ -188,6 +204,7 @@ def is_uuid(text: str) -> bool:
 @never_cache
 @require_safe
 @or_unreadable
+@one_section
 def advice(request: HttpRequest, pk: Any) -> HttpResponse:
     """The answer, or how far it is."""
     advice = get_object_or_404(advise.visible(organisation_of(request)).defer("result", "snapshot"), pk=pk)
@@ -232,7 +249,7 @@ def answer_context(request: HttpRequest, advice: Advice, base: str, *, shared: b
     """What the page of an answer shows; its sections are kept, for every reader of the organization alike."""
     answer, spec = answer_of(advice), advice.workload.spec
     section, sort = section_of(request), request.GET.get("sort", "")
-    opened = [name for name in ("ranked", "hosted") if request.GET.get(name) == sections.ALL]
+    opened = [name for name in ("ranked", "hosted") if request.GET.get(name) == ALL]
 
     def draw() -> kept.Html:
         found = page(answer, spec, base, sort, section, opened)
@@ -259,6 +276,7 @@ def section_of(request: HttpRequest) -> str:
 
 @require_safe
 @or_unreadable
+@one_section
 def option(request: HttpRequest, pk: Any, rank: int) -> HttpResponse:
     advice = finished(organisation_of(request), pk)
     context = {**option_context(request, advice, rank), "may_delete": caller_of(request).may_administer}
@@ -434,6 +452,7 @@ def unlisted(response: HttpResponse) -> HttpResponse:
 @never_cache
 @require_safe
 @or_unreadable
+@one_section
 def shared(request: HttpRequest, token: str) -> HttpResponse:
     """The advice page without its controls."""
     advice = shared_advice(token)
@@ -449,6 +468,7 @@ def shared(request: HttpRequest, token: str) -> HttpResponse:
 @never_cache
 @require_safe
 @or_unreadable
+@one_section
 def shared_option(request: HttpRequest, token: str, rank: int) -> HttpResponse:
     advice = shared_advice(token)
     context = option_context(request, advice, rank, token)

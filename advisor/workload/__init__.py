@@ -36,6 +36,7 @@ from advisor.workload.text import (
     set_path,
     with_changes,
 )
+from advisor.workload.title import is_derived, named
 from advisor.workload.trace_files import with_traces
 from advisor.workload.traffic import trace_of, users_of
 from advisor.workload.training_run import FIXED, TRAINING_KINDS, FixedRun, TrainingRun, fixed_run, parse_estimate
@@ -70,9 +71,11 @@ __all__ = [
     "fixed_run",
     "fold",
     "images_of",
+    "is_derived",
     "lengths_of",
     "load",
     "more_errors",
+    "named",
     "parse",
     "parse_estimate",
     "parse_pool",

@@ -257,8 +257,8 @@ def test_pages_lead_to_deletion_for_those_who_may(client: Client) -> None:
     shown = [
         client.get(path).content.decode()
         for path in (
-            f"/advice/{advice.pk}?section=all",
-            f"/advice/{advice.pk}/options/1?section=all",
+            f"/advice/{advice.pk}",
+            f"/advice/{advice.pk}/options/1",
             "/catalog/models/acme-our-7b",
             "/tokens",
         )

@@ -15,6 +15,7 @@ from advisor.web import views
 from advisor.web.answers import page as drawing
 from catalog.models import ExchangeRate
 from tests import sample_advice
+from tests.pages import every_section
 
 pytestmark = pytest.mark.django_db
 
@@ -71,8 +72,8 @@ def test_a_link_is_drawn_by_itself_without_what_the_owner_may_do(client: Client)
     expires_at = timezone.now() + timedelta(days=1)
     Share.objects.create(organisation=advice.organisation, advice=advice, expires_at=expires_at, token="abc")
     for _ in range(2):
-        owner = client.get(f"/advice/{advice.pk}?section=all").content.decode()
-        linked = client.get("/s/abc?section=all").content.decode()
+        owner = every_section(client, f"/advice/{advice.pk}")
+        linked = every_section(client, "/s/abc")
         assert f"/advice/{advice.pk}/options/1" in owner and "/s/abc/" not in owner.split('id="share"')[0]
         assert "/s/abc/options/1" in linked and f"/advice/{advice.pk}" not in linked
 

@@ -12,6 +12,7 @@ from advisor.templatetags.finance import chance, low_to_high
 from advisor.templatetags.units import dollars
 from advisor.web.answers.verdict import headline, shown
 from tests import sample_advice
+from tests.pages import every_section
 from tests.web import sample_plan
 
 pytestmark = pytest.mark.django_db
@@ -72,7 +73,7 @@ def test_verdict_card_ranking_and_json_state_one_figure(client: Client) -> None:
     advice = sample_advice.advice(answer)
     first, d = answer["recommendations"][0], answer["decision"]
     assert d["usd_per_month"] == first["usd_per_month"]
-    text = client.get(f"/advice/{advice.pk}?section=all").content.decode()
+    text = every_section(client, f"/advice/{advice.pk}")
     card = text.split('<p class="big">')[1].split("</p>")[0]
     row = text.split("Ranked deployments")[1].split("</table>")[0]
     for part in (verdict_of(text), card, row):

@@ -14,6 +14,7 @@ from advisor.web.answers.page import cards, cheaper_by_token, has_view_winners, 
 from advisor.web.charts import plots as charts
 from advisor.web.charts.tuning import waterfall
 from tests import sample_advice, sample_money
+from tests.pages import every_section
 
 
 def sample() -> Answer:
@@ -58,9 +59,8 @@ def test_the_page_names_a_cheaper_endpoint_once(client: Client) -> None:
     kinds = {"acquisition": "api", "basis": "published", "within_budget": True, "warnings": []}
     answer["hosted"] = [{**unknown, **texts, **prices, **kinds}]
     advice = sample_advice.advice(answer)
-    assert (
-        "A hosted API (pay per token) is cheaper for this traffic: $1.00"
-        in client.get(f"/advice/{advice.pk}?section=all").content.decode()
+    assert "A hosted API (pay per token) is cheaper for this traffic: $1.00" in every_section(
+        client, f"/advice/{advice.pk}"
     )
     answer["hosted"][0]["rank_by_cost"] = 1  # ranked with the options: the verdict names it
     assert cheaper_by_token(Answer.read(answer)) is None
@@ -73,7 +73,7 @@ def test_users_who_wait_are_not_told_as_requests(client: Client) -> None:
     advice = sample_advice.advice()
     advice.workload.spec["traffic"] |= {"users": {"active": 20.0, "think_s": 30.0}}
     advice.workload.save()
-    head = client.get(f"/advice/{advice.pk}?section=all").content.decode().split("</header>")[1]
+    head = every_section(client, f"/advice/{advice.pk}").split("</header>")[1]
     assert "20 concurrent users with 30 s think time" in head and "requests/s" not in head
 
 

@@ -85,8 +85,11 @@ def is_training(spec: Mapping[str, Any]) -> bool:
 
 
 def sections_of(answer: Answer, spec: Mapping[str, Any]) -> tuple[sections.Section, ...]:
-    """The sections that a page of this answer can show."""
-    return sections.PORTFOLIO if answer.portfolio else sections.TRAINING if is_training(spec) else sections.SERVING
+    """The sections of this answer: those that say something."""
+    if answer.portfolio:
+        return tuple(each for each in sections.PORTFOLIO if each.slug != "cost" or answer.portfolio.money)
+    found = sections.TRAINING if is_training(spec) else sections.SERVING
+    return found if answer.recommendations else tuple(e for e in found if e.slug in sections.WITHOUT_OPTIONS)
 
 
 def schedule(fleet: SharedFleet) -> list[tuple[FleetRun, str, RunHours]]:
@@ -125,9 +128,9 @@ def serving(
     if sections.needs(parts, "confidence"):
         found["tornado_chart"] = chart_data.sensitivity(answer.sensitivity)
     if sections.needs(parts, "alternatives"):
-        few = answer.hosted if len(parts) > 1 or "hosted" in opened else answer.hosted[:HOSTED_SHOWN]
+        few = answer.hosted if "hosted" in opened else answer.hosted[:HOSTED_SHOWN]
         found |= {
-            **ranking(answer, options, spec, sort, parts, opened),
+            **ranking(answer, options, spec, sort, opened),
             "ranked_by": OBJECTIVES.get(str(spec.get("objective")), spec.get("objective")),
             "has_plans": any(option.money and option.money.plan for option in answer.deployments),
             "hosted_shown": few,
@@ -158,7 +161,7 @@ def training(
 ) -> dict[str, Any]:
     """The same of a training answer."""
     return {
-        **ranking(answer, answer.training_runs, spec, sort, parts, opened),
+        **ranking(answer, answer.training_runs, spec, sort, opened),
         "cards": cards(answer, training_page.CARD_VIEWS),
         **training_page.answer_context(answer, base, spec),
     }
@@ -169,13 +172,12 @@ def ranking(
     options: Sequence[Ranked],
     spec: Mapping[str, Any],
     sort: str,
-    parts: Sequence[sections.Section],
     opened: Collection[str],
 ) -> dict[str, Any]:
     """The table of ranked options; the first of them unless all are asked for."""
-    kind, whole = kind_named(spec.get("kind")), len(parts) > 1 or "ranked" in opened
+    kind = kind_named(spec.get("kind"))
     ranked = figure_rows.ordered(options, sort, kind)
-    shown = ranked if whole else ranked[:RANKED_SHOWN]
+    shown = ranked if "ranked" in opened else ranked[:RANKED_SHOWN]
     return {
         "options": [
             figure_rows.row(each, wins(each, answer.views), kind, has_changing_traffic(answer)) for each in shown

@@ -1,12 +1,10 @@
-"""The sections of an answer and of an option: one page each, by question, and one page with all of them."""
+"""The sections of an answer and of an option: one page each, by question."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from django.utils.translation import gettext_lazy
-
-ALL = "all"
 
 
 def _(text: str) -> str:
@@ -40,28 +38,24 @@ TITLES = (
 )
 SERVING, TRAINING = sections_of("answer", TITLES), sections_of("training", TITLES)
 PORTFOLIO = sections_of("portfolio", (("why", _("The fleet")), ("cost", _("Cost")), ("confidence", _("Sources"))))
-NOTHING = sections_of("answer", (TITLES[0], TITLES[4], TITLES[5]))
+WITHOUT_OPTIONS = ("why", "confidence", "alternatives")  # sections that say something where nothing is feasible
 OF_OPTIONS = (*TITLES[:3], ("plan", "Payment plan"), *TITLES[3:])
 OPTION, RUN = sections_of("option", OF_OPTIONS), sections_of("run", OF_OPTIONS)
 
 
 def asked_for(sections: Sequence[Section], slug: str) -> tuple[Section, ...]:
-    """The sections of a request: the one named, all of them, or the first."""
-    if slug == ALL:
-        return tuple(sections)
+    """The section of a request: the one named, or the first."""
     return next(((section,) for section in sections if section.slug == slug), tuple(sections[:1]))
 
 
 def context(sections: Sequence[Section], slug: str) -> dict[str, Any]:
     """What the navigation and the page show: `parts` are the sections on it."""
     shown = asked_for(sections, slug)
-    whole = slug == ALL
     return {
         "sections": sections,
         "parts": shown,
-        "section": ALL if whole else shown[0].slug,
-        "whole": whole,
-        "is_first": whole or shown[0] is sections[0],
+        "section": shown[0].slug,
+        "is_first": shown[0] is sections[0],
     }
 
 
