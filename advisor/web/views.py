@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 import structlog
@@ -19,7 +19,6 @@ from django.utils import translation
 from django.utils.functional import Promise
 from django.utils.html import format_html
 from django.utils.text import slugify
-from django.utils.translation import gettext_lazy
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import HttpResponseClientRefresh
@@ -45,17 +44,11 @@ from catalog.models import Organisation
 from catalog.pricing import reader
 from catalog.rest import refusal
 
-
-def _(text: str) -> str:
-    """Translated when a page shows it."""
-    return cast(str, gettext_lazy(text))
-
-
 log = structlog.get_logger("assay.web")
 SHARE_DAYS = (7, 30, 90)
 ALL = "all"  # of a list; once also of the sections
-GONE = _("This recommendation was deleted.")
-UNREADABLE = _("This answer was stored by another version and cannot be displayed. Re-run it.")
+GONE = "This recommendation was deleted."
+UNREADABLE = "This answer was stored by another version and cannot be displayed. Re-run it."
 
 
 def finished(organisation: Organisation, pk: Any) -> Advice:
@@ -292,7 +285,7 @@ def option_context(request: HttpRequest, advice: Advice, rank: int, token: str =
     answer, spec = answer_of(advice), advice.workload.spec
     option = answer.option(rank)
     if option is None:
-        raise Http404(_("This answer has no option of that rank."))
+        raise Http404("This answer has no option of that rank.")
     ranks = [each.rank for each in answer.recommendations]
     context = {"advice": advice, "option": option, "ranks": ranks, "spec": spec, "shared": bool(token), "token": token}
     if isinstance(option, ApiOption):
@@ -347,7 +340,7 @@ def rescore(request: HttpRequest, pk: Any) -> HttpResponse:
     except Advice.DoesNotExist:
         raise Http404(GONE) from None
     except WorkloadError as trouble:  # the catalog has changed since
-        messages.error(request, _("This request cannot be re-run as it is: %s. Change it in the form.") % trouble)
+        messages.error(request, f"This request cannot be re-run as it is: {trouble}. Change it in the form.")
         return redirect("advice", pk)
 
 
@@ -364,7 +357,7 @@ def share(request: HttpRequest, pk: Any) -> HttpResponse:
         token = share_links.make(advice, days, caller.name)
         audit.record(advice.organisation, caller.name, audit.Action.SHARE, advice.workload.name, f"{days} days")
     url = request.build_absolute_uri(reverse("shared", args=[token]))
-    text = _("Link created. It is valid for %s days. Copy it now; it is not shown again:") % days
+    text = f"Link created. It is valid for {days} days. Copy it now; it is not shown again:"
     messages.success(request, format_html('{} <a href="{}">{}</a>', text, url, url))
     return redirect(reverse("advice", args=[pk]) + "#share")
 
@@ -382,7 +375,7 @@ def unshare(request: HttpRequest, pk: Any) -> HttpResponse:
         if ended:
             who = caller_of(request).name
             audit.record(advice.organisation, who, audit.Action.SHARE_ENDED, advice.workload.name)
-    messages.success(request, _("Link revoked.") if ended else _("That link does not exist."))
+    messages.success(request, "Link revoked." if ended else "That link does not exist.")
     return redirect(reverse("advice", args=[pk]) + "#share")
 
 
@@ -437,7 +430,7 @@ def export_markdown(request: HttpRequest, pk: Any) -> HttpResponse:
 def shared_advice(token: str) -> Advice:
     link = share_links.by_token(token)
     if link is None or not link.advice.is_done:
-        raise Http404(_("This link is invalid or has expired. Ask the sender for a new one."))
+        raise Http404("This link is invalid or has expired. Ask the sender for a new one.")
     return link.advice
 
 
@@ -478,13 +471,13 @@ def shared_option(request: HttpRequest, token: str, rank: int) -> HttpResponse:
 # --- errors -----------------------------------------------------------------------------------------------------
 
 TROUBLE = {
-    400: (_("Bad request"), _("Go back and submit it again.")),
-    403: (_("Not allowed"), _("Sign in, or ask an administrator for permission.")),
-    404: (_("Page not found"), _("Check the address. The page may have been deleted.")),
-    411: (_("Length required"), _("Send the request again with a Content-Length header.")),
-    413: (_("Too large"), _("A workload is at most 1 MB of text. Send less.")),
-    503: (_("Not available right now"), _("Try again in a moment.")),
-    500: (_("Something went wrong here"), _("The error was logged. Try again in a moment; nothing you sent is lost.")),
+    400: ("Bad request", "Go back and submit it again."),
+    403: ("Not allowed", "Sign in, or ask an administrator for permission."),
+    404: ("Page not found", "Check the address. The page may have been deleted."),
+    411: ("Length required", "Send the request again with a Content-Length header."),
+    413: ("Too large", "A workload is at most 1 MB of text. Send less."),
+    503: ("Not available right now", "Try again in a moment."),
+    500: ("Something went wrong here", "The error was logged. Try again in a moment; nothing you sent is lost."),
 }
 
 

@@ -35,7 +35,7 @@ FORM = {
     "kind": "serving",
     "traffic.input_tokens.mean": "2000",
     "traffic.output_tokens.mean": "300",
-    "traffic.requests_per_s.mean": "0,5",
+    "traffic.requests_per_s.mean": "4",
 }
 ACTIONS = {"quick-estimate", "account-organization", "member-role", "invitation-revoke"}  # not pages
 

@@ -7,8 +7,6 @@ from collections.abc import Collection, Container, Mapping, Sequence
 from typing import Any
 
 from django.utils.text import capfirst
-from django.utils.translation import gettext
-from django.utils.translation import gettext_noop as known
 
 from advisor.engine.search import MAX_RANKED
 from advisor.engine.terms import kind_named
@@ -40,7 +38,7 @@ from advisor.web.interactive import chart_data, cost_charts, frontier_chart
 from advisor.workload import PORTFOLIO
 from catalog.lists import export
 
-CARD_VIEWS = (known("cheapest"), known("fastest"), known("simplest"))  # the others have no card of their own
+CARD_VIEWS = ("cheapest", "fastest", "simplest")  # the others have no card of their own
 Ranked = Option | ApiOption | TrainingOption
 HOSTED_SHOWN = 8  # endpoints on the page unless all are asked for
 RANKED_SHOWN = MAX_RANKED  # options likewise; winners of other goals come behind the ranking
@@ -291,7 +289,7 @@ def bar(operator: Operator, longest_s: float) -> str:
     return charts.share_bar((operator.time_s or 0) / longest_s, charts.bound_css(operator.bound))
 
 
-VIEWS = (known("greenest"), known("balanced"))  # with those of CARD_VIEWS, the views of an answer
+VIEWS = ("greenest", "balanced")  # with those of CARD_VIEWS, the views of an answer
 
 
 def cards(answer: Answer, views: Sequence[str] = CARD_VIEWS) -> list[dict[str, Any]]:
@@ -300,18 +298,17 @@ def cards(answer: Answer, views: Sequence[str] = CARD_VIEWS) -> list[dict[str, A
     ranks = answer.views.ranks()
     titles: dict[int, list[str]] = {}
     if 1 in by_rank and 1 not in [ranks.get(view) for view in views]:
-        titles[1] = [known("first choice")]
+        titles[1] = ["first choice"]
     for view, rank in ranks.items():
         if rank in by_rank and (view in views or rank in titles):
             titles.setdefault(rank, []).append(view)
     return [
-        {"title": capfirst(listed([gettext(name) for name in names])), "option": by_rank[rank]}
-        for rank, names in titles.items()
+        {"title": capfirst(listed([name for name in names])), "option": by_rank[rank]} for rank, names in titles.items()
     ]
 
 
 def listed(names: Sequence[str]) -> str:
-    return gettext(" and ").join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def ranked_once(points: Sequence[ParetoPoint], options: Sequence[Option]) -> list[ParetoPoint]:

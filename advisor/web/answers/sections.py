@@ -2,14 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
-
-from django.utils.translation import gettext_lazy
-
-
-def _(text: str) -> str:
-    """Translated when a page shows it."""
-    return cast(str, gettext_lazy(text))
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,15 +22,15 @@ def sections_of(kind: str, titles: Sequence[tuple[str, str]]) -> tuple[Section, 
 
 
 TITLES = (
-    ("why", _("Why this")),
-    ("performance", _("Performance")),
-    ("cost", _("Cost")),
-    ("run", _("How to run it")),
-    ("confidence", _("Confidence")),
-    ("alternatives", _("Alternatives")),
+    ("why", "Why this"),
+    ("performance", "Performance"),
+    ("cost", "Cost"),
+    ("run", "How to run it"),
+    ("confidence", "Confidence"),
+    ("alternatives", "Alternatives"),
 )
 SERVING, TRAINING = sections_of("answer", TITLES), sections_of("training", TITLES)
-PORTFOLIO = sections_of("portfolio", (("why", _("The fleet")), ("cost", _("Cost")), ("confidence", _("Sources"))))
+PORTFOLIO = sections_of("portfolio", (("why", "The fleet"), ("cost", "Cost"), ("confidence", "Sources")))
 WITHOUT_OPTIONS = ("why", "confidence", "alternatives")  # sections that say something where nothing is feasible
 OF_OPTIONS = (*TITLES[:3], ("plan", "Payment plan"), *TITLES[3:])
 OPTION, RUN = sections_of("option", OF_OPTIONS), sections_of("run", OF_OPTIONS)

@@ -3,29 +3,27 @@
 from typing import Any
 
 from django.utils.text import capfirst
-from django.utils.translation import gettext, pgettext
-from django.utils.translation import gettext_noop as known
 
 from advisor.result import Answer, Decision, Portfolio, Settle
 from advisor.templatetags.units import language, percent_text, plain, sig
 
 WAYS = {
-    "rent": known("rent"),
-    "reserve": known("reserve"),
-    "buy": known("buy"),
-    "keep": known("keep"),
-    "api": known("use a hosted API"),
+    "rent": "rent",
+    "reserve": "reserve",
+    "buy": "buy",
+    "keep": "keep",
+    "api": "use a hosted API",
 }
 ORIGINS = {
-    "official_list": known("the seller's price list"),
-    "provider_api": known("the provider's price API"),
-    "own": known("your own price"),
-    "reseller": known("a reseller"),
-    "quote": known("a quote"),
-    "marketplace": known("a marketplace"),
-    "second_hand": known("a second-hand price"),
-    "estimate": known("an estimate"),
-    "api": known("the provider's published price"),
+    "official_list": "the seller's price list",
+    "provider_api": "the provider's price API",
+    "own": "your own price",
+    "reseller": "a reseller",
+    "quote": "a quote",
+    "marketplace": "a marketplace",
+    "second_hand": "a second-hand price",
+    "estimate": "an estimate",
+    "api": "the provider's published price",
 }
 NOT_SELLERS = ("own", "owned", "")
 
@@ -38,9 +36,9 @@ def shown(answer: Answer) -> dict[str, Any] | None:
     return {
         "decision": decision,
         "headline": fleet(answer.portfolio) if answer.portfolio else headline(decision),
-        "origin": gettext("already owned")
+        "origin": "already owned"
         if decision.provider == "owned"
-        else gettext(ORIGINS.get(decision.price_origin, known("origin not recorded"))),
+        else ORIGINS.get(decision.price_origin, "origin not recorded"),
         "settle": decision.settle,
         "settling": settled(decision.settle) if decision.settle else "",
         "weakness": weakness(decision.price_weakness),
@@ -66,8 +64,8 @@ def one_host_lost(answer: Answer) -> str:
 def fleet(p: Portfolio) -> str:
     """A portfolio in one line: shared or separate, and what that saves."""
     if p.shared is None or (p.saving_fraction or 0.0) <= 0:
-        return gettext("Run the workloads separately")
-    said = gettext("Share one fleet: %(saved)s less than running the workloads separately")
+        return "Run the workloads separately"
+    said = "Share one fleet: %(saved)s less than running the workloads separately"
     return said % {"saved": percent_text(f"{(p.saving_fraction or 0.0) * 100:.0f}")}
 
 
@@ -77,7 +75,7 @@ def headline(d: Decision) -> str:
         return lasting(d)
     values = {"what": lasting(d), "count": plain(d.bridge.accelerators)}
     values["chip"] = d.bridge.accelerator_name or d.bridge.accelerator
-    return gettext("%(what)s, and rent %(count)s × %(chip)s until they arrive") % values
+    return "{what}, and rent {count} × {chip} until they arrive".format(**values)
 
 
 def lasting(d: Decision) -> str:
@@ -89,9 +87,9 @@ def lasting(d: Decision) -> str:
     now = max(now or used, used)
     said = counted(d.changed(accelerator_count=now))
     if now > used:
-        said = gettext("%(what)s (%(used)s in use)") % {"what": said, "used": plain(used)}
+        said = f"{said} ({plain(used)} in use)"
     if d.grows and most > now:
-        said = gettext("%(what)s, up to %(most)s later") % {"what": said, "most": plain(most)}
+        said = f"{said}, up to {plain(most)} later"
     return said
 
 
@@ -99,58 +97,56 @@ def counted(d: Decision) -> str:
     """Rent 3 × Instinct MI350X at digitalocean."""
     what = ways_text(d.ways)
     if d.ways == ["api"]:
-        return gettext("Use a hosted API: %(label)s") % {"label": d.label}
+        return f"Use a hosted API: {d.label}"
     if d.accelerator_count is None:
-        return capfirst(gettext("%(what)s: %(label)s") % {"what": what, "label": d.label})
+        return capfirst(f"{what}: {d.label}")
     values = {"what": what, "count": plain(d.accelerator_count), "chip": d.accelerator_name, "seller": d.provider}
     if d.provider in NOT_SELLERS:
-        return capfirst(pgettext("Rent 8 × H100", "%(what)s %(count)s × %(chip)s") % values)
-    return capfirst(pgettext("Rent 8 × H100 at aws", "%(what)s %(count)s × %(chip)s at %(seller)s") % values)
+        return capfirst("{what} {count} × {chip}".format(**values))
+    return capfirst("{what} {count} × {chip} at {seller}".format(**values))
 
 
 def ways_text(ways: list[str]) -> str:
     """buy and rent"""
-    names = (gettext(WAYS[way]) if way in WAYS else way for way in ways)
-    return gettext(" and ").join(dict.fromkeys(names))
+    names = (WAYS[way] if way in WAYS else way for way in ways)
+    return " and ".join(dict.fromkeys(names))
 
 
 # --- what would settle it, and why a price is weak --------------------------------------------------------------
 
 SETTLING = {  # by uncertain input, as in answer/money/settling.py
-    "price": known("Get a written quote for %(option)s."),
-    "rent": known("Ask for rent that is fixed for the whole term."),
-    "hardware": known("Get a written quote with prices for later purchases."),
-    "resale": known("Get a buy-back offer for the hardware."),
-    "electricity": known("Get the electricity price of your contract."),
-    "staff": known("Find out what staff costs you."),
-    "api": known("Get the API price in writing."),
-    "performance": known("Load-test %(option)s."),
-    "speed": known("Time some training steps on %(option)s."),
-    "host": known("Measure the host of %(option)s with a launch probe."),
-    "host time": known("Load-test %(option)s."),
-    "acceptance": known("Measure on your own requests how many drafted tokens %(option)s accepts."),
-    "load": known("Measure your traffic."),
-    "goodput": known("Ask for the failure rate of %(option)s."),
+    "price": "Get a written quote for %(option)s.",
+    "rent": "Ask for rent that is fixed for the whole term.",
+    "hardware": "Get a written quote with prices for later purchases.",
+    "resale": "Get a buy-back offer for the hardware.",
+    "electricity": "Get the electricity price of your contract.",
+    "staff": "Find out what staff costs you.",
+    "api": "Get the API price in writing.",
+    "performance": "Load-test %(option)s.",
+    "speed": "Time some training steps on %(option)s.",
+    "host": "Measure the host of %(option)s with a launch probe.",
+    "host time": "Load-test %(option)s.",
+    "acceptance": "Measure on your own requests how many drafted tokens %(option)s accepts.",
+    "load": "Measure your traffic.",
+    "goodput": "Ask for the failure rate of %(option)s.",
 }
 EXPECTED = {
-    "price": known("today's price"),
-    "api": known("today's price"),
-    "performance": known("the estimated speed"),
-    "speed": known("the estimated speed"),
-    "load": known("the expected load"),
-    "host": known("the assumed host time"),
-    "host time": known("the assumed host time"),
-    "acceptance": known("the expected tokens per step"),
-    "goodput": known("the expected share of time that trains"),
-    "staff": known("the expected cost"),
+    "price": "today's price",
+    "api": "today's price",
+    "performance": "the estimated speed",
+    "speed": "the estimated speed",
+    "load": "the expected load",
+    "host": "the assumed host time",
+    "host time": "the assumed host time",
+    "acceptance": "the expected tokens per step",
+    "goodput": "the expected share of time that trains",
+    "staff": "the expected cost",
 }
-NOTHING_SETTLES = known(
-    "No single price or measurement within its plausible range is likely to change the first choice."
-)
+NOTHING_SETTLES = "No single price or measurement within its plausible range is likely to change the first choice."
 WEAK = (
-    *(known("the provider's price list"), known("the provider's price API"), known("a reseller's price")),
-    *(known("a quote"), known("a marketplace price"), known("a second-hand price"), known("an estimate")),
-    *(known("an average of several sellers"), known("of low confidence")),
+    *("the provider's price list", "the provider's price API", "a reseller's price"),
+    *("a quote", "a marketplace price", "a second-hand price", "an estimate"),
+    *("an average of several sellers", "of low confidence"),
 )
 
 
@@ -158,30 +154,26 @@ def settled(s: Settle) -> str:
     """What to get, and when it changes the first choice; in English as stored."""
     name, _, about = s.input.partition(" of ")
     if s.kind == "none":
-        return gettext(NOTHING_SETTLES)
+        return NOTHING_SETTLES
     if language() == "en" or name not in SETTLING:
         return s.said
     values = {"option": s.winner_after, "share": percent_text(f"{s.flips_fraction * 100:.0f}")}
     if s.at_ratio is None or name not in EXPECTED:
-        then = gettext("%(option)s is then the better choice; the probability of that is %(share)s.")
+        then = "%(option)s is then the better choice; the probability of that is %(share)s."
     elif s.at_ratio < 1:
-        then = gettext(
-            "Below %(ratio)s times %(what)s, %(option)s is the better choice; the probability of that is %(share)s."
-        )
+        then = "Below %(ratio)s times %(what)s, %(option)s is the better choice; the probability of that is %(share)s."
     else:
-        then = gettext(
-            "Above %(ratio)s times %(what)s, %(option)s is the better choice; the probability of that is %(share)s."
-        )
+        then = "Above %(ratio)s times %(what)s, %(option)s is the better choice; the probability of that is %(share)s."
     if s.at_ratio is not None and name in EXPECTED:
-        values |= {"ratio": sig(s.at_ratio), "what": gettext(EXPECTED[name])}
-    return f"{gettext(SETTLING[name]) % {'option': about}} {then % values}"
+        values |= {"ratio": sig(s.at_ratio), "what": EXPECTED[name]}
+    return f"{SETTLING[name] % {'option': about}} {then % values}"
 
 
 def weakness(text: str) -> str:
     """Why a price is weak, part by part: an estimate, 208 days old."""
-    return gettext(", ").join(map(weak_part, text.split(", "))) if text else ""
+    return ", ".join(map(weak_part, text.split(", "))) if text else ""
 
 
 def weak_part(text: str) -> str:
     days = text.removesuffix(" days old")
-    return gettext("%(n)s days old") % {"n": days} if days.isdigit() else gettext(text)
+    return f"{days} days old" if days.isdigit() else text
