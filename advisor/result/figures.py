@@ -25,7 +25,7 @@ UNMEASURED = ("", "text", "items", PROBABILITY)  # units for which a difference 
 class Figure:
     """One figure and the places that show it; an empty place does not. The order of the rows is that of every table."""
 
-    label: str  # marked for translation where a page translates it
+    label: str
     path: str  # in the option: ttft_ms.p95
     unit: str = ""  # how it is written; empty: a count or a text
     better: Literal["", "low", "high"] = ""  # empty: neither is better

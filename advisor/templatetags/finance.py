@@ -16,14 +16,6 @@ from advisor.templatetags.units import (
 )
 
 register = template.Library()
-PARTS = (  # of a bill, as the engine names them; pages show them with `translated`
-    *("accelerators", "instances", "host", "network", "spares", "energy"),
-    *("electricity", "cooling", "colocation", "staff", "minimum team"),
-    *("maintenance and support", "insurance", "licences", "egress", "running"),
-    *("storage of weights", "cloud services", "interruptions", "cost of capital"),
-    *("commitment after the horizon", "resale", "idle hours and headroom"),
-    *("chips left over in whole instances", "spare replicas", "spare hosts"),
-)
 
 
 @register.filter

@@ -13,7 +13,6 @@ from advisor.templatetags.units import (
     UNKNOWN,
     dollars,
     given,
-    language,
     localized,
     number,
     objective,
@@ -164,7 +163,7 @@ def amount(value: object) -> str:
     figure = number(value)
     if figure is None:
         return UNKNOWN
-    for size, name in COUNTED.get(language(), COUNTED["en"]):
+    for size, name in COUNTED["en"]:
         if figure >= size and float(f"{figure / size:.3g}") * size == figure:
             return f"{localized(f'{figure / size:.3g}')}\u00a0{name}"
     return given(figure)

@@ -26,7 +26,7 @@ from catalog.lists import filters
 
 PAGE_SIZE = 50
 KIND_CHOICES = [
-    *((kind.name, kind.title) for kind in KINDS.values()),  # marked in form_fields/fields.py
+    *((kind.name, kind.title) for kind in KINDS.values()),
     (PORTFOLIO, "several workloads on one fleet"),
 ]
 SORTS = {  # in the address: title, column

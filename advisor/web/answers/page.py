@@ -289,9 +289,6 @@ def bar(operator: Operator, longest_s: float) -> str:
     return charts.share_bar((operator.time_s or 0) / longest_s, charts.bound_css(operator.bound))
 
 
-VIEWS = ("greenest", "balanced")  # with those of CARD_VIEWS, the views of an answer
-
-
 def cards(answer: Answer, views: Sequence[str] = CARD_VIEWS) -> list[dict[str, Any]]:
     """The first choice and the views' winners, one card an option: 'Cheapest and simplest' when both are the same."""
     by_rank = {option.rank: option for option in answer.recommendations}

@@ -5,7 +5,7 @@ from typing import Any
 from django.utils.text import capfirst
 
 from advisor.result import Answer, Decision, Portfolio, Settle
-from advisor.templatetags.units import language, percent_text, plain, sig
+from advisor.templatetags.units import percent_text, plain
 
 WAYS = {
     "rent": "rent",
@@ -29,7 +29,7 @@ NOT_SELLERS = ("own", "owned", "")
 
 
 def shown(answer: Answer) -> dict[str, Any] | None:
-    """What the verdict block shows, in the language of the page; None where nothing is feasible."""
+    """What the verdict block shows; None where nothing is feasible."""
     decision = answer.decision or answer.decide()
     if decision is None:
         return None
@@ -41,7 +41,7 @@ def shown(answer: Answer) -> dict[str, Any] | None:
         else ORIGINS.get(decision.price_origin, "origin not recorded"),
         "settle": decision.settle,
         "settling": settled(decision.settle) if decision.settle else "",
-        "weakness": weakness(decision.price_weakness),
+        "weakness": decision.price_weakness,
         "one_host_lost": one_host_lost(answer),
         "purchases_usd": purchases_usd(answer),
     }
@@ -114,66 +114,9 @@ def ways_text(ways: list[str]) -> str:
 
 # --- what would settle it, and why a price is weak --------------------------------------------------------------
 
-SETTLING = {  # by uncertain input, as in answer/money/settling.py
-    "price": "Get a written quote for %(option)s.",
-    "rent": "Ask for rent that is fixed for the whole term.",
-    "hardware": "Get a written quote with prices for later purchases.",
-    "resale": "Get a buy-back offer for the hardware.",
-    "electricity": "Get the electricity price of your contract.",
-    "staff": "Find out what staff costs you.",
-    "api": "Get the API price in writing.",
-    "performance": "Load-test %(option)s.",
-    "speed": "Time some training steps on %(option)s.",
-    "host": "Measure the host of %(option)s with a launch probe.",
-    "host time": "Load-test %(option)s.",
-    "acceptance": "Measure on your own requests how many drafted tokens %(option)s accepts.",
-    "load": "Measure your traffic.",
-    "goodput": "Ask for the failure rate of %(option)s.",
-}
-EXPECTED = {
-    "price": "today's price",
-    "api": "today's price",
-    "performance": "the estimated speed",
-    "speed": "the estimated speed",
-    "load": "the expected load",
-    "host": "the assumed host time",
-    "host time": "the assumed host time",
-    "acceptance": "the expected tokens per step",
-    "goodput": "the expected share of time that trains",
-    "staff": "the expected cost",
-}
 NOTHING_SETTLES = "No single price or measurement within its plausible range is likely to change the first choice."
-WEAK = (
-    *("the provider's price list", "the provider's price API", "a reseller's price"),
-    *("a quote", "a marketplace price", "a second-hand price", "an estimate"),
-    *("an average of several sellers", "of low confidence"),
-)
 
 
 def settled(s: Settle) -> str:
-    """What to get, and when it changes the first choice; in English as stored."""
-    name, _, about = s.input.partition(" of ")
-    if s.kind == "none":
-        return NOTHING_SETTLES
-    if language() == "en" or name not in SETTLING:
-        return s.said
-    values = {"option": s.winner_after, "share": percent_text(f"{s.flips_fraction * 100:.0f}")}
-    if s.at_ratio is None or name not in EXPECTED:
-        then = "%(option)s is then the better choice; the probability of that is %(share)s."
-    elif s.at_ratio < 1:
-        then = "Below %(ratio)s times %(what)s, %(option)s is the better choice; the probability of that is %(share)s."
-    else:
-        then = "Above %(ratio)s times %(what)s, %(option)s is the better choice; the probability of that is %(share)s."
-    if s.at_ratio is not None and name in EXPECTED:
-        values |= {"ratio": sig(s.at_ratio), "what": EXPECTED[name]}
-    return f"{SETTLING[name] % {'option': about}} {then % values}"
-
-
-def weakness(text: str) -> str:
-    """Why a price is weak, part by part: an estimate, 208 days old."""
-    return ", ".join(map(weak_part, text.split(", "))) if text else ""
-
-
-def weak_part(text: str) -> str:
-    days = text.removesuffix(" days old")
-    return f"{days} days old" if days.isdigit() else text
+    """What to get, and when it changes the first choice."""
+    return NOTHING_SETTLES if s.kind == "none" else s.said

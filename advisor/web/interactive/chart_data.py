@@ -76,22 +76,6 @@ class Chart:
         return rounded
 
 
-TEXTS = (  # titles, axes and columns of all charts, translated where a page shows them
-    *(
-        "USD per M tokens",
-        "USD",
-        "Part",
-        "Input",
-        "Range",
-        "GiB",
-        "ms",
-    ),
-    *("Cost per million tokens, step by step", "Memory per chip", "Where the time goes"),
-    *("Monthly cost over the range of each assumption", "% of the time", "a million tokens"),
-    "Monthly cost over the range of each uncertain input",
-)
-
-
 def shortened(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.6g}")

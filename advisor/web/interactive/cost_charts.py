@@ -17,10 +17,6 @@ NAMES = {
     "rent on_demand": "rent by the hour",
     "rent spot": "rent spot instances",
 }
-TEXTS = (
-    *("months from today", "USD paid to date", "tokens per month, input and output"),
-    *("Tokens per month", "Of capacity", "Month"),
-)
 LINE_COLORS = ("--c0", "--c1", "--c5", "--c3", "--c2")
 LEAST_LOAD = 0.02  # of the capacity, at the left end of the chart
 LOADS = 25
