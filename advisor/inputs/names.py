@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 
-from advisor.workload import fold, is_derived
+from advisor.workload import fold, unnamed
 from advisor.workload import named as with_name
 from catalog.loading.places import places
 from catalog.models import Accelerator, Framework, Organisation, Price, QuantizationMethod, Region, ServedModel
@@ -27,7 +27,7 @@ def with_catalog_names(spec: Mapping[str, Any], organisation: Organisation | Non
 
     A short name of several chips stands for all of them in allow and deny lists (H100: SXM, PCIe, NVL).
     """
-    named = dict(spec)
+    named = unnamed(spec)
     if isinstance(spec["model"], str):
         named["model"] = one(spec["model"], models())
     constraints, chips = dict(spec["constraints"]), accelerators()
@@ -58,7 +58,7 @@ def with_catalog_names(spec: Mapping[str, Any], organisation: Organisation | Non
         # a part that is still a path is reported by check_catalog
         parts = spec["workloads"]
         named["workloads"] = [with_catalog_names(p, organisation) if isinstance(p, Mapping) else p for p in parts]
-    return with_name({**named, "name": None}) if is_derived(spec) else named
+    return with_name(named)
 
 
 def folded(names: Iterable[str]) -> Known:

@@ -37,7 +37,7 @@ from advisor.web.answers.list_page import constraints
 from advisor.web.answers.page import csv_text, page, sections_of
 from advisor.web.answers.page import option_context as page_of_option
 from advisor.web.what_if import controls as what_if
-from advisor.workload import WorkloadError, is_derived, with_changes
+from advisor.workload import WorkloadError, unnamed, with_changes
 from catalog import clock
 from catalog.accounts import Caller, Right, audit, caller_of, hashed, needs, organisation_of, refused
 from catalog.models import Organisation
@@ -171,8 +171,7 @@ def prefilled(request: HttpRequest, earlier: Advice | None) -> forms.WorkloadFor
     if "from" in request.GET:
         spec = earlier.workload.spec if earlier else None
         if earlier and "change" in request.GET and earlier.is_done:
-            changes = change_for(answer_of(earlier), request.GET["change"])
-            spec = with_changes(spec, changes | ({"name": None} if is_derived(spec) else {}))
+            spec = with_changes(unnamed(earlier.workload.spec), change_for(answer_of(earlier), request.GET["change"]))
     if spec is None and request.GET.keys() & {"preset", "from"}:
         raise Http404("That workload does not exist.")
     initial = forms.from_spec(spec) if spec else forms.defaults()

@@ -36,7 +36,7 @@ from advisor.workload.text import (
     set_path,
     with_changes,
 )
-from advisor.workload.title import is_derived, named
+from advisor.workload.title import named, unnamed
 from advisor.workload.trace_files import with_traces
 from advisor.workload.traffic import trace_of, users_of
 from advisor.workload.training_run import FIXED, TRAINING_KINDS, FixedRun, TrainingRun, fixed_run, parse_estimate
@@ -71,7 +71,6 @@ __all__ = [
     "fixed_run",
     "fold",
     "images_of",
-    "is_derived",
     "lengths_of",
     "load",
     "more_errors",
@@ -89,6 +88,7 @@ __all__ = [
     "unavailable",
     "unit_of",
     "unknown",
+    "unnamed",
     "users_of",
     "with_changes",
     "with_traces",

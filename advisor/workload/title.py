@@ -24,6 +24,11 @@ def is_derived(spec: Mapping[str, Any]) -> bool:
     return spec.get("name") in UNNAMED or spec["name"] == title_of(spec)
 
 
+def unnamed(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The question without a derived name, so that it gets another one when its model or load has changed."""
+    return {**spec, "name": None} if is_derived(spec) else dict(spec)
+
+
 def named(spec: dict[str, Any]) -> dict[str, Any]:
     """The question with a name."""
     return {**spec, "name": title_of(spec)} if spec.get("name") in UNNAMED else spec
