@@ -9,6 +9,7 @@ from advisor.web import (
     document_views,
     list_page,
     load_test_views,
+    portfolio_form,
     price_pages,
     quick_estimate,
     views,
@@ -17,6 +18,7 @@ from advisor.web import (
 
 urlpatterns = [
     path("", views.ask, name="ask"),
+    path("portfolio", portfolio_form.page, name="portfolio"),
     path("fidelity", accuracy_page.page, name="fidelity"),
     path("advice", list_page.page, name="advice-list"),
     path("advice/compare", compare_page.page, name="compare"),

@@ -33,9 +33,12 @@ FOUND = {
     "browser": next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None),
 }
 os.environ.setdefault("ASSAY_WARM", "0")  # servers that tests start
-# A slow machine fails no test.
+# A slow machine fails no test. A build must not depend on chance; every other run looks for new examples.
 hypothesis.settings.register_profile(
-    "any speed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "any speed",
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    derandomize="CI" in os.environ,
 )
 hypothesis.settings.load_profile("any speed")
 ran: set[str] = set()

@@ -23,7 +23,7 @@ from tests.examples import WORKLOADS, commands
 from tests.examples.__main__ import printed
 
 SHOWN = 1000  # differences that are printed
-DOCUMENT_PAGES = ("memo.html", "memo.md", "bill-of-materials.csv", "cash-flow.csv", "assumptions.csv")
+DOCUMENT_PAGES = ("memo.html", "memo.md", "bill-of-materials.csv", "costs.csv", "cash-flow.csv", "assumptions.csv")
 # What differs between two runs of the same code: identifiers, tokens, times and the sizes of compressed workbooks.
 NOISE = (
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "ID"),

@@ -6,6 +6,7 @@ from typing import Any
 
 from advisor.answer import money as bill
 from advisor.answer import ranking, training
+from advisor.answer.choice import Choice, chosen, signed
 from advisor.answer.hosted import hosted
 from advisor.answer.internal_errors import Lost, answered
 from advisor.answer.mix import mix
@@ -15,7 +16,7 @@ from advisor.answer.options import demand
 from advisor.answer.options.calibration_marks import calibrations_used
 from advisor.answer.options.card_sharing import adapters, sharing
 from advisor.answer.options.option import near_miss, option, solid_choice
-from advisor.answer.owned import displaced_by, kept_first, owned, owned_sentence, team_of
+from advisor.answer.owned import owned, owned_sentence, team_of
 from advisor.answer.pareto import pareto
 from advisor.answer.portfolios import nothing_to_serve, portfolio_answer, with_training
 from advisor.answer.question import Question
@@ -32,6 +33,7 @@ from advisor.workload import PORTFOLIO
 
 Json = dict[str, Any]
 Progress = Callable[[str, float], None]
+SIZE_REASONS = {"too_expensive", "too_many", "too_much_power"}  # of rejections, that fewer machines may lift
 
 
 def recommend(spec: Json, snapshot: Snapshot, progress: Progress | None = None) -> Answer:
@@ -84,10 +86,11 @@ def _workload(spec: Json, snapshot: Snapshot, progress: Progress | None) -> Answ
 
 def _attempt(spec: Json, snapshot: Snapshot, progress: Progress | None, lost: Lost) -> Answer:
     question = question_of(spec, snapshot, lost)
-    outcome = search(question, progress)
-    costs = bill.CostModel(question, outcome.shown)
-    outcome = kept_first(question.workload, outcome, costs)
+    question, outcome = searched(question, progress)
+    choice = chosen(question, outcome)
+    outcome, costs = choice.outcome, choice.costs
     options = [one_option(question, outcome, s, rank) for rank, s in enumerate(outcome.shown, 1)]
+    options = [o.changed(apart=c.apart) if c.apart else o for o, c in zip(options, choice.candidates, strict=True)]
     options = ranking.with_probabilities(question, outcome, options, costs.usd_per_hour())
     near_misses = [one_near_miss(question, outcome, s) for s in outcome.near_misses]
     left, solid = ranking.unranked(question, outcome), solid_choice(outcome, options)
@@ -113,6 +116,7 @@ def _attempt(spec: Json, snapshot: Snapshot, progress: Progress | None, lost: Lo
         owned=machines,
         rejected=[ranking.rejection(r) for r in outcome.rejections],
         unranked=left,
+        unknown_places=lost.section("unknown places", lambda: bill.unknown_places(question, outcome.shown), []),
         bookable=ranking.bookable(question, options, left),
         left_out=ranking.left_out(outcome),
         pareto=pareto(question.workload, outcome, options),
@@ -126,8 +130,32 @@ def _attempt(spec: Json, snapshot: Snapshot, progress: Progress | None, lost: Lo
     if question.workload.kind.mixes_accelerators:
         found_mix = lost.section("mix", lambda: mix(question.workload, find_mix(question, outcome)), None)
         answer = answer.changed(mix=found_mix)
-    answer = _with_hosted(question, outcome, answer, costs, lost, said)
+    answer = _with_hosted(question, answer, choice, lost, said)
     return lost.told(with_left_out(answer, question.catalog.effort))
+
+
+def searched(question: Question, progress: Progress | None) -> tuple[Question, SearchResult]:
+    """The search, and the question as it was searched.
+
+    A margin that the workload does not state makes nothing infeasible: the spare host is left out where it exceeds a
+    limit on cost, chips or power, and the limits hold as estimated where nothing has even chances of them.
+    """
+    outcome = search(question, progress)
+    reasons = {r.reason for r in outcome.rejections}
+    slo = question.workload.slo
+    looser = []
+    if slo.default_spares and reasons & SIZE_REASONS:
+        looser.append(replace(slo, default_spares=False))
+    if slo.confidence != slo.sure_confidence and "misses_slo" in reasons:
+        looser.append(replace(slo, confidence=None))
+    if len(looser) > 1:
+        looser.append(replace(slo, default_spares=False, confidence=None))
+    for tried in looser if not outcome.ranked else []:
+        again = replace(question, workload=replace(question.workload, slo=tried))
+        found = search(again, progress)
+        if found.ranked:
+            return again, found
+    return question, outcome
 
 
 def with_left_out(answer: Answer, effort: Effort) -> Answer:
@@ -172,8 +200,8 @@ def _member_attempt(
     spec: Json, snapshot: Snapshot, progress: Progress | None, lost: Lost
 ) -> tuple[Answer, Member, bill.CostModel]:
     question = question_of(spec, snapshot, lost)
-    outcome = search(question, progress, choice_alone=True)
-    outcome = kept_first(question.workload, outcome, bill.CostModel(question, outcome.shown))
+    choice = chosen(question, search(question, progress, choice_alone=True))
+    outcome = choice.outcome
     first = [
         one_option(question, outcome, s, None).changed(one_host_lost=demand.host_lost(question, outcome.table, s))
         for s in outcome.ranked[:1]
@@ -190,7 +218,7 @@ def _member_attempt(
 
     member = Member(question=question, answer=outcome, week=question.workload.week)
     costs = bill.CostModel(question, outcome.ranked[:1])
-    answer = _with_hosted(question, outcome, answer, costs, lost, said, together=False)
+    answer = _with_hosted(question, answer, replace(choice, costs=costs), lost, said, together=False)
     return lost.told(with_left_out(answer, question.catalog.effort)), member, costs
 
 
@@ -226,9 +254,8 @@ def served_workload(spec: Json, snapshot: Snapshot) -> Workload:
 
 def _with_hosted(
     question: Question,
-    outcome: SearchResult,
     answer: Answer,
-    costs: bill.CostModel,
+    choice: Choice,
     lost: Lost,
     said: Callable[[Sequence[Option]], str],
     together: bool = True,
@@ -238,6 +265,7 @@ def _with_hosted(
     `together` ranks them among the options; workloads of a portfolio share machines, so theirs are only listed.
     """
     spec, workload = question.spec, question.workload
+    outcome, costs = choice.outcome, choice.costs
     services = {name for name in question.snapshot.assumptions if name.startswith((EGRESS, STORAGE))}
     rows = [] if question.catalog.model.adapters or not workload.kind.generates_tokens else question.snapshot.hosted
     offers = hosted(question, rows, answer.deployments, outcome.bound_usd_per_month)
@@ -262,8 +290,7 @@ def _with_hosted(
     on_demand = found(question, outcome)
     if on_demand.rejection is not None:
         answer = answer.changed(scale_to_zero=on_demand.rejection)
-    may_lead = displaced_by(workload, outcome, costs)
-    answer = ranked_together(question, outcome, answer, on_demand.options, may_lead)
+    answer, arranged = ranked_together(question, outcome, answer, on_demand.options, choice)
     first = answer.recommendations[0].rank if answer.recommendations else None
     whole = (
         together_verdict(spec, answer, answer.verdict) + owned_sentence(answer.owned, first) + switch_sentence(answer)
@@ -275,7 +302,8 @@ def _with_hosted(
         answer = answer.changed(no_limits=open_limits, verdict=f"{answer.verdict} {open_limits.said}")
     spreads = [ranking.spread_of(question, s) for s in outcome.shown]
     settle = lost.section("settle", lambda: bill.settle_serving(workload, outcome, costs, spreads, answer), None)
-    return answer.changed(decision=answer.decide(settle))
+    answer = answer.changed(decision=answer.decide(settle))
+    return answer.changed(decision=signed(question, choice, arranged, answer))
 
 
 def switch_sentence(answer: Answer) -> str:

@@ -16,7 +16,7 @@ from advisor.engine.search import ALLOWED_QUALITY, QUALITY_RANK, missing_figure
 from advisor.engine.terms import Workload, usd_text
 from advisor.inputs import Snapshot, areas_of, hosted_apis, number, rounded
 from advisor.result import HostedOffer, Option, Rejection, SloState, Speed, TokenCharge
-from advisor.workload import trace_of
+from advisor.workload import SWITCHED_OFF, trace_of
 
 BASIS = "published, not estimated"
 OUTLIER_RATIO = 3.0  # a price this many times below or above the median of the other providers is marked
@@ -260,23 +260,14 @@ def misses_of(question: Question, row: Json, usd_per_month: float, bound_usd_per
 
 def _speed_misses(spec: Json, row: Json) -> Iterator[Miss]:
     slo, needed, rates = spec["slo"], needed_tokens_per_s(spec["slo"]), figures_of(row, "output_tokens_per_s")
-    if slo.get("confidence"):
+    if slo.get("confidence") not in (None, SWITCHED_OFF):
         yield Miss(
             reason="misses_slo",
             detail=f"nobody publishes its p95 latencies, so a confidence of {slo['confidence']:g} cannot be shown",
             smallest_change="slo.confidence: null",
             change={"slo.confidence": None},
         )
-    if needed and not rates:
-        keys = [key for key in ("tokens_per_s_per_user", "tpot_ms_p95") if slo[key]]
-        yield Miss(
-            reason="misses_slo",
-            detail=f"speed not published, so it cannot be shown to reach {needed:.3g} tokens/s per user",
-            smallest_change=" and ".join(f"slo.{key}: null" for key in keys),
-            change={f"slo.{key}": None for key in keys},
-            limit=needed,
-        )
-    elif needed and max(rates) < needed:
+    if needed and rates and max(rates) < needed:
         yield _too_slow(slo, needed, max(rates))
     ttfts = figures_of(row, "ttft_ms")
     if slo["ttft_ms_p95"] and ttfts and min(ttfts) > slo["ttft_ms_p95"]:

@@ -1,9 +1,10 @@
 """One ranking of deployments and hosted APIs: places by the objective, and the verdict on both."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from advisor.answer.choice import Arranged, Candidate, Choice, arrange, needed
 from advisor.answer.hosted import asked_for, figures_of, needed_tokens_per_s, of_median, usd_per_hour
 from advisor.answer.money import CURRENCY, cents, traffic_ratio
 from advisor.answer.options.demand import API_LOSS
@@ -39,15 +40,14 @@ def ranked_together(
     question: Question,
     outcome: SearchResult,
     answer: Answer,
-    on_demand: Sequence[tuple[float, Option]] = (),
-    displaces: Callable[[float], bool] | None = None,
-) -> Answer:
-    """The answer with its hosted APIs ranked among its options by the same objective.
+    on_demand: Sequence[tuple[float, Option]],
+    choice: Choice,
+) -> tuple[Answer, Arranged]:
+    """(the answer with its hosted APIs ranked among its options by the same rule, the rule's view of that ranking).
 
-    `on_demand`: deployments that scale to zero, with their objective. The others keep their order. An API stands
-    before the first deployment with a worse objective; one whose published speeds disagree about a limit stands behind
-    everything that keeps it. `displaces`: whether something at this monthly cost may stand before the first deployment,
-    which keeps owned machines; None: whatever has the better objective may.
+    `on_demand`: deployments that scale to zero, with their objective. The others keep their order. Under another
+    objective than cost an API stands before the first deployment with a worse one. An API that nobody shows to meet the
+    limits stands behind what keeps them.
     """
     workload = question.workload
     deployments = answer.deployments
@@ -59,26 +59,30 @@ def ranked_together(
         ),
         key=lambda pair: (pair[0], pair[1].usd_per_month, pair[1].provider),
     )[:MAX_RANKED]
-    if not apis and not on_demand:
-        return answer
-    order: list[Option | HostedOffer] = []
-    sure: list[tuple[float, Option | HostedOffer]] = [pair for pair in apis if pair[1].slo_state != "disputed"]
-    waiting = sorted([*sure, *on_demand], key=lambda pair: (pair[0], pair[1].usd_per_month))
-    disputed = [offer for _, offer in apis if offer.slo_state == "disputed"]
-    for option, score in zip(deployments, scores, strict=True):
-        before = [pair for pair in waiting if pair[0] < score]
-        if option is deployments[0] and displaces is not None:
-            before = [pair for pair in before if displaces(pair[1].usd_per_month)]
-        waiting = [pair for pair in waiting if not any(pair is each for each in before)]
-        order += [*(each for _, each in before), option]
-    order += [*(each for _, each in waiting), *disputed]
+    others: list[tuple[float, HostedOffer | Option]] = [*apis, *on_demand]
+    if not others:
+        return answer, choice.arranged
+    candidates = [*choice.candidates, *(_candidate(choice, each) for _, each in others)]
+    arranged = arrange(candidates, *needed(question))
+    if workload.objective == "cost":
+        keys = _by_rule(arranged, len(deployments))
+    else:
+        keys = _by_score(arranged, scores, [score for score, _ in others])
+    whole: list[Option | HostedOffer] = [*deployments, *(each for _, each in others)]
+    order = [whole[k] for k in keys]
+    at = {k: new for new, k in enumerate(keys)}
+    arranged = Arranged(
+        order=tuple(range(len(order))),
+        tied=tuple(at[k] for k in arranged.tied) if workload.objective == "cost" else (),
+        fails=frozenset(at[k] for k in arranged.fails),
+    )
     ranks = {id(each): rank for rank, each in enumerate(order, 1)}
     place = {option.rank: ranks[id(option)] for option in deployments}
     options = [
         moved(each, rank, place) if isinstance(each, Option) else api_option(question, each, rank)
         for rank, each in enumerate(order, 1)
     ]
-    return answer.changed(
+    ranked = answer.changed(
         recommendations=options,
         hosted=[offer.changed(rank=ranks.get(id(offer))) for offer in answer.hosted],
         views=moved_views(answer.views, place, options),
@@ -87,6 +91,35 @@ def ranked_together(
         switch=moved_switch(answer.switch, place),
         owned=[moved_owned(each, place) for each in answer.owned],
     )
+    return ranked, arranged
+
+
+def _candidate(choice: Choice, each: HostedOffer | Option) -> Candidate:
+    """A hosted API, or a deployment that scales to zero, as the rule sees it."""
+    usd = choice.costs.drawn_api(each.usd_per_month)
+    if isinstance(each, Option):
+        return Candidate(usd=usd, probability=each.slo_probability, seller=(each.accelerator, each.provider, "zero"))
+    known = each.slo_state in ("no limit", "reached")
+    return Candidate(usd=usd, probability=None, verified=known, seller=("api", each.provider, "api"))
+
+
+def _by_rule(arranged: Arranged, deployments: int) -> list[int]:
+    """The order of the rule, the deployments among themselves as they stand."""
+    waiting = iter(range(deployments))
+    return [next(waiting) if k < deployments else k for k in arranged.order]
+
+
+def _by_score(arranged: Arranged, scores: Sequence[float], others: Sequence[float]) -> list[int]:
+    """Each other option before the first deployment with a worse objective; what fails the limits last."""
+    count = len(scores)
+    waiting = sorted((k for k in range(len(others)) if count + k not in arranged.fails), key=lambda k: others[k])
+    order: list[int] = []
+    for k, score in enumerate(scores):
+        before = [j for j in waiting if others[j] < score]
+        waiting = [j for j in waiting if j not in before]
+        order += [*(count + j for j in before), k]
+    failing = [count + k for k in range(len(others)) if count + k in arranged.fails]
+    return [*order, *(count + j for j in waiting), *failing]
 
 
 def moved_scenario(

@@ -1,8 +1,7 @@
 """Machines that are already owned: what they do on their own, what they cost, what is missing, and keep or sell."""
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,13 @@ from advisor.engine.cost import HOURS_PER_MONTH, STAFF_PART, TEAM, Prices
 from advisor.engine.plans import OWNED as KEPT
 from advisor.engine.search import (
     EQUAL_FRACTION,
+    NEAR_FRACTION,
     OwnedMachines,
     Scored,
     SearchResult,
     describe,
     prices_of,
+    rank_uncertainty,
     same,
 )
 from advisor.engine.terms import Workload, usd_text
@@ -28,67 +29,12 @@ from advisor.result import Answer, ApiOption, Option, Owned, OwnedPlan, Team
 Json = dict[str, Any]
 Array = np.ndarray
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-MARGIN_FRACTION = 0.1  # keeping is first unless something else saves more than this ...
-SURE_FRACTION = 0.9  # ... and costs less in this share of the draws
 UNKNOWN_POWER = "its power is not published, so what these machines cost to run is not known"
-
-
-def kept_first(workload: Workload, outcome: SearchResult, costs: CostModel) -> SearchResult:
-    """The result with the best option that keeps owned machines first, unless another is clearly cheaper.
-
-    The search counts the forgone sale as a cost. Another option stands before the first that keeps machines only if it
-    costs less by more than MARGIN_FRACTION, and costs less in SURE_FRACTION of the draws.
-    """
-    at = next((k for k, s in enumerate(outcome.shown) if kept_instances(s)), 0)
-    if not at or workload.objective != "cost":
-        return outcome
-    if any(displaces(outcome, costs, at, usd, drawn) for usd, drawn in _rivals(outcome, costs, at)):
-        return outcome
-    order = [at, *(k for k in range(len(outcome.shown)) if k != at)]
-    costs.reorder(order)
-    return in_order(outcome, order)
-
-
-def displaces(outcome: SearchResult, costs: CostModel, at: int, usd_per_hour: float, drawn: Array) -> bool:
-    """Whether something at this cost (expected and in each draw) stands before the option that keeps machines."""
-    keep, of_keep = outcome.shown[at], costs.usd_per_hour()[at]
-    often = float((drawn < (keep.economic_usd_per_hour if of_keep is None else of_keep)).mean())
-    return saving_fraction(keep, usd_per_hour) > MARGIN_FRACTION and often >= SURE_FRACTION
 
 
 def saving_fraction(keep: Scored, usd_per_hour: float) -> float:
     """What something at this cost saves over keeping machines, as a share of that cost with the forgone sale."""
     return 1.0 - usd_per_hour / keep.economic_usd_per_hour
-
-
-def displaced_by(workload: Workload, outcome: SearchResult, costs: CostModel) -> Callable[[float], bool] | None:
-    """Whether an API at a monthly cost may stand before a first choice that keeps machines; None: it keeps none."""
-    if workload.objective != "cost" or not outcome.shown or not kept_instances(outcome.shown[0]):
-        return None
-    return lambda usd: displaces(outcome, costs, 0, usd / HOURS_PER_MONTH, costs.drawn_api(usd) / HOURS_PER_MONTH)
-
-
-def _rivals(outcome: SearchResult, costs: CostModel, at: int) -> list[tuple[float, Array]]:
-    """(expected cost, cost in each draw) of the options before this one, USD per hour."""
-    drawn = costs.usd_per_hour()
-    return [
-        (s.economic_usd_per_hour, np.full(1, s.economic_usd_per_hour) if d is None else d)
-        for s, d in zip(outcome.shown[:at], drawn, strict=False)
-    ]
-
-
-def in_order(outcome: SearchResult, order: Sequence[int]) -> SearchResult:
-    """The result with its shown options in another order, by their places now."""
-    place = {old: new for new, old in enumerate(order)}
-    shown = [outcome.shown[k] for k in order]
-    return replace(
-        outcome,
-        shown=tuple(shown),
-        ranked=(shown[0], *(s for s in outcome.ranked if s is not shown[0])),
-        variants={place[k]: found for k, found in outcome.variants.items()},
-        views={view: place[k] for view, k in outcome.views.items()},
-        draft_risks={place[k]: risk for k, risk in outcome.draft_risks.items()},
-    )
 
 
 def owned(question: Question, outcome: SearchResult, costs: CostModel) -> list[Owned]:
@@ -299,6 +245,10 @@ def _keep_or_sell(
     counted_in = "with the resale value counted, " if resale_usd else ""
     if saving <= 0:
         return f"{kept}; {other}; {counted_in}keeping costs less"
-    unsure = "" if saving > MARGIN_FRACTION and often >= SURE_FRACTION else ": too little or too uncertain to sell"
+    unsure = (
+        ""
+        if saving > NEAR_FRACTION and often >= rank_uncertainty.TOLD_APART
+        else ": too little or too uncertain to sell"
+    )
     chance = f"with {likely(often)} probability"
     return f"{kept}; {other}; {counted_in}selling costs {saving:.0%} less, {chance}{unsure}"

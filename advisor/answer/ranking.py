@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from advisor.answer import money as bill
 from advisor.answer.question import Question
 from advisor.engine.cost import HOURS_PER_MONTH
@@ -41,8 +43,10 @@ from advisor.result import (
     UnrankedOffer,
     Weights,
 )
+from advisor.workload import terms_of
 
 Json = dict[str, Any]
+Array = np.ndarray
 
 
 def four_digits(value: float) -> float:
@@ -111,10 +115,8 @@ def with_probabilities(
     spreads = [spread_of(question, s) for s in outcome.shown]
     scores = rank_uncertainty.scores(question.workload, outcome.scale, outcome.shown, spreads, drawn)
     equal = equal_fraction(question.workload)
-    wins, first = (
-        rank_uncertainty.pairwise_win_probability(scores, equal),
-        rank_uncertainty.win_probability(scores, equal),
-    )
+    wins = rank_uncertainty.pairwise_win_probability(scores, equal)
+    first = _first_of_sellers(outcome.shown, scores, equal)
     return [
         option.changed(
             first_probability=four_digits(first[i]),
@@ -123,6 +125,14 @@ def with_probabilities(
         )
         for i, option in enumerate(options)
     ]
+
+
+def _first_of_sellers(shown: Sequence[Scored], scores: Array, equal: float) -> Array:
+    """Chance of each option's chip, provider and way to pay to be the best; variants of one choice share it."""
+    sellers = [(s.lane.choice.accelerator.slug, s.offer.provider, s.offer.acquisition) for s in shown]
+    names = list(dict.fromkeys(sellers))
+    best = np.array([np.min(scores[[k for k, other in enumerate(sellers) if other == name]], axis=0) for name in names])
+    return rank_uncertainty.win_probability(best, equal)[[names.index(each) for each in sellers]]
 
 
 def sensitivity(question: Question, outcome: SearchResult, costs: bill.CostModel) -> list[SensitivityBar]:
@@ -247,7 +257,7 @@ def _unranked(question: Question, u: Found, said: dict[str, str]) -> Unranked:
         usd_per_accelerator_hour_to_win=number(u.usd_per_accelerator_hour) if u.usd_per_accelerator_hour else None,
         usd_per_month_to_win=rounded(u.usd_per_month) if u.usd_per_month else None,
         rank_at_price=u.place,
-        offer=None if u.assumed else _offer(question.snapshot, s),
+        offer=None if u.assumed else _offer(question, s),
         said=said.get(slug, ""),
     )
 
@@ -257,7 +267,7 @@ def label(s: Scored) -> str:
     return f"{s.chips:,} x {s.lane.choice.accelerator.name}, {describe(s.lane)}"
 
 
-def _offer(snapshot: Snapshot, s: Scored) -> UnrankedOffer:
+def _offer(question: Question, s: Scored) -> UnrankedOffer:
     o = s.offer
     return UnrankedOffer(
         provider=o.provider,
@@ -268,7 +278,8 @@ def _offer(snapshot: Snapshot, s: Scored) -> UnrankedOffer:
         usd_per_month=rounded(s.usd_per_hour * HOURS_PER_MONTH),
         price_as_of=o.as_of,
         price_source=o.source,
-        booking=booking(snapshot, o.provider) if o.term == BOOKED else "",
+        booking=booking(question.snapshot, o.provider) if o.term == BOOKED else "",
+        availability=bill.availability_text(o, question.workload.constraints.regions_allow),
     )
 
 
@@ -282,8 +293,8 @@ def booking(snapshot: Snapshot, provider: str) -> str:
 def bookable(question: Question, options: Sequence[Option], left: Sequence[Unranked]) -> list[Bookable]:
     """Bookings that cost less than the first machine, cheapest first; without one, all that are found."""
     most = options[0].usd_per_month if options else None
-    terms = [*question.spec["constraints"]["terms"], BOOKED]
-    if BOOKED in question.spec["constraints"]["terms"]:
+    terms = [*terms_of(question.spec), BOOKED]
+    if BOOKED in terms[:-1]:
         return []
     found = [*_of_options(question.snapshot, options, terms, most), *_of_unranked(left, terms, most)]
     return sorted(found, key=lambda b: b.usd_per_month)[:MOST]

@@ -236,7 +236,7 @@ def warnings(workload: Workload, s: Scored, option: Option) -> list[str]:
     """What to check before signing."""
     c = s.lane.choice
     lines = variant_warnings(s)
-    if s.idle_chips:
+    if s.idle_chips and not (option.money and option.money.purchase):  # else the purchase says it, over time
         verb = "is" if s.idle_chips == 1 else "are"
         chips = f"{s.idle_chips} of the {s.chips + s.idle_chips} chips"
         lines.append(f"{chips} in the instances {verb} paid for but idle")

@@ -107,7 +107,7 @@ def of_estimate(request: Request) -> None:
 
 
 def of_quick(request: Request | HttpRequest) -> None:
-    """Counts a quick ranking or rough estimate; people make several a second while they type."""
+    """Counts a quick ranking; people make several a second while they type."""
     with suppress(CountersDown):
         count(request, "quick", address(request), settings.QUICK_PER_MINUTE)
 

@@ -3,6 +3,8 @@
 from advisor.fidelity import calibrate, calibration_files, conditioning, host_time, nearest_rows
 from advisor.fidelity.calibration_files import Setup
 from advisor.fidelity.checked_rows import read
+from advisor.fidelity.decisions import document as decision_document
+from advisor.fidelity.decisions import record as decision_record
 from advisor.fidelity.rows import COLUMNS, MeasurementsError, Row
 from advisor.fidelity.scores import disputed, peers, reliability, report, score_files, scorecard, scoring
 from advisor.fidelity.scores.report import PEERS, REASONS
@@ -27,6 +29,8 @@ __all__ = [
     "calibrate",
     "calibration_files",
     "conditioning",
+    "decision_document",
+    "decision_record",
     "disputed",
     "host_time",
     "kind_of",

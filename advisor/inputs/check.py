@@ -19,6 +19,7 @@ from advisor.workload import (
     error,
     unavailable,
     unknown,
+    with_numbers,
 )
 from catalog.loading.places import places
 from catalog.pricing.derived import known_on
@@ -115,7 +116,7 @@ def paths_in(spec: Mapping[str, Any]) -> list[dict[str, str]]:
 
 def unknown_names(spec: Mapping[str, Any], organisation: Any = None, before: int = 0) -> list[dict[str, str]]:
     """An error with suggestions for each name that is not in the catalog; `before` as in check_catalog."""
-    from advisor.inputs.names import prices_seen_by
+    from advisor.inputs.names import accelerators, models, prices_seen_by
     from catalog.models import (
         Accelerator,
         ApiPrice,
@@ -132,8 +133,11 @@ def unknown_names(spec: Mapping[str, Any], organisation: Any = None, before: int
     prices = prices_seen_by(organisation)
 
     def check(field: str, names: list[str], known: Callable[[], Iterable[str]]) -> None:
-        errors.extend(unknown(field, names, known, before + len(errors)))
+        book = models if field in ("model", "finetuning.reward_model") else accelerators if known is slugs else None
+        meant = (lambda name: book().meant_by(name)) if book else (lambda name: [])
+        errors.extend(unknown(field, names, known, before + len(errors), meant))
 
+    slugs = lambda: list(Accelerator.objects.values_list("slug", flat=True))  # noqa: E731
     if isinstance(spec["model"], str):
         ids = ServedModel.objects.values_list("hf_id", "slug")
         check("model", [spec["model"]], lambda: [name for pair in ids for name in pair])
@@ -141,7 +145,6 @@ def unknown_names(spec: Mapping[str, Any], organisation: Any = None, before: int
         ids = ServedModel.objects.values_list("hf_id", "slug")
         check("finetuning.reward_model", [reward], lambda: [name for pair in ids for name in pair])
     constraints = spec["constraints"]
-    slugs = lambda: list(Accelerator.objects.values_list("slug", flat=True))  # noqa: E731
     for field, source in (
         ("accelerators", slugs),
         ("vendors", lambda: list(Accelerator.objects.values_list("vendor", flat=True).distinct())),
@@ -182,7 +185,10 @@ def before_the_first_price(day: str | None, prices: Any) -> list[dict[str, str]]
 
 
 def unknown_names_in_parts(raw: Mapping[str, Any], organisation: Any = None) -> list[dict[str, str]]:
-    """Unknown names in the valid sections of a workload that has errors elsewhere."""
+    """Unknown and ambiguous names in the valid sections of a workload with errors elsewhere, and in its workloads."""
+    from advisor.inputs.names import with_catalog_names
+
+    raw, _ = with_numbers(raw, Spec)
     parts: dict[str, Any] = {}
     for key in ("model", "constraints", "owned", "inventory", "usd_per_accelerator_hour", "tco"):
         try:
@@ -190,7 +196,15 @@ def unknown_names_in_parts(raw: Mapping[str, Any], organisation: Any = None) -> 
         except ValidationError:
             continue
         parts |= {key: raw[key]} if key in raw else {}
-    return unknown_names(Spec.model_validate(parts).model_dump(mode="json"), organisation)
+    found = unknown_names(
+        with_catalog_names(Spec.model_validate(parts).model_dump(mode="json"), organisation), organisation
+    )
+    inner = raw.get("workloads") if isinstance(raw.get("workloads"), list) else []
+    for i, part in enumerate(inner or []):
+        if isinstance(part, Mapping):
+            errors = unknown_names_in_parts(part, organisation)
+            found += [{**item, "field": f"workloads[{i}].{item['field']}"} for item in errors]
+    return found
 
 
 def providers_of(prices: Any) -> list[str]:

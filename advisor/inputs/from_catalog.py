@@ -10,7 +10,7 @@ from advisor.engine.network import from_stored_config, to_shape
 from advisor.inputs import measured
 from advisor.inputs.prices import hosted_apis, hosts, offers
 from advisor.inputs.snapshot import Snapshot
-from advisor.workload import PORTFOLIO, WorkloadError, error
+from advisor.workload import PORTFOLIO, WorkloadError, error, terms_of
 from catalog import clock
 from catalog.models import (
     Accelerator,
@@ -69,7 +69,7 @@ def market_rows(spec: Json, organisation: Organisation | None) -> Json:
     providers = spec["constraints"]["providers"]["allow"]
     chips = [_accelerator(a) for a in Accelerator.objects.order_by("slug")]
     served = {chip["slug"] for chip in chips if chip["served"]}
-    terms = spec["constraints"]["terms"]
+    terms = terms_of(spec)
     kinds = offers.kinds_for(spec["constraints"]["exclude"])
     prices = [p for p in offers.prices(providers, organisation, day, terms, kinds) if p["accelerator"] in served]
     market = offers.marketplace(day)

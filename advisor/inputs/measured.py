@@ -53,9 +53,14 @@ def class_of(row: ScoredRow) -> str:
 
 def layout_of(row: ScoredRow) -> tuple[int, int, int, int] | None:
     """(tp, pp, ep, dp) of a row; None if not stated or of several pools."""
-    if not row.layout or "|" in row.layout:
+    return layout_of_text(row.layout)
+
+
+def layout_of_text(layout: str) -> tuple[int, int, int, int] | None:
+    """(tp, pp, ep, dp) of a layout such as tp4 ep4."""
+    if not layout or "|" in layout:
         return None
-    sizes = {name: int(number) for name, number in re.findall(r"\b(tp|pp|ep|dp)(\d+)", row.layout)}
+    sizes = {name: int(number) for name, number in re.findall(r"\b(tp|pp|ep|dp)(\d+)", layout)}
     return sizes.get("tp", 1), sizes.get("pp", 1), sizes.get("ep", 1), sizes.get("dp", 1)
 
 

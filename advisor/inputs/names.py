@@ -1,4 +1,4 @@
-"""Names as people write them: any case, display names, and common short names such as H100, AWS or Llama-3.1-8B."""
+"""The catalog's names as people write them, one table for each kind: what stands for what, and what is ambiguous."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -6,13 +6,12 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 
-from advisor.workload import fold, unnamed
+from advisor.workload import Names, fold, names_of, unnamed
 from advisor.workload import named as with_name
-from catalog.loading.places import places
+from catalog.loading.places import places, synonyms
 from catalog.models import Accelerator, Framework, Organisation, Price, QuantizationMethod, Region, ServedModel
 
 Json = dict[str, Any]
-Known = dict[str, list[str]]  # folded name -> the catalog's own names
 
 
 def prices_seen_by(organisation: Organisation | None) -> QuerySet[Price]:
@@ -21,7 +20,7 @@ def prices_seen_by(organisation: Organisation | None) -> QuerySet[Price]:
 
 
 def with_catalog_names(spec: Mapping[str, Any], organisation: Organisation | None = None) -> Json:
-    """The workload with the catalog's own names; unknown names stay as they are, for check_catalog to report.
+    """The workload with the catalog's own names; unknown and ambiguous ones stay, for check_catalog to report.
 
     Providers and regions include those of the organization's own prices.
 
@@ -30,17 +29,20 @@ def with_catalog_names(spec: Mapping[str, Any], organisation: Organisation | Non
     named = unnamed(spec)
     if isinstance(spec["model"], str):
         named["model"] = one(spec["model"], models())
+    if (spec.get("finetuning") or {}).get("reward_model"):
+        named["finetuning"] = {**spec["finetuning"], "reward_model": one(spec["finetuning"]["reward_model"], models())}
     constraints, chips = dict(spec["constraints"]), accelerators()
     prices = prices_seen_by(organisation)
     known = {
         "accelerators": chips,
-        "vendors": folded(Accelerator.objects.values_list("vendor", flat=True)),
-        "providers": folded(prices.values_list("provider", flat=True)),
-        "regions": folded([*prices.values_list("region", flat=True), *Region.objects.values_list("slug", flat=True)]),
+        "vendors": plain(Accelerator.objects.values_list("vendor", flat=True)),
+        "providers": plain(prices.values_list("provider", flat=True)),
+        "regions": plain([*prices.values_list("region", flat=True), *Region.objects.values_list("slug", flat=True)]),
         "frameworks": frameworks(),
         "formats": formats(),
     }
     areas = {fold(place): [place] for place in places()}  # before regions: US is the country
+    areas |= {fold(other): [place] for other, place in synonyms().items()}
     for field, names in known.items():
         first = areas if field == "regions" else {}
         lists = {side: [each for name in given for each in first.get(fold(name)) or all_of(name, names)]
@@ -61,61 +63,43 @@ def with_catalog_names(spec: Mapping[str, Any], organisation: Organisation | Non
     return with_name(named)
 
 
-def folded(names: Iterable[str]) -> Known:
-    known: Known = {}
-    for name in dict.fromkeys(names):
-        known.setdefault(fold(name), []).append(name)
-    return known
+def all_of(written: str, names: Names) -> list[str]:
+    """The names that the text stands for, several for a series such as H100; itself where it stands for none."""
+    found = names.meant_by(written)
+    series = len(found) == 1 or fold(written) in names.spellings or any(each.isdigit() for each in written)
+    return found if found and series else [written]
 
 
-def all_of(name: str, known: Known) -> list[str]:
-    """The catalog's names for `name`; itself where the catalog has none."""
-    if any(name in names for names in known.values()):
-        return [name]
-    return known.get(fold(name), [name])
+def one(written: str, names: Names) -> str:
+    """The only name that the text stands for; itself where there is none or more than one."""
+    found = names.meant_by(written)
+    return found[0] if len(found) == 1 else written
 
 
-def one(name: str, known: Known) -> str:
-    """The catalog's only name for `name`; itself where there is none or more than one."""
-    names = all_of(name, known)
-    return names[0] if len(names) == 1 else name
+def plain(names: Iterable[str]) -> Names:
+    """Names that are written in full, in any case."""
+    return names_of(dict.fromkeys(names, ()), partly=False)
 
 
-def accelerators() -> Known:
-    """Slugs by slug, by display name, and by the first word of the slug (h100: h100-sxm, h100-pcie, ...)."""
-    known: Known = {}
-    rows = list(Accelerator.objects.values_list("slug", "name"))
-    for slug, name in rows:
-        for written in {fold(slug), fold(name)}:
-            known.setdefault(written, []).append(slug)
-    series: Known = {}
-    for slug, _ in rows:
-        series.setdefault(slug.split("-")[0], []).append(slug)
-    return {**{short: slugs for short, slugs in series.items() if any(c.isdigit() for c in short)}, **known}
+def accelerators() -> Names:
+    """Slugs by slug, display name, and any words of these, of the memory and of the form factor."""
+    rows = Accelerator.objects.values_list("slug", "name", "memory_type", "form_factor", "memory_gib")
+    return names_of({slug: (name, memory, form, f"{size:.0f}gb") for slug, name, memory, form, size in rows})
 
 
-def models() -> Known:
-    """Hugging Face IDs by ID, by slug, and by the part after the slash."""
-    known: Known = {}
-    for hf_id, slug in ServedModel.objects.values_list("hf_id", "slug"):
-        for written in {fold(hf_id), fold(slug), fold(hf_id.rpartition("/")[2])}:
-            known.setdefault(written, []).append(hf_id)
-    return known
+def models() -> Names:
+    """Hugging Face IDs by ID, by slug, by the part after the slash, and by the words that it has in this order."""
+    rows = ServedModel.objects.values_list("hf_id", "slug")
+    return names_of({hf_id: (hf_id.rpartition("/")[2], slug) for hf_id, slug in rows}, ordered=True)
 
 
-def frameworks() -> Known:
+def frameworks() -> Names:
     """Slugs by slug, display name and aliases."""
-    known: Known = {}
-    for row in Framework.objects.all():
-        for written in {fold(row.slug), fold(row.name), *map(fold, row.settings.get("aliases", ()))}:
-            if row.slug not in known.setdefault(written, []):
-                known[written].append(row.slug)
-    return known
+    rows = Framework.objects.all()
+    return names_of({row.slug: (row.name, *row.settings.get("aliases", ())) for row in rows}, partly=False)
 
 
-def formats() -> Known:
-    known: Known = {}
-    for slug, name in QuantizationMethod.objects.values_list("slug", "name"):
-        for written in {fold(slug), fold(name)}:
-            known.setdefault(written, []).append(slug)
-    return known
+def formats() -> Names:
+    return names_of(
+        {slug: (name,) for slug, name in QuantizationMethod.objects.values_list("slug", "name")}, partly=False
+    )

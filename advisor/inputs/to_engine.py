@@ -34,7 +34,19 @@ from advisor.inputs.prices import hosted_apis, offers
 from advisor.inputs.prices.assumptions import CAP, HOST_SPEED, IDLE, SOFTWARE, assumptions_of
 from advisor.inputs.snapshot import Snapshot
 from advisor.inputs.training import lengths_of_task, task_of
-from advisor.workload import CHOICES, drawing_of, images_of, lengths_of, prompts_of, trace_of, unit_of, users_of
+from advisor.workload import (
+    CHOICES,
+    confidences_of,
+    drawing_of,
+    images_of,
+    lengths_of,
+    prompts_of,
+    spares_by_default,
+    terms_of,
+    trace_of,
+    unit_of,
+    users_of,
+)
 
 Json = dict[str, Any]
 GRAMMAR_MASK = "grammar-mask-us"
@@ -163,6 +175,7 @@ def workload_of(spec: Json) -> Workload:
         return slo[key] * MILLI if slo.get(key) is not None else None
 
     prompts, hit_fraction, turns = prompts_of(traffic)
+    expected, sure = confidences_of(slo)
     return Workload(
         name=spec["name"],
         kind=kind,
@@ -190,9 +203,11 @@ def workload_of(spec: Json) -> Workload:
             tpot_p95_s=seconds("tpot_ms_p95"),
             e2e_p95_s=seconds("e2e_ms_p95"),
             tokens_per_s_per_user=slo.get("tokens_per_s_per_user"),
-            spare_hosts={"n+1": 1, "n+2": 2}.get(slo.get("availability", "n"), 0),
+            spare_hosts={"n+1": 1, "n+2": 2}.get(slo.get("availability") or "n", 0),
             doubled=slo.get("availability") == "2n",
-            confidence=slo.get("confidence"),
+            default_spares=kind.uses("slo.availability") and spares_by_default(spec),
+            confidence=expected,
+            sure_confidence=sure,
         ),
         constraints=constraints_of(spec),
         objective=spec["objective"],
@@ -216,7 +231,7 @@ def constraints_of(spec: Json) -> Constraints:
         **choices,
         exclude=tuple(c.get("exclude", ())),
         acquisition=tuple(c["acquisition"]),
-        terms=tuple(c.get("terms", ("on_demand",))),
+        terms=terms_of(spec),
         quality=c["quality"],
         partitions=c.get("partitions", "auto"),
         max_accelerators=c["max_accelerators"],

@@ -9,6 +9,7 @@ from advisor.engine.terms import kind_named
 from advisor.inputs.check import check_catalog
 from advisor.inputs.names import with_catalog_names
 from advisor.workload import WorkloadError, error, parse, states_rate, unnamed
+from advisor.workload import terms_of as workload_terms
 from catalog.models import Accelerator
 
 Json = dict[str, Any]
@@ -79,7 +80,7 @@ def classes_of(a: Accelerator) -> str:
 def terms_of(spec: Json) -> list[str]:
     """The terms whose prices matter to the question."""
     c = spec["constraints"]
-    rents = [term for term in TERM_NAMES if term in c["terms"]] if "rent" in c["acquisition"] else []
+    rents = [term for term in TERM_NAMES if term in workload_terms(spec)] if "rent" in c["acquisition"] else []
     return [
         *rents,
         *(["purchase"] if "own" in c["acquisition"] else []),

@@ -12,15 +12,26 @@ from advisor.report.documents import (
 )
 from advisor.report.plan_figures import months, plan_payments, plan_totals
 from advisor.report.quick_text import quick_table
+from advisor.report.screen import (
+    ORIGINS,
+    distinct,
+    question_of,
+    rejected_counts,
+    screen_of,
+    screen_text,
+    title_of,
+)
 from advisor.report.text import canonical, markdown, meetings, table
 
 __all__ = [
     "DOCUMENTS",
     "NO_ANSWER",
     "NO_SHARED_ANSWER",
+    "ORIGINS",
     "XLSX",
     "canonical",
     "default_rank",
+    "distinct",
     "documents",
     "estimate_text",
     "has_changing_traffic",
@@ -31,7 +42,12 @@ __all__ = [
     "plan_payments",
     "plan_totals",
     "quick_table",
+    "question_of",
+    "rejected_counts",
+    "screen_of",
+    "screen_text",
     "support_matrix",
     "table",
+    "title_of",
     "training_text",
 ]

@@ -8,6 +8,7 @@ from advisor.engine.terms import amount_digits, cents_digits, kind_named
 from advisor.report import markdown_escapes as md
 from advisor.report import training_answer
 from advisor.report.asked import allows_apis, has_changing_traffic
+from advisor.report.screen import markdown_table, screen_markdown, screen_of
 from advisor.result import (
     HOSTED,
     Answer,
@@ -24,6 +25,7 @@ from advisor.result import (
     Source,
     TrainingOption,
     Variant,
+    purchase_in,
     shown_in,
 )
 from advisor.result import Launch as LaunchFiles
@@ -297,6 +299,7 @@ def plan_lines(answer: Answer) -> list[str]:
     of = "" if answer.recommendations[0] is first else f" of #{first.rank}"
     others = [f"{s.said} {dollars(s.usd_per_month)}" for s in plan.strategies if not s.chosen]
     said += [f"plan{of}: {step.said}" for step in plan.steps]
+    said += [f"order{of}: {bought.said}"] if (bought := purchase_in(first)) else []
     said += [f"other ways to pay for the machines{of}, a month: {'; '.join(others)}"] if others else []
     if plan.capex_usd or plan.liability_usd:
         months = f"{plan.exit_month} month{'' if plan.exit_month == 1 else 's'}"
@@ -374,8 +377,12 @@ def software_left_out(answer: Answer) -> list[tuple[str, LeftOut]]:
 
 
 def unranked_lines(answer: Answer) -> list[str]:
-    """Bookings that cost less, and what accelerators without a usable price may cost."""
-    lines = [f"cheaper if booked: {item.said}" for item in answer.bookable]
+    """Sellers of an unknown region, bookings that cost less, and accelerators without a usable price."""
+    lines = [
+        f"not ranked, {place.availability}: {place.label} at {place.provider}: {dollars(place.usd_per_month)} a month"
+        for place in answer.unknown_places[:MOST_CHANGES]
+    ]
+    lines += [f"cheaper if booked: {item.said}" for item in answer.bookable]
     priced = [item for item in answer.unranked if item.usd_per_accelerator_hour_to_win is not None]
     priced.sort(key=lambda item: -(item.usd_per_accelerator_hour_to_win or 0.0))
     return lines + [
@@ -471,9 +478,9 @@ def hosted_note(answer: Answer) -> str:
 
 
 def markdown(answer: Answer, top: int | None = None) -> str:
-    """A page to paste: verdict, table, the first plan in full, rejections, sources."""
+    """A page to paste: the first screen, then verdict, table, the first plan in full, rejections, sources."""
     shown = answer.serving_options[:top]
-    lines = [md.heading(1, name_of(answer)), "", md.paragraph(answer.verdict), ""]
+    lines = [*screen_markdown(screen_of(answer)), md.heading(2, "In full"), "", md.paragraph(answer.verdict), ""]
     if trains(answer):
         runs = answer.training_runs[:top]
         lines += [*markdown_table(cells(answer, runs)), ""] if runs else []
@@ -498,11 +505,6 @@ def markdown(answer: Answer, top: int | None = None) -> str:
 def markdown_line(line: str) -> str:
     """A line of the terminal's text; those that begin with a dash become a list."""
     return md.item(line[2:]) if line.startswith("- ") else md.paragraph(line)
-
-
-def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table whose first row is the header."""
-    return [md.row(rows[0]), md.row("---" for _ in rows[0]), *map(md.row, rows[1:])]
 
 
 def section(title: str, columns: list[str], rows: list[list[str]]) -> list[str]:

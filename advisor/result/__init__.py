@@ -19,7 +19,7 @@ from advisor.result.answer import (
     Weights,
 )
 from advisor.result.base import Percentiles, Section
-from advisor.result.decision import Decision, Measurement, Settle
+from advisor.result.decision import Decision, Gate, LadderStep, Measurement, Settle, TermOffer, lasting
 from advisor.result.estimate import Ablation, AblationStep, ClosedForm, Estimate, MeasuredRow
 from advisor.result.figures import FIGURES, GROUPS, HOSTED, Figure, csv_columns, interval, shown_in
 from advisor.result.hosted import ApiOption, HostedOffer, SloState, Speed, TokenCharge
@@ -41,6 +41,8 @@ from advisor.result.money import (
     ProviderServices,
     Scenario,
     ScenarioCost,
+    ServerOrder,
+    ServerPurchase,
     Strategy,
     Switch,
     Taxes,
@@ -116,6 +118,7 @@ from advisor.result.options.why_not import (
     Rejection,
     SensitivityBar,
     SolidChoice,
+    UnknownPlace,
     Unranked,
     UnrankedOffer,
 )
@@ -135,11 +138,19 @@ from advisor.result.portfolio import (
     SharedFleet,
     Tenant,
 )
+from advisor.result.purchase import (
+    machine_name,
+    machine_of,
+    machines_text,
+    order_month,
+    purchase_in,
+    purchase_of,
+    servers_text,
+    use_text,
+)
 from advisor.result.quick import (
     ESTIMATED,
     PUBLISHED,
-    QuickChip,
-    QuickEstimate,
     QuickMemory,
     QuickOption,
     QuickOwned,
@@ -158,8 +169,6 @@ __all__ = [
     "shown_in",
     "ESTIMATED",
     "PUBLISHED",
-    "QuickChip",
-    "QuickEstimate",
     "QuickMemory",
     "QuickOption",
     "QuickOwned",
@@ -195,6 +204,7 @@ __all__ = [
     "UnitCost",
     "Checkpoint",
     "Bookable",
+    "UnknownPlace",
     "Unranked",
     "UnrankedOffer",
     "Ablation",
@@ -286,8 +296,13 @@ __all__ = [
     "SensitivityBar",
     "SolidChoice",
     "SharedFleet",
+    "Gate",
+    "LadderStep",
     "Measurement",
     "Settle",
+    "TermOffer",
+    "ServerOrder",
+    "ServerPurchase",
     "Sharing",
     "SharingWay",
     "Simulation",
@@ -310,5 +325,14 @@ __all__ = [
     "Week",
     "WeekBill",
     "Weights",
+    "lasting",
+    "machine_name",
+    "machine_of",
+    "machines_text",
+    "order_month",
+    "purchase_in",
+    "purchase_of",
     "reference",
+    "servers_text",
+    "use_text",
 ]

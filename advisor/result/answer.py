@@ -33,9 +33,11 @@ from advisor.result.options.why_not import (
     Rejection,
     SensitivityBar,
     SolidChoice,
+    UnknownPlace,
     Unranked,
 )
 from advisor.result.portfolio import Portfolio
+from advisor.result.purchase import purchase_in
 
 
 class Catalog(Section):
@@ -341,6 +343,8 @@ class Answer(Section):
     """What documents convert to; null: USD."""
     without_weak_prices: SolidChoice | None = None
     """The first choice without weak prices; null: the first choice has a sound price, or nothing else is possible."""
+    unknown_places: list[UnknownPlace] = []
+    """Sellers of the ranked machines that do not say whether they are in the required regions, cheapest first."""
     bookable: list[Bookable] = []
     """Capacity to book in advance that costs less than the first machine."""
     left_out: LeftOutSoftware | None = None
@@ -458,6 +462,7 @@ class Answer(Section):
             machine_accelerators=most if (most := most_accelerators(steps)) > (first.accelerator_count or 0) else None,
             first_machine_accelerators=first_accelerators(steps),
             grows=plan is not None and grows(plan),
+            purchase=None if isinstance(first, ApiOption) else purchase_in(first),
             bridge=plan.bridge if plan else None,
             settle=settle,
         )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from advisor.result.base import Count, Fraction, Milliseconds, Ratio, Section, Unit, Usd, UsdPerMonth, UsdPerMtok
-from advisor.result.money import BridgeSetup, Plan, PlanStep
+from advisor.result.money import BridgeSetup, Plan, PlanStep, ServerPurchase
 
 UsdRange = list[Annotated[float, Unit("USD")]]
 
@@ -24,6 +24,8 @@ class Measurement(Section):
     """Mean TPOT that is predicted for it."""
     turning_tpot_ms: Milliseconds | None
     """Mean TPOT at which another option becomes the first choice; null: none within the interval."""
+    winner_after: str = ""
+    """That option in one line; empty: none."""
     flips_fraction: Fraction
     """Share of the plausible results at which it does."""
     said: str
@@ -49,15 +51,104 @@ class Settle(Section):
     """Its rank in this answer."""
     at_ratio: Ratio | None = None
     """Ratio of the input to its expected value from which on it is; null: the input is a path over time."""
+    worth_usd_per_month: UsdPerMonth = 0.0
+    """Expected cost of the best choice now less that after the result; 0: no result changes it, or the choice is not by
+    cost."""
     said: str
     """The same in words."""
     measurement: Measurement | None = None
     """The load test to run first, also where a quote would settle more; null: no option can be load-tested."""
 
 
+class Gate(Section):
+    """What to learn before signing: one metric, the value at which the choice changes, and the worth of a test."""
+
+    metric: str
+    """What to measure or to ask for, such as mean TPOT of one replica."""
+    value: Annotated[float, Unit("unit")] | None
+    """The value at which the choice changes; null: any result that confirms the estimate."""
+    unit: str
+    """Unit of value."""
+    better_than_value: str
+    """What to sign if the result is better than the value (faster, or cheaper)."""
+    worse_than_value: str
+    """What to sign if it is worse."""
+    test: str
+    """The test or quote in one line."""
+    test_usd: Usd | None
+    """What it costs: machine hours of the test; null: a quote, or not known."""
+    worth_usd_per_month: UsdPerMonth
+    """Expected cost of the best choice now less that after the result; 0: no result changes the choice."""
+    worth_usd: Usd
+    """The same over the horizon."""
+    sign_today: str
+    """What can be signed today without the test; empty: nothing."""
+    said: str
+    """The same in words."""
+
+
+class LadderStep(Section):
+    """One margin of safety of the first choice: its size and its cost with this margin and all before it."""
+
+    name: Literal["mean_traffic", "stated_peak", "one_host_lost", "confidence"]
+    """The margin."""
+    included: bool
+    """Whether the first choice includes it."""
+    replicas: Count
+    """Replicas with it."""
+    accelerators: Count
+    """Accelerators in whole machines with it."""
+    usd_per_month: UsdPerMonth
+    """Monthly cost with it."""
+    switch: str
+    """The field of the workload that switches it; empty: none does."""
+    said: str
+    """The same in words."""
+
+
+class TermOffer(Section):
+    """A commitment that is not the first choice: what it saves, and what it binds."""
+
+    term: str
+    """reserved_1y or reserved_3y."""
+    provider: str
+    """Who offers it."""
+    label: str
+    """The machines in one line."""
+    saves_fraction: Fraction
+    """Expected saving over paying by the hour."""
+    liability_usd: Usd
+    """What must be paid whatever happens."""
+    stays_cheapest_probability: Fraction
+    """Share of the draws, falling rents and loads included, in which it costs less than paying by the hour."""
+    said: str
+    """The same in words."""
+
+
 class Decision(Section):
     """What the first choice comes to. All amounts are those of the first option, unrounded."""
 
+    action: Literal["sign", "keep", "do_not_sign", "get_quote", "no_clear_winner"] = "sign"
+    """What to do now: sign the first option, keep what is owned, sign nothing yet, get a quote first, or choose among
+    options that the estimates cannot tell apart (the first is still a good choice)."""
+    action_said: str = ""
+    """The same as one sentence that can stand alone."""
+    gate: Gate | None = None
+    """What would settle the choice; null: nothing that can be tested or asked for would change it."""
+    expected_usd_per_month: UsdPerMonth | None = None
+    """Mean monthly cost over the draws, adding what slower machines or more load need; null: nothing was drawn."""
+    budget_usd_per_month: UsdPerMonth | None = None
+    """Monthly cost that is enough in 80% of the draws; null: nothing was drawn."""
+    team_usd_per_month: UsdPerMonth | None = None
+    """Part of the monthly cost that pays the team; the rest is the bill. Null: not known."""
+    tied_ranks: list[Count] = []
+    """Ranks of the options that cannot be told apart from the first, itself left out."""
+    tie_breaker: str = ""
+    """What would break the tie; empty: there is none."""
+    ladder: list[LadderStep] = []
+    """The margins of safety and what each costs, smallest first."""
+    terms: list[TermOffer] = []
+    """Commitments beside the first choice; empty: none was evaluated, or the first choice is one."""
     ways: list[str]
     """What to do: rent, reserve, buy, keep (already owned) or api; several if the plan mixes them."""
     label: str
@@ -102,6 +193,8 @@ class Decision(Section):
     """Accelerators in the machines that the plan starts with, idle ones included; null: not known."""
     grows: bool = False
     """Whether the plan has more machines later than today."""
+    purchase: ServerPurchase | None = None
+    """The servers to order; null: nothing is bought."""
     bridge: BridgeSetup | None = None
     """What is rented until bought servers arrive; null: nothing."""
     settle: Settle | None = None

@@ -78,6 +78,9 @@ class CashFlow(Section):
     """Book value of the hardware in service at the end of the month: straight line over its depreciation period."""
 
 
+HostPrice = Literal["priced", "estimated", "no_server", ""]
+
+
 class Server(Section):
     """What one server of a step is worth, and what it takes to run it."""
 
@@ -97,6 +100,23 @@ class Server(Section):
     """Power usage effectiveness of the site."""
     colocation_usd_per_kw_month: UsdPerKwMonth
     """Price of space at the site."""
+    accelerator_name: str = ""
+    """Name of its accelerators; empty in answers stored before it was."""
+    form: str = ""
+    """Of a purchase: server, rack, computer or workstation."""
+    host: HostPrice = ""
+    """What the price covers, of a purchase: priced (the whole machine), estimated (cards, and a host at a usual price)
+    or no_server (chips for which no machine is known)."""
+    network_cards: Count | None = None
+    """Network cards that join servers, one per accelerator; null: none, or not known."""
+    network_gbit_per_s: Annotated[float, Unit("Gbit/s")] | None = None
+    """Rate of each of them."""
+    cooling: str = ""
+    """air, liquid, or air or liquid; empty: not published."""
+    rack_fraction: Fraction | None = None
+    """Share of a rack's power that it draws; null: the workload states no power per rack."""
+    support_usd_per_year: Usd | None = None
+    """Maintenance and support; null for owned servers."""
 
 
 class PlanStep(Section):
@@ -268,6 +288,84 @@ class Switch(Section):
     """The same as a sentence."""
 
 
+class ServerOrder(Section):
+    """Servers of one kind that are ordered together."""
+
+    servers: Count
+    """How many."""
+    said: str
+    """What to order: 2 servers with 8 x B200."""
+    product: str
+    """Name in the catalog."""
+    accelerator_name: str
+    """Name of the accelerators."""
+    accelerators: Count
+    """Accelerators of one server; 0: not known."""
+    unit_usd: Usd
+    """List price of one."""
+    usd: Usd
+    """List price of all of them."""
+    order_month: Count
+    """Month of the plan in which they have to be ordered; 0: today."""
+    service_month: Count
+    """First month in which they serve; 1 is the month that starts today."""
+    delivery_months: PartialMonths
+    """From order to service."""
+    host: HostPrice
+    """As host of a server of the plan; no_server: nobody sells a machine for these chips."""
+    form: str
+    """server, rack, computer or workstation."""
+    network_cards: Count | None
+    """Network cards of one server that join it to others; null: none, or not known."""
+    network_gbit_per_s: Annotated[float, Unit("Gbit/s")] | None
+    """Rate of each of them."""
+    kw: Kilowatts | None
+    """Draw of one at full load, without cooling."""
+    cooling: str
+    """air, liquid, or air or liquid; empty: not published."""
+    rack_fraction: Fraction | None
+    """Share of a rack's power that one draws; null: the workload states no power per rack."""
+    support_usd_per_year: Usd | None
+    """Maintenance and support of all of them; null: not known."""
+    price_as_of: str
+    """Date of the price."""
+    price_source: str
+    """Where the price was read."""
+
+
+class ServerPurchase(Section):
+    """What a plan buys, as servers that can be ordered."""
+
+    orders: list[ServerOrder]
+    """What to order, in the order of the first month of service."""
+    servers: Count
+    """Servers of all orders, replacements included."""
+    accelerators: Count
+    """Accelerators of the most servers that serve at the same time."""
+    accelerators_needed: Count
+    """How many of them run replicas in the month of the highest load, spare replicas included."""
+    idle_accelerators: Count
+    """The others, which come with the servers."""
+    first_accelerators: Count
+    """Accelerators of the servers in service in the first month of service."""
+    first_accelerators_needed: Count
+    """How many of them run replicas then."""
+    spare_accelerators: Count
+    """Part of accelerators_needed: those of spare replicas."""
+    servers_usd: Usd
+    """Sum of the orders."""
+    beside_usd: Usd
+    """Share of network, storage and spare parts, price changes until the order, and VAT."""
+    capital_usd: Usd
+    """Sum of both: all purchases over the horizon."""
+    freight_usd: Usd | None = None
+    """Freight, customs and installation; null: not in the price, to be quoted by the seller."""
+    orderable: bool
+    """Whether all of it can be ordered: no chips without a server to put them in."""
+    said: str
+    """The same in one line."""
+
+
 class WayToPay(Section):
     """The same deployment under another price: rent on demand, spot, reserved, or buy."""
 
@@ -303,6 +401,10 @@ class WayToPay(Section):
     """Where the price was read."""
     basis: str
     """catalog, or assumed: the usual discount of a term on the on-demand price."""
+    availability: str = ""
+    """That nobody says whether it is in the regions that the workload requires; empty: it is known."""
+    machines: str = ""
+    """What is bought, in words: 2 servers with 8 x B200; empty where it is rented or owned, and in earlier answers."""
 
 
 class CostPath(Section):
@@ -413,6 +515,9 @@ class CostRanges(Section):
 
     usd_per_month: list[UsdPerMonth]
     """Equal monthly payment: 5th, 50th and 95th percentile."""
+    mean_usd_per_month: UsdPerMonth | None = None
+    """Its mean over the draws: the expected cost that options are compared by; absent in answers of earlier
+    versions."""
     total_usd: list[Usd]
     """All payments over the horizon without discounting, less resale: 5th, 50th and 95th percentile."""
     wins_probability: Fraction
@@ -531,7 +636,7 @@ class Money(Section):
     capital_usd: Usd
     """Paid today: purchases with their share of network, storage and spares."""
     purchase_usd: Usd
-    """Purchase price of the servers alone."""
+    """ServerPurchase price of the servers alone."""
     waterfall: list[WaterfallStep]
     """From the price of full capacity to the cost of a served token."""
     usd_per_mtok_computed_input: UsdPerMtok | None
@@ -548,6 +653,8 @@ class Money(Section):
     """null: no growth was asked for, or nothing can be bought for today."""
     plan: Plan | None = None
     """What is rented, reserved, bought and released in which month; null in answers of earlier versions."""
+    purchase: ServerPurchase | None = None
+    """The servers that the plan buys; null: none."""
     ranges: CostRanges | None = None
     """Cost with everything uncertain drawn together; null where nothing is drawn."""
     taxes: Taxes | None = None

@@ -180,6 +180,8 @@ class FleetItem(Section):
     """List price of one instance for an hour; null when it is bought, and in answers of earlier versions."""
     paid_hours: InstanceHours | None = None
     """Instance-hours that are paid over the horizon, of all of them together; null when it is bought."""
+    machine: str = ""
+    """What is bought, in words: server with 8 x B200; empty where it is rented or owned, and in earlier answers."""
 
     @property
     def is_paid(self) -> bool:

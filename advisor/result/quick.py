@@ -31,6 +31,18 @@ class QuickMemory(Section):
     """Activations and the framework's own memory."""
     free_gib: Gib
     """Left for more requests."""
+    requests_that_fit: Count
+    """Concurrent requests whose KV cache fits, all replicas without spares together."""
+    context_tokens: Tokens
+    """Mean prompt and answer that this counts for each."""
+
+    @property
+    def used_gib(self) -> float:
+        return self.weights_gib + self.kv_gib + self.other_gib
+
+    @property
+    def limit_gib(self) -> float:
+        return self.used_gib + self.free_gib
 
 
 class QuickOption(Section):
@@ -151,39 +163,3 @@ class QuickRanking(Section):
     """Combinations of accelerator, offer, layout, formats, framework and batch size that were compared."""
     bound_usd_per_month: UsdPerMonth | None = None
     """Price bound that applies because the objective ignores the price and no budget was set."""
-
-
-class QuickChip(Section):
-    """What one accelerator would need, from an incomplete question."""
-
-    accelerator: str
-    """Catalog name."""
-    accelerator_name: str
-    """Display name."""
-    accelerator_count: Chips
-    """Accelerators needed."""
-    memory_gib: Gib
-    """Memory used on one accelerator: weights, KV cache at the peak, activations and the framework."""
-    memory_limit_gib: Gib
-    """Memory of one accelerator."""
-    users_that_fit: Count
-    """Concurrent requests whose KV cache fits, all replicas together."""
-    context_tokens: Tokens
-    """Mean prompt and answer that this counts for each."""
-    usd_per_month: UsdPerMonth
-    """Rough cost."""
-    layout: str
-    """Weight format, parallel sizes, framework."""
-
-
-class QuickEstimate(Section):
-    """A rough size and cost while a question is being written."""
-
-    missing: list[str]
-    """What to fill in first; empty: the estimate is there."""
-    mark: str = ESTIMATED
-    """What the figures are."""
-    chips: list[QuickChip]
-    """The three cheapest accelerators within the limits given so far."""
-    note: str = ""
-    """Why there is no estimate although nothing is missing."""

@@ -7,6 +7,7 @@ from advisor.web import (
     document_views,
     documentation,
     load_test_views,
+    portfolio_form,
     price_pages,
     views,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "documentation",
     "list_page",
     "load_test_views",
+    "portfolio_form",
     "price_pages",
     "quick_estimate",
     "trouble",

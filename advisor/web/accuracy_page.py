@@ -16,7 +16,18 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from advisor.api import Pages
-from advisor.fidelity import PEERS, REASONS, Card, Json, Line, calibration_files, peers, reliability, scorecard
+from advisor.fidelity import (
+    PEERS,
+    REASONS,
+    Card,
+    Json,
+    Line,
+    calibration_files,
+    decision_document,
+    peers,
+    reliability,
+    scorecard,
+)
 from advisor.web.charts import fidelity as fidelity_chart
 from catalog.lists import export
 from catalog.rest import Unprocessable, problems, refuse_empty, refuse_unknown
@@ -107,6 +118,7 @@ def context(card: Card, filters: Pairs, keys: tuple[str, ...], sort: str) -> Jso
         "reliability": probabilities(),
         "peers": PEERS,
         "same_rows": same_rows(card.head.digest),
+        "decisions": decision_document.shown(),
         "save": address((*filters, *ids)),
     }
 
@@ -300,6 +312,7 @@ class Fidelity(views.APIView):
                 "left_out": card.head.left_out,
                 "intervals": card.head.intervals,
                 "reliability": probabilities(),
+                "track_record": decision_document.stored(),
                 "peers": [
                     dict(zip(("system", "error", "conditions", "stated_in"), peer, strict=True)) for peer in PEERS
                 ],

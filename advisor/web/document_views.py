@@ -37,7 +37,7 @@ def document(advice: Advice, name: str, rank: str | None) -> HttpResponse:
         raise Http404(NO_SHARED_ANSWER if answer.portfolio else NO_ANSWER)
     content = make(answer, int(rank) if rank else default_rank(answer, name))
     file = f"{slugify(advice.workload.name) or 'advice'}-{name}"
-    disposition = "inline" if name == "memo.html" else "attachment"
+    disposition = "inline" if name.endswith(".html") else "attachment"
     headers = {"Content-Disposition": f'{disposition}; filename="{file}"'}
     kind = f"{kind}; charset=utf-8" if isinstance(content, str) else kind
     return HttpResponse(content, content_type=kind, headers=headers)

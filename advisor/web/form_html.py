@@ -11,7 +11,6 @@ from django.utils.translation import get_language, gettext
 from django.utils.translation import gettext_noop as known
 
 from advisor.engine.terms import KINDS, Kind
-from advisor.templatetags.units import number_to_type
 from advisor.web.form_fields import (
     ADVANCED,
     CASES,
@@ -29,9 +28,13 @@ from advisor.web.form_fields import (
     YAML,
     Field,
     Group,
+    in_field,
     is_asked,
+    is_of_fleet,
+    is_share,
     is_shown,
 )
+from advisor.workload import PORTFOLIO
 
 LONG = 200  # characters; longer values are rendered each time
 SHOWN_CHARACTERS = 40  # of a value in a summary
@@ -68,12 +71,20 @@ DOTTED = re.compile(r"\b[a-z_]+(?:\.[a-z_0-9-]+)+\b")
 
 
 def shown_group(
-    group: Group, values: Mapping[str, Any], errors: Mapping[str, Sequence[str]], usual: Mapping[str, Any]
+    group: Group,
+    values: Mapping[str, Any],
+    errors: Mapping[str, Sequence[str]],
+    usual: Mapping[str, Any],
+    prefix: str = "",
 ) -> dict[str, Any]:
     """A group with the HTML of its fields and what the summary of the closed group says."""
     fields = [
         field_html(
-            f.path, as_texts(values[f.path]), tuple(map(str, errors.get(f.path, ()))), as_texts(usual.get(f.path))
+            f.path,
+            as_texts(values[f.path]),
+            tuple(map(str, errors.get(f.path, ()))),
+            as_texts(usual.get(f.path)),
+            prefix,
         )
         for f in group.fields
     ]
@@ -82,9 +93,7 @@ def shown_group(
         "title": group.title,
         "help": group.help,
         "says": group.says,
-        "not_for": " ".join(
-            name for name, kind in KINDS.items() if not any(is_shown(f.path, kind) for f in group.fields)
-        ),
+        "not_for": not_for(*group.fields),
         "fields": fields,
         "wrong": bool(errors),
         "set": [f"{f.label}: {value_text(f, values[f.path])}" for f in changed],
@@ -109,33 +118,38 @@ def value_text(field: Field, value: Any) -> str:
     return said if len(said) <= SHOWN_CHARACTERS else f"{said[: SHOWN_CHARACTERS - 1]}…"
 
 
-def in_field(field: Field, text: str) -> str:
-    """A value as the field shows it: numbers with the decimal separator of the page's language."""
-    return number_to_type(text) if field.reads in (NUMBER, WHOLE) else text
-
-
 @cache
 def not_for(*fields: Field) -> str:
     """The kinds of workload for which the page shows none of the fields."""
-    return " ".join(name for name, kind in KINDS.items() if not any(is_shown(f.path, kind) for f in fields))
+    kinds = [name for name, kind in KINDS.items() if not any(is_shown(f.path, kind) for f in fields)]
+    return " ".join([*kinds, *([PORTFOLIO] if not any(is_of_fleet(f.path) for f in fields) else [])])
 
 
-def field_html(path: str, values: tuple[str, ...], errors: tuple[str, ...], usual: tuple[str, ...]) -> SafeString:
+def field_html(
+    path: str, values: tuple[str, ...], errors: tuple[str, ...], usual: tuple[str, ...], prefix: str
+) -> SafeString:
     short = not errors and sum(map(len, values)) <= LONG
-    return (kept_html if short else rendered)(path, values, errors, usual, get_language())
+    return (kept_html if short else rendered)(path, values, errors, usual, prefix, get_language())
 
 
 def rendered(
-    path: str, values: tuple[str, ...], errors: tuple[str, ...], usual: tuple[str, ...], language: str | None
+    path: str,
+    values: tuple[str, ...],
+    errors: tuple[str, ...],
+    usual: tuple[str, ...],
+    prefix: str,
+    language: str | None,
 ) -> SafeString:
+    """The field as HTML; `prefix`: of its name, where a page has several forms."""
     field = ALL_FIELDS[path]
-    name = f"id_{path}"
+    name = f"id_{prefix}{path}"
     described = [f"{name}_helptext"] * bool(field.help) + [f"{name}_error"] * bool(errors)
     return render_to_string(
         "advisor/_field.html",
         {
             "field": field,
             "id": name,
+            "name": f"{prefix}{path}",
             "control": control_of(field),
             "choices": [
                 {
@@ -152,9 +166,8 @@ def rendered(
             "described": " ".join(described),
             "not_for": not_for(field),
             "rows": 12 if path == YAML else ROWS.get(field.reads, 0),
-            "inputmode": {NUMBER: "decimal", WHOLE: "numeric"}.get(
-                field.reads, ""
-            ),  # numbers of tokens end in a letter
+            # shares end in a percent sign, numbers of tokens in a letter
+            "inputmode": "" if is_share(field) else {NUMBER: "decimal", WHOLE: "numeric"}.get(field.reads, ""),
             "max_length": 8000 if field.reads in (CURVE, PATH, CASES) else 900_000 if field.reads == LINES else 2000,
             "several": field.reads in SEVERAL or path == "model",
         },

@@ -1,7 +1,7 @@
 """The workload form. Fields are named by their path in the workload file, so that errors can be assigned to them."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -11,32 +11,28 @@ from django import forms
 from django.conf import settings
 from django.http import QueryDict
 from django.utils import translation
-from django.utils.translation import gettext
 
 from advisor import workload
 from advisor.engine.terms import Kind, kind_named
 from advisor.inputs import check_catalog, prices_seen_by, unknown_names_in_parts, with_catalog_names
-from advisor.templatetags.units import decimal_comma, typed_number
 from advisor.web.form_fields import (
     ADVANCED,
     CASES,
     COUNTS,
     CURVE,
+    ENGLISH,
     FIELDS,
     FILE,
     FORM_ONLY,
     LATENCIES,
     LATENCY,
     LINES,
-    LIST,
     NUMBER,
-    NUMBERS,
     ONE_OF,
     PATH,
     QUESTION,
     SOME_OF,
     SWITCH,
-    TOKENS,
     TRACE_FILE,
     TRACE_TEXT,
     TRAFFIC_BY,
@@ -45,8 +41,18 @@ from advisor.web.form_fields import (
     YAML,
     Field,
     Group,
+    cases_text,
+    checks_of,
+    in_points,
     is_asked,
+    is_of_fleet,
+    is_share,
     is_shown,
+    only_english,
+    path_text,
+    read,
+    stripped,
+    typed,
 )
 from advisor.web.form_html import error_text, is_translated, required_of, shown_group
 from advisor.workload import MAX_ERRORS, more_errors
@@ -54,25 +60,20 @@ from catalog.models import Accelerator, ExchangeRate, Framework, Organisation, Q
 from catalog.pricing import reader
 from catalog.revision import revision
 
-SIZES = (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3))  # of numbers of tokens
-SIZED = re.compile(r"(\d+(?:\.\d+)?) ?([TtBbMmKk])")
-GROUPED = re.compile(r"^\d{1,3}([,_ \u00a0]\d{3})+(\.\d+)?$")
 MAX_TRACE_BYTES = 900_000
 MAX_MODELS = 4  # that one submission asks about
 LIMITED = ("slo.ttft_ms_p95", "slo.tpot_ms_p95", "slo.e2e_ms_p95")
-ENGLISH = "english"  # code of errors without a translation
-READ_IN = (NUMBER, WHOLE, TOKENS)  # the language of the page
-POINT = ("month", "ratio", "low", "high")  # columns of a price path
-UNSET = "-"
 
 
 class WorkloadForm(forms.Form):
     """Validates through `workload.parse`; after is_valid(), `specs` are the validated workloads, one for each model."""
 
+    asked: Mapping[str, Field] = FIELDS
+
     def __init__(self, *args: Any, organisation: Organisation | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.organisation = organisation  # whose own prices count, beside the public ones
-        for field in FIELDS.values():
+        for field in self.asked.values():
             self.fields[field.path] = form_field(field)
         self.fields[YAML] = forms.CharField(
             label="YAML",
@@ -97,8 +98,8 @@ class WorkloadForm(forms.Form):
         """The same entries, with their numbers as English writes them, and all messages in English."""
         data = cast(QueryDict, self.data).copy()
         for path, field in FIELDS.items():
-            if field.reads in READ_IN and path in data:
-                data[path] = in_points(str(data[path]))
+            if path in data:
+                data[path] = in_points(str(data[path]), field)
         with translation.override(reader.ENGLISH):
             form = WorkloadForm(data, self.files, organisation=self.organisation)
             form.is_valid()
@@ -152,6 +153,10 @@ class WorkloadForm(forms.Form):
         self.yaml_alone = "model" in extra
         return extra if self.yaml_alone else overlay(to_raw(cleaned, extra.get("kind")), extra)
 
+    def value_of(self, path: str) -> str:
+        """What was typed, or is shown at first."""
+        return str(self[path].value() or "")
+
     def place(self, item: Mapping[str, str]) -> None:
         """Adds an error to its field, else to the nearest field below or above, else to the YAML or the form."""
         path = re.sub(r"\[\d+\]", "", item["field"])
@@ -189,7 +194,7 @@ class WorkloadForm(forms.Form):
             paths = [field.path for field in group.fields]
             values = {path: self[path].value() for path in paths}
             errors = {path: [str(e) for e in self.errors[path]] for path in paths if path in self.errors}
-            yield shown_group(group, values, errors, usual)
+            yield shown_group(group, values, errors, usual, f"{self.prefix}-" if self.prefix else "")
 
     def suggestions(self) -> dict[str, list[str]]:
         """The entries of the datalists, read once for each state of the catalog and each organization."""
@@ -240,19 +245,6 @@ def checked(raw: Mapping[str, Any], organisation: Organisation | None) -> dict[s
     return spec
 
 
-def only_english(message: str) -> forms.ValidationError:
-    """An error that has no translation; a page with one is in English."""
-    return forms.ValidationError(message, code=ENGLISH)
-
-
-def in_points(text: str) -> str:
-    """A number with a decimal point; one that is ambiguous as it is."""
-    try:
-        return typed_number(text)
-    except ValueError:
-        return text
-
-
 def read_again(uploaded: Any) -> bytes:
     uploaded.seek(0)
     return cast(bytes, uploaded.read())
@@ -295,7 +287,7 @@ def form_field(field: Field) -> forms.Field:
             help_text=field.help,
             max_length=8000,
             widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
-            validators=READERS[field.reads],
+            validators=checks_of(field),
         )
     if field.reads == LINES:
         textarea = forms.Textarea(attrs={"rows": 4, "spellcheck": "false"})
@@ -303,7 +295,7 @@ def form_field(field: Field) -> forms.Field:
             label=field.label, required=False, help_text=field.help, max_length=900_000, widget=textarea
         )
     attrs = {"autocomplete": "off"}
-    if field.reads in (NUMBER, WHOLE):  # numbers of tokens end in a letter
+    if field.reads in (NUMBER, WHOLE) and not is_share(field):  # which ends in a percent sign
         attrs["inputmode"] = "decimal" if field.reads == NUMBER else "numeric"
     if field.suggestions:
         attrs["list"] = f"{field.suggestions}-list"
@@ -314,13 +306,15 @@ def form_field(field: Field) -> forms.Field:
         help_text=field.help,
         max_length=max_length,
         widget=forms.TextInput(attrs=attrs),
-        validators=READERS.get(field.reads, []),
+        validators=checks_of(field),
     )
 
 
 def to_raw(cleaned: Mapping[str, Any], kind: object = None) -> dict[str, Any]:
     """The raw workload with the values of the filled-in fields that its kind takes; `kind` overrides the field."""
     raw: dict[str, Any] = {}
+    if (kind or cleaned.get("kind")) == workload.PORTFOLIO:
+        cleaned = {path: value for path, value in cleaned.items() if is_of_fleet(path)}
     asked = kind_named(kind or cleaned.get("kind"))
     for path, field in sorted(FIELDS.items(), key=lambda item: item[0].count(".")):  # tco before tco.horizon_months
         value = cleaned.get(path)
@@ -347,150 +341,6 @@ def with_choices(raw: dict[str, Any], cleaned: Mapping[str, Any], kind: Kind) ->
     return raw
 
 
-def read(text: str, field: Field) -> object:
-    """A field's value. Text that is not a number is kept for validation to report."""
-    if field.reads == LIST:
-        return [part.strip() for part in text.split(",") if part.strip()]
-    if field.reads == COUNTS:
-        return counts(text)
-    if field.reads == VALUES:
-        return values(text)
-    if field.reads == CURVE:
-        parts = words(text)
-        return [number_of(part) for part in parts] if len(parts) > 1 else text
-    if field.reads == NUMBERS:
-        return [number_of(part) for part in words(text)]
-    if field.reads == PATH:
-        return [point(line) for line in lines(text)]
-    if field.reads == CASES:
-        return [case(line) for line in lines(text)]
-    if field.reads == TOKENS:
-        return tokens_of(typed_number(text))
-    return number_of(typed_number(text)) if field.reads in (NUMBER, WHOLE) else text
-
-
-def tokens_of(text: str) -> object:
-    """A number of tokens: 2T, 100B, 50 M, 260k, or any number."""
-    sized = SIZED.fullmatch(text.strip())
-    return (
-        float(sized[1]) * dict(SIZES)[{"K": "k"}.get(sized[2].upper(), sized[2].upper())] if sized else number_of(text)
-    )
-
-
-def tokens_text(value: object) -> str:
-    """2e12 as 2T; a number that has no short form in full."""
-    if not isinstance(value, float | int):
-        return shown(value)
-    short = (f"{value / size:g}{letter}" for letter, size in SIZES if value >= size)
-    return next((text for text in short if tokens_of(text) == value), shown(value))
-
-
-def words(text: str) -> list[str]:
-    return [part for part in re.split(r"[,;\s]+", text) if part]
-
-
-def lines(text: str) -> list[str]:
-    return [line.strip() for line in text.splitlines() if line.strip()]
-
-
-def points_only(text: str) -> None:
-    """Refuses a line that is not two to four numbers."""
-    for number, line in enumerate(lines(text), 1):
-        parts = words(line)
-        if len(parts) not in (2, 3, 4) or not all(is_number(part) or part == UNSET for part in parts):
-            raise only_english(
-                f"line {number} ({line[:40]}) must be two to four numbers: month ratio low high, as in 12 0.8 0.7 0.9"
-            )
-
-
-def cases_only(text: str) -> None:
-    """Refuses a line that is not a name with ratios."""
-    for number, line in enumerate(lines(text), 1):
-        name, _, ratios = halves(line)
-        pairs = [part.split() for part in ratios.split(",") if part.strip()]
-        if not name or not all(len(pair) == 2 and is_number(pair[1]) for pair in pairs):
-            raise only_english(
-                f"line {number} ({line[:40]}) must be a name, a colon and ratios, such as launch: load 2, rent 0.9"
-            )
-
-
-def unambiguous(text: str) -> None:
-    """Refuses 1.234 and 1,234 in a language with a decimal comma."""
-    try:
-        typed_number(text)
-    except ValueError as error:
-        raise forms.ValidationError(str(error)) from None
-
-
-def with_points(text: str) -> None:
-    """Refuses 0,8 in a list, where a comma separates numbers, in a language with a decimal comma."""
-    if decimal_comma() and re.search(r"\d,\d", text) and not re.search(r"\d\.\d", text):
-        raise forms.ValidationError(
-            gettext("In lists, write a decimal point (0.8) and separate numbers with a comma and a space.")
-        )
-
-
-READERS: dict[str, list[Callable[[str], None]]] = {
-    NUMBER: [unambiguous],
-    WHOLE: [unambiguous],
-    TOKENS: [unambiguous],
-    CURVE: [with_points],
-    NUMBERS: [with_points],
-    VALUES: [with_points],
-    PATH: [with_points, points_only],
-    CASES: [with_points, cases_only],
-}
-
-
-def is_number(text: str) -> bool:
-    return not isinstance(number_of(text), str)
-
-
-def point(line: str) -> dict[str, object]:
-    """A line of a price path: `12 0.8 0.7 0.9`; a dash stands for an end that is not set."""
-    return {key: number_of(part) for key, part in zip(POINT, words(line), strict=False) if part != UNSET}
-
-
-def case(line: str) -> dict[str, object]:
-    """A line of the scenarios: `launch: load 2, rent 0.9`."""
-    name, _, ratios = halves(line)
-    pairs = (part.split() for part in ratios.split(",") if part.strip())
-    return {"name": name, **{key: number_of(ratio) for key, ratio in pairs}}
-
-
-def halves(line: str) -> tuple[str, str, str]:
-    """Name, colon and ratios of a scenario; a name may hold colons."""
-    name, colon, ratios = line.rpartition(":")
-    return (name.strip(), colon, ratios) if colon else (line, "", "")
-
-
-def number_of(text: str) -> object:
-    if GROUPED.match(text):
-        text = re.sub(r"[,_ \u00a0]", "", text)
-    try:
-        number = float(text)
-        return int(text) if re.fullmatch(r"[+-]?\d{1,18}", text) else number
-    except ValueError:
-        return text
-
-
-def counts(text: str) -> object:
-    """The mapping written as `a100: 16, h100: 8`. Other text is kept for validation to report."""
-    section: dict[str, object] = {}
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        name, colon, number = (piece.strip() for piece in part.partition(":"))
-        if not colon:
-            return text
-        section[name] = int(number) if re.fullmatch(r"\d{1,9}", number) else number
-    return section
-
-
-def values(text: str) -> dict[str, object]:
-    """The mapping written as `pue: 1.2, spare-fraction: 0.1`; validation refuses a name without a number."""
-    pairs = (part.partition(":") for part in text.split(",") if part.strip())
-    return {name.strip(): number_of(number.strip()) for name, _, number in pairs}
-
-
 def put(raw: dict[str, Any], keys: list[str], value: object) -> None:
     for key in keys[:-1]:
         raw = raw.setdefault(key, {})
@@ -506,15 +356,15 @@ def overlay(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]
     return merged
 
 
-def from_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Initial form values of a workload; what has no field goes into the YAML box."""
+def from_spec(spec: Mapping[str, Any], fields: Mapping[str, Field] = FIELDS) -> dict[str, Any]:
+    """Initial values of a form with these fields; what has no field goes into the YAML box."""
     rest = without_defaults(spec)
     rest_of_all = without_defaults(spec)  # `rest` loses what has a field
     initial: dict[str, Any] = {}
     if isinstance(spec.get("model"), Mapping):
         return {YAML: yaml.safe_dump(rest, sort_keys=False, allow_unicode=True)}
     always = workload.Spec().model_dump(mode="json")  # values that a fresh form shows
-    for path, field in FIELDS.items():
+    for path, field in fields.items():
         value = others(dig(spec, path), path) if field.reads == VALUES else dig(spec, path)
         chosen = field.reads in (ONE_OF, SOME_OF)
         if not chosen and field.reads != VALUES and dig(rest_of_all, path) is None and dig(always, path) is None:
@@ -532,7 +382,7 @@ def from_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
             drop(rest, keys)
     if rest:
         initial[YAML] = yaml.safe_dump(rest, sort_keys=False, allow_unicode=True)
-    return initial | choices_of(spec, initial)
+    return initial | (choices_of(spec, initial) if LATENCY in fields else {})
 
 
 def choices_of(spec: Mapping[str, Any], initial: dict[str, Any]) -> dict[str, str]:
@@ -549,31 +399,10 @@ def choices_of(spec: Mapping[str, Any], initial: dict[str, Any]) -> dict[str, st
     return {TRAFFIC_BY: "users" if dig(spec, "traffic.users") else "requests", LATENCY: stated}
 
 
-def typed(value: object, field: Field) -> str:
-    return tokens_text(value) if field.reads == TOKENS else shown(value)
-
-
 def others(section: Any, path: str) -> dict[str, Any]:
     """The section without the keys that have their own fields, or fields of parts."""
     own = {name.removeprefix(f"{path}.").partition(".")[0] for name in FIELDS if name.startswith(f"{path}.")}
     return {key: value for key, value in (section or {}).items() if key not in own}
-
-
-def path_text(points: Any) -> str:
-    """A price path as lines of month, ratio, low and high."""
-    rows = [[UNSET if p.get(key) is None else shown(p[key]) for key in POINT] for p in points]
-    return "\n".join(re.sub(rf"( {UNSET})+$", "", " ".join(row)) for row in rows)
-
-
-def cases_text(cases: Any) -> str:
-    """Scenarios as lines of a name and the ratios that differ from 1."""
-    rows = [(c["name"], [f"{k} {shown(v)}" for k, v in c.items() if k != "name" and v != 1]) for c in cases]
-    return "\n".join(f"{name}: {', '.join(ratios)}".rstrip() for name, ratios in rows)
-
-
-def stripped(sections: Any) -> list[dict[str, Any]]:
-    """The sections without what is not set and ratios of 1."""
-    return [{key: value for key, value in each.items() if value is not None and value != 1} for each in sections]
 
 
 def as_file(spec: Mapping[str, Any]) -> str:
@@ -593,16 +422,6 @@ def defaults() -> dict[str, Any]:
     """The form's default values."""
     initial = from_spec(workload.Spec().model_dump(mode="json"))
     return {path: value for path, value in initial.items() if path != "name"} | {LATENCY: next(iter(LATENCIES))}
-
-
-def shown(value: object) -> str:
-    """A value as form text: 2000.0 as 2000, lists separated by commas, mappings as a100: 16, h100: 8."""
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name}: {number}" for name, number in value.items())
-    if isinstance(value, list):
-        return ", ".join(str(item) for item in value)
-    short = f"{value:.15g}" if isinstance(value, float) else str(value)
-    return short if not isinstance(value, float) or float(short) == value else repr(value)
 
 
 def without_defaults(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,11 +33,10 @@ from advisor.report import documents
 from advisor.result import Answer, ApiOption, TrainingOption
 from advisor.web import comments, forms, load_test_views, share_links
 from advisor.web.answers import kept, sections, training_page
-from advisor.web.answers.list_page import constraints
 from advisor.web.answers.page import csv_text, page, sections_of
 from advisor.web.answers.page import option_context as page_of_option
 from advisor.web.what_if import controls as what_if
-from advisor.workload import WorkloadError, unnamed, with_changes
+from advisor.workload import PORTFOLIO, WorkloadError, unnamed, with_changes
 from catalog import clock
 from catalog.accounts import Caller, Right, audit, caller_of, hashed, needs, organisation_of, refused
 from catalog.models import Organisation
@@ -124,7 +123,11 @@ def ask(request: HttpRequest) -> HttpResponse:
         earlier = earlier_of(request, request.POST.get("from", ""))
     else:
         earlier = earlier_of(request, request.GET.get("from", ""))
-        form = prefilled(request, earlier)
+        spec = started_from(request, earlier)
+        if spec and spec.get("kind") == PORTFOLIO:
+            return redirect(f"{reverse('portfolio')}?{request.GET.urlencode()}")
+        initial = forms.from_spec(spec) if spec else forms.defaults()
+        form = forms.WorkloadForm(initial=initial, organisation=caller.organisation)
     if form.is_bound and form.is_valid():
         try:
             with transaction.atomic():  # all of them, or none if the queue has no room for one
@@ -162,8 +165,8 @@ def earlier_of(request: HttpRequest, text: str) -> Advice | None:
     return advise.visible(organisation_of(request)).defer("result").filter(pk=text).first() if is_uuid(text) else None
 
 
-def prefilled(request: HttpRequest, earlier: Advice | None) -> forms.WorkloadForm:
-    """An unbound form from ?preset=slug or ?from=an advice, else with the defaults.
+def started_from(request: HttpRequest, earlier: Advice | None) -> dict[str, Any] | None:
+    """The question of ?preset=slug or of ?from=an advice; None for a fresh form.
 
     ?change=an accelerator that the advice rejected: with the change that its rejection names.
     """
@@ -174,8 +177,7 @@ def prefilled(request: HttpRequest, earlier: Advice | None) -> forms.WorkloadFor
             spec = with_changes(unnamed(earlier.workload.spec), change_for(answer_of(earlier), request.GET["change"]))
     if spec is None and request.GET.keys() & {"preset", "from"}:
         raise Http404("That workload does not exist.")
-    initial = forms.from_spec(spec) if spec else forms.defaults()
-    return forms.WorkloadForm(initial=initial, organisation=organisation_of(request))
+    return spec
 
 
 def change_for(answer: Answer, accelerator: str) -> dict[str, Any]:
@@ -246,8 +248,9 @@ def answer_context(request: HttpRequest, advice: Advice, base: str, *, shared: b
     def draw() -> kept.Html:
         found = page(answer, spec, base, sort, section, opened)
         found |= {"advice": advice, "spec": spec, "shared": shared, "option_base": base, "sort": sort}
-        verdict = "advisor/_verdict.html" if found["is_first"] else "advisor/_verdict_line.html"
-        pieces = {"verdict": verdict, "notes": "advisor/_notes.html", "parts": "advisor/_parts.html"}
+        screen = "advisor/_screen.html" if found["is_first"] else "advisor/_screen_line.html"
+        pieces = {"screen": screen, "chart": "advisor/_over_time.html", "notes": "advisor/_notes.html"}
+        pieces |= {"parts": "advisor/_parts.html"}
         return kept.rendered(request, pieces, found)
 
     return {
@@ -255,7 +258,8 @@ def answer_context(request: HttpRequest, advice: Advice, base: str, *, shared: b
         "documents": base.removesuffix("options/") + "documents/",
         "has_documents": documents.has_papers(answer),
         "undone": calibration_marks.undone(answer),
-        "constraints": constraints(spec),
+        "title": report.title_of(answer),
+        "question": report.question_of(answer),
         **sections.context(sections_of(answer, spec), section),
         "drawn": kept.drawn(advice, ["answer", base, shared, sort, section, *opened], draw),
     }

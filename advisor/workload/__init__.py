@@ -4,7 +4,14 @@ from advisor.workload import deployment
 from advisor.workload.contents import drawing_of, images_of, lengths_of, prompts_of, states_rate, unit_of
 from advisor.workload.deployment import Deployment, Fixed, parse_pool
 from advisor.workload.errors import unknown
+from advisor.workload.notation.machines import machines
+from advisor.workload.notation.names import Names, names_of
+from advisor.workload.notation.numbers import POINT, Style
+from advisor.workload.notation.quantities import Quantity, Unclear, quantity_of, reads_back, text_of
+from advisor.workload.notation.quantities import read as read_quantity
+from advisor.workload.notation.sections import quantity_at, with_numbers
 from advisor.workload.parts import check_parts
+from advisor.workload.rules import SWITCHED_OFF, confidences_of, spares_by_default, terms_of
 from advisor.workload.schema import (
     CACHE_FORMATS,
     CHOICES,
@@ -42,6 +49,20 @@ from advisor.workload.traffic import trace_of, users_of
 from advisor.workload.training_run import FIXED, TRAINING_KINDS, FixedRun, TrainingRun, fixed_run, parse_estimate
 
 __all__ = [
+    "SWITCHED_OFF",
+    "confidences_of",
+    "spares_by_default",
+    "terms_of",
+    "POINT",
+    "Quantity",
+    "Style",
+    "Unclear",
+    "machines",
+    "quantity_at",
+    "quantity_of",
+    "read_quantity",
+    "reads_back",
+    "text_of",
     "CACHE_FORMATS",
     "CHOICES",
     "CURVES",
@@ -50,6 +71,7 @@ __all__ = [
     "Fixed",
     "FixedRun",
     "MAX_ERRORS",
+    "Names",
     "MAX_TEXT_BYTES",
     "PORTFOLIO",
     "RUNNABLE_KINDS",
@@ -75,6 +97,7 @@ __all__ = [
     "load",
     "more_errors",
     "named",
+    "names_of",
     "parse",
     "parse_estimate",
     "parse_pool",
@@ -91,5 +114,6 @@ __all__ = [
     "unnamed",
     "users_of",
     "with_changes",
+    "with_numbers",
     "with_traces",
 ]

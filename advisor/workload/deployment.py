@@ -28,8 +28,10 @@ from advisor.engine.step import supports_model as serves
 from advisor.engine.terms import KV, UNRANKED, WEIGHTS, Accelerator, Case, Framework, Pool, Protocol, Quantization
 from advisor.workload.errors import explain, explained
 from advisor.workload.fields import Name, Section
+from advisor.workload.notation.names import names_of, several
+from advisor.workload.notation.sections import clear_of, with_numbers
 from advisor.workload.schema import ModelRef
-from advisor.workload.text import WorkloadError, check_plain, error, fold, near
+from advisor.workload.text import WorkloadError, check_plain, error, near
 
 Ways = Annotated[int, Field(ge=1, le=4096)]
 Tokens = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -145,10 +147,11 @@ class Fixed:
 def parse_deployment(raw: Mapping[str, Any]) -> Deployment:
     """The validated deployment. Raises WorkloadError with each field, the reason and what is allowed."""
     check_plain(dict(raw))
+    given, unclear = with_numbers(raw, Deployment)
     try:
-        return Deployment.model_validate(dict(raw))
+        return Deployment.model_validate(given)
     except ValidationError as e:
-        errors = explained(e, Deployment, deployment_error)
+        errors = unclear + clear_of(unclear, explained(e, Deployment, deployment_error))
         raise WorkloadError(list({tuple(item.values()): item for item in errors}.values())) from None
 
 
@@ -264,23 +267,15 @@ def refused(field: str, message: str, allowed: str = "") -> WorkloadError:
 
 
 def named(field: str, name: str, entries: Mapping[str, Entry]) -> Entry:
-    """The catalog entry of this name, in any case, by display name or short name. Raises WorkloadError otherwise."""
-    if name in entries:
-        return entries[name]
-    found = {key for key, entry in entries.items() if fold(name) in spellings(key, getattr(entry, "name", key))}
+    """The catalog entry of this name, as people write it. Raises WorkloadError for none, or more than one."""
+    rows = {key: (key.rpartition("/")[2], getattr(entry, "name", key)) for key, entry in entries.items()}
+    found = names_of(rows, ordered=field == "model").meant_by(name)
     if len(found) == 1:
-        return entries[found.pop()]
+        return entries[found[0]]
     if found:
-        raise refused(field, f"{name} stands for {len(found)} catalog entries; choose one", ", ".join(sorted(found)))
+        raise refused(field, several(name, found))
     suggestion = near(name, entries, limit=3, cutoff=0.45)
     raise refused(field, f"{name} is not in the catalog{suggestion}", ", ".join(sorted(entries)[:40]))
-
-
-def spellings(key: str, name: str) -> set[str]:
-    """What people write for a catalog entry: its ID or slug, its name, a model without its owner, a chip's series."""
-    series = key.split("-")[0]
-    known = {fold(key), fold(name), fold(key.rpartition("/")[2])}
-    return known | {fold(series)} if "/" not in key and any(c.isdigit() for c in series) else known
 
 
 def format_name(written: str, known: Iterable[Quantization]) -> str:

@@ -1,11 +1,14 @@
 """Turns pydantic errors and unknown names into messages: the field, the reason and what is allowed."""
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from advisor.workload.notation.names import several
+from advisor.workload.notation.sections import COUNTS, quantity_at
 from advisor.workload.text import MAX_ERRORS, dotted, error, listed, near
 
 BOUNDS = {
@@ -33,6 +36,7 @@ TYPES = {
     "finite_number": "a finite number",
 }
 
+MACHINES = "accelerators with their number, such as 2 x 8 h100-sxm or h100-sxm: 16"
 FORMS = {
     "input_tokens": "a number or {mean, p95}",
     "output_tokens": "a number or {mean, p95}",
@@ -78,8 +82,16 @@ def explain(item: Any, root: type[BaseModel]) -> dict[str, str]:
         hint = near(given, str(limit).replace("'", "").replace(" or ", ", ").split(", ")) if key == "expected" else ""
         return error(field, message.format(limit) + hint, allowed.format(limit).replace("'", ""))
     expected = FORMS.get(str(loc[-1]) if loc else "", TYPES.get(kind, ""))
+    if isinstance(given, str) and field in COUNTS:
+        expected = MACHINES
     shown = json.dumps(given, default=str, ensure_ascii=False)[:60]
-    return error(field, f"must be {expected}, not {shown}" if expected else item["msg"], expected)
+    quantity = quantity_at(root, unlisted(field)) if isinstance(given, str) else None
+    allowed = quantity.examples if quantity and (not loc or loc[-1] not in FORMS) else expected
+    return error(field, f"must be {expected}, not {shown}" if expected else item["msg"], allowed)
+
+
+def unlisted(field: str) -> str:
+    return re.sub(r"\[\d+\]", "", field)
 
 
 def allowed_keys(loc: Iterable[Any], root: type[BaseModel]) -> list[str]:
@@ -101,9 +113,15 @@ def sections_in(annotation: Any) -> list[type[BaseModel]]:
 
 
 def unknown(
-    field: str, names: Iterable[str], known: Callable[[], Iterable[str]], before: int = 0
+    field: str,
+    names: Iterable[str],
+    known: Callable[[], Iterable[str]],
+    before: int = 0,
+    meant: Callable[[str], Iterable[str]] = lambda name: (),
 ) -> list[dict[str, str]]:
     """An error for each of `names` that is not in `known()`, which is called only if there are names.
+
+    meant: the names that a text could mean; several make it ambiguous, and the error lists them.
 
     Finding similar names is slow, so only the errors that will be reported suggest them; `before` is the number of
     errors found earlier.
@@ -113,14 +131,17 @@ def unknown(
     empty = "none: the catalog is empty; run load_catalog"
     missing = [name for name in names if name not in available]
     explained_count = max(MAX_ERRORS - before, 0)
-    return [
-        error(
-            field,
-            f"{name} is not in the catalog{near(name, available, limit=3, cutoff=0.45)}",
-            listed(name, available, LIST_URLS.get(kind_of(field), "")) or empty,
-        )
-        for name in missing[:explained_count]
-    ] + [error(field, f"{name} is not in the catalog") for name in missing[explained_count:]]
+
+    def described(name: str) -> dict[str, str]:
+        if len(candidates := list(meant(name))) > 1:
+            return error(field, several(name, candidates))
+        similar = near(name, available, limit=3, cutoff=0.45)
+        allowed = listed(name, available, LIST_URLS.get(kind_of(field), "")) or empty
+        return error(field, f"{name} is not in the catalog{similar}", allowed)
+
+    return [described(name) for name in missing[:explained_count]] + [
+        error(field, f"{name} is not in the catalog") for name in missing[explained_count:]
+    ]
 
 
 LIST_URLS = {

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from advisor.engine.terms import KINDS
+from advisor.workload.rules import as_part
 from advisor.workload.text import WorkloadError, error
 
 SHAREABLE = tuple(KINDS)
@@ -25,7 +26,7 @@ def parse_parts(full: dict[str, Any], parse: Callable[[dict[str, Any]], dict[str
             )
             continue
         try:
-            full["workloads"][i] = parse({**part, **dated})
+            full["workloads"][i] = parse({**as_part(part), **dated})
         except WorkloadError as e:
             errors += errors_in(i, e)
     return errors

@@ -20,6 +20,7 @@ from advisor.workload.contents import Audio, ImageOutput, Images, contents_error
 from advisor.workload.embedding import with_one_vector
 from advisor.workload.errors import explained
 from advisor.workload.fields import Count, Fraction, GridCurve, Name, NotNegative, Positive, Section, whole
+from advisor.workload.notation.sections import with_numbers
 from advisor.workload.parts import parse_parts
 from advisor.workload.text import WorkloadError, check_size, either, error, load, past_day, unstorable
 from advisor.workload.title import is_derived, named
@@ -68,8 +69,10 @@ class Slo(Section):
     tpot_ms_p95: Positive | None = None
     e2e_ms_p95: Positive | None = None
     tokens_per_s_per_user: Positive | None = None
-    availability: Literal["n", "n+1", "n+2", "2n"] = "n"
-    confidence: Annotated[float, Field(gt=0, lt=1)] | None = None  # least probability of meeting every limit
+    # hosts that may be lost; unset: one spare host for data-center machines that serve at least 1 request/s
+    availability: Literal["n", "n+1", "n+2", "2n"] | None = None
+    # least probability of meeting every limit; none: as estimated; unset: 0.5, and 0.8 for what cannot be undone
+    confidence: Annotated[float, Field(gt=0, lt=1)] | Literal["none"] | None = None
 
 
 class Choice(Section):
@@ -117,7 +120,8 @@ class Constraints(Section):
         "own",
         "api",
     ]
-    terms: Annotated[list[Term], Field(min_length=1, max_length=5)] = ["on_demand"]  # rental terms that are ranked
+    # rental terms that are evaluated; unset: on demand, one and three years
+    terms: Annotated[list[Term], Field(min_length=1, max_length=5)] | None = None
     # what an enterprise would not deploy on without asking: [] or none allows everything
     exclude: Annotated[list[Mark], Field(max_length=9), BeforeValidator(nothing_for_none)] = [
         "consumer",
@@ -431,7 +435,8 @@ def parse(data: Mapping[str, Any] | str | bytes) -> dict[str, Any]:
     check_size(raw)
     if errors := not_modeled(raw):
         raise WorkloadError(errors)
-    errors = list(unstorable(raw))
+    raw, unclear = with_numbers(raw, Spec)
+    errors = [*unstorable(raw), *unclear]
     if any(item["message"] == "nested too deeply" for item in errors):
         raise WorkloadError(errors)
     try:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-UNNAMED = (None, "untitled")  # the second in questions of earlier versions
+UNNAMED = (None, "", "untitled")  # the last in questions of earlier versions
 LONGEST = 120  # characters of a name
 MANY = 4  # workloads of a fleet that are not all named
 SIZES = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))

@@ -28,6 +28,7 @@ from advisor.engine.training import (
 from advisor.workload.deployment import Deployment, parse_deployment, refused
 from advisor.workload.errors import explained
 from advisor.workload.fields import Name, Section
+from advisor.workload.notation.sections import clear_of, with_numbers
 from advisor.workload.schema import LONGEST_RATIO, ModelRef
 from advisor.workload.text import WorkloadError, check_plain, error
 
@@ -141,10 +142,11 @@ def check_keys(raw: Iterable[str], kind: str, own: type[BaseModel], other: type[
 def parse_training_run(raw: Mapping[str, Any]) -> TrainingRun:
     """The validated run. Raises WorkloadError with each field, the reason and what is allowed."""
     check_plain(dict(raw))
+    given, unclear = with_numbers(raw, TrainingRun)
     try:
-        return TrainingRun.model_validate(dict(raw))
+        return TrainingRun.model_validate(given)
     except ValidationError as e:
-        raise WorkloadError(explained(e, TrainingRun)) from None
+        raise WorkloadError(unclear + clear_of(unclear, explained(e, TrainingRun))) from None
 
 
 # --- against the model and the chip -----------------------------------------------------------------------------

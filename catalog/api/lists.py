@@ -182,7 +182,8 @@ class Accelerators(Listed):
 class Prices(Listed):
     """Public offers, each with its date: instances to rent and hardware to buy. Only the newest row of each offer.
 
-    With an accelerator, the cheapest come first. `history=yes` returns older rows too.
+    With an accelerator, the cheapest come first, those of the place before those of any region, and current ones before
+    older ones of the same product. `history=yes` returns older rows too.
     """
 
     queryset = in_currency(public_prices(), None)

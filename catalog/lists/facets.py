@@ -9,10 +9,10 @@ from datetime import date
 from functools import lru_cache
 from typing import Any
 
+from advisor.engine.terms import ANYWHERE
 from catalog import clock
 from catalog.loading.places import areas_of
 from catalog.models import Accelerator, ApiPrice, Price
-from catalog.pricing.current import ANYWHERE
 from catalog.pricing.derived import age, current_ids
 from catalog.revision import revision
 

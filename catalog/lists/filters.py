@@ -9,7 +9,7 @@ from typing import Any
 
 import django_filters
 from django import forms
-from django.db.models import F, Q, QuerySet
+from django.db.models import BooleanField, ExpressionWrapper, F, Q, QuerySet
 from django.db.models.base import Model
 from drf_spectacular.utils import extend_schema_field
 
@@ -17,6 +17,7 @@ from catalog import clock
 from catalog.form_fields import MAX_NUMBER, DayField, NumberField, WholeField
 from catalog.lists import facets
 from catalog.loading.fixtures import CONFIDENCES, DTYPES, KINDS, ORIGINS, TERMS, UNIT_KINDS, USD
+from catalog.loading.places import place_text
 from catalog.models import (
     Accelerator,
     ApiPrice,
@@ -30,7 +31,7 @@ from catalog.models import (
 )
 from catalog.pricing import finding, reader
 from catalog.pricing.current import OFFICIAL
-from catalog.pricing.derived import among, current, newest_ids
+from catalog.pricing.derived import among, current, first_ids, newest_ids
 from catalog.revision import revision
 
 MAX_FACET_CHARS = 120
@@ -287,10 +288,19 @@ class PriceFilter(Faceted):
 
     def filter_queryset(self, queryset: QuerySet[Price]) -> QuerySet[Price]:
         found = finding.in_currency(super().filter_queryset(queryset), self.rate)
+        found = found.alias(
+            is_anywhere=ExpressionWrapper(finding.anywhere(), output_field=BooleanField()),
+            is_first=among(first_ids(revision(), clock.today())),
+        )
         if not self.form.cleaned_data.get("accelerator"):
             return found
         keys = [F(name).asc(nulls_last=True) for name in ("usd_per_chip_hour", "usd_per_chip")]
-        return found.order_by(*keys, "pk")
+        return found.order_by(*self.lead, *keys, "pk")
+
+    @property
+    def lead(self) -> list[str]:
+        """What comes before the order of a page: prices known to hold in the place, then the current ones."""
+        return [*(["is_anywhere"] if self.form.cleaned_data.get("place") else []), "-is_first"]
 
     @cached_property
     def rate(self) -> ExchangeRate | None:
@@ -317,7 +327,7 @@ class PriceFilter(Faceted):
         if (place := given.get("place")) and not finding.is_place(place):
             said.append(f"{place} is not a known place. Enter eu, us, apac, a country, or a provider's region.")
         elif place and given.get("anywhere") != "no":
-            said.append("Prices that hold in every region (region any or global) are included.")
+            said.append(f"Prices for any region come last: {place_text(place)} availability unknown. Ask the seller.")
         if rate := self.rate:
             said.append(f"1 USD = {rate.per_usd.normalize():f} {rate.currency} on {rate.as_of}. Source: {rate.source}")
         return said

@@ -2,7 +2,7 @@
 
 # mypy: allow-subclassing-any
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from functools import lru_cache
 from typing import Any
@@ -13,11 +13,13 @@ from django.db.models import F, QuerySet
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import mark_safe
+from django_tables2.data import TableQuerysetData
 
 from advisor.engine.network import from_shape, parameters
-from advisor.engine.terms import amount_digits, exact_digits
+from advisor.engine.terms import ANYWHERE, amount_digits, exact_digits
 from catalog import charts, clock
 from catalog.details import maturity
+from catalog.loading.places import place_text
 from catalog.models import Accelerator, ApiPrice, Framework, Price, QuantizationMethod, Region, ServedModel, Unit
 from catalog.pricing.derived import NO_CURRENT_PRICE, OFFER, age
 from catalog.pricing.finding import origin_words
@@ -26,6 +28,24 @@ from catalog.texts import day, localized, number, shortened
 NUMBER = {"th": {"class": "num", "scope": "col"}, "td": {"class": "num"}}
 
 CONVERTED = ("converted_per_chip_hour", "converted_per_chip_month", "converted_per_chip")
+
+
+class Led(TableQuerysetData):
+    """Rows in the order of the page, after `lead`: keys that keep groups of rows together."""
+
+    def __init__(self, rows: QuerySet[Any], lead: Sequence[str]) -> None:
+        super().__init__(rows)
+        self.lead = lead
+        self.data: QuerySet[Any] = rows
+
+    def order_by(self, aliases: Sequence[str]) -> None:
+        super().order_by(aliases)
+        by_date = {alias.lstrip("-") for alias in aliases} & DATES
+        lead = [key for key in self.lead if not by_date or key not in OLDER]
+        self.data = self.data.order_by(*lead, *self.data.query.order_by)
+
+
+DATES, OLDER = {"age_days", "as_of"}, {"-is_first"}  # a page sorted by date shows older prices in that order
 
 
 class Number(tables.Column):
@@ -313,6 +333,18 @@ class PriceTable(tables.Table):
 
     def show_history(self) -> None:
         self.history = history_of(row.record for row in self.page.object_list)
+
+    place = ""  # that was asked for
+
+    def render_region(self, value: str, record: Price) -> str:
+        """A price of any region says nothing about the place that was asked for."""
+        if not self.place or value not in ANYWHERE or record.country:
+            return value
+        return f"{value} ({place_text(self.place)} availability unknown)"
+
+    def value_region(self, value: str) -> str:
+        """In files."""
+        return value
 
     def render_tools(self, record: Price) -> str:
         unit = "USD per chip-hour" if record.usd_per_hour is not None else "USD per chip"

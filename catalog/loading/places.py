@@ -36,6 +36,13 @@ def areas_of(country: str) -> list[str]:
     return list(_countries().get(country.lower(), ()))
 
 
+@cache
+def synonyms() -> dict[str, str]:
+    """Other names of countries and areas, in lower case -> the name that `places` has."""
+    known: dict[str, str] = yaml.safe_load(PATH.read_text(encoding="utf-8")).get("synonyms", {})
+    return known
+
+
 def places() -> list[str]:
     """Everything that names a country or an area, in lower case."""
     return sorted({name for names in _countries().values() for name in names})
@@ -50,3 +57,11 @@ def code_of(place: str) -> str:
 def codes_in(place: str) -> list[str]:
     """The ISO codes of the countries in an area such as eu, or of one country; empty if the place is unknown."""
     return sorted({names[1].upper() for names in _countries().values() if place.lower() in names})
+
+
+def place_text(place: str) -> str:
+    """A place as people write it: EU, Germany, eu-west-1."""
+    text = place.strip()
+    if not codes_in(text):
+        return text
+    return text.upper() if len(text) <= 3 else text.title() if text.islower() else text

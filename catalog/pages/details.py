@@ -15,7 +15,15 @@ from catalog.details import evidence, facts
 from catalog.lists import export, table_html, tables
 from catalog.models import Accelerator, Framework, QuantizationMethod, Region, ServedModel, Unit
 from catalog.pages.lists import LISTS, may_add_prices, page
-from catalog.pricing.derived import NO_CURRENT_PRICE, Spread, accelerators, current_offers, public_prices, spreads
+from catalog.pricing.derived import (
+    NO_CURRENT_PRICE,
+    Spread,
+    accelerators,
+    current_first,
+    current_offers,
+    public_prices,
+    spreads,
+)
 from catalog.revision import kept
 
 MAX_COMPARED = 4
@@ -25,7 +33,7 @@ OFFERS_SHOWN = 20
 @kept
 def accelerator(request: HttpRequest, slug: str) -> HttpResponse:
     chip: Any = get_object_or_404(accelerators(), slug=slug)
-    offers = public_prices().filter(accelerator=chip).order_by("-as_of", "provider")[:OFFERS_SHOWN]
+    offers = current_first(public_prices().filter(accelerator=chip), "-as_of", "provider")[:OFFERS_SHOWN]
     table = tables.PriceTable(
         offers,
         exclude=("accelerator", "notes", *(set(tables.PriceTable.Meta.fields) - set(tables.PriceTable.shown))),

@@ -101,8 +101,12 @@ def listing(request: HttpRequest, name: str) -> HttpResponse:
     chosen = LISTS[name]
     narrowed = chosen.filterset(request.GET, queryset=chosen.queryset())
     rows = narrowed.qs
-    table = chosen.table(rows, default="–", order_by=getattr(narrowed, "usual_sort", None))
+    lead = getattr(narrowed, "lead", ())
+    data = tables.Led(rows, lead) if lead else rows
+    table = chosen.table(data, default="–", order_by=getattr(narrowed, "usual_sort", None))
     table.may_price = may_add_prices(request)
+    if isinstance(narrowed, filters.PriceFilter):
+        table.place = narrowed.form.cleaned_data.get("place") or ""
     if rate := getattr(narrowed, "rate", None):
         table.show_currency(rate.currency)
     if "apply" in request.GET:  # the form sends empty fields and every column: redirect to the short address

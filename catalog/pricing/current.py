@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 from datetime import date
 from typing import Any, Protocol, TypeVar
 
+from advisor.engine.terms import ANYWHERE
 from catalog.loading.fixtures import INDEX, PER_CHIP
 
 AGEING_DAYS, STALE_DAYS, EXPIRED_DAYS = 30, 90, 365  # an expired offer is never recommended
 OFFICIAL = ("official_list", "provider_api")  # origins whose prices hold until the provider prints another: no expiry
 REPLACED_DAYS = 45  # a price this much newer replaces the seller's older ones under other names and terms
-ANYWHERE = ("any", "global", "")  # regions of prices that hold everywhere
 PURCHASE = "purchase"
 BOOKS = {"marketplace": "marketplace", "serverless": "serverless"}  # kinds that a seller prices apart from its others
 LISTED = ("on_demand", "reserved_1y", "reserved_3y")  # terms of one price list
@@ -70,6 +70,19 @@ def standing(rows: Iterable[Row], day: date) -> list[Row]:
     ]
 
 
+def standing_first(rows: Iterable[Row], day: date) -> list[Row]:
+    """The prices of `standing` that come first in a list: not expired, and of a product none that is clearly newer.
+
+    A product to buy is a chip and what it is sold as: a card, a server, a rack. Its prices at other sellers and under
+    other names replace nothing, but one REPLACED_DAYS older than the newest says what it did cost.
+    """
+    found = [row for row in standing(rows, day) if not has_expired(row, day)]
+    last: dict[tuple[object, ...], date] = {}
+    for row in found:
+        last[_product(row)] = max(last.get(_product(row), row.as_of), row.as_of)
+    return [row for row in found if row.term != PURCHASE or (last[_product(row)] - row.as_of).days <= REPLACED_DAYS]
+
+
 def newest(rows: Sequence[Row]) -> list[Row]:
     """The newest row of each offer. An offer whose newest row has no price is no longer made."""
     last: dict[tuple[object, ...], date] = {}
@@ -81,6 +94,10 @@ def newest(rows: Sequence[Row]) -> list[Row]:
 def _offer(row: Quote) -> tuple[object, ...]:
     level = row.origin == INDEX  # of several sellers: no offer, even under the name of one
     return row.organisation_id, row.provider, row.instance, row.region, row.accelerator_id, row.term, level
+
+
+def _product(row: Quote) -> tuple[object, ...]:
+    return row.organisation_id, row.accelerator_id, row.term, row.kind, row.accelerators
 
 
 def _seller(row: Quote) -> tuple[object, ...]:

@@ -120,6 +120,17 @@ def current_ids(state: str, day: date) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=8)
+def first_ids(state: str, day: date) -> tuple[int, ...]:
+    """The keys of the public prices that stand above older ones of the same product, for one state of the catalog."""
+    return (0, *(row.pk for row in rule.standing_first(quotes(day), day)))  # as in current_ids
+
+
+def current_first(rows: QuerySet[Price], *keys: Any) -> QuerySet[Price]:
+    """Prices in this order, the current ones of each product above its older ones."""
+    return rows.alias(is_first=among(first_ids(revision(), clock.today()))).order_by("-is_first", *keys)
+
+
+@lru_cache(maxsize=8)
 def newest_ids(state: str, day: date) -> tuple[int, ...]:
     """The keys of the newest row of each public offer on a day, for one state of the catalog."""
     ids = [row.pk for row in rule.newest(quotes(day))]

@@ -8,11 +8,11 @@ from typing import Any
 from django.db.models import F, FloatField, Q, QuerySet, Value
 from django.db.models.functions import Cast
 
+from advisor.engine.terms import ANYWHERE
 from catalog import clock
 from catalog.loading.fixtures import ORIGINS, USD
 from catalog.loading.places import codes_in
 from catalog.models import Accelerator, ExchangeRate, Price
-from catalog.pricing.current import ANYWHERE
 
 RATES = Path(__file__).resolve().parents[2] / "fixtures" / "exchange_rates.csv"
 

@@ -82,8 +82,9 @@ class Recalculation:
 
     @property
     def lost_hosts(self) -> int:
-        """Hosts that may fail while the limits hold."""
-        return {"n+1": 1, "n+2": 2}.get(self.spec["slo"]["availability"], 0)
+        """Hosts that may fail while the limits hold; unset: one where the option has a spare."""
+        asked = self.spec["slo"]["availability"]
+        return {"n+1": 1, "n+2": 2}.get(asked, int(asked is None and self.option["spare_replicas"] > 0))
 
     @property
     def bridge(self) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Keep or sell: keeping is first exactly where the rule says so, the forgone sale counted. One team for all ways."""
+"""Keep or sell: the forgone sale is counted, and there is one team for all ways."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.answer.owned import MARGIN_FRACTION, SURE_FRACTION, kept_first, kept_instances
 from advisor.engine.fleet.portfolio import spared_team_usd_by_month
 from advisor.engine.plans import STAFF
 from advisor.engine.search import Question
@@ -31,47 +30,6 @@ def held(usd_per_hour: float, sale_usd: float = 0.0, later_usd: float = 0.0, cou
         sale_usd=sale_usd,
         later_sale_usd=later_usd,
     )
-
-
-class Drawn:
-    """Costs in the draws: those expected, each times its own factors."""
-
-    def __init__(self, shown, factors) -> None:
-        self.drawn = [s.economic_usd_per_hour * f for s, f in zip(shown, factors, strict=True)]
-
-    def usd_per_hour(self):
-        return self.drawn
-
-    def reorder(self, order) -> None:
-        self.drawn = [self.drawn[k] for k in order]
-
-
-@given(st.floats(0.5, 8.0), st.floats(0.5, 8.0), st.floats(0.0, 200_000.0), st.floats(0.0, 1.0), st.floats(0.0, 0.6))
-@SETTINGS
-def test_keeping_is_first_if_and_only_if_nothing_else_saves_enough(
-    run: float, rent: float, sale: float, later: float, spread: float
-) -> None:
-    sold = catalog(accelerators=CHIPS, offers=(held(run, sale, later * sale), offer("other", rent)))
-    found = search(Question(ASKED, sold))
-    normal = np.random.default_rng(1).standard_normal(500)
-    costs = Drawn(found.shown, [np.exp(spread * normal * (-1) ** k) for k in range(len(found.shown))])
-    before = {id(s): d for s, d in zip(found.shown, costs.drawn, strict=True)}
-    after = kept_first(ASKED, found, costs)
-    keep = next((s for s in found.shown if kept_instances(s)), None)
-    assert keep is not None and {id(s) for s in after.shown} == {id(s) for s in found.shown}
-    better = [
-        s
-        for s in found.shown
-        if not kept_instances(s)
-        and (
-            keep.economic_usd_per_hour - s.economic_usd_per_hour > MARGIN_FRACTION * keep.economic_usd_per_hour
-            and (before[id(s)] < before[id(keep)]).mean() >= SURE_FRACTION
-        )
-        and s.economic_usd_per_hour < keep.economic_usd_per_hour
-    ]
-    assert (after.shown[0] is keep) == (not better)
-    assert after.ranked[0] is after.shown[0]
-    assert all(d is before[id(s)] for s, d in zip(after.shown, costs.drawn, strict=True))  # the draws follow
 
 
 def test_the_forgone_sale_is_what_selling_today_brings_more_than_selling_later() -> None:

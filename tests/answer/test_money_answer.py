@@ -223,9 +223,9 @@ def test_the_memo_says_where_tokens_are_cheaper_than_machines(rented: dict[str, 
 
 
 @pytest.mark.parametrize("which", ["rented", "bought"])
-def test_the_bill_of_materials_adds_up(request: pytest.FixtureRequest, which: str) -> None:
+def test_the_costs_add_up(request: pytest.FixtureRequest, which: str) -> None:
     found = request.getfixturevalue(which)
-    bom = rows(documents.bill_of_materials(Answer.read(found), first_rank(Answer.read(found))))
+    bom = rows(documents.costs_csv(Answer.read(found), first_rank(Answer.read(found))))
     for row in bom:
         if row["action"] in ("rent", "reserve"):
             assert float(row["usd"]) == pytest.approx(float(row["unit_usd_per_hour"]) * float(row["paid_hours"]))

@@ -228,7 +228,7 @@ def papers_agree(client: Client, base: str, told: dict[str, Any]) -> None:
     rate = 1.08 ** (1 / 12)
     npv = sum(flow["total_usd"] / rate ** flow["month"] for flow in m["cash_flow"])
     assert npv == pytest.approx(m["npv_usd"], rel=1e-5)
-    bom = list(csv.DictReader(io.StringIO(client.get(f"{base}/documents/bill-of-materials.csv").content.decode())))
+    bom = list(csv.DictReader(io.StringIO(client.get(f"{base}/documents/costs.csv").content.decode())))
     once = sum(float(row["quantity"]) * float(row["unit_usd_once"] or 0) for row in bom)
     assert once == pytest.approx(m["capital_usd"], rel=1e-5)
     assert all(row["source"] for row in bom if not row["item"].startswith("rounding"))
@@ -266,7 +266,7 @@ def test_rented_machines_are_billed_by_paid_hours_at_list_prices(terms: list[str
     assert all(item.list_usd_per_hour and item.paid_hours for item in m.items)
     if shared is not None:
         assert m.usd_per_month == pytest.approx(shared.usd_per_month, rel=0.02)
-    bom = list(csv.DictReader(io.StringIO(report.documents.bill_of_materials(found, 1))))
+    bom = list(csv.DictReader(io.StringIO(report.documents.costs_csv(found, 1))))
     paid = sum(flow.total_usd for flow in m.cash_flow)
     assert sum(float(row["usd"] or 0) for row in bom) == pytest.approx(paid, abs=0.1)
     head = report.text.head(found)

@@ -133,16 +133,17 @@ def test_it_needs_neither_numba_nor_torch() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_rough_estimate_says_what_is_missing_and_then_counts_users() -> None:
+def test_what_a_question_lacks_is_said() -> None:
     assert quick.missing_from({"kind": "serving"}) == [
         "model", "mean input tokens", "mean output tokens", "requests per second or users",
     ]  # fmt: skip
-    rough = quick.quick_estimate(small())
-    assert len(rough.chips) == 3 and not rough.missing
-    costs = [chip.usd_per_month for chip in rough.chips]
-    assert costs == sorted(costs)
-    for chip in rough.chips:
-        assert 0 < chip.memory_gib <= chip.memory_limit_gib and chip.users_that_fit > 0
+
+
+def test_memory_counts_the_requests_that_fit() -> None:
+    for option in ranked(small()).options:
+        held = option.memory
+        assert held and held.requests_that_fit > 0 and held.context_tokens > 0
+        assert 0 < held.used_gib <= held.limit_gib
 
 
 def test_what_is_kept_of_one_model_does_not_correct_another(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,10 @@ pytestmark = pytest.mark.django_db
 KINDS = {
     "memo.html": "text/html",
     "memo.md": "text/markdown",
+    "bill-of-materials.html": "text/html",
+    "bill-of-materials.md": "text/markdown",
     "bill-of-materials.csv": "text/csv",
+    "costs.csv": "text/csv",
     "assumptions.csv": "text/csv",
     "cash-flow.csv": "text/csv",
     "workbook.xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",

@@ -42,7 +42,7 @@ def no_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise quick.Busy
 
-    monkeypatch.setattr(quick, "quick_estimate", refuse)
+    monkeypatch.setattr(quick, "quick_answer", refuse)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from catalog.models import ServedModel
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 Open = Callable[..., Any]
-MOST_TAB_STOPS = 15  # from the load of the page to the submit button, with every link before it
+MOST_TAB_STOPS = 19  # from the load of the page to the submit button, with every link before it
 MODEL, OTHER = "meta-llama/Llama-3.1-8B", "meta-llama/Llama-3.1-70B"
 TYPED = {
     "model": MODEL,
@@ -46,7 +46,8 @@ def test_five_inputs_by_keyboard_reach_an_answer(open_page: Open, scripts: bool)
         if stops[-1] in TYPED:
             page.keyboard.type(TYPED[stops[-1]])
     assert len(stops) <= MOST_TAB_STOPS, stops
-    assert TYPED.keys() | {"kind", "form.traffic", "form.latency", "constraints.regions.allow"} <= set(stops)
+    asked = {"kind", "name", "traffic.requests_per_s.peak", "constraints.max_usd_per_month"}
+    assert TYPED.keys() | asked | {"form.traffic", "form.latency", "constraints.regions.allow"} <= set(stops)
     page.keyboard.press("Enter")
     page.wait_for_url("**/advice/*")
     spec = Advice.objects.get().workload.spec
@@ -55,14 +56,17 @@ def test_five_inputs_by_keyboard_reach_an_answer(open_page: Open, scripts: bool)
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
-def test_at_first_only_the_five_inputs_are_visible(open_page: Open, scripts: bool) -> None:
-    page = open_page("/", java_script_enabled=scripts)
+def test_at_first_only_the_question_itself_is_visible_and_on_one_screen(open_page: Open, scripts: bool) -> None:
+    page = open_page("/", java_script_enabled=scripts, viewport={"width": 1280, "height": 800})
     shown = "all => all.filter(e => e.checkVisibility()).map(e => e.dataset.field)"
-    five = [
-        "model", "kind", "form.traffic", "traffic.requests_per_s.mean", "traffic.input_tokens.mean",
-        "traffic.output_tokens.mean", "form.latency", "constraints.regions.allow",
+    first = [
+        "model", "kind", "name", "form.traffic", "traffic.requests_per_s.mean", "traffic.requests_per_s.peak",
+        "traffic.input_tokens.mean", "traffic.output_tokens.mean", "form.latency", "constraints.regions.allow",
+        "constraints.max_usd_per_month",
     ]  # fmt: skip
-    assert page.locator("[data-field]").evaluate_all(shown) == five
+    assert page.locator("[data-field]").evaluate_all(shown) == first
+    below = "all => all.filter(e => e.checkVisibility() && e.getBoundingClientRect().bottom > 800).length"
+    assert page.locator("[data-field]").evaluate_all(below) == 0
     page.get_by_role("radio", name="active users").check()
     page.get_by_label("Latency limits").select_option("own")
     seen = set(page.locator("[data-field]").evaluate_all(shown))
@@ -70,8 +74,8 @@ def test_at_first_only_the_five_inputs_are_visible(open_page: Open, scripts: boo
     assert "traffic.requests_per_s.mean" not in seen
     page.get_by_label("What it does").select_option("training")
     assert page.locator("[data-field]").evaluate_all(shown) == [
-        "model", "kind", "training.tokens", "training.budget_usd", "training.sequence_length",
-        "training.deadline_days", "constraints.regions.allow",
+        "model", "kind", "name", "constraints.regions.allow", "constraints.max_usd_per_month", "training.tokens",
+        "training.budget_usd", "training.sequence_length", "training.deadline_days",
     ]  # fmt: skip
 
 
@@ -102,16 +106,50 @@ def test_a_picker_takes_several_names_by_keyboard_and_by_pointer(open_page: Open
 
 def test_a_closed_group_says_what_is_set_as_it_is_typed(open_page: Open) -> None:
     page = open_page("/")
-    group = page.locator("details.more", has_text="Budget and buying")
-    expect(group.locator(".said")).to_have_text("Budget: none; rent, buy or hosted API")
+    group = page.locator("details.more", has_text="Buying")
+    usual = "Rent, buy or hosted API; no capex limit"
+    expect(group.locator(".said")).to_have_text(usual)
     group.locator("summary").click()
-    page.get_by_label("Budget, USD per month").fill("5000")
+    page.get_by_label("Capex limit, USD").fill("$5k")
     page.get_by_role("checkbox", name="rent", exact=True).uncheck()
-    said = "Budget, USD per month: 5000 · Rent, buy or hosted API: buy, hosted API (pay per token)"
+    said = "Capex limit, USD: $5k · Rent, buy or hosted API: buy, hosted API (pay per token)"
     expect(group.locator(".said")).to_have_text(said)
-    page.get_by_label("Budget, USD per month").fill("")
+    page.get_by_label("Capex limit, USD").fill("")
     page.get_by_role("checkbox", name="rent", exact=True).check()
-    expect(group.locator(".said")).to_have_text("Budget: none; rent, buy or hosted API")
+    expect(group.locator(".said")).to_have_text(usual)
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
+def test_a_portfolio_is_asked_by_rows(open_page: Open, scripts: bool) -> None:
+    page = open_page("/portfolio", java_script_enabled=scripts)
+    page.get_by_role("button", name="Add a workload").click()
+    expect(page.locator(".job")).to_have_count(3)
+    page.get_by_role("button", name="Remove").nth(1).click()
+    expect(page.locator(".job")).to_have_count(2)
+    for number, load in ((1, "4"), (3, "2k")):
+        typed = {**TYPED, "traffic.requests_per_s.mean": load}
+        for path, text in typed.items():
+            page.locator(f'[id="id_row{number}-{path}"]').fill(text)
+    page.locator('[id="id_row3-kind"]').select_option("training")
+    expect(page.locator('[id="id_row3-training.tokens"]')).to_be_visible()
+    expect(page.locator('[id="id_row3-slo.ttft_ms_p95"]')).to_be_hidden()
+    page.locator('[id="id_row3-training.tokens"]').fill("2 zillion")
+    page.get_by_role("button", name="Find accelerators").click()
+    expect(page.locator("#errors li")).to_have_count(1)
+    page.locator('[id="id_row3-training.tokens"]').fill("2T")
+    page.get_by_role("button", name="Find accelerators").click()
+    page.wait_for_url("**/advice/*")
+    chat, run = Advice.objects.get().workload.spec["workloads"]
+    assert chat["traffic"]["requests_per_s"]["mean"] == 4 and run["training"]["tokens"] == 2e12
+
+
+def test_rows_of_a_portfolio_survive_a_reload(open_page: Open) -> None:
+    page = open_page("/portfolio")
+    page.get_by_role("button", name="Add a workload").click()
+    page.locator('[id="id_row3-name"]').fill("third")
+    page.wait_for_timeout(400)
+    page.reload()
+    expect(page.locator('[id="id_row3-name"]')).to_have_value("third")
 
 
 def test_errors_come_first_have_the_focus_and_lead_to_their_fields(open_page: Open) -> None:
@@ -123,7 +161,8 @@ def test_errors_come_first_have_the_focus_and_lead_to_their_fields(open_page: Op
     expect(page.locator("#errors")).to_be_focused()
     expect(page.locator("main > :first-child")).to_have_id("errors")
     said = page.locator("#errors li").all_inner_texts()
-    assert "Model: is required" in said and 'Discount rate: must be a number, not "high"' in said
+    told = 'Discount rate: must be a number, not "high" (allowed: 40% or 0.4)'
+    assert "Model: is required" in said and told in said
     assert not [text for text in said if "." in text.partition(":")[0] or "_" in text]
     group = page.locator("details.more", has_text="Finance")
     group.locator("summary").click()

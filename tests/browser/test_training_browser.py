@@ -57,11 +57,11 @@ def test_a_run_is_asked_for_what_it_needs_and_queued(open_page: Open, scripts: b
 
     page.get_by_label("Model", exact=True).fill("meta-llama/Llama-3.1-8B")
     page.get_by_label("What it does").select_option("training")
-    page.get_by_label("Tokens to train on").locator("visible=true").fill("2 trillion")
+    page.get_by_label("Tokens to train on").locator("visible=true").fill("2 zillion")
     with page.expect_navigation():
         page.get_by_role("button", name="Find accelerators").click()
     tokens = page.get_by_label("Tokens to train on").locator("visible=true")
-    assert tokens.input_value() == "2 trillion" and tokens.get_attribute("aria-invalid") == "true"
+    assert tokens.input_value() == "2 zillion" and tokens.get_attribute("aria-invalid") == "true"
     tokens.fill("2T")
     page.get_by_label("Deadline, days").locator("visible=true").fill("60")
     page.get_by_role("button", name="Find accelerators").click()

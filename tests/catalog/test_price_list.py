@@ -65,14 +65,15 @@ def page(client, query):
     return client.get(f"/catalog/prices?{query}").content.decode()
 
 
-def test_page_file_and_rest_give_the_same_answer_cheapest_first(client, prices):
+def test_page_file_and_rest_give_the_same_answer_those_of_the_place_first(client, prices):
     found = rest(client, QUESTION)
-    assert [(row["provider"], row["usd_per_chip_hour"]) for row in found] == [("world", 2), ("paris", 3)]
+    assert [(row["provider"], row["usd_per_chip_hour"]) for row in found] == [("paris", 3), ("world", 2)]
     text = client.get(f"/catalog/prices?{QUESTION}&format=csv").content.decode()
     rows = list(csv.DictReader(io.StringIO(text)))
-    assert [(row["provider"], row["per_chip"]) for row in rows] == [("world", "2.0"), ("paris", "3.0")]
+    assert [(row["provider"], row["per_chip"]) for row in rows] == [("paris", "3.0"), ("world", "2.0")]
     shown = page(client, QUESTION)
-    assert shown.index(">world<") < shown.index(">paris<") and "bazaar" not in shown
+    assert shown.index(">paris<") < shown.index(">world<") and "bazaar" not in shown
+    assert shown.count("EU availability unknown") == 2  # at the row, and in the note above the list
     assert "h100 stands for H100 PCIe 80GB, H100 SXM5 80GB." in shown
 
 
@@ -129,7 +130,7 @@ def test_origin_term_and_confidence_narrow(client, prices):
 def test_only_the_newest_row_of_an_offer_unless_history_is_asked_for(client, prices):
     query = "accelerator=h100-sxm&provider=paris&term=on_demand"
     assert [row["age_days"] for row in rest(client, query)] == [0]
-    assert [row["age_days"] for row in rest(client, f"{query}&history=yes")] == [100, 0]
+    assert [row["age_days"] for row in rest(client, f"{query}&history=yes")] == [0, 100]
     until = TODAY - timedelta(days=50)
     assert [row["age_days"] for row in rest(client, f"{query}&until={until}")] == [100]  # the newest by then
     old = Price.objects.get(provider="paris", as_of=TODAY - timedelta(days=100))
@@ -141,10 +142,39 @@ def test_current_leaves_out_what_expired_or_was_replaced(client, prices):
     offer("l4", "sun", 2, days=400, origin="official_list")
     offer("l4", "moon", 3, days=400, instance="old name")
     offer("l4", "moon", 4, instance="new name")
-    assert providers(client, "accelerator=l4") == ["bazaar", "sun", "moon", "moon"]
+    assert providers(client, "accelerator=l4") == ["sun", "moon", "bazaar", "moon"]  # the cheapest, then the old ones
     assert [row["usd_per_chip_hour"] for row in rest(client, "accelerator=l4&current=yes")] == [2, 4]
     text = page(client, "accelerator=l4")
     assert text.count('class="age-expired"') == 1 and text.count('class="age-stale"') == 2
+
+
+@pytest.mark.parametrize("sort", ["", "&sort=per_chip", "&sort=-per_chip", "&sort=provider", "&sort=-age_days"])
+def test_no_price_of_any_region_stands_above_one_of_the_place(client, prices, sort):
+    offer("h200-sxm", "globe", 1, region="global")
+    offer("h200-sxm", "nowhere", 1, region="")
+    for accelerator in ("h100", "h200-sxm", "hopper"):
+        for place in ("eu", "France", "fr-par"):
+            query = f"accelerator={accelerator}&place={place}&term=rent{sort}"
+            rows = list(csv.DictReader(io.StringIO(client.get(f"/catalog/prices?{query}&format=csv").content.decode())))
+            known = [row["country"] == "FR" for row in rows]
+            assert any(known) and not all(known) and known == sorted(known, reverse=True)
+            known = [row["country"] == "FR" for row in rest(client, query.removesuffix(sort))]
+            assert any(known) and known == sorted(known, reverse=True)
+
+
+def test_the_current_price_of_a_product_stands_above_its_old_ones(client, prices):
+    """The launch price of a card is not what it costs, however low it is; another product does not replace it."""
+    for usd, days, kind in ((1_999, 700, "chip"), (2_700, 280, "chip"), (4_800, 57, "chip"), (5_300, 20, "chip"),
+                            (9_000, 200, "server")):  # fmt: skip
+        offer("l4", "shop", usd, days=days, term="purchase", kind=kind, instance=f"l4 for {usd}", country="DE")
+    query = "accelerator=l4&term=purchase"
+    usd = [4_800, 5_300, 9_000, 1_999, 2_700]
+    assert [row["usd_per_chip"] for row in rest(client, query)] == usd
+    shown = page(client, query)
+    assert [shown.index(f">l4 for {each}<") for each in usd] == sorted(shown.index(f">l4 for {each}<") for each in usd)
+    detail = client.get("/catalog/accelerators/l4").content.decode()
+    assert detail.index("l4 for 5300") < detail.index("l4 for 9000") < detail.index("l4 for 2700")
+    assert detail.index("l4 for 2700") < detail.index("l4 for 1999")
 
 
 def test_prices_in_another_currency_name_the_rate_and_its_date(client, prices):

@@ -34,7 +34,7 @@ def advise(capsys: pytest.CaptureFixture[str], file: Path, *args: str) -> tuple[
 
 @pytest.mark.parametrize("form", ["table", "json", "markdown"])
 def test_every_format_has_the_run(form: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, output, _ = advise(capsys, file, "--format", form)
+    code, output, _ = advise(capsys, file, "--format", form, "--full")
     assert code == 0 and "H200" in output
     if form == "json":
         assert json.loads(output)["recommendations"][0]["usd_per_run"] > 0
@@ -56,6 +56,8 @@ def test_a_run_that_is_not_possible_ends_with_3_and_the_nearest_miss(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, output, _ = advise(capsys, file, "--set", "finetuning.deadline_days=0.001")
+    assert code == 3 and "Nothing meets this: the nearest" in output and len(output.splitlines()) <= 25
+    code, output, _ = advise(capsys, file, "--set", "finetuning.deadline_days=0.001", "--full")
     assert code == 3 and "No run ends within 0.001 days. The fastest is" in output
     assert "Raise finetuning.deadline_days to 1" in output
 

@@ -54,10 +54,18 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 def test_a_recommendation_is_a_table_and_exit_0(run: Run, asked: list[Any]) -> None:
-    code, output, errors = run()
+    code, output, errors = run("--full")
     assert (code, errors) == (0, "")
     assert output.startswith(sample_advice.result()["verdict"])
     assert "H200 SXM, FP8" in output and "vllm serve" in output and "best TPOT p95 61 ms > 40 ms" in output
+
+
+def test_without_full_the_first_screen_is_all_that_is_printed(run: Run, asked: list[Any]) -> None:
+    code, output, errors = run()
+    assert (code, errors) == (0, "") and len(output.splitlines()) <= 25
+    assert "Rent one server of 4 × H200 SXM at nebius by the hour." in output and "--full" in output
+    assert "vllm serve" not in output
+    assert len(run("--top", "2")[1].splitlines()) <= 25
 
 
 def test_top_limits_the_recommendations(run: Run, asked: list[Any]) -> None:
@@ -98,6 +106,11 @@ def test_nothing_feasible_is_exit_3_with_the_nearest_miss(run: Run, asked: list[
     answer = {**sample_advice.result(), "recommendations": [], "verdict": "Nothing meets this."}
     engine.recommend = lambda *args: Answer.read(answer)
     code, output, _ = run()
+    assert code == 3 and len(output.splitlines()) <= 25
+    assert (
+        "Nothing meets this: the nearest is 4 × Gaudi 3; TTFT p95 1,090 ms." in output and "It qualifies with" in output
+    )
+    code, output, _ = run("--full")
     assert code == 3
     assert "nearest miss: 2 x H200 SXM" in output and "passes with tpot_ms_p95 >= 62" in output
 

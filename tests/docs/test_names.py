@@ -24,6 +24,7 @@ OPTION = re.compile(r"^[a-z][a-z0-9]*(?:-[a-z0-9]+){2,}$")  # an assumption or a
 VARIABLE = re.compile(r"\bASSAY_[A-Z_]+[A-Z](?![A-Z_*])")
 GENERATED = (
     "docs/reference/fidelity.md",
+    "docs/reference/track-record.md",
     "docs/reference/claims.md",
     "docs/reference/support-matrix.md",
 )  # from sources

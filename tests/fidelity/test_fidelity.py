@@ -5,6 +5,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
+import yaml
 from django.core.management import CommandError, call_command
 
 from advisor.engine.estimate.simulated import Estimate
@@ -110,6 +111,22 @@ def test_the_published_report_is_not_written_without_the_rows_that_other_tools_a
     with pytest.raises(CommandError, match=r"answers.csv: \d+ rows are no longer scored"):
         run("--measurements", measurements, "--write-docs", tmp_path / "fidelity.md")
     assert not (tmp_path / "fidelity.md").exists() and not (tmp_path / "rows").exists()
+
+
+@pytest.mark.django_db
+def test_the_track_record_alone_is_written_from_the_loaded_scorecard(measurements, tmp_path, monkeypatch):
+    from advisor import inputs
+
+    stored, asked = fidelity.decision_document.stored(), []
+    monkeypatch.setattr(inputs, "catalog_resources", lambda: CATALOG)
+    monkeypatch.setattr(fidelity.disputed, "find", lambda rows, known: {})
+    monkeypatch.setattr(fidelity.decision_record, "record", lambda rows, *rest: asked.extend(rows) or stored)
+    monkeypatch.setattr(fidelity.decision_document, "PATH", tmp_path / "record.yaml")
+    text = run("--measurements", measurements, "--write-track-record", tmp_path / "page.md")
+    assert "the first choice met its limits in" in text
+    assert [r.id for r in asked] == ["a", "b"]  # no training
+    assert (tmp_path / "page.md").read_text().startswith("# Track record")
+    assert yaml.safe_load((tmp_path / "record.yaml").read_text()) == stored
 
 
 def test_likely_reasons_follow_their_rules():

@@ -16,12 +16,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from advisor import workload
+from advisor.engine.terms import ANYWHERE
 from advisor.inputs import check_catalog
 from advisor.inputs.prices import offers
 from advisor.workload import WorkloadError
 from catalog.models import Accelerator, Organisation, Price
 from catalog.pricing import derived
-from catalog.pricing.current import ANYWHERE, EXPIRED_DAYS, REPLACED_DAYS, has_expired, standing
+from catalog.pricing.current import EXPIRED_DAYS, REPLACED_DAYS, has_expired, standing
 from tests.clocks import TODAY
 
 COMMITTED = ("reserved_1y", "reserved_3y")

@@ -17,7 +17,7 @@ def test_the_rows_of_the_catalog_are_read_before_the_first_question(monkeypatch:
     warm.load()
     monkeypatch.setattr(quick.kept, "market_rows", lambda *given: pytest.fail("read again"))
     question = forms.preset("summarisation")
-    assert question and quick.quick_estimate(question, default_organisation()).chips
+    assert question and quick.quick_answer(question, default_organisation()).options
 
 
 @pytest.mark.django_db

@@ -43,6 +43,7 @@ def run(
     ("document", "file", "start"),
     [
         ("memo", "a.md", b"# Decision memo"), ("memo", "a.html", b"<!doctype html>"), ("bom", "a.csv", b"action,"),
+        ("bom", "a.html", b"<!doctype html>"), ("bom", "a.md", b"# Bill of materials"), ("costs", "a.csv", b"action,"),
         ("assumptions", "a.csv", b"name,value"), ("cashflow", "a.csv", b"month,"), ("workbook", "a.xlsx", b"PK"),
     ],
 )  # fmt: skip

@@ -78,7 +78,9 @@ def test_the_memo_of_a_hosted_api_that_is_first_describes_the_api() -> None:
         "$0.10 input and $0.30 output per million tokens, as of 2026-11-01",
     )
     assert parts["Money"].rows[-1][:4] == ("total", "", "", "$500")
-    assert parts["Alternatives considered"].items[0].startswith(f"option 2, the best deployment: {PLAN}: $14,072")
+    others = parts["Alternatives considered"].rows
+    assert others[1][:2] == ("option 1, this one: somehost API, llama, pay per token, latency not verified", "$500")
+    assert others[2][0].startswith("option 2: ") and others[2][0].endswith(PLAN) and others[2][1] == "$14,072"
     assert parts["Risks"].items[0] == "TTFT: no figure is published" and "no term fixes" in parts["Risks"].items[1]
     text = documents.memo_text(found, 1)
     assert "p5.48xlarge (on demand)" not in text and "resale" not in text  # nothing of the deployment's plan
@@ -209,7 +211,7 @@ def test_the_page_has_every_section_of_the_memo() -> None:
     page = documents.memo_html(answer(), 1)
     for part in documents.memo(answer()).parts:
         assert f"<h2>{part.title}</h2>" in page
-    assert page.count("<table") == page.count("</table>") == 4
+    assert page.count("<table") == page.count("</table>") == 7
 
 
 @pytest.mark.parametrize("make", [sample_advice.result, sample_money.result])
@@ -223,7 +225,7 @@ def test_answers_of_earlier_versions_have_a_memo(make: Any) -> None:
 
 
 def test_the_bill_has_list_prices_hours_and_the_sum_of_the_plan() -> None:
-    found = rows(documents.bill_of_materials(answer(), 1))
+    found = rows(documents.costs_csv(answer(), 1))
     rent, server, term = found[:3]
     assert (rent["action"], rent["unit_usd_per_hour"], rent["paid_hours"]) == ("rent", "2.345", "9855.0")
     assert (server["action"], server["unit_usd_once"], server["paid_hours"]) == ("buy", "100000.00", "")
@@ -244,7 +246,7 @@ def test_the_bill_has_the_totals_by_part_where_the_answer_has_them() -> None:
     totals = {"staff": 5000.0, "minimum team": 15000.0, "electricity": 1300.0, "cooling": 500.0, "insurance": 3600.0}
     for part in found["recommendations"][0]["money"]["parts"]:
         part["total_usd"] = totals.get(part["name"], 0.0)
-    by_item = {row["item"]: float(row["usd"]) for row in rows(documents.bill_of_materials(Answer.read(found), 1))}
+    by_item = {row["item"]: float(row["usd"]) for row in rows(documents.costs_csv(Answer.read(found), 1))}
     assert {name: by_item[name] for name in totals} == totals
 
 
@@ -252,7 +254,7 @@ def test_taxes_are_lines_of_the_bill_beyond_the_sum_before_taxes() -> None:
     found = sample_plan.result()
     m = found["recommendations"][0]["money"]
     m["taxes"] |= {"vat_fraction": 0.19, "vat_usd": 20_000.0}
-    by_item = {row["item"]: row for row in rows(documents.bill_of_materials(Answer.read(found), 1))}
+    by_item = {row["item"]: row for row in rows(documents.costs_csv(Answer.read(found), 1))}
     assert float(by_item["VAT that cannot be recovered (19%)"]["usd"]) == 20_000
     saved = float(by_item["income tax saved on all expenses (25%)"]["usd"])
     assert saved == pytest.approx(-0.25 * (m["usd_over_horizon"] + 20_000), abs=0.01)
@@ -261,7 +263,7 @@ def test_taxes_are_lines_of_the_bill_beyond_the_sum_before_taxes() -> None:
 
 
 def test_amounts_are_also_in_the_planners_currency() -> None:
-    bill, cash = documents.bill_of_materials(answer(), 1), documents.cash_flow_csv(answer(), 1)
+    bill, cash = documents.costs_csv(answer(), 1), documents.cash_flow_csv(answer(), 1)
     for row in rows(bill):
         assert float(row["eur"]) == pytest.approx(0.9 * float(row["usd"]), abs=0.01)
         assert (row["eur_per_usd"], row["rate_as_of"]) == ("0.9", "2026-11-20")
@@ -271,7 +273,7 @@ def test_amounts_are_also_in_the_planners_currency() -> None:
     for said in ("| $14,072 | EUR 12,665 |", "| $60,000 | EUR 54,000 |", "| $9,000 | $100,000 |  | EUR 8,100 |"):
         assert said in text, said
     plain = answer(currency=None)
-    assert "EUR" not in documents.memo_text(plain, 1) and "eur" not in documents.bill_of_materials(plain, 1)
+    assert "EUR" not in documents.memo_text(plain, 1) and "eur" not in documents.costs_csv(plain, 1)
     assert "eur" not in documents.cash_flow_csv(plain, 1)
 
 
@@ -299,7 +301,7 @@ def test_a_portfolio_is_billed_at_list_prices_and_its_bill_sums_to_the_total() -
     rented = fleet_item(item="p5", provider="aws", term="on_demand", unit_usd_once=None, action="rent",
                         list_usd_once=None, list_usd_per_hour=2.5, paid_hours=8760.0)  # fmt: skip
     found = portfolio([fleet_item(quantity=1), rented])
-    lines = rows(documents.bill_of_materials(found, 1))
+    lines = rows(documents.costs_csv(found, 1))
     bought, hourly = lines[:2]
     assert (bought["for"], bought["action"], bought["unit_usd_once"]) == ("all", "buy", "100000.00")
     assert (hourly["unit_usd_per_hour"], hourly["paid_hours"], hourly["usd"]) == ("2.5", "8760.0", "21900.00")
@@ -314,7 +316,7 @@ def test_a_portfolio_is_billed_at_list_prices_and_its_bill_sums_to_the_total() -
 
 def test_the_parts_of_a_workload_in_a_portfolio_are_its_own_lines() -> None:
     parts = [{**part, "name": f"chat: {part['name']}"} for part in sample_plan.money()["parts"]]
-    lines = rows(documents.bill_of_materials(portfolio([fleet_item(), fleet_item(**{"for": "b"})], parts=parts), 1))
+    lines = rows(documents.costs_csv(portfolio([fleet_item(), fleet_item(**{"for": "b"})], parts=parts), 1))
     staff = next(row for row in lines if row["item"] == "staff")
     assert staff["for"] == "chat" and float(staff["usd"]) == pytest.approx(7202.85, abs=0.05)
 
@@ -330,7 +332,7 @@ def test_a_portfolio_of_an_earlier_version_keeps_its_bill() -> None:
         "paid_hours",
     )
     old = {name: value for name, value in fleet_item().items() if name not in new}
-    (row,) = rows(documents.bill_of_materials(portfolio([old]), 1))
+    (row,) = rows(documents.costs_csv(portfolio([old]), 1))
     assert (row["unit_usd_once"], row["unit_usd_per_month"]) == ("120000.0", "5000.0")
     assert "no list price; $120,000 each with network, storage and spares" in documents.memo_text(portfolio([old]), 1)
 

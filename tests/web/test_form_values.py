@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from advisor.web import forms
 from advisor.web.form_fields import COUNTS, CURVE, FIELDS, LIST, NUMBER, VALUES, WHOLE, Field
 from advisor.web.form_fields.fields import TEXT
-from advisor.web.forms import WorkloadForm, as_file, dig, drop, from_spec, overlay, prune, shown, to_raw
+from advisor.web.form_fields.values import shown
+from advisor.web.forms import WorkloadForm, as_file, dig, drop, from_spec, overlay, prune, to_raw
 from advisor.workload.schema import parse
 from advisor.workload.text import load
 from tests.workload.test_traffic import TRACE, traced
@@ -27,8 +28,8 @@ def read(text: str, reads: str) -> object:
 
 
 @pytest.mark.parametrize(("text", "value"), [
-    ("12", 12), ("-3", -3), ("+4", 4), ("1.5", 1.5), ("1e3", 1000.0), ("2,000", 2000), ("1,234,567.5", 1234567.5),
-    ("12 000", 12000), ("12_000", 12000), ("1\u00a0000", 1000), ("2,00", "2,00"), ("many", "many"),
+    ("12", 12), ("-3", -3), ("+4", 4), ("1.5", 1.5), ("1e3", 1000), ("2,000,000", 2000000), ("1,234,567.5", 1234567.5),
+    ("12 000", 12000), ("12_000", 12000), ("1\u00a0000", 1000), ("2,00", 2), ("many", "many"), ("6k", 6000),
     ("1.5 GB", "1.5 GB"),    ("9" * 18, int("9" * 18)), ("9" * 19, float("9" * 19)),
     ("1234,567", "1234,567"), ("x1,000", "x1,000"),
 ])  # fmt: skip
@@ -47,12 +48,16 @@ def test_a_list_is_separated_by_commas():
 def test_counts_are_names_with_whole_numbers_and_what_is_not_stays_as_typed():
     assert read("a100: 16, h100 :8,", COUNTS) == {"a100": 16, "h100": 8}
     assert read("a100: many, h100: 1.5", COUNTS) == {"a100": "many", "h100": "1.5"}
-    assert read("a100: " + "9" * 10, COUNTS) == {"a100": "9" * 10}
+    assert read("2 x 8 H100, 4 L40S", COUNTS) == {"H100": 16, "L40S": 4}
     assert read("a100 16", COUNTS) == "a100 16"
 
 
 def test_cost_assumptions_are_names_with_numbers():
     assert read("pue: 1.2, depreciation-years: 4, ", VALUES) == {"pue": 1.2, "depreciation-years": 4}
+    tco = Field("tco", "label", VALUES, "help")
+    assert forms.read("vat-fraction: 19%, depreciation-years: 48 months", tco) == {
+        "vat-fraction": 0.19, "depreciation-years": 4,
+    }  # fmt: skip
     assert read("pue", VALUES) == {"pue": ""}
 
 

@@ -130,7 +130,7 @@ def test_a_closed_group_says_what_is_set_in_it() -> None:
     assert closed(WorkloadForm(initial={"team.cuda": "4"})) == {"Weights and team": ["Team experience with CUDA: 4"]}
     posted = WorkloadForm({**GOOD, "objective": "carbon", "constraints.acquisition": ["own"]})
     assert closed(posted)["Objective"] == ["Optimize for: lowest carbon"]
-    assert closed(posted)["Budget and buying"] == ["Rent, buy or hosted API: buy"]
+    assert closed(posted)["Buying"] == ["Rent, buy or hosted API: buy"]
     assert closed(WorkloadForm({**GOOD, "seasonality": "", "yaml": "x " * 40}))["Workload file"][0].endswith("…")
 
 

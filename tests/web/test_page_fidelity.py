@@ -80,6 +80,23 @@ def test_other_tools_are_shown_on_the_rows_that_they_answered(client, other_tool
     assert entry["peer"]["bias"] == pytest.approx(-0.1) and entry["assay"]["bias"] == pytest.approx(0.2)
 
 
+def test_the_track_record_is_shown_as_it_is_stored(client, card):
+    stored = client.get("/api/v1/fidelity").json()["track_record"]
+    text = text_of(client, "/fidelity")
+    assert '<h2 id="track-record-title">Track record</h2>' in text
+    for knowledge, methods in stored["methods"].items():
+        for method in ("rule", "cheapest predicted", "always B200"):
+            assert f"{methods[method]['all']['met'] * 100:.1f}%" in text, (knowledge, method)
+    for tested in stored["one_load_test"].values():
+        before, after = (f"{tested[when]['extra_mean'] * 100:.1f}%" for when in ("before", "after"))
+        assert f"lowers the mean extra cost from {before} to {after}" in text
+
+
+def test_without_a_track_record_the_page_has_none(client, card, monkeypatch):
+    monkeypatch.setattr(accuracy_page.decision_document, "stored", dict)
+    assert "Track record" not in text_of(client, "/fidelity")
+
+
 def test_answers_to_rows_of_another_scorecard_are_not_shown(client, card):
     assert "Other tools on the same rows" not in text_of(client, "/fidelity")
     assert client.get("/api/v1/fidelity").json()["peers_on_the_same_rows"] == []

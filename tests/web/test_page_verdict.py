@@ -1,16 +1,16 @@
-"""The verdict says what to do, what it costs, how sure that is and what would settle it, as the JSON of the answer."""
+"""The page of an answer begins with its first screen: the sentences, figures and rows of `advise` and Markdown."""
 
+from html import unescape
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.test import Client
 
-from advisor.result import Answer, BridgeSetup, Settle
+from advisor.report import screen_of
+from advisor.report.screen.machines import signed
+from advisor.result import Answer, BridgeSetup, Option, Settle
 from advisor.result.decision import lasting, most_accelerators
-from advisor.templatetags.finance import chance, low_to_high
-from advisor.templatetags.units import dollars
-from advisor.web.answers.verdict import headline, shown
 from tests import sample_advice
 from tests.pages import every_section
 from tests.web import sample_plan
@@ -20,10 +20,6 @@ SETTLE = {
     "kind": "quote", "input": "price of 4 x H200 SXM", "flips_fraction": 0.4, "winner_after": "4 x MI300X",
     "winner_after_rank": 2, "at_ratio": 1.12, "said": "Get a written quote for 4 x H200 SXM.",
 }  # fmt: skip
-
-
-def verdict_of(text: str) -> str:
-    return text.split('<section class="decision"')[1].split("</section>")[0]
 
 
 def decided() -> dict[str, Any]:
@@ -36,118 +32,108 @@ def decided() -> dict[str, Any]:
     return answer.changed(decision=answer.decide(Settle.read(SETTLE))).to_json()
 
 
-def test_each_figure_of_the_decision_is_in_the_verdict(client: Client) -> None:
+def page_of(client: Client, answer: dict[str, Any], query: str = "") -> str:
+    return unescape(client.get(f"/advice/{sample_advice.advice(answer).pk}{query}").content.decode())
+
+
+@pytest.mark.parametrize("make", [decided, sample_advice.result, sample_advice.infeasible])
+def test_the_page_says_what_the_first_screen_says(client: Client, make: Any) -> None:
+    text = page_of(client, make())
+    screen = screen_of(Answer.read(make()))
+    cells = [text for cells in (screen.table.head(), *(row for _, row in screen.table.body())) for text, _ in cells]
+    for said in (screen.title, screen.todo, *(fact.text for fact in screen.facts), *cells):
+        assert said in text, said
+
+
+def test_the_first_screen_comes_before_everything_else_of_the_answer(client: Client) -> None:
+    text = page_of(client, decided())
+    places = [text.index(each) for each in ('class="decision"', "shortlist", 'aria-label="Sections"', 'id="why"')]
+    assert places == sorted(places)
+
+
+def test_each_other_section_begins_with_the_sentence_on_what_to_do(client: Client) -> None:
+    text = page_of(client, decided(), "?section=cost")
+    assert f'<p class="verdict-line"><a href="?">{screen_of(Answer.read(decided())).todo}</a></p>' in text
+    assert 'class="decision"' not in text
+
+
+def test_what_is_gone_from_the_page(client: Client) -> None:
+    text = every_section(client, f"/advice/{sample_advice.advice(decided()).pk}")
+    for gone in ("Probability of being the best", 'class="cards', "Ecosystem"):
+        assert gone not in text
+
+
+def test_a_variant_has_no_row_of_its_own_in_the_ranking(client: Client) -> None:
     answer = decided()
-    advice = sample_advice.advice(answer)
-    d = client.get(f"/advice/{advice.pk}/result.json").json()["decision"]
-    shown = verdict_of(client.get(f"/advice/{advice.pk}").content.decode())
-    for said in (
-        dollars(d["usd_per_month"]),
-        low_to_high(d["usd_per_month_range"]),
-        dollars(d["usd_per_mtok_blended"]),
-        f"input {dollars(d['usd_per_mtok_input'])}, output {dollars(d['usd_per_mtok_output'])}",
-        chance(d["best_probability"]),
-        chance(d["slo_probability"]),
-        d["price_as_of"],
-        "the seller&#x27;s price list",
-        "The price is weak: 45 days old.",
-        "The quote that would settle it:",
-        d["settle"]["said"],
-        d["label"],
-    ):
-        assert said in shown, said
+    first, second = answer["recommendations"][:2]
+    again = {**second, "rank": 3, "label": f"{first['label']}, again"}
+    again |= {key: first[key] for key in ("accelerator", "accelerator_name", "provider", "acquisition")}
+    again["term"] = first.get("term", "on_demand")
+    answer["recommendations"] = [first, second, again]
+    text = page_of(client, answer, "?section=alternatives")
+    assert again["label"] not in text and second["label"] in text
 
 
-def test_what_is_bought_is_on_the_first_screen(client: Client) -> None:
-    answer = decided()
-    bought = answer["recommendations"][0]["money"]["capital_usd"]
-    text = verdict_of(client.get(f"/advice/{sample_advice.advice(answer).pk}").content.decode())
-    assert (f"<dt>Purchases</dt><dd>{dollars(bought)}</dd>" in text) == (bought > 0)
-    answer["recommendations"][0]["money"]["capital_usd"] = 245_080.0
-    text = verdict_of(client.get(f"/advice/{sample_advice.advice(answer).pk}").content.decode())
-    assert "<dt>Purchases</dt><dd>$245,080</dd>" in text
+# --- what is signed ---------------------------------------------------------------------------------------------
 
 
-def test_verdict_card_ranking_and_json_state_one_figure(client: Client) -> None:
-    answer = decided()
-    advice = sample_advice.advice(answer)
-    first, d = answer["recommendations"][0], answer["decision"]
-    assert d["usd_per_month"] == first["usd_per_month"]
-    text = every_section(client, f"/advice/{advice.pk}")
-    card = text.split('<p class="big">')[1].split("</p>")[0]
-    row = text.split("Ranked deployments")[1].split("</table>")[0]
-    for part in (verdict_of(text), card, row):
-        assert dollars(first["usd_per_month"]) in part
+def option(steps: list[Any], months: list[Any] | None = None, bridge: BridgeSetup | None = None, **given: Any) -> Any:
+    """A first choice with this plan."""
+    plan = SimpleNamespace(steps=steps, months=months or [], bridge=bridge)
+    values = {
+        "instance": "hgx-b200", "instances": 1, "accelerator_name": "B200 (HGX/DGX)", "accelerator_count": 8,
+        "provider": "own", "acquisition": "own", "term": "purchase", "money": SimpleNamespace(plan=plan),
+    }  # fmt: skip
+    return Option.model_construct(**(values | given))
 
 
-def test_machines_that_are_owned_have_no_price_of_unknown_origin() -> None:
-    found = Answer.read(decided())
-    made = found.decide()
-    assert made is not None
-    block = shown(found.changed(decision=made.changed(provider="owned", price_origin="")))
-    assert block is not None and block["origin"] == "already owned"
+def step(action: str, first: int, last: int, **given: Any) -> Any:
+    values = {
+        "instances": 1, "accelerators": 8, "instance": "hgx-b200", "provider": "own", "term": "purchase", "usd": 1.0,
+        "unit_usd_once": None, "order_months_before": 0.0,
+    }  # fmt: skip
+    return SimpleNamespace(action=action, from_month=first, until_month=last, **(values | given))
 
 
-def test_the_verdict_comes_before_everything_else_of_the_answer(client: Client) -> None:
-    text = client.get(f"/advice/{sample_advice.advice(decided()).pk}").content.decode()
-    assert text.index('class="decision"') < text.index('aria-label="Sections"') < text.index('class="cards rows"')
+def test_a_purchase_names_servers_price_later_servers_and_delivery() -> None:
+    bought = {"unit_usd_once": 505_000.0, "order_months_before": 10.0}
+    steps = [step("buy", 1, 36, **bought), step("buy", 18, 36, **bought)]
+    assert signed(option(steps)) == (
+        "buy one server of 8 × B200 now ($505,000), a second in month 18; ten months of delivery"
+    )
 
 
-def test_an_answer_from_before_decisions_has_a_verdict_from_its_first_option(client: Client) -> None:
-    answer = sample_advice.result()
-    shown = verdict_of(client.get(f"/advice/{sample_advice.advice(answer).pk}").content.decode())
-    assert "Rent 4 × H200 SXM at nebius" in shown and "$10,220" in shown and "would settle" not in shown
+def test_whole_machines_are_counted_and_what_is_used_of_them_is_said() -> None:
+    """Nobody sells 5 of a server of 8."""
+    steps = [step("buy", 1, 36, instances=2)]
+    assert signed(option(steps, instances=2, accelerator_count=12)) == "buy two servers of 8 × B200 (12 in use) now"
+    assert most_accelerators([step("buy", 1, 36, instances=2)]) == 16
+    assert most_accelerators([step("buy", 11, 36), step("buy", 20, 36), step("rent", 1, 10, accelerators=1)]) == 16
+
+
+def test_rent_by_the_hour_grows_with_its_months() -> None:
+    rented = {"accelerators": 1, "provider": "nebius", "term": "on_demand", "instances": 7}
+    months = [SimpleNamespace(hourly_instances=n) for n in (3, 3, 4, 7, 7)]
+    found = option([step("rent", 1, 5, **rented)], months, instances=3, accelerator_count=3, acquisition="rent")
+    assert signed(found) == "rent 3 × B200 at nebius by the hour, four more by month 4"
+
+
+def test_terms_and_owned_machines_have_their_words() -> None:
+    reserved = {"provider": "aws", "term": "reserved_1y"}
+    assert signed(option([step("reserve", 1, 12, **reserved)])) == "rent one server of 8 × B200 at aws for one year"
+    assert signed(option([step("keep", 1, 36, term="owned")], provider="owned")) == "keep one server of 8 × B200"
 
 
 def test_rent_until_the_delivery_is_of_its_own_machines_and_not_of_those_that_are_bought() -> None:
-    bridge = {"months": 2, "accelerator": "h100-sxm", "accelerators_per_replica": 2, "replicas": 3, "setup": "FP8, TP2"}
-    bought = {"accelerator_name": "RTX PRO 6000", "accelerator_count": 20, "provider": "own", "ways": ["buy"]}
-    made = Answer.read(decided()).decide()
-    assert made is not None
-    bridged = BridgeSetup.read(bridge)
-    assert headline(made.changed(**bought)) == "Buy 20 × RTX PRO 6000"
-    said = headline(made.changed(**bought, bridge=bridged.changed(accelerator_name="H100 SXM5 80GB")))
-    assert said == "Buy 20 × RTX PRO 6000, and rent 6 × H100 SXM5 80GB until they arrive"
-    assert "rent 6 × h100-sxm until" in headline(made.changed(**bought, bridge=bridged))  # stored before the name was
-    steps = [step("rent", 1, 2, 9e5), step("buy", 3, 36, 2e5), step("rent", 3, 36, 1e4)]
-    assert [s.action for s in lasting(steps, bridged)] == ["buy", "rent"]
+    values = {"months": 2, "accelerator": "h100-sxm", "accelerators_per_replica": 2, "replicas": 3, "setup": "FP8, TP2"}
+    bridge = BridgeSetup.read(values | {"accelerator_name": "H100 SXM5 80GB"})
+    steps = [
+        step("rent", 1, 2, usd=9e5, instance="h100", provider="nebius", term="on_demand"),
+        step("buy", 3, 36, usd=2e5),
+        step("rent", 3, 36, usd=1e4),
+    ]
+    assert signed(option([steps[0], steps[1]], bridge=bridge)) == (
+        "buy one server of 8 × B200 from month 3; rent 6 × H100 SXM until then"
+    )
+    assert [s.action for s in lasting(steps, bridge)] == ["buy", "rent"]
     assert [s.action for s in lasting(steps, None)] == ["rent", "buy", "rent"]
-
-
-def step(action: str, first: int, last: int, usd: float = 1.0, instances: int = 1, size: int = 1) -> Any:
-    return SimpleNamespace(
-        action=action, from_month=first, until_month=last, usd=usd, instances=instances, accelerators=size
-    )
-
-
-def test_the_headline_counts_whole_machines_and_says_how_many_are_used_and_how_many_come_later() -> None:
-    """Nobody sells 5 of a server of 8, and the machines of today are not those of the last month."""
-    assert most_accelerators([step("buy", 1, 36, instances=2, size=8)]) == 16
-    assert most_accelerators([step("buy", 11, 36, size=8), step("buy", 20, 36, size=8), step("rent", 1, 10)]) == 16
-    assert most_accelerators([step("rent", 1, 10, instances=9), step("buy", 11, 36, size=8)]) == 9
-    made = Answer.read(decided()).decide()
-    assert made is not None
-    servers = made.changed(
-        accelerator_name="B200", accelerator_count=5, provider="own", ways=["buy"], machine_accelerators=16, grows=False
-    )
-    assert headline(servers) == "Buy 16 × B200 (5 in use)"
-    assert headline(servers.changed(grows=True, machine_accelerators=8)) == "Buy 5 × B200, up to 8 later"
-    growing = servers.changed(grows=True, machine_accelerators=24, first_machine_accelerators=16)
-    assert headline(growing) == "Buy 16 × B200 (5 in use), up to 24 later"
-    assert headline(growing.changed(machine_accelerators=16)) == "Buy 16 × B200 (5 in use)"
-    for used, first, most in ((u, f, m) for u in range(1, 5) for f in range(u, 6) for m in range(f, 7)):
-        plan = {"accelerator_count": used, "machine_accelerators": most, "first_machine_accelerators": first}
-        said = headline(growing.changed(**plan))
-        assert said.startswith(f"Buy {first} × ")  # what is ordered now, whatever is used or comes later
-        assert (f"({used} in use)" in said) is (used < first) and (f"up to {most} later" in said) is (first < most)
-    assert headline(servers.changed(machine_accelerators=None)) == "Buy 5 × B200"
-
-
-def test_carbon_is_shown_where_it_is_the_objective(client: Client) -> None:
-    advice = sample_advice.advice()
-    assert "Carbon per M" not in client.get(f"/advice/{advice.pk}").content.decode()
-    advice = sample_advice.advice()  # another one, because pages of a finished answer are kept
-    advice.workload.spec["objective"] = "carbon"
-    advice.workload.save()
-    text = client.get(f"/advice/{advice.pk}").content.decode()
-    assert "0.120 kg CO₂e" in verdict_of(text) and text.count("Carbon per M output tokens") == 1 + text.count('"card"')

@@ -135,7 +135,7 @@ def test_rest_ranks_a_workload(client: Client, advice: Advice) -> None:
     assert wrong.status_code == 422 and wrong.json()["errors"][0]["field"] == "slo.ttft_ms_p95"
 
 
-def test_the_form_gets_a_rough_estimate_or_what_is_missing(client: Client) -> None:
+def test_the_form_gets_the_first_options_or_what_is_missing(client: Client) -> None:
     filled = {
         "model": "meta-llama/Llama-3.1-8B",
         "traffic.input_tokens.mean": "500",
@@ -144,4 +144,4 @@ def test_the_form_gets_a_rough_estimate_or_what_is_missing(client: Client) -> No
     text = client.post("/quick-estimate", filled).content.decode()
     assert "fill in: requests per second or users" in text
     text = client.post("/quick-estimate", {**filled, "traffic.requests_per_s.mean": "1"}).content.decode()
-    assert "analytical estimate, not simulated" in text and text.count('<th scope="row">') == 3
+    assert "Analytical estimate, not simulated" in text and text.count('<th scope="row">') == 3

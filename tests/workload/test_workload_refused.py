@@ -33,7 +33,7 @@ def with_traffic(**traffic: Any) -> dict[str, Any]:
         (with_traffic(input_tokens={"mean": 9, "p95": 2}), "traffic.input_tokens.p95", "below the mean", ">= 9"),
         (with_traffic(input_tokens={"mean": 10, "p95": 40}), "traffic.input_tokens.p95", "use a trace", "<= 38.7"),
         (with_traffic(requests_per_s={"mean": 9, "peak": 2}), "traffic.requests_per_s.peak", "below", ">= 9"),
-        (with_traffic(input_tokens="500"), "traffic.input_tokens", "must be a number", "{mean, p95}"),
+        (with_traffic(input_tokens="many"), "traffic.input_tokens", "must be a number", "{mean, p95}"),
         (with_traffic(input_tokens=True), "traffic.input_tokens", "must be a number", ""),
         (with_traffic(input_tokens=float("nan")), "traffic.input_tokens", "finite", "finite"),
         (with_traffic(input_tokens=10**400), "traffic.input_tokens", "too many digits", "20 digits"),

@@ -3,6 +3,7 @@
 from advisor.answer.money.bill import (
     CURRENCY,
     assumptions,
+    availability_text,
     cached_share,
     cash_flow,
     cost_parts,
@@ -13,6 +14,7 @@ from advisor.answer.money.bill import (
     traffic_ratio,
 )
 from advisor.answer.money.break_even import with_break_even, within_capacity
+from advisor.answer.money.places import unknown_places
 from advisor.answer.money.plan import best_switch_of, cents, liability_warnings, money_sentences
 from advisor.answer.money.settling import NORMAL, VALUES, Input, Moved, settle, settle_serving
 from advisor.answer.money.uncertainty import (
@@ -49,6 +51,7 @@ __all__ = [
     "with_ranges",
     "CURRENCY",
     "assumptions",
+    "availability_text",
     "best_switch_of",
     "cached_share",
     "cash_flow",
@@ -59,6 +62,7 @@ __all__ = [
     "price_ends",
     "price_and_load_ranges",
     "traffic_ratio",
+    "unknown_places",
     "with_break_even",
     "within_capacity",
 ]

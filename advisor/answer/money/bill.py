@@ -36,7 +36,11 @@ from advisor.result import (
     ProviderServices,
     WaterfallStep,
     WayToPay,
+    machine_name,
+    machines_text,
+    purchase_of,
 )
+from catalog.loading.places import place_text
 
 Json = dict[str, Any]
 CURRENCY: Final[Literal["USD"]] = "USD"
@@ -77,11 +81,12 @@ def money(
         usd_per_mtok_computed_input=computed_input(question.workload, s, tokens_per_s, prefill_share),
         split=SPLIT,
         prefill_time_fraction=rounded(prefill_share),
-        ways_to_pay=[way_to_pay(way, chosen=k == 0) for k, way in enumerate(ways)],
+        ways_to_pay=[way_to_pay(way, question.workload.constraints.regions_allow) for way in ways],
         growth=buy_now_or_extend(question, s, section),
         services=provider_services(question.catalog, s),
         energy=energy(question, s, tokens_per_s),
         plan=section,
+        purchase=purchase_of(section, s.chips, s.replicas, s.spare_replicas),
         taxes=taxes(question, plan),
     )
 
@@ -206,13 +211,14 @@ def ways_to_pay(question: Question, s: Scored) -> list[Scored]:
         if offer.term == "spot" and question.workload.deadline_s is not None and late:
             continue  # it would miss the deadline there
         groups.setdefault((offer.acquisition, offer.term), []).append(offer)
-    priced = [s]
+    priced, places = [s], question.workload.constraints.regions_allow
     for key, group in groups.items():
+        group = [o for o in group if not o.may_be_elsewhere(places)] or group
         best = None if key == (s.offer.acquisition, s.offer.term) else cheapest(question, s, group)
         other = repriced(question, s, best) if best is not None else s
         if other.planned is not s.planned:  # else it cannot be paid for like this
             priced.append(other)
-    return priced
+    return sorted(priced, key=lambda w: w is not s and w.offer.may_be_elsewhere(places))
 
 
 def plans_of(ways: Sequence[Scored]) -> dict[str, Plan]:
@@ -227,11 +233,13 @@ def plans_of(ways: Sequence[Scored]) -> dict[str, Plan]:
 def offers_of_chip(question: Question, s: Scored) -> Iterator[Offer]:
     """Offers of the option's chip that the planner's providers and regions leave, on any terms.
 
-    Without those that nobody knows how many of are sold together: their cost would be a guess.
+    With those of region `any`, although nobody says whether they are in a required region. Without those that nobody
+    knows how many of are sold together: their cost would be a guess.
     """
     c = question.workload.constraints
     chip, terms = s.lane.choice.accelerator, set()
     for o in (*question.catalog.offers, *question.catalog.other_offers):
+        elsewhere = o.may_be_elsewhere(c.regions_allow)
         named = not c.providers_allow or o.provider in c.providers_allow or o.acquisition == "own"
         if (
             o.sells(chip)
@@ -239,6 +247,7 @@ def offers_of_chip(question: Question, s: Scored) -> Iterator[Offer]:
             and named
             and o.provider not in c.providers_deny
             and not o.is_in(c.regions_deny)
+            and (not c.regions_allow or o.is_in(c.regions_allow) or o.acquisition == "own" or elsewhere)
         ):
             terms.add(o.term)
             yield o
@@ -274,11 +283,20 @@ def cheapest(question: Question, s: Scored, group: Sequence[Offer]) -> Offer | N
     return group[int(index[0, 0])] if math.isfinite(float(usd[0, 0])) else None
 
 
-def way_to_pay(s: Scored, chosen: bool) -> WayToPay:
+def availability_text(o: Offer, places: Sequence[str]) -> str:
+    """EU availability unknown: of an offer that may be outside the required places; empty: it is known to be there."""
+    if not o.may_be_elsewhere(places):
+        return ""
+    return f"{' or '.join(map(place_text, places))} availability unknown"
+
+
+def way_to_pay(s: Scored, places: Sequence[str] = ()) -> WayToPay:
     """A plan on one offer alone; the chosen way is the option's own plan, which may mix offers."""
     assert s.planned is not None
     plan = s.planned.plan
     capital = [p for p in s.parts if p.group == "capital"]
+    chip = s.lane.choice.accelerator.name
+    machine = machine_name(s.offer.form, s.offer.accelerators, chip, s.offer.instance)
     return WayToPay(
         acquisition=s.offer.acquisition,
         term=s.offer.term,
@@ -296,6 +314,8 @@ def way_to_pay(s: Scored, chosen: bool) -> WayToPay:
         price_as_of=s.offer.as_of,
         price_source=s.offer.source,
         basis="assumed" if s.offer.source.startswith("assumed: ") else "catalog",
+        availability=availability_text(s.offer, places),
+        machines=machines_text(s.instances, machine) if s.offer.form else "",
     )
 
 

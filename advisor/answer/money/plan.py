@@ -41,13 +41,14 @@ from advisor.engine.search import (
 from advisor.engine.search import strategies as all_strategies
 from advisor.engine.terms import Offer, Workload, usd_text
 from advisor.inputs import new_usd_per_accelerator, number, offers, rounded
-from advisor.result import BridgeSetup, Money, Option, PlanMonth, PlanStep, Strategy, Switch
+from advisor.result import BridgeSetup, Money, Option, PlanMonth, PlanStep, Strategy, Switch, servers_text, use_text
 from advisor.result import Plan as PlanSection
 
 LARGE_TEAM_FRACTION = 0.25  # of the cost; a larger minimum team is named in the verdict
 LEAVING_MONTHS = 12  # an exit is priced after a year, or halfway through a shorter horizon
 MOST_SWITCHED = 4  # options among which a switch is looked for
 EXACT_DIGITS = 12
+BITS = 8  # of a byte
 SAID = {
     "rent": "rent by the hour, release what is not needed",
     "reserve": "reserve the base for a term, rent the peaks by the hour",
@@ -69,7 +70,7 @@ def plan_section(question: Question, s: Scored, rent: Plan | None) -> PlanSectio
     planned = s.planned
     named = all_strategies(question, deployed(question, s), allowed_offers(question, s.lane))
     superseded = offers.is_superseded(s.lane.choice.accelerator, question.snapshot)
-    steps = list(steps_of(question.catalog, planned, superseded))
+    steps = list(steps_of(question.catalog, planned, superseded, question.workload.constraints.max_rack_watts))
     months = list(months_of(question.workload, s)) if question.workload.forecast or len(steps) > 1 else []
     rent = rent or named.get("rent")
     return section_of(planned.plan, steps, months, named, rent).changed(bridge=bridge_setup(planned))
@@ -181,7 +182,8 @@ def money_sentences(money: Money | None, usd_per_month: float) -> str:
         if plan.liability_usd > 0
         else ""
     )
-    capex = f" Purchases: {usd_text(plan.capex_usd)}." if plan.capex_usd else ""
+    used = f"; {use_text(money.purchase)}" if money.purchase and money.purchase.accelerators > 1 else ""
+    capex = f" Purchases: {usd_text(plan.capex_usd)}{used}." if plan.capex_usd else ""
     return f"{team} Plan: {plan.said}{capex}{delivery_sentence(plan)}{owed}"
 
 
@@ -200,11 +202,16 @@ def delivery_sentence(plan: PlanSection) -> str:
 # --- steps ------------------------------------------------------------------------------------------------------
 
 
-def steps_of(catalog: Catalog, planned: Planned, superseded: bool) -> Iterator[PlanStep]:
-    """Everything to sign, in the order of its first month. superseded: whether the accelerator is."""
+def steps_of(
+    catalog: Catalog, planned: Planned, superseded: bool, rack_watts: float | None = None
+) -> Iterator[PlanStep]:
+    """Everything to sign, in the order of its first month.
+
+    superseded: whether the accelerator is; rack_watts: what the site has for a rack.
+    """
     plan = planned.plan
     items: list[tuple[int, PlanStep]] = [
-        (c.start_month, committed_step(catalog, planned, c, superseded)) for c in plan.schedule.commitments
+        (c.start_month, committed_step(catalog, planned, c, superseded, rack_watts)) for c in plan.schedule.commitments
     ]
     items += [(int(np.flatnonzero(h.instances)[0]), hourly_step(planned, h)) for h in plan.schedule.hourly]
     waits = [k for k, c in enumerate(plan.schedule.commitments) if c.way >= planned.own_ways]
@@ -227,13 +234,15 @@ def until_delivery(planned: Planned) -> str:
     return f", until the servers arrive ({c.tp * c.pp * c.dp * n} x {chip.name}, {describe(d.lane)}, {replicas})"
 
 
-def committed_step(catalog: Catalog, planned: Planned, c: Commitment, superseded: bool) -> PlanStep:
+def committed_step(
+    catalog: Catalog, planned: Planned, c: Commitment, superseded: bool, rack_watts: float | None = None
+) -> PlanStep:
     way, offer = planned.plan.ways[c.way], planned.offers[c.way]
     served = c.until_month - c.start_month
     paid_until = c.start_month + way.term_months if way.kind == TERM else c.until_month
     hours = c.instances * HOURS_PER_MONTH * (way.term_months if way.kind == TERM else served)
     buys = way.kind == PURCHASE
-    return PlanStep(
+    step = PlanStep(
         action={TERM: "reserve", PURCHASE: "buy", OWNED: "keep"}[way.kind],
         instances=c.instances,
         **seller(offer),
@@ -245,9 +254,10 @@ def committed_step(catalog: Catalog, planned: Planned, c: Commitment, superseded
         unit_usd_per_hour=exact(list_price(offer)) if way.kind == TERM else None,
         paid_hours=exact(hours),
         usd=cents(paid_usd(planned.plan, Schedule(commitments=(c,), hourly=()))),
-        said=committed_said(way, offer, c, paid_until, planned.plan.prices.months),
-        **server_of(catalog, way, offer, superseded),
+        said="",
+        **server_of(catalog, way, offer, superseded, rack_watts),
     )
+    return step.changed(said=committed_said(way, offer, step, planned.plan.prices.months))
 
 
 def hourly_step(planned: Planned, h: Hourly) -> PlanStep:
@@ -290,7 +300,7 @@ def exact(figure: float) -> float:
     return rounded(figure, EXACT_DIGITS)
 
 
-def server_of(catalog: Catalog, way: Way, offer: Offer, superseded: bool) -> dict[str, Any]:
+def server_of(catalog: Catalog, way: Way, offer: Offer, superseded: bool, rack_watts: float | None) -> dict[str, Any]:
     """What one bought or owned server is worth, and what it takes to run it; empty for a rent."""
     if way.kind == TERM:
         return {}
@@ -311,7 +321,24 @@ def server_of(catalog: Catalog, way: Way, offer: Offer, superseded: bool) -> dic
             "usd_per_kwh": exact(offer.usd_per_kwh or 0.0),
             "pue": exact(offer.pue),
             "colocation_usd_per_kw_month": exact(a.colocation_usd_per_kw_month),
+            **(machine_of(catalog, offer, a.maintenance_fraction, rack_watts) if buys else {}),
         }
+    }
+
+
+def machine_of(catalog: Catalog, offer: Offer, support_fraction: float, rack_watts: float | None) -> dict[str, Any]:
+    """What a buyer orders: its form, network cards, cooling, share of a rack and support."""
+    chip = next(a for a in catalog.accelerators if a.slug == offer.accelerator)
+    joined = offer.fabric_accelerators > 0  # servers reach others over a network card of each accelerator
+    return {
+        "accelerator_name": chip.name,
+        "form": offer.form,
+        "host": "no_server" if not offer.orderable else "estimated" if offer.estimated_host else "priced",
+        "network_cards": offer.accelerators if joined else None,
+        "network_gbit_per_s": exact(chip.links[-1].bytes_per_s * BITS / 1e9) if joined else None,
+        "cooling": offer.cooling,
+        "rack_fraction": rounded(offer.full_watts / rack_watts) if offer.full_watts and rack_watts else None,
+        "support_usd_per_year": cents(offer.purchase_usd * support_fraction),
     }
 
 
@@ -330,17 +357,17 @@ def span(first: int, last: int) -> str:
     return f"in month {first}" if first == last else f"months {first} to {last}"
 
 
-def committed_said(way: Way, offer: Offer, c: Commitment, paid_until: int, horizon: int) -> str:
-    what = f"{c.instances:,} x {offer.instance or offer.accelerator}"
-    first, last = c.start_month + 1, c.until_month
+def committed_said(way: Way, offer: Offer, step: PlanStep, horizon: int) -> str:
+    what, first, last = servers_text(step.instances, step), step.from_month, step.until_month
     if way.kind == PURCHASE:
         sold = "sold or replaced then" if last < horizon else "sold at the end"
         return f"Buy {what} for {span(first, last).removeprefix('in ')} ({sold})."
     if way.kind == OWNED:
         return f"Keep {what} in service, {span(first, last)}."
-    over = f", {months_text(paid_until - horizon)} longer than needed" if paid_until > horizon else ""
+    over = f", {months_text(step.paid_until_month - horizon)} longer than needed"
+    longer = over if step.paid_until_month > horizon else ""
     where = f"{offer.provider} ({offer.region})" if offer.region else offer.provider
-    return f"Reserve {what} at {where} for {way.term_months} months from month {first}{over}."
+    return f"Reserve {what} at {where} for {way.term_months} months from month {first}{longer}."
 
 
 def paid_usd(plan: Plan, schedule: Schedule) -> float:

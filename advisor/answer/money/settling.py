@@ -114,7 +114,8 @@ def settle_serving(
     if not leads(each, at, equal):
         return None
     turn = turns_of(answer, outcome, shown, at)
-    return settle(shown, at, each, equal, turn).changed(measurement=measurement(shown, at, tests, equal, turn))
+    hours = HOURS_PER_MONTH if workload.objective == "cost" else None
+    return settle(shown, at, each, equal, turn, hours).changed(measurement=measurement(shown, at, tests, equal, turn))
 
 
 def turns_of(answer: Answer, outcome: SearchResult, options: Sequence[Option | ApiOption], first: int) -> Turn:
@@ -129,7 +130,8 @@ def turns_of(answer: Answer, outcome: SearchResult, options: Sequence[Option | A
             return None
         if isinstance(options[after], ApiOption) or any(moved.way and o.acquisition != moved.way for o in mine):
             return None  # the chart leaves APIs out, and moves all prices of a chip
-        wins = [k for k in (after, *range(len(options))) if _accelerator(options[k]) == bar.winner_after]
+        others = (k for k in (after, *range(len(options))) if k != first)
+        wins = [k for k in others if _accelerator(options[k]) == bar.winner_after]
         return (bar.at_value, wins[0]) if wins else None
 
     return turn
@@ -266,8 +268,12 @@ def settle(
     moved: Sequence[Moved],
     equal: float,
     turn: Turn = lambda moved, after: None,
+    hours: float | None = None,
 ) -> Settle:
-    """The input that most often puts another option before `first`; ties go to the one named first."""
+    """The input that most often puts another option before `first`; ties go to the one named first.
+
+    hours: a month's, where the scores are USD per hour; None: they are not.
+    """
     shares = [float(flips(m.scores, first, equal).mean()) for m in moved]
     best = int(np.argmax(shares)) if shares else 0
     if not shares or shares[best] < RARE_FRACTION:
@@ -286,8 +292,17 @@ def settle(
         winner_after=options[after].label,
         winner_after_rank=options[after].rank,
         at_ratio=at,
+        worth_usd_per_month=0.0 if hours is None else rounded(worth(m.scores) * hours),
         said=f"{advice.format(option=about)}. {then[0].upper()}{then[1:]}; the probability of that is {share:.0%}.",
     )
+
+
+def worth(scores: Array) -> float:
+    """Expected score of the best option now less that after the input is known; 0: one option is best at every value.
+
+    scores: of every option at equally likely values of one input, shape (options, values).
+    """
+    return float(max(scores.mean(axis=1).min() - scores.min(axis=0).mean(), 0.0))
 
 
 def turned(m: Moved, flipped: Array, turn: Turn) -> tuple[float | None, int, float]:
@@ -320,10 +335,11 @@ def measurement(
         return None
     flipped = flips(m.scores, first, equal)
     predicted_ms = tested.tpot_ms.mean if tested.tpot_ms else None
-    turning_ms, then = None, "no plausible result changes the first choice, but its intervals narrow"
+    turning_ms, winner, then = None, "", "no plausible result changes the first choice, but its intervals narrow"
     if flipped.any() and predicted_ms and m.ratios is not None:
         at, best, _ = turned(m, flipped, turn)
         turning_ms, after = outward(predicted_ms / (at or 1.0), predicted_ms), options[best]
+        winner = after.label
         side = "at least" if turning_ms > predicted_ms else "at most"
         known = f"option {after.rank}, {after.label}," if after.rank else after.label
         then = f"if it is {side} {turning_ms:.3g} ms, {known} is the better choice"
@@ -338,6 +354,7 @@ def measurement(
         command=next(iter(tested.launch.load_test.commands.values()), ""),
         predicted_tpot_ms=predicted_ms,
         turning_tpot_ms=None if turning_ms is None else rounded(turning_ms, 4),
+        winner_after=winner,
         flips_fraction=rounded(max(shares), 3),
         said=f"{what} on {machine}{where}.{expected} {then[0].upper()}{then[1:]}.",
     )

@@ -67,6 +67,12 @@ class CostModel:
         self.api_ranked = False
         self._options: dict[tuple[str, ...], list[joint.Option | None]] = {}
 
+    def of(self, places: Sequence[int]) -> "CostModel":
+        """The model of some of its options, with what is already computed for them."""
+        found = CostModel(self.question, [self.shown[i] for i in places])
+        found._options = {kinds: [known[i] for i in places] for kinds, known in self._options.items()}
+        return found
+
     def reorder(self, order: Sequence[int]) -> None:
         """Takes the shown options in another order, by their places now."""
         self.shown = [self.shown[i] for i in order]
@@ -82,9 +88,12 @@ class CostModel:
         usd = [h.usd_per_month for h in hosted if h.rejection is None and h.usd_per_month]
         self.api_usd, self.api_ranked = min(usd, default=None), ranked
 
-    def usd_per_hour(self) -> list[Array | None]:
+    def usd_per_month(self) -> list[Array | None]:
         """Cost of each option's plan in each draw, with the forgone sale of owned machines that it keeps."""
-        return [c.economic_usd_per_month / HOURS_PER_MONTH if c else None for c in self.costs(self.draws)]
+        return [c.economic_usd_per_month if c else None for c in self.costs(self.draws)]
+
+    def usd_per_hour(self) -> list[Array | None]:
+        return [usd / HOURS_PER_MONTH if usd is not None else None for usd in self.usd_per_month()]
 
     def options(self, kinds: tuple[str, ...] = ()) -> list[joint.Option | None]:
         """The options, with these ways to pay alone if any are named."""
@@ -203,6 +212,7 @@ def with_ranges(money: CostModel, options: Sequence[Option]) -> list[Option]:
         peak = s.planned.plan.most_usd_per_month / max(s.planned.plan.usd_per_month, 1e-9)
         ranges = CostRanges(
             usd_per_month=quantiles(each),
+            mean_usd_per_month=rounded(float(each.mean())),
             total_usd=quantiles(c.total_usd),
             wins_probability=rounded(float(won), 4),
             over_budget_probability=None if limit is None else rounded(float((each * peak > limit).mean()), 4),

@@ -26,7 +26,17 @@ from advisor.engine.plans import (
 from advisor.engine.search import overheads_of, prices_of
 from advisor.engine.terms import Offer, Part
 from advisor.inputs import number
-from advisor.result import Answer, CashFlow, FleetItem, Money, Option, PortfolioMoney, TrainingOption
+from advisor.result import (
+    Answer,
+    CashFlow,
+    FleetItem,
+    Money,
+    Option,
+    PortfolioMoney,
+    TrainingOption,
+    machine_name,
+    machine_of,
+)
 
 SOFTWARE_AND_POWER = "licences and power at the fleet's load"
 
@@ -117,6 +127,7 @@ def fleet_items(machine: Machine, count: float, option: MachineOption, fleet: Pl
     instances = count * option.instances
     rented = o.acquisition != "own"
     once = bool(fleet.ways[way].capital_usd)
+    chip = option.lane.choice.accelerator
     for start, until in service_runs(fleet.ways[way], months):
         paid_until = start + fleet.ways[way].term_months if kind == TERM else until
         yield FleetItem(
@@ -137,6 +148,7 @@ def fleet_items(machine: Machine, count: float, option: MachineOption, fleet: Pl
             list_usd_once=exact(o.purchase_usd) if once else None,
             list_usd_per_hour=exact(list_price(o)) if rented else None,
             paid_hours=exact(instances * HOURS_PER_MONTH * (paid_until - start)) if rented else None,
+            machine=machine_name(o.form, o.accelerators, chip.name, o.instance) if once else "",
         )
 
 
@@ -266,4 +278,5 @@ def alone_items(
             list_usd_once=step.unit_usd_once,
             list_usd_per_hour=step.unit_usd_per_hour,
             paid_hours=step.paid_hours if hourly else None,
+            machine=machine_of(step) if step.action == "buy" else "",
         )

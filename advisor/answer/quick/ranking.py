@@ -3,9 +3,11 @@
 It uses the candidates, offers, prices and formulas of a full answer, without simulation, plans and documents.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from advisor.answer.choice import apart
 from advisor.answer.hosted import hosted, usd_per_hour
 from advisor.answer.money import traffic_ratio
 from advisor.answer.one_ranking import best_of_provider, tpot_s
@@ -13,10 +15,10 @@ from advisor.answer.options.option import GIB, token_costs
 from advisor.answer.quick.kept import ANSWERS, Prepared, key_of, one_at_a_time, prepared, prepared_from, revision_for
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.search import (
+    NEAR_FRACTION,
     Estimated,
     EstimatedRanking,
     KnownLanes,
-    MemoryParts,
     describe,
     estimated_ranking,
     hosted_score,
@@ -51,6 +53,22 @@ def check_kind(spec: Json) -> None:
     if spec["kind"] == PORTFOLIO or kind_named(spec["kind"]).trains:
         message = "has no quick ranking: it ranks one served model; ask for a full answer"
         raise WorkloadError([error("kind", message, "serving, batch, embedding, rerank or image_generation")])
+
+
+def missing_from(raw: Mapping[str, Any]) -> list[str]:
+    """What a raw question lacks for an estimate: the model, the lengths and the traffic."""
+    traffic, kind = raw.get("traffic") or {}, kind_named(raw.get("kind"))
+    lengths = [("input_tokens", "mean input tokens"), ("output_tokens", "mean output tokens")]
+    found = [] if raw.get("model") else ["model"]
+    found += [
+        said
+        for key, said in lengths[: 2 if kind.generates_tokens else 1]
+        if not traffic.get(key) and not traffic.get("trace")
+    ]
+    if kind.has_deadline:
+        return found + ([] if raw.get("batch") else ["requests and deadline of the batch"])
+    rated = any(traffic.get(key) for key in ("requests_per_s", "users", "trace", "turns", "audio"))
+    return found + ([] if rated else ["requests per second or users"])
 
 
 # --- the ranking ------------------------------------------------------------------------------------------------
@@ -92,27 +110,50 @@ def _ranking(p: Prepared) -> QuickRanking:
     )
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Place:
+    """An option with what its place follows from."""
+
+    option: Estimated | HostedOffer
+    behind: bool  # nobody would order it, or nobody shows that it meets the limits
+    score: float
+    usd_per_hour: float
+
+
 def _ranked(p: Prepared, found: EstimatedRanking, apis: Sequence[HostedOffer]) -> list[QuickOption]:
-    """Deployments, owned machines and hosted APIs in one ranking; disputed speeds stand behind everything else."""
-    held = {slug for e in found.ranked if e.offer.term == OWNED for slug in [e.lane.choice.accelerator.slug]}
+    """Deployments, owned machines and hosted APIs in one ranking.
+
+    As in a full answer, what nobody would order and APIs that nobody shows to meet the limits stand behind the rest.
+    Owned machines are kept where nothing else saves clearly more.
+    """
+    held = {_slug(e) for e in found.ranked if _keeps(e)}
     alone = [e for slug, e in found.owned.items() if e is not None and slug not in held]
-    each: list[tuple[bool, float, float, Estimated | HostedOffer]] = [
-        (False, e.score, e.usd_per_hour, e) for e in (*found.ranked, *alone)
+    places = [
+        _Place(option=e, behind=bool(apart(e)), score=e.score, usd_per_hour=e.usd_per_hour)
+        for e in (*found.ranked, *alone)
     ]
-    each += [
-        (
-            o.slo_state == "disputed",
-            hosted_score(p.workload, found.scale, usd_per_hour(o), tpot_s(o)),
-            usd_per_hour(o),
-            o,
+    places += [
+        _Place(
+            option=o,
+            behind=o.slo_state not in ("no limit", "reached"),
+            score=hosted_score(p.workload, found.scale, usd_per_hour(o), tpot_s(o)),
+            usd_per_hour=usd_per_hour(o),
         )
         for o in best_of_provider(p.spec, apis)
     ]
-    each.sort(key=lambda entry: entry[:3])
+    places.sort(key=lambda each: (each.behind, each.score, each.usd_per_hour))
+    if p.workload.objective == "cost" and places:
+        most = places[0].score * (1.0 + NEAR_FRACTION)
+        places.sort(key=lambda each: not (_keeps(each.option) and each.score <= most and not each.behind))
     return [
-        _option(p.workload, item, rank) if isinstance(item, Estimated) else _api(p, item, rank)
-        for rank, (_, _, _, item) in enumerate(each, 1)
+        _option(p.workload, each.option, rank) if isinstance(each.option, Estimated) else _api(p, each.option, rank)
+        for rank, each in enumerate(places, 1)
     ]
+
+
+def _keeps(option: Estimated | HostedOffer) -> bool:
+    """Whether it keeps owned machines in service."""
+    return isinstance(option, Estimated) and (option.offer.term == OWNED or option.offer.held_instances > 0)
 
 
 def _option(workload: Workload, e: Estimated, rank: int | None) -> QuickOption:
@@ -151,19 +192,23 @@ def _option(workload: Workload, e: Estimated, rank: int | None) -> QuickOption:
         usd_per_mtok_blended=number(costs["blended"]),
         watts=number(e.watts),
         kgco2e_per_month=number(kwh * e.offer.kgco2e_per_kwh) if e.offer.kgco2e_per_kwh else None,
-        memory=_memory(e.memory),
+        memory=_memory(e),
         meets_slo=e.meets_slo,
         over_limit_fraction=None if e.meets_slo else number(e.excess_fraction - 1.0),
         basis=e.lane.choice.efficiency.basis,
     )
 
 
-def _memory(m: MemoryParts) -> QuickMemory:
+def _memory(e: Estimated) -> QuickMemory:
+    m, lane = e.memory, e.lane
+    each = int(m.kv_capacity_tokens // lane.context_tokens) if lane.context_tokens else 0
     return QuickMemory(
         weights_gib=rounded(m.weights_bytes / GIB),
         kv_gib=rounded(m.kv_bytes / GIB),
         other_gib=rounded((m.activations_bytes + m.overhead_bytes) / GIB),
         free_gib=rounded(m.free_bytes / GIB),
+        requests_that_fit=each * (e.replicas - e.spare_replicas) * lane.choice.lanes,
+        context_tokens=rounded(lane.context_tokens),
     )
 
 

@@ -18,6 +18,7 @@ from advisor.answer.training.question import Question
 from advisor.answer.training.sensitivity import sensitivity
 from advisor.answer.training.sentences import count, plain, verdict
 from advisor.answer.training.settling import settled
+from advisor.answer.training.signing import in_time_surely, signed
 from advisor.engine.fleet import TrainingMember
 from advisor.engine.network import active_parameters, parameters
 from advisor.engine.terms import evaluating, usd_text
@@ -111,7 +112,8 @@ def answer_of(q: Question, budget: TokenBudget | None, lost: Lost) -> Answer:
         calibrations=marks,
         calibration_ids=[m.id for m in marks],
     )
-    return answer.changed(decision=answer.decide(lost.section("settle", lambda: settled(q, options), None)))
+    answer = answer.changed(decision=answer.decide(lost.section("settle", lambda: settled(q, options), None)))
+    return signed(q, answer, options, draws)
 
 
 def with_evidence(q: Question, options: Sequence[TrainingOption]) -> list[TrainingOption]:
@@ -134,7 +136,8 @@ def question(
     asked = Asked(workload, catalog, spec=spec, snapshot=snapshot)
     reliability = reliability_of(spec, snapshot)
     found = search(asked, reliability, progress)
-    return Question(workload, catalog, spec=spec, snapshot=snapshot, reliability=reliability, found=found)
+    q = Question(workload, catalog, spec=spec, snapshot=snapshot, reliability=reliability, found=found)
+    return in_time_surely(q, progress)
 
 
 # --- a budget in place of tokens --------------------------------------------------------------------------------

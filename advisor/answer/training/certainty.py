@@ -123,6 +123,7 @@ def with_ranges(q: Question, r: TrainingOption, c: Candidate, d: CostDraws, won:
     return r.money.changed(
         ranges=CostRanges(
             usd_per_month=bill.quantiles(plan.usd_per_month * ratio),
+            mean_usd_per_month=rounded(float(plan.usd_per_month * ratio.mean())),
             total_usd=bill.quantiles(d.paid_usd),
             wins_probability=rounded(won, 4),
             over_budget_probability=over,

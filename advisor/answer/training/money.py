@@ -33,7 +33,7 @@ from advisor.engine.training_search import (
     ways_of_run,
 )
 from advisor.inputs import number, offers, rounded
-from advisor.result import BreakEven, Money, PlanMonth, PlanStep, Strategy, WaterfallStep, WayToPay
+from advisor.result import BreakEven, Money, PlanMonth, PlanStep, Strategy, WaterfallStep, WayToPay, purchase_of
 from advisor.result import Plan as PlanSection
 
 SPLIT = "the whole bill is for the trained tokens"
@@ -68,6 +68,7 @@ def money_of(q: Question, c: Candidate) -> Money:
         growth=None,
         services=None,
         plan=section,
+        purchase=purchase_of(section, c.chips),
         taxes=taxes(q, plan),
         break_even=list(break_evens(q, c)),
     )
@@ -116,7 +117,10 @@ def plan_section(q: Question, c: Candidate) -> PlanSection:
     same = [o for o in q.offers_of(chip) if o.accelerators == c.offer.accelerators and serves(o, c.chips)]
     named = strategies_of(q, c, same)
     superseded = offers.is_superseded(chip, q.snapshot)
-    steps = [for_the_run(q, c, step) for step in steps_of(q.catalog, c.planned, superseded)]
+    steps = [
+        for_the_run(q, c, step)
+        for step in steps_of(q.catalog, c.planned, superseded, q.workload.constraints.max_rack_watts)
+    ]
     section = section_of(plan, steps, [] if len(steps) < 2 else list(months_of(plan)), named, named.get("rent"))
     wait = delivery_days(q.workload, [o for o in same if o.acquisition == "own" and o.term != "owned"])
     late = wait + c.days > deadline_days(q.workload)

@@ -4,7 +4,7 @@ These estimates only rank candidates. `simulate` runs the same scheduler step by
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -207,10 +207,13 @@ class _OpenLoad:
         return self.scheduler.policy == PREFILL_FIRST
 
 
-def open_loop(times: StepTimes, rate_per_s: Array, demand: Demand, scheduler: Scheduler, rounds: int = 3) -> OpenLoop:
+def open_loop(
+    times: StepTimes, rate_per_s: Array, demand: Demand, scheduler: Scheduler, rounds: int = 3, crowds: bool = False
+) -> OpenLoop:
     """Means and p95 estimates under Poisson arrivals at rate_per_s to each lane (N,); infinite above capacity.
 
     TPOT solves a fixed point: it sets the number of decoding requests by Little's law, which sets the step time.
+    `crowds`: the p95 estimates count that a crowd of requests slows itself down, which makes it larger and longer.
     """
     offered = _OpenLoad(
         load=load_of(times, demand, 0),
@@ -229,7 +232,9 @@ def open_loop(times: StepTimes, rate_per_s: Array, demand: Demand, scheduler: Sc
 
     low_s = offered.load.step_s(np.ones(offered.rate.shape), 0.0, 1.0)
     high_s = np.maximum(offered.limit / np.maximum(offered.rate * offered.after_first, 1e-9), low_s)
-    return _open_answer(offered, _gap_of(offered, _fixed_point(implied_s, low_s, high_s, rounds)))
+    gap = _gap_of(offered, _fixed_point(implied_s, low_s, high_s, rounds))
+    found = _open_answer(offered, gap)
+    return _with_crowds(offered, gap, found) if crowds else found
 
 
 def _fixed_point(function: Callable[[Array], Array], low: Array, high: Array, rounds: int) -> Array:
@@ -280,8 +285,26 @@ def _prompt_queue(offered: _OpenLoad, beside: Array, room: Array) -> tuple[Array
     return full_s / at_once * share**power / (1 - share) * (1 + offered.demand.input_cv2) / 2, share
 
 
-def _open_answer(offered: _OpenLoad, gap: _Gap) -> OpenLoop:
-    """Means with prompt queueing and stalls of decodes added to the gap, and p95 estimates."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Prompt:
+    """What a prompt waits for and what it costs those that decode; arrays of shape (N,)."""
+
+    own_s: Array  # steps of its own prompt
+    wait_s: Array  # mean, for the step that runs
+    queue_s: Array  # mean, for earlier prompts
+    share: Array  # of the time, that prompts take
+    stalled_s: Array  # of each token, by prompts
+    per_gap: Array  # steps with prompts between two tokens
+    long_s: Array  # p95 of its own steps over their mean
+    late_s: Array  # p95 of the wait for the step that runs
+
+    def jitter_s(self, gap: _Gap, after_first: Array, separate: bool) -> Array:
+        """P95 over the mean of what prompts add to a token."""
+        each_s = gap.filled_s - gap.decode_s * (not separate)
+        return np.asarray(Z95 * np.sqrt(self.per_gap / np.maximum(after_first, 1.0)) * each_s)
+
+
+def _prompt_of(offered: _OpenLoad, gap: _Gap) -> _Prompt:
     load, rate, after_first, separate = offered.load, offered.rate, offered.after_first, offered.separate
     tpot_s, decode_s, filled_s, asynchronous = gap.tpot_s, gap.decode_s, gap.filled_s, offered.scheduler.asynchronous
     beside = np.zeros(rate.shape) if separate else gap.decodes - 1
@@ -293,23 +316,65 @@ def _open_answer(offered: _OpenLoad, gap: _Gap) -> OpenLoop:
     residual_s = ((1 - prompts) * decode_s**2 + prompts * filled_s**2) / (2 * step_s)
     busy = -np.expm1(-rate * (after_first * tpot_s + own_s))
     queue_s, share = _prompt_queue(offered, beside, room_of(load, offered.scheduler, gap.decodes))
-    wait_s = busy * (residual_s + asynchronous * step_s)
     stall_s = share * (queue_s + own_s) / (1 - share)  # prompts that queued behind a request's own, and later ones
     slow = 1.0 if separate else np.maximum(1 - tpot_s / filled_s, 0.0)
-    stalled_s = stall_s * slow / np.maximum(after_first, 1.0)
-    mean_tpot_s = tpot_s + stalled_s
-    crowd_s = load.step_s(gap.decodes + Z95 * np.sqrt(gap.decodes - 1), 0.0, gap.decodes) - decode_s
-    jitter_s = Z95 * np.sqrt(prompts / np.maximum(after_first, 1.0)) * (filled_s - decode_s * (not separate))
     sigma = np.sqrt(np.log1p(offered.demand.input_cv2))
-    long_s = own_s * (np.exp(Z95 * sigma - sigma**2 / 2) - 1)
-    late_s = np.where(prompts > 0.05, filled_s, decode_s) * (1 + asynchronous) * (busy > 0.05)
+    return _Prompt(
+        own_s=own_s,
+        wait_s=busy * (residual_s + asynchronous * step_s),
+        queue_s=queue_s,
+        share=share,
+        stalled_s=stall_s * slow / np.maximum(after_first, 1.0),
+        per_gap=prompts,
+        long_s=own_s * (np.exp(Z95 * sigma - sigma**2 / 2) - 1),
+        late_s=np.where(prompts > 0.05, filled_s, decode_s) * (1 + asynchronous) * (busy > 0.05),
+    )
+
+
+def _open_answer(offered: _OpenLoad, gap: _Gap) -> OpenLoop:
+    """Means with prompt queueing and stalls of decodes added to the gap, and p95 estimates."""
+    load, rate, after_first = offered.load, offered.rate, offered.after_first
+    p = _prompt_of(offered, gap)
+    mean_tpot_s = gap.tpot_s + p.stalled_s
+    crowd_s = load.step_s(gap.decodes + Z95 * np.sqrt(gap.decodes - 1), 0.0, gap.decodes) - gap.decode_s
+    jitter_s = p.jitter_s(gap, after_first, offered.separate)
     return _open_result(
         offered,
-        ttft_s=offered.request_s + own_s + wait_s + queue_s,
+        ttft_s=offered.request_s + p.own_s + p.wait_s + p.queue_s,
         tpot_s=mean_tpot_s,
-        ttft_p95_s=offered.request_s + own_s + np.hypot(long_s, late_s + 3 * queue_s),
-        tpot_p95_s=mean_tpot_s + np.hypot(np.hypot(crowd_s * tpot_s / decode_s, jitter_s), 2 * stalled_s),
-        running=rate * (after_first * mean_tpot_s + own_s),
+        ttft_p95_s=offered.request_s + p.own_s + np.hypot(p.long_s, p.late_s + 3 * p.queue_s),
+        tpot_p95_s=mean_tpot_s + np.hypot(np.hypot(crowd_s * gap.tpot_s / gap.decode_s, jitter_s), 2 * p.stalled_s),
+        running=rate * (after_first * mean_tpot_s + p.own_s),
+    )
+
+
+CROWD_STEP = 0.02  # of TPOT, for the slope of the step time over the requests
+MOST_FEEDBACK = 0.95
+
+
+def _with_crowds(offered: _OpenLoad, gap: _Gap, found: OpenLoop) -> OpenLoop:
+    """The result with the p95 of a queue whose service slows down as it fills.
+
+    The requests in flight vary more than a Poisson number: linearized around the mean, their variance is the mean over
+    1 - f'(TPOT), where f is the TPOT that an assumed TPOT leads to. A request at their p95 sees the steps of it.
+    Prompts wait for those before them as in an M/G/1 queue with an exponential tail.
+    """
+    after_first, rate, cv2 = offered.after_first, offered.rate, offered.demand.input_cv2
+    slope = (_gap_of(offered, gap.tpot_s * (1 + CROWD_STEP)).tpot_s / gap.tpot_s - 1) / CROWD_STEP
+    mean = np.maximum(rate * after_first * gap.tpot_s, LEAST_RATE_PER_S)
+    most = mean + Z95 * np.sqrt(mean / (1 - np.clip(slope, 0.0, MOST_FEEDBACK)))
+    crowd = _gap_of(offered, gap.tpot_s * np.minimum(most, np.maximum(offered.limit - 1, mean)) / mean)
+    calm, full = _prompt_of(offered, gap), _prompt_of(offered, crowd)
+    each_s = full.own_s / (1 - full.share) * (1 + cv2) / 2  # mean wait of those that wait
+    ttft_s = offered.request_s + full.own_s + np.hypot(calm.long_s, calm.late_s)
+    ttft_s = ttft_s + each_s * np.log(np.maximum(full.share / 0.05, 1.0))
+    jitter_s = calm.jitter_s(gap, after_first, offered.separate)
+    tpot_s = crowd.tpot_s + full.stalled_s + np.hypot(jitter_s, 2 * full.stalled_s)
+    served = np.isfinite(found.tpot_p95_estimate_s)
+    return replace(
+        found,
+        ttft_p95_estimate_s=np.where(served, np.maximum(ttft_s, found.ttft_p95_estimate_s), np.inf),
+        tpot_p95_estimate_s=np.where(served, np.maximum(tpot_s, found.tpot_p95_estimate_s), np.inf),
     )
 
 

@@ -19,7 +19,7 @@ from advisor.engine.search.candidates import (
     published_bits,
     within_quality,
 )
-from advisor.engine.search.certainty import joint, rank_uncertainty
+from advisor.engine.search.certainty import first_choice, joint, rank_uncertainty
 from advisor.engine.search.certainty.sensitivity import Bar, Ranges, host_effect, outward, tornado, turning_point
 from advisor.engine.search.declared_scores import SCORE_NAMES, WEIGHTS, Score, weights_of
 from advisor.engine.search.estimated import Estimated, EstimatedRanking, KnownLanes, estimated_ranking
@@ -40,6 +40,7 @@ from advisor.engine.search.limits import (
 from advisor.engine.search.objective import (
     EQUAL_FRACTION,
     MAX_RANKED,
+    NEAR_FRACTION,
     SLACK,
     Figures,
     Scale,
@@ -50,6 +51,7 @@ from advisor.engine.search.objective import (
     hosted_score,
     missing_figure,
     objective,
+    simplicity,
 )
 from advisor.engine.search.owned_machines import OwnedMachines, owned_offers
 from advisor.engine.search.planned import (
@@ -69,12 +71,15 @@ from advisor.engine.search.simulated import (
     MemoryParts,
     Scored,
     Simulations,
+    by_the_hour,
+    commits,
     deployed,
     excess,
     instances_of,
     on_offer,
     on_spot,
     repriced,
+    resized_usd_per_hour,
     watts_at,
     with_best_plan,
     with_plan,
@@ -149,6 +154,9 @@ __all__ = [
     "ALLOWED_QUALITY",
     "SearchResult",
     "BY_THE_HOUR",
+    "by_the_hour",
+    "commits",
+    "simplicity",
     "Bar",
     "CONCURRENCY",
     "Catalog",
@@ -166,6 +174,7 @@ __all__ = [
     "QUALITY_RANK",
     "Ranges",
     "MAX_RANKED",
+    "NEAR_FRACTION",
     "MemoryParts",
     "SLACK",
     "Scale",
@@ -189,6 +198,7 @@ __all__ = [
     "excess",
     "instances_needed",
     "packing_of",
+    "resized_usd_per_hour",
     "instances_of",
     "has_limits",
     "CORRELATION",
@@ -202,6 +212,7 @@ __all__ = [
     "offer_usd_per_hour",
     "offers_for",
     "prepare_question",
+    "first_choice",
     "rank_uncertainty",
     "efficiency_on",
     "on_spot",

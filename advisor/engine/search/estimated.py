@@ -6,7 +6,7 @@ for each chip: its best estimate within every limit.
 
 import math
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
@@ -30,11 +30,13 @@ from advisor.engine.search.objective import table_scores as scores_of_table
 from advisor.engine.search.planned import forgone_usd_per_hour, prices_of, team_usd_per_hour
 from advisor.engine.search.simulated import MemoryParts, memory_parts
 from advisor.engine.search.table import (
+    BY_THE_HOUR,
     UNSERVABLE_REPLICAS,
     Array,
     Served,
     Table,
     affordable,
+    at_its_confidence,
     estimated_excess,
     evaluate,
     meets,
@@ -125,9 +127,9 @@ class KnownLanes:
         found = served(question, lanes) if lanes else None
         rate = self._rate(question.workload)
         at, kept_at = 0, 0
+        of_chip, that_fit = _by_chip(lanes), _by_chip(found.kept if found else ())
         for a in chips:
-            own = tuple(lane for lane in lanes if lane.choice.accelerator.slug == a.slug)
-            fits = tuple(lane for lane in (found.kept if found else ()) if lane.choice.accelerator.slug == a.slug)
+            own, fits = tuple(of_chip.get(a.slug, ())), tuple(that_fit.get(a.slug, ()))
             rows, kept_rows = slice(at, at + len(own)), slice(kept_at, kept_at + len(fits))
             self.chips[keys[a.slug]] = ChipLanes(
                 lanes=own,
@@ -149,7 +151,7 @@ class KnownLanes:
         if missing:
             lanes = [lane for _, c in missing for lane in c.kept]
             times = join_lanes([c.built for _, c in missing if c.built is not None]).times
-            figures, at = serving_estimates(workload, lanes, times), 0
+            figures, at = serving_estimates(workload, lanes, times, crowds=True), 0
             for key, c in missing:
                 known[key] = tuple(figure[at : at + len(c.kept)] for figure in figures)
                 at += len(c.kept)
@@ -167,6 +169,13 @@ class KnownLanes:
         while len(self.loads) > RATES_KEPT:
             self.loads.popitem(last=False)
         return found
+
+
+def _by_chip(lanes: Sequence[Lane]) -> dict[str, list[Lane]]:
+    found: dict[str, list[Lane]] = defaultdict(list)
+    for lane in lanes:
+        found[lane.choice.accelerator.slug].append(lane)
+    return found
 
 
 def _some(room: Memory, rows: slice) -> Memory:
@@ -226,7 +235,8 @@ class EstimatedRanking:
 def estimated_ranking(question: Question, known: KnownLanes | None = None) -> EstimatedRanking:
     """The whole catalog for a prepared question; `known` keeps lanes for questions with the same model and lengths."""
     rejections, chips = admissible(question)
-    question = replace(question, catalog=replace(question.catalog, offers=tuple(offers_for(question))))
+    catalog = replace(question.catalog, offers=tuple(offers_for(question)))
+    question = replace(question, catalog=catalog, simulates=False)
     lanes, refused, what = (known or KnownLanes()).served(question, chips)
     rejections += refused
     if not lanes:
@@ -240,7 +250,7 @@ def estimated_ranking(question: Question, known: KnownLanes | None = None) -> Es
     scale = scale_of(question.workload, table, scores)
     bounded, table = _with_price_bound(question, table)
     question = replace(question, workload=bounded)
-    found = _best_of_chips(question, table, scale)
+    found = _best_by_what_is_bound(question, table, scale)
     rejections += [
         Rejection(accelerator=slug, reason="does_not_fit", detail="too little memory")
         for slug in sorted(table.shortfalls)
@@ -281,12 +291,41 @@ def _with_price_bound(question: Question, table: Table) -> tuple[Workload, Table
     return bounded, with_best_offers(replace(question, workload=bounded), table) if green else table
 
 
-def _best_of_chips(question: Question, table: Table, scale: Scale) -> dict[str, Estimated | None]:
-    """The best deployment of each chip within the limits; else the nearest to the latency limits; None: over budget."""
+def _best_by_what_is_bound(question: Question, table: Table, scale: Scale) -> dict[str, Estimated | None]:
+    """The best deployment of each chip: by the hour as likely to meet the limits as asked, with a commitment surer."""
+    slo, offers = question.workload.slo, question.catalog.offers
+    rents = tuple(o for o in offers if way_of(o) == RENT)
+    hourly = tuple(o for o in offers if o.term in (*BY_THE_HOUR, OWNED))
+    bound = tuple(o for o in offers if o.term not in (*BY_THE_HOUR, OWNED))
+    if slo.sure_confidence in (None, slo.confidence) or not bound:
+        return _best_of_chips(question, table, scale, rents)
+    found: dict[str, Estimated | None] = {}
+    for some, confidence in ((hourly, slo.confidence), (bound, slo.sure_confidence)):
+        asked = replace(question.workload, slo=replace(slo, confidence=confidence))
+        part = replace(question, workload=asked, catalog=replace(question.catalog, offers=some))
+        for slug, e in _best_of_chips(part, at_its_confidence(part, table), scale, rents).items():
+            found[slug] = min((found.get(slug), e), key=_preference)
+    return found
+
+
+def _preference(e: Estimated | None) -> tuple[bool, bool, float]:
+    """Sort key: within every limit, by the objective; else the nearest to the latency limits; else over budget."""
+    if e is None:
+        return True, True, math.inf
+    return False, not e.meets_slo, e.score if e.meets_slo else e.excess_fraction
+
+
+def _best_of_chips(
+    question: Question, table: Table, scale: Scale, rents: tuple[Offer, ...]
+) -> dict[str, Estimated | None]:
+    """The best deployment of each chip within the limits; else the nearest to the latency limits; None: over budget.
+
+    rents: what may bridge the delivery of what is bought.
+    """
     workload = question.workload
     score, excess = scores_of_table(workload, table, scale), estimated_excess(workload, table)
     usable = np.isfinite(excess) & (table.replicas < UNSERVABLE_REPLICAS)
-    bridge = _bridge_usd_per_hour(question, table, usable & (excess <= 1.0))
+    bridge = _bridge_usd_per_hour(question, table, usable & (excess <= 1.0), rents)
     found: dict[str, Estimated | None] = {}
     budget = workload.constraints.max_usd_per_month
     left = rows_by_chip(table)
@@ -320,12 +359,11 @@ def _best_of_chips(question: Question, table: Table, scale: Scale) -> dict[str, 
     return found
 
 
-def _bridge_usd_per_hour(question: Question, table: Table, within: Array) -> float:
+def _bridge_usd_per_hour(question: Question, table: Table, within: Array, rents: tuple[Offer, ...]) -> float:
     """The cheapest rent within the limits, on any chip, until bought servers are delivered; infinite: none.
 
     Only where something may be rented does a delivery take part of the horizon, as in a plan.
     """
-    rents = tuple(o for o in question.catalog.offers if way_of(o) == RENT)
     if not rents or not any(round(o.order_months) for o in question.catalog.offers if way_of(o) == BUY):
         return math.inf
     rented = with_best_offers(

@@ -19,6 +19,7 @@ SLACK = 1.3  # simulate a candidate if its estimate is within 1.3 times its limi
 KINDS_BY_SLACK = {SLACK: 3, 1.0: 2, 0.75: 2}
 SAFE = 0.75  # estimates within 0.75 of the limits mostly hold in simulation: try the best of every replica size
 EQUAL_FRACTION = 0.01  # objectives within 1 % are equal
+NEAR_FRACTION = 0.1  # costs that differ by no more cannot be told apart, unless the draws tell them apart
 SAME_SPEED = 1.03  # TPOTs within 3 % tie under `latency`
 MAX_RANKED = 10  # accelerators
 DRAFT_NAMES = {"draft": "small-model", "eagle": "EAGLE", "medusa": "Medusa", "mtp": "MTP", "ngram": "n-gram"}

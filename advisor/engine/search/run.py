@@ -80,6 +80,7 @@ __all__ = [
     "search",
 ]
 MORE_CHIPS = "more accelerators"  # left out by the search when no work is left for the choice
+MOST_SURER = 6  # first options that are also sized for what cannot be undone
 NEAR_MISS = 1.2  # up to this many times a limit is a near miss
 AnyQuestion = TypeVar("AnyQuestion", bound=Question)
 
@@ -128,6 +129,7 @@ class SearchResult:
     solid: Scored | None = None  # the first choice without weak prices, if the price of the first choice is weak
     effort: Effort = field(default_factory=Effort)  # spent on the answer, and what was left out
     draft_risks: Mapping[int, DraftRisk] = field(default_factory=dict)  # of the first options, by index in `shown`
+    surer: Mapping[int, Scored] = field(default_factory=dict)  # sized for `slo.sure_confidence`, by index in `shown`
 
 
 REASONS = (
@@ -202,6 +204,7 @@ def search(question: Question, progress: Progress | None = None, choice_alone: b
     shown, views = add_view_winners(question.workload, ranked, winning_views, scale, question.catalog.model, alone)
     place = {id(s): k for k, s in enumerate(shown)}
     risks = {} if choice_alone else _draft_risks(question, shown[:FINALISTS])
+    surer = {} if choice_alone else _surer(question.workload, simulations, scale, shown[:MOST_SURER])
     weak = bool(shown and shown[0].offer.weakness) and not choice_alone
     ranked_slugs = {s.lane.choice.accelerator.slug for s in shown}
     losers = [r for r in losers if r.accelerator not in ranked_slugs]
@@ -233,6 +236,7 @@ def search(question: Question, progress: Progress | None = None, choice_alone: b
         solid=without_weak_prices(question.workload, simulations, scale, shown) if weak else None,
         effort=question.catalog.effort,
         draft_risks={k: risk for k, risk in risks.items() if risk},
+        surer=surer,
         bound_usd_per_month=question.workload.constraints.max_usd_per_month
         if question.workload.constraints.bound_factor
         else None,
@@ -245,6 +249,27 @@ def _draft_risks(question: Question, first: Sequence[Scored]) -> dict[int, Draft
         for k, s in enumerate(first)
         if question.catalog.effort.allows("what a lower acceptance of drafts would cost")
     }
+
+
+def _surer(workload: Workload, simulations: Simulations, scale: Scale, shown: Sequence[Scored]) -> dict[int, Scored]:
+    """The best deployment of each chip that meets the limits with `slo.sure_confidence`, where it is not shown."""
+    needed = workload.slo.sure_confidence
+    if needed is None:
+        return {}
+    sure = replace(workload, slo=replace(workload.slo, confidence=needed))
+    rows, score = rows_by_chip(simulations.table), table_scores(workload, simulations.table, scale)
+    found = {}
+    for k, s in enumerate(shown):
+        slug = s.lane.choice.accelerator.slug
+        if s.slo_probability is None or s.slo_probability >= needed or slug not in rows:
+            continue
+        if not simulations.catalog.effort.allows("surer deployments"):
+            break
+        with evaluating(slug):
+            best = best_of_chip(sure, simulations, rows[slug], score, scale, few=True).best
+        if best is not None:
+            found[k] = best
+    return found
 
 
 def _other_ways(

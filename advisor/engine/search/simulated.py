@@ -1,7 +1,7 @@
 """Simulates candidate designs, each at most once, and computes their cost, power, capacity and memory."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -18,7 +18,7 @@ from advisor.engine.cost import (
     total_usd_per_hour,
     watts_per_chip,
 )
-from advisor.engine.plans import PURCHASE
+from advisor.engine.plans import PURCHASE, TERM
 from advisor.engine.scheduler import (
     P95_UNSERVED_FRACTION,
     REQUESTS,
@@ -60,7 +60,7 @@ from advisor.engine.search.table import (
 )
 from advisor.engine.search.variants.evictions import as_cached, kept_of
 from advisor.engine.step import Lane, Lanes, Memory, Phases, phases
-from advisor.engine.terms import Offer, Part, Workload, mean_fraction
+from advisor.engine.terms import OWNED, Offer, Part, Workload, mean_fraction
 
 PILOT_REQUESTS = 500
 ANY_REPLICAS = 0  # in the key of a cached simulation that holds for every number of replicas
@@ -613,15 +613,37 @@ def with_plan(s: Scored, planned: Planned) -> Scored:
     return replace(s, planned=planned, parts=planned.plan.parts())
 
 
-def with_best_plan(question: Question, s: Scored) -> Scored:
-    """The deployment under the cheapest plan, named after the offer of it that costs most.
+def commits(s: Scored) -> bool:
+    """Whether its plan buys machines or signs a term: what cannot be undone when a load test disappoints."""
+    if s.planned is None:
+        return False
+    plan = s.planned.plan
+    return any(plan.ways[c.way].kind in (PURCHASE, TERM) for c in plan.schedule.commitments)
+
+
+def by_the_hour(question: Question, s: Scored) -> Scored | None:
+    """The same deployment on machines by the hour and those already owned; None: none within the limits on cost."""
+    offers = [o for o in allowed_offers(question, s.lane) if o.term in (*BY_THE_HOUR, OWNED)]
+    if not any(o.acquisition == "rent" for o in offers):
+        return None
+    cheapest = min(
+        (o for o in offers if o.acquisition == "rent"),
+        key=lambda o: o.usd_per_hour * float(instances_of(question.workload, s, o, s.replicas - s.spare_replicas)),
+    )
+    found = with_best_plan(question, on_offer(question, s, cheapest), offers)
+    kept = found.planned is not None and not commits(found) and not over_budget(question.workload, found)
+    return found if kept else None
+
+
+def with_best_plan(question: Question, s: Scored, offers: Sequence[Offer] | None = None) -> Scored:
+    """The deployment under the cheapest plan, named after the offer of it that costs most; offers: None: all allowed.
 
     Under `carbon` the offer of the greenest grid stays.
     """
     if question.workload.objective == "carbon":
         return repriced(question, s, s.offer)
     s = on_offer(question, s, s.offer)
-    planned = best(question, deployed(question, s), allowed_offers(question, s.lane))
+    planned = best(question, deployed(question, s), allowed_offers(question, s.lane) if offers is None else offers)
     if planned is None:
         return repriced(question, s, s.offer)
     main = planned.offers[planned.main]

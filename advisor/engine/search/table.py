@@ -46,6 +46,7 @@ from advisor.engine.terms import (
     host_chips,
     instances_packed,
     packing,
+    spare_hosts,
 )
 
 Array = np.ndarray
@@ -123,7 +124,8 @@ class Served:
 def served(question: Question, lanes: Sequence[Lane]) -> Served:
     """Memory, step times and latencies of these lanes; those that do not fit are pruned."""
     room, kept, built = fitting(question.catalog.model, lanes)
-    estimates = serving_estimates(question.workload, kept, built.times if built else None)
+    times = built.times if built else None
+    estimates = serving_estimates(question.workload, kept, times, crowds=not question.simulates)
     return Served(room=room, kept=tuple(kept), built=built, estimates=estimates)
 
 
@@ -169,6 +171,11 @@ def evaluate(question: Question, lanes: Sequence[Lane], known: Served | None = N
         plain_row=np.arange(len(kept)),
         **_margins(question, kept),
     )
+
+
+def at_its_confidence(question: Question, table: Table) -> Table:
+    """The same candidates with the margins and the best offers of this question."""
+    return replace(with_best_offers(question, table), **_margins(question, table.lanes))
 
 
 def _margins(question: Question, lanes: Sequence[Lane]) -> dict[str, Array]:
@@ -232,12 +239,15 @@ def with_best_offers(question: Question, table: Table) -> Table:
     )
 
 
-def serving_estimates(workload: Workload, kept: Sequence[Lane], step_times: StepTimes | None) -> tuple[Array, ...]:
+def serving_estimates(
+    workload: Workload, kept: Sequence[Lane], step_times: StepTimes | None, crowds: bool = False
+) -> tuple[Array, ...]:
     """(requests/s of a full replica, its mean TPOT, replicas for the peak, TTFT p95, TPOT p95, the peak in requests/s).
 
     Each has the shape (lanes, concurrency), times in s. With users the peak is their closed-loop rate (Little's law),
     first with every slot busy and then at the estimated latency. A lane is never asked for more requests at once than
     it has users, and each of them finds only the others' requests (arrival theorem: Sevcik and Mitrani 1981).
+    `crowds`: p95 counts that crowds slow themselves down; users, who wait for their answers, form none.
     """
     shape = (len(kept), len(CONCURRENCY))
     peak = np.full(shape, workload.requests_per_s_peak)
@@ -272,7 +282,7 @@ def serving_estimates(workload: Workload, kept: Sequence[Lane], step_times: Step
                 latency = batch_latency_p95_s(each, rate.ravel(), seats.ravel(), demand, scheduler)
                 ttft[rows], tpot[rows] = latency.reshape(rate.shape), 0.0
                 continue
-            loaded = open_loop(each, rate.ravel(), each_demand, scheduler)
+            loaded = open_loop(each, rate.ravel(), each_demand, scheduler, crowds=crowds and not workload.users)
             if workload.users and not last:
                 e2e_s = loaded.ttft_mean_s + (workload.output_tokens.mean_tokens - 1) * loaded.tpot_mean_s
                 peak[rows] = _closed_loop_rate(workload.users, e2e_s.reshape(rate.shape), peak[rows])
@@ -401,7 +411,8 @@ def instances_needed(replicas: Array, replica_chips: int, offer_chips: int, stag
 
 def packing_of(c: Choice, o: Offer) -> Packing:
     """How replicas of this layout lie in the instances of an offer, and in their hosts."""
-    return packing(c.tp * c.pp * c.dp, o.accelerators, c.pp, host_chips(c.accelerator, o))
+    a = c.accelerator
+    return packing(c.tp * c.pp * c.dp, o.accelerators, c.pp, host_chips(a, o), spare_hosts(a, o))
 
 
 def replicas_on(question: Question, kept: Sequence[Lane], offer: Array, carrying: Array) -> tuple[Array, Array]:
@@ -413,7 +424,7 @@ def replicas_on(question: Question, kept: Sequence[Lane], offer: Array, carrying
     needed = question.workload.slo.redundancy
     if not needed:
         return carrying, grown
-    packed = np.ones((4, *carrying.shape))
+    packed = np.ones((len(Packing._fields), *carrying.shape))
     for i, w in enumerate(kept):
         for index in set(offer[i].tolist()) - {-1}:
             packed[:, i, offer[i] == index] = np.array(packing_of(w.choice, question.catalog.offers[index]))[:, None]
@@ -446,24 +457,24 @@ def best_offers(
         stage_chips = np.array([kept[i].choice.tp * kept[i].choice.dp for i in members])
         stages = np.array([kept[i].choice.pp for i in members])
         licence = np.array([licence_of(question.catalog, kept[i]) for i in members])[:, None]
-        shares: dict[tuple[int, int], Array] = {}
+        shares: dict[tuple[int, int, int], Array] = {}
         for index, o, count in offers.get(accelerator.slug, ()):
             able = np.flatnonzero(stage_chips <= connected_chips(accelerator, o))
             if o.share != accelerator.share or not len(able):
                 continue
             rows, chips = np.array(members)[able], (stage_chips * stages)[able][:, None]
             sizes = zip(stage_chips[able].tolist(), stages[able].tolist(), strict=True)
-            failing = host_chips(accelerator, o)
-            packed = [packing(n * k, o.accelerators, k, failing) for n, k in sizes]
+            failing, spare = host_chips(accelerator, o), spare_hosts(accelerator, o)
+            packed = [packing(n * k, o.accelerators, k, failing, spare) for n, k in sizes]
             p = Packing(*(figure[:1] if dated else figure for figure in np.array(packed, dtype=float).T[:, :, None]))
             needs = partial(workload.slo.redundancy.instances, p=p)
             today = needs(carrying[rows])
             instances = over_horizon(question, o, carrying[rows], needs) if workload.forecast else today
             paid = np.ones(1)
             if autoscales(workload, o):
-                if (o.accelerators, failing) not in shares:
-                    shares[o.accelerators, failing] = paid_fraction(workload, o, carrying[rows], p)
-                paid = shares[o.accelerators, failing]
+                if (o.accelerators, failing, spare) not in shares:
+                    shares[o.accelerators, failing, spare] = paid_fraction(workload, o, carrying[rows], p)
+                paid = shares[o.accelerators, failing, spare]
             busy_chips = carrying[rows] * chips * load[rows]
             busy_chips = busy_chips * instances / today
             saved = power_saved(o, accelerator, question.catalog.assumptions, instances, busy_chips)

@@ -57,10 +57,12 @@ from advisor.engine.terms.machines.hardware import (
 )
 from advisor.engine.terms.machines.host import Host, WeightStore, rented_part, weight_store_of
 from advisor.engine.terms.machines.offer import (
+    ANYWHERE,
     ASSUMED,
     DOUBTFUL,
     MARKS,
     NEVER_FIRST,
+    NO_SERVER,
     OWNED,
     OWNED_MONTHS,
     UNKNOWN_UNIT,
@@ -74,6 +76,7 @@ from advisor.engine.terms.machines.redundancy import (
     instances_packed,
     packing,
     replicas_left,
+    spare_hosts,
 )
 from advisor.engine.terms.ratio_distribution import (
     CERTAIN,
@@ -135,6 +138,7 @@ __all__ = [
     "quantile_key",
     "stored_distribution",
     "ANY",
+    "ANYWHERE",
     "ASSUMED",
     "CLIENTS",
     "DRAFT",
@@ -146,12 +150,14 @@ __all__ = [
     "LAYOUT",
     "LENGTHS",
     "MARKS",
+    "NO_SERVER",
     "MODEL",
     "OMITTED",
     "OWNED",
     "OWNED_MONTHS",
     "Packing",
     "host_chips",
+    "spare_hosts",
     "instances_packed",
     "packing",
     "replicas_left",

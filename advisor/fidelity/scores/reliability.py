@@ -85,7 +85,8 @@ def correlation(p: Pairs) -> float | None:
 
 def joint_share(ttft: RatioDistribution, tpot: RatioDistribution, correlation: float, multiple: float) -> float:
     """Probability that both figures are at most this many times their estimates, drawn as answers draw them."""
-    slow, first = standard_normal("performance"), correlated_normal("performance", "first tokens", correlation)
+    slow = standard_normal("performance")
+    first = correlated_normal(slow, standard_normal("first tokens"), correlation)
     return float(((tpot.at(slow) <= multiple) & (ttft.at(first) <= multiple)).mean())
 
 

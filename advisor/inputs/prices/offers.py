@@ -3,7 +3,7 @@
 import datetime
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,8 +20,10 @@ from advisor.engine.cost import (
     total_usd_per_hour,
 )
 from advisor.engine.terms import (
+    ANYWHERE,
     ASSUMED,
     DOUBTFUL,
+    NO_SERVER,
     OWNED,
     OWNED_MONTHS,
     UNKNOWN_UNIT,
@@ -35,6 +37,7 @@ from advisor.engine.terms import Accelerator as Chip
 from advisor.inputs.prices.assumptions import SERVERS
 from advisor.inputs.prices.hosts import (
     IN_PRICES,
+    SERVER,
     BoughtHost,
     bought_host,
     card_hosts,
@@ -49,7 +52,7 @@ from catalog.loading.fixtures import INDEX, ORIGINS
 from catalog.loading.places import areas_of
 from catalog.models import Discount, Organisation, Price, Region, SupportLicence, Unit
 from catalog.pricing import current as rule
-from catalog.pricing.current import ANYWHERE, EXPIRED_DAYS, STALE_DAYS
+from catalog.pricing.current import EXPIRED_DAYS, STALE_DAYS
 from catalog.pricing.derived import NO_CURRENT_PRICE, has_expired, known_on
 
 SUPERSEDED_YEARS = 5  # from the release of a chip: two generations at the pace of one every two years
@@ -58,6 +61,8 @@ COMPARABLE = ("vm", "bare_metal", "capacity_block")
 CONTRACTED = ("on_demand", "reserved_1y", "reserved_3y")  # terms of an organization's own prices, of any kind
 WITH_HOST = ("system", "server", "rack")  # purchases that include the host
 SYSTEM = "system"  # a complete computer with one chip, no separate server
+FORMS = {SYSTEM: "computer", "rack": "rack"}  # how a purchase of this kind is called; else a server
+WORKSTATION = "workstation"
 CARD = "chip"  # a purchase without a host; only PCIe cards fit any server, modules need a baseboard
 CARD_KINDS = ("gpu", "npu")  # kinds of accelerators sold as PCIe cards
 SLICE = "slice"  # a unit: part of a pod, sold in fixed shapes
@@ -511,13 +516,16 @@ def offers_of(snapshot: Snapshot, a: Assumptions, site: Assumptions, chips: Mapp
     units: dict[str, list[Json]] = {}
     for unit in snapshot.units:
         units.setdefault(unit["accelerator"], []).append(unit)
+    housed = housed_chips(snapshot)
     for p in snapshot.prices:
         chip, known = chips[p["accelerator"]], units.get(p["accelerator"], [])
         weak = weakness(p, datetime.date.fromisoformat(snapshot.asked_on))
         marks = (*p.get("marks", ()), *([chip.market] if chip.market else []), *([WEAK_PRICE] if weak else []))
         trust: Json = {"marks": marks, "weakness": weak, "origin": p["origin"]}
         if p["term"] == "purchase":
-            kept += [replace(o, **trust) for o in _owned(p, site, chip, known, snapshot)]
+            for o in _owned(p, site, chip, known, snapshot):
+                fits = not o.estimated_host or fits_a_machine(o, housed)
+                kept.append(replace(o, **trust | {"marks": marks if fits else (*marks, NO_SERVER)}))
         else:
             found = doubts(p, chip, snapshot)
             trust |= found | {"marks": (*marks, *found["marks"])}
@@ -702,6 +710,21 @@ def _owned(p: Json, a: Assumptions, chip: Chip, known: Sequence[Json], snapshot:
     return _owned_host(p, a, chip, whole, known, snapshot)
 
 
+def housed_chips(snapshot: Snapshot) -> frozenset[str]:
+    """The chips of which a machine is known: one in the catalog, or one that somebody rents out."""
+    rows = (*snapshot.units, *snapshot.prices, *snapshot.other_terms, *snapshot.serverless)
+    return frozenset({row["accelerator"] for row in rows if row.get("kind") != CARD} | set(snapshot.marketplace))
+
+
+def fits_a_machine(o: Offer, housed: Collection[str]) -> bool:
+    """Whether cards that are bought alone fit a machine that can be ordered.
+
+    GPU servers take any passively cooled card, and any workstation takes one card with a fan. Several of those need a
+    chip of which some machine is known.
+    """
+    return o.form != WORKSTATION or o.accelerators == 1 or o.accelerator in housed
+
+
 def _owned_host(
     p: Json, a: Assumptions, chip: Chip, host: BoughtHost, known: Sequence[Json], snapshot: Snapshot
 ) -> list[Offer]:
@@ -742,6 +765,8 @@ def _owned_host(
         host_watts_per_accelerator=host.watts_per_accelerator,
         full_watts=watts,
         cooling=cooling_of(known, accelerators),
+        form=WORKSTATION if p["kind"] == CARD and chip.chassis != SERVER else FORMS.get(p["kind"], "server"),
+        estimated_host=p["kind"] == CARD,
         fabric_accelerators=_own_fabric(p, chip, accelerators),
         notes=p.get("notes", ""),
         stale=p.get("stale", False),

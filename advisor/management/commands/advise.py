@@ -2,7 +2,7 @@ import json
 import os
 import sys
 import time
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,6 +27,7 @@ STANDARD_OUTPUT = Path("-")
 FILES = {
     "memo": "memo.md",
     "bom": "bill-of-materials.csv",
+    "costs": "costs.csv",
     "assumptions": "assumptions.csv",
     "cashflow": "cash-flow.csv",
     "workbook": "workbook.xlsx",
@@ -50,21 +51,26 @@ class Command(BaseCommand):
             action="store_true",
             help="reproducible JSON for diffs: sorted keys, 6 significant digits, no timestamps",
         )
-        parser.add_argument("--top", type=int, metavar="N", help="show at most N recommendations")
+        parser.add_argument("--full", action="store_true", help="print the whole table and not the first screen alone")
+        parser.add_argument("--top", type=whole, metavar="N", help="show at most N recommendations")
         parser.add_argument(
             "--set",
             action="append",
             default=[],
             metavar="path.to.key=value",
-            help="change one value of the workload, for example traffic.requests_per_s.mean=6; repeatable",
+            help="change one value of the workload, for example traffic.requests_per_s.mean=6 or "
+            "constraints.max_usd_per_month=$40k; repeatable",
         )
         parser.add_argument("--document", choices=FILES, help="write one document for finance instead of the answer")
         parser.add_argument(
-            "--out", type=Path, metavar="FILE", help="the document's file; a memo is HTML in FILE.html; -: print a text"
+            "--out",
+            type=Path,
+            metavar="FILE",
+            help="the document's file; .html and .md choose the format of a memo or bom; -: print a text",
         )
         parser.add_argument(
             "--option",
-            type=int,
+            type=whole,
             metavar="N",
             help="rank of the option of the document; default: of a memo the first option, else the first deployment",
         )
@@ -100,7 +106,7 @@ class Command(BaseCommand):
         if options["document"]:
             self.write_document(answer, options["document"], options["out"], options["option"])
         answer = answer.changed(recommendations=answer.recommendations[: options["top"]])
-        self.stdout.write(RENDER["canonical" if options["canonical"] else options["format"]](answer))
+        self.stdout.write(RENDER[rendering(options)](answer))
         sys.exit(OK if answer.is_feasible else NOTHING_FEASIBLE)
 
     def rank_quickly(self, spec: dict[str, Any], options: dict[str, Any]) -> NoReturn:
@@ -124,7 +130,7 @@ class Command(BaseCommand):
         if not answer.is_feasible:
             self.stderr.write(f"{answer.verdict}\nNothing was written to {out}: {report.NO_ANSWER}")
             sys.exit(NOTHING_FEASIBLE)
-        name = "memo.html" if document == "memo" and out.suffix.lower() in (".html", ".htm") else FILES[document]
+        name = named_file(document, out)
         try:
             content = report.DOCUMENTS[name][1](answer, rank or report.default_rank(answer, name))
             if out == STANDARD_OUTPUT:
@@ -143,6 +149,17 @@ class Command(BaseCommand):
     def refuse(self, *lines: str) -> NoReturn:
         self.stderr.write("\n".join(lines))
         sys.exit(BAD_INPUT)
+
+
+def whole(text: str) -> int:
+    """A whole number of an option. Raises what argparse reports."""
+    try:
+        number = workload.read_quantity(text, workload.quantity_of("count"))
+    except workload.Unclear as unclear:
+        raise ArgumentTypeError(str(unclear)) from None
+    if not isinstance(number, int):
+        raise ArgumentTypeError(f"must be a whole number, not {text}")
+    return number
 
 
 def require_catalog() -> None:
@@ -170,6 +187,12 @@ def document_fault(document: str | None, out: Path | None, rank: int | None) -> 
     return f"--out: {out} is a folder; give a file" if out.is_dir() else ""
 
 
+def named_file(document: str, out: Path) -> str:
+    """The document's name; a memo and a bill of materials are written in the format that the file's ending names."""
+    stem, other = FILES[document].rsplit(".", 1)[0], out.suffix.lower().lstrip(".").replace("htm", "html")[:4]
+    return f"{stem}.{other}" if f"{stem}.{other}" in report.DOCUMENTS else FILES[document]
+
+
 def replace_file(path: Path, content: bytes) -> None:
     """Writes the file whole or not at all: beside it under another name, then renamed."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -183,7 +206,15 @@ def replace_file(path: Path, content: bytes) -> None:
         raise BadFile(f"{path}: cannot write the document: {error.strerror}; check the folder") from None
 
 
+def rendering(options: dict[str, Any]) -> str:
+    """How the answer is printed."""
+    if options["canonical"]:
+        return "canonical"
+    return "screen" if options["format"] == "table" and not options["full"] else str(options["format"])
+
+
 RENDER: dict[str, Callable[[Answer], str]] = {
+    "screen": lambda answer: report.screen_text(report.screen_of(answer), "For all figures, add --full."),
     "table": report.table,
     "markdown": report.markdown,
     "canonical": report.canonical,
@@ -247,8 +278,12 @@ def question(
         if not equals:
             raise workload.WorkloadError([{"field": "--set", "message": f"{change}: give path.to.key=value"}])
         raw = workload.set_path(raw, key, value)
-    spec = with_models(workload.parse(with_workloads(raw, path.parent)), path.parent, warn)
-    owner = default_organisation()
+    raw, owner = with_workloads(raw, path.parent), default_organisation()
+    try:
+        parsed = workload.parse(raw)
+    except workload.WorkloadError as e:
+        raise workload.WorkloadError(e.errors + inputs.unknown_names_in_parts(raw, owner)) from None
+    spec = with_models(parsed, path.parent, warn)
     spec = inputs.with_catalog_names(spec, owner)
     inputs.check_catalog(spec, owner, files=True)
     if spec["kind"] == "portfolio":

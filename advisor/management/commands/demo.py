@@ -46,7 +46,7 @@ class Command(BaseCommand):
     def show(self, advice: dict[str, Any]) -> None:
         if advice["state"] != "done":
             raise CommandError(f"the recommendation is {advice['state']}: {advice['error']}")
-        self.stdout.write(report.table(Answer.read(advice["result"]), top=5))
+        self.stdout.write(report.screen_text(report.screen_of(Answer.read(advice["result"]))))
         page = reverse("advice", args=[advice["id"]])
         self.stdout.write(
             f"\nTo see the full answer with its evidence, run `make serve` and open http://{HOST}:8000{page}\n"

@@ -35,7 +35,7 @@ HELP = {
     "pp": "pipeline-parallel size; default: 1",
     "ep": "expert-parallel size; default: 1",
     "moe_tp": "tensor-parallel size of the expert layers",
-    "isl": "input tokens per request",
+    "isl": "input tokens per request, such as 6000 or 6k",
     "osl": "output tokens per request",
     "max_batched_tokens": "token budget of a scheduler step",
     "framework_version": "release of the framework; default: the catalog's",
@@ -72,11 +72,6 @@ HELP = {
 }
 
 
-def requests(text: str) -> int | str:
-    """A number if the text is one; the deployment validates other text."""
-    return int(text) if text.lstrip("-").isdecimal() else text
-
-
 class Command(BaseCommand):
     help = "Estimates one fixed deployment or one training step. Exit codes: 0 estimated, 3 does not fit, 2 bad input."
 
@@ -94,25 +89,16 @@ class Command(BaseCommand):
             help="confirm that the size in config.json is right although its name or its checkpoint states another",
         )
         for name in (*WHOLE, *TEXTS):
-            parser.add_argument(
-                f"--{name.replace('_', '-')}",
-                type=int if name in WHOLE else str,
-                required=name == "accelerator",
-                help=HELP.get(name),
-            )
-        parser.add_argument("--host-speed-ratio", type=float, help=HELP["host_speed_ratio"])
+            parser.add_argument(f"--{name.replace('_', '-')}", required=name == "accelerator", help=HELP.get(name))
+        parser.add_argument("--host-speed-ratio", help=HELP["host_speed_ratio"])
         for name in ("prefill", "decode"):
             parser.add_argument(
                 f"--{name}-pool", metavar="K=V;...", help="workers, batch, tp, pp, ep, attention_dp, moe_tp"
             )
-        parser.add_argument(
-            "--concurrency", type=requests, metavar="N|max", help="total across all replicas; default: max"
-        )
+        parser.add_argument("--concurrency", metavar="N|max", help="total across all replicas; default: max")
         training = parser.add_argument_group("training and finetuning")
         for name in (*TRAINING_WHOLE, *TRAINING_TEXTS):
-            training.add_argument(
-                f"--{name.replace('_', '-')}", type=int if name in TRAINING_WHOLE else str, help=HELP[name]
-            )
+            training.add_argument(f"--{name.replace('_', '-')}", help=HELP[name])
         parser.add_argument(
             "--no-measurements",
             dest="use_measurements",

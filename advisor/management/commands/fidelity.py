@@ -1,7 +1,8 @@
 """Scores the engine on measured rows: `fidelity --measurements FILE.csv [--by column,...] [--format table|json]`."""
 
+import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,13 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from advisor.engine.terms import Case
 from advisor.fidelity import (
+    Json,
     MeasurementsError,
     Row,
     calibration_files,
     conditioning,
+    decision_document,
+    decision_record,
     disputed,
     peers,
     read,
@@ -55,6 +59,11 @@ class Command(BaseCommand):
         parser.add_argument("--limit", type=int, help="only the first N rows (for debugging)")
         parser.add_argument("--write-docs", metavar="FILE.md", help="also write the report and the scorecard files")
         parser.add_argument(
+            "--write-track-record",
+            metavar="FILE.md",
+            help="only check decisions, with the predictions of the loaded scorecard and today's prices",
+        )
+        parser.add_argument(
             "--rows-to",
             type=Path,
             default=score_files.DIRECTORY,
@@ -69,6 +78,9 @@ class Command(BaseCommand):
         if options["limit"] is not None:
             at_least_one("--limit", options["limit"])
         rows = self._rows(options["measurements"], options["limit"])
+        if options["write_track_record"]:
+            self._write_track_record(rows, Path(options["write_track_record"]))
+            return
         known, estimator, families = catalog_estimator()
         trained = [row for row in rows if row.task == "training"]
         served = [r for r in rows if r.task != "training" and not (options["write_docs"] and kept_apart(r))]
@@ -78,11 +90,23 @@ class Command(BaseCommand):
         figures = scoring.report([*scored, *runs], by or ["source_key"], doubts)
         if options["write_docs"]:
             training = training_report.markdown(runs, training_layouts.compare(trained, known))
-            write_docs(Path(options["write_docs"]), options["rows_to"], scored, doubts, runs, training)
+            decided = functools.partial(decision_record.record, served, resources=known, disputed=doubts)
+            write_docs(Path(options["write_docs"]), options["rows_to"], scored, doubts, runs, training, decided)
         if options["format"] == "json":
             self.stdout.write(json.dumps(figures, allow_nan=False))
         else:
             self.stdout.write(table(figures, by or ["source_key"]))
+
+    def _write_track_record(self, rows: Sequence[Row], document: Path) -> None:
+        from advisor.inputs import catalog_resources
+
+        known, scored = catalog_resources(), list(ScoredRow.objects.order_by("pk"))
+        served = [r for r in rows if r.task != "training" and not kept_apart(r)]
+        doubts = disputed.find(served, known) | disputed.read()
+        record = decision_record.record(served, scored, known, doubts, peers.read())
+        with writing(document):
+            decision_document.write(record, document)
+        self.stdout.write(decision_document.verdict(record))
 
     def _rows(self, paths: Sequence[str], limit: int | None) -> list[Row]:
         try:
@@ -101,15 +125,17 @@ def write_docs(
     doubts: Mapping[str, str],
     runs: Sequence[scoring.Scored] = (),
     training: str = "",
+    decided: Callable[..., Json] = dict,
 ) -> None:
-    """Writes the report, and the scorecard files that `load_catalog` reads.
+    """Writes the report, and the scorecard files that `load_catalog` reads; if those are shipped, the track record too.
 
-    `runs`: scored training rows; `training`: their section of the report.
+    `runs`: scored training rows; `training`: their section of the report; `decided`: makes the track record.
     """
     validation, calibration = calibration_files.read_report(), calibration_files.digest()
     rows = score_files.catalog_rows(scored, doubts)
     published = rows_to == score_files.DIRECTORY
     others = peers_section(rows) if published else ""
+    record = decided(scored=rows, recorded=peers.read()) if published else {}
     try:
         with writing(rows_to):
             score_files.write(scored, doubts, validation, calibration, rows_to, runs)
@@ -120,6 +146,7 @@ def write_docs(
     if published:
         with writing(measured.PATH.parent):
             measured.PATH.write_text(conditioning.document(conditioned), encoding="utf-8")
+            decision_document.write(record, document.with_name(decision_document.NAME))
     text = report.markdown(
         scored, doubts, report.calibrations(), validation, calibration, targets, training, conditioned, others
     )

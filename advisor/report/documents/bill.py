@@ -1,10 +1,24 @@
-"""The bill of materials: every line of a plan with its list price, its hours and what it costs over the plan, USD."""
+"""The costs: every line of a plan with its list price, its hours and what it costs over the plan, USD."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from advisor.result import CashFlow, CostPart, FleetItem, Money, Option, Plan, PlanStep, PortfolioMoney, TrainingOption
+from advisor.engine.terms import HOURS_PER_MONTH
+from advisor.report.documents.subject import TOTALS_ONLY
+from advisor.result import (
+    ApiOption,
+    CashFlow,
+    CostPart,
+    FleetItem,
+    Money,
+    Option,
+    Plan,
+    PlanStep,
+    PortfolioMoney,
+    TrainingOption,
+    machine_of,
+)
 from advisor.templatetags.finance import rate as percent
 
 CENT = 0.01
@@ -148,7 +162,7 @@ def step_line(step: PlanStep) -> BillLine:
     return BillLine(
         action=step.action,
         quantity=step.instances,
-        item=step.instance,
+        item=machine_of(step),
         provider=step.provider,
         region=step.region,
         from_month=step.from_month,
@@ -183,6 +197,25 @@ def item_line(item: FleetItem) -> BillLine:
         price_as_of=item.price_as_of,
         source=item.source,
     )
+
+
+def api_bill(api: ApiOption) -> list[BillLine]:
+    """What a hosted API is paid for over the horizon, by kind of token; their sum is that of the months."""
+    assert api.payments is not None
+    prices = {f"{charge.name} tokens": charge for charge in api.bill}
+    lines = []
+    for part in api.payments.parts:
+        charge, usd = prices[part.name], part.total_usd or 0.0
+        millions = charge.tokens_per_month / 1e6 * usd / charge.usd_per_month if charge.usd_per_month else 0.0
+        lines.append(
+            BillLine(
+                action="pay", quantity=round(millions, 3), item=f"million {part.name} of {api.name}",
+                provider=api.provider, region=api.region, from_month=1, until_month=api.payments.horizon_months,
+                unit_usd_once=charge.usd_per_mtok, usd=usd, price_as_of=api.price_as_of, source=api.price_source,
+            )
+        )  # fmt: skip
+    paid = math.fsum(flow.total_usd for flow in api.payments.cash_flow)
+    return [*lines, *rounding_line(lines, paid)]
 
 
 def vat_fraction_in(m: Money) -> float:
@@ -245,3 +278,65 @@ def software_line(r: Option | TrainingOption) -> BillLine:
     name = f"{r.framework} {r.framework_version}".strip()
     count = r.replicas if isinstance(r, Option) else 1
     return BillLine(action="install", quantity=count, item=name, unit_usd_once=0, usd=0, source="open source")
+
+
+# --- answers of earlier versions ---------------------------------------------------------------------------------
+
+
+def bill_of(r: Option | TrainingOption) -> list[BillLine]:
+    if r.money is None:
+        return totals_only_bill(r)
+    return bill_lines(r, r.money, r.money.plan) if r.money.plan else bill_without_plan(r, r.money)
+
+
+def bill_without_plan(r: Option | TrainingOption, m: Money) -> list[BillLine]:
+    """The lines of an answer without a plan: one purchase or one rent around the clock."""
+    once = m.purchase_usd / r.instances if m.purchase_usd else None
+    hours = m.horizon_months * HOURS_PER_MONTH
+    hourly = None if once else rent_of_one(r)
+    lines = [
+        BillLine(
+            action="buy" if once else "rent",
+            quantity=r.instances,
+            item=r.instance or r.accelerator_name,
+            provider=r.provider,
+            region=r.region,
+            unit_usd_once=once,
+            unit_usd_per_hour=hourly,
+            paid_hours=None if once else hours * r.instances,
+            usd=m.purchase_usd if once else (hourly or 0.0) * hours * r.instances,
+            price_as_of=m.prices_as_of,
+            source=r.price_source,
+        )
+    ]
+    if once:
+        extra = m.capital_usd - m.purchase_usd
+        item = "share of network, storage and spares"
+        lines.append(BillLine(action="buy", quantity=1, item=item, unit_usd_once=extra, usd=extra, source=SHARE))
+    lines += [
+        BillLine(action="pay", quantity=1, item=part.name, usd=part.usd_per_month * m.horizon_months)
+        for part in m.parts
+        if part.group in ("running", "services") and part.usd_per_hour
+    ]
+    return [*lines, software_line(r)]
+
+
+def totals_only_bill(r: Option | TrainingOption) -> list[BillLine]:
+    """The lines of an answer that holds only totals: what is bought or rented, without a price of its own."""
+    bought = BillLine(
+        action="buy" if r.acquisition == "own" else "rent",
+        quantity=r.instances,
+        item=r.instance or r.accelerator_name,
+        provider=r.provider,
+        region=r.region,
+        price_as_of=r.price_as_of,
+        source=r.price_source,
+    )
+    total = replace(bought, action="pay", quantity=1, item="total", unit_usd_per_hour=r.usd_per_hour)
+    return [bought, software_line(r), total, BillLine(action="", quantity=0, item=TOTALS_ONLY, source="")]
+
+
+def rent_of_one(r: Option | TrainingOption) -> float:
+    """USD per hour of one rented instance; a quotient of floats, so without its last digits."""
+    together = next((p.usd_per_hour for p in r.money.parts if p.name == "instances"), 0.0) if r.money else 0.0
+    return round(together / r.instances, 6)

@@ -99,6 +99,11 @@ def prices_used(m: Money | PortfolioMoney) -> str:
     return " to ".join(dict.fromkeys((days[0], days[-1])))
 
 
+def oldest_price(r: Option | TrainingOption) -> str:
+    """The date of the oldest price that the costs of an option rest on."""
+    return prices_used(r.money).split(" to ")[0] if r.money else r.price_as_of
+
+
 # --- hosted APIs ------------------------------------------------------------------------------------------------
 
 

@@ -1,23 +1,23 @@
-"""The CSV files: bill of materials, assumptions, cash flow by month."""
+"""The CSV files: bill of materials, costs, assumptions, cash flow by month."""
 
 import csv
 import datetime
 import io
-import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import astuple, fields, replace
+from dataclasses import fields
 from decimal import Decimal
 from typing import Any
 
 from advisor.answer import CURRENCY
-from advisor.engine.terms import HOURS_PER_MONTH
-from advisor.report.documents.bill import SHARE, BillLine, bill_lines, portfolio_bill, rounding_line, software_line
+from advisor.report.documents.bill import BillLine, api_bill, bill_of, portfolio_bill
+from advisor.report.documents.order import OrderLine, orders
 from advisor.report.documents.subject import TOTALS_ONLY, api_of, chosen, is_early_portfolio, money_of, shared_money
-from advisor.result import Answer, ApiOption, Assumption, CashFlow, Currency, Money, Option, PlanMonth, TrainingOption
+from advisor.result import Answer, Assumption, CashFlow, Currency, Money, Option, PlanMonth, TrainingOption
 from catalog import clock
 from catalog.lists import export
 
 BILL_HEAD = tuple(field.name for field in fields(BillLine))
+ORDER_HEAD = tuple(field.name for field in fields(OrderLine))
 ASSUMPTIONS_HEAD = ("name", "value", "unit", "default", "low", "high", "as_of", "age_days", "source")
 TOTALS = ("capital_usd", "running_usd", "value_left_usd", "total_usd", "present_usd")
 PARTS = ("rent_usd", "energy_usd", "staff_usd", "other_usd", "book_value_usd")
@@ -38,10 +38,21 @@ def in_cents(usd: float) -> Decimal:
     return Decimal(f"{usd:.2f}") + 0  # no -0.00
 
 
-# --- bill of materials ------------------------------------------------------------------------------------------
+# --- bill of materials and costs --------------------------------------------------------------------------------
 
 
 def bill_of_materials(answer: Answer, rank: int) -> str:
+    """What to order, one line each, with its specification and the list price that is known."""
+    lines = orders(answer, rank)
+    if not lines:
+        return costs_csv(answer, rank)  # an answer of an earlier version, or only owned machines
+    head, more = bill_currency(answer.currency)
+    named, first = bool(lines[0][0]), ["for"] if lines[0][0] else []
+    rows = ([*([name] if named else []), *order_row(line), *more(line)] for name, line in lines)
+    return csv_of((*first, *ORDER_HEAD, *head), rows)
+
+
+def costs_csv(answer: Answer, rank: int) -> str:
     """Everything that is paid, one line each, with seller, list price, hours and the sum over the plan."""
     if is_early_portfolio(answer):
         return csv_of(BILL_HEAD, [("", "", TOTALS_ONLY)])
@@ -54,25 +65,6 @@ def bill_of_materials(answer: Answer, rank: int) -> str:
     api = api_of(answer, rank)
     lines_of_one = api_bill(api) if api else bill_of(chosen(answer, rank))
     return csv_of((*BILL_HEAD, *head), ([*bill_row(line), *more(line)] for line in lines_of_one))
-
-
-def api_bill(api: ApiOption) -> list[BillLine]:
-    """What a hosted API is paid for over the horizon, by kind of token; their sum is that of the months."""
-    assert api.payments is not None
-    prices = {f"{charge.name} tokens": charge for charge in api.bill}
-    lines = []
-    for part in api.payments.parts:
-        charge, usd = prices[part.name], part.total_usd or 0.0
-        millions = charge.tokens_per_month / 1e6 * usd / charge.usd_per_month if charge.usd_per_month else 0.0
-        lines.append(
-            BillLine(
-                action="pay", quantity=round(millions, 3), item=f"million {part.name} of {api.name}",
-                provider=api.provider, region=api.region, from_month=1, until_month=api.payments.horizon_months,
-                unit_usd_once=charge.usd_per_mtok, usd=usd, price_as_of=api.price_as_of, source=api.price_source,
-            )
-        )  # fmt: skip
-    paid = math.fsum(flow.total_usd for flow in api.payments.cash_flow)
-    return [*lines, *rounding_line(lines, paid)]
 
 
 def bill_currency(c: Currency | None) -> tuple[list[str], Callable[[BillLine], list[Any]]]:
@@ -97,69 +89,14 @@ def converted_cents(usd: float | None, c: Currency) -> Decimal | None:
     return None if usd is None else in_cents(usd * c.per_usd)
 
 
-def bill_of(r: Option | TrainingOption) -> list[BillLine]:
-    if r.money is None:
-        return totals_only_bill(r)
-    return bill_lines(r, r.money, r.money.plan) if r.money.plan else bill_without_plan(r, r.money)
-
-
 def bill_row(line: BillLine) -> list[Any]:
-    values = dict(zip(BILL_HEAD, astuple(line), strict=True))
+    values = {name: getattr(line, name) for name in BILL_HEAD}
     cents = ("unit_usd_once", "usd")
     return [in_cents(v) if name in cents and v is not None else v for name, v in values.items()]
 
 
-def bill_without_plan(r: Option | TrainingOption, m: Money) -> list[BillLine]:
-    """The lines of an answer without a plan: one purchase or one rent around the clock."""
-    once = m.purchase_usd / r.instances if m.purchase_usd else None
-    hours = m.horizon_months * HOURS_PER_MONTH
-    hourly = None if once else rent_of_one(r)
-    lines = [
-        BillLine(
-            action="buy" if once else "rent",
-            quantity=r.instances,
-            item=r.instance or r.accelerator_name,
-            provider=r.provider,
-            region=r.region,
-            unit_usd_once=once,
-            unit_usd_per_hour=hourly,
-            paid_hours=None if once else hours * r.instances,
-            usd=m.purchase_usd if once else (hourly or 0.0) * hours * r.instances,
-            price_as_of=m.prices_as_of,
-            source=r.price_source,
-        )
-    ]
-    if once:
-        extra = m.capital_usd - m.purchase_usd
-        item = "share of network, storage and spares"
-        lines.append(BillLine(action="buy", quantity=1, item=item, unit_usd_once=extra, usd=extra, source=SHARE))
-    lines += [
-        BillLine(action="pay", quantity=1, item=part.name, usd=part.usd_per_month * m.horizon_months)
-        for part in m.parts
-        if part.group in ("running", "services") and part.usd_per_hour
-    ]
-    return [*lines, software_line(r)]
-
-
-def totals_only_bill(r: Option | TrainingOption) -> list[BillLine]:
-    """The lines of an answer that holds only totals: what is bought or rented, without a price of its own."""
-    bought = BillLine(
-        action="buy" if r.acquisition == "own" else "rent",
-        quantity=r.instances,
-        item=r.instance or r.accelerator_name,
-        provider=r.provider,
-        region=r.region,
-        price_as_of=r.price_as_of,
-        source=r.price_source,
-    )
-    total = replace(bought, action="pay", quantity=1, item="total", unit_usd_per_hour=r.usd_per_hour)
-    return [bought, software_line(r), total, BillLine(action="", quantity=0, item=TOTALS_ONLY, source="")]
-
-
-def rent_of_one(r: Option | TrainingOption) -> float:
-    """USD per hour of one rented instance; a quotient of floats, so without its last digits."""
-    together = next((p.usd_per_hour for p in r.money.parts if p.name == "instances"), 0.0) if r.money else 0.0
-    return round(together / r.instances, 6)
+def order_row(line: OrderLine) -> list[Any]:
+    return [*bill_row(line), *(getattr(line, name) for name in ORDER_HEAD[len(BILL_HEAD) :])]
 
 
 # --- assumptions ------------------------------------------------------------------------------------------------

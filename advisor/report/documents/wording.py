@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from advisor.engine.terms import HOURS_PER_MONTH, usd_text
 from advisor.report.text import figure
-from advisor.result import Currency, Option, Plan, PlanStep, TrainingOption
+from advisor.result import Currency, Option, Plan, PlanStep, TrainingOption, order_month, servers_text
 from advisor.templatetags import finance, units
 
 Interval = Sequence[float | None] | None
@@ -53,8 +53,8 @@ def order_text(step: PlanStep) -> str:
     """When a purchase has to be ordered; empty where nothing is ordered."""
     if not step.order_months_before:
         return ""
-    month = step.from_month - 1 - step.order_months_before
-    return f"order in month {month + 1:.0f}" if month > 0 else "order today"
+    month = order_month(step)
+    return f"order in month {month}" if month else "order today"
 
 
 def is_late(step: PlanStep) -> bool:
@@ -65,9 +65,10 @@ def is_late(step: PlanStep) -> bool:
 def plan_text(plan: Plan) -> str:
     """The plan in one phrase: buy 2 x a server, rent up to 4 x an instance at a provider."""
     counts: dict[tuple[str, str, str], int] = {}
-    partly = set()
+    partly, steps = set(), dict[tuple[str, str, str], PlanStep]()
     for step in plan.steps:
         key = step.action, step.instance, step.provider
+        steps[key] = step
         before, rents = counts.get(key, 0), step.action == "rent"
         counts[key] = max(before, step.instances) if rents else before + step.instances
         served = step.instances * HOURS_PER_MONTH * (step.until_month - step.from_month + 1)
@@ -78,7 +79,7 @@ def plan_text(plan: Plan) -> str:
         part = action == "rent" and (item, seller) in partly
         up_to, at_times = "up to " if part and count > 1 else "", " at times" if part and count == 1 else ""
         where = f" at {seller}" if action in ("rent", "reserve") else ""
-        named.append(f"{action} {up_to}{count:,} x {item}{where}{at_times}")
+        named.append(f"{action} {up_to}{servers_text(count, steps[action, item, seller])}{where}{at_times}")
     return shortlist(named, MOST_NAMED) or "sign nothing"
 
 

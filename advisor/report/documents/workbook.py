@@ -17,7 +17,7 @@ from advisor.report.documents.sheet import HOURS, RATE, RATIO, UNIT_USD, USD, WH
 from advisor.report.documents.subject import TOTALS_ONLY, api_of, chosen, money_of
 from advisor.report.documents.tables import ASSUMPTIONS_HEAD, COUNTS, assumption_row
 from advisor.report.text import name_of
-from advisor.result import Answer, Currency, Money, Option, Plan, PlanStep, PortfolioMoney, TrainingOption
+from advisor.result import Answer, Currency, Money, Option, Plan, PlanStep, PortfolioMoney, TrainingOption, machine_of
 
 NAMES = ("Summary", "Plan", "Cash flow", "Bill", "Assumptions", "Scenarios", "Ranges")
 PLAN_HEAD = (
@@ -143,7 +143,7 @@ class Filled:
         for k, step in enumerate(self.book.steps):
             row, put, line = k + 1, self.steps.put, k + 2
             for column, value in enumerate(
-                (step.action, step.instances, step.instance, step.provider, step.region, step.term, step.from_month,
+                (step.action, step.instances, machine_of(step), step.provider, step.region, step.term, step.from_month,
                  step.until_month, step.paid_until_month, step.order_months_before)
             ):  # fmt: skip
                 put(row, column, value, given=column == QUANTITY and step.unit_usd_once is not None)
@@ -275,7 +275,7 @@ class Filled:
     def write_step(self, k: int, step: PlanStep) -> float:
         """The line of one step of the plan; returns its USD at list prices."""
         row, put, line = k + 1, self.bill.put, k + 2
-        put(row, 0, f"{step.action} {step.instance}, months {step.from_month} to {step.until_month}")
+        put(row, 0, f"{step.action} {machine_of(step)}, months {step.from_month} to {step.until_month}")
         put(row, 1, Formula(text=f"={self.steps.at(row, QUANTITY)}", value=step.instances), WHOLE)
         usd = 0.0
         if step.unit_usd_once is not None:

@@ -613,8 +613,10 @@ class Option(Setup, Purchase):
     """Ecosystem, team, lead-time and lock-in scores."""
     slo_probability: Fraction | None = None
     """Probability of meeting every latency limit, from the 90 % intervals; absent without limits or intervals."""
+    apart: str = ""
+    """Why nobody would order it, so that it ranks behind everything else; empty: somebody would."""
     first_probability: Fraction | None = None
-    """Chance to be the best of all options shown; absent without intervals."""
+    """Chance of its chip, provider and way to pay to be the best of those shown; absent without intervals."""
     tied_with: list[Count] | None = None
     """Ranks of the options that a joint draw cannot tell from this one: neither is better in 90 % of the draws."""
     beats: list[Beats] | None = None

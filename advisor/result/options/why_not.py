@@ -97,6 +97,8 @@ class UnrankedOffer(Section):
     """Where the price was read."""
     booking: str = ""
     """Limits of a booking, such as its longest duration; empty: none known."""
+    availability: str = ""
+    """That nobody says whether it is in the regions that the workload requires; empty: it is known."""
 
 
 class Unranked(Section):
@@ -126,6 +128,29 @@ class Unranked(Section):
     """Offer that a change of the workload would admit; null: the catalog has none."""
     said: str
     """The same in words."""
+
+
+class UnknownPlace(Section):
+    """A seller whose price holds for any region, where the workload requires one: never ranked."""
+
+    rank: Count
+    """Option with the same machines."""
+    label: str
+    """The deployment in words."""
+    provider: str
+    """Seller."""
+    instance: str
+    """Instance."""
+    region: str
+    """Region of the price: any, or global."""
+    usd_per_month: UsdPerMonth
+    """Monthly cost of the deployment there."""
+    price_as_of: str
+    """Date of the price."""
+    price_source: str
+    """Where the price was read."""
+    availability: str
+    """What is not known: EU availability unknown."""
 
 
 class Bookable(Section):

@@ -148,6 +148,7 @@ function restore() {
     return;
   }
   const before = JSON.stringify(entries());
+  fitRows(saved.entries);
   fill(saved.entries);
   if (JSON.stringify(entries()) === before) return;
   const note = form.querySelector(".draft");
@@ -163,10 +164,57 @@ function restore() {
 }
 function refresh() {
   form.querySelectorAll(".more").forEach(summarize);
-  if (form.elements.model.value) form.dispatchEvent(new Event("input", { bubbles: true }));
+  if (form.elements.model?.value) form.dispatchEvent(new Event("input", { bubbles: true }));
+}
+
+// Rows of a portfolio: added and removed here; without this script the buttons send the form.
+const jobs = document.getElementById("jobs");
+function renumber() {
+  jobs.querySelectorAll(".job-number").forEach((number, index) => { number.textContent = index + 1; });
+}
+function addJob() {
+  const used = [...jobs.children].map((job) => Number(job.dataset.job.slice(3)));
+  const next = `row${Math.max(0, ...used) + 1}`;
+  const html = document.getElementById("new-job").innerHTML.replaceAll("rowNEW", next);
+  jobs.insertAdjacentHTML("beforeend", html);
+  const job = jobs.lastElementChild;
+  job.querySelectorAll("input[list]").forEach(picker);
+  renumber();
+  return job;
+}
+function rows() {
+  if (!jobs) return;
+  form.addEventListener("click", (event) => {
+    const button = event.target.closest?.("[data-add], [data-remove]");
+    if (!button) return;
+    event.preventDefault();
+    if (button.matches("[data-add]")) {
+      addJob().querySelector("input").focus();
+    } else {
+      button.closest(".job").remove();
+      renumber();
+    }
+    form.dispatchEvent(new Event("input", { bubbles: true }));
+  });
+}
+// A draft may have more rows than the page, or other ones.
+function fitRows(values) {
+  if (!jobs) return;
+  const wanted = new Set(values.map(([name]) => /^row\d+/.exec(name)?.[0]).filter(Boolean));
+  for (const job of [...jobs.children]) if (wanted.size && !wanted.has(job.dataset.job)) job.remove();
+  while (jobs.children.length < wanted.size) addJob();
+  [...jobs.children].forEach((job, index) => {
+    const name = [...wanted][index];
+    if (!name || job.dataset.job === name) return;
+    const twin = document.createElement("div");
+    twin.innerHTML = document.getElementById("new-job").innerHTML.replaceAll("rowNEW", name);
+    job.replaceWith(twin.firstElementChild);
+  });
+  renumber();
 }
 
 if (form) {
+  rows();
   try { restore(); } catch { /* storage is off */ }
   form.querySelectorAll("input[list]").forEach(picker);
   form.addEventListener("input", (event) => {

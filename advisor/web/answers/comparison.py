@@ -7,6 +7,7 @@ from typing import Any
 from advisor.engine.terms import kind_named
 from advisor.inputs import what_if
 from advisor.models import Advice
+from advisor.report import ORIGINS
 from advisor.result import (
     FIGURES,
     GROUPS,
@@ -22,7 +23,6 @@ from advisor.result import (
 from advisor.templatetags import figures
 from advisor.templatetags.units import UNKNOWN, age_days, number, sig, words
 from advisor.web.answers.plan_page import SCENARIOS
-from advisor.web.answers.verdict import ORIGINS, WAYS
 from advisor.web.form_fields import FIELDS
 from advisor.workload import PORTFOLIO
 
@@ -110,6 +110,9 @@ def scenario_name(scenario: Scenario) -> str:
     return SCENARIOS.get(scenario.name, scenario.name).lower()
 
 
+WAYS = {"own": "buy", "api": "use a hosted API"}  # the others are called by their names
+
+
 def ways(item: Item) -> str:
     option, decision = item.option, item.decision
     if option:
@@ -120,8 +123,7 @@ def ways(item: Item) -> str:
             found = found if steps else ["keep"]
     else:
         found = decision.ways if decision else []
-    names = {**WAYS, "own": "buy"}
-    return " and ".join(dict.fromkeys(names.get(way, way) for way in found))
+    return " and ".join(dict.fromkeys(WAYS.get(way, way) for way in found))
 
 
 def layout(item: Item) -> str:

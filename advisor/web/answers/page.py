@@ -2,26 +2,20 @@
 
 import csv
 import io
-from collections import Counter
 from collections.abc import Collection, Container, Mapping, Sequence
 from typing import Any
 
-from django.utils.text import capfirst
-
 from advisor.engine.search import MAX_RANKED
 from advisor.engine.terms import kind_named
-from advisor.report import has_changing_traffic
+from advisor.report import distinct, has_changing_traffic, rejected_counts, screen_of
 from advisor.result import (
     Answer,
     ApiOption,
     FleetRun,
-    HostedOffer,
     Intervals,
-    NearMiss,
     Operator,
     Option,
     ParetoPoint,
-    Rejection,
     RunHours,
     SharedFleet,
     TrainingIntervals,
@@ -31,14 +25,13 @@ from advisor.result import (
     interval,
 )
 from advisor.templatetags.units import number
-from advisor.web.answers import figure_rows, plan_page, sections, training_page, verdict
+from advisor.web.answers import figure_rows, plan_page, sections, training_page
 from advisor.web.charts import plots as charts
 from advisor.web.charts import tuning as tuning_charts
 from advisor.web.interactive import chart_data, cost_charts, frontier_chart
 from advisor.workload import PORTFOLIO
 from catalog.lists import export
 
-CARD_VIEWS = ("cheapest", "fastest", "simplest")  # the others have no card of their own
 Ranked = Option | ApiOption | TrainingOption
 HOSTED_SHOWN = 8  # endpoints on the page unless all are asked for
 RANKED_SHOWN = MAX_RANKED  # options likewise; winners of other goals come behind the ranking
@@ -61,7 +54,7 @@ def page(
     first = answer.recommendations[0] if answer.recommendations else None
     return {
         "result": answer,
-        "verdict": verdict.shown(answer),
+        "screen": screen_of(answer),
         "first": first,
         "embedding": embedding,
         "training": trains,
@@ -69,13 +62,17 @@ def page(
         "has_deployments": bool(answer.deployments),
         "changing_traffic": has_changing_traffic(answer),
         "by_token_alone": bool(answer.hosted) and acquisition(answer) == ["api"],
-        "cheaper_by_token": cheaper_by_token(answer),
-        "nearest": nearest(answer),
         **shown,
         **(training if trains else serving)(answer, spec, base, sort, shown["parts"], opened),
         **grounds(answer, shown["parts"]),
+        "screen_chart": screen_chart(answer) if shown["is_first"] else None,
         "schedule": schedule(answer.portfolio.shared) if answer.portfolio and answer.portfolio.shared else [],
     }
+
+
+def screen_chart(answer: Answer) -> chart_data.Chart | None:
+    """The chart below the first screen: what buying, renting and a hosted API have cost over time."""
+    return cost_charts.break_even(answer.deployments[0], answer) if answer.deployments else None
 
 
 def is_training(spec: Mapping[str, Any]) -> bool:
@@ -86,8 +83,9 @@ def sections_of(answer: Answer, spec: Mapping[str, Any]) -> tuple[sections.Secti
     """The sections of this answer: those that say something."""
     if answer.portfolio:
         return tuple(each for each in sections.PORTFOLIO if each.slug != "cost" or answer.portfolio.money)
-    found = sections.TRAINING if is_training(spec) else sections.SERVING
-    return found if answer.recommendations else tuple(e for e in found if e.slug in sections.WITHOUT_OPTIONS)
+    if not answer.recommendations:
+        return sections.NO_RUN if is_training(spec) else sections.NOTHING
+    return sections.TRAINING if is_training(spec) else sections.SERVING
 
 
 def schedule(fleet: SharedFleet) -> list[tuple[FleetRun, str, RunHours]]:
@@ -111,10 +109,9 @@ def serving(
 ) -> dict[str, Any]:
     """What the sections of a serving answer show beside what every section has."""
     options, kind = answer.serving_options, kind_named(spec.get("kind"))
-    found: dict[str, Any] = {"options": [], "cards": []}
+    found: dict[str, Any] = {"options": []}
     if sections.needs(parts, "why"):
         found |= {
-            "cards": cards(answer),
             "has_options": bool(options),
             **frontier(answer, spec, base, not kind.generates_tokens),
         }
@@ -160,7 +157,6 @@ def training(
     """The same of a training answer."""
     return {
         **ranking(answer, answer.training_runs, spec, sort, opened),
-        "cards": cards(answer, training_page.CARD_VIEWS),
         **training_page.answer_context(answer, base, spec),
     }
 
@@ -174,7 +170,7 @@ def ranking(
 ) -> dict[str, Any]:
     """The table of ranked options; the first of them unless all are asked for."""
     kind = kind_named(spec.get("kind"))
-    ranked = figure_rows.ordered(options, sort, kind)
+    ranked = figure_rows.ordered(distinct(options), sort, kind)
     shown = ranked if "ranked" in opened else ranked[:RANKED_SHOWN]
     return {
         "options": [
@@ -182,7 +178,6 @@ def ranking(
         ],
         "options_left": len(ranked) - len(shown),
         "options_open": "ranked" in opened,
-        "has_view_winners": has_view_winners(answer.training_runs or answer.deployments),
         "headers": figure_rows.headers(sort, figure_rows.titles(kind)),
         "rejected_counts": rejected_counts(answer.rejected),
     }
@@ -204,21 +199,6 @@ OBJECTIVES = {
     "balanced": "a balance of cost, latency, energy and the declared scores",
     "simplicity": "simplicity (fewest chips first)",
 }
-REASONS = {
-    "unpriced": "without a usable price",
-    "misses_slo": "too slow",
-    "misses_deadline": "too slow for the deadline",
-    "outranked": "outranked",
-    "unsupported": "not supported",
-    "does_not_fit": "too small",
-    "too_much_power": "drawing too much power",
-    "too_expensive": "over budget",
-    "too_many": "needing more chips than allowed",
-    "excluded": "excluded by your constraints",
-    "cooling": "needing different cooling",
-    "internal_error": "not evaluated because of an internal error",
-    "not_examined": "not examined",
-}
 
 
 def acquisition(answer: Answer) -> Any:
@@ -227,30 +207,9 @@ def acquisition(answer: Answer) -> Any:
     return (workload.get("constraints") or {}).get("acquisition")
 
 
-def rejected_counts(rejected: Sequence[Rejection]) -> list[tuple[str, int]]:
-    """(reason, count), the most frequent first; the reason fits behind a number."""
-    counts = Counter(item.reason for item in rejected)
-    return [(REASONS.get(reason, reason.replace("_", " ")), count) for reason, count in counts.most_common()]
-
-
 def wins(option: Option | ApiOption | TrainingOption, views: Views) -> list[str]:
     """The views that this option wins."""
     return [view for view, rank in views.ranks().items() if rank == option.rank]
-
-
-def has_view_winners(options: Sequence[Option | TrainingOption]) -> bool:
-    """Whether some options are listed for a view alone: beyond the first ten, or a second of one accelerator."""
-    names = [option.accelerator_name for option in options]
-    return len(names) > MAX_RANKED or len(set(names)) < len(names)
-
-
-def cheaper_by_token(answer: Answer) -> HostedOffer | None:
-    """The cheapest hosted API where it costs less than the first choice and the verdict does not name it."""
-    if not answer.deployments or not answer.hosted:
-        return None
-    cheapest = min(answer.hosted, key=lambda offer: offer.usd_per_month)
-    asked_for = answer.has_apis or cheapest.rejection is not None or cheapest.rank_by_cost is not None
-    return None if asked_for or cheapest.usd_per_month >= answer.deployments[0].usd_per_month else cheapest
 
 
 def option_context(option: Option, answer: Answer, spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -289,25 +248,6 @@ def bar(operator: Operator, longest_s: float) -> str:
     return charts.share_bar((operator.time_s or 0) / longest_s, charts.bound_css(operator.bound))
 
 
-def cards(answer: Answer, views: Sequence[str] = CARD_VIEWS) -> list[dict[str, Any]]:
-    """The first choice and the views' winners, one card an option: 'Cheapest and simplest' when both are the same."""
-    by_rank = {option.rank: option for option in answer.recommendations}
-    ranks = answer.views.ranks()
-    titles: dict[int, list[str]] = {}
-    if 1 in by_rank and 1 not in [ranks.get(view) for view in views]:
-        titles[1] = ["first choice"]
-    for view, rank in ranks.items():
-        if rank in by_rank and (view in views or rank in titles):
-            titles.setdefault(rank, []).append(view)
-    return [
-        {"title": capfirst(listed([name for name in names])), "option": by_rank[rank]} for rank, names in titles.items()
-    ]
-
-
-def listed(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-
-
 def ranked_once(points: Sequence[ParetoPoint], options: Sequence[Option]) -> list[ParetoPoint]:
     """Each rank on one point, the nearest in price and speed to its option; other points lose theirs."""
     marked = list(points)
@@ -340,23 +280,6 @@ def price_dates(options: Sequence[Option | ApiOption | TrainingOption]) -> list[
     return [
         {"provider": provider, "as_of": as_of, "source": source} for provider, as_of, source in sorted(prices, key=str)
     ]
-
-
-def nearest(answer: Answer) -> dict[str, NearMiss | Rejection] | None:
-    """When nothing is feasible: the first near miss, or the rejection that misses its limit by the least."""
-    if answer.recommendations:
-        return None
-    if answer.near_misses:
-        return {"near_miss": answer.near_misses[0]}
-    measured = [(ratio, item) for item in answer.rejected if (ratio := miss_ratio(item)) is not None]
-    return {"rejected": min(measured, key=lambda pair: pair[0])[1]} if measured else None
-
-
-def miss_ratio(item: Rejection) -> float | None:
-    """How far a rejected accelerator is from its limit, as a ratio of at least 1."""
-    if not item.limit or not item.reached or item.limit < 0 or item.reached < 0:
-        return None
-    return max(item.limit / item.reached, item.reached / item.limit)
 
 
 # --- exports ----------------------------------------------------------------------------------------------------

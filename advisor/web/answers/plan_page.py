@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from advisor.report import months, plan_payments, plan_totals
-from advisor.result import Answer, ApiOption, Option, PlanStep, Scenario, TrainingOption
+from advisor.result import Answer, ApiOption, Option, PlanStep, Scenario, TrainingOption, machine_of, purchase_in
 from advisor.templatetags.units import sig, words
 from advisor.web.interactive import chart_data
 
@@ -36,6 +36,7 @@ def of_option(option: Ranked) -> dict[str, Any] | None:
     beside = money.usd_over_horizon - sum(step.usd for step in plan.steps)  # teams, services: of the plan as a whole
     return {
         "said": plan.said,
+        "purchase": None if isinstance(option, ApiOption) else purchase_in(option),
         "steps": [step_row(step, money.horizon_months) for step in plan.steps],
         "beside_usd": beside if abs(beside) >= 1 else 0.0,
         "total_usd": money.usd_over_horizon,
@@ -57,6 +58,7 @@ def step_row(step: PlanStep, horizon: int, end: str = "the horizon") -> dict[str
     over = step.paid_until_month - horizon
     return {
         "step": step,
+        "item": machine_of(step),
         "action": f"{action}, {term}" if term else action,
         "order": f"order {months(step.order_months_before)} ahead" if step.order_months_before else "",
         "seller": place[0] if place else "own site",

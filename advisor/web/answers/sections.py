@@ -31,7 +31,8 @@ TITLES = (
 )
 SERVING, TRAINING = sections_of("answer", TITLES), sections_of("training", TITLES)
 PORTFOLIO = sections_of("portfolio", (("why", "The fleet"), ("cost", "Cost"), ("confidence", "Sources")))
-WITHOUT_OPTIONS = ("why", "confidence", "alternatives")  # sections that say something where nothing is feasible
+OF_NOTHING = (("alternatives", "Why nothing fits"), ("confidence", "Sources"))
+NOTHING, NO_RUN = sections_of("answer", OF_NOTHING), sections_of("training", OF_NOTHING)
 OF_OPTIONS = (*TITLES[:3], ("plan", "Payment plan"), *TITLES[3:])
 OPTION, RUN = sections_of("option", OF_OPTIONS), sections_of("run", OF_OPTIONS)
 

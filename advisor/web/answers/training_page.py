@@ -16,7 +16,6 @@ from advisor.web.charts import training as training_charts
 from advisor.web.form_fields import STACKS
 from advisor.web.interactive import chart_data
 
-CARD_VIEWS = ("cheapest", "fastest", "greenest", "simplest")
 OBJECTIVES = {
     "cost": "the cost of the run",
     "latency": "the days of the run",

@@ -1,7 +1,7 @@
 """The fields of the workload form, named by their path in the workload file."""
 
 from advisor.engine.terms import KINDS, Kind
-from advisor.web.form_fields.buying import BALANCE, FILED, FINANCE, FORECAST, LIMITS, OBJECTIVE, PLACES, RUN, SITE
+from advisor.web.form_fields.buying import BALANCE, BUYING, FILED, FINANCE, FORECAST, OBJECTIVE, PLACES, RUN, SITE
 from advisor.web.form_fields.fields import (
     CASES,
     CHOSEN_BY_SERVING,
@@ -15,14 +15,12 @@ from advisor.web.form_fields.fields import (
     LIST,
     NOT_FOR_TRAINING,
     NUMBER,
-    NUMBERS,
     OF_SERVING,
     ONE_OF,
     PATH,
     SOME_OF,
     STACKS,
     SWITCH,
-    TOKENS,
     TRACE_FILE,
     TRACE_TEXT,
     TRAFFIC_BY,
@@ -33,6 +31,19 @@ from advisor.web.form_fields.fields import (
     Group,
 )
 from advisor.web.form_fields.question import QUESTION
+from advisor.web.form_fields.values import (
+    ENGLISH,
+    cases_text,
+    checks_of,
+    in_field,
+    in_points,
+    is_share,
+    only_english,
+    path_text,
+    read,
+    stripped,
+    typed,
+)
 from advisor.web.form_fields.workload_details import (
     ABOUT,
     ADAPTING,
@@ -50,6 +61,7 @@ __all__ = [
     "CASES",
     "COUNTS",
     "CURVE",
+    "ENGLISH",
     "FIELDS",
     "FILE",
     "FORM_ONLY",
@@ -60,26 +72,35 @@ __all__ = [
     "LINES",
     "LIST",
     "NUMBER",
-    "NUMBERS",
     "ONE_OF",
     "PATH",
     "QUESTION",
     "SOME_OF",
     "STACKS",
     "SWITCH",
-    "TOKENS",
     "TRACE_FILE",
     "TRACE_TEXT",
     "TRAFFIC_BY",
     "VALUES",
     "WHOLE",
     "YAML",
+    "cases_text",
+    "checks_of",
+    "in_field",
+    "in_points",
     "is_asked",
+    "is_of_fleet",
+    "is_share",
     "is_shown",
+    "only_english",
+    "path_text",
+    "read",
+    "stripped",
+    "typed",
 ]
 
 ADVANCED = (
-    LIMITS, OBJECTIVE, ABOUT, PRECISION, LEVELS, CONVERSATIONS, MEDIA, RECORDED, RECIPE, ADAPTING, PREFERENCES,
+    BUYING, OBJECTIVE, ABOUT, PRECISION, LEVELS, CONVERSATIONS, MEDIA, RECORDED, RECIPE, ADAPTING, PREFERENCES,
     PLACES, RUN, SITE, FORECAST, FINANCE, BALANCE, FILED,
 )  # fmt: skip
 FIELDS = {field.path: field for group in QUESTION + ADVANCED for field in group.fields if field.path != YAML}
@@ -99,6 +120,13 @@ def is_asked(path: str, kind: Kind) -> bool:
     if path.startswith("traffic.output_tokens") or path in ("structured_output", LATENCY):
         return kind.generates_tokens
     return True
+
+
+def is_of_fleet(path: str) -> bool:
+    """Whether a portfolio takes the field for all its workloads; each of them has the others itself."""
+    return path not in ("model", "task", "structured_output", LATENCY, TRAFFIC_BY) and not path.startswith(
+        ("traffic.", "slo.", "batch.", "training.", "finetuning.", "adapters.")
+    )
 
 
 def is_shown(path: str, kind: Kind) -> bool:

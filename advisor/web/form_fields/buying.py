@@ -30,15 +30,9 @@ from advisor.web.form_fields.fields import (
     price_path,
 )
 
-LIMITS = Group(
-    _("Budget and buying"),
+BUYING = Group(
+    _("Buying"),
     (
-        Field(
-            "constraints.max_usd_per_month",
-            _("Budget, USD per month"),
-            NUMBER,
-            _("No budget: options above five times the cheapest are not recommended for speed, energy or carbon"),
-        ),
         Field(
             "constraints.max_capex_usd",
             _("Capex limit, USD"),
@@ -61,7 +55,7 @@ LIMITS = Group(
             choices=(("lossless", _("none (lossless)")), ("near_lossless", _("near-lossless")), ("any", _("any"))),
         ),
     ),
-    says=_("Budget: none; rent, buy or hosted API"),
+    says=_("Rent, buy or hosted API; no capex limit"),
 )
 OBJECTIVE = Group(
     _("Objective"),
@@ -100,7 +94,7 @@ PLACES = Group(
             "constraints.terms",
             _("Rental terms to rank"),
             SOME_OF,
-            _("None checked: on-demand; other terms are shown with each option"),
+            _("None checked: on-demand and terms of one and three years"),
             choices=tuple((term, _(TERMS.get(term, term.replace("_", " ")))) for term in get_args(workload.Term)),
         ),
         Field(
@@ -207,7 +201,7 @@ RUN = Group(
 SITE = Group(
     _("Site and costs"),
     (
-        Field("owned", _("Accelerators you own"), COUNTS, _("For example: a100-80gb-sxm: 16, h100-sxm: 8")),
+        Field("owned", _("Accelerators you own"), COUNTS, _("For example: 2 x 8 h100-sxm, 4 l40s")),
         Field(
             "inventory",
             _("Accelerators available to buy or rent"),
@@ -245,7 +239,7 @@ SITE = Group(
             suggestions="regions",
         ),
         Field("prices_as_of", _("Prices as of"), TEXT, _("A date such as 2026-10-21; empty: today")),
-        Field("tco.power_cap_fraction", _("GPU power cap"), NUMBER, _("0.3 to 1; fraction of the power limit")),
+        Field("tco.power_cap_fraction", _("GPU power cap"), NUMBER, _("30% to 100% of the power limit")),
         Field(
             "tco.grid_kgco2e_per_kwh",
             _("Hourly grid carbon intensity, kgCO2e per kWh"),
@@ -258,9 +252,7 @@ SITE = Group(
 FORECAST = Group(
     _("Traffic forecast"),
     (
-        Field(
-            "traffic.growth_fraction_per_year", _("Traffic growth per year"), NUMBER, _("0.5 means 50% more each year")
-        ),
+        Field("traffic.growth_fraction_per_year", _("Traffic growth per year"), NUMBER, _("Such as 50%")),
         Field(
             "traffic.ramp_months",
             _("Ramp-up, months"),
@@ -292,7 +284,7 @@ FINANCE = Group(
             WHOLE,
             _("Period for growth, total cost and payment comparisons"),
         ),
-        Field("tco.discount_rate", _("Discount rate"), NUMBER, _("0 to 1, per year")),
+        Field("tco.discount_rate", _("Discount rate"), NUMBER, _("Per year, such as 8%")),
         Field(
             "tco.currency",
             _("Currency of documents"),
@@ -304,26 +296,26 @@ FINANCE = Group(
             "tco",
             _("Cost assumptions"),
             VALUES,
-            _("Override the catalog's, for example: pue: 1.2, maintenance-fraction-per-year: 0.04"),
+            _("Override the catalog's, for example: pue: 1.2, maintenance-fraction-per-year: 4%"),
         ),
-        Field("tco.rent-change-per-year", _("Rent change per year"), NUMBER, _("-0.2 means 20% less each year")),
+        Field("tco.rent-change-per-year", _("Rent change per year"), NUMBER, _("Such as -20%")),
         Field(
             "tco.electricity-change-per-year",
             _("Electricity price change per year"),
             NUMBER,
-            _("0.03 means 3% more each year"),
+            _("Such as 3%"),
         ),
         Field(
             "tco.hardware-price-change-per-year",
             _("Hardware price change per year"),
             NUMBER,
-            _("For the same hardware bought later; -0.1 means 10% less each year"),
+            _("For the same hardware bought later, such as -10%"),
         ),
         Field(
             "tco.residual-value-year-3",
             _("Residual value after three years"),
             NUMBER,
-            _("0 to 1; share of the purchase price that a sale brings"),
+            _("Share of the purchase price that a sale brings, such as 30%"),
         ),
         Field(
             "tco.depreciation-years", _("Depreciation period, years"), NUMBER, _("Straight line; sets the book value")
@@ -345,19 +337,19 @@ FINANCE = Group(
             "tco.commitment-exit-fraction",
             _("Commitments recovered on exit"),
             NUMBER,
-            _("0 to 1; share of the remaining payments that an early exit saves"),
+            _("Share of the remaining payments that an early exit saves, such as 25%"),
         ),
         Field(
             "tco.income-tax-fraction",
             _("Income tax"),
             NUMBER,
-            _("0 to 1; expenses and depreciation reduce it"),
+            _("Such as 25%; expenses and depreciation reduce it"),
         ),
         Field(
             "tco.vat-fraction",
             _("VAT that you cannot recover"),
             NUMBER,
-            _("0 to 1; added to every payment except staff"),
+            _("Such as 19%; added to every payment except staff"),
         ),
         price_path(
             "rent",
@@ -382,7 +374,7 @@ FINANCE = Group(
             _("One per line: a name, a colon, ratios to the expected values, for example: launch: load 2, rent 0.9"),
         ),
     ),
-    _("Empty fields use the catalog's assumptions. Fractions: 0.12 means 12%."),
+    _("Empty fields use the catalog's assumptions."),
     says=_("The catalog's assumptions"),
 )
 BALANCE = Group(

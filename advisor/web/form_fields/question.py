@@ -33,12 +33,13 @@ MODEL = Group(
             "kind",
             _("What it does"),
             ONE_OF,
-            _("Embeddings, reranking and images have no output tokens; set only the whole-answer latency"),
+            _("The form asks for what it needs"),
             choices=(
                 *((kind.name, _(kind.title)) for kind in KINDS.values()),
-                ("portfolio", _("several workloads on one fleet (YAML only, see below)")),
+                ("portfolio", _("several workloads on one fleet (as YAML)")),
             ),
         ),
+        Field("name", _("Name"), TEXT, _("Shown in your list of recommendations")),
     ),
 )
 LOAD = Group(
@@ -52,6 +53,9 @@ LOAD = Group(
             choices=(("requests", _("requests per second")), ("users", _("active users"))),
         ),
         Field("traffic.requests_per_s.mean", _("Requests per second, mean"), NUMBER, _("Averaged over the whole week")),
+        Field(
+            "traffic.requests_per_s.peak", _("Requests per second, peak"), NUMBER, _("The SLO must hold at this rate")
+        ),
         Field("traffic.users.active", _("Active users"), NUMBER, _("At peak")),
         Field(
             "traffic.users.think_s",
@@ -70,7 +74,7 @@ LENGTHS = Group(
             "traffic.input_tokens.mean",
             _("Input tokens, mean"),
             NUMBER,
-            _("Per request, including history and documents. For speech models: audio seconds × 50"),
+            _("Per request, with history and documents. Speech: 50 per second of audio"),
         ),
         Field(
             "traffic.output_tokens.mean",
@@ -95,20 +99,28 @@ LENGTHS = Group(
         Field("traffic.image_output.images_per_request", _("Images per prompt"), NUMBER, _("Empty: 1")),
     ),
 )
-LATENCIES_GROUP = Group(
-    _("Latency"),
+LIMITS = Group(
+    _("Limits"),
     (
         Field(
             LATENCY,
             _("Latency limits"),
             ONE_OF,
-            _("p95 at peak: time to first token, then time per output token"),
+            _("p95 at peak: first token, then each token"),
             choices=(
                 *((key, said) for key, (said, _, _) in LATENCIES.items()),
                 ("own", _("my own limits")),
                 ("none", _("no limits")),
             ),
         ),
+        Field(
+            "constraints.regions.allow",
+            _("Regions, countries or areas"),
+            LIST,
+            _("Such as eu, europe, us, apac. Empty: anywhere"),
+            suggestions="offered",
+        ),
+        Field("constraints.max_usd_per_month", _("Budget, USD per month"), NUMBER, _("Such as $40k. Empty: no limit")),
         Field(
             "slo.ttft_ms_p95",
             _("Time to first token, p95, ms"),
@@ -210,16 +222,4 @@ TUNING = Group(
     ),
     RUN_HELP,
 )
-LOCATION = Group(
-    _("Location"),
-    (
-        Field(
-            "constraints.regions.allow",
-            _("Regions, countries or areas"),
-            LIST,
-            _("Several with commas; areas are eu, us and apac. Empty: anywhere"),
-            suggestions="offered",
-        ),
-    ),
-)
-QUESTION = (MODEL, LOAD, LENGTHS, LATENCIES_GROUP, PRETRAINING, TUNING, LOCATION)
+QUESTION = (MODEL, LOAD, LENGTHS, LIMITS, PRETRAINING, TUNING)

@@ -22,9 +22,8 @@ from advisor.web.form_fields.fields import (
 from advisor.web.form_fields.question import recipe_fields
 
 ABOUT = Group(
-    _("Name and task"),
+    _("Task"),
     (
-        Field("name", _("Name of this workload"), TEXT, _("Shown in your list of recommendations")),
         Field(
             "task",
             _("Task"),
@@ -40,7 +39,7 @@ ABOUT = Group(
             choices=(("no", _("no")), ("yes", _("yes"))),
         ),
     ),
-    says=_("No name; any task; free-form answers"),
+    says=_("Any task; free-form answers"),
 )
 PRECISION = Group(
     _("Traffic in detail"),
@@ -57,9 +56,6 @@ PRECISION = Group(
             NUMBER,
             _("Empty: every answer has the mean length"),
         ),
-        Field(
-            "traffic.requests_per_s.peak", _("Requests per second, peak"), NUMBER, _("The SLO must hold at this rate")
-        ),
         Field("batch.every_hours", _("Batch: repeat every, hours"), NUMBER, _("Empty: back to back")),
         Field(
             "traffic.load_curve",
@@ -72,13 +68,13 @@ PRECISION = Group(
             "traffic.prefix_cache_hit_rate",
             _("Prefix cache hit rate"),
             NUMBER,
-            _("0 to 1; share of input tokens. With turns: share of the first prompt that conversations have in common"),
+            _("Such as 30% of input tokens. With turns: share of the first prompt that conversations have in common"),
         ),
         Field(
             "traffic.host_cache_hit_rate",
             _("Host-memory cache hit rate"),
             NUMBER,
-            _("0 to 1; additional input tokens found in a host-memory KV cache. Empty: KV offload is not estimated"),
+            _("Such as 10% more input tokens, in a host-memory KV cache. Empty: KV offload is not estimated"),
         ),
     ),
     says=_("Constant lengths; the same load all week; no prefix cache hits"),
@@ -167,17 +163,17 @@ LEVELS = Group(
             "slo.availability",
             _("Spare hosts"),
             ONE_OF,
-            _("Hosts that can fail while the limits still hold at the peak"),
-            choices=(("n", _("none")), ("n+1", _("one (n+1)")), ("n+2", _("two (n+2)")), ("2n", _("double (2n)"))),
+            _("Hosts that can fail while the limits hold; empty: one for data-center machines from 1 request/s"),
+            choices=(("n", _("none (n)")), ("n+1", _("one (n+1)")), ("n+2", _("two (n+2)")), ("2n", _("double (2n)"))),
         ),
         Field(
             "slo.confidence",
             _("Required probability of meeting the limits"),
             NUMBER,
-            _("Between 0 and 1, such as 0.9; empty: an option needs to meet the limits only as estimated"),
+            _("Such as 90%; none: as estimated; empty: 50%, and 80% for purchases and terms"),
         ),
     ),
-    says=_("No spare hosts; no minimum speed or probability"),
+    says=_("One spare host for data-center machines; 50% probability by the hour, 80% for purchases and terms"),
 )
 RECIPE = Group(
     _("Training recipe"),

@@ -1,4 +1,4 @@
-"""The live estimate below the question form."""
+"""The live estimate below the question form: the first options of the quick ranking."""
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -15,6 +15,7 @@ from catalog.accounts import organisation_of
 from catalog.models import default_organisation
 from catalog.pricing import reader
 
+SHOWN = 3  # options
 MISSING = (  # what a question lacks, as the answer names it
     known("model"),
     known("mean input tokens"),
@@ -34,14 +35,13 @@ def in_english_or(text: str) -> str:
 @never_cache
 @require_POST
 def fragment(request: HttpRequest) -> HttpResponse:
-    """A fragment with the rough size and cost of the form's question so far, or with what is missing."""
+    """A fragment with the first options of the form's question so far, or with what is missing."""
     from advisor.answer import quick  # here, so that web workers load the engine only for estimates
 
     organisation = organisation_of(request)
     form = forms.WorkloadForm(request.POST, organisation=organisation)
     valid = form.is_valid()
     context: dict[str, object] = {"fields": [], "missing": []}
-    estimate = None
     try:
         limits.of_quick(request)
         raw = form.combined(form.cleaned_data)
@@ -54,13 +54,12 @@ def fragment(request: HttpRequest) -> HttpResponse:
         elif not valid:
             context["invalid"] = True
         else:
-            context["estimate"] = estimate = quick.quick_estimate(form.spec, organisation)
+            ranking = quick.quick_answer(form.spec, organisation)
+            context |= {"ranking": ranking, "options": ranking.options[:SHOWN]}
     except (Exceeded, quick.Busy):
         context["unknown"] = gettext("Too many estimates at once. The next change tries again.")
     except WorkloadError as error:
         context["unknown"] = in_english_or(str(error))
-    if estimate and not estimate.chips:
-        context["unknown"] = in_english_or(estimate.note)
     return render(request, "advisor/_quick_estimate.html", context)
 
 
@@ -69,4 +68,4 @@ def load() -> None:
     from advisor.answer import quick
 
     if question := forms.preset("support-chat"):
-        quick.quick_estimate(question, default_organisation())
+        quick.quick_answer(question, default_organisation())

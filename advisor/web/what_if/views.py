@@ -18,20 +18,34 @@ from advisor import advise
 from advisor.api import Exceeded, limits
 from advisor.inputs import what_if
 from advisor.models import Advice
-from advisor.result import ApiOption
-from advisor.result import Option as Recommended
-from advisor.templatetags.units import typed_number
+from advisor.templatetags.units import sig, typed_number
 from advisor.web import views
-from advisor.web.what_if.controls import NUMERIC, applies, form_context, key_of, rows_of
+from advisor.web.what_if.controls import NUMERIC, applies, form_context, lineage
+from advisor.web.what_if.rows import (
+    Key,
+    Shown,
+    best_of_each,
+    only_number,
+    rows_of,
+    shown,
+    turning_point,
+    verdict_said,
+    winner_said,
+)
 from advisor.workload import WorkloadError
 from catalog.accounts import Right, caller_of, organisation_of, refused
+from catalog.models import Organisation
 from catalog.pricing import reader
 from catalog.rest import refusal
 
 RUN = "run"  # the full answer whose figures replace the estimates
-NOT_CONTROLS = (RUN, reader.NAME, "csrfmiddlewaretoken")
+TURN = "turn"  # asks where the winner changes
+NAME = "name"  # of a what-if that is saved
+NOT_CONTROLS = (RUN, TURN, NAME, reader.NAME, "csrfmiddlewaretoken")
+MOST_NAMED = 120  # characters of a name
 NUMBERS = {c.name for c in what_if.CONTROLS if c.reads in NUMERIC}
 ROWS = 20
+RESULTS = "advisor/_what_if_results.html"
 BUSY = "The server is computing other rankings. Try again in a moment."
 NOT_SERVED = "What-if ranks one served model. Training runs and portfolios have none yet."
 Json = dict[str, Any]
@@ -44,6 +58,7 @@ class Asked:
     advice: Advice
     given: dict[str, list[str]]
     spec: Json
+    typed: dict[str, list[str]] = field(default_factory=dict)  # the controls, with decimal points
     errors: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -63,7 +78,7 @@ def asked(advice: Advice, query: Any) -> Asked:
     if errors:
         return Asked(advice=advice, given=given, spec=advice.workload.spec, errors=errors)
     try:
-        return Asked(advice=advice, given=given, spec=what_if.changed(advice.workload.spec, typed))
+        return Asked(advice=advice, given=given, typed=typed, spec=what_if.changed(advice.workload.spec, typed))
     except WorkloadError as trouble:
         errors = {item["field"]: said(item) for item in reversed(trouble.errors)}
         return Asked(advice=advice, given=given, spec=advice.workload.spec, errors=errors)
@@ -74,44 +89,74 @@ def said(item: Mapping[str, str]) -> str:
     return item["message"] + (f" (allowed: {allowed})" if 0 < len(allowed) < 160 else "")
 
 
-def full_answer(request: HttpRequest, a: Asked) -> tuple[Advice | None, list[Recommended | ApiOption]]:
-    """(the full answer to this question that was asked for, its options once it has finished)."""
+def full_answer(request: HttpRequest, a: Asked) -> Advice | None:
+    """The full answer to this question: the original, or one that was saved."""
     named = request.GET.get(RUN, "")
-    found = None
-    if a.spec == a.advice.workload.spec:
-        found = a.advice
-    elif named and views.is_uuid(named):
-        found = advise.visible(a.advice.organisation).defer("result", "snapshot").filter(pk=uuid.UUID(named)).first()
-        found = found if found and found.workload.spec == a.spec else None
-    if found is None or not found.is_done:
-        return found, []
-    return found, views.answer_of(found).serving_options
+    if what_if.same_question(a.spec, a.advice.workload.spec):
+        return a.advice
+    if not named or not views.is_uuid(named):
+        return None
+    found = advise.visible(a.advice.organisation).defer("result", "snapshot").filter(pk=uuid.UUID(named)).first()
+    return found if found and what_if.same_question(found.workload.spec, a.spec) else None
 
 
 def results_context(request: HttpRequest, a: Asked, url: str, shared: bool) -> Json:
+    """Estimates of the changed and of the original question, or the full answers to both once there are two."""
     from advisor.answer import quick  # here, so that web workers load the engine only for estimates
 
     seen_by = None if shared else a.advice.organisation  # a link must not reveal other prices of its owner
     ranking = quick.quick_answer(a.spec, seen_by)
     before = quick.quick_answer(a.advice.workload.spec, seen_by)
-    is_open = not shared or a.spec == a.advice.workload.spec  # a link shows one answer and no other
-    run, simulated = full_answer(request, a) if is_open else (None, [])
-    gone = {key_of(o): o for o in before.options}
-    for option in ranking.options:
-        gone.pop(key_of(option), None)
-    rows = rows_of(ranking, before, simulated)
+    run = None if shared and a.spec != a.advice.workload.spec else full_answer(request, a)  # a link shows one answer
+    is_full = run is not None and run.is_done
+    compared = [views.answer_of(each).serving_options for each in (run, a.advice)] if run and is_full else None
+    now, then = (best_of_each(each) for each in compared or (ranking.options, before.options))
+    rows, changes = rows_of(now, then), what_if.differences(a.advice.workload.spec, a.spec)
     waiting = run is not None and run.state not in advise.FINISHED
+    first, earlier = (each[0] if each else None for each in (now, then))
+    turns = bool(changes and first and earlier and first.key != earlier.key and not is_full)
     return {
         "ranking": ranking,
+        "estimated": rows_of(best_of_each(ranking.options), best_of_each(before.options)),
+        "is_full": is_full,
         "rows": rows[:ROWS],
         "more_rows": len(rows) - ROWS,
-        "gone": list(gone.values())[:ROWS],
-        "changes": what_if.differences(a.advice.workload.spec, a.spec),
+        "gone": [each for each in then if each.key not in {row.option.key for row in rows}][:ROWS],
+        "changes": changes,
+        "winner": winner_said(first, earlier, changes) if changes else "",
+        "verdict": verdict_said(first) if changes and first else "",
+        "turns_url": f"{url}?{a.query}&{TURN}=1" if turns and only_number(*numbers_of(a)) else "",
+        "turn": turn_said(a, earlier, seen_by) if turns and earlier and TURN in request.GET else "",
         "run": run if run is not None and run.pk != a.advice.pk else None,
         "waiting": waiting,
         "poll_url": f"{url}?{a.query}&{RUN}={run.pk}" if waiting and run else "",
         "given": [(name, word) for name, words in a.given.items() for word in words],
+        "name": f"{a.advice.workload.name}: {'; '.join(changes)}"[:MOST_NAMED],
+        "saved": [] if shared else lineage(a.advice)["what_ifs"],
     }
+
+
+def numbers_of(a: Asked) -> tuple[what_if.Values, what_if.Values]:
+    return what_if.values_of(a.advice.workload.spec), a.typed
+
+
+def turn_said(a: Asked, first: Shown, seen_by: Organisation | None) -> str:
+    """Where the original winner stops being first, if one number was changed."""
+    from advisor.answer import quick
+
+    moved = only_number(*numbers_of(a))
+    if moved is None:
+        return ""
+
+    def winner(value: str) -> Key | None:
+        options = quick.quick_answer(what_if.changed(a.advice.workload.spec, {moved.control: [value]}), seen_by).options
+        return shown(options[0]).key if options else None
+
+    value = turning_point(moved, first, winner)
+    label = what_if.BY_NAME[moved.control].label
+    if value is None:
+        return ""
+    return f"{first.name} stops being first at about {sig(value)} ({label})."
 
 
 def respond(request: HttpRequest, advice: Advice, url: str, *, shared: bool = False) -> HttpResponse:
@@ -139,7 +184,8 @@ def respond(request: HttpRequest, advice: Advice, url: str, *, shared: bool = Fa
     htmx = getattr(request, "htmx", None)
     fragment = htmx is not None and bool(htmx) and not htmx.history_restore_request
     context["fragment"] = fragment
-    template = "advisor/_what_if_results.html" if fragment else "advisor/what_if.html"
+    results = "advisor/_what_if_turn.html" if TURN in request.GET and "turn" in context else RESULTS
+    template = results if fragment else "advisor/what_if.html"
     response = render(request, template, context, status=status)
     response["Vary"] = "HX-Request, Accept"
     return response
@@ -162,13 +208,13 @@ def json_of(a: Asked, context: Json, status: int) -> HttpResponse:
             "ranking": context["ranking"].to_json(),
             "compared": [
                 {
-                    "rank": row.option.rank,
+                    "rank": row.rank,
                     "accelerator": row.option.accelerator,
                     "provider": row.option.provider,
                     "rank_before": row.before_rank,
                     "cost_difference_fraction": row.more_fraction,
                 }
-                for row in context["rows"]
+                for row in context["estimated"]
             ],
         }
     )
@@ -178,26 +224,28 @@ def json_of(a: Asked, context: Json, status: int) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @views.or_unreadable
 def page(request: HttpRequest, pk: Any) -> HttpResponse:
-    """The what-if of an answer; POST asks the changed question in full."""
+    """The what-if of an answer; POST saves it under a name, with a full answer."""
     advice = views.finished(organisation_of(request), pk)
     if not applies(advice.workload.spec):
         raise Http404(NOT_SERVED)
     url = reverse("what-if", args=[pk])
     if request.method == "POST":
-        return refused(request, Right.PLAN, "advice-list") or run_in_full(request, advice, url)
+        return refused(request, Right.PLAN, "advice-list") or save(request, advice, url)
     return respond(request, advice, url)
 
 
-def run_in_full(request: HttpRequest, advice: Advice, url: str) -> HttpResponse:
-    """Queues the changed question as a successor, and shows its progress beside the estimates."""
+def save(request: HttpRequest, advice: Advice, url: str) -> HttpResponse:
+    """Queues the changed question under its name as a successor, and shows its progress beside the estimates."""
     a = asked(advice, request.POST)
     back = f"{url}?{a.query}"
     if a.errors:
         return redirect(back)
     if a.spec == advice.workload.spec:
         return redirect("advice", advice.pk)
+    name = request.POST.get(NAME, "").strip()[:MOST_NAMED] or advice.workload.name
     try:
-        found = advise.request(a.spec, advice.organisation, supersedes=advice, made_by=caller_of(request).name)
+        spec = {**a.spec, "name": name}
+        found = advise.request(spec, advice.organisation, supersedes=advice, made_by=caller_of(request).name)
     except Advice.DoesNotExist:
         raise Http404(views.GONE) from None
     except (WorkloadError, advise.QueueFull) as trouble:

@@ -101,7 +101,9 @@ def test_ttft_and_tpot_go_together_as_far_as_the_rows_say(first: Scored, basis: 
 
 @pytest.mark.parametrize("correlation", [-0.9, 0.0, 0.35, 1.0])
 def test_a_correlation_does_not_change_how_likely_each_value_is(correlation: float) -> None:
-    drawn = limits.correlated_normal("performance of big", "first tokens of big", correlation)
+    drawn = limits.correlated_normal(
+        *map(limits.standard_normal, ("performance of big", "first tokens of big")), correlation
+    )
     common = limits.standard_normal("performance of big")
     assert np.array_equal(np.sort(drawn), np.sort(common))
     assert np.corrcoef(drawn, common)[0, 1] == pytest.approx(correlation, abs=0.05)

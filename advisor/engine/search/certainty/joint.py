@@ -34,7 +34,7 @@ from advisor.engine.search.candidates import Question
 from advisor.engine.search.certainty.rank_uncertainty import growth
 from advisor.engine.search.limits import accepted_share, performance_draw, standard_normal
 from advisor.engine.search.planned import replanned
-from advisor.engine.search.simulated import Scored, deployed
+from advisor.engine.search.simulated import Scored, commits, deployed
 from advisor.engine.terms import (
     OWNED_MONTHS,
     Z95,
@@ -162,6 +162,7 @@ class Option:
     exposures: tuple[Exposure, ...]  # of each size, and of each delivery time of it
     deliveries: tuple[float, ...] = ()  # standard normal values between one delivery time and the next
     thinned: bool = False  # not every size was planned: costs between two sizes are in proportion
+    committed: bool = False  # whether the plan buys machines or signs a term
     most: float = math.inf  # serving replicas for which there are machines; draws that need more pay for these
 
 
@@ -263,7 +264,9 @@ def constant_factors(ratios: Mapping[str, float], months: int) -> Factors:
 def costs(workload: Workload, option: Option, f: Factors) -> Costs:
     """The costs of one option in each draw."""
     s, count = option.scored, len(f.load)
-    needed = (s.replicas - s.spare_replicas) * growth(workload, s, f.speed / f.load)
+    # machines that turn out faster than estimated have been ordered all the same; committed ones are paid at any load
+    least_load = np.maximum(f.load, 1.0) if option.committed else f.load
+    needed = (s.replicas - s.spare_replicas) * growth(workload, s, np.minimum(f.speed, 1.0) / least_load)
     needed = np.minimum(needed, option.most)
     runs = np.ones(count)
     if workload.kind.released_after_run:
@@ -372,7 +375,7 @@ def _option(
     return Option(
         scored=s, throughput=throughput, price=price, sizes=np.array(list(had), dtype=float),
         exposures=tuple(Exposure.of(plan) for found in had.values() for plan in found), thinned=thinned,
-        deliveries=deliveries, most=math.inf if len(had) == len(sizes) else float(max(had)),
+        deliveries=deliveries, committed=commits(s), most=math.inf if len(had) == len(sizes) else float(max(had)),
     )  # fmt: skip
 
 

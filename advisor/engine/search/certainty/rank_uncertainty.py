@@ -1,9 +1,7 @@
 """Monte Carlo confidence in the ranking, drawn from the intervals of performance and price.
 
 Options on the same chip share one performance draw, options with the same kind of draft one draw of its acceptance, and
-options that buy or rent the same chip one price draw.
-The correlation between different chips is unknown, so they are drawn independently, which moves probabilities toward
-one half.
+options that buy or rent the same chip one price draw. Different chips share the errors of the model and the framework.
 """
 
 import math

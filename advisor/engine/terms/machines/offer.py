@@ -35,6 +35,8 @@ NEVER_FIRST = {  # marks of offers that are shown and never recommended, and how
     DOUBTFUL: "priced only far from marketplace prices",
 }
 WEAK_PRICE = "weak_price"  # the mark of every offer with a `weakness`
+NO_SERVER = "no_server"  # the mark of chips to buy for which no server, rack or computer is known
+ANYWHERE = ("any", "global", "")  # regions of prices that hold everywhere
 OWNED_MONTHS = 12  # age of machines that are already owned, for their market value
 OWNED = "owned"  # term of an offer of existing hosts only; more of them cannot be bought
 ASSUMED = "assumed"  # provider of an offer at a price that the planner assumes
@@ -84,6 +86,8 @@ class Offer:
     vat_fraction: float = 0.0  # VAT that cannot be recovered, in all parts but staff and in capital_usd
     full_watts: float | None = None  # of the instance at full load, before PUE; None: unknown
     cooling: str = ""  # air | liquid | air or liquid; empty: not published
+    form: str = ""  # of a purchase: server | rack | computer | workstation; empty: not bought
+    estimated_host: bool = False  # the price is that of cards, with a host at a usual price around them
     held_instances: int = 0  # already owned: they have running costs and no purchase price
     sale_usd: float = 0.0  # of one already owned, sold today; 0: not known
     later_sale_usd: float = 0.0  # of the same at the end of the horizon
@@ -94,6 +98,16 @@ class Offer:
     def is_in(self, places: Collection[str]) -> bool:
         """Whether its region, or an area that the region lies in, is one of these."""
         return self.region in places or any(area in places for area in self.areas)
+
+    def may_be_elsewhere(self, places: Collection[str]) -> bool:
+        """Whether nobody says where it is, although one of these places is required: a rent of any region."""
+        rented = self.acquisition == "rent" and self.provider != ASSUMED
+        return bool(places) and rented and self.region in ANYWHERE and not self.areas
+
+    @property
+    def orderable(self) -> bool:
+        """Whether a buyer can order it as it stands: not chips without a server to put them in."""
+        return NO_SERVER not in self.marks
 
     @property
     def tensor_parallel_chips(self) -> int:

@@ -267,7 +267,6 @@ TRAINING = replace(
     unused_inputs=(
         *((f"slo.{name}", NO_USERS) for name in ("ttft_ms_p95", "tpot_ms_p95", "e2e_ms_p95", "tokens_per_s_per_user")),
         ("slo.availability", "spare hosts follow from failures and repair times"),
-        ("slo.confidence", NO_USERS),
         ("traffic", RUNS_FLAT_OUT),
     ),
     trains=True,

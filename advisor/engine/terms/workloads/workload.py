@@ -21,12 +21,14 @@ class Slo:
     tokens_per_s_per_user: float | None = None
     spare_hosts: int = 0  # 1 for availability n+1: hosts that may be lost while the limits hold
     doubled: bool = False  # availability 2n
+    default_spares: bool = False  # one spare host where the machines call for one (terms.spare_hosts)
     confidence: float | None = None  # least probability of meeting every limit; None: the limits hold as estimated
+    sure_confidence: float | None = None  # the same for what cannot be undone, and preferred where it costs little
 
     @property
     def redundancy(self) -> Redundancy:
         """What a deployment must survive."""
-        return Redundancy(hosts=self.spare_hosts, doubled=self.doubled)
+        return Redundancy(hosts=self.spare_hosts, doubled=self.doubled, by_offer=self.default_spares)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

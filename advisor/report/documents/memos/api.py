@@ -17,12 +17,12 @@ from advisor.report.documents.memos.parts import (
     fact,
     memo_of,
     note,
-    other,
     quote_text,
     range_rows,
     rejections,
     table,
 )
+from advisor.report.documents.memos.signing import alternative_rows, approval_part, budget_rows, gate_items
 from advisor.report.documents.wording import (
     dollars,
     purchase_text,
@@ -34,7 +34,6 @@ from advisor.result import (
     CostRanges,
 )
 
-MOST_OTHERS = 4
 MOST_RISKS = 7
 API_RISKS = (
     "no term fixes the price or keeps the model available: the provider can change both at any time",
@@ -67,16 +66,22 @@ def api_memo(answer: Answer, api: ApiOption) -> Memo:
                 ],
             ),
             Part(title="Money", rows=api_bill(answer, api)),
-            Part(title="Alternatives considered", items=api_alternatives(answer, api)),
+            Part(
+                title="Alternatives considered",
+                rows=alternative_rows(answer, api, currency),
+                items=rejections(answer),
+            ),
             Part(title="Risks", items=[*api.warnings[: MOST_RISKS - len(API_RISKS)], *API_RISKS]),
             Part(
                 title="Before signing",
                 items=[
                     "measure the latency with your own prompts at your peak",
                     quote_text(f"the price per token of {api.name}", api_seller(api), api.price_as_of),
+                    *gate_items(answer, api),
                     f"{weights} with the published model on your own evaluation",
                 ],
             ),
+            approval_part(answer, api, api.price_as_of),
         ],
         dated=f"Prices as of {api.price_as_of}, {CURRENCY}; {engine_text(answer)}",
     )
@@ -103,6 +108,7 @@ def api_verdict(answer: Answer, api: ApiOption) -> str:
 
 def api_decision(answer: Answer, api: ApiOption) -> Iterator[Line]:
     yield fact(month_name(answer), api.usd_per_month)
+    yield from budget_rows(answer, api)
     months = horizon_months(answer)
     if months:
         yield fact(f"all payments over {months} months", api_total_usd(api, months))
@@ -168,17 +174,3 @@ def swing(answer: Answer, name: str) -> float:
     """The 90% range of an uncertain input is from 1 / this to this; 1: not known."""
     value = next((a.value for a in answer.assumptions if a.name == name), 1.0)
     return max(float(value), 1.0) if isinstance(value, int | float) else 1.0
-
-
-def api_alternatives(answer: Answer, api: ApiOption) -> list[str]:
-    """The best deployment first, then the other options, then rejected accelerators."""
-    best = answer.deployments[:1]
-    items = [
-        f"option {r.rank}, the best deployment: {purchase_text(r)}: {dollars(r.usd_per_month)} per month" for r in best
-    ]
-    others = [o for o in answer.recommendations if o is not api and o not in best]
-    return [
-        *items,
-        *(f"{other(o)}: {dollars(o.usd_per_month)} per month" for o in others[:MOST_OTHERS]),
-        *rejections(answer),
-    ]

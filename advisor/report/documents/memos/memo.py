@@ -20,19 +20,26 @@ from advisor.report.documents.memos.parts import (
     dated,
     fact,
     memo_of,
-    note,
-    other,
     range_rows,
     rejections,
     table,
 )
 from advisor.report.documents.memos.portfolio import early_portfolio_memo, portfolio_memo
+from advisor.report.documents.memos.signing import (
+    alternative_rows,
+    approval_part,
+    budget_rows,
+    decision_about,
+    gate_items,
+    miss_part,
+)
 from advisor.report.documents.memos.training import training_memo
 from advisor.report.documents.subject import (
     TOTALS_ONLY,
     better_api,
     cheapest_api,
     chosen,
+    oldest_price,
 )
 from advisor.report.documents.wording import (
     counted,
@@ -54,9 +61,12 @@ from advisor.result import (
     Option,
     TrainingOption,
     WayToPay,
+    machine_of,
+    purchase_in,
+    use_text,
 )
 
-MOST_OTHERS, MOST_RISKS, MOST_BREAK_POINTS = 4, 7, 3
+MOST_RISKS, MOST_BREAK_POINTS, MOST_ELSEWHERE = 7, 3, 2
 LIMITS = {
     "ttft_ms_p95": "first token within {:,.10g} ms",
     "tpot_ms_p95": "each further token within {:,.10g} ms",
@@ -83,17 +93,23 @@ def memo(answer: Answer, rank: int = 1) -> Memo:
         title=f"{name_of(answer)}: {purchase_text(r)}",
         verdict=verdict_text(answer, r),
         parts=[
-            Part(title="Decision", rows=table(FIGURES, decision_rows(r), currency)),
+            Part(title="Decision", rows=table(FIGURES, decision_rows(answer, r), currency)),
+            Part(title="What to sign", rows=signed_rows(plan, currency) if plan else [], items=order_items(r)),
             range_part(answer, r),
-            Part(title="What to sign", rows=signed_rows(plan, currency) if plan else []),
+            miss_part(answer, r),
             Part(
                 title="Money",
                 rows=table(FIGURES, money_rows(answer, r), currency),
                 items=[] if r.money else [TOTALS_ONLY],
             ),
-            Part(title="Alternatives considered", items=alternatives(answer, r)),
+            Part(
+                title="Alternatives considered",
+                rows=alternative_rows(answer, r, currency),
+                items=alternatives(answer, r),
+            ),
             Part(title="Risks", items=risks(answer, r)),
-            Part(title="Before signing", items=tests(answer, r)),
+            Part(title="Before signing", items=[*gate_items(answer, r), *tests(answer, r)]),
+            approval_part(answer, r, oldest_price(r)),
         ],
         dated=dated(answer, r.money),
     )
@@ -115,7 +131,9 @@ def verdict_text(answer: Answer, r: Option) -> str:
     ends = ranges.usd_per_month[::2] if ranges else interval
     spread = f" (90% interval {range_text(ends)})" if ends else ""
     upfront = f"; {dollars(m.capital_usd)} is paid today" if m and m.capital_usd else ""
-    said = [f"{capfirst(purchase_text(r))}: {dollars(r.usd_per_month)} per month in total{spread}{upfront}."]
+    decision = decision_about(answer, r)
+    said = [decision.action_said] if decision and decision.action_said else []
+    said += [f"{capfirst(purchase_text(r))}: {dollars(r.usd_per_month)} per month in total{spread}{upfront}."]
     if m and m.plan and m.plan.liability_usd > 0:
         said.append(f"{dollars(m.plan.liability_usd)} of it is due for months after the horizon.")
     if r.rank != 1:
@@ -139,7 +157,15 @@ def hosted_text(answer: Answer, r: Option) -> str:
     return f"A hosted API (pay per token) {than} for this traffic: {api_cost(answer, least)}."
 
 
-def decision_rows(r: Option) -> Iterator[Line]:
+def order_items(r: Option) -> list[str]:
+    """How many accelerators of a purchase are in use and idle, and that some have no machine."""
+    bought = purchase_in(r)
+    if bought is None:
+        return []
+    return [use_text(bought), *([] if bought.orderable else ["no server is known for these accelerators"])]
+
+
+def decision_rows(answer: Answer, r: Option) -> Iterator[Line]:
     m, interval = r.money, r.interval
     monthly = dollars(r.usd_per_month, None if m and m.ranges else interval.usd_per_month)
     level = ", as level payments with the same present value" if m and m.plan and m.plan.capex_usd else ""
@@ -149,9 +175,8 @@ def decision_rows(r: Option) -> Iterator[Line]:
         yield fact("present value of costs", r.tco_usd, dollars(r.tco_usd, interval.tco_usd))
         return
     plan = m.plan
-    if plan is not None:
-        yield note("plan", plan.said)
     yield month
+    yield from budget_rows(answer, r)
     yield fact(f"all payments over {m.horizon_months} months, less resale", m.usd_over_horizon)
     worth = dollars(m.npv_usd, None if m.ranges else interval.tco_usd)
     yield fact(f"present value of costs over {m.horizon_months} months", m.npv_usd, worth)
@@ -197,20 +222,28 @@ def way_text(way: WayToPay, is_batch: bool = False) -> str:
 
 
 def alternatives(answer: Answer, r: Option) -> list[str]:
-    """Other ways to pay, other options, a switch, rejected accelerators with a price, an API that is not allowed."""
+    """Other ways to pay, a switch, rejected accelerators with a price, an API that is not allowed."""
     m = r.money
     ways: list[str] = []
     if m and m.plan:
         ways = [
-            f"same machines, {s.said}: {dollars(s.usd_per_month)} per month, purchases {dollars(s.capex_usd)}"
+            f"same machines, {s.said}: {dollars(s.usd_per_month)} per month, present value {dollars(s.npv_usd)}, "
+            f"purchases {dollars(s.capex_usd)}"
             for s in m.plan.strategies
             if not s.chosen
         ]
     elif m:
         ways = [way_text(way, r.batch is not None) for way in m.ways_to_pay[1:]]
-    ranked = [f"{other(o)}: {dollars(o.usd_per_month)} per month" for o in answer.recommendations if o.rank != r.rank]
     switch = [answer.switch.said] if answer.switch else []
-    return [*ways, *ranked[:MOST_OTHERS], *switch, *rejections(answer), *excluded_api(answer)]
+    return [*ways, *switch, *elsewhere(answer), *rejections(answer), *excluded_api(answer)]
+
+
+def elsewhere(answer: Answer) -> list[str]:
+    """The cheapest sellers that do not say whether they are in a required region."""
+    return [
+        f"not ranked, {place.availability}: {place.label} at {place.provider}: {dollars(place.usd_per_month)} per month"
+        for place in answer.unknown_places[:MOST_ELSEWHERE]
+    ]
 
 
 def excluded_api(answer: Answer) -> list[str]:
@@ -237,8 +270,8 @@ def risks(answer: Answer, r: Option) -> list[str]:
                 f"{dollars(plan.liability_usd)} is due whatever the traffic is then"
             )
         items += [
-            f"delivery of {step.instance} takes about {counted(step.order_months_before, 'month')}, and the plan needs "
-            f"it in month {step.from_month}: the service starts later, or you rent until it arrives"
+            f"delivery of a {machine_of(step)} takes about {counted(step.order_months_before, 'month')}, and the plan "
+            f"needs it in month {step.from_month}: the service starts later, or you rent until it arrives"
             for step in plan.steps
             if is_late(step)
         ][:1]
@@ -288,7 +321,7 @@ def tests(answer: Answer, r: Option) -> list[str]:
 
 
 def memo_markdown(found: Memo) -> str:
-    lines = [md.heading(1, f"Decision memo: {found.title}"), "", md.paragraph(found.verdict), ""]
+    lines = [md.heading(1, f"{found.kind}: {found.title}"), "", md.paragraph(found.verdict), ""]
     for part in found.parts:
         lines += [md.heading(2, part.title), ""]
         if part.rows:

@@ -8,7 +8,18 @@ from advisor.report.documents.memos.parts import Line, Row, fact, figure_rows, n
 from advisor.report.documents.wording import dollars, months_text, order_text, unit_price
 from advisor.report.plan_figures import PlanFigure, plan_payments
 from advisor.report.text import meetings, payment_month_text
-from advisor.result import Answer, Currency, Money, Option, Plan, PlanStep, Taxes, TrainingOption
+from advisor.result import (
+    Answer,
+    Currency,
+    Money,
+    Option,
+    Plan,
+    PlanStep,
+    Taxes,
+    TrainingOption,
+    machine_of,
+    servers_text,
+)
 from advisor.templatetags.finance import rate as percent
 
 MOST_STEPS = 8
@@ -18,7 +29,7 @@ def signed_rows(plan: Plan, currency: Currency | None) -> list[Row]:
     lines = [
         Line(
             cells=(
-                f"{step.action} {up_to(step)}{step.instances:,} x {step.instance} ({step.term.replace('_', ' ')})",
+                f"{step.action} {up_to(step)}{servers_text(step.instances, step)}{term_text(step)}",
                 seller(step),
                 f"{unit_price(step)}{hours_text(step)}, as of {step.price_as_of}",
                 ", ".join(filter(None, (when(step), order_text(step)))),
@@ -36,6 +47,10 @@ def up_to(step: PlanStep) -> str:
     """`up to`, where rent by the hour pays for fewer machines in some hours."""
     served = step.instances * (step.until_month - step.from_month + 1) * HOURS_PER_MONTH
     return "up to " if step.action == "rent" and step.instances > 1 and step.paid_hours < 0.999 * served else ""
+
+
+def term_text(step: PlanStep) -> str:
+    return f" ({step.term.replace('_', ' ')})" if step.action in ("rent", "reserve") else ""
 
 
 def seller(step: PlanStep) -> str:
@@ -100,6 +115,6 @@ def quotes(r: Option | TrainingOption) -> list[str]:
         seller = "own" if r.acquisition == "own" else r.provider
         return [quote_text(r.instance or r.accelerator, seller, r.money.prices_as_of if r.money else r.price_as_of)]
     asked = [
-        (s.instance, "own" if s.action == "buy" else s.provider, s.price_as_of) for s in steps if s.term != "owned"
+        (machine_of(s), "own" if s.action == "buy" else s.provider, s.price_as_of) for s in steps if s.term != "owned"
     ]
     return [quote_text(*each) for each in dict.fromkeys(asked)]

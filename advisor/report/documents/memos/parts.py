@@ -57,6 +57,7 @@ class Memo:
     verdict: str
     parts: list[Part]
     dated: str
+    kind: str = "Decision memo"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -143,7 +144,7 @@ def range_rows(
             Line(cells=(name, dollars(month), dollars(total), ""), usd=(month, total))
             for name, month, total in zip(names, ranges.usd_per_month, ranges.total_usd, strict=True)
         ]
-    for scenario in scenarios:
+    for scenario in (s for s in scenarios if s.name != "base"):  # that one is the plan itself
         cost = next((c for c in scenario.costs if c.rank == rank), None)
         if cost is not None:
             first = "this option" if scenario.first_rank == rank else f"option {scenario.first_rank}"

@@ -18,6 +18,7 @@ from advisor.report.documents.memos.parts import (
     range_rows,
     table,
 )
+from advisor.report.documents.memos.signing import portfolio_approval
 from advisor.report.documents.subject import (
     TOTALS_ONLY,
 )
@@ -25,13 +26,14 @@ from advisor.report.documents.wording import (
     dollars,
     months_text,
 )
-from advisor.report.text import figure, name_of, replicas_text
+from advisor.report.text import name_of, replicas_text
 from advisor.result import (
     Answer,
     Currency,
     FleetItem,
     Portfolio,
     PortfolioMoney,
+    machines_text,
 )
 from advisor.templatetags import finance
 
@@ -96,6 +98,7 @@ def portfolio_memo(answer: Answer, portfolio: Portfolio, m: PortfolioMoney) -> M
                 items=list(NOT_COUNTED) if shared else ["each workload has its own risks: see its own answer"],
             ),
             Part(title="Before signing", items=[load_test, *dict.fromkeys(quotes)]),
+            portfolio_approval(m),
         ],
         dated=dated(answer, m),
     )
@@ -107,7 +110,7 @@ def item_rows(items: Sequence[FleetItem], currency: Currency | None) -> list[Row
         Line(
             cells=(
                 i.for_workload,
-                f"{i.action} {figure(i.quantity)} x {i.item}".strip(),
+                f"{i.action} {machines_text(i.quantity or 0, i.machine or i.item)}".strip(),
                 "a supplier" if i.provider == "own" else i.provider,
                 item_price(i),
                 months_text(i.from_month, i.until_month) if i.from_month and i.until_month else "",
@@ -145,7 +148,7 @@ def portfolio_bill_rows(m: PortfolioMoney, currency: Currency | None) -> list[Ro
         return []
     if len(lines) > MOST_LINES:
         rest = math.fsum(usd for line in lines[MOST_LINES:] for usd in line.usd if usd)
-        lines = [*lines[:MOST_LINES], fact("other lines: see the bill of materials", rest)]
+        lines = [*lines[:MOST_LINES], fact("other lines: see the list of costs", rest)]
     return table(("line", "cost"), [*lines, fact("total", math.fsum(sums.values()))], currency)
 
 

@@ -11,7 +11,6 @@ from advisor.report.documents.memos.parts import (
     Memo,
     Part,
     Row,
-    acquisition_text,
     chances,
     dated,
     fact,
@@ -20,12 +19,14 @@ from advisor.report.documents.memos.parts import (
     note,
     table,
 )
+from advisor.report.documents.memos.signing import alternative_rows, approval_part, gate_items
+from advisor.report.documents.subject import oldest_price
 from advisor.report.documents.wording import counted, dollars, is_late, purchase_text
 from advisor.report.text import figure, name_of
-from advisor.result import Answer, Currency, Scenario, TrainingOption
+from advisor.result import Answer, Currency, Scenario, TrainingOption, machine_of, servers_text
 from advisor.templatetags.units import large
 
-MOST_OTHERS, MOST_RISKS, MOST_REJECTED = 4, 8, 2
+MOST_RISKS, MOST_REJECTED = 8, 2
 HARDLY_ANY = 0.01  # interruptions of a run
 TRIAL_STEPS, TRIAL_FRACTION = 100, 0.1  # of a trial before the run: steps, and at most so much of the run
 
@@ -48,9 +49,14 @@ def training_memo(answer: Answer, r: TrainingOption) -> Memo:
             Part(title="What to sign", rows=signed_rows(plan, currency) if plan else []),
             Part(title="The run", rows=table(FIGURES, run_rows(answer, r), currency)),
             Part(title="Money", rows=table(FIGURES, money_rows(answer, r), currency)),
-            Part(title="Alternatives considered", items=alternatives(answer, r)),
+            Part(
+                title="Alternatives considered",
+                rows=alternative_rows(answer, r, currency),
+                items=alternatives(answer, r),
+            ),
             Part(title="Risks", items=risks(answer, r)),
-            Part(title="Before signing", items=tests(r)),
+            Part(title="Before signing", items=[*gate_items(answer, r), *tests(r)]),
+            approval_part(answer, r, oldest_price(r)),
         ],
         dated=dated(answer, m),
     )
@@ -63,7 +69,7 @@ def signed_text(r: TrainingOption) -> str:
         return f"{purchase_text(r)} for {times(r)}"
     step = plan.steps[0]
     at = f" at {step.provider}" if step.action in ("rent", "reserve") else ""
-    return f"{step.action} {step.instances:,} x {step.instance}{at} for {times(r)}"
+    return f"{step.action} {servers_text(step.instances, step)}{at} for {times(r)}"
 
 
 def times(r: TrainingOption) -> str:
@@ -142,14 +148,8 @@ def alternatives(answer: Answer, r: TrainingOption) -> list[str]:
         m and m.plan
     ) else []  # fmt: skip
     sellers = [f"the same run at {w.provider}: {dollars(w.npv_usd)}" for w in (m.ways_to_pay[1:3] if m else [])]
-    runs = [
-        f"{o.accelerator_count:,} x {o.accelerator_name}, {acquisition_text(o)}, {duration(o.days)}: "
-        f"{dollars(o.usd_total)}"
-        for o in answer.training_runs
-        if o.rank != r.rank
-    ]
     own = f"this option costs {dollars(r.usd_total)}{over} in present value, like the costs below"
-    return [own, *ways, *sellers, *runs[:MOST_OTHERS], r.scaling_said, *rejected(answer)]
+    return [own, *ways, *sellers, r.scaling_said, *rejected(answer)]
 
 
 def rejected(answer: Answer) -> list[str]:
@@ -167,8 +167,8 @@ def risks(answer: Answer, r: TrainingOption) -> list[str]:
         if plan.liability_usd > 0:
             items.append(f"a term outlasts the run: {dollars(plan.liability_usd)} is due after it")
         items += [
-            f"delivery of {step.instance} takes about {counted(step.order_months_before, 'month')}, so the run starts "
-            "then, or you rent until it arrives"
+            f"delivery of a {machine_of(step)} takes about {counted(step.order_months_before, 'month')}, so the run "
+            "starts then, or you rent until it arrives"
             for step in plan.steps
             if is_late(step)
         ][:1]

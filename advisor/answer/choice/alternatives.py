@@ -1,0 +1,199 @@
+"""Which size and which way to pay stand for a chip: smaller or surer, by the hour or committed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from advisor.answer.choice.rule import FAR_RATIO, Arranged, Candidate, arrange
+from advisor.answer.money import CostModel
+from advisor.answer.owned import kept_instances
+from advisor.answer.question import Question
+from advisor.engine.cost import HOURS_PER_MONTH
+from advisor.engine.search import NEAR_FRACTION, Estimated, Scored, SearchResult, by_the_hour, commits, simplicity
+from advisor.engine.terms import evaluating
+
+Array = np.ndarray
+STAYS_CHEAPEST = 0.8  # share of the draws in which a term must cost less than the hour to stand before it
+MOST_CARDS = 32  # of a small chip, for one model
+SMALL_BYTES = 48e9  # memory of a small chip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Committed:
+    """A plan that commits, beside the same deployment by the hour."""
+
+    scored: Scored
+    hourly: Scored
+    saves_fraction: float  # expected, over the hour
+    cheaper_fraction: float  # of the draws
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choice:
+    """The options in the order of the rule, with what was not taken."""
+
+    outcome: SearchResult
+    costs: CostModel
+    candidates: tuple[Candidate, ...]  # of outcome.shown
+    arranged: Arranged  # over these
+    committed: dict[int, Committed]  # terms that are not taken, by index in outcome.shown
+    sizes: dict[int, tuple[Scored, Scored | None]]  # (for even chances, the surer one), by index in outcome.shown
+
+
+def chosen(question: Question, outcome: SearchResult) -> Choice:
+    """Takes for each chip the size and the way to pay that the rule prefers, and orders the chips.
+
+    Objectives other than cost keep their order, behind what fails its probability.
+    """
+    workload, (least, sure) = question.workload, needed(question)
+    trial = [_alternatives(question, outcome, k) for k in range(len(outcome.shown))]
+    flat = [s for each in trial for s in each]
+    model = CostModel(question, flat)
+    usd = model.usd_per_month()
+    shown: list[Scored] = []
+    places: list[int] = []
+    committed: dict[int, Committed] = {}
+    sizes: dict[int, tuple[Scored, Scored | None]] = {}
+    start = 0
+    for k, each in enumerate(trial):
+        drawn = [_costs(s, u) for s, u in zip(each, usd[start : start + len(each)], strict=True)]
+        at, left = _preferred(each, drawn, least, sure)
+        if left is not None:
+            committed[k] = left
+        sizes[k] = each[0], outcome.surer.get(k)
+        shown.append(each[at])
+        places.append(start + at)
+        start += len(each)
+    costs = model.of(places)
+    known = costs.usd_per_month()
+    candidates = [candidate(question, s, _costs(s, u)) for s, u in zip(shown, known, strict=True)]
+    ordering = arrange if workload.objective == "cost" else _as_ranked
+    arranged = ordering(candidates, least, sure)
+    if arranged.order:
+        candidates = beyond_reach(candidates, candidates[arranged.order[0]])
+        arranged = ordering(candidates, least, sure)
+    costs.reorder(arranged.order)
+    order = list(arranged.order)
+    place = {old: new for new, old in enumerate(order)}
+    swapped = {id(old): new for old, new in zip(outcome.shown, shown, strict=True)}
+    outcome = replace(outcome, shown=tuple(shown), ranked=tuple(swapped.get(id(s), s) for s in outcome.ranked))
+    outcome = replace(in_order(outcome, order), surer={}) if order else outcome
+    return Choice(
+        outcome=outcome,
+        costs=costs,
+        candidates=tuple(candidates[k] for k in order),
+        arranged=Arranged(
+            order=tuple(range(len(order))),
+            tied=tuple(place[k] for k in arranged.tied),
+            fails=frozenset(place[k] for k in arranged.fails),
+        ),
+        committed={place[k]: each for k, each in committed.items()},
+        sizes={place[k]: each for k, each in sizes.items()},
+    )
+
+
+def needed(question: Question) -> tuple[float, float]:
+    """(probability that an option needs by the hour, the same where it commits)."""
+    slo = question.workload.slo
+    return slo.confidence or 0.0, slo.sure_confidence or slo.confidence or 0.0
+
+
+def _alternatives(question: Question, outcome: SearchResult, k: int) -> list[Scored]:
+    """The option as found, by the hour if it commits, and sized for what cannot be undone."""
+    s = outcome.shown[k]
+    found = [s]
+    with evaluating(s.lane.choice.accelerator.slug):
+        if k in outcome.surer:
+            found.append(outcome.surer[k])
+        for each in [*found]:
+            if commits(each) and (hourly := by_the_hour(question, each)) is not None:
+                found.append(hourly)
+    return found
+
+
+def _preferred(each: Sequence[Scored], usd: Sequence[Array], least: float, sure: float) -> tuple[int, Committed | None]:
+    """(the alternative that stands for the chip, a term that is not taken).
+
+    A term must cost less than the hour in most draws. The surer of two sizes is taken where it costs little more.
+    """
+    hourly = {s.replicas: k for k, s in enumerate(each) if not commits(s)}
+    allowed, left = [], None
+    for k, s in enumerate(each):
+        other = hourly.get(s.replicas)
+        if commits(s) and other is not None and not s.bought_instances and not buys(s):
+            cheaper = float((usd[k] < usd[other]).mean())
+            if cheaper < STAYS_CHEAPEST:
+                saves = 1.0 - float(usd[k].mean()) / float(usd[other].mean())
+                left = Committed(scored=s, hourly=each[other], saves_fraction=saves, cheaper_fraction=cheaper)
+                continue
+        if s.slo_probability is None or s.slo_probability >= (sure if commits(s) else least):
+            allowed.append(k)
+    if not allowed:
+        return min(range(len(each)), key=lambda k: float(usd[k].mean())), left
+    cheapest = min(allowed, key=lambda k: (float(usd[k].mean()), k))
+    most = float(usd[cheapest].mean()) * (1.0 + NEAR_FRACTION)
+    surer = [k for k in allowed if (each[k].slo_probability or 1.0) >= sure and float(usd[k].mean()) <= most]
+    return min(surer or [cheapest], key=lambda k: (float(usd[k].mean()), k)), left
+
+
+def buys(s: Scored) -> bool:
+    return bool(s.planned and s.planned.plan.capex_usd)
+
+
+def _costs(s: Scored, drawn: Array | None) -> Array:
+    return np.full(1, s.economic_usd_per_hour * HOURS_PER_MONTH) if drawn is None else drawn
+
+
+def candidate(question: Question, s: Scored, usd: Array) -> Candidate:
+    """An option as the rule sees it."""
+    return Candidate(
+        usd=usd,
+        probability=s.slo_probability,
+        commits=commits(s),
+        keeps=kept_instances(s) > 0,
+        weakness=2 if s.offer.stale else 1 if s.offer.weakness else 0,
+        simplicity=simplicity(s, question.catalog.model),
+        apart=apart(s),
+        seller=(s.lane.choice.accelerator.slug, s.offer.provider, s.offer.acquisition),
+    )
+
+
+def apart(s: Scored | Estimated) -> str:
+    """Why nobody would order an option; empty: somebody would."""
+    a = s.lane.choice.accelerator
+    if s.chips > MOST_CARDS and a.memory_bytes <= SMALL_BYTES:
+        return f"more than {MOST_CARDS} cards of a small chip for one model"
+    if s.lane.choice.efficiency.basis == "datasheet":
+        return "its speed is known from data sheets only"
+    if s.offer.stale:
+        return "its price is over a year old"
+    return ""
+
+
+def beyond_reach(candidates: Sequence[Candidate], first: Candidate) -> list[Candidate]:
+    """The candidates, those that cost many times the first choice set apart."""
+    most = FAR_RATIO * first.expected_usd
+    said = f"it costs more than {FAR_RATIO:g} times the first choice"
+    return [replace(c, apart=c.apart or said) if c.expected_usd > most else c for c in candidates]
+
+
+def in_order(outcome: SearchResult, order: Sequence[int]) -> SearchResult:
+    """The result with its shown options in another order, by their places now."""
+    place = {old: new for new, old in enumerate(order)}
+    shown = [outcome.shown[k] for k in order]
+    return replace(
+        outcome,
+        shown=tuple(shown),
+        ranked=(shown[0], *(s for s in outcome.ranked if s is not shown[0])),
+        variants={place[k]: found for k, found in outcome.variants.items()},
+        views={view: place[k] for view, k in outcome.views.items()},
+        draft_risks={place[k]: risk for k, risk in outcome.draft_risks.items()},
+    )
+
+
+def _as_ranked(candidates: Sequence[Candidate], least: float, sure: float) -> Arranged:
+    """The order of another objective, with what fails behind what does not."""
+    found = arrange(candidates, least, sure)
+    numbers = sorted(range(len(candidates)), key=lambda k: (k in found.fails, k))
+    return replace(found, order=tuple(numbers), tied=())

@@ -1,0 +1,263 @@
+"""What to do about the first choice: sign it, keep what is there, test first; with its margins, terms and amounts."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from advisor.answer.choice.alternatives import Choice
+from advisor.answer.choice.rule import Arranged
+from advisor.answer.owned import kept_instances, team_usd_per_month
+from advisor.answer.question import Question
+from advisor.engine.cost import HOURS_PER_MONTH
+from advisor.engine.plans import COMMITMENT
+from advisor.engine.search import (
+    Scored,
+    commits,
+    has_limits,
+    instances_of,
+    packing_of,
+    resized_usd_per_hour,
+)
+from advisor.engine.terms import Workload, usd_text
+from advisor.inputs import rounded
+from advisor.result import Answer, ApiOption, Decision, Gate, LadderStep, Option, Settle, TermOffer
+
+BUDGET_QUANTILE = 0.8
+TEST_HOURS = 2.0  # of the machines of one replica: start, warm-up and a load test
+TERM_NAMES = {"reserved_1y": "one-year term", "reserved_3y": "three-year term"}
+Json = dict[str, Any]
+
+
+def signed(question: Question, choice: Choice, arranged: Arranged, answer: Answer) -> Decision | None:
+    """The decision with what to do about the first choice."""
+    decision = answer.decision
+    if decision is None or not answer.recommendations:
+        return decision
+    first = answer.recommendations[0]
+    at = _place(answer, choice)
+    s = choice.outcome.shown[at] if at is not None else None
+    fails = 0 in arranged.fails
+    gate = _gate(question, answer, choice, s, decision.settle, fails)
+    drawn = _drawn(answer, choice, at)
+    decision = decision.changed(
+        action=_action(choice, arranged, at, fails),
+        gate=gate,
+        expected_usd_per_month=None if drawn is None else rounded(float(drawn.mean())),
+        budget_usd_per_month=None if drawn is None else rounded(float(np.quantile(drawn, BUDGET_QUANTILE))),
+        tied_ranks=[k + 1 for k in arranged.tied] if not fails else [],
+        tie_breaker=decision.settle.said if arranged.tied and decision.settle else "",
+    )
+    if not isinstance(first, Option | ApiOption):
+        return decision
+    decision = decision.changed(team_usd_per_month=rounded(team_usd_per_month(first)))
+    if s is None or at is None:
+        return decision
+    return decision.changed(ladder=ladder(question.workload, choice, s, at), terms=_terms(choice, at))
+
+
+def _place(answer: Answer, choice: Choice) -> int | None:
+    """The place of the first option among the deployments that were drawn; None: an API, or it scales to zero."""
+    first = answer.recommendations[0]
+    if not isinstance(first, Option) or first.scale_to_zero is not None or not choice.outcome.shown:
+        return None
+    return 0
+
+
+def _drawn(answer: Answer, choice: Choice, at: int | None) -> np.ndarray | None:
+    """What the first option costs a month in each draw, without what a sale would have brought."""
+    if at is None:
+        first = answer.recommendations[0]
+        return choice.costs.drawn_api(first.usd_per_month) if isinstance(first, ApiOption) else None
+    found = choice.costs.costs(choice.costs.draws)[at]
+    return None if found is None else found.usd_per_month
+
+
+def _action(choice: Choice, arranged: Arranged, at: int | None, fails: bool) -> Any:
+    s = choice.outcome.shown[at] if at is not None else None
+    if fails:
+        return "do_not_sign"
+    if at is not None and choice.candidates[at].apart:
+        return "get_quote"
+    if s is not None and kept_instances(s) and kept_instances(s) >= s.instances:
+        return "keep"
+    return "no_clear_winner" if arranged.tied else "sign"
+
+
+# --- what to learn before signing -------------------------------------------------------------------------------
+
+
+def _gate(
+    question: Question, answer: Answer, choice: Choice, s: Scored | None, settle: Settle | None, fails: bool
+) -> Gate | None:
+    """The test or quote that can change the choice; None: none can."""
+    months = question.workload.horizon_months
+    first = answer.recommendations[0]
+    if fails and s is not None and has_limits(question.workload):
+        return _limit_gate(question.workload, choice, answer, s)
+    if settle is None or settle.kind == "none" or settle.worth_usd_per_month <= 0.0:
+        return None
+    usd = settle.worth_usd_per_month
+    test = settle.measurement
+    cost: float | None = None
+    if settle.kind == "measurement" and test is not None and test.turning_tpot_ms is not None:
+        metric, unit, what = "mean TPOT of one replica", "ms", test.said
+        value: float | None = test.turning_tpot_ms
+        cost, after = test_usd(choice, test.rank), test.winner_after
+        worse_wins = test.turning_tpot_ms >= (test.predicted_tpot_ms or 0.0)
+    else:
+        metric, value, unit, what = settle.input, settle.at_ratio, "times the expected value", settle.said
+        after, worse_wins = settle.winner_after, (settle.at_ratio or 1.0) > 1.0
+    if after in ("", first.label):
+        return None
+    better, worse = (first.label, after) if worse_wins else (after, first.label)
+    price = "" if cost is None else f" for about {usd_text(cost)}"
+    return Gate(
+        metric=metric,
+        value=value,
+        unit=unit,
+        better_than_value=better,
+        worse_than_value=worse,
+        test=what,
+        test_usd=None if cost is None else rounded(cost),
+        worth_usd_per_month=usd,
+        worth_usd=rounded(usd * months),
+        sign_today=first.label,
+        said=(
+            f"{what} Knowing it{price} is worth {usd_text(usd)} a month on average, "
+            f"{usd_text(usd * months)} over {months} months."
+        ),
+    )
+
+
+def _limit_gate(workload: Workload, choice: Choice, answer: Answer, s: Scored) -> Gate:
+    """The load test that decides whether an option meets the limit that it is likeliest to miss."""
+    v, slo = s.verified, workload.slo
+    limits = [
+        ("p95 TTFT", slo.ttft_p95_s, v.ttft_p95_s),
+        ("p95 TPOT", slo.tpot_p95_s, v.tpot_p95_s),
+        ("p95 end-to-end latency", slo.e2e_p95_s, v.e2e_p95_s),
+        ("run time", workload.deadline_s, v.late_fraction * (workload.deadline_s or 0.0)),
+    ]
+    metric, limit, _ = max(
+        ((name, limit, seen) for name, limit, seen in limits if limit),
+        key=lambda each: each[2] / each[1],
+        default=("speed per user", None, 0.0),
+    )
+    first = answer.recommendations[0]
+    cost = test_usd(choice, first.rank or 1)
+    other = next((o for o in answer.recommendations[1:] if o.accelerator != first.accelerator), None)
+    chance = s.slo_probability or 0.0
+    value = None if limit is None else rounded(limit * 1e3)
+    bound = "your limit" if value is None else f"{value:g} ms"
+    return Gate(
+        metric=metric,
+        value=value,
+        unit="ms",
+        better_than_value=first.label,
+        worse_than_value=other.label if other else "nothing in this answer",
+        test=f"Load-test one replica of {first.label} at your peak",
+        test_usd=None if cost is None else rounded(cost),
+        worth_usd_per_month=0.0,
+        worth_usd=0.0,
+        sign_today="",
+        said=(
+            f"It meets your limits with {chance:.0%} probability, which is too little to sign. Load-test one replica "
+            f"at its share of your peak: sign if {metric} stays within {bound}."
+        ),
+    )
+
+
+def test_usd(choice: Choice, rank: int) -> float | None:
+    """Rent of the machines of one replica for a load test, USD; None: they are not rented."""
+    shown = choice.outcome.shown
+    s = shown[rank - 1] if 0 < rank <= len(shown) else None
+    if s is None or s.offer.acquisition != "rent":
+        return None
+    return float(packing_of(s.lane.choice, s.offer).each) * s.offer.usd_per_hour * TEST_HOURS
+
+
+# --- margins and terms ------------------------------------------------------------------------------------------
+
+
+def ladder(workload: Workload, choice: Choice, s: Scored, at: int) -> list[LadderStep]:
+    """What each margin adds, from the machines for mean traffic to those of the first choice."""
+    if workload.kind.released_after_run:
+        return []
+    base, surer = choice.sizes.get(at, (s, None))
+    alike = base.lane == s.lane and base.offer.instance == s.offer.instance
+    peak = min(base.replicas - base.spare_replicas, s.replicas - s.spare_replicas) if alike else (
+        s.replicas - s.spare_replicas
+    )  # fmt: skip
+    each = s.capacity_requests_per_s / s.replicas
+    mean = min(max(math.ceil(s.requests_per_s_mean / each - 1e-9), 1), peak)
+    plain = _without_spares(workload)
+    spared = workload if workload.slo.redundancy else replace(plain, slo=replace(plain.slo, spare_hosts=1))
+    included = s.spare_replicas > 0
+    steps = [
+        _step("mean_traffic", True, plain, s, mean, "", "enough for the mean traffic"),
+        _step("stated_peak", True, plain, s, peak, "traffic.requests_per_s.peak", "enough for the stated peak"),
+        _step("one_host_lost", included, spared, s, peak, "slo.availability", "and one host may fail"),
+    ]
+    chance = workload.slo.sure_confidence
+    limited = has_limits(workload) and s.slo_probability is not None and chance is not None
+    if not limited:
+        return steps
+    said = f"and the limits hold with at least {chance:.0%} probability"
+    held = workload if included else plain
+    if (s.slo_probability or 0.0) >= (chance or 0.0):
+        carrying = s.replicas - s.spare_replicas
+        steps.append(_step("confidence", True, held, s, carrying, "slo.confidence", said))
+    elif surer is not None:
+        carrying = surer.replicas - surer.spare_replicas
+        steps.append(_step("confidence", False, held, surer, carrying, "slo.confidence", said))
+    return steps
+
+
+def _without_spares(workload: Workload) -> Workload:
+    return replace(workload, slo=replace(workload.slo, spare_hosts=0, doubled=False, default_spares=False))
+
+
+def _step(
+    name: Any, included: bool, workload: Workload, s: Scored, carrying: int, switch: str, said: str
+) -> LadderStep:
+    """A size of the deployment with what this workload's redundancy adds."""
+    chips = int(instances_of(workload, s, s.offer, carrying)) * s.offer.accelerators
+    usd = float(resized_usd_per_hour(workload, s, carrying + s.spare_replicas, 1.0)) * HOURS_PER_MONTH
+    replicas = int(workload.slo.redundancy.replicas(carrying, packing_of(s.lane.choice, s.offer)))
+    return LadderStep(
+        name=name,
+        included=included,
+        replicas=replicas,
+        accelerators=chips,
+        usd_per_month=rounded(usd),
+        switch=switch,
+        said=f"{chips:,} x {s.lane.choice.accelerator.name}, {usd_text(usd)} a month: {said}",
+    )
+
+
+def _terms(choice: Choice, at: int) -> list[TermOffer]:
+    """The term that costs less as expected and is not taken; empty: none, or the first choice is one."""
+    left = choice.committed.get(at)
+    if left is None or left.saves_fraction <= 0.0 or commits(choice.outcome.shown[at]):
+        return []
+    s = left.scored
+    assert s.planned is not None
+    due = float(s.planned.plan.payments[COMMITMENT].sum())
+    name = TERM_NAMES.get(s.offer.term, s.offer.term.replace("_", " "))
+    return [
+        TermOffer(
+            term=s.offer.term,
+            provider=s.offer.provider,
+            label=f"{s.chips:,} x {s.lane.choice.accelerator.name}",
+            saves_fraction=rounded(left.saves_fraction, 4),
+            liability_usd=rounded(due),
+            stays_cheapest_probability=rounded(left.cheaper_fraction, 4),
+            said=(
+                f"A {name} at {s.offer.provider} saves {left.saves_fraction:.0%} as expected and binds "
+                f"{usd_text(due)}. It stays cheaper than the hour with {left.cheaper_fraction:.0%} probability, "
+                "falling rents and load included."
+            ),
+        )
+    ]

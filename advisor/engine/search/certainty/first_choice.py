@@ -1,0 +1,145 @@
+"""The rule that puts one deployment first, and what a test is worth, from draws of cost and of whether limits hold.
+
+A table has one row for each setting: a way to run an option, such as a layout and a number of concurrent requests. An
+option is what is rented, such as a chip. The draws of all rows are joint: column k is one possible truth.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+LEAST = 0.5  # probability of meeting the limits below which nothing is first
+BIN_DRAWS, MOST_BINS = 128, 32  # draws with similar results of a test are put together
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rule:
+    """The margins of the rule for what is rented by the hour."""
+
+    least: float = LEAST
+    sure: float = 0.8  # among ties, settings with this probability go first
+    premium: float = 0.10  # expected extra cost up to which settings can tie
+    told_apart: float = 0.9  # share of draws in which the cheapest must be cheaper, or it is a tie
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    """Settings with joint draws."""
+
+    options: Sequence[Hashable]  # (settings,) the option of each setting
+    holds: Flags  # (settings, draws) whether every limit holds
+    cost: Array  # (settings, draws)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choice:
+    """The first choice, and what to test after it."""
+
+    setting: int  # row of the table
+    probability: float
+    expected_cost: float  # where the setting misses a limit, with the cost of the next one that holds
+    tests: tuple[int, ...]  # settings in the order of tests until one holds, this one first
+
+
+class Sizing:
+    """The settings of a table that are worth choosing, and what to do where one misses a limit."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.probability = table.holds.mean(axis=1)
+        self.mean = table.cost.mean(axis=1)
+        self.by_cost = sorted(range(len(self.mean)), key=lambda s: (self.mean[s], -self.probability[s]))
+        self.frontier = [s for s in self.by_cost if self._safer_than_cheaper(s)]
+
+    def _safer_than_cheaper(self, setting: int) -> bool:
+        """Whether no cheaper setting of the option is as likely to hold."""
+        own = self.table.options[setting]
+        for s in self.by_cost:
+            if s == setting:
+                return True
+            if self.table.options[s] == own and self.probability[s] >= self.probability[setting]:
+                return False
+        return True
+
+    def next_ones(self, first: int) -> list[int]:
+        """After a miss: safer settings of the same option by cost, then those of others that are at least as safe."""
+        own, least = self.table.options[first], self.probability[first]
+        alike = [s for s in self.frontier if self.table.options[s] == own and self.probability[s] > least]
+        others = [s for s in self.frontier if self.table.options[s] != own and self.probability[s] >= least]
+        return [*alike, *others]
+
+    def tests(self, first: int) -> tuple[int, ...]:
+        """Every setting in the order of tests: after the next ones the rest, the most likely to hold first."""
+        order = [first, *self.next_ones(first)]
+        rest = set(self.by_cost) - set(order)
+        return (*order, *sorted(rest, key=lambda s: (-self.probability[s], self.mean[s])))
+
+    def cost(self, first: int) -> Array:
+        """(draws,) cost of starting with a setting: where it misses a limit, that of the next one that holds.
+
+        Where none holds, it is the highest cost of these settings.
+        """
+        order = [first, *self.next_ones(first)]
+        holds, cost = self.table.holds[order], self.table.cost[order]
+        place, draws = np.argmax(holds, axis=0), np.arange(holds.shape[1])
+        return np.asarray(np.where(holds.any(axis=0), cost[place, draws], cost.max(axis=0)))
+
+
+def first_choice(table: Table, rule: Rule | None = None) -> Choice | None:
+    """The setting to put first. None: no setting reaches `least`, so nothing should be signed yet.
+
+    Settings are ranked by expected cost, resizing included. Those within `premium` of the lowest that it does not beat
+    in most draws are tied with it: of these, settings with at least `sure` go first, then the most likely to hold.
+    """
+    rule, sizing = rule or Rule(), Sizing(table)
+    probability = sizing.probability
+    drawn = {s: sizing.cost(s) for s in sizing.frontier if probability[s] >= rule.least}
+    if not drawn:
+        return None
+    expected = {s: float(usd.mean()) for s, usd in drawn.items()}
+    best = min(expected, key=lambda s: (expected[s], -probability[s]))
+
+    def tied(s: int) -> bool:
+        beaten = (drawn[best] < drawn[s]).mean() + 0.5 * (drawn[best] == drawn[s]).mean()
+        return expected[s] <= expected[best] * (1.0 + rule.premium) and bool(beaten < rule.told_apart)
+
+    ties = [s for s in drawn if s == best or tied(s)]
+    chosen = min(ties, key=lambda s: (probability[s] < rule.sure, -round(probability[s], 2), expected[s]))
+    return Choice(
+        setting=chosen,
+        probability=float(probability[chosen]),
+        expected_cost=expected[chosen],
+        tests=sizing.tests(chosen),
+    )
+
+
+def value_of_result(cost: Array, result: Array, holds: Flags | None = None, least: float = LEAST) -> float:
+    """How much a result lowers the expected cost of the best plan, in the unit of `cost`; 0: it changes no plan.
+
+    cost: (plans, draws), the cost of each plan in each draw, resizing included. result: (draws,), the result that the
+    test would have in each draw. holds: (plans, draws), whether a plan meets its limits as it is; before and after the
+    test, only plans with at least the probability `least` count. Draws with similar results are put together. In each
+    such bin the best plan is chosen with one half of the draws and costed with the other, because choosing and costing
+    with the same draws would promise a gain from chance alone.
+    """
+    bins = min(cost.shape[1] // BIN_DRAWS, MOST_BINS)
+    if len(cost) < 2 or bins < 2:
+        return 0.0
+    enough = np.ones(cost.shape, bool) if holds is None else holds
+
+    def best(draws: NDArray[np.intp], otherwise: int) -> int:
+        mean = np.where(enough[:, draws].mean(axis=1) >= least, cost[:, draws].mean(axis=1), np.inf)
+        return int(np.argmin(mean)) if np.isfinite(mean).any() else otherwise
+
+    now = best(np.arange(cost.shape[1]), -1)
+    if now < 0:
+        return 0.0
+    saved = 0.0
+    for members in np.array_split(np.argsort(result, kind="stable"), bins):
+        for chosen_with, costed_with in ((members[::2], members[1::2]), (members[1::2], members[::2])):
+            saved += float((cost[now, costed_with] - cost[best(chosen_with, now), costed_with]).sum())
+    return max(float(saved / cost.shape[1]), 0.0)

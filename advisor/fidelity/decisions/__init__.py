@@ -1,0 +1,1 @@
+"""The track record: decisions made from held-out predictions, and checked by measured deployments."""

@@ -1,0 +1,236 @@
+"""Machines in plain words: whole ones, as they are sold, and when a plan needs them."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from advisor.result import Answer, ApiOption, Option, PlanStep, TrainingOption, lasting
+from advisor.templatetags.units import dollars
+
+Ranked = Option | ApiOption | TrainingOption
+IN_WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+NOUNS = ("workstation", "slice", "rack")  # in names of instances; all others are servers
+TWO_SIZES = ("A100", "V100", "GH200")  # chips that are told apart by their memory
+WAYS = {
+    "on_demand": "by the hour",
+    "spot": "spot",
+    "reserved_1y": "one-year term",
+    "reserved_3y": "three-year term",
+    "capacity_block": "booked ahead",
+    "purchase": "bought",
+    "owned": "already yours",
+}
+TERMS = {"reserved_1y": "one year", "reserved_3y": "three years"}
+MOST_PARTS = 2  # of a plan that the sentence names
+
+
+def chip_name(name: str) -> str:
+    """The accelerator as people say it: H100 SXM, A100-80GB PCIe, MI300X."""
+    name = re.sub(r"\s*\([^)]*\)", "", name).removeprefix("Instinct ").removeprefix("GeForce ")
+    name = re.sub(r"SXM\d(/SXM\d)?", "SXM", name)
+    found = re.search(r"\s(\d+)GB\b", name)
+    if found is None:
+        return name
+    bare = name[: found.start()] + name[found.end() :]
+    family = bare.split()[0]
+    return bare.replace(family, f"{family}-{found[1]}GB", 1) if family in TWO_SIZES else bare
+
+
+def count_word(number: int) -> str:
+    return IN_WORDS[number] if 0 <= number < len(IN_WORDS) else f"{number:,}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Machines:
+    """Machines of one kind."""
+
+    count: int
+    size: int  # accelerators in each
+    chip: str
+    noun: str
+
+    @property
+    def accelerators(self) -> int:
+        return self.count * self.size
+
+    def counted(self, count: int | None = None) -> str:
+        """two servers of 8 × H100 SXM; 6 × MI300X where single accelerators are sold."""
+        number = self.count if count is None else count
+        if self.size == 1:
+            return f"{number:,} × {self.chip}"
+        return f"{count_word(number)} {self.noun}{'' if number == 1 else 's'} of {self.size} × {self.chip}"
+
+
+def machines_of(option: Option | TrainingOption) -> Machines:
+    """The machines of an option on its first day, whole ones."""
+    sizes = [s.accelerators for s in steps_of(option) if s.instance == option.instance and s.accelerators]
+    count = max(option.instances, 1)
+    size = sizes[0] if sizes else max(1, -(-option.accelerator_count // count))
+    return Machines(count=count, size=size, chip=chip_name(option.accelerator_name), noun=noun_of(option.instance))
+
+
+def noun_of(instance: str) -> str:
+    return next((noun for noun in NOUNS if noun in instance.lower()), "server")
+
+
+def steps_of(option: Ranked) -> Sequence[PlanStep]:
+    """What is signed to last, in the order of its first month; empty in answers of earlier versions."""
+    plan = option.money.plan if option.money else None
+    return sorted(lasting(plan.steps, plan.bridge), key=lambda s: s.from_month) if plan else []
+
+
+def short(option: Ranked) -> str:
+    """An option in a table or a list: 16 × H100 SXM, rented by the hour, nebius."""
+    if isinstance(option, ApiOption):
+        return f"Hosted API of {option.provider_name or option.provider}"
+    found = machines_of(option)
+    way = WAYS.get(option.term, option.term.replace("_", " "))
+    seller = "" if option.provider in ("own", "owned", "") else f", {option.provider}"
+    return f"{found.accelerators:,} × {found.chip}, {way}{seller}"
+
+
+def named(option: Ranked) -> str:
+    """An option in a sentence: 16 × H100 SXM."""
+    if isinstance(option, ApiOption):
+        return f"the API of {option.provider_name or option.provider}"
+    found = machines_of(option)
+    return f"{found.accelerators:,} × {found.chip}"
+
+
+def without_setups(text: str, answer: Answer) -> str:
+    """A sentence of the answer with machines in place of whole configurations."""
+    for option in sorted(answer.recommendations, key=lambda each: -len(each.label)):
+        text = text.replace(option.label, short(option))
+        if not isinstance(option, ApiOption):
+            text = text.replace(f"{option.accelerator_count:,} x {option.accelerator_name}", named(option))
+            text = text.replace(f" x {option.accelerator_name}", f" × {chip_name(option.accelerator_name)}")
+    return text
+
+
+# --- what to do -------------------------------------------------------------------------------------------------
+
+
+def signed(option: Ranked) -> str:
+    """What is signed, as the rest of a sentence: rent two servers of 8 × H100 SXM at nebius by the hour."""
+    if isinstance(option, ApiOption):
+        return f"pay {option.provider_name or option.provider} per token for its hosted API"
+    groups: dict[tuple[str, str, str, str], list[PlanStep]] = {}
+    for step in steps_of(option):
+        groups.setdefault((step.action, step.instance, step.provider, step.term), []).append(step)
+    if not groups:
+        return without_plan(option)
+    parts = [part(option, steps, is_first=not n) for n, steps in enumerate(groups.values())]
+    said = "; ".join(parts[:MOST_PARTS])
+    if more := len(parts) - MOST_PARTS:
+        said += f"; {count_word(more)} more part{'s' * (more > 1)} later" if more > 0 else ""
+    return said + bridge_text(option)
+
+
+def without_plan(option: Option | TrainingOption) -> str:
+    what = machines_of(option).counted() + in_use(option)
+    if option.provider == "owned":
+        return f"keep {what}"
+    if option.acquisition == "own":
+        return f"buy {what}"
+    return f"rent {what} at {option.provider} {how_long(option.term)}"
+
+
+def in_use(option: Option | TrainingOption) -> str:
+    """How many accelerators are used where whole machines have more."""
+    found = machines_of(option)
+    return f" ({option.accelerator_count:,} in use)" if option.accelerator_count < found.accelerators else ""
+
+
+def how_long(term: str) -> str:
+    return f"for {TERMS[term]}" if term in TERMS else "as spot instances" if term == "spot" else "by the hour"
+
+
+def part(option: Option | TrainingOption, steps: Sequence[PlanStep], is_first: bool) -> str:
+    """One kind of machines of a plan under one contract: how many, when, for how much."""
+    step = steps[0]
+    same = step.instance == option.instance
+    if same and step.action == "rent" and (by_month := hourly(option)):
+        first, most = by_month[0], max(by_month)
+        month = 1 + by_month.index(most)
+    else:
+        first = in_service(steps, step.from_month)
+        most, month = most_in_service(steps)
+    chip = chip_name(option.accelerator_name) if same else step.instance
+    found = Machines(count=first, size=step.accelerators if same else 1, chip=chip, noun=noun_of(step.instance))
+    found = found if found.size else machines_of(option)
+    when = "" if step.from_month == 1 else f" from month {step.from_month}"
+    used = in_use(option) if is_first and same and first == option.instances else ""
+    if step.action == "keep":
+        return f"keep {found.counted(first)}{used}{when}"
+    if step.action == "buy":
+        once = f" ({dollars(step.unit_usd_once * first)})" if step.unit_usd_once else ""
+        now = " now" if is_first and not when else when
+        said = f"buy {found.counted(first)}{used}{now}{once}"
+    else:
+        said = f"rent {found.counted(first)}{used} at {step.provider} {how_long(step.term)}{when}"
+    said += more_text(first, most, month)
+    wait = max(each.order_months_before for each in steps)
+    return said + (f"; {wait_text(wait)} of delivery" if wait else "")
+
+
+def wait_text(months: float) -> str:
+    """ten months, one week"""
+    if months < 1:
+        weeks = max(1, round(months * 30.4 / 7))
+        return f"{count_word(weeks)} week{'s' * (weeks > 1)}"
+    return f"{count_word(round(months))} month{'s' * (round(months) > 1)}"
+
+
+def hourly(option: Option | TrainingOption) -> list[int]:
+    """Machines rented by the hour in each month; empty where all months are the same."""
+    plan = option.money.plan if option.money else None
+    found = [month.hourly_instances for month in plan.months] if plan else []
+    return found if found and found[0] else []
+
+
+def in_service(steps: Sequence[PlanStep], month: int) -> int:
+    return sum(step.instances for step in steps if step.from_month <= month <= step.until_month)
+
+
+def most_in_service(steps: Sequence[PlanStep]) -> tuple[int, int]:
+    """(machines, first month with so many)"""
+    counts = [(in_service(steps, month), -month) for month in {step.from_month for step in steps}]
+    most, month = max(counts)
+    return most, -month
+
+
+def more_text(first: int, most: int, month: int) -> str:
+    """What is added later."""
+    if most <= first:
+        return ""
+    if (more := most - first) == 1:
+        return f", {'a second' if first == 1 else 'one more'} in month {month}"
+    return f", {count_word(more)} more by month {month}"
+
+
+def bridge_text(option: Ranked) -> str:
+    """What is rented until bought servers arrive."""
+    bridge = option.money.plan.bridge if option.money and option.money.plan else None
+    if bridge is None:
+        return ""
+    return f"; rent {bridge.accelerators:,} × {chip_name(bridge.accelerator_name or bridge.accelerator)} until then"
+
+
+def of_fleet(answer: Answer) -> str:
+    """What a portfolio signs."""
+    money = answer.portfolio.money if answer.portfolio else None
+    counts: dict[tuple[str, str, str], float] = {}
+    for item in (
+        sorted(money.items, key=lambda i: -(i.unit_usd_per_month or 0.0) * (i.quantity or 0.0)) if money else []
+    ):
+        if item.quantity:
+            name = re.sub(r"\s*\([^)]*\)", "", item.item).replace(" x ", " × ")
+            key = (item.action or "rent", name, item.provider if item.action not in ("buy", "keep") else "")
+            counts[key] = counts.get(key, 0.0) + item.quantity
+    parts = [
+        f"{action} {count:,.3g} × {name}{f' at {seller}' if seller else ''}"
+        for (action, name, seller), count in counts.items()
+    ]
+    said = "; ".join(parts[:MOST_PARTS])
+    more = len(parts) - MOST_PARTS
+    return said + (f"; {count_word(more)} more kind{'s' * (more > 1)} of machine" if more > 0 else "")

@@ -1,0 +1,164 @@
+"""The question in one line: model, load, growth, limits, constraints, budget, owned machines."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from advisor.engine.terms import kind_named
+from advisor.report.asked import spec_of
+from advisor.result import Answer
+from advisor.templatetags.training import amount, days_text
+from advisor.templatetags.units import dollars, given
+from advisor.workload import named
+
+Spec = Mapping[str, Any]
+WAYS = {"rent": "rent", "own": "buy", "api": "hosted API"}
+SPARES = {"n+1": "one spare", "n+2": "two spares", "2n": "everything twice"}
+METHODS = {"full": "fine-tuning of all weights", "lora": "LoRA fine-tuning", "qlora": "QLoRA fine-tuning"}
+LISTS = ("accelerators", "vendors", "providers", "regions", "frameworks", "formats")
+NAMED = 2  # names of a constraint that are spelled out; of more, their number
+
+
+def title_of(answer: Answer) -> str:
+    """The workload's name; in answers without one, its model and load."""
+    spec = spec_of(answer)
+    return str(named(dict(spec))["name"] if spec else answer.workload)
+
+
+def question_of(answer: Answer) -> str:
+    """What was asked, as one line."""
+    spec = spec_of(answer)
+    if not spec:
+        return ""
+    if spec.get("workloads"):
+        parts = [str(part.get("name") or model_of(part)) for part in spec["workloads"]]
+        said = [f"{', '.join(parts)} on one fleet", *constraints_of(spec)]
+    else:
+        said = [model_of(spec), *load_of(spec), *limits_of(spec), *constraints_of(spec)]
+    return " · ".join(filter(None, said))
+
+
+def model_of(spec: Spec) -> str:
+    """The model without its publisher."""
+    model = spec.get("model")
+    return "own model" if isinstance(model, Mapping) else str(model or "").rpartition("/")[2]
+
+
+def load_of(spec: Spec) -> Iterator[str]:
+    """What is served or trained, and how much of it."""
+    if kind_named(spec.get("kind")).trains:
+        yield from run_of(spec)
+        return
+    traffic = spec.get("traffic") or {}
+    yield ", ".join(filter(None, [contents(spec, traffic), rate_of(spec, traffic)]))
+    if growth := traffic.get("growth_fraction_per_year"):
+        yield f"growing {growth * 100:.3g}% a year" if growth > 0 else f"shrinking {-growth * 100:.3g}% a year"
+    if count := (spec.get("adapters") or {}).get("count"):
+        yield f"{given(count)} LoRA adapters"
+
+
+def contents(spec: Spec, traffic: Spec) -> str:
+    """What one request holds."""
+    tokens = given((traffic.get("input_tokens") or {}).get("mean"))
+    if image := traffic.get("image_output"):
+        return f"images of {given(image['width_px'])} × {given(image['height_px'])} px"
+    if documents := traffic.get("documents_per_request"):
+        return f"{given(documents)} documents of {tokens} tokens"
+    if audio := traffic.get("audio"):
+        return f"{given(audio['hours_per_hour'])} hours of audio an hour"
+    if not kind_named(spec.get("kind")).generates_tokens:
+        return f"{tokens} tokens each"
+    said = f"{tokens} tokens in, {given((traffic.get('output_tokens') or {}).get('mean'))} out"
+    if turns := traffic.get("turns"):
+        said += f", {given(turns['count'])} turns"
+    return f"images and {said}" if traffic.get("images") else said
+
+
+def rate_of(spec: Spec, traffic: Spec) -> str:
+    """How many requests there are."""
+    if batch := spec.get("batch"):
+        again = f", every {given(batch['every_hours'])} h" if batch.get("every_hours") else ""
+        return f"{given(batch['requests'])} requests within {given(batch['deadline_hours'])} h{again}"
+    if users := traffic.get("users"):
+        return f"{given(users['active'])} users at a time"
+    if traffic.get("audio"):
+        return ""
+    rate = traffic.get("requests_per_s") or {}
+    if rate.get("mean") is None:
+        return "recorded trace" if traffic.get("trace") else ""
+    peak = f", peak {given(rate['peak'])}" if rate.get("peak") not in (None, rate["mean"]) else ""
+    return f"{given(rate['mean'])} requests/s{peak}"
+
+
+def run_of(spec: Spec) -> Iterator[str]:
+    """What is trained on how much, until when."""
+    section = spec.get(str(spec.get("kind"))) or {}
+    if kind_named(spec.get("kind")).trains_whole_model:
+        what = "continued pre-training" if section.get("continued") == "yes" else "pre-training"
+    else:
+        what = METHODS.get(str(section.get("method")), "fine-tuning")
+    objective = str(section.get("objective") or "").upper()
+    what = f"{objective}, {what}" if objective in ("DPO", "GRPO") else what
+    if section.get("tokens"):
+        what += f" on {amount(section['tokens'])} tokens"
+    elif section.get("pairs"):
+        what += f" on {amount(section['pairs'])} pairs"
+    elif section.get("iterations"):
+        what += f", {amount(section['iterations'])} iterations"
+    elif section.get("budget_usd"):
+        what += f" for {dollars(section['budget_usd'])}"
+    yield what
+    if section.get("deadline_days"):
+        yield f"within {days_text(section['deadline_days'])}"
+    if section.get("every_days"):
+        yield f"again every {days_text(section['every_days'])}"
+
+
+def limits_of(spec: Spec) -> Iterator[str]:
+    """The latency limits and the margins."""
+    slo = spec.get("slo") or {}
+    limits = []
+    if slo.get("ttft_ms_p95"):
+        limits.append(f"first token {given(slo['ttft_ms_p95'])} ms")
+    if slo.get("tpot_ms_p95"):
+        limits.append(f"each further token {given(slo['tpot_ms_p95'])} ms")
+    if slo.get("e2e_ms_p95"):
+        limits.append(f"whole answer {given(slo['e2e_ms_p95'])} ms")
+    if limits:
+        yield f"limits: {', '.join(limits)}"
+    if slo.get("tokens_per_s_per_user"):
+        yield f"at least {given(slo['tokens_per_s_per_user'])} tokens/s per user"
+    if slo.get("availability") not in (None, "n"):
+        yield SPARES.get(slo["availability"], slo["availability"])
+    if isinstance(slo.get("confidence"), float):
+        yield f"{slo['confidence']:.0%} confidence"
+
+
+def constraints_of(spec: Spec) -> Iterator[str]:
+    """What the answer may use: ways to pay, sellers, regions, budget, site, machines that are owned."""
+    c = spec.get("constraints") or {}
+    ways = c.get("acquisition") or []
+    if ways and set(ways) != set(WAYS):
+        yield " or ".join(WAYS.get(way, way) for way in ways) + " only"
+    for key in LISTS:
+        names = c.get(key) or {}
+        if names.get("allow"):
+            yield f"only {few(names['allow'], key)}"
+        if names.get("deny"):
+            yield f"not {few(names['deny'], key)}"
+    if c.get("max_accelerators") is not None:
+        yield f"at most {given(c['max_accelerators'])} accelerators"
+    if (c.get("site") or {}).get("max_kw") is not None:
+        yield f"at most {given(c['site']['max_kw'])} kW"
+    if c.get("max_usd_per_month") is not None:
+        yield f"budget {dollars(c['max_usd_per_month'])} a month"
+    if c.get("max_capex_usd") is not None:
+        yield f"purchases up to {dollars(c['max_capex_usd'])}"
+    if owned := spec.get("owned"):
+        shown = [f"{given(count)} × {name.upper()}" for name, count in owned.items()]
+        yield f"you own {few(shown, 'kinds of accelerator')}"
+
+
+def few(names: Sequence[str], what: str) -> str:
+    """A and B; of more than two, how many."""
+    shown = [name.upper() if name in ("eu", "us", "uk") else name for name in map(str, names)]
+    return " and ".join(shown) if len(shown) <= NAMED else f"{len(shown)} {what}"

@@ -1,0 +1,258 @@
+"""An answer as its first screen: plain facts and finished sentences."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from advisor.engine.terms import kind_named
+from advisor.report.asked import spec_of
+from advisor.report.screen import facts, rows
+from advisor.report.screen.facts import Fact
+from advisor.report.screen.machines import count_word, named, of_fleet, signed
+from advisor.report.screen.question import question_of, title_of
+from advisor.result import Answer, Decision, Gate, NearMiss, Rejection
+from advisor.templatetags.changes import limits_to_raise
+from advisor.templatetags.units import dollars, given
+
+MOST_LINES = 25  # in a terminal
+MOST_FIGURES = 45  # on the screen; a figure is a word with a digit
+LEAST_FACTS = 4  # that are shown however long they are
+MOST_IN_BLOCK, MOST_WORDS = 20, 120  # in the sentences above the table
+MOST_TERMS = 2
+OTHERS_NAMED = 2  # of the options that are tied with the first
+REASONS = {
+    "unpriced": "without a usable price",
+    "misses_slo": "too slow",
+    "misses_deadline": "too slow for the deadline",
+    "outranked": "outranked",
+    "unsupported": "not supported",
+    "does_not_fit": "too small",
+    "too_much_power": "drawing too much power",
+    "too_expensive": "over budget",
+    "too_many": "needing more chips than allowed",
+    "excluded": "excluded by your constraints",
+    "cooling": "needing different cooling",
+    "internal_error": "not evaluated because of an internal error",
+    "not_examined": "not examined",
+}
+MOST_REASONS = 2  # that an infeasible answer counts
+LIMIT = ", limit "  # in a reason that names a figure with its limit
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Screen:
+    """What a page, a terminal and Markdown show first."""
+
+    title: str
+    question: str
+    feasible: bool
+    todo: str  # one sentence
+    facts: tuple[Fact, ...]  # what is to be done before signing last
+    table: rows.Table
+    below: tuple[str, ...]  # lines below the table
+
+
+def screen_of(answer: Answer) -> Screen:
+    decision = answer.decision or answer.decide()
+    if decision is None:
+        return nothing(answer)
+    option = answer.recommendations[0] if answer.recommendations else None
+    table, title, question, said = (
+        rows.table_of(answer, decision),
+        title_of(answer),
+        question_of(answer),
+        todo(answer, decision),
+    )
+    found = [
+        Fact(label="Cost", text=facts.cost(decision, option, answer)),
+        Fact(label="Your budget", **both(facts.fits, decision, option, answer)),
+        Fact(label="Speed (p95)" if has_latencies(answer) else "Speed", text=facts.speed(option, decision, answer)),
+        Fact(label="Capacity", **both(facts.capacity, option, answer)),
+        Fact(label="Your machines", **both(facts.own_machines, answer, decision)),
+        Fact(label="Rests on", **both(facts.rests_on, decision, option)),
+        *facts.before_signing(decision, option, answer),
+    ]
+    lines = tuple(below(decision))
+    beside = figures(" ".join([title, question, *table.words(), *lines]))
+    return Screen(
+        title=title,
+        question=question,
+        feasible=True,
+        todo=said,
+        facts=shortened([fact for fact in found if fact.text], said, min(MOST_IN_BLOCK, MOST_FIGURES - beside)),
+        table=table,
+        below=lines,
+    )
+
+
+def figures(text: str) -> int:
+    """How many words of a text have a digit."""
+    return sum(any(character.isdigit() for character in word) for word in text.split())
+
+
+def both(says: Callable[..., str], *about: Any) -> dict[str, str]:
+    """A fact as it is, and in brief."""
+    return {"text": says(*about), "brief": says(*about, is_brief=True)}
+
+
+def shortened(found: list[Fact], said: str, most: int) -> tuple[Fact, ...]:
+    """The facts, the last ones in brief or left out, so that the sentences have at most so many figures and words."""
+
+    def excess() -> tuple[bool, bool]:
+        text = " ".join([said, *(f"{fact.label} {fact.text}" for fact in found)])
+        return figures(text) > most, len(text.split()) > MOST_WORDS
+
+    for n in reversed(range(len(found))):
+        if not any(excess()):
+            break
+        found[n] = replace(found[n], text=found[n].brief or found[n].text)
+    while any(excess()) and len(found) > LEAST_FACTS:
+        too_many, _ = excess()
+        found.pop(max(n for n, fact in enumerate(found) if figures(fact.text) or not too_many))
+    return tuple(found)
+
+
+def has_latencies(answer: Answer) -> bool:
+    return bool(answer.deployments) and answer.recommendations[0] is answer.deployments[0] and not is_batch(answer)
+
+
+def is_batch(answer: Answer) -> bool:
+    return any(option.batch for option in answer.deployments[:1])
+
+
+# --- what to do -------------------------------------------------------------------------------------------------
+
+
+def todo(answer: Answer, decision: Decision) -> str:
+    """What to do, in one sentence."""
+    if answer.portfolio:
+        return f"{capital(of_sharing(answer))}: {of_fleet(answer)}."
+    what = signed(answer.recommendations[0])
+    match decision.action:
+        case "keep":
+            return f"Keep: {kept(answer, what)}."
+        case "do_not_sign":
+            return f"Do not sign yet: {gated(decision.gate, what)}."
+        case "get_quote":
+            return f"Get a quote: the best choice, {what}, has no price that you can sign today."
+        case "no_clear_winner":
+            return f"No clear winner: {tied(answer, decision)}."
+    return f"{capital(what)}."
+
+
+def capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def kept(answer: Answer, what: str) -> str:
+    """one of your two servers is enough"""
+    own = next((o for o in answer.owned if o.suffices and o.hosts), None)
+    if own is None or not own.hosts_used:
+        return what.removeprefix("keep ")
+    if own.hosts_used >= own.hosts:
+        return f"your {count_word(own.hosts)} server{'s are' if own.hosts > 1 else ' is'} enough"
+    verb = "is" if own.hosts_used == 1 else "are"
+    return f"{count_word(own.hosts_used)} of your {count_word(own.hosts)} servers {verb} enough"
+
+
+def gated(gate: Gate | None, what: str) -> str:
+    """What can be signed once the test is passed."""
+    if gate is None or gate.value is None:
+        return f"no option is sure enough; the best so far is to {what}"
+    return f"{what} only if {gate.metric} stays within {given(gate.value)} {gate.unit}"
+
+
+def tied(answer: Answer, decision: Decision) -> str:
+    """three within 10%: A, B and C; we would take A"""
+    first = answer.recommendations[0]
+    others = [o for o in rows.distinct(answer.recommendations) if o.rank in decision.tied_ranks and o is not first]
+    if not others:
+        return f"we would {signed(first)}"
+    names = [named(o) for o in others[:OTHERS_NAMED]]
+    if more := len(others) - OTHERS_NAMED:
+        names += [f"{count_word(more)} more"] if more > 0 else []
+    listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    return f"{listed} cost{'s' * (len(others) == 1)} about the same; we would {signed(first)}"
+
+
+def of_sharing(answer: Answer) -> str:
+    """What a portfolio comes to."""
+    p = answer.portfolio
+    if p is None or p.shared is None or (p.saving_fraction or 0.0) <= 0:
+        return "run the workloads separately"
+    return f"share one fleet, {p.saving_fraction:.0%} cheaper than separate machines"
+
+
+def below(decision: Decision) -> Iterator[str]:
+    """Terms beside the first choice."""
+    for term in decision.terms[:MOST_TERMS]:
+        name = {"reserved_1y": "One-year term", "reserved_3y": "Three-year term"}.get(term.term, term.term)
+        yield f"{name} at {term.provider}: saves {term.saves_fraction:.0%}, liability {dollars(term.liability_usd)}."
+
+
+# --- nothing feasible -------------------------------------------------------------------------------------------
+
+
+def nothing(answer: Answer) -> Screen:
+    """What is in the way, and the smallest change that lets something pass."""
+    near = nearest(answer)
+    found = [
+        Fact(label="In the way", text=in_the_way(answer)),
+        Fact(label="Smallest change", text=smallest_change(near, is_training(answer))),
+    ]
+    return Screen(
+        title=title_of(answer),
+        question=question_of(answer),
+        feasible=False,
+        todo=nothing_meets(answer, near),
+        facts=tuple(fact for fact in found if fact.text),
+        table=rows.near_misses(answer),
+        below=(),
+    )
+
+
+def is_training(answer: Answer) -> bool:
+    return kind_named(spec_of(answer).get("kind")).trains
+
+
+def nearest(answer: Answer) -> NearMiss | Rejection | None:
+    """The first near miss, or the rejection that misses its limit by the least."""
+    misses: list[NearMiss | Rejection] = [*answer.near_misses, *rows.nearest_rejected(answer)]
+    return next(iter(misses), None)
+
+
+def nothing_meets(answer: Answer, near: NearMiss | Rejection | None) -> str:
+    if answer.portfolio is not None:
+        without = [each.name for each in answer.portfolio.alone if each.option is None]
+        return f"Nothing meets this: no machines serve {' and '.join(without) or 'all workloads together'}."
+    if near is None:
+        return "Nothing meets this: every accelerator was ruled out before a deployment was computed."
+    name = named(near) if isinstance(near, NearMiss) else near.accelerator.upper()
+    text = rows.missed(near) if isinstance(near, NearMiss) else rows.limit_text(near.detail)
+    said = f"the nearest, {name}, reaches {text}" if LIMIT in text else f"the nearest is {name}; {text}"
+    return f"Nothing meets this: {said.rstrip('.')}."
+
+
+def in_the_way(answer: Answer) -> str:
+    """How many accelerators fail for which reason, the most frequent first."""
+    counts = rejected_counts(answer.rejected)
+    if not counts:
+        return ""
+    parts = [f"{count:,} accelerator{'s' * (count > 1)} {reason}" for reason, count in counts[:MOST_REASONS]]
+    return f"{', '.join(parts)}."
+
+
+def rejected_counts(rejected: list[Rejection]) -> list[tuple[str, int]]:
+    """(reason, count), the most frequent first; the reason fits behind a number."""
+    counts = Counter(item.reason for item in rejected)
+    return [(REASONS.get(reason, reason.replace("_", " ")), count) for reason, count in counts.most_common()]
+
+
+def smallest_change(near: NearMiss | Rejection | None, trains: bool) -> str:
+    """The smallest change with which the nearest qualifies; where none is known, what to relax."""
+    if near is not None and near.smallest_change:
+        return f"{capital(limits_to_raise(near.smallest_change)).replace('Qualifies', 'It qualifies', 1)}."
+    if trains:
+        return "Allow more days or accelerators, train on fewer tokens, raise the budget or remove exclusions."
+    return "Relax the limits, raise the budget or remove exclusions."
