@@ -8,10 +8,8 @@ a second. Terms: on demand, one and three years.
 from collections.abc import Mapping
 from typing import Any
 
-from advisor.engine.terms import SERVING, kind_named
+from advisor.engine.terms import EXPECTED_CONFIDENCE, SERVING, SURE_CONFIDENCE, kind_named
 
-EXPECTED_CONFIDENCE = 0.5
-SURE_CONFIDENCE = 0.8  # for what cannot be undone; by the hour, preferred where it costs little
 SPARE_REQUESTS_PER_S = 1.0
 TERMS = ("on_demand", "reserved_1y", "reserved_3y")
 SWITCHED_OFF = "none"  # slo.confidence: the limits hold as estimated

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 
@@ -178,7 +179,7 @@ def at_its_confidence(question: Question, table: Table) -> Table:
     return replace(with_best_offers(question, table), **_margins(question, table.lanes))
 
 
-def _margins(question: Question, lanes: Sequence[Lane]) -> dict[str, Array]:
+def _margins(question: Question, lanes: Sequence[Lane]) -> dict[str, Any]:
     """The margins of each lane, which depend on its chip and its draft."""
     margins, known = np.ones((2, len(lanes), 1)), dict[tuple[str, str, int], Factors | None]()
     for i, lane in enumerate(lanes if question.workload.slo.confidence else ()):

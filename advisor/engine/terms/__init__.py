@@ -123,10 +123,21 @@ from advisor.engine.terms.workloads.requests import (
     log_normal_sigma,
     over_turns,
 )
-from advisor.engine.terms.workloads.workload import Constraints, Rollout, Slo, TrainingTask, TuningObjective, Workload
+from advisor.engine.terms.workloads.workload import (
+    EXPECTED_CONFIDENCE,
+    SURE_CONFIDENCE,
+    Constraints,
+    Rollout,
+    Slo,
+    TrainingTask,
+    TuningObjective,
+    Workload,
+)
 
 __all__ = [
     "CERTAIN",
+    "EXPECTED_CONFIDENCE",
+    "SURE_CONFIDENCE",
     "SHARES",
     "RatioDistribution",
     "Ratios",

@@ -10,9 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.engine.search.certainty.rank_uncertainty import TOLD_APART
+from advisor.engine.search.objective import NEAR_FRACTION
+from advisor.engine.terms import EXPECTED_CONFIDENCE, SURE_CONFIDENCE
+
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-LEAST = 0.5  # probability of meeting the limits below which nothing is first
 BIN_DRAWS, MOST_BINS = 128, 32  # draws with similar results of a test are put together
 
 
@@ -20,10 +23,10 @@ BIN_DRAWS, MOST_BINS = 128, 32  # draws with similar results of a test are put t
 class Rule:
     """The margins of the rule for what is rented by the hour."""
 
-    least: float = LEAST
-    sure: float = 0.8  # among ties, settings with this probability go first
-    premium: float = 0.10  # expected extra cost up to which settings can tie
-    told_apart: float = 0.9  # share of draws in which the cheapest must be cheaper, or it is a tie
+    least: float = EXPECTED_CONFIDENCE
+    sure: float = SURE_CONFIDENCE  # among ties, settings with this probability go first
+    premium: float = NEAR_FRACTION  # expected extra cost up to which settings can tie
+    told_apart: float = TOLD_APART  # share of draws in which the cheapest must be cheaper, or it is a tie
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,7 +120,9 @@ def first_choice(table: Table, rule: Rule | None = None) -> Choice | None:
     )
 
 
-def value_of_result(cost: Array, result: Array, holds: Flags | None = None, least: float = LEAST) -> float:
+def value_of_result(
+    cost: Array, result: Array, holds: Flags | None = None, least: float = EXPECTED_CONFIDENCE
+) -> float:
     """How much a result lowers the expected cost of the best plan, in the unit of `cost`; 0: it changes no plan.
 
     cost: (plans, draws), the cost of each plan in each draw, resizing included. result: (draws,), the result that the

@@ -10,6 +10,9 @@ from advisor.engine.terms.workloads.demand import Trace, Users
 from advisor.engine.terms.workloads.kinds import Kind
 from advisor.engine.terms.workloads.requests import DrawnImages, Images, Lengths, Turns, WorkUnit
 
+EXPECTED_CONFIDENCE = 0.5  # of meeting every limit, by the hour
+SURE_CONFIDENCE = 0.8  # for what cannot be undone; by the hour, preferred where it costs little
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Slo:
