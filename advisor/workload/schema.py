@@ -16,8 +16,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from advisor.engine.terms import KINDS, SERVING, kind_named
-from advisor.workload.contents import Audio, ImageOutput, Images, contents_errors, states_rate
-from advisor.workload.embedding import with_one_vector
+from advisor.workload.contents import Audio, ImageOutput, Images, contents_errors, states_rate, with_one_vector
 from advisor.workload.errors import explained
 from advisor.workload.fields import Count, Fraction, GridCurve, Name, NotNegative, Positive, Section, whole
 from advisor.workload.notation.sections import with_numbers

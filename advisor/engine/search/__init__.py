@@ -68,7 +68,6 @@ from advisor.engine.search.rejected.unranked import Unranked, at_price
 from advisor.engine.search.run import MORE_CHIPS, Point, SearchResult, prepare_question, search
 from advisor.engine.search.simulated import (
     Design,
-    MemoryParts,
     Scored,
     Simulations,
     by_the_hour,
@@ -175,7 +174,6 @@ __all__ = [
     "Ranges",
     "MAX_RANKED",
     "NEAR_FRACTION",
-    "MemoryParts",
     "SLACK",
     "Scale",
     "Score",

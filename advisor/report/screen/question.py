@@ -8,7 +8,6 @@ from advisor.report.asked import spec_of
 from advisor.result import Answer
 from advisor.templatetags.training import amount, days_text
 from advisor.templatetags.units import dollars, given
-from advisor.workload import named
 
 Spec = Mapping[str, Any]
 WAYS = {"rent": "rent", "own": "buy", "api": "hosted API"}
@@ -19,9 +18,9 @@ NAMED = 2  # names of a constraint that are spelled out; of more, their number
 
 
 def title_of(answer: Answer) -> str:
-    """The workload's name; in answers without one, its model and load."""
+    """The workload's name, which every question has: advisor/workload/title.py."""
     spec = spec_of(answer)
-    return str(named(dict(spec))["name"] if spec else answer.workload)
+    return str((spec.get("name") or "") if spec else answer.workload)
 
 
 def question_of(answer: Answer) -> str:
