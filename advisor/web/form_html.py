@@ -207,6 +207,7 @@ PATTERNS = tuple(
     for pattern, text in (
         (r"is required(?: for kind \w+)?", known("is required")),
         (r"must be greater than (.+)", known("must be greater than %s")),
+        (r"must be less than (.+)", known("must be less than %s")),
         (r"must be at least (.+)", known("must be at least %s")),
         (r"must be at most (.+)", known("must be at most %s")),
         (r"must be a number(?: or \{.*?\})?, not (.+)", known("must be a number, not %s")),

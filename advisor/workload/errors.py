@@ -14,6 +14,7 @@ from advisor.workload.text import MAX_ERRORS, dotted, error, listed, near
 BOUNDS = {
     "greater_than": ("gt", "must be greater than {}", "> {}"),
     "greater_than_equal": ("ge", "must be at least {}", ">= {}"),
+    "less_than": ("lt", "must be less than {}", "< {}"),
     "less_than_equal": ("le", "must be at most {}", "<= {}"),
     "literal_error": ("expected", "is not a valid choice", "{}"),
     "string_pattern_mismatch": ("pattern", "contains invalid characters", "printable text"),

@@ -349,7 +349,9 @@ def test_a_trace_is_not_lost_when_something_else_is_wrong(client: Client):
 
 def test_what_a_group_of_boxes_means_when_none_is_checked_is_its_default() -> None:
     """The help text names everything that the schema takes instead; `all three` means every choice."""
-    default = parse({"name": "x", "model": MODEL, "traffic": TRAFFIC})["constraints"]
+    spec = parse({"name": "x", "model": MODEL, "traffic": TRAFFIC})
+    default = {**spec["constraints"], "terms": terms_of(spec)}
+    years = {"reserved_1y": "terms of one", "reserved_3y": "three years"}
     for name in ("acquisition", "terms", "exclude"):
         field = FIELDS[f"constraints.{name}"]
         said, labels = str(field.help), {value: str(label) for value, label in field.choices}
@@ -358,5 +360,6 @@ def test_what_a_group_of_boxes_means_when_none_is_checked_is_its_default() -> No
             assert said == "None checked: all three" and len(labels) == 3
             continue
         for value in default[name]:
-            assert labels[value].split()[-1].rstrip("s") in said or labels[value].split()[0] in said, value
+            label = labels[value]
+            assert years.get(value, label.split()[-1].rstrip("s")) in said or label.split()[0] in said, value
         assert len(default[name]) == said.split(";")[0].count(",") + 1 + said.count(" and ")
