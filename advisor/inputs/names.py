@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 from django.db.models import Q, QuerySet
@@ -41,13 +42,10 @@ def with_catalog_names(spec: Mapping[str, Any], organisation: Organisation | Non
         "frameworks": frameworks(),
         "formats": formats(),
     }
-    areas = {fold(place): [place] for place in places()}  # before regions: US is the country
-    areas |= {fold(other): [place] for other, place in synonyms().items()}
     for field, names in known.items():
-        first = areas if field == "regions" else {}
-        lists = {side: [each for name in given for each in first.get(fold(name)) or all_of(name, names)]
-                 for side, given in spec["constraints"][field].items()}  # fmt: skip
-        constraints[field] = {side: list(dict.fromkeys(given)) for side, given in lists.items()}
+        lists = spec["constraints"][field]
+        meant = {side: [each for name in given for each in listed(name, names, field)] for side, given in lists.items()}
+        constraints[field] = {side: list(dict.fromkeys(given)) for side, given in meant.items()}
     named["constraints"] = constraints
     for field in ("owned", "inventory"):
         counts: Counter[str] = Counter()  # two spellings of one chip add up
@@ -61,6 +59,19 @@ def with_catalog_names(spec: Mapping[str, Any], organisation: Organisation | Non
         parts = spec["workloads"]
         named["workloads"] = [with_catalog_names(p, organisation) if isinstance(p, Mapping) else p for p in parts]
     return with_name(named)
+
+
+def listed(written: str, names: Names, field: str) -> list[str]:
+    """The names that an entry of an allow or deny list stands for. Countries and areas go first: US is the country."""
+    place = areas().get(fold(written).removesuffix("-only"), "") if field == "regions" else ""
+    return [place] if place else all_of(written, names)
+
+
+@cache
+def areas() -> dict[str, str]:
+    """Countries and areas by each of their names."""
+    known = {fold(place): place for place in places()}
+    return known | {fold(other): place for other, place in synonyms().items()}
 
 
 def all_of(written: str, names: Names) -> list[str]:

@@ -315,6 +315,7 @@ def plan_lines(answer: Answer) -> list[str]:
         said.append(f"chance{of}: costs least {least_text(allows_apis(answer))} in {share} of the draws; {EQUALS}")
     if answer.uncertainty:
         said += [f"chance: {chance.said}: {chance.probability:.0%}" for chance in answer.uncertainty.chances]
+    said += [f"margin: {step.said}" for step in answer.decision.ladder] if answer.decision else []
     if answer.switch and answer.switch.saving_usd > 0:
         said.append(f"switch: {answer.switch.said}")
     return said

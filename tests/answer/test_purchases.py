@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from advisor.web.answers.verdict import headline
 
 from advisor import workload
 from advisor.answer.money.plan import section_of, steps_of
@@ -20,6 +19,7 @@ from advisor.inputs import catalog_of, take_snapshot
 from advisor.report import documents
 from advisor.report.documents.order import SUPPLIER, orders
 from advisor.report.documents.wording import plan_text
+from advisor.report.screen import machines as screen
 from advisor.result import Answer, Assumption, Option, ServerPurchase, machine_of, machines_text, purchase_of
 from advisor.result.money import Plan
 from catalog.models import Price, Unit
@@ -102,6 +102,7 @@ def memo_answer(plan: Plan, p: ServerPurchase, count: int) -> Answer:
     name = p.orders[0].accelerator_name
     money = first.money.changed(plan=plan, purchase=p)
     first = first.changed(money=money, accelerator_name=name, accelerator_count=count, acquisition="own")
+    first = first.changed(instance=plan.steps[0].instance, instances=p.servers, provider="own")
     beside = {"network-fraction-of-hardware": 0.125, "spare-fraction": 0.05}
     used = [Assumption(name=key, value=value, unit="fraction", source="x") for key, value in beside.items()]
     answer = found.changed(recommendations=[first, *found.recommendations[1:]], assumptions=used)
@@ -126,7 +127,8 @@ def test_all_words_state_the_same_servers(count: int) -> None:
             plan.capex_usd, abs=0.02
         )
         assert answer.decision is not None and answer.decision.purchase == p
-        assert headline(answer.decision).startswith(f"Buy {servers}".replace(" x ", " × "))
+        said = screen.signed(answer.recommendations[0])
+        assert said.startswith((f"buy {screen.count_word(p.servers)} ", f"buy {p.servers:,} × ")), said
 
 
 def test_a_bill_of_materials_has_no_word_of_the_planner() -> None:

@@ -39,7 +39,7 @@ def test_from_question_to_shared_answer(open_page: Open, scripts: bool) -> None:
     ask(page)
     expect(page.locator("body")).to_contain_text("Waiting for a worker")
     finish()
-    page.get_by_role("heading", name="Rent 4 × H200 SXM").wait_for()
+    page.get_by_role("heading", name="Rent one server of 4 × H200 SXM").wait_for()
     page.get_by_role("link", name="Alternatives").click()
     page.get_by_role("link", name="4 x MI300X").first.click()
     page.wait_for_url("**/options/2")
@@ -53,7 +53,7 @@ def test_from_question_to_shared_answer(open_page: Open, scripts: bool) -> None:
     assert address == link.inner_text() and "/s/" in address
     link.click()
     page.wait_for_url(address)
-    expect(page.get_by_role("heading", name="Rent 4 × H200 SXM")).to_be_visible()
+    expect(page.get_by_role("heading", name="Rent one server of 4 × H200 SXM")).to_be_visible()
     expect(page.locator("form:not(.reader)")).to_have_count(0)  # but that of the language
     page.go_back()
     page.reload()

@@ -135,8 +135,8 @@ def test_names_are_resolved_and_reported_beside_other_errors() -> None:
 
 
 @pytest.mark.parametrize(("written", "place"), [
-    ("EU", "eu"), ("eu", "eu"), ("Europe", "europe"), ("European Union", "eu"), ("USA", "us"), ("UK", "gb"),
-    ("Germany", "germany"), ("DE", "de"), ("APAC", "apac"),
+    ("EU", "eu"), ("EU only", "eu"), ("eu", "eu"), ("Europe", "europe"), ("European Union", "eu"), ("USA", "us"),
+    ("UK", "gb"), ("Germany", "germany"), ("DE", "de"), ("APAC", "apac"),
 ])  # fmt: skip
 def test_a_place_has_the_names_that_people_use(written: str, place: str) -> None:
     spec = named(constraints={"regions": {"allow": [written]}})

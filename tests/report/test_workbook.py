@@ -14,7 +14,7 @@ from advisor.result import Answer
 from tests import sample_advice, sample_money
 from tests.report import sample_plan
 
-SHEETS = ["Summary", "Plan", "Cash flow", "Bill", "Assumptions", "Scenarios", "Ranges"]
+SHEETS = ["Summary", "Plan", "Cash flow", "Bill", "Assumptions", "Scenarios", "Ranges", "Bill of materials"]
 Cells = dict[tuple[str, str], Any]
 Recalculated = Callable[[dict[tuple[str, str], float]], Cells]
 

@@ -347,12 +347,15 @@ def test_a_trace_is_not_lost_when_something_else_is_wrong(client: Client):
     assert page.status_code == 422 and "1.5,300,20" in page.content.decode()
 
 
+def test_no_checked_term_means_on_demand_one_and_three_years() -> None:
+    assert parse({"name": "x", "model": MODEL, "traffic": TRAFFIC})["constraints"]["terms"] is None
+    assert "on-demand and terms of one and three years" in str(FIELDS["constraints.terms"].help)
+
+
 def test_what_a_group_of_boxes_means_when_none_is_checked_is_its_default() -> None:
     """The help text names everything that the schema takes instead; `all three` means every choice."""
-    spec = parse({"name": "x", "model": MODEL, "traffic": TRAFFIC})
-    default = {**spec["constraints"], "terms": terms_of(spec)}
-    years = {"reserved_1y": "terms of one", "reserved_3y": "three years"}
-    for name in ("acquisition", "terms", "exclude"):
+    default = parse({"name": "x", "model": MODEL, "traffic": TRAFFIC})["constraints"]
+    for name in ("acquisition", "exclude"):
         field = FIELDS[f"constraints.{name}"]
         said, labels = str(field.help), {value: str(label) for value, label in field.choices}
         assert said.startswith("None checked: ")
@@ -360,6 +363,5 @@ def test_what_a_group_of_boxes_means_when_none_is_checked_is_its_default() -> No
             assert said == "None checked: all three" and len(labels) == 3
             continue
         for value in default[name]:
-            label = labels[value]
-            assert years.get(value, label.split()[-1].rstrip("s")) in said or label.split()[0] in said, value
+            assert labels[value].split()[-1].rstrip("s") in said or labels[value].split()[0] in said, value
         assert len(default[name]) == said.split(";")[0].count(",") + 1 + said.count(" and ")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from advisor import report
 from advisor.report import screen_of
 from advisor.report.screen.machines import signed
 from advisor.result import Answer, BridgeSetup, Option, Settle
@@ -74,6 +75,16 @@ def test_a_variant_has_no_row_of_its_own_in_the_ranking(client: Client) -> None:
     assert again["label"] not in text and second["label"] in text
 
 
+def test_the_cost_section_and_the_full_text_show_what_each_margin_costs(client: Client) -> None:
+    answer = decided()
+    step = {"name": "one_host_lost", "included": True, "replicas": 3, "accelerators": 6, "usd_per_month": 15_609.7}
+    step |= {"switch": "slo.availability", "said": "6 x H200 SXM, $15,610 a month: and one host may fail"}
+    answer["decision"]["ladder"] = [step]
+    text = page_of(client, answer, "?section=cost")
+    assert "the loss of one host" in text and "$15,610" in text and "slo.availability" in text
+    assert f"margin: {step['said']}" in report.table(Answer.read(answer))
+
+
 # --- what is signed ---------------------------------------------------------------------------------------------
 
 
@@ -119,8 +130,10 @@ def test_rent_by_the_hour_grows_with_its_months() -> None:
 
 
 def test_terms_and_owned_machines_have_their_words() -> None:
-    reserved = {"provider": "aws", "term": "reserved_1y"}
-    assert signed(option([step("reserve", 1, 12, **reserved)])) == "rent one server of 8 × B200 at aws for one year"
+    reserved = {"provider": "aws", "term": "reserved_1y", "usd": 412_000.0}
+    assert signed(option([step("reserve", 1, 12, **reserved)])) == (
+        "rent one server of 8 × B200 at aws for one year ($412,000 committed)"
+    )
     assert signed(option([step("keep", 1, 36, term="owned")], provider="owned")) == "keep one server of 8 × B200"
 
 

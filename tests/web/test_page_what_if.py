@@ -7,6 +7,7 @@ import pytest
 from django.test import Client
 
 from advisor.models import Advice
+from advisor.web.what_if import rows
 from tests import links, sample_advice
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
@@ -91,6 +92,71 @@ def test_the_changed_question_runs_in_full_and_keeps_its_lineage(
     assert "Vendors: not set → amd" in parent and "A newer answer" not in parent
     Advice.objects.filter(pk=child.pk).update(state="cancelled")
     assert "Changed from" in client.get(f"/advice/{child.pk}").content.decode()
+
+
+def test_a_saved_what_if_has_a_name_and_is_found_again_beside_the_original(
+    client: Client, advice: Advice, woken: list[str]
+) -> None:
+    client.post(f"/advice/{advice.pk}/what-if", {"load": "2", "name": "Twice the load"})
+    child = Advice.objects.exclude(pk=advice.pk).get()
+    assert child.workload.name == child.workload.spec["name"] == "Twice the load"
+    text = client.get(f"/advice/{advice.pk}/what-if").content.decode()
+    assert "Saved what-ifs of this answer" in text and f'name="item" value="{child.pk}"' in text
+    assert "Twice the load" in client.get("/advice?q=twice").content.decode()
+
+
+def test_every_row_has_the_figures_of_one_source(client: Client, advice: Advice) -> None:
+    estimated = client.get(f"/advice/{advice.pk}/what-if?load=2").context["rows"]
+    assert estimated and {row.option.mark for row in estimated} == {"analytical estimate, not simulated"}
+    for row in client.get(f"/advice/{advice.pk}/what-if").context["rows"]:
+        full = next(o for o in sample_advice.result()["recommendations"] if o["label"] == row.option.label)
+        assert row.option.usd_per_month == full["usd_per_month"] and row.option.watts == full["watts"]
+        assert row.option.ttft_ms == full["ttft_ms"]["p95"]
+        assert row.moved == 0 and not row.more_fraction, "nothing changed"
+
+
+def test_it_says_from_what_to_what_the_winner_changes_and_where(client: Client, advice: Advice) -> None:
+    url = f"/advice/{advice.pk}/what-if"
+    first = client.get(url, {"load": "1.0001"}).context["rows"][0].option
+    budget = f"{first.usd_per_month * 0.5:.0f}"
+    shown = client.get(url, {"budget": budget})
+    text = shown.content.decode()
+    if shown.context["rows"]:
+        assert f"The winner changes from {first.name} to {shown.context['rows'][0].option.name} at" in text
+        turn = client.get(url, {"budget": budget, "turn": "1"}).content.decode()
+        assert f"{first.name} stops being first at about" in turn
+    else:
+        assert "No option is left at Budget" in text
+    same = client.get(url, {"budget": f"{first.usd_per_month * 50:.0f}"})
+    assert f"The winner stays {first.name}" in same.content.decode()
+
+
+def row_of(chip: str, usd: float) -> rows.Shown:
+    return rows.Shown(
+        key=("", chip), name=chip, label=chip, mark=rows.SIMULATED, acquisition="rent", term="on_demand", provider="x",
+        accelerator=chip, price_as_of="2026-01-01", price_weakness="", accelerator_count=1, usd_per_month=usd,
+        usd_per_mtok=1.0, ttft_ms=100.0, tpot_ms=10.0, watts=None, meets_slo=True,
+    )  # fmt: skip
+
+
+def test_the_sentence_names_both_winners_and_the_change() -> None:
+    a, b, cheaper = row_of("A", 100.0), row_of("B", 90.0), row_of("A", 80.0)
+    assert rows.winner_said(b, a, ["Load: 1 → 2"]) == "The winner changes from A to B at Load: 1 → 2."
+    assert rows.winner_said(a, a, ["x"]) == "The winner stays A at $100 a month."
+    assert "A at $80.00 a month instead of A at $100" in rows.winner_said(cheaper, a, ["x"])
+    assert rows.winner_said(None, a, ["x"]) == "No option is left at x."
+    moved = rows.rows_of([b, a], [a, b])
+    assert [row.moved for row in moved] == [1, -1] and [row.more_fraction for row in moved] == [0.0, 0.0]
+
+
+def test_the_turning_point_is_where_another_option_wins() -> None:
+    moved = rows.Moved(control="load", old=1.0, new=8.0)
+    found = rows.turning_point(moved, row_of("A", 100.0), lambda value: ("", "A" if float(value) < 3 else "B"))
+    assert found is not None and 3.0 <= found < 3.3
+    budget = rows.Moved(control="budget", old=None, new=10.0)
+    found = rows.turning_point(budget, row_of("A", 100.0), lambda value: ("", "A" if float(value) >= 100 else "B"))
+    assert found is not None and 90.0 < found <= 100.0
+    assert rows.turning_point(rows.Moved(control="e2e", old=None, new=5.0), row_of("A", 1.0), lambda _: None) is None
 
 
 def test_simulated_figures_replace_the_estimates(client: Client, advice: Advice) -> None:

@@ -168,6 +168,8 @@ def apart(s: Scored | Estimated) -> str:
         return "its speed is known from data sheets only"
     if s.offer.stale:
         return "its price is over a year old"
+    if not s.offer.orderable:
+        return "no server is sold to put it in"
     return ""
 
 

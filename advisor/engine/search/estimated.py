@@ -294,17 +294,17 @@ def _with_price_bound(question: Question, table: Table) -> tuple[Workload, Table
 def _best_by_what_is_bound(question: Question, table: Table, scale: Scale) -> dict[str, Estimated | None]:
     """The best deployment of each chip: by the hour as likely to meet the limits as asked, with a commitment surer."""
     slo, offers = question.workload.slo, question.catalog.offers
-    rents = tuple(o for o in offers if way_of(o) == RENT)
-    hourly = tuple(o for o in offers if o.term in (*BY_THE_HOUR, OWNED))
+    bridge = _bridge_usd_per_hour(question, table)
+    by_hour = tuple(o for o in offers if o.term in (*BY_THE_HOUR, OWNED))
     bound = tuple(o for o in offers if o.term not in (*BY_THE_HOUR, OWNED))
     if slo.sure_confidence in (None, slo.confidence) or not bound:
-        return _best_of_chips(question, table, scale, rents)
-    found: dict[str, Estimated | None] = {}
-    for some, confidence in ((hourly, slo.confidence), (bound, slo.sure_confidence)):
-        asked = replace(question.workload, slo=replace(slo, confidence=confidence))
-        part = replace(question, workload=asked, catalog=replace(question.catalog, offers=some))
-        for slug, e in _best_of_chips(part, at_its_confidence(part, table), scale, rents).items():
-            found[slug] = min((found.get(slug), e), key=_preference)
+        return _best_of_chips(question, table, scale, bridge)
+    hourly = replace(question, catalog=replace(question.catalog, offers=by_hour))
+    found = _best_of_chips(hourly, with_best_offers(hourly, table), scale, bridge) if by_hour else {}
+    sure = replace(question.workload, slo=replace(slo, confidence=slo.sure_confidence))
+    asked = replace(question, workload=sure, catalog=replace(question.catalog, offers=bound))
+    for slug, e in _best_of_chips(asked, at_its_confidence(asked, table), scale, bridge).items():
+        found[slug] = min((found.get(slug), e), key=_preference)
     return found
 
 
@@ -315,17 +315,14 @@ def _preference(e: Estimated | None) -> tuple[bool, bool, float]:
     return False, not e.meets_slo, e.score if e.meets_slo else e.excess_fraction
 
 
-def _best_of_chips(
-    question: Question, table: Table, scale: Scale, rents: tuple[Offer, ...]
-) -> dict[str, Estimated | None]:
+def _best_of_chips(question: Question, table: Table, scale: Scale, bridge: float) -> dict[str, Estimated | None]:
     """The best deployment of each chip within the limits; else the nearest to the latency limits; None: over budget.
 
-    rents: what may bridge the delivery of what is bought.
+    bridge: rent per hour until bought servers are delivered.
     """
     workload = question.workload
     score, excess = scores_of_table(workload, table, scale), estimated_excess(workload, table)
     usable = np.isfinite(excess) & (table.replicas < UNSERVABLE_REPLICAS)
-    bridge = _bridge_usd_per_hour(question, table, usable & (excess <= 1.0), rents)
     found: dict[str, Estimated | None] = {}
     budget = workload.constraints.max_usd_per_month
     left = rows_by_chip(table)
@@ -359,13 +356,16 @@ def _best_of_chips(
     return found
 
 
-def _bridge_usd_per_hour(question: Question, table: Table, within: Array, rents: tuple[Offer, ...]) -> float:
+def _bridge_usd_per_hour(question: Question, table: Table) -> float:
     """The cheapest rent within the limits, on any chip, until bought servers are delivered; infinite: none.
 
     Only where something may be rented does a delivery take part of the horizon, as in a plan.
     """
+    rents = tuple(o for o in question.catalog.offers if way_of(o) == RENT)
     if not rents or not any(round(o.order_months) for o in question.catalog.offers if way_of(o) == BUY):
         return math.inf
+    excess = estimated_excess(question.workload, table)
+    within = (excess <= 1.0) & (table.replicas < UNSERVABLE_REPLICAS)
     rented = with_best_offers(
         replace(
             question,

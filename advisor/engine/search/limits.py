@@ -208,6 +208,19 @@ def at_confidence(factors: Factors, confidence: float) -> Factors:
     return Factors(**{name: float(np.quantile(draws, confidence, method="higher")) for name, draws in of.items()})
 
 
+def latency_margins(scopes: Scopes, lane: Lane, confidence: float) -> tuple[float, float] | None:
+    """(TTFT, TPOT) at this confidence over their estimates; None if the calibration has no intervals."""
+    if lane.draft is not None:
+        drawn = factors_of(scopes, lane)
+        found = at_confidence(drawn, confidence) if drawn else None
+        return (float(found.ttft), float(found.tpot)) if found else None
+    known = distributions(scopes, lane.choice.efficiency.basis, lane.choice.correction)
+    if set(known) != set(METRICS):
+        return None
+    z = np.quantile(_quantiles(), confidence, method="higher")  # one cause alone moves each
+    return float(known["ttft"].at(z)), float(known["tpot"].at(z))
+
+
 def with_confidence(workload: Workload, v: Verified, factors: Factors, confidence: float) -> Verified:
     """Latencies that meet every limit exactly where this share of the draws meets them all.
 

@@ -21,7 +21,7 @@ from advisor.engine.cost import (
 from advisor.engine.scheduler import closed_loop, log_normal_cv2, open_loop, scheduler_of, shares_prefixes, whole_users
 from advisor.engine.search.candidates import CONCURRENCY, Catalog, Question, allowed, concurrency_of, connected_chips
 from advisor.engine.search.growing import instances_over_horizon
-from advisor.engine.search.limits import Factors, at_confidence, factors_of, latency_excess
+from advisor.engine.search.limits import latency_excess, latency_margins
 from advisor.engine.search.variants.evictions import with_evictions
 from advisor.engine.step import (
     Choice,
@@ -176,19 +176,21 @@ def evaluate(question: Question, lanes: Sequence[Lane], known: Served | None = N
 
 def at_its_confidence(question: Question, table: Table) -> Table:
     """The same candidates with the margins and the best offers of this question."""
-    return replace(with_best_offers(question, table), **_margins(question, table.lanes))
+    margins = _margins(question, table.lanes)
+    priced = with_best_offers(question, table)
+    return replace(priced, ttft_margin=margins["ttft_margin"], tpot_margin=margins["tpot_margin"])
 
 
 def _margins(question: Question, lanes: Sequence[Lane]) -> dict[str, Any]:
     """The margins of each lane, which depend on its chip and its draft."""
-    margins, known = np.ones((2, len(lanes), 1)), dict[tuple[str, str, int], Factors | None]()
-    for i, lane in enumerate(lanes if question.workload.slo.confidence else ()):
+    margins, known = np.ones((2, len(lanes), 1)), dict[tuple[str, str, int], tuple[float, float] | None]()
+    confidence, scopes = question.workload.slo.confidence, question.catalog.scopes
+    for i, lane in enumerate(lanes if confidence else ()):
         key = lane.choice.accelerator.slug, lane.choice.efficiency.basis, id(lane.draft)
         if key not in known:
-            drawn = factors_of(question.catalog.scopes, lane)
-            known[key] = at_confidence(drawn, question.workload.slo.confidence or 0.0) if drawn else None
-        if (f := known[key]) is not None:
-            margins[:, i, 0] = f.ttft, f.tpot
+            known[key] = latency_margins(scopes, lane, confidence or 0.0)
+        if (margin := known[key]) is not None:
+            margins[:, i, 0] = margin
     return {"ttft_margin": margins[0], "tpot_margin": margins[1]}
 
 

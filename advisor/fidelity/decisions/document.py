@@ -200,9 +200,8 @@ def verdict(record: Json) -> str:
         answered = round(found["decisions"] * (1 - found["unanswered"]))
         lines.append(
             f"- If {found['knowledge']}, the first choice met its limits in **{whole(found['met'])}** of {answered} "
-            f"answered "
-            f"decisions, at a mean extra cost of **{percent_text(found['extra_mean'])}**. The target ("
-            f"{whole(MET_TARGET)} at {whole(EXTRA_TARGET)}) is {reached}."
+            f"answered decisions, at a mean extra cost of **{percent_text(found['extra_mean'])}**. "
+            f"The target ({whole(MET_TARGET)} at {whole(EXTRA_TARGET)}) is {reached}."
         )
     return "\n".join(lines)
 
@@ -237,24 +236,27 @@ def reasons(record: Json) -> list[str]:
         "- **The rule accepts 50 %.** A setting with less than 80 % goes first if surer ones cost over 10 % more. If "
         f"{KNOWLEDGE[KNOWN]}, its first choices state {whole(known['all']['stated'])} on average and "
         f"{whole(known['all']['met'])} met their limits, so the probabilities are not too high. With nothing below "
-        f"80 % "
-        f"first, {whole(strict['met'])} meet a limit of TPOT, at {percent_text(strict['extra_mean'])} extra.\n"
-        f"- **TTFT is hard to predict.** With a limit of TPOT alone, {whole(new['TPOT']['met'])} (new model) and "
-        f"{whole(known['TPOT']['met'])} (measured model) met it; with one of TTFT too, "
-        f"{whole(new['TPOT and TTFT']['met'])} and {whole(known['TPOT and TTFT']['met'])} "
-        "([reasons](../explanation/accuracy.md#missed-targets)).\n"
+        f"80 % first, {whole(strict['met'])} meet a limit of TPOT, at {percent_text(strict['extra_mean'])} extra.\n"
+        f"- **TTFT is hard to predict.** With a limit of TTFT, first choices {two_limits(new)} if nothing of the model "
+        f"was measured, and {two_limits(known)} if it was ([reasons](../explanation/accuracy.md#missed-targets)).\n"
         "- **A model's errors on one framework are alike.** DeepSeek and gpt-oss of TensorRT-LLM on the H200 are "
-        "predicted "
-        "15 to 26 % too fast in all rows. Rows of other models do not show it; one load test does.\n"
-        "- **Published steps are coarse.** Concurrency mostly doubles from one setting to the next, so one step "
-        "back costs "
-        "much. Coarse steps are also a hidden margin: the cheapest setting that is predicted to meet a limit often "
-        "meets it by far.",
+        "predicted 15 to 26 % too fast in all rows. Rows of other models do not show it; one load test does.\n"
+        "- **Published steps are coarse.** Concurrency mostly doubles from one setting to the next, so one step back "
+        "costs much. Coarse steps are also a hidden margin: the cheapest setting that is predicted to meet a limit "
+        "often meets it by far.",
         "Without that margin, the rule meets its limits clearly more often than the cheapest prediction does. This "
-        "table "
-        "has four concurrencies to each doubling; latencies between measured settings are interpolated:",
+        "table has four concurrencies to each doubling; latencies between measured settings are interpolated:",
         table_of(("measured", "method", *COLUMNS), rows),
     ]
+
+
+def two_limits(rule: Mapping[str, Json]) -> str:
+    """What a limit of TTFT changes."""
+    one, both = rule["TPOT"], rule["TPOT and TTFT"]
+    return (
+        f"state {whole(both['stated'])} instead of {whole(one['stated'])} and cost "
+        f"{percent_text(both['extra_mean'])} instead of {percent_text(one['extra_mean'])} extra"
+    )
 
 
 def reliability_table(record: Json) -> str:
@@ -279,9 +281,8 @@ def not_knowing(record: Json) -> list[str]:
     )
     return [
         "One load test of the first choice's deployment, at the nearest other concurrency that was published, "
-        "corrects the "
-        "predictions of all settings that share an error with it. Then the decision is made again. The table has the "
-        "decisions whose first choice has such a point.",
+        "corrects the predictions of all settings that share an error with it. Then the decision is made again. The "
+        "table has the decisions whose first choice has such a point.",
         table_of(("measured", "when", *COLUMNS), rows),
         f"Before the test, the draws promise a mean saving of {promised} of the expected cost. They promise less than "
         "happens, because for them a miss without a test costs no more than the next setting that holds.",

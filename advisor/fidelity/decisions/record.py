@@ -14,6 +14,7 @@ from advisor.engine.terms import Place, length_class
 from advisor.fidelity import calibrate, calibration_files
 from advisor.fidelity.decisions import cases, errors, track_record
 from advisor.fidelity.decisions.cases import Group, Setting
+from advisor.fidelity.decisions.document import KNOWN, NEW
 from advisor.fidelity.decisions.track_record import Method, Question
 from advisor.fidelity.decisions.unseen import FIGURES, Expected, Refits, against
 from advisor.fidelity.rows import Row
@@ -25,7 +26,6 @@ from catalog.pricing.derived import current_offers
 
 Json = dict[str, Any]
 KINDS = ("vm", "bare_metal")
-NEW, KNOWN = "new model", "other lengths measured"  # what was measured of the model that a question is about
 RULE, CHEAPEST, B200, NEWEST = "rule", "cheapest predicted", "always B200", "always newest"
 STRICTER = {"at least 80 %": first_choice.Rule(least=0.8), "at least 90 %": first_choice.Rule(least=0.9, sure=0.9)}
 

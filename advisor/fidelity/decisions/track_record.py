@@ -252,7 +252,3 @@ def bootstrap(groups: Sequence[Sequence[bool]], seed: int = 0) -> tuple[float, f
     shares = true[picks].sum(axis=1) / count[picks].sum(axis=1)
     low, high = np.quantile(shares, (0.05, 0.95))
     return float(low), float(high)
-
-
-def outcomes(questions: Sequence[Question], method: Method) -> list[Outcome]:
-    return [method(q, limits) for q in questions for limits in q.limits]

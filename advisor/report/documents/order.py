@@ -214,7 +214,7 @@ def order_document(answer: Answer, rank: int) -> Memo:
     """One table for each seller, without the prices that the buyer knows."""
     lines = [line for _, line in orders(answer, rank)]
     sellers = list(dict.fromkeys(line.seller for line in lines))
-    parts = [Part(title="Buyer", rows=[("field", "to be filled in"), *((name, "") for name in BUYER)])]
+    parts = [Part(title="Buyer", rows=[("field", "to be filled in"), *((name, "") for name in BUYER)], is_form=True)]
     for seller in sellers:
         own = [line for line in lines if line.seller == seller]
         title = "For a server supplier" if seller == SUPPLIER else f"For {seller}"

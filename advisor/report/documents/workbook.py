@@ -3,7 +3,7 @@
 import datetime
 import io
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,13 +13,15 @@ from xlsxwriter.utility import xl_col_to_name
 from advisor.report.documents.bill import COLUMNS, SHARE, running_parts, tax_lines
 from advisor.report.documents.ledger import Array, Ledger, ledger
 from advisor.report.documents.memos.memo import memo
+from advisor.report.documents.order import HEAD as ORDER_HEAD
+from advisor.report.documents.order import OrderLine, orders
 from advisor.report.documents.sheet import HOURS, RATE, RATIO, UNIT_USD, USD, WHOLE, Formula, Sheet, sheets_of
 from advisor.report.documents.subject import TOTALS_ONLY, api_of, chosen, money_of
 from advisor.report.documents.tables import ASSUMPTIONS_HEAD, COUNTS, assumption_row
 from advisor.report.text import name_of
 from advisor.result import Answer, Currency, Money, Option, Plan, PlanStep, PortfolioMoney, TrainingOption, machine_of
 
-NAMES = ("Summary", "Plan", "Cash flow", "Bill", "Assumptions", "Scenarios", "Ranges")
+NAMES = ("Summary", "Plan", "Cash flow", "Bill", "Assumptions", "Scenarios", "Ranges", "Bill of materials")
 PLAN_HEAD = (
     "action", "quantity", "item", "provider", "region", "term", "from month", "until month", "paid until month",
     "order months before", "list price of one, USD once", "network, storage, spares: fraction of the price",
@@ -69,6 +71,7 @@ def workbook(answer: Answer, rank: int) -> bytes:
     sheets["Assumptions"].rows(map(assumption_row, answer.assumptions))
     scenarios_sheet(sheets["Scenarios"], answer)
     ranges_sheet(sheets["Ranges"], answer, m)
+    order_sheet(sheets["Bill of materials"], [line for _, line in orders(answer, rank)])
     book.close()
     return out.getvalue()
 
@@ -385,6 +388,14 @@ class Filled:
 
 Line = tuple[str, float | None, str, float, str]  # name, share of its column, formula, USD, source
 ASSUMED = "sheet Assumptions"
+
+
+def order_sheet(sheet: Sheet, lines: Sequence[OrderLine]) -> None:
+    """What to order; a seller fills in the unit prices."""
+    sheet.head(ORDER_HEAD)
+    for row, line in enumerate(lines, start=1):
+        sheet.rows([(line.line, line.quantity, line.item, line.specification, line.when)], ("", WHOLE), first=row)
+        sheet.put(row, 6, Formula(text=f"=B{row + 1}*F{row + 1}", value=0.0), USD)
 
 
 # --- scenarios and ranges ---------------------------------------------------------------------------------------

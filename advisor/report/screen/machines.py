@@ -167,7 +167,8 @@ def part(option: Option | TrainingOption, steps: Sequence[PlanStep], is_first: b
         now = " now" if is_first and not when else when
         said = f"buy {found.counted(first)}{used}{now}{once}"
     else:
-        said = f"rent {found.counted(first)}{used} at {step.provider} {how_long(step.term)}{when}"
+        due = f" ({dollars(step.usd)} committed)" if step.action == "reserve" else ""
+        said = f"rent {found.counted(first)}{used} at {step.provider} {how_long(step.term)}{when}{due}"
     said += more_text(first, most, month)
     wait = max(each.order_months_before for each in steps)
     return said + (f"; {wait_text(wait)} of delivery" if wait else "")

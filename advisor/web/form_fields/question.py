@@ -33,7 +33,7 @@ MODEL = Group(
             "kind",
             _("What it does"),
             ONE_OF,
-            _("The form asks for what it needs"),
+            _("Decides which fields are shown"),
             choices=(
                 *((kind.name, _(kind.title)) for kind in KINDS.values()),
                 ("portfolio", _("several workloads on one fleet (as YAML)")),

@@ -115,6 +115,12 @@ def quotes(r: Option | TrainingOption) -> list[str]:
         seller = "own" if r.acquisition == "own" else r.provider
         return [quote_text(r.instance or r.accelerator, seller, r.money.prices_as_of if r.money else r.price_as_of)]
     asked = [
-        (machine_of(s), "own" if s.action == "buy" else s.provider, s.price_as_of) for s in steps if s.term != "owned"
+        (one_text(s), "own" if s.action == "buy" else s.provider, s.price_as_of) for s in steps if s.term != "owned"
     ]
     return [quote_text(*each) for each in dict.fromkeys(asked)]
+
+
+def one_text(step: PlanStep) -> str:
+    """One machine of a step: a server with 8 x B200; by its product name where that is all that is known."""
+    machine = machine_of(step)
+    return machine if machine == step.instance else f"a {machine}"

@@ -47,6 +47,7 @@ class Part:
     title: str
     rows: Sequence[Row] = ()
     items: Sequence[str] = ()
+    is_form: bool = False  # its empty cells are filled in by hand
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

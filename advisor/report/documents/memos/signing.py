@@ -195,13 +195,15 @@ def approval_part(answer: Answer, r: Deployment | ApiOption, prices_as_of: str) 
     if money is not None:
         amount += f" for {counted(money.horizon_months, 'month')}"
     bought = None if isinstance(r, ApiOption) else purchase_in(r)
-    return Part(title="Approval", rows=approval_rows(amount, bought.capital_usd if bought else 0.0, prices_as_of))
+    return Part(
+        title="Approval", rows=approval_rows(amount, bought.capital_usd if bought else 0.0, prices_as_of), is_form=True
+    )
 
 
 def portfolio_approval(m: PortfolioMoney) -> Part:
     capital = math.fsum(flow.capital_usd for flow in m.cash_flow)
     amount = f"{dollars(m.usd_per_month)} per month for {counted(m.horizon_months, 'month')}"
-    return Part(title="Approval", rows=approval_rows(amount, capital, m.prices_as_of))
+    return Part(title="Approval", rows=approval_rows(amount, capital, m.prices_as_of), is_form=True)
 
 
 def approval_rows(amount: str, capital_usd: float, prices_as_of: str) -> list[Row]:
