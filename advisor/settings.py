@@ -80,7 +80,7 @@ MIDDLEWARE = [
     "advisor.ops.request_limits.refuse_long_bodies",
     "advisor.ops.request_limits.refuse_nul",
     "django.contrib.sessions.middleware.SessionMiddleware",
-    "advisor.ops.reader.show_to_reader",
+    "advisor.ops.reader.ShowToReader",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",

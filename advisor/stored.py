@@ -8,6 +8,8 @@ from typing import Any
 from django.conf import settings
 from django.db import models
 
+from advisor.workload import named
+
 Json = dict[str, Any]
 RESULT_VERSION = 2  # of Advice.result; raise it when the format changes, and add a step to UPGRADES
 SNAPSHOT_VERSION = 3  # of Advice.snapshot, likewise with SNAPSHOT_UPGRADES
@@ -52,7 +54,8 @@ class PackedJSONField(models.BinaryField):
 
 def upgraded(result: Mapping[str, Any], version: int) -> Json:
     """The result in the current format. Stored figures do not change; figures that were not computed are None."""
-    upgraded_result = dict(result)
+    workload = result.get("workload")
+    upgraded_result = dict(result) | ({"workload": named(workload)} if isinstance(workload, dict) else {})
     for step in range(version, RESULT_VERSION):
         upgraded_result = UPGRADES[step](upgraded_result)
     return upgraded_result

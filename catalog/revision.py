@@ -13,7 +13,7 @@ from django.db import connection
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
 from django.utils.cache import get_conditional_response, patch_vary_headers
-from django.utils.translation import get_language
+from django.utils.translation import get_language_from_request
 from rest_framework.renderers import JSONRenderer
 
 from catalog import clock
@@ -77,7 +77,8 @@ def key_of(request: HttpRequest, state: str, *, by_viewer: bool) -> str:
     """A digest of everything that a kept response depends on."""
     viewer = [viewer_of(request), *(request.COOKIES.get(name) for name in VIEWER)] if by_viewer else []
     parts = [
-        state, program(), clock.today().isoformat(), request.build_absolute_uri(), get_language(),
+        state, program(), clock.today().isoformat(), request.build_absolute_uri(),
+        get_language_from_request(request) if by_viewer else None,
         request.COOKIES.get(CURRENCY) if by_viewer else None, request.headers.get("HX-Request"),
         request.headers.get("Accept"), viewer,
     ]  # fmt: skip

@@ -3,7 +3,7 @@
 from datetime import date
 from functools import lru_cache
 
-from django.utils.formats import date_format, get_format
+from django.utils.formats import get_format
 from django.utils.html import format_html
 from django.utils.translation import get_language
 
@@ -31,10 +31,8 @@ def number(value: float, places: int) -> str:
 
 
 def day(value: date) -> str:
-    """A date: ISO 8601 in English, which no reader mistakes; the language's short form in others."""
-    if (get_language() or "en").startswith("en"):
-        return value.isoformat()
-    return str(date_format(value, "SHORT_DATE_FORMAT"))
+    """A date as ISO 8601, which no reader mistakes."""
+    return value.isoformat()
 
 
 def shortened(value: str) -> str:

@@ -26,7 +26,7 @@ from advisor.api import tokens
 from advisor.engine.estimate.simulated import Estimate
 from advisor.fidelity.scores import score_files, scoring
 from advisor.models import Comment, Share
-from advisor.workload.embedding import with_one_vector
+from advisor.workload.contents import with_one_vector
 from catalog import models as catalog
 from catalog.loading import scored
 from probes.machines import agents, jobs

@@ -26,7 +26,32 @@ from advisor.web.forms import presets  # noqa: E402  # needs the settings
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCALE = ROOT / "advisor" / "locale"
-SOURCES = ("advisor", "catalog", "probes")
+PACKAGES = ("advisor", "catalog", "probes")
+# What the translated pages (advisor/ops/reader.py) show: folders and files. Only here is text marked.
+SOURCES = (
+    "advisor/accounts/forms.py",
+    "advisor/accounts/pages.py",
+    "advisor/templates/403_csrf.html",
+    "advisor/templates/accounts/",
+    "advisor/templates/advisor/_field.html",
+    "advisor/templates/advisor/_group.html",
+    "advisor/templates/advisor/_preset.html",
+    "advisor/templates/advisor/_quick_estimate.html",
+    "advisor/templates/advisor/_reader.html",
+    "advisor/templates/advisor/_user_menu.html",
+    "advisor/templates/advisor/ask.html",
+    "advisor/templates/advisor/base.html",
+    "advisor/templatetags/units.py",
+    "advisor/turns.py",
+    "advisor/web/form_fields/",
+    "advisor/web/form_html.py",
+    "advisor/web/forms.py",
+    "advisor/web/what_if/quick_estimate.py",
+    "catalog/accounts/invitations.py",
+    "catalog/accounts/organizations.py",
+    "catalog/models.py",
+)
+IN_ENGLISH = ("advisor/templates/accounts/audit.html", "advisor/templates/accounts/tokens.html")
 LANGUAGES = {"de": "de", "zh-hans": "zh_Hans"}  # language code: folder
 SINGLE = {"_", "gettext", "gettext_lazy", "gettext_noop"}
 NOOP = ("gettext_noop as known", "def known(text: str)")
@@ -37,16 +62,29 @@ HEADERS = {"de": "German", "zh-hans": "Simplified Chinese"}
 Message = tuple[str | None, str, str | None]  # context, text, plural
 
 
+def files() -> list[Path]:
+    return [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*"))]
+
+
+def is_source(path: Path) -> bool:
+    name = path.relative_to(ROOT).as_posix()
+    return name not in IN_ENGLISH and any(name == each or each[-1] == "/" and name.startswith(each) for each in SOURCES)
+
+
+def marked(path: Path) -> list[Message]:
+    """The marked strings of a file."""
+    if path.suffix not in (".py", ".html", ".txt") or "migrations" in path.parts:
+        return []
+    text = path.read_text(encoding="utf-8")
+    return list(in_python(text) if path.suffix == ".py" else in_template(text))
+
+
 def messages() -> dict[Message, list[tuple[str, int]]]:
     """Every marked string, with the files that contain it."""
     found: dict[Message, list[tuple[str, int]]] = {}
-    for package in SOURCES:
-        for path in sorted((ROOT / package).rglob("*")):
-            if path.suffix not in (".py", ".html", ".txt") or "migrations" in path.parts:
-                continue
-            text = path.read_text(encoding="utf-8")
-            for message in in_python(text) if path.suffix == ".py" else in_template(text):
-                found.setdefault(message, []).append((path.relative_to(ROOT).as_posix(), 0))
+    for path in filter(is_source, files()):
+        for message in marked(path):
+            found.setdefault(message, []).append((path.relative_to(ROOT).as_posix(), 0))
     for preset in presets():
         for text in filter(None, (preset["name"], preset["about"])):
             found.setdefault((None, text, None), []).append((f"fixtures/workloads/{preset['slug']}.yaml", 0))

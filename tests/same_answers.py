@@ -114,6 +114,8 @@ def shown(advice: Any) -> Iterator[tuple[str, str]]:
     """(file name, text) of the answer and of everything that shows it."""
     from django.test import Client
 
+    from tests.pages import every_section
+
     result = Client().get(f"/api/v1/advice/{advice.pk}/result").json()
     yield "result.json", json.dumps(result, indent=1, sort_keys=True, ensure_ascii=False)
     paths = ["", "/options.csv", "/advice.md", "/workload.yaml", "/assumptions"]
@@ -121,9 +123,11 @@ def shown(advice: Any) -> Iterator[tuple[str, str]]:
     paths += [f"/options/{r['rank']}" for r in options[:: max(len(options) - 1, 1)]]
     paths += [f"/documents/{name}" for name in DOCUMENT_PAGES]
     for path in paths:
-        found = Client().get(f"/advice/{advice.pk}{path}", {"section": "all"} if path.count(".") == 0 else {})
-        kind = "html" if "html" in found["Content-Type"] else "txt"
-        yield f"page{path.replace('/', '-')}.{kind}", f"{found.status_code}\n{quiet(found.content.decode())}\n"
+        kind = "txt" if "." in path and not path.endswith(".html") else "html"
+        yield (
+            f"page{path.replace('/', '-')}.{kind}",
+            quiet(every_section(Client(), f"/advice/{advice.pk}{path}")) + "\n",
+        )
 
 
 def quiet(text: str) -> str:

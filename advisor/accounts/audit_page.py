@@ -9,7 +9,6 @@ from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
@@ -23,10 +22,10 @@ COLUMNS = ("at", "who", "action", "what", "detail")
 
 
 class Filter(forms.Form):
-    who = forms.CharField(label=_("User or token"), required=False, max_length=150)
-    action = forms.ChoiceField(label=_("Action"), required=False, choices=[("", _("all")), *audit.Action.choices])
-    since = forms.DateField(label=_("From"), required=False, widget=forms.DateInput({"type": "date"}))
-    until = forms.DateField(label=_("Until"), required=False, widget=forms.DateInput({"type": "date"}))
+    who = forms.CharField(label="User or token", required=False, max_length=150)
+    action = forms.ChoiceField(label="Action", required=False, choices=[("", "all"), *audit.Action.choices])
+    since = forms.DateField(label="From", required=False, widget=forms.DateInput({"type": "date"}))
+    until = forms.DateField(label="Until", required=False, widget=forms.DateInput({"type": "date"}))
 
 
 @never_cache

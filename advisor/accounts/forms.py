@@ -38,14 +38,14 @@ class JoinForm(SetPasswordForm):
 
 
 class TokenForm(forms.Form):
-    name = forms.CharField(label=_("Name"), max_length=120, help_text=_("The client that will use it, such as CI."))
+    name = forms.CharField(label="Name", max_length=120, help_text="The client that will use it, such as CI.")
     scope = forms.ChoiceField(
-        label=_("Scope"),
+        label="Scope",
         choices=[
-            (ApiToken.Scope.READ, _("read")),
-            (ApiToken.Scope.SUBMIT, _("submit: read, and ask for advice")),
-            (ApiToken.Scope.PRICES, _("prices: read, and add own prices")),
-            (ApiToken.Scope.ADMIN, _("admin: everything")),
+            (ApiToken.Scope.READ, "read"),
+            (ApiToken.Scope.SUBMIT, "submit: read, and ask for advice"),
+            (ApiToken.Scope.PRICES, "prices: read, and add own prices"),
+            (ApiToken.Scope.ADMIN, "admin: everything"),
         ],
     )
-    days = forms.IntegerField(label=_("Valid for days"), min_value=1, max_value=tokens.MAX_DAYS, initial=tokens.DAYS)
+    days = forms.IntegerField(label="Valid for days", min_value=1, max_value=tokens.MAX_DAYS, initial=tokens.DAYS)

@@ -79,7 +79,7 @@ class SignIn(LoginView):
             if user:
                 record_for(user, audit.Action.SIGN_IN_FAILED)
             else:
-                audit.record(default_organisation(), "", audit.Action.SIGN_IN_FAILED, name, _("no such account"))
+                audit.record(default_organisation(), "", audit.Action.SIGN_IN_FAILED, name, "no such account")
         return super().form_invalid(form)
 
 
@@ -110,7 +110,7 @@ class ResetConfirm(PasswordResetConfirmView):
     def form_valid(self, form: Any) -> HttpResponse:
         with transaction.atomic():
             response = super().form_valid(form)
-            record_for(form.user, audit.Action.PASSWORD, _("reset by e-mail"))
+            record_for(form.user, audit.Action.PASSWORD, "reset by e-mail")
         forget_failures(username=form.user.get_username())  # so that the new password works at once
         return response
 
@@ -128,7 +128,7 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
     """Accepts an invitation: with the account that is signed in, or by creating one."""
     invitation = invitations.by_token(token)
     if invitation is None:
-        raise Http404(_("This invitation is invalid, used or expired. Ask for a new one."))
+        raise Http404("This invitation is invalid, used or expired. Ask for a new one.")
     account = request.user if isinstance(request.user, User) else None
     form = None
     if account is None and invitations.account_of(invitation.email) is None:
@@ -192,7 +192,7 @@ def switch(request: HttpRequest) -> HttpResponse:
     chosen = request.POST.get("organisation", "")
     found = next((each for each in caller_of(request).memberships if str(each.organisation_id) == chosen), None)
     if found is None:
-        raise Http404(_("You do not belong to this organization."))
+        raise Http404("You do not belong to this organization.")
     request.session[SESSION_KEY] = found.organisation_id
     messages.success(request, _("You now work in %(organization)s.") % {"organization": found.organisation.name})
     return redirect("ask")
@@ -205,7 +205,7 @@ def of_admin(request: HttpRequest) -> Caller:
     """The caller, who is an admin (`needs`). Raises Http404 in single-user mode, where nobody has an account."""
     caller = caller_of(request)
     if caller.is_alone:
-        raise Http404(_("This installation has no accounts. Create the first with manage.py createsuperuser."))
+        raise Http404("This installation has no accounts. Create the first with manage.py createsuperuser.")
     return caller
 
 

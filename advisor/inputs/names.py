@@ -7,7 +7,8 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 
-from advisor.workload import Names, fold, names_of
+from advisor.workload import Names, fold, names_of, unnamed
+from advisor.workload import named as with_name
 from catalog.loading.places import places, synonyms
 from catalog.models import Accelerator, Framework, Organisation, Price, QuantizationMethod, Region, ServedModel
 
@@ -26,7 +27,7 @@ def with_catalog_names(spec: Mapping[str, Any], organisation: Organisation | Non
 
     A short name of several chips stands for all of them in allow and deny lists (H100: SXM, PCIe, NVL).
     """
-    named = dict(spec)
+    named = unnamed(spec)
     if isinstance(spec["model"], str):
         named["model"] = one(spec["model"], models())
     if (spec.get("finetuning") or {}).get("reward_model"):
@@ -57,7 +58,7 @@ def with_catalog_names(spec: Mapping[str, Any], organisation: Organisation | Non
         # a part that is still a path is reported by check_catalog
         parts = spec["workloads"]
         named["workloads"] = [with_catalog_names(p, organisation) if isinstance(p, Mapping) else p for p in parts]
-    return named
+    return with_name(named)
 
 
 def listed(written: str, names: Names, field: str) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from advisor.engine.terms import kind_named
 from advisor.inputs.check import check_catalog
 from advisor.inputs.names import with_catalog_names
-from advisor.workload import WorkloadError, error, parse, states_rate
+from advisor.workload import WorkloadError, error, parse, states_rate, unnamed
 from advisor.workload import terms_of as workload_terms
 from catalog.models import Accelerator
 
@@ -148,7 +148,7 @@ def changed(spec: Json, given: Values) -> Json:
     if raw == spec:
         return spec
     try:
-        found = parse(without_derived(raw))
+        found = parse(without_derived({**raw, "name": unnamed(spec)["name"]}))
         if found["constraints"] != spec["constraints"]:
             found = with_catalog_names(found)
             check_catalog(found)

@@ -1,6 +1,7 @@
 """The language and the currency of pages, as their reader chose them. Everything else is in English and USD."""
 
 from collections.abc import Callable
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
@@ -15,26 +16,41 @@ from catalog.accounts import for_any_account
 from catalog.pricing import finding, reader
 
 ALWAYS_ENGLISH = ("/api/", "/admin/", "/docs/", "/static/", "/healthz", "/readyz")
+# The pages, by the name of their URL, of which everything that a reader sees is translated; forms that lead to them;
+# and the live estimate, which is a part of the first. All other pages are in English as a whole.
+TRANSLATED = frozenset(
+    (
+        "ask", "quick-estimate",
+        "login", "password-reset", "password-reset-sent", "password-reset-confirm", "password-reset-done", "join",
+        "account", "account-organization",
+        "members", "member-role", "member-remove", "invitation-revoke",
+    )
+)  # fmt: skip
 
 Respond = Callable[[HttpRequest], HttpResponse]
 
 
-def show_to_reader(get_response: Respond) -> Respond:
-    """Middleware, in place of Django's LocaleMiddleware, which leaves its language to the thread's next request."""
-    plain = reader.in_english(get_response)
+class ShowToReader:
+    """Middleware, in place of Django's LocaleMiddleware, which has one language for all pages."""
 
-    def respond(request: HttpRequest) -> HttpResponse:
+    def __init__(self, get_response: Respond) -> None:
+        self.get_response = get_response
+        self.plain = reader.in_english(get_response)
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
         if request.path.startswith(ALWAYS_ENGLISH):
-            return plain(request)
-        language = translation.get_language_from_request(request)
-        with translation.override(language), reader.using(reader.chosen_by(request)):
-            request.LANGUAGE_CODE = language
-            response = get_response(request)
+            return self.plain(request)
+        with translation.override(reader.ENGLISH), reader.using(reader.chosen_by(request)):
+            response = self.get_response(request)
+            response.headers.setdefault("Content-Language", translation.get_language() or reader.ENGLISH)
         patch_vary_headers(response, ("Accept-Language", "Cookie"))
-        response.headers.setdefault("Content-Language", language)
         return response
 
-    return respond
+    def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> None:
+        """Chooses the language of a translated page; `__call__` ends it."""
+        match = request.resolver_match
+        if match is not None and match.view_name in TRANSLATED:
+            translation.activate(reader.language_for(request))
 
 
 # A token would give every page a cookie of its own, so that none could be kept. Another site could change the language.

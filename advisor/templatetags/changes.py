@@ -3,26 +3,24 @@
 import re
 
 from django import template
-from django.utils.translation import gettext
-from django.utils.translation import gettext_noop as known
 
 from advisor.templatetags.units import given, plain
 
 register = template.Library()
 LIMITS = {  # key in the workload file -> the limit with its value
-    "ttft_ms_p95": known("a TTFT p95 limit of %s ms"),
-    "tpot_ms_p95": known("a TPOT p95 limit of %s ms"),
-    "e2e_ms_p95": known("an end-to-end p95 limit of %s ms"),
-    "tokens_per_s_per_user": known("a minimum of %s tokens/s per user"),
-    "max_usd_per_month": known("a budget of $%s per month"),
-    "max_capex_usd": known("a purchase budget of $%s"),
-    "max_accelerators": known("%s accelerators"),
-    "site.max_kw": known("a site power of %s kW"),
-    "site.kw_per_rack": known("%s kW per rack"),
-    "confidence": known("a confidence of %s"),
-    "batch.deadline_hours": known("a deadline of %s hours"),
-    "training.deadline_days": known("a deadline of %s days"),
-    "finetune.deadline_days": known("a deadline of %s days"),
+    "ttft_ms_p95": "a TTFT p95 limit of %s ms",
+    "tpot_ms_p95": "a TPOT p95 limit of %s ms",
+    "e2e_ms_p95": "an end-to-end p95 limit of %s ms",
+    "tokens_per_s_per_user": "a minimum of %s tokens/s per user",
+    "max_usd_per_month": "a budget of $%s per month",
+    "max_capex_usd": "a purchase budget of $%s",
+    "max_accelerators": "%s accelerators",
+    "site.max_kw": "a site power of %s kW",
+    "site.kw_per_rack": "%s kW per rack",
+    "confidence": "a confidence of %s",
+    "batch.deadline_hours": "a deadline of %s hours",
+    "training.deadline_days": "a deadline of %s days",
+    "finetune.deadline_days": "a deadline of %s days",
 }
 DROPPED = {  # the same without a value
     "ttft_ms_p95": "TTFT p95",
@@ -67,13 +65,13 @@ def limits_to_raise(change: object) -> str:
     text = str(change)
     limits = list(RAISED.finditer(text))
     if text == "passes with " + " and ".join(found[0] for found in limits):
-        return gettext("qualifies with %s") % gettext(" and ").join(map(limit, limits))
+        return "qualifies with {}".format(" and ".join(map(limit, limits)))
     return in_words(re.sub("^passes with", "qualifies with", plain(text)))
 
 
 def limit(found: re.Match[str]) -> str:
     """One limit with its value; a key without a name stays as the workload file has it."""
-    return gettext(LIMITS[found[1]]) % given(found[2]) if found[1] in LIMITS else f"{found[1]} {given(found[2])}"
+    return LIMITS[found[1]] % given(found[2]) if found[1] in LIMITS else f"{found[1]} {given(found[2])}"
 
 
 def in_words(text: str) -> str:

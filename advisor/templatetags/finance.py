@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from django import template
-from django.utils.translation import gettext_noop as known
 
 from advisor.engine.terms import exact_digits
 from advisor.templatetags.units import (
@@ -17,14 +16,6 @@ from advisor.templatetags.units import (
 )
 
 register = template.Library()
-PARTS = (  # of a bill, as the engine names them; pages show them with `translated`
-    *(known("accelerators"), known("instances"), known("host"), known("network"), known("spares"), known("energy")),
-    *(known("electricity"), known("cooling"), known("colocation"), known("staff"), known("minimum team")),
-    *(known("maintenance and support"), known("insurance"), known("licences"), known("egress"), known("running")),
-    *(known("storage of weights"), known("cloud services"), known("interruptions"), known("cost of capital")),
-    *(known("commitment after the horizon"), known("resale"), known("idle hours and headroom")),
-    *(known("chips left over in whole instances"), known("spare replicas"), known("spare hosts")),
-)
 
 
 @register.filter

@@ -8,8 +8,10 @@ from django import template
 from django.urls import reverse
 from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import get_language
 
 from advisor import glossary
+from catalog.pricing.reader import ENGLISH
 
 register = template.Library()
 
@@ -27,14 +29,15 @@ def term(context: template.Context, name: str, text: str = "") -> SafeString:
 
 @register.simple_tag(takes_context=True)
 def with_terms(context: template.Context, text: str) -> SafeString:
-    """A sentence with its glossary terms linked at their first use on the page.
+    """A sentence with its glossary terms linked at their first use on the page; a translated one as it is.
 
     Only terms that are not everyday words are linked: those with several words or capitals (KV cache, TTFT).
     """
     entries, used = glossary.terms(), _used(context)
     names = tuple(e.name for e in entries.values() if " " in e.name or e.name[1:] != e.name[1:].lower())
     escaped = str(conditional_escape(text))
-    if not names or "<" in escaped:  # contains markup, and a term inside a tag must not change
+    in_english = get_language() == ENGLISH  # as the glossary is
+    if not names or not in_english or "<" in escaped:  # contains markup, and a term inside a tag must not change
         return mark_safe(escaped)
 
     def linked(match: re.Match[str]) -> str:

@@ -5,8 +5,6 @@ from typing import Any
 
 from django import template
 from django.utils.html import format_html
-from django.utils.translation import gettext, ngettext
-from django.utils.translation import gettext_noop as known
 
 from advisor.engine.terms import kind_named
 from advisor.engine.training_search import duration
@@ -15,7 +13,6 @@ from advisor.templatetags.units import (
     UNKNOWN,
     dollars,
     given,
-    language,
     localized,
     number,
     objective,
@@ -27,11 +24,11 @@ from advisor.templatetags.units import (
 register = template.Library()
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 WEEK_HOURS = 168.0
-GOALS = {"latency": known("fewest days"), "throughput": known("fewest days")}  # others: the objective's name
+GOALS = {"latency": "fewest days", "throughput": "fewest days"}  # others: the objective's name
 METHODS = {
-    "full": known("fine-tuning of all weights"),
-    "lora": known("LoRA fine-tuning"),
-    "qlora": known("QLoRA fine-tuning"),
+    "full": "fine-tuning of all weights",
+    "lora": "LoRA fine-tuning",
+    "qlora": "QLoRA fine-tuning",
 }
 
 MEASURED = {
@@ -140,25 +137,23 @@ def run_question(spec: Mapping[str, Any]) -> str:
     section = spec.get(str(spec.get("kind"))) or {}
     kind = kind_named(spec.get("kind"))
     if kind.trains_whole_model:
-        what = gettext("continued pre-training") if section.get("continued") == "yes" else gettext("pre-training")
+        what = "continued pre-training" if section.get("continued") == "yes" else "pre-training"
     else:
-        what = gettext(METHODS.get(str(section.get("method")), "fine-tuning"))
-        what += gettext(" (rank %s)") % section.get("rank") if section.get("method") != "full" else ""
+        what = METHODS.get(str(section.get("method")), "fine-tuning")
+        what += " (rank {})".format(section.get("rank")) if section.get("method") != "full" else ""
     asked = str(spec.get("objective"))
-    goal = gettext(GOALS[asked]) if asked in GOALS else objective(asked)
+    goal = GOALS[asked] if asked in GOALS else objective(asked)
     tokens, budget = section.get("tokens"), section.get("budget_usd")
     said = [
-        gettext("%(what)s on %(tokens)s tokens") % {"what": what, "tokens": amount(tokens)}
-        if tokens
-        else gettext("%(what)s with a budget of %(cost)s") % {"what": what, "cost": dollars(budget)},
-        gettext("sequences of %s tokens") % given(section.get("sequence_length")),
-        gettext("%s tokens per step") % amount(section.get("global_batch_tokens")),
+        f"{what} on {amount(tokens)} tokens" if tokens else f"{what} with a budget of {dollars(budget)}",
+        "sequences of {} tokens".format(given(section.get("sequence_length"))),
+        "{} tokens per step".format(amount(section.get("global_batch_tokens"))),
     ]
     if section.get("deadline_days"):
-        said.append(gettext("within %s") % days_text(section["deadline_days"]))
+        said.append("within {}".format(days_text(section["deadline_days"])))
     if section.get("every_days"):
-        said.append(gettext("again every %s") % days_text(section["every_days"]))
-    said.append(gettext("objective %(name)s") % {"name": goal})
+        said.append("again every {}".format(days_text(section["every_days"])))
+    said.append(f"objective {goal}")
     return " · ".join(said)
 
 
@@ -168,11 +163,11 @@ def amount(value: object) -> str:
     figure = number(value)
     if figure is None:
         return UNKNOWN
-    for size, name in COUNTED.get(language(), COUNTED["en"]):
+    for size, name in COUNTED["en"]:
         if figure >= size and float(f"{figure / size:.3g}") * size == figure:
             return f"{localized(f'{figure / size:.3g}')}\u00a0{name}"
     return given(figure)
 
 
 def days_text(days: float) -> str:
-    return ngettext("%(n)s day", "%(n)s days", 1 if days == 1 else 2) % {"n": given(days)}
+    return ("%(n)s day" if (1 if days == 1 else 2) == 1 else "%(n)s days") % {"n": given(days)}

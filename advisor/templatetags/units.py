@@ -12,8 +12,6 @@ from datetime import date, datetime
 from django import template
 from django.utils import formats
 from django.utils.translation import get_language, gettext
-from django.utils.translation import gettext_lazy as _
-from django.utils.translation import gettext_noop as known
 
 from advisor.engine.terms import amount_digits, cents_digits
 from advisor.result import Option
@@ -26,53 +24,45 @@ UNKNOWN = "–"
 WARN_DAYS, STALE_DAYS = 30, 90
 MAX_TYPED = 100  # characters of a number; longer texts are none
 WORDS = {
-    "misses_slo": known("misses SLO"),
-    "lock_in": known("vendor lock-in"),
-    "near_lossless": known("near-lossless"),
-    "on_demand": known("on demand"),
-    "spot": known("spot"),
-    "reserved_1y": known("reserved 1y"),
-    "reserved_3y": known("reserved 3y"),
-    "capacity_block": known("capacity block"),
-    "purchase": known("purchase"),
-    "owned": known("owned"),
-    "rent": known("rent"),
-    "own": known("own"),
-    "serving": known("serving"),
-    "embedding": known("embedding"),
-    "batch": known("batch"),
-    "training": known("training"),
-    "finetuning": known("finetuning"),
-    "portfolio": known("portfolio"),
+    "misses_slo": "misses SLO",
+    "lock_in": "vendor lock-in",
+    "near_lossless": "near-lossless",
+    "on_demand": "on demand",
+    "spot": "spot",
+    "reserved_1y": "reserved 1y",
+    "reserved_3y": "reserved 3y",
+    "capacity_block": "capacity block",
+    "purchase": "purchase",
+    "owned": "owned",
+    "rent": "rent",
+    "own": "own",
+    "serving": "serving",
+    "embedding": "embedding",
+    "batch": "batch",
+    "training": "training",
+    "finetuning": "finetuning",
+    "portfolio": "portfolio",
 }
 BASES = {
-    "published, not estimated": _("published, not estimated"),
-    "measured": _("measured on this chip"),
-    "relative": _("extrapolated from a related GPU"),
-    "datasheet": _("from the datasheet only"),
+    "published, not estimated": "published, not estimated",
+    "measured": "measured on this chip",
+    "relative": "extrapolated from a related GPU",
+    "datasheet": "from the datasheet only",
 }
 OBJECTIVES = {
-    "cost": known("cost"),
-    "latency": known("latency"),
-    "throughput": known("throughput"),
-    "energy": known("energy"),
-    "carbon": known("carbon"),
-    "balanced": known("balanced"),
+    "cost": "cost",
+    "latency": "latency",
+    "throughput": "throughput",
+    "energy": "energy",
+    "carbon": "carbon",
+    "balanced": "balanced",
 }
-STAGES = (
-    known("starting"),
-    known("reading the catalog"),
-    known("estimating step times"),
-    known("trying what you own"),
-    known("explaining rejections"),
-    known("sharing one fleet"),
-)
 STATES = {
-    "queued": known("queued"),
-    "running": known("running"),
-    "done": known("done"),
-    "failed": known("failed"),
-    "cancelled": known("canceled"),
+    "queued": "queued",
+    "running": "running",
+    "done": "done",
+    "failed": "failed",
+    "cancelled": "canceled",
 }
 SYMBOLS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "CNY": "CN¥", "INR": "₹", "KRW": "₩"}
 SYMBOLS_HERE = {"zh": {"USD": "US$", "CNY": "¥", "JPY": "JP¥"}}  # in some languages; other currencies: their code
@@ -289,7 +279,7 @@ def large(value: object) -> str:
 def plain(value: object) -> str:
     """Any value as text, without a unit."""
     if isinstance(value, bool):
-        return gettext("yes") if value else gettext("no")
+        return "yes" if value else "no"
     if isinstance(value, int):
         return localized(f"{value:,}")
     if isinstance(value, float):
@@ -303,32 +293,26 @@ def plain(value: object) -> str:
 
 @register.filter
 def translated(text: object) -> str:
-    """A text that is marked where it is written, such as the label of a figure."""
+    """A text that is marked where it is written, such as the name of an example."""
     return gettext(str(text)) if text else ""
 
 
 @register.filter
 def state_text(state: object) -> str:
     """The state of a request."""
-    return gettext(STATES.get(str(state), str(state)))
+    return STATES.get(str(state), str(state))
 
 
 @register.filter
 def objective(name: object) -> str:
     """The objective of a question."""
-    return gettext(OBJECTIVES.get(str(name), str(name)))
-
-
-@register.filter
-def stage(text: object) -> str:
-    """What a worker is doing."""
-    return gettext(str(text))
+    return OBJECTIVES.get(str(name), str(name))
 
 
 @register.filter
 def ninety(text: object) -> str:
     """A range that holds 90% of the draws."""
-    return gettext("90%%: %s") % text if text else ""
+    return f"90%: {text}" if text else ""
 
 
 @register.filter
@@ -342,7 +326,7 @@ def exact(value: object) -> str:
 def words(value: object) -> str:
     """misses_slo -> misses SLO, near_lossless -> near-lossless."""
     text = str(value)
-    return gettext(WORDS[text]) if text in WORDS else text.replace("_", " ")
+    return WORDS[text] if text in WORDS else text.replace("_", " ")
 
 
 @register.filter

@@ -9,7 +9,6 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
-from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import generics, serializers
@@ -57,7 +56,7 @@ def advice_or_404(request: HttpRequest | Request, pk: Any) -> Advice:
 def add(request: HttpRequest, pk: Any) -> HttpResponse:
     advice, text = advice_or_404(request, pk), request.POST.get("text", "").replace("\0", "").strip()
     if not text or len(text) > MAX_CHARACTERS:
-        messages.error(request, _("Write a comment of at most %(max)s characters.") % {"max": MAX_CHARACTERS})
+        messages.error(request, f"Write a comment of at most {MAX_CHARACTERS} characters.")
     else:
         add_to(advice, text, caller_of(request))
     return redirect(reverse("advice", args=[pk]) + "#comments")
@@ -70,7 +69,7 @@ def delete(request: HttpRequest, pk: Any, comment: int) -> HttpResponse:
     if not may_delete(row, caller):
         raise PermissionDenied(WHOSE)
     deletion.delete_comment(row, caller.name)
-    messages.success(request, _("Comment deleted."))
+    messages.success(request, "Comment deleted.")
     return redirect(reverse("advice", args=[pk]) + "#comments")
 
 

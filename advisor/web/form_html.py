@@ -201,12 +201,13 @@ def required_of(path: str, kind: Kind, *, by_users: bool) -> list[str]:
     return [path] if path in FIELDS else []
 
 
-# Messages of the workload file that readers of the form meet most; others stay in English.
+# Messages of the workload file that readers of the form meet most. A form with another one is in English as a whole.
 PATTERNS = tuple(
     (re.compile(pattern), text)
     for pattern, text in (
         (r"is required(?: for kind \w+)?", known("is required")),
         (r"must be greater than (.+)", known("must be greater than %s")),
+        (r"must be less than (.+)", known("must be less than %s")),
         (r"must be at least (.+)", known("must be at least %s")),
         (r"must be at most (.+)", known("must be at most %s")),
         (r"must be a number(?: or \{.*?\})?, not (.+)", known("must be a number, not %s")),
@@ -225,31 +226,57 @@ PATTERNS = tuple(
 )
 
 
-def in_words(message: str) -> str:
-    """A message in the language of the page, if it is one of PATTERNS."""
+PROSE = re.compile(r"(?<![\w-])[a-z]{2,} [a-z]{2,}(?![\w-])")  # two words in a row, unlike names, numbers and labels
+TYPED = re.compile(r"“.*?”|\".*\"|, not .*|^\S+(?= is not in the catalog)")  # labels, and what the reader wrote
+
+
+def is_translated(item: Mapping[str, str], field: str) -> bool:
+    """Whether `error_text` has this error in every language, and not in English alone."""
+    if field in ("", YAML):
+        return False
+    said, _, allowed = parts_of(labeled(item))
+    found = next((found for pattern, _ in PATTERNS if (found := pattern.fullmatch(said))), None)
+    return found is not None and not any(PROSE.search(TYPED.sub("", part)) for part in (*found.groups(), allowed))
+
+
+def parts_of(message: str) -> tuple[str, str, str]:
+    """A message, the name that it suggests, and what it says is allowed."""
     said, _, allowed = (
         message.removesuffix(")").partition(" (allowed: ") if message.endswith(")") else (message, "", "")
     )
     said, _, hint = said.partition("; did you mean ")
-    hint = hint.removesuffix("?")
+    return said, hint.removesuffix("?"), allowed
+
+
+def in_words(message: str) -> str:
+    """A message in the language of the page, if it is one of PATTERNS."""
+    said, hint, allowed = parts_of(message)
     for pattern, text in PATTERNS:
         if found := pattern.fullmatch(said):
             said = gettext(text) % found.groups()
             break
-    said += gettext("; did you mean %s?") % hint if hint else ""
+    said += gettext("; did you mean %s?") % hint.replace(" or ", gettext(" or ")) if hint else ""
     return said + (gettext(" (allowed: %s)") % allowed if allowed else "")
+
+
+def with_allowed(item: Mapping[str, str]) -> str:
+    allowed = item["allowed"]
+    shown = len(allowed) in range(1, 200) and allowed not in item["message"]
+    return item["message"] + (f" (allowed: {allowed})" if shown else "")
+
+
+def labeled(item: Mapping[str, str]) -> str:
+    """The message in English, with the labels of the form for paths."""
+    message = DOTTED.sub(lambda match: label_of(match[0]), with_allowed(item))
+    return re.sub(r"^is required for kind \w+", "is required", message)
 
 
 def error_text(item: Mapping[str, str], field: str) -> str:
     """An error of the workload file in the words of the form: labels for paths; `field`: where it is shown."""
-    allowed = item["allowed"]
-    message = item["message"] + (
-        f" (allowed: {allowed})" if len(allowed) in range(1, 200) and allowed not in item["message"] else ""
-    )
     if field in ("", YAML):
+        message = with_allowed(item)
         return f"{item['field']}: {message}" if item["field"] else message
-    message = DOTTED.sub(lambda match: label_of(match[0]), message)
-    message = in_words(re.sub(r"^is required for kind \w+", "is required", message))
+    message = in_words(labeled(item))
     section = item["field"].rpartition(".")[0]
     message = SNAKE.sub(lambda match: sibling(section, match[0]), message)
     inside = item["field"].removeprefix(field) if item["field"].startswith(field) else ""

@@ -10,7 +10,7 @@ import yaml
 from django import forms
 from django.conf import settings
 from django.http import QueryDict
-from django.utils.translation import gettext
+from django.utils import translation
 
 from advisor import workload
 from advisor.engine.terms import Kind, kind_named
@@ -20,6 +20,7 @@ from advisor.web.form_fields import (
     CASES,
     COUNTS,
     CURVE,
+    ENGLISH,
     FIELDS,
     FILE,
     FORM_ONLY,
@@ -42,18 +43,21 @@ from advisor.web.form_fields import (
     Group,
     cases_text,
     checks_of,
+    in_points,
     is_asked,
     is_of_fleet,
     is_share,
     is_shown,
+    only_english,
     path_text,
     read,
     stripped,
     typed,
 )
-from advisor.web.form_html import error_text, required_of, shown_group
+from advisor.web.form_html import error_text, is_translated, required_of, shown_group
 from advisor.workload import MAX_ERRORS, more_errors
 from catalog.models import Accelerator, ExchangeRate, Framework, Organisation, QuantizationMethod, Region, ServedModel
+from catalog.pricing import reader
 from catalog.revision import revision
 
 MAX_TRACE_BYTES = 900_000
@@ -85,6 +89,22 @@ class WorkloadForm(forms.Form):
         """The first validated workload; empty if the form is not valid."""
         return self.specs[0] if self.specs else {}
 
+    @property
+    def is_in_english(self) -> bool:
+        """Whether a message of the form exists in English only."""
+        return any(error.code == ENGLISH for found in self.errors.as_data().values() for error in found)
+
+    def in_english(self) -> "WorkloadForm":
+        """The same entries, with their numbers as English writes them, and all messages in English."""
+        data = cast(QueryDict, self.data).copy()
+        for path, field in FIELDS.items():
+            if path in data:
+                data[path] = in_points(str(data[path]), field)
+        with translation.override(reader.ENGLISH):
+            form = WorkloadForm(data, self.files, organisation=self.organisation)
+            form.is_valid()
+        return form
+
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
         self.read_trace(cleaned)
@@ -92,7 +112,7 @@ class WorkloadForm(forms.Form):
         for item in errors[:MAX_ERRORS]:
             self.place(item)
         for message in more_errors(errors):
-            self.add_error(None, message)
+            self.add_error(None, only_english(message))
         return cleaned
 
     def read_trace(self, cleaned: dict[str, Any]) -> None:
@@ -101,12 +121,12 @@ class WorkloadForm(forms.Form):
         if uploaded is None:
             return
         if (cleaned.get(TRACE_TEXT) or "").strip():
-            self.add_error(TRACE_FILE, "upload a file or paste its text, not both")
+            self.add_error(TRACE_FILE, only_english("upload a file or paste its text, not both"))
         elif uploaded.size > MAX_TRACE_BYTES:
             message = f"is {uploaded.size:,} bytes; the limit is {MAX_TRACE_BYTES:,}. Send only the busiest hours"
-            self.add_error(TRACE_FILE, message)
-        elif (text := utf8(uploaded.read())) is None:
-            self.add_error(TRACE_FILE, "is not a UTF-8 CSV file")
+            self.add_error(TRACE_FILE, only_english(message))
+        elif (text := utf8(read_again(uploaded))) is None:
+            self.add_error(TRACE_FILE, only_english("is not a UTF-8 CSV file"))
         else:
             cleaned[TRACE_TEXT] = text
             data = cast(QueryDict, self.data).copy()
@@ -147,7 +167,9 @@ class WorkloadForm(forms.Form):
             for name in needed:
                 if name not in self.errors:
                     same = item["field"] == name
-                    self.add_error(name, error_text({**item, "allowed": ""}, name) if same else gettext("is required"))
+                    said = {**item, "allowed": ""} if same else {"field": name, "message": "is required", "allowed": ""}
+                    text = error_text(said, name)
+                    self.add_error(name, text if is_translated(said, name) else only_english(text))
             if needed:
                 return
         near = [path] if path in self.fields else []
@@ -156,7 +178,9 @@ class WorkloadForm(forms.Form):
         near += sorted(above, key=len, reverse=True)  # tco.price_paths.rent before tco
         if self.yaml_alone or written_as_yaml and not self.data.get(near[0] if near else "", ""):
             near = [YAML]
-        self.add_error(near[0] if near else None, error_text(item, near[0] if near else ""))
+        nearest = near[0] if near else ""
+        text = error_text(item, nearest)
+        self.add_error(nearest or None, text if is_translated(item, nearest) else only_english(text))
 
     def groups(self) -> Iterator[dict[str, Any]]:
         return self.laid_out(QUESTION)
@@ -219,6 +243,11 @@ def checked(raw: Mapping[str, Any], organisation: Organisation | None) -> dict[s
         raise workload.WorkloadError(e.errors + unknown_names_in_parts(raw, organisation)) from None
     check_catalog(spec, organisation)
     return spec
+
+
+def read_again(uploaded: Any) -> bytes:
+    uploaded.seek(0)
+    return cast(bytes, uploaded.read())
 
 
 def utf8(sent: bytes) -> str | None:

@@ -8,7 +8,6 @@ from django.db import transaction
 from django.forms import ChoiceField
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
-from django.utils.translation import gettext as _
 
 from advisor import advise, workload
 from advisor.web import forms
@@ -64,7 +63,7 @@ class RowForm(forms.WorkloadForm):
 
     def groups(self) -> Iterator[dict[str, Any]]:
         return self.laid_out(
-            (Group("", tuple(self.asked.values())), Group(_("Other settings"), (ALL_FIELDS[YAML],), says=_("None")))
+            (Group("", tuple(self.asked.values())), Group("Other settings", (ALL_FIELDS[YAML],), says="None"))
         )
 
 
@@ -90,7 +89,7 @@ class FleetForm(forms.WorkloadForm):
         return [item for item in errors if not (wrong and item["field"].startswith("workloads["))]
 
     def groups(self) -> Iterator[dict[str, Any]]:
-        fleet = Group(_("Fleet"), tuple(self.asked.values()))
+        fleet = Group("Fleet", tuple(self.asked.values()))
         return self.laid_out((fleet, written()))
 
 
@@ -134,14 +133,14 @@ class PortfolioForm:
         rows = self.fleet.rows
         correct = [row.is_valid() for row in rows]
         if not rows and not self.fleet.value_of(YAML).strip():
-            self.fleet.add_error(None, _("Fill in at least one workload."))
+            self.fleet.add_error(None, "Fill in at least one workload.")
         return self.fleet.is_valid() and all(correct)
 
     def errors(self) -> list[tuple[str, str, str]]:
         """(where, the control's ID, message) of each error; the ID is empty where the error is of no field."""
         found = []
         for at, row in enumerate(self.rows, 1):
-            where = row.value_of(NAME) or _("Workload %s") % at
+            where = row.value_of(NAME) or f"Workload {at}"
             found += (
                 [(f"{where}, {label}", id_, message) for label, id_, message in errors_of(row)] if row.is_bound else []
             )
@@ -155,7 +154,7 @@ def errors_of(form: forms.WorkloadForm) -> list[tuple[str, str, str]]:
 
 def written() -> Group:
     """What has no field, as YAML."""
-    return Group(_("Other settings"), (ALL_FIELDS[YAML],), says=_("None"))
+    return Group("Other settings", (ALL_FIELDS[YAML],), says="None")
 
 
 def new_row() -> dict[str, str]:

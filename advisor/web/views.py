@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 import structlog
@@ -15,10 +15,10 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
+from django.utils import translation
 from django.utils.functional import Promise
 from django.utils.html import format_html
 from django.utils.text import slugify
-from django.utils.translation import gettext_lazy
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import HttpResponseClientRefresh
@@ -36,23 +36,18 @@ from advisor.web.answers import kept, sections, training_page
 from advisor.web.answers.page import csv_text, page, sections_of
 from advisor.web.answers.page import option_context as page_of_option
 from advisor.web.what_if import controls as what_if
-from advisor.workload import PORTFOLIO, WorkloadError, with_changes
+from advisor.workload import PORTFOLIO, WorkloadError, unnamed, with_changes
 from catalog import clock
 from catalog.accounts import Caller, Right, audit, caller_of, hashed, needs, organisation_of, refused
 from catalog.models import Organisation
 from catalog.pricing import reader
 from catalog.rest import refusal
 
-
-def _(text: str) -> str:
-    """Translated when a page shows it."""
-    return cast(str, gettext_lazy(text))
-
-
 log = structlog.get_logger("assay.web")
 SHARE_DAYS = (7, 30, 90)
-GONE = _("This recommendation was deleted.")
-UNREADABLE = _("This answer was stored by another version and cannot be displayed. Re-run it.")
+ALL = "all"  # of a list; once also of the sections
+GONE = "This recommendation was deleted."
+UNREADABLE = "This answer was stored by another version and cannot be displayed. Re-run it."
 
 
 def finished(organisation: Organisation, pk: Any) -> Advice:
@@ -93,6 +88,20 @@ def or_unreadable(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespon
     return shown
 
 
+def one_section(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """The view; the address of all sections on one page, which older links have, leads to the first."""
+
+    @wraps(view)
+    def shown(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if request.GET.get("section") != ALL:
+            return view(request, *args, **kwargs)
+        rest = request.GET.copy()
+        del rest["section"]
+        return redirect(f"{request.path}?{rest.urlencode()}".removesuffix("?"))
+
+    return shown
+
+
 def hold_or_404(advice: Advice) -> None:
     """What is added to an advice in this transaction is not added to one that is being deleted."""
     try:
@@ -128,8 +137,11 @@ def ask(request: HttpRequest) -> HttpResponse:
         else:
             if len(queued) == 1:
                 return redirect("advice", queued[0].pk)
-            messages.success(request, _("%s requests were queued, one for each model.") % len(queued))
+            messages.success(request, f"{len(queued)} requests were queued, one for each model.")
             return redirect("advice-list")
+    if form.is_bound and form.is_in_english:
+        form = form.in_english()
+        translation.activate(reader.ENGLISH)  # until the end of the request
     context = {
         "form": form,
         "earlier": earlier,
@@ -162,9 +174,9 @@ def started_from(request: HttpRequest, earlier: Advice | None) -> dict[str, Any]
     if "from" in request.GET:
         spec = earlier.workload.spec if earlier else None
         if earlier and "change" in request.GET and earlier.is_done:
-            spec = with_changes(earlier.workload.spec, change_for(answer_of(earlier), request.GET["change"]))
+            spec = with_changes(unnamed(earlier.workload.spec), change_for(answer_of(earlier), request.GET["change"]))
     if spec is None and request.GET.keys() & {"preset", "from"}:
-        raise Http404(_("That workload does not exist."))
+        raise Http404("That workload does not exist.")
     return spec
 
 
@@ -186,6 +198,7 @@ def is_uuid(text: str) -> bool:
 @never_cache
 @require_safe
 @or_unreadable
+@one_section
 def advice(request: HttpRequest, pk: Any) -> HttpResponse:
     """The answer, or how far it is."""
     advice = get_object_or_404(advise.visible(organisation_of(request)).defer("result", "snapshot"), pk=pk)
@@ -230,7 +243,7 @@ def answer_context(request: HttpRequest, advice: Advice, base: str, *, shared: b
     """What the page of an answer shows; its sections are kept, for every reader of the organization alike."""
     answer, spec = answer_of(advice), advice.workload.spec
     section, sort = section_of(request), request.GET.get("sort", "")
-    opened = [name for name in ("ranked", "hosted") if request.GET.get(name) == sections.ALL]
+    opened = [name for name in ("ranked", "hosted") if request.GET.get(name) == ALL]
 
     def draw() -> kept.Html:
         found = page(answer, spec, base, sort, section, opened)
@@ -259,6 +272,7 @@ def section_of(request: HttpRequest) -> str:
 
 @require_safe
 @or_unreadable
+@one_section
 def option(request: HttpRequest, pk: Any, rank: int) -> HttpResponse:
     advice = finished(organisation_of(request), pk)
     context = {**option_context(request, advice, rank), "may_delete": caller_of(request).may_administer}
@@ -274,7 +288,7 @@ def option_context(request: HttpRequest, advice: Advice, rank: int, token: str =
     answer, spec = answer_of(advice), advice.workload.spec
     option = answer.option(rank)
     if option is None:
-        raise Http404(_("This answer has no option of that rank."))
+        raise Http404("This answer has no option of that rank.")
     ranks = [each.rank for each in answer.recommendations]
     context = {"advice": advice, "option": option, "ranks": ranks, "spec": spec, "shared": bool(token), "token": token}
     if isinstance(option, ApiOption):
@@ -329,7 +343,7 @@ def rescore(request: HttpRequest, pk: Any) -> HttpResponse:
     except Advice.DoesNotExist:
         raise Http404(GONE) from None
     except WorkloadError as trouble:  # the catalog has changed since
-        messages.error(request, _("This request cannot be re-run as it is: %s. Change it in the form.") % trouble)
+        messages.error(request, f"This request cannot be re-run as it is: {trouble}. Change it in the form.")
         return redirect("advice", pk)
 
 
@@ -346,7 +360,7 @@ def share(request: HttpRequest, pk: Any) -> HttpResponse:
         token = share_links.make(advice, days, caller.name)
         audit.record(advice.organisation, caller.name, audit.Action.SHARE, advice.workload.name, f"{days} days")
     url = request.build_absolute_uri(reverse("shared", args=[token]))
-    text = _("Link created. It is valid for %s days. Copy it now; it is not shown again:") % days
+    text = f"Link created. It is valid for {days} days. Copy it now; it is not shown again:"
     messages.success(request, format_html('{} <a href="{}">{}</a>', text, url, url))
     return redirect(reverse("advice", args=[pk]) + "#share")
 
@@ -364,7 +378,7 @@ def unshare(request: HttpRequest, pk: Any) -> HttpResponse:
         if ended:
             who = caller_of(request).name
             audit.record(advice.organisation, who, audit.Action.SHARE_ENDED, advice.workload.name)
-    messages.success(request, _("Link revoked.") if ended else _("That link does not exist."))
+    messages.success(request, "Link revoked." if ended else "That link does not exist.")
     return redirect(reverse("advice", args=[pk]) + "#share")
 
 
@@ -419,7 +433,7 @@ def export_markdown(request: HttpRequest, pk: Any) -> HttpResponse:
 def shared_advice(token: str) -> Advice:
     link = share_links.by_token(token)
     if link is None or not link.advice.is_done:
-        raise Http404(_("This link is invalid or has expired. Ask the sender for a new one."))
+        raise Http404("This link is invalid or has expired. Ask the sender for a new one.")
     return link.advice
 
 
@@ -434,6 +448,7 @@ def unlisted(response: HttpResponse) -> HttpResponse:
 @never_cache
 @require_safe
 @or_unreadable
+@one_section
 def shared(request: HttpRequest, token: str) -> HttpResponse:
     """The advice page without its controls."""
     advice = shared_advice(token)
@@ -449,6 +464,7 @@ def shared(request: HttpRequest, token: str) -> HttpResponse:
 @never_cache
 @require_safe
 @or_unreadable
+@one_section
 def shared_option(request: HttpRequest, token: str, rank: int) -> HttpResponse:
     advice = shared_advice(token)
     context = option_context(request, advice, rank, token)
@@ -458,13 +474,13 @@ def shared_option(request: HttpRequest, token: str, rank: int) -> HttpResponse:
 # --- errors -----------------------------------------------------------------------------------------------------
 
 TROUBLE = {
-    400: (_("Bad request"), _("Go back and submit it again.")),
-    403: (_("Not allowed"), _("Sign in, or ask an administrator for permission.")),
-    404: (_("Page not found"), _("Check the address. The page may have been deleted.")),
-    411: (_("Length required"), _("Send the request again with a Content-Length header.")),
-    413: (_("Too large"), _("A workload is at most 1 MB of text. Send less.")),
-    503: (_("Not available right now"), _("Try again in a moment.")),
-    500: (_("Something went wrong here"), _("The error was logged. Try again in a moment; nothing you sent is lost.")),
+    400: ("Bad request", "Go back and submit it again."),
+    403: ("Not allowed", "Sign in, or ask an administrator for permission."),
+    404: ("Page not found", "Check the address. The page may have been deleted."),
+    411: ("Length required", "Send the request again with a Content-Length header."),
+    413: ("Too large", "A workload is at most 1 MB of text. Send less."),
+    503: ("Not available right now", "Try again in a moment."),
+    500: ("Something went wrong here", "The error was logged. Try again in a moment; nothing you sent is lost."),
 }
 
 
@@ -474,6 +490,7 @@ def trouble(request: HttpRequest, status: int, detail: str = "") -> HttpResponse
     if request.path.startswith("/api/"):
         return refusal(status, detail or advice_text, title=title)
     context = {"status": status, "title": title, "detail": detail, "what_to_do": advice_text}
+    translation.activate(reader.ENGLISH)  # until the end of the request
     return HttpResponse(render_to_string("advisor/trouble.html", context), status=status)
 
 

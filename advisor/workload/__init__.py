@@ -43,6 +43,7 @@ from advisor.workload.text import (
     set_path,
     with_changes,
 )
+from advisor.workload.title import named, unnamed
 from advisor.workload.trace_files import with_traces
 from advisor.workload.traffic import trace_of, users_of
 from advisor.workload.training_run import FIXED, TRAINING_KINDS, FixedRun, TrainingRun, fixed_run, parse_estimate
@@ -95,6 +96,7 @@ __all__ = [
     "lengths_of",
     "load",
     "more_errors",
+    "named",
     "names_of",
     "parse",
     "parse_estimate",
@@ -109,6 +111,7 @@ __all__ = [
     "unavailable",
     "unit_of",
     "unknown",
+    "unnamed",
     "users_of",
     "with_changes",
     "with_numbers",

@@ -6,13 +6,14 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from advisor.engine.terms import DrawnImages, Kind, Lengths, WorkUnit, over_turns
+from advisor.engine.terms import DrawnImages, Kind, Lengths, WorkUnit, kind_named, over_turns
 from advisor.engine.terms import Images as Pictures
 from advisor.engine.terms import Turns as Conversation
 from advisor.workload.fields import Positive, Section
 from advisor.workload.text import error
 
 HOUR_S = 3600.0
+ONE_VECTOR = {"mean": 1.0}  # output of an embedding request
 
 
 class Turns(Section):
@@ -218,3 +219,14 @@ def unit_of(traffic: Mapping[str, Any]) -> WorkUnit | None:
     if images := traffic.get("images"):
         return WorkUnit(name="image", per_request=images["per_request"], batch=1000)
     return None
+
+
+def with_one_vector(raw: dict[str, Any]) -> dict[str, Any]:
+    """The raw workload; for embeddings, an output length that is missing or 0 becomes one vector per request."""
+    traffic = raw.get("traffic")
+    if kind_named(raw.get("kind")).generates_tokens or not isinstance(traffic, Mapping):
+        return raw
+    output = traffic.get("output_tokens")
+    lengths = list(output.values()) if isinstance(output, Mapping) and "mean" in output else [output]
+    is_empty = output is None or all(isinstance(n, int | float) and not isinstance(n, bool) and n == 0 for n in lengths)
+    return {**raw, "traffic": {**traffic, "output_tokens": ONE_VECTOR}} if is_empty else raw

@@ -14,6 +14,7 @@ from advisor.workload.text import MAX_ERRORS, dotted, error, listed, near
 BOUNDS = {
     "greater_than": ("gt", "must be greater than {}", "> {}"),
     "greater_than_equal": ("ge", "must be at least {}", ">= {}"),
+    "less_than": ("lt", "must be less than {}", "< {}"),
     "less_than_equal": ("le", "must be at most {}", "<= {}"),
     "literal_error": ("expected", "is not a valid choice", "{}"),
     "string_pattern_mismatch": ("pattern", "contains invalid characters", "printable text"),
@@ -50,13 +51,26 @@ def explained(
     describe: Callable[[Any, type[BaseModel]], dict[str, str]] | None = None,
 ) -> list[dict[str, str]]:
     """All pydantic errors as messages. Only the first MAX_ERRORS are described, with `describe` (default `explain`)."""
-    errors = failure.errors(include_url=False)
+    every = failure.errors(include_url=False)
+    numbers = {location(item) for item in every if not is_word(item)}
+    words = {location(item): item["ctx"]["expected"].replace("'", "") for item in every if is_word(item)}
+    errors = [item for item in every if not is_word(item) or location(item) not in numbers]
     brief = [error(dotted(location(item)), "is not valid") for item in errors[MAX_ERRORS:]]
-    return [(describe or explain)(item, root) for item in errors[:MAX_ERRORS]] + brief
+    said = [(location(item), (describe or explain)(item, root)) for item in errors[:MAX_ERRORS]]
+    return [
+        {**e, "allowed": f"{e['allowed']} or {words[at]}"} if at in words and at in numbers else e for at, e in said
+    ] + brief
+
+
+def is_word(item: Any) -> bool:
+    """Whether this is the error of the fixed words of a union, as in `a number or none`."""
+    return item["type"] == "literal_error" and str(item["loc"][-1]).startswith("literal[")
 
 
 def location(item: Any) -> tuple[Any, ...]:
-    return tuple(part for part in item["loc"] if not str(part).startswith(("~", "[key]")))
+    """The keys that lead to the value, without what pydantic adds for the members of a union."""
+    parts = [part for part in item["loc"] if not str(part).startswith(("~", "[key]"))]
+    return tuple(parts[:-1] if parts and re.fullmatch(r"constrained-\w+|literal\[.*\]", str(parts[-1])) else parts)
 
 
 def explain(item: Any, root: type[BaseModel]) -> dict[str, str]:

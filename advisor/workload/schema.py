@@ -16,13 +16,13 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from advisor.engine.terms import KINDS, SERVING, kind_named
-from advisor.workload.contents import Audio, ImageOutput, Images, contents_errors, states_rate
-from advisor.workload.embedding import with_one_vector
+from advisor.workload.contents import Audio, ImageOutput, Images, contents_errors, states_rate, with_one_vector
 from advisor.workload.errors import explained
 from advisor.workload.fields import Count, Fraction, GridCurve, Name, NotNegative, Positive, Section, whole
 from advisor.workload.notation.sections import with_numbers
 from advisor.workload.parts import parse_parts
 from advisor.workload.text import WorkloadError, check_size, either, error, load, past_day, unstorable
+from advisor.workload.title import is_derived, named
 from advisor.workload.traffic import Traffic, contradictions, filled
 from advisor.workload.traffic import derived_paths as traffic_derived
 
@@ -312,7 +312,8 @@ def defaults_of(section: type[Section], stays: str = "") -> dict[str, Any]:
 def derived_paths(spec: Mapping[str, Any]) -> list[str]:
     """Paths of a validated workload whose values follow from others, and would again if they were left out."""
     traffic, kind = spec.get("traffic"), kind_named(spec.get("kind"))
-    return [f"traffic.{key}" for key in traffic_derived(traffic, kind)] if isinstance(traffic, Mapping) else []
+    name = ["name"] if is_derived(spec) else []
+    return name + ([f"traffic.{key}" for key in traffic_derived(traffic, kind)] if isinstance(traffic, Mapping) else [])
 
 
 def run_defaults() -> dict[str, dict[str, Any]]:
@@ -385,7 +386,7 @@ CountOrNone = Annotated[int, Field(ge=0, le=10_000_000), BeforeValidator(whole)]
 
 
 class Spec(Section):
-    name: Name = "untitled"
+    name: Name | None = None  # filled in from the model and the load
     kind: Kind = "serving"
     variants: Literal["adopt", "show", "no"] = (
         "adopt"  # speculative decoding and disaggregation: ranked with all options, or shown beside them
@@ -460,7 +461,7 @@ def parse(data: Mapping[str, Any] | str | bytes) -> dict[str, Any]:
     errors += grammar_errors(spec)
     if errors := errors + parse_parts(full, parse):
         raise WorkloadError(errors)
-    return full
+    return named(full)
 
 
 def within(field: str, sections: set[str]) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from advisor.workload.schema import parse
 from advisor.workload.text import WorkloadError, error
+from advisor.workload.title import unnamed
 
 Json = dict[str, Any]
 LENGTHS = ("input_tokens", "output_tokens")  # fields of traffic, and columns of a trace
@@ -21,7 +22,7 @@ def with_traces(spec: Json, folder: Path) -> Json:
     traffic = dict(spec["traffic"])
     if isinstance(traffic["trace"], str):
         text = trace_text(folder / traffic["trace"])
-        return parse({**spec, "traffic": {**traffic, "trace": {"csv": text}}})
+        return parse({**unnamed(spec), "traffic": {**traffic, "trace": {"csv": text}}})
     for key in LENGTHS:
         if "trace" in traffic[key]:
             field = f"traffic.{key}.trace"

@@ -17,7 +17,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.functional import SimpleLazyObject
-from django.utils.translation import gettext as _
+from django.utils.translation import override
 
 from catalog.models import DEFAULT_ORGANISATION, Membership, Organisation, Role, default_organisation
 
@@ -214,24 +214,22 @@ def why_not(caller: Caller, right: Right) -> str:
     if caller.organisation is None:
         return without_organisation()
     if right == Right.MAINTAIN:
-        return _(
+        return (
             "This changes what all organizations share. Only operators and admins of the default "
             "organization may do it."
         )
     role = next(role for role, rights in OF_ROLE.items() if right in rights)
-    return _(
-        "Your role in %(organization)s is %(role)s. This needs the role %(needed)s%(higher)s. Ask an admin of the "
+    with override("en"):  # as all refusals
+        own, needed = str(Role(caller.role).label) if caller.role else "none", str(role.label)
+    higher = "" if role == Role.ADMIN else " or higher"
+    return (
+        f"Your role in {caller.organisation.name} is {own}. This needs the role {needed}{higher}. Ask an admin of the "
         "organization to change your role."
-    ) % {
-        "organization": caller.organisation.name,
-        "role": Role(caller.role).label if caller.role else _("none"),
-        "needed": role.label,
-        "higher": "" if role == Role.ADMIN else _(" or higher"),
-    }
+    )
 
 
 def without_organisation() -> str:
-    return _("Your account belongs to no organization. Ask an admin of your organization for an invitation.")
+    return "Your account belongs to no organization. Ask an admin of your organization for an invitation."
 
 
 def for_any_account(view: View) -> View:

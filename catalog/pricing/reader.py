@@ -8,6 +8,7 @@ from datetime import date
 from functools import wraps
 from typing import Any, TypeVar, cast
 
+from django.conf import settings
 from django.http import HttpRequest
 from django.utils import translation
 from django.utils.functional import SimpleLazyObject
@@ -75,6 +76,12 @@ def in_english(view: View) -> View:
     return cast(View, respond)
 
 
+def language_for(request: HttpRequest) -> str:
+    """The language that a reader chose: ?language= for this page, else the cookie, else the browser's."""
+    asked = request.GET.get("language", "")
+    return asked if asked in dict(settings.LANGUAGES) else translation.get_language_from_request(request)
+
+
 def chosen_by(request: HttpRequest) -> Rate | None:
     """The newest rate of the currency that a request names: ?currency= for this page, else the cookie."""
     asked = (request.GET.get(NAME) or request.COOKIES.get(NAME) or USD).strip().upper()
@@ -85,6 +92,11 @@ def chosen_by(request: HttpRequest) -> Rate | None:
 
 
 def for_templates(request: HttpRequest) -> dict[str, Any]:
-    """Context processor: the currency of amounts, its rate, and those that a reader can choose."""
+    """Context processor: the chosen language, the currency of amounts, its rate, and those that can be chosen."""
     choices = SimpleLazyObject(lambda: sorted({USD, *finding.newest_rates()}))
-    return {"money_in": code(), "money_rate": rate(), "money_choices": choices}
+    return {
+        "chosen_language": language_for(request),
+        "money_in": code(),
+        "money_rate": rate(),
+        "money_choices": choices,
+    }

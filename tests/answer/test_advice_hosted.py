@@ -18,6 +18,7 @@ from tests import sample_advice
 from tests.as_json import recommend
 from tests.clocks import TODAY
 from tests.conftest import FROZEN
+from tests.pages import every_section
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 FILE = Path(__file__).resolve().parents[2] / "fixtures" / "workloads" / "support-chat.yaml"
@@ -259,10 +260,10 @@ def test_tokens_alone_are_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
 def test_page_table_and_markdown_show_it(client: Client) -> None:
     found = answered(ANY, EVERY_CHIP, NO_SPEED)
     advice = sample_advice.advice(found)
-    page = client.get(f"/advice/{advice.pk}?section=all").content.decode()
+    page = every_section(client, f"/advice/{advice.pk}")
     assert "Hosted API (pay per token)" in page and "450" in page and "Prices that providers publish" in page
     assert f'<a href="/advice/{advice.pk}/options/1">somehost API, llama</a>' in page
-    own = client.get(f"/advice/{advice.pk}/options/1?section=all").content.decode()
+    own = every_section(client, f"/advice/{advice.pk}/options/1")
     assert "How to call it" in own and "not published" in own and "Cached input" in own
     memo = client.get(f"/advice/{advice.pk}/documents/memo.html").content.decode()
     assert "use the API of somehost" in memo and "the best deployment" in memo
@@ -277,5 +278,5 @@ def test_page_table_and_markdown_show_it(client: Client) -> None:
     assert "## Hosted API (pay per token)" in markdown and "cerebras-wse-3" in markdown
     assert "## somehost API, llama" in markdown and "call #1 with:" in table
     alone = sample_advice.advice(answered("constraints.acquisition=[api]", NO_SPEED))
-    page = client.get(f"/advice/{alone.pk}?section=all").content.decode()
+    page = every_section(client, f"/advice/{alone.pk}")
     assert "Hosted API (pay per token)" in page and "No feasible deployment" not in page

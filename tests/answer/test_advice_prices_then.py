@@ -20,6 +20,7 @@ from advisor.web import forms
 from catalog.models import Accelerator, CatalogLoad, Price
 from tests.as_json import recommend
 from tests.clocks import TODAY
+from tests.pages import every_section
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 FILE = Path(__file__).resolve().parents[2] / "fixtures" / "workloads" / "support-chat.yaml"
@@ -113,7 +114,7 @@ def test_an_advice_of_last_month_comes_again_at_its_prices(client: Client) -> No
     Advice.objects.filter(pk=advice.pk).update(
         state="done", snapshot=then.stored(), result=first, created_at=ago(30), finished_at=ago(30)
     )
-    page = client.get(f"/advice/{advice.pk}?section=all").content.decode()
+    page = every_section(client, f"/advice/{advice.pk}")
     assert "Re-run with the original prices" in page
     where = client.post(f"/advice/{advice.pk}/rescore", {"prices": "then"})["Location"]
     again = Advice.objects.get(pk=where.rsplit("/", 1)[1])

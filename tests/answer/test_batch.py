@@ -17,6 +17,7 @@ from advisor.web.forms import WorkloadForm, from_spec
 from advisor.workload.schema import parse
 from advisor.workload.text import WorkloadError
 from tests.engine.catalog_sample import catalog, offer, question
+from tests.pages import every_section
 
 WORKLOAD = Path(__file__).resolve().parents[2] / "fixtures" / "workloads" / "nightly-batch.yaml"
 ASKED: dict[str, Any] = {
@@ -109,7 +110,7 @@ def test_over_rest_and_on_the_page(client: Client) -> None:
     response = client.generic("POST", "/api/v1/advice", json.dumps(body), "application/json")
     assert response.status_code == 202
     advise.run(response.json()["id"])
-    text = client.get(f"/advice/{response.json()['id']}?section=all").content.decode()
+    text = every_section(client, f"/advice/{response.json()['id']}")
     assert "86,400 requests within 8 h, every 24 h" in text and "per run ($" in text and "a run takes" in text
 
 

@@ -18,6 +18,7 @@ from advisor.workload.schema import parse
 from advisor.workload.text import WorkloadError
 from tests import sample_advice
 from tests.as_json import recommend
+from tests.pages import every_section
 
 TRACE = "arrival_s,input_tokens,output_tokens\n" + "".join(
     f"{7 * k + 100},{500 + k % 50},{60 + k % 20}\n" for k in range(200)
@@ -144,7 +145,7 @@ class TestAnswers:
         assert [s["replicas"] for s in grown["steps"]] == sorted(s["replicas"] for s in grown["steps"])
         assert grown["steps"][-1]["replicas"] == grown["replicas_at_end"]
         assert flat["recommendations"][0]["week"] is None
-        page = client.get(f"/advice/{sample_advice.advice(result_of(week)).pk}/options/1?section=all").content.decode()
+        page = every_section(client, f"/advice/{sample_advice.advice(result_of(week)).pk}/options/1")
         assert "Replicas by hour of the week" in page and "Autoscaled" in page and "Additions by month" in page
         assert "autoscaled between" in report.table(Answer.read(week))
 
@@ -166,7 +167,7 @@ class TestAnswers:
         (said,) = there["owned"]
         assert said["keep"]["rank"] == 1 and said["resale_usd"] > 0
         assert "is enough" in said["said"] or "keeping them" in said["said"]
-        page = client.get(f"/advice/{sample_advice.advice(result_of(there)).pk}?section=all").content.decode()
+        page = every_section(client, f"/advice/{sample_advice.advice(result_of(there)).pk}")
         assert "Accelerators you own" in page
 
     def test_more_is_bought_beside_what_is_there(self) -> None:

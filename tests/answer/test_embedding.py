@@ -18,6 +18,7 @@ from advisor.web.forms import WorkloadForm, from_spec
 from advisor.workload.schema import parse
 from advisor.workload.text import WorkloadError
 from tests.answer.processors import sell_sizes
+from tests.pages import every_section
 
 pytestmark = pytest.mark.django_db
 WORKLOAD = Path(__file__).resolve().parents[2] / "fixtures" / "workloads" / "embedding.yaml"
@@ -112,10 +113,10 @@ def test_over_rest_and_on_the_page(client: Client) -> None:
     advise.run(response.json()["id"])
     advice = Advice.objects.get()
     assert advice.state == "done" and [item["field"] for item in advice.result["not_used"]] == ["slo.tpot_ms_p95"]
-    text = client.get(f"/advice/{advice.pk}?section=all").content.decode()
+    text = every_section(client, f"/advice/{advice.pk}")
     for said in ("Latency p95", "Sequences/s", "embeddings of 256 tokens", "USD per M tokens", "latency, ms (log)"):
         assert said in text, said
-    option = client.get(f"/advice/{advice.pk}/options/1?section=all").content.decode()
+    option = every_section(client, f"/advice/{advice.pk}/options/1")
     for page in (text, option):
         assert "TTFT" not in re.sub(r"<[^>]+>", " ", page) and "Per M output tokens" not in page
     assert "Whole request" in option and "Time per output token" not in option

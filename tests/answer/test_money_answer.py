@@ -23,6 +23,7 @@ from advisor.result import Answer, Portfolio
 from advisor.templatetags.units import dollars
 from tests import sample_advice
 from tests.as_json import recommend
+from tests.pages import every_section
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 FILE = Path(__file__).resolve().parents[2] / "fixtures" / "workloads" / "support-chat.yaml"
@@ -236,7 +237,7 @@ def test_the_costs_add_up(request: pytest.FixtureRequest, which: str) -> None:
 def test_markdown_and_page_show_the_bill(client: Client, bought: dict[str, Any]) -> None:
     assert "| cost | USD per month |" in report.markdown(Answer.read(json.loads(json.dumps(bought))))
     advice = sample_advice.advice(bought)
-    page = client.get(f"/advice/{advice.pk}/options/1?section=all").content.decode()
+    page = every_section(client, f"/advice/{advice.pk}/options/1")
     for said in (
         "chart waterfall",
         "Cost breakdown",
@@ -246,7 +247,7 @@ def test_markdown_and_page_show_the_bill(client: Client, bought: dict[str, Any])
         "W during prefill",
     ):
         assert said in page, said
-    assert "cash-flow.csv" in client.get(f"/advice/{advice.pk}?section=all").content.decode()
+    assert "cash-flow.csv" in every_section(client, f"/advice/{advice.pk}")
 
 
 @pytest.mark.parametrize("name", documents.DOCUMENTS)
@@ -264,7 +265,7 @@ def test_who_has_a_link_has_the_documents_until_it_ends(client: Client, bought: 
         organisation=advice.organisation, advice=advice, expires_at=timezone.now() + timedelta(days=1)
     )
     client.logout()
-    assert f"/s/{share.token}/documents/memo.html" in client.get(f"/s/{share.token}?section=all").content.decode()
+    assert f"/s/{share.token}/documents/memo.html" in every_section(client, f"/s/{share.token}")
     for name in documents.DOCUMENTS:
         found = client.get(f"/s/{share.token}/documents/{name}")
         assert found.status_code == 200 and found["X-Robots-Tag"] == "noindex, nofollow"

@@ -27,6 +27,7 @@ from advisor.web import forms
 from advisor.workload.schema import parse
 from advisor.workload.text import WorkloadError
 from tests.engine.catalog_sample import catalog, offer, question
+from tests.pages import every_section
 
 FILE = Path(__file__).resolve().parents[2] / "fixtures" / "workloads" / "shared-fleet.yaml"
 RESERVED = catalog(offers=(offer("big", 4.0, term="reserved_1y"),))
@@ -187,7 +188,7 @@ def test_over_rest_and_on_the_pages(client: Client) -> None:
     assert told["shared"]["usd_per_month"] < told["alone_usd_per_month"]
     totals_agree(told)
     assert [item["field"] for item in found["not_used"]] == ["slo"]
-    text = client.get(f"/advice/{pk}?section=all").content.decode()
+    text = every_section(client, f"/advice/{pk}")
     for words in (
         "Each workload alone",
         "One shared fleet",

@@ -17,6 +17,7 @@ from catalog.loading.fixtures import FixtureError, accelerator
 from tests import sample_advice
 from tests.as_json import recommend
 from tests.conftest import SHIPPED, load_once
+from tests.pages import every_section
 
 FILES = Path(__file__).resolve().parents[2] / "fixtures"
 TRAFFIC = {"input_tokens": 800, "output_tokens": 200, "requests_per_s": {"mean": 1, "peak": 2}}
@@ -106,7 +107,7 @@ def test_small_models_are_packed_and_the_page_shows_which_is_where(client: Clien
     advice = advise.request(spec)
     advice.state, advice.result = "done", found
     advice.save()
-    text = client.get(f"/advice/{advice.pk}?section=all").content.decode()
+    text = every_section(client, f"/advice/{advice.pk}")
     assert "Sharing GPUs" in text and "--gpu-memory-utilization" in text and "In hardware instances" in text
     assert "processes, card 1: one" in report.table(Answer.read(found))
 
@@ -121,7 +122,7 @@ def test_the_page_shows_parts_of_a_card_and_adapters(client: Client) -> None:
     adapters = {"count": 50, "rank": 16, "served_rank": 16, "active": 8, "targets": "all", "merged": None}
     answer["sharing"] = {"accelerator": "h", "accelerator_name": "H", "said": "Isolation costs 8%", "ways": [way]}
     answer["adapters"] = {**adapters, "said": "8 of 50 adapters"}
-    text = client.get(f"/advice/{sample_advice.advice(answer).pk}?section=all").content.decode()
+    text = every_section(client, f"/advice/{sample_advice.advice(answer).pk}")
     assert "Isolation costs 8%" in text and "8 of 50 adapters" in text and "too slow" in text
     assert "2 x &lt;3g&gt;" in text
 

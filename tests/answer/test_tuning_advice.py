@@ -12,6 +12,7 @@ from advisor.inputs.from_catalog import take_snapshot
 from advisor.result import Answer, Option
 from advisor.web.charts import tuning as tuning_charts
 from tests.as_json import recommend
+from tests.pages import every_section
 from tests.sample_advice import advice, result
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
@@ -134,7 +135,7 @@ def test_the_pictures_are_well_formed_and_the_page_shows_them(on_a100: Json, cli
     )
     picture = ElementTree.fromstring(tuning_charts.roofline_svg(tuning.roofline))
     assert len([n for n in picture.iter() if "phase" in (n.get("class") or "")]) == 2
-    page = client.get(f"/advice/{advice({**result(), **on_a100}).pk}/options/1?section=all").content.decode()
+    page = every_section(client, f"/advice/{advice({**result(), **on_a100}).pk}/options/1")
     assert "Optimization plan" in page and "Pitfalls" in page and "KV cache format" in page
 
 
@@ -151,7 +152,7 @@ def test_a_finalist_with_drafts_is_an_option_of_its_own_beside_the_plan(client: 
     assert "speculat" in other["launch"]["command"] + str(other["launch"]["files"])
     assert any("acceptance rate was published for" in warning for warning in other["warnings"])
     assert "### Variants, simulated" in report.markdown(Answer.read(answer))
-    page = client.get(f"/advice/{advice({**result(), **answer}).pk}/options/1?section=all").content.decode()
+    page = every_section(client, f"/advice/{advice({**result(), **answer}).pk}/options/1")
     assert "Simulated variants" in page
     adopted = answered("meta-llama/Llama-3.3-70B-Instruct", "h200-sxm", 2, **chat | {"variants": "adopt"})
     assert adopted["recommendations"][0]["speculative"]["method"] == "eagle"

@@ -16,6 +16,7 @@ from advisor.result import Answer, Option
 from catalog.loading.places import areas_of, country_of_region, place_text
 from catalog.models import Region
 from tests import sample_advice
+from tests.pages import every_section
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 FILE = Path(__file__).resolve().parents[2] / "fixtures" / "workloads" / "support-chat.yaml"
@@ -95,7 +96,7 @@ def test_sellers_of_any_region_stand_apart_and_say_what_is_not_known() -> None:
 
 def test_the_page_shows_them_apart(client: Any) -> None:
     found = answered(0)
-    text = client.get(f"/advice/{sample_advice.advice(found.to_json()).pk}?section=all").content.decode()
+    text = every_section(client, f"/advice/{sample_advice.advice(found.to_json()).pk}")
     assert "Sellers that do not name a region" in text and "EU availability unknown" in text
 
 

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 def test_a_result_is_uploaded_marked_and_read_on_a_phone(open_page: Callable[..., Any]) -> None:
     option = sample_advice.advice().options.get(rank=1)
     load_tests.record(option, written(vllm(rate=2)), "another load.json")
-    page = open_page(f"/advice/{option.advice_id}/options/1?section=all", viewport={"width": 320, "height": 640})
+    page = open_page(f"/advice/{option.advice_id}/options/1?section=run", viewport={"width": 320, "height": 640})
     file = {"name": "run.json", "mimeType": "application/json", "buffer": written(vllm(tpot=30))}
     page.set_input_files("#load-result", file)
     page.get_by_role("button", name="Compare").click()

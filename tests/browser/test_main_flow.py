@@ -152,7 +152,7 @@ def test_text_stands_out_in_light_and_dark(open_page: Open, scheme: str) -> None
 
 
 def test_the_keyboard_reaches_content_form_and_chart(open_page: Open) -> None:
-    page = open_page(f"/advice/{sample_advice.advice().pk}?section=all")
+    page = open_page(f"/advice/{sample_advice.advice().pk}")
     page.keyboard.press("Tab")
     expect(page.locator(".skip")).to_be_focused()
     page.keyboard.press("Enter")

@@ -94,7 +94,7 @@ def test_text_stands_out_and_nothing_scrolls_sideways(open_page: Open, scheme: s
 
 
 def test_every_picture_is_named_and_the_keyboard_reaches_the_runs(open_page: Open) -> None:
-    page = open_page(f"/advice/{sample_training.advice('pretrain').pk}?section=all")
+    page = open_page(f"/advice/{sample_training.advice('pretrain').pk}")
     unnamed = "svg:not([aria-hidden=true]):not([aria-label])"
     assert page.locator(unnamed).count() == 0
     runs = page.locator("svg.pareto a")

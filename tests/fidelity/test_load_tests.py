@@ -16,6 +16,7 @@ from advisor.load_tests.records import METRICS
 from advisor.load_tests.result_files import LoadResultError, parse
 from advisor.models import LoadTest, Option
 from tests import links, sample_advice
+from tests.pages import every_section
 from tests.sample_load_results import aiperf, guidellm, vllm, written
 
 pytestmark = pytest.mark.django_db
@@ -176,7 +177,7 @@ def test_the_switch_marks_a_result_and_leaves_the_prediction_alone(option: Optio
 def test_a_shared_page_shows_results_without_controls(option: Option, client: Client) -> None:
     load_tests.record(option, written(vllm()), "r.json")
     token = links.shared(client, option.advice)
-    said = client.get(f"/s/{token}/options/1?section=all").content.decode()
+    said = every_section(client, f"/s/{token}/options/1")
     assert "Predicted vs. measured" in said
     assert "<form" not in said.split('id="load-test"')[1].split("</main>")[0]
 

@@ -19,6 +19,7 @@ from advisor.result import Answer
 from advisor.workload.trace_files import with_traces
 from tests import sample_advice
 from tests.as_json import recommend
+from tests.pages import every_section
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 FILE = Path(__file__).resolve().parents[2] / "fixtures" / "workloads" / "support-chat.yaml"
@@ -81,7 +82,7 @@ def test_the_answer_and_its_page_say_what_was_not_used(client: Client) -> None:
     result = answer("tco.cluster-utilisation-fraction=0.4", "probe=required")
     assert [item["field"] for item in result["not_used"]] == ["probe", "tco.cluster-utilisation-fraction"]
     advice = sample_advice.advice(result=result)
-    page = client.get(f"/advice/{advice.pk}?section=all").content.decode()
+    page = every_section(client, f"/advice/{advice.pk}")
     assert "Requested but not used" in page and "<code>probe</code>" in page
 
 

@@ -23,6 +23,7 @@ from probes.machines import jobs
 from probes.models import Job
 from tests import answers, sample_advice, sample_money
 from tests.catalog.test_catalog_import_page import QWEN
+from tests.pages import every_section
 from tests.people import member
 from tests.sample_load_results import vllm, written
 
@@ -255,10 +256,10 @@ def test_pages_lead_to_deletion_for_those_who_may(client: Client) -> None:
     pages = [page for _, page in everything()]
     advice = Advice.objects.get()
     shown = [
-        client.get(path).content.decode()
+        every_section(client, path)
         for path in (
-            f"/advice/{advice.pk}?section=all",
-            f"/advice/{advice.pk}/options/1?section=all",
+            f"/advice/{advice.pk}",
+            f"/advice/{advice.pk}/options/1",
             "/catalog/models/acme-our-7b",
             "/tokens",
         )

@@ -20,6 +20,7 @@ from advisor.report.documents.subject import TOTALS_ONLY
 from advisor.result import Answer
 from advisor.templatetags.units import dollars
 from tests import old_databases
+from tests.pages import every_section
 
 MOST_BYTES = 300_000  # of one stored answer
 SOAK = {"0.1.0-without-money.sqlite3": pytest.mark.soak}  # the shared fleet without money needs the same steps
@@ -91,16 +92,16 @@ def test_every_result_has_the_stored_figures(old: Old) -> None:
 def test_every_page_is_shown(old: Old) -> None:
     listed = read("/advice") + read("/api/v1/advice")
     for advice, before in old.answers():
-        page = read(f"/advice/{advice.pk}?section=all")
+        page = every_section(Client(), f"/advice/{advice.pk}")
         assert before["verdict"] in html.unescape(page)
         assert advice.workload.name in listed
         for r in before["recommendations"]:
-            option = read(f"/advice/{advice.pk}/options/{r['rank']}?section=all")
+            option = every_section(Client(), f"/advice/{advice.pk}/options/{r['rank']}")
             assert r["label"] in html.unescape(option)
         if before["recommendations"]:
             assert before["recommendations"][0]["label"] in html.unescape(listed)
     for advice in Advice.objects.exclude(state="done"):
-        read(f"/advice/{advice.pk}?section=all")
+        every_section(Client(), f"/advice/{advice.pk}")
 
 
 def test_every_export_has_the_stored_figures(old: Old) -> None:
@@ -139,9 +140,9 @@ def test_every_link_is_shown(old: Old) -> None:
     token = "share-of-an-earlier-version"  # of save_database.py; the migration hashed it
     for share in Share.objects.select_related("advice__workload"):
         before = old.results[share.advice.workload.name]
-        assert before["verdict"] in html.unescape(read(f"/s/{token}?section=all"))
+        assert before["verdict"] in html.unescape(every_section(Client(), f"/s/{token}"))
         for r in before["recommendations"]:
-            read(f"/s/{token}/options/{r['rank']}?section=all")
+            every_section(Client(), f"/s/{token}/options/{r['rank']}")
         for name in DOCUMENTS:
             read(f"/s/{token}/documents/{name}")
 

@@ -15,6 +15,7 @@ from probes.fitted import calibrations, fitting
 from probes.models import Result
 from probes.received import results
 from tests import links, sample_advice
+from tests.pages import every_section
 from tests.probes import samples
 from tests.probes.test_rogue_worker import NAME, figures, slower
 
@@ -200,5 +201,5 @@ def test_an_answer_that_used_another_calibration_is_not_marked(h200: Accelerator
     first, second = calibrated(), calibrated(1.05, 1, "b")
     advice = answer_with(first)
     calibrations.undo(second, "ada")
-    assert "undone on" not in client.get(f"/advice/{advice.pk}?section=all").content.decode()
+    assert "undone on" not in every_section(client, f"/advice/{advice.pk}")
     assert not advice.successors.exists()

@@ -212,13 +212,6 @@ def test_terms_stand_below_the_table() -> None:
     assert screen_of(decided(terms=[term])).below == ("One-year term at nebius: saves 28%, liability $120,000.",)
 
 
-def test_a_workload_without_a_name_is_named_from_model_and_load() -> None:
-    answer = decided()
-    for name in ("", "untitled"):
-        title = screen_of(answer.changed(workload={**answer.workload, "name": name})).title
-        assert title.startswith("Llama-3.3-70B-Instruct, 2,000 tokens in")
-
-
 def test_a_question_lists_growth_limits_constraints_budget_and_owned_machines() -> None:
     question = screen_of(stored_answers.answers()["grow"]).question
     for part in (

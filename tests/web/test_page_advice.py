@@ -9,19 +9,18 @@ from django.test import Client
 
 from advisor.models import Advice
 from tests import links, sample_advice
+from tests.pages import every_section
 
 pytestmark = pytest.mark.django_db
 
 
 def text_of(client: Client, path: str, **headers: str) -> str:
-    response = client.get(path, headers=headers)
-    assert response.status_code == 200
-    return response.content.decode()
+    return every_section(client, path, **headers)
 
 
 def test_a_done_advice_shows_every_part(client: Client) -> None:
     advice = sample_advice.advice()
-    text = text_of(client, f"/advice/{advice.pk}?section=all")
+    text = text_of(client, f"/advice/{advice.pk}")
     for said in (
         "4 x H200 SXM in FP8",  # the verdict in full
         "Rent one server of 4 × H200 SXM at nebius by the hour.",
@@ -58,7 +57,7 @@ def test_a_sorted_table_says_so_and_puts_the_unknown_last(client: Client) -> Non
 
 def test_nothing_feasible_says_the_nearest_miss(client: Client) -> None:
     advice = sample_advice.advice(sample_advice.infeasible())
-    text = text_of(client, f"/advice/{advice.pk}?section=all")
+    text = text_of(client, f"/advice/{advice.pk}")
     assert "Nothing meets this: the nearest, L40S, reaches TPOT p95" in text
     assert "<details open>" in text
 
@@ -70,8 +69,8 @@ def test_a_missing_part_leaves_the_rest_readable(client: Client, missing: str) -
     for option in answer["recommendations"]:
         option.pop(missing, None)
     advice = sample_advice.advice(answer)
-    assert "4 x H200 SXM" in text_of(client, f"/advice/{advice.pk}?section=all")
-    assert "4 x H200 SXM" in text_of(client, f"/advice/{advice.pk}/options/1?section=all")
+    assert "4 x H200 SXM" in text_of(client, f"/advice/{advice.pk}")
+    assert "4 x H200 SXM" in text_of(client, f"/advice/{advice.pk}/options/1")
 
 
 def test_an_answer_that_cannot_be_read_can_be_re_run_and_exported(client: Client) -> None:
@@ -80,11 +79,11 @@ def test_an_answer_that_cannot_be_read_can_be_re_run_and_exported(client: Client
     advice = sample_advice.advice(answer)
     link = links.shared(client, advice)
     for path in ("", "/options/1"):
-        text = text_of(client, f"/advice/{advice.pk}{path}?section=all")
+        text = text_of(client, f"/advice/{advice.pk}{path}")
         assert "stored by another version and cannot be displayed" in text
         assert f'action="/advice/{advice.pk}/rescore"' in text and "Re-run with today’s catalog" in text
     for path in ("", "/options/1"):
-        text = text_of(client, f"/s/{link}{path}?section=all")
+        text = text_of(client, f"/s/{link}{path}")
         assert "stored by another version and cannot be displayed" in text and "rescore" not in text
     for name in ("options.csv", "advice.md", "documents/memo.md"):
         response = client.get(f"/advice/{advice.pk}/{name}")
@@ -96,7 +95,7 @@ def test_an_answer_that_cannot_be_read_can_be_re_run_and_exported(client: Client
 
 def test_a_running_advice_shows_its_progress_and_looks_again(client: Client) -> None:
     advice = sample_advice.advice(state="running", stage="searching", progress_fraction=0.4, attempt=2)
-    text = text_of(client, f"/advice/{advice.pk}?section=all")
+    text = text_of(client, f"/advice/{advice.pk}")
     assert "Searching" in text and 'value="0.400"' in text and "attempt 2" in text
     assert '<noscript><meta http-equiv="refresh"' in text and 'hx-trigger="every 1s"' in text
     assert 'aria-live="polite"' in text
@@ -111,21 +110,21 @@ def test_a_poll_gets_the_progress_alone_and_a_reload_at_the_end(client: Client) 
 
 def test_a_failed_advice_says_why(client: Client) -> None:
     advice = sample_advice.advice(state="failed", error="The calculation took longer than 540 s.")
-    assert "took longer than 540 s" in text_of(client, f"/advice/{advice.pk}?section=all")
+    assert "took longer than 540 s" in text_of(client, f"/advice/{advice.pk}")
 
 
 def test_cancel_and_ask_again(client: Client) -> None:
     advice = sample_advice.advice(state="queued")
     assert client.get(f"/advice/{advice.pk}/cancel").status_code == 405
     assert client.post(f"/advice/{advice.pk}/cancel")["Location"] == f"/advice/{advice.pk}"
-    assert "Canceled" in text_of(client, f"/advice/{advice.pk}?section=all")
+    assert "Canceled" in text_of(client, f"/advice/{advice.pk}")
     again = client.post(f"/advice/{advice.pk}/rescore")["Location"]
     assert Advice.objects.get(pk=again.split("/")[-1]).supersedes_id == advice.pk
 
 
 def test_an_option_has_its_page_and_others_do_not(client: Client) -> None:
     advice = sample_advice.advice()
-    text = text_of(client, f"/advice/{advice.pk}/options/2?section=all")
+    text = text_of(client, f"/advice/{advice.pk}/options/2")
     assert "4 x MI300X" in text and "serve.sh" in text and "One replica less misses TTFT" in text and "8,192" in text
     assert client.get(f"/advice/{advice.pk}/options/9").status_code == 404
 
@@ -182,5 +181,5 @@ def test_text_from_outside_is_escaped(client: Client) -> None:
     answer["recommendations"][0]["launch"]["command"] = "</code><script>"
     advice = sample_advice.advice(answer)
     for path in ("", "/options/1"):
-        assert "<script>alert" not in text_of(client, f"/advice/{advice.pk}{path}?section=all")
-        assert "</code><script>" not in text_of(client, f"/advice/{advice.pk}{path}?section=all")
+        assert "<script>alert" not in text_of(client, f"/advice/{advice.pk}{path}")
+        assert "</code><script>" not in text_of(client, f"/advice/{advice.pk}{path}")

@@ -11,6 +11,7 @@ from catalog.loading import scored as files
 from catalog.models import ScoredRow
 from tests import sample_advice
 from tests.measured_samples import CATALOG, row
+from tests.pages import every_section
 
 pytestmark = pytest.mark.django_db
 VALIDATION = {"errors": {"held out": {"one accelerator": {"tpot": 0.11, "throughput": 0.2}}}, "intervals": {}}
@@ -34,9 +35,7 @@ def card(tmp_path):
 
 
 def text_of(client, address):
-    response = client.get(address)
-    assert response.status_code == 200
-    return response.content.decode()
+    return every_section(client, address)
 
 
 def test_without_a_scorecard_the_page_says_what_to_do(client):
@@ -155,7 +154,7 @@ def test_a_target_needs_the_unseen_error_within_its_limit_too(client, card):
 
 def test_an_option_shows_the_measured_rows_nearest_to_it(client, card):
     advice = sample_advice.advice()
-    text = text_of(client, f"/advice/{advice.pk}/options/1?section=all")
+    text = text_of(client, f"/advice/{advice.pk}/options/1")
     assert "Nearest measurements" in text and "No similar measurement exists" in text
     assert 'href="/fidelity?id=' in text
 
@@ -165,17 +164,17 @@ def test_an_option_of_a_model_whose_layers_are_unknown_is_still_shown(client, ca
 
     name = "meta-llama/Llama-3.3-70B-Instruct"
     ServedModel.objects.create(slug="m", hf_id=name, family="f", native_dtype="bf16", shape={}, as_of="2026-01-01")
-    assert "Nearest measurements" in text_of(client, f"/advice/{sample_advice.advice().pk}/options/1?section=all")
+    assert "Nearest measurements" in text_of(client, f"/advice/{sample_advice.advice().pk}/options/1")
 
 
 def test_an_option_says_when_there_is_no_scorecard(client):
-    assert "No scorecard is loaded" in text_of(client, f"/advice/{sample_advice.advice().pk}/options/1?section=all")
+    assert "No scorecard is loaded" in text_of(client, f"/advice/{sample_advice.advice().pk}/options/1")
 
 
 def test_the_answer_shows_the_warnings_of_each_recommendation(client):
     answer = sample_advice.result()
     answer["recommendations"][0]["warnings"] = ["its fabric is thin", "weights on one socket"]
     answer["recommendations"][1]["warnings"] = []
-    text = text_of(client, f"/advice/{sample_advice.advice(answer).pk}?section=all")
+    text = text_of(client, f"/advice/{sample_advice.advice(answer).pk}")
     assert "2 warnings" in text and "its fabric is thin" in text
     assert text.count("weights on one socket") == 2  # on its card and in the ranking

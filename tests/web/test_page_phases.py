@@ -6,6 +6,7 @@ from django.urls import reverse
 
 from advisor.report import training_answer
 from advisor.result import Answer
+from tests.pages import every_section
 from tests.sample_training import advice, result
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
@@ -13,8 +14,8 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 
 def test_pages_and_memo_show_the_phases(client: Client) -> None:
     made = advice("grpo")
-    option = client.get(reverse("advice-option", args=[made.pk, 1]) + "?section=all").content.decode()
-    answer = client.get(reverse("advice", args=[made.pk]) + "?section=all").content.decode()
+    option = every_section(client, reverse("advice-option", args=[made.pk, 1]))
+    answer = every_section(client, reverse("advice", args=[made.pk]))
     for page in (option, answer):
         assert "One GRPO iteration" in page and '<th scope="row">Longest responses</th>' in page
         assert "One policy update" in page
@@ -24,7 +25,7 @@ def test_pages_and_memo_show_the_phases(client: Client) -> None:
 
 
 def test_supervised_runs_show_no_phases(client: Client) -> None:
-    page = client.get(reverse("advice-option", args=[advice("weekly").pk, 1]) + "?section=all").content.decode()
+    page = every_section(client, reverse("advice-option", args=[advice("weekly").pk, 1]))
     assert "policy update" not in page.lower() and "One step" in page
 
 

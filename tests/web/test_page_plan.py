@@ -14,6 +14,7 @@ from advisor.templatetags import finance
 from advisor.web.answers import plan_page
 from advisor.web.charts import plots as charts
 from tests import sample_advice, sample_money
+from tests.pages import every_section
 from tests.report.test_documents import RANKED_API
 from tests.web import sample_plan
 
@@ -22,9 +23,7 @@ NEW = ("plan", "ranges", "taxes")
 
 def text_of(client: Client, path: str) -> str:
     """A page's text: cells and lines separated by a bar."""
-    response = client.get(path)
-    assert response.status_code == 200
-    marked = re.sub(r"<title>.*?</title>|<desc>.*?</desc>", "", response.content.decode())
+    marked = re.sub(r"<title>.*?</title>|<desc>.*?</desc>", "", every_section(client, path))
     return re.sub(r"[ \n]+", " ", html.unescape(re.sub(r"<[^>]+>", "|", marked)))
 
 
@@ -35,12 +34,12 @@ def section(text: str, start: str, end: str) -> str:
 
 @pytest.fixture
 def page(client: Client, db: None) -> str:
-    return text_of(client, f"/advice/{sample_plan.advice().pk}/options/1?section=all")
+    return text_of(client, f"/advice/{sample_plan.advice().pk}/options/1")
 
 
 @pytest.fixture
 def answer_page(client: Client, db: None) -> str:
-    return text_of(client, f"/advice/{sample_plan.advice().pk}?section=all")
+    return text_of(client, f"/advice/{sample_plan.advice().pk}")
 
 
 # --- the option's page ------------------------------------------------------------------------------------------
@@ -123,8 +122,8 @@ def test_taxes_are_told(page: str) -> None:
 
 def test_months_are_a_table_and_a_picture(client: Client, db: None) -> None:
     advice = sample_plan.advice()
-    path = f"/advice/{advice.pk}/options/1?section=all"
-    raw = client.get(path).content.decode()
+    path = f"/advice/{advice.pk}/options/1"
+    raw = every_section(client, path)
     assert '<svg class="chart plan-months"' in raw and "style=" not in raw
     shown = section(text_of(client, path), "Month by month: traffic, replicas and instances", "|Payment options for")
     assert "|30|×2.00|8|5|1|2|" in shown
@@ -139,7 +138,7 @@ def test_the_cash_flow_has_its_parts_and_the_book_value(page: str) -> None:
 
 
 def test_an_option_that_buys_nothing_has_no_return_on_it(client: Client, db: None) -> None:
-    shown = text_of(client, f"/advice/{sample_plan.advice().pk}/options/2?section=all")
+    shown = text_of(client, f"/advice/{sample_plan.advice().pk}/options/2")
     assert "Key figures" in shown and "Payback" not in shown and "Internal rate" not in shown
     assert "Month by month" not in shown and "|Taxes|" not in shown
     assert "Prices in USD of 2026-11-19." in shown
@@ -220,7 +219,7 @@ def test_a_portfolio_shows_the_range_and_the_dates_of_its_machines() -> None:
 @pytest.mark.django_db
 def test_an_old_answer_shows_nothing_of_plans(client: Client, stored: dict[str, Any]) -> None:
     advice = sample_advice.advice(stored)
-    answer, option = (text_of(client, f"/advice/{advice.pk}{path}?section=all") for path in ("", "/options/1"))
+    answer, option = (text_of(client, f"/advice/{advice.pk}{path}") for path in ("", "/options/1"))
     assert "How certain is this?" not in answer and "capex" not in answer and "monthly equivalent" not in answer
     assert "Key figures" not in option and "Book value" not in option and "|Plan|" not in option
     assert "4 x H200 SXM" in answer and "4 x H200 SXM" in option
@@ -234,8 +233,8 @@ def test_a_missing_part_leaves_the_rest_readable(client: Client, missing: str) -
     for option in answer["recommendations"] if missing in NEW else ():
         option["money"].pop(missing, None)
     advice = sample_advice.advice(answer)
-    assert "|4 x H200 SXM" in text_of(client, f"/advice/{advice.pk}?section=all")
-    assert "|Cost breakdown|" in text_of(client, f"/advice/{advice.pk}/options/1?section=all")
+    assert "|4 x H200 SXM" in text_of(client, f"/advice/{advice.pk}")
+    assert "|Cost breakdown|" in text_of(client, f"/advice/{advice.pk}/options/1")
 
 
 @pytest.mark.django_db
@@ -249,7 +248,7 @@ def test_text_from_outside_is_escaped(client: Client) -> None:
     answer["switch"] = sample_plan.SWITCH | {"said": bad}
     advice = sample_advice.advice(answer)
     for path in ("", "/options/1"):
-        raw = client.get(f"/advice/{advice.pk}{path}?section=all").content.decode()
+        raw = every_section(client, f"/advice/{advice.pk}{path}")
         assert "<script>alert" not in raw and "&lt;script&gt;alert" in raw
 
 
@@ -260,7 +259,7 @@ def test_what_costs_least_is_compared_with_apis_only_where_they_are_allowed(clie
     spec = advice.workload.spec
     advice.workload.spec = {**spec, "constraints": {**spec["constraints"], "acquisition": ["own"]}}
     advice.workload.save()
-    shown = "".join(text_of(client, f"/advice/{advice.pk}{path}?section=all") for path in ("/options/1", ""))
+    shown = "".join(text_of(client, f"/advice/{advice.pk}{path}") for path in ("/options/1", ""))
     assert "among the ranked options is 62%" in shown and "APIs included" not in shown
 
 
@@ -270,9 +269,9 @@ def test_the_bill_has_the_totals_that_the_bill_of_materials_has(client: Client) 
     for part in answer["recommendations"][0]["money"]["parts"]:
         part["total_usd"] = 12_345.6
     advice = sample_advice.advice(answer)
-    shown = text_of(client, f"/advice/{advice.pk}/options/1?section=all")
+    shown = text_of(client, f"/advice/{advice.pk}/options/1")
     assert "|USD over 30 months|" in shown.replace("| |", "|") and "|$12,345.60|" in shown
-    assert "USD over 30 months" not in text_of(client, f"/advice/{advice.pk}/options/2?section=all")
+    assert "USD over 30 months" not in text_of(client, f"/advice/{advice.pk}/options/2")
 
 
 @pytest.mark.django_db
@@ -284,7 +283,7 @@ def test_speculative_decoding_is_a_sentence(client: Client) -> None:
     said = {**stated, "said": ["speculative decoding with an EAGLE head", "every limit holds without drafts"]}
     answer["recommendations"][1]["speculative"] = said
     advice = sample_advice.advice(answer)
-    first, second = (text_of(client, f"/advice/{advice.pk}/options/{rank}?section=all") for rank in (1, 2))
+    first, second = (text_of(client, f"/advice/{advice.pk}/options/{rank}") for rank in (1, 2))
     assert "an EAGLE head drafts 3 tokens per step; 66.5% of them are accepted, as published for chat." in first
     assert "Speculative decoding with an EAGLE head; every limit holds without drafts." in second
     assert "acceptance 0.665" not in first
@@ -297,7 +296,7 @@ def test_the_documents_of_an_api_name_the_deployment_that_has_the_others(client:
     found = sample_plan.result()
     found["recommendations"] = [api] + [{**r, "rank": r["rank"] + 1} for r in found["recommendations"]]
     advice = sample_advice.advice(found)
-    raw = client.get(f"/advice/{advice.pk}?section=all").content.decode()
+    raw = every_section(client, f"/advice/{advice.pk}")
     assert "of the best deployment: " in raw and "memo.html?rank=2" in raw
     memo = text_of(client, f"/advice/{advice.pk}/documents/memo.html")
     assert "use the API of Some Host" in memo

@@ -8,10 +8,10 @@ import pytest
 from django.test import Client
 
 from tests import sample_advice, sample_training
+from tests.pages import NAVIGATION
 from tests.web import sample_plan
 
 pytestmark = pytest.mark.django_db
-SECTIONS = ("why", "performance", "cost", "plan", "run", "confidence", "alternatives")  # an answer has no plan
 HEADING = re.compile(r"<h[23][^>]*>(.*?)</h[23]>", re.DOTALL)
 
 
@@ -20,16 +20,45 @@ def headings(client: Client, path: str) -> set[str]:
     return {re.sub(r"<[^>]+>|\s+", "", found) for found in HEADING.findall(text)}
 
 
+def infeasible() -> Any:
+    return sample_advice.advice(sample_advice.infeasible())
+
+
+MADE = [
+    sample_advice.advice, sample_plan.advice, infeasible, lambda: sample_training.advice("pretrain"),
+    lambda: sample_training.advice("late"),
+]  # fmt: skip
+
+
 @pytest.mark.usefixtures("frozen")
-@pytest.mark.parametrize("made", [sample_advice.advice, sample_plan.advice, lambda: sample_training.advice("pretrain")])
-@pytest.mark.parametrize("page", ["", "/options/1"])
-def test_every_part_of_the_whole_page_is_in_one_section(client: Client, made: Callable[[], Any], page: str) -> None:
-    path = f"/advice/{made().pk}{page}"
-    whole = headings(client, f"{path}?section=all")
-    parts = [headings(client, f"{path}?section={section}") for section in SECTIONS if page or section != "plan"]
+@pytest.mark.parametrize("made", MADE)
+def test_no_section_of_an_answer_is_empty(client: Client, made: Callable[[], Any]) -> None:
+    path = f"/advice/{made().pk}"
+    sections = NAVIGATION.findall(client.get(path).text)
+    parts = [headings(client, f"{path}?section={section}") for section in sections]
     common = set.intersection(*parts)
-    assert whole - common == set().union(*parts) - common
-    assert len(whole) > 8 and all(part - common or page for part in parts)
+    assert len(sections) >= 2 and all(part - common for part in parts)
+    for section in sections:
+        part = client.get(f"{path}?section={section}").text.split(f'<div class="part" id="{section}">')[1]
+        assert "Nothing is ranked" not in part.split("<footer")[0]
+
+
+@pytest.mark.usefixtures("frozen")
+@pytest.mark.parametrize("made", [MADE[0], MADE[1], MADE[3]])
+@pytest.mark.parametrize("page", ["", "/options/1"])
+def test_no_part_is_in_two_sections(client: Client, made: Callable[[], Any], page: str) -> None:
+    path = f"/advice/{made().pk}{page}"
+    parts = [headings(client, f"{path}?section={section}") for section in NAVIGATION.findall(client.get(path).text)]
+    common, every = set.intersection(*parts), set().union(*parts)
+    assert len(every) > 8 and sum(len(part - common) for part in parts) == len(every - common)
+
+
+@pytest.mark.parametrize("page", ["", "/options/1"])
+def test_the_address_of_everything_on_one_page_leads_to_the_answer(client: Client, page: str) -> None:
+    path = f"/advice/{sample_advice.advice().pk}{page}"
+    assert client.get(f"{path}?section=all")["Location"] == path
+    assert client.get(f"{path}?section=all&currency=EUR")["Location"] == f"{path}?currency=EUR"
+    assert "section=all" not in client.get(path).text
 
 
 def test_the_navigation_marks_the_section_and_the_first_one_is_the_default(client: Client) -> None:
@@ -38,7 +67,6 @@ def test_the_navigation_marks_the_section_and_the_first_one_is_the_default(clien
         ("", "why"),
         ("?section=cost", "cost"),
         ("?section=nonsense", "why"),
-        ("?section=all", "all"),
     ):
         text = client.get(f"{path}{asked}").content.decode()
         (marked,) = re.findall(r'href="\?section=(\w+)#sections" aria-current="page"', text)

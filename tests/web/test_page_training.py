@@ -17,6 +17,7 @@ from advisor.models import Advice, Share
 from advisor.report import distinct
 from advisor.result import Answer, TrainingOption, shown_in
 from tests import sample_training
+from tests.pages import every_section
 from tests.sample_training import advice
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
@@ -47,9 +48,8 @@ ASKED = {
 
 def text_of(client: Client, path: str, code: bool = True) -> str:
     """What a reader sees, without the text of rejections, which quotes the catalog."""
-    response = client.get(path)
-    assert response.status_code == 200, path
-    page = response.content.decode().split('<main id="content"')[1].split("<footer")[0]
+    pages = re.findall('<main id="content"(.*?)<footer', every_section(client, path), flags=re.S)
+    page = "\n".join(pages)
     page = re.sub(r'<section aria-labelledby="(why|grounds)-title".*?</section>', "", page, flags=re.S)
     page = re.sub(r' title="[^"]*"', "", page)
     page = page if code else re.sub(r"<pre.*?</pre>", "", page, flags=re.S)
@@ -76,7 +76,7 @@ def test_an_option_is_shown_beside_the_measured_runs_that_are_most_like_it(
 ) -> None:
     answer = copy.deepcopy(sample_training.result("pretrain"))
     answer["recommendations"][0]["evidence"] = [MEASURED | {"near": near}]
-    text = text_of(client, f"/advice/{advice('pretrain', answer).pk}/options/1?section=all")
+    text = text_of(client, f"/advice/{advice('pretrain', answer).pk}/options/1")
     for said in ("64 × h100-sxm, meta-llama/Meta-Llama-3-70B", "tp4 pp8 v5 dp2", "256 per step", "2.25", "3.73%"):
         assert said in text
     assert "tokens/s per accelerator" in text and "Megatron-Bridge performance summary" in text
@@ -85,7 +85,7 @@ def test_an_option_is_shown_beside_the_measured_runs_that_are_most_like_it(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_shows_the_cost_time_and_efficiency_of_every_run(client: Client, name: str) -> None:
-    text = text_of(client, f"/advice/{advice(name).pk}?section=all")
+    text = text_of(client, f"/advice/{advice(name).pk}")
     for run in distinct(runs(name)):
         assert run.label in text
         for figure in (run.usd_per_run, *run.usd_per_run_range):
@@ -95,7 +95,7 @@ def test_the_page_shows_the_cost_time_and_efficiency_of_every_run(client: Client
 
 
 def test_the_page_of_one_run_says_what_its_time_is_made_of(client: Client) -> None:
-    text = text_of(client, f"/advice/{advice('pretrain').pk}?section=all")
+    text = text_of(client, f"/advice/{advice('pretrain').pk}")
     first = runs("pretrain")[0]
     for said in (
         "for the run", "90% range", "Cost vs. time", "deadline 30 days", "misses the deadline",
@@ -103,7 +103,7 @@ def test_the_page_of_one_run_says_what_its_time_is_made_of(client: Client) -> No
         f"Goodput: {first.goodput_fraction:.1%} of the time trains", first.scaling_said, "✓ this option",
         "What drives the cost", "Present value of the cost of the run", "Layouts timed",
     ):  # fmt: skip
-        assert said in text or said in client.get(f"/advice/{advice('pretrain').pk}?section=all").content.decode(), said
+        assert said in text or said in every_section(client, f"/advice/{advice('pretrain').pk}"), said
     assert "per month" not in text.replace("per month. Plans", "")
 
 
@@ -119,7 +119,7 @@ def test_no_page_of_a_run_speaks_of_serving(client: Client, name: str) -> None:
 def test_the_page_of_an_option_shows_layout_memory_goodput_plan_and_costs(client: Client, name: str) -> None:
     made = advice(name)
     for run in runs(name):
-        text = text_of(client, f"/advice/{made.pk}/options/{run.rank}?section=all")
+        text = text_of(client, f"/advice/{made.pk}/options/{run.rank}")
         for said in (
             f"{run.accelerator_count:,} × {run.accelerator_name}", f"{run.global_batch_tokens:,} tokens",
             f"{run.dp:,} ranks", run.storage.said, "Trained tokens", "Cost breakdown", "Every operator",
@@ -131,19 +131,19 @@ def test_the_page_of_an_option_shows_layout_memory_goodput_plan_and_costs(client
 
 
 def test_a_team_reads_what_serving_elsewhere_takes(client: Client) -> None:
-    text = text_of(client, f"/advice/{advice('pretrain').pk}/options/1?section=all")
+    text = text_of(client, f"/advice/{advice('pretrain').pk}/options/1")
     assert "Serving the trained model on other software stacks" in text and "ROCm" in text
 
 
 def test_bought_machines_show_resale_taxes_and_payback(client: Client) -> None:
-    text = text_of(client, f"/advice/{advice('bought').pk}/options/1?section=all")
+    text = text_of(client, f"/advice/{advice('bought').pk}/options/1")
     for said in ("Purchases (capex)", "Resale", "Income tax", "Cost of one run", "Cost of all runs in 24 months"):
         assert said in text, said
 
 
 def test_a_budget_is_what_the_first_choice_costs(client: Client) -> None:
     assert 0.99 * 20_000 <= runs("budget")[0].usd_per_run <= 20_000
-    assert "A budget of $20,000 trains this model on" in text_of(client, f"/advice/{advice('budget').pk}?section=all")
+    assert "A budget of $20,000 trains this model on" in text_of(client, f"/advice/{advice('budget').pk}")
 
 
 def test_runs_are_sorted_by_any_column(client: Client) -> None:
@@ -159,7 +159,7 @@ def test_runs_are_sorted_by_any_column(client: Client) -> None:
 
 
 def test_when_no_run_is_possible_the_page_says_what_comes_closest(client: Client) -> None:
-    text = text_of(client, f"/advice/{advice('late').pk}?section=all")
+    text = text_of(client, f"/advice/{advice('late').pk}")
     assert "Nothing meets this: the nearest is " in text and "the limit is 3 days" in text
     assert "Allow more days or accelerators" in text and "Why nothing fits" in text
 
@@ -177,10 +177,10 @@ def test_the_list_names_the_run_and_its_cost(client: Client, name: str) -> None:
 def test_a_shared_link_shows_the_same_without_controls(client: Client, name: str) -> None:
     made = advice(name)
     token = Share.objects.create(organisation=made.organisation, advice=made, expires_at="2099-01-01T00:00Z").token
-    text = client.get(f"/s/{token}?section=all").content.decode()
+    text = client.get(f"/s/{token}").text
     assert text.count("<form") == text.count('<form class="reader"') == 1  # language and currency
     for run in runs(name):
-        assert run.label in text_of(client, f"/s/{token}/options/{run.rank}?section=all")
+        assert run.label in text_of(client, f"/s/{token}/options/{run.rank}")
 
 
 @pytest.mark.parametrize("name", [*NAMES, "late"])
@@ -224,8 +224,8 @@ def without(name: str, *keys: str) -> dict[str, Any]:
 def test_an_answer_without_a_part_shows_the_rest(client: Client, missing: str) -> None:
     made = advice("pretrain", without("pretrain", missing))
     label = runs("pretrain")[0].label
-    assert label in text_of(client, f"/advice/{made.pk}?section=all")
-    assert label in text_of(client, f"/advice/{made.pk}/options/1?section=all")
+    assert label in text_of(client, f"/advice/{made.pk}")
+    assert label in text_of(client, f"/advice/{made.pk}/options/1")
 
 
 def test_launch_files_and_an_optimization_plan_are_shown_once_they_exist(client: Client) -> None:
@@ -239,10 +239,10 @@ def test_launch_files_and_an_optimization_plan_are_shown_once_they_exist(client:
         "optimization_notes": ["watch the loss for spikes (https://example.org/fp8)"],
     }  # fmt: skip
     made = advice("pretrain", answer)
-    text = text_of(client, f"/advice/{made.pk}/options/1?section=all")
+    text = text_of(client, f"/advice/{made.pk}/options/1")
     for said in ("torchrun train.py", "job.yaml", "kind: JobSet", "Optimization plan", "×1.31", "watch the loss"):
         assert said in text, said
-    assert "torchrun train.py" in text_of(client, f"/advice/{made.pk}?section=all")
+    assert "torchrun train.py" in text_of(client, f"/advice/{made.pk}")
 
 
 def test_a_run_can_be_asked_again(client: Client) -> None:

@@ -13,6 +13,7 @@ from advisor.report.screen.machines import signed
 from advisor.result import Answer, BridgeSetup, Option, Settle
 from advisor.result.decision import lasting, most_accelerators
 from tests import sample_advice
+from tests.pages import every_section
 from tests.web import sample_plan
 
 pytestmark = pytest.mark.django_db
@@ -58,7 +59,7 @@ def test_each_other_section_begins_with_the_sentence_on_what_to_do(client: Clien
 
 
 def test_what_is_gone_from_the_page(client: Client) -> None:
-    text = page_of(client, decided(), "?section=all")
+    text = every_section(client, f"/advice/{sample_advice.advice(decided()).pk}")
     for gone in ("Probability of being the best", 'class="cards', "Ecosystem"):
         assert gone not in text
 

@@ -8,7 +8,7 @@ from django.test import Client
 from advisor.answer import mix
 from advisor.answer.sentences import bracketed, provenance
 from advisor.report import rejected_counts
-from advisor.report.documents.tables import rent_of_one
+from advisor.report.documents.bill import rent_of_one
 from advisor.result import Answer, LengthClass, Mix, MixPart, Option, TuningPlan
 from advisor.templatetags.units import percent_beside, sentence
 from advisor.web.charts import plots as charts

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from advisor.models import Advice, Share
 from tests import links, sample_advice
+from tests.pages import every_section
 
 pytestmark = pytest.mark.django_db
 
@@ -29,7 +30,7 @@ def share(token: str) -> Share:
 
 
 def test_a_link_shows_the_answer_without_its_controls(client: Client, share: Share, token: str) -> None:
-    response = client.get(f"/s/{token}?section=all")
+    response = client.get(f"/s/{token}")
     text = response.content.decode()
     assert "4 x H200 SXM in FP8" in text
     assert text.count("<form") == text.count('<form class="reader"') == 1  # language and currency
@@ -39,9 +40,9 @@ def test_a_link_shows_the_answer_without_its_controls(client: Client, share: Sha
 
 
 def test_a_link_leads_to_its_options(client: Client, share: Share, token: str) -> None:
-    text = client.get(f"/s/{token}?section=all").content.decode()
+    text = every_section(client, f"/s/{token}")
     assert f'href="/s/{token}/options/2"' in text
-    option = client.get(f"/s/{token}/options/2?section=all").content.decode()
+    option = every_section(client, f"/s/{token}/options/2")
     assert "4 x MI300X" in option and f"/advice/{share.advice_id}" not in option
 
 
@@ -64,7 +65,7 @@ def test_a_link_can_be_ended(client: Client, share: Share, token: str, by: str) 
 
 
 def test_the_owner_sees_which_links_are_live_but_not_the_links(client: Client, share: Share, token: str) -> None:
-    text = client.get(f"/advice/{share.advice_id}?section=all").content.decode()
+    text = every_section(client, f"/advice/{share.advice_id}")
     assert f"/s/{token[:6]}…" in text and f"{share.expires_at:%b}" in text and token not in text
     assert token not in str(client.get(f"/api/v1/advice/{share.advice_id}/shares").json())
 

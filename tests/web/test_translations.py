@@ -35,6 +35,12 @@ def test_every_marked_string_is_translated(language: str) -> None:
     assert messages.missing(messages.catalog(language)) == []
 
 
+def test_text_is_marked_only_where_a_translated_page_shows_it() -> None:
+    """Marks elsewhere would need translations that nobody sees."""
+    elsewhere = {path.relative_to(messages.ROOT) for path in messages.files() if not messages.is_source(path)}
+    assert {path for path in elsewhere if messages.marked(messages.ROOT / path)} == set()
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_compiled_file_is_that_of_the_translations(language: str) -> None:
     compiled = messages.path_of(language).with_suffix(".mo").read_bytes()

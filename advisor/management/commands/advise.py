@@ -287,7 +287,8 @@ def question(
     spec = inputs.with_catalog_names(spec, owner)
     inputs.check_catalog(spec, owner, files=True)
     if spec["kind"] == "portfolio":
-        return {**spec, "workloads": [with_traces(part, path.parent) for part in spec["workloads"]]}
+        read_parts = [with_traces(part, path.parent) for part in spec["workloads"]]
+        return workload.named({**workload.unnamed(spec), "workloads": read_parts})
     return with_traces(spec, path.parent)
 
 

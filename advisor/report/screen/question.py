@@ -10,7 +10,6 @@ from advisor.templatetags.training import amount, days_text
 from advisor.templatetags.units import dollars, given
 
 Spec = Mapping[str, Any]
-NAMELESS = ("", "untitled")
 WAYS = {"rent": "rent", "own": "buy", "api": "hosted API"}
 SPARES = {"n+1": "one spare", "n+2": "two spares", "2n": "everything twice"}
 METHODS = {"full": "fine-tuning of all weights", "lora": "LoRA fine-tuning", "qlora": "QLoRA fine-tuning"}
@@ -19,12 +18,9 @@ NAMED = 2  # names of a constraint that are spelled out; of more, their number
 
 
 def title_of(answer: Answer) -> str:
-    """The workload's name; without one, its model and load."""
+    """The workload's name, which every question has: advisor/workload/title.py."""
     spec = spec_of(answer)
-    name = str(spec.get("name") or "") if spec else str(answer.workload)
-    if name not in NAMELESS:
-        return name
-    return ", ".join([model_of(spec), *list(load_of(spec))[:1]])
+    return str((spec.get("name") or "") if spec else answer.workload)
 
 
 def question_of(answer: Answer) -> str:

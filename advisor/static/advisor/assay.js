@@ -4,16 +4,17 @@ document.querySelectorAll("pre[data-copy]").forEach((block) => {
   const button = document.createElement("button");
   button.type = "button";
   button.className = "button small copy";
-  button.textContent = "Copy";
+  const [copy, copied, byHand] = (block.dataset.copy || "Copy|Copied|Select and copy by hand").split("|");
+  button.textContent = copy;
   button.setAttribute("aria-live", "polite");
   button.addEventListener("click", async () => {
     try {
       await navigator.clipboard.writeText(block.textContent.trim());
-      button.textContent = "Copied";
+      button.textContent = copied;
     } catch {
-      button.textContent = "Select and copy by hand";
+      button.textContent = byHand;
     }
-    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+    setTimeout(() => { button.textContent = copy; }, 2000);
   });
   block.before(button);
 });

@@ -14,7 +14,7 @@ function picker(input) {
   list.id = `${input.id}-names`;
   list.hidden = true;
   list.setAttribute("role", "listbox");
-  list.setAttribute("aria-label", "Suggestions");
+  list.setAttribute("aria-label", form.dataset.suggestions);
   input.removeAttribute("list");
   input.replaceWith(box);
   box.append(input, list);

@@ -4,8 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from django.utils.translation import gettext, ngettext
-
 from advisor.engine.terms import Kind, kind_named
 from advisor.result import ApiOption, Figure, Option, Section, TrainingOption, shown_in
 from advisor.templatetags import figures
@@ -55,7 +53,7 @@ def headers(sort: str, titles: Mapping[str, str]) -> dict[str, dict[str, str]]:
         here = current.removeprefix("-") == name
         state = ("descending" if current.startswith("-") else "ascending") if here else "none"
         columns[name] = {
-            "title": in_currency(gettext(title)),
+            "title": in_currency(title),
             "next": f"-{name}" if state == "ascending" else name,
             "aria": state,
         }
@@ -140,10 +138,10 @@ def fact(option: Option | TrainingOption, figure: Figure, part: str, spec: Mappi
     notes = [figures.spread(figure, figures.ends(figure, option))] if part == "tiles" else []
     label, hint = label_of(option, figure.path, part, spec)
     made = Fact(
-        label=label or gettext(figure.label),
+        label=label or figure.label,
         text=figures.shown(figure, value),
         term=figure.term,
-        hint=hint or gettext(figure.hint) if figure.hint or hint else "",
+        hint=hint or figure.hint if figure.hint or hint else "",
         notes=tuple(filter(None, [*notes, note_of(option, figure.path, part)])),
     )
     return powers(made, option) if figure.path == POWERS else made
@@ -157,7 +155,7 @@ def powers(made: Fact, option: Option | TrainingOption) -> Fact:
     energy = option.money.energy if option.money else None
     if energy is None:
         return made
-    said = gettext("%(prefill)s W during prefill, %(decode)s W during decode, %(idle)s W idle")
+    said = "%(prefill)s W during prefill, %(decode)s W during decode, %(idle)s W idle"
     values = {name: sig(getattr(energy, f"chip_{name}_watts")) for name in ("prefill", "decode", "idle")}
     return replace(made, text=said % values, source=energy.power_said)
 
@@ -166,20 +164,20 @@ def label_of(option: Option | TrainingOption, path: str, part: str, spec: Mappin
     """(label, hint) where they depend on the option; empty: those of the figure."""
     every = option.every_days if isinstance(option, TrainingOption) else None
     if isinstance(option, Option) and option.batch and path == "usd_per_month":
-        run = gettext("a run every %(h)s h") % {"h": given(option.batch.every_hours)}
-        return f"{gettext('Per month')}, {run}", ""
+        run = f"a run every {given(option.batch.every_hours)} h"
+        return f"Per month, {run}", ""
     if isinstance(option, Option) and option.batch and path == "output_tokens_per_s":
-        return gettext("Output, average between runs"), ""
+        return "Output, average between runs", ""
     if path == "money.usd_over_horizon" and option.money:
         n = option.money.horizon_months
-        return ngettext("Total over %(n)s month", "Total over %(n)s months", n) % {"n": n}, ""
+        return ("Total over %(n)s month" if n == 1 else "Total over %(n)s months") % {"n": n}, ""
     if path == "tco_usd" and (every or isinstance(option, Option)):
         n = option.money.horizon_months if option.money else spec["tco"]["horizon_months"]
-        return "", ngettext("over %(n)s month", "over %(n)s months", n) % {"n": n}
+        return "", ("over %(n)s month" if n == 1 else "over %(n)s months") % {"n": n}
     if path == "usd_per_run" and every:
         return "Cost of one run" + (f", every {given(every)} days" if part == "costs" else ""), ""
     if path == "watts" and isinstance(option, TrainingOption):
-        return gettext("Average power, including hosts and cooling"), ""
+        return "Average power, including hosts and cooling", ""
     if path == "days" and isinstance(option, TrainingOption) and option.deadline_days:
         return "", f"(deadline {given(option.deadline_days)} days)"
     return "", "of a run" if every and part == "costs" and path in OF_A_RUN else ""
@@ -193,7 +191,7 @@ def note_of(option: Option | TrainingOption, path: str, part: str) -> str:
     if isinstance(option, Option):
         if path != "requests_per_s" or not option.capacity_requests_per_s:
             return ""
-        return gettext("of %(rate)s") % {"rate": per_second(option.capacity_requests_per_s)}
+        return f"of {per_second(option.capacity_requests_per_s)}"
     if path == "trained_parameters" and option.trained_parameters != option.parameters:
         return f"of {large(option.parameters)}"
     if part != "tiles":

@@ -11,7 +11,6 @@ from django.core.cache import caches
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString, mark_safe
-from django.utils.translation import get_language
 
 from advisor.models import Advice
 from advisor.result import Answer
@@ -44,11 +43,10 @@ def forget() -> None:
 def drawn(advice: Advice, about: list[Any], make: Callable[[], Html]) -> dict[str, SafeString]:
     """Named pieces of a page of a finished advice, made once for each state of what they depend on.
 
-    Besides the advice and `about`, that is the catalog, the day (prices age), language and currency. `make` must not
+    Besides the advice and `about`, that is the catalog, the day (prices age) and the currency. `make` must not
     depend on who reads the page.
     """
-    day, language = str(clock.today()), get_language()
-    state = [str(advice.pk), str(advice.finished_at), revision(), program(), day, language, reader.code()]
+    state = [str(advice.pk), str(advice.finished_at), revision(), program(), str(clock.today()), reader.code()]
     key = hashlib.sha256(json.dumps([*state, *about]).encode()).hexdigest()[:32]
     packed = caches["pages"].get(key)
     if packed is None:

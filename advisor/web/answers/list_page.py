@@ -12,9 +12,6 @@ from django.db.models import Count, F, IntegerField, OuterRef, Prefetch, QuerySe
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.utils.translation import gettext, ngettext
-from django.utils.translation import gettext_lazy as _
-from django.utils.translation import gettext_noop as known
 from django.views.decorators.http import require_safe
 
 from advisor import advise
@@ -29,42 +26,42 @@ from catalog.lists import filters
 
 PAGE_SIZE = 50
 KIND_CHOICES = [
-    *((kind.name, _(kind.title)) for kind in KINDS.values()),  # marked in form_fields/fields.py
-    (PORTFOLIO, _("several workloads on one fleet")),
+    *((kind.name, kind.title) for kind in KINDS.values()),
+    (PORTFOLIO, "several workloads on one fleet"),
 ]
 SORTS = {  # in the address: title, column
-    "name": (known("Workload"), "workload__name"),
-    "cost": (known("Cost, USD"), "first_usd_per_month"),
-    "state": (known("State"), "state"),
-    "asked": (known("Requested"), "created_at"),
+    "name": ("Workload", "workload__name"),
+    "cost": ("Cost, USD", "first_usd_per_month"),
+    "state": ("State", "state"),
+    "asked": ("Requested", "created_at"),
 }
 NEWEST = "-asked"
 SHOWN_CHANGES = 3
-WAYS = {"rent": known("rent"), "own": known("buy"), "api": known("hosted API")}
+WAYS = {"rent": "rent", "own": "buy", "api": "hosted API"}
 ALL_WAYS = set(WAYS)
 LISTS = (  # of the constraints, with what is said of names that are allowed or denied
-    ("accelerators", known("only %s"), known("not %s")),
-    ("vendors", known("only %s"), known("not %s")),
-    ("providers", known("only from %s"), known("not from %s")),
-    ("regions", known("only in %s"), known("not in %s")),
-    ("frameworks", known("only with %s"), known("not with %s")),
-    ("formats", known("only weights in %s"), known("not weights in %s")),
+    ("accelerators", "only %s", "not %s"),
+    ("vendors", "only %s", "not %s"),
+    ("providers", "only from %s", "not from %s"),
+    ("regions", "only in %s", "not in %s"),
+    ("frameworks", "only with %s", "not with %s"),
+    ("formats", "only weights in %s", "not weights in %s"),
 )
 
 
 class Filters(django_filters.FilterSet):
     q = filters.Search("workload__name", "workload__spec__model", "made_by")
     kind = django_filters.ChoiceFilter(
-        field_name="workload__spec__kind", label=_("Kind"), choices=KIND_CHOICES, empty_label=_("Any")
+        field_name="workload__spec__kind", label="Kind", choices=KIND_CHOICES, empty_label="Any"
     )
     state = django_filters.ChoiceFilter(
-        label=_("State"),
-        choices=[(name, _(STATES.get(name, name))) for name in Advice.State.values],
-        empty_label=_("Any"),
+        label="State",
+        choices=[(name, STATES.get(name, name)) for name in Advice.State.values],
+        empty_label="Any",
     )
-    author = django_filters.ChoiceFilter(field_name="made_by", label=_("Author"), empty_label=_("Anyone"))
-    since = filters.Day(field_name="created_at", lookup_expr="date__gte", label=_("Requested from"))
-    until = filters.Day(field_name="created_at", lookup_expr="date__lte", label=_("Requested until"))
+    author = django_filters.ChoiceFilter(field_name="made_by", label="Author", empty_label="Anyone")
+    since = filters.Day(field_name="created_at", lookup_expr="date__gte", label="Requested from")
+    until = filters.Day(field_name="created_at", lookup_expr="date__lte", label="Requested until")
 
     def __init__(self, *args: Any, authors: list[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -132,33 +129,33 @@ def constraints(spec: Mapping[str, Any]) -> str:
     c = spec.get("constraints") or {}
     said = []
     if c.get("max_usd_per_month") is not None:
-        said.append(gettext("at most %s a month") % dollars(c["max_usd_per_month"]))
+        said.append("at most {} a month".format(dollars(c["max_usd_per_month"])))
     if c.get("max_capex_usd") is not None:
-        said.append(gettext("at most %s of purchases") % dollars(c["max_capex_usd"]))
+        said.append("at most {} of purchases".format(dollars(c["max_capex_usd"])))
     if c.get("max_accelerators") is not None:
-        said.append(gettext("at most %s accelerators") % given(c["max_accelerators"]))
+        said.append("at most {} accelerators".format(given(c["max_accelerators"])))
     for key, only, without in LISTS:
         names = c.get(key) or {}
         if names.get("allow"):
-            said.append(gettext(only) % few(names["allow"]))
+            said.append(only % few(names["allow"]))
         if names.get("deny"):
-            said.append(gettext(without) % few(names["deny"]))
+            said.append(without % few(names["deny"]))
     if c.get("acquisition") and set(c["acquisition"]) != ALL_WAYS:
-        ways = gettext(" or ").join(gettext(WAYS.get(way, way)) for way in c["acquisition"])
-        said.append(gettext("%s only") % ways)
+        ways = " or ".join(WAYS.get(way, way) for way in c["acquisition"])
+        said.append(f"{ways} only")
     terms = [term for term in c.get("terms") or [] if term != "on_demand"]
     if terms:
-        said.append(gettext("also %s") % few([gettext(what_if.TERM_NAMES.get(term, term)) for term in terms]))
+        said.append(f"also {few([what_if.TERM_NAMES.get(term, term) for term in terms])}")
     if (c.get("site") or {}).get("max_kw") is not None:
-        said.append(gettext("at most %s kW") % given(c["site"]["max_kw"]))
+        said.append("at most {} kW".format(given(c["site"]["max_kw"])))
     if spec.get("owned"):
-        said.append(gettext("owned: %s") % few([f"{count} × {name}" for name, count in spec["owned"].items()]))
+        said.append("owned: {}".format(few([f"{count} × {name}" for name, count in spec["owned"].items()])))
     if growth := (spec.get("traffic") or {}).get("growth_fraction_per_year"):
-        said.append(gettext("traffic grows by %s a year") % percent_text(f"{growth * 100:.3g}"))
+        said.append("traffic grows by {} a year".format(percent_text(f"{growth * 100:.3g}")))
     return ", ".join(said)
 
 
 def few(names: list[str], most: int = 3) -> str:
     shown, more = ", ".join(names[:most]), len(names) - most
-    said = ngettext("%(names)s and %(n)s more", "%(names)s and %(n)s more", max(more, 1))
+    said = "%(names)s and %(n)s more"
     return said % {"names": shown, "n": more} if more > 0 else shown

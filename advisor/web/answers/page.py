@@ -65,7 +65,7 @@ def page(
         **shown,
         **(training if trains else serving)(answer, spec, base, sort, shown["parts"], opened),
         **grounds(answer, shown["parts"]),
-        "screen_chart": screen_chart(answer) if shown["is_first"] and not shown["whole"] else None,
+        "screen_chart": screen_chart(answer) if shown["is_first"] else None,
         "schedule": schedule(answer.portfolio.shared) if answer.portfolio and answer.portfolio.shared else [],
     }
 
@@ -80,9 +80,9 @@ def is_training(spec: Mapping[str, Any]) -> bool:
 
 
 def sections_of(answer: Answer, spec: Mapping[str, Any]) -> tuple[sections.Section, ...]:
-    """The sections that a page of this answer can show."""
+    """The sections of this answer: those that say something."""
     if answer.portfolio:
-        return sections.PORTFOLIO
+        return tuple(each for each in sections.PORTFOLIO if each.slug != "cost" or answer.portfolio.money)
     if not answer.recommendations:
         return sections.NO_RUN if is_training(spec) else sections.NOTHING
     return sections.TRAINING if is_training(spec) else sections.SERVING
@@ -123,9 +123,9 @@ def serving(
     if sections.needs(parts, "confidence"):
         found["tornado_chart"] = chart_data.sensitivity(answer.sensitivity)
     if sections.needs(parts, "alternatives"):
-        few = answer.hosted if len(parts) > 1 or "hosted" in opened else answer.hosted[:HOSTED_SHOWN]
+        few = answer.hosted if "hosted" in opened else answer.hosted[:HOSTED_SHOWN]
         found |= {
-            **ranking(answer, options, spec, sort, parts, opened),
+            **ranking(answer, options, spec, sort, opened),
             "ranked_by": OBJECTIVES.get(str(spec.get("objective")), spec.get("objective")),
             "has_plans": any(option.money and option.money.plan for option in answer.deployments),
             "hosted_shown": few,
@@ -156,7 +156,7 @@ def training(
 ) -> dict[str, Any]:
     """The same of a training answer."""
     return {
-        **ranking(answer, answer.training_runs, spec, sort, parts, opened),
+        **ranking(answer, answer.training_runs, spec, sort, opened),
         **training_page.answer_context(answer, base, spec),
     }
 
@@ -166,13 +166,12 @@ def ranking(
     options: Sequence[Ranked],
     spec: Mapping[str, Any],
     sort: str,
-    parts: Sequence[sections.Section],
     opened: Collection[str],
 ) -> dict[str, Any]:
     """The table of ranked options; the first of them unless all are asked for."""
-    kind, whole = kind_named(spec.get("kind")), len(parts) > 1 or "ranked" in opened
+    kind = kind_named(spec.get("kind"))
     ranked = figure_rows.ordered(distinct(options), sort, kind)
-    shown = ranked if whole else ranked[:RANKED_SHOWN]
+    shown = ranked if "ranked" in opened else ranked[:RANKED_SHOWN]
     return {
         "options": [
             figure_rows.row(each, wins(each, answer.views), kind, has_changing_traffic(answer)) for each in shown

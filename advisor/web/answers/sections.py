@@ -1,17 +1,8 @@
-"""The sections of an answer and of an option: one page each, by question, and one page with all of them."""
+"""The sections of an answer and of an option: one page each, by question."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
-
-from django.utils.translation import gettext_lazy
-
-ALL = "all"
-
-
-def _(text: str) -> str:
-    """Translated when a page shows it."""
-    return cast(str, gettext_lazy(text))
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,15 +22,15 @@ def sections_of(kind: str, titles: Sequence[tuple[str, str]]) -> tuple[Section, 
 
 
 TITLES = (
-    ("why", _("Why this")),
-    ("performance", _("Performance")),
-    ("cost", _("Cost")),
-    ("run", _("How to run it")),
-    ("confidence", _("Confidence")),
-    ("alternatives", _("Alternatives")),
+    ("why", "Why this"),
+    ("performance", "Performance"),
+    ("cost", "Cost"),
+    ("run", "How to run it"),
+    ("confidence", "Confidence"),
+    ("alternatives", "Alternatives"),
 )
 SERVING, TRAINING = sections_of("answer", TITLES), sections_of("training", TITLES)
-PORTFOLIO = sections_of("portfolio", (("why", _("The fleet")), ("cost", _("Cost")), ("confidence", _("Sources"))))
+PORTFOLIO = sections_of("portfolio", (("why", "The fleet"), ("cost", "Cost"), ("confidence", "Sources")))
 OF_NOTHING = (("alternatives", "Why nothing fits"), ("confidence", "Sources"))
 NOTHING, NO_RUN = sections_of("answer", OF_NOTHING), sections_of("training", OF_NOTHING)
 OF_OPTIONS = (*TITLES[:3], ("plan", "Payment plan"), *TITLES[3:])
@@ -47,22 +38,18 @@ OPTION, RUN = sections_of("option", OF_OPTIONS), sections_of("run", OF_OPTIONS)
 
 
 def asked_for(sections: Sequence[Section], slug: str) -> tuple[Section, ...]:
-    """The sections of a request: the one named, all of them, or the first."""
-    if slug == ALL:
-        return tuple(sections)
+    """The section of a request: the one named, or the first."""
     return next(((section,) for section in sections if section.slug == slug), tuple(sections[:1]))
 
 
 def context(sections: Sequence[Section], slug: str) -> dict[str, Any]:
     """What the navigation and the page show: `parts` are the sections on it."""
     shown = asked_for(sections, slug)
-    whole = slug == ALL
     return {
         "sections": sections,
         "parts": shown,
-        "section": ALL if whole else shown[0].slug,
-        "whole": whole,
-        "is_first": whole or shown[0] is sections[0],
+        "section": shown[0].slug,
+        "is_first": shown[0] is sections[0],
     }
 
 

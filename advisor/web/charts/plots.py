@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from django.utils.translation import gettext
-from django.utils.translation import gettext_noop as known
-
 from advisor.engine.terms import tick_text
 from advisor.result import Driver, Memory, Operator, ParetoPoint, PlanMonth, SensitivityBar, WaterfallStep
-from advisor.templatetags.units import dollars, gib, given, large, localized, ms, translated
+from advisor.templatetags.units import dollars, gib, given, large, localized, ms
 from catalog.charts import Log
 from catalog.pricing import reader
 
@@ -61,8 +58,8 @@ def in_view(points: Sequence[ParetoPoint], slo_ms: float | None) -> tuple[list[P
     return near, {"undrawable": len(points) - len(shown), "far": len(shown) - len(near)}
 
 
-TOKEN_AXES = (known("time per output token"), known("USD per M output tokens"))
-VECTOR_AXES = (known("latency"), known("USD per M tokens"))  # of embeddings
+TOKEN_AXES = ("time per output token", "USD per M output tokens")
+VECTOR_AXES = ("latency", "USD per M tokens")  # of embeddings
 
 
 @reader.in_usd
@@ -80,20 +77,20 @@ def pareto(
     y = log_scale([xy(point)[1] for point in shown], HEIGHT - BOTTOM, TOP)
     marks = "".join(mark(point, x, y, base, named) for point, named in spaced(layered(shown), x, y))
     frontier = sum(point.frontier for point in shown)
-    below, beside = gettext(names[0]), gettext(names[1])
-    summary = gettext("%(n)s deployments, %(frontier)s on the frontier; %(without)s cannot be shown.") % {
-        "n": len(shown),
-        "frontier": frontier,
-        "without": left_out["undrawable"],
-    }
+    below, beside = names[0], names[1]
+    summary = "{n} deployments, {frontier} on the frontier; {without} cannot be shown.".format(
+        n=len(shown),
+        frontier=frontier,
+        without=left_out["undrawable"],
+    )
     parts = [
         axes(x, y, f"{below}, ms (log)", f"{beside} (log)"),
         limit_line(x, slo_ms, f"SLO {given(slo_ms)} ms") if slo_ms else "",
         frontier_line(shown, x, y),
         marks,
     ]
-    title = gettext("Price vs. speed: %(price)s over %(time)s") % {"price": beside, "time": below}
-    return svg("pareto", WIDTH, HEIGHT, title, f"{summary} {gettext('Lower left is better.')}", "".join(parts))
+    title = f"Price vs. speed: {beside} over {below}"
+    return svg("pareto", WIDTH, HEIGHT, title, f"{summary} Lower left is better.", "".join(parts))
 
 
 def layered(points: Sequence[ParetoPoint]) -> list[ParetoPoint]:
@@ -122,8 +119,8 @@ def mark(point: ParetoPoint, x: Log, y: Log, base: str, named: bool = True) -> s
     px, py, rank = x(time_ms), y(price), point.rank
     kind = "missed" if not point.meets_slo else "frontier" if point.frontier else "dominated"
     values = {"name": point.label, "cost": dollars(price), "time": ms(time_ms)}
-    text = gettext("%(name)s: %(cost)s per M tokens, %(time)s") % values
-    tip = escape((f"{rank}. " if rank else "") + text + ("" if point.meets_slo else gettext(" (misses the SLO)")))
+    text = "{name}: {cost} per M tokens, {time}".format(**values)
+    tip = escape((f"{rank}. " if rank else "") + text + ("" if point.meets_slo else " (misses the SLO)"))
     radius = (9 if named else 6) if rank else 5 if kind == "frontier" else 3.5
     if kind == "missed":
         shape = f'<path class="mark missed" d="M{px - 4} {py - 4}l8 8m0 -8l-8 8"/>'
@@ -251,13 +248,13 @@ def waterfall(steps: Sequence[WaterfallStep]) -> str:
         start = 0.0 if row == len(values) else at
         css = "fall-total" if row == len(values) else "fall-unused" if name in UNUSED else "fall-part"
         x, y, width = STEP_LEFT + start * scale, row * STEP_HEIGHT, max(value * scale, 1.0)
-        parts.append(label(STEP_LEFT - 8, y + 17, translated(name), "name", "end"))
+        parts.append(label(STEP_LEFT - 8, y + 17, name, "name", "end"))
         parts.append(f'<rect class="{css}" x="{x:.1f}" y="{y + 4}" width="{width:.1f}" height="{STEP_HEIGHT - 8}"/>')
         parts.append(label(x + width + 6, y + 17, dollars(value), anchor="start"))
         at += value
-    text = ", ".join(f"{translated(name)} {dollars(value)}" for name, value in values)
+    text = ", ".join(f"{name} {dollars(value)}" for name, value in values)
     height = (len(values) + 1) * STEP_HEIGHT
-    title = gettext("Cost per million tokens, step by step")
+    title = "Cost per million tokens, step by step"
     return svg("waterfall", WIDTH, height, title, text, "".join(parts))
 
 

@@ -30,6 +30,7 @@ SINGLE = (NUMBER, WHOLE, TOKENS)  # fields of one number
 LISTED = Style(listed=True)
 POINT_COLUMNS = ("month", "ratio", "low", "high")  # of a price path
 UNSET = "-"
+ENGLISH = "english"  # code of errors without a translation
 
 
 @lru_cache(512)
@@ -130,6 +131,11 @@ def clear(field: Field) -> Callable[[str], None]:
     return check
 
 
+def only_english(message: str) -> forms.ValidationError:
+    """An error that has no translation; a page with one is in English."""
+    return forms.ValidationError(message, code=ENGLISH)
+
+
 def unclear_text(unclear: Unclear) -> str:
     said = {"text": unclear.text, "ways": gettext(" or ").join(unclear.ways), "currency": unclear.currency}
     if unclear.currency:
@@ -150,7 +156,7 @@ def points_only(text: str) -> None:
     for at, line in enumerate(lines(text), 1):
         parts = words(line)
         if len(parts) not in (2, 3, 4) or not all(is_number(part) or part == UNSET for part in parts):
-            raise forms.ValidationError(
+            raise only_english(
                 f"line {at} ({line[:40]}) must be two to four numbers: month ratio low high, as in 12 0.8 0.7 0.9"
             )
 
@@ -161,7 +167,7 @@ def cases_only(text: str) -> None:
         name, _, ratios = halves(line)
         pairs = [part.split() for part in ratios.split(",") if part.strip()]
         if not name or not all(len(pair) == 2 and is_number(pair[1]) for pair in pairs):
-            raise forms.ValidationError(
+            raise only_english(
                 f"line {at} ({line[:40]}) must be a name, a colon and ratios, such as launch: load 2, rent 0.9"
             )
 
@@ -180,6 +186,15 @@ def typed(value: object, field: Field) -> str:
     short = [f"{value / size:g}{letter}" for letter, size in SIZES if value >= size] if field.reads == TOKENS else []
     meant = quantity(field.path)
     return next((text for text in short if reads_back(text, value, meant)), "") or text_of(value, meant)
+
+
+def in_points(text: str, field: Field) -> str:
+    """A number of the page's language as English writes it; other text, and one with two readings, as it is."""
+    try:
+        value = read(text, field) if field.reads in SINGLE and "," in text else text
+    except Unclear:
+        return text
+    return text if isinstance(value, str) else typed(value, field)
 
 
 def in_field(field: Field, text: str) -> str:

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.utils.translation import gettext_noop as known
-
 from advisor.result import (
     Driver,
     Operator,
@@ -21,7 +19,7 @@ from advisor.result import (
     TuningPlan,
     WaterfallStep,
 )
-from advisor.templatetags.units import dollars, duration, gib, percent, sig, translated
+from advisor.templatetags.units import dollars, duration, gib, percent, sig
 from advisor.web.charts import plots as charts
 from advisor.web.charts import tuning as tuning_charts
 from catalog.pricing import reader
@@ -78,22 +76,6 @@ class Chart:
         return rounded
 
 
-TEXTS = (  # titles, axes and columns of all charts, translated where a page shows them
-    *(
-        known("USD per M tokens"),
-        known("USD"),
-        known("Part"),
-        known("Input"),
-        known("Range"),
-        known("GiB"),
-        known("ms"),
-    ),
-    *(known("Cost per million tokens, step by step"), known("Memory per chip"), known("Where the time goes")),
-    *(known("Monthly cost over the range of each assumption"), known("% of the time"), known("a million tokens")),
-    known("Monthly cost over the range of each uncertain input"),
-)
-
-
 def shortened(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.6g}")
@@ -103,7 +85,7 @@ def shortened(value: Any) -> Any:
 
 
 def axis(name: str, unit: str = "", log: bool = False, **more: Any) -> Json:
-    return {"name": translated(name), "unit": unit, "log": log, **more}
+    return {"name": name, "unit": unit, "log": log, **more}
 
 
 def bars(name: str, unit: str, rows: Sequence[Json], log: bool = False) -> Json:
@@ -120,9 +102,9 @@ def cost_waterfall(steps: Sequence[WaterfallStep]) -> Chart:
     total, at, rows = sum(step.usd_per_mtok for step in steps), 0.0, []
     for step in steps:
         color = COLORS["fall-unused" if step.name in charts.UNUSED else "fall-part"]
-        rows.append(bar_row(translated(step.name), at, at + step.usd_per_mtok, dollars(step.usd_per_mtok), color))
+        rows.append(bar_row(step.name, at, at + step.usd_per_mtok, dollars(step.usd_per_mtok), color))
         at += step.usd_per_mtok
-    rows.append(bar_row(translated("a million tokens"), 0.0, total, dollars(total), COLORS["fall-total"]))
+    rows.append(bar_row("a million tokens", 0.0, total, dollars(total), COLORS["fall-total"]))
     return Chart(
         id="waterfall",
         title="Cost per million tokens, step by step",

@@ -3,8 +3,6 @@
 from typing import Any
 
 from django.utils.text import capfirst
-from django.utils.translation import gettext
-from django.utils.translation import gettext_noop as known
 
 from advisor.report import meetings
 from advisor.result import Answer, CostPath, HostedOffer, Option
@@ -15,14 +13,10 @@ from catalog.pricing import reader
 
 Json = dict[str, Any]
 NAMES = {
-    "own": known("buy"),
-    "rent on_demand": known("rent by the hour"),
-    "rent spot": known("rent spot instances"),
+    "own": "buy",
+    "rent on_demand": "rent by the hour",
+    "rent spot": "rent spot instances",
 }
-TEXTS = (
-    *(known("months from today"), known("USD paid to date"), known("tokens per month, input and output")),
-    *(known("Tokens per month"), known("Of capacity"), known("Month")),
-)
 LINE_COLORS = ("--c0", "--c1", "--c5", "--c3", "--c2")
 LEAST_LOAD = 0.02  # of the capacity, at the left end of the chart
 LOADS = 25
@@ -57,7 +51,7 @@ def break_even(option: Option, answer: Answer | None) -> Chart | None:
             series.append(
                 {
                     "type": "band",
-                    "name": gettext("%(name)s, 90%% range") % {"name": name},
+                    "name": f"{name}, 90% range",
                     "color": color,
                     "points": band,
                 }
@@ -68,7 +62,7 @@ def break_even(option: Option, answer: Answer | None) -> Chart | None:
     shown = sorted({*range(0, months, step), months - 1})
     x, y = axis("months from today", "count"), axis("USD paid to date", "usd", zero=True)
     data = {"kind": "xy", "x": x, "y": y, "series": series}
-    title = known("Cost of buying, renting and a hosted API over time")
+    title = "Cost of buying, renting and a hosted API over time"
     return Chart(
         id="break-even",
         title=title,
@@ -83,13 +77,13 @@ def break_even(option: Option, answer: Answer | None) -> Chart | None:
 def name_of(path: CostPath) -> str:
     """buy, rent by the hour, API of a provider."""
     if path.name in NAMES:
-        return gettext(NAMES[path.name])
-    return path.name.replace("_", " ").replace("rent ", gettext("rent, "))
+        return NAMES[path.name]
+    return path.name.replace("_", " ").replace("rent ", "rent, ")
 
 
 def paid_text(name: str, month: int, usd_paid: float) -> str:
     values = {"name": name, "month": month, "cost": dollars(usd_paid)}
-    return gettext("%(name)s, month %(month)s: %(cost)s paid") % values
+    return "{name}, month {month}: {cost} paid".format(**values)
 
 
 def ratios_of(path: CostPath, option: Option, answer: Answer | None) -> tuple[float, float] | None:
@@ -116,28 +110,25 @@ def cost_of_load(option: Option, answer: Answer | None) -> Chart | None:
     series: list[Json] = []
     if ranges:
         band = [[load, ranges[0] / load * 1e6, ranges[2] / load * 1e6] for load in loads]
-        name = gettext("this option, 90% range of its bill")
+        name = "this option, 90% range of its bill"
         series.append({"type": "band", "name": name, "color": "--c0", "points": band})
     points = [[load, month / load * 1e6, load_text(load, load / capacity, month)] for load in loads]
-    series.append({"type": "line", "name": gettext("this option"), "color": "--c0", "points": points})
+    series.append({"type": "line", "name": "this option", "color": "--c0", "points": points})
     api = cheapest_api(answer)
     if api is not None and api.usd_per_mtok_blended:
-        price, name = api.usd_per_mtok_blended, gettext("API of %s") % (api.provider_name or api.provider)
-        text = gettext("%(name)s: %(cost)s per M tokens at any load") % {"name": name, "cost": dollars(price)}
+        price, name = api.usd_per_mtok_blended, "API of %s" % (api.provider_name or api.provider)
+        text = f"{name}: {dollars(price)} per M tokens at any load"
         ends = [[loads[0], price, text], [loads[-1], price, text]]
         series.append({"type": "line", "name": name, "color": "--c5", "dashed": True, "points": ends})
-    here = gettext("your load: %(cost)s per M tokens, %(share)s of capacity") % {
-        "cost": dollars(each),
-        "share": percent(tokens / capacity),
-    }
-    series.append({"type": "points", "name": gettext("your load"), "color": "--bad", "points": [[tokens, each, here]]})
+    here = f"your load: {dollars(each)} per M tokens, {percent(tokens / capacity)} of capacity"
+    series.append({"type": "points", "name": "your load", "color": "--bad", "points": [[tokens, each, here]]})
     data = {
         "kind": "xy",
         "x": axis("tokens per month, input and output", "number", log=True),
         "y": axis("USD per M tokens", "usd", log=True),
         "series": series,
     }
-    title = known("Cost per million tokens over the load")
+    title = "Cost per million tokens over the load"
     rows = [(large(load), percent(load / capacity), dollars(month / load * 1e6)) for load in loads[::4]]
     return Chart(
         id="cost-of-load", title=title, svg=charts.lines(data, title), data=data,
@@ -147,11 +138,7 @@ def cost_of_load(option: Option, answer: Answer | None) -> Chart | None:
 
 def load_text(tokens: float, share: float, month_usd: float) -> str:
     price = dollars(month_usd / tokens * 1e6)
-    return gettext("%(tokens)s tokens a month (%(share)s of capacity): %(cost)s per M tokens") % {
-        "tokens": large(tokens),
-        "share": percent(share),
-        "cost": price,
-    }
+    return f"{large(tokens)} tokens a month ({percent(share)} of capacity): {price} per M tokens"
 
 
 def page(option: Option, answer: Answer | None) -> Json:

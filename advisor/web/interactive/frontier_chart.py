@@ -5,11 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from django.utils.translation import gettext_noop as known
-
 from advisor.fidelity import nearest_rows, scorecard
 from advisor.result import Answer, ApiOption, HostedOffer, Option, ParetoPoint
-from advisor.templatetags.units import number, translated
+from advisor.templatetags.units import number
 from advisor.web.charts import plots as charts
 from advisor.web.interactive.chart_data import Chart
 from catalog.models import Accelerator, ServedModel
@@ -19,27 +17,27 @@ Json = dict[str, Any]
 AT_CAPACITY = "output_tokens_per_s_per_accelerator_at_capacity"
 PER_USER = "output_tokens_per_s_per_user"
 METRICS: tuple[tuple[str, str, str, str], ...] = (  # figure of a point, name of the axis, unit, better
-    ("tpot_ms", known("TPOT p95, ms"), "ms", "low"),
-    ("latency_ms", known("latency p95, ms"), "ms", "low"),
-    (PER_USER, known("tokens/s per user"), "number", "high"),
-    (AT_CAPACITY, known("output tokens/s per chip, at capacity"), "number", "high"),
-    ("usd_per_mtok_output", known("USD per M output tokens"), "usd", "low"),
-    ("usd_per_mtok_input", known("USD per M tokens"), "usd", "low"),
-    ("usd_per_mtok_blended", known("USD per M tokens, blended"), "usd", "low"),
-    ("usd_per_month", known("USD per month"), "usd", "low"),
-    ("ttft_ms", known("TTFT p95, ms"), "ms", "low"),
-    ("watts", known("average power, W"), "number", "low"),
-    ("kgco2e_per_mtok", known("kg CO₂e per M output tokens"), "number", "low"),
+    ("tpot_ms", "TPOT p95, ms", "ms", "low"),
+    ("latency_ms", "latency p95, ms", "ms", "low"),
+    (PER_USER, "tokens/s per user", "number", "high"),
+    (AT_CAPACITY, "output tokens/s per chip, at capacity", "number", "high"),
+    ("usd_per_mtok_output", "USD per M output tokens", "usd", "low"),
+    ("usd_per_mtok_input", "USD per M tokens", "usd", "low"),
+    ("usd_per_mtok_blended", "USD per M tokens, blended", "usd", "low"),
+    ("usd_per_month", "USD per month", "usd", "low"),
+    ("ttft_ms", "TTFT p95, ms", "ms", "low"),
+    ("watts", "average power, W", "number", "low"),
+    ("kgco2e_per_mtok", "kg CO₂e per M output tokens", "number", "low"),
 )
 KEYS = tuple(key for key, *_ in METRICS)
-OF_VECTORS = {"kgco2e_per_mtok": known("kg CO₂e per M tokens")}
+OF_VECTORS = {"kgco2e_per_mtok": "kg CO₂e per M tokens"}
 NAMES_OF_STATES = {
-    "ranked": known("ranked, simulated"),
-    "owned": known("ranked, on machines you own"),
-    "api": known("hosted API, published figures"),
-    "estimate": known("analytical estimate, not simulated"),
-    "missed": known("misses the SLO"),
-    "measured": known("measured run"),
+    "ranked": "ranked, simulated",
+    "owned": "ranked, on machines you own",
+    "api": "hosted API, published figures",
+    "estimate": "analytical estimate, not simulated",
+    "missed": "misses the SLO",
+    "measured": "measured run",
 }
 MAX_MEASURED = 40
 
@@ -52,7 +50,7 @@ def chart(answer: Answer, spec: Mapping[str, Any], base: str, points: Sequence[P
     slo_ms = number(slo.get("e2e_ms_p95" if embedding else "tpot_ms_p95"))
     names = charts.VECTOR_AXES if embedding else charts.TOKEN_AXES
     svg = charts.pareto(points, slo_ms, base, names)
-    title = known("Price vs. speed")
+    title = "Price vs. speed"
     if not svg:
         return Chart(id="frontier", title=title, svg="", data={})
     rows = [*deployments(answer, points, slo_ms), *hosted(answer, slo_ms)]
@@ -61,7 +59,7 @@ def chart(answer: Answer, spec: Mapping[str, Any], base: str, points: Sequence[P
     metrics = [
         {
             "key": key,
-            "name": translated(OF_VECTORS.get(key, name) if embedding else name),
+            "name": (OF_VECTORS.get(key, name) if embedding else name),
             "unit": unit,
             "better": better,
             "limit": limit_of(key, spec),
@@ -75,7 +73,7 @@ def chart(answer: Answer, spec: Mapping[str, Any], base: str, points: Sequence[P
         "y": "usd_per_mtok_input" if embedding else "usd_per_mtok_output",
         "metrics": metrics,
         "chips": chips(row["chip"] for row in [*rows, *measured_rows] if row["chip"]),
-        "states": {state: translated(name) for state, name in NAMES_OF_STATES.items()},
+        "states": {state: name for state, name in NAMES_OF_STATES.items()},
         "base": base,
         "rows": [packed(row, shown) for row in [*rows, *measured_rows]],
     }

@@ -4,30 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.shortcuts import get_object_or_404
-from django.utils.translation import gettext_noop as known
 
 from advisor.engine.terms import kind_named
 from advisor.inputs import what_if
 from advisor.models import Advice
-from advisor.templatetags.units import number_to_type, objective, translated
+from advisor.templatetags.units import number_to_type, objective
 from advisor.workload import PORTFOLIO
 from catalog.models import Accelerator
 
 Json = dict[str, Any]
 NUMERIC = ("number", "ratio")
-LABELS = (  # of the controls and their choices, in inputs/what_if.py
-    *(known("Budget, USD per month"), known("Regions"), known("Vendors"), known("Classes"), known("Accelerators")),
-    *(known("Maximum number of accelerators"), known("TTFT p95 limit, ms"), known("TPOT p95 limit, ms")),
-    *(known("End-to-end p95 limit, ms"), known("Load, times today's"), known("Rank by")),
-    *(known("On-demand prices, times today's"), known("Spot prices, times today's")),
-    *(known("1-year commitment prices, times today's"), known("3-year commitment prices, times today's")),
-    *(known("Capacity block prices, times today's"), known("Purchase prices, times today's")),
-    *(
-        known("Hosted API prices, times today's"),
-        *(known("analytical estimate, not simulated"), known("published, not estimated"), known("simulated")),
-    ),
-    *(known("data center"), known("workstation"), known("consumer"), known("edge"), known("complete computer")),
-)
 
 
 def applies(spec: Mapping[str, Any]) -> bool:
@@ -45,13 +31,13 @@ def form_context(spec: Json, url: str, given: what_if.Values | None = None, erro
     vendors = sorted({*values["vendor"], *Accelerator.objects.filter(served=True).values_list("vendor", flat=True)})
     choices = {
         "vendor": [(vendor, vendor) for vendor in vendors],
-        "class": [(name, translated(label)) for name, label in what_if.CLASSES.items()],
+        "class": [(name, label) for name, label in what_if.CLASSES.items()],
         "objective": [(name, objective(name)) for name in what_if.OBJECTIVES],
     }
     controls = [
         {
             "name": c.name,
-            "label": translated(c.label),
+            "label": c.label,
             "several": c.name in ("vendor", "class"),
             "choices": choices.get(c.name, []),
             "values": values[c.name],

@@ -2,7 +2,8 @@
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.utils.translation import gettext
+from django.utils.translation import get_language, gettext
+from django.utils.translation import gettext_noop as known
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
@@ -12,8 +13,23 @@ from advisor.web.what_if.controls import applies
 from advisor.workload import WorkloadError
 from catalog.accounts import organisation_of
 from catalog.models import default_organisation
+from catalog.pricing import reader
 
 SHOWN = 3  # options
+MISSING = (  # what a question lacks, as the answer names it
+    known("model"),
+    known("mean input tokens"),
+    known("mean output tokens"),
+    known("requests and deadline of the batch"),
+    known("requests per second or users"),
+)
+
+
+def in_english_or(text: str) -> str:
+    """A sentence of the engine; in other languages, where to read it."""
+    if get_language() == reader.ENGLISH:
+        return text
+    return gettext("There is no estimate for this question. Submit it to read why, in English.")
 
 
 @never_cache
@@ -34,7 +50,7 @@ def fragment(request: HttpRequest) -> HttpResponse:
         elif wrong := [form.fields[name].label for name in form.errors if form.data.get(name)]:
             context["fields"], context["invalid"] = wrong[:5], True
         elif missing := quick.missing_from(raw):
-            context["missing"] = missing
+            context["missing"] = [gettext(name) for name in missing]
         elif not valid:
             context["invalid"] = True
         else:
@@ -43,7 +59,7 @@ def fragment(request: HttpRequest) -> HttpResponse:
     except (Exceeded, quick.Busy):
         context["unknown"] = gettext("Too many estimates at once. The next change tries again.")
     except WorkloadError as error:
-        context["unknown"] = str(error)
+        context["unknown"] = in_english_or(str(error))
     return render(request, "advisor/_quick_estimate.html", context)
 
 

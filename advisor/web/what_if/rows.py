@@ -4,8 +4,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from django.utils.translation import gettext
-
 from advisor.inputs import what_if
 from advisor.result import ApiOption, Option, QuickOption
 from advisor.templatetags.units import dollars, ms, words
@@ -49,12 +47,12 @@ class Shown:
     def seller(self) -> str:
         """Who is paid, in words."""
         if self.acquisition == "api":
-            return gettext("hosted API")
+            return "hosted API"
         if self.term == "owned":
-            return gettext("already owned")
+            return "already owned"
         if self.acquisition == "own":
-            return gettext("bought")
-        return gettext("rented from %(provider)s, %(term)s") % {"provider": self.provider, "term": words(self.term)}
+            return "bought"
+        return f"rented from {self.provider}, {words(self.term)}"
 
 
 def shown(option: QuickOption | Option | ApiOption) -> Shown:
@@ -131,29 +129,23 @@ def winner_said(now: Shown | None, before: Shown | None, changes: Sequence[str])
     """Whether the winner changes, and at what."""
     at = "; ".join(changes)
     if now is None:
-        return gettext("No option is left at %(at)s.") % {"at": at} if before else ""
+        return f"No option is left at {at}." if before else ""
     if before is None:
-        return gettext("With %(at)s, %(now)s is first; the original question had no option.") % {
-            "at": at,
-            "now": now.name,
-        }
+        return f"With {at}, {now.name} is first; the original question had no option."
     usd, old = dollars(now.usd_per_month), dollars(before.usd_per_month)
-    said = {"before": before.name, "now": now.name, "at": at, "usd": usd, "old": old}
     if now.key != before.key:
-        return gettext("The winner changes from %(before)s to %(now)s at %(at)s.") % said
+        return f"The winner changes from {before.name} to {now.name} at {at}."
     if (now.name, now.provider, usd) == (before.name, before.provider, old):
-        return gettext("The winner stays %(now)s at %(usd)s a month.") % said
-    return gettext("The same option wins: %(now)s at %(usd)s a month instead of %(before)s at %(old)s.") % said
+        return f"The winner stays {now.name} at {usd} a month."
+    return f"The same option wins: {now.name} at {usd} a month instead of {before.name} at {old}."
 
 
 def verdict_said(first: Shown) -> str:
     """The verdict on the new first option."""
-    said = {"label": first.label, "seller": first.seller, "usd": dollars(first.usd_per_month)}
-    verdict = gettext("New verdict: %(label)s, %(seller)s, %(usd)s a month") % said
+    verdict = f"New verdict: {first.label}, {first.seller}, {dollars(first.usd_per_month)} a month"
     if first.ttft_ms is not None and first.tpot_ms is not None and first.acquisition != "api":
-        times = {"ttft": ms(first.ttft_ms), "tpot": ms(first.tpot_ms)}
-        verdict += gettext("; p95 TTFT %(ttft)s, p95 TPOT %(tpot)s") % times
-    return f"{verdict} ({gettext(first.mark)})."
+        verdict += f"; p95 TTFT {ms(first.ttft_ms)}, p95 TPOT {ms(first.tpot_ms)}"
+    return f"{verdict} ({first.mark})."
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,6 @@ from django.contrib.auth.decorators import login_not_required
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils.translation import gettext
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
@@ -19,7 +18,7 @@ from advisor import advise
 from advisor.api import Exceeded, limits
 from advisor.inputs import what_if
 from advisor.models import Advice
-from advisor.templatetags.units import sig, translated, typed_number
+from advisor.templatetags.units import sig, typed_number
 from advisor.web import views
 from advisor.web.what_if.controls import NUMERIC, applies, form_context, lineage
 from advisor.web.what_if.rows import (
@@ -154,12 +153,10 @@ def turn_said(a: Asked, first: Shown, seen_by: Organisation | None) -> str:
         return shown(options[0]).key if options else None
 
     value = turning_point(moved, first, winner)
-    label = translated(what_if.BY_NAME[moved.control].label)
+    label = what_if.BY_NAME[moved.control].label
     if value is None:
         return ""
-    return gettext("%(name)s stops being first at about %(value)s (%(label)s).") % {
-        "name": first.name, "value": sig(value), "label": label,
-    }  # fmt: skip
+    return f"{first.name} stops being first at about {sig(value)} ({label})."
 
 
 def respond(request: HttpRequest, advice: Advice, url: str, *, shared: bool = False) -> HttpResponse:
