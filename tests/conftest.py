@@ -53,20 +53,14 @@ def pinned_day() -> None:
     clock.today = lambda: TODAY
 
 
-SHIPPED = {
-    name: getattr(rules, name) for name in ("EXPECTED_CONFIDENCE", "SURE_CONFIDENCE", "SPARE_REQUESTS_PER_S", "TERMS")
-}
-PLAIN = {
-    "EXPECTED_CONFIDENCE": None,
-    "SURE_CONFIDENCE": None,
-    "SPARE_REQUESTS_PER_S": math.inf,
-    "TERMS": rules.TERMS[:1],
-}
+PLAIN = {"EXPECTED_CONFIDENCE": None, "SURE_CONFIDENCE": None, "SPARE_REQUESTS_PER_S": math.inf}
+PLAIN |= {"TERMS": rules.TERMS[:1]}
+SHIPPED = {name: getattr(rules, name) for name in PLAIN}
 
 
 @pytest.fixture(scope="session", autouse=True)
 def plain_questions() -> None:
-    """Tests of other things ask without the margins and the terms that an unstated question gets; see workload.rules."""
+    """Tests of other things ask without the margins and terms of a question that states none (workload.rules)."""
     for name, value in PLAIN.items():
         setattr(rules, name, value)
 
