@@ -96,7 +96,7 @@ def test_more_load_never_costs_less() -> None:
 
 
 def test_prices_of_a_term_move_what_is_bought_at_them() -> None:
-    constraints = small()["constraints"] | {"acquisition": ["rent"]}
+    constraints = small()["constraints"] | {"acquisition": ["rent"], "terms": ["on_demand"]}
     spec = small(constraints=constraints)
     before = {o.accelerator: o for o in ranked(spec).options}
     after = {o.accelerator: o for o in ranked(what_if.changed(spec, {"price_on_demand": ["2"]})).options}
