@@ -177,4 +177,4 @@ def test_the_answer_shows_the_warnings_of_each_recommendation(client):
     answer["recommendations"][1]["warnings"] = []
     text = text_of(client, f"/advice/{sample_advice.advice(answer).pk}")
     assert "2 warnings" in text and "its fabric is thin" in text
-    assert text.count("weights on one socket") == 2  # on its card and in the ranking
+    assert text.count("weights on one socket") == 1  # in the ranking
