@@ -53,15 +53,19 @@ def pinned_day() -> None:
     clock.today = lambda: TODAY
 
 
-PLAIN = {"EXPECTED_CONFIDENCE": None, "SURE_CONFIDENCE": None, "SPARE_REQUESTS_PER_S": math.inf}
-PLAIN |= {"TERMS": rules.TERMS[:1]}
-SHIPPED = {name: getattr(rules, name) for name in PLAIN}
+WITHOUT_MARGINS: dict[str, Any] = {
+    "EXPECTED_CONFIDENCE": None,
+    "SURE_CONFIDENCE": None,
+    "SPARE_REQUESTS_PER_S": math.inf,
+}
+WITHOUT_MARGINS |= {"TERMS": rules.TERMS[:1]}
+WITH_MARGINS = {name: getattr(rules, name) for name in WITHOUT_MARGINS}
 
 
 @pytest.fixture(scope="session", autouse=True)
 def plain_questions() -> None:
     """Tests of other things ask without the margins and terms of a question that states none (workload.rules)."""
-    for name, value in PLAIN.items():
+    for name, value in WITHOUT_MARGINS.items():
         setattr(rules, name, value)
 
 
@@ -69,7 +73,7 @@ def plain_questions() -> None:
 def margins(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests that are marked `margins` ask as a user does."""
     if request.node.get_closest_marker("margins"):
-        for name, value in SHIPPED.items():
+        for name, value in WITH_MARGINS.items():
             monkeypatch.setattr(rules, name, value)
 
 
