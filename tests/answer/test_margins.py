@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from advisor.inputs import take_snapshot
+from advisor.inputs.check import check_catalog
 from advisor.workload import parse
 from tests.as_json import recommend
 
@@ -19,7 +20,7 @@ ASKED: dict[str, Any] = {
     },
     "slo": {"ttft_ms_p95": 1500, "tpot_ms_p95": 60},
     "constraints": {
-        "accelerators": {"allow": ["h100-sxm", "l40s", "a100-sxm-80gb"]},
+        "accelerators": {"allow": ["h100-sxm", "l40s", "a100-80gb-sxm"]},
         "acquisition": ["rent", "own", "api"],
     },
     "variants": "no",
@@ -31,6 +32,7 @@ ONE_CHIP = {"constraints": {"accelerators": {"allow": ["l40s"]}, "acquisition": 
 
 def answered(**changes: Any) -> dict[str, Any]:
     spec = parse({**ASKED, **changes})
+    check_catalog(spec)
     return recommend(spec, take_snapshot(spec))
 
 
