@@ -8,6 +8,7 @@ from advisor.answer.choice import Arranged, Candidate, Choice, arrange, needed
 from advisor.answer.hosted import asked_for, figures_of, needed_tokens_per_s, of_median, usd_per_hour
 from advisor.answer.money import CURRENCY, cents, traffic_ratio
 from advisor.answer.options.demand import API_LOSS
+from advisor.answer.owned import KEEPS
 from advisor.answer.question import Question
 from advisor.answer.sentences import certainty
 from advisor.engine.cost import HOURS_PER_MONTH, in_cents, present_value
@@ -99,7 +100,7 @@ def _candidate(choice: Choice, each: HostedOffer | Option) -> Candidate:
     usd = choice.costs.drawn_api(each.usd_per_month)
     if isinstance(each, Option):
         return Candidate(usd=usd, probability=each.slo_probability, seller=(each.accelerator, each.provider, "zero"))
-    known = each.slo_state in ("no limit", "reached")
+    known = each.slo_state in KEEPS
     return Candidate(usd=usd, probability=None, verified=known, seller=("api", each.provider, "api"))
 
 
@@ -325,7 +326,7 @@ def verdict(spec: Json, answer: Answer, hardware: str) -> str:
 def fast_enough(spec: Json, answer: Answer) -> list[str]:
     """The providers whose published speeds reach the limit on speed, at least in part; nothing without that limit."""
     needed = needed_tokens_per_s(spec["slo"])
-    apis = [option for option in answer.recommendations if isinstance(option, ApiOption)]
+    apis = [option for option in answer.recommendations if isinstance(option, ApiOption) and option.speeds]
     if needed is None or len(apis) < 2:
         return []
     named = [

@@ -29,6 +29,7 @@ from advisor.result import Answer, ApiOption, Option, Owned, OwnedPlan, Team
 Json = dict[str, Any]
 Array = np.ndarray
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+KEEPS = ("no limit", "reached")  # states of an API that no limit speaks against
 UNKNOWN_POWER = "its power is not published, so what these machines cost to run is not known"
 
 
@@ -116,7 +117,7 @@ def in_words(number: int) -> str:
 
 def team_of(workload: Workload, outcome: SearchResult, answer: Answer) -> Team | None:
     """What the team of the first choice costs, and which option would be first without any team's cost."""
-    options = [o for o in answer.serving_options if isinstance(o, Option) or o.slo_state != "disputed"]
+    options = [o for o in answer.serving_options if isinstance(o, Option) or o.slo_state in KEEPS]
     if workload.objective != "cost" or not options or options[0] is not answer.recommendations[0]:
         return None
     deployed = [o for o in answer.deployments if o.scale_to_zero is None]

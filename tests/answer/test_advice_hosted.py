@@ -144,8 +144,6 @@ def test_each_limit_that_an_api_misses_names_the_smallest_change() -> None:
     slow = why_not("cerebras", EVERY_CHIP, NO_SPEED, "slo.tokens_per_s_per_user=500")
     assert slow["smallest_change"] == "tokens_per_s_per_user <= 450"
     assert slow["change"] == {"slo.tokens_per_s_per_user": 450}
-    unknown = why_not("somehost", EVERY_CHIP, NO_SPEED, "slo.tokens_per_s_per_user=500")
-    assert "speed not published" in unknown["detail"] and unknown["change"] == {"slo.tokens_per_s_per_user": None}
     place = why_not("somehost", EVERY_CHIP, NO_SPEED, "constraints.regions.allow=[FR]")
     assert "location unknown" in place["detail"] and place["change"] == {"constraints.regions.allow": []}
     money = why_not("cerebras", EVERY_CHIP, NO_SPEED, "constraints.max_usd_per_month=5000")
@@ -154,6 +152,13 @@ def test_each_limit_that_an_api_misses_names_the_smallest_change() -> None:
     assert chips["change"] == {"constraints.accelerators.allow": []}
     power = why_not("somehost", EVERY_CHIP, NO_SPEED, "objective=energy")
     assert power["change"] == {"objective": "cost"}
+
+
+def test_an_api_without_a_published_speed_is_listed_behind_what_meets_the_limits() -> None:
+    ranked = answered(ANY, EVERY_CHIP, "slo.tokens_per_s_per_user=50")["recommendations"]
+    api = next(r for r in ranked if r["provider"] == "somehost")
+    assert api["slo_state"] == "not verified" and ranked[0]["acquisition"] != "api"
+    assert api["usd_per_month"] < ranked[0]["usd_per_month"]
 
 
 def test_weights_of_four_bits_need_a_quality_that_allows_them() -> None:
@@ -188,7 +193,7 @@ def test_an_api_with_a_disputed_speed_stands_behind_those_that_keep_the_limit() 
         "constraints.acquisition=[api]", EVERY_CHIP, NO_SPEED, "slo.ttft_ms_p95=null", "slo.tokens_per_s_per_user=500"
     )
     assert [(r["provider"], r["slo_state"], r["meets_slo"]) for r in found["recommendations"]] == [
-        ("quick", "reached", None), ("cerebras", "disputed", None),
+        ("quick", "reached", None), ("somehost", "not verified", None), ("cerebras", "disputed", None),
     ]  # fmt: skip
     assert "reach 500 tokens/s per user at quick (900), Cerebras (800 and 450)" in found["verdict"]
 
@@ -258,7 +263,7 @@ def test_tokens_alone_are_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_page_table_and_markdown_show_it(client: Client) -> None:
-    found = answered(ANY, EVERY_CHIP, NO_SPEED)
+    found = answered(ANY, EVERY_CHIP, NO_SPEED, "slo.ttft_ms_p95=null")
     advice = sample_advice.advice(found)
     page = every_section(client, f"/advice/{advice.pk}")
     assert "Hosted API (pay per token)" in page and "450" in page and "Prices that providers publish" in page

@@ -12,7 +12,7 @@ from tests.as_json import recommend
 pytestmark = [pytest.mark.margins, pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 ASKED: dict[str, Any] = {
     "name": "chat",
-    "model": "meta-llama/Llama-3.1-8B-Instruct",
+    "model": "meta-llama/Llama-3.1-8B",
     "traffic": {
         "input_tokens": {"mean": 1000, "p95": 2000},
         "output_tokens": {"mean": 200, "p95": 400},
