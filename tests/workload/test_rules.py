@@ -77,7 +77,6 @@ def test_a_portfolio_has_neither_margin_unless_a_workload_states_it() -> None:
         ({"market": "consumer"}, {}, 0),
         ({"chassis": "computer"}, {}, 0),
         ({"chassis": "workstation"}, {}, 0),
-        ({"kind": "edge"}, {}, 0),
         ({}, {"acquisition": "own", "term": "purchase"}, 1),
         ({}, {"acquisition": "own", "term": "owned"}, 0),
         ({}, {"held_instances": 2}, 0),

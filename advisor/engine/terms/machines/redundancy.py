@@ -85,7 +85,7 @@ def spare_hosts(a: Accelerator, o: Offer) -> int:
 
     Whoever owns machines has paid for them: a further one is a purchase that only the planner can ask for.
     """
-    device = a.market == "consumer" or a.chassis in ("computer", "workstation") or a.kind == "edge"
+    device = a.market == "consumer" or a.chassis in ("computer", "workstation")
     return 0 if device or o.term == OWNED or o.held_instances else SPARE_HOSTS
 
 
