@@ -42,7 +42,7 @@ def test_a_question_that_cannot_be_stored_is_refused_with_the_reason(
 
     client.raise_request_exception = False
     monkeypatch.setattr(api_views, "workload_in", error)
-    monkeypatch.setattr(views, "prefilled", error)
+    monkeypatch.setattr(views, "started_from", error)
     send = client.post(path, QUESTION, "application/json") if path.startswith("/api") else client.get(path)
     assert send.status_code == 503 and int(send["Retry-After"]) > 0
     assert "disk is full" in send.content.decode()
