@@ -120,7 +120,9 @@ def _attempt(spec: Json, snapshot: Snapshot, progress: Progress | None, lost: Lo
         bookable=ranking.bookable(question, options, left),
         left_out=ranking.left_out(outcome),
         pareto=pareto(question.workload, outcome, options),
-        sensitivity=lost.section("sensitivity", lambda: ranking.sensitivity(question, outcome, costs, rule_at(question, choice)), []),
+        sensitivity=lost.section(
+            "sensitivity", lambda: ranking.sensitivity(question, outcome, costs, rule_at(question, choice)), []
+        ),
     )
     if options and (card := lost.section("sharing", lambda: sharing(question, outcome), None)):
         answer = answer.changed(sharing=card)
