@@ -6,7 +6,7 @@ from typing import Any
 
 from advisor.answer import money as bill
 from advisor.answer import ranking, training
-from advisor.answer.choice import Choice, chosen, signed
+from advisor.answer.choice import Choice, chosen, rule_at, signed
 from advisor.answer.hosted import hosted
 from advisor.answer.internal_errors import Lost, answered
 from advisor.answer.mix import mix
@@ -120,7 +120,9 @@ def _attempt(spec: Json, snapshot: Snapshot, progress: Progress | None, lost: Lo
         bookable=ranking.bookable(question, options, left),
         left_out=ranking.left_out(outcome),
         pareto=pareto(question.workload, outcome, options),
-        sensitivity=lost.section("sensitivity", lambda: ranking.sensitivity(question, outcome, costs), []),
+        sensitivity=lost.section(
+            "sensitivity", lambda: ranking.sensitivity(question, outcome, costs, rule_at(question, choice)), []
+        ),
     )
     if options and (card := lost.section("sharing", lambda: sharing(question, outcome), None)):
         answer = answer.changed(sharing=card)

@@ -1,6 +1,6 @@
 """The choice itself: declared scores, weights, how certain the order is, and why the others were not chosen."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -135,10 +135,16 @@ def _first_of_sellers(shown: Sequence[Scored], scores: Array, equal: float) -> A
     return rank_uncertainty.win_probability(best, equal)[[names.index(each) for each in sellers]]
 
 
-def sensitivity(question: Question, outcome: SearchResult, costs: bill.CostModel) -> list[SensitivityBar]:
-    """For each assumption: its range, the winner's bill at both ends, and where another option wins."""
+def sensitivity(
+    question: Question, outcome: SearchResult, costs: bill.CostModel, rule: Callable[[Array], int] | None
+) -> list[SensitivityBar]:
+    """For each assumption: its range, the winner's bill at both ends, and where another option wins.
+
+    rule: the first of `outcome.shown` at given costs; None: the objective alone orders.
+    """
     if len(outcome.ranked) < 2 or outcome.table is None:
         return []
+    contenders = outcome.ranked if rule is None else outcome.shown
     spread = spread_of(question, outcome.ranked[0])
     ranges = Ranges(
         price_fraction=bill.price_ends(costs),
@@ -146,8 +152,8 @@ def sensitivity(question: Question, outcome: SearchResult, costs: bill.CostModel
         load_fraction=bill.price_and_load_ranges(question, outcome.ranked[0])["load"],
         host_ratio=host_ratios(question.spec["tco"], question.snapshot, outcome.ranked[0].lane.choice.accelerator.slug),
     )
-    bars = tornado(question.workload, outcome.scale, outcome.table, outcome.ranked, ranges, outcome.effort)
-    return [sensitivity_bar(outcome.ranked, b) for b in bars]
+    bars = tornado(question.workload, outcome.scale, outcome.table, contenders, ranges, outcome.effort, rule)
+    return [sensitivity_bar(contenders, b) for b in bars]
 
 
 def sensitivity_bar(ranked: tuple[Scored, ...], b: Bar) -> SensitivityBar:

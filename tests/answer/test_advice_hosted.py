@@ -271,7 +271,7 @@ def test_page_table_and_markdown_show_it(client: Client) -> None:
     own = every_section(client, f"/advice/{advice.pk}/options/1")
     assert "How to call it" in own and "not published" in own and "Cached input" in own
     memo = client.get(f"/advice/{advice.pk}/documents/memo.html").content.decode()
-    assert "use the API of somehost" in memo and "the best deployment" in memo
+    assert "use the API of somehost" in memo and "The best deployment is option" in memo
     assert client.get(f"/advice/{advice.pk}/documents/memo.html?rank=1").content.decode() == memo
     assert client.get(f"/advice/{advice.pk}/documents/workbook.xlsx?rank=1").status_code == 200
     deployment = found["recommendations"][1]["rank"]

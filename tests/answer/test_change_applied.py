@@ -71,17 +71,26 @@ def test_a_dead_end_has_its_reason(answer: dict[str, Any]) -> None:
     )
 
 
-def test_at_the_price_that_is_named_the_chip_is_first_and_above_it_not() -> None:
+def test_up_to_the_price_that_is_named_the_chip_is_first_and_above_it_only_where_costs_are_tied() -> None:
     slug, field = "mi300a", "usd_per_accelerator_hour.mi300a"
     raw = only({"constraints.vendors.deny": []}, "h100-sxm", slug)
     named = rejections(asked(raw))[slug]["change"]
     assert list(named) == [field]
-    firsts = {
-        factor: asked(workload.with_changes(raw, {field: named[field] * factor}))["recommendations"][0]
-        for factor in (1.0, 1.05)
-    }
-    assert firsts[1.0]["accelerator"] == slug and firsts[1.0]["provider"] == "assumed"
-    assert firsts[1.05]["accelerator"] == "h100-sxm"
+
+    def at(factor: float) -> tuple[str, float, float]:
+        """The first chip, and the lowest cost of each chip, USD per month."""
+        found = asked(workload.with_changes(raw, {field: named[field] * factor}))["recommendations"]
+        own, other = (
+            min(r["usd_per_month"] for r in found if (r["provider"] == "assumed") is assumed)
+            for assumed in (True, False)
+        )
+        return found[0]["accelerator"], own, other
+
+    first, own, other = at(1.0)
+    assert first == slug and 0.98 * other < own <= other
+    _, own, other = at(1.05)
+    assert own > other  # as good as tied
+    assert at(1.4)[0] == "h100-sxm"
 
 
 def test_a_capacity_block_is_suggested_where_it_is_cheaper_than_what_is_rented_by_the_hour() -> None:

@@ -7,11 +7,13 @@ import pytest
 import yaml
 
 from advisor import report
+from advisor.engine.search import NEAR_FRACTION
 from advisor.engine.search.declared_scores import WEIGHTS
 from advisor.engine.search.views import PRICE_BOUND_FACTOR
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.result import Answer
 from advisor.workload.schema import parse
+from tests.answer.choices import choice_of
 from tests.as_json import recommend
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
@@ -85,12 +87,19 @@ def test_weights_change_the_ranking():
     assert ranks(cheap) != ranks(quick)
 
 
-def test_winners_of_views_stand_where_their_cost_puts_them():
+def test_winners_of_views_stand_where_their_expected_cost_puts_them():
     result = answer(objective="cost")
     shown = result["recommendations"]
     assert [r["rank"] for r in shown] == list(range(1, len(shown) + 1))
     assert len({r["accelerator"] for r in shown}) < len(shown), "no view has a winner of its own: nothing is shown here"
-    assert [r["usd_per_month"] for r in shown] == sorted(r["usd_per_month"] for r in shown)
+    choice = choice_of(parse({**yaml.safe_load(QUESTION), "objective": "cost"}))
+    usd = [c.expected_usd for c in choice.candidates]
+    assert [s.usd_per_hour for s in choice.outcome.shown] == pytest.approx([r["usd_per_hour"] for r in shown], rel=1e-3)
+    apart = [bool(r.get("apart")) for r in shown]
+    assert apart == sorted(apart) and not apart[0]
+    tied = [k for k, u in enumerate(usd) if u <= min(usd) * (1 + NEAR_FRACTION)]
+    rest = [u for k, u in enumerate(usd) if k > max(tied) and not apart[k]]
+    assert 0 in tied and len(rest) > 2 and rest == sorted(rest)
     assert {r["rank"] for r in shown} >= set(result["views"].values())
 
 

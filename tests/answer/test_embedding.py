@@ -114,7 +114,13 @@ def test_over_rest_and_on_the_page(client: Client) -> None:
     advice = Advice.objects.get()
     assert advice.state == "done" and [item["field"] for item in advice.result["not_used"]] == ["slo.tpot_ms_p95"]
     text = every_section(client, f"/advice/{advice.pk}")
-    for said in ("Latency p95", "Sequences/s", "embeddings of 256 tokens", "USD per M tokens", "latency, ms (log)"):
+    for said in (
+        "Latency p95",
+        "Sequences/s",
+        "256 tokens each, 40 requests/s",
+        "USD per M tokens",
+        "latency, ms (log)",
+    ):
         assert said in text, said
     option = every_section(client, f"/advice/{advice.pk}/options/1")
     for page in (text, option):

@@ -10,6 +10,7 @@ from advisor import workload
 from advisor.inputs.from_catalog import take_snapshot
 from tests import sample_advice
 from tests.as_json import recommend
+from tests.pages import every_section
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 FILES = Path(__file__).resolve().parents[2] / "fixtures" / "workloads"
@@ -35,8 +36,7 @@ def test_a_chat_without_limits_says_so_and_what_usual_limits_would_change(client
     )["recommendations"][0]
     assert limited["label"].startswith(open_limits["label"])  # what an answer to the question with them says
     assert open_limits["usd_per_month"] == limited["usd_per_month"]
-    shown = client.get(f"/advice/{sample_advice.advice(found).pk}").content.decode()
-    assert open_limits["said"] in shown.split('<section class="decision"')[1].split("</section>")[0]
+    assert open_limits["said"] in every_section(client, f"/advice/{sample_advice.advice(found).pk}")
 
 
 def test_a_first_choice_within_the_usual_limits_stays_first() -> None:

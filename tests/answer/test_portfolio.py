@@ -163,7 +163,11 @@ def test_parsing_twice_changes_nothing() -> None:
     ("part", "field", "says"),
     [
         ("chat.yaml", "workloads[0]", "file paths are not accepted here"),
-        ({"kind": "training", "model": "m", "training": {"tokens": 1e9}}, "workloads[0].model", "not in the catalog"),
+        (
+            {"kind": "training", "model": "no/model", "training": {"tokens": 1e9}},
+            "workloads[0].model",
+            "not in the catalog",
+        ),
         ({**ASKED["workloads"][0], "model": "no-such"}, "workloads[0].model", "not in the catalog"),
     ],
 )
@@ -200,7 +204,7 @@ def test_over_rest_and_on_the_pages(client: Client) -> None:
     assert "chat, nightly on one fleet" in client.get("/advice").content.decode()
     assert "nightly on" in client.get(f"/advice/{pk}/advice.md").content.decode()
     assert client.get(f"/advice/{pk}/options.csv").status_code == 200
-    assert client.get(f"/?from={pk}").status_code == 200
+    assert client.get(f"/?from={pk}", follow=True).status_code == 200
     for render in (report.table, report.markdown):
         assert "nightly on" in render(Answer.read(found))
     papers_agree(client, f"/advice/{pk}", told)

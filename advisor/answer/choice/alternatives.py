@@ -1,6 +1,6 @@
 """Which size and which way to pay stand for a chip: smaller or surer, by the hour or committed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -68,11 +68,7 @@ def chosen(question: Question, outcome: SearchResult) -> Choice:
     costs = model.of(places)
     known = costs.usd_per_month()
     candidates = [candidate(question, s, _costs(s, u)) for s, u in zip(shown, known, strict=True)]
-    ordering = arrange if workload.objective == "cost" else _as_ranked
-    arranged = ordering(candidates, least, sure)
-    if arranged.order:
-        candidates = beyond_reach(candidates, candidates[arranged.order[0]])
-        arranged = ordering(candidates, least, sure)
+    candidates, arranged = arranged_by(workload.objective, candidates, least, sure)
     costs.reorder(arranged.order)
     order = list(arranged.order)
     place = {old: new for new, old in enumerate(order)}
@@ -91,6 +87,38 @@ def chosen(question: Question, outcome: SearchResult) -> Choice:
         committed={place[k]: each for k, each in committed.items()},
         sizes={place[k]: each for k, each in sizes.items()},
     )
+
+
+def arranged_by(
+    objective: str, candidates: Sequence[Candidate], least: float, sure: float
+) -> tuple[list[Candidate], Arranged]:
+    """(the candidates, those that are beyond reach set apart; their order)."""
+    ordering = arrange if objective == "cost" else _as_ranked
+    found, arranged = list(candidates), ordering(candidates, least, sure)
+    if arranged.order:
+        found = beyond_reach(found, found[arranged.order[0]])
+        arranged = ordering(found, least, sure)
+    return found, arranged
+
+
+def rule_at(question: Question, choice: Choice) -> Callable[[Array], int] | None:
+    """The first choice by the rule if the options shown cost other amounts, in USD per hour; None: costs do not order.
+
+    Each option keeps its distribution. Another deployment of the first chip counts as the first choice, 0.
+    """
+    shown, (least, sure) = choice.outcome.shown, needed(question)
+    if question.workload.objective != "cost" or not shown:
+        return None
+    chips = [s.lane.choice.accelerator.slug for s in shown]
+    today = [replace(c, apart=apart(s)) for c, s in zip(choice.candidates, shown, strict=True)]
+
+    def first_at(usd_per_hour: Array) -> int:
+        ratios = usd_per_hour / np.array([s.economic_usd_per_hour for s in shown])
+        moved = [replace(c, usd=c.usd * ratio) for c, ratio in zip(today, ratios, strict=True)]
+        at = arranged_by("cost", moved, least, sure)[1].order[0]
+        return 0 if chips[at] == chips[0] else at
+
+    return first_at
 
 
 def needed(question: Question) -> tuple[float, float]:

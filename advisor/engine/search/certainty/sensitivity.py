@@ -41,10 +41,13 @@ class Standing:
     usd_per_hour: Array
     score: Array
     equal_fraction: float  # scores that differ by no more than this are equal
+    rule: "Rule | None" = None  # orders by more than the score
 
     @property
     def winner(self) -> int:
-        """Today's winner (index 0) unless another contender is better by more than a tie."""
+        """Today's winner (index 0) unless another contender is better by more than a tie, or by the rule."""
+        if self.rule is not None:
+            return self.rule(self.usd_per_hour)
         best = int(np.argmin(self.score))
         least = float(self.score[best])
         return 0 if self.score[0] <= least + self.equal_fraction * abs(least) else best
@@ -66,6 +69,7 @@ class Bar:
 
 
 StandingAt = Callable[[float], Standing]
+Rule = Callable[[Array], int]  # from the cost of each contender to the winner
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,7 +98,13 @@ def contenders_of(workload: Workload, table: Table, ranked: Sequence[Scored]) ->
 
 
 def standing_at(
-    workload: Workload, scale: Scale, ranked: Sequence[Scored], share: Array, latency: Array, price: Array
+    workload: Workload,
+    scale: Scale,
+    ranked: Sequence[Scored],
+    share: Array,
+    latency: Array,
+    price: Array,
+    rule: Rule | None = None,
 ) -> Standing:
     """The contenders with replicas, latency and price multiplied by these factors, each of shape (contenders,)."""
     figures = []
@@ -117,7 +127,7 @@ def standing_at(
         )
     usd = np.array([float(f.usd_per_hour) for f in figures])
     scores = np.array([float(objective(workload, scale, f)) for f in figures])
-    return Standing(usd_per_hour=usd, score=scores, equal_fraction=equal_fraction(workload))
+    return Standing(usd_per_hour=usd, score=scores, equal_fraction=equal_fraction(workload), rule=rule)
 
 
 def settle_replicas(
@@ -128,6 +138,7 @@ def settle_replicas(
     share: Array,
     latency: Array,
     effort: Effort,
+    rule: Rule | None = None,
 ) -> Standing:
     """Like `standing_at`, with replicas adjusted until today's winner and any new winner meet limits in simulation.
 
@@ -139,7 +150,7 @@ def settle_replicas(
         replicas[0] = fewest_replicas(workload, table, ranked[0], replicas[0], effort)
     known, most = {0}, replicas + TRIES
     while True:
-        standing = standing_at(workload, scale, ranked, replicas / carrying, latency, np.ones(len(ranked)))
+        standing = standing_at(workload, scale, ranked, replicas / carrying, latency, np.ones(len(ranked)), rule)
         first = standing.winner
         if first in known:
             return standing
@@ -327,6 +338,7 @@ def tornado(
     ranked: Sequence[Scored],
     ranges: Ranges,
     effort: Effort | None = None,
+    rule: Rule | None = None,
 ) -> list[Bar]:
     """Bars for price, performance, host time, load, output length and prefix cache hit rate; the widest first.
 
@@ -341,19 +353,19 @@ def tornado(
     today, today_s = replicas_needed(workload, field)
 
     def at_price(x: float) -> Standing:
-        return standing_at(workload, scale, ranked, ones, ones, np.where(on_winner_chip, x, 1.0))
+        return standing_at(workload, scale, ranked, ones, ones, np.where(on_winner_chip, x, 1.0), rule)
 
     def at_performance(x: float) -> Standing:
         grown = [
             float(growth(workload, s, np.array(x))) if own else 1.0
             for s, own in zip(ranked, on_winner_chip, strict=True)
         ]
-        return standing_at(workload, scale, ranked, np.array(grown), np.where(on_winner_chip, 1 / x, 1.0), ones)
+        return standing_at(workload, scale, ranked, np.array(grown), np.where(on_winner_chip, 1 / x, 1.0), ones, rule)
 
     def at_workload(changed: Workload) -> Standing:
         now, now_s = replicas_needed(changed, field)
         share = np.where(np.isfinite(now), now / np.where(np.isfinite(today), today, now), UNSERVABLE_REPLICAS)
-        return settle_replicas(changed, scale, table, ranked, share, now_s / today_s, effort)
+        return settle_replicas(changed, scale, table, ranked, share, now_s / today_s, effort, rule)
 
     def at_host(x: float) -> Standing:
         grown, latency = ones.copy(), ones.copy()
@@ -361,7 +373,7 @@ def tornado(
             effect = host_effect(workload, table, ranked[k], np.array([x]))
             grown[k] = growth(workload, ranked[k], effect.speed)[0]
             latency[k] = effect.latency[0]
-        return standing_at(workload, scale, ranked, grown, latency, ones)
+        return standing_at(workload, scale, ranked, grown, latency, ones, rule)
 
     bars = [
         bar(
