@@ -19,7 +19,7 @@ Open = Callable[..., Any]
 
 
 def answer() -> str:
-    return f"/advice/{sample_advice.advice().pk}"
+    return f"/advice/{sample_advice.advice().pk}?section=performance"
 
 
 def tip(page: Any) -> Any:
@@ -28,7 +28,7 @@ def tip(page: Any) -> Any:
 
 def test_a_definition_is_shown_on_hover_and_goes_with_escape(open_page: Open) -> None:
     page = open_page(answer())
-    page.get_by_role("link", name="TTFT", exact=True).first.hover()
+    page.get_by_role("link", name="Time to first token", exact=True).first.hover()
     expect(tip(page)).to_be_visible()
     expect(tip(page)).to_contain_text("Time to first token")
     page.keyboard.press("Escape")
@@ -37,7 +37,7 @@ def test_a_definition_is_shown_on_hover_and_goes_with_escape(open_page: Open) ->
 
 def test_a_definition_is_shown_on_focus_and_read_with_the_link(open_page: Open) -> None:
     page = open_page(answer())
-    link = page.get_by_role("link", name="TTFT", exact=True).first
+    link = page.get_by_role("link", name="Time to first token", exact=True).first
     link.focus()
     expect(tip(page)).to_be_visible()
     expect(link).to_have_attribute("aria-describedby", "term-tip")
@@ -48,7 +48,7 @@ def test_a_definition_is_shown_on_focus_and_read_with_the_link(open_page: Open) 
 def test_a_first_tap_shows_the_definition_and_a_second_one_opens_the_glossary(open_page: Open, settings: Any) -> None:
     settings.DOCS_SITE = ROOT / "build" / "nothing"
     page = open_page(answer(), has_touch=True, viewport={"width": 360, "height": 700})
-    link = page.get_by_role("link", name="TTFT", exact=True).first
+    link = page.get_by_role("link", name="Time to first token", exact=True).first
     link.tap()
     expect(tip(page)).to_be_visible()
     assert "/advice/" in page.url
@@ -61,7 +61,7 @@ def test_a_first_tap_shows_the_definition_and_a_second_one_opens_the_glossary(op
 
 def test_without_scripts_a_term_is_a_link_with_its_definition(open_page: Open) -> None:
     page = open_page(answer(), java_script_enabled=False)
-    link = page.get_by_role("link", name="TTFT", exact=True).first
+    link = page.get_by_role("link", name="Time to first token", exact=True).first
     assert link.get_attribute("href") == "/docs/glossary/#ttft"
     assert "Time to first token" in link.get_attribute("title")
 
