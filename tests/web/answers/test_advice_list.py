@@ -90,8 +90,11 @@ def test_constraints_in_words() -> None:
 
 
 def test_the_page_of_an_answer_says_under_which_constraints_it_holds(client: Client) -> None:
-    spec = sample_advice.SPEC
-    limits = {**spec.get("constraints", {}), "regions": {"allow": ["eu"]}, "max_usd_per_month": 40000}
-    advice = sample_advice.advice(sample_advice.result() | {"workload": parse({**spec, "constraints": limits})})
+    result = sample_advice.result()
+    limits = {"regions": {"allow": ["eu"]}, "max_usd_per_month": 40000}
+    spec = result["workload"]
+    advice = sample_advice.advice(
+        result | {"workload": parse(spec | {"constraints": {**spec.get("constraints", {}), **limits}})}
+    )
     text = client.get(f"/advice/{advice.pk}").content.decode()
     assert "only EU" in text and "budget $40,000 a month" in text
