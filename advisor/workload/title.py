@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from advisor.engine.terms import usd_text
+
 UNNAMED = (None, "", "untitled")  # the last in questions of earlier versions
 LONGEST = 120  # characters of a name
 MANY = 4  # workloads of a fleet that are not all named
@@ -62,7 +64,7 @@ def _on(section: Mapping[str, Any]) -> str:
     if tokens := section.get("tokens"):
         size, letter = next((each for each in SIZES if tokens >= each[0]), (1, ""))
         return f" on {tokens / size:.3g}{letter} tokens"
-    return f" for ${_number(section['budget_usd'])}" if section.get("budget_usd") else ""
+    return f" for {usd_text(section['budget_usd'])}" if section.get("budget_usd") else ""
 
 
 def _number(value: float) -> str:

@@ -37,6 +37,7 @@ RECORDS = {
     "docs/how-to/what-if.md": "the 90% range of every answer",
     "docs/how-to/workload-types.md": "the window of Whisper, advisor/workload/contents.py",
     "docs/how-to/workers.md": "limits of probes/limits.py and probes/calibrate.py",
+    "docs/reference/inputs.md": "examples of the notation, advisor/workload/notation",
     "docs/reference/probes.md": "fixtures/measurements/probes",
     "docs/reference/questions.md": "tests/questions",
     "docs/tutorial/measure-a-machine.md": "fixtures/measurements/probes/amd-epyc-two-shared-cores.json",

@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from advisor.engine.terms import usd_text
 from advisor.fidelity.decisions.track_record import DRAWS
 from advisor.fidelity.scores.report import percent_text, table_of
 
@@ -164,7 +165,7 @@ def line(label: Sequence[str], found: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def markdown(record: Json) -> str:
-    prices = ", ".join(f"{chip} ${usd:.2f}" for chip, usd in record["usd_per_chip_hour"].items())
+    prices = ", ".join(f"{chip} {usd_text(usd)}" for chip, usd in record["usd_per_chip_hour"].items())
     models = len({g["model"] for g in record["groups"]})
     parts = [
         "# Track record",
