@@ -13,6 +13,7 @@ from advisor.workload import parse
 from catalog.models import default_organisation
 from tests import sample_advice
 
+pytestmark = pytest.mark.django_db
 TEXT = {"input_tokens": 2000, "output_tokens": 300}
 LLAMA = "meta-llama/Llama-3.3-70B-Instruct"
 
