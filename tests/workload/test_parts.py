@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from advisor.workload.parts import check_parts
+from advisor.workload.rules import as_part
 from advisor.workload.schema import parse
 from advisor.workload.text import WorkloadError, error
 from tests.workload.test_workload_refused import GOOD, refused
@@ -20,7 +21,7 @@ def portfolio(*parts: Any, **more: Any) -> dict[str, Any]:
 def test_each_workload_is_filled_in_by_itself():
     spec = parse(portfolio(GOOD, BATCH))
     assert [part["kind"] for part in spec["workloads"]] == ["serving", "batch"]
-    assert spec["workloads"][0] == parse(GOOD)
+    assert spec["workloads"][0] == parse(as_part(GOOD))
     assert parse(spec) == spec
 
 
