@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from advisor.answer.choice import Arranged, Candidate, Choice, arrange, needed
 from advisor.answer.hosted import asked_for, figures_of, needed_tokens_per_s, of_median, usd_per_hour
 from advisor.answer.money import CURRENCY, cents, traffic_ratio
@@ -97,10 +99,10 @@ def ranked_together(
 
 def _candidate(choice: Choice, each: HostedOffer | Option) -> Candidate:
     """A hosted API, or a deployment that scales to zero, as the rule sees it."""
-    usd = choice.costs.drawn_api(each.usd_per_month)
     if isinstance(each, Option):
+        usd = np.full(1, each.usd_per_month)  # its draws are not computed
         return Candidate(usd=usd, probability=each.slo_probability, seller=(each.accelerator, each.provider, "zero"))
-    known = each.slo_state in KEEPS
+    usd, known = choice.costs.drawn_api(each.usd_per_month), each.slo_state in KEEPS
     return Candidate(usd=usd, probability=None, verified=known, seller=("api", each.provider, "api"))
 
 

@@ -131,8 +131,6 @@ class Decision(Section):
     action: Literal["sign", "keep", "do_not_sign", "get_quote", "no_clear_winner"] = "sign"
     """What to do now: sign the first option, keep what is owned, sign nothing yet, get a quote first, or choose among
     options that the estimates cannot tell apart (the first is still a good choice)."""
-    action_said: str = ""
-    """The same as one sentence that can stand alone."""
     gate: Gate | None = None
     """What would settle the choice; null: nothing that can be tested or asked for would change it."""
     expected_usd_per_month: UsdPerMonth | None = None

@@ -54,7 +54,7 @@ def test_a_stated_limit_is_met_by_the_budget_or_not(limit: float, said: str) -> 
 
 
 def test_the_action_comes_first_and_the_gate_before_the_other_tests() -> None:
-    found = decided(action="do_not_sign", action_said="Do not sign yet.", gate=GATE)
+    found = decided(action="do_not_sign", gate=GATE)
     assert documents.memo(found).verdict.startswith("Do not sign yet. Rent up to 3 x p5.48xlarge")
     items = part(found, "Before signing").items
     assert items[0] == "Load-test one replica: sign option 2 above 20.9 ms"

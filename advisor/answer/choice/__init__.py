@@ -2,6 +2,17 @@
 
 from advisor.answer.choice.alternatives import Choice, apart, chosen, needed, rule_at
 from advisor.answer.choice.rule import Arranged, Candidate, arrange
-from advisor.answer.choice.signing import signed
+from advisor.answer.choice.signing import BUDGET_QUANTILE, signed
 
-__all__ = ["Arranged", "Candidate", "Choice", "apart", "arrange", "chosen", "needed", "rule_at", "signed"]
+__all__ = [
+    "BUDGET_QUANTILE",
+    "Arranged",
+    "Candidate",
+    "Choice",
+    "apart",
+    "arrange",
+    "chosen",
+    "needed",
+    "rule_at",
+    "signed",
+]

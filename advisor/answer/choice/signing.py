@@ -19,6 +19,7 @@ from advisor.engine.search import (
     instances_of,
     packing_of,
     resized_usd_per_hour,
+    tpot_limit_s,
 )
 from advisor.engine.terms import Workload, usd_text
 from advisor.inputs import rounded
@@ -104,7 +105,7 @@ def _gate(
     if settle.kind == "measurement" and test is not None and test.turning_tpot_ms is not None:
         metric, unit, what = "mean TPOT of one replica", "ms", test.said
         value: float | None = test.turning_tpot_ms
-        cost, after = test_usd(choice, test.rank), test.winner_after
+        cost, after = load_test_usd(answer, choice, test.rank), test.winner_after
         worse_wins = test.turning_tpot_ms >= (test.predicted_tpot_ms or 0.0)
     else:
         metric, value, unit, what = settle.input, settle.at_ratio, "times the expected value", settle.said
@@ -136,25 +137,21 @@ def _limit_gate(workload: Workload, choice: Choice, answer: Answer, s: Scored) -
     v, slo = s.verified, workload.slo
     limits = [
         ("p95 TTFT", slo.ttft_p95_s, v.ttft_p95_s),
-        ("p95 TPOT", slo.tpot_p95_s, v.tpot_p95_s),
+        ("p95 TPOT", tpot_limit_s(workload), v.tpot_p95_s),
         ("p95 end-to-end latency", slo.e2e_p95_s, v.e2e_p95_s),
         ("run time", workload.deadline_s, v.late_fraction * (workload.deadline_s or 0.0)),
     ]
-    metric, limit, _ = max(
-        ((name, limit, seen) for name, limit, seen in limits if limit),
-        key=lambda each: each[2] / each[1],
-        default=("speed per user", None, 0.0),
-    )
+    known = [(name, limit_s, seen_s) for name, limit_s, seen_s in limits if limit_s]
+    metric, limit_s, _ = max(known, key=lambda each: each[2] / each[1])
+    value, unit = (limit_s / 3600.0, "h") if metric == "run time" else (limit_s * 1e3, "ms")
     first = answer.recommendations[0]
-    cost = test_usd(choice, first.rank or 1)
+    cost = load_test_usd(answer, choice, first.rank or 1)
     other = next((o for o in answer.recommendations[1:] if o.accelerator != first.accelerator), None)
     chance = s.slo_probability or 0.0
-    value = None if limit is None else rounded(limit * 1e3)
-    bound = "your limit" if value is None else f"{value:g} ms"
     return Gate(
         metric=metric,
-        value=value,
-        unit="ms",
+        value=rounded(value),
+        unit=unit,
         better_than_value=first.label,
         worse_than_value=other.label if other else "nothing in this answer",
         test=f"Load-test one replica of {first.label} at your peak",
@@ -164,15 +161,15 @@ def _limit_gate(workload: Workload, choice: Choice, answer: Answer, s: Scored) -
         sign_today="",
         said=(
             f"It meets your limits with {chance:.0%} probability, which is too little to sign. Load-test one replica "
-            f"at its share of your peak: sign if {metric} stays within {bound}."
+            f"at its share of your peak: sign if {metric} stays within {value:g} {unit}."
         ),
     )
 
 
-def test_usd(choice: Choice, rank: int) -> float | None:
-    """Rent of the machines of one replica for a load test, USD; None: they are not rented."""
-    shown = choice.outcome.shown
-    s = shown[rank - 1] if 0 < rank <= len(shown) else None
+def load_test_usd(answer: Answer, choice: Choice, rank: int) -> float | None:
+    """Rent of the machines of one replica of an option for a load test, USD; None: they are not rented."""
+    ranks = [o.rank for o in answer.deployments if o.scale_to_zero is None]  # hosted APIs stand between them
+    s = choice.outcome.shown[ranks.index(rank)] if rank in ranks else None
     if s is None or s.offer.acquisition != "rent":
         return None
     return float(packing_of(s.lane.choice, s.offer).each) * s.offer.usd_per_hour * TEST_HOURS

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from advisor.answer.choice import Candidate, arrange
+from advisor.answer.choice import BUDGET_QUANTILE, Candidate, arrange
 from advisor.answer.training.certainty import drawn
 from advisor.answer.training.question import Question
 from advisor.engine.training_search import CostDraws, Found, search
@@ -13,7 +13,6 @@ from advisor.inputs import rounded
 from advisor.result import Answer, Gate, TrainingOption
 from advisor.workload import confidences_of
 
-BUDGET_QUANTILE = 0.8
 Progress = Callable[[str, float], None]
 
 

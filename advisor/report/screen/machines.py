@@ -10,7 +10,7 @@ from advisor.templatetags.units import dollars
 Ranked = Option | ApiOption | TrainingOption
 IN_WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 NOUNS = ("workstation", "slice", "rack")  # in names of instances; all others are servers
-TWO_SIZES = ("A100", "V100", "GH200")  # chips that are told apart by their memory
+TWO_SIZES = ("A100", "V100", "GH200")  # families sold with two memory sizes: the name states which
 WAYS = {
     "on_demand": "by the hour",
     "spot": "spot",

@@ -66,6 +66,12 @@ from advisor.result import (
     use_text,
 )
 
+ACTIONS = {  # how the memo begins where the first option is not simply to be signed
+    "do_not_sign": "Do not sign yet.",
+    "get_quote": "Get a written quote before signing.",
+    "no_clear_winner": "No clear winner: other options cost about the same.",
+}
+
 MOST_RISKS, MOST_BREAK_POINTS, MOST_ELSEWHERE = 7, 3, 2
 LIMITS = {
     "ttft_ms_p95": "first token within {:,.10g} ms",
@@ -132,7 +138,7 @@ def verdict_text(answer: Answer, r: Option) -> str:
     spread = f" (90% interval {range_text(ends)})" if ends else ""
     upfront = f"; {dollars(m.capital_usd)} is paid today" if m and m.capital_usd else ""
     decision = decision_about(answer, r)
-    said = [decision.action_said] if decision and decision.action_said else []
+    said = [ACTIONS[decision.action]] if decision and decision.action in ACTIONS else []
     said += [f"{capfirst(purchase_text(r))}: {dollars(r.usd_per_month)} per month in total{spread}{upfront}."]
     if m and m.plan and m.plan.liability_usd > 0:
         said.append(f"{dollars(m.plan.liability_usd)} of it is due for months after the horizon.")
