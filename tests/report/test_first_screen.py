@@ -1,14 +1,18 @@
 """The first screen of an answer: one sentence on what to do, few figures, plain words, whole machines."""
 
 import re
+from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from advisor import report
 from advisor.report import screen_of, screen_text
+from advisor.report.screen import facts, rows
 from advisor.report.screen.screen import MOST_LINES, Screen
-from advisor.result import Answer, Decision, Gate, TermOffer
+from advisor.result import Answer, Decision, Gate, Option, PlanStep, TermOffer
+from catalog import clock
 from tests import sample_advice, stored_answers
 from tests.report import sample_plan
 from tests.report.test_documents import api_first, fleet_item, portfolio
@@ -200,7 +204,7 @@ def test_owned_machines_are_a_row_and_say_why_they_are_not_first() -> None:
     (row,) = [row for row in screen.table.rows if row.what.endswith("already yours")]
     assert row.why == "selling them is worth more"
     assert [fact.text for fact in screen.facts if fact.label == "Your machines"] == [
-        "Selling them brings about $320,625; with that counted, the first choice costs less."
+        "One of your two servers is enough. Selling them costs less only if they bring that price."
     ]
 
 
@@ -266,3 +270,109 @@ def test_every_action_reads_on_every_kind_of_answer(name: str, action: Any) -> N
     text = above_the_table(screen)
     assert figures(text) <= 20 and len(text.split()) <= 120, text
     assert ". " not in screen.todo and not SETUP.search(text), text
+
+
+# --- every line has room ----------------------------------------------------------------------------------------
+
+
+def wanted(answer: Answer) -> set[str]:
+    """The labels of all that is known about the decision."""
+    decision, option = answer.decision or answer.decide(), next(iter(answer.recommendations), None)
+    if decision is None:
+        return set()
+    lines = {
+        "Cost": facts.cost(decision, option, answer),
+        "Your budget": facts.fits(decision, option, answer),
+        "Speed": facts.speed(option, decision, answer),
+        "Capacity": facts.capacity(option, answer),
+        "Your machines": facts.own_machines(answer, decision),
+        "Rests on": facts.rests_on(decision, option),
+        "Before signing": " ".join(fact.text for fact in facts.before_signing(decision, option, answer)),
+    }
+    return {label for label, text in lines.items() if text}
+
+
+def test_no_line_of_the_verdict_is_left_out_for_want_of_room(screens: dict[str, Screen]) -> None:
+    for name, answer in made().items():
+        shown = {fact.label.removesuffix(" (p95)") for fact in screens[name].facts}
+        assert wanted(answer) <= shown, (name, wanted(answer) - shown)
+
+
+@pytest.mark.parametrize("budget_usd", [None, 60_000])
+@pytest.mark.parametrize("action", ["sign", "no_clear_winner"])
+def test_a_long_plan_with_many_limits_leaves_out_rows_and_parts_before_lines(action: Any, budget_usd: Any) -> None:
+    for answer in [Answer.read(sample_plan.result()), *stored_answers.answers().values()]:
+        decision, first = answer.decide(), next(iter(answer.recommendations), None)
+        if decision is None or not isinstance(first, Option) or first.money is None or first.money.plan is None:
+            continue
+        bought = plan_step("buy", 11, 36, instances=2, unit_usd_once=430_000.0, order_months_before=10.0)
+        steps = [bought, plan_step("rent", 29, 36, instance="2 × B200 (8 GPUs)"), plan_step("reserve", 5, 10)]
+        plan = first.money.plan.changed(steps=steps)
+        first = first.changed(money=first.money.changed(plan=plan))
+        asked = {**answer.workload, "constraints": {"max_usd_per_month": budget_usd}}
+        changed = answer.changed(
+            workload=asked, recommendations=[first, *answer.recommendations[1:]],
+            decision=decision.changed(action=action, tied_ranks=[o.rank for o in answer.recommendations[1:3]]),
+        )  # fmt: skip
+        screen = screen_of(changed)
+        said = above_the_table(screen)
+        assert figures(said) <= 20 and len(said.split()) <= 120, said
+        assert {"Cost", "Rests on"} <= {fact.label for fact in screen.facts}, said
+        assert len(screen.table.rows) >= min(2, len(answer.recommendations)), screen.table
+
+
+def plan_step(action: str, first: int, last: int, **given: Any) -> Any:
+    values = {
+        "action": action, "instances": 1, "instance": "hgx", "provider": "x", "region": "any", "term": "purchase",
+        "from_month": first, "until_month": last, "paid_until_month": last, "unit_usd_once": None,
+        "unit_usd_per_hour": None, "paid_hours": 1.0, "usd": 1000.0, "price_as_of": "2026-11-01",
+        "price_source": "x", "said": "", "accelerators": 8,
+    }  # fmt: skip
+    return PlanStep.read(values | given)
+
+
+@pytest.mark.parametrize(
+    ("days", "text"),
+    [
+        (0, "of today"), (1, "one day old"), (10, "ten days old"), (11, "two weeks old"), (45, "six weeks old"),
+        (66, "nine weeks old"), (67, "two months old"), (315, "ten months old"), (330, "nearly a year old"),
+        (365, "over a year old"), (800, "over two years old"),
+    ],
+)  # fmt: skip
+def test_the_age_of_a_price_is_in_words(days: int, text: str) -> None:
+    assert facts.age_text(clock.today() - timedelta(days=days)) == text
+
+
+def test_no_age_has_figures_or_jumps_back() -> None:
+    for days in range(0, 3000):
+        assert not figures(facts.age_text(clock.today() - timedelta(days=days))), days
+
+
+@pytest.mark.parametrize(
+    ("state", "usd", "said"),
+    [
+        ("not verified", 1_000.0, True), ("disputed", 1_000.0, True), ("missed", 1_000.0, False),
+        ("not verified", 13_000.0, False),
+    ],
+)  # fmt: skip
+def test_a_far_cheaper_api_without_a_published_latency_is_measured_first(state: Any, usd: float, said: bool) -> None:
+    answer = Answer.read(sample_plan.result())
+    offers = [offer for each in stored_answers.answers().values() for offer in each.hosted]
+    offer = offers[0].changed(slo_state=state, usd_per_month=usd, within_budget=True, rejection=None)
+    texts = [fact.text for fact in screen_of(answer.changed(hosted=[offer])).facts if fact.label == "Before signing"]
+    assert any("hosted API" in text for text in texts) == said, texts
+
+
+def test_nothing_that_lies_ahead_is_certain() -> None:
+    assert facts.foreseen(1.0) == ">\u00a099%" and facts.foreseen(0.94) == "94%"
+
+
+def test_a_price_is_for_one_unit_or_for_many() -> None:
+    for counted, text in ((1, "$ per audio hour"), (1_000, "$ per 1,000 audio hours")):
+        option = Option.model_construct(unit_cost=SimpleNamespace(count=counted, unit="audio hour", usd=1.0))
+        assert rows.unit_of(option) == text
+
+
+def test_servers_that_are_sold_are_in_the_sentence_on_what_to_do() -> None:
+    screen = screen_of(stored_answers.answers()["keep"])
+    assert screen.todo.startswith("Sell your two servers (about $320,625) and ")

@@ -34,12 +34,18 @@ def with_break_even(
             made.append(option)
             continue
         plans = plans_of(ways_to_pay(question, s))
+        drawn = plans if s.planned.plan in plans.values() else {chosen_way(s): s.planned.plan} | plans
         money = option.money.changed(
             break_even=list(break_evens(option, plans, api, question.workload, s)),
-            paths=list(paths(plans, api, question.workload)),
+            paths=list(paths(drawn, api, question.workload)),
         )
         made.append(option.changed(money=money))
     return made
+
+
+def chosen_way(s: Scored) -> str:
+    """How the option itself is paid for, where that is neither `own` nor the rent that is compared: a term, spot."""
+    return "own" if s.offer.acquisition == "own" else f"rent {s.offer.term}"
 
 
 def paths(plans: Mapping[str, Plan], api: HostedOffer | None, workload: Workload) -> Iterator[CostPath]:

@@ -7,10 +7,11 @@ from typing import Any
 
 from advisor.report.asked import spec_of
 from advisor.report.screen.machines import Ranked, count_word, named, without_setups
-from advisor.result import Answer, ApiOption, Decision, Gate, Option, Settle, TrainingOption
+from advisor.result import Answer, ApiOption, Decision, Gate, HostedOffer, Option, Owned, Settle, TrainingOption
 from advisor.templatetags.finance import chance
 from advisor.templatetags.training import run_time
-from advisor.templatetags.units import age_days, dollars, given, ms, sig
+from advisor.templatetags.units import day, dollars, given, ms, sig
+from catalog import clock
 
 BUDGET = "four of five cases"  # the 80th percentile
 RANGE_END = "nearly all cases"  # the upper end of a 90% range
@@ -33,6 +34,10 @@ ORIGINS = {
     "estimate": "an estimate",
     "api": "the provider's published price",
 }
+AGES = (("day", 1, 10), ("week", 7, 66), ("month", 30.4, 315))  # unit, its days, the most days in this unit
+MOST_SURE = 0.999
+MUCH_CHEAPER = 0.5  # a hosted API for at most this share of the first choice's cost is worth a test of its latency
+NEARLY_A_YEAR_DAYS = AGES[-1][2]
 SETUP = re.compile(r"\b(TP|DP|PP|EP|CP)\d|\b(FP8|FP4|BF16|INT8|INT4|NVFP4|MXFP4)\b|ZeRO|FSDP|draft token|EAGLE|--\w")
 
 
@@ -53,6 +58,19 @@ def per(option: Ranked | None) -> str:
     if isinstance(option, TrainingOption):
         return "a run" if option.every_days else "for the run"
     return "a month"
+
+
+def foreseen(probability: float) -> str:
+    """A probability of what lies ahead: no number of draws makes it certain."""
+    return chance(min(probability, MOST_SURE))
+
+
+def expected_of(option: Ranked) -> float:
+    """Mean cost over the draws, of a run or a month; of answers that have none, the cost as planned."""
+    usd = option.usd_per_run if isinstance(option, TrainingOption) else option.usd_per_month
+    ranges = option.money.ranges if option.money else None
+    mean = ranges.mean_usd_per_month if ranges else None
+    return usd if mean is None or not option.usd_per_month else usd * mean / option.usd_per_month
 
 
 def in_this_unit(decision: Decision, option: Ranked | None, usd_per_month: float) -> float:
@@ -130,7 +148,7 @@ def limit_usd(answer: Answer) -> tuple[float | None, bool]:
 # --- speed and capacity -----------------------------------------------------------------------------------------
 
 
-def speed(option: Ranked | None, decision: Decision, answer: Answer) -> str:
+def speed(option: Ranked | None, decision: Decision, answer: Answer, is_brief: bool = False) -> str:
     """Latencies beside their limits, or the time of a run beside its deadline, with the probability."""
     if isinstance(option, TrainingOption):
         return training_time(option)
@@ -146,7 +164,8 @@ def speed(option: Ranked | None, decision: Decision, answer: Answer) -> str:
     limited = any("limit" in each for each in found)
     if limited and option.slo_probability is not None:
         which = "It is" if len(found) == 1 else "Both are" if len(found) == 2 else "All are"
-        return f"{said}. {which} met with {chance(option.slo_probability)} probability."
+        met = f"met with {foreseen(option.slo_probability)} probability."
+        return f"{said}; {met}" if is_brief else f"{said}. {which} {met}"
     return f"{said}{'' if limited else '; you set no limit'}." if said else ""
 
 
@@ -168,13 +187,13 @@ def latencies(option: Option, slo: Mapping[str, Any]) -> Iterator[str]:
 
 
 def training_time(run: TrainingOption) -> str:
-    said = f"{run_time(run.days)} a run, interruptions included"
+    said = f"{run_time(run.days)}{' a run' if run.every_days else ''}, interruptions included"
     if run.deadline_days is None:
         return f"{said}; you set no deadline."
     if run.deadline_probability is None:
         return f"{said}; the deadline is {given(run.deadline_days)} days."
     by = f"the deadline of {given(run.deadline_days)} days is met with"
-    return f"{said}; {by} {chance(run.deadline_probability)} probability."
+    return f"{said}; {by} {foreseen(run.deadline_probability)} probability."
 
 
 def batch_time(option: Option) -> str:
@@ -185,7 +204,7 @@ def batch_time(option: Option) -> str:
     if batch.deadline_hours:
         said += f" of the {given(batch.deadline_hours)} h allowed"
         if option.slo_probability is not None:
-            said += f"; the deadline is met with {chance(option.slo_probability)} probability"
+            said += f"; the deadline is met with {foreseen(option.slo_probability)} probability"
     return f"{said}."
 
 
@@ -247,17 +266,26 @@ def rests_on(decision: Decision, option: Ranked | None, is_brief: bool = False) 
     if decision.provider == "owned":
         price = "Your own machines"
     elif decision.price_as_of:
-        days = age_days(decision.price_as_of)
         origin = ORIGINS.get(decision.price_origin)
-        price = (
-            f"Price {days} day{'' if days == '1' else 's'} old{f', from {origin}' if origin and not is_brief else ''}"
-        )
+        price = f"Price {age_text(decision.price_as_of)}{f', from {origin}' if origin and not is_brief else ''}"
     else:
         price = "No price date"
     if isinstance(option, ApiOption):
         return f"{price}; speed as published, not measured by you."
     basis = BASES.get(option.basis, "") if option else ""
     return f"{price}{f'; {basis}' if basis else ''}."
+
+
+def age_text(priced: object) -> str:
+    """of today, nine days old, six weeks old, five months old, over two years old"""
+    priced_on = day(priced)
+    if priced_on is None or (days := (clock.today() - priced_on).days) <= 0:
+        return "of today" if priced_on else "of unknown age"
+    if days > NEARLY_A_YEAR_DAYS:
+        years = days // 365
+        return f"over {'a year' if years == 1 else f'{count_word(years)} years'} old" if years else "nearly a year old"
+    count, unit = next((round(days / each), name) for name, each, most in AGES if days <= most)
+    return f"{count_word(count)} {unit}{'s' * (count > 1)} old"
 
 
 def own_machines(answer: Answer, decision: Decision, is_brief: bool = False) -> str:
@@ -268,17 +296,32 @@ def own_machines(answer: Answer, decision: Decision, is_brief: bool = False) -> 
     if own.suffices is None:
         return ""
     if own.suffices and own.advice == "sell":
-        brings = (
-            f" brings about {dollars(own.resale_usd)}; with that counted" if own.resale_usd and not is_brief else ""
-        )
-        return f"Selling them{brings}, the first choice costs less." if brings else "Selling them is worth more."
+        return f"{capital(enough_of(own))}. Selling them costs less only if they bring that price."
     if is_brief:
         return "They serve the whole load, but not best." if own.suffices else "They do not suffice."
     if own.suffices:
-        usd = f" for {dollars(own.usd_per_month)} a month" if own.usd_per_month else ""
-        return f"They serve the whole load{usd}, which is not the best choice."
+        kept = next((each for each in answer.recommendations if each.rank == own.rank), None)
+        usd = f" for {dollars(expected_of(kept))} a month" if kept else ""
+        return f"{capital(enough_of(own))}{usd}, which is not the best choice."
     share = f"They carry {own.carried_fraction:.0%} of the load" if own.carried_fraction else "They do not suffice"
     return f"{share}; {own.missing}." if own.missing else f"{share}."
+
+
+def enough_of(own: Owned) -> str:
+    """one of your two servers is enough"""
+    if not own.hosts or not own.hosts_used:
+        return "your machines are enough"
+    if own.hosts_used >= own.hosts:
+        return f"your {count_word(own.hosts)} server{'s are' if own.hosts > 1 else ' is'} enough"
+    verb = "is" if own.hosts_used == 1 else "are"
+    return f"{count_word(own.hosts_used)} of your {count_word(own.hosts)} servers {verb} enough"
+
+
+def is_sold(answer: Answer, decision: Decision) -> Owned | None:
+    """The machines that suffice and that the first choice sells all the same."""
+    own = answer.owned[0] if answer.owned else None
+    kept = "keep" in decision.ways or decision.action == "keep" or decision.provider == "owned"
+    return own if own and own.suffices and own.advice == "sell" and not kept else None
 
 
 # --- before signing ---------------------------------------------------------------------------------------------
@@ -293,12 +336,41 @@ def before_signing(decision: Decision, option: Ranked | None, answer: Answer) ->
         reason = f"; the price is {weakness(decision.price_weakness)}: "
         found = [(found[0][0].replace(": ", reason, 1), found[0][1].replace(": ", reason, 1))]
     elif decision.price_weakness:
-        seller = "a supplier" if decision.provider in ("own", "owned", "") else decision.provider
-        found.append((f"Get a written quote from {seller}: the price is {weakness(decision.price_weakness)}.", ""))
+        found.append(price_text(decision))
     elif "buy" in decision.ways:
         found.append(("Get a written quote with the delivery date.", ""))
+    if len([text for text, _ in found if text]) < MOST_STEPS:
+        found.append(api_test(decision, option, answer))
     steps = {text: brief for text, brief in found if text}
     return [Fact(label="Before signing", text=text, brief=brief) for text, brief in steps.items()][:MOST_STEPS]
+
+
+def cheapest_api(answer: Answer) -> HostedOffer | None:
+    priced = [offer for offer in answer.hosted if offer.usd_per_month]
+    return min(priced, key=lambda offer: offer.usd_per_month, default=None)
+
+
+def api_test(decision: Decision, option: Ranked | None, answer: Answer) -> tuple[str, str]:
+    """A hosted API that costs far less and only lacks a published latency; empty where there is none."""
+    api = cheapest_api(answer)
+    if api is None or isinstance(option, ApiOption) or decision.action == "keep":
+        return "", ""
+    open_question = api.slo_state in ("not verified", "disputed") and api.within_budget
+    excluded = api.rejection is not None and api.rejection.reason == "excluded"
+    if not open_question or excluded or api.usd_per_month > MUCH_CHEAPER * expected_usd(decision):
+        return "", ""
+    seller, usd = api.provider_name or api.provider, dollars(api.usd_per_month)
+    said = f"Measure the latency of {seller}'s hosted API: at {usd} a month, it is the choice if it meets your limits."
+    return said, f"Measure the latency of {seller}'s hosted API, which costs far less."
+
+
+def price_text(decision: Decision) -> tuple[str, str]:
+    """What makes a weak price sound, and the same with its first weakness alone: nobody quotes a rent by the hour."""
+    seller = "a supplier" if decision.provider in ("own", "owned", "") else decision.provider
+    by_the_hour = decision.ways == ["rent"]
+    action = f"Check today's price at {seller}" if by_the_hour else f"Get a written quote from {seller}"
+    why = weakness(decision.price_weakness)
+    return f"{action}: the price used is {why}.", f"{action}: the price used is {why.partition(' and ')[0]}."
 
 
 def weakness(text: str) -> str:
@@ -354,6 +426,10 @@ def plain(text: str) -> str:
     """A sentence without the configuration that follows a machine."""
     parts = [part for part in text.split(", ") if not SETUP.search(part)]
     return ", ".join(parts) if parts else text
+
+
+def capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def lower(text: str) -> str:

@@ -36,6 +36,11 @@ def chip_name(name: str) -> str:
     return bare.replace(family, f"{family}-{found[1]}GB", 1) if family in TWO_SIZES else bare
 
 
+def list_of(names: Sequence[str]) -> str:
+    """A, B and C"""
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
+
+
 def count_word(number: int) -> str:
     return IN_WORDS[number] if 0 <= number < len(IN_WORDS) else f"{number:,}"
 
@@ -110,7 +115,7 @@ def without_setups(text: str, answer: Answer) -> str:
 # --- what to do -------------------------------------------------------------------------------------------------
 
 
-def signed(option: Ranked) -> str:
+def signed(option: Ranked, most_parts: int = MOST_PARTS) -> str:
     """What is signed, as the rest of a sentence: rent two servers of 8 × H100 SXM at nebius by the hour."""
     if isinstance(option, ApiOption):
         return f"pay {option.provider_name or option.provider} per token for its hosted API"
@@ -120,10 +125,10 @@ def signed(option: Ranked) -> str:
     if not groups:
         return without_plan(option)
     parts = [part(option, steps, is_first=not n) for n, steps in enumerate(groups.values())]
-    said = "; ".join(parts[:MOST_PARTS])
-    if more := len(parts) - MOST_PARTS:
-        said += f"; {count_word(more)} more part{'s' * (more > 1)} later" if more > 0 else ""
-    return said + bridge_text(option)
+    parts[0] += bridge_text(option)  # until the first machines arrive
+    said = "; ".join(parts[:most_parts])
+    more = len(parts) - most_parts
+    return said + (f"; {count_word(more)} more part{'s' * (more > 1)} later" if more > 0 else "")
 
 
 def without_plan(option: Option | TrainingOption) -> str:
@@ -155,8 +160,9 @@ def part(option: Option | TrainingOption, steps: Sequence[PlanStep], is_first: b
     else:
         first = in_service(steps, step.from_month)
         most, month = most_in_service(steps)
-    chip = chip_name(option.accelerator_name) if same else step.instance
-    found = Machines(count=first, size=step.accelerators if same else 1, chip=chip, noun=noun_of(step.instance))
+    known = same or step.accelerators  # steps of earlier versions do not say how many an instance has
+    chip = chip_name(option.accelerator_name) if known else step.instance
+    found = Machines(count=first, size=step.accelerators if known else 1, chip=chip, noun=noun_of(step.instance))
     found = found if found.size else machines_of(option)
     when = "" if step.from_month == 1 else f" from month {step.from_month}"
     used = in_use(option) if is_first and same and first == option.instances else ""

@@ -5,6 +5,7 @@ from typing import Any
 
 from advisor.engine.terms import kind_named
 from advisor.report.asked import spec_of
+from advisor.report.screen.machines import list_of
 from advisor.result import Answer
 from advisor.templatetags.training import amount, days_text
 from advisor.templatetags.units import dollars, given
@@ -14,7 +15,9 @@ WAYS = {"rent": "rent", "own": "buy", "api": "hosted API"}
 SPARES = {"n+1": "one spare", "n+2": "two spares", "2n": "everything twice"}
 METHODS = {"full": "fine-tuning of all weights", "lora": "LoRA fine-tuning", "qlora": "QLoRA fine-tuning"}
 LISTS = ("accelerators", "vendors", "providers", "regions", "frameworks", "formats")
-NAMED = 2  # names of a constraint that are spelled out; of more, their number
+NAMED = 3  # names of a constraint that are spelled out; of more, their number
+COUNTED = {"accelerators": "kinds of accelerator", "formats": "number formats"}  # "3 accelerators" would be a limit
+AREAS = ("eu", "us", "uk")  # regions that are abbreviations
 
 
 def title_of(answer: Answer) -> str:
@@ -24,7 +27,7 @@ def title_of(answer: Answer) -> str:
 
 
 def question_of(answer: Answer) -> str:
-    """What was asked, as one line."""
+    """What was asked, as one line below the title; the model and the rate are not repeated where the title has them."""
     spec = spec_of(answer)
     if not spec:
         return ""
@@ -32,8 +35,13 @@ def question_of(answer: Answer) -> str:
         parts = [str(part.get("name") or model_of(part)) for part in spec["workloads"]]
         said = [f"{', '.join(parts)} on one fleet", *constraints_of(spec)]
     else:
-        said = [model_of(spec), *load_of(spec), *limits_of(spec), *constraints_of(spec)]
+        said = [unless_named(model_of(spec), spec), *load_of(spec), *limits_of(spec), *constraints_of(spec)]
     return " · ".join(filter(None, said))
+
+
+def unless_named(text: str, spec: Spec, more: str = "") -> str:
+    """The text with what follows it; empty where the title, which stands above, has it."""
+    return "" if text in str(spec.get("name") or "").split(", ") else text + more
 
 
 def model_of(spec: Spec) -> str:
@@ -78,14 +86,15 @@ def rate_of(spec: Spec, traffic: Spec) -> str:
         again = f", every {given(batch['every_hours'])} h" if batch.get("every_hours") else ""
         return f"{given(batch['requests'])} requests within {given(batch['deadline_hours'])} h{again}"
     if users := traffic.get("users"):
-        return f"{given(users['active'])} users at a time"
+        return unless_named(f"{given(users['active'])} users", spec, " at a time")
     if traffic.get("audio"):
         return ""
     rate = traffic.get("requests_per_s") or {}
     if rate.get("mean") is None:
         return "recorded trace" if traffic.get("trace") else ""
-    peak = f", peak {given(rate['peak'])}" if rate.get("peak") not in (None, rate["mean"]) else ""
-    return f"{given(rate['mean'])} requests/s{peak}"
+    peak = f"peak {given(rate['peak'])}" if rate.get("peak") not in (None, rate["mean"]) else ""
+    mean = unless_named(f"{given(rate['mean'])} requests/s", spec)
+    return ", ".join(filter(None, [mean, peak]))
 
 
 def run_of(spec: Spec) -> Iterator[str]:
@@ -141,9 +150,9 @@ def constraints_of(spec: Spec) -> Iterator[str]:
     for key in LISTS:
         names = c.get(key) or {}
         if names.get("allow"):
-            yield f"only {few(names['allow'], key)}"
+            yield f"only {few(named(names['allow'], key), key)}"
         if names.get("deny"):
-            yield f"not {few(names['deny'], key)}"
+            yield f"not {few(named(names['deny'], key), key)}"
     if c.get("max_accelerators") is not None:
         yield f"at most {given(c['max_accelerators'])} accelerators"
     if (c.get("site") or {}).get("max_kw") is not None:
@@ -154,10 +163,19 @@ def constraints_of(spec: Spec) -> Iterator[str]:
         yield f"purchases up to {dollars(c['max_capex_usd'])}"
     if owned := spec.get("owned"):
         shown = [f"{given(count)} × {name.upper()}" for name, count in owned.items()]
-        yield f"you own {few(shown, 'kinds of accelerator')}"
+        yield f"you own {few(shown, 'accelerators')}"
 
 
-def few(names: Sequence[str], what: str) -> str:
-    """A and B; of more than two, how many."""
-    shown = [name.upper() if name in ("eu", "us", "uk") else name for name in map(str, names)]
-    return " and ".join(shown) if len(shown) <= NAMED else f"{len(shown)} {what}"
+def named(names: Sequence[object], key: str) -> list[str]:
+    """Names of a constraint as people write them: EU, Europe, H200-SXM."""
+    texts = [str(name) for name in names]
+    if key == "accelerators":
+        return [text.upper() for text in texts]
+    if key == "regions":
+        return [text.upper() if text in AREAS else text.title() if text.isalpha() else text for text in texts]
+    return texts
+
+
+def few(names: Sequence[str], key: str) -> str:
+    """A, B and C; of more, how many."""
+    return list_of(names) if len(names) <= NAMED else f"{len(names)} {COUNTED.get(key, key)}"

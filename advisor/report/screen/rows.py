@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from advisor.report.asked import spec_of
-from advisor.report.screen.facts import expected_usd, in_this_unit, per
+from advisor.report.screen.facts import cheapest_api, expected_of, expected_usd, foreseen, in_this_unit, per
 from advisor.report.screen.machines import Ranked, chip_name, short
 from advisor.result import Answer, ApiOption, Decision, HostedOffer, NearMiss, Option, Rejection, TrainingOption
-from advisor.templatetags.finance import chance
 from advisor.templatetags.units import dollars
 
 MOST_ROWS = 4
@@ -54,12 +53,13 @@ class Table:
         return [i for i in range(len(self.heads)) if any(row.cells()[i] not in ("", UNKNOWN) for row in self.rows)]
 
 
-def table_of(answer: Answer, decision: Decision) -> Table:
+def table_of(answer: Answer, decision: Decision, most: int = MOST_ROWS) -> Table:
+    """At most so many rows; the first choice and the cheapest hosted API are always there."""
     if answer.portfolio is not None:
         return Table(heads=("Choice", "$ a month", "", "", "Why not first"), rows=of_portfolio(answer, decision))
     first = answer.recommendations[0]
     heads = ("Choice", f"$ {per(first)}", unit_of(first), goal_of(first), "Why not first")
-    return Table(heads=heads, rows=tuple(rows(answer, decision)))
+    return Table(heads=heads, rows=tuple(rows(answer, decision, most)))
 
 
 def unit_of(option: Ranked) -> str:
@@ -67,7 +67,9 @@ def unit_of(option: Ranked) -> str:
     if isinstance(option, TrainingOption):
         return "$ per M trained tokens"
     counted = option.unit_cost if isinstance(option, Option) else None
-    return f"$ per {counted.count:,} {counted.unit}s" if counted else "$ per M tokens"
+    if counted is None:
+        return "$ per M tokens"
+    return f"$ per {counted.unit}" if counted.count == 1 else f"$ per {counted.count:,} {counted.unit}s"
 
 
 def goal_of(option: Ranked) -> str:
@@ -75,19 +77,14 @@ def goal_of(option: Ranked) -> str:
     return "Meets the deadline" if late else "Meets the limits"
 
 
-def rows(answer: Answer, decision: Decision) -> list[Row]:
+def rows(answer: Answer, decision: Decision, most: int) -> list[Row]:
     first = answer.recommendations[0]
     api = cheapest_api(answer)
-    shown = runner_ups(answer, MOST_ROWS - 1 - (api is not None and not same_api(api, first)))
+    shown = runner_ups(answer, most - 1 - (api is not None and not same_api(api, first)))
     found = [row(first, answer, decision), *(row(each, answer, decision) for each in shown)]
     if api is None or any(same_api(api, each) for each in (first, *shown)):
         return found
     return [*found, api_row(api, answer)]
-
-
-def cheapest_api(answer: Answer) -> HostedOffer | None:
-    priced = [offer for offer in answer.hosted if offer.usd_per_month]
-    return min(priced, key=lambda offer: offer.usd_per_month, default=None)
 
 
 def same_api(offer: HostedOffer, option: Ranked) -> bool:
@@ -112,9 +109,9 @@ def distinct(options: Sequence[Ranked]) -> list[Ranked]:
 def runner_ups(answer: Answer, most: int) -> list[Ranked]:
     """The next choices in their order; machines that are already owned are always among them."""
     others = distinct(answer.recommendations)[1:]
-    shown = others[:most]
+    shown = others[: max(most, 0)]
     if (own := next((o for o in others if o.provider == "owned"), None)) is not None and own not in shown:
-        shown = [*shown[: most - 1], own]
+        shown = [*shown[: max(most - 1, 0)], own]
     return shown
 
 
@@ -129,14 +126,6 @@ def row(option: Ranked, answer: Answer, decision: Decision) -> Row:
         why="First choice" if is_first else why_not(option, answer, decision),
         rank=option.rank,
     )
-
-
-def expected_of(option: Ranked) -> float:
-    """Mean cost over the draws, of a run or a month; of answers that have none, the cost as planned."""
-    usd = option.usd_per_run if isinstance(option, TrainingOption) else option.usd_per_month
-    ranges = option.money.ranges if option.money else None
-    mean = ranges.mean_usd_per_month if ranges else None
-    return usd if mean is None or not option.usd_per_month else usd * mean / option.usd_per_month
 
 
 def unit_usd(option: Ranked) -> float | None:
@@ -154,7 +143,7 @@ def probability(option: Ranked) -> str:
     if isinstance(option, ApiOption):
         return "not verified" if option.meets_slo is None else UNKNOWN
     found = met(option)
-    return UNKNOWN if found is None else chance(found)
+    return UNKNOWN if found is None else foreseen(found)
 
 
 def why_not(option: Ranked, answer: Answer, decision: Decision) -> str:

@@ -8,19 +8,20 @@ from typing import Any
 from advisor.engine.terms import kind_named
 from advisor.report.asked import spec_of
 from advisor.report.screen import facts, rows
-from advisor.report.screen.facts import Fact
-from advisor.report.screen.machines import count_word, named, of_fleet, signed
+from advisor.report.screen.facts import Fact, capital
+from advisor.report.screen.machines import Ranked, count_word, named, of_fleet, signed
 from advisor.report.screen.question import question_of, title_of
-from advisor.result import Answer, Decision, Gate, NearMiss, Rejection
+from advisor.result import Answer, Decision, Gate, NearMiss, Option, Rejection
 from advisor.templatetags.changes import limits_to_raise
 from advisor.templatetags.units import dollars, given
 
 MOST_LINES = 25  # in a terminal
 MOST_FIGURES = 45  # on the screen; a figure is a word with a digit
+CHART_FIGURES = 4  # of the chart beside the sentences: the total of each way to pay
+SIZES = ((2, 4), (2, 3), (1, 4), (1, 3), (1, 2))  # parts of the plan that the sentence names, rows of the table
 LEAST_FACTS = 4  # that are shown however long they are
 MOST_IN_BLOCK, MOST_WORDS = 20, 120  # in the sentences above the table
 MOST_TERMS = 2
-OTHERS_NAMED = 2  # of the options that are tied with the first
 REASONS = {
     "unpriced": "without a usable price",
     "misses_slo": "too slow",
@@ -58,32 +59,38 @@ def screen_of(answer: Answer) -> Screen:
     if decision is None:
         return nothing(answer)
     option = answer.recommendations[0] if answer.recommendations else None
-    table, title, question, said = (
-        rows.table_of(answer, decision),
-        title_of(answer),
-        question_of(answer),
-        todo(answer, decision),
-    )
+    title, question, lines = title_of(answer), question_of(answer), tuple(below(decision))
     found = [
         Fact(label="Cost", text=facts.cost(decision, option, answer)),
         Fact(label="Your budget", **both(facts.fits, decision, option, answer)),
-        Fact(label="Speed (p95)" if has_latencies(answer) else "Speed", text=facts.speed(option, decision, answer)),
+        Fact(label="Speed (p95)" if has_latencies(answer) else "Speed", **both(facts.speed, option, decision, answer)),
         Fact(label="Capacity", **both(facts.capacity, option, answer)),
         Fact(label="Your machines", **both(facts.own_machines, answer, decision)),
         Fact(label="Rests on", **both(facts.rests_on, decision, option)),
         *facts.before_signing(decision, option, answer),
     ]
-    lines = tuple(below(decision))
-    beside = figures(" ".join([title, question, *table.words(), *lines]))
-    return Screen(
-        title=title,
-        question=question,
-        feasible=True,
-        todo=said,
-        facts=shortened([fact for fact in found if fact.text], said, min(MOST_IN_BLOCK, MOST_FIGURES - beside)),
-        table=table,
-        below=lines,
-    )
+    beside = figures(" ".join([title, question, *lines])) + CHART_FIGURES * has_chart(option)
+    said, table, shown = fitting(answer, decision, [fact for fact in found if fact.text], beside)
+    return Screen(title=title, question=question, feasible=True, todo=said, facts=shown, table=table, below=lines)
+
+
+def has_chart(option: Ranked | None) -> bool:
+    """Whether there are several ways to pay to draw over time."""
+    return isinstance(option, Option) and option.money is not None and len(option.money.paths) > 1
+
+
+def fitting(
+    answer: Answer, decision: Decision, found: list[Fact], beside: int
+) -> tuple[str, rows.Table, tuple[Fact, ...]]:
+    """The longest sentence and table with which every fact has room; with none, the last facts are left out."""
+    tried = []
+    for parts, most_rows in SIZES:
+        said, table = todo(answer, decision, parts), rows.table_of(answer, decision, most_rows)
+        most = min(MOST_IN_BLOCK, MOST_FIGURES - beside - figures(" ".join(table.words())))
+        tried.append((said, table, shortened(found, said, most)))
+        if len(tried[-1][2]) == len(found):
+            break
+    return max(tried, key=lambda each: len(each[2]))
 
 
 def figures(text: str) -> int:
@@ -96,8 +103,9 @@ def both(says: Callable[..., str], *about: Any) -> dict[str, str]:
     return {"text": says(*about), "brief": says(*about, is_brief=True)}
 
 
-def shortened(found: list[Fact], said: str, most: int) -> tuple[Fact, ...]:
+def shortened(given: list[Fact], said: str, most: int) -> tuple[Fact, ...]:
     """The facts, the last ones in brief or left out, so that the sentences have at most so many figures and words."""
+    found = list(given)
 
     def excess() -> tuple[bool, bool]:
         text = " ".join([said, *(f"{fact.label} {fact.text}" for fact in found)])
@@ -124,11 +132,11 @@ def is_batch(answer: Answer) -> bool:
 # --- what to do -------------------------------------------------------------------------------------------------
 
 
-def todo(answer: Answer, decision: Decision) -> str:
-    """What to do, in one sentence."""
+def todo(answer: Answer, decision: Decision, most_parts: int) -> str:
+    """What to do, in one sentence that names so many parts of the plan."""
     if answer.portfolio:
         return f"{capital(of_sharing(answer))}: {of_fleet(answer)}."
-    what = signed(answer.recommendations[0])
+    what = signed(answer.recommendations[0], most_parts)
     match decision.action:
         case "keep":
             return f"Keep: {kept(answer, what)}."
@@ -137,23 +145,23 @@ def todo(answer: Answer, decision: Decision) -> str:
         case "get_quote":
             return f"Get a quote: the best choice, {what}, has no price that you can sign today."
         case "no_clear_winner":
-            return f"No clear winner: {tied(answer, decision)}."
-    return f"{capital(what)}."
-
-
-def capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+            return f"No clear winner: {tied(answer, decision, what)}."
+    return f"{capital(sold(answer, decision) + what)}."
 
 
 def kept(answer: Answer, what: str) -> str:
     """one of your two servers is enough"""
     own = next((o for o in answer.owned if o.suffices and o.hosts), None)
-    if own is None or not own.hosts_used:
-        return what.removeprefix("keep ")
-    if own.hosts_used >= own.hosts:
-        return f"your {count_word(own.hosts)} server{'s are' if own.hosts > 1 else ' is'} enough"
-    verb = "is" if own.hosts_used == 1 else "are"
-    return f"{count_word(own.hosts_used)} of your {count_word(own.hosts)} servers {verb} enough"
+    return facts.enough_of(own) if own and own.hosts_used else what.removeprefix("keep ")
+
+
+def sold(answer: Answer, decision: Decision) -> str:
+    """sell your two servers (about $320,625) and, in front of what is signed in their place; else empty"""
+    own = facts.is_sold(answer, decision)
+    if own is None:
+        return ""
+    what = f"your {count_word(own.hosts)} server{'s' * (own.hosts > 1)}" if own.hosts else "your machines"
+    return f"sell {what}{f' (about {dollars(own.resale_usd)})' if own.resale_usd else ''} and "
 
 
 def gated(gate: Gate | None, what: str) -> str:
@@ -163,17 +171,12 @@ def gated(gate: Gate | None, what: str) -> str:
     return f"{what} only if {gate.metric} stays within {given(gate.value)} {gate.unit}"
 
 
-def tied(answer: Answer, decision: Decision) -> str:
-    """three within 10%: A, B and C; we would take A"""
+def tied(answer: Answer, decision: Decision, what: str) -> str:
+    """three choices cost about the same; we would rent A. The table names the others"""
     first = answer.recommendations[0]
     others = [o for o in rows.distinct(answer.recommendations) if o.rank in decision.tied_ranks and o is not first]
-    if not others:
-        return f"we would {signed(first)}"
-    names = [named(o) for o in others[:OTHERS_NAMED]]
-    if more := len(others) - OTHERS_NAMED:
-        names += [f"{count_word(more)} more"] if more > 0 else []
-    listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-    return f"{listed} cost{'s' * (len(others) == 1)} about the same; we would {signed(first)}"
+    said = f"{count_word(len(others) + 1)} choices cost about the same; " if others else ""
+    return f"{said}we would {what}"
 
 
 def of_sharing(answer: Answer) -> str:

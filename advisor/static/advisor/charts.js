@@ -77,9 +77,8 @@ function upright(axis, extra) {
   return axisOf(axis, { nameLocation: "end", nameGap: 22, nameTextStyle: { color: INK, fontSize: FONT, align: "left", padding: [0, 0, 0, -56] }, ...extra });
 }
 
-const base = (title) => ({
+const BASE = {  // without the aria of the library, which makes the canvas an image and hides its keys from screen readers
   animation: false,
-  aria: { enabled: true, label: { description: title } },
   textStyle: { fontFamily: "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif", color: INK },
   tooltip: {
     renderMode: "richText", trigger: "item", confine: true, transitionDuration: 0,
@@ -87,7 +86,7 @@ const base = (title) => ({
     textStyle: { color: INK, fontSize: 13, lineHeight: 18 },
     formatter: ({ data }) => (data?.tip ? wrapped(data.tip) : ""),
   },
-});
+};
 
 // Around the values, at least a factor of 3 on a logarithmic axis.
 function span(values, log) {
@@ -127,7 +126,7 @@ function limitLine(name, axis, value, end) {
 
 const kinds = { xy, bars, stack, frontier };
 
-function xy(data, { title, width }) {
+function xy(data, { width }) {
   const series = [], items = [], legend = [], rows = [["series", data.x.name, data.y.name, "to", "text"]];
   const isBand = (each) => each.type === "band";
   const xs = [], ys = [];
@@ -186,14 +185,14 @@ function xy(data, { title, width }) {
   const x = sideways(data.x, { ...(isDate ? { type: "time", axisLabel: { color: MUTED, fontSize: FONT, hideOverlap: true } } : data.x.min > 0 ? { min: data.x.min, max: data.x.max } : data.x.log ? span(xs, true) : { min: Math.min(...xs), max: Math.max(...xs) }), });
   x.splitLine = { ...x.splitLine, show: data.x.log };
   const y = upright(data.y, data.y.zero ? { min: Math.min(0, ...ys) } : data.y.min > 0 ? { min: data.y.min, max: data.y.max } : span(ys, data.y.log));
-  const option = { ...base(title), grid: { left: 64, right: 24, top: 50, bottom: 52 }, xAxis: x, yAxis: y, series };
+  const option = { ...BASE, grid: { left: 64, right: 24, top: 50, bottom: 52 }, xAxis: x, yAxis: y, series };
   if (data.series.some((each) => each.type === "line") && !isDate) option.tooltip.axisPointer = { type: "none" };
   const named = legend.filter((each, n) => legend.findIndex((other) => other.name === each.name) === n);
   return { option, items, legend: named.length > 1 ? named : [], rows, height: data.height ?? (width < 620 ? 280 : 360), zooms: true };
 }
 
 // One bar of parts; a table beside it names them.
-function stack(data, { title }) {
+function stack(data) {
   const total = Math.max(...data.rows.map((row) => row.to));
   const renderItem = (params, api) => {
     const row = data.rows[params.dataIndex], { y, height } = params.coordSys;
@@ -208,7 +207,7 @@ function stack(data, { title }) {
     };
   };
   const option = {
-    ...base(title),
+    ...BASE,
     grid: { left: 6, right: 22, top: 6, bottom: 46 },
     xAxis: sideways(data.value, { min: 0, max: total, splitLine: { show: false } }),
     yAxis: { type: "category", data: [""], show: false },
@@ -219,7 +218,7 @@ function stack(data, { title }) {
 
 const csvOfBars = (data) => [["name", `from, ${data.value.name}`, `to, ${data.value.name}`, "text"], ...data.rows.map((row) => [row.name, row.from, row.to, row.text])];
 
-function bars(data, { title, width }) {
+function bars(data, { width }) {
   const narrow = width < 520, names = narrow ? Math.round(width * 0.36) : 230;
   const log = data.value.log;
   const item = (params, api) => {
@@ -241,7 +240,7 @@ function bars(data, { title, width }) {
   const low = tornado ? Math.max(0, Math.min(...ends) - (high - Math.min(...ends)) * 0.04) : 0;
   const longest = Math.max(...data.rows.map((row) => row.label.length));
   const option = {
-    ...base(title),
+    ...BASE,
     grid: { left: names, right: Math.min(longest * 7 + 12, width * 0.34), top: 8, bottom: 46 },
     xAxis: sideways(data.value, { ...(log ? span(ends, true) : { min: low, max: high }), splitNumber: narrow ? 2 : 5 }),
     yAxis: {
@@ -313,7 +312,7 @@ function groupOf(row, data, by) {
   return by === "vendor" ? chip?.vendor || "other" : chip?.name ?? row.chip;
 }
 
-function frontier(data, { title, width, state }) {
+function frontier(data, { width, state }) {
   const metric = (key) => data.metrics.find((each) => each.key === key);
   const x = metric(state.x), y = metric(state.y);
   const everything = pointsOf(data, state);
@@ -368,7 +367,7 @@ function frontier(data, { title, width, state }) {
   const xs = [...points.map((row) => row.x), ...(x.limit ? [x.limit.value] : [])];
   const ys = [...points.map((row) => row.y), ...(y.limit ? [y.limit.value] : [])];
   const option = {
-    ...base(title),
+    ...BASE,
     grid: { left: 64, right: 20, top: 50, bottom: 52 },
     xAxis: sideways({ ...x, log: state.xLog }, { ...span(xs, state.xLog), splitNumber: width < 520 ? 3 : 6 }),
     yAxis: upright({ ...y, log: state.yLog }, span(ys, state.yLog)),
@@ -465,7 +464,7 @@ class Figure {
   }
 
   drawing(width = this.canvas.clientWidth || 640) {
-    return kinds[this.data.kind](this.data, { title: this.title, width, state: this.state });
+    return kinds[this.data.kind](this.data, { width, state: this.state });
   }
 
   draw() {

@@ -65,14 +65,9 @@ def page(
         **shown,
         **(training if trains else serving)(answer, spec, base, sort, shown["parts"], opened),
         **grounds(answer, shown["parts"]),
-        "screen_chart": screen_chart(answer) if shown["is_first"] else None,
+        "glance": cost_charts.at_a_glance(first) if isinstance(first, Option) and shown["is_first"] else "",
         "schedule": schedule(answer.portfolio.shared) if answer.portfolio and answer.portfolio.shared else [],
     }
-
-
-def screen_chart(answer: Answer) -> chart_data.Chart | None:
-    """The chart below the first screen: what buying, renting and a hosted API have cost over time."""
-    return cost_charts.break_even(answer.deployments[0], answer) if answer.deployments else None
 
 
 def is_training(spec: Mapping[str, Any]) -> bool:

@@ -7,6 +7,7 @@ from django.utils.text import capfirst
 from advisor.report import meetings
 from advisor.result import Answer, CostPath, HostedOffer, Option
 from advisor.templatetags.units import dollars, large, percent
+from advisor.web.charts import glance
 from advisor.web.charts import plots as charts
 from advisor.web.interactive.chart_data import Chart, axis
 from catalog.pricing import reader
@@ -16,6 +17,8 @@ NAMES = {
     "own": "buy",
     "rent on_demand": "rent by the hour",
     "rent spot": "rent spot instances",
+    "rent reserved_1y": "one-year term",
+    "rent reserved_3y": "three-year term",
 }
 LINE_COLORS = ("--c0", "--c1", "--c5", "--c3", "--c2")
 LEAST_LOAD = 0.02  # of the capacity, at the left end of the chart
@@ -72,6 +75,15 @@ def break_even(option: Option, answer: Answer | None) -> Chart | None:
         rows=tuple((str(month), *(dollars(path.cumulative_usd[month]) for path in paths)) for month in shown),
         scrolls=True,
     )
+
+
+def at_a_glance(option: Option) -> str:
+    """The same lines without ranges and grid, as SVG; empty where there is nothing to compare."""
+    paths = option.money.paths if option.money else []
+    ways = [
+        (capfirst(name_of(path)), color, path.cumulative_usd) for path, color in zip(paths, LINE_COLORS, strict=False)
+    ]
+    return glance.ways_over_time(ways)
 
 
 def name_of(path: CostPath) -> str:
