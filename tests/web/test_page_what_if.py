@@ -126,7 +126,7 @@ def test_it_says_from_what_to_what_the_winner_changes_and_where(client: Client, 
         turn = client.get(url, {"budget": budget, "turn": "1"}).content.decode()
         assert f"{first.name} stops being first at about" in turn
     else:
-        assert "No option is left at Budget" in text
+        assert "No option is left at budget" in text
     same = client.get(url, {"budget": f"{first.usd_per_month * 50:.0f}"})
     assert f"The winner stays {first.name}" in same.content.decode()
 
@@ -141,7 +141,7 @@ def row_of(chip: str, usd: float) -> rows.Shown:
 
 def test_the_sentence_names_both_winners_and_the_change() -> None:
     a, b, cheaper = row_of("A", 100.0), row_of("B", 90.0), row_of("A", 80.0)
-    assert rows.winner_said(b, a, ["Load: 1 → 2"]) == "The winner changes from A to B at Load: 1 → 2."
+    assert rows.winner_said(b, a, ["Load: 1 → 2"]) == "The winner changes from A to B at load 2 (was 1)."
     assert rows.winner_said(a, a, ["x"]) == "The winner stays A at $100 a month."
     assert "A at $80.00 a month instead of A at $100" in rows.winner_said(cheaper, a, ["x"])
     assert rows.winner_said(None, a, ["x"]) == "No option is left at x."

@@ -298,13 +298,16 @@ def own_machines(answer: Answer, decision: Decision, is_brief: bool = False) -> 
     if own.suffices and own.advice == "sell":
         return f"{capital(enough_of(own))}. Selling them costs less only if they bring that price."
     if is_brief:
-        return "They serve the whole load, but not best." if own.suffices else "They do not suffice."
+        return f"{capital(enough_of(own))}." if own.suffices else f"{share_of(own)}."
     if own.suffices:
         kept = next((each for each in answer.recommendations if each.rank == own.rank), None)
         usd = f" for {dollars(expected_of(kept))} a month" if kept else ""
         return f"{capital(enough_of(own))}{usd}, which is not the best choice."
-    share = f"They carry {own.carried_fraction:.0%} of the load" if own.carried_fraction else "They do not suffice"
-    return f"{share}; {own.missing}." if own.missing else f"{share}."
+    return f"{share_of(own)}; {own.missing}." if own.missing else f"{share_of(own)}."
+
+
+def share_of(own: Owned) -> str:
+    return f"They carry {own.carried_fraction:.0%} of the load" if own.carried_fraction else "They are not enough"
 
 
 def enough_of(own: Owned) -> str:

@@ -21,6 +21,7 @@ WAYS = {
     "owned": "already yours",
 }
 TERMS = {"reserved_1y": "one year", "reserved_3y": "three years"}
+LATER = {"reserve": "rent"}  # verbs of the parts of a plan that are not named
 MOST_PARTS = 2  # of a plan that the sentence names
 
 
@@ -67,10 +68,11 @@ class Machines:
 
 
 def machines_of(option: Option | TrainingOption) -> Machines:
-    """The machines of an option on its first day, whole ones."""
-    sizes = [s.accelerators for s in steps_of(option) if s.instance == option.instance and s.accelerators]
-    count = max(option.instances, 1)
-    size = sizes[0] if sizes else max(1, -(-option.accelerator_count // count))
+    """The machines of an option on its first day, whole ones, as the plan has them."""
+    steps = [s for s in steps_of(option) if s.instance == option.instance and s.accelerators]
+    bought = [s for s in steps if s.action != "rent"]
+    count = max(option.instances, in_service(bought, bought[0].from_month) if bought else 0, 1)
+    size = steps[0].accelerators if steps else max(1, -(-option.accelerator_count // max(option.instances, 1)))
     return Machines(count=count, size=size, chip=chip_name(option.accelerator_name), noun=noun_of(option.instance))
 
 
@@ -126,9 +128,8 @@ def signed(option: Ranked, most_parts: int = MOST_PARTS) -> str:
         return without_plan(option)
     parts = [part(option, steps, is_first=not n) for n, steps in enumerate(groups.values())]
     parts[0] += bridge_text(option)  # until the first machines arrive
-    said = "; ".join(parts[:most_parts])
-    more = len(parts) - most_parts
-    return said + (f"; {count_word(more)} more part{'s' * (more > 1)} later" if more > 0 else "")
+    later = list(dict.fromkeys(LATER.get(action, action) for action, *_ in [*groups][most_parts:]))
+    return "; ".join([*parts[:most_parts], *([f"{list_of(later)} more later"] if later else [])])
 
 
 def without_plan(option: Option | TrainingOption) -> str:

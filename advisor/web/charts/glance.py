@@ -34,9 +34,7 @@ def ways_over_time(ways: Sequence[Way]) -> str:
         parts.append(f'<path d="M{end + 6} {at}h10" stroke="var({color})" stroke-width="3"/>')
         parts.append(label(end + 22, at + 1, shortened(name), "name", "start"))
         parts.append(label(end + 22, at + 16, localized(tick_text(max(paid[months - 1], 0.0))), "tick", "start"))
-    return svg(
-        "glance", WIDTH, HEIGHT, "Paid to date, buying, renting and a hosted API", described(ways), "".join(parts)
-    )
+    return svg("ways", WIDTH, HEIGHT, "Paid to date, buying, renting and a hosted API", described(ways), "".join(parts))
 
 
 def after(months: int) -> str:

@@ -127,7 +127,7 @@ def rows_of(now: Sequence[Shown], before: Sequence[Shown]) -> list[Row]:
 
 def winner_said(now: Shown | None, before: Shown | None, changes: Sequence[str]) -> str:
     """Whether the winner changes, and at what."""
-    at = "; ".join(changes)
+    at = "; ".join(map(at_value, changes))
     if now is None:
         return f"No option is left at {at}." if before else ""
     if before is None:
@@ -140,9 +140,28 @@ def winner_said(now: Shown | None, before: Shown | None, changes: Sequence[str])
     return f"The same option wins: {now.name} at {usd} a month instead of {before.name} at {old}."
 
 
+def at_value(change: str) -> str:
+    """Load: 1 → 2 as it follows "at": load 2 (was 1)."""
+    label, _, values = change.partition(": ")
+    old, arrow, new = values.partition(" → ")
+    if not arrow:
+        return change
+    return f"{label[:1].lower() + label[1:] if label[1:2].islower() else label} {new} (was {old})"
+
+
+def answered_said(answered: Shown | None, estimated: Shown) -> str:
+    """What the full answer puts first where the estimates for the same question put another option first."""
+    if answered is None or answered.key == estimated.key:
+        return ""
+    return (
+        f"The full answer to the original question puts {answered.name} first: it simulates the options and weighs"
+        " their probability. Save the changed question and run it in full before you decide."
+    )
+
+
 def verdict_said(first: Shown) -> str:
     """The verdict on the new first option."""
-    verdict = f"New verdict: {first.label}, {first.seller}, {dollars(first.usd_per_month)} a month"
+    verdict = f"New verdict: {first.name}, {first.seller}, {dollars(first.usd_per_month)} a month"
     if first.ttft_ms is not None and first.tpot_ms is not None and first.acquisition != "api":
         verdict += f"; p95 TTFT {ms(first.ttft_ms)}, p95 TPOT {ms(first.tpot_ms)}"
     return f"{verdict} ({first.mark})."

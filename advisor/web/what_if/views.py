@@ -18,12 +18,14 @@ from advisor import advise
 from advisor.api import Exceeded, limits
 from advisor.inputs import what_if
 from advisor.models import Advice
-from advisor.templatetags.units import sig, typed_number
+from advisor.templatetags.units import decimal_comma, sig
 from advisor.web import views
+from advisor.web.form_fields.values import quantity, unclear_text
 from advisor.web.what_if.controls import NUMERIC, applies, form_context, lineage
 from advisor.web.what_if.rows import (
     Key,
     Shown,
+    answered_said,
     best_of_each,
     only_number,
     rows_of,
@@ -32,7 +34,7 @@ from advisor.web.what_if.rows import (
     verdict_said,
     winner_said,
 )
-from advisor.workload import WorkloadError
+from advisor.workload import Style, Unclear, WorkloadError, quantity_of, read_quantity
 from catalog.accounts import Right, caller_of, organisation_of, refused
 from catalog.models import Organisation
 from catalog.pricing import reader
@@ -43,6 +45,7 @@ TURN = "turn"  # asks where the winner changes
 NAME = "name"  # of a what-if that is saved
 NOT_CONTROLS = (RUN, TURN, NAME, reader.NAME, "csrfmiddlewaretoken")
 MOST_NAMED = 120  # characters of a name
+RATIO = quantity_of("price_ratio")
 NUMBERS = {c.name for c in what_if.CONTROLS if c.reads in NUMERIC}
 ROWS = 20
 RESULTS = "advisor/_what_if_results.html"
@@ -72,9 +75,9 @@ def asked(advice: Advice, query: Any) -> Asked:
     typed = dict(given)
     for name in given.keys() & NUMBERS:
         try:
-            typed[name] = [typed_number(word) for word in given[name]]
-        except ValueError as unclear:
-            errors[name] = str(unclear)
+            typed[name] = [in_digits(name, word) for word in given[name]]
+        except Unclear as unclear:
+            errors[name] = unclear_text(unclear)
     if errors:
         return Asked(advice=advice, given=given, spec=advice.workload.spec, errors=errors)
     try:
@@ -82,6 +85,14 @@ def asked(advice: Advice, query: Any) -> Asked:
     except WorkloadError as trouble:
         errors = {item["field"]: said(item) for item in reversed(trouble.errors)}
         return Asked(advice=advice, given=given, spec=advice.workload.spec, errors=errors)
+
+
+def in_digits(name: str, word: str) -> str:
+    """What was typed, in the control's unit: $10k as 10000, 0.5 s as 500; text that is no such number as it is."""
+    control = what_if.BY_NAME[name]
+    meant = RATIO if control.reads == "ratio" else quantity(control.path)
+    found = read_quantity(word, meant, Style(comma=decimal_comma()))
+    return word if found is None else f"{found:.12g}"
 
 
 def said(item: Mapping[str, str]) -> str:
@@ -125,6 +136,7 @@ def results_context(request: HttpRequest, a: Asked, url: str, shared: bool) -> J
         "changes": changes,
         "winner": winner_said(first, earlier, changes) if changes else "",
         "verdict": verdict_said(first) if changes and first else "",
+        "answered": answered_said(first_of(a.advice), earlier) if changes and earlier and not is_full else "",
         "turns_url": f"{url}?{a.query}&{TURN}=1" if turns and only_number(*numbers_of(a)) else "",
         "turn": turn_said(a, earlier, seen_by) if turns and earlier and TURN in request.GET else "",
         "run": run if run is not None and run.pk != a.advice.pk else None,
@@ -134,6 +146,12 @@ def results_context(request: HttpRequest, a: Asked, url: str, shared: bool) -> J
         "name": f"{a.advice.workload.name}: {'; '.join(changes)}"[:MOST_NAMED],
         "saved": [] if shared else lineage(a.advice)["what_ifs"],
     }
+
+
+def first_of(advice: Advice) -> Shown | None:
+    """The first choice of the full answer."""
+    options = views.answer_of(advice).serving_options
+    return shown(options[0]) if options else None
 
 
 def numbers_of(a: Asked) -> tuple[what_if.Values, what_if.Values]:
