@@ -1,5 +1,6 @@
 """The page of an answer begins with its first screen: the sentences, figures and rows of `advise` and Markdown."""
 
+import itertools
 from html import unescape
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,7 @@ from django.test import Client
 
 from advisor import report
 from advisor.report import screen_of
-from advisor.report.screen.machines import signed
+from advisor.report.screen.machines import machines_of, signed
 from advisor.result import Answer, BridgeSetup, Option, Settle
 from advisor.result.decision import lasting, most_accelerators
 from tests import sample_advice
@@ -150,3 +151,21 @@ def test_rent_until_the_delivery_is_of_its_own_machines_and_not_of_those_that_ar
     )
     assert [s.action for s in lasting(steps, bridge)] == ["buy", "rent"]
     assert [s.action for s in lasting(steps, None)] == ["rent", "buy", "rent"]
+
+
+def test_the_table_counts_the_machines_that_the_sentence_counts() -> None:
+    """A plan may buy more at once than the load of the first day needs."""
+    for instances, bought in itertools.product((1, 2, 5), (1, 2, 3, 8)):
+        found = option([step("buy", 2, 36, instances=bought)], instances=instances, accelerator_count=8 * instances)
+        assert machines_of(found).count == max(instances, bought)
+        assert signed(found).startswith(f"buy {machines_of(found).counted(bought)}")
+
+
+def test_later_parts_of_a_plan_have_the_same_machines_and_the_bridge_stands_where_it_ends() -> None:
+    values = {"months": 10, "accelerator": "b200", "accelerators_per_replica": 1, "replicas": 10, "setup": "FP8"}
+    bridge = BridgeSetup.read(values | {"accelerator_name": "B200 (HGX/DGX)"})
+    later = step("rent", 29, 36, instance="B200 (8 GPUs)", provider="hyperstack", term="on_demand")
+    found = option([step("buy", 11, 36, order_months_before=10.0), later], bridge=bridge)
+    first = "buy one server of 8 × B200 from month 11; ten months of delivery; rent 10 × B200 until then"
+    assert signed(found) == f"{first}; rent one server of 8 × B200 at hyperstack by the hour from month 29"
+    assert signed(found, 1) == f"{first}; rent more later"

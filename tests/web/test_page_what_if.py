@@ -1,5 +1,6 @@
 """What-if: state in the address, errors beside their controls, without scripts, and the full question."""
 
+import dataclasses
 import json
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 from django.test import Client
 
 from advisor.models import Advice
-from advisor.web.what_if import rows
+from advisor.web.what_if import rows, views
 from tests import links, sample_advice
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
@@ -211,3 +212,48 @@ def test_the_form_gets_the_first_options_or_what_is_missing(client: Client) -> N
     assert "fill in: requests per second or users" in text
     text = client.post("/quick-estimate", {**filled, "traffic.requests_per_s.mean": "1"}).content.decode()
     assert "Analytical estimate, not simulated" in text and text.count('<th scope="row">') == 3
+
+
+@pytest.mark.parametrize(
+    ("control", "written", "value"),
+    [
+        ("budget", "$40k", "40000"), ("budget", "40,000 USD", "40000"), ("ttft", "2 s", "2000"),
+        ("ttft", "500ms", "500"), ("tpot", "30 ms", "30"), ("e2e", "1 min", "60000"), ("load", "2x", "2"),
+        ("load", "150%", "1.5"), ("price_purchase", "80%", "0.8"), ("max_chips", "2 x 8", "16"),
+        ("max_chips", "16 GPUs", "16"), ("budget", "", ""), ("budget", "lots", "lots"),
+    ],
+)  # fmt: skip
+def test_controls_read_the_numbers_and_units_of_the_form(control: str, written: str, value: str) -> None:
+    assert views.in_digits(control, written) == value
+
+
+def test_every_control_that_holds_a_number_reads_one_back() -> None:
+    for name in views.NUMBERS:
+        for number in ("1", "12", "1.5", "250"):
+            assert views.in_digits(name, number) == number, name
+
+
+def test_units_change_the_same_question(client: Client, advice: Advice) -> None:
+    url = f"/advice/{advice.pk}/what-if"
+    plain, units = (
+        client.get(url, {"budget": budget, "ttft": ttft}).context["changes"]
+        for budget, ttft in (("30000", "1500"), ("$30k", "1.5 s"))
+    )
+    assert plain == units and len(plain) == 2
+
+
+def test_a_change_is_told_as_a_value_with_the_earlier_one() -> None:
+    assert rows.at_value("Requests/s at the peak: 15 → 60") == "requests/s at the peak 60 (was 15)"
+    assert rows.at_value("TTFT p95 limit, ms: 2,000 → 500") == "TTFT p95 limit, ms 500 (was 2,000)"
+    assert rows.at_value("Accelerators without a value") == "Accelerators without a value"
+
+
+def test_the_first_choice_of_the_full_answer_is_named_where_the_estimates_have_another() -> None:
+    a, b = row_of("A", 100.0), row_of("B", 90.0)
+    assert rows.answered_said(a, a) == rows.answered_said(None, a) == ""
+    assert rows.answered_said(b, a).startswith("The full answer to the original question puts B first")
+
+
+def test_the_verdict_has_no_configuration() -> None:
+    first = dataclasses.replace(row_of("6 × B200", 100.0), label="6 x B200, FP8 W8A8, TP1, vLLM 0.24.0")
+    assert "TP1" not in rows.verdict_said(first) and "6 × B200" in rows.verdict_said(first)
