@@ -149,6 +149,8 @@ def test_parts_and_tokens_agree_however_it_is_paid(changes: dict[str, str]) -> N
         steps = sum(step["usd_per_mtok"] for step in m["waterfall"])
         assert steps == pytest.approx(r["usd_per_mtok_blended"], rel=1e-4)
         assert m["npv_usd"] == pytest.approx(r["tco_usd"], rel=1e-5)
+        own_way = "own" if r["acquisition"] == "own" else f"rent {r['term']}"
+        assert not m["paths"] or own_way in {path["name"] for path in m["paths"]}, "the chart has the option's own way"
 
 
 def test_spot_is_ranked_when_it_is_taken_and_carries_its_interruptions() -> None:

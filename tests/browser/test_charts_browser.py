@@ -39,6 +39,8 @@ def test_load_hover_and_click_break_no_content_policy(open_page: Open) -> None:
         page.mouse.move(box["x"] + share * box["width"], box["y"] + 0.5 * box["height"])
     figure.locator(".chart-legend button").first.click()
     figure.get_by_label("90% ranges").click()
+    canvas = figure.locator(".chart-canvas")  # its keys reach it, and its name tells them, also after a redraw
+    assert canvas.get_attribute("role") == "application" and "Arrow keys" in canvas.get_attribute("aria-label")
     figure.get_by_label("Horizontal axis", exact=True).select_option("output_tokens_per_s_per_user")
     assert page.evaluate("window.refused") == []
     charts = (("cost", "#chart-waterfall"), ("cost", "#chart-cost-of-load"), ("performance", "#chart-memory"))

@@ -53,6 +53,19 @@ def test_the_verdict_and_the_table_are_on_the_screen_with_few_figures(open_page:
         box = page.locator(part).bounding_box()
         assert box["y"] + box["height"] <= SCREEN["height"], part
     assert page.locator(".decision details, .shortlist details").count() == 0
+    for chart in page.locator(".glance").all():
+        box = chart.bounding_box()
+        assert box["y"] + box["height"] <= SCREEN["height"] and chart.locator("svg text").count() >= 6
+
+
+def test_an_answer_with_several_ways_to_pay_has_its_chart_beside_the_verdict(open_page: Open) -> None:
+    load_once(FROZEN)
+    page = open_page(f"/advice/{stored_answers.advice('support-chat').pk}", viewport=SCREEN)
+    chart, verdict = page.locator(".glance").bounding_box(), page.locator(".decision").bounding_box()
+    assert chart["x"] >= verdict["x"] + verdict["width"] and chart["y"] + chart["height"] <= SCREEN["height"]
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.locator(".glance").bounding_box()["y"] >= verdict["y"]
+    assert not page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
 
 
 def test_on_a_phone_the_sentence_on_what_to_do_is_on_the_first_screen(open_page: Open) -> None:

@@ -12,8 +12,8 @@ from advisor import report
 from advisor.report import documents
 from advisor.report import text as report_text
 from advisor.report.documents import subject, wording
-from advisor.result import Answer
-from tests import sample_advice, sample_money
+from advisor.result import Answer, ApiOption
+from tests import sample_advice, sample_money, stored_answers
 from tests.report import sample_plan
 
 API: dict[str, Any] = {
@@ -391,3 +391,14 @@ def test_an_assumption_has_its_age() -> None:
     undated = {**dated, "as_of": "2020"}
     first, second = rows(documents.assumptions_csv(answer(assumptions=[dated, undated]), 1))
     assert int(first["age_days"]) > 2000 and second["age_days"] == ""
+
+
+def test_the_memo_of_the_first_choice_begins_with_what_the_first_screen_says() -> None:
+    for name, found in stored_answers.answers().items():
+        first = next(iter(found.recommendations), None)
+        if first is None or first.rank is None or isinstance(first, ApiOption):
+            continue
+        said = report.screen_of(found).todo
+        assert documents.memo(found, first.rank).verdict.startswith(said), name
+        for other in found.recommendations[1:2]:
+            assert not documents.memo(found, other.rank or 2).verdict.startswith(said), name

@@ -11,7 +11,7 @@ from advisor import report
 from advisor.report import screen_of, screen_text
 from advisor.report.screen import facts, rows
 from advisor.report.screen.screen import MOST_LINES, Screen
-from advisor.result import Answer, Decision, Gate, Option, PlanStep, TermOffer
+from advisor.result import Answer, Decision, Gate, Option, PlanStep, Settle, TermOffer
 from catalog import clock
 from tests import sample_advice, stored_answers
 from tests.report import sample_plan
@@ -376,3 +376,21 @@ def test_a_price_is_for_one_unit_or_for_many() -> None:
 def test_servers_that_are_sold_are_in_the_sentence_on_what_to_do() -> None:
     screen = screen_of(stored_answers.answers()["keep"])
     assert screen.todo.startswith("Sell your two servers (about $320,625) and ")
+
+
+@pytest.mark.parametrize(("flips", "said"), [(0.004, False), (0.04, False), (0.2, True)])
+def test_a_test_that_hardly_ever_changes_the_choice_is_no_step_before_signing(flips: float, said: bool) -> None:
+    settle = Settle.read(
+        {
+            "kind": "quote",
+            "input": "price of 4 x H200 SXM",
+            "flips_fraction": flips,
+            "winner_after": "4 x MI300X",
+            "winner_after_rank": 2,
+            "at_ratio": 1.12,
+            "said": "Get a written quote for 4 x H200 SXM.",
+        }  # fmt: skip
+    )
+    for given in (None, gate()):
+        texts = [fact.text for fact in screen_of(decided(settle=settle, gate=given)).facts]
+        assert any("may change the choice" in text for text in texts) == said, texts

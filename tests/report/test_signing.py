@@ -55,7 +55,8 @@ def test_a_stated_limit_is_met_by_the_budget_or_not(limit: float, said: str) -> 
 
 def test_the_action_comes_first_and_the_gate_before_the_other_tests() -> None:
     found = decided(action="do_not_sign", gate=GATE)
-    assert documents.memo(found).verdict.startswith("Do not sign yet. Rent up to 3 x p5.48xlarge")
+    verdict = documents.memo(found).verdict
+    assert verdict.startswith("Do not sign yet: rent ") and "Rent up to 3 x p5.48xlarge" in verdict
     items = part(found, "Before signing").items
     assert items[0] == "Load-test one replica: sign option 2 above 20.9 ms"
     assert items[1] == "the test costs about $42.00 and is worth $1,234 a month, $14,808 over the horizon"

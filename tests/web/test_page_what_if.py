@@ -37,7 +37,7 @@ def test_it_works_without_a_script_and_the_address_holds_the_state(client: Clien
     assert page.status_code == 200 and "<html" in text
     assert 'name="load" type="text" value="2"' in text
     assert 'value="amd" checked' in text
-    assert "Vendors: not set → amd" in text
+    assert "vendors amd (was not set)" in text
     assert "MI300X" in text and "analytical estimate, not simulated" in text
 
 
@@ -143,7 +143,7 @@ def row_of(chip: str, usd: float) -> rows.Shown:
 def test_the_sentence_names_both_winners_and_the_change() -> None:
     a, b, cheaper = row_of("A", 100.0), row_of("B", 90.0), row_of("A", 80.0)
     assert rows.winner_said(b, a, ["Load: 1 → 2"]) == "The winner changes from A to B at load 2 (was 1)."
-    assert rows.winner_said(a, a, ["x"]) == "The winner stays A at $100 a month."
+    assert rows.winner_said(a, a, ["x"]) == "The winner stays A at $100 a month with x."
     assert "A at $80.00 a month instead of A at $100" in rows.winner_said(cheaper, a, ["x"])
     assert rows.winner_said(None, a, ["x"]) == "No option is left at x."
     moved = rows.rows_of([b, a], [a, b])
@@ -257,3 +257,28 @@ def test_the_first_choice_of_the_full_answer_is_named_where_the_estimates_have_a
 def test_the_verdict_has_no_configuration() -> None:
     first = dataclasses.replace(row_of("6 × B200", 100.0), label="6 x B200, FP8 W8A8, TP1, vLLM 0.24.0")
     assert "TP1" not in rows.verdict_said(first) and "6 × B200" in rows.verdict_said(first)
+
+
+def test_the_name_of_a_saved_what_if_has_whole_changes_and_the_new_load(advice: Advice) -> None:
+    spec = {**advice.workload.spec, "name": None}
+    changes = [f"Limit {n}, ms: 1 → {n}" for n in range(1, 40)]
+    name = views.name_of(spec, changes)
+    told = name.count("limit")
+    assert len(name) <= views.MOST_NAMED and name.endswith(f"limit {told}, ms {told}"), name
+    assert views.name_of(spec, ["x" * 200]) == views.name_of(spec, []) and "requests/s" in views.name_of(spec, [])
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {
+            "kind": "image_generation", "model": "black-forest-labs/FLUX.1-dev", "traffic.requests_per_s.mean": "0.2",
+            "traffic.image_output.width_px": "1024", "traffic.image_output.height_px": "1024",
+        },
+        {"kind": "serving", "model": "openai/whisper-large-v3", "traffic.audio.hours_per_hour": "20"},
+    ],
+    ids=["images", "speech"],
+)  # fmt: skip
+def test_the_form_estimates_every_question_that_it_accepts(client: Client, asked: dict[str, str]) -> None:
+    text = client.post("/quick-estimate", asked).content.decode()
+    assert "fill in" not in text and "Analytical estimate, not simulated" in text

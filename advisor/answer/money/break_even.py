@@ -34,7 +34,8 @@ def with_break_even(
             made.append(option)
             continue
         plans = plans_of(ways_to_pay(question, s))
-        drawn = plans if s.planned.plan in plans.values() else {chosen_way(s): s.planned.plan} | plans
+        known = any(plan is s.planned.plan for plan in plans.values())
+        drawn = plans if known else {chosen_way(s): s.planned.plan} | plans
         money = option.money.changed(
             break_even=list(break_evens(option, plans, api, question.workload, s)),
             paths=list(paths(drawn, api, question.workload)),

@@ -388,7 +388,7 @@ def test_text(decision: Decision, answer: Answer) -> tuple[str, str]:
     amounts = worth_of(gate) if gate else ""
     if gate and decision.action == "do_not_sign":
         return f"Load-test one replica at its share of your peak{f' ({amounts})' if amounts else ''}.", ""
-    if settle is None or settle.kind == "none" or (gate is None and settle.flips_fraction < LEAST_DOUBT):
+    if settle is None or settle.kind == "none" or settle.flips_fraction < LEAST_DOUBT:
         return "", ""
     other = answer.option(settle.winner_after_rank) if settle.winner_after_rank else None
     tested = tested_option(settle, answer)
@@ -398,10 +398,10 @@ def test_text(decision: Decision, answer: Answer) -> tuple[str, str]:
     elif tested is not None:
         action = f"Load-test {'the first choice' if tested.rank == 1 else named(tested)}"
     doubt = f"{action}: it may change the choice"
-    brief = f"{doubt} ({chance(settle.flips_fraction)})."
+    brief = f"{doubt} ({chance(settle.flips_fraction)} probability)."
     turning_ms = settle.measurement.turning_tpot_ms if settle.measurement else None
     if tested is None or other is None or turning_ms is None or settle.kind != "measurement":
-        said = ", ".join([chance(settle.flips_fraction), *([amounts] if amounts else [])])
+        said = ", ".join([f"{chance(settle.flips_fraction)} probability", *([amounts] if amounts else [])])
         return f"{doubt} ({said}).", brief
     value, end = f"{sig(turning_ms)} ms on average", f" ({amounts})." if amounts else "."
     if tested.rank == 1:

@@ -7,7 +7,7 @@ from typing import Any
 from advisor.engine.terms import kind_named
 from advisor.inputs import what_if
 from advisor.models import Advice
-from advisor.report import ORIGINS
+from advisor.report import ORIGINS, screen_of
 from advisor.result import (
     FIGURES,
     GROUPS,
@@ -297,10 +297,36 @@ def label_of(path: str) -> str:
     return FIELDS[path].label if path in FIELDS else what_if.label_of(path) or path
 
 
+def verdicts(items: Sequence[Item]) -> list[Row]:
+    """The first screens of whole answers, line by line: what to sign, its cost, speed and evidence."""
+    told = [verdict(item) for item in items]
+    labels = dict.fromkeys(label for each in told for label in each)
+    texts = [(label, [each.get(label, UNKNOWN) for each in told]) for label in labels]
+    return [
+        Row(label=label, cells=[Cell(text=text, value=text) for text in cells], differs=len(set(cells)) > 1)
+        for label, cells in texts
+    ]
+
+
+def verdict(item: Item) -> dict[str, str]:
+    """Label -> text; empty for anything but the first choice of a finished answer."""
+    if item.answer is None or item.rank not in (None, 1) or item.scenario:
+        return {}
+    screen = screen_of(item.answer)
+    lines: dict[str, list[str]] = {"What to sign": [screen.todo]}
+    for fact in screen.facts:
+        lines.setdefault(fact.label.removesuffix(" (p95)"), []).append(fact.text)
+    return {label: " ".join(texts) for label, texts in lines.items()}
+
+
 def groups(items: Sequence[Item]) -> list[tuple[str, list[Row]]]:
-    """The groups of figures that have rows."""
+    """The groups of figures that have rows, the verdicts first."""
     grouped = [(title, [figure for figure in FIGURES if figure.group == title]) for title in GROUPS]
-    return [(title, found) for title, chosen in grouped if (found := rows(chosen, items))]
+    told = verdicts(items)
+    return [
+        *([("Verdict", told)] if told else []),
+        *((title, found) for title, chosen in grouped if (found := rows(chosen, items))),
+    ]
 
 
 def cautions(items: Sequence[Item]) -> list[str]:

@@ -49,13 +49,13 @@ def fragment(request: HttpRequest) -> HttpResponse:
             context["unknown"] = gettext("Training runs and portfolios have no quick estimate yet.")
         elif wrong := [form.fields[name].label for name in form.errors if form.data.get(name)]:
             context["fields"], context["invalid"] = wrong[:5], True
-        elif missing := quick.missing_from(raw):
-            context["missing"] = [gettext(name) for name in missing]
-        elif not valid:
-            context["invalid"] = True
-        else:
+        elif valid:  # whatever its kind needs is there: images and speech need no token counts
             ranking = quick.quick_answer(form.spec, organisation)
             context |= {"ranking": ranking, "options": ranking.options[:SHOWN]}
+        elif missing := quick.missing_from(raw):
+            context["missing"] = [gettext(name) for name in missing]
+        else:
+            context["invalid"] = True
     except (Exceeded, quick.Busy):
         context["unknown"] = gettext("Too many estimates at once. The next change tries again.")
     except WorkloadError as error:

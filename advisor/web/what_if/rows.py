@@ -136,8 +136,8 @@ def winner_said(now: Shown | None, before: Shown | None, changes: Sequence[str])
     if now.key != before.key:
         return f"The winner changes from {before.name} to {now.name} at {at}."
     if (now.name, now.provider, usd) == (before.name, before.provider, old):
-        return f"The winner stays {now.name} at {usd} a month."
-    return f"The same option wins: {now.name} at {usd} a month instead of {before.name} at {old}."
+        return f"The winner stays {now.name} at {usd} a month with {at}."
+    return f"The same option wins with {at}: {now.name} at {usd} a month instead of {before.name} at {old}."
 
 
 def at_value(change: str) -> str:

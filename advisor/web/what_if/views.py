@@ -1,7 +1,7 @@
 """The views of what-if: the catalog ranked again in closed form as the controls change."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
@@ -26,6 +26,7 @@ from advisor.web.what_if.rows import (
     Key,
     Shown,
     answered_said,
+    at_value,
     best_of_each,
     only_number,
     rows_of,
@@ -34,7 +35,7 @@ from advisor.web.what_if.rows import (
     verdict_said,
     winner_said,
 )
-from advisor.workload import Style, Unclear, WorkloadError, quantity_of, read_quantity
+from advisor.workload import Style, Unclear, WorkloadError, named, quantity_of, read_quantity, unnamed
 from catalog.accounts import Right, caller_of, organisation_of, refused
 from catalog.models import Organisation
 from catalog.pricing import reader
@@ -143,9 +144,17 @@ def results_context(request: HttpRequest, a: Asked, url: str, shared: bool) -> J
         "waiting": waiting,
         "poll_url": f"{url}?{a.query}&{RUN}={run.pk}" if waiting and run else "",
         "given": [(name, word) for name, words in a.given.items() for word in words],
-        "name": f"{a.advice.workload.name}: {'; '.join(changes)}"[:MOST_NAMED],
+        "name": name_of(a.spec, changes),
         "saved": [] if shared else lineage(a.advice)["what_ifs"],
     }
+
+
+def name_of(spec: Json, changes: Sequence[str]) -> str:
+    """The changed question's title and as many whole changes as fit: gpt-oss-120b, 24 requests/s: regions us"""
+    title = str(named(unnamed(spec))["name"])[:MOST_NAMED]
+    said = [at_value(change).partition(" (was ")[0] for change in changes]
+    names = [f"{title}: {'; '.join(said[:count])}" for count in range(len(said), 0, -1)]
+    return next((name for name in names if len(name) <= MOST_NAMED), title)
 
 
 def first_of(advice: Advice) -> Shown | None:

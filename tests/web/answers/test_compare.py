@@ -3,12 +3,15 @@
 import csv
 import io
 import re
+from html import escape
 from typing import Any
 
 import pytest
 from django.test import Client
 
 from advisor.models import Advice
+from advisor.report import screen_of
+from advisor.result import Answer
 from advisor.workload.schema import parse
 from tests import sample_advice
 from tests.people import organisation
@@ -114,3 +117,12 @@ def test_what_does_not_exist_or_belongs_to_others_is_not_found(client: Client) -
     Advice.objects.filter(pk=theirs).update(organisation=organisation())
     for key in (theirs, f"{theirs}:1", f"{ours}:9", "nonsense", "-" * 36):
         assert client.get(address(ours, key)).status_code == 404, key
+
+
+def test_the_verdicts_of_answers_stand_side_by_side_first(client: Client) -> None:
+    first, second = sample_advice.advice(), other(name="other")
+    text = shown(client, first.pk, second.pk)
+    said = screen_of(Answer.read(sample_advice.result()))
+    assert text.index("What to sign") < text.index("In one line")
+    assert escape(said.todo) in row(text, "What to sign")
+    assert "Verdict" not in shown(client, f"{first.pk}:2", f"{first.pk}:3"), "single options have none"

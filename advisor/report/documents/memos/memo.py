@@ -1,6 +1,7 @@
 """The decision memo for finance: what to sign, what it can cost, what else was considered, at which risk."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from django.utils.text import capfirst
 
@@ -29,7 +30,6 @@ from advisor.report.documents.memos.signing import (
     alternative_rows,
     approval_part,
     budget_rows,
-    decision_about,
     gate_items,
     miss_part,
 )
@@ -48,6 +48,7 @@ from advisor.report.documents.wording import (
     purchase_text,
     range_text,
 )
+from advisor.report.screen import screen_of
 from advisor.report.text import (
     EQUALS,
     figure,
@@ -66,12 +67,6 @@ from advisor.result import (
     use_text,
 )
 
-ACTIONS = {  # how the memo begins where the first option is not simply to be signed
-    "do_not_sign": "Do not sign yet.",
-    "get_quote": "Get a written quote before signing.",
-    "no_clear_winner": "No clear winner: other options cost about the same.",
-}
-
 MOST_RISKS, MOST_BREAK_POINTS, MOST_ELSEWHERE = 7, 3, 2
 LIMITS = {
     "ttft_ms_p95": "first token within {:,.10g} ms",
@@ -83,7 +78,20 @@ LIMITS = {
 
 
 def memo(answer: Answer, rank: int = 1) -> Memo:
-    """The memo of one option, or of a portfolio. Http404: there is no option of that rank."""
+    """The memo of one option, or of a portfolio; that of the first choice begins with what the first screen says to do.
+
+    Http404: there is no option of that rank.
+    """
+    found, first = memo_about(answer, rank), next(iter(answer.recommendations), None)
+    is_first = answer.portfolio is not None or (first is not None and first.rank == rank)
+    if not is_first or isinstance(first, ApiOption):  # the memo of an API says it itself
+        return found
+    screen = screen_of(answer)
+    return replace(found, verdict=f"{screen.todo} {found.verdict}") if screen.feasible else found
+
+
+def memo_about(answer: Answer, rank: int) -> Memo:
+    """The memo without that sentence."""
     if answer.portfolio is not None and answer.portfolio.has_no_costs_stored:
         return early_portfolio_memo(answer, answer.portfolio)
     if answer.portfolio is not None and answer.portfolio.money is not None:
@@ -137,9 +145,7 @@ def verdict_text(answer: Answer, r: Option) -> str:
     ends = ranges.usd_per_month[::2] if ranges else interval
     spread = f" (90% interval {range_text(ends)})" if ends else ""
     upfront = f"; {dollars(m.capital_usd)} is paid today" if m and m.capital_usd else ""
-    decision = decision_about(answer, r)
-    said = [ACTIONS[decision.action]] if decision and decision.action in ACTIONS else []
-    said += [f"{capfirst(purchase_text(r))}: {dollars(r.usd_per_month)} per month in total{spread}{upfront}."]
+    said = [f"{capfirst(purchase_text(r))}: {dollars(r.usd_per_month)} per month in total{spread}{upfront}."]
     if m and m.plan and m.plan.liability_usd > 0:
         said.append(f"{dollars(m.plan.liability_usd)} of it is due for months after the horizon.")
     if r.rank != 1:
