@@ -169,3 +169,13 @@ def test_later_parts_of_a_plan_have_the_same_machines_and_the_bridge_stands_wher
     first = "buy one server of 8 × B200 from month 11; ten months of delivery; rent 10 × B200 until then"
     assert signed(found) == f"{first}; rent one server of 8 × B200 at hyperstack by the hour from month 29"
     assert signed(found, 1) == f"{first}; rent more later"
+
+
+def test_a_purchase_is_named_however_short_the_sentence() -> None:
+    """What is rented until the delivery costs less and comes first: it is no substitute for the purchase."""
+    rent = step("rent", 1, 10, usd=2e5, provider="coreweave", term="on_demand")
+    buy = step("buy", 11, 36, usd=9e5, unit_usd_once=430_000.0, order_months_before=10.0)
+    found = option([rent, buy], [SimpleNamespace(hourly_instances=int(month < 10)) for month in range(36)])
+    bought = "buy one server of 8 × B200 from month 11 ($430,000); ten months of delivery"
+    assert signed(found) == f"rent one server of 8 × B200 at coreweave by the hour until month 10; {bought}"
+    assert signed(found, 1) == f"{bought}; rent until then"

@@ -1,7 +1,7 @@
 """Machines in plain words: whole ones, as they are sold, and when a plan needs them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from advisor.result import Answer, ApiOption, Option, PlanStep, TrainingOption, lasting
@@ -126,10 +126,27 @@ def signed(option: Ranked, most_parts: int = MOST_PARTS) -> str:
         groups.setdefault((step.action, step.instance, step.provider, step.term), []).append(step)
     if not groups:
         return without_plan(option)
-    parts = [part(option, steps, is_first=not n) for n, steps in enumerate(groups.values())]
+    end = max(step.until_month for steps in groups.values() for step in steps)
+    parts = [part(option, steps, end, is_first=not n) for n, steps in enumerate(groups.values())]
     parts[0] += bridge_text(option)  # until the first machines arrive
-    later = list(dict.fromkeys(LATER.get(action, action) for action, *_ in [*groups][most_parts:]))
-    return "; ".join([*parts[:most_parts], *([f"{list_of(later)} more later"] if later else [])])
+    return "; ".join(most_expensive(parts, list(groups.values()), most_parts))
+
+
+def most_expensive(parts: Sequence[str], groups: Sequence[Sequence[PlanStep]], most: int) -> Iterator[str]:
+    """The parts of a plan that cost most, in their order, and in a few words that there are others."""
+    by_cost = sorted(range(len(parts)), key=lambda n: -sum(step.usd for step in groups[n]))
+    shown = sorted(by_cost[:most])
+    yield from (parts[n] for n in shown)
+    left = [(n, groups[n]) for n in range(len(parts)) if n not in shown]
+    if before := verbs([steps for n, steps in left if n < shown[0]]):
+        yield f"{list_of(before)} until then"
+    if after := verbs([steps for n, steps in left if n > shown[0]]):
+        yield f"{list_of(after)} more later"
+
+
+def verbs(groups: Sequence[Sequence[PlanStep]]) -> list[str]:
+    """rent, buy"""
+    return list(dict.fromkeys(LATER.get(steps[0].action, steps[0].action) for steps in groups))
 
 
 def without_plan(option: Option | TrainingOption) -> str:
@@ -151,8 +168,8 @@ def how_long(term: str) -> str:
     return f"for {TERMS[term]}" if term in TERMS else "as spot instances" if term == "spot" else "by the hour"
 
 
-def part(option: Option | TrainingOption, steps: Sequence[PlanStep], is_first: bool) -> str:
-    """One kind of machines of a plan under one contract: how many, when, for how much."""
+def part(option: Option | TrainingOption, steps: Sequence[PlanStep], end: int, is_first: bool) -> str:
+    """One kind of machines of a plan under one contract: how many, when, for how much. `end`: its last month."""
     step = steps[0]
     same = step.instance == option.instance
     if same and step.action == "rent" and (by_month := hourly(option)):
@@ -175,7 +192,9 @@ def part(option: Option | TrainingOption, steps: Sequence[PlanStep], is_first: b
         said = f"buy {found.counted(first)}{used}{now}{once}"
     else:
         due = f" ({dollars(step.usd)} committed)" if step.action == "reserve" else ""
-        said = f"rent {found.counted(first)}{used} at {step.provider} {how_long(step.term)}{when}{due}"
+        last = max(each.until_month for each in steps)
+        stops = f" until month {last}" if step.action == "rent" and last < end else ""
+        said = f"rent {found.counted(first)}{used} at {step.provider} {how_long(step.term)}{when}{stops}{due}"
     said += more_text(first, most, month)
     wait = max(each.order_months_before for each in steps)
     return said + (f"; {wait_text(wait)} of delivery" if wait else "")
