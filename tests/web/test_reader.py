@@ -8,9 +8,13 @@ import pytest
 from django.test import Client
 from django.utils import translation
 
+from advisor.inputs import what_if
 from advisor.models import Advice
 from advisor.templatetags import finance, units
 from advisor.web import forms
+from advisor.web.what_if import controls
+from advisor.web.what_if import views as what_if_views
+from advisor.workload import Unclear
 from catalog.models import ExchangeRate
 from catalog.pricing import reader
 from tests import sample_advice
@@ -119,11 +123,23 @@ def test_the_form_says_what_is_ambiguous(client: Client, field: str, typed: str,
     assert response.status_code == 422 and said in error and f'value="{typed}"' in text
 
 
-@pytest.mark.django_db
-def test_a_what_if_never_joins_the_parts_of_a_decimal_comma(client: Client) -> None:
-    advice, plain = sample_advice.advice(), {"Accept": "application/json"}
-    path = f"/advice/{advice.pk}/what-if?load="
-    assert client.get(path + "0,9", headers=plain).status_code == 422  # this was once 9
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_a_what_if_never_joins_the_parts_of_a_decimal_comma(language: str) -> None:
+    with translation.override(language):
+        for control in sorted(what_if_views.NUMBERS):
+            assert what_if_views.in_digits(control, "0,9") in ("0.9", "0,9"), control  # this was once 9
+        assert what_if_views.in_digits("load", "0,9") == "0.9"
+        with pytest.raises(Unclear):
+            what_if_views.in_digits("ttft", "1.234")
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_what_a_what_if_shows_of_a_question_reads_back(language: str) -> None:
+    with translation.override(language):
+        for name in sorted(what_if_views.NUMBERS):
+            for value in ("0.5", "1.234", "12.345", "250", "40000", "1234567"):
+                shown = controls.text_in(what_if.BY_NAME[name], [value], is_typed=False)
+                assert float(what_if_views.in_digits(name, shown)) == float(value), (name, shown)
 
 
 # --- pages ------------------------------------------------------------------------------------------------------

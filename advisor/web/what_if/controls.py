@@ -1,6 +1,7 @@
 """What-if: the question of an answer as controls, and its lineage."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from django.shortcuts import get_object_or_404
@@ -8,12 +9,14 @@ from django.shortcuts import get_object_or_404
 from advisor.engine.terms import kind_named
 from advisor.inputs import what_if
 from advisor.models import Advice
-from advisor.templatetags.units import number_to_type, objective
-from advisor.workload import PORTFOLIO
+from advisor.templatetags.units import decimal_comma, number_to_type, objective
+from advisor.web.form_fields.values import quantity
+from advisor.workload import PORTFOLIO, Quantity, Style, quantity_of, text_of
 from catalog.models import Accelerator
 
 Json = dict[str, Any]
 NUMERIC = ("number", "ratio")
+RATIO = replace(quantity_of("price_ratio"), high=1000.0)  # 1.234 is no 1,234 times
 
 
 def applies(spec: Mapping[str, Any]) -> bool:
@@ -22,6 +25,20 @@ def applies(spec: Mapping[str, Any]) -> bool:
 
 
 FIRST = ("budget", "load", "ttft", "tpot", "objective")  # always in view; without tokens, e2e takes the place of two
+
+
+def meant_by(c: what_if.Control) -> Quantity:
+    """What a number of the control stands for."""
+    return RATIO if c.reads == "ratio" else quantity(c.path)
+
+
+def text_in(c: what_if.Control, words: Sequence[str], is_typed: bool) -> str:
+    """What the control shows: what was typed, or the question's value so that it reads back."""
+    if c.reads not in NUMERIC or not words:
+        return ", ".join(words)
+    if is_typed:
+        return ", ".join(map(number_to_type, words))
+    return text_of(float(words[0]), meant_by(c), Style(comma=decimal_comma()))
 
 
 def form_context(spec: Json, url: str, given: what_if.Values | None = None, errors: Json | None = None) -> Json:
@@ -41,7 +58,7 @@ def form_context(spec: Json, url: str, given: what_if.Values | None = None, erro
             "several": c.name in ("vendor", "class"),
             "choices": choices.get(c.name, []),
             "values": values[c.name],
-            "text": ", ".join(map(number_to_type, values[c.name]) if c.reads in NUMERIC else values[c.name]),
+            "text": text_in(c, values[c.name], is_typed=c.name in (given or {})),
             "numeric": c.reads in NUMERIC,
             "error": (errors or {}).get(c.name, ""),
         }

@@ -20,8 +20,8 @@ from advisor.inputs import what_if
 from advisor.models import Advice
 from advisor.templatetags.units import decimal_comma, sig
 from advisor.web import views
-from advisor.web.form_fields.values import quantity, unclear_text
-from advisor.web.what_if.controls import NUMERIC, applies, form_context, lineage
+from advisor.web.form_fields.values import unclear_text
+from advisor.web.what_if.controls import NUMERIC, applies, form_context, lineage, meant_by
 from advisor.web.what_if.rows import (
     Key,
     Shown,
@@ -35,7 +35,7 @@ from advisor.web.what_if.rows import (
     verdict_said,
     winner_said,
 )
-from advisor.workload import Style, Unclear, WorkloadError, named, quantity_of, read_quantity, unnamed
+from advisor.workload import Style, Unclear, WorkloadError, named, read_quantity, unnamed
 from catalog.accounts import Right, caller_of, organisation_of, refused
 from catalog.models import Organisation
 from catalog.pricing import reader
@@ -46,7 +46,6 @@ TURN = "turn"  # asks where the winner changes
 NAME = "name"  # of a what-if that is saved
 NOT_CONTROLS = (RUN, TURN, NAME, reader.NAME, "csrfmiddlewaretoken")
 MOST_NAMED = 120  # characters of a name
-RATIO = quantity_of("price_ratio")
 NUMBERS = {c.name for c in what_if.CONTROLS if c.reads in NUMERIC}
 ROWS = 20
 RESULTS = "advisor/_what_if_results.html"
@@ -90,9 +89,7 @@ def asked(advice: Advice, query: Any) -> Asked:
 
 def in_digits(name: str, word: str) -> str:
     """What was typed, in the control's unit: $10k as 10000, 0.5 s as 500; text that is no such number as it is."""
-    control = what_if.BY_NAME[name]
-    meant = RATIO if control.reads == "ratio" else quantity(control.path)
-    found = read_quantity(word, meant, Style(comma=decimal_comma()))
+    found = read_quantity(word, meant_by(what_if.BY_NAME[name]), Style(comma=decimal_comma()))
     return word if found is None else f"{found:.12g}"
 
 
