@@ -5,12 +5,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.answer.choice.rule import FAR_RATIO, Arranged, Candidate, arrange
 from advisor.answer.money import CostModel
 from advisor.answer.owned import kept_instances
 from advisor.answer.question import Question
 from advisor.engine.cost import HOURS_PER_MONTH
-from advisor.engine.search import NEAR_FRACTION, Estimated, Scored, SearchResult, by_the_hour, commits, simplicity
+from advisor.engine.search import (
+    FAR_RATIO,
+    NEAR_FRACTION,
+    Arranged,
+    Candidate,
+    Estimated,
+    Scored,
+    SearchResult,
+    arrange,
+    by_the_hour,
+    commits,
+    simplicity,
+)
 from advisor.engine.terms import evaluating
 
 Array = np.ndarray

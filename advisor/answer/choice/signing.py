@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from advisor.answer.choice.alternatives import Choice
-from advisor.answer.choice.rule import Arranged
 from advisor.answer.owned import kept_instances, team_usd_per_month
 from advisor.answer.question import Question
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.plans import COMMITMENT
 from advisor.engine.search import (
+    Arranged,
     Scored,
     commits,
     has_limits,

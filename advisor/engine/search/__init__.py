@@ -20,6 +20,7 @@ from advisor.engine.search.candidates import (
     within_quality,
 )
 from advisor.engine.search.certainty import first_choice, joint, rank_uncertainty
+from advisor.engine.search.certainty.rule import FAR_RATIO, Arranged, Candidate, arrange
 from advisor.engine.search.certainty.sensitivity import Bar, Ranges, host_effect, outward, tornado, turning_point
 from advisor.engine.search.declared_scores import SCORE_NAMES, WEIGHTS, Score, weights_of
 from advisor.engine.search.estimated import Estimated, EstimatedRanking, KnownLanes, estimated_ranking
@@ -211,6 +212,10 @@ __all__ = [
     "offers_for",
     "prepare_question",
     "first_choice",
+    "FAR_RATIO",
+    "Arranged",
+    "Candidate",
+    "arrange",
     "rank_uncertainty",
     "efficiency_on",
     "on_spot",

@@ -9,6 +9,7 @@ import numpy as np
 
 from advisor.engine.calibration import Array
 from advisor.engine.search import first_choice
+from advisor.engine.terms import EXPECTED_CONFIDENCE, SURE_CONFIDENCE
 from advisor.fidelity.decisions.cases import Group, Limits, limits_of, usd_per_mtok
 from advisor.fidelity.decisions.errors import Errors
 
@@ -90,12 +91,12 @@ def checked(q: Question, limits: Limits, order: Sequence[int], probability: floa
 Method = Callable[[Question, Limits], Outcome]
 
 
-def by_rule(rule: first_choice.Rule | None = None) -> Method:
-    """The rule of answers."""
+def by_rule(least: float = EXPECTED_CONFIDENCE, sure: float = SURE_CONFIDENCE) -> Method:
+    """The rule of answers. least, sure: probabilities, as for `arrange`."""
 
     def method(q: Question, limits: Limits) -> Outcome:
         assert q.errors is not None
-        choice = first_choice.first_choice(q.drawn(q.errors, limits), rule)
+        choice = first_choice.first_choice(q.drawn(q.errors, limits), least, sure)
         return Outcome(group=q.group.name) if choice is None else checked(q, limits, choice.tests, choice.probability)
 
     return method
