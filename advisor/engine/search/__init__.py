@@ -65,7 +65,7 @@ from advisor.engine.search.planned import (
     team_usd_per_hour,
     ways_under,
 )
-from advisor.engine.search.rejected.unranked import Unranked, at_price
+from advisor.engine.search.rejected.unranked import Unranked, at_price, price_share, rate_usd_per_hour
 from advisor.engine.search.run import MORE_CHIPS, Point, SearchResult, prepare_question, search
 from advisor.engine.search.simulated import (
     Design,
@@ -217,6 +217,8 @@ __all__ = [
     "Candidate",
     "arrange",
     "rank_uncertainty",
+    "price_share",
+    "rate_usd_per_hour",
     "efficiency_on",
     "on_spot",
     "repriced",

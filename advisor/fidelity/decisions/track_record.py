@@ -217,6 +217,9 @@ class Summary:
     extra_mean: float
     extra_median: float
     extra_p90: float
+    extra_top_tenth: float  # share of all extra cost in the dearest tenth of the decisions
+    extra_mean_met: float | None
+    extra_mean_missed: float | None
     tests: float
 
 
@@ -242,8 +245,21 @@ def summary(outcomes: Sequence[Outcome]) -> Summary | None:
         extra_mean=float(extra.mean()),
         extra_median=float(np.median(extra)),
         extra_p90=float(np.quantile(extra, 0.9)),
+        extra_top_tenth=share_of_dearest(extra),
+        extra_mean_met=mean_or_none([o.extra for o in answered if o.met]),
+        extra_mean_missed=mean_or_none([o.extra for o in answered if not o.met]),
         tests=float(np.mean([o.tests for o in answered])),
     )
+
+
+def share_of_dearest(extra: Array, fraction: float = 0.1) -> float:
+    """Share of the sum that its largest values have; 0 where nothing is extra."""
+    count = max(round(len(extra) * fraction), 1)
+    return float(np.sort(extra)[-count:].sum() / extra.sum()) if extra.sum() > 0 else 0.0
+
+
+def mean_or_none(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None
 
 
 def bootstrap(groups: Sequence[Sequence[bool]], seed: int = 0) -> tuple[float, float]:

@@ -96,6 +96,27 @@ def test_answers_and_the_track_record_choose_the_same(asked: tuple[Table, tuple[
     assert (choice and choice.setting) == answered
 
 
+# --- after a miss -------------------------------------------------------------------------------------------------
+
+
+def test_after_a_miss_the_next_test_is_of_what_does_not_share_its_error() -> None:
+    """Both settings of a fail together; of b nothing is known from them. Without a miss, a's second would be next."""
+    z, w = np.random.default_rng(5).standard_normal((2, DRAWS))
+    holds = np.array([z < 0.8, z < 0.9, w < 0.7])
+    cost = np.array([np.full(DRAWS, usd) for usd in (1.0, 1.2, 1.5)])
+    choice = rule.first_choice(Table(options=["a", "a", "b"], holds=holds, cost=cost))
+    assert choice is not None and choice.tests == (0, 2, 1)
+
+
+@given(sizes())
+def test_each_setting_is_tested_once_the_first_choice_first(asked: tuple[Table, tuple[float, float]]) -> None:
+    found, (least, sure) = asked
+    choice = rule.first_choice(found, least, sure)
+    if choice is not None:
+        assert choice.tests[0] == choice.setting
+        assert sorted(choice.tests) == list(range(len(found.options)))
+
+
 # --- worlds in which the truth is known ---------------------------------------------------------------------------
 
 

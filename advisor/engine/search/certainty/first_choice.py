@@ -15,6 +15,7 @@ from advisor.engine.terms import EXPECTED_CONFIDENCE, SURE_CONFIDENCE
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+FEWEST_DRAWS = 32  # that say which setting to test next
 BIN_DRAWS, MOST_BINS = 128, 32  # draws with similar results of a test are put together
 
 
@@ -25,6 +26,11 @@ class Table:
     options: Sequence[Hashable]  # (settings,) the option of each setting
     holds: Flags  # (settings, draws) whether every limit holds
     cost: Array  # (settings, draws)
+
+    def given(self, settings: Sequence[int], possible: Flags) -> "Table":
+        """Some of the settings, in the draws that are still possible."""
+        at = np.ix_(settings, np.flatnonzero(possible))
+        return Table(options=[self.options[s] for s in settings], holds=self.holds[at], cost=self.cost[at])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,7 +71,7 @@ class Sizing:
         return [*alike, *others]
 
     def tests(self, first: int) -> tuple[int, ...]:
-        """Every setting in the order of tests: after the next ones the rest, the most likely to hold first."""
+        """Every setting in the order of tests by these draws alone: after the next ones the rest, likeliest first."""
         order = [first, *self.next_ones(first)]
         rest = set(self.by_cost) - set(order)
         return (*order, *sorted(rest, key=lambda s: (-self.probability[s], self.mean[s])))
@@ -86,6 +92,20 @@ def first_choice(table: Table, least: float = EXPECTED_CONFIDENCE, sure: float =
 
     least, sure: as for `arrange`. Costs include what a miss costs.
     """
+    found = _first(table, least, sure)
+    if found is None:
+        return None
+    setting, first = found
+    assert first.probability is not None
+    return Choice(
+        setting=setting,
+        probability=first.probability,
+        expected_cost=first.expected_usd,
+        tests=tests_from(table, setting, least, sure),
+    )
+
+
+def _first(table: Table, least: float, sure: float) -> tuple[int, Candidate] | None:
     sizing = Sizing(table)
     candidates = [
         Candidate(usd=sizing.cost(s), probability=float(sizing.probability[s]), seller=table.options[s])
@@ -94,14 +114,27 @@ def first_choice(table: Table, least: float = EXPECTED_CONFIDENCE, sure: float =
     arranged = arrange(candidates, least, sure)
     if not candidates or arranged.order[0] in arranged.fails:
         return None
-    chosen, first = sizing.frontier[arranged.order[0]], candidates[arranged.order[0]]
-    assert first.probability is not None
-    return Choice(
-        setting=chosen,
-        probability=first.probability,
-        expected_cost=first.expected_usd,
-        tests=sizing.tests(chosen),
-    )
+    return sizing.frontier[arranged.order[0]], candidates[arranged.order[0]]
+
+
+def tests_from(table: Table, first: int, least: float, sure: float) -> tuple[int, ...]:
+    """Every setting in the order of load tests until one holds.
+
+    After each miss the rule chooses again, over the draws in which all tested settings miss: a miss says that settings
+    with the same error miss too. Where nothing reaches `least`, the lowest expected cost is next; where few such draws
+    are left, safer settings of the same option are.
+    """
+    order, left = [first], [s for s in range(len(table.options)) if s != first]
+    possible = ~table.holds[first]
+    while left and possible.sum() >= FEWEST_DRAWS:
+        given = table.given(left, possible)
+        found = _first(given, least, sure) or _first(given, 0.0, sure)
+        assert found is not None
+        setting = left[found[0]]
+        order.append(setting)
+        left.remove(setting)
+        possible &= ~table.holds[setting]
+    return (*order, *(s for s in Sizing(table).tests(first) if s in left))
 
 
 def value_of_result(
