@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.answer.choice import Candidate, arrange, price_ratio_to_win
-from advisor.answer.choice.alternatives import arranged_by
+from advisor.answer.choice import Candidate, arrange
+from advisor.answer.choice.alternatives import arranged_by, price_ratio_to_win
 from advisor.answer.money.settling import worth
 
 LEAST, SURE = 0.5, 0.8

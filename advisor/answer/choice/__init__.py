@@ -1,6 +1,6 @@
 """The choice: which size and way to pay stand for each chip, and in which order."""
 
-from advisor.answer.choice.alternatives import Choice, apart, chosen, needed, price_ratio_to_win, rule_at
+from advisor.answer.choice.alternatives import Choice, apart, chosen, needed, rule_at
 from advisor.answer.choice.signing import BUDGET_QUANTILE, signed
 from advisor.engine.search import Arranged, Candidate, arrange
 
@@ -13,7 +13,6 @@ __all__ = [
     "arrange",
     "chosen",
     "needed",
-    "price_ratio_to_win",
     "rule_at",
     "signed",
 ]
