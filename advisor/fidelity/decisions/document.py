@@ -241,8 +241,8 @@ def reasons(record: Json) -> list[str]:
         f"80 % first, {whole(strict['met'])} meet a limit of TPOT, at {percent_text(strict['extra_mean'])} extra.\n"
         f"- **TTFT is hard to predict.** With a limit of TTFT, first choices {two_limits(new)} if nothing of the model "
         f"was measured, and {two_limits(known)} if it was ([reasons](../explanation/accuracy.md#missed-targets)).\n"
-        f"- **A few decisions cost much.** {spread(new)} if nothing of the model was measured; {spread(known)} if it "
-        "was.\n"
+        f"- **A few decisions cost much.** If nothing of the model was measured, {spread(new)}. If "
+        f"{KNOWLEDGE[KNOWN]}, {spread(known)}.\n"
         "- **A model's errors on one framework are alike.** DeepSeek and gpt-oss of TensorRT-LLM on the H200 are "
         "predicted 15 to 26 % too fast in all rows. Rows of other models do not show it; one load test does.\n"
         "- **Published steps are coarse.** Concurrency mostly doubles from one setting to the next, so one step back "
@@ -267,7 +267,7 @@ def spread(rule: Mapping[str, Json]) -> str:
     """Where the extra cost of the rule is."""
     found = rule["all"]
     return (
-        f"The dearest tenth of the decisions has {whole(found['extra_top_tenth'])} of the extra cost; it is "
+        f"the dearest tenth of the decisions has {whole(found['extra_top_tenth'])} of the extra cost; it is "
         f"{percent_text(found['extra_mean_met'])} where the first choice met its limits and "
         f"{percent_text(found['extra_mean_missed'])} where it did not"
     )
