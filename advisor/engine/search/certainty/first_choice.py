@@ -29,8 +29,12 @@ class Table:
 
     def given(self, settings: Sequence[int], possible: Flags) -> "Table":
         """Some of the settings, in the draws that are still possible."""
-        at = np.ix_(settings, np.flatnonzero(possible))
-        return Table(options=[self.options[s] for s in settings], holds=self.holds[at], cost=self.cost[at])
+        rows = list(settings)
+        return Table(
+            options=[self.options[s] for s in rows],
+            holds=self.holds[rows][:, possible],
+            cost=self.cost[rows][:, possible],
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
