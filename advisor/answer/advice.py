@@ -18,7 +18,7 @@ from advisor.answer.options.card_sharing import adapters, sharing
 from advisor.answer.options.option import near_miss, option, solid_choice
 from advisor.answer.owned import owned, owned_sentence, team_of
 from advisor.answer.pareto import pareto
-from advisor.answer.portfolios import nothing_to_serve, portfolio_answer, with_training
+from advisor.answer.portfolios import decided, nothing_to_serve, portfolio_answer, with_training
 from advisor.answer.question import Question
 from advisor.answer.question_notes import no_limits, not_used
 from advisor.answer.scale_to_zero import found
@@ -63,21 +63,18 @@ def _portfolio(spec: Json, snapshot: Snapshot, progress: Progress | None) -> Ans
         answers.append(answer)
         members.append(member)
     report("sharing one fleet", count / (count + 1))
+    parts = [*answers, *(a for a, _ in trained)]
     if not answers:
-        return decided(with_training(nothing_to_serve(spec, snapshot, trained), [], trained))
+        return decided(with_training(nothing_to_serve(spec, snapshot, trained), [], trained), parts)
     answer = portfolio_answer(spec, snapshot, answers, members)
     if trained:
-        return decided(with_training(answer, members, trained))
+        return decided(with_training(answer, members, trained), parts)
     portfolio = answer.portfolio
     if portfolio is None or portfolio.money is None:
         return answer
-    ranges = bill.portfolio_ranges(models, portfolio.money, portfolio.shared is not None)
-    return decided(answer.changed(portfolio=portfolio.changed(money=portfolio.money.changed(ranges=ranges))))
-
-
-def decided(answer: Answer) -> Answer:
-    """The answer of a portfolio with what it comes to."""
-    return answer.changed(decision=answer.decide())
+    monthly, ranges = bill.portfolio_ranges(models, portfolio.money, portfolio.shared is not None)
+    answer = answer.changed(portfolio=portfolio.changed(money=portfolio.money.changed(ranges=ranges)))
+    return decided(answer, parts, monthly)
 
 
 def _workload(spec: Json, snapshot: Snapshot, progress: Progress | None) -> Answer:
@@ -220,7 +217,11 @@ def _member_attempt(
 
     member = Member(question=question, answer=outcome, week=question.workload.week)
     costs = bill.CostModel(question, outcome.ranked[:1])
-    answer = _with_hosted(question, answer, replace(choice, costs=costs), lost, said, together=False)
+    choice = replace(choice, costs=costs)
+    answer = _with_hosted(question, answer, choice, lost, said, together=False)
+    if answer.recommendations:
+        answer = answer.changed(decision=answer.decide())
+        answer = answer.changed(decision=signed(question, choice, choice.arranged, answer))
     return lost.told(with_left_out(answer, question.catalog.effort)), member, costs
 
 

@@ -11,7 +11,15 @@ from advisor.workload.notation.quantities import Quantity, Unclear, quantity_of,
 from advisor.workload.notation.quantities import read as read_quantity
 from advisor.workload.notation.sections import quantity_at, with_numbers
 from advisor.workload.parts import check_parts
-from advisor.workload.rules import SWITCHED_OFF, confidences_of, spares_by_default, terms_of
+from advisor.workload.rules import (
+    LOAD_TEST_HOURS,
+    MOST_SMALL_CHIPS,
+    SMALL_CHIP_BYTES,
+    SWITCHED_OFF,
+    confidences_of,
+    spares_by_default,
+    terms_of,
+)
 from advisor.workload.schema import (
     CACHE_FORMATS,
     CHOICES,
@@ -49,6 +57,9 @@ from advisor.workload.traffic import trace_of, users_of
 from advisor.workload.training_run import FIXED, TRAINING_KINDS, FixedRun, TrainingRun, fixed_run, parse_estimate
 
 __all__ = [
+    "LOAD_TEST_HOURS",
+    "MOST_SMALL_CHIPS",
+    "SMALL_CHIP_BYTES",
     "SWITCHED_OFF",
     "confidences_of",
     "spares_by_default",

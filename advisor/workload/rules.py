@@ -13,6 +13,11 @@ from advisor.engine.terms import EXPECTED_CONFIDENCE, SERVING, SURE_CONFIDENCE, 
 SPARE_REQUESTS_PER_S = 1.0
 TERMS = ("on_demand", "reserved_1y", "reserved_3y")
 SWITCHED_OFF = "none"  # slo.confidence: the limits hold as estimated
+# What nobody would order, and what a load test takes: rules of this project (docs/explanation/ranking.md), not
+# measured. A small chip has no more memory than a workstation card or an L40S; 32 of them are four hosts of eight.
+MOST_SMALL_CHIPS = 32  # for one model
+SMALL_CHIP_BYTES = 48e9  # most memory of a small chip
+LOAD_TEST_HOURS = 2.0  # of the machines of one replica: start, warm-up and the test
 
 
 def terms_of(spec: Mapping[str, Any]) -> tuple[str, ...]:

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from advisor.answer.choice.signing import TEST_HOURS, load_test_usd
+from advisor.answer.choice.signing import load_test_usd
 from advisor.engine.search import Question, packing_of
 from advisor.engine.search.run import search
+from advisor.workload import LOAD_TEST_HOURS
 from tests.engine.catalog_sample import catalog, chip, offer, question
 
 
@@ -20,5 +21,5 @@ def test_the_machines_of_the_named_option_are_paid(ranks: tuple[int, int]) -> No
     choice: Any = SimpleNamespace(outcome=SimpleNamespace(shown=shown))
     for rank, s in zip(ranks, shown, strict=False):
         machines = packing_of(s.lane.choice, s.offer).each
-        assert load_test_usd(options, choice, rank) == pytest.approx(machines * s.offer.usd_per_hour * TEST_HOURS)
+        assert load_test_usd(options, choice, rank) == pytest.approx(machines * s.offer.usd_per_hour * LOAD_TEST_HOURS)
     assert load_test_usd(options, choice, 99) is None

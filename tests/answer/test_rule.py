@@ -3,14 +3,16 @@
 import math
 from dataclasses import replace
 from statistics import NormalDist
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.answer.choice import Candidate, arrange
+from advisor.answer.choice.alternatives import arranged_by, price_ratio_to_win
 from advisor.answer.money.settling import worth
 
 LEAST, SURE = 0.5, 0.8
@@ -162,3 +164,40 @@ def test_a_test_that_changes_no_choice_is_worth_nothing(usd: float, width: float
     one = usd * np.exp(width * NORMAL)
     assert worth(np.array([one, one * 1.01])) == pytest.approx(0.0, abs=1e-9 * usd)
     assert math.isclose(worth(np.array([one])), 0.0)
+
+
+# --- the price at which a quote would win -------------------------------------------------------------------------
+
+
+def asked(most_usd: float | None = None) -> Any:
+    slo = SimpleNamespace(confidence=LEAST, sure_confidence=SURE)
+    constraints = SimpleNamespace(max_usd_per_month=most_usd)
+    return SimpleNamespace(workload=SimpleNamespace(slo=slo, constraints=constraints, objective="cost"))
+
+
+@settings(max_examples=30)
+@given(options, st.floats(0.05, 1.0), st.one_of(st.none(), st.floats(10, 1e6)))
+def test_up_to_the_price_to_win_an_option_is_first_and_above_it_is_not(
+    options: list[Candidate], share: float, most_usd: float | None
+) -> None:
+    arranged = arranged_by("cost", options, LEAST, SURE)[1]
+    if arranged.order[0] in arranged.fails:
+        return
+    ordered = [options[k] for k in arranged.order]
+    ratio = price_ratio_to_win(asked(most_usd), SimpleNamespace(candidates=ordered), share)
+
+    def first_at(ratio: float) -> bool:
+        moved = replace(ordered[0], usd=ordered[0].usd * (1 + share * (ratio - 1)))
+        within = most_usd is None or moved.expected_usd <= most_usd
+        return within and arranged_by("cost", [moved, *ordered[1:]], LEAST, SURE)[1].order[0] == 0
+
+    if ratio is None:
+        assert first_at(100.0)
+    elif ratio > 1e-2:
+        assert first_at(ratio * (1 - 1e-6)) and not first_at(ratio * (1 + 1e-6))
+
+
+def test_an_option_that_nothing_else_can_replace_wins_up_to_the_budget() -> None:
+    alone = SimpleNamespace(candidates=[one(100, 1, apart="its price is over a year old"), one(50, 2, probability=0.1)])
+    assert price_ratio_to_win(asked(), alone, 0.5) is None
+    assert price_ratio_to_win(asked(150.0), alone, 0.5) == pytest.approx(2.0)

@@ -283,7 +283,7 @@ def test_the_cheapest_prediction_is_tested_until_one_holds() -> None:
 
 def test_the_rule_steps_back_where_a_limit_is_near() -> None:
     q = question([8, 12, 19.9, 8, 12, 30], [9, 14, 22, 9, 14, 23])
-    found = track_record.by_rule(track_record.first_choice.Rule(least=0.8))(q, q.limits[0])
+    found = track_record.by_rule(least=0.8)(q, q.limits[0])
     assert (found.first, found.met, found.tests) == (1, True, 1)
     assert found.probability is not None and found.probability > 0.95
 

@@ -1,8 +1,8 @@
 """The choice: which size and way to pay stand for each chip, and in which order."""
 
 from advisor.answer.choice.alternatives import Choice, apart, chosen, needed, rule_at
-from advisor.answer.choice.rule import Arranged, Candidate, arrange
 from advisor.answer.choice.signing import BUDGET_QUANTILE, signed
+from advisor.engine.search import Arranged, Candidate, arrange
 
 __all__ = [
     "BUDGET_QUANTILE",

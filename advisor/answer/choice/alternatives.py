@@ -1,22 +1,33 @@
 """Which size and which way to pay stand for a chip: smaller or surer, by the hour or committed."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.answer.choice.rule import FAR_RATIO, Arranged, Candidate, arrange
 from advisor.answer.money import CostModel
 from advisor.answer.owned import kept_instances
 from advisor.answer.question import Question
 from advisor.engine.cost import HOURS_PER_MONTH
-from advisor.engine.search import NEAR_FRACTION, Estimated, Scored, SearchResult, by_the_hour, commits, simplicity
+from advisor.engine.search import (
+    FAR_RATIO,
+    NEAR_FRACTION,
+    Arranged,
+    Candidate,
+    Estimated,
+    Scored,
+    SearchResult,
+    arrange,
+    by_the_hour,
+    commits,
+    simplicity,
+)
 from advisor.engine.terms import evaluating
+from advisor.workload import MOST_SMALL_CHIPS, SMALL_CHIP_BYTES
 
 Array = np.ndarray
 STAYS_CHEAPEST = 0.8  # share of the draws in which a term must cost less than the hour to stand before it
-MOST_CARDS = 32  # of a small chip, for one model
-SMALL_BYTES = 48e9  # memory of a small chip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,6 +132,31 @@ def rule_at(question: Question, choice: Choice) -> Callable[[Array], int] | None
     return first_at
 
 
+MOST_TIMES, HALVINGS = 100.0, 28  # of a price: up to which it is searched, and how often the range is halved
+
+
+def price_ratio_to_win(question: Question, choice: Choice, share: float) -> float | None:
+    """Up to how many times its price the first option stays first by the rule and within the budget.
+
+    None: at any price, since nothing else could be first and no budget is stated. share: of its cost that the price is.
+    """
+    (least, sure), most = needed(question), question.workload.constraints.max_usd_per_month or math.inf
+
+    def wins(ratio: float) -> bool:
+        first = choice.candidates[0]
+        asked = replace(first, usd=first.usd * (1.0 + share * (ratio - 1.0)))
+        arranged = arranged_by(question.workload.objective, [asked, *choice.candidates[1:]], least, sure)[1]
+        return arranged.order[0] == 0 and asked.expected_usd <= most
+
+    if share <= 0.0 or wins(MOST_TIMES):
+        return None
+    low, high = 0.0, MOST_TIMES
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if wins(middle) else (low, middle)
+    return low
+
+
 def needed(question: Question) -> tuple[float, float]:
     """(probability that an option needs by the hour, the same where it commits)."""
     slo = question.workload.slo
@@ -190,8 +226,8 @@ def candidate(question: Question, s: Scored, usd: Array) -> Candidate:
 def apart(s: Scored | Estimated) -> str:
     """Why nobody would order an option; empty: somebody would."""
     a = s.lane.choice.accelerator
-    if s.chips > MOST_CARDS and a.memory_bytes <= SMALL_BYTES:
-        return f"more than {MOST_CARDS} cards of a small chip for one model"
+    if s.chips > MOST_SMALL_CHIPS and a.memory_bytes <= SMALL_CHIP_BYTES:
+        return f"more than {MOST_SMALL_CHIPS} cards of a small chip for one model"
     if s.lane.choice.efficiency.basis == "datasheet":
         return "its speed is known from data sheets only"
     if s.offer.stale:

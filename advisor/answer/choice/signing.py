@@ -6,27 +6,29 @@ from typing import Any
 
 import numpy as np
 
-from advisor.answer.choice.alternatives import Choice
-from advisor.answer.choice.rule import Arranged
+from advisor.answer.choice.alternatives import Choice, price_ratio_to_win
 from advisor.answer.owned import kept_instances, team_usd_per_month
 from advisor.answer.question import Question
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.plans import COMMITMENT
 from advisor.engine.search import (
+    Arranged,
     Scored,
     commits,
     has_limits,
     instances_of,
     packing_of,
+    price_share,
+    rate_usd_per_hour,
     resized_usd_per_hour,
     tpot_limit_s,
 )
 from advisor.engine.terms import Workload, usd_text
 from advisor.inputs import rounded
 from advisor.result import Answer, ApiOption, Decision, Gate, LadderStep, Option, Settle, TermOffer
+from advisor.workload import LOAD_TEST_HOURS
 
 BUDGET_QUANTILE = 0.8
-TEST_HOURS = 2.0  # of the machines of one replica: start, warm-up and a load test
 TERM_NAMES = {"reserved_1y": "one-year term", "reserved_3y": "three-year term"}
 Json = dict[str, Any]
 
@@ -97,6 +99,8 @@ def _gate(
     first = answer.recommendations[0]
     if fails and s is not None and has_limits(question.workload):
         return _limit_gate(question.workload, choice, answer, s)
+    if s is not None and not fails and choice.candidates[0].apart:
+        return _quote_gate(question, choice, answer, s)
     if settle is None or settle.kind == "none" or settle.worth_usd_per_month <= 0.0:
         return None
     usd = settle.worth_usd_per_month
@@ -166,13 +170,36 @@ def _limit_gate(workload: Workload, choice: Choice, answer: Answer, s: Scored) -
     )
 
 
+def _quote_gate(question: Question, choice: Choice, answer: Answer, s: Scored) -> Gate:
+    """The quote that an option needs which is first only because nothing else remains, with the price that wins."""
+    first, reason = answer.recommendations[0], choice.candidates[0].apart
+    ratio = price_ratio_to_win(question, choice, price_share(s))
+    usd = None if ratio is None else ratio * rate_usd_per_hour(s.offer)
+    other = next((o for o in answer.recommendations[1:] if o.label != first.label), None)
+    otherwise = other.label if other else "nothing in this answer"
+    limit = "" if usd is None else f" It is first up to {usd_text(usd)} per accelerator-hour, above that {otherwise}."
+    return Gate(
+        metric="price of an accelerator",
+        value=None if usd is None else rounded(usd),
+        unit="USD/h",
+        better_than_value=first.label,
+        worse_than_value=otherwise,
+        test=f"Get a written quote for {first.label}",
+        test_usd=None,
+        worth_usd_per_month=0.0,
+        worth_usd=0.0,
+        sign_today="",
+        said=f"Get a written quote for {first.label} before you sign: {reason}.{limit}",
+    )
+
+
 def load_test_usd(answer: Answer, choice: Choice, rank: int) -> float | None:
     """Rent of the machines of one replica of an option for a load test, USD; None: they are not rented."""
     ranks = [o.rank for o in answer.deployments if o.scale_to_zero is None]  # hosted APIs stand between them
     s = choice.outcome.shown[ranks.index(rank)] if rank in ranks else None
     if s is None or s.offer.acquisition != "rent":
         return None
-    return float(packing_of(s.lane.choice, s.offer).each) * s.offer.usd_per_hour * TEST_HOURS
+    return float(packing_of(s.lane.choice, s.offer).each) * s.offer.usd_per_hour * LOAD_TEST_HOURS
 
 
 # --- margins and terms ------------------------------------------------------------------------------------------

@@ -404,8 +404,10 @@ def chances(money: CostModel, draws: joint.Draws) -> list[Chance]:
     return made
 
 
-def portfolio_ranges(models: Sequence[CostModel], money: PortfolioMoney, shared: bool) -> CostRanges | None:
-    """Range of a portfolio: the workloads' first choices drawn together.
+def portfolio_ranges(
+    models: Sequence[CostModel], money: PortfolioMoney, shared: bool
+) -> tuple[Array | None, CostRanges | None]:
+    """(monthly cost of a portfolio in each draw, its range): the workloads' first choices drawn together.
 
     Of a shared fleet prices alone are drawn, in the proportions of the workloads alone; its machines stay as planned.
     """
@@ -414,7 +416,7 @@ def portfolio_ranges(models: Sequence[CostModel], money: PortfolioMoney, shared:
         draws = replace(draws, load=draws.load * 0.0, performance=draws.load * 0.0)
     drawn = [c[0] for model in models if (c := model.costs(draws)) and c[0] is not None]
     if len(drawn) < len(models) or not drawn:
-        return None
+        return None, None
     base = [s.planned.plan for model in models for s in model.shown[:1] if s.planned]
     monthly = np.sum([c.usd_per_month for c in drawn if c], axis=0)
     total = np.sum([c.total_usd for c in drawn if c], axis=0)
@@ -422,12 +424,14 @@ def portfolio_ranges(models: Sequence[CostModel], money: PortfolioMoney, shared:
         monthly = monthly / sum(plan.usd_per_month for plan in base) * money.usd_per_month
         paid = sum(flow.total_usd for flow in money.cash_flow)
         total = total / sum(float(plan.total_by_month.sum()) for plan in base) * paid
-    return CostRanges(
+    ranges = CostRanges(
         usd_per_month=quantiles(monthly),
+        mean_usd_per_month=cents(float(monthly.mean())),
         total_usd=quantiles(total),
         wins_probability=1.0,
         over_budget_probability=None,
     )
+    return np.asarray(monthly), ranges
 
 
 # --- scenarios --------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from advisor.engine.search.candidates import (
     within_quality,
 )
 from advisor.engine.search.certainty import first_choice, joint, rank_uncertainty
+from advisor.engine.search.certainty.rule import FAR_RATIO, Arranged, Candidate, arrange
 from advisor.engine.search.certainty.sensitivity import Bar, Ranges, host_effect, outward, tornado, turning_point
 from advisor.engine.search.declared_scores import SCORE_NAMES, WEIGHTS, Score, weights_of
 from advisor.engine.search.estimated import Estimated, EstimatedRanking, KnownLanes, estimated_ranking
@@ -64,7 +65,7 @@ from advisor.engine.search.planned import (
     team_usd_per_hour,
     ways_under,
 )
-from advisor.engine.search.rejected.unranked import Unranked, at_price
+from advisor.engine.search.rejected.unranked import Unranked, at_price, price_share, rate_usd_per_hour
 from advisor.engine.search.run import MORE_CHIPS, Point, SearchResult, prepare_question, search
 from advisor.engine.search.simulated import (
     Design,
@@ -211,7 +212,13 @@ __all__ = [
     "offers_for",
     "prepare_question",
     "first_choice",
+    "FAR_RATIO",
+    "Arranged",
+    "Candidate",
+    "arrange",
     "rank_uncertainty",
+    "price_share",
+    "rate_usd_per_hour",
     "efficiency_on",
     "on_spot",
     "repriced",

@@ -419,16 +419,23 @@ def allowed_offers(question: Question, lane: Lane) -> list[Offer]:
 def combinations(
     workload: Workload, d: Deployed, offers: Sequence[Offer], near: float = NEAR
 ) -> list[tuple[Offer, ...]]:
-    """Offers that one plan may mix: hosts of one size, rents of one provider, the cheapest purchase, what is owned."""
+    """Offers that one plan may mix: hosts of one size, rents of one provider, the cheapest purchase, what is owned.
+
+    A size is left out where its cheapest offer alone costs over `near` times the least, for today's replicas as well as
+    for those of the busiest month: a host that is too large today may be the cheapest one once the load has grown.
+    """
     by_size: dict[int, list[Offer]] = {}
     for o in offers:
         by_size.setdefault(o.accelerators, []).append(o)
-    least: dict[int, float] = {}
-    for size, same in by_size.items():
-        count = float(d.instances(same[0], d.carrying))
-        least[size] = min(o.usd_per_hour for o in same) * count
-    most = near * min(least.values(), default=math.inf)
-    return [each for size, same in by_size.items() if least[size] <= most for each in _of_size(same)]
+    kept: set[int] = set()
+    for replicas in {d.carrying, math.ceil(d.carrying * max(workload.forecast or (1.0,)) - 1e-9)}:
+        least = {
+            size: min(o.usd_per_hour for o in same) * float(d.instances(same[0], replicas))
+            for size, same in by_size.items()
+        }
+        most = near * min(least.values(), default=math.inf)
+        kept |= {size for size, usd in least.items() if usd <= most}
+    return [each for size, same in by_size.items() if size in kept for each in _of_size(same)]
 
 
 def _of_size(offers: Sequence[Offer]) -> list[tuple[Offer, ...]]:

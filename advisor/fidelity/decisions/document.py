@@ -109,11 +109,12 @@ setting is a chip, a number of chips, a framework, a layout and a number of conc
    and of the layout. How much they share is fitted to the rows of the other models.
 3. **Choice.** Costs are per output token, in {draws} joint draws of all settings. The rule takes settings that meet the
    limits in at least 50 % of the draws, and ranks them by expected cost. In a draw where a setting misses a limit, its
-   cost is that of the next setting that holds. Of settings within 10 % of the lowest expected cost that the cheapest
-   does not beat in 90 % of the draws, those with at least 80 % probability go first, then the most likely to hold.
+   cost is that of the next setting that holds. Settings within 10 % of the lowest expected cost are ordered as
+   [tied options](../explanation/ranking.md) are.
 4. **Check.** The measured latencies say whether the first choice met its limits. If not, the next setting in the order
-   of the method is tested, until one holds. The *extra cost* is the cost of the setting that holds over that of the
-   cheapest setting that really meets the limits. The cost of the tests themselves is not counted.
+   of the method is tested, until one holds. After a miss the rule chooses again over the draws in which all tested
+   settings miss, because settings with the same error miss together. The *extra cost* is the cost of the setting that
+   holds over that of the cheapest setting that really meets the limits. The cost of the tests is not counted.
 
 There are six limits of TPOT, evenly spread (as logarithms) over the measured range of the question, each without and
 with a limit of TTFT: the median of the question's settings. Limits that the same settings meet count once."""
@@ -240,6 +241,8 @@ def reasons(record: Json) -> list[str]:
         f"80 % first, {whole(strict['met'])} meet a limit of TPOT, at {percent_text(strict['extra_mean'])} extra.\n"
         f"- **TTFT is hard to predict.** With a limit of TTFT, first choices {two_limits(new)} if nothing of the model "
         f"was measured, and {two_limits(known)} if it was ([reasons](../explanation/accuracy.md#missed-targets)).\n"
+        f"- **A few decisions cost much.** If nothing of the model was measured, {spread(new)}. If "
+        f"{KNOWLEDGE[KNOWN]}, {spread(known)}.\n"
         "- **A model's errors on one framework are alike.** DeepSeek and gpt-oss of TensorRT-LLM on the H200 are "
         "predicted 15 to 26 % too fast in all rows. Rows of other models do not show it; one load test does.\n"
         "- **Published steps are coarse.** Concurrency mostly doubles from one setting to the next, so one step back "
@@ -257,6 +260,16 @@ def two_limits(rule: Mapping[str, Json]) -> str:
     return (
         f"state {whole(both['stated'])} instead of {whole(one['stated'])} and cost "
         f"{percent_text(both['extra_mean'])} instead of {percent_text(one['extra_mean'])} extra"
+    )
+
+
+def spread(rule: Mapping[str, Json]) -> str:
+    """Where the extra cost of the rule is."""
+    found = rule["all"]
+    return (
+        f"the dearest tenth of the decisions has {whole(found['extra_top_tenth'])} of the extra cost; it is "
+        f"{percent_text(found['extra_mean_met'])} where the first choice met its limits and "
+        f"{percent_text(found['extra_mean_missed'])} where it did not"
     )
 
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from advisor.engine.calibration import Observed
 from advisor.engine.estimate import Resources
-from advisor.engine.search import first_choice
 from advisor.engine.terms import Place, length_class
 from advisor.fidelity import calibrate, calibration_files
 from advisor.fidelity.decisions import cases, errors, track_record
@@ -27,7 +26,7 @@ from catalog.pricing.derived import current_offers
 Json = dict[str, Any]
 KINDS = ("vm", "bare_metal")
 RULE, CHEAPEST, B200, NEWEST = "rule", "cheapest predicted", "always B200", "always newest"
-STRICTER = {"at least 80 %": first_choice.Rule(least=0.8), "at least 90 %": first_choice.Rule(least=0.9, sure=0.9)}
+STRICTER = {"at least 80 %": (0.8, 0.8), "at least 90 %": (0.9, 0.9)}  # least, sure
 
 
 def chip_prices() -> dict[str, float]:
@@ -144,7 +143,7 @@ METHODS: Mapping[str, Method] = {
     CHEAPEST: track_record.cheapest_predicted(),
     B200: track_record.cheapest_predicted(track_record.b200),
     NEWEST: track_record.cheapest_predicted(track_record.newest),
-    **{name: track_record.by_rule(rule) for name, rule in STRICTER.items()},
+    **{name: track_record.by_rule(*bars) for name, bars in STRICTER.items()},
 }
 
 

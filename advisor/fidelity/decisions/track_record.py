@@ -9,6 +9,7 @@ import numpy as np
 
 from advisor.engine.calibration import Array
 from advisor.engine.search import first_choice
+from advisor.engine.terms import EXPECTED_CONFIDENCE, SURE_CONFIDENCE
 from advisor.fidelity.decisions.cases import Group, Limits, limits_of, usd_per_mtok
 from advisor.fidelity.decisions.errors import Errors
 
@@ -90,12 +91,12 @@ def checked(q: Question, limits: Limits, order: Sequence[int], probability: floa
 Method = Callable[[Question, Limits], Outcome]
 
 
-def by_rule(rule: first_choice.Rule | None = None) -> Method:
-    """The rule of answers."""
+def by_rule(least: float = EXPECTED_CONFIDENCE, sure: float = SURE_CONFIDENCE) -> Method:
+    """The rule of answers. least, sure: probabilities, as for `arrange`."""
 
     def method(q: Question, limits: Limits) -> Outcome:
         assert q.errors is not None
-        choice = first_choice.first_choice(q.drawn(q.errors, limits), rule)
+        choice = first_choice.first_choice(q.drawn(q.errors, limits), least, sure)
         return Outcome(group=q.group.name) if choice is None else checked(q, limits, choice.tests, choice.probability)
 
     return method
@@ -216,6 +217,9 @@ class Summary:
     extra_mean: float
     extra_median: float
     extra_p90: float
+    extra_top_tenth: float  # share of all extra cost in the dearest tenth of the decisions
+    extra_mean_met: float | None
+    extra_mean_missed: float | None
     tests: float
 
 
@@ -241,8 +245,21 @@ def summary(outcomes: Sequence[Outcome]) -> Summary | None:
         extra_mean=float(extra.mean()),
         extra_median=float(np.median(extra)),
         extra_p90=float(np.quantile(extra, 0.9)),
+        extra_top_tenth=share_of_dearest(extra),
+        extra_mean_met=mean_or_none([o.extra for o in answered if o.met]),
+        extra_mean_missed=mean_or_none([o.extra for o in answered if not o.met]),
         tests=float(np.mean([o.tests for o in answered])),
     )
+
+
+def share_of_dearest(extra: Array, fraction: float = 0.1) -> float:
+    """Share of the sum that its largest values have; 0 where nothing is extra."""
+    count = max(round(len(extra) * fraction), 1)
+    return float(np.sort(extra)[-count:].sum() / extra.sum()) if extra.sum() > 0 else 0.0
+
+
+def mean_or_none(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None
 
 
 def bootstrap(groups: Sequence[Sequence[bool]], seed: int = 0) -> tuple[float, float]:

@@ -4,9 +4,13 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from advisor.answer.choice import Candidate
+from advisor.answer.choice.alternatives import arranged_by
 from advisor.engine.search import first_choice as rule
-from advisor.engine.search.certainty.first_choice import Rule, Sizing, Table
+from advisor.engine.search.certainty.first_choice import Sizing, Table
 
 NORMAL = NormalDist()
 DRAWS = 4096
@@ -50,21 +54,67 @@ def test_a_miss_costs_as_much_as_the_next_setting_that_holds() -> None:
     assert alone.cost(0).mean() == pytest.approx(0.5 * 1 + 0.25 * 3 + 0.25 * 3)  # nothing holds: the dearest
 
 
-def test_each_margin_can_be_moved() -> None:
-    asked = table(("a", 0.6, 1.0), ("a", 0.85, 1.4), ("a", 0.95, 2.0))
-    first = {
-        name: rule.first_choice(asked, given)
-        for name, given in {
-            "default": Rule(), "least": Rule(least=0.9), "premium": Rule(premium=0.3),
-            "sure": Rule(premium=0.9, sure=0.9, told_apart=0.95),
-        }.items()
-    }  # fmt: skip
-    assert {name: choice and choice.setting for name, choice in first.items()} == {
-        "default": 0,
-        "least": 2,
-        "premium": 1,
-        "sure": 2,
-    }
+@pytest.mark.parametrize(("bars", "first"), [((), 0), ((0.7, 0.8), 1), ((0.9, 0.9), 2), ((0.99, 0.99), None)])
+def test_the_probabilities_can_be_stated(bars: tuple[float, ...], first: int | None) -> None:
+    choice = rule.first_choice(table(("a", 0.6, 1.0), ("a", 0.85, 1.4), ("a", 0.95, 2.0)), *bars)
+    assert (choice and choice.setting) == first
+
+
+# --- as in answers ------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def sizes(draw: st.DrawFn) -> tuple[Table, tuple[float, float]]:
+    """(chips with one or two sizes, the less safe first; the probabilities asked for)."""
+    seed, chips, count = draw(st.integers(0, 2**32 - 1)), draw(st.integers(1, 5)), 64
+    random = np.random.default_rng(seed)
+    options, holds, cost = [], [], []
+    for chip in range(chips):
+        slow, usd = random.normal(0, 0.3, count), draw(st.floats(1, 3))
+        bars = sorted(draw(st.lists(st.floats(-0.8, 0.8), min_size=1, max_size=2)))
+        for step, bar in enumerate(bars):
+            options.append(chip)
+            holds.append(slow <= bar)
+            cost.append(usd * draw(st.floats(1.0, 1.6)) ** step * np.exp(draw(st.floats(0, 0.5)) * slow))
+    least = draw(st.sampled_from([0.3, 0.5, 0.8]))
+    return Table(options=options, holds=np.array(holds), cost=np.array(cost)), (least, max(least, 0.8))
+
+
+@given(sizes())
+def test_answers_and_the_track_record_choose_the_same(asked: tuple[Table, tuple[float, float]]) -> None:
+    found, (least, sure) = asked
+    sizing = Sizing(found)
+    choice = rule.first_choice(found, least, sure)
+    options = [
+        Candidate(
+            usd=sizing.cost(s), probability=float(found.holds[s].mean()), seller=(str(found.options[s]), "x", "rent")
+        )
+        for s in sizing.frontier
+    ]
+    first = arranged_by("cost", options, least, sure)[1]
+    answered = None if first.order[0] in first.fails else sizing.frontier[first.order[0]]
+    assert (choice and choice.setting) == answered
+
+
+# --- after a miss -------------------------------------------------------------------------------------------------
+
+
+def test_after_a_miss_the_next_test_is_of_what_does_not_share_its_error() -> None:
+    """Both settings of a fail together; of b nothing is known from them. Without a miss, a's second would be next."""
+    z, w = np.random.default_rng(5).standard_normal((2, DRAWS))
+    holds = np.array([z < 0.8, z < 0.9, w < 0.7])
+    cost = np.array([np.full(DRAWS, usd) for usd in (1.0, 1.2, 1.5)])
+    choice = rule.first_choice(Table(options=["a", "a", "b"], holds=holds, cost=cost))
+    assert choice is not None and choice.tests == (0, 2, 1)
+
+
+@given(sizes())
+def test_each_setting_is_tested_once_the_first_choice_first(asked: tuple[Table, tuple[float, float]]) -> None:
+    found, (least, sure) = asked
+    choice = rule.first_choice(found, least, sure)
+    if choice is not None:
+        assert choice.tests[0] == choice.setting
+        assert sorted(choice.tests) == list(range(len(found.options)))
 
 
 # --- worlds in which the truth is known ---------------------------------------------------------------------------

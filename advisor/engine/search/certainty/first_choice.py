@@ -1,4 +1,4 @@
-"""The rule that puts one deployment first, and what a test is worth, from draws of cost and of whether limits hold.
+"""The first choice of a table of settings, and what a test is worth, from draws of cost and of whether limits hold.
 
 A table has one row for each setting: a way to run an option, such as a layout and a number of concurrent requests. An
 option is what is rented, such as a chip. The draws of all rows are joint: column k is one possible truth.
@@ -10,23 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.engine.search.certainty.rank_uncertainty import TOLD_APART
-from advisor.engine.search.objective import NEAR_FRACTION
+from advisor.engine.search.certainty.rule import Candidate, arrange
 from advisor.engine.terms import EXPECTED_CONFIDENCE, SURE_CONFIDENCE
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+FEWEST_DRAWS = 32  # that say which setting to test next
 BIN_DRAWS, MOST_BINS = 128, 32  # draws with similar results of a test are put together
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Rule:
-    """The margins of the rule for what is rented by the hour."""
-
-    least: float = EXPECTED_CONFIDENCE
-    sure: float = SURE_CONFIDENCE  # among ties, settings with this probability go first
-    premium: float = NEAR_FRACTION  # expected extra cost up to which settings can tie
-    told_apart: float = TOLD_APART  # share of draws in which the cheapest must be cheaper, or it is a tie
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,6 +26,15 @@ class Table:
     options: Sequence[Hashable]  # (settings,) the option of each setting
     holds: Flags  # (settings, draws) whether every limit holds
     cost: Array  # (settings, draws)
+
+    def given(self, settings: Sequence[int], possible: Flags) -> "Table":
+        """Some of the settings, in the draws that are still possible."""
+        rows = list(settings)
+        return Table(
+            options=[self.options[s] for s in rows],
+            holds=self.holds[rows][:, possible],
+            cost=self.cost[rows][:, possible],
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,7 +75,7 @@ class Sizing:
         return [*alike, *others]
 
     def tests(self, first: int) -> tuple[int, ...]:
-        """Every setting in the order of tests: after the next ones the rest, the most likely to hold first."""
+        """Every setting in the order of tests by these draws alone: after the next ones the rest, likeliest first."""
         order = [first, *self.next_ones(first)]
         rest = set(self.by_cost) - set(order)
         return (*order, *sorted(rest, key=lambda s: (-self.probability[s], self.mean[s])))
@@ -92,32 +91,54 @@ class Sizing:
         return np.asarray(np.where(holds.any(axis=0), cost[place, draws], cost.max(axis=0)))
 
 
-def first_choice(table: Table, rule: Rule | None = None) -> Choice | None:
-    """The setting to put first. None: no setting reaches `least`, so nothing should be signed yet.
+def first_choice(table: Table, least: float = EXPECTED_CONFIDENCE, sure: float = SURE_CONFIDENCE) -> Choice | None:
+    """The setting that the rule of answers puts first. None: no setting reaches `least`, so nothing should be signed.
 
-    Settings are ranked by expected cost, resizing included. Those within `premium` of the lowest that it does not beat
-    in most draws are tied with it: of these, settings with at least `sure` go first, then the most likely to hold.
+    least, sure: as for `arrange`. Costs include what a miss costs.
     """
-    rule, sizing = rule or Rule(), Sizing(table)
-    probability = sizing.probability
-    drawn = {s: sizing.cost(s) for s in sizing.frontier if probability[s] >= rule.least}
-    if not drawn:
+    found = _first(table, least, sure)
+    if found is None:
         return None
-    expected = {s: float(usd.mean()) for s, usd in drawn.items()}
-    best = min(expected, key=lambda s: (expected[s], -probability[s]))
-
-    def tied(s: int) -> bool:
-        beaten = (drawn[best] < drawn[s]).mean() + 0.5 * (drawn[best] == drawn[s]).mean()
-        return expected[s] <= expected[best] * (1.0 + rule.premium) and bool(beaten < rule.told_apart)
-
-    ties = [s for s in drawn if s == best or tied(s)]
-    chosen = min(ties, key=lambda s: (probability[s] < rule.sure, -round(probability[s], 2), expected[s]))
+    setting, first = found
+    assert first.probability is not None
     return Choice(
-        setting=chosen,
-        probability=float(probability[chosen]),
-        expected_cost=expected[chosen],
-        tests=sizing.tests(chosen),
+        setting=setting,
+        probability=first.probability,
+        expected_cost=first.expected_usd,
+        tests=tests_from(table, setting, least, sure),
     )
+
+
+def _first(table: Table, least: float, sure: float) -> tuple[int, Candidate] | None:
+    sizing = Sizing(table)
+    candidates = [
+        Candidate(usd=sizing.cost(s), probability=float(sizing.probability[s]), seller=table.options[s])
+        for s in sizing.frontier
+    ]
+    arranged = arrange(candidates, least, sure)
+    if not candidates or arranged.order[0] in arranged.fails:
+        return None
+    return sizing.frontier[arranged.order[0]], candidates[arranged.order[0]]
+
+
+def tests_from(table: Table, first: int, least: float, sure: float) -> tuple[int, ...]:
+    """Every setting in the order of load tests until one holds.
+
+    After each miss the rule chooses again, over the draws in which all tested settings miss: a miss says that settings
+    with the same error miss too. Where nothing reaches `least`, the lowest expected cost is next; where few such draws
+    are left, safer settings of the same option are.
+    """
+    order, left = [first], [s for s in range(len(table.options)) if s != first]
+    possible = ~table.holds[first]
+    while left and possible.sum() >= FEWEST_DRAWS:
+        given = table.given(left, possible)
+        found = _first(given, least, sure) or _first(given, 0.0, sure)
+        assert found is not None
+        setting = left[found[0]]
+        order.append(setting)
+        left.remove(setting)
+        possible &= ~table.holds[setting]
+    return (*order, *(s for s in Sizing(table).tests(first) if s in left))
 
 
 def value_of_result(

@@ -268,6 +268,11 @@ def rate_usd_per_hour(o: Offer) -> float:
     return (total_usd_per_hour(rent) if rent else o.usd_per_hour) / o.accelerators
 
 
+def price_share(s: Scored) -> float:
+    """The part of the cost of a deployment that moves with the price of its offer."""
+    return 1.0 - at(s, 0.0).usd_per_hour / s.usd_per_hour if s.usd_per_hour else 0.0
+
+
 def _rounded_down(usd: float) -> float:
     """Three significant digits, and a little below where nothing would be rounded off: a tie does not win."""
     digits = 2 - math.floor(math.log10(usd))

@@ -1,14 +1,16 @@
 """The order of options: what fails its probability goes last, what cannot be told apart is tied.
 
-Costs are drawn together (engine.search.joint), what slower machines or more load need included.
+Answers and the track record order by this rule. Costs are drawn together, what slower machines or more load need
+included.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.engine.search import NEAR_FRACTION, rank_uncertainty
+from advisor.engine.search.certainty.rank_uncertainty import TOLD_APART
+from advisor.engine.search.objective import NEAR_FRACTION
 
 Array = np.ndarray
 FAR_RATIO = 5.0  # nobody orders what costs this many times the first choice
@@ -19,7 +21,7 @@ PROBABILITY_STEP = 0.1  # probabilities within a step are alike
 class Candidate:
     """One option as the rule sees it."""
 
-    usd: Array  # monthly cost in each draw, shape (draws,) or (1,)
+    usd: Array  # cost in each draw, shape (draws,) or (1,), in the same unit for all: USD a month in answers
     probability: float | None  # of meeting every limit; None: nothing is limited, or see `verified`
     verified: bool = True  # False: limits were set and nobody publishes whether it meets them
     commits: bool = False  # buys machines or signs a term
@@ -27,7 +29,7 @@ class Candidate:
     weakness: int = 0  # of its price: 0 sound, 1 weak, 2 over a year old
     simplicity: tuple[float, ...] = ()  # sort key, simplest first; of equal length for all
     apart: str = ""  # why nobody would order it; empty: somebody would
-    seller: tuple[str, ...] = ()  # chip, provider and way to pay: variants of one choice have the same
+    seller: Hashable = ()  # chip, provider and way to pay: variants of one choice have the same
 
     @property
     def expected_usd(self) -> float:
@@ -84,7 +86,7 @@ def _tied(candidates: Sequence[Candidate], pool: Sequence[int], sure: float) -> 
         k
         for k in near
         if candidates[k] is cheapest
-        or float((cheapest.usd < candidates[k].usd).mean()) < rank_uncertainty.TOLD_APART
+        or float((cheapest.usd < candidates[k].usd).mean()) < TOLD_APART
         or (unsure and is_sure(candidates[k], sure))
     ]
 
