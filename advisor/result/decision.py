@@ -63,6 +63,8 @@ class Settle(Section):
 class Gate(Section):
     """What to learn before signing: one metric, the value at which the choice changes, and the worth of a test."""
 
+    kind: Literal["load_test", "api", "budget", "quote", "other"] = "load_test"
+    """What the test is about: load_test of the option, api (a hosted API that may replace it), budget, quote, other."""
     metric: str
     """What to measure or to ask for, such as mean TPOT of one replica."""
     value: Annotated[float, Unit("unit")] | None

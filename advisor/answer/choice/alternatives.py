@@ -23,7 +23,7 @@ from advisor.engine.search import (
     commits,
     simplicity,
 )
-from advisor.engine.terms import evaluating
+from advisor.engine.terms import OWNED, Offer, evaluating
 from advisor.workload import MOST_SMALL_CHIPS, SMALL_CHIP_BYTES
 
 Array = np.ndarray
@@ -69,7 +69,7 @@ def chosen(question: Question, outcome: SearchResult) -> Choice:
     start = 0
     for k, each in enumerate(trial):
         drawn = [_costs(s, u) for s, u in zip(each, usd[start : start + len(each)], strict=True)]
-        at, left = _preferred(each, drawn, least, sure)
+        at, left = _preferred(each, drawn, least, sure, workload.constraints.max_usd_per_month)
         if left is not None:
             committed[k] = left
         sizes[k] = each[0], outcome.surer.get(k)
@@ -77,8 +77,10 @@ def chosen(question: Question, outcome: SearchResult) -> Choice:
         places.append(start + at)
         start += len(each)
     costs = model.of(places)
-    known = costs.usd_per_month()
-    candidates = [candidate(question, s, _costs(s, u)) for s, u in zip(shown, known, strict=True)]
+    known, paid = costs.usd_per_month(), costs.paid_usd_per_month()
+    candidates = [
+        candidate(question, s, _costs(s, u), _costs(s, cash)) for s, u, cash in zip(shown, known, paid, strict=True)
+    ]
     candidates, arranged = arranged_by(workload.objective, candidates, least, sure)
     costs.reorder(arranged.order)
     order = list(arranged.order)
@@ -176,10 +178,13 @@ def _alternatives(question: Question, outcome: SearchResult, k: int) -> list[Sco
     return found
 
 
-def _preferred(each: Sequence[Scored], usd: Sequence[Array], least: float, sure: float) -> tuple[int, Committed | None]:
+def _preferred(
+    each: Sequence[Scored], usd: Sequence[Array], least: float, sure: float, budget_usd: float | None
+) -> tuple[int, Committed | None]:
     """(the alternative that stands for the chip, a term that is not taken).
 
-    A term must cost less than the hour in most draws. The surer of two sizes is taken where it costs little more.
+    A term must cost less than the hour in most draws. The surer of two sizes is taken where it costs little more, and
+    where the budget allows it.
     """
     hourly = {s.replicas: k for k, s in enumerate(each) if not commits(s)}
     allowed, left = [], None
@@ -197,6 +202,7 @@ def _preferred(each: Sequence[Scored], usd: Sequence[Array], least: float, sure:
         return min(range(len(each)), key=lambda k: float(usd[k].mean())), left
     cheapest = min(allowed, key=lambda k: (float(usd[k].mean()), k))
     most = float(usd[cheapest].mean()) * (1.0 + NEAR_FRACTION)
+    most = most if budget_usd is None else min(most, budget_usd)
     surer = [k for k in allowed if (each[k].slo_probability or 1.0) >= sure and float(usd[k].mean()) <= most]
     return min(surer or [cheapest], key=lambda k: (float(usd[k].mean()), k)), left
 
@@ -209,14 +215,16 @@ def _costs(s: Scored, drawn: Array | None) -> Array:
     return np.full(1, s.economic_usd_per_hour * HOURS_PER_MONTH) if drawn is None else drawn
 
 
-def candidate(question: Question, s: Scored, usd: Array) -> Candidate:
-    """An option as the rule sees it."""
+def candidate(question: Question, s: Scored, usd: Array, paid_usd: Array) -> Candidate:
+    """An option as the rule sees it. usd: what it costs, a forgone sale included; paid_usd: what counts as spent."""
+    budget = question.workload.constraints.max_usd_per_month
     return Candidate(
+        over_budget=budget is not None and float(paid_usd.mean()) > budget,
         usd=usd,
         probability=s.slo_probability,
         commits=commits(s),
         keeps=kept_instances(s) > 0,
-        weakness=2 if s.offer.stale else 1 if s.offer.weakness else 0,
+        weakness=max((2 if o.over_a_year_old else 1 if o.weakness else 0 for o in priced(s)), default=0),
         simplicity=simplicity(s, question.catalog.model),
         apart=apart(s),
         seller=(s.lane.choice.accelerator.slug, s.offer.provider, s.offer.acquisition),
@@ -230,11 +238,17 @@ def apart(s: Scored | Estimated) -> str:
         return f"more than {MOST_SMALL_CHIPS} cards of a small chip for one model"
     if s.lane.choice.efficiency.basis == "datasheet":
         return "its speed is known from data sheets only"
-    if s.offer.stale:
+    if any(o.over_a_year_old for o in priced(s)):
         return "its price is over a year old"
     if not s.offer.orderable:
         return "no server is sold to put it in"
     return ""
+
+
+def priced(s: Scored | Estimated) -> Sequence[Offer]:
+    """The offers whose prices the option pays."""
+    planned = s.planned if isinstance(s, Scored) else None
+    return [o for o in (planned.offers if planned else (s.offer,)) if o.term != OWNED]
 
 
 def beyond_reach(candidates: Sequence[Candidate], first: Candidate) -> list[Candidate]:

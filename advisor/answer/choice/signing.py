@@ -29,6 +29,7 @@ from advisor.result import Answer, ApiOption, Decision, Gate, LadderStep, Option
 from advisor.workload import LOAD_TEST_HOURS
 
 BUDGET_QUANTILE = 0.8
+MUCH_CHEAPER = 0.5  # an API for at most this share of what a commitment costs is measured before it is signed
 TERM_NAMES = {"reserved_1y": "one-year term", "reserved_3y": "three-year term"}
 Json = dict[str, Any]
 
@@ -42,10 +43,14 @@ def signed(question: Question, choice: Choice, arranged: Arranged, answer: Answe
     at = _place(answer, choice)
     s = choice.outcome.shown[at] if at is not None else None
     fails = 0 in arranged.fails
-    gate = _gate(question, answer, choice, s, decision.settle, fails)
+    api = None if fails or s is None or not commits(s) else untested_api(answer, choice.candidates[0].expected_usd)
+    if api is not None:
+        gate: Gate | None = _api_gate(question.workload, answer, api)
+    else:
+        gate = _gate(question, answer, choice, s, decision.settle, fails)
     drawn = _drawn(answer, choice, at)
     decision = decision.changed(
-        action=_action(choice, arranged, at, fails),
+        action=_action(choice, arranged, at, fails or api is not None),
         gate=gate,
         expected_usd_per_month=None if drawn is None else rounded(float(drawn.mean())),
         budget_usd_per_month=None if drawn is None else rounded(float(np.quantile(drawn, BUDGET_QUANTILE))),
@@ -97,6 +102,8 @@ def _gate(
     """The test or quote that can change the choice; None: none can."""
     months = question.workload.horizon_months
     first = answer.recommendations[0]
+    if s is not None and choice.candidates[0].over_budget:
+        return _budget_gate(question.workload, choice, answer)
     if fails and s is not None and has_limits(question.workload):
         return _limit_gate(question.workload, choice, answer, s)
     if s is not None and not fails and choice.candidates[0].apart:
@@ -119,6 +126,7 @@ def _gate(
     better, worse = (first.label, after) if worse_wins else (after, first.label)
     price = "" if cost is None else f" for about {usd_text(cost)}"
     return Gate(
+        kind="load_test" if test is not None and metric.startswith("mean TPOT") else "other",
         metric=metric,
         value=value,
         unit=unit,
@@ -170,6 +178,64 @@ def _limit_gate(workload: Workload, choice: Choice, answer: Answer, s: Scored) -
     )
 
 
+def _budget_gate(workload: Workload, choice: Choice, answer: Answer) -> Gate:
+    """What an option must cost that exceeds the budget as expected, although its plan is within it."""
+    first, limit = answer.recommendations[0], workload.constraints.max_usd_per_month or 0.0
+    paid = choice.costs.paid_usd_per_month()[0]
+    usd = first.usd_per_month if paid is None else float(paid.mean())
+    return Gate(
+        kind="budget",
+        metric="its expected cost",
+        value=rounded(limit),
+        unit="USD a month",
+        better_than_value=first.label,
+        worse_than_value="nothing in this answer",
+        test="Get a quote, or a firmer estimate of the load",
+        test_usd=None,
+        worth_usd_per_month=0.0,
+        worth_usd=0.0,
+        sign_today="",
+        said=(
+            f"Its plan costs {usd_text(first.usd_per_month or 0.0)} a month if load and prices stay as stated, and "
+            f"{usd_text(usd)} on average over what may come, which is above your budget of {usd_text(limit)}."
+        ),
+    )
+
+
+def untested_api(answer: Answer, expected_usd: float) -> ApiOption | None:
+    """The cheapest hosted API that may be used, costs far less than this, and lacks only a published latency."""
+    apis = [o for o in answer.recommendations if isinstance(o, ApiOption) and o.meets_slo is None]
+    cheapest = min(apis, key=lambda o: o.usd_per_month, default=None)
+    return cheapest if cheapest and cheapest.usd_per_month <= MUCH_CHEAPER * expected_usd else None
+
+
+def _api_gate(workload: Workload, answer: Answer, api: ApiOption) -> Gate:
+    """The test of an API that would make a commitment unnecessary."""
+    first, slo = answer.recommendations[0], workload.slo
+    limits = [("p95 TTFT", slo.ttft_p95_s), ("p95 TPOT", tpot_limit_s(workload)),
+              ("p95 end-to-end latency", slo.e2e_p95_s)]  # fmt: skip
+    metric, limit_s = next(((name, limit) for name, limit in limits if limit), ("p95 latency", None))
+    saves = (first.usd_per_month or 0.0) - api.usd_per_month
+    cost = api.usd_per_month / HOURS_PER_MONTH * LOAD_TEST_HOURS
+    return Gate(
+        kind="api",
+        metric=f"{metric} of {api.label}",
+        value=None if limit_s is None else rounded(limit_s * 1e3),
+        unit="ms",
+        better_than_value=api.label,
+        worse_than_value=first.label,
+        test=f"Send your own prompts to {api.label}",
+        test_usd=rounded(cost),
+        worth_usd_per_month=0.0,
+        worth_usd=0.0,
+        sign_today="",
+        said=(
+            f"Nobody publishes the p95 latency of {api.label}. Measure it before you commit: if it meets your limits, "
+            f"it costs {usd_text(saves)} a month less."
+        ),
+    )
+
+
 def _quote_gate(question: Question, choice: Choice, answer: Answer, s: Scored) -> Gate:
     """The quote that an option needs which is first only because nothing else remains, with the price that wins."""
     first, reason = answer.recommendations[0], choice.candidates[0].apart
@@ -179,6 +245,7 @@ def _quote_gate(question: Question, choice: Choice, answer: Answer, s: Scored) -
     otherwise = other.label if other else "nothing in this answer"
     limit = "" if usd is None else f" It is first up to {usd_text(usd)} per accelerator-hour, above that {otherwise}."
     return Gate(
+        kind="quote",
         metric="price of an accelerator",
         value=None if usd is None else rounded(usd),
         unit="USD/h",

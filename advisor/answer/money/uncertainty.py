@@ -13,7 +13,7 @@ from advisor.answer.question import Question
 from advisor.engine.cost import HOURS_PER_MONTH, priced_usd_per_hour
 from advisor.engine.scheduler import SEED
 from advisor.engine.search import DRAWS, EQUAL_FRACTION, Scored, distributions, joint, rank_uncertainty
-from advisor.engine.terms import CERTAIN, Z95, RatioDistribution, Ratios, usd_text
+from advisor.engine.terms import CERTAIN, SURE_CONFIDENCE, Z95, RatioDistribution, Ratios, usd_text
 from advisor.inputs import PATHS, RESALE_YEARS, SWINGS, number, price_path, rounded
 from advisor.result import (
     Chance,
@@ -89,8 +89,16 @@ class CostModel:
         self.api_usd, self.api_ranked = min(usd, default=None), ranked
 
     def usd_per_month(self) -> list[Array | None]:
-        """Cost of each option's plan in each draw, with the forgone sale of owned machines that it keeps."""
-        return [c.economic_usd_per_month if c else None for c in self.costs(self.draws)]
+        """Cost of each option's plan in each draw, with the forgone sale of owned machines that it keeps.
+
+        Nobody has offered to buy them, and a sale cannot be undone: it counts at what it brings with the probability
+        that such a step needs.
+        """
+        return [_with_sure_sale(c) if c else None for c in self.costs(self.draws)]
+
+    def paid_usd_per_month(self) -> list[Array | None]:
+        """Cost of each option's plan in each draw, without what a sale would bring."""
+        return [c.usd_per_month if c else None for c in self.costs(self.draws)]
 
     def usd_per_hour(self) -> list[Array | None]:
         return [usd / HOURS_PER_MONTH if usd is not None else None for usd in self.usd_per_month()]
@@ -122,6 +130,11 @@ class CostModel:
             joint.centered(r, z) for r, z in ((self.uncertain.load, draws.load), (self.uncertain.api, draws.api))
         )
         return np.asarray(self.api_usd * load * price)
+
+
+def _with_sure_sale(c: joint.Costs) -> Array:
+    forgone = c.economic_usd_per_month - c.usd_per_month
+    return np.asarray(c.usd_per_month + float(np.quantile(forgone, 1.0 - SURE_CONFIDENCE)))
 
 
 def uncertain_of(question: Question) -> joint.Uncertain:

@@ -148,14 +148,28 @@ def team_usd_per_hour(question: Question, machines: Iterable[tuple[Offer, float]
     return max(monthly / HOURS_PER_MONTH - staff, 0.0) if kept else 0.0
 
 
-def demand_for(workload: Workload, d: Deployed, offer: Offer, carrying: float | None = None) -> Demand:
-    """Instances of an offer by month, for the growth, the seasons and the hours of the week."""
+def demand_for(
+    workload: Workload, d: Deployed, offer: Offer, carrying: float | None = None, offers: Sequence[Offer] = ()
+) -> Demand:
+    """Instances of an offer by month, for the growth, the seasons and the hours of the week.
+
+    offers: all of the plan. While owned machines suffice, the default margin adds none: an idle one is the spare.
+    """
+    owned = next((o for o in offers if o.held_instances), None)
+
+    def needed(replicas: Any) -> Any:
+        instances = d.instances(offer, replicas)
+        if owned is None:
+            return instances
+        own = d.instances(owned, replicas)
+        return np.where(np.asarray(own) <= owned.held_instances, own, instances)
+
     n = float(d.carrying if carrying is None else carrying)
     by_hour = autoscales(workload, offer)
     forecast = np.asarray(workload.forecast or np.ones(workload.horizon_months))
     return demand_by_month(
         n * forecast,
-        lambda replicas: d.instances(offer, replicas),
+        needed,
         levels=load_levels(workload.week) if by_hour else None,
         start_hours=workload.cold_start_s / 3600.0,
         run_fraction=float(run_fraction(workload, offer, d.utilisation_fraction)),
@@ -262,7 +276,7 @@ def strategies(question: Question, d: Deployed, offers: Sequence[Offer]) -> dict
     found: dict[str, Plan] = {}
     for combination in combinations(workload, d, offers, near=math.inf):
         pairs = pairs_of(question, d, combination)
-        demand, ways = demand_for(workload, d, hourly_offer(pairs)), [w for _, w in pairs]
+        demand, ways = demand_for(workload, d, hourly_offer(pairs), offers=combination), [w for _, w in pairs]
         waits = rentable(workload, d) and any(w.lead_months for w in ways if w.kind == PURCHASE)
         named: dict[str, Plan] = {}
         if not waits or any(w.kind == HOURLY for w in ways):
@@ -292,7 +306,7 @@ def _planned(
     ways: Sequence[Way],
     limits: Limits | None,
 ) -> Planned | None:
-    demand = demand_for(question.workload, d, hourly_offer(list(zip(offers, ways, strict=True))))
+    demand = demand_for(question.workload, d, hourly_offer(list(zip(offers, ways, strict=True))), offers=offers)
     bridged = _bridged(question, d, demand, offers, ways, limits)
     alone = all(w.kind in (PURCHASE, OWNED) for w in ways)
     if alone and not rentable(question.workload, d):
@@ -385,7 +399,8 @@ def replanned(
         replace(w, lead_months=min(max(round(w.lead_months * delivery_ratio), 0), max(most, 0)))
         for w in planned.plan.ways[:count]
     ]
-    demand = demand_for(question.workload, d, hourly_offer(list(zip(offers, ways, strict=True))), carrying=carrying)
+    by_the_hour = hourly_offer(list(zip(offers, ways, strict=True)))
+    demand = demand_for(question.workload, d, by_the_hour, carrying=carrying, offers=offers)
     if planned.bridge is not None and any(w.lead_months for w in ways):
         found = _bridged(question, d, demand, offers, ways, None, carrying / d.carrying)
         return found.plan if found else None
@@ -489,7 +504,7 @@ class Rentals:
                 self.known, self._found = kept, {}
 
     def _hourly_usd(self, d: Deployed, offers: Sequence[Offer]) -> float:
-        needed = demand_for(self.question.workload, d, offers[0]).needed.max(initial=0)
+        needed = demand_for(self.question.workload, d, offers[0], offers=offers).needed.max(initial=0)
         return float(min(o.usd_per_hour for o in offers) * needed)
 
     def until(self, months: int, scale: float = 1.0) -> Bridge | None:

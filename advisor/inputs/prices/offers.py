@@ -519,9 +519,10 @@ def offers_of(snapshot: Snapshot, a: Assumptions, site: Assumptions, chips: Mapp
     housed = housed_chips(snapshot)
     for p in snapshot.prices:
         chip, known = chips[p["accelerator"]], units.get(p["accelerator"], [])
-        weak = weakness(p, datetime.date.fromisoformat(snapshot.asked_on))
+        day = datetime.date.fromisoformat(snapshot.asked_on)
+        weak, old = weakness(p, day), has_expired(datetime.date.fromisoformat(p["as_of"]), day)
         marks = (*p.get("marks", ()), *([chip.market] if chip.market else []), *([WEAK_PRICE] if weak else []))
-        trust: Json = {"marks": marks, "weakness": weak, "origin": p["origin"]}
+        trust: Json = {"marks": marks, "weakness": weak, "origin": p["origin"], "over_a_year_old": old}
         if p["term"] == "purchase":
             for o in _owned(p, site, chip, known, snapshot):
                 fits = not o.estimated_host or fits_a_machine(o, housed)

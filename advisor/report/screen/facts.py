@@ -386,6 +386,10 @@ def test_text(decision: Decision, answer: Answer) -> tuple[str, str]:
     """The test or quote that can change the choice, with its cost and worth; the same with fewer figures."""
     gate, settle = decision.gate, decision.settle
     amounts = worth_of(gate) if gate else ""
+    if gate and decision.action == "do_not_sign" and gate.kind == "api":
+        return f"{gate.test}{f' ({amounts})' if amounts else ''}.", ""
+    if gate and decision.action == "do_not_sign" and gate.kind == "budget":
+        return f"Raise the budget to {dollars(expected_usd(decision))} a month, or relax a limit.", ""
     if gate and decision.action == "do_not_sign":
         return f"Load-test one replica at its share of your peak{f' ({amounts})' if amounts else ''}.", ""
     if settle is None or settle.kind == "none" or settle.flips_fraction < LEAST_DOUBT:

@@ -25,6 +25,7 @@ class Candidate:
     probability: float | None  # of meeting every limit; None: nothing is limited, or see `verified`
     verified: bool = True  # False: limits were set and nobody publishes whether it meets them
     commits: bool = False  # buys machines or signs a term
+    over_budget: bool = False  # it costs more than the stated budget as expected
     keeps: bool = False  # keeps owned machines in service
     weakness: int = 0  # of its price: 0 sound, 1 weak, 2 over a year old
     simplicity: tuple[float, ...] = ()  # sort key, simplest first; of equal length for all
@@ -42,7 +43,7 @@ class Arranged:
 
     order: tuple[int, ...]
     tied: tuple[int, ...]  # those that cannot be told apart from the first, in order; variants of it are left out
-    fails: frozenset[int]  # below the probability that they need, or unverified
+    fails: frozenset[int]  # over budget, below the probability that they need, or unverified
 
 
 def arrange(candidates: Sequence[Candidate], least: float = 0.0, sure: float = 0.0) -> Arranged:
@@ -69,7 +70,9 @@ def arrange(candidates: Sequence[Candidate], least: float = 0.0, sure: float = 0
 
 
 def failing(c: Candidate, least: float, sure: float) -> bool:
-    """Whether an option may not be first: its probability is too low for what it binds, or nobody knows it."""
+    """Whether an option may not be first: it exceeds the budget, or its probability is too low or not known."""
+    if c.over_budget:
+        return True
     needed = sure if c.commits else least
     return not c.verified if c.probability is None else c.probability < needed
 
@@ -80,15 +83,15 @@ def _tied(candidates: Sequence[Candidate], pool: Sequence[int], sure: float) -> 
         return []
     cheapest = candidates[min(pool, key=lambda k: (candidates[k].expected_usd, k))]
     most = cheapest.expected_usd * (1.0 + NEAR_FRACTION)
-    near = [k for k in pool if candidates[k].expected_usd <= most]
     unsure = not is_sure(cheapest, sure)
-    return [
-        k
-        for k in near
-        if candidates[k] is cheapest
-        or float((cheapest.usd < candidates[k].usd).mean()) < TOLD_APART
-        or (unsure and is_sure(candidates[k], sure))
-    ]
+
+    def stands_beside(c: Candidate) -> bool:
+        near, beaten = c.expected_usd <= most, float((cheapest.usd < c.usd).mean()) >= TOLD_APART
+        if c.keeps:  # to sell what works takes a saving that is both large and likely
+            return near or not beaten
+        return near and (not beaten or (unsure and is_sure(c, sure)))
+
+    return [k for k in pool if candidates[k] is cheapest or stands_beside(candidates[k])]
 
 
 def is_sure(c: Candidate, sure: float) -> bool:

@@ -71,6 +71,7 @@ class Offer:
     doubt: str = ""  # why it cannot be the first choice, in words; empty: nothing is known
     rent_low_ratio: float = 1.0  # of the marketplaces' lowest price to this one, if it is lower
     rent_high_ratio: float = 1.0  # and of their highest, if it is higher
+    over_a_year_old: bool = False  # its price, whatever it comes from
     stale: bool = False  # over a year old; used because the chip has no current price of this acquisition type
     parts: tuple[Part, ...] = ()  # of usd_per_hour, over the horizon; empty: a single part
     list_parts: tuple[Part, ...] = ()  # of a rent: an hour at today's list price, without commitments; empty: `parts`
