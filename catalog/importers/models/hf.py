@@ -63,6 +63,8 @@ def checkpoints_of(model: Model) -> dict[str, Any]:
         checkpoints["published"] = {"format": model.published.format}
         if model.published.experts_only is not None:
             checkpoints["published"]["experts_only"] = model.published.experts_only
+        if model.published.others:
+            checkpoints["published"]["others"] = [list(each) for each in model.published.others]
     if model.mtp_layers:
         checkpoints["drafts"] = {"mtp_layers": model.mtp_layers}
     return checkpoints
