@@ -174,7 +174,18 @@ def test_a_list_names_everything_once(name, key):
     assert all(row["as_of"] <= TODAY for row in rows)
 
 
-MIXERS = {"attention", "window", "latent", "recurrent", "encoder", "cross-attention", "speech", "vision", "diffusion"}
+MIXERS = {
+    "attention",
+    "window",
+    "latent",
+    "compressed",
+    "recurrent",
+    "encoder",
+    "cross-attention",
+    "speech",
+    "vision",
+    "diffusion",
+}
 
 
 def test_frameworks_name_only_known_methods_vendors_and_stacks():

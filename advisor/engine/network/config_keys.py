@@ -54,11 +54,6 @@ IRRELEVANT: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "",
-        "index_topk_freq index_skip_topk_offset index_topk_pattern",
-        "indexer_types states the shared layers",
-    ),
-    (
-        "",
         "moe_router_scaling_factor moe_routed_scaling_factor moe_router_logit_softcapping",
         "a factor of the output, not a size",
     ),

@@ -75,7 +75,7 @@ def _matmul(choice: Choice, quantization: Quantization | None) -> tuple[float, f
 
 
 def _dense(model: Model, c: Choice, quantization: Quantization | None) -> tuple[float, float, float]:
-    """As `_matmul`, for the matrices outside routed experts, of which a checkpoint may keep a part in another format."""
+    """As `_matmul`, for matrices outside routed experts, of which a checkpoint may keep a part in another format."""
     flops, weight, activation = _matmul(c, quantization)
     others = kept_formats(model, c.quantization)
     if not others or not flops:
@@ -102,7 +102,7 @@ STORED_BYTES = {
 
 
 def _plain_rate(c: Choice, dtype: str) -> float:
-    """Achieved FLOP/s of matrices in a format of which only its width is known; 16 bits if the chip has no such rate."""
+    """Achieved FLOP/s of matrices in a format of which only the width is known; 16 bits without a rate for it."""
     rate = rate_of(c.accelerator, dtype) if dtype in ("fp8", "int8") else None
     fraction = c.efficiency.matmul_8_fraction if rate else c.efficiency.matmul_16_fraction
     return (rate or rate_of(c.accelerator, "bf16") or 1.0) * fraction * c.efficiency.matrix_factor

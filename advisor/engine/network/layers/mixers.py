@@ -115,8 +115,7 @@ def latent(config: Config, traits: Traits, layer: int, count: int) -> LatentAtte
     nope, rope = need(config, "qk_nope_head_dim"), need(config, "qk_rope_head_dim")
     expect(config, "qk_head_dim", nope + rope, "qk_nope_head_dim + qk_rope_head_dim are")
     heads, v_dim = need(config, "num_attention_heads"), need(config, "v_head_dim")
-    kinds = each_layer(config, "indexer_types", count)
-    own = kinds is None or kinds[layer] != "shared"
+    own = has_own_indexer(config, layer, count)
     index_heads, index_dim = first(config, "index_n_heads") or 0, first(config, "index_head_dim") or 0
     pool = first(config, "index_kpool") or 1
     wide = traits.latent_gate == "full" or config.get("mla_use_output_gate")
@@ -134,6 +133,14 @@ def latent(config: Config, traits: Traits, layer: int, count: int) -> LatentAtte
         index_pool=pool if own else 1,
         gate=heads * v_dim if wide else heads if traits.latent_gate == "heads" else 0,
     )
+
+
+def has_own_indexer(config: Config, layer: int, count: int) -> bool:
+    """Whether a layer chooses keys itself, by a list or by a rule; the others use the choice of the layer before."""
+    kinds = each_layer(config, "indexer_types", count)
+    every, start = sized(config, "index_topk_freq") or 1, sized(config, "index_skip_topk_offset")
+    ruled = max(layer - start + 1, 0) % every == 0  # as transformers 5.24.0 (models/glm5_next) derives indexer_types
+    return ruled if kinds is None else kinds[layer] != "shared"
 
 
 def compressed(config: Config, kind: Kind) -> CompressedAttention:
