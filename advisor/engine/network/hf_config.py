@@ -95,7 +95,7 @@ def parse(config: Config, text: Keys, slug: str) -> Model:
     )  # fmt: skip
 
 
-def streams_of(streams: int, traits: Traits) -> dict[str, int]:
+def streams_of(streams: int, traits: Traits) -> dict[str, Any]:
     """The residual streams of each layer and what mixes them (manifold-constrained hyper-connections, DeepSeek V4)."""
     mixes = streams * (traits.stream_mixes or streams + 2) if streams > 1 else 0
     return {"residual_streams": streams, "residual_mixes": mixes}
@@ -118,7 +118,7 @@ def context_tokens(config: Config) -> int:
 
 
 def blocks(
-    mixers: Sequence[Mixer | None], ffns: Sequence[Ffn | None], norms: int, more: Mapping[str, int]
+    mixers: Sequence[Mixer | None], ffns: Sequence[Ffn | None], norms: int, more: Mapping[str, Any]
 ) -> tuple[Block, ...]:
     """Blocks of identical layers, in order of first appearance. `more`: further fields of all of them."""
     counts: dict[tuple[Mixer | None, Ffn | None], int] = {}

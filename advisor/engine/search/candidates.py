@@ -9,7 +9,7 @@ import numpy as np
 
 from advisor.engine.cost import Assumptions, Licence, closest_rejection, site_rejection
 from advisor.engine.kernels import HALF
-from advisor.engine.network import LatentAttention, Model, SoftmaxAttention, parameters
+from advisor.engine.network import Attention, Model, SoftmaxAttention, parameters
 from advisor.engine.step import (
     EMBEDDINGS,
     Acceptance,
@@ -415,7 +415,7 @@ def _parallel_sizes(model: Model, accelerator: Accelerator, sold: int) -> Iterat
         yield n, 1, 1, 1
         if experts and n > 1 and all(e % n == 0 for e in experts):
             yield n, 1, n, 1
-            if any(isinstance(m, LatentAttention) or n > m.kv_heads for m in mixers):
+            if any(not isinstance(m, Attention) or n > m.kv_heads for m in mixers):
                 yield 1, 1, n, n  # TP would store the whole KV cache of a head on several chips
     if experts and not model.encoder_only:
         yield from _wide_sizes(accelerator, sold, experts, mixers)

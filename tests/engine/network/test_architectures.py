@@ -5,14 +5,17 @@ the model that it builds from them, without towers of images and sound.
 """
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from advisor.engine.network import (
     Model,
     active_parameters,
+    decoder_blocks,
     from_hf_config,
     from_shape,
     kv_elements,
@@ -21,8 +24,12 @@ from advisor.engine.network import (
     parameters,
     state_elements,
     to_shape,
+    vision_parameters,
 )
-from advisor.engine.step.memory import kv_bytes_per_sequence
+from advisor.engine.step.memory import kv_bytes_per_sequence, weights_bytes
+from advisor.engine.step.operators import attention_cost, context_token, linear_operators, linear_s
+from advisor.engine.training import operators as training_operators
+from catalog.loading import fixtures
 from tests.engine.network.test_config_keys import PUBLISHED, changed, outcome, sizes
 from tests.engine.step.test_memory import chips
 
@@ -251,3 +258,55 @@ def test_mixed_precision_of_modelopt() -> None:
     attention, dense = 2 * 512 * 512 + 2 * 512 * 128, 3 * 512 * 1024
     assert (found.format, found.experts_only) == ("nvfp4", None)
     assert found.others == (("fp8", pytest.approx(attention / (attention + dense), abs=1e-4)),)
+
+
+# --- what follows from the matrices -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(DEFAULTS))
+def test_a_prompt_takes_two_operations_for_each_weight_that_it_uses(name: str) -> None:
+    model, tokens = from_hf_config(DEFAULTS[name]["config"], "x"), 65_536
+    used = sum(b.count * m.elements * m.used for b in decoder_blocks(model) for m in matrices(b, model.hidden))
+    steps = [*linear_operators(model, chips(), np.array([float(tokens)]))]
+    done = sum(float(each.flops[0, 0]) for each in steps if each.name not in ("lm_head", "recurrent/scan"))
+    assert done == pytest.approx(2 * tokens * used, rel=0.01)
+    assert all(np.isfinite(each.time_s).all() for each in steps)
+
+
+@pytest.mark.parametrize("name", sorted(DEFAULTS))
+def test_a_training_step_multiplies_by_the_same_matrices(name: str) -> None:
+    model = from_hf_config(DEFAULTS[name]["config"], "x")
+    for block in model.blocks:
+        listed = {each for names in training_operators.members(block).values() for each in names}
+        assert {matrix.name for matrix in matrices(block, model.hidden)} <= listed
+
+
+def test_a_chosen_context_costs_no_more_when_it_grows_but_for_its_indexer() -> None:
+    model = published("deepseek-ai/DeepSeek-V4-Flash")
+    cost = attention_cost(model, chips())
+    rate = chips().memory_bytes_per_s[0]
+    keys_s = 21 * 128 / 4 / rate  # of the indexer, a byte each, one for 4 tokens
+    entries_s = 20 / 128 * context_token(model.blocks[2].mixer, chips())[0][0]  # type: ignore[arg-type]
+    assert cost.decode_s_per_context_token[0] == pytest.approx(keys_s + entries_s)
+    assert cost.window_tokens[0] == 512 * 4  # the longest: 512 entries of 4 tokens
+
+
+CATALOG = sorted((Path(__file__).parents[3] / "fixtures" / "models").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", CATALOG, ids=lambda path: path.stem)
+def test_every_model_of_the_catalog_has_a_size_a_step_time_and_a_place_on_two_chips(path: Path) -> None:
+    row = fixtures.served_model(path)
+    model = from_shape(row["slug"], row["shape"])
+    if model.diffusion is not None:
+        return
+    times = []
+    for rate in (3.35e12, 8e12):  # bytes per second of an H100 and of an MI355X
+        x = chips(memory_bytes_per_s=rate, weight_bytes=2.0, expert_weight_bytes=2.0)
+        towers = 2.0 * (vision_parameters(model.vision) if model.vision else 0)  # counted where images are
+        assert weights_bytes(model, x)[0] + towers == pytest.approx(2.0 * parameters(model), rel=0.03)
+        times.append(linear_s(model, x, np.array([1.0, 4096.0]))[0])
+        cost = attention_cost(model, x, 100.0)
+        assert all(np.isfinite(getattr(cost, field.name)).all() for field in fields(cost))
+    assert (times[0] >= times[1]).all()
+    assert (times[1] > 0).all()
