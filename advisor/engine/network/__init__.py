@@ -14,7 +14,7 @@ from advisor.engine.network.blocks import (
     reads,
     recurrent_state,
 )
-from advisor.engine.network.checkpoint import checkpoint
+from advisor.engine.network.checkpoint import checkpoint, gguf_format
 from advisor.engine.network.diffusion import (
     LATENT_PX,
     decoder_convolutions,
@@ -86,6 +86,7 @@ __all__ = [
     "embedding_parameters",
     "ffn_matrices",
     "from_hf_config",
+    "gguf_format",
     "from_stored_config",
     "from_shape",
     "kv_elements",

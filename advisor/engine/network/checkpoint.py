@@ -1,5 +1,6 @@
 """Parses quantization_config in a config.json: the stored dtype, its scale groups, the layers left unquantized."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -281,6 +282,23 @@ READERS = {
     "compressed-tensors": compressed_tensors,
     **dict.fromkeys(("modelopt", "modelopt_fp4"), modelopt),
 }
+
+
+GGUF = re.compile(r"(?<![A-Za-z0-9])(?:UD-)?(Q[4568]_(?:K_[SML]|K|[01]))(?![A-Za-z0-9_])", re.IGNORECASE)
+GGUF_FORMATS = {
+    "q4-0": "gguf-q4-0",
+    "q4-k": "gguf-q4-k-m",
+    "q5-k": "gguf-q5-k-m",
+    "q6-k": "gguf-q6-k",
+    "q8-0": "gguf-q8-0",
+}
+
+
+def gguf_format(name: str) -> str:
+    """The catalog's format of a GGUF file by its name, such as gguf-q4-k-m of X-Q4_K_M.gguf; empty if it has none."""
+    found = GGUF.search(name)
+    kind = found[1].lower().replace("_", "-") if found else ""
+    return next((slug for start, slug in GGUF_FORMATS.items() if kind.startswith(start)), "")
 
 
 def format_name(stored: Checkpoint) -> str:

@@ -24,6 +24,7 @@ from advisor.engine.network.layers.hybrids import (
 )
 from advisor.engine.network.layers.kinds import layer_count, layer_kinds
 from advisor.engine.network.layers.mixers import mixer_of
+from advisor.engine.network.layers.params_json import as_config, is_params_json
 from advisor.engine.network.layers.stored import release_of
 from advisor.engine.network.model import Model
 from advisor.engine.network.release import Release
@@ -45,6 +46,7 @@ def from_stored_config(config: Config, slug: str) -> Model:
 def checked(config: Config, slug: str, *, strict: bool) -> Model:
     """The model of a config.json, plausible, and if `strict` without sizes that were not read."""
     try:
+        config = as_config(config) if is_params_json(config) else config
         text = Keys(nested_text(config))
         model = parse(config, text, slug)
         if strict:

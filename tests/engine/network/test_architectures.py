@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 
 from advisor.engine.network import (
+    Ffn,
     Model,
     active_parameters,
     decoder_blocks,
     from_hf_config,
     from_shape,
+    gguf_format,
     kv_elements,
     kv_elements_per_token,
     matrices,
@@ -310,3 +312,49 @@ def test_every_model_of_the_catalog_has_a_size_a_step_time_and_a_place_on_two_ch
         assert all(np.isfinite(getattr(cost, field.name)).all() for field in fields(cost))
     assert (times[0] >= times[1]).all()
     assert (times[1] > 0).all()
+
+
+# --- other files than config.json -------------------------------------------------------------------------------------
+
+
+def test_params_json_of_mistral_is_the_same_model_as_config_json() -> None:
+    params = {
+        "dim": 512, "n_layers": 4, "n_heads": 8, "n_kv_heads": 2, "head_dim": 64, "hidden_dim": 1024,
+        "vocab_size": 1000, "norm_eps": 1e-5, "max_position_embeddings": 4096, "tied_embeddings": False,
+    }  # fmt: skip
+    config = {**LLAMA, "model_type": "mistral", "head_dim": 64}
+    assert from_hf_config(params, "x") == from_hf_config(config, "x")
+    windows = from_hf_config({**params, "sliding_window": [None, 512, 512, 512]}, "x")
+    assert [(block.count, block.mixer.window_tokens) for block in windows.blocks] == [(1, None), (3, 512)]  # type: ignore[union-attr]
+    stored = from_hf_config({**params, "quantization": {"qformat_weight": "fp8_e4m3", "qscheme_act": "TENSOR"}}, "x")
+    assert stored.published is not None
+    assert stored.published.format == "fp8"
+    with pytest.raises(ValueError, match="unknown quantization"):
+        from_hf_config({**params, "quantization": {"qformat_weight": "new"}}, "x")
+    with pytest.raises(ValueError, match=r"memory_dim \(64\)"):
+        from_hf_config({**params, "memory_dim": 64}, "x")
+
+
+def test_params_json_with_latent_attention_and_experts() -> None:
+    params = {
+        "dim": 512, "n_layers": 4, "n_heads": 8, "n_kv_heads": 8, "hidden_dim": 1024, "vocab_size": 1000,
+        "q_lora_rank": 128, "kv_lora_rank": 64, "qk_nope_head_dim": 32, "qk_rope_head_dim": 16, "v_head_dim": 32,
+        "moe": {"expert_parallel": 1, "expert_model_parallel": 1, "route_every_n": 1, "first_k_dense_replace": 1,
+                "num_experts": 16, "num_experts_per_tok": 4, "num_expert_groups": 1, "num_expert_groups_per_tok": 1,
+                "routed_scale": 1.0, "expert_hidden_dim": 128, "num_shared_experts": 1},
+    }  # fmt: skip
+    dense, routed = from_hf_config(params, "x").blocks
+    assert (dense.count, dense.ffn.inner) == (1, 1024)  # type: ignore[union-attr]
+    assert routed.ffn == Ffn(inner=128, experts=16, top_k=4, shared_inner=128)
+    assert kv_elements(from_hf_config(params, "x"), 1) == 4 * (64 + 16)
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"),
+    [
+        ("bartowski/X-8B-GGUF/X-8B-Q4_K_M.gguf", "gguf-q4-k-m"), ("X-Q8_0.gguf", "gguf-q8-0"),
+        ("unsloth/X-UD-Q5_K_XL", ""), ("X-q6_k", "gguf-q6-k"), ("Qwen/Qwen3-8B", ""), ("X-Q4_0", "gguf-q4-0"),
+    ],
+)  # fmt: skip
+def test_the_name_of_a_gguf_file_says_its_format(name: str, slug: str) -> None:
+    assert gguf_format(name) == slug
