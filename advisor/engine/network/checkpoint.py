@@ -94,19 +94,23 @@ def mixed(method: str, settings: Config) -> Checkpoint:
     """Modules in several formats, each stated by name; the others are FP8 if the checkpoint says so, else 16 bits."""
     named = listed_formats(settings)
     experts_only = [dtype for dtype, name in named if "experts" in name and "shared" not in name]
-    base = method in ("fp8", "deepseek_v4_fp8")
+    everything = next((dtype for dtype, name in named if name == EVERY_MODULE), "")
+    base = bool(everything) or method in ("fp8", "deepseek_v4_fp8")
     counts = Counter(dtype for dtype, _ in named)
     cache = settings.get("kv_cache_scheme") or settings.get("kv_cache_quant_algo")
     return Checkpoint(
         method=method,
-        weights_dtype="fp8" if base else counts.most_common(1)[0][0],
+        weights_dtype=everything or ("fp8" if base else counts.most_common(1)[0][0]),
         grouping="blocks" if base and settings.get("weight_block_size") else "",
         kv_dtype=cache_dtype(cache),
-        unquantized_layers=() if base else unquantized_layers(settings),
+        unquantized_layers=unquantized_layers(settings) if everything or not base else (),
         listed=tuple(named),
         only_listed=not base,
         experts_dtype=Counter(experts_only).most_common(1)[0][0] if experts_only else "",
     )
+
+
+EVERY_MODULE = "Linear"  # a target of compressed-tensors: all matrices that no other group names
 
 
 def cache_dtype(stated: Any) -> str:

@@ -262,6 +262,26 @@ def test_mixed_precision_of_modelopt() -> None:
     assert found.others == (("fp8", pytest.approx(attention / (attention + dense), abs=1e-4)),)
 
 
+def test_groups_of_compressed_tensors_may_name_modules_or_all_the_others() -> None:
+    groups = {
+        "attention": {"targets": ["re:.*self_attn.*"], "weights": {"num_bits": 8, "type": "float"}},
+        "rest": {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "float", "group_size": 32}},
+    }
+    found = released({"quant_method": "compressed-tensors", "config_groups": groups, "ignore": ["lm_head"]})
+    attention, dense = 2 * 512 * 512 + 2 * 512 * 128, 3 * 512 * 1024
+    assert found.format == "mxfp4"
+    assert found.others == (("fp8", pytest.approx(attention / (attention + dense), abs=1e-4)),)
+
+
+def test_mixed_precision_with_experts_is_named_after_their_format() -> None:
+    config = {**LLAMA, "num_local_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 256}
+    layers = {f"model.layers.{n}.mlp.experts.{e}.up_proj": {"quant_algo": "NVFP4"} for n in range(4) for e in range(8)}
+    layers |= {f"model.layers.{n}.self_attn.{p}_proj": {"quant_algo": "FP8"} for n in range(4) for p in "qkvo"}
+    settings = {"quantization": {"quant_algo": "MIXED_PRECISION", "quantized_layers": layers}}  # hf_quant_config.json
+    found = released({"quant_method": "modelopt", **settings}, config)
+    assert (found.format, found.experts_only, found.others) == ("nvfp4", True, (("fp8", 1.0),))
+
+
 # --- what follows from the matrices -----------------------------------------------------------------------------------
 
 
