@@ -135,6 +135,9 @@ SECTIONS = {
     "label2id": "names of labels",
     "task_specific_params": "defaults of text generation",
     "generation_config": "defaults of text generation",
+    "talker_config": "a second network that speaks, served apart from the text model",
+    "code2wav_config": "a second network that speaks, served apart from the text model",
+    "token2wav_config": "a second network that speaks, served apart from the text model",
     "text_config": "merged with the outer section before it is read",
     "llm_config": "merged with the outer section before it is read",
 }

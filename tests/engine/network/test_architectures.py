@@ -182,6 +182,17 @@ def test_a_new_name_for_known_parts_is_read_by_its_keys() -> None:
         assert found == pytest.approx(DEFAULTS[name]["parameters"], rel=1e-3)
 
 
+def test_heads_and_orders_of_layers_that_are_stated_in_other_ways() -> None:
+    step = PUBLISHED["stepfun-ai/Step-3.7-Flash"]["config"]
+    other = {"num_attention_heads": 96, "num_attention_groups": 8, "head_dim": 128}
+    changed_heads = from_hf_config({**step, "attention_other_setting": other}, "x")
+    assert {block.mixer.heads for block in changed_heads.blocks if block.mixer.window_tokens} == {96}  # type: ignore[union-attr]
+    assert {block.mixer.heads for block in changed_heads.blocks if not block.mixer.window_tokens} == {64}  # type: ignore[union-attr]
+    stored = DEFAULTS["deepseek_v4"]["config"]
+    config = {key: value for key, value in stored.items() if key not in ("layer_types", "compress_rates")}
+    assert from_hf_config(config, "x") == from_hf_config(stored, "x")
+
+
 @pytest.mark.parametrize("section", ["text_config", "llm_config", "thinker_config"])
 def test_a_text_model_is_found_in_any_section(section: str) -> None:
     assert from_hf_config({"model_type": "wrapper", section: LLAMA}, "x") == from_hf_config(LLAMA, "x")

@@ -19,7 +19,8 @@ NAMES = {  # entries of layer_types
     **dict.fromkeys(("mamba", "mamba2"), MAMBA),
     **dict.fromkeys(("compressed_sparse_attention", "heavily_compressed_attention"), COMPRESSED),
 }  # fmt: skip
-COMPRESSION = {"compressed_sparse_attention": 4, "heavily_compressed_attention": 128}  # tokens of an entry, by default
+HEAVILY = "heavily_compressed_attention"
+COMPRESSION = {"compressed_sparse_attention": 4, HEAVILY: 128}  # tokens of an entry, by default
 EACH_LAYER = (
     "layer_types", "mlp_layer_types", "hybrid_layer_pattern", "moe_layer_freq", "attn_type_list", "indexer_types",
     "num_attention_heads_per_layer", "compress_ratios",
@@ -88,6 +89,8 @@ def layer_names(config: Config, traits: Traits, count: int) -> list[str] | None:
 def compression(config: Config, named: Sequence[str] | None, count: int) -> list[int]:
     """Tokens of a compressed entry in each layer, 0: none; empty for models without compression."""
     listed = each_layer(config, "compress_ratios", count)
+    if not listed and named is None and first(config, "o_lora_rank"):
+        named = ["compressed_sparse_attention" if layer > 2 and layer % 2 else HEAVILY for layer in range(count)]
     rates = dict(first(config, "compress_rates") or {})
     ruled = [rates.get(name, COMPRESSION.get(name, 0)) for name in named or ()]
     if listed and any(ruled) and listed != ruled:

@@ -5,7 +5,7 @@ from math import ceil
 from typing import Any
 
 from advisor.engine.network.blocks import Attention, CompressedAttention, LatentAttention, Mixer, Recurrent
-from advisor.engine.network.config_keys import expect, first, need, sized, stated
+from advisor.engine.network.config_keys import Keys, expect, first, need, sized, stated
 from advisor.engine.network.layers.families import Traits
 from advisor.engine.network.layers.kinds import COMPRESSED, LINEAR, MAMBA, Kind, each_layer
 
@@ -30,6 +30,7 @@ def attention(
     config: Config, traits: Traits, window: int | None, layer: int = 0, count: int = 1, *, shared: bool = False
 ) -> Attention:
     """Softmax attention of one layer. Layers with a window, or without one, may have heads of their own."""
+    config = with_other_heads(config) if window else config
     prefixes = heads_prefixes(config, window)
     heads = heads_of(config, window, layer, count)
     hidden = need(config, "hidden_size", "n_embd", "d_model")
@@ -58,6 +59,17 @@ def attention(
         index_dim=index_dim,
         index_top_k=index_top_k,
     )  # fmt: skip
+
+
+OTHER_HEADS = {"num_attention_heads": "num_attention_heads", "num_attention_groups": "num_key_value_heads",
+               "head_dim": "head_dim"}  # fmt: skip
+
+
+def with_other_heads(config: Config) -> Config:
+    """With the heads that Step 3.5 states apart for layers with a window."""
+    stated_apart = first(config, "attention_other_setting") or {}
+    values = {name: first(stated_apart, other) for other, name in OTHER_HEADS.items() if stated(stated_apart, other)}
+    return config.with_own(values) if values and isinstance(config, Keys) else config
 
 
 def heads_prefixes(config: Config, window: int | None) -> tuple[str, ...]:
