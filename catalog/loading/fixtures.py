@@ -278,7 +278,17 @@ def served_model(path: Path) -> Row:
     """The row of one model. FixtureError: the engine cannot read its shape."""
     given, where = read_yaml(path), path.name
     plain = ("slug", "hf_id", "family", "native_dtype", "max_context_tokens")
-    more = ("licence", "published", "checkpoint", "conversions", "drafts", "engines", "notes")
+    more = (
+        "licence",
+        "published",
+        "checkpoint",
+        "conversions",
+        "drafts",
+        "engines",
+        "hosting",
+        "measured_only",
+        "notes",
+    )
     check_keys(where, given, (*plain, "shape"), more)
     if given["slug"] != path.stem:
         raise FixtureError(f"{where}: slug {given['slug']!r} differs from the file name")
@@ -321,6 +331,14 @@ def _checkpoints(where: str, given: Mapping[str, Any], sources: Row) -> Row:
         for engine, version in oldest.items():
             check_text(f"{name}.{engine}", version)
         checkpoints["engines"], sources["engines"] = oldest, source_of(name, given["engines"])
+    if "hosting" in given:
+        name = f"{where}: hosting"
+        checkpoints["hosting"] = group(name, given["hosting"], ("providers",))
+        check_count(f"{name}.providers", checkpoints["hosting"]["providers"])
+        sources["hosting"] = source_of(name, given["hosting"])
+    if given.get("measured_only"):
+        check_switch(f"{where}: measured_only", given["measured_only"])
+        checkpoints["measured_only"] = True
     if "drafts" in given:
         name = f"{where}: drafts"
         drafts = group(name, given["drafts"], (), ("mtp_layers", *DRAFT_METHODS))

@@ -109,7 +109,7 @@ def test_a_model_is_sourced_and_named_after_its_id(path):
     assert row["slug"] == "".join(c if c.isalnum() else "-" for c in row["hf_id"].lower())
     assert row["native_dtype"] in {"fp32", "bf16", "fp16", "fp8", "mxfp4", "int4", "nvfp4"}
     more = {name for name in row["sources"] if not name.startswith("conversion ")}
-    assert {"shape"} <= more <= {"shape", "published", "checkpoint", "drafts", "engines"}
+    assert {"shape"} <= more <= {"shape", "published", "checkpoint", "drafts", "engines", "hosting"}
     assert row["as_of"] <= TODAY
 
 

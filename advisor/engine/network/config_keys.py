@@ -199,9 +199,9 @@ def need(config: Config, *names: str) -> int:
     return int(value)
 
 
-def sized(config: Config, *names: str) -> int:
+def sized(config: Config, *names: str) -> Any:
     """Value of the first of these keys that is neither absent nor zero, nor an empty list; 0 if all are."""
-    return int(first(config, *(name for name in names if stated(config, name))) or 0)
+    return first(config, *(name for name in names if stated(config, name))) or 0
 
 
 def stated(config: Config, name: str) -> bool:

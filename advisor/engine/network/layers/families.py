@@ -111,7 +111,8 @@ CLASSES = {
     "KimiLinear": "kimi_linear", "KimiK3": "kimi_linear", "KimiK25": "kimi_k25", "GlmMoeDsa": "glm_moe_dsa",
     "MiniMaxM3": "minimax_m3", "MiniMaxM2": "minimax_m2", "MiMoV2": "mimo_v2", "Glm4Moe": "glm4_moe", "HYV3": "hy_v3",
     "Qwen3VLMoe": "qwen3_vl_moe", "Qwen3VL": "qwen3_vl", "Qwen3_5Moe": "qwen3_5_moe", "Qwen3_5": "qwen3_5",
-    "Step3p": "step3p7", "NemotronH": "nemotron_h", "DeciLM": "nemotron-nas", "LongcatFlash": "longcat_flash", "Gemma4": "gemma4",
+    "Step3p": "step3p7", "NemotronH": "nemotron_h", "DeciLM": "nemotron-nas", "LongcatFlash": "longcat_flash",
+    "Gemma4": "gemma4",
 }  # fmt: skip
 GATED = {"silu", "swiglu", "swigluoai", "situ", "gelu_pytorch_tanh", "geglu"}  # activations of a gate of its own
 

@@ -15,8 +15,9 @@ ROUTED = {"sparse", "moe", "hash_moe"}  # entries of mlp_layer_types
 def dense(config: Config, traits: Traits, *, double: bool = False) -> Ffn:
     """Dense feed-forward part of a layer."""
     names = ("dense_intermediate_size", "intermediate_size_mlp", "intermediate_size", "ffn_dim", "n_inner")
-    inner = sized(config, *names, "ffn_hidden_size", "block_ff_dim")
-    if not inner:
+    names = (*names, "ffn_hidden_size", "block_ff_dim")
+    inner = sized(config, *names) or first(config, *names)
+    if inner is None:
         inner = need(config, "hidden_size", "n_embd", "d_model") * (config.get("expansion_ratio") or 4)
     bias = bool(config.get("mlp_bias", traits.mlp_bias))
     return Ffn(inner=rounded(config, int(inner)) * (2 if double else 1), matrices=traits.matrices, bias=bias)
@@ -31,7 +32,7 @@ def rounded(config: Config, inner: int) -> int:
     return -(-inner // step) * step
 
 
-def expert_count(config: Config) -> int:
+def expert_count(config: Config) -> Any:
     """Routed experts of a layer; 0 for a dense model."""
     return sized(config, "n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts")
 

@@ -35,7 +35,7 @@ def attention(
     heads = heads_of(config, window, layer, count)
     hidden = need(config, "hidden_size", "n_embd", "d_model")
     own_dim = sized(config, *(f"{p}head_dim" for p in prefixes), "attention_head_dim")
-    head_dim = int(own_dim or traits.head_dim or hidden // heads)
+    head_dim = own_dim or traits.head_dim or hidden // heads
     v_dim = sized(config, *(f"{p}v_head_dim" for p in prefixes))
     bias = bool(first(config, "attention_bias", "qkv_bias", "use_qkv_bias", "use_bias") or traits.qkv_bias)
     bias = bias and config.get("attention_bias") is not False
@@ -79,7 +79,7 @@ def heads_prefixes(config: Config, window: int | None) -> tuple[str, ...]:
     return (special, "") if any(stated(config, f"{special}{name}") for name in names) else ("",)
 
 
-def heads_of(config: Config, window: int | None, layer: int, count: int) -> int:
+def heads_of(config: Config, window: int | None, layer: int, count: int) -> Any:
     """Query heads of one layer."""
     if (listed := each_layer(config, "num_attention_heads_per_layer", count)) is not None:
         return int(listed[layer])
