@@ -104,13 +104,7 @@ def embedding_parameters(model: Model) -> int:
     matrices = 1 if model.tied_embeddings else 2
     pooler = model.hidden * (model.hidden + 1) if model.encoder_only else 0
     norm = model.hidden * (2 if model.norm_bias else 1)
-    return (matrices * model.vocab + model.position_embeddings) * model.hidden + norm + pooler + streams_out(model)
-
-
-def streams_out(model: Model) -> int:
-    """Weights that merge the residual streams of the last layer (DeepSeek V4)."""
-    streams = model.blocks[-1].residual_streams if model.blocks else 1
-    return streams * streams * model.hidden if streams > 1 else 0
+    return (matrices * model.vocab + model.position_embeddings) * model.hidden + norm + pooler
 
 
 def parameters(model: Model) -> int:

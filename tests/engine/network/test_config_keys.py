@@ -108,7 +108,7 @@ UNKNOWN = [
 @pytest.mark.parametrize("name", sorted(READABLE))
 def test_an_unknown_size_is_an_error_that_names_it(name: str) -> None:
     config, section = READABLE[name], ("text_config",) if "text_config" in READABLE[name] else ()
-    for key in UNKNOWN:
+    for key in (key for key in UNKNOWN if key not in (config[section[0]] if section else config)):
         if outcome(changed(config, (*section, key), 96), from_hf_config(config, "x")) != "moved":
             with pytest.raises(
                 ValueError, match=rf"unknown key.*({key} \(96\)|n_shared_experts|expansion_ratio).*shape"

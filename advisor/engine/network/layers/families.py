@@ -32,6 +32,7 @@ class Traits:
     tied: bool = False
     head_dim: int = 0  # if head_dim is absent; 0: hidden size / heads
     first_dense: int = -1  # dense layers before those with experts, if absent; -1: config.json must say so
+    compressed: bool = False  # attention over compressed entries, alternating 4 and 128 tokens if nothing is stated
     vectors: bool = False  # attends in both directions and returns a vector
     stream_mixes: int = 0  # numbers per residual stream of each mixing; 0: 2 + the number of streams
     grouped: bool = False  # num_key_value_heads must be stated: its default is not the number of query heads
@@ -67,7 +68,7 @@ TRAITS: dict[str, Traits] = {
     "voxtral_realtime": replace(GROUPED, window="all"),
     **dict.fromkeys(("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_k25", "glm_moe_dsa"), LATENT),
     **dict.fromkeys(("mistral4", "mistral_large4"), replace(LATENT, first_dense=0)),
-    "deepseek_v4": Traits(window="stated", first_dense=0),
+    "deepseek_v4": Traits(window="stated", first_dense=0, compressed=True),
     "kimi_linear": Traits(linear="kimi_delta", first_dense=0),
     "bailing_hybrid": Traits(linear="kimi_delta", full_rank=True, latent_gate="heads", first_dense=0),
     "glm5_next": Traits(linear="kimi_delta", first_dense=3),

@@ -12,11 +12,15 @@ Config = Mapping[str, Any]
 ROUTED = {"sparse", "moe", "hash_moe"}  # entries of mlp_layer_types
 
 
+WIDTHS = (
+    "dense_intermediate_size", "intermediate_size_mlp", "intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size",
+    "block_ff_dim",
+)  # fmt: skip
+
+
 def dense(config: Config, traits: Traits, *, double: bool = False) -> Ffn:
     """Dense feed-forward part of a layer."""
-    names = ("dense_intermediate_size", "intermediate_size_mlp", "intermediate_size", "ffn_dim", "n_inner")
-    names = (*names, "ffn_hidden_size", "block_ff_dim")
-    inner = sized(config, *names) or first(config, *names)
+    inner = sized(config, *WIDTHS) or first(config, *WIDTHS[2:])
     if inner is None:
         inner = need(config, "hidden_size", "n_embd", "d_model") * (config.get("expansion_ratio") or 4)
     bias = bool(config.get("mlp_bias", traits.mlp_bias))
@@ -57,7 +61,7 @@ def experts(config: Config, traits: Traits) -> Ffn:
     )
 
 
-def shared_inner(config: Config, traits: Traits, inner: int) -> int:
+def shared_inner(config: Config, traits: Traits, inner: int) -> Any:
     """Width of all experts that every token uses. Gemma 4 has a dense feed-forward beside its experts."""
     if config.get("enable_moe_block"):
         return need(config, "intermediate_size")

@@ -63,7 +63,7 @@ def layer_kinds(config: Config, traits: Traits, count: int) -> list[Kind]:
     for name in EACH_LAYER:
         each_layer(config, name, count)
     named = layer_names(config, traits, count)
-    if ratios := compression(config, named, count):
+    if ratios := compression(config, traits, named, count):
         window = need(config, "sliding_window")
         return [Kind(COMPRESSED, window, ratio) for ratio in ratios]
     linear = linear_layers(config, traits, named, count)
@@ -86,10 +86,10 @@ def layer_names(config: Config, traits: Traits, count: int) -> list[str] | None:
     return named
 
 
-def compression(config: Config, named: Sequence[str] | None, count: int) -> list[int]:
+def compression(config: Config, traits: Traits, named: Sequence[str] | None, count: int) -> list[int]:
     """Tokens of a compressed entry in each layer, 0: none; empty for models without compression."""
     listed = each_layer(config, "compress_ratios", count)
-    if not listed and named is None and first(config, "o_lora_rank"):
+    if not listed and named is None and traits.compressed:
         named = ["compressed_sparse_attention" if layer > 2 and layer % 2 else HEAVILY for layer in range(count)]
     rates = dict(first(config, "compress_rates") or {})
     ruled = [rates.get(name, COMPRESSION.get(name, 0)) for name in named or ()]

@@ -152,7 +152,7 @@ def has_own_indexer(config: Config, layer: int, count: int) -> bool:
     kinds = each_layer(config, "indexer_types", count)
     every, start = sized(config, "index_topk_freq") or 1, sized(config, "index_skip_topk_offset")
     ruled = max(layer - start + 1, 0) % every == 0  # as transformers 5.24.0 (models/glm5_next) derives indexer_types
-    return ruled if kinds is None else kinds[layer] != "shared"
+    return bool(ruled if kinds is None else kinds[layer] != "shared")
 
 
 def compressed(config: Config, kind: Kind) -> CompressedAttention:

@@ -28,9 +28,9 @@ def is_params_json(config: Config) -> bool:
 
 def as_config(params: Config) -> dict[str, Any]:
     """The same facts in the keys of config.json. ValueError: its quantization is not known."""
-    config = {NAMES.get(name, name): value for name, value in params.items() if name not in SECTIONS}
+    config: dict[str, Any] = {NAMES.get(name, name): value for name, value in params.items() if name not in SECTIONS}
     experts = dict(params.get("moe") or {})
-    config |= {EXPERT_NAMES.get(name, name): value for name, value in experts.items() if name not in NO_SIZE}
+    config |= {str(EXPERT_NAMES.get(name, name)): value for name, value in experts.items() if name not in NO_SIZE}
     config["model_type"] = model_type(config)
     config.setdefault("max_position_embeddings", CONTEXT_TOKENS)
     if isinstance(window := params.get("sliding_window"), list):
