@@ -111,7 +111,8 @@ def test_an_unknown_size_is_an_error_that_names_it(name: str) -> None:
     for key in (key for key in UNKNOWN if key not in (config[section[0]] if section else config)):
         if outcome(changed(config, (*section, key), 96), from_hf_config(config, "x")) != "moved":
             with pytest.raises(
-                ValueError, match=rf"unknown key.*({key} \(96\)|n_shared_experts|expansion_ratio).*shape"
+                ValueError,
+                match=rf"unknown key.*({key} \(96\)|n_shared_experts|expansion_ratio|routed_expert_hidden_size).*shape",
             ):
                 from_hf_config(changed(config, (*section, key), 96), "x")
         for nothing in (None, 0, False, []):
