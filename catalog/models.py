@@ -388,7 +388,8 @@ class ServedModel(Sourced):
     native_dtype = models.CharField(max_length=20)
     licence = models.CharField(max_length=60, blank=True)
     max_context_tokens = models.IntegerField(null=True, blank=True)
-    # published (format, experts_only), conversions (hf_id, format), drafts (method -> hf_id), mtp_layers
+    # published (format, experts_only, others), conversions (with hf_id), drafts (method -> hf_id), mtp_layers
+    # engines: the oldest version of each that runs it; hosting: providers that offer it; measured_only: not offered
     checkpoints = models.JSONField(default=dict, blank=True)
     shape = models.JSONField()  # hidden, vocab, tied_embeddings, blocks ...: the fields of advisor.engine.network.Model
     history = HistoricalRecords()

@@ -77,7 +77,10 @@ def with_checkpoints(model: Model, checkpoints: Json) -> Model:
 
 
 def release_of(row: Json) -> Release:
-    return Release(hf_id=row.get("hf_id", ""), format=row["format"], experts_only=row.get("experts_only"))
+    others = tuple((str(dtype), float(fraction)) for dtype, fraction in row.get("others", ()))
+    return Release(
+        hf_id=row.get("hf_id", ""), format=row["format"], experts_only=row.get("experts_only"), others=others
+    )
 
 
 def chip_of(row: Json) -> Chip:

@@ -9,6 +9,7 @@ from typing import Any, cast
 import yaml
 from django import forms
 from django.conf import settings
+from django.db.models import Count
 from django.http import QueryDict
 from django.utils import translation
 
@@ -210,10 +211,18 @@ MAX_SUGGESTED = 64
 SUGGESTED: dict[tuple[str, Any], dict[str, list[str]]] = {}
 
 
+def models_by_use() -> list[str]:
+    """Models that people may ask for, those that most providers host first; shapes only of measurements left out."""
+    rows = ServedModel.objects.annotate(hosts=Count("api_prices__provider", distinct=True))
+    known = [row for row in rows if not row.checkpoints.get("measured_only")]
+    hosting = {row: max(row.hosts, row.checkpoints.get("hosting", {}).get("providers", 0)) for row in known}
+    return [row.hf_id for row in sorted(known, key=lambda row: (-hosting[row], row.hf_id))]
+
+
 def read_suggestions(organisation: Organisation | None) -> dict[str, list[str]]:
     prices = prices_seen_by(organisation)
     return {
-        "models": list(ServedModel.objects.values_list("hf_id", flat=True)),
+        "models": models_by_use(),
         "accelerators": list(Accelerator.objects.filter(served=True).values_list("slug", flat=True)),
         "regions": list(Region.objects.values_list("slug", flat=True)),
         "vendors": list(Accelerator.objects.values_list("vendor", flat=True).distinct().order_by("vendor")),

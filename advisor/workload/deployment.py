@@ -9,7 +9,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
 from advisor.engine.estimate import Resources, find_framework, methods_of_dtype, quantization_for
-from advisor.engine.network import Attention, LatentAttention, Model, from_hf_config
+from advisor.engine.network import Model, SoftmaxAttention, from_hf_config
 from advisor.engine.step import (
     KV_BYTES,
     as_scheduled,
@@ -372,7 +372,7 @@ def disaggregated(d: Deployment, model: Model) -> dict[str, Any]:
 
 def checked_pool(prefix: str, p: PoolSpec, model: Model) -> Pool:
     """The pool as an engine value. Raises WorkloadError unless heads and experts split evenly."""
-    heads = [b.mixer.heads for b in model.blocks if isinstance(b.mixer, Attention | LatentAttention)]
+    heads = [b.mixer.heads for b in model.blocks if isinstance(b.mixer, SoftmaxAttention)]
     experts = [b.ffn.experts for b in model.blocks if b.ffn is not None and b.ffn.experts > 1]
     if uneven := [h for h in heads if h % p.tp]:
         raise refused(f"{prefix}tp", f"{uneven[0]} attention heads cannot be split {p.tp} ways", divisors(uneven[0]))

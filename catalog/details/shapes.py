@@ -4,7 +4,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
 
-from advisor.engine.network import Attention, Block, LatentAttention, Model, Recurrent
+from advisor.engine.network import (
+    Attention,
+    Block,
+    CompressedAttention,
+    LatentAttention,
+    Model,
+    Recurrent,
+    SoftmaxAttention,
+)
 
 TP_SIZES = (2, 4, 8, 16)
 VOCABULARY_STEP = 64  # serving frameworks pad the vocabulary to a multiple of this on every chip
@@ -91,6 +99,10 @@ def mixer_matrices(model: Model, block: Block) -> Iterator[Matrix]:
             if mixer.q_rank:
                 yield "width", hidden, "query latent", mixer.q_rank, count
             yield "width", hidden, "values", mixer.heads * mixer.v_dim, count
+        case CompressedAttention() as mixer:
+            yield "width", hidden, "query latent", mixer.q_rank, count
+            yield "query latent", mixer.q_rank, "queries", mixer.heads * mixer.head_dim, count
+            yield "width", hidden, "groups of the output", mixer.output_groups * mixer.output_rank, count
         case Recurrent() as mixer:
             yield "width", hidden, "recurrence", mixer.inner, 3 * count
 
@@ -124,7 +136,7 @@ def padded(size: int, step: int) -> int:
 
 def splits(model: Model) -> list[Split]:
     """How heads and vocabulary divide under each tensor-parallel size."""
-    mixers = [block.mixer for block in model.blocks if isinstance(block.mixer, Attention | LatentAttention)]
+    mixers = [block.mixer for block in model.blocks if isinstance(block.mixer, SoftmaxAttention)]
     heads = sorted({mixer.heads for mixer in mixers})
     kv_heads = sorted({mixer.kv_heads for mixer in mixers if isinstance(mixer, Attention)})
     return [split(model, heads, kv_heads, tp) for tp in TP_SIZES]

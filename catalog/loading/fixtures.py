@@ -277,8 +277,19 @@ def _partitions(where: str, given: Mapping[str, Any]) -> Row:
 def served_model(path: Path) -> Row:
     """The row of one model. FixtureError: the engine cannot read its shape."""
     given, where = read_yaml(path), path.name
-    plain = ("slug", "hf_id", "family", "licence", "native_dtype", "max_context_tokens")
-    check_keys(where, given, (*plain, "shape"), ("published", "checkpoint", "conversions", "drafts", "notes"))
+    plain = ("slug", "hf_id", "family", "native_dtype", "max_context_tokens")
+    more = (
+        "licence",
+        "published",
+        "checkpoint",
+        "conversions",
+        "drafts",
+        "engines",
+        "hosting",
+        "measured_only",
+        "notes",
+    )
+    check_keys(where, given, (*plain, "shape"), more)
     if given["slug"] != path.stem:
         raise FixtureError(f"{where}: slug {given['slug']!r} differs from the file name")
     shape = {key: value for key, value in given["shape"].items() if key not in META}
@@ -287,7 +298,7 @@ def served_model(path: Path) -> Row:
         check_plausible(from_shape(given["slug"], shape))
     except (TypeError, ValueError) as error:
         raise FixtureError(f"{where}: shape: {error}") from error
-    row = {key: given[key] for key in (*plain, "notes") if key in given} | {"shape": shape}
+    row = {key: given[key] for key in (*plain, "licence", "notes") if key in given} | {"shape": shape}
     sources = {"shape": source_of(f"{where}: shape", given["shape"])}
     if "published" in given:
         published = group(f"{where}: published", given["published"], ("parameters",), ("active_parameters", "rounded"))
@@ -304,16 +315,30 @@ def _checkpoints(where: str, given: Mapping[str, Any], sources: Row) -> Row:
     checkpoints: Row = {}
     if "checkpoint" in given:
         name = f"{where}: checkpoint"
-        published = group(name, given["checkpoint"], ("format",), ("experts_only", "kept"))
+        published = group(name, given["checkpoint"], ("format",), ("experts_only", "kept", "others"))
         check_switch(f"{name}.experts_only", published.get("experts_only", False))
         check_text(f"{name}.kept", published.get("kept", ""))
         checkpoints["published"], sources["checkpoint"] = published, source_of(name, given["checkpoint"])
     for index, each in enumerate(given.get("conversions", [])):
         name = f"{where}: conversions[{index}]"
-        conversion = group(name, each, ("hf_id", "format"), ("experts_only",))
+        conversion = group(name, each, ("hf_id", "format"), ("experts_only", "others"))
         check_switch(f"{name}.experts_only", conversion.get("experts_only", False))
         checkpoints.setdefault("conversions", []).append(conversion)
         sources[f"conversion {conversion['hf_id']}"] = source_of(name, each)
+    if "engines" in given:
+        name = f"{where}: engines"
+        oldest = {key: value for key, value in given["engines"].items() if key not in META}
+        for engine, version in oldest.items():
+            check_text(f"{name}.{engine}", version)
+        checkpoints["engines"], sources["engines"] = oldest, source_of(name, given["engines"])
+    if "hosting" in given:
+        name = f"{where}: hosting"
+        checkpoints["hosting"] = group(name, given["hosting"], ("providers",))
+        check_count(f"{name}.providers", checkpoints["hosting"]["providers"])
+        sources["hosting"] = source_of(name, given["hosting"])
+    if given.get("measured_only"):
+        check_switch(f"{where}: measured_only", given["measured_only"])
+        checkpoints["measured_only"] = True
     if "drafts" in given:
         name = f"{where}: drafts"
         drafts = group(name, given["drafts"], (), ("mtp_layers", *DRAFT_METHODS))

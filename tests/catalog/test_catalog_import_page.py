@@ -102,7 +102,7 @@ def test_the_page_reads_the_format_beside_the_config(client):
     text = send(client, config=json.dumps(QWEN), quantization=json.dumps(beside))
     assert "modelopt: nvfp4, groups of 16" in text
     mixed = {"quantization": {"quant_algo": "MIXED_PRECISION"}}
-    assert "mixed precision is not supported" in send(
+    assert "does not state the format of each" in send(
         client, 422, config=json.dumps(QWEN), quantization=json.dumps(mixed)
     )
 

@@ -56,7 +56,7 @@ def test_the_format_of_modelopt_is_read_from_its_own_file(tmp_path: Path, prefix
     [
         (
             quantized("MIXED_PRECISION", quantized_layers={"a": {"quant_algo": "FP8"}, "b": {"quant_algo": "NVFP4"}}),
-            "FP8, NVFP4",
+            "modules in fp8, nvfp4, and none of them is known",
         ),
         (quantized("NEW_4BIT"), "unknown quant_algo 'NEW_4BIT'"),
         (quantized(None), "unknown quant_algo ''"),
@@ -72,7 +72,7 @@ def test_a_format_that_is_not_known_is_refused_by_name(tmp_path: Path, settings:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"quant_algo": "FP8"}, "unknown quant_method ''"),
+        ({"bits": 8}, "unknown quant_method ''"),
         ({"quant_method": "", "bits": 4}, "unknown quant_method ''"),
         ({"quant_method": "quark"}, "unknown quant_method 'quark'"),
         ({"quant_method": "gptq"}, "gptq lacks bits"),

@@ -3,19 +3,33 @@
 from advisor.engine.network.blocks import (
     Attention,
     Block,
+    CompressedAttention,
     Ffn,
     LatentAttention,
     Recurrent,
+    SoftmaxAttention,
+    cached,
     convolution_elements,
+    index_every,
+    reads,
+    recurrent_state,
 )
-from advisor.engine.network.checkpoint import checkpoint
+from advisor.engine.network.checkpoint import checkpoint, gguf_format
 from advisor.engine.network.diffusion import (
     LATENT_PX,
     decoder_convolutions,
     diffusion_parameters,
 )
 from advisor.engine.network.hf_config import from_hf_config, from_stored_config
-from advisor.engine.network.matrices import Matrix, ffn_matrices, matrices, mixer_matrices, mixer_vectors, vectors
+from advisor.engine.network.matrices import (
+    Matrix,
+    ffn_matrices,
+    matrices,
+    mixer_matrices,
+    mixer_vectors,
+    stream_matrices,
+    vectors,
+)
 from advisor.engine.network.model import (
     Adapters,
     Drawing,
@@ -46,6 +60,13 @@ __all__ = [
     "Adapters",
     "Attention",
     "Block",
+    "CompressedAttention",
+    "SoftmaxAttention",
+    "cached",
+    "recurrent_state",
+    "reads",
+    "index_every",
+    "stream_matrices",
     "Doubt",
     "DraftRelease",
     "Ffn",
@@ -65,6 +86,7 @@ __all__ = [
     "embedding_parameters",
     "ffn_matrices",
     "from_hf_config",
+    "gguf_format",
     "from_stored_config",
     "from_shape",
     "kv_elements",

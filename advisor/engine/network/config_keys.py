@@ -23,10 +23,10 @@ ROUTING = "which experts a token may choose, not how many there are"
 MTP = "layers that only draft tokens; they are not part of the model's size"
 WINDOW_OFF = "only used with a sliding window, which is off"
 ENCODERS = "bert roberta xlm-roberta camembert"
-LATENT = "deepseek_v2 deepseek_v3 deepseek_v32 kimi_k2 kimi_k25 glm_moe_dsa"
+SHARED_STATED = "the width of all shared experts is stated"
 QWEN = (
-    "qwen2 qwen2_moe qwen2_vl qwen3 qwen3_moe qwen3_vl qwen3_vl_moe qwen3_next qwen3_5 qwen3_5_text qwen3_5_moe "
-    "qwen3_5_moe_text"
+    "qwen2 qwen2_moe qwen2_vl qwen2_5_vl qwen3 qwen3_moe qwen3_vl qwen3_vl_moe qwen3_next qwen3_5 qwen3_5_moe "
+    "qwen3_omni_moe qwen3_omni mimo"
 )
 
 # (model types, empty: all; keys; why an unread value cannot change the size). Read keys never come here.
@@ -46,19 +46,61 @@ IRRELEVANT: tuple[tuple[str, str, str], ...] = (
         "num_mtp_modules mtp_transformer_layers mtp_hybrid_override_pattern mtp_layers_block_type",
         MTP,
     ),
-    ("", "rotary_dim", "the part of a head that is rotated; rotation has no weights"),
-    (LATENT, "num_key_value_heads", "latent attention caches one latent vector, whatever the number of heads"),
-    (LATENT, "head_dim", "latent attention uses qk_nope_head_dim, qk_rope_head_dim and v_head_dim"),
+    ("", "num_hash_layers", "these layers choose experts by a table of token numbers; their matrices are the same"),
     (
-        f"{LATENT} {QWEN} nemotron_h glm4_moe mimo_v2_flash mimo_v2",
+        "",
+        "attn_res_block_size n_layers_per_attn_res_block",
+        "how often layers read earlier ones, with a vector each",
+    ),
+    (
+        "",
+        "moe_router_scaling_factor moe_routed_scaling_factor moe_router_logit_softcapping",
+        "a factor of the output, not a size",
+    ),
+    ("", "d_rel rel_extent", "positions relative to a token, less than a thousandth of the weights"),
+    ("", "vocab_size_per_layer_input", "no layer adds an embedding of its own (hidden_size_per_layer_input is 0)"),
+    ("afmoe", "global_attn_every_n_layers", "layer_types states the windows"),
+    ("embedding_gemma2", "embedding_dim", "one projection of the result, less than a hundredth of the weights"),
+    ("laguna", "num_attention_heads", "num_attention_heads_per_layer states it for each layer"),
+    ("step3p7 step3p5", "num_sliding_attention_heads", "no layer has a sliding window"),
+    (
+        "minimax_m3_vl minimax_m3",
+        "dense_intermediate_size index_n_heads index_head_dim index_block_size index_topk_blocks",
+        "no layer is dense, or none has an indexer, as the lists of layers say",
+    ),
+    (
+        "",
+        "projector_hidden_size out_hidden_size merged_hidden_size spatial_merge_size",
+        "the projector between a tower and the text model, less than a hundredth of the weights",
+    ),
+    ("", "kv_source_layers", "each layer reads its own keys and values"),
+    ("", "unpadded_vocab_size", "vocab_size is what is stored"),
+    (
+        "minimax_m3 minimax_m3_vl",
+        "sparse_init_block sparse_local_block index_local_blocks",
+        "blocks that are always among those chosen",
+    ),
+    ("minimax_m3 minimax_m3_vl", "sparse_disable_index_value", "whether the indexer has values; they are not cached"),
+    ("", "conv_kernel_size", "short convolutions of keys and values, less than a thousandth of the weights"),
+    ("", "layer_rope_theta", "the rotation of positions, without weights"),
+    ("", "swiglu_limits swiglu_limits_shared", "limits of an activation"),
+    ("minimax", "block_size", "the block size of linear attention, which changes its speed only"),
+    ("", "n_shared_experts num_shared_experts", SHARED_STATED),
+    ("nemotron-nas decilm", "num_key_value_heads intermediate_size", "block_configs states it for each layer"),
+    ("", "rotary_dim", "the part of a head that is rotated; rotation has no weights"),
+    ("", "num_key_value_heads", "latent attention caches one latent vector, whatever the number of heads"),
+    ("", "head_dim", "latent attention uses qk_nope_head_dim, qk_rope_head_dim and v_head_dim"),
+    (
+        "",
         "intermediate_size",
         DENSE_ONLY,
     ),
-    ("llama4 llama4_text", "intermediate_size_mlp", DENSE_ONLY),
+    ("llama4", "intermediate_size_mlp", DENSE_ONLY),
     (QWEN, "max_window_layers", WINDOW_OFF),
     ("nemotron_h", "expand", "the inner width of Mamba is mamba_num_heads x mamba_head_dim"),
     ("nemotron_h mamba2", "time_step_rank", "a matrix of Mamba-1; Mamba-2 layers have none"),
-    ("nemotron_h", "n_shared_experts", "moe_shared_expert_intermediate_size is the width of all shared experts"),
+    ("", "mamba_chunk_size", "the block size of the scan, which changes its speed only"),
+    ("", "mamba_expand", "the inner width of Mamba is its heads x their size"),
     ("nemotron_h mamba2", "chunk_size", "the block size of the scan, which changes its speed only"),
     (
         "nemotron_h",
@@ -69,8 +111,8 @@ IRRELEVANT: tuple[tuple[str, str, str], ...] = (
     ),
     ("mamba falcon_mamba", "pad_vocab_size_multiple", "vocab_size is already padded"),
     ("mimo_v2_flash mimo_v2", "attention_chunk_size", "windows follow sliding_window and hybrid_layer_pattern"),
-    ("gemma3 gemma3_text", "sliding_window_pattern _sliding_window_pattern", "layer_types states the windows"),
-    ("llama4 llama4_text", "no_rope_layers", "layer_types states the windows"),
+    ("", "sliding_window_pattern _sliding_window_pattern", "layer_types states the windows"),
+    ("", "no_rope_layers", "positions; layer_types states the windows"),
     (
         f"{ENCODERS}",
         "pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head",
@@ -93,6 +135,9 @@ SECTIONS = {
     "label2id": "names of labels",
     "task_specific_params": "defaults of text generation",
     "generation_config": "defaults of text generation",
+    "talker_config": "a second network that speaks, served apart from the text model",
+    "code2wav_config": "a second network that speaks, served apart from the text model",
+    "token2wav_config": "a second network that speaks, served apart from the text model",
     "text_config": "merged with the outer section before it is read",
     "llm_config": "merged with the outer section before it is read",
 }
@@ -122,6 +167,13 @@ class Keys(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self.values_by_name)
 
+    def with_own(self, values: Config) -> "Keys":
+        """The same keys with other values for some, as for a single layer; reads count for both."""
+        own = Keys({})
+        own.values_by_name, own.read = {**self.values_by_name, **values}, self.read
+        self.read.update(values)
+        return own
+
     def is_set(self, name: str) -> bool:
         """Whether the key has a value, without counting it as read."""
         return self.values_by_name.get(name) is not None
@@ -139,6 +191,24 @@ def first(config: Config, *names: str) -> Any:
     return value
 
 
+def need(config: Config, *names: str) -> int:
+    """Value of the first of these keys that is set; ValueError if none is."""
+    value = first(config, *names)
+    if value is None:
+        raise ValueError(f"config.json of a {config.get('model_type')} lacks {' or '.join(names)}")
+    return int(value)
+
+
+def sized(config: Config, *names: str) -> Any:
+    """Value of the first of these keys that is neither absent nor zero, nor an empty list; 0 if all are."""
+    return first(config, *(name for name in names if stated(config, name))) or 0
+
+
+def stated(config: Config, name: str) -> bool:
+    """Whether the key has a value other than null, zero, false or nothing, without counting it as read."""
+    return bool((config.values_by_name if isinstance(config, Keys) else config).get(name))
+
+
 def expect(config: Config, name: str, value: Any, meaning: str) -> None:
     """ValueError if the key is set to anything but the value that follows from the other keys."""
     stated = config.get(name)
@@ -146,9 +216,18 @@ def expect(config: Config, name: str, value: Any, meaning: str) -> None:
         raise ValueError(f"{name} is {stated!r}, but {meaning} {value!r}: correct the one that is wrong")
 
 
-def refuse_unread(config: Keys) -> None:
+TEXT = ("thinker_config", "text_config", "llm_config", "language_config")  # sections with the keys of the text model
+
+
+def nested_text(config: Config) -> dict[str, Any]:
+    """All keys that describe the text model: those of its section over the outer ones, however deep."""
+    inner = next((config[key] for key in TEXT if isinstance(config.get(key), Mapping)), None)
+    outer = {key: value for key, value in config.items() if key not in TEXT}
+    return outer if inner is None else {**outer, **nested_text(inner)}
+
+
+def refuse_unread(config: Keys, kind: str) -> None:
     """ValueError names the keys that could carry a size and that nobody read."""
-    kind = str(config.values_by_name.get("model_type"))
     if unknown := list(unread(config, kind)):
         keys = "unknown keys" if len(unknown) > 1 else "an unknown key"
         raise ValueError(
@@ -164,17 +243,20 @@ def unread(config: Keys, kind: str, path: str = "") -> Iterator[str]:
         if isinstance(value, Keys):
             if name not in SECTIONS and not TOWER.match(name):
                 yield from unread(value, kind, f"{path}{name}.")
-        elif name not in config.read and carries_size(name, value) and not irrelevant(kind, name):
+        elif name not in config.read and carries_size(name, value) and not irrelevant(kind, name, inside=bool(path)):
             yield f"{path}{name} ({str(value)[:40]})"
 
 
-def irrelevant(kind: str, name: str) -> str:
-    """Why this key cannot change the size of this type of model; empty if that is not known."""
+def irrelevant(kind: str, name: str, *, inside: bool = False) -> str:
+    """Why this key cannot change the size of this type of model; empty if that is not known.
+
+    inside: in a section, where only what is known of this type holds.
+    """
     return next(
         (
             reason
             for kinds, names, reason in IRRELEVANT
-            if name in names.split() and (not kinds or kind in kinds.split())
+            if name in names.split() and (kind in kinds.split() if kinds or inside else True)
         ),
         "",
     )
@@ -203,12 +285,39 @@ def towers(config: Keys) -> dict[str, int | None]:
 
 
 def tower_parameters(section: Config) -> int | None:
-    """Weights of the layers of a tower: four attention matrices and a feed-forward, without its projector."""
+    """Weights of a tower: four attention matrices and a feed-forward a layer, patches, positions, and its mergers."""
+    if widths := first(section, "hidden_sizes"):  # stages of convolutions, each with a feed-forward of four widths
+        depths = first(section, "depths")
+        return sum(int(depth) * 8 * int(width) ** 2 for depth, width in zip(depths, widths, strict=True))
     hidden = first(section, "embed_dim", "vt_hidden_size", "hidden_size", "width", "d_model")
     layers = first(section, "depth", "vt_num_hidden_layers", "num_hidden_layers", "layers", "encoder_layers")
     ratio = first(section, "mlp_ratio") or 4
     inner = first(section, "vt_intermediate_size", "intermediate_size", "encoder_ffn_dim")
     if hidden is None or layers is None:
         return None
+    heads, dim = (
+        first(section, "vt_num_attention_heads", "num_attention_heads", "num_heads"),
+        first(section, "head_dim"),
+    )
+    attention = int(first(section, "qkv_hidden_size") or (int(heads) * int(dim) if heads and dim else hidden))
     matrices = 3 if first(section, "hidden_act") in ("silu", "swiglu") else 2
-    return int(layers) * int(hidden) * (4 * int(hidden) + matrices * int(inner or ratio * hidden))
+    of_layer = int(hidden) * (4 * attention + matrices * int(inner or ratio * hidden))
+    return int(layers) * of_layer + embedding_of_tower(section, int(hidden)) + mergers(section, int(hidden))
+
+
+def embedding_of_tower(section: Config, hidden: int) -> int:
+    """Weights that turn a patch into a vector, and learned positions."""
+    patch, frames = first(section, "patch_size") or 0, first(section, "temporal_patch_size") or 1
+    colors = first(section, "in_channels", "num_channels", "in_chans") or 3
+    pixels = int(patch) ** 2 * int(colors) * int(frames) if isinstance(patch, int) else 0
+    return (pixels + int(first(section, "num_position_embeddings") or 0)) * hidden
+
+
+def mergers(section: Config, hidden: int) -> int:
+    """Weights of what merges patches to tokens of the text model: once, and for each layer of DeepStack."""
+    merge = first(section, "spatial_merge_size", "merge_kernel_size")
+    out = first(section, "out_hidden_size", "text_hidden_size")
+    if not merge or not out:
+        return 0
+    inner = hidden * (merge[0] * merge[1] if isinstance(merge, list | tuple) else int(merge) ** 2)
+    return (1 + len(first(section, "deepstack_visual_indexes") or ())) * inner * (inner + int(out))

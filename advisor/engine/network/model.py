@@ -10,6 +10,7 @@ from advisor.engine.network.blocks import (
     attention_kv_elements,
     block_of,
     block_shape,
+    cached,
     mixer_kv_elements,
     recurrent_state,
     refuse_unknown,
@@ -50,6 +51,8 @@ class Model:
     blocks: tuple[Block, ...]
     tied_embeddings: bool = False
     position_embeddings: int = 0  # rows of width `hidden`: learned positions, token types, input convolutions
+    layer_embeddings: int = 0  # elements of the table of embeddings that layers add (Gemma 3n); read by row
+    tower_parameters: int = 0  # encoders of images or sound of which only the size is known; 16 bits
     norm_bias: bool = False  # LayerNorm with bias instead of RMSNorm
     native_dtype: str = "bf16"  # of the published weights
     published: Release | None = None  # None: not stated; any method that stores native_dtype
@@ -109,7 +112,8 @@ def parameters(model: Model) -> int:
     blocks = sum(block.count * block_parameters(model, block) for block in model.blocks)
     if model.diffusion:
         return blocks + diffusion_parameters(model.diffusion)
-    return embedding_parameters(model) + blocks + (vision_parameters(model.vision) if model.vision else 0)
+    towers = model.tower_parameters + (vision_parameters(model.vision) if model.vision else 0)
+    return embedding_parameters(model) + model.layer_embeddings + blocks + towers
 
 
 def active_parameters(model: Model) -> int:
@@ -120,12 +124,11 @@ def active_parameters(model: Model) -> int:
 
 def kv_elements(model: Model, context_tokens: int) -> int:
     """KV cache elements of one sequence of this length; windowed layers keep at most their window."""
-    total = 0
-    for block in decoder_blocks(model):
-        window = block.mixer.window_tokens if isinstance(block.mixer, Attention) else None
-        tokens = min(context_tokens, window) if window else context_tokens
-        total += block.count * mixer_kv_elements(block.mixer) * tokens
-    return total
+    return sum(
+        block.count * int(cache.elements * int(cache.tokens(context_tokens)))
+        for block in decoder_blocks(model)
+        for cache in cached(block.mixer)
+    )
 
 
 def decoder_blocks(model: Model) -> tuple[Block, ...]:
@@ -143,9 +146,9 @@ def cross_kv_elements(model: Model, source_tokens: int) -> int:
     return source_tokens * sum(per_token)
 
 
-def kv_elements_per_token(model: Model) -> int:
-    """KV cache elements that one token adds while the context is shorter than every window."""
-    return kv_elements(model, 1)
+def kv_elements_per_token(model: Model) -> float:
+    """KV cache elements that one token adds on average while the context is shorter than every window."""
+    return sum(block.count * mixer_kv_elements(block.mixer) for block in decoder_blocks(model))
 
 
 def state_elements(model: Model) -> int:

@@ -9,7 +9,8 @@ class Release:
 
     hf_id: str  # empty: the repository of the model itself
     format: str  # slug of a quantization method: bf16, fp8-block, mxfp4 ...
-    experts_only: bool | None = None  # only the routed experts are quantized; None: as usual for the format
+    experts_only: bool | None = None  # only the routed experts have this format; None: as usual for the format
+    others: tuple[tuple[str, float], ...] = ()  # (dtype, fraction) of the weights outside routed experts, if different
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

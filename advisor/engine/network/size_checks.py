@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.engine.network.checkpoint import checkpoint
-from advisor.engine.network.hf_config import uncounted
 from advisor.engine.network.model import Model, active_parameters, block_parameters, parameters
 
 PUBLISHED_FRACTION = 0.03  # a published count or a checkpoint may differ by this much
@@ -43,27 +42,22 @@ def size_doubts(
     config: its config.json. names: what it is called, the best first. published: parameters on its model card.
     index: the `metadata` of its model.safetensors.index.json.
     """
-    left_out = uncounted(config)
-    doubts = [Doubt(text=f"{name}, about {count / 1e9:.2f} B parameters, is left out", asks=False)
-              for name, count in left_out.items()]  # fmt: skip
-    doubts += of_published(model, sum(left_out.values()), published)
-    doubts += of_index(model, config, sum(left_out.values()), index or {})
-    doubts += of_name(model, names)
+    doubts = [*of_published(model, published), *of_index(model, config, index or {}), *of_name(model, names)]
     return [*doubts, *of_format(model, config, names)]
 
 
-def of_published(model: Model, left_out: int, published: int | None) -> Iterator[Doubt]:
-    """A count of parameters that was published, with or without the parts that are left out."""
+def of_published(model: Model, published: int | None) -> Iterator[Doubt]:
+    """A count of parameters that was published, with or without the towers of images and sound."""
     total = parameters(model)
-    if published and not within(published, total, total + left_out):
+    if published and not within(published, total - model.tower_parameters, total):
         yield Doubt(
             text=f"{total / 1e9:.2f} B parameters were read, but {published / 1e9:.2f} B are published", asks=True
         )
 
 
-def of_index(model: Model, config: Mapping[str, Any], left_out: int, index: Mapping[str, Any]) -> Iterator[Doubt]:
+def of_index(model: Model, config: Mapping[str, Any], index: Mapping[str, Any]) -> Iterator[Doubt]:
     """The total of the checkpoint's index. It may have layers that draft tokens, which are not part of the size."""
-    least, most = parameters(model), parameters(model) + left_out + drafting_parameters(model)
+    least, most = parameters(model) - model.tower_parameters, parameters(model) + drafting_parameters(model)
     stated, size = count_in(index, "total_parameters"), count_in(index, "total_size")
     if stated and not checkpoint_of(config):
         if not within(stated, least, most):

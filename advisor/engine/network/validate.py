@@ -10,10 +10,13 @@ from advisor.engine.network.model import Model, parameters
 # Our own bounds, far beyond any published model: a larger value is a mistake, and loops over it would not end.
 MAX_SIZE = 10**9
 MAX_PARAMETERS = 10**15
+COUNTS = ("layer_embeddings", "tower_parameters")  # of weights, not the size of one edge
 MAY_BE_ZERO = {
     "extended_context_tokens", "position_embeddings", "source_tokens", "start_tokens", "norms", "q_rank", "nope_dim",
     "rope_dim", "index_heads", "index_dim", "index_top_k", "dt_rank", "shared_inner", "groups", "max_patches",
     "max_pixels", "modulation", "max_tiles", "min_pixels", "image_px", "marker_tokens", "mtp_layers",
+    "layer_embeddings", "tower_parameters", "gate", "ratio", "state", "decay_rank", "gate_rank", "latent",
+    "zero_experts", "residual_mixes", "layer_input",
 }  # fmt: skip
 
 
@@ -23,8 +26,9 @@ def check_plausible(model: Model) -> None:
         minimum = 0 if name in MAY_BE_ZERO else 1
         if isinstance(value, bool) or not isinstance(value, int):
             raise ValueError(f"{name} must be a whole number, not {value!r}")
-        if not minimum <= value <= MAX_SIZE:
-            raise ValueError(f"{name} {value:,} cannot be right: it must be between {minimum:,} and {MAX_SIZE:,}")
+        maximum = MAX_PARAMETERS if name in COUNTS else MAX_SIZE
+        if not minimum <= value <= maximum:
+            raise ValueError(f"{name} {value:,} cannot be right: it must be between {minimum:,} and {maximum:,}")
     for block in (*model.blocks, *(model.vision.blocks if model.vision else ())):
         check_consistent(block)
     if (count := parameters(model)) > MAX_PARAMETERS:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from advisor.engine.kernels import ALIGNED_ELEMENTS
 from advisor.engine.launch import context_limit
-from advisor.engine.network import Attention, LatentAttention, Model, Recurrent
+from advisor.engine.network import Attention, LatentAttention, Model, Recurrent, SoftmaxAttention
 from advisor.engine.search import Scored
 from advisor.engine.step import (
     Choice,
@@ -45,8 +45,8 @@ class Situation:
     built: Lanes
 
     @property
-    def attentions(self) -> list[Attention | LatentAttention]:
-        return [b.mixer for b in self.model.blocks if isinstance(b.mixer, Attention | LatentAttention)]
+    def attentions(self) -> list[SoftmaxAttention]:
+        return [b.mixer for b in self.model.blocks if isinstance(b.mixer, SoftmaxAttention)]
 
 
 Rule = Callable[[Situation], Pitfall | None]

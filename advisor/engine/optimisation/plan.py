@@ -15,7 +15,7 @@ import numpy as np
 
 from advisor.engine.kernels import HALF
 from advisor.engine.launch import context_limit
-from advisor.engine.network import Attention, LatentAttention, Model, decoder_blocks
+from advisor.engine.network import Model, SoftmaxAttention, decoder_blocks
 from advisor.engine.optimisation import precompiled, techniques
 from advisor.engine.optimisation.techniques import Technique
 from advisor.engine.scheduler import closed_loop, matched, scheduler_of
@@ -229,9 +229,7 @@ def times_of(model: Model, s: Setup, built: Lanes, i: int) -> StepTimes:
 
 def unfused_s_per_pair(model: Model, tp: int, memory_bytes_per_s: float) -> float:
     """Extra seconds per (query, key) pair if scores go through memory (arXiv 2205.14135, algorithm 0)."""
-    heads = sum(
-        b.count * b.mixer.heads for b in decoder_blocks(model) if isinstance(b.mixer, Attention | LatentAttention)
-    )
+    heads = sum(b.count * b.mixer.heads for b in decoder_blocks(model) if isinstance(b.mixer, SoftmaxAttention))
     return heads / tp * PAIRS * SCORE_BYTES / memory_bytes_per_s
 
 
@@ -338,7 +336,7 @@ def _sizes(model: Model, lane: Lane) -> list[dict[str, int]]:
     """Parallel sizes to try: the plan's layout, then more chips of the link domain."""
     c, a = lane.choice, lane.choice.accelerator
     reach = max(a.links[0].chips if a.links else 1, a.chips_per_host)
-    heads = [b.mixer.heads for b in model.blocks if isinstance(b.mixer, Attention | LatentAttention)]
+    heads = [b.mixer.heads for b in model.blocks if isinstance(b.mixer, SoftmaxAttention)]
     layouts = [{"tp": c.tp, "dp": c.dp, "ep": c.ep}]
     for n in (2, 4, 8, 16):
         if c.dp == 1 and c.tp < n <= reach and not any(h % n for h in heads):

@@ -9,7 +9,7 @@ import numpy as np
 
 from advisor.engine.cost import Assumptions, Licence, closest_rejection, site_rejection
 from advisor.engine.kernels import HALF
-from advisor.engine.network import Attention, LatentAttention, Model, parameters
+from advisor.engine.network import Attention, Model, SoftmaxAttention, parameters
 from advisor.engine.step import (
     EMBEDDINGS,
     Acceptance,
@@ -403,7 +403,7 @@ def _parallel_sizes(model: Model, accelerator: Accelerator, sold: int) -> Iterat
     `sold`: the most chips that one offer connects.
     """
     sizes = _sizes(accelerator, sold)
-    mixers = [b.mixer for b in model.blocks if isinstance(b.mixer, Attention | LatentAttention)]
+    mixers = [b.mixer for b in model.blocks if isinstance(b.mixer, SoftmaxAttention)]
     experts = [b.ffn.experts for b in model.blocks if b.ffn is not None and b.ffn.experts > 1]
     if model.diffusion is not None:
         sizes = [1]  # step/generation.py: one image runs on one chip
@@ -415,7 +415,7 @@ def _parallel_sizes(model: Model, accelerator: Accelerator, sold: int) -> Iterat
         yield n, 1, 1, 1
         if experts and n > 1 and all(e % n == 0 for e in experts):
             yield n, 1, n, 1
-            if any(isinstance(m, LatentAttention) or n > m.kv_heads for m in mixers):
+            if any(not isinstance(m, Attention) or n > m.kv_heads for m in mixers):
                 yield 1, 1, n, n  # TP would store the whole KV cache of a head on several chips
     if experts and not model.encoder_only:
         yield from _wide_sizes(accelerator, sold, experts, mixers)
@@ -427,7 +427,7 @@ def _parallel_sizes(model: Model, accelerator: Accelerator, sold: int) -> Iterat
 
 
 def _wide_sizes(
-    a: Accelerator, sold: int, experts: Sequence[int], mixers: Sequence[Attention | LatentAttention]
+    a: Accelerator, sold: int, experts: Sequence[int], mixers: Sequence[SoftmaxAttention]
 ) -> Iterator[tuple[int, ...]]:
     """(tp, pp, ep, dp) of expert-parallel groups of several hosts with data-parallel attention.
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from advisor.engine.kernels import chip_rates, rate_of
 from advisor.engine.network import Model
-from advisor.engine.step.compatibility.checkpoints import experts_only
+from advisor.engine.step.compatibility.checkpoints import experts_only, kept_formats
 from advisor.engine.step.operators import Layouts
 from advisor.engine.terms import Accelerator, Correction, Efficiency, Overhead, Quantization
 
@@ -74,6 +74,40 @@ def _matmul(choice: Choice, quantization: Quantization | None) -> tuple[float, f
     return (rate_of(a, dtype) or 0.0) * fraction, stored, width
 
 
+def _dense(model: Model, c: Choice, quantization: Quantization | None) -> tuple[float, float, float]:
+    """As `_matmul`, for matrices outside routed experts, of which a checkpoint may keep a part in another format."""
+    flops, weight, activation = _matmul(c, quantization)
+    others = kept_formats(model, c.quantization)
+    if not others or not flops:
+        return flops, weight, activation
+    rest = max(1.0 - sum(fraction for _, fraction in others), 0.0)
+    seconds, stored = rest / flops, rest * weight
+    for dtype, fraction in others:
+        seconds += fraction / _plain_rate(c, dtype)
+        stored += fraction * STORED_BYTES.get(dtype, 2.0)
+    return 1.0 / seconds, stored, activation
+
+
+# of a weight, scales included: fixtures/quantization.yaml
+STORED_BYTES = {
+    "bf16": 2.0,
+    "fp16": 2.0,
+    "fp8": 1.0,
+    "int8": 1.0,
+    "mxfp8": 1.03,
+    "nvfp4": 0.5625,
+    "mxfp4": 0.53125,
+    "int4": 0.53,
+}
+
+
+def _plain_rate(c: Choice, dtype: str) -> float:
+    """Achieved FLOP/s of matrices in a format of which only the width is known; 16 bits without a rate for it."""
+    rate = rate_of(c.accelerator, dtype) if dtype in ("fp8", "int8") else None
+    fraction = c.efficiency.matmul_8_fraction if rate else c.efficiency.matmul_16_fraction
+    return (rate or rate_of(c.accelerator, "bf16") or 1.0) * fraction * c.efficiency.matrix_factor
+
+
 def _memory_rate(a: Accelerator, e: Efficiency, o: Overhead) -> float:
     """Achieved bytes/s: smooth minimum of the memory's rate and the rate that all cores together can read at."""
     memory, cores = a.memory_bytes_per_s * e.memory_fraction * o.memory_factor, max(a.cores, 1) * o.core_bytes_per_s
@@ -105,7 +139,7 @@ def _row(model: Model, c: Choice) -> dict[str, float]:
     a, e, o = c.accelerator, c.efficiency, c.overhead
     experts = c.experts or c.quantization
     whole = None if c.experts is None and experts_only(model, c.quantization) else c.quantization
-    flops, weight, activation = _matmul(c, whole)
+    flops, weight, activation = _dense(model, c, whole)
     expert_flops, expert_weight, _ = _matmul(c, experts)
     half = rate_of(a, "bf16") or 0.0
     chip, near = chip_rates(a, e), a.links[0] if a.links else None

@@ -7,7 +7,16 @@ from itertools import chain
 import numpy as np
 
 from advisor.engine.kernels import Array
-from advisor.engine.network import Attention, LatentAttention, Model, Recurrent, decoder_blocks, passes_of
+from advisor.engine.network import (
+    Attention,
+    LatentAttention,
+    Model,
+    Recurrent,
+    SoftmaxAttention,
+    decoder_blocks,
+    passes_of,
+    reads,
+)
 from advisor.engine.step import duration
 from advisor.engine.step.adapters import adapter_operators
 from advisor.engine.step.lane import Lanes
@@ -182,15 +191,25 @@ def _attention_flops(model: Model, tp: float, phase: str, context: float) -> flo
         mixer = block.mixer
         if mixer is None or isinstance(mixer, Recurrent) or isinstance(mixer, Attention) and mixer.cross:
             continue
-        if isinstance(mixer, Attention):
-            width, window = mixer.key_value_dim, mixer.window_tokens
-        else:
-            width, window = _latent_width(mixer, phase), mixer.index_top_k or None
-        pairs = causal_pairs(context, window) if phase == "prefill" else min(context, window or context)
-        if phase == "prefill" and isinstance(mixer, Attention) and not mixer.causal:
-            pairs = context**2
-        total += block.count * 2.0 * mixer.heads / tp * width * pairs / model.sequences
+        for read in reads(mixer):
+            limit = read.limit or context
+            pairs = causal_pairs(context, read.limit) if phase == "prefill" else min(context, limit)
+            if phase == "prefill" and isinstance(mixer, Attention) and not mixer.causal:
+                pairs = context**2
+            width = _width(mixer, phase) / read.every
+            total += block.count * 2.0 * mixer.heads / tp * width * pairs / model.sequences
     return total
+
+
+def _width(mixer: SoftmaxAttention, phase: str) -> int:
+    """Elements multiplied for one query head and one key: scores and values."""
+    match mixer:
+        case Attention():
+            return mixer.key_value_dim
+        case LatentAttention():
+            return _latent_width(mixer, phase)
+        case _:
+            return 2 * mixer.head_dim
 
 
 def _latent_width(mixer: LatentAttention, phase: str) -> int:

@@ -8,15 +8,18 @@ from numpy.typing import NDArray
 from advisor.engine.network import (
     Attention,
     Block,
+    CompressedAttention,
     Matrix,
     Model,
     Recurrent,
+    cached,
     decoder_blocks,
     matrices,
     mixer_matrices,
+    recurrent_state,
     vectors,
 )
-from advisor.engine.step.operators import Layouts, rank_columns, rank_inner, state_bytes
+from advisor.engine.step.operators import STATE_BYTES, Layouts, rank_columns, rank_inner, state_bytes
 
 Array = NDArray[np.float64]
 HALF_BYTES = 2.0
@@ -66,7 +69,8 @@ def weights_bytes(model: Model, x: Layouts) -> Array:
         total += block.count * HALF_BYTES * block.modulation * model.hidden**2
     tables = 1 if model.tied_embeddings or model.encoder_only else 2  # encoders have no output head
     per_stage = np.where(x.pp > 1, 1, tables)  # the first stage has the embeddings, the last the output head
-    return total / x.pp + (model.vocab * per_stage / x.tp + model.position_embeddings) * model.hidden * HALF_BYTES
+    outside = (model.vocab * per_stage / x.tp + model.position_embeddings) * model.hidden
+    return total / x.pp + (outside + model.layer_embeddings / x.tp + model.tower_parameters) * HALF_BYTES
 
 
 def matrix_bytes(matrix: Matrix, x: Layouts) -> Array:
@@ -104,16 +108,14 @@ def _sequence_bytes(model: Model, x: Layouts, context_tokens: Array | float) -> 
         if isinstance(mixer, Recurrent):
             total = total + block.count * state_bytes(mixer) / x.tp
             continue
-        if mixer is None or isinstance(mixer, Attention) and not mixer.causal:
-            continue
-        if isinstance(mixer, Attention):
-            per_token = _token_bytes(mixer, x)
-            window = mixer.window_tokens
-        else:
-            per_token = (mixer.kv_rank + mixer.rope_dim) * x.kv_bytes + mixer.index_dim + 0 * x.tp
-            window = None
-        cached_tokens = np.minimum(context_tokens, window) if window else context_tokens
-        total = total + block.count * per_token * cached_tokens
+        if isinstance(mixer, CompressedAttention):
+            total = total + block.count * recurrent_state(mixer) * STATE_BYTES
+        for cache in cached(mixer):
+            if cache.split and isinstance(mixer, Attention):
+                each = _token_bytes(mixer, x)
+            else:
+                each = cache.elements * (1.0 if cache.indexer else x.kv_bytes) + 0 * x.tp
+            total = total + block.count * each * cache.tokens(context_tokens)
     return total / x.pp
 
 
@@ -127,7 +129,7 @@ def activations_bytes(model: Model, x: Layouts, max_batched_tokens: Array, max_r
         if block.ffn is not None:
             f = block.ffn
             pairs = f.top_k if f.experts > 1 else 1
-            width = np.maximum(width, pairs * (f.inner / x.moe_tp * f.matrices + h))
-        widest = np.maximum(widest, width)
+            width = np.maximum(width, pairs * (f.inner / x.moe_tp * f.matrices + (f.latent or h)))
+        widest = np.maximum(widest, width + (block.residual_streams - 1) * h)
     rows = np.minimum(max_running_requests, max_batched_tokens)
     return max_batched_tokens * (2.0 * widest + 6.0 * h) + rows * np.ceil(model.vocab / x.tp) * LOGIT_BYTES

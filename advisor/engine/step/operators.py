@@ -14,15 +14,20 @@ from advisor.engine.kernels import Array, Rates, aligned_fractions, collective_s
 from advisor.engine.network import (
     Attention,
     Block,
+    CompressedAttention,
     Ffn,
     LatentAttention,
     Matrix,
     Model,
     Recurrent,
+    SoftmaxAttention,
     convolution_elements,
     decoder_blocks,
     ffn_matrices,
+    index_every,
     mixer_matrices,
+    reads,
+    stream_matrices,
 )
 
 DIRECT_BYTES_MAX = 8.0 * 2**20  # vLLM 0.24.0 on Hopper: largest message of its own all-reduce
@@ -225,8 +230,11 @@ def block_operators(model: Model, block: Block, x: Layouts, m: Array) -> Iterato
         yield from _attention(model, block.mixer, block.count, x, m)
     elif isinstance(block.mixer, LatentAttention):
         yield from _latent(model, block.mixer, block.count, x, m)
+    elif isinstance(block.mixer, CompressedAttention):
+        yield from _compressed(model, block.mixer, block.count, x, m)
     elif isinstance(block.mixer, Recurrent):
         yield from _recurrent(model, block.mixer, block.count, x, m)
+    yield from _streams(model, block, x, m)
     if block.ffn is not None:
         yield from _ffn(model, block.ffn, block.count, x, m)
 
@@ -245,10 +253,20 @@ def _modulation(model: Model, block: Block, x: Layouts, m: Array) -> Iterator[Op
         )
 
 
+def _streams(model: Model, block: Block, x: Layouts, m: Array) -> Iterator[Operator]:
+    """What mixes residual streams around mixer and feed-forward, and what adds a layer's own input."""
+    for matrix in stream_matrices(block, model.hidden):
+        yield matrix_gemm(x, f"residual/{matrix.name}", block.count, m, matrix, kind="half")
+    if block.residual_streams > 1:  # the streams are read to be mixed and read and written to be updated, twice a layer
+        moved = 12.0 * m * block.residual_streams * model.hidden + 0 * x.tp
+        yield elementwise(x, "residual/streams", block.count, moved, 4)
+
+
 def _attention(model: Model, a: Attention, count: int, x: Layouts, m: Array) -> Iterator[Operator]:
     h = float(model.hidden)
-    q, k, v, o = mixer_matrices(a, model.hidden)
-    into = (q,) if a.cross else (q, k, v)  # cross-attention projects the source once: media/encoder.py
+    *each, o = mixer_matrices(a, model.hidden)
+    own = [matrix for matrix in each if not matrix.name.startswith("index_")]
+    into = own[:1] if a.cross else own  # cross-attention projects the source once: media/encoder.py
     width = sum((rank_columns(each, x.tp) for each in into), 0.0 * x.tp)
     heads, name = a.heads / x.tp, "cross_attention" if a.cross else "attention"
     yield elementwise(x, f"{name}/norm", count, 6.0 * m * h + 0 * x.tp, 1)
@@ -256,6 +274,7 @@ def _attention(model: Model, a: Attention, count: int, x: Layouts, m: Array) -> 
     yield elementwise(x, f"{name}/rotary_and_cache", count, 4.0 * m * width, 2 + a.qk_norm)
     yield matrix_gemm(x, f"{name}/output", count, m, o)
     yield elementwise(x, f"{name}/kernel", count, 2.0 * m * heads * a.key_value_dim, 2.5)
+    yield from _indexer(a, [matrix for matrix in each if matrix.name.startswith("index_")], count, x, m)
     yield all_reduce(x, f"{name}/all_reduce", count, 2.0 * m * h, x.tp)
 
 
@@ -265,11 +284,12 @@ def _latent(model: Model, a: LatentAttention, count: int, x: Layouts, m: Array) 
     each = {matrix.name: matrix for matrix in mixer_matrices(a, model.hidden)}
     q_dim, down = rank_columns(each["q"], x.tp), float(a.q_rank + a.kv_rank + a.rope_dim)
     yield elementwise(x, "attention/norm", count, 6.0 * m * h + 0 * x.tp, 1)
+    from_hidden = [each[name] for name in ("kv_down", "gate_heads") if name in each]
     if a.q_rank:
-        yield matrix_gemm(x, "attention/down", count, m, each["q_down"], each["kv_down"])
+        yield matrix_gemm(x, "attention/down", count, m, each["q_down"], *from_hidden)
         yield matrix_gemm(x, "attention/q_up", count, m, each["q"])
     else:
-        yield matrix_gemm(x, "attention/q_and_down", count, m, each["q"], each["kv_down"])
+        yield matrix_gemm(x, "attention/q_and_down", count, m, each["q"], *from_hidden)
     yield elementwise(x, "attention/rotary_and_cache", count, 4.0 * m * (down + q_dim), 3)
     # W_uk is absorbed into the query and W_uv into the output: batched over heads, 16-bit
     up, of_key = each["kv_up"], a.nope_dim / (a.nope_dim + a.v_dim)
@@ -277,10 +297,34 @@ def _latent(model: Model, a: LatentAttention, count: int, x: Layouts, m: Array) 
     yield gemm(x, "attention/absorb_v", count, m, up.columns / x.tp * (1.0 - of_key), float(up.inner), "half")
     yield matrix_gemm(x, "attention/output", count, m, each["o"])
     yield elementwise(x, "attention/kernel", count, 2.0 * m * heads * (a.kv_rank * 2 + a.rope_dim), 2.5)
-    if a.index_top_k:
-        yield matrix_gemm(x, "indexer/query", count, m, each["index_q"], kind="half")
-        yield matrix_gemm(x, "indexer/key", count, m, each["index_k"], each["index_weights"], kind="half")
-        yield elementwise(x, "indexer/top_k", count, 4.0 * m * a.index_heads * a.index_dim + 0 * x.tp, 4)
+    yield from _indexer(a, [matrix for name, matrix in each.items() if name.startswith("index_")], count, x, m)
+    yield all_reduce(x, "attention/all_reduce", count, 2.0 * m * h, x.tp)
+
+
+def _indexer(a: SoftmaxAttention, each: Sequence[Matrix], count: int, x: Layouts, m: Array) -> Iterator[Operator]:
+    """The indexer of sparse attention: its query, its keys and weights, the choice of the best."""
+    if not each:
+        return
+    query, *keys = each
+    yield matrix_gemm(x, "indexer/query", count, m, query, kind="half")
+    yield matrix_gemm(x, "indexer/key", count, m, *keys, kind="half")
+    yield elementwise(x, "indexer/top_k", count, 4.0 * m * a.index_heads * a.index_dim + 0 * x.tp, 4)
+
+
+def _compressed(model: Model, a: CompressedAttention, count: int, x: Layouts, m: Array) -> Iterator[Operator]:
+    """Attention over compressed entries: one key-value vector for all heads, replicated on every TP rank."""
+    h, heads = float(model.hidden), a.heads / x.tp
+    each = {matrix.name: matrix for matrix in mixer_matrices(a, model.hidden)}
+    yield elementwise(x, "attention/norm", count, 6.0 * m * h + 0 * x.tp, 1)
+    down = [each[name] for name in ("q_down", "kv_down", "compress") if name in each]
+    yield matrix_gemm(x, "attention/down", count, m, *down)
+    yield matrix_gemm(x, "attention/q_up", count, m, each["q"])
+    width = sum(float(matrix.columns) for matrix in down) + a.head_dim * heads
+    yield elementwise(x, "attention/rotary_and_cache", count, 4.0 * m * width, 3 + 2 * bool(a.ratio))
+    yield elementwise(x, "attention/kernel", count, 4.0 * m * heads * a.head_dim, 2.5)
+    yield from _indexer(a, [matrix for name, matrix in each.items() if name.startswith("index_")], count, x, m)
+    yield matrix_gemm(x, "attention/output_groups", count, m, each["o_groups"])
+    yield matrix_gemm(x, "attention/output", count, m, each["o"])
     yield all_reduce(x, "attention/all_reduce", count, 2.0 * m * h, x.tp)
 
 
@@ -322,7 +366,9 @@ def _ffn(model: Model, f: Ffn, count: int, x: Layouts, m: Array) -> Iterator[Ope
     yield elementwise(x, "moe/permute", count, 8.0 * m * x.dp * h * f.top_k / x.ep, 4)
     if f.shared_inner:
         yield from _dense_ffn(x, "moe/shared", count, m, [e for e in each if e.name.startswith("shared_")])
-    yield _experts(x, f, count, m, h, float(sum(e.elements for e in each if e.routed)))
+    for matrix in (e for e in each if e.name.startswith("latent_")):
+        yield matrix_gemm(x, f"moe/{matrix.name}", count, m, matrix)
+    yield _experts(x, f, count, m, float(f.latent or h), float(sum(e.elements for e in each if e.routed)))
     yield from _expert_exchange(x, f, count, m, h)
 
 
@@ -368,6 +414,7 @@ def _experts(x: Layouts, f: Ffn, count: int, m: Array, h: float, elements: float
 def _expert_exchange(x: Layouts, f: Ffn, count: int, m: Array, h: float) -> Iterator[Operator]:
     """TP and EP sum the outputs with one all-reduce; attention-DP sends each token to its experts' ranks and back."""
     yield all_reduce(x, "moe/all_reduce", count, np.where(x.dp > 1, 0.0, 2.0 * m * h), np.where(x.dp > 1, 1.0, x.tp))
+    h = float(f.latent or h)
     ranks = np.where(x.dp > 1, x.ep * x.moe_tp, 1.0)
     copies = np.minimum(float(f.top_k), np.maximum(x.ep, 1.0)) * np.maximum(x.moe_tp, 1.0)
     copies = np.minimum(copies, ranks)
@@ -413,7 +460,7 @@ def attention_cost(model: Model, x: Layouts, source_tokens: Array | float = 0.0)
     """
     zero = np.zeros(len(x))
     full, windowed, sequence, pair, window_pair = zero, zero, zero, zero, zero
-    window = 0.0
+    window = longest_window(model)
     for block in decoder_blocks(model):
         mixer = block.mixer
         if isinstance(mixer, Recurrent):
@@ -429,18 +476,17 @@ def attention_cost(model: Model, x: Layouts, source_tokens: Array | float = 0.0)
                 sequence = sequence + block.count * read_s * source_tokens
                 continue
             pair_s = 2.0 * pair_s
-        limit = mixer.window_tokens if isinstance(mixer, Attention) else (mixer.index_top_k or None)
-        if limit:
-            windowed, window_pair, window = (
-                windowed + block.count * read_s,
-                window_pair + block.count * pair_s,
-                max(window, float(limit)),
-            )
-        else:
-            full, pair = full + block.count * read_s, pair + block.count * pair_s
-        if isinstance(mixer, LatentAttention) and mixer.index_top_k:
-            full = full + block.count * mixer.index_dim / x.memory_bytes_per_s
-            pair = pair + block.count * 2.0 * mixer.index_heads * mixer.index_dim / x.matmul_flops_per_s
+        for read in reads(mixer):
+            share = block.count / read.every
+            if read.limit:  # all windows as parts of the longest: what a long context costs is exact
+                share *= read.limit / window
+                windowed, window_pair = windowed + share * read_s, window_pair + share * pair_s
+            else:
+                full, pair = full + share * read_s, pair + share * pair_s
+        if mixer.index_heads:
+            share = block.count / index_every(mixer)
+            full = full + share * mixer.index_dim / x.memory_bytes_per_s
+            pair = pair + share * 2.0 * mixer.index_heads * mixer.index_dim / x.matmul_flops_per_s
     return AttentionCost(
         decode_s_per_context_token=full,
         window_s_per_context_token=windowed,
@@ -452,6 +498,12 @@ def attention_cost(model: Model, x: Layouts, source_tokens: Array | float = 0.0)
     )
 
 
+def longest_window(model: Model) -> float:
+    """The most tokens that a layer with a limit reads; 0: no layer has one."""
+    mixers = [b.mixer for b in decoder_blocks(model) if isinstance(b.mixer, SoftmaxAttention)]
+    return max((float(read.limit or 0) for mixer in mixers for read in reads(mixer)), default=0.0)
+
+
 def _sample_s(model: Model, x: Layouts) -> Array:
     """Seconds of the output head and sampling for one sequence, shape (N,)."""
     if model.encoder_only:
@@ -460,13 +512,16 @@ def _sample_s(model: Model, x: Layouts) -> Array:
     return np.asarray(each_s + model.vocab / x.tp * x.sample_bytes_per_logit / x.memory_bytes_per_s)
 
 
-def context_token(mixer: Attention | LatentAttention, x: Layouts) -> tuple[Array, Array, Array]:
+def context_token(mixer: SoftmaxAttention, x: Layouts) -> tuple[Array, Array, Array]:
     """(decode seconds per cached token, prefill seconds per pair, heads per chip) of one layer; shapes (N,)."""
     heads = mixer.heads / x.tp
     if isinstance(mixer, Attention):
         kv_heads = np.maximum(mixer.kv_heads / x.tp, 1.0)
         moved = kv_heads * mixer.key_value_dim * x.kv_read_bytes
         decode_flops = prefill_flops = 2.0 * heads * mixer.key_value_dim
+    elif isinstance(mixer, CompressedAttention):
+        moved = mixer.head_dim * x.kv_bytes
+        decode_flops = prefill_flops = 4.0 * heads * mixer.head_dim
     else:
         moved = (mixer.kv_rank + mixer.rope_dim) * x.kv_bytes
         decode_flops = 2.0 * heads * (2 * mixer.kv_rank + mixer.rope_dim)  # absorbed form

@@ -120,7 +120,7 @@ class Framework:
     kinds: tuple[str, ...]  # accelerator kinds
     weights: tuple[SupportRule, ...]  # weight formats
     caches: tuple[SupportRule, ...]  # formats of the KV cache
-    mixers: tuple[str, ...]  # attention | latent | recurrent | window | encoder | cross-attention | speech
+    mixers: tuple[str, ...]  # attention | latent | compressed | recurrent | window | encoder | cross-attention | speech
     scheduler: str  # chunked | prefill_first | static
     default_max_batched_tokens: int
     max_running_requests: int

@@ -5,7 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.engine.kernels import Amount, Array, collective_s
-from advisor.engine.network import Attention, LatentAttention, Model, decoder_blocks, embedding_parameters
+from advisor.engine.network import (
+    Attention,
+    CompressedAttention,
+    LatentAttention,
+    Model,
+    decoder_blocks,
+    embedding_parameters,
+)
 from advisor.engine.training.operators import Shape, expert_ranks, rank_parameters, rank_trained
 from advisor.engine.training.rates import Rates
 from advisor.engine.training.run import Code, Run
@@ -77,6 +84,8 @@ def context_s(model: Model, x: Shape, r: Rates, passes: Amount) -> Amount:
             width += block.count * float(a.kv_heads * a.key_value_dim)
         elif isinstance(a, LatentAttention):
             width += block.count * float(a.heads * (a.nope_dim + a.rope_dim + a.v_dim))
+        elif isinstance(a, CompressedAttention):
+            width += block.count * float(a.head_dim)
     layers = sum(b.count for b in decoder_blocks(model)) / x.pp
     sent = passes * x.cp * x.tokens * width / x.pp / x.tp * 2.0
     return ring_s(r, x.cp, sent, passes * layers * (x.cp - 1.0), x.tp)

@@ -15,11 +15,13 @@ from typing import Literal
 from advisor.engine.network import (
     Attention,
     Block,
+    CompressedAttention,
     Ffn,
     LatentAttention,
     Matrix,
     Model,
     Recurrent,
+    SoftmaxAttention,
     embedding_parameters,
     matrices,
     mixer_matrices,
@@ -194,6 +196,8 @@ def _kept(model: Model, block: Block, run: Run, w: Widths) -> list[Kept]:
         kept += _attention(a, h, run, w)
     elif isinstance(a, LatentAttention):
         kept += _latent_attention(a, h, run, w)
+    elif isinstance(a, CompressedAttention):
+        kept += _compressed_attention(a, h, run, w)
     elif isinstance(a, Recurrent):
         kept += [Kept(_input_bytes(run, w, h, ("in",)), "input")]
         kept += [Kept(w.half * (2.0 * _inward(model, block, a) + 3.0 * a.inner), "heads")]
@@ -241,6 +245,15 @@ def _latent_attention(a: LatentAttention, h: float, run: Run, w: Widths) -> list
     return [*kept, Kept(_own_bytes(run, w, value, "o", kept=True), "heads")]
 
 
+def _compressed_attention(a: CompressedAttention, h: float, run: Run, w: Widths) -> list[Kept]:
+    query, ranks = float(a.heads * a.head_dim), float(a.q_rank + a.head_dim * (1 + 2 * a.parts))
+    grouped = float(a.output_groups * a.output_rank)
+    kept = [Kept(_input_bytes(run, w, h, ("q_down", "kv_down")), "input")]
+    kept += [Kept(_norm_bytes(run, w, ranks, of_stream=False), "norm")]
+    kept += _core(run, w, a.heads, 2 * query, query)
+    return [*kept, Kept(w.half * grouped + _own_bytes(run, w, grouped, "o", kept=True), "heads")]
+
+
 def _ffn(f: Ffn, h: float, run: Run, w: Widths, alone: bool) -> list[Kept]:
     inward = ("gate", "up") if f.matrices == 3 else ("up",)
     kept = [Kept(_input_bytes(run, w, h, inward), "input")] if alone else []
@@ -277,7 +290,7 @@ def _sum(kept: list[Kept], run: Run) -> float:
 def kept_bytes_per_token(model: Model, block: Block, run: Run) -> float:
     """Bytes per token that one layer keeps from its forward to its backward pass on one tp rank."""
     w, h = Widths.of(run), float(model.hidden)
-    entry = Kept(w.stream * h, "norm")
+    entry = Kept(w.stream * h * block.residual_streams, "norm")
     if run.recompute == "full":
         return _sum([entry], run)
     if run.recompute == "selective" and run.code.selective == "operators":
@@ -295,8 +308,9 @@ def _every_second_product(model: Model, block: Block, run: Run, w: Widths) -> It
         if not (back and run.code.compiled):
             yield Kept(w.half * product.used * product.columns, "norm" if back else "heads")
     a = block.mixer
-    if isinstance(a, Attention | LatentAttention):
-        yield Kept(w.half * a.heads * a.v_dim + 4.0 * a.heads, "heads")
+    if isinstance(a, SoftmaxAttention):
+        width = a.head_dim if isinstance(a, CompressedAttention) else a.v_dim
+        yield Kept(w.half * a.heads * width + 4.0 * a.heads, "heads")
 
 
 def _at_work(model: Model, block: Block, run: Run) -> float:

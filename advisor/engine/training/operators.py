@@ -15,12 +15,15 @@ from advisor.engine.kernels import Amount, Array, aligned_fractions, gemm_times,
 from advisor.engine.network import (
     Attention,
     Block,
+    CompressedAttention,
     LatentAttention,
     Matrix,
     Model,
+    SoftmaxAttention,
     decoder_blocks,
     matrices,
     parameters,
+    reads,
 )
 from advisor.engine.step import (
     rank_columns,
@@ -113,17 +116,32 @@ class Product:
 
 
 # the matrices that each product of the forward pass multiplies by; those that read one input are one product
-ATTENTION_PRODUCTS = {"attention/qkv": ("q", "k", "v"), "attention/output": ("o",)}
+INDEXER_PRODUCTS = {"indexer/query": ("index_q",), "indexer/key": ("index_k", "index_weights", "index_pool")}
+ATTENTION_PRODUCTS = {
+    "attention/qkv": ("q", "k", "v", "gate_heads"), **INDEXER_PRODUCTS, "attention/output": ("o",),
+}  # fmt: skip
 LATENT_PRODUCTS = {
     "attention/query_down": ("q_down",), "attention/query_up": ("q",), "attention/kv_down": ("kv_down",),
-    "attention/kv_up": ("kv_up",), "indexer/query": ("index_q",), "indexer/key": ("index_k", "index_weights"),
-    "attention/output": ("o",),
+    "attention/gate": ("gate_heads",), "attention/kv_up": ("kv_up",), **INDEXER_PRODUCTS, "attention/output": ("o",),
 }  # fmt: skip
-RECURRENT_PRODUCTS = {"mixer/in": ("in",), "mixer/select": ("select",), "mixer/dt": ("dt",), "mixer/out": ("out",)}
+COMPRESSED_PRODUCTS = {
+    "attention/down": ("q_down", "kv_down", "compress"), "attention/query_up": ("q",), **INDEXER_PRODUCTS,
+    "attention/output_groups": ("o_groups",), "attention/output": ("o",),
+}  # fmt: skip
+RECURRENT_PRODUCTS = {
+    "mixer/in": ("in",), "mixer/select": ("select",), "mixer/dt": ("dt",), "mixer/decay_down": ("decay_down",),
+    "mixer/decay_up": ("decay_up",), "mixer/gate_down": ("gate_down",), "mixer/gate_up": ("gate_up",),
+    "mixer/out": ("out",),
+}  # fmt: skip
+STREAM_PRODUCTS = {
+    "residual/mixer": ("mix_mixer",), "residual/ffn": ("mix_ffn",), "residual/project": ("layer_project",),
+    "residual/gate": ("layer_gate",), "residual/out": ("layer_out",),
+}  # fmt: skip
 DENSE_PRODUCTS = {"mlp/up": ("gate", "up"), "mlp/down": ("down",)}
 EXPERT_PRODUCTS = {
     "moe/router": ("router",), "moe/up": ("gate", "up"), "moe/down": ("down",),
     "moe/shared_up": ("shared_gate", "shared_up"), "moe/shared_down": ("shared_down",),
+    "moe/latent_in": ("latent_in",), "moe/latent_out": ("latent_out",),
 }  # fmt: skip
 
 
@@ -133,10 +151,11 @@ def members(block: Block) -> dict[str, tuple[str, ...]]:
         {} if block.mixer is None
         else LATENT_PRODUCTS if isinstance(block.mixer, LatentAttention)
         else ATTENTION_PRODUCTS if isinstance(block.mixer, Attention)
+        else COMPRESSED_PRODUCTS if isinstance(block.mixer, CompressedAttention)
         else RECURRENT_PRODUCTS
     )  # fmt: skip
     of_ffn = {} if block.ffn is None else EXPERT_PRODUCTS if block.ffn.experts > 1 else DENSE_PRODUCTS
-    return of_mixer | of_ffn
+    return of_mixer | of_ffn | STREAM_PRODUCTS
 
 
 def products(model: Model, block: Block, x: Shape) -> Iterator[Product]:
@@ -208,15 +227,25 @@ def products_s(r: Rates, p: Product, width: float) -> tuple[Array, Array, Array,
 def attention_flops(model: Model, block: Block, x: Shape) -> Amount:
     """FLOPs of the scores and the weighted sum of one layer's forward pass on one rank, causal pairs counted once."""
     a = block.mixer
-    if not isinstance(a, Attention | LatentAttention):
+    if not isinstance(a, SoftmaxAttention):
         return 0.0
-    width = a.key_value_dim if isinstance(a, Attention) else a.nope_dim + a.rope_dim + a.v_dim
-    keys = x.sequence_tokens / 2.0
-    if isinstance(a, Attention) and not a.causal:
-        keys = x.sequence_tokens
-    if isinstance(a, Attention) and a.window_tokens:
-        keys = np.minimum(keys, a.window_tokens)
-    return 2.0 * a.heads / x.tp * width * x.tokens * keys
+    keys: Amount = 0.0
+    for read in reads(a):
+        all_keys = x.sequence_tokens if isinstance(a, Attention) and not a.causal else x.sequence_tokens / 2.0
+        limited = isinstance(a, Attention) and a.window_tokens or isinstance(a, CompressedAttention)
+        keys = keys + (np.minimum(all_keys, read.limit) if limited and read.limit else all_keys) / read.every
+    return 2.0 * a.heads / x.tp * score_width(a) * x.tokens * keys
+
+
+def score_width(a: SoftmaxAttention) -> int:
+    """Elements multiplied for one query head and one key: scores and values."""
+    match a:
+        case Attention():
+            return a.key_value_dim
+        case LatentAttention():
+            return a.nope_dim + a.rope_dim + a.v_dim
+        case _:
+            return 2 * a.head_dim
 
 
 def head_factor(block: Block) -> float:

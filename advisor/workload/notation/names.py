@@ -8,7 +8,7 @@ from advisor.workload.text import either, fold
 
 # words that name a maker or a product line; they add nothing to a chip's own words
 MAKERS = frozenset("nvidia amd intel google aws amazon tesla geforce instinct accelerator gpu chip card the".split())
-TUNED = frozenset("instruct chat it hf base".split())  # a tuned model has the shape of its base
+TUNED = frozenset("instruct chat it hf base pt thinking bf16".split())  # a tuned model has the shape of its base
 JOINED = re.compile(r"(?<=\d) +(?=(?:gb|gib|tb|b|k|m|t|x)\b)")
 PIECE = re.compile(r"\d+\.\d+[a-z]*|[a-z]+|\d+[a-z]*")  # Qwen3-235B-A22B: qwen, 3, 235b, a, 22b
 WORD = re.compile(r"[a-z0-9]+")
@@ -55,6 +55,8 @@ class Names:
             return [name for name in able if all(says(word, self.described[name]) for word in asked)]
         bare = untuned(asked)
         same = [name for name in able if untuned(self.described[name]) == bare]
+        same = same or [name for name in able if untuned(self.described[name]) == undated(bare)]
+        same = [name for name in same if ("thinking" in self.described[name]) == ("thinking" in asked)] or same
         begin = [name for name in able if self.described[name][: len(asked)] == asked]
         inside = [name for name in able if follows(asked, self.described[name])]
         return same or begin or inside
@@ -67,7 +69,14 @@ def says(word: str, words: Iterable[str]) -> bool:
 
 
 def untuned(words: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(word for word in words if word not in TUNED)
+    """The words without those of a tuned model, and without the maker in Meta-Llama."""
+    own = words[1:] if words[:2] == ("meta", "llama") else words
+    return tuple(word for word in own if word not in TUNED)
+
+
+def undated(words: tuple[str, ...]) -> tuple[str, ...]:
+    """The words without the month of a release at their end: 2507, 0324."""
+    return words[:-1] if words and len(words[-1]) == 4 and words[-1].isdigit() else words
 
 
 def follows(asked: Iterable[str], words: Iterable[str]) -> bool:

@@ -4,7 +4,7 @@ import math
 import re
 from typing import Any
 
-from advisor.engine.network import Model, from_hf_config, to_shape
+from advisor.engine.network import Model, from_hf_config, gguf_format, to_shape
 from catalog import clock
 from catalog.loading.bounded import WEB, BoundedError, Bounds, read_json
 from catalog.loading.fixtures import FixtureError, Row
@@ -48,7 +48,7 @@ def model_row(config: dict[str, Any], name: str, source: str, slug: str | None) 
         "hf_id": name or slug,
         "family": str(config.get("model_type") or "unknown"),
         "native_dtype": shape.pop("native_dtype", model.native_dtype),
-        "checkpoints": checkpoints_of(model),
+        "checkpoints": checkpoints_of(model, (name, source)),
         "max_context_tokens": shape.pop("max_context_tokens", model.max_context_tokens),
         "shape": shape,
         "sources": {"shape": {"source": source, "as_of": today.isoformat(), "basis": "read"}},
@@ -56,13 +56,17 @@ def model_row(config: dict[str, Any], name: str, source: str, slug: str | None) 
     }
 
 
-def checkpoints_of(model: Model) -> dict[str, Any]:
-    """The checkpoint facts that a config.json states, as the catalog stores them."""
+def checkpoints_of(model: Model, names: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The checkpoint facts that a config.json states, as the catalog stores them; `names` may say a format of GGUF."""
     checkpoints: dict[str, Any] = {}
+    if model.published is None and (gguf := next(filter(None, map(gguf_format, names)), "")):
+        checkpoints["published"] = {"format": gguf}
     if model.published is not None:
         checkpoints["published"] = {"format": model.published.format}
         if model.published.experts_only is not None:
             checkpoints["published"]["experts_only"] = model.published.experts_only
+        if model.published.others:
+            checkpoints["published"]["others"] = [list(each) for each in model.published.others]
     if model.mtp_layers:
         checkpoints["drafts"] = {"mtp_layers": model.mtp_layers}
     return checkpoints

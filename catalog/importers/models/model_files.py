@@ -12,6 +12,7 @@ from catalog.loading.fixtures import FixtureError
 from catalog.models import ServedModel
 
 CONFIG, QUANTIZATION, INDEX = "config.json", "hf_quant_config.json", "model.safetensors.index.json"
+PARAMS = "params.json"  # of Mistral, where config.json is missing
 MAX_INDEX_BYTES = 64 * 2**20  # a line for every tensor
 HUB_CACHE = "models--"
 
@@ -41,6 +42,8 @@ class ModelFiles:
 def read(given: Path) -> ModelFiles:
     """The model in a config.json, or in the folder that has one. FixtureError: it cannot be read."""
     path = given / CONFIG if given.is_dir() else given
+    if given.is_dir() and not path.is_file() and (given / PARAMS).is_file():
+        path = given / PARAMS
     if not path.is_file():
         raise FixtureError(f"{given}: no {CONFIG} there; give the path of a Hugging Face {CONFIG} or of its folder")
     config = with_quantization(object_in(path), object_beside(path, QUANTIZATION, hub.MAX_BYTES))

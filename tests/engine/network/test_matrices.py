@@ -93,7 +93,7 @@ def test_serving_multiplies_by_every_weight_of_a_layer_once_for_each_token(name:
         experts = [m for m in matrices(block, model.hidden) if m.routed]
         dense = projections(model, replace(block, ffn=None) if experts else block)
         if experts:
-            router_and_shared = [m for m in matrices(replace(block, mixer=None), model.hidden) if not m.routed]
+            router_and_shared = [m for m in ffn_matrices(block.ffn, model.hidden) if not m.routed]
             expected -= sum(m.elements for m in router_and_shared)
         assert dense == pytest.approx(2.0 * expected, rel=1e-9)
 

@@ -473,14 +473,14 @@ def test_a_latent_is_read_whole_on_every_chip_and_decoded_without_expanding_it()
     assert first(heads) == 2
 
 
-def test_layers_with_a_window_are_counted_apart_and_the_widest_window_holds():
+def test_layers_with_a_window_are_counted_apart_as_parts_of_the_widest_window():
     two = model(replace(ATTENTION, window_tokens=64))
     wide = Block(count=2, mixer=replace(ATTENTION, window_tokens=96), ffn=None)
     full = Block(count=1, mixer=ATTENTION, ffn=None)
     found = costs(replace(two, blocks=(wide, *two.blocks, full)))
     assert first(found.window_tokens) == 96
-    assert first(found.window_s_per_context_token) == pytest.approx(5 * (48 / 25 + 1.2))
-    assert first(found.window_prefill_s_per_pair) == pytest.approx(5 * 48 / 25)
+    assert first(found.window_s_per_context_token) == pytest.approx((2 + 3 * 64 / 96) * (48 / 25 + 1.2))
+    assert first(found.window_prefill_s_per_pair) == pytest.approx((2 + 3 * 64 / 96) * 48 / 25)
     assert first(found.decode_s_per_context_token) == pytest.approx(48 / 25 + 1.2)
     assert first(found.prefill_s_per_pair) == pytest.approx(48 / 25)
 

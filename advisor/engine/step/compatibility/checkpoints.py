@@ -43,6 +43,12 @@ def experts_only(model: Model, quantization: Quantization) -> bool:
     return quantization.experts_only == "always" or (quantization.experts_only == "latent" and latent)
 
 
+def kept_formats(model: Model, quantization: Quantization) -> tuple[tuple[str, float], ...]:
+    """(dtype, fraction) of the weights outside routed experts that a known checkpoint stores in another format."""
+    stated = model.published if is_published(model, quantization) else published_conversion(model, quantization)
+    return stated.others if stated is not None else ()
+
+
 def broken_shard(model: Model, quantization: Quantization, tp: int, moe_tp: int) -> str:
     """Why weights in this format cannot be split this way; empty: they can.
 

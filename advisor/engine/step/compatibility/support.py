@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from advisor.engine.kernels import HALF
-from advisor.engine.network import Attention, LatentAttention, Model, Recurrent
+from advisor.engine.network import Attention, CompressedAttention, LatentAttention, Model, Recurrent
 from advisor.engine.step.layout import (
     has_experts,
     quantizes,
@@ -30,6 +30,8 @@ def mixers_of(model: Model) -> set[str]:
     for block in model.blocks:
         if isinstance(block.mixer, LatentAttention):
             kinds.add("latent")
+        elif isinstance(block.mixer, CompressedAttention):
+            kinds.add("compressed")
         elif isinstance(block.mixer, Recurrent):
             kinds.add("recurrent")
         elif isinstance(block.mixer, Attention):

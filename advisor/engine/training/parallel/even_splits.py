@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from advisor.engine.network import Attention, LatentAttention, Model
+from advisor.engine.network import Attention, Model, SoftmaxAttention
 from advisor.engine.training.run import Parallel
 
 
@@ -16,9 +16,7 @@ class LayoutFault(NamedTuple):
 
 def parallel_fault(p: Parallel, model: Model, sequence_tokens: int) -> LayoutFault | None:
     """The first of heads, layers, experts and sequences that these sizes do not split evenly; None: all do."""
-    for heads, kv_heads in {
-        heads_of(b.mixer) for b in model.blocks if isinstance(b.mixer, Attention | LatentAttention)
-    }:
+    for heads, kv_heads in {heads_of(b.mixer) for b in model.blocks if isinstance(b.mixer, SoftmaxAttention)}:
         if heads % p.tp:
             return LayoutFault("tp", f"{heads} attention heads cannot be split {p.tp} ways", _divisors(heads))
         if kv_heads % p.tp and p.tp % kv_heads:
@@ -44,7 +42,7 @@ def pipeline_fault(pp: int, virtual_stages: int, micro_batches: int) -> LayoutFa
     return None
 
 
-def heads_of(mixer: Attention | LatentAttention) -> tuple[int, int]:
+def heads_of(mixer: SoftmaxAttention) -> tuple[int, int]:
     """(query heads, key-value heads); a latent is expanded to a key and a value for every query head."""
     return mixer.heads, mixer.kv_heads if isinstance(mixer, Attention) else mixer.heads
 

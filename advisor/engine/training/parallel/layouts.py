@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.engine.network import Attention, LatentAttention, Model, decoder_blocks
+from advisor.engine.network import Model, SoftmaxAttention, decoder_blocks
 from advisor.engine.terms import Accelerator, Efficiency
 from advisor.engine.training.memory import (
     LayerBytes,
@@ -102,7 +102,7 @@ def _parallel_sizes(job: Job) -> Iterator[tuple[int, int, int, int, int]]:
     """(dp, tp, pp, cp, ep) that use all chips and split everything evenly, each stage whole layers."""
     blocks = decoder_blocks(job.model)
     layers = sum(block.count for block in blocks)
-    heads = [b.mixer.heads for b in blocks if isinstance(b.mixer, Attention | LatentAttention)]
+    heads = [b.mixer.heads for b in blocks if isinstance(b.mixer, SoftmaxAttention)]
     experts = max((b.ffn.experts for b in blocks if b.ffn is not None), default=1)
     near = job.accelerator.links[0].chips if job.accelerator.links else 1
     tensor = [tp for tp in powers(min(near, job.chips)) if all(h % tp == 0 for h in heads)]
