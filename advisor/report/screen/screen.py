@@ -19,6 +19,7 @@ MOST_LINES = 25  # in a terminal
 MOST_FIGURES = 45  # on the screen; a figure is a word with a digit
 CHART_FIGURES = 4  # of the chart beside the sentences: the total of each way to pay
 SIZES = ((2, 4), (2, 3), (1, 4), (1, 3), (1, 2))  # parts of the plan that the sentence names, rows of the table
+NEVER_LEFT_OUT = ("Cost", "Speed", "Your budget", "Rests on")  # while anything else can be
 LEAST_FACTS = 4  # that are shown however long they are
 MOST_IN_BLOCK, MOST_WORDS = 20, 120  # in the sentences above the table
 MOST_TERMS = 2
@@ -117,7 +118,8 @@ def shortened(given: list[Fact], said: str, most: int) -> tuple[Fact, ...]:
         found[n] = replace(found[n], text=found[n].brief or found[n].text)
     while any(excess()) and len(found) > LEAST_FACTS:
         too_many, _ = excess()
-        found.pop(max(n for n, fact in enumerate(found) if figures(fact.text) or not too_many))
+        able = [n for n, fact in enumerate(found) if figures(fact.text) or not too_many]
+        found.pop(max(able, key=lambda n: (not found[n].label.startswith(NEVER_LEFT_OUT), n)))
     return tuple(found)
 
 
