@@ -134,6 +134,9 @@ FRAMEWORKS = (
     (r"(?:Optimum-Habana / )?Intel Gaudi SW ([\d.]+).*", "optimum-habana", r"\1"),
     (r"optimum-habana (\S+).*", "optimum-habana", r"\1"),
     (r"llama\.cpp \((.*)\)", "llama.cpp", r"\1"),
+    (r"llama\.cpp ?(\S*).*", "llama.cpp", r"\1"),
+    (r"mlx[-_](?:lm|vlm) ([\d.]+)", "mlx", r"\1"),
+    (r"(?i:mlx)\b.*", "mlx", ""),
     (r"torch (\S+).*", "torch", r"\1"),
 )
 AMBIGUOUS = ("tokens_per_s_ambiguous",)
