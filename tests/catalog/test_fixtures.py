@@ -32,7 +32,7 @@ INTENSITY = {
     "tpu": (100, 600),
     "npu": (40, 1300),
     "cpu": (50, 1300),
-    "apple": (20, 60),
+    "apple": (20, 130),  # from the M5 on, GPU cores have matrix units
     "edge": (100, 1000),
     "rdu": (300, 1000),
     "lpu": (0.5, 10),
