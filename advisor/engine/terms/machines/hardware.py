@@ -255,8 +255,8 @@ def overhead(scopes: Scopes, framework: str, version: str, family: str = "", kin
     """
     own = f"framework:{framework}"
     on_chips = (f"{own}:{kind}", f"{own}:{family}")
-    names = ("framework", own, *on_chips)
-    names = (*names, f"{own}:{version.split('.')[0]}", f"{own}:{version}", f"{own}:{version}:{family}")
+    versions = (f"{own}:{version.split('.')[0]}", f"{own}:{version}", f"{own}:{version}:{family}")
+    names = ("framework", own, *on_chips, *versions)
     wanted = tuple(f.name for f in fields(Overhead) if f.name != "source")
     source = "; ".join(str(scopes[n]["source"]) for n in names if "source" in scopes.get(n, {}))
     return Overhead(**_merge(scopes, names, wanted), source=source)
