@@ -95,7 +95,7 @@ def weights(workload: Workload) -> Weights:
 
 def spread_of(question: Question, s: Scored) -> rank_uncertainty.Spread:
     """The distributions of one option's figures: those that its intervals are made of."""
-    known = distributions(question.snapshot.calibrations, s.lane.choice.efficiency.basis, s.lane.choice.correction)
+    known = distributions(question.snapshot.calibrations, s.lane.choice.efficiency.basis, s.lane.choice)
     return rank_uncertainty.Spread(
         throughput_fraction=known.get("throughput", CERTAIN),
         latency_fraction=known.get("tpot", known.get("ttft", CERTAIN)),

@@ -51,6 +51,8 @@ def setup(accelerators: Mapping[str, Accelerator], directory: Path = CALIBRATION
     scopes = {name: values for name, values in read_scopes(directory).items() if not name.startswith("interval:")}
     for name, values in (document.get("fixed") or {}).items():
         scopes[name] = {**scopes.get(name, {}), **values}
+    for name, values in launch_times(directory.parent / "frameworks").items():
+        scopes[name] = values | scopes.get(name, {})
     measured: dict[str, tuple[str, ...]] = {}
     for slug, results in probed(probes).items():
         chip = accelerators[slug]
@@ -79,6 +81,17 @@ def read_scopes(directory: Path = CALIBRATION) -> dict[str, dict[str, float]]:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
         scopes[document["name"]] = {key: float(value) for key, value in document["values"].items()}
     return scopes
+
+
+def launch_times(directory: Path = FIXTURES / "frameworks") -> dict[str, dict[str, float]]:
+    """Scope of each serving framework -> host seconds to launch a layer, from its file; no calibration writes them."""
+    found: dict[str, dict[str, float]] = {}
+    for path in sorted(directory.glob("*.yaml")):
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if times := document.get("host_times"):
+            layers = {f"eager_s_per_{kind}": times[f"eager_ms_per_{kind}"] / 1e3 for kind in ("layer", "expert_layer")}
+            found[f"framework:{document['slug']}"] = layers
+    return found
 
 
 # ------------------------------------------------------------------ kernels

@@ -134,6 +134,9 @@ FRAMEWORKS = (
     (r"(?:Optimum-Habana / )?Intel Gaudi SW ([\d.]+).*", "optimum-habana", r"\1"),
     (r"optimum-habana (\S+).*", "optimum-habana", r"\1"),
     (r"llama\.cpp \((.*)\)", "llama.cpp", r"\1"),
+    (r"llama\.cpp ?(\S*).*", "llama.cpp", r"\1"),
+    (r"mlx[-_](?:lm|vlm) ([\d.]+)", "mlx", r"\1"),
+    (r"(?i:mlx).*", "mlx", ""),
     (r"torch (\S+).*", "torch", r"\1"),
 )
 AMBIGUOUS = ("tokens_per_s_ambiguous",)
@@ -352,6 +355,8 @@ def case_of(row: Row, catalog: Catalog) -> Case | Skip:
     client = client_of(row, run)
     phase = phase_of(row, client)
     isl, osl = number(row.isl, run.isl_tokens or 0), number(row.osl, run.osl_tokens or 0)
+    if phase == "prefill" and number(note_of(row).get("depth", ""), 0) > 0:
+        return Skip(reason="a prompt after a filled cache is not modeled")
     if isl + osl == 0 and phase not in ("fit", "kernel"):
         return Skip(reason="token lengths not stated")
     return _case(row, run, client, weights, phase, isl, osl)

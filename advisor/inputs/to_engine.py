@@ -84,15 +84,19 @@ def release_of(row: Json) -> Release:
 
 
 def chip_of(row: Json) -> Chip:
-    """One accelerator in SI units. Unknown power and PCIe bandwidth are NaN."""
-    nan = float("nan")
+    """One accelerator in SI units. Unknown power and PCIe bandwidth are NaN.
+
+    Of memory that a GPU shares with the host, what the operating system gives it counts.
+    """
+    nan, software = float("nan"), dict(row["software"])
+    given_fraction = software.pop("gpu_memory_fraction", 1.0)
     return Chip(
         slug=row["slug"],
         name=row["name"],
         vendor=row["vendor"],
         family=row["family"].replace(" ", "-"),
         kind=row["kind"],
-        memory_bytes=(row.get("usual_memory_gib") or row["memory_gib"]) * GIB,
+        memory_bytes=(row.get("usual_memory_gib") or row["memory_gib"]) * GIB * given_fraction,
         memory_bytes_per_s=row["memory_gb_per_s"] * GB,
         flops_per_s={dtype: tflops * TERA for dtype, tflops in row["dense_tflops"].items()},
         cores=row["cores"] or 1,
@@ -115,7 +119,7 @@ def chip_of(row: Json) -> Chip:
         chips_per_host=row["chips_per_host"],
         pcie_bytes_per_s=row["pcie_gb_per_s"] * GB if row["pcie_gb_per_s"] else nan,
         chassis=row["chassis"],
-        **row["software"],
+        **software,
         served=row["served"],
         not_served_reason=row["not_served_reason"],
         release_year=row["release_year"] or 0,

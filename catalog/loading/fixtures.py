@@ -58,7 +58,10 @@ API_PRICE_COLUMNS = (
 API_SPEED = ("output_tokens_per_s", "ttft_ms", "speed_kind", "speed_as_of", "speed_source")  # optional columns
 API_OTHER = ("quantization", "withdrawn", "notes")  # optional columns
 SPEED_KINDS = ("measured", "stated")  # by somebody else, by the provider
-SOFTWARE = tuple("devices device_name kubernetes_resource kubernetes_devices kubernetes_note container".split())
+SOFTWARE = (
+    *("devices", "device_name", "kubernetes_resource", "kubernetes_devices", "kubernetes_note", "container"),
+    "gpu_memory_fraction",
+)
 SEGMENTS = ("consumer",)
 PRICE_MARKS = ("second_hand", "quote", "preview")
 UNIT_CONTENTS = ("instances", "shape", "network_gb_per_s", "sold_as")
@@ -244,6 +247,10 @@ def _software(where: str, given: Mapping[str, Any]) -> Row:
         check_count(f"{where}.{key}", software.get(key, 1))
     for key in ("device_name", "kubernetes_resource", "kubernetes_note"):
         check_text(f"{where}.{key}", software.get(key, ""))
+    share = software.get("gpu_memory_fraction", 1.0)
+    check_number(f"{where}.gpu_memory_fraction", share)
+    if share > 1.0:
+        raise FixtureError(f"{where}.gpu_memory_fraction: expected a fraction of the memory, at most 1, not {share!r}")
     container = software.get("container", {})
     check_keys(f"{where}.container", container, (), container)
     return software

@@ -34,6 +34,7 @@ SCHEDULING = (
 OVERHEAD = ("runtime_gib",)
 HOST_TIMES = (
     *("uncompiled_ms_per_layer", "ngram_ms", "ngram_ms_per_sequence", "adapter_kernel_us", "further_adapter_us"),
+    *("eager_ms_per_layer", "eager_ms_per_expert_layer", "uncertain_ratio"),
 )
 BEHAVIOR = (
     *("compiled_stacks", "torch_compile", "prefixes_by_default", "builds_engines", "memory_as_needed"),

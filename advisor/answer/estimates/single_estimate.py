@@ -382,7 +382,7 @@ def power(watts: float, result: Estimate, offer: Offer | None) -> Json:
 
 def interval_of(built: Built) -> dict[str, tuple[float, float]]:
     """90 % interval as factors on each metric."""
-    return interval_ratios(built.fixed.resources.scopes, basis(built), built.own[-1].choice.correction)
+    return interval_ratios(built.fixed.resources.scopes, basis(built), built.own[-1].choice)
 
 
 def interval(built: Built, result: Estimate) -> Intervals:

@@ -196,7 +196,7 @@ def given_paths(paths: Json, months: int) -> dict[str, tuple[tuple[float, ...], 
 
 def ranges_of(question: Question, s: Scored) -> tuple[RatioDistribution, dict[str, tuple[float, float]]]:
     """(distribution of the throughput over the estimate, range of today's price by rent and own)."""
-    known = distributions(question.snapshot.calibrations, s.lane.choice.efficiency.basis, s.lane.choice.correction)
+    known = distributions(question.snapshot.calibrations, s.lane.choice.efficiency.basis, s.lane.choice)
     ratio = {"rent": (1.0, 1.0), "own": (1.0, 1.0)}
     for o in s.planned.offers if s.planned else (s.offer,):
         ratio[o.acquisition] = price_and_load_ranges(question, replace(s, offer=o))["today"]

@@ -81,7 +81,7 @@ def option(question: Question, outcome: SearchResult, s: Scored, rank: int | Non
     question = replace(question, workload=workload)
     generates = workload.kind.generates_tokens
     c = s.lane.choice
-    half = interval_ratios(question.snapshot.calibrations, c.efficiency.basis, c.correction)
+    half = interval_ratios(question.snapshot.calibrations, c.efficiency.basis, c)
     tokens_per_s = {
         "input": workload.requests_per_s_mean * workload.given_tokens,
         "output": workload.requests_per_s_mean * workload.output_tokens.mean_tokens if generates else 0.0,

@@ -65,7 +65,10 @@ def recalibrated(lane: Lane, scopes: Scopes, cache: Calibrations) -> Lane:
     a, f = lane.choice.accelerator, lane.framework
     key = (a.slug, f.slug, f.version)
     if key not in cache:
-        cache[key] = (efficiency(scopes, a.slug, a.family, a.kind), overhead(scopes, f.slug, f.version, a.family))
+        cache[key] = (
+            efficiency(scopes, a.slug, a.family, a.kind),
+            overhead(scopes, f.slug, f.version, a.family, a.kind),
+        )
     chip, framework = cache[key]
     return replace(lane, choice=replace(lane.choice, efficiency=chip, overhead=framework))
 

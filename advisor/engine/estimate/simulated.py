@@ -225,7 +225,9 @@ def _lane(
         choice=Choice(
             accelerator=accelerator,
             efficiency=efficiency(resources.scopes, accelerator.slug, accelerator.family, accelerator.kind),
-            overhead=overhead(resources.scopes, framework.slug, framework.version, accelerator.family),
+            overhead=overhead(
+                resources.scopes, framework.slug, framework.version, accelerator.family, accelerator.kind
+            ),
             quantization=quantization,
             kv_dtype=case.kv_dtype or default_kv_dtype(framework, case.weights_dtype),
             tp=pool.tp,

@@ -124,7 +124,11 @@ def with_framework(catalog: Catalog, plan: Setup, f: Framework) -> Setup:
     lane = replace(
         plan.lane,
         framework=f,
-        choice=replace(c, overhead=overhead(catalog.scopes, f.slug, f.version, c.accelerator.family), kv_dtype=kv),
+        choice=replace(
+            c,
+            overhead=overhead(catalog.scopes, f.slug, f.version, c.accelerator.family, c.accelerator.kind),
+            kv_dtype=kv,
+        ),
         max_batched_tokens=f.default_max_batched_tokens,
     )
     caches = "prefix_caching" in f.features

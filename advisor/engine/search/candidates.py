@@ -549,7 +549,7 @@ def _lanes_of(
     """The lanes of one chip with one framework."""
     workload, catalog = question.workload, question.catalog
     reached = efficiency_on(catalog.scopes, a)
-    extra = overhead(catalog.scopes, f.slug, f.version, a.family)
+    extra = overhead(catalog.scopes, f.slug, f.version, a.family, a.kind)
     if workload.structured_output:  # the mask is computed on the host while the accelerator runs the step
         extra = replace(extra, host_s_per_sequence=extra.host_s_per_sequence + catalog.grammar_mask_s)
     loaded = _weights_on(catalog.model, f, a, formats)

@@ -19,8 +19,8 @@ import numpy as np
 
 from advisor.engine.cost import Assumptions
 from advisor.engine.scheduler import SEED, Bounds, Verified
-from advisor.engine.step import Draft, Lane
-from advisor.engine.terms import Z95, Correction, RatioDistribution, Ratios, Scopes, Workload, stored_distribution
+from advisor.engine.step import Choice, Draft, Lane
+from advisor.engine.terms import Z95, RatioDistribution, Ratios, Scopes, Workload, stored_distribution
 
 Array = np.ndarray
 DRAWS = 4096
@@ -150,25 +150,27 @@ def accepted_share(draft: Draft | None) -> Array | float:
 
 
 def distributions(
-    scopes: Scopes | Mapping[str, Any], basis: str, correction: Correction | None = None
+    scopes: Scopes | Mapping[str, Any], basis: str, choice: Choice | None = None
 ) -> dict[str, RatioDistribution]:
     """Distribution of each metric over its estimate, from the calibration's held-out errors of this class.
 
-    Near measured rows, TPOT and throughput are as certain as their correction, if that narrows them.
+    Where the times of the framework are estimates, it is wider. Near measured rows, TPOT and throughput are as certain
+    as their correction, if that narrows them.
     """
     row = scopes.get(f"interval:{basis}", {})
-    found = {name: known for name in METRICS if (known := stored_distribution(row, name)) is not None}
+    stored = {name: known for name in METRICS if (known := stored_distribution(row, name)) is not None}
+    unsure = choice.overhead.uncertain_ratio if choice else 1.0
+    found = {name: known.widened(unsure) for name, known in stored.items()}
+    correction = choice.correction if choice else None
     near = correction.ratios if correction else None
     return {
         name: known.narrowed(near) if near is not None and name in CORRECTED else known for name, known in found.items()
     }
 
 
-def interval_ratios(
-    scopes: Scopes | Mapping[str, Any], basis: str, correction: Correction | None = None
-) -> dict[str, Ratios]:
+def interval_ratios(scopes: Scopes | Mapping[str, Any], basis: str, choice: Choice | None = None) -> dict[str, Ratios]:
     """90 % interval as factors (low, high) on each metric."""
-    return {name: known.ends for name, known in distributions(scopes, basis, correction).items()}
+    return {name: known.ends for name, known in distributions(scopes, basis, choice).items()}
 
 
 def latency_correlation(scopes: Scopes | Mapping[str, Any], basis: str) -> float:
@@ -191,7 +193,7 @@ AS_ESTIMATED = Factors(ttft=1.0, tpot=1.0, duration=1.0)
 def factors_of(scopes: Scopes, lane: Lane) -> Factors | None:
     """The draws of one lane's latencies; None if the calibration has no intervals."""
     basis = lane.choice.efficiency.basis
-    known = distributions(scopes, basis, lane.choice.correction)
+    known = distributions(scopes, basis, lane.choice)
     if set(known) != set(METRICS):
         return None
     fast, accepted = performance_draw(lane), accepted_share(lane.draft)
@@ -214,7 +216,7 @@ def latency_margins(scopes: Scopes, lane: Lane, confidence: float) -> tuple[floa
         drawn = factors_of(scopes, lane)
         found = at_confidence(drawn, confidence) if drawn else None
         return (float(found.ttft), float(found.tpot)) if found else None
-    known = distributions(scopes, lane.choice.efficiency.basis, lane.choice.correction)
+    known = distributions(scopes, lane.choice.efficiency.basis, lane.choice)
     if set(known) != set(METRICS):
         return None
     z = np.quantile(_quantiles(), confidence, method="higher")  # one cause alone moves each

@@ -110,8 +110,13 @@ def _plain_rate(c: Choice, dtype: str) -> float:
 
 def _memory_rate(a: Accelerator, e: Efficiency, o: Overhead) -> float:
     """Achieved bytes/s: smooth minimum of the memory's rate and the rate that all cores together can read at."""
-    memory, cores = a.memory_bytes_per_s * e.memory_fraction * o.memory_factor, max(a.cores, 1) * o.core_bytes_per_s
-    return memory / (1.0 + (memory / cores) ** CORE_SHARPNESS) ** (1.0 / CORE_SHARPNESS) if cores else memory
+    return _limited(a.memory_bytes_per_s * e.memory_fraction * o.memory_factor, a, o.core_bytes_per_s)
+
+
+def _limited(rate: float, a: Accelerator, core_rate: float) -> float:
+    """Smooth minimum of a chip's rate and that of all its cores together; a core_rate of 0 sets no limit."""
+    cores = max(a.cores, 1) * core_rate
+    return rate / (1.0 + (rate / cores) ** CORE_SHARPNESS) ** (1.0 / CORE_SHARPNESS) if cores else rate
 
 
 def _read_fraction(e: Efficiency, quantization: Quantization | None) -> float:
@@ -145,14 +150,18 @@ def _row(model: Model, c: Choice) -> dict[str, float]:
     chip, near = chip_rates(a, e), a.links[0] if a.links else None
     chips = c.tp * c.dp
     return chip | {
+        "kernel_s": chip["kernel_s"] * o.kernel_factor,
+        "vector_rows": o.vector_rows,
         "tp": c.tp,
         "pp": c.pp,
         "ep": c.ep,
         "dp": c.dp,
         "moe_tp": c.moe_tp or max(chips // c.ep, 1),
-        "matmul_flops_per_s": flops * o.matmul_factor,
-        "expert_flops_per_s": expert_flops * e.expert_fraction * o.matmul_factor * o.expert_factor,
-        "half_flops_per_s": chip["half_flops_per_s"] * o.matmul_factor,
+        "matmul_flops_per_s": _limited(flops * o.matmul_factor, a, o.core_flops_per_s),
+        "expert_flops_per_s": _limited(expert_flops * o.matmul_factor, a, o.core_flops_per_s)
+        * e.expert_fraction
+        * o.expert_factor,
+        "half_flops_per_s": _limited(chip["half_flops_per_s"] * o.matmul_factor, a, o.core_flops_per_s),
         "attention_flops_per_s": half * e.attention_fraction * e.matrix_factor * o.prefill_factor,
         "memory_bytes_per_s": _memory_rate(a, e, o),
         "weight_bytes": weight,

@@ -62,6 +62,7 @@ class Layouts(Rates):
     one_shot_s: Array  # launch of the framework's own all-reduce, in which chips read each other's data
     exchange_s: Array  # fixed cost of an all-to-all of tokens to their experts
     direct_hop_s: Array  # per doubling of the chips in the framework's own all-reduce, without its collective_factor
+    vector_rows: Array  # rows of a matrix up to which matrix-vector kernels, without tiles, multiply it
     adapter_kernel_s: Array  # fixed cost of a kernel of a LoRA adapter
     further_adapter_s: Array
 
@@ -396,7 +397,8 @@ def _experts(x: Layouts, f: Ffn, count: int, m: Array, h: float, elements: float
     spread = np.sqrt(np.maximum(used * (1.0 - used / local) * (1.0 - 1.0 / x.ep), 0.0))
     used = np.minimum(used + largest_of(x.ep) * spread, local)
     inner = f.inner / x.moe_tp
-    flops = 2.0 * padded_rows(x, pairs, used) * elements / x.moe_tp
+    rows = np.where(pairs <= used * x.vector_rows, pairs, padded_rows(x, pairs, used))
+    flops = 2.0 * rows * elements / x.moe_tp
     moved = used * elements / x.moe_tp * x.expert_read_bytes + pairs * (2 * h + 3 * inner) * 2.0
     flops_s, bytes_s = flops / x.expert_flops_per_s, moved / x.memory_bytes_per_s
     # under EP, kernels map experts to ranks and mask the tokens of other ranks: measured 7 us a layer (multi-gpu.md)

@@ -68,6 +68,14 @@ class RatioDistribution:
             log_ratios=tuple(-each for each in reversed(self.log_ratios)),
         )
 
+    def widened(self, ratio: float) -> "RatioDistribution":
+        """The same median with a 90 % interval that ends this much lower and higher."""
+        if ratio <= 1.0:
+            return self
+        z95 = NORMAL.inv_cdf(SHARES[-1])
+        moved = (each + z / z95 * math.log(ratio) for z, each in zip(self.normal_scores, self.log_ratios, strict=True))
+        return replace(self, log_ratios=tuple(moved))
+
     def narrowed(self, ends: Ratios) -> "RatioDistribution":
         """The same shape with errors in proportion, so that the 90 % interval is as wide as this one, if narrower."""
         low, high = self.ends

@@ -197,7 +197,11 @@ def write(
     fitted_names = {(p.scope, p.name) for p in setup.parameters}
     families = sorted({chip.family for slug, chip in resources.accelerators.items() if bases[slug] != "datasheet"})
     scopes: Scopes = {f"family:{family}": {} for family in families if family} | dict(fit.scopes)
-    for name, values in sorted((n, v) for n, v in scopes.items() if not n.startswith(TRAINING)):  # no fit sets them
+    stated = calibration_files.launch_times()
+    for name, every in sorted((n, v) for n, v in scopes.items() if not n.startswith(TRAINING)):  # no fit sets them
+        values = {key: value for key, value in every.items() if stated.get(name, {}).get(key) != value}
+        if not values and name in stated:
+            continue
         free = [key for key in values if (name, key) in fitted_names]
         calibration_files.write_scope(out, name, basis_of(name), as_of, source_text(name, free, facts, setup), values)
     for basis, metrics in spans.items():

@@ -23,6 +23,7 @@ SCOPES = {
     row["name"]: row["values"]
     for row in map(yaml.safe_load, (f.read_text() for f in FIXTURES.glob("calibration/*.yaml")))
 }
+SCOPES["framework:vllm"] |= {"eager_s_per_layer": 0.0, "eager_s_per_expert_layer": 0.0}
 RANDOM = np.random.default_rng(32)
 SLICES = ((2, 2), (4, 4), (8, 8), (16, 16))
 FACTORLESS = {"matmul_factor": 1.0, "memory_factor": 1.0, "core_bytes_per_s": 0.0, "collective_factor": 1.0,

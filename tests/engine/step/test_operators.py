@@ -40,7 +40,7 @@ ROUND = {
     "direct_hop_s": 0.25,
     "collective_knee_bytes": 0.0, "kernel_s": 0.5, "cores": 1.0, "wave_fraction": 0.0, "roof_exponent": 1.0,
     "sequence_head_bytes": 0.0, "sample_bytes_per_logit": 0.0, "quantize_kernels": 0.0, "quantize_bytes": 0.0,
-    "routing_evenness": 1e6, "adapter_kernel_s": 0.0, "further_adapter_s": 0.0,
+    "routing_evenness": 1e6, "vector_rows": 0.0, "adapter_kernel_s": 0.0, "further_adapter_s": 0.0,
 }  # fmt: skip
 
 
@@ -527,3 +527,17 @@ def test_choosing_a_token_multiplies_the_head_and_reads_the_logits():
     found = costs(model(None), tp=2.0, sample_bytes_per_logit=12.0)
     assert first(found.sample_s_per_sequence) == pytest.approx(10 * 16 / 50 + 10 * 12 / 10)
     assert first(costs(model(None, encoder_only=True), sample_bytes_per_logit=12.0).sample_s_per_sequence) == 0
+
+
+@COMMON
+@given(tokens=st.integers(1, 8), top_k=st.integers(1, 8))
+def test_matrix_vector_kernels_compute_no_padding(tokens: int, top_k: int) -> None:
+    """With at most `vector_rows` rows for each expert, the experts' FLOPs are those of their rows."""
+    moe, m = Ffn(inner=16, experts=128, top_k=top_k), np.array([float(tokens)])
+    plain, vectors = (
+        totals(block_operators(model(None, moe), model(None, moe).blocks[0], chips(cores=100.0, vector_rows=rows), m))
+        for rows in (0.0, 8.0)
+    )
+    exact = 3 * 2.0 * tokens * top_k * 3 * 8 * 16  # three layers, three matrices of 8 x 16
+    assert vectors["moe/experts"][0] == pytest.approx(exact)
+    assert plain["moe/experts"][0] >= 2 * exact

@@ -166,6 +166,10 @@ class Overhead:
     ngram_s_per_sequence: float = 0.0
     adapter_kernel_s: float = 0.0  # fixed cost of one LoRA kernel
     further_adapter_s: float = 0.0  # added for each further adapter in the batch
+    kernel_factor: float = 1.0  # launch and tail of one of its kernels over those inside a CUDA graph of the chip
+    core_flops_per_s: float = 0.0  # maximum rate of its matrix kernels per core; 0: they reach the chip's
+    vector_rows: float = 0.0  # rows of a matrix up to which it has matrix-vector kernels, which pad no tile; 0: none
+    uncertain_ratio: float = 1.0  # by how much its times may be off where they are estimates; 1: its own, measured
     source: str = ""
 
 
@@ -191,6 +195,10 @@ UNMEASURED = {
     "ngram_s_per_sequence": 0.0,
     "adapter_kernel_s": 0.0,
     "further_adapter_s": 0.0,
+    "kernel_factor": 1.0,
+    "core_flops_per_s": 0.0,
+    "vector_rows": 0.0,
+    "uncertain_ratio": 1.0,
 }
 
 
@@ -238,13 +246,17 @@ def with_host_factor(scopes: Scopes, factor: float, everywhere: bool = False) ->
     return {**scopes, **given}
 
 
-def overhead(scopes: Scopes, framework: str, version: str, family: str = "") -> Overhead:
+def overhead(scopes: Scopes, framework: str, version: str, family: str = "", kind: str = "") -> Overhead:
     """Overhead of a framework: each figure from the narrowest scope that has it.
 
-    Scopes: version on a chip family, version, major version, framework, default. ValueError if none has a figure.
+    Scopes: version on a chip family, version, major version, framework on a chip family, on a kind of chip, framework,
+    default. The default has no host time of a layer, so that no framework takes another's. ValueError if none has a
+    figure.
     """
     own = f"framework:{framework}"
-    names = ("framework", own, f"{own}:{version.split('.')[0]}", f"{own}:{version}", f"{own}:{version}:{family}")
+    on_chips = (f"{own}:{kind}", f"{own}:{family}")
+    versions = (f"{own}:{version.split('.')[0]}", f"{own}:{version}", f"{own}:{version}:{family}")
+    names = ("framework", own, *on_chips, *versions)
     wanted = tuple(f.name for f in fields(Overhead) if f.name != "source")
     source = "; ".join(str(scopes[n]["source"]) for n in names if "source" in scopes.get(n, {}))
     return Overhead(**_merge(scopes, names, wanted), source=source)

@@ -84,5 +84,21 @@ class Case:
     year: int | None = None  # of the measurement: software improves
 
 
-WEIGHTS = {"f16": "fp16", "uint4": "int4", "w4a16": "int4", "fp8 (w8a8)": "fp8", "w8a8": "fp8"}
+WEIGHTS = {
+    **{"f16": "fp16", "uint4": "int4", "w4a16": "int4", "fp8 (w8a8)": "fp8", "w8a8": "fp8"},
+    # GGUF files with some tensors wider (UD, XL) have about the size of the plain format
+    **{
+        f"{start}{name}": plain
+        for start in ("", "ud-")
+        for name, plain in {
+            "q4_k_m": "q4_k_m",
+            "q4_k_xl": "q4_k_m",
+            "q4_k_s": "q4_k_m",
+            "q5_k_xl": "q5_k_m",
+            "q6_k_xl": "q6_k",
+            "q8_k_xl": "q8_0",
+        }.items()
+    },
+    **{"mlx-q4": "mlx-4bit", "mlx-q6": "mlx-6bit", "mlx-q8": "mlx-8bit", "mlx-mxfp4": "mxfp4", "mlx-mxfp4-q8": "mxfp4"},
+}
 KV = {"f16": "fp16", "bf16/fp16": "bf16", "fp8_e4m3": "fp8"}
