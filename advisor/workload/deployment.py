@@ -18,6 +18,7 @@ from advisor.engine.step import (
     has_decoder_beside,
     mixers_of,
     runs_on,
+    start_fault,
     supports_weights,
     unsupported,
     unsupported_layout,
@@ -442,6 +443,9 @@ def check_support(
             raise refused(f"{prefix}pp", "no framework documents pipeline parallelism for encoders", "1")
         if quantization.shard_elements > 1 and (why := broken_shard(model, quantization, pool.tp, pool.moe_tp)):
             raise refused(f"{prefix}tp", why, "a smaller tp, or more ep")
+        if fault := start_fault(framework, chip, model, tp=pool.tp, moe_tp=pool.moe_tp):
+            raise refused(f"{prefix}{fault.field}", f"{fault.reason}, so {release} does not start",
+                          ", ".join(map(str, fault.allowed)))  # fmt: skip
         if feature := missing_parallelism(framework, chip, pool):
             field, name = LAYOUT_FIELDS[feature]
             works = instead(partial(has_parallelism, chip=chip, pool=pool))

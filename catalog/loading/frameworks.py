@@ -6,7 +6,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from advisor.engine.terms import OMITTED, PARTS, RULE_LISTS, SWITCHES, TEXTS, template_of, without_parts
+from advisor.engine.terms import OMITTED, PARTS, RULE_LISTS, START_CHECKS, SWITCHES, TEXTS, template_of, without_parts
 from catalog.loading.fixtures import (
     META,
     FixtureError,
@@ -127,13 +127,15 @@ def framework(path: Path, known: Mapping[str, Row]) -> Row:
 
 def _support(where: str, given: Mapping[str, Any]) -> Row:
     """Where the framework runs and what it loads; `quantizations` and `kv_dtypes` list the formats of the rules."""
-    support = group(where, given, tuple(RULE_LISTS), (*SUPPORT, "feature_chips"))
+    support = group(where, given, tuple(RULE_LISTS), (*SUPPORT, "feature_chips", "start_checks"))
     for key in SUPPORT:
         check_texts(f"{where}.{key}", support.get(key, []))
     for feature, chips in support.get("feature_chips", {}).items():
         check_choice(f"{where}.feature_chips", feature, support.get("features", []))
         check_texts(f"{where}.feature_chips.{feature}", chips)
     own = source_of(where, given)
+    rules = support.get("start_checks", [])
+    support["start_checks"] = [_start_rule(f"{where}.start_checks, rule {i}", r) for i, r in enumerate(rules, 1)]
     for key, plain in RULE_LISTS.items():
         if not isinstance(given[key], list):
             raise FixtureError(f"{where}.{key}: expected a list of rules, such as [{{formats: [bf16]}}]")
@@ -152,6 +154,16 @@ def _rule(where: str, given: Any, own: Row) -> Row:
     if not any(key in given for key in META):
         return {**given, **own}
     check_keys(where, given, ("formats", *META), given)
+    return {**given, **source_of(where, given)}
+
+
+def _start_rule(where: str, given: Any) -> Row:
+    """What the framework refuses when it starts, with its own source."""
+    check_keys(where, given, ("refuses", *META), ("chips",))
+    for key in ("refuses", "chips"):
+        check_texts(f"{where}.{key}", given.get(key, []))
+    for name in given["refuses"]:
+        check_choice(f"{where}.refuses", name, START_CHECKS)
     return {**given, **source_of(where, given)}
 
 

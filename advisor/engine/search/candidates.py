@@ -21,6 +21,7 @@ from advisor.engine.step import (
     cache_unsupported,
     computed_source_tokens,
     has_encoder,
+    is_cast,
     is_published,
     launchable,
     mixers_of,
@@ -28,6 +29,7 @@ from advisor.engine.step import (
     quality_of,
     quantizes,
     runs_on,
+    start_fault,
     supports_model,
     unsupported_layout,
     weights_on,
@@ -558,6 +560,7 @@ def _lanes_of(
         for tp, pp, ep, dp in _parallel_sizes(catalog.model, a, sold)
         if not unsupported_layout(f, a, tp=tp, pp=pp, ep=ep, dp=dp)
         if tp * dp <= a.chips_per_host or dp == 1 or experts_span_hosts(f, a)
+        if start_fault(f, a, catalog.model, tp=tp, moe_tp=max(tp * dp // ep, 1)) is None
     ]
     source = workload.source_tokens.mean_tokens if workload.source_tokens else 0.0
     held = workload.p95_request_tokens
@@ -590,11 +593,20 @@ def _lanes_of(
 
 
 def _weights_on(model: Model, f: Framework, a: Accelerator, formats: Sequence[Quantization]) -> list[Quantization]:
-    """The formats as the framework runs them on the chip; of those that run alike, the one made for it."""
+    """The formats as the framework runs them on the chip; of those that run alike, the one made for it.
+
+    BF16 and FP16 run alike: the published one where the chip has it.
+    """
     run = [(q, as_run) for q in formats if isinstance(as_run := weights_on(f, a, q, model), Quantization)]
-    run.sort(key=lambda pair: pair[0] is not pair[1])
-    alike = {(r.weights_dtype, r.bits_per_weight, r.weight_only, r.activations_dtype): r for _, r in reversed(run)}
+    run.sort(key=lambda pair: (pair[0] is not pair[1], is_cast(model, pair[0]) and not is_published(model, pair[0])))
+    alike = {_as_multiplied(r): r for _, r in reversed(run)}
     return list(alike.values())[::-1]
+
+
+def _as_multiplied(q: Quantization) -> tuple[object, ...]:
+    """The same for formats with the same multiply."""
+    dtypes = HALF if q.weights_dtype in HALF else (q.weights_dtype, q.activations_dtype)
+    return q.bits_per_weight, q.weight_only, *dtypes
 
 
 def _cache_formats(workload: Workload, model: Model, f: Framework, a: Accelerator) -> list[str]:
@@ -602,7 +614,8 @@ def _cache_formats(workload: Workload, model: Model, f: Framework, a: Accelerato
     if whole_prompts(model):
         return [d for d in HALF if d in f.kv_dtypes][:1]  # no KV cache
     allowed = [d for d in f.kv_dtypes if _allowed_slug(d, c.kv_formats_allow, c.kv_formats_deny)]
-    kept = [d for d in HALF if d in allowed][:1]
+    own = [d for d in HALF if d in a.flops_per_s] or HALF
+    kept = [d for d in own if d in allowed][:1]
     if c.quality != "lossless" and "fp8" in allowed and not cache_unsupported(f, a, "fp8", model):
         kept.append("fp8")
     return kept

@@ -4,11 +4,13 @@ from advisor.engine.step import duration, kv_offload
 from advisor.engine.step.adapters import adapter_bytes, adapters_unsupported, resident_bytes, served_rank
 from advisor.engine.step.compatibility.checkpoints import (
     broken_shard,
+    is_cast,
     is_published,
     published_conversion,
     quality_of,
     worth_converting,
 )
+from advisor.engine.step.compatibility.start_checks import start_fault
 from advisor.engine.step.compatibility.support import (
     EMBEDDINGS,
     cache_unsupported,
@@ -109,6 +111,7 @@ from advisor.engine.step.step_time import (
 
 __all__ = [
     "broken_shard",
+    "is_cast",
     "has_experts",
     "EMBEDDINGS",
     "cache_unsupported",
@@ -119,6 +122,7 @@ __all__ = [
     "supports_model",
     "supports_weights",
     "unsupported_layout",
+    "start_fault",
     "weights_on",
     "worth_converting",
     "quality_of",

@@ -40,7 +40,12 @@ class Choice:
 
 
 def unsupported(accelerator: Accelerator, quantization: Quantization) -> str:
-    """Why the chip cannot compute in this format; empty: it can."""
+    """Why the chip cannot compute in this format; empty: it can.
+
+    Engines refuse BF16 on a chip that has FP16 alone, and run the same checkpoint cast to FP16.
+    """
+    if quantization.weights_dtype == "bf16" and "bf16" not in accelerator.flops_per_s and rate_of(accelerator, "fp16"):
+        return f"{accelerator.name} has no BF16: serve the checkpoint in FP16"
     if rate_of(accelerator, quantization.activations_dtype) is None:
         return f"{accelerator.name} has no {quantization.activations_dtype} matrix rate"
     return ""

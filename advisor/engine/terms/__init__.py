@@ -89,9 +89,12 @@ from advisor.engine.terms.ratio_distribution import (
 )
 from advisor.engine.terms.rejection import QUALITY_ANY, Change, Rejection, allowing, limit_change, list_change, listed
 from advisor.engine.terms.software import (
+    FFN_WIDTH,
     IMAGES,
+    KV_HEADS,
     RULE_LISTS,
     SOURCES,
+    START_CHECKS,
     TOKENS,
     UNRANKED,
     VECTORS,
@@ -101,6 +104,7 @@ from advisor.engine.terms.software import (
     Quantization,
     SupportRule,
     rules_of,
+    start_rules_of,
 )
 from advisor.engine.terms.workloads.case import CLIENTS, KV, WEIGHTS, Case, Pool, Protocol
 from advisor.engine.terms.workloads.demand import WEEK_HOURS, Trace, Users, mean_fraction, needed_by_hour, week_of
@@ -175,6 +179,10 @@ __all__ = [
     "PARTS",
     "QUALITY_ANY",
     "RULE_LISTS",
+    "START_CHECKS",
+    "FFN_WIDTH",
+    "KV_HEADS",
+    "start_rules_of",
     "SERVING",
     "SOURCES",
     "SITE",

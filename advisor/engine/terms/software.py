@@ -91,6 +91,25 @@ class SupportRule:
         return (not self.chips or any(n in self.chips for n in names)) and not any(n in self.not_chips for n in names)
 
 
+KV_HEADS, FFN_WIDTH = "uneven_heads", "uneven_ffn_width"
+START_CHECKS = (KV_HEADS, FFN_WIDTH)  # what an engine may refuse when it starts
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StartRule:
+    """Layouts that a framework refuses when it starts, as its source code says."""
+
+    refuses: tuple[str, ...]  # of START_CHECKS
+    chips: tuple[str, ...] = ()  # chips, families or stacks; empty: every chip that the framework runs on
+    source: str = ""
+    as_of: str = ""
+    basis: str = ""  # read | mixed | memory ...
+
+    def covers(self, names: Collection[str]) -> bool:
+        """Whether the rule applies to the chip with this slug, family and stacks."""
+        return not self.chips or any(n in self.chips for n in names)
+
+
 RULE_LISTS = {"weights": "quantizations", "caches": "kv_dtypes"}  # rules of a framework -> plain list of older rows
 
 
@@ -101,6 +120,14 @@ def rules_of(row: Mapping[str, Any], key: str) -> tuple[SupportRule, ...]:
         {name: tuple(item) if isinstance(item, list) else item for name, item in rule.items()} for rule in rules
     ]
     return tuple(SupportRule(**rule) for rule in values)
+
+
+def start_rules_of(row: Mapping[str, Any]) -> tuple[StartRule, ...]:
+    """What the framework of this row refuses when it starts; empty where nobody read its source."""
+    return tuple(
+        StartRule(**{name: tuple(item) if isinstance(item, list) else item for name, item in rule.items()})
+        for rule in row.get("start_checks", ())
+    )
 
 
 def formats_of(rules: Iterable[SupportRule]) -> tuple[str, ...]:
@@ -131,6 +158,7 @@ class Framework:
     # total: the fraction covers weights, workspace and cache (vLLM); static: it covers weights and cache, workspace is
     # extra (SGLang); free: the cache gets the fraction of what weights and workspace leave free (TensorRT-LLM)
     memory_policy: str = "total"
+    start_checks: tuple[StartRule, ...] = ()
     features: tuple[str, ...] = ()
     feature_chips: Mapping[str, Sequence[str]] = field(default_factory=dict)  # features that hold on these chips alone
     speculative: tuple[str, ...] = ()  # documented speculative decoding methods

@@ -1,5 +1,6 @@
 """Which checkpoint holds a model in a weight format, and what the format costs in quality against the published one."""
 
+from advisor.engine.kernels import HALF
 from advisor.engine.network import LatentAttention, Model, Release
 from advisor.engine.terms import Quantization
 
@@ -27,9 +28,16 @@ def quality_of(model: Model, quantization: Quantization) -> str:
 
 
 def worth_converting(model: Model, quantization: Quantization, published_bits_per_weight: float) -> bool:
-    """Whether a checkpoint in this format is smaller than the published one, or already exists."""
+    """Whether a checkpoint in this format is smaller than the published one, already exists, or is a cast at load."""
+    if is_cast(model, quantization):
+        return True
     limit = (1.0 - MIN_SAVING_FRACTION) * published_bits_per_weight
     return quantization.bits_per_weight <= limit or published_conversion(model, quantization) is not None
+
+
+def is_cast(model: Model, quantization: Quantization) -> bool:
+    """Whether an engine casts the published checkpoint to this format while it loads: between BF16 and FP16."""
+    return quantization.weights_dtype in HALF and model.native_dtype in HALF and not quantization.weight_only
 
 
 def experts_only(model: Model, quantization: Quantization) -> bool:
