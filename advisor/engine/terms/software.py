@@ -124,10 +124,11 @@ def rules_of(row: Mapping[str, Any], key: str) -> tuple[SupportRule, ...]:
 
 def start_rules_of(row: Mapping[str, Any]) -> tuple[StartRule, ...]:
     """What the framework of this row refuses when it starts; empty where nobody read its source."""
-    return tuple(
-        StartRule(**{name: tuple(item) if isinstance(item, list) else item for name, item in rule.items()})
+    rules: list[dict[str, Any]] = [
+        {name: tuple(item) if isinstance(item, list) else item for name, item in rule.items()}
         for rule in row.get("start_checks", ())
-    )
+    ]
+    return tuple(StartRule(**rule) for rule in rules)
 
 
 def formats_of(rules: Iterable[SupportRule]) -> tuple[str, ...]:
