@@ -97,7 +97,7 @@ def test_winners_of_views_stand_where_their_expected_cost_puts_them():
     assert [s.usd_per_hour for s in choice.outcome.shown] == pytest.approx([r["usd_per_hour"] for r in shown], rel=1e-3)
     apart = [bool(r.get("apart")) for r in shown]
     assert apart == sorted(apart) and not apart[0]
-    tied = [k for k, u in enumerate(usd) if u <= min(usd) * (1 + NEAR_FRACTION)]
+    tied = [k for k, u in enumerate(usd) if u <= min(usd) * (1 + NEAR_FRACTION) and not apart[k]]
     rest = [u for k, u in enumerate(usd) if k > max(tied) and not apart[k]]
     assert 0 in tied and len(rest) > 2 and rest == sorted(rest)
     assert {r["rank"] for r in shown} >= set(result["views"].values())

@@ -234,7 +234,7 @@ def test_the_matrix_page_has_a_row_for_each_supported_format(known: Resources) -
     vllm = next(f for f in known.frameworks if f.slug == "vllm")
     nvfp4 = next(q for q in known.quantizations if q.slug == "nvfp4")
     [row] = support_matrix.weight_rows(vllm, nvfp4, known)
-    assert row[2:5] == ("blackwell, blackwell-ultra", "ada, ampere, hopper, turing", "all")
+    assert row[2:5] == ("b300, blackwell, gb300", "ada, ampere, hopper, turing", "all")
     assert "| JetStream (MaxText) 0.3 |  | its server" in page
 
 

@@ -15,7 +15,7 @@ from advisor.engine.calibration import least_squares
 from advisor.engine.terms.workloads.case import Case
 from advisor.fidelity import calibrate, calibration_files
 from advisor.fidelity.rows import case_of
-from advisor.fidelity.scores.report import stamp
+from advisor.fidelity.scores.report import older_fit, stamp
 from advisor.management.commands import calibrate as command
 from catalog.loading import fixtures
 from tests.engine.calibration.test_kernels import CHIP
@@ -208,7 +208,12 @@ def test_the_fitted_values_are_those_of_the_fixtures():
 
 
 def test_the_published_scores_belong_to_this_engine_and_calibration():
-    digest = calibration_files.digest()
+    digest, text = calibration_files.digest(), DOCUMENT.read_text(encoding="utf-8")
     report = calibration_files.read_report()
-    assert (report["engine_version"], report["digest"]) == (ENGINE_VERSION, digest)
-    assert stamp(digest) in DOCUMENT.read_text(encoding="utf-8")
+    assert report["engine_version"] == ENGINE_VERSION
+    assert stamp(digest) in text and older_fit(report["digest"], digest) in text
+
+
+def test_held_out_errors_of_an_older_calibration_are_marked():
+    assert older_fit("old", "old") == "" and older_fit("old", "") == ""
+    assert "calibration old" in older_fit("old", "new") and "shipped calibration, new" in older_fit("old", "new")

@@ -10,6 +10,7 @@ from advisor.answer.money import CostModel
 from advisor.answer.owned import kept_instances
 from advisor.answer.question import Question
 from advisor.engine.cost import HOURS_PER_MONTH
+from advisor.engine.plans import OWNED as OWNED_WAY
 from advisor.engine.search import (
     FAR_RATIO,
     NEAR_FRACTION,
@@ -248,7 +249,11 @@ def apart(s: Scored | Estimated) -> str:
 def priced(s: Scored | Estimated) -> Sequence[Offer]:
     """The offers whose prices the option pays."""
     planned = s.planned if isinstance(s, Scored) else None
-    return [o for o in (planned.offers if planned else (s.offer,)) if o.term != OWNED]
+    if planned is None:
+        return [s.offer] if s.offer.term != OWNED else []
+    schedule = planned.plan.schedule
+    paid = {each.way for each in (*schedule.commitments, *schedule.hourly)}
+    return [planned.offers[k] for k in sorted(paid) if planned.plan.ways[k].kind != OWNED_WAY]
 
 
 def beyond_reach(candidates: Sequence[Candidate], first: Candidate) -> list[Candidate]:

@@ -89,7 +89,7 @@ class CompressedAttention:
 class Recurrent:
     """Linear attention or a state-space layer: a fixed state per sequence, no per-token cache."""
 
-    kind: str  # mamba1 | mamba2 | gated_delta | kimi_delta | lightning | short_conv
+    kind: str  # mamba1 | mamba2 | gated_delta | channel_delta | lightning | short_conv
     inner: int  # width of the value path
     state: int  # state size per channel (mamba) or key dimension; 0: only a convolution
     heads: int
@@ -97,7 +97,7 @@ class Recurrent:
     groups: int = 1  # key/query groups (mamba2) or key heads
     conv: int = 4  # 1: no convolution
     dt_rank: int = 0  # mamba1 only
-    decay_rank: int = 0  # of the decay of kimi_delta; 0: one full matrix
+    decay_rank: int = 0  # of the decay of channel_delta; 0: one full matrix
     gate_rank: int = 0  # of its output gate; 0: one full matrix
 
 

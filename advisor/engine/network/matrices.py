@@ -113,21 +113,21 @@ def _recurrent(r: Recurrent, hidden: int) -> Iterator[Matrix]:
         yield Matrix("in", hidden, 2 * r.inner + 2 * r.groups * r.state + r.heads)
     elif r.kind == "gated_delta":
         yield Matrix("in", hidden, 2 * r.inner + 2 * r.groups * r.state + 2 * r.heads)
-    elif r.kind == "kimi_delta":
-        yield from _kimi_delta(r, hidden)
+    elif r.kind == "channel_delta":
+        yield from _channel_delta(r, hidden)
     elif r.kind == "lightning":
         yield Matrix("in", hidden, 2 * r.inner + 2 * r.groups * r.state)
     elif r.kind == "short_conv":
         yield Matrix("in", hidden, 3 * r.inner)
     else:
         raise ValueError(
-            f"unknown kind of recurrent layer {r.kind!r}: mamba1, mamba2, gated_delta, kimi_delta, lightning or "
+            f"unknown kind of recurrent layer {r.kind!r}: mamba1, mamba2, gated_delta, channel_delta, lightning or "
             "short_conv"
         )
     yield Matrix("out", r.inner, hidden, "rows")
 
 
-def _kimi_delta(r: Recurrent, hidden: int) -> Iterator[Matrix]:
+def _channel_delta(r: Recurrent, hidden: int) -> Iterator[Matrix]:
     """Kimi Delta Attention (arXiv 2510.26692): a decay for each key channel and an output gate, of low rank or full."""
     keys = r.groups * r.state
     full = (0 if r.decay_rank else keys) + (0 if r.gate_rank else r.inner)
@@ -202,7 +202,7 @@ def mixer_vectors(mixer: Mixer | None, hidden: int) -> int:
             return mixer.inner * (mixer.conv + 1) + mixer.inner + mixer.inner * (mixer.state + 1)
         case Recurrent(kind="mamba2"):
             return (mixer.inner + 2 * mixer.groups * mixer.state) * (mixer.conv + 1) + 3 * mixer.heads + mixer.inner
-        case Recurrent(kind="kimi_delta"):
+        case Recurrent(kind="channel_delta"):
             keys = mixer.groups * mixer.state
             return (mixer.inner + 2 * keys) * mixer.conv + keys + mixer.heads + mixer.head_dim
         case Recurrent(kind="lightning"):

@@ -136,7 +136,7 @@ def markdown(
         _disputed(disputed),
         "## Calibrations",
         _fits(fits),
-        *(_validation(validation) if validation else ()),
+        *(_validation(validation, digest) if validation else ()),
         "## Published errors of other tools",
         "These figures come from other rows and conditions, so compare them with care.",
         table_of(("tool", "error", "conditions", "source"), PEERS),
@@ -539,8 +539,21 @@ INTERVALS_TEXT = (
 )
 
 
-def _validation(report: Mapping[str, Any]) -> Iterable[str]:
+def older_fit(fitted: str, shipped: str) -> str:
+    """Says that the held-out errors belong to an older calibration; empty: they belong to the shipped one."""
+    if not shipped or fitted == shipped:
+        return ""
+    return (
+        f"The fit, the held-out errors and the intervals below belong to calibration {fitted}. Values that are not "
+        "part of the joint fit have changed since. The other tables of this page are those of the shipped "
+        f"calibration, {shipped}."
+    )
+
+
+def _validation(report: Mapping[str, Any], digest: str) -> Iterable[str]:
     on, parameters = report["fitted_on"], report["parameters"]
+    if older := older_fit(report["digest"], digest):
+        yield older
     yield (
         f"{len(parameters)} free parameters on {on['rows']} rows in {on['groups']} (chip, model, source) groups: "
         f"{on['chips']} chips, {on['models']} models, {len(on['sources'])} sources, {on['from']} to {on['to']}. "

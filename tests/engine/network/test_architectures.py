@@ -98,7 +98,7 @@ def test_experts_that_work_in_a_latent_space() -> None:
     assert active_parameters(model) == pytest.approx(12e9, rel=0.07)
 
 
-def test_kimi_delta_attention_beside_latent_attention() -> None:
+def test_channel_delta_attention_beside_latent_attention() -> None:
     model = published("moonshotai/Kimi-K3")
     assert [block.count for block in model.blocks] == [1, 68, 24]  # the dense layer, the other linear ones, latent ones
     assert kv_elements_per_token(model) == 24 * (512 + 64)

@@ -186,8 +186,8 @@ def linear(config: Config, traits: Traits) -> Recurrent:
         return gated_delta(config)
     if first(config, "mamba_n_heads", "mamba_num_heads") is not None:
         return mamba2(config)
-    if traits.linear == "kimi_delta" or first(config, "linear_attn_config", "linear_num_heads") is not None:
-        return kimi_delta(config, traits)
+    if traits.linear == "channel_delta" or first(config, "linear_attn_config", "linear_num_heads") is not None:
+        return channel_delta(config, traits)
     heads = need(config, "num_attention_heads")
     dim = int(first(config, "head_dim") or need(config, "hidden_size") // heads)
     return Recurrent(kind="lightning", inner=heads * dim, state=dim, heads=heads, head_dim=dim, groups=heads, conv=1)
@@ -207,7 +207,7 @@ def gated_delta(config: Config) -> Recurrent:
     )
 
 
-def kimi_delta(config: Config, traits: Traits) -> Recurrent:
+def channel_delta(config: Config, traits: Traits) -> Recurrent:
     """Kimi Delta Attention, in the keys of Kimi's code (linear_attn_config) or of transformers."""
     section = first(config, "linear_attn_config") or config
     plain = section is config
@@ -216,7 +216,7 @@ def kimi_delta(config: Config, traits: Traits) -> Recurrent:
     conv = need(section, *(("linear_conv_kernel_dim",) if plain else ()), "short_conv_kernel_size")
     wide_gate = traits.full_rank or bool(section.get("use_full_rank_gate"))
     return Recurrent(
-        kind="kimi_delta",
+        kind="channel_delta",
         inner=heads * dim,
         state=dim,
         heads=heads,
