@@ -219,6 +219,7 @@ def _costs(s: Scored, drawn: Array | None) -> Array:
 def candidate(question: Question, s: Scored, usd: Array, paid_usd: Array) -> Candidate:
     """An option as the rule sees it. usd: what it costs, a forgone sale included; paid_usd: what counts as spent."""
     budget = question.workload.constraints.max_usd_per_month
+    renamed = kept_instances(s) > 0 and s.offer.term != OWNED  # kept machines, named after an offer to buy more
     return Candidate(
         over_budget=budget is not None and float(paid_usd.mean()) > budget,
         usd=usd,
@@ -226,7 +227,7 @@ def candidate(question: Question, s: Scored, usd: Array, paid_usd: Array) -> Can
         commits=commits(s),
         keeps=kept_instances(s) > 0,
         weakness=max((2 if o.over_a_year_old else 1 if o.weakness else 0 for o in priced(s)), default=0),
-        simplicity=simplicity(s, question.catalog.model),
+        simplicity=(float(renamed), *simplicity(s, question.catalog.model)),
         apart=apart(s),
         seller=(s.lane.choice.accelerator.slug, s.offer.provider, s.offer.acquisition),
     )
