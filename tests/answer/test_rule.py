@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from advisor.answer.choice import Candidate, arrange
 from advisor.answer.choice.alternatives import arranged_by, price_ratio_to_win
 from advisor.answer.money.settling import worth
+from advisor.answer.money.uncertainty import with_sure_sale
+from advisor.engine.search.certainty.joint import Costs
 
 LEAST, SURE = 0.5, 0.8
 DRAWS = 512
@@ -200,3 +202,16 @@ def test_an_option_that_nothing_else_can_replace_wins_up_to_the_budget() -> None
     alone = SimpleNamespace(candidates=[one(100, 1, apart="its price is over a year old"), one(50, 2, probability=0.1)])
     assert price_ratio_to_win(asked(), alone, 0.5) is None
     assert price_ratio_to_win(asked(150.0), alone, 0.5) == pytest.approx(2.0)
+
+
+def test_what_exceeds_the_budget_is_never_first_while_something_does_not() -> None:
+    found = arrange([one(100, 1, over_budget=True), one(300, 2)], LEAST, SURE)
+    assert (found.order, found.fails) == ((1, 0), frozenset({0}))
+    assert arrange([one(100, 1, over_budget=True)], LEAST, SURE).fails == frozenset({0})
+
+
+def test_a_sale_counts_at_what_it_surely_brings() -> None:
+    """Worked example: 100 to 1,100 forgone in equal steps, of which four of five draws bring at least 300."""
+    paid, forgone = np.full(1001, 50.0), np.linspace(100.0, 1100.0, 1001)
+    drawn = Costs(present_usd=paid, total_usd=paid, usd_per_month=paid, economic_usd_per_month=paid + forgone)
+    assert with_sure_sale(drawn) == pytest.approx(np.full(1001, 350.0))

@@ -394,3 +394,22 @@ def test_a_test_that_hardly_ever_changes_the_choice_is_no_step_before_signing(fl
     for given in (None, gate()):
         texts = [fact.text for fact in screen_of(decided(settle=settle, gate=given)).facts]
         assert any("may change the choice" in text for text in texts) == said, texts
+
+
+def test_an_api_is_measured_only_where_it_may_be_used_and_before_a_commitment() -> None:
+    """The sentence names the seller, not the checkpoint, and the test stands once among the steps."""
+    answer = stored_answers.answers()["support-chat"]
+    decision = answer.decision
+    assert decision is not None
+    gate = Gate(
+        kind="api", metric="p95 TTFT of an API", value=1000.0, unit="ms", better_than_value="Seller API, org/model-fp8",
+        worse_than_value="x", test="Send your own prompts", test_usd=0.1, worth_usd_per_month=0.0, worth_usd=0.0,
+        sign_today="", said="",
+    )  # fmt: skip
+    screen = screen_of(answer.changed(decision=decision.changed(action="do_not_sign", gate=gate)))
+    assert screen.todo.startswith("Do not sign yet: measure the hosted API of Seller first; ")
+    assert screen.todo.endswith(" only if it misses your limits.") and "org/model" not in screen.todo
+    over = gate.changed(kind="budget", metric="its expected cost", value=12000.0, unit="USD a month")
+    screen = screen_of(answer.changed(decision=decision.changed(action="do_not_sign", gate=over)))
+    assert "more than your budget" in screen.todo
+    assert any(fact.text.startswith("Raise the budget to $") for fact in screen.facts)

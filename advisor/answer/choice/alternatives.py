@@ -253,7 +253,7 @@ def priced(s: Scored | Estimated) -> Sequence[Offer]:
     if planned is None:
         return [s.offer] if s.offer.term != OWNED else []
     schedule = planned.plan.schedule
-    paid = {each.way for each in (*schedule.commitments, *schedule.hourly)}
+    paid = {c.way for c in schedule.commitments} | {h.way for h in schedule.hourly}
     return [planned.offers[k] for k in sorted(paid) if planned.plan.ways[k].kind != OWNED_WAY]
 
 

@@ -94,7 +94,7 @@ class CostModel:
         Nobody has offered to buy them, and a sale cannot be undone: it counts at what it brings with the probability
         that such a step needs.
         """
-        return [_with_sure_sale(c) if c else None for c in self.costs(self.draws)]
+        return [with_sure_sale(c) if c else None for c in self.costs(self.draws)]
 
     def paid_usd_per_month(self) -> list[Array | None]:
         """Cost of each option's plan in each draw, without what a sale would bring."""
@@ -132,7 +132,7 @@ class CostModel:
         return np.asarray(self.api_usd * load * price)
 
 
-def _with_sure_sale(c: joint.Costs) -> Array:
+def with_sure_sale(c: joint.Costs) -> Array:
     forgone = c.economic_usd_per_month - c.usd_per_month
     return np.asarray(c.usd_per_month + float(np.quantile(forgone, 1.0 - SURE_CONFIDENCE)))
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from advisor.report.asked import spec_of
+from advisor.report.asked import allows_apis, spec_of
 from advisor.report.screen.machines import Ranked, count_word, named, without_setups
 from advisor.result import Answer, ApiOption, Decision, Gate, HostedOffer, Option, Owned, Settle, TrainingOption
 from advisor.templatetags.finance import chance
@@ -356,7 +356,7 @@ def cheapest_api(answer: Answer) -> HostedOffer | None:
 def api_test(decision: Decision, option: Ranked | None, answer: Answer) -> tuple[str, str]:
     """A hosted API that costs far less and only lacks a published latency; empty where there is none."""
     api = cheapest_api(answer)
-    if api is None or isinstance(option, ApiOption) or decision.action == "keep":
+    if api is None or isinstance(option, ApiOption) or decision.action == "keep" or not allows_apis(answer):
         return "", ""
     open_question = api.slo_state in ("not verified", "disputed") and api.within_budget
     excluded = api.rejection is not None and api.rejection.reason == "excluded"
@@ -387,7 +387,7 @@ def test_text(decision: Decision, answer: Answer) -> tuple[str, str]:
     gate, settle = decision.gate, decision.settle
     amounts = worth_of(gate) if gate else ""
     if gate and decision.action == "do_not_sign" and gate.kind == "api":
-        return f"{gate.test}{f' ({amounts})' if amounts else ''}.", ""
+        return "", ""  # `api_test` has the words
     if gate and decision.action == "do_not_sign" and gate.kind == "budget":
         return f"Raise the budget to {dollars(expected_usd(decision))} a month, or relax a limit.", ""
     if gate and decision.action == "do_not_sign":
@@ -395,6 +395,8 @@ def test_text(decision: Decision, answer: Answer) -> tuple[str, str]:
     if settle is None or settle.kind == "none" or settle.flips_fraction < LEAST_DOUBT:
         return "", ""
     other = answer.option(settle.winner_after_rank) if settle.winner_after_rank else None
+    if other is not None and answer.recommendations and named(other) == named(answer.recommendations[0]):
+        return "", ""  # the same machines, set up in another way
     tested = tested_option(settle, answer)
     action = plain(without_setups(settle.said.partition(". ")[0], answer)).rstrip(".")
     if action.startswith("Time some training steps"):

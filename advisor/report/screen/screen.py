@@ -171,7 +171,8 @@ def gated(gate: Gate | None, what: str) -> str:
     if gate is None or gate.value is None:
         return f"no option is sure enough; the best so far is to {what}"
     if gate.kind == "api":
-        return f"measure the {facts.lower(gate.better_than_value)} first; {what} only if it misses your limits"
+        seller = gate.better_than_value.partition(" API")[0]
+        return f"measure the hosted API of {seller} first; {what} only if it misses your limits"
     if gate.kind == "budget":
         return f"to {what} is expected to cost more than your budget"
     return f"{what} only if {gate.metric} stays within {given(gate.value)} {gate.unit}"

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -239,3 +240,18 @@ def test_the_horizon_and_the_discount_are_those_of_the_workload(deployed: Deploy
         assert (
             allowed_offers(Question(question(constraints=Constraints(acquisition=kinds)), known), deployed.lane) == sold
         )
+
+
+@pytest.mark.parametrize(("held", "carrying", "hosts"), [(2, 1, 1), (2, 2, 2), (2, 3, 4), (0, 1, 2)])
+def test_no_spare_is_added_while_owned_machines_suffice(
+    deployed: Deployed, held: int, carrying: int, hosts: int
+) -> None:
+    """One replica on each host; rents of this chip get one spare host. Two owned hosts carry two replicas."""
+
+    def instances(offer: Offer, replicas: Any) -> Any:
+        return np.asarray(replicas) + (0 if offer.term == OWNED_TERM else 1)
+
+    one_each, workload = replace(deployed, instances=instances), question(horizon_months=12)
+    owned = replace(RENTS[0], acquisition="own", term=OWNED_TERM, held_instances=held)
+    found = demand_for(workload, one_each, RENTS[0], carrying, offers=(RENTS[0], owned))
+    assert found.needed.max() == hosts
