@@ -19,7 +19,16 @@ from advisor.result.answer import (
     Weights,
 )
 from advisor.result.base import Percentiles, Section
-from advisor.result.decision import Decision, Gate, LadderStep, Measurement, Settle, TermOffer, lasting
+from advisor.result.decision import (
+    MUCH_CHEAPER_FRACTION,
+    Decision,
+    Gate,
+    LadderStep,
+    Measurement,
+    Settle,
+    TermOffer,
+    lasting,
+)
 from advisor.result.estimate import Ablation, AblationStep, ClosedForm, Estimate, MeasuredRow
 from advisor.result.figures import FIGURES, GROUPS, HOSTED, Figure, csv_columns, interval, shown_in
 from advisor.result.hosted import ApiOption, HostedOffer, SloState, Speed, TokenCharge
@@ -159,6 +168,7 @@ from advisor.result.quick import (
 from advisor.result.training import FastestLayout, MeasuredRun, Phase, TrainingEstimate, TrainingLayout, TrainingMemory
 
 __all__ = [
+    "MUCH_CHEAPER_FRACTION",
     "FIGURES",
     "GROUPS",
     "HOSTED",

@@ -6,6 +6,9 @@ from typing import Annotated, Literal
 from advisor.result.base import Count, Fraction, Milliseconds, Ratio, Section, Unit, Usd, UsdPerMonth, UsdPerMtok
 from advisor.result.money import BridgeSetup, Plan, PlanStep, ServerPurchase
 
+# A hosted API for at most this share of the first choice's cost is measured before machines are committed: a rule of
+# this project (docs/explanation/ranking.md).
+MUCH_CHEAPER_FRACTION = 0.5
 UsdRange = list[Annotated[float, Unit("USD")]]
 
 

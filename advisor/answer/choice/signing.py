@@ -25,11 +25,20 @@ from advisor.engine.search import (
 )
 from advisor.engine.terms import Workload, usd_text
 from advisor.inputs import rounded
-from advisor.result import Answer, ApiOption, Decision, Gate, LadderStep, Option, Settle, TermOffer
+from advisor.result import (
+    MUCH_CHEAPER_FRACTION,
+    Answer,
+    ApiOption,
+    Decision,
+    Gate,
+    LadderStep,
+    Option,
+    Settle,
+    TermOffer,
+)
 from advisor.workload import LOAD_TEST_HOURS
 
 BUDGET_QUANTILE = 0.8
-MUCH_CHEAPER = 0.5  # an API for at most this share of what a commitment costs is measured before it is signed
 TERM_NAMES = {"reserved_1y": "one-year term", "reserved_3y": "three-year term"}
 Json = dict[str, Any]
 
@@ -206,7 +215,7 @@ def untested_api(answer: Answer, expected_usd: float) -> ApiOption | None:
     """The cheapest hosted API that may be used, costs far less than this, and lacks only a published latency."""
     apis = [o for o in answer.recommendations if isinstance(o, ApiOption) and o.meets_slo is None]
     cheapest = min(apis, key=lambda o: o.usd_per_month, default=None)
-    return cheapest if cheapest and cheapest.usd_per_month <= MUCH_CHEAPER * expected_usd else None
+    return cheapest if cheapest and cheapest.usd_per_month <= MUCH_CHEAPER_FRACTION * expected_usd else None
 
 
 def _api_gate(workload: Workload, answer: Answer, api: ApiOption) -> Gate:

@@ -7,7 +7,18 @@ from typing import Any
 
 from advisor.report.asked import allows_apis, spec_of
 from advisor.report.screen.machines import Ranked, count_word, named, without_setups
-from advisor.result import Answer, ApiOption, Decision, Gate, HostedOffer, Option, Owned, Settle, TrainingOption
+from advisor.result import (
+    MUCH_CHEAPER_FRACTION,
+    Answer,
+    ApiOption,
+    Decision,
+    Gate,
+    HostedOffer,
+    Option,
+    Owned,
+    Settle,
+    TrainingOption,
+)
 from advisor.templatetags.finance import chance
 from advisor.templatetags.training import run_time
 from advisor.templatetags.units import day, dollars, given, ms, sig
@@ -36,7 +47,6 @@ ORIGINS = {
 }
 AGES = (("day", 1, 10), ("week", 7, 66), ("month", 30.4, 315))  # unit, its days, the most days in this unit
 MOST_SURE = 0.999
-MUCH_CHEAPER = 0.5  # a hosted API for at most this share of the first choice's cost is worth a test of its latency
 NEARLY_A_YEAR_DAYS = AGES[-1][2]
 SETUP = re.compile(r"\b(TP|DP|PP|EP|CP)\d|\b(FP8|FP4|BF16|INT8|INT4|NVFP4|MXFP4)\b|ZeRO|FSDP|draft token|EAGLE|--\w")
 
@@ -360,7 +370,7 @@ def api_test(decision: Decision, option: Ranked | None, answer: Answer) -> tuple
         return "", ""
     open_question = api.slo_state in ("not verified", "disputed") and api.within_budget
     excluded = api.rejection is not None and api.rejection.reason == "excluded"
-    if not open_question or excluded or api.usd_per_month > MUCH_CHEAPER * expected_usd(decision):
+    if not open_question or excluded or api.usd_per_month > MUCH_CHEAPER_FRACTION * expected_usd(decision):
         return "", ""
     seller, usd = api.provider_name or api.provider, dollars(api.usd_per_month)
     said = f"Measure the latency of {seller}'s hosted API: at {usd} a month, it is the choice if it meets your limits."
