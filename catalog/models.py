@@ -503,7 +503,9 @@ class Unit(Sourced):
     accelerator = models.ForeignKey(Accelerator, on_delete=models.PROTECT, related_name="units")
     accelerators = models.PositiveIntegerField()
     shape = models.CharField(max_length=40, blank=True)  # of a slice: 2x2x1 ...
-    sold_as = models.JSONField(default=list, blank=True)  # instances joined to this unit: "PROVIDER INSTANCE"
+    sold_as = models.JSONField(
+        default=list, blank=True
+    )  # instances that it joins: "PROVIDER INSTANCE" or "PROVIDER *"
     instances = models.PositiveIntegerField(default=1)  # number of hosts
     watts = models.FloatField(null=True, blank=True)  # maximum power of the whole unit
     cooling = models.CharField(max_length=20, blank=True)  # air | liquid | air or liquid

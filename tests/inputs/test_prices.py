@@ -126,3 +126,24 @@ def test_every_offer_expires_after_twelve_months_here_as_in_the_lists(term: str)
         return found
 
     assert (stale(365), stale(366)) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("instance", "accelerators", "kind", "joined"),
+    [
+        ("hgx", 8, "vm", True), ("HGX (per GPU)", 1, "vm", True), ("hgx", 1, "vm", False),
+        ("hgx", 8, "bare_metal", True), ("hgx", 8, "marketplace", False),
+    ],
+)  # fmt: skip
+def test_a_provider_that_joins_all_hosts_of_a_chip_joins_whole_hosts_only(instance, accelerators, kind, joined):
+    from types import SimpleNamespace
+
+    from advisor.inputs.prices.offers import fabric_accelerators
+
+    link = SimpleNamespace(bytes_per_s=50e9)
+    chip = SimpleNamespace(slug="h100-sxm", chips_per_host=8, links=(link, link))
+    row = {"provider": "p", "instance": instance, "accelerators": accelerators, "kind": kind, "source": ""}
+    cluster = {"accelerator": "h100-sxm", "accelerators": 1024, "network_gb_per_s": 50.0, "kind": "cluster"}
+    assert fabric_accelerators(row, chip, [cluster | {"sold_as": ["p *"]}]) == 1024 * joined
+    assert fabric_accelerators(row, chip, [cluster | {"sold_as": ["q *"]}]) == 0
+    assert fabric_accelerators(row, chip, [cluster | {"sold_as": ["p *"], "network_gb_per_s": 12.5}]) == 0

@@ -220,7 +220,7 @@ def test_a_question_lists_growth_limits_constraints_budget_and_owned_machines() 
     question = screen_of(stored_answers.answers()["grow"]).question
     for part in (
         "Llama-3.3-70B-Instruct", "6 requests/s, peak 18", "growing 50% a year", "first token 1,000 ms", "one spare",
-        "only EU", "budget $60,000 a month", "you own 16 × A100-80GB-SXM",
+        "only EU", "budget $60,000 a month", "you own 16 × A100 80 GB SXM",
     ):  # fmt: skip
         assert part in question
 
@@ -413,3 +413,24 @@ def test_an_api_is_measured_only_where_it_may_be_used_and_before_a_commitment() 
     screen = screen_of(answer.changed(decision=decision.changed(action="do_not_sign", gate=over)))
     assert "more than your budget" in screen.todo
     assert any(fact.text.startswith("Raise the budget to $") for fact in screen.facts)
+
+
+def unpriced(offer: Any) -> Answer:
+    from advisor.result import Unranked
+
+    item = Unranked.model_construct(accelerator="trainium2", label="2 x Trainium2, BF16", offer=offer)
+    answer = stored_answers.answers()["infeasible"]
+    return answer.changed(unranked=[item], near_misses=[], rejected=[], bookable=[])
+
+
+def test_a_chip_without_a_published_price_that_meets_every_limit_asks_for_a_quote() -> None:
+    screen = screen_of(unpriced(None))
+    assert screen.todo == "Get a quote: 2 x Trainium2, BF16 meets every limit, but no seller publishes a price."
+    assert [f.text for f in screen.facts] == ["Enter the quoted price of Trainium2 as your own price and ask again."]
+
+
+def test_a_chip_that_is_sold_only_on_other_terms_says_which() -> None:
+    from advisor.result import UnrankedOffer
+
+    offer = UnrankedOffer.model_construct(provider="aws", term="capacity_block", usd_per_month=4_997.0, booking="")
+    assert screen_of(unpriced(offer)).todo.endswith("but aws sells it only in capacity blocks, booked ahead.")

@@ -637,6 +637,13 @@ def _as_sold(p: Json, snapshot: Snapshot) -> list[Json]:
     ] or [p]
 
 
+def _is_joined(p: Json, chip: Chip, sold_as: Sequence[str]) -> bool:
+    """Whether a fabric names this instance, or all whole hosts of its provider ("PROVIDER *")."""
+    if f"{p['provider']} *" in sold_as:
+        return p["kind"] != MARKETPLACE and (p["accelerators"] >= chip.chips_per_host or is_per_chip(p))
+    return f"{p['provider']} {p['instance']}" in sold_as
+
+
 def fabric_accelerators(p: Json, chip: Chip, known: Sequence[Json]) -> int:
     """Chips that the provider connects across instances like this one at the chip's own link rate; 0 if unknown."""
     needed_bytes_per_s = chip.links[-1].bytes_per_s if len(chip.links) > 1 else 0.0
@@ -644,7 +651,7 @@ def fabric_accelerators(p: Json, chip: Chip, known: Sequence[Json]) -> int:
         (
             f["accelerators"]
             for f in known
-            if f["accelerator"] == chip.slug and f"{p['provider']} {p['instance']}" in f["sold_as"]
+            if f["accelerator"] == chip.slug and _is_joined(p, chip, f["sold_as"])
             if f["kind"] != CLUSTER or (f["network_gb_per_s"] or 0.0) * 1e9 >= needed_bytes_per_s
         ),
         default=0,

@@ -1,5 +1,6 @@
 """The question in one line: model, load, growth, limits, constraints, budget, owned machines."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ WAYS = {"rent": "rent", "own": "buy", "api": "hosted API"}
 SPARES = {"n+1": "one spare", "n+2": "two spares", "2n": "everything twice"}
 METHODS = {"full": "fine-tuning of all weights", "lora": "LoRA fine-tuning", "qlora": "QLoRA fine-tuning"}
 LISTS = ("accelerators", "vendors", "providers", "regions", "frameworks", "formats")
+LONGEST_ACRONYM = 4  # letters of a name in capitals (RTX); longer ones are words (Gaudi)
+SHORT_NAMES = ("ada", "arc", "dual", "groq", "max", "nano", "orin", "thor", "xeon")
 NAMED = 3  # names of a constraint that are spelled out; of more, their number
 COUNTED = {"accelerators": "kinds of accelerator", "formats": "number formats"}  # "3 accelerators" would be a limit
 AREAS = ("eu", "us", "uk")  # regions that are abbreviations
@@ -162,15 +165,28 @@ def constraints_of(spec: Spec) -> Iterator[str]:
     if c.get("max_capex_usd") is not None:
         yield f"purchases up to {dollars(c['max_capex_usd'])}"
     if owned := spec.get("owned"):
-        shown = [f"{given(count)} × {name.upper()}" for name, count in owned.items()]
+        shown = [f"{given(count)} × {chip_text(name)}" for name, count in owned.items()]
         yield f"you own {few(shown, 'accelerators')}"
 
 
+def chip_text(slug: str) -> str:
+    """A chip's catalog name as people write it: H200 SXM, Trainium2, TPU v6e, Apple M3 Ultra."""
+    return " ".join(_chip_word(word) for word in slug.split("-"))
+
+
+def _chip_word(word: str) -> str:
+    if re.fullmatch(r"v\d[a-z]?|\d+gb", word):
+        return word.replace("gb", " GB")
+    letters = re.match("[a-z]*", word).group()
+    is_name = letters in SHORT_NAMES or len(letters) > LONGEST_ACRONYM
+    return word.capitalize() if is_name else word.upper().replace("PCIE", "PCIe")
+
+
 def named(names: Sequence[object], key: str) -> list[str]:
-    """Names of a constraint as people write them: EU, Europe, H200-SXM."""
+    """Names of a constraint as people write them: EU, Europe, H200 SXM."""
     texts = [str(name) for name in names]
     if key == "accelerators":
-        return [text.upper() for text in texts]
+        return [chip_text(text) for text in texts]
     if key == "regions":
         return [text.upper() if text in AREAS else text.title() if text.isalpha() else text for text in texts]
     return texts

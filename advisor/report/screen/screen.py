@@ -10,8 +10,8 @@ from advisor.report.asked import spec_of
 from advisor.report.screen import facts, rows
 from advisor.report.screen.facts import Fact, capital
 from advisor.report.screen.machines import Ranked, count_word, named, of_fleet, signed
-from advisor.report.screen.question import question_of, title_of
-from advisor.result import Answer, Decision, Gate, NearMiss, Option, Rejection
+from advisor.report.screen.question import chip_text, question_of, title_of
+from advisor.result import Answer, Decision, Gate, NearMiss, Option, Rejection, Unranked
 from advisor.templatetags.changes import limits_to_raise
 from advisor.templatetags.units import dollars, given
 
@@ -37,6 +37,11 @@ REASONS = {
     "cooling": "needing different cooling",
     "internal_error": "not evaluated because of an internal error",
     "not_examined": "not examined",
+}
+SOLD_AS = {  # term of an offer: how its seller sells it
+    "capacity_block": "only in capacity blocks, booked ahead",
+    "spot": "only as spot capacity, which it can take back",
+    "purchase": "only to buy",
 }
 MOST_REASONS = 2  # that an infeasible answer counts
 LIMIT = ", limit "  # in a reason that names a figure with its limit
@@ -207,15 +212,14 @@ def below(decision: Decision) -> Iterator[str]:
 def nothing(answer: Answer) -> Screen:
     """What is in the way, and the smallest change that lets something pass."""
     near = nearest(answer)
-    found = [
-        Fact(label="In the way", text=in_the_way(answer)),
-        Fact(label="Smallest change", text=smallest_change(near, is_training(answer))),
-    ]
+    quoted = answer.unranked[0] if near is None and answer.unranked else None
+    change = price_needed(answer, quoted) if quoted else smallest_change(near, is_training(answer))
+    found = [Fact(label="In the way", text=in_the_way(answer)), Fact(label="Smallest change", text=change)]
     return Screen(
         title=title_of(answer),
         question=question_of(answer),
         feasible=False,
-        todo=nothing_meets(answer, near),
+        todo=unpriced_meets(quoted) if quoted else nothing_meets(answer, near),
         facts=tuple(fact for fact in found if fact.text),
         table=rows.near_misses(answer),
         below=(),
@@ -238,10 +242,28 @@ def nothing_meets(answer: Answer, near: NearMiss | Rejection | None) -> str:
         return f"Nothing meets this: no machines serve {' and '.join(without) or 'all workloads together'}."
     if near is None:
         return "Nothing meets this: every accelerator was ruled out before a deployment was computed."
-    name = named(near) if isinstance(near, NearMiss) else near.accelerator.upper()
+    name = named(near) if isinstance(near, NearMiss) else chip_text(near.accelerator)
     text = rows.missed(near) if isinstance(near, NearMiss) else rows.limit_text(near.detail)
     said = f"the nearest, {name}, reaches {text}" if LIMIT in text else f"the nearest is {name}; {text}"
     return f"Nothing meets this: {said.rstrip('.')}."
+
+
+def unpriced_meets(item: Unranked) -> str:
+    """What meets the limits although nothing with a usable price does."""
+    if item.offer is None:
+        return f"Get a quote: {item.label} meets every limit, but no seller publishes a price."
+    sold = f"{item.offer.provider} sells it {SOLD_AS.get(item.offer.term, 'on terms that you exclude')}"
+    meets = f"{item.label} meets every limit for {dollars(item.offer.usd_per_month)} a month"
+    return f"Nothing is sold on your terms: {meets}, but {sold}."
+
+
+def price_needed(answer: Answer, item: Unranked) -> str:
+    """What admits the offer of an accelerator without a usable price, or what to do with a quote."""
+    changes = [one.change for one in answer.bookable if one.label == item.label]
+    if item.offer is None or not changes:
+        return f"Enter the quoted price of {chip_text(item.accelerator)} as your own price and ask again."
+    allowed = "; ".join(f"{key}: [{', '.join(map(str, value))}]" for key, value in changes[0].items())
+    return f"Allow it with {allowed}." + (f" {capital(item.offer.booking)}." if item.offer.booking else "")
 
 
 def in_the_way(answer: Answer) -> str:
