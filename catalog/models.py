@@ -503,9 +503,7 @@ class Unit(Sourced):
     accelerator = models.ForeignKey(Accelerator, on_delete=models.PROTECT, related_name="units")
     accelerators = models.PositiveIntegerField()
     shape = models.CharField(max_length=40, blank=True)  # of a slice: 2x2x1 ...
-    sold_as = models.JSONField(
-        default=list, blank=True
-    )  # instances that it joins: "PROVIDER INSTANCE" or "PROVIDER *"
+    sold_as = models.JSONField(default=list, blank=True)  # instances that it joins: "PROVIDER INSTANCE" or "PROVIDER *"
     instances = models.PositiveIntegerField(default=1)  # number of hosts
     watts = models.FloatField(null=True, blank=True)  # maximum power of the whole unit
     cooling = models.CharField(max_length=20, blank=True)  # air | liquid | air or liquid
@@ -637,6 +635,26 @@ class Calibration(models.Model):
 
     class Meta:
         ordering = ["name", "-created_at"]
+
+
+class CatalogBundle(models.Model):
+    """A signed bundle that was applied, with everything that it changed, so that it can be undone."""
+
+    digest = models.CharField(max_length=64)  # SHA-256 of its manifest
+    made_at = models.DateTimeField()
+    key = models.CharField(max_length=64)  # fingerprint of the key that signed it
+    applied_at = models.DateTimeField(auto_now_add=True)
+    applied_by = models.CharField(max_length=150)
+    report = models.JSONField(default=dict)  # counts of the catalog files, and what each price source did
+    changes = models.JSONField(default=list)  # table, key, before and after of each row
+    undone_at = models.DateTimeField(null=True, blank=True)
+    undone_by = models.CharField(max_length=150, blank=True)
+
+    class Meta:
+        ordering = ["-applied_at", "-pk"]
+
+    def __str__(self) -> str:
+        return f"{self.made_at:%Y-%m-%d %H:%M} {self.digest[:12]}"
 
 
 class CatalogLoad(models.Model):
