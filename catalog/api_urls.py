@@ -1,7 +1,7 @@
 from django.urls import path
 from rest_framework.routers import SimpleRouter
 
-from catalog.api import lists, own_prices
+from catalog.api import freshness, lists, own_prices
 
 router = SimpleRouter(trailing_slash=False)
 router.register("accelerators", lists.Accelerators, basename="api-accelerator")
@@ -16,6 +16,7 @@ router.register("assumptions", lists.Assumptions, basename="api-assumption")
 
 urlpatterns = [
     *router.urls,
+    path("freshness", freshness.Freshness.as_view(), name="api-freshness"),
     path("own-prices", own_prices.OwnPrices.as_view(), name="api-own-prices"),
     path("discounts", own_prices.Discounts.as_view(), name="api-discounts"),
 ]

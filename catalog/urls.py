@@ -1,6 +1,6 @@
 from django.urls import path, re_path
 
-from catalog.pages import deletion, details, lists, model_import, own_prices, price_index, saved_views
+from catalog.pages import deletion, details, freshness, lists, model_import, own_prices, price_index, saved_views
 
 app_name = "catalog"
 urlpatterns = [
@@ -8,6 +8,7 @@ urlpatterns = [
     re_path(rf"^(?P<name>{'|'.join(lists.LISTS)})$", lists.listing, name="list"),
     path("prices/index", price_index.overview, name="price-index"),
     path("prices/index/<slug:slug>", price_index.one, name="price-index-one"),
+    path("freshness", freshness.overview, name="freshness"),
     path("views", saved_views.views, name="views"),
     path("compare", details.compare, name="compare"),
     path("prices/new", own_prices.new_price, name="own-price"),

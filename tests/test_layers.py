@@ -18,7 +18,7 @@ ENGINE = (
     "optimisation"
 ).split()
 ADVISOR = "workload result inputs answer report fidelity load_tests claims api accounts web ops".split()
-CATALOG = ("loading accounts rest importers.models importers.prices pricing details lists pages api").split()
+CATALOG = ("loading accounts rest importers.models importers.prices pricing bundles details lists pages api").split()
 PROBES = "machines received fitted pages api".split()
 # Entered by module (`from catalog.pricing import own`), not by name: commands and the engine's inputs need one module
 # of each, without the models that the others load.
@@ -68,6 +68,7 @@ BELOW_IN_CATALOG = {
     "importers.models": "loading",
     "importers.prices": "loading",
     "pricing": "importers accounts loading",
+    "bundles": "pricing loading",
     "details": "pricing loading",
     "lists": "details pricing accounts loading",
     "pages": "lists details pricing importers accounts loading",

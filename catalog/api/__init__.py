@@ -1,8 +1,9 @@
 """REST views of the catalog, and of an organization's own prices."""
 
-from catalog.api import lists, own_prices
+from catalog.api import freshness, lists, own_prices
 
 __all__ = [
+    "freshness",
     "lists",
     "own_prices",
 ]

@@ -1,11 +1,12 @@
 """What a detail page shows: the facts of a row, evidence, the maturity of a framework and the cost of a shape."""
 
-from catalog.details import evidence, facts, shapes
+from catalog.details import evidence, facts, freshness, shapes
 from catalog.details.maturity import maturity, maturity_of
 
 __all__ = [
     "evidence",
     "facts",
+    "freshness",
     "maturity",
     "maturity_of",
     "shapes",
