@@ -20,6 +20,7 @@ RUN_FIELDS = (
     "osl_tokens",
     "max_batched_tokens",
     "max_batch",
+    "memory_fraction",
     "speculative",
     "speculative_tokens",
     "attention_dp_is_tp",
@@ -43,6 +44,7 @@ class Run:
     osl_tokens: float | None = None
     max_batched_tokens: int | None = None
     max_batch: int | None = None
+    memory_fraction: float | None = None
     speculative: str | None = None
     speculative_tokens: int | None = None  # draft tokens per step
     attention_dp_is_tp: bool = False  # the tp column counts ranks of an attention-data-parallel MoE deployment

@@ -392,6 +392,7 @@ def _case(row: Row, run: Run, client: Protocol, weights: str, phase: str, isl: f
         phase=phase,
         max_batch=max_batch_of(row, run),
         max_batched_tokens=run.max_batched_tokens,
+        memory_fraction=run.memory_fraction,
         speculative=run.speculative,
         speculative_tokens=draft if run.speculative else None,
         ttft_limit_s=ttft_limit_s,

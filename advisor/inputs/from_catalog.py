@@ -7,6 +7,7 @@ from django.db.models import Q
 
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.network import from_stored_config, to_shape
+from advisor.engine.terms import MEASURED, RELEASED, release_key
 from advisor.inputs import measured
 from advisor.inputs.prices import hosted_apis, hosts, offers
 from advisor.inputs.snapshot import Snapshot
@@ -21,6 +22,7 @@ from catalog.models import (
     Framework,
     Organisation,
     QuantizationMethod,
+    ScoredRow,
     ServedModel,
 )
 
@@ -97,7 +99,7 @@ def market_rows(spec: Json, organisation: Organisation | None) -> Json:
         "fabrics": [f for f in offers.fabrics() if f["accelerator"] in sold & allowed],
         "slices": [s for s in offers.slices() if s["accelerator"] in sold & allowed],
         # host times are part of `calibrations`
-        "frameworks": [{k: v for k, v in row.items() if k != "host_times"} for row in _frameworks()],
+        "frameworks": [{k: v for k, v in row.items() if k != "host_times"} for row in newest_of(_frameworks())],
         "quantizations": [_quantization(q) for q in QuantizationMethod.objects.order_by("slug")],
         "regions": {slug: figures for slug, figures in offers.regions().items() if slug in places},
         "site": site,
@@ -131,7 +133,15 @@ def asked_on(spec: Json) -> datetime.date:
 
 def calibrations() -> Json:
     """The newest calibration of each name; it overrides the host times in the framework's file."""
-    stated = {f"framework:{f['slug']}": host_times_of(f) for f in _frameworks() if f.get("host_times")}
+    rows = newest_of(_frameworks())
+    stated = {f"framework:{f['slug']}": host_times_of(f) for f in rows if f.get("host_times")}
+    for f in rows:
+        if "released" in f:
+            stated[RELEASED + f["slug"]] = dict.fromkeys(f["released"], 1.0)
+    for name, version in (
+        ScoredRow.objects.exclude(phase="training").order_by().values_list("framework", "framework_version").distinct()
+    ):
+        stated.setdefault(MEASURED + name, {})[version] = 1.0
     measured = {
         c.name: stated.get(c.name, {}) | c.values | {"basis": c.basis, "source": c.fitted_on}
         for c in newest_calibrations()
@@ -223,6 +233,16 @@ def _frameworks() -> list[Json]:
     """All versions of the serving frameworks, without training frameworks and libraries."""
     rows = Framework.objects.order_by("slug", "version")
     return [_framework(f) for f in rows if f.settings.get("role", "serving") == "serving"]
+
+
+def newest_of(rows: list[Json]) -> list[Json]:
+    """The newest version of each framework, in the order of the rows."""
+    newest: dict[str, Json] = {}
+    for row in rows:
+        known = newest.get(row["slug"])
+        if known is None or (release_key(row["version"]) or ()) >= (release_key(known["version"]) or ()):
+            newest[row["slug"]] = row
+    return list(newest.values())
 
 
 def _framework(f: Framework) -> Json:

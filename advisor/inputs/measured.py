@@ -16,7 +16,7 @@ from django.db.models import Count, Max, Q
 
 from advisor.engine.calibration import Observed, Pooling, conditioning
 from advisor.engine.network import from_shape
-from advisor.engine.terms import ANY, MODEL, Place, kind_named, length_class, release, scope_of
+from advisor.engine.terms import ANY, LOAD_TEST, MODEL, Place, kind_named, length_class, release, scope_of
 from catalog.models import Organisation, ScoredRow, ServedModel
 from catalog.revision import revision
 
@@ -208,7 +208,7 @@ def own_observed(model: str, organisation: Organisation | None) -> list[Observed
             site=OWN,
         )
         error = conditioning.limited(math.log(seen / predicted * correction))
-        found.append(Observed(key=f"load test {test.pk}", place=place, log_error=error, group=f"load_test_{test.pk}"))
+        found.append(Observed(key=f"{LOAD_TEST} {test.pk}", place=place, log_error=error, group=f"load_test_{test.pk}"))
     return found
 
 

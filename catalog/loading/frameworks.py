@@ -6,7 +6,17 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from advisor.engine.terms import OMITTED, PARTS, RULE_LISTS, START_CHECKS, SWITCHES, TEXTS, template_of, without_parts
+from advisor.engine.terms import (
+    CHIP_DEFAULTS,
+    OMITTED,
+    PARTS,
+    RULE_LISTS,
+    START_CHECKS,
+    SWITCHES,
+    TEXTS,
+    template_of,
+    without_parts,
+)
 from catalog.loading.fixtures import (
     META,
     FixtureError,
@@ -83,14 +93,31 @@ def frameworks(directory: Path) -> list[Row]:
             f"{OLD_LIST} is no longer supported; move each framework to its own file, frameworks/SLUG.yaml"
         )
     known = templates(directory)
-    return [framework(path, known) for path in sorted((directory / "frameworks").glob("*.yaml"))]
+    return [row for path in sorted((directory / "frameworks").glob("*.yaml")) for row in versions(path, known)]
 
 
-def framework(path: Path, known: Mapping[str, Row]) -> Row:
+def versions(path: Path, known: Mapping[str, Row]) -> list[Row]:
+    """The rows of a framework's file: its version, and earlier ones with what differs from it."""
+    given = read_yaml(path)
+    newest_row = framework(path, {key: value for key, value in given.items() if key != "earlier"}, known)
+    return [
+        newest_row,
+        *(_earlier(f"{path.name}: earlier", row, given, path, known) for row in given.get("earlier", ())),
+    ]
+
+
+def _earlier(where: str, row: Any, newer: Row, path: Path, known: Mapping[str, Row]) -> Row:
+    """The newest row with another version, and with the parts that this version gives in place of its own."""
+    check_keys(where, row, ("version", "scheduling"), ("flags",))
+    others = {key: value for key, value in newer.items() if key not in ("earlier", "released")}
+    return framework(path, {**others, **row}, known)
+
+
+def framework(path: Path, given: Row, known: Mapping[str, Row]) -> Row:
     """The row of one framework version. `known` has the launch templates by slug."""
-    given, where = read_yaml(path), path.name
+    where = path.name
     parts: dict[str, tuple[str, ...]] = {"support": SUPPORT, "scheduling": SCHEDULING, "overhead": OVERHEAD}
-    optional = ("host_times", "behavior", "launch", "not_started", "flags", "facts")
+    optional = ("host_times", "behavior", "launch", "not_started", "flags", "facts", "released")
     plain = ("notes", "role", "hardware", "aliases")
     check_keys(where, given, ("slug", "name", "version", *parts), (*optional, *plain))
     check_text(f"{where}: version", given["version"])
@@ -103,8 +130,10 @@ def framework(path: Path, known: Mapping[str, Row]) -> Row:
     check_texts(f"{where}: aliases", given.get("aliases", []))
     settings: Row = {key: given[key] for key in ("role", "hardware", "aliases") if key in given}
     settings |= _support(f"{where}: support", given["support"])
-    for part in ("scheduling", "overhead"):
-        settings |= group(f"{where}: {part}", given[part], parts[part])
+    settings |= group(f"{where}: scheduling", given["scheduling"], SCHEDULING, (*SCHEDULING, "on_chips"))
+    settings |= group(f"{where}: overhead", given["overhead"], OVERHEAD)
+    for rule in settings.get("on_chips", ()):
+        check_keys(f"{where}: scheduling.on_chips", rule, (), ("chips", "from_gib", "below_gib", *CHIP_DEFAULTS))
     check_choice(f"{where}: scheduling.scheduler", settings["scheduler"], SCHEDULERS)
     check_choice(f"{where}: scheduling.memory_policy", settings["memory_policy"], MEMORY_POLICIES)
     settings["launch"] = _launch(f"{where}: launch", given["launch"], known) if "launch" in given else None
@@ -116,6 +145,9 @@ def framework(path: Path, known: Mapping[str, Row]) -> Row:
         settings["host_times"] = _host_times(f"{where}: host_times", given["host_times"])
     if "behavior" in given:
         settings |= _behavior(f"{where}: behavior", given["behavior"])
+    if "released" in given:
+        settings["released"] = group(f"{where}: released", given["released"], ("versions",))["versions"]
+        check_texts(f"{where}: released.versions", settings["released"])
     if "flags" in given:
         settings["flags"] = _flags(f"{where}: flags", given["flags"], path.parent.parent / "flags")
     if "facts" in given:

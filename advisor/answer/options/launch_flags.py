@@ -41,7 +41,7 @@ class Options:
 class Source:
     """Where a package defines its options (fixtures/flags/sources.yaml)."""
 
-    files: tuple[str, ...]  # a name below the archive's top, or its end
+    files: tuple[str, ...]  # a name below the archive's top, or its end; with `/` at the end, all modules of a folder
     classes: tuple[str, ...] = ()  # whose fields are options too
     list: str = ""  # of a load generator: the list that its commands are checked against
     tool: str = ""  # of a load generator: the name of its command in a load test
@@ -72,14 +72,15 @@ def extract(kind: str, archive: Path) -> frozenset[str]:
     source = sources()[kind]
     names: set[str] = set()
     for name in source.files:
-        text = _member(archive, name)
-        names |= set(_of_cpp(text) if name.endswith(".cpp") else _of_python(text, source.classes))
+        for text in _members(archive, name):
+            names |= set(_of_cpp(text) if name.endswith(".cpp") else _of_python(text, source.classes))
     if not names:
         raise ValueError(f"{archive}: {', '.join(source.files)} defines no option")
     return frozenset(names)
 
 
-def _member(archive: Path, name: str) -> str:
+def _members(archive: Path, name: str) -> list[str]:
+    """The text of the file with this name, or of each module of this folder."""
     read: Callable[[str], bytes]
     if zipfile.is_zipfile(archive):
         packed = zipfile.ZipFile(archive)
@@ -87,10 +88,13 @@ def _member(archive: Path, name: str) -> str:
     else:
         tar = tarfile.open(archive)  # noqa: SIM115
         names, read = tar.getnames(), lambda n: tar.extractfile(n).read()  # type: ignore[union-attr]
-    matches = [n for n in names if n == name or n.endswith(f"/{name}")]
+    if name.endswith("/"):
+        matches = [n for n in names if f"/{name}" in f"/{n}" and n.endswith(".py")]
+    else:
+        matches = [n for n in names if n == name or n.endswith(f"/{name}")][:1]
     if not matches:
         raise ValueError(f"{archive}: holds no {name}")
-    return read(matches[0]).decode()
+    return [read(n).decode() for n in matches]
 
 
 def _of_python(text: str, classes: tuple[str, ...]) -> Iterator[str]:
@@ -99,6 +103,8 @@ def _of_python(text: str, classes: tuple[str, ...]) -> Iterator[str]:
             yield from _flags(node)
         elif isinstance(node, ast.ClassDef) and node.name in classes:
             yield from map(_flag_of, _fields(node))
+        elif isinstance(node, ast.AnnAssign):
+            yield from _annotated(node)
         elif isinstance(node, ast.Dict):  # guidellm names the option of a field in its schema
             yield from (f"--{alias}" for alias in _aliases(node))
 
@@ -121,6 +127,22 @@ def _flags(node: ast.Call) -> Iterator[str]:
 def _fields(node: ast.ClassDef) -> list[str]:
     targets = [item.target for item in node.body if isinstance(item, ast.AnnAssign)]
     return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def _annotated(node: ast.AnnAssign) -> Iterator[str]:
+    """The options of a field that SGLang annotates with A[type, help] or A[type, Arg(...)]."""
+    a, field = node.annotation, node.target
+    if not (isinstance(a, ast.Subscript) and isinstance(a.value, ast.Name) and a.value.id == "A"):
+        return
+    parts = a.slice.elts if isinstance(a.slice, ast.Tuple) else []
+    calls = [part for part in parts if isinstance(part, ast.Call) and _called(part) == "Arg"]
+    given = {k.arg: k.value for call in calls for k in call.keywords}
+    if len(parts) < 2 or "no_cli" in given or not isinstance(field, ast.Name):
+        return
+    named = given.get("cli_name")
+    yield str(named.value) if isinstance(named, ast.Constant) else _flag_of(field.id)
+    if isinstance(aliases := given.get("aliases"), ast.List):
+        yield from (str(each.value) for each in aliases.elts if isinstance(each, ast.Constant))
 
 
 def _flag_of(field: str) -> str:

@@ -20,6 +20,7 @@ from advisor.engine.step import (
     Lane,
     Lanes,
     as_scheduled,
+    defaults_on,
     idle_s,
     lanes,
     mean_source_tokens,
@@ -40,9 +41,11 @@ from advisor.engine.terms import (
     Protocol,
     Quantization,
     Scopes,
+    at_or_below,
     correction,
     efficiency,
     overhead,
+    release_key,
 )
 
 NAN = math.nan
@@ -162,12 +165,22 @@ def _kernel_lane(case: Case, accelerator: Accelerator, resources: Resources) -> 
 
 
 def find_framework(frameworks: Sequence[Framework], slug: str, version: str) -> Framework | None:
-    """The framework at this version, else its newest row with the version replaced; None if there is no such slug."""
-    versions = [f for f in frameworks if f.slug == slug]
-    if not versions:
-        return None
-    exact = [f for f in versions if f.version == version]
-    return exact[0] if exact else replace(versions[-1], version=version or versions[-1].version)
+    """The framework at this version, the newest if none is given; None if there is no such slug.
+
+    A version that the catalog does not have gets the settings of the newest one below it, or else of the oldest.
+    """
+    versions = by_release([f for f in frameworks if f.slug == slug])
+    if not versions or not version:
+        return versions[-1] if versions else None
+    below = at_or_below([f.version for f in versions], version)
+    known = {f.version: f for f in versions}
+    found = known.get(version) or (known[below[-1]] if below else versions[0])
+    return replace(found, version=version)
+
+
+def by_release(versions: Iterable[Framework]) -> list[Framework]:
+    """Versions of one framework, oldest first."""
+    return sorted(versions, key=lambda f: (release_key(f.version) or (), f.version))
 
 
 def quantization_for(
@@ -218,9 +231,12 @@ def _lane(
     quantization: Quantization,
     resources: Resources,
 ) -> Lane:
+    framework = defaults_on(framework, accelerator)
     cap = case.max_batch or pool.max_batch or framework.max_running_requests
     running = min(cap, math.ceil(case.concurrency / _lane_count(pool))) if case.concurrency else cap
     model = resources.models.get(case.model_id)
+    if case.memory_fraction is not None:
+        framework = replace(framework, memory_fraction=case.memory_fraction)
     return Lane(
         choice=Choice(
             accelerator=accelerator,

@@ -25,6 +25,7 @@ from advisor.engine.search import (
 from advisor.engine.step import (
     KV_BYTES,
     cache_unsupported,
+    defaults_on,
     has_encoder,
     is_published,
     launchable,
@@ -119,17 +120,18 @@ def frameworks_here(catalog: Catalog, s: Scored) -> list[Framework]:
 def with_framework(catalog: Catalog, plan: Setup, f: Framework) -> Setup:
     """The plan with another framework: its scheduler, memory settings and overheads."""
     c = plan.lane.choice
+    on_chip = defaults_on(f, c.accelerator)
     kept = c.kv_dtype in f.kv_dtypes and not cache_unsupported(f, c.accelerator, c.kv_dtype, catalog.model)
     kv = c.kv_dtype if kept else next((d for d in HALF if d in f.kv_dtypes), c.kv_dtype)
     lane = replace(
         plan.lane,
-        framework=f,
+        framework=replace(on_chip, max_running_requests=f.max_running_requests),
         choice=replace(
             c,
             overhead=overhead(catalog.scopes, f.slug, f.version, c.accelerator.family, c.accelerator.kind),
             kv_dtype=kv,
         ),
-        max_batched_tokens=f.default_max_batched_tokens,
+        max_batched_tokens=on_chip.default_max_batched_tokens,
     )
     caches = "prefix_caching" in f.features
     return replace(

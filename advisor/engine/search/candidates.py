@@ -20,6 +20,7 @@ from advisor.engine.step import (
     broken_shard,
     cache_unsupported,
     computed_source_tokens,
+    defaults_on,
     has_encoder,
     is_cast,
     is_published,
@@ -554,7 +555,7 @@ def _lanes_of(
     extra = overhead(catalog.scopes, f.slug, f.version, a.family, a.kind)
     if workload.structured_output:  # the mask is computed on the host while the accelerator runs the step
         extra = replace(extra, host_s_per_sequence=extra.host_s_per_sequence + catalog.grammar_mask_s)
-    loaded = _weights_on(catalog.model, f, a, formats)
+    loaded, on_chip = _weights_on(catalog.model, f, a, formats), defaults_on(f, a)
     layouts = [
         (tp, pp, ep, dp)
         for tp, pp, ep, dp in _parallel_sizes(catalog.model, a, sold)
@@ -582,9 +583,9 @@ def _lanes_of(
                     catalog.scopes, a.slug, f.slug, f.version, (q.slug, q.weights_dtype), (tp, pp, ep, dp)
                 ),
             ),
-            framework=f,
+            framework=replace(on_chip, max_running_requests=f.max_running_requests),  # the command states how many
             context_tokens=workload.input_tokens.mean_tokens + workload.output_tokens.mean_tokens,
-            max_batched_tokens=f.default_max_batched_tokens,
+            max_batched_tokens=on_chip.default_max_batched_tokens,
             max_running_requests=min(f.max_running_requests, int(CONCURRENCY[-1])),
             held_tokens=held,
             source_tokens=computed_source_tokens(catalog.model, source),

@@ -27,6 +27,7 @@ DRAWS = 4096
 METRICS = ("ttft", "tpot", "throughput")
 CORRECTED = ("tpot", "throughput")
 CORRELATION = "ttft_tpot_correlation"
+RELEASES = "interval:release"  # scope of what one release of a framework adds
 # Variance of the errors that chips share. Throughput of 92 combinations of chip, model and framework of the scorecard:
 # errors on two chips with the same model correlate by 0.26, with the same model and framework by 0.37 to 0.45.
 MODEL_VARIANCE_FRACTION = 0.25
@@ -155,7 +156,8 @@ def distributions(
     """Distribution of each metric over its estimate, from the calibration's held-out errors of this class.
 
     Where the times of the framework are estimates, it is wider. Near measured rows, TPOT and throughput are as certain
-    as their correction, if that narrows them.
+    as their correction, if that narrows them. Releases since the measured one widen it as a random walk does, unless
+    the organization's own load tests correct it.
     """
     row = scopes.get(f"interval:{basis}", {})
     stored = {name: known for name in METRICS if (known := stored_distribution(row, name)) is not None}
@@ -163,9 +165,20 @@ def distributions(
     found = {name: known.widened(unsure) for name, known in stored.items()}
     correction = choice.correction if choice else None
     near = correction.ratios if correction else None
+    drift = release_log_sd(scopes, choice)
+    measured_here = near is not None and correction is not None and correction.by_owner
     return {
-        name: known.narrowed(near) if near is not None and name in CORRECTED else known for name, known in found.items()
+        name: (known.narrowed(near) if near is not None and name in CORRECTED else known).spread(
+            0.0 if measured_here and name in CORRECTED else drift
+        )
+        for name, known in found.items()
     }
+
+
+def release_log_sd(scopes: Scopes | Mapping[str, Any], choice: Choice | None) -> float:
+    """Standard deviation of the logarithm of a figure over the releases since the measured one."""
+    each = float(scopes.get(RELEASES, {}).get("log_sd_per_release", 0.0))
+    return each * math.sqrt(choice.overhead.releases_since) if choice else 0.0
 
 
 def interval_ratios(scopes: Scopes | Mapping[str, Any], basis: str, choice: Choice | None = None) -> dict[str, Ratios]:

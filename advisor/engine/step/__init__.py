@@ -14,6 +14,7 @@ from advisor.engine.step.compatibility.start_checks import start_fault
 from advisor.engine.step.compatibility.support import (
     EMBEDDINGS,
     cache_unsupported,
+    defaults_on,
     launchable,
     mixers_of,
     runs_on,
@@ -110,6 +111,7 @@ from advisor.engine.step.step_time import (
 )
 
 __all__ = [
+    "defaults_on",
     "broken_shard",
     "is_cast",
     "has_experts",

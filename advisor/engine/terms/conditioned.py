@@ -10,6 +10,7 @@ from advisor.engine.terms.workloads.requests import Z95
 MODEL, STACK, LAYOUT, LENGTHS, SITE = "model", "stack", "layout", "lengths", "site"
 PREFIX = "conditioned:"
 ANY = "*"  # any chip, version or format
+LOAD_TEST = "load test"  # start of the keys of an organization's own rows
 
 
 def release(version: str) -> str:
@@ -73,6 +74,11 @@ class Correction:
         if not self.rows or not self.log_sd:
             return None
         return math.exp(-Z95 * self.log_sd), math.exp(Z95 * self.log_sd)
+
+    @property
+    def by_owner(self) -> bool:
+        """Whether load tests of this very stack, of the organization that asks, are among the rows."""
+        return self.level not in ("", MODEL) and any(key.startswith(LOAD_TEST) for key in self.keys)
 
 
 NONE = Correction()

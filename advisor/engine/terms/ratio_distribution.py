@@ -76,6 +76,17 @@ class RatioDistribution:
         moved = (each + z / z95 * math.log(ratio) for z, each in zip(self.normal_scores, self.log_ratios, strict=True))
         return replace(self, log_ratios=tuple(moved))
 
+    def spread(self, log_sd: float) -> "RatioDistribution":
+        """The same median with a further, independent log-normal error: distances from it add in squares."""
+        if log_sd <= 0.0:
+            return self
+        middle = math.log(self.quantile(0.5))
+        moved = (
+            middle + math.copysign(math.hypot(each - middle, z * log_sd), z)
+            for z, each in zip(self.normal_scores, self.log_ratios, strict=True)
+        )
+        return replace(self, log_ratios=tuple(moved))
+
     def narrowed(self, ends: Ratios) -> "RatioDistribution":
         """The same shape with errors in proportion, so that the 90 % interval is as wide as this one, if narrower."""
         low, high = self.ends

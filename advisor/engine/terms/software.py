@@ -1,5 +1,6 @@
 """Serving frameworks and quantization methods."""
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -110,6 +111,37 @@ class StartRule:
         return not self.chips or any(n in self.chips for n in names)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChipDefaults:
+    """Scheduling defaults that a framework sets by the chip it starts on; None: as elsewhere."""
+
+    chips: tuple[str, ...] = ()  # chips, families or stacks; empty: every chip
+    from_gib: float = 0.0  # memory of the chip
+    below_gib: float = math.inf
+    default_max_batched_tokens: int | None = None
+    max_running_requests: int | None = None
+    graph_max_tokens: int | None = None
+
+    def covers(self, names: Collection[str], memory_gib: float) -> bool:
+        """Whether the rule applies to the chip with this slug, family, stacks and memory."""
+        named = not self.chips or any(n in self.chips for n in names)
+        return named and self.from_gib <= memory_gib < self.below_gib
+
+    @property
+    def values(self) -> dict[str, int]:
+        """The defaults that it sets."""
+        given = {key: getattr(self, key) for key in CHIP_DEFAULTS}
+        return {key: value for key, value in given.items() if value is not None}
+
+
+CHIP_DEFAULTS = ("default_max_batched_tokens", "max_running_requests", "graph_max_tokens")
+
+
+def chip_defaults_of(row: Mapping[str, Any]) -> tuple[ChipDefaults, ...]:
+    """The scheduling defaults by chip in the row of a framework."""
+    return tuple(ChipDefaults(**{**rule, "chips": tuple(rule.get("chips", ()))}) for rule in row.get("on_chips", ()))
+
+
 RULE_LISTS = {"weights": "quantizations", "caches": "kv_dtypes"}  # rules of a framework -> plain list of older rows
 
 
@@ -159,6 +191,7 @@ class Framework:
     # total: the fraction covers weights, workspace and cache (vLLM); static: it covers weights and cache, workspace is
     # extra (SGLang); free: the cache gets the fraction of what weights and workspace leave free (TensorRT-LLM)
     memory_policy: str = "total"
+    chip_defaults: tuple[ChipDefaults, ...] = ()  # the last one that covers a chip wins
     start_checks: tuple[StartRule, ...] = ()
     features: tuple[str, ...] = ()
     feature_chips: Mapping[str, Sequence[str]] = field(default_factory=dict)  # features that hold on these chips alone

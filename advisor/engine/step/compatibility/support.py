@@ -20,6 +20,7 @@ TENSOR_PARALLEL = "tensor_parallel"  # missing where a server uses one accelerat
 PIPELINE = "pipeline_parallel"  # framework feature
 EXPERT_PARALLEL = "expert_parallel"  # framework feature
 ATTENTION_DP = "attention_dp"  # framework feature
+GIB = 2.0**30
 
 
 def mixers_of(model: Model) -> set[str]:
@@ -89,6 +90,15 @@ def has_feature(framework: Framework, accelerator: Accelerator, feature: str) ->
     """Whether the framework documents the feature, on this chip if it documents it for some chips alone."""
     chips = framework.feature_chips.get(feature)
     return feature in framework.features and (chips is None or any(n in chips for n in names_of(accelerator)))
+
+
+def defaults_on(framework: Framework, accelerator: Accelerator) -> Framework:
+    """The framework with the scheduling defaults that it sets on this chip."""
+    names, memory_gib = names_of(accelerator), accelerator.memory_bytes / GIB
+    values = {
+        k: v for rule in framework.chip_defaults if rule.covers(names, memory_gib) for k, v in rule.values.items()
+    }
+    return replace(framework, **values) if values else framework
 
 
 def names_of(accelerator: Accelerator) -> tuple[str, ...]:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any
 
+from advisor.engine.terms.releases import at_or_below, measured_release
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Link:
@@ -170,6 +172,8 @@ class Overhead:
     core_flops_per_s: float = 0.0  # maximum rate of its matrix kernels per core; 0: they reach the chip's
     vector_rows: float = 0.0  # rows of a matrix up to which it has matrix-vector kernels, which pad no tile; 0: none
     uncertain_ratio: float = 1.0  # by how much its times may be off where they are estimates; 1: its own, measured
+    measured_version: str = ""  # the newest measured release at or below this one; empty: none
+    releases_since: int = 0  # releases of the framework after that one, up to this one
     source: str = ""
 
 
@@ -249,17 +253,23 @@ def with_host_factor(scopes: Scopes, factor: float, everywhere: bool = False) ->
 def overhead(scopes: Scopes, framework: str, version: str, family: str = "", kind: str = "") -> Overhead:
     """Overhead of a framework: each figure from the narrowest scope that has it.
 
-    Scopes: version on a chip family, version, major version, framework on a chip family, on a kind of chip, framework,
-    default. The default has no host time of a layer, so that no framework takes another's. ValueError if none has a
-    figure.
+    Scopes: newest version at or below this one on a chip family, that version, older ones, framework on a chip family,
+    on a kind of chip, framework, default. The default has no host time of a layer, so that no framework takes
+    another's. ValueError if none has a figure.
     """
     own = f"framework:{framework}"
     on_chips = (f"{own}:{kind}", f"{own}:{family}")
-    versions = (f"{own}:{version.split('.')[0]}", f"{own}:{version}", f"{own}:{version}:{family}")
+    stored = [v for v in {name[len(own) + 1 :].split(":")[0] for name in scopes if name.startswith(f"{own}:")} if v]
+    versions = [name for v in at_or_below(stored, version) for name in (f"{own}:{v}", f"{own}:{v}:{family}")]
     names = ("framework", own, *on_chips, *versions)
-    wanted = tuple(f.name for f in fields(Overhead) if f.name != "source")
-    source = "; ".join(str(scopes[n]["source"]) for n in names if "source" in scopes.get(n, {}))
-    return Overhead(**_merge(scopes, names, wanted), source=source)
+    wanted = tuple(f.name for f in fields(Overhead) if f.name not in ("source", "measured_version", "releases_since"))
+    measured, since = measured_release(scopes, framework, version)
+    sources = [str(scopes[n]["source"]) for n in names if "source" in scopes.get(n, {})]
+    if since:
+        sources.append(f"newest measured release {measured}, {since} before {version}")
+    return Overhead(
+        **_merge(scopes, names, wanted), measured_version=measured, releases_since=since, source="; ".join(sources)
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

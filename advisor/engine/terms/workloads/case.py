@@ -73,6 +73,7 @@ class Case:
     concurrency: float | None = None  # users or batch size of the whole deployment; None: as many as fit
     max_batch: int | None = None  # server limit on running requests per lane, if stated
     max_batched_tokens: int | None = None
+    memory_fraction: float | None = None  # of the memory that the server may use; None: the framework's default
     layout_free: bool = False  # the source does not state the layout: the estimate chooses the best over `chips`
     speculative: str | None = None  # mtp: multi-token prediction with `speculative_tokens` drafts per step
     speculative_tokens: int | None = None
