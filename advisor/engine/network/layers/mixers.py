@@ -15,6 +15,8 @@ Config = Mapping[str, Any]
 def mixer_of(config: Config, traits: Traits, kind: Kind, layer: int, count: int) -> Mixer:
     """The mixer of one layer. `config`: with what it states for this layer only."""
     shared = layer >= count - sized(config, "num_kv_shared_layers")
+    if config.get("use_cla"):  # neighboring layers share keys and values (Hunyuan)
+        shared = layer % need(config, "cla_share_factor") != 0
     if kind.mixer == COMPRESSED:
         return compressed(config, kind)
     if kind.mixer == LINEAR:
@@ -239,8 +241,11 @@ def mamba2(config: Config) -> Recurrent:
     """A Mamba-2 layer, in the keys of Nemotron-H or of Granite and Bamba."""
     heads = need(config, "mamba_num_heads", "mamba_n_heads")
     dim = first(config, "mamba_head_dim", "mamba_d_head")
+    inner = first(config, "mamba_d_ssm")  # Falcon-H1
+    if inner is not None and isinstance(dim, int):
+        expect(config, "mamba_d_ssm", heads * dim, "mamba_n_heads x mamba_d_head is")
     if not isinstance(dim, int):
-        dim = need(config, "mamba_expand") * need(config, "hidden_size") // heads
+        dim = (inner or need(config, "mamba_expand") * need(config, "hidden_size")) // heads
     return Recurrent(
         kind="mamba2",
         inner=heads * dim,
