@@ -151,6 +151,7 @@ SECTIONS = {
     "rope_parameters": "positions",
     "quantization_config": "the format of the weights, read by checkpoint.py",
     "compression_config": "the format of the weights, read by checkpoint.py",
+    "img_token_compression_config": "how many tokens an image becomes",
     "auto_map": "names of Python classes",
     "id2label": "names of labels",
     "label2id": "names of labels",

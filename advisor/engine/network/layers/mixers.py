@@ -42,6 +42,8 @@ def attention(
     bias = bool(first(config, "attention_bias", "qkv_bias", "use_qkv_bias", "use_bias") or traits.qkv_bias)
     bias = bias and config.get("attention_bias") is not False
     index_heads, index_dim, index_top_k = block_indexer(config, layer, count)
+    gates = each_layer(config, "gating_types", count)
+    wide_gate = str(gates[layer] if gates else first(config, "gating")).replace("-", "_") == "per_element"  # Laguna M
     return Attention(
         heads=heads,
         kv_heads=kv_heads(config, traits, prefixes, heads),
@@ -51,9 +53,9 @@ def attention(
         qkv_bias=bias,
         output_bias=bias and traits.output_bias,
         qk_norm=bool(config.get("use_qk_norm", traits.qk_norm)),
-        output_gate=bool(first(config, "attn_output_gate", "attention_output_gate")
-                         or traits.output_gate and config.get("attn_output_gate") is not False),
-        head_gate=bool(first(config, "use_head_wise_attn_gate", "gating") or traits.head_gate),
+        output_gate=wide_gate or bool(first(config, "attn_output_gate", "attention_output_gate")
+                                      or traits.output_gate and config.get("attn_output_gate") is not False),
+        head_gate=not wide_gate and bool(first(config, "use_head_wise_attn_gate", "gating") or traits.head_gate),
         causal=traits.builder != "encoder" and not traits.vectors,
         keys_are_values=bool(config.get("attention_k_eq_v")) and window is None,
         shared_kv=shared,
