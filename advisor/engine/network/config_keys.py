@@ -25,8 +25,8 @@ WINDOW_OFF = "only used with a sliding window, which is off"
 ENCODERS = "bert roberta xlm-roberta camembert"
 SHARED_STATED = "the width of all shared experts is stated"
 QWEN = (
-    "qwen2 qwen2_moe qwen2_vl qwen2_5_vl qwen2_5_omni qwen3 qwen3_moe qwen3_vl qwen3_vl_moe qwen3_next qwen3_5 qwen3_5_moe "
-    "qwen3_omni_moe qwen3_omni mimo"
+    "qwen2 qwen2_moe qwen2_vl qwen2_5_vl qwen2_5_omni qwen3 qwen3_moe qwen3_vl qwen3_vl_moe qwen3_next qwen3_5 "
+    "qwen3_5_moe qwen3_omni_moe qwen3_omni mimo"
 )
 
 # (model types, empty: all; keys; why an unread value cannot change the size). Read keys never come here.
@@ -311,6 +311,9 @@ def towers(config: Keys) -> dict[str, int | None]:
     return {name: tower_parameters(value) for name, value in sections.items() if TOWER.match(name) and len(value)}
 
 
+TOWER_LAYERS = (
+    "depth", "vt_num_hidden_layers", "num_hidden_layers", "layers", "encoder_layers", "n_layers", "num_blocks",
+)  # fmt: skip
 NAMED_TOWER = re.compile(r"^mobilenetv5_(\d+)m")  # a tower that is described by its name only (Gemma 3n)
 
 
@@ -326,8 +329,7 @@ def tower_parameters(section: Config) -> int | None:
     hidden = first(section, "embed_dim", "vt_hidden_size", "hidden_size", "width", "d_model")
     if conformers := first(section, "conf_num_hidden_layers"):  # two feed-forwards, attention, a gated convolution
         return int(conformers) * 24 * int(hidden or 0) ** 2
-    layers = first(section, "depth", "vt_num_hidden_layers", "num_hidden_layers", "layers", "encoder_layers", "n_layers",
-                   "num_blocks")  # fmt: skip
+    layers = first(section, *TOWER_LAYERS)
     ratio = first(section, "mlp_ratio") or 4
     inner = first(section, "vt_intermediate_size", "intermediate_size", "encoder_ffn_dim")
     if hidden is None or layers is None:

@@ -20,6 +20,7 @@ from advisor.engine.step.compatibility.support import (
     spans_hosts,
     supports_model,
     supports_weights,
+    too_old,
     unsupported_layout,
     weights_on,
 )
@@ -120,6 +121,7 @@ __all__ = [
     "runs_on",
     "spans_hosts",
     "supports_model",
+    "too_old",
     "supports_weights",
     "unsupported_layout",
     "start_fault",
