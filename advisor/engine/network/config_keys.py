@@ -133,7 +133,8 @@ IRRELEVANT: tuple[tuple[str, str, str], ...] = (
     ("mamba falcon_mamba", "pad_vocab_size_multiple", "vocab_size is already padded"),
     ("mimo_v2_flash mimo_v2", "attention_chunk_size", "windows follow sliding_window and hybrid_layer_pattern"),
     ("", "sliding_window_pattern _sliding_window_pattern", "layer_types states the windows"),
-    ("", "no_rope_layers", "positions; layer_types states the windows"),
+    ("", "no_rope_layers no_rope_layer_interval", "positions; layer_types states the windows"),
+    ("gemma", "vocab_size", "of the wrapper: the section of the text model states its own (PaliGemma)"),
     (
         f"{ENCODERS}",
         "pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head",

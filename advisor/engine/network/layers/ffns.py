@@ -13,8 +13,8 @@ ROUTED = {"sparse", "moe", "hash_moe"}  # entries of mlp_layer_types
 
 
 WIDTHS = (
-    "dense_intermediate_size", "prefix_dense_intermediate_size", "intermediate_size_mlp", "intermediate_size", "ffn_dim",
-    "n_inner", "ffn_hidden_size", "block_ff_dim",
+    "dense_intermediate_size", "prefix_dense_intermediate_size", "intermediate_size_mlp", "intermediate_size",
+    "ffn_dim", "n_inner", "ffn_hidden_size", "block_ff_dim",
 )  # fmt: skip
 
 

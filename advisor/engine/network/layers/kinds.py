@@ -150,7 +150,8 @@ def windowed_layers(config: Config, traits: Traits, named: Iterable[str] | None,
         return {layer for layer, flag in enumerate(pattern) if flag}
     if traits.window == "all" or traits.window == "stated" and config.get("use_sliding_window"):
         return set(range(count))
-    every = first(config, "sliding_window_pattern", "global_attn_every_n_layers") or traits.window_pattern
+    names = ("sliding_window_pattern", "global_attn_every_n_layers", "no_rope_layer_interval")
+    every = first(config, *(names if traits.window == "chunked" else names[:2])) or traits.window_pattern
     if not every and traits.window == "stated":
         return set()
     return {layer for layer in range(count) if (layer + 1) % (every or 4)}
