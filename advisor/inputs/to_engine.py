@@ -66,7 +66,7 @@ def model_of(row: Json) -> Model:
 
 
 def with_checkpoints(model: Model, checkpoints: Json) -> Model:
-    """The model with its published checkpoint, conversions and drafts."""
+    """The model with its published checkpoint, conversions, drafts and the oldest engines that load it."""
     published, drafts = checkpoints.get("published"), dict(checkpoints.get("drafts", {}))
     layers = drafts.pop("mtp_layers", 0)
     return replace(
@@ -75,6 +75,7 @@ def with_checkpoints(model: Model, checkpoints: Json) -> Model:
         conversions=tuple(release_of(each) for each in checkpoints.get("conversions", [])),
         draft_releases=tuple(DraftRelease(method=method, hf_id=hf_id) for method, hf_id in drafts.items()),
         mtp_layers=layers,
+        engines=tuple(sorted(checkpoints.get("engines", {}).items())),
     )
 
 

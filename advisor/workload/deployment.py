@@ -20,6 +20,7 @@ from advisor.engine.step import (
     runs_on,
     start_fault,
     supports_weights,
+    too_old,
     unsupported,
     unsupported_layout,
     weights_on,
@@ -423,6 +424,8 @@ def check_support(
         names = sorted({f.slug for f in others if works(f)})
         return f"use {' or '.join(names)}" if names else ""
 
+    if why := too_old(framework, model):
+        raise refused("framework", why, instead(lambda f: serves(f, model)))
     if missing := mixers_of(model) - set(framework.mixers):
         kind = ", ".join(sorted(missing))
         raise refused("framework", f"{release} has no documented support for this kind of model ({kind})",

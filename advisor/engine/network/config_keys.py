@@ -25,8 +25,8 @@ WINDOW_OFF = "only used with a sliding window, which is off"
 ENCODERS = "bert roberta xlm-roberta camembert"
 SHARED_STATED = "the width of all shared experts is stated"
 QWEN = (
-    "qwen2 qwen2_moe qwen2_vl qwen2_5_vl qwen3 qwen3_moe qwen3_vl qwen3_vl_moe qwen3_next qwen3_5 qwen3_5_moe "
-    "qwen3_omni_moe qwen3_omni mimo"
+    "qwen2 qwen2_moe qwen2_vl qwen2_5_vl qwen2_5_omni qwen3 qwen3_moe qwen3_vl qwen3_vl_moe qwen3_next qwen3_5 "
+    "qwen3_5_moe qwen3_omni_moe qwen3_omni mimo"
 )
 
 # (model types, empty: all; keys; why an unread value cannot change the size). Read keys never come here.
@@ -70,9 +70,30 @@ IRRELEVANT: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "",
-        "projector_hidden_size out_hidden_size merged_hidden_size spatial_merge_size",
+        "projector_hidden_size out_hidden_size merged_hidden_size spatial_merge_size vision_hidden_size projection_dim "
+        "projection_hidden_size alignment_intermediate_size",
         "the projector between a tower and the text model, less than a hundredth of the weights",
     ),
+    (
+        "",
+        "image_size patch_size merge_kernel_size downsample_ratio video_temporal_patch_size num_image_tokens "
+        "image_seq_length vision_feature_layer",
+        "how many tokens an image becomes; the tower states its own sizes",
+    ),
+    ("", "logits_mup_width_multiplier scale_depth dim_model_base", "a factor of activations, not a size"),
+    (
+        "gemma3n",
+        "laurel_rank altup_num_inputs activation_sparsity_pattern",
+        "small matrices around a layer, half a percent of the weights together, and how many of its outputs are zero",
+    ),
+    (
+        "granitemoehybrid bamba",
+        "mamba_n_heads mamba_d_state mamba_d_conv mamba_n_groups mamba_d_head",
+        "no layer is a recurrence, as the list of layers says",
+    ),
+    ("granitemoehybrid bamba", "num_attention_heads num_key_value_heads", "no layer attends, as the list says"),
+    ("", "prefix_dense_sliding_window_pattern", "layer_types states the windows"),
+    ("", "sconv_kernel_size", "short convolutions, less than a thousandth of the weights"),
     ("", "kv_source_layers", "each layer reads its own keys and values"),
     ("", "unpadded_vocab_size", "vocab_size is what is stored"),
     (
@@ -112,7 +133,8 @@ IRRELEVANT: tuple[tuple[str, str, str], ...] = (
     ("mamba falcon_mamba", "pad_vocab_size_multiple", "vocab_size is already padded"),
     ("mimo_v2_flash mimo_v2", "attention_chunk_size", "windows follow sliding_window and hybrid_layer_pattern"),
     ("", "sliding_window_pattern _sliding_window_pattern", "layer_types states the windows"),
-    ("", "no_rope_layers", "positions; layer_types states the windows"),
+    ("", "no_rope_layers no_rope_layer_interval", "positions; layer_types states the windows"),
+    ("gemma", "vocab_size", "of the wrapper: the section of the text model states its own (PaliGemma)"),
     (
         f"{ENCODERS}",
         "pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head",
@@ -130,6 +152,7 @@ SECTIONS = {
     "rope_parameters": "positions",
     "quantization_config": "the format of the weights, read by checkpoint.py",
     "compression_config": "the format of the weights, read by checkpoint.py",
+    "img_token_compression_config": "how many tokens an image becomes",
     "auto_map": "names of Python classes",
     "id2label": "names of labels",
     "label2id": "names of labels",
@@ -216,6 +239,7 @@ def expect(config: Config, name: str, value: Any, meaning: str) -> None:
         raise ValueError(f"{name} is {stated!r}, but {meaning} {value!r}: correct the one that is wrong")
 
 
+TIED = "tie_word_embeddings"
 TEXT = ("thinker_config", "text_config", "llm_config", "language_config")  # sections with the keys of the text model
 
 
@@ -223,7 +247,11 @@ def nested_text(config: Config) -> dict[str, Any]:
     """All keys that describe the text model: those of its section over the outer ones, however deep."""
     inner = next((config[key] for key in TEXT if isinstance(config.get(key), Mapping)), None)
     outer = {key: value for key, value in config.items() if key not in TEXT}
-    return outer if inner is None else {**outer, **nested_text(inner)}
+    if inner is None:
+        return outer
+    # The class around the text model owns the output head, so what it states about it holds.
+    head = {TIED: outer[TIED]} if TIED in outer and not any(key in inner for key in TEXT) else {}
+    return {**outer, **nested_text(inner), **head}
 
 
 def refuse_unread(config: Keys, kind: str) -> None:
@@ -284,13 +312,25 @@ def towers(config: Keys) -> dict[str, int | None]:
     return {name: tower_parameters(value) for name, value in sections.items() if TOWER.match(name) and len(value)}
 
 
+TOWER_LAYERS = (
+    "depth", "vt_num_hidden_layers", "num_hidden_layers", "layers", "encoder_layers", "n_layers", "num_blocks",
+)  # fmt: skip
+NAMED_TOWER = re.compile(r"^mobilenetv5_(\d+)m")  # a tower that is described by its name only (Gemma 3n)
+
+
 def tower_parameters(section: Config) -> int | None:
     """Weights of a tower: four attention matrices and a feed-forward a layer, patches, positions, and its mergers."""
     if widths := first(section, "hidden_sizes"):  # stages of convolutions, each with a feed-forward of four widths
         depths = first(section, "depths")
         return sum(int(depth) * 8 * int(width) ** 2 for depth, width in zip(depths, widths, strict=True))
+    if rows := first(section, "mel_vocab_size"):  # sound in bins, each with an embedding (Inkling)
+        return int(rows) * int(first(section, "n_mel_bins") or 1) * int(first(section, "text_hidden_size") or 0)
+    if named := NAMED_TOWER.search(str(first(section, "architecture"))):
+        return int(named[1]) * 10**6
     hidden = first(section, "embed_dim", "vt_hidden_size", "hidden_size", "width", "d_model")
-    layers = first(section, "depth", "vt_num_hidden_layers", "num_hidden_layers", "layers", "encoder_layers")
+    if conformers := first(section, "conf_num_hidden_layers"):  # two feed-forwards, attention, a gated convolution
+        return int(conformers) * 24 * int(hidden or 0) ** 2
+    layers = first(section, *TOWER_LAYERS)
     ratio = first(section, "mlp_ratio") or 4
     inner = first(section, "vt_intermediate_size", "intermediate_size", "encoder_ffn_dim")
     if hidden is None or layers is None:

@@ -20,9 +20,10 @@ from advisor.engine.network.layers.hybrids import (
     longcat_layers,
     mamba_layers,
     nemotron_h_layers,
+    parallel_layers,
     searched_layers,
 )
-from advisor.engine.network.layers.kinds import layer_count, layer_kinds
+from advisor.engine.network.layers.kinds import each_layer, layer_count, layer_kinds
 from advisor.engine.network.layers.mixers import mixer_of
 from advisor.engine.network.layers.params_json import as_config, is_params_json
 from advisor.engine.network.layers.stored import release_of
@@ -166,7 +167,7 @@ def decoder_layers(config: Keys, traits: Traits) -> tuple[list[Mixer | None], li
     """Layers that each have a mixer and a feed-forward part: any mix of attention, recurrences, experts."""
     count = layer_count(config)
     kinds, routed = layer_kinds(config, traits, count), routed_layers(config, traits, count)
-    own = own_keys(config)
+    own = own_keys(config, count)
     mixers: list[Mixer | None] = []
     ffns: list[Ffn | None] = []
     for layer, kind in enumerate(kinds):
@@ -177,9 +178,22 @@ def decoder_layers(config: Keys, traits: Traits) -> tuple[list[Mixer | None], li
     return mixers, ffns
 
 
-def own_keys(config: Config) -> dict[int, Config]:
-    """What config.json states for single layers (per_layer_config of transformers 5)."""
-    return {int(layer): values for layer, values in (first(config, "per_layer_config") or {}).items()}
+LISTED = (
+    "intermediate_size",
+    "moe_intermediate_size",
+    "num_experts",
+    "moe_topk",
+    "num_shared_expert",
+)  # sizes that some config.json files state as a list with an entry per layer (Hunyuan, Gemma 3n)
+
+
+def own_keys(config: Keys, count: int) -> dict[int, dict[str, Any]]:
+    """What config.json states for single layers: in lists, or per_layer_config of transformers 5."""
+    own = {int(layer): dict(values) for layer, values in (first(config, "per_layer_config") or {}).items()}
+    for name in (name for name in LISTED if isinstance(config.values_by_name.get(name), list)):
+        for layer, value in enumerate(each_layer(config, name, count) or ()):
+            own.setdefault(layer, {}).setdefault(name, value)
+    return own
 
 
 LAYERS = {
@@ -188,6 +202,7 @@ LAYERS = {
     "nemotron_h": nemotron_h_layers,
     "jamba": jamba_layers,
     "mamba": mamba_layers,
+    "parallel": parallel_layers,
     "nas": searched_layers,
     "longcat": longcat_layers,
 }

@@ -58,6 +58,7 @@ class Model:
     published: Release | None = None  # None: not stated; any method that stores native_dtype
     conversions: tuple[Release, ...] = ()  # published by others in other formats
     draft_releases: tuple[DraftRelease, ...] = ()
+    engines: tuple[tuple[str, str], ...] = ()  # (framework, its oldest version that loads the model), where known
     mtp_layers: int = 0  # multi-token prediction layers in the published checkpoint
     max_context_tokens: int = 131072
     extended_context_tokens: int = 0  # with the RoPE scaling (YaRN) that its card documents; 0: none documented
@@ -86,7 +87,7 @@ class Model:
         return max(self.max_context_tokens, self.extended_context_tokens)
 
 
-NOT_IN_SHAPE = ("published", "conversions", "draft_releases", "mtp_layers")  # facts of the checkpoint
+NOT_IN_SHAPE = ("published", "conversions", "draft_releases", "mtp_layers", "engines")  # facts of the checkpoint
 
 
 def passes_of(model: Model) -> int:

@@ -22,6 +22,7 @@ from advisor.engine.step import (
     runs_on,
     spans_hosts,
     supports_model,
+    too_old,
     weights_on,
 )
 from advisor.engine.terms import Framework, Quantization
@@ -59,6 +60,8 @@ def _as_run(catalog: Catalog, s: Scored, f: Framework) -> Quantization | str:
     a = s.lane.choice.accelerator
     if not runs_on(f, a):
         return "does not support this chip"
+    if why := too_old(f, catalog.model):
+        return why
     if not supports_model(f, catalog.model):
         return "no known support for this kind of model"
     if s.lane.choice.pp > 1 and not spans_hosts(f):

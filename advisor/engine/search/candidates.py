@@ -32,6 +32,7 @@ from advisor.engine.step import (
     runs_on,
     start_fault,
     supports_model,
+    too_old,
     unsupported_layout,
     weights_on,
     whole_prompts,
@@ -628,6 +629,8 @@ def _why_unsupported(question: Question, a: Accelerator, formats: Sequence[Quant
     if not running:
         return f"no serving framework in the catalog runs on {a.name}"
     if not any(supports_model(f, catalog.model) and launchable(f, catalog.model) for f in running):
+        if old := sorted({why for f in running if (why := too_old(f, catalog.model))}):
+            return "; ".join(old)
         beside = {EMBEDDINGS} if catalog.model.encoder_only else {"LoRA adapters"} if catalog.model.adapters else set()
         beside |= {"reranking"} if catalog.model.scores_pairs else set()
         beside |= {"image input"} if catalog.model.pictures else set()

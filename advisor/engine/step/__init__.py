@@ -21,6 +21,7 @@ from advisor.engine.step.compatibility.support import (
     spans_hosts,
     supports_model,
     supports_weights,
+    too_old,
     unsupported_layout,
     weights_on,
 )
@@ -122,6 +123,7 @@ __all__ = [
     "runs_on",
     "spans_hosts",
     "supports_model",
+    "too_old",
     "supports_weights",
     "unsupported_layout",
     "start_fault",

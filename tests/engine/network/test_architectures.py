@@ -1,7 +1,8 @@
 """Sizes of every kind of layer, computed here by hand from the sizes that are published.
 
 class_defaults.json has the defaults of configuration classes of transformers 5.24.0 with the number of parameters of
-the model that it builds from them, without towers of images and sound.
+the model that it builds from them, without towers of images and sound. `within`: the fraction that small matrices
+which the reader leaves out amount to.
 """
 
 import json
@@ -54,7 +55,9 @@ def layer(model: Model, index: int) -> dict[str, int]:
 @pytest.mark.parametrize("name", sorted(DEFAULTS))
 def test_the_size_is_that_of_the_model_that_the_published_code_builds(name: str) -> None:
     model = from_hf_config(DEFAULTS[name]["config"], "x")
-    assert parameters(model) - model.tower_parameters == pytest.approx(DEFAULTS[name]["parameters"], rel=2e-4)
+    assert parameters(model) - model.tower_parameters == pytest.approx(
+        DEFAULTS[name]["parameters"], rel=DEFAULTS[name].get("within", 2e-4)
+    )
     assert from_shape("x", to_shape(model)) == from_shape("x", to_shape(from_shape("x", to_shape(model))))
 
 

@@ -13,7 +13,7 @@ Config = Mapping[str, Any]
 class Traits:
     """What the code of an architecture fixes and config.json does not state."""
 
-    builder: str = "decoder"  # decoder | nemotron_h | jamba | mamba | encoder | nas | longcat
+    builder: str = "decoder"  # decoder | nemotron_h | jamba | mamba | encoder | nas | longcat | parallel
     qkv_bias: bool = False  # if attention_bias is absent
     output_bias: bool = False  # the output projection has a bias whenever query, key and value have one
     qk_norm: bool = False
@@ -27,6 +27,7 @@ class Traits:
     matrices: int = 3
     mlp_bias: bool = False
     shared_gate: bool = False
+    shared_experts: int = 0  # if their number is absent
     norms: int = 2
     norm_bias: bool = False
     tied: bool = False
@@ -55,7 +56,9 @@ TRAITS: dict[str, Traits] = {
     **dict.fromkeys(("llama", "phi3", "granite"), LLAMA),
     **dict.fromkeys(("mistral", "mixtral", "ministral"), replace(GROUPED, window="all")),
     "ministral3": replace(GROUPED, window="all"),
-    **dict.fromkeys(("qwen2", "qwen2_vl", "qwen2_5_vl"), replace(GROUPED, qkv_bias=True, window="opt_in")),
+    **dict.fromkeys(
+        ("qwen2", "qwen2_vl", "qwen2_5_vl", "qwen2_5_omni"), replace(GROUPED, qkv_bias=True, window="opt_in")
+    ),
     "mimo": Traits(qkv_bias=True, window="opt_in", grouped=True),
     "qwen2_moe": replace(GROUPED, qkv_bias=True, window="opt_in", shared_gate=True),
     **dict.fromkeys(("qwen3", "qwen3_vl", "qwen3_omni"), replace(QWEN3, head_dim=128)),
@@ -63,6 +66,7 @@ TRAITS: dict[str, Traits] = {
     **dict.fromkeys(("qwen3_next", "qwen3_5", "qwen3_5_moe"), QWEN_NEXT),
     "gemma": Traits(tied=True, head_dim=256, grouped=True),
     "gemma2": replace(GEMMA, window_pattern=2, qk_norm=False),
+    "vaultgemma": replace(GEMMA, window_pattern=2, qk_norm=False, norms=2),
     **dict.fromkeys(("gemma3", "gemma4"), GEMMA),
     "embedding_gemma2": replace(GEMMA, vectors=True),
     "voxtral_realtime": replace(GROUPED, window="all"),
@@ -93,6 +97,18 @@ TRAITS: dict[str, Traits] = {
     "cohere": Traits(norms=1, tied=True),
     "cohere2": Traits(norms=1, tied=True, window="pattern", window_pattern=4, grouped=True),
     "falcon": Traits(matrices=2, norm_bias=True, tied=True),
+    "apertus": Traits(matrices=2, qk_norm=True),
+    "arcee": Traits(matrices=2),
+    "starcoder2": Traits(
+        qkv_bias=True,
+        output_bias=True,
+        mlp_bias=True,
+        matrices=2,
+        norm_bias=True,
+        tied=True,
+        grouped=True,
+        window="all",
+    ),
     "mpt": Traits(matrices=2, tied=True),
     "gptj": Traits(matrices=2, mlp_bias=True, norms=1, norm_bias=True),
     "nemotron": Traits(matrices=2, norm_bias=True),
@@ -100,6 +116,14 @@ TRAITS: dict[str, Traits] = {
     "nemotron_h": Traits(builder="nemotron_h", matrices=2, norms=1, head_dim=128, grouped=True),
     "minimax": Traits(linear="lightning", grouped=True),
     "granitemoehybrid": Traits(tied=True),
+    "bamba": Traits(grouped=True),
+    "falcon_h1": Traits(builder="parallel", norms=1, grouped=True),
+    "hunyuan_v1_dense": Traits(qk_norm=True, grouped=True),
+    "hunyuan_v1_moe": Traits(qk_norm=True, first_dense=0, grouped=True, shared_experts=1),
+    "inkling": replace(STATED, qk_norm=True, grouped=True),
+    "lfm3": replace(STATED, linear="short_conv", qk_norm=True, head_gate=True, norms=4, tied=True, grouped=True),
+    "gemma3n": replace(GEMMA, window_pattern=5),
+    "minicpm3": Traits(),
     "jamba": Traits(builder="jamba", grouped=True),
     **dict.fromkeys(("lfm2", "lfm2_moe"), Traits(linear="short_conv", tied=True, first_dense=0, grouped=True)),
     **dict.fromkeys(("mamba", "falcon_mamba"), MAMBA),
@@ -115,13 +139,16 @@ CLASSES = {
     "Step3p": "step3p7", "NemotronH": "nemotron_h", "DeciLM": "nemotron-nas", "LongcatFlash": "longcat_flash",
     "Gemma4": "gemma4",
 }  # fmt: skip
-GATED = {"silu", "swiglu", "swigluoai", "situ", "gelu_pytorch_tanh", "geglu"}  # activations of a gate of its own
+GATED = {"silu", "swiglu", "swigluoai", "situ", "geglu"}  # activations of a gate of its own
+SUFFIXES = ("_text", "_unified", "_vl")  # of the text model of an architecture
 
 
 def kind_of(config: Config) -> str:
     """The architecture: model_type without the suffix of a text model, or what the name of the class says."""
     stated = str(config.get("model_type", ""))
-    for name in (stated, stated.removesuffix("_text")):
+    name = stated
+    for suffix in ("", *SUFFIXES):
+        name = name.removesuffix(suffix)
         if name in TRAITS:
             return name
     named = str((config.get("architectures") or [""])[0])
@@ -137,6 +164,8 @@ def traits_of(config: Config) -> Traits:
     kind = kind_of(config)
     if kind in TRAITS:
         return TRAITS[kind]
+    if kind in UNREADABLE:
+        raise ValueError(f"a {kind} model cannot be described: {UNREADABLE[kind]}")
     activation = first(config, "hidden_act", "hidden_activation")
     stated = all(config.get(name) for name in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"))
     if activation not in GATED or not stated or first(config, "sliding_window") and not says_windows(config):
@@ -147,6 +176,14 @@ def traits_of(config: Config) -> Traits:
     return replace(STATED, grouped=not config.get("kv_lora_rank"))
 
 
+UNREADABLE = {  # architectures that no composition of the known parts describes
+    "zamba": "its attention layers share one set of weights",
+    "zamba2": "its attention layers share a few sets of weights",
+    "mllama_text_model": "its cross-attention layers read keys of the image, which the text model does not cache",
+    "ernie4_5_vl_moe_text": "text and images have experts of different sizes",
+    "recurrent_gemma": "its recurrence (RG-LRU) is not known",
+    "rwkv": "its recurrence is not known",
+}
 WINDOWS = ("layer_types", "use_sliding_window", "compress_ratios", "hybrid_layer_pattern", "sliding_window_pattern")
 
 

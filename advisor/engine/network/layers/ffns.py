@@ -13,14 +13,19 @@ ROUTED = {"sparse", "moe", "hash_moe"}  # entries of mlp_layer_types
 
 
 WIDTHS = (
-    "dense_intermediate_size", "intermediate_size_mlp", "intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size",
-    "block_ff_dim",
+    "dense_intermediate_size", "prefix_dense_intermediate_size", "intermediate_size_mlp", "intermediate_size",
+    "ffn_dim", "n_inner", "ffn_hidden_size", "block_ff_dim",
 )  # fmt: skip
+
+
+SHARED_ONLY = "shared_intermediate_size"  # without experts, these models still have the part that all tokens use
+DENSE_IS_SHARED = ("granitemoehybrid",)
 
 
 def dense(config: Config, traits: Traits, *, double: bool = False) -> Ffn:
     """Dense feed-forward part of a layer."""
-    inner = sized(config, *WIDTHS) or first(config, *WIDTHS[2:])
+    names = (SHARED_ONLY, *WIDTHS) if kind_of(config) in DENSE_IS_SHARED else WIDTHS
+    inner = sized(config, *names) or first(config, *WIDTHS[3:])
     if inner is None:
         inner = need(config, "hidden_size", "n_embd", "d_model") * (config.get("expansion_ratio") or 4)
     bias = bool(config.get("mlp_bias", traits.mlp_bias))
@@ -38,7 +43,8 @@ def rounded(config: Config, inner: int) -> int:
 
 def expert_count(config: Config) -> Any:
     """Routed experts of a layer; 0 for a dense model."""
-    return sized(config, "n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts")
+    count = sized(config, "n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts")
+    return max(count) if isinstance(count, list | tuple) else count
 
 
 def experts(config: Config, traits: Traits) -> Ffn:
@@ -65,7 +71,12 @@ def shared_inner(config: Config, traits: Traits, inner: int) -> Any:
     """Width of all experts that every token uses. Gemma 4 has a dense feed-forward beside its experts."""
     if config.get("enable_moe_block"):
         return need(config, "intermediate_size")
-    names = ("moe_shared_expert_intermediate_size", "shared_expert_intermediate_size", "shared_intermediate_size")
+    names = (
+        "moe_shared_expert_intermediate_size",
+        "shared_expert_intermediate_size",
+        "shared_experts_intermediate_size",
+        "shared_intermediate_size",
+    )
     stated = sized(config, *names, "share_expert_dim")
     if not stated and (traits.shared_gate or traits.builder == "nemotron_h"):
         need(config, *names)
@@ -74,7 +85,8 @@ def shared_inner(config: Config, traits: Traits, inner: int) -> Any:
     if traits.window == "chunked":
         return inner  # Llama 4: one shared expert as wide as a routed one
     counts = ("n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts")
-    return inner * sized(config, *counts)
+    stated = first(config, *counts)
+    return inner * (traits.shared_experts if stated is None else sized(config, *counts))
 
 
 # Types whose code has another default than 0 dense layers.

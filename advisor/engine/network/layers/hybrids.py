@@ -50,6 +50,13 @@ def jamba_layers(config: Config, traits: Traits) -> tuple[list[Mixer | None], li
     return mixers, [experts(config, traits) if layer in routed else dense(config, traits) for layer in range(count)]
 
 
+def parallel_layers(config: Config, traits: Traits) -> tuple[list[Mixer | None], list[Ffn | None]]:
+    """Falcon-H1: each layer adds attention and Mamba-2 over the same input, then a feed-forward."""
+    count = layer_count(config)
+    mixers: list[Mixer | None] = [mamba2(config), attention(config, traits, None)] * count
+    return mixers, [None, dense(config, traits)] * count
+
+
 def mamba_layers(config: Config, traits: Traits) -> tuple[list[Mixer | None], list[Ffn | None]]:
     """Mamba and Mamba-2: state-space layers only."""
     hidden, count = need(config, "hidden_size"), layer_count(config)

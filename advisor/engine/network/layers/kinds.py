@@ -23,7 +23,7 @@ HEAVILY = "heavily_compressed_attention"
 COMPRESSION = {"compressed_sparse_attention": 4, HEAVILY: 128}  # tokens of an entry, by default
 EACH_LAYER = (
     "layer_types", "mlp_layer_types", "hybrid_layer_pattern", "moe_layer_freq", "attn_type_list", "indexer_types",
-    "num_attention_heads_per_layer", "compress_ratios",
+    "num_attention_heads_per_layer", "compress_ratios", "layers_block_type",
 )  # fmt: skip
 
 
@@ -77,7 +77,7 @@ def layer_kinds(config: Config, traits: Traits, count: int) -> list[Kind]:
 
 def layer_names(config: Config, traits: Traits, count: int) -> list[str] | None:
     """layer_types; None without it. ValueError names kinds that are not known."""
-    named = each_layer(config, "layer_types", count)
+    named = each_layer(config, "layer_types", count) or each_layer(config, "layers_block_type", count)
     keys = ("linear_num_value_heads", "linear_num_heads", "linear_attn_config", "mamba_n_heads")
     can_be_linear = traits.linear or any(name in config for name in keys)
     known = {name for name, kind in NAMES.items() if kind != LINEAR or can_be_linear}
@@ -104,6 +104,8 @@ def linear_layers(config: Config, traits: Traits, named: Sequence[str] | None, c
         return numbered(section, count)
     if (flags := each_layer(config, "attn_type_list", count)) is not None:
         return {layer for layer, flag in enumerate(flags) if not flag}
+    if named is None and first(config, "mamba_n_heads") is not None:
+        return set(range(count)) - set(first(config, "attn_layer_indices") or ())
     stated = first(config, "full_attention_interval", "layer_group_size")
     rule = stated or (4 if traits.linear or "linear_num_value_heads" in config else 0)
     ruled = {layer for layer in range(count) if (layer + 1) % rule} if rule else set()
@@ -148,7 +150,8 @@ def windowed_layers(config: Config, traits: Traits, named: Iterable[str] | None,
         return {layer for layer, flag in enumerate(pattern) if flag}
     if traits.window == "all" or traits.window == "stated" and config.get("use_sliding_window"):
         return set(range(count))
-    every = first(config, "sliding_window_pattern", "global_attn_every_n_layers") or traits.window_pattern
+    names = ("sliding_window_pattern", "global_attn_every_n_layers", "no_rope_layer_interval")
+    every = first(config, *(names if traits.window == "chunked" else names[:2])) or traits.window_pattern
     if not every and traits.window == "stated":
         return set()
     return {layer for layer in range(count) if (layer + 1) % (every or 4)}

@@ -15,6 +15,8 @@ Config = Mapping[str, Any]
 def mixer_of(config: Config, traits: Traits, kind: Kind, layer: int, count: int) -> Mixer:
     """The mixer of one layer. `config`: with what it states for this layer only."""
     shared = layer >= count - sized(config, "num_kv_shared_layers")
+    if config.get("use_cla"):  # neighboring layers share keys and values (Hunyuan)
+        shared = layer % need(config, "cla_share_factor") != 0
     if kind.mixer == COMPRESSED:
         return compressed(config, kind)
     if kind.mixer == LINEAR:
@@ -40,6 +42,8 @@ def attention(
     bias = bool(first(config, "attention_bias", "qkv_bias", "use_qkv_bias", "use_bias") or traits.qkv_bias)
     bias = bias and config.get("attention_bias") is not False
     index_heads, index_dim, index_top_k = block_indexer(config, layer, count)
+    gates = each_layer(config, "gating_types", count)
+    wide_gate = str(gates[layer] if gates else first(config, "gating")).replace("-", "_") == "per_element"  # Laguna M
     return Attention(
         heads=heads,
         kv_heads=kv_heads(config, traits, prefixes, heads),
@@ -49,9 +53,9 @@ def attention(
         qkv_bias=bias,
         output_bias=bias and traits.output_bias,
         qk_norm=bool(config.get("use_qk_norm", traits.qk_norm)),
-        output_gate=bool(first(config, "attn_output_gate", "attention_output_gate")
-                         or traits.output_gate and config.get("attn_output_gate") is not False),
-        head_gate=bool(first(config, "use_head_wise_attn_gate", "gating") or traits.head_gate),
+        output_gate=wide_gate or bool(first(config, "attn_output_gate", "attention_output_gate")
+                                      or traits.output_gate and config.get("attn_output_gate") is not False),
+        head_gate=not wide_gate and bool(first(config, "use_head_wise_attn_gate", "gating") or traits.head_gate),
         causal=traits.builder != "encoder" and not traits.vectors,
         keys_are_values=bool(config.get("attention_k_eq_v")) and window is None,
         shared_kv=shared,
@@ -239,8 +243,11 @@ def mamba2(config: Config) -> Recurrent:
     """A Mamba-2 layer, in the keys of Nemotron-H or of Granite and Bamba."""
     heads = need(config, "mamba_num_heads", "mamba_n_heads")
     dim = first(config, "mamba_head_dim", "mamba_d_head")
+    inner = first(config, "mamba_d_ssm")  # Falcon-H1
+    if inner is not None and isinstance(dim, int):
+        expect(config, "mamba_d_ssm", heads * dim, "mamba_n_heads x mamba_d_head is")
     if not isinstance(dim, int):
-        dim = need(config, "mamba_expand") * need(config, "hidden_size") // heads
+        dim = (inner or need(config, "mamba_expand") * need(config, "hidden_size")) // heads
     return Recurrent(
         kind="mamba2",
         inner=heads * dim,

@@ -28,6 +28,7 @@ from advisor.engine.step import (
     runs_on,
     supports_model,
     supports_weights,
+    too_old,
     worth_converting,
 )
 from advisor.engine.terms import (
@@ -77,6 +78,8 @@ def _framework_gate(
     c = question.workload.constraints
     if changes := allowing("constraints.frameworks", f.slug, c.frameworks_allow, c.frameworks_deny):
         return _left_out_by_name(f.slug, changes)
+    if all(too_old(v, catalog.model) for v in versions):
+        return refuse(detail=too_old(f, catalog.model))
     if not any(supports_model(v, catalog.model) for v in versions):
         return refuse(detail=f"{f.name} has no known support for this kind of model")
     if not any(launchable(v, catalog.model) for v in versions):

@@ -1,5 +1,6 @@
 """What a framework supports on a chip for a model: layers, parallelism, weight formats and KV-cache formats."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -45,12 +46,33 @@ def mixers_of(model: Model) -> set[str]:
 
 
 def supports_model(framework: Framework, model: Model) -> bool:
-    """Whether the framework supports the model's layers, its adapters and its output (tokens or embeddings)."""
+    """Whether this version loads the model, and supports its layers, adapters and output (tokens or embeddings)."""
     asked = EMBEDDINGS in framework.features or not model.encoder_only or model.diffusion is not None
     asked &= LORA in framework.features or model.adapters is None
     asked &= RERANKING in framework.features or not model.scores_pairs
     asked &= VISION in framework.mixers or model.pictures is None
-    return asked and mixers_of(model) <= set(framework.mixers)
+    return asked and mixers_of(model) <= set(framework.mixers) and not too_old(framework, model)
+
+
+def too_old(framework: Framework, model: Model) -> str:
+    """Why this version does not load the model, naming the version that does; empty: it loads it, or nothing is known.
+
+    A plugin of vLLM (vllm-tpu, vllm-ascend ...) has the version of the vLLM that it extends.
+    """
+    oldest = dict(model.engines)
+    engine = framework.slug if framework.slug in oldest else framework.slug.partition("-")[0]
+    mine = release_numbers(framework.version)
+    if engine not in oldest or not mine or mine >= release_numbers(oldest[engine]):
+        return ""
+    return f"{framework.name} {framework.version} does not load this model; it needs {oldest[engine]} or later"
+
+
+def release_numbers(version: str) -> tuple[int, ...]:
+    """The numbers of a version, in order: 0.24.0 is (0, 24, 0), b7000 is (7000,). Shorter ones end in zeros."""
+    numbers = [int(each) for each in re.findall(r"\d+", version)]
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return tuple(numbers)
 
 
 def launchable(framework: Framework, model: Model) -> bool:
