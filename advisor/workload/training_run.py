@@ -10,6 +10,8 @@ from advisor.engine.network import Attention, Model
 from advisor.engine.step import yarn_warning
 from advisor.engine.terms import Accelerator
 from advisor.engine.training import (
+    FRAMEWORKS,
+    FrameworkName,
     MethodName,
     ModelCode,
     OptimizerName,
@@ -18,7 +20,9 @@ from advisor.engine.training import (
     Run,
     code_of,
     default_code,
+    frameworks_of,
     heads_of,
+    launch_differences,
     parallel_fault,
     pipeline_fault,
     recipe_of,
@@ -95,6 +99,10 @@ class TrainingRun(Section):
         Field(description="hf: transformers; plain: PyTorch with fused norms. Default: megatron, finetuning: hf"),
     ] = None
     compile: Annotated[bool, Field(description="torch.compile, for hf and plain")] = False
+    framework: Annotated[
+        FrameworkName | None,
+        Field(description="Formats and kernels are as its launch files set them; default: those of the code alone"),
+    ] = None
     objective: Annotated[
         Literal["sft", "dpo", "grpo"],
         Field(description="sft; dpo: pairs and a reference model; grpo: generation, a reference model and an update"),
@@ -190,8 +198,20 @@ def fixed_run(d: TrainingRun, model_id: str, model: Model, chip: Accelerator) ->
         recompute=d.recompute,
         offload=d.offload,
     )
+    run = run if d.framework is None else run_by(d.framework, run, chip)
     notes = tuple(notes_on(d, p, model, chip))
     return FixedRun(asked=d, model_id=model_id, model=model, chip=chip, run=run, notes=notes)
+
+
+def run_by(framework: FrameworkName, run: Run, chip: Accelerator) -> Run:
+    """The run as a framework starts it. Raises WorkloadError where it starts another one."""
+    if framework not in frameworks_of(chip.vendor):
+        able = ", ".join(frameworks_of(chip.vendor)) or f"none is known for {chip.name}"
+        raise refused("framework", f"{framework} does not run on {chip.name}", able)
+    prevented = [d.note for d in launch_differences(run, chip.vendor, framework) if d.prevents]
+    if prevented:
+        raise refused("framework", f"{framework} runs another plan: {'; '.join(prevented)}", "another framework")
+    return FRAMEWORKS[framework].runs(run, chip.vendor)
 
 
 def code_named(d: TrainingRun) -> ModelCode:

@@ -9,6 +9,7 @@ import pytest
 from advisor.engine import training
 from advisor.engine.terms import efficiency
 from advisor.engine.training import Job, Layout, Parallel, Run, Shape, code_of, recipe_of
+from advisor.engine.training.parallel.layouts import SIZES
 from advisor.inputs import catalog_resources
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
@@ -28,7 +29,7 @@ def job(chip: str, chips: int, zeros: tuple[int, ...]) -> Job:
     a, model = known.accelerators[chip], known.models[LLAMA_70B]
     return Job(
         model=model, accelerator=a, efficiency=efficiency(known.scopes, a.slug, a.family, a.kind), chips=chips,
-        sequence_tokens=8192, global_batch=512, zeros=zeros, pipelines=a.kind != "tpu",
+        sequence_tokens=8192, global_batch=512, zeros=zeros, sizes=("tp", "cp", "ep") if a.kind == "tpu" else SIZES,
         recipe=recipe_of("bf16", "full", 16, "adamw", "megatron", zeros[-1], model),
         code=code_of("megatron", False, Parallel(dp=chips, zero=zeros[-1])),
     )  # fmt: skip

@@ -200,7 +200,7 @@ def configuration(timed: Timed, peak: PeakMemory, basis: str) -> TrainingEstimat
         trained_parameters=rounded(trained_parameters(model, run.recipe)),
         memory=memory(fixed, peak),
         peak_allocated_gib=rounded(peak.allocated_bytes / GIB),
-        peak_reserved_gib=rounded(peak.reserved_bytes / GIB),
+        peak_reserved_gib=rounded(reserved_bytes(fixed, peak) / GIB),
         usable_gib=rounded(chip.memory_bytes / GIB),
         peak_phase=peak.phase,
         peak_stage=peak.stage,
@@ -213,6 +213,11 @@ def configuration(timed: Timed, peak: PeakMemory, basis: str) -> TrainingEstimat
         basis=basis,
         engine_version=ENGINE_VERSION,
     )
+
+
+def reserved_bytes(fixed: FixedRun, peak: PeakMemory) -> float:
+    """What PyTorch's allocator reserves: where the chip has no room for more, it gives cached blocks back first."""
+    return min(peak.reserved_bytes, max(fixed.chip.memory_bytes - outside_bytes(fixed.run), peak.allocated_bytes))
 
 
 def label(fixed: FixedRun) -> str:

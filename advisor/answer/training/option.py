@@ -160,7 +160,8 @@ def fixed_of(q: Question, c: Candidate) -> FixedRun:
             "rank": task.adapter_rank or None,
             "optimizer": task.optimizer,
             "code": c.trained.setup.code,
-            "compile": bool(run.code.compiled),
+            "compile": bool(run.code.compiled) and c.trained.setup.code != "megatron",
+            "framework": c.trained.setup.framework,
         }
     )
     return fixed_run(asked, q.snapshot.model["hf_id"], q.catalog.model, c.trained.accelerator)
@@ -348,7 +349,7 @@ def launch_of(q: Question, c: Candidate) -> TrainingLaunch | None:
         kubernetes_devices_per_chip=chip.kubernetes_devices,
     )
     try:
-        return training_launch(c.trained.layout.run, place)
+        return training_launch(c.trained.layout.run, place, c.trained.setup.framework)
     except ValueError:  # no launcher is known for this vendor
         return None
 

@@ -27,6 +27,20 @@ from advisor.engine.training.cluster import (
 )
 from advisor.engine.training.communication import ring_s
 from advisor.engine.training.flops import model_flops, peak_flops_per_s, recomputed_flops
+from advisor.engine.training.frameworks.differences import Difference, differences
+from advisor.engine.training.frameworks.fsdp import WITH_TRITON
+from advisor.engine.training.frameworks.known import (
+    ADAPTERS_FIRST,
+    FRAMEWORKS,
+    OFFLOADS_WITH,
+    FrameworkName,
+    TrainingFramework,
+    frameworks_of,
+    launch_differences,
+    searched_frameworks,
+    started,
+)
+from advisor.engine.training.frameworks.maxtext import XLA
 from advisor.engine.training.intervals import Intervals, interval, interval_kind, step_distribution
 from advisor.engine.training.memory import PeakMemory, fits, outside_bytes, peak_memory
 from advisor.engine.training.offload import host_bytes, offloads
@@ -63,11 +77,26 @@ from advisor.engine.training.run import (
     Offload,
     Parallel,
     Recipe,
+    Recompute,
     Run,
 )
 from advisor.engine.training.step_time import HEAD, StepTime, overlap, step_time
 
 __all__ = [
+    "ADAPTERS_FIRST",
+    "FRAMEWORKS",
+    "OFFLOADS_WITH",
+    "WITH_TRITON",
+    "Difference",
+    "Recompute",
+    "TrainingFramework",
+    "FrameworkName",
+    "XLA",
+    "differences",
+    "frameworks_of",
+    "launch_differences",
+    "searched_frameworks",
+    "started",
     "forward_s",
     "heads_of",
     "parallel_fault",

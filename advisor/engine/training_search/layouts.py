@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from advisor.engine.estimate import Resources
 from advisor.engine.network import Model
@@ -10,7 +10,10 @@ from advisor.engine.search import Catalog, Question, efficiency_on
 from advisor.engine.terms import OWNED, Accelerator, Offer, Rejection, TrainingTask, Workload
 from advisor.engine.training import (
     BF16_MASTER,
+    FRAMEWORKS,
+    OFFLOADS_WITH,
     PRECISIONS,
+    FrameworkName,
     HostSide,
     Job,
     Layout,
@@ -19,16 +22,22 @@ from advisor.engine.training import (
     Parallel,
     Precision,
     Rates,
+    Recompute,
+    Run,
     Shape,
     StepTime,
+    TrainingFramework,
     code_of,
     fastest,
+    frameworks_of,
     has_precision,
     host_bytes,
     least_memory,
     offloads,
     rates_of,
     recipe_of,
+    searched_frameworks,
+    started,
     step_time,
     trains,
 )
@@ -42,10 +51,14 @@ ROUNDING = 6  # a global batch is rounded to a power of two of at most this part
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Setup:
-    """What a layout is searched with."""
+    """What a layout is searched with: its time and memory are those of the framework that its launch files start."""
 
-    code: ModelCode
+    framework: FrameworkName
     precision: Precision
+
+    @property
+    def code(self) -> ModelCode:
+        return FRAMEWORKS[self.framework].code
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,6 +90,10 @@ def untrainable(a: Accelerator, task: TrainingTask, setups: Sequence[Setup]) -> 
     if not trains(a):
         reason = f"training is not modeled on {a.name}: its software stack is for inference"
         return Rejection(accelerator=a.slug, reason="unsupported", detail=reason, dead_end=reason)
+    if not searched_frameworks(a.vendor, task.method, whole_model=True):
+        what = "adapters" if task.method != "full" else "training"
+        reason = f"no launch files are written for {what} on {a.name}: no framework's speed and memory there are known"
+        return Rejection(accelerator=a.slug, reason="unsupported", detail=reason, dead_end=reason)
     if not setups:
         reason = f"{a.name} has no matrix rate for {' or '.join(task.precisions)}"
         return Rejection(accelerator=a.slug, reason="unsupported", detail=reason, dead_end=reason)
@@ -84,22 +101,12 @@ def untrainable(a: Accelerator, task: TrainingTask, setups: Sequence[Setup]) -> 
 
 
 def setups_of(a: Accelerator, task: TrainingTask, whole_model: bool) -> tuple[Setup, ...]:
-    """The model codes and precisions to try.
-
-    Megatron-Core's kernels and layouts stand for MaxText and NxD Training, which fuse the same operators. Fine-tuning
-    also runs transformers with FSDP and torch.compile, and adapters run nothing else.
-    """
+    """The frameworks that run on the chip, with the precisions that both have."""
     able = [p for p in PRECISIONS if p in task.precisions and has_precision(a, p)]
-    torch = a.kind == "gpu" or "synapse" in a.stacks
-    if task.method != "full" and not torch:
-        return ()
-    codes: list[ModelCode] = ["megatron"] if task.method == "full" else []
-    codes += ["hf"] if torch and not whole_model else []
     return tuple(
-        Setup(code=code, precision=p)
-        for code in codes
+        Setup(framework=name, precision=p)
+        for name in searched_frameworks(a.vendor, task.method, whole_model)
         for p in able
-        if code == "megatron" or p in ("bf16", "bf16_master")
     )
 
 
@@ -210,19 +217,18 @@ def servers_of(catalog: Catalog) -> Servers:
 
 
 def jobs(task: TrainingTask, model: Model, a: Accelerator, setup: Setup, chips: int, catalog: Catalog) -> Iterator[Job]:
-    """The searches of one setup: FSDP keeps other formats on one rank than on several."""
-    spreads = setup.code == "megatron"
-    shards_alone = a.kind == "tpu"  # MaxText shards like FSDP; its pipelines are for several slices
-    zeros = (3,) if shards_alone else (1, 3) if spreads else (3,) if chips > 1 else (0,)
+    """The search of one setup; none where the framework trains something else than was asked."""
+    framework = FRAMEWORKS[setup.framework]
+    zeros = framework.zeros if chips > 1 or framework.sizes else (0,)
     recipe = recipe_of(
-        setup.precision,
-        task.method,
-        task.adapter_rank or 16,
-        task.optimizer,
-        setup.code,
-        zeros[-1],
-        model,
+        setup.precision, task.method, task.adapter_rank or 16, task.optimizer, setup.code, zeros[-1], model
     )
+    code = code_of(setup.code, setup.code == "hf", Parallel(dp=chips, zero=zeros[-1]))
+    plan = Run(sequence_tokens=task.sequence_tokens, recipe=recipe, code=code, parallel=spread(framework, chips))
+    kept = [zero for zero in zeros if (run := with_stage(plan, zero, a, setup.framework)) and run.parallel.zero == zero]
+    started_run = with_stage(plan, kept[-1], a, setup.framework) if kept else None
+    if started_run is None:
+        return
     yield Job(
         model=model,
         accelerator=a,
@@ -230,15 +236,35 @@ def jobs(task: TrainingTask, model: Model, a: Accelerator, setup: Setup, chips: 
         chips=chips,
         sequence_tokens=task.sequence_tokens,
         global_batch=global_batch(task),
-        recipe=recipe,
-        code=code_of(setup.code, setup.code == "hf", Parallel(dp=chips, zero=zeros[-1])),
-        zeros=zeros,
-        spreads=spreads,
-        pipelines=not shards_alone,
-        recomputes=task.recompute,
+        recipe=started_run.recipe,
+        code=started_run.code,
+        zeros=tuple(kept),
+        sizes=framework.sizes,
+        recomputes=recomputations(task, started_run, a, setup.framework),
         reference=task.tuning is not None and task.tuning.reference == "kept",
         beside_bytes=reward_bytes(servers_of(catalog), a, chips),
     )
+
+
+def spread(framework: TrainingFramework, chips: int) -> Parallel:
+    """Data parallelism with each size that the framework has, so that it keeps what its code does for each."""
+    sizes = {name: 2 for name in framework.sizes if name != "pp"}  # pipelines exclude some ZeRO stages
+    return Parallel(dp=max(chips, 2 if sizes else 1), sequence_parallel="tp" in sizes, **sizes)
+
+
+def with_stage(plan: Run, zero: int, a: Accelerator, framework: FrameworkName) -> Run | None:
+    """What the framework starts for the plan at a ZeRO stage; None: something that may not fit or trains otherwise."""
+    return started(replace(plan, parallel=replace(plan.parallel, zero=zero)), a.vendor, framework)
+
+
+def recomputations(task: TrainingTask, run: Run, a: Accelerator, framework: FrameworkName) -> tuple[Recompute, ...]:
+    """The kinds of recomputation that are allowed and that the framework has."""
+
+    def kept(name: Recompute) -> bool:
+        found = started(replace(run, recompute=name), a.vendor, framework)
+        return found is not None and found.recompute == name
+
+    return tuple(name for name in task.recompute if kept(name))
 
 
 def offloaded(question: Question, a: Accelerator, chips: int, offer: Offer) -> Trained | None:
@@ -253,13 +279,22 @@ def offloaded(question: Question, a: Accelerator, chips: int, offer: Offer) -> T
     reached, model = efficiency_on(question.catalog.scopes, a), question.catalog.model
     found: list[Trained] = []
     for offload, zero in OFFLOADS:
+        parallel = Parallel(dp=chips, zero=zero)
         recipe = recipe_of("bf16_master", "full", 0, "adamw", "hf", zero, model)
+        plan = Run(
+            sequence_tokens=task.sequence_tokens, recipe=recipe, code=code_of("hf", False, parallel),
+            parallel=parallel, offload=offload,
+        )  # fmt: skip
+        run = started(plan, a.vendor, OFFLOADS_WITH)
+        if run is None:
+            continue
+        recipe = run.recipe
         if host_bytes(model, recipe, offload, chips, side.chips) > side.memory_bytes:
             continue
         job = Job(
             model=model, accelerator=a, efficiency=reached, chips=chips, sequence_tokens=task.sequence_tokens,
-            global_batch=global_batch(task), recipe=recipe, code=code_of("hf", False, Parallel(dp=chips, zero=zero)),
-            zeros=(zero,), spreads=False, offload=offload, host=side,
+            global_batch=global_batch(task), recipe=recipe, code=run.code,
+            zeros=(zero,), sizes=(), offload=offload, host=side,
             recomputes=tuple(name for name in task.recompute if name != "selective"),
         )  # fmt: skip
         layouts = fastest(job, count=1)
@@ -270,7 +305,7 @@ def offloaded(question: Question, a: Accelerator, chips: int, offer: Offer) -> T
         found.append(
             Trained(
                 accelerator=a,
-                setup=Setup(code="hf", precision="bf16_master"),
+                setup=Setup(framework=OFFLOADS_WITH, precision="bf16_master"),
                 chips=chips,
                 layout=layout,
                 step=step,
@@ -285,6 +320,8 @@ def may_offload(workload: Workload, a: Accelerator) -> bool:
     """Whether offload is tried: supervised full fine-tuning by AdamW in 16 bits, whose time on the host is known."""
     task = task_of(workload)
     if task.tuning is not None:
+        return False
+    if OFFLOADS_WITH not in frameworks_of(a.vendor):
         return False
     masters = bool({"bf16", "bf16_master"} & set(task.precisions)) and has_precision(a, "bf16_master")
     whole = task.method == "full" and task.optimizer == "adamw" and not workload.kind.trains_whole_model

@@ -28,9 +28,6 @@ LORA: Mapping[str, Any] = {
     "method": "lora", "adapter_rank": 16, "adapter_matrices": "query_value", "parameter_bytes": 2.0,
 }  # fmt: skip
 XLA_RECIPE = replace(training.FSDP_MIXED, reduce_bytes=2.0)
-XLA = Code(
-    loss="vocabulary_parallel", compiled="full", tp_overlap=True, graphs="partial"
-)  # one compiled step, experts by a kernel of their own
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -232,7 +229,7 @@ def mlperf(row: Row, chips: int, length: int) -> Unstated | Skip:
     if not batch:
         return Skip(reason="training: the batch is not stated")
     if row.accelerator_slug.startswith("tpu"):
-        return Unstated(sequence_tokens=length, global_batch=batch, recipe=XLA_RECIPE, code=XLA, zeros=(3,))
+        return Unstated(sequence_tokens=length, global_batch=batch, recipe=XLA_RECIPE, code=training.XLA, zeros=(3,))
     narrow = row.source_key >= "mlperf_train_5.1" and row.accelerator_slug in ("b200", "b300", "gb200", "gb300")
     recipe = replace(MEGATRON_RECIPE, matmul_dtype="nvfp4" if narrow else "fp8")
     if "lora" in row.params_note:
@@ -249,7 +246,7 @@ def maxtext(row: Row, chips: int, length: int) -> Unstated | Skip:
     recipe = replace(XLA_RECIPE, matmul_dtype="fp8") if row.weights_dtype == "fp8_full" else XLA_RECIPE
     if row.weights_dtype not in ("bf16", "fp8_full"):
         return Skip(reason="training: precision not stated")
-    return Unstated(sequence_tokens=length, global_batch=batch, recipe=recipe, code=XLA, zeros=(3,))
+    return Unstated(sequence_tokens=length, global_batch=batch, recipe=recipe, code=training.XLA, zeros=(3,))
 
 
 def gaudi(row: Row, chips: int, length: int) -> Run | Unstated | Skip:
@@ -274,7 +271,7 @@ def neuron(row: Row, chips: int, length: int) -> Run | Skip:
         micro_batch=1,
         micro_batches=max(noted(row.concurrency_or_batch, "GBS") // dp, 1),
         recipe=replace(MEGATRON_RECIPE, reduce_bytes=4.0),
-        code=replace(XLA, tp_overlap=False),
+        code=replace(training.XLA, tp_overlap=False),
         recompute="selective",
         parallel=Parallel(dp=dp, tp=tp, pp=pp, zero=1, sequence_parallel=tp > 1),
     )

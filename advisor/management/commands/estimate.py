@@ -44,7 +44,7 @@ HELP = {
     "attention_dp": "attention data parallelism inside a replica",
     "weights": "a dtype, or the slug of a quantization method",
     "kv": "KV cache format; default: the framework's default",
-    "framework": "default: the first in the catalog that supports the deployment",
+    "framework": "default: the first in the catalog that supports the deployment; training: whose launch files run",
     "host_speed_ratio": "host time of a step over that on the host of the measured overheads; above 1 is slower",
     "client": "steady, burst:10, poisson:RATE or static; default steady",
     "length_spread": "lengths are uniform between these fractions of isl and osl, such as 0.8:1.0",

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from advisor.engine.launch import LAUNCHERS, training_launch
-from advisor.engine.launch.training_runs.place import NAMES, choices
-from advisor.engine.training import MEGATRON, MEGATRON_BF16, Code, Parallel, Recipe, Run
+from advisor.engine.training import FRAMEWORKS, MEGATRON, MEGATRON_BF16, Code, Parallel, Recipe, Run
+from advisor.engine.training.frameworks.differences import NAMES, choices
 from tests.engine.launch.training_plans import place
 
 VENDORS = {"maxtext": "google", "nxdt": "aws"}
@@ -104,5 +104,5 @@ def test_each_choice_is_in_the_files_or_named_in_a_note(framework: str, name: st
 @pytest.mark.parametrize("framework", LAUNCHERS)
 def test_a_launcher_starts_its_own_run_unchanged(framework: str) -> None:
     vendor = VENDORS.get(framework, "nvidia")
-    once = LAUNCHERS[framework].runs(FULL, vendor)
-    assert LAUNCHERS[framework].runs(once, vendor) == once
+    once = FRAMEWORKS[framework].runs(FULL, vendor)
+    assert FRAMEWORKS[framework].runs(once, vendor) == once

@@ -26,7 +26,7 @@ from tests.engine.catalog_sample import ASSUMED, GIB, LLAMA_8B, catalog, chip, o
 LLAMA = LLAMA_8B
 
 BIG = chip("big", memory_bytes=141 * GIB, memory_bytes_per_s=4.8e12)
-SETUP = Setup(code="megatron", precision="bf16")
+SETUP = Setup(framework="megatron-bridge", precision="bf16")
 RELIABILITY = Reliability(
     failures=FailureRates(), blocked_fraction=0.042, spot=Spot(), instance_wait_s=SPOT_WAIT_S, straggler_fraction=0.015
 )

@@ -18,7 +18,7 @@ def found(gib: float, **task: object) -> Found:
     )
 
 
-@pytest.mark.parametrize(("gib", "change"), [(18, "lora"), (14, "qlora")])
+@pytest.mark.parametrize(("gib", "change"), [(18, "lora"), (10, "qlora")])
 def test_the_smallest_change_lets_the_run_fit(gib: float, change: str) -> None:
     (rejection,) = found(gib).rejections
     assert rejection.reason == "does_not_fit" and rejection.limit == gib

@@ -2,86 +2,17 @@
 
 import json
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from advisor.engine.launch.training_runs.place import DROPOUT_FRACTION, WARMUP_STEPS, TrainingPlace, Written, relaid
-from advisor.engine.training import Code, Offload, Recipe, Run
+from advisor.engine.launch.training_runs.place import DROPOUT_FRACTION, WARMUP_STEPS, TrainingPlace, Written
+from advisor.engine.training import WITH_TRITON, Recipe, Run
 
 FOLDER = Path(__file__).parent
 SCRIPT = (FOLDER / "train_fsdp.txt").read_text(encoding="utf-8")
 PREPARE = (FOLDER / "prepare_tokens.txt").read_text(encoding="utf-8")
-WITH_TRITON = ("nvidia", "amd")  # Liger's kernels are written in Triton
 QUERY_VALUE = ("q_proj", "v_proj")  # as transformers names them in Llama and its relatives
 WEIGHT_DECAY, CLIP_NORM, SEED = 0.1, 1.0, 1234
-
-
-def fsdp_run(run: Run, vendor: str) -> Run:
-    """The run that the script starts for a plan."""
-    run = relaid(run, tp=1, pp=1, cp=1, ep=1)
-    p = run.parallel
-    zero = 2 if p.zero == 1 else p.zero  # FSDP2 shards gradients with the states
-    offload: Offload = "all" if zero and run.offload != "none" else "none"  # CPUOffloadPolicy moves weights and states
-    return replace(
-        run,
-        parallel=replace(p, zero=zero, shard=p.shard if zero else 0),
-        recipe=_recipe(run.recipe, zero),
-        code=_code(run, zero, vendor),
-        offload=offload,
-        offloaded_layers=0,
-    )
-
-
-def _recipe(r: Recipe, zero: int) -> Recipe:
-    """Formats of FSDP2's mixed precision, or of autocast; a master copy is stored as FP32 weights."""
-    method = "lora" if r.method == "qlora" and zero else r.method  # FSDP2 cannot split 4-bit weights of transformers
-    optimizer = "adamw" if r.optimizer == "adafactor" and zero else r.optimizer  # it has no sharded norms (2.13)
-    dtype = r.matmul_dtype if r.matmul_dtype in ("bf16", "fp32") else "bf16"
-    if r.matmul_dtype == "fp8" and method == "full":
-        dtype = "fp8"
-    stored = 2.0 if r.parameter_bytes < 4 and not r.master_bytes and dtype != "fp32" else 4.0
-    if method != "full":
-        stored = 4.0
-    computed = 4.0 if dtype == "fp32" else 2.0
-    return replace(
-        r,
-        method=method,
-        optimizer=optimizer,
-        matmul_dtype=dtype,
-        parameter_bytes=stored,
-        compute_bytes=computed,
-        gradient_bytes=stored,
-        state_bytes=_state_bytes(r, optimizer, stored),
-        master_bytes=0.0,
-        reduce_bytes=(min(r.reduce_bytes, 4.0) if r.reduce_bytes >= 4 else 2.0) if zero else stored,
-        update_bytes=0.0,
-        frozen_bytes=2.0 if method == "lora" else r.frozen_bytes,
-        autocast=not zero and stored > computed,
-    )
-
-
-def _state_bytes(r: Recipe, optimizer: str, stored: float) -> float:
-    """PyTorch's optimizers keep their states in the format of the weights."""
-    states = {"adamw": 2.0, "sgd": 1.0}.get(optimizer)
-    return r.state_bytes if states is None else states * stored
-
-
-def _code(run: Run, zero: int, vendor: str) -> Code:
-    """transformers' code, with the kernels that the plan wants where the vendor's stack has them."""
-    c = run.code
-    triton = vendor in WITH_TRITON
-    return Code(
-        norm=c.norm if triton else "eager_fp32",
-        rotary=c.rotary if triton else "eager",
-        gate=c.gate if triton else "eager",
-        loss="fused_linear" if triton and c.loss == "fused_linear" else "upcast",
-        attention="flash2" if c.attention == "flash1" else c.attention,
-        compiled=c.compiled,
-        selective="operators",
-        stops_early=True,
-        gradient_buffer=c.gradient_buffer and not zero,
-    )
 
 
 def fsdp_files(run: Run, place: TrainingPlace) -> Written:

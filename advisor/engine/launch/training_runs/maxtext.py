@@ -1,17 +1,14 @@
 """A plan for TPUs as a MaxText configuration."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 from advisor.engine.launch.kubernetes import yaml_text
 from advisor.engine.launch.training_runs.fsdp import CLIP_NORM, FOLDER, SEED, WEIGHT_DECAY
-from advisor.engine.launch.training_runs.place import WARMUP_STEPS, TrainingPlace, Written, relaid
-from advisor.engine.training import Code, Recipe, Run
+from advisor.engine.launch.training_runs.place import WARMUP_STEPS, TrainingPlace, Written
+from advisor.engine.training import Recipe, Run
 
 VERSION = "0.2.5"
-OPTIMIZERS = ("adamw", "sgd", "muon")
-COMPILED = Code(attention="flash2", compiled="full", loss="upcast", selective="operators")
 # names in configs/models and in HF_IDS of utils/globals.py, 0.2.5, also of siblings of one shape
 MODELS: dict[str, str] = json.loads((FOLDER / "maxtext_models.json").read_text(encoding="utf-8"))
 MODEL_PLACEHOLDER = "<name of the model in maxtext/configs/models>"
@@ -19,48 +16,6 @@ PARAMETERS = "<checkpoint of the converted parameters>"
 PRETRAINING, TUNING = "maxtext.trainers.pre_train.train", "maxtext.trainers.post_train.sft.train_sft"
 ALL_MATRICES = "decoder/layers/.*(self_attention/(query|key|value|out)|mlp/(wi_0|wi_1|wo))"
 QUERY_VALUE = "decoder/layers/.*self_attention/(query|value)"
-
-
-def maxtext_run(run: Run, _vendor: str) -> Run:
-    """The run that MaxText starts for a plan."""
-    run = relaid(run, pp=1)
-    p = run.parallel
-    ep = p.ep if p.dp % p.ep == 0 else 1  # an axis of its own beside the data
-    zero = 3 if p.zero == 2 else p.zero
-    whole = p.dp * p.cp
-    shard = p.shard if zero == 3 and p.shard and p.shard % (p.cp * ep) == 0 and whole % p.shard == 0 else 0
-    return replace(
-        run,
-        parallel=replace(p, ep=ep, zero=zero, shard=shard),
-        recipe=_recipe(run.recipe),
-        code=replace(COMPILED, context=run.code.context),
-        recompute="full" if run.recompute == "full" else "selective",  # the least that it recomputes
-        offloaded_layers=0,
-        offload=run.offload if run.recipe.method == "full" else "none",  # its trainer for adapters has none
-    )
-
-
-def _recipe(r: Recipe) -> Recipe:
-    """The optimizer's states have the format of the weights."""
-    stored = 2.0 if r.parameter_bytes < 4 and not r.master_bytes and r.matmul_dtype != "fp32" else 4.0
-    gradient = 4.0 if r.gradient_bytes >= 4 else 2.0
-    optimizer = r.optimizer if r.optimizer in OPTIMIZERS else "adamw"
-    states = {"adamw": 2.0 * stored, "sgd": stored}.get(optimizer, r.state_bytes)
-    return replace(
-        r,
-        optimizer=optimizer,
-        matmul_dtype=r.matmul_dtype if r.matmul_dtype in ("bf16", "fp32", "fp8") else "bf16",
-        parameter_bytes=stored,
-        compute_bytes=4.0 if r.matmul_dtype == "fp32" else 2.0,
-        gradient_bytes=gradient,
-        state_bytes=states,
-        master_bytes=0.0,
-        reduce_bytes=gradient,
-        update_bytes=0.0,
-        frozen_bytes=stored if r.method == "lora" else r.frozen_bytes,
-        adapter_dropout=False,
-        autocast=False,
-    )
 
 
 def maxtext_files(run: Run, place: TrainingPlace) -> Written:

@@ -1,64 +1,15 @@
 """A plan for Trainium as a configuration of NxD Training."""
 
-from dataclasses import replace
 from typing import Any
 
 from advisor.engine.launch.kubernetes import yaml_text
 from advisor.engine.launch.training_runs.fsdp import CLIP_NORM, SEED, WEIGHT_DECAY
-from advisor.engine.launch.training_runs.place import DROPOUT_FRACTION, WARMUP_STEPS, TrainingPlace, Written, relaid
-from advisor.engine.training import Code, Recipe, Run
+from advisor.engine.launch.training_runs.place import DROPOUT_FRACTION, WARMUP_STEPS, TrainingPlace, Written
+from advisor.engine.training import Recipe, Run
 
-COMPILED = Code(
-    norm="fused", rotary="fused", gate="fused", loss="vocabulary_parallel", attention="flash2", compiled="full",
-    selective="attention", gradient_buffer=False, context="ring",
-)  # fmt: skip
 MATRICES = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]
 CONFIG = "<folder with the model's config.json>"
 LAYERS, WIDTH = "<num_hidden_layers of config.json>", "<hidden_size of config.json>"
-
-
-def neuron_run(run: Run, _vendor: str) -> Run:
-    """The run that NxD Training starts for a plan."""
-    run = relaid(run, ep=1)
-    p = run.parallel
-    adapters = run.recipe.method != "full"
-    zero = 0 if adapters else min(p.zero, 1)  # its adapters do not work with ZeRO 1
-    return replace(
-        run,
-        parallel=replace(p, zero=zero, shard=0),
-        recipe=_recipe(run.recipe),
-        code=COMPILED,
-        offload="none",
-        offloaded_layers=0,
-    )
-
-
-def _recipe(r: Recipe) -> Recipe:
-    """mixed_precision keeps FP32 gradients and master weights; bf16SR is BF16 with stochastic rounding."""
-    base = replace(
-        r,
-        method="lora" if r.method == "qlora" else r.method,
-        optimizer="adamw",
-        matmul_dtype="bf16",
-        adapter_matrices="all",
-        compute_bytes=2.0,
-        update_bytes=0.0,
-        frozen_bytes=4.0 if r.method != "full" else r.frozen_bytes,
-    )
-    if r.method != "full":  # autocast only
-        return replace(
-            base, parameter_bytes=4.0, gradient_bytes=4.0, state_bytes=8.0, master_bytes=0.0, reduce_bytes=4.0,
-            autocast=True,
-        )  # fmt: skip
-    if r.parameter_bytes < 4 and not r.master_bytes:
-        return replace(
-            base, parameter_bytes=2.0, gradient_bytes=2.0, state_bytes=4.0, master_bytes=0.0, reduce_bytes=2.0,
-            autocast=False,
-        )  # fmt: skip
-    return replace(
-        base, parameter_bytes=2.0, gradient_bytes=4.0, state_bytes=8.0, master_bytes=4.0, reduce_bytes=4.0,
-        autocast=False,
-    )  # fmt: skip
 
 
 def neuron_files(run: Run, place: TrainingPlace) -> Written:

@@ -4,72 +4,43 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from advisor.engine.launch.training_runs.axolotl import axolotl_files, axolotl_run, deepspeed_files, deepspeed_run
-from advisor.engine.launch.training_runs.fsdp import fsdp_files, fsdp_run
+from advisor.engine.launch.training_runs.axolotl import axolotl_files, deepspeed_files
+from advisor.engine.launch.training_runs.fsdp import fsdp_files
 from advisor.engine.launch.training_runs.jobs import Job, job_files, torchrun
-from advisor.engine.launch.training_runs.maxtext import maxtext_files, maxtext_run
-from advisor.engine.launch.training_runs.megatron import megatron_files, megatron_run
-from advisor.engine.launch.training_runs.neuron import neuron_files, neuron_run
-from advisor.engine.launch.training_runs.place import Difference, TrainingPlace, Written, differences, per_device
-from advisor.engine.training import Run
+from advisor.engine.launch.training_runs.maxtext import maxtext_files
+from advisor.engine.launch.training_runs.megatron import megatron_files
+from advisor.engine.launch.training_runs.neuron import neuron_files
+from advisor.engine.launch.training_runs.place import TrainingPlace, Written, per_device
+from advisor.engine.training import (
+    ADAPTERS_FIRST,
+    FRAMEWORKS,
+    Difference,
+    Run,
+    differences,
+    frameworks_of,
+    launch_differences,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Launcher:
-    """One training framework."""
+    """How the files of one training framework are written."""
 
-    title: str
-    runs: Callable[[Run, str], Run]  # the run that its files start for a plan on chips of this vendor
     writes: Callable[[Run, TrainingPlace], Written]
-    vendors: tuple[str, ...] = ()  # empty: any vendor that PyTorch has a backend for
     options: tuple[str, ...] = ()  # the lists of fixtures/flags/training that its options are checked against
     released: bool = True  # False: these lists are of the project's source, because no release could be read
 
 
-LAUNCHERS = {  # where several express a plan equally well, the first is taken
-    "fsdp2": Launcher(
-        title="PyTorch FSDP2",
-        runs=fsdp_run,
-        writes=fsdp_files,
-        options=("torchrun-2.13.0",),
-    ),
-    "axolotl": Launcher(
-        title="Axolotl",
-        runs=axolotl_run,
-        writes=axolotl_files,
-        vendors=("nvidia", "amd"),
-        options=("axolotl-0.19.0",),
-    ),
-    "megatron-bridge": Launcher(
-        title="Megatron-Bridge",
-        runs=megatron_run,
-        writes=megatron_files,
-        vendors=("nvidia",),
-        options=("megatron-bridge-0.3.1", "megatron-core-0.16.1"),
-    ),
-    "deepspeed": Launcher(
-        title="DeepSpeed with Axolotl",
-        runs=deepspeed_run,
-        writes=deepspeed_files,
-        vendors=("nvidia", "amd"),
-        options=("axolotl-0.19.0", "deepspeed-0.18.9"),
-    ),
-    "maxtext": Launcher(
-        title="MaxText", runs=maxtext_run, writes=maxtext_files, vendors=("google",), options=("maxtext-0.2.5",)
-    ),
-    "nxdt": Launcher(
-        title="NxD Training",
-        runs=neuron_run,
-        writes=neuron_files,
-        vendors=("aws",),
-        options=("nxdt-2025",),
-        released=False,
-    ),
+LAUNCHERS = {
+    "fsdp2": Launcher(writes=fsdp_files, options=("torchrun-2.13.0",)),
+    "axolotl": Launcher(writes=axolotl_files, options=("axolotl-0.19.0",)),
+    "megatron-bridge": Launcher(writes=megatron_files, options=("megatron-bridge-0.3.1", "megatron-core-0.16.1")),
+    "deepspeed": Launcher(writes=deepspeed_files, options=("axolotl-0.19.0", "deepspeed-0.18.9")),
+    "maxtext": Launcher(writes=maxtext_files, options=("maxtext-0.2.5",)),
+    "nxdt": Launcher(writes=neuron_files, options=("nxdt-2025",), released=False),
 }
-OWN_STACKS = ("google", "aws")  # whose chips run no PyTorch script as it is
 # https://rocm.docs.amd.com/en/docs-7.1.0/reference/api-libraries.html ("Train a model with Primus and Megatron-LM")
 PRIMUS = "AMD runs tensor and pipeline parallelism with Primus and Megatron-LM; its files are not written here"
-ADAPTERS_FIRST = "axolotl"  # for LoRA and QLoRA
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,22 +56,10 @@ class TrainingLaunch:
     runs_plan: bool  # False: a difference may not fit on the chips, or trains something else
 
 
-def _of_vendor(vendor: str) -> list[str]:
-    names = [name for name, launcher in LAUNCHERS.items() if vendor in launcher.vendors]
-    if vendor not in OWN_STACKS:
-        names += [name for name, launcher in LAUNCHERS.items() if not launcher.vendors]
-    return names
-
-
-def launch_differences(run: Run, vendor: str, framework: str) -> tuple[Difference, ...]:
-    """What a launcher does differently from the plan."""
-    return differences(run, LAUNCHERS[framework].runs(run, vendor))
-
-
 def _ordered(vendor: str, run: Run) -> list[str]:
     """Launchers of the vendor: those that can run the plan first, then those that express more of it."""
-    found = {name: launch_differences(run, vendor, name) for name in _of_vendor(vendor)}
-    places = list(LAUNCHERS)
+    found = {name: launch_differences(run, vendor, name) for name in frameworks_of(vendor)}
+    places = list(FRAMEWORKS)
 
     def rank(name: str) -> tuple[int, bool, int, int]:
         preferred = run.recipe.method != "full" and name == ADAPTERS_FIRST
@@ -123,7 +82,7 @@ def training_launch(run: Run, place: TrainingPlace, framework: str = "") -> Trai
     if name not in LAUNCHERS:
         raise ValueError(f"{name or place.vendor}: no launcher; known are {', '.join(LAUNCHERS)}")
     launcher = LAUNCHERS[name]
-    actual = launcher.runs(plan, place.vendor)
+    actual = FRAMEWORKS[name].runs(plan, place.vendor)
     unlike = differences(plan, actual)
     written = launcher.writes(actual, place)
     job = Job(
@@ -140,7 +99,7 @@ def training_launch(run: Run, place: TrainingPlace, framework: str = "") -> Trai
     command = torchrun(job, "<address of the first host>:29500")
     return TrainingLaunch(
         framework=name,
-        title=launcher.title,
+        title=FRAMEWORKS[name].title,
         command=shlex.join(command),
         files=written.files | {"prepare.sh": _prepare(written, notes)} | job_files(job),
         notes=notes,

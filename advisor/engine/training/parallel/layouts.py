@@ -30,6 +30,7 @@ from advisor.engine.training.reference import reference_bytes
 from advisor.engine.training.run import Code, Offload, Parallel, Recipe, Recompute, Run
 from advisor.engine.training.step_time import StepTime, step_time, work_of
 
+SIZES = ("tp", "pp", "cp", "ep")  # parallel sizes beside data parallelism
 RECOMPUTE: tuple[Recompute, ...] = ("none", "selective", "full")
 MOST_CHECKED = 2000  # candidates whose memory is computed exactly, the fastest first
 MOST_SMALL = 16  # layouts with the lowest bounds of their memory, whose peaks are computed
@@ -54,8 +55,7 @@ class Job:
     recipe: Recipe
     code: Code
     zeros: tuple[int, ...] = (1, 3)  # ZeRO stages that the framework has
-    spreads: bool = True  # False: data parallelism alone
-    pipelines: bool = True
+    sizes: tuple[str, ...] = SIZES  # parallel sizes that the framework has beside data parallelism
     recomputes: tuple[str, ...] = RECOMPUTE  # that may be used
     offload: Offload = "none"
     host: HostSide | None = None  # around the chips, for offload; its memory is not checked
@@ -108,10 +108,10 @@ def _parallel_sizes(job: Job) -> Iterator[tuple[int, int, int, int, int]]:
     tensor = [tp for tp in powers(min(near, job.chips)) if all(h % tp == 0 for h in heads)]
     stages = [pp for pp in _stages(job, layers) if job.chips % pp == 0]
     context = powers(job.sequence_tokens // 4096) if job.sequence_tokens >= LONG_TOKENS else [1]
-    if not job.pipelines:
-        stages = [1]
-    if not job.spreads:
-        tensor, stages, context, experts = [1], [1], [1], 1
+    tensor, stages, context = (
+        sizes if name in job.sizes else [1] for name, sizes in (("tp", tensor), ("pp", stages), ("cp", context))
+    )
+    experts = experts if "ep" in job.sizes else 1
     for tp, pp, cp in product(tensor, stages, context):
         if job.chips % (tp * pp * cp):
             continue
