@@ -5,6 +5,7 @@ Off until `ASSAY_PRICE_SOURCES` names a source, or an operator runs `manage.py p
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ State = PriceRefresh.State
 Json = dict[str, Any]
 PRICED = ("prices", "other_terms", "serverless", "hosted")  # the parts of a snapshot that hold prices
 WEBHOOK_TIMEOUT_S = 10
+LACKING_SHOWN = 20
 
 
 class NoSource(ValueError):
@@ -46,10 +48,13 @@ class Change:
     change_fraction: float | None  # of the cost
 
 
-def run(names: Sequence[str], by: str, file: Path | None = None) -> PriceRefresh:
+def run(
+    names: Sequence[str], by: str, file: Path | None = None, as_of: date | None = None, cloud: str = ""
+) -> PriceRefresh:
     """Reads the named sources, or those that are turned on, and stores the report.
 
-    Raises NoSource, sync.AlreadyRunning, FixtureError (unknown name) and OSError (`file` cannot be read).
+    `as_of` and `cloud`: of `file`, where it does not say. Raises NoSource, sync.AlreadyRunning, FixtureError (unknown
+    name or cloud, day in the future) and OSError (`file` cannot be read).
     """
     names = list(names) or settings.PRICE_SOURCES
     if not names:
@@ -58,7 +63,7 @@ def run(names: Sequence[str], by: str, file: Path | None = None) -> PriceRefresh
             f"azure,openrouter (of {', '.join(SOURCES)})"
         )
     with sync.only_one(by) as row:
-        answers = sync.downloaded(names, file)
+        answers = sync.downloaded(names, file, as_of, cloud)
         watched = _watched() if any(not isinstance(found, str) and found.texts for _, found in answers) else []
         before = [inputs.take_snapshot(advice.workload.spec, advice.organisation) for advice in watched]
         day = clock.today()
@@ -165,6 +170,10 @@ def lines(row: PriceRefresh) -> list[str]:
     for done in report["sources"]:
         told += [f"  changed {line}" for line in done["changed"][:10]]
         told += [f"  held {line}" for line in done["quarantined"][:10]]
+        told += [f"  skipped {count}: {reason}" for reason, count in sorted(done["skipped"].items(), key=_most_first)]
+        lacking = list(done.get("proposed", {}).items())
+        told += [f"  not in the catalog: {name}: {what}" for name, what in lacking[:LACKING_SHOWN]]
+        told += [f"  not in the catalog: {len(lacking) - LACKING_SHOWN} more"] if len(lacking) > LACKING_SHOWN else []
     if stale := report["stale"]:
         told.append(f"offers read over 90 days ago: {sum(stale.values())} ({_counted(stale)})")
     told.append(
@@ -174,15 +183,20 @@ def lines(row: PriceRefresh) -> list[str]:
     return told + [f"  {change_line(change)}" for change in report["answers_changed"]]
 
 
+def _most_first(counted: tuple[str, int]) -> tuple[int, str]:
+    return -counted[1], counted[0]
+
+
 def _source_line(done: Json) -> str:
     if done["error"]:
         return f"{done['source']}: not read: {done['error']}"
     if done["not_modified"]:
         return f"{done['source']}: unchanged since the last time"
     skipped = sum(done["skipped"].values())
+    dated = f" of {done['as_of']} (by {done['dated_by']})" if done.get("dated_by") else ""
     return (
-        f"{done['source']}: {done['added']} new, {done['changed_prices']} changed, {done['confirmed']} confirmed, "
-        f"{done['held']} held, {skipped} lines skipped"
+        f"{done['source']}{dated}: {done['added']} new, {done['changed_prices']} changed, "
+        f"{done['confirmed']} confirmed, {done['held']} held, {skipped} skipped of {done.get('read', 0)} rows read"
     )
 
 

@@ -17,6 +17,7 @@ from catalog.loading.fixtures import INDEX
 Row = Mapping[str, Any]
 LEAST_OTHERS = 3  # prices of other offers; with fewer there is no comparison
 FAR = 3.5  # times the median, up or down, is suspicious
+FAR_SPOT = 7.0  # spot prices fall far below the usual; the price of one chip instead of 8 is still found
 NEAR = 1.6  # times a round factor, up or down, suggests that mistake
 HOSTS = (16, 8, 4)  # chips of the usual hosts
 SHIFTS = (10, 100, 1000)
@@ -74,9 +75,9 @@ def suspicion(
         return "has a rent and a purchase price; give one of them"
     own, each = (row["provider"], row["instance"]), usd_of(row) / row["accelerators"]
     known = market.get((row["accelerator"], way_of(row)), ())
-    near = [o for o in known if o.offer == own and _distance(each / o.usd_per_chip) < math.log(NEAR)]
+    near = [o for o in known if o.offer[0] == own[0] and _distance(each / o.usd_per_chip) < math.log(NEAR)]
     if len(near) > int(stored):
-        return ""  # near the price of the same instance on another day or in another region
+        return ""  # near the seller's price of the same chip on another day, in another region or machine
     others = [o.usd_per_chip for o in known if o.offer != own]
     return _beside(row, others, per_usd or {}) if len(others) >= LEAST_OTHERS else ""
 
@@ -90,7 +91,7 @@ def _beside(row: Row, others: Sequence[float], per_usd: Mapping[str, float]) -> 
     compared = f"{usd_text(each)} {unit}, while the median of {len(others)} other prices is {usd_text(middle)}"
     if usd_of(row) in PLACEHOLDERS_USD and _distance(ratio) > math.log(2):
         return f"looks like a placeholder: {compared}"
-    if _distance(ratio) < math.log(FAR):
+    if _distance(ratio) < math.log(FAR_SPOT if way_of(row) == "spot" else FAR):
         return ""
     if chips > 1 and _distance(ratio * chips) < math.log(FAR):
         return f"looks like the price of one chip instead of {chips}: {compared}"

@@ -107,17 +107,20 @@ def _seller(row: Quote) -> tuple[object, ...]:
 def _replaces(newer: Quote, older: Quote, day: date) -> bool:
     """Whether a seller's newer rent makes an older one of the same chip obsolete.
 
-    A price list replaces the whole list before it: all its terms, instance names and regions. On demand is never
+    A price list replaces the whole list before it: all its terms, instance names and regions. One that prints a price
+    per chip says what every instance costs, so it needs no distance in time, nor does it get any. On demand is never
     cheaper than the same seller's newer commitment or spot price, so such an older price is obsolete at any distance.
     """
     if newer.as_of <= older.as_of or (has_expired(newer, day) and not has_expired(older, day)):
         return False
     everywhere = newer.region in ANYWHERE
+    together = everywhere or older.region in ANYWHERE or newer.region == older.region
+    if together and newer.term == older.term and (is_per_chip(newer) or is_per_chip(older)):
+        return True
     if (newer.as_of - older.as_of).days > REPLACED_DAYS and (everywhere or newer.region == older.region):
         listed = newer.term in LISTED and older.term in LISTED
         if (listed or newer.term == older.term) and _same_size(newer, older):
             return True
-    together = everywhere or older.region in ANYWHERE or newer.region == older.region
     freer = FREEDOM.get(newer.term, 9) < FREEDOM.get(older.term, -1)
     return together and freer and usd_per_chip_hour(older) < usd_per_chip_hour(newer)
 

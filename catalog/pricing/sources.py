@@ -1,6 +1,8 @@
 """The public sources that `prices sync` can read, and how each is downloaded."""
 
+import json
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,20 +11,33 @@ from urllib.parse import quote
 
 import requests
 
-from catalog.importers.prices import aws, azure, gcp, gpu_price_index, gpuhunt, litellm, openrouter, skypilot
-from catalog.loading.fixtures import FixtureError, Row
-from catalog.models import ServedModel
+from catalog.importers.prices import (
+    aws,
+    azure,
+    gcp,
+    gpu_price_index,
+    gpuhunt,
+    hosted,
+    litellm,
+    names,
+    openrouter,
+    skypilot,
+)
+from catalog.importers.prices.offers import Account, Offer
+from catalog.loading.fixtures import INDEX, FixtureError
+from catalog.models import Accelerator, ApiPrice, Price, ServedModel
 from catalog.pricing.download import Unreachable, get
 
-Skipped = dict[str, int]
 Etags = dict[str, str]  # by URL
 AZURE = "https://prices.azure.com/api/retail/prices?api-version=2023-01-01-preview&$filter="
 AWS = "https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws/AmazonEC2/current/{}/index.json"
 GCP = "https://cloudbilling.googleapis.com/v1/services/6F81-5844-456A/skus?currencyCode=USD&pageSize=5000"
+CLOUDS = ("aws", "azure", "gcp", "crusoe", "digitalocean", "nebius", "runpod", "vultr")  # also without a price yet
 SKYPILOT = "https://raw.githubusercontent.com/skypilot-org/skypilot-catalog/master/catalogs/v8/{}/vms.csv"
 LITELLM = "https://raw.githubusercontent.com/BerriAI/litellm/main/model_prices_and_context_window.json"
 OPENROUTER = "https://openrouter.ai/api/v1/models"
 DAILY = "https://raw.githubusercontent.com/ewyluda/gpu-price-index/main/site/data/observations-latest.csv"
+AZURE_SERIES = ("NC", "ND", "NG", "NP", "NV")  # sizes with accelerators: new ones of a series arrive by themselves
 MAX_PAGES = 500
 
 
@@ -32,6 +47,8 @@ class Download:
 
     texts: Mapping[str, str]
     etags: Etags = field(default_factory=dict)
+    as_of: str = ""  # ISO date of the data; empty: they are of today
+    dated_by: str = ""  # what states this date
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,8 +58,11 @@ class Source:
     name: str
     title: str
     download: Callable[[requests.Session, Etags], Download]
-    rows: Callable[[str, str, str, Skipped], Iterable[Row]]  # of one text: (its name, text, date, skipped)
+    rows: Callable[[str, str, str, Account], Iterable[Offer]]  # of one text: (its name, text, date, account)
     hosted: bool = False  # rows of fixtures.api_price instead of fixtures.price
+    by_cloud: bool = False  # a text is of one cloud, which its name tells and its content does not
+    keeps_withdrawn: bool = False  # lists offers for ever, so being listed says nothing
+    newest: Callable[[str], str] = lambda text: ""  # the newest day that a text states; empty: none
     needs: str = ""  # what it needs besides the network
 
 
@@ -64,12 +84,13 @@ def _each(urls: Mapping[str, str], opened: requests.Session, etags: Etags) -> Do
 
 def _azure(opened: requests.Session, etags: Etags) -> Download:
     texts = {}
-    for size in azure.INSTANCES:
-        url: str | None = AZURE + quote(f"serviceName eq 'Virtual Machines' and armSkuName eq '{size}'")
+    for series in AZURE_SERIES:
+        wanted = f"serviceName eq 'Virtual Machines' and startswith(armSkuName, 'Standard_{series}')"
+        url: str | None = AZURE + quote(wanted)
         count = 0
         while url and count < MAX_PAGES:
             text = get(opened, url).text or ""
-            texts[f"{size} {count}"] = text
+            texts[f"{series} {count}"] = text
             url, count = azure.next_page(text), count + 1
     return Download(texts=texts)
 
@@ -100,13 +121,14 @@ def _aws_spot(opened: requests.Session, etags: Etags) -> Download:
             "aws-spot needs the package boto3 and AWS credentials; without them, save the output of "
             "`aws ec2 describe-spot-price-history --output json` and give it with --file"
         ) from error
-    import json
-
     texts = {}
     for region in _names("ASSAY_AWS_REGIONS", "us-east-1"):
         try:
             pages = boto3.client("ec2", region_name=region).get_paginator("describe_spot_price_history")
-            asked = {"InstanceTypes": sorted(aws.INSTANCES), "ProductDescriptions": ["Linux/UNIX"]}
+            asked = {
+                "InstanceTypes": sorted({**aws.INSTANCES, **known("aws").instances}),
+                "ProductDescriptions": ["Linux/UNIX"],
+            }
             found = [item for page in pages.paginate(**asked) for item in page["SpotPriceHistory"]]
         except Exception as error:  # boto3 makes its exception classes at run time
             raise Unreachable(
@@ -129,7 +151,7 @@ def _one(url: str) -> Callable[[requests.Session, Etags], Download]:
     return lambda opened, etags: _each({url.rsplit("/", 1)[-1]: url}, opened, etags)
 
 
-def _by_path(read: Callable[[Path], Iterable[Row]], folder: str, name: str, text: str) -> Iterator[Row]:
+def _by_path(read: Callable[[Path], Iterable[Offer]], folder: str, name: str, text: str) -> Iterator[Offer]:
     """For readers of files, which take the provider from the folder."""
     with tempfile.TemporaryDirectory() as made:
         path = Path(made) / folder / name
@@ -138,22 +160,58 @@ def _by_path(read: Callable[[Path], Iterable[Row]], folder: str, name: str, text
         yield from read(path)
 
 
-def _skypilot_rows(cloud: str, text: str, as_of: str, skipped: Skipped) -> Iterator[Row]:
-    return _by_path(lambda path: skypilot.read(path, cloud, as_of, skipped), cloud, "vms.csv", text)
+def _skypilot_rows(cloud: str, text: str, as_of: str, account: Account) -> Iterator[Offer]:
+    return _by_path(lambda path: skypilot.read(path, cloud, known(), as_of, account), cloud, "vms.csv", text)
 
 
-def _gpuhunt_rows(provider: str, text: str, as_of: str, skipped: Skipped) -> Iterator[Row]:
+def _gpuhunt_rows(provider: str, text: str, as_of: str, account: Account) -> Iterator[Offer]:
+    seller = names.provider(provider, known_providers()) or provider
     if not text:
-        return gpuhunt.live(provider, as_of, skipped)
-    return _by_path(lambda path: gpuhunt.read(path, provider, as_of, skipped), provider, "offers.csv", text)
+        return gpuhunt.live(provider, known(), as_of, account)
+    return _by_path(lambda path: gpuhunt.read(path, seller, known(), as_of, account), seller, f"{seller}.csv", text)
 
 
-def _models() -> list[tuple[str, str]]:
-    return list(ServedModel.objects.values_list("hf_id", "slug"))
+def known(provider: str = "") -> names.Catalog:
+    """The catalog's chips, and what each instance of a provider has by the newest public price of it."""
+    rows = Price.objects.filter(organisation=None, provider=provider, unit="instance").exclude(origin=INDEX)
+    listed = rows.order_by("as_of").values_list("instance", "accelerator__slug", "accelerators")
+    return names.Catalog(
+        gib=dict(Accelerator.objects.values_list("slug", "memory_gib")),
+        instances={instance: (slug, count) for instance, slug, count in listed} if provider else {},
+    )
 
 
-def _litellm_rows(name: str, text: str, as_of: str, skipped: Skipped) -> Iterator[Row]:
-    return _by_path(lambda path: litellm.read(path, _models(), as_of, skipped), "litellm", "prices.json", text)
+def models() -> hosted.Models:
+    """The names of the catalog's models and hosted endpoints."""
+    endpoints = ApiPrice.objects.values_list("provider", "name", "model__slug").distinct()
+    return hosted.models(ServedModel.objects.values_list("hf_id", "slug"), endpoints)
+
+
+def known_providers() -> set[str]:
+    """The sellers of the catalog, and the clouds that the collections list."""
+    stored = Price.objects.filter(organisation=None).values_list("provider", flat=True).distinct()
+    return {*stored, *names.PROVIDERS.values(), *CLOUDS}
+
+
+def cloud_of(file: Path, cloud: str = "") -> str:
+    """The provider that a file of one cloud belongs to: as said, or by the name of the file or of its folder.
+
+    FixtureError: no provider of the catalog has this name, or nothing names one.
+    """
+    providers = known_providers()
+    if cloud:
+        if found := names.provider(cloud, providers):
+            return found
+        raise FixtureError(f"no cloud {cloud!r} in the catalog; choose one of {', '.join(sorted(providers))}")
+    folder = file.resolve().parent.name
+    for word in (file.stem, *re.split(r"[_ .]+", file.stem), folder):
+        if found := names.provider(word, providers):
+            return found
+    raise FixtureError(f"{file} does not say which cloud it is of; give --cloud NAME, such as --cloud nebius")
+
+
+def _litellm_rows(name: str, text: str, as_of: str, account: Account) -> Iterator[Offer]:
+    return _by_path(lambda path: litellm.read(path, models(), as_of, account), "litellm", f"{name}.json", text)
 
 
 SOURCES = {
@@ -163,27 +221,28 @@ SOURCES = {
             name="azure",
             title="Azure Retail Prices API",
             download=_azure,
-            rows=lambda name, text, as_of, skipped: azure.read(text, as_of, skipped),
+            rows=lambda name, text, as_of, account: azure.read(text, known("azure"), as_of, account),
+            newest=azure.newest,
         ),
         Source(
             name="aws",
             title="AWS Price List, EC2 (regions in ASSAY_AWS_REGIONS)",
             download=_aws,
-            rows=lambda name, text, as_of, skipped: aws.read(text, as_of, skipped),
+            rows=lambda name, text, as_of, account: aws.read(text, known("aws"), as_of, account),
             needs="about 3 GiB of memory: AWS publishes one large file per region",
         ),
         Source(
             name="aws-spot",
             title="EC2 spot price history (regions in ASSAY_AWS_REGIONS)",
             download=_aws_spot,
-            rows=lambda name, text, as_of, skipped: aws.read_spot(text, as_of, skipped),
+            rows=lambda name, text, as_of, account: aws.read_spot(text, known("aws"), as_of, account),
             needs="the package boto3 and AWS credentials",
         ),
         Source(
             name="gcp",
             title="Google Cloud Billing Catalog API",
             download=_gcp,
-            rows=lambda name, text, as_of, skipped: gcp.read(text, as_of, skipped),
+            rows=lambda name, text, as_of, account: gcp.read(text, known("gcp"), as_of, account),
             needs="an API key in ASSAY_GCP_BILLING_KEY",
         ),
         Source(
@@ -191,6 +250,7 @@ SOURCES = {
             title="gpuhunt (providers in ASSAY_GPUHUNT_PROVIDERS)",
             download=_gpuhunt,
             rows=_gpuhunt_rows,
+            by_cloud=True,
             needs="the package gpuhunt",
         ),
         Source(
@@ -198,19 +258,28 @@ SOURCES = {
             title="SkyPilot catalog (clouds in ASSAY_SKYPILOT_CLOUDS)",
             download=_skypilot,
             rows=_skypilot_rows,
+            by_cloud=True,
         ),
         Source(
             name="gpu-price-index",
             title="Daily readings of provider APIs and pages (ewyluda/gpu-price-index)",
             download=_one(DAILY),
-            rows=lambda name, text, as_of, skipped: gpu_price_index.read(text, as_of, skipped),
+            rows=lambda name, text, as_of, account: gpu_price_index.read(text, known(), as_of, account),
         ),
-        Source(name="litellm", title="litellm model prices", download=_one(LITELLM), rows=_litellm_rows, hosted=True),
+        Source(
+            name="litellm",
+            title="litellm model prices",
+            download=_one(LITELLM),
+            rows=_litellm_rows,
+            hosted=True,
+            keeps_withdrawn=True,
+        ),
         Source(
             name="openrouter",
             title="OpenRouter model list",
             download=_one(OPENROUTER),
-            rows=lambda name, text, as_of, skipped: openrouter.read(text, _models(), as_of, skipped),
+            rows=lambda name, text, as_of, account: openrouter.read(text, models(), as_of, account),
+            newest=openrouter.newest,
             hosted=True,
         ),
     )

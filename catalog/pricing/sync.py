@@ -1,9 +1,15 @@
-"""Reads public price sources and adds what is new. One run at a time; each source is added whole or not at all."""
+"""Reads public price sources and adds what is new. One run at a time; each source is added whole or not at all.
 
+Each row of a feed has one outcome: read = new + changed + confirmed + held + skipped. A row behind several offers
+counts as what happened to the most eventful of them.
+"""
+
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +17,16 @@ import structlog
 from django.db import IntegrityError, transaction
 
 from catalog import clock
+from catalog.importers.prices.hosted import ARN, spelled
+from catalog.importers.prices.offers import Account, Offer
 from catalog.loading import fixtures, load
 from catalog.loading.fixtures import FixtureError, Row
 from catalog.models import Accelerator, ApiPrice, Price, PriceRefresh, PriceSource
-from catalog.pricing import imports
+from catalog.pricing import hosted_checks, imports
 from catalog.pricing.current import STALE_DAYS
 from catalog.pricing.derived import current_offers
 from catalog.pricing.download import Unreachable, session
-from catalog.pricing.sources import Download, Skipped, Source, named
+from catalog.pricing.sources import Download, Source, cloud_of, named
 
 log = structlog.get_logger("assay.prices")
 LEASE = timedelta(hours=1)
@@ -26,6 +34,14 @@ CONFIRM_DAYS = 7  # an unchanged price is stored again, with its new date, after
 RECENT = ("up to 30 days old", "up to 90 days")  # ages in `offers_by_age`
 MAX_LINES = 50  # of each kind in a report
 Offers = dict[tuple[Any, ...], tuple[date, Any]]  # newest date and price of each offer
+OUTCOMES = ("new", "changed", "confirmed", "held")  # the most eventful first
+SAME_FRACTION = 0.001  # prices that differ by less are one price, rounded differently
+SAME_DECIMALS = 2  # or rounded to at least as many
+FILE_DAY = re.compile(r"20\d\d-[01]\d-[0-3]\d")
+CARRIED = (  # of a hosted model: what a price list without them does not take away
+    *("output_tokens_per_s", "ttft_ms", "speed_kind", "speed_as_of", "speed_source", "quantization", "notes"),
+    "max_input_tokens",
+)
 
 
 class AlreadyRunning(Exception):
@@ -34,16 +50,24 @@ class AlreadyRunning(Exception):
 
 @dataclass(kw_only=True, slots=True)
 class Read:
-    """What reading one source did. `new` and `changed` are lines for people, at most MAX_LINES each."""
+    """What reading one source did, in rows of the feed. `new` and `changed` are lines for people, at most MAX_LINES.
+
+    read = added + changed_prices + confirmed + held + the sum of `skipped`.
+    """
 
     source: str
+    as_of: str = ""  # the day of the data
+    dated_by: str = ""  # what states it
+    read: int = 0
     error: str = ""  # nothing of this source was changed
     not_modified: bool = False  # the source has not changed since the last time
     added: int = 0  # offers that were not known
     changed_prices: int = 0
     confirmed: int = 0  # same price, read again
     held: int = 0
-    skipped: Skipped = field(default_factory=dict)
+    skipped: dict[str, int] = field(default_factory=dict)  # by reason
+    offers: dict[str, int] = field(default_factory=dict)  # of all, by outcome: one row may make several
+    proposed: dict[str, str] = field(default_factory=dict)  # instances and chips that the catalog lacks
     new: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     quarantined: list[str] = field(default_factory=list)
@@ -72,13 +96,19 @@ def finish(row: PriceRefresh, state: str, report: Mapping[str, Any] | None = Non
     row.save(update_fields=["state", "finished_at", "error", "report"])
 
 
-def downloaded(names: Sequence[str], file: Path | None = None) -> list[tuple[Source, Download | str]]:
-    """Each source with what it answered, or with the reason why it could not be read. Changes no price."""
+def downloaded(
+    names: Sequence[str], file: Path | None = None, as_of: date | None = None, cloud: str = ""
+) -> list[tuple[Source, Download | str]]:
+    """Each source with what it answered, or with the reason why it could not be read. Changes no price.
+
+    `as_of` and `cloud`: the day of a file, and the cloud that it is of, where the file does not say.
+    FixtureError: no such source or cloud, or a day in the future.
+    """
     opened = session()
     found: list[tuple[Source, Download | str]] = []
     for source in map(named, names):
         if file is not None:
-            found.append((source, Download(texts={file.stem: file.read_text(encoding="utf-8")})))
+            found.append((source, _from_file(source, file, as_of, cloud)))
             continue
         known = PriceSource.objects.filter(name=source.name).first()
         try:
@@ -89,6 +119,24 @@ def downloaded(names: Sequence[str], file: Path | None = None) -> list[tuple[Sou
     return found
 
 
+def _from_file(source: Source, file: Path, as_of: date | None, cloud: str) -> Download:
+    """A file as if it was downloaded on its own day."""
+    text = file.read_text(encoding="utf-8")
+    today = clock.today()
+    if as_of and as_of > today:
+        raise FixtureError(f"{as_of} is in the future; give the day of the data with --as-of")
+    day, dated_by = str(as_of or ""), "--as-of"
+    if not day and (named_days := FILE_DAY.findall(file.name)):
+        day, dated_by = named_days[-1], "the name of the file"
+    if not day:
+        day, dated_by = source.newest(text), "the newest day in the file"
+    if not day:
+        written = datetime.fromtimestamp(file.stat().st_mtime, UTC).date()
+        day, dated_by = written.isoformat(), "the time of the file; give --as-of if its data are older"
+    name = cloud_of(file, cloud) if source.by_cloud else file.stem
+    return Download(texts={name: text}, as_of=min(day, today.isoformat()), dated_by=dated_by)
+
+
 def add(source: Source, answer: Download | str, by: str, day: date) -> Read:
     """Adds the new prices of one source; on an error, none."""
     done = Read(source=source.name)
@@ -96,11 +144,12 @@ def add(source: Source, answer: Download | str, by: str, day: date) -> Read:
         if isinstance(answer, str):
             raise Unreachable(answer)
         done.not_modified = not answer.texts
-        rows = [
-            row for name, text in answer.texts.items() for row in source.rows(name, text, day.isoformat(), done.skipped)
-        ]
+        done.as_of, done.dated_by = answer.as_of or day.isoformat(), answer.dated_by
+        account = Account()
+        rows = [row for name, text in answer.texts.items() for row in source.rows(name, text, done.as_of, account)]
+        done.read, done.skipped, done.proposed = account.read, account.skipped, account.proposed
         with transaction.atomic():
-            (_add_hosted if source.hosted else _add_prices)(source, rows, by, day, done)
+            (_add_hosted if source.hosted else _add_prices)(source, rows, by, done)
     except (Unreachable, FixtureError) as error:
         done = Read(source=source.name, error=str(error))
     _note(source, answer, done.error)
@@ -117,81 +166,235 @@ def _note(source: Source, answer: Download | str, error: str) -> None:
     row.save()
 
 
-def _add_prices(source: Source, rows: Sequence[Row], by: str, day: date, done: Read) -> None:
+Outcome = str  # of OUTCOMES, or why an offer is skipped
+
+
+def _add_prices(source: Source, offers: Sequence[Offer], by: str, done: Read) -> None:
     chips = set(Accelerator.objects.values_list("slug", flat=True))
-    given = [fixtures.price(source.name, row) for row in rows if row["accelerator"] in chips]
-    if missing := len(rows) - len(given):
-        done.skipped["accelerator not in the catalog"] = missing
     units = load.known_units()
-    if unsure := sum(load.lacks_unit(row, units) for row in given):
-        done.skipped["priced per accelerator, and fixtures/smallest_units.csv has no line for it"] = unsure
-        given = [row for row in given if not load.lacks_unit(row, units)]
+    given: list[tuple[Offer, Row]] = []
+    outcomes: list[tuple[Offer, Outcome]] = []
+    for offer in offers:
+        if offer["accelerator"] not in chips:
+            outcomes.append((offer, "accelerator not in the catalog"))
+            continue
+        row = _readable(source, offer)
+        if row is None:
+            outcomes.append((offer, "unreadable row"))
+        elif load.lacks_unit(row, units):
+            outcomes.append((offer, "priced per accelerator, and fixtures/smallest_units.csv has no line for it"))
+        else:
+            given.append((offer, row))
     names = ("provider", "instance", "region", "accelerator__slug", "term", "as_of", "usd_per_hour", "purchase_usd")
     known: Offers = {}
     for *key, as_of, usd, purchase_usd in Price.objects.filter(organisation=None).values_list(*names):
-        offer = tuple(key)
-        if offer not in known or known[offer][0] < as_of:
-            known[offer] = as_of, usd or purchase_usd
-    wanted = _worth_storing(
+        name = tuple(key)
+        if name not in known or known[name][0] < as_of:
+            known[name] = as_of, usd or purchase_usd
+    wanted, skipped = _worth_storing(
         given,
         known,
         lambda row: (row["provider"], row["instance"], row["region"] or "", row["accelerator"], row["term"]),
         lambda row: row["usd_per_hour"] or row["purchase_usd"],
         done,
     )
-    imported = imports.add(wanted, source.name, f"{source.name} {day}", by, None)
-    done.held = len(imported.held)
-    done.quarantined = [f"{imports.offer_name(held.row)}: {held.reason}" for held in imported.held[:MAX_LINES]]
+    imported = imports.add(
+        [row for _, row, _ in wanted], source.name, f"{source.name} {done.as_of}", by, None,
+        [offer.hold for offer, _, _ in wanted],
+    )  # fmt: skip
+    _settle(done, [*outcomes, *skipped], wanted, imported)
 
 
-def _add_hosted(source: Source, rows: Sequence[Row], by: str, day: date, done: Read) -> None:
-    given = [fixtures.api_price(source.name, row) for row in rows]
-    known: Offers = {}
-    for provider, name, as_of, *usd in ApiPrice.objects.values_list("provider", "name", "as_of", *load.API_FIGURES):
-        if (provider, name) not in known or known[provider, name][0] < as_of:
-            known[provider, name] = as_of, tuple(usd)
-    load.append_api_prices(
-        _worth_storing(
-            given,
-            known,
-            lambda row: (row["provider"], row["name"]),
-            lambda row: tuple(row[name] for name in load.API_FIGURES),
-            done,
-        )
+def _readable(source: Source, offer: Offer) -> Row | None:
+    """The row of an offer; None if a figure of the feed cannot be one. FixtureError: the reader made a mistake."""
+    try:
+        return fixtures.price(source.name, offer)
+    except FixtureError:
+        if offer["term"] not in fixtures.TERMS:
+            raise
+        return None
+
+
+def _add_hosted(source: Source, offers: Sequence[Offer], by: str, done: Read) -> None:
+    endpoints = _endpoints()
+    given: list[tuple[Offer, Row]] = []
+    outcomes: list[tuple[Offer, Outcome]] = []
+    holds: dict[int, str] = {}
+    known: Offers = {
+        key: (row.as_of, tuple(getattr(row, name) for name in load.API_FIGURES)) for key, row in endpoints.items()
+    }
+    by_model: dict[tuple[str, str], list[ApiPrice]] = {}
+    for stored in endpoints.values():
+        by_model.setdefault((stored.provider, stored.model.slug), []).append(stored)
+    seen: set[tuple[Any, ...]] = set()
+    for offer in sorted(offers, key=lambda each: _plainness(each, endpoints)):
+        try:
+            row = fixtures.api_price(source.name, offer)
+        except FixtureError:
+            outcomes.append((offer, "unreadable row"))
+            continue
+        of_model = by_model.get((row["provider"], row["model"]), [])
+        before = _same_endpoint(row, of_model)
+        if before is not None:
+            row["name"] = before.name
+            for name in CARRIED:
+                row[name] = row.get(name) or getattr(before, name)
+        reason, hold = _withdrawal(source, row, before, of_model)
+        marks = _marks(row)
+        if reason:
+            outcomes.append((offer, reason))
+        elif marks & seen:
+            outcomes.append((offer, "another name or region of an endpoint"))
+        else:
+            seen |= marks
+            holds[len(given)] = hold or (hosted_checks.jump(before, row) if before else "")
+            given.append((offer, row))
+    order = {id(row): place for place, (_, row) in enumerate(given)}
+    wanted, skipped = _worth_storing(
+        given,
+        known,
+        lambda row: (row["provider"], row["name"]),
+        lambda row: tuple(row[name] for name in load.API_FIGURES),
+        done,
     )
+    market = hosted_checks.market_of(endpoints.values(), date.fromisoformat(done.as_of))
+    market = hosted_checks.with_rows(market, [row for _, row, _ in wanted])
+    reasons = [holds[order[id(row)]] or hosted_checks.suspicion({**row, **offer}, market) for offer, row, _ in wanted]
+    imported = imports.keep(
+        [row for _, row, _ in wanted], reasons, source.name, f"{source.name} {done.as_of}", by, None
+    )
+    _settle(done, [*outcomes, *skipped], wanted, imported)
+
+
+def _endpoints() -> dict[tuple[str, str], ApiPrice]:
+    """The newest row of each endpoint."""
+    rows = ApiPrice.objects.select_related("model").order_by("as_of", "pk")
+    return {(row.provider, row.name): row for row in rows}
+
+
+def _same_endpoint(row: Row, of_model: Sequence[ApiPrice]) -> ApiPrice | None:
+    """The endpoint of the provider that this row is of: the same name, or the same in another spelling."""
+    exact = [stored for stored in of_model if stored.name == row["name"]]
+    alike = [stored for stored in of_model if _tail(stored.name) == _tail(row["name"])]
+    loose = [stored for stored in of_model if spelled(stored.name) == spelled(row["name"])]
+    return next(iter(exact or alike or (loose if len(loose) == 1 else ())), None)
+
+
+def _tail(name: str) -> str:
+    return re.sub(r"[^a-z0-9:@]+", "", name.split("/")[-1].lower())
+
+
+def _plainness(offer: Offer, endpoints: Mapping[tuple[str, str], ApiPrice]) -> tuple[bool, int]:
+    """Sort key: known names first, then the shortest; those of regions are longer."""
+    return (offer["provider"], offer["name"]) not in endpoints, len(offer["name"])
+
+
+def _marks(row: Row) -> set[tuple[Any, ...]]:
+    """What two rows have in common if they are one endpoint in other regions, or under another name at one price."""
+    model = (row["provider"], row["model"])
+    tail = _tail(ARN.sub("", row["name"].split("/")[-1].lower()))
+    return {(*model, tail), (*model, spelled(row["name"]), _figures(row))}
+
+
+def _withdrawal(source: Source, row: Row, before: ApiPrice | None, of_model: Sequence[ApiPrice]) -> tuple[str, str]:
+    """Why an endpoint is not offered, and why a person has to decide on it; both empty: neither.
+
+    A provider's withdrawal stands until a list that drops what is gone has the model again, with a newer date.
+    """
+    if row.get("withdrawn") and (before is None or before.withdrawn):
+        return "withdrawn by the provider", ""
+    gone = [stored for stored in ([before] if before else of_model) if stored.withdrawn]
+    if not gone or (before is None and len(gone) < len(of_model)):
+        return "", ""
+    last = max(gone, key=lambda stored: (stored.withdrawn, stored.as_of))
+    if row["as_of"] <= last.withdrawn:
+        return "withdrawn by the provider", ""
+    if not source.keeps_withdrawn:
+        return "", ""
+    if before is None or _same_price(_figures(before), _figures(row)):
+        return "withdrawn by the provider, and this list keeps what is gone", ""
+    return "", f"was withdrawn on {last.withdrawn}, and this list, which keeps what is gone, has another price now"
+
+
+def _figures(row: ApiPrice | Row) -> tuple[Any, ...]:
+    return tuple(row[name] if isinstance(row, dict) else getattr(row, name) for name in load.API_FIGURES)
 
 
 def _worth_storing(
-    rows: Sequence[Row],
+    rows: Sequence[tuple[Offer, Row]],
     known: Offers,
     key: Callable[[Row], tuple[Any, ...]],
     price: Callable[[Row], Any],
     done: Read,
-) -> list[Row]:
-    """The rows that are new, changed, or unchanged for CONFIRM_DAYS; counted in `done`. The first of each offer."""
-    kept: dict[tuple[Any, ...], Row] = {}
-    for row in rows:
+) -> tuple[list[tuple[Offer, Row, Outcome]], list[tuple[Offer, Outcome]]]:
+    """The rows that are new, changed, or unchanged for CONFIRM_DAYS; and why others are not stored.
+
+    The first of each offer.
+    """
+    kept: dict[tuple[Any, ...], tuple[Offer, Row, Outcome]] = {}
+    skipped: list[tuple[Offer, Outcome]] = []
+    for source_row, row in rows:
         offer = key(row)
-        if offer in kept:
-            done.skipped["second price of an offer"] = done.skipped.get("second price of an offer", 0) + 1
-            continue
         last, usd = known.get(offer, (None, None))
-        if last is not None and last >= row["as_of"]:
-            continue  # the catalog already has a price of this or a later day
-        if usd == price(row) and last is not None and (row["as_of"] - last).days < CONFIRM_DAYS:
-            continue
-        kept[offer] = row
-        name = " ".join(str(part) for part in offer if part)
-        if last is None:
-            done.added += 1
-            done.new.append(f"{name}: {_shown(price(row))}")
-        elif usd == price(row):
-            done.confirmed += 1
+        same = last is not None and _same_price(usd, price(row)) and not row.get("withdrawn")
+        if offer in kept:
+            skipped.append((source_row, "second price of an offer"))
+        elif last is not None and last >= row["as_of"]:
+            day = "the same day" if last == row["as_of"] else "a later day"
+            skipped.append((source_row, f"the catalog has a price of {day}"))
+        elif same and last is not None and (row["as_of"] - last).days < CONFIRM_DAYS:
+            skipped.append((source_row, f"unchanged for less than {CONFIRM_DAYS} days"))
         else:
-            done.changed_prices += 1
-            done.changed.append(f"{name}: {_shown(usd)} -> {_shown(price(row))} ({last} -> {row['as_of']})")
+            outcome = "new" if last is None else "confirmed" if same else "changed"
+            kept[offer] = source_row, row, outcome
+            name = " ".join(str(part) for part in offer if part)
+            if outcome == "new":
+                done.new.append(f"{name}: {_shown(price(row))}")
+            elif outcome == "changed":
+                now = f"withdrawn {gone}" if (gone := row.get("withdrawn")) else _shown(price(row))
+                done.changed.append(f"{name}: {_shown(usd)} -> {now} ({last} -> {row['as_of']})")
+    return list(kept.values()), skipped
+
+
+def _settle(
+    done: Read,
+    skipped: Sequence[tuple[Offer, Outcome]],
+    wanted: Sequence[tuple[Offer, Row, Outcome]],
+    imported: imports.Imported,
+) -> None:
+    """Counts each row of the feed once: as the most eventful outcome of the offers that it is behind."""
+    outcomes = list(skipped)
+    for (offer, _, outcome), verdict in zip(wanted, imported.verdicts, strict=True):
+        if verdict == "discarded":
+            outcome = "discarded by a person before"
+        outcomes.append((offer, "held" if verdict == "held" else outcome))
+    rank = {outcome: place for place, outcome in enumerate(OUTCOMES)}
+    of_row: dict[int, Outcome] = {}
+    for offer, outcome in outcomes:
+        done.offers[outcome] = done.offers.get(outcome, 0) + 1
+        for number in offer.rows:
+            if number not in of_row or rank.get(outcome, len(rank)) < rank.get(of_row[number], len(rank)):
+                of_row[number] = outcome
+    for outcome in of_row.values():
+        if outcome not in rank:
+            done.skipped[outcome] = done.skipped.get(outcome, 0) + 1
+    counted = [sum(each == outcome for each in of_row.values()) for outcome in OUTCOMES]
+    done.added, done.changed_prices, done.confirmed, done.held = counted
+    done.quarantined = [f"{imports.offer_name(held.row)}: {held.reason}" for held in imported.held[:MAX_LINES]]
     del done.new[MAX_LINES:], done.changed[MAX_LINES:]
-    return list(kept.values())
+
+
+def _same_price(old: Any, new: Any) -> bool:
+    """Whether two prices, or tuples of them, are the same but for rounding."""
+    if isinstance(old, tuple):
+        return all(_same_price(one, other) for one, other in zip(old, new, strict=True))
+    if old is None or new is None or old == new:
+        return bool(old == new)
+    a, b = Decimal(old).normalize(), Decimal(new).normalize()
+    coarse, fine = sorted((a, b), key=lambda usd: -int(usd.as_tuple().exponent))
+    decimals = -int(coarse.as_tuple().exponent)
+    rounded = decimals >= SAME_DECIMALS and fine.quantize(Decimal(1).scaleb(-decimals)) == coarse
+    return rounded or abs(a - b) <= Decimal(SAME_FRACTION) * max(a, b)
 
 
 def _shown(usd: Any) -> str:

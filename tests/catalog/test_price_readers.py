@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from catalog.importers.prices import aws, azure, gcp, gpu_price_index, openrouter
+from catalog.importers.prices import aws, azure, gcp, gpu_price_index, hosted, names, openrouter
+from catalog.importers.prices.offers import Account
 from catalog.loading import fixtures
 from catalog.loading.fixtures import FixtureError
 
@@ -15,6 +16,16 @@ KEYS = {
     *("usd_per_hour", "purchase_usd", "kind", "as_of", "source", "notes", "origin", "confidence"),
 }
 DAY = "2026-11-23"
+CATALOG = names.Catalog(
+    gib={
+        path.stem: fixtures.read_yaml(path)["memory"]["gib"]
+        for path in (Path(__file__).parents[2] / "fixtures/accelerators").glob("*.yaml")
+    },
+    instances={
+        row["instance"]: (row["accelerator"], row["accelerators"])
+        for row in fixtures.prices(Path(__file__).parents[2] / "fixtures/prices/azure.csv")
+    },
+)
 ACCELERATORS = {path.stem for path in (Path(__file__).parents[2] / "fixtures/accelerators").glob("*.yaml")}
 
 
@@ -24,13 +35,15 @@ def sample(name):
 
 def rows_of(read, text):
     """The rows, each checked as the import does, and the counts of the other lines."""
-    skipped = {}
-    rows = list(read(text, DAY, skipped))
+    account = Account()
+    rows = list(read(text, CATALOG, DAY, account))
+    used = {number for row in rows for number in row.rows}
+    assert account.read == len(used) + sum(account.skipped.values())
     for row in rows:
         assert set(row) == KEYS and all(isinstance(value, str) for value in row.values())
         assert row["accelerator"] in ACCELERATORS
         fixtures.price("sample", row)
-    return rows, skipped
+    return rows, account.skipped
 
 
 def brief(rows):
@@ -56,7 +69,7 @@ def test_azure_spreads_the_price_of_a_reservation_over_its_hours():
         ("Standard_ND96isr_H100_v5", "eastus", "reserved_1y", "h100-sxm", "8", "40"),  # 350400 / 8760
         ("Standard_ND96isr_H100_v5", "eastus", "reserved_3y", "h100-sxm", "8", "20"),  # 525600 / 26280
     ]
-    assert skipped == {"no price, region or known term": 1}
+    assert skipped == {"no price, region or known term": 1, azure.OTHER_SIZE: 1}
 
 
 def test_azure_leaves_out_a_spot_price_that_is_no_discount():
@@ -100,7 +113,11 @@ def test_aws_reads_on_demand_and_reservations_without_payment_in_advance():
         ("g4dn.xlarge", "us-east-1", "on_demand", "t4", "1", "0.526"),
     ]
     assert (rows[0]["vcpus"], rows[0]["host_memory_gib"], rows[0]["as_of"]) == ("192", "2048", "2026-09-15")
-    assert skipped == {"no price in USD per hour, or unknown term": 1}
+    assert skipped == {
+        "not a machine with an accelerator": 1,
+        "another system, tenancy, software or use of capacity": 3,
+        "no price in USD per hour, or unknown term": 1,
+    }
 
 
 def test_aws_counts_products_that_cannot_be_read():
@@ -122,7 +139,12 @@ def test_aws_spot_takes_the_newest_price_of_the_cheapest_zone():
         ("2026-11-21", "cheapest zone us-east-1b"),
         ("2026-11-22", "cheapest zone eu-central-1c"),
     ]
-    assert skipped == {"not Linux": 1, "no price, or not a zone of a region": 1}
+    assert skipped == {
+        "not Linux": 1,
+        "no price, or not a zone of a region": 1,
+        "not a machine with an accelerator": 1,
+        "older price, or another zone is as cheap": 3,
+    }
 
 
 def test_gcp_adds_up_the_skus_of_a_machine():
@@ -132,7 +154,7 @@ def test_gcp_adds_up_the_skus_of_a_machine():
     assert prices["a2-highgpu-8g", "us-west1"] == "29.38708"  # 8 times as much
     assert prices["a2-megagpu-16g", "us-east1"] == "55.739504"  # 16 x 2.933908 + 96 x 0.031611 + 1360 x 0.004237
     assert len(rows) == 15 and {row["as_of"] for row in rows} == {"2023-03-24"}
-    assert skipped == {"SKU of accelerator, cores or memory missing in a region": 12}  # four a2-ultragpu, three regions
+    assert skipped == {"not a part of a machine with accelerators": 1}
 
 
 def test_gcp_reads_slices_commitments_and_skips_shares_of_accelerators():
@@ -143,7 +165,8 @@ def test_gcp_reads_slices_commitments_and_skips_shares_of_accelerators():
     # 4 + 26 x 0.02 + 234 x 0.002 x 1.073741824, as this memory is sold by decimal GB
     assert found["a3-highgpu-1g", "reserved_1y"] == "5.022511"
     assert {instance[:3] for instance, _ in found} == {"g4-", "a4-", "a3-"}
-    assert skipped == {"SKU of accelerator, cores or memory missing in a region": 8}  # L4 without its machines
+    # L4 without its machines; a share of an RTX PRO 6000 and a flex-start machine
+    assert skipped == {"SKU of accelerator, cores or memory missing in a region": 1, gcp.UNKNOWN_CHIP: 2}
     ssd = {row["instance"]: (row["confidence"], row["notes"]) for row in rows}
     assert ssd["a3-highgpu-1g"] == ("medium", gcp.SSD_NOTE) and ssd["g4-standard-48"] == ("high", "")
 
@@ -172,8 +195,8 @@ def test_openrouter_reads_prices_per_million_tokens():
         ("MiniMaxAI/MiniMax-M3", "minimax-m3"),
         ("poolside/Laguna-XS-2.1", "laguna"),
     ]
-    skipped = {}
-    rows = list(openrouter.read(sample("openrouter_models.json"), models, DAY, skipped))
+    account = Account()
+    rows = list(openrouter.read(sample("openrouter_models.json"), hosted.models(models), DAY, account))
     assert [fixtures.api_price("sample", row)["model"] for row in rows] == [models[0][1], models[1][1]]
     assert rows[1] == {
         "provider": "openrouter",
@@ -187,15 +210,16 @@ def test_openrouter_reads_prices_per_million_tokens():
         "source": "OpenRouter models API, model meta-llama/llama-3.1-8b-instruct",
     }
     assert (rows[0]["usd_per_mtok_input"], rows[0]["usd_per_mtok_cached_input"]) == ("0.130000", "")
-    assert skipped == {"model not in the catalog": 2, "no price per token": 2, "price of batches": 1}
+    assert account.skipped == {"model not in the catalog": 2, "no price per token": 2, "price of batches": 1}
 
 
 def test_openrouter_prefers_the_id_on_the_hub_and_counts_other_forms():
     entry = {"id": "acme/x", "hugging_face_id": "Acme/Big-7B", "pricing": {"prompt": "0.000001", "completion": "2e-6"}}
-    skipped = {}
-    rows = list(openrouter.read(json.dumps({"data": [entry, {"id": "y"}]}), [("acme/big-7b", "big")], DAY, skipped))
+    account = Account()
+    models = hosted.models([("acme/big-7b", "big")])
+    rows = list(openrouter.read(json.dumps({"data": [entry, {"id": "y"}]}), models, DAY, account))
     assert [(row["model"], row["usd_per_mtok_output"]) for row in rows] == [("big", "2.000000")]
-    assert skipped == {"unreadable model": 1}
+    assert account.skipped == {"unreadable model": 1}
 
 
 def test_gpu_price_index_reads_whole_instances_and_single_chips():
@@ -248,12 +272,12 @@ def test_gpu_price_index_counts_an_offer_listed_twice():
     assert (len(rows), skipped) == (1, {"duplicate instance, region and term": 1})
 
 
-def read_openrouter(text, as_of, skipped):
-    return openrouter.read(text, [], as_of, skipped)
+def read_openrouter(text, catalog, as_of, account):
+    return openrouter.read(text, hosted.models([]), as_of, account)
 
 
 @pytest.mark.parametrize("text", ["", "<html>", "[]", "{}", '{"Items": 1, "products": [], "skus": [1], "data": {}}'])
 @pytest.mark.parametrize("read", [azure.read, aws.read, aws.read_spot, gcp.read, read_openrouter, gpu_price_index.read])
 def test_a_document_of_another_form_is_refused(read, text):
     with pytest.raises(FixtureError, match="expected|not JSON"):
-        list(read(text, DAY, {}))
+        list(read(text, CATALOG, DAY, Account()))

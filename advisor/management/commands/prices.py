@@ -1,6 +1,7 @@
 """Keeps prices fresh: `prices sync`, `prices status`; and decides on prices that an import held."""
 
 import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ from catalog.loading import fixtures
 from catalog.management.errors import BadInput, operator
 from catalog.models import Price, PriceRefresh
 from catalog.pricing import checks as price_checks
+from catalog.pricing import hosted_checks, sync
 from catalog.pricing import imports as price_imports
-from catalog.pricing import sync
 from catalog.pricing.sources import SOURCES
 
 
@@ -28,6 +29,10 @@ class Command(BaseCommand):
                              metavar="NAME", help=f"one of {', '.join(SOURCES)}; may be repeated "
                              "(default: ASSAY_PRICE_SOURCES)")  # fmt: skip
         reading.add_argument("--file", type=Path, help="read this file instead of the network; needs one --from")
+        reading.add_argument("--as-of", type=date.fromisoformat, metavar="DATE",
+                             help="day of the data in the file (default: as its name or content says)")  # fmt: skip
+        reading.add_argument("--cloud", default="", metavar="NAME",
+                             help="cloud that a file of skypilot or gpuhunt is of (default: by its path)")  # fmt: skip
         reading.add_argument("--by", default=operator(), help="who runs it (default: the user of this process)")
         reading.add_argument("--json", action="store_true", help="the report as JSON")
         status = actions.add_parser("status", help="when each source was read, the age of prices, what is held")
@@ -55,8 +60,10 @@ class Command(BaseCommand):
     def sync(self, options: dict[str, Any]) -> None:
         if options["file"] is not None and len(options["names"]) != 1:
             raise BadInput("--file needs exactly one --from, which names its format")
+        if options["file"] is None and (options["as_of"] or options["cloud"]):
+            raise BadInput("--as-of and --cloud describe a file; give it with --file")
         try:
-            row = refresh.run(options["names"], options["by"], options["file"])
+            row = refresh.run(options["names"], options["by"], options["file"], options["as_of"], options["cloud"])
         except (refresh.NoSource, sync.AlreadyRunning, fixtures.FixtureError) as error:
             raise BadInput(str(error)) from error
         except (OSError, UnicodeDecodeError) as error:
@@ -112,4 +119,6 @@ class Command(BaseCommand):
             ):
                 count += 1
                 self.stdout.write(f"{row['provider']} {row['instance']} {row['region']} {row['term']}: {why}")
+        hosted = hosted_checks.stored_suspicions(day)
+        self.stdout.write("\n".join((*hosted, f"{len(hosted)} hosted endpoints look like a mistake")))
         self.stdout.write(f"{count} of {len(rows)} stored prices look like a mistake")

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from catalog.importers.prices.offers import UNREADABLE, listed_in, parsed, row, usd
-from catalog.importers.prices.skypilot import skip
-from catalog.loading.fixtures import FixtureError, Row
+from catalog.importers.prices import names
+from catalog.importers.prices.offers import UNREADABLE, Account, Chips, Offer, day_of, listed_in, parsed, row, usd
+from catalog.loading.fixtures import FixtureError
 
 PRICE_LIST = "AWS Price List, AmazonEC2"
 SPOT = "EC2 DescribeSpotPriceHistory"
@@ -48,12 +48,19 @@ SIZES = {  # family: slug, and accelerators by size
     "trn1": ("trainium1", {"2xlarge": 1, "32xlarge": 16}),
     "trn1n": ("trainium1", {"32xlarge": 16}),
     "trn2": ("trainium2", {"3xlarge": 1, "48xlarge": 16}),
+    "trn2u": ("trainium2", {"48xlarge": 16}),
     "dl1": ("gaudi1", {"24xlarge": 8}),
     "dl2q": ("qualcomm-ai100-std", {"24xlarge": 8}),
     "f2": ("aws-f2-vu47p", {"6xlarge": 1, "12xlarge": 2, "48xlarge": 8}),
 }
 INSTANCES = {
     f"{family}.{size}": (slug, count) for family, (slug, sizes) in SIZES.items() for size, count in sizes.items()
+}
+NEW_FAMILIES = {  # families of chips that the catalog has, without their sizes
+    "p6e-gb200": "gb200",
+    "p6e-gb300": "gb300",
+    "trn3": "trainium3",
+    "trn3u": "trainium3",
 }
 WANTED = {  # the machines that everybody can rent, with Linux and nothing else
     "operatingSystem": "Linux",
@@ -68,28 +75,67 @@ LINUX = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
 ZONE = re.compile(r"([a-z]{2}(?:-[a-z]+)+-\d+)[a-z]")
 
 
-def read(text: str, as_of: str, skipped: dict[str, int]) -> Iterator[Row]:
-    """The offers of an AmazonEC2 price list file (index.json). Dated by its publication."""
+def read(text: str, catalog: names.Catalog, as_of: str, account: Account) -> Iterator[Offer]:
+    """The offers of an AmazonEC2 price list file (index.json). Dated by its publication.
+
+    An instance that the catalog lacks is offered for confirmation if its family is known.
+    """
     document = parsed(text, PRICE_LIST)
     products, terms = document.get("products"), document.get("terms")
     if not isinstance(products, dict) or not isinstance(terms, dict):
         raise FixtureError(f"{PRICE_LIST}: expected the objects 'products' and 'terms'")
-    as_of = str(document.get("publicationDate") or as_of)[:10]
+    as_of = day_of(document.get("publicationDate")) or as_of
+    sizes = {**INSTANCES, **catalog.instances}
     seen: set[tuple[str, ...]] = set()
     for sku, product in products.items():
+        number = account.row()
         try:
-            if wanted(product["attributes"]):
-                yield from rows(product["attributes"], offers(sku, terms), as_of, seen, skipped)
+            reason, chips, hold = machine(product["attributes"], sizes)
+            if chips is None:
+                account.skip(reason)
+                if reason in LACKING:
+                    account.lacking(product["attributes"]["instanceType"], reason)
+                continue
+            if hold:
+                account.lacking(product["attributes"]["instanceType"], hold)
+            reason, found = rows(product["attributes"], chips, hold, offers(sku, terms), as_of, seen, number)
         except UNREADABLE:
-            skip(skipped, "unreadable product")
+            reason, found = "unreadable product", []
+        if not found:
+            account.skip(reason)
+        yield from found
 
 
-def wanted(attributes: Mapping[str, str]) -> bool:
-    return (
-        attributes.get("instanceType") in INSTANCES
-        and all(attributes.get(key) == value for key, value in WANTED.items())
-        and all(attributes.get(key, value) == value for key, value in USUAL.items())
-    )
+UNKNOWN_COUNT = "new instance with accelerators, number not stated"
+UNKNOWN_FAMILY = "new family of instances with accelerators"
+LACKING = (UNKNOWN_COUNT, UNKNOWN_FAMILY)
+ACCELERATED = re.compile(r"(?:p\d|g\d|inf\d|trn\d|dl\d|f\d|vt\d)\w*(?:-\w+)?\.")
+
+
+def machine(attributes: Mapping[str, str], sizes: Mapping[str, Chips]) -> tuple[str, Chips | None, str]:
+    """Why a product is no machine with accelerators, or what it has, and why a person must confirm that."""
+    instance = attributes.get("instanceType") or ""
+    if instance not in sizes and not ACCELERATED.match(instance):
+        return "not a machine with an accelerator", None, ""
+    if any(attributes.get(key) != value for key, value in WANTED.items()) or any(
+        attributes.get(key, value) != value for key, value in USUAL.items()
+    ):
+        return "another system, tenancy, software or use of capacity", None, ""
+    if instance in sizes:
+        return "", sizes[instance], ""
+    return proposal(instance, attributes.get("gpu", ""), sizes)
+
+
+def proposal(instance: str, count: str, sizes: Mapping[str, Chips]) -> tuple[str, Chips | None, str]:
+    """The same for an instance that the catalog lacks, by its family; `count` as the list states it."""
+    family = instance.partition(".")[0]
+    slugs = {chips[0] for name, chips in sizes.items() if name.partition(".")[0] == family}
+    slug = slugs.pop() if len(slugs) == 1 else NEW_FAMILIES.get(family)
+    if slug is None:
+        return UNKNOWN_FAMILY, None, ""
+    if not count.isdigit() or not int(count):
+        return UNKNOWN_COUNT, None, ""
+    return "", (slug, int(count)), f"is a new instance; {count} x {slug} by its family and the price list"
 
 
 def offers(sku: str, terms: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -104,36 +150,42 @@ def offers(sku: str, terms: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 def rows(
     attributes: Mapping[str, str],
+    chips: Chips,
+    hold: str,
     found: list[tuple[str, Any]],
     as_of: str,
     seen: set[tuple[str, ...]],
-    skipped: dict[str, int],
-) -> Iterator[Row]:
-    """The rows of one product, one per term."""
+    number: int,
+) -> tuple[str, list[Offer]]:
+    """Why there is no row, and the rows of one product, one per term."""
     instance, region = attributes["instanceType"], attributes.get("regionCode", "")
-    if not region or not found:
-        return skip(skipped, "no offer" if region else "no regionCode")
-    for term, dimensions in found:
+    reason, made = "no offer" if region else "no regionCode", []
+    for term, dimensions in found if region else ():
         price = hourly(dimensions)
         if not term or price is None:
-            skip(skipped, "no price in USD per hour, or unknown term")
+            reason = "no price in USD per hour, or unknown term"
         elif (instance, region, term) in seen:
-            skip(skipped, "duplicate instance, region and term")
+            reason = "duplicate instance, region and term"
         else:
             seen.add((instance, region, term))
-            yield row(
-                provider="aws",
-                instance=instance,
-                chips=INSTANCES[instance],
-                region=region,
-                term=term,
-                usd_per_hour=price,
-                as_of=as_of,
-                source=PRICE_LIST,
-                kind="bare_metal" if instance.endswith(".metal") else "vm",
-                vcpus=attributes.get("vcpu", ""),
-                host_memory_gib=attributes.get("memory", "").removesuffix(" GiB").replace(",", ""),
+            made.append(
+                row(
+                    provider="aws",
+                    instance=instance,
+                    chips=chips,
+                    region=region,
+                    term=term,
+                    usd_per_hour=price,
+                    as_of=as_of,
+                    source=PRICE_LIST,
+                    rows=(number,),
+                    hold=hold,
+                    kind="bare_metal" if instance.endswith(".metal") else "vm",
+                    vcpus=attributes.get("vcpu", ""),
+                    host_memory_gib=attributes.get("memory", "").removesuffix(" GiB").replace(",", ""),
+                )
             )
+    return reason, made
 
 
 def hourly(dimensions: Mapping[str, Any]) -> Decimal | None:
@@ -142,35 +194,44 @@ def hourly(dimensions: Mapping[str, Any]) -> Decimal | None:
     return prices[0] if prices else None
 
 
-def read_spot(text: str, as_of: str, skipped: dict[str, int]) -> Iterator[Row]:
+def read_spot(text: str, catalog: names.Catalog, as_of: str, account: Account) -> Iterator[Offer]:
     """The newest spot price of the cheapest zone of each region, dated by its last change."""
-    newest: dict[tuple[str, str], tuple[str, Decimal]] = {}
+    sizes = {**INSTANCES, **catalog.instances}
+    newest: dict[tuple[str, str], tuple[str, Decimal, int]] = {}
     for given in listed_in(text, "SpotPriceHistory", SPOT):
+        number = account.row()
         instance, zone, changed = (str(given.get(key, "")) for key in ("InstanceType", "AvailabilityZone", "Timestamp"))
         price = usd(given.get("SpotPrice"))
-        if instance not in INSTANCES:
-            continue
-        if given.get("ProductDescription") not in LINUX:
-            skip(skipped, "not Linux")
+        if instance not in sizes:
+            new = bool(ACCELERATED.match(instance))
+            account.skip(UNKNOWN_COUNT if new else "not a machine with an accelerator")
+            if new:
+                account.lacking(instance, UNKNOWN_COUNT)
+        elif given.get("ProductDescription") not in LINUX:
+            account.skip("not Linux")
         elif not ZONE.fullmatch(zone) or price is None:
-            skip(skipped, "no price, or not a zone of a region")
-        elif (instance, zone) not in newest or changed > newest[instance, zone][0]:
-            newest[instance, zone] = (changed, price)
-    cheapest: dict[tuple[str, str], tuple[Decimal, str, str]] = {}
-    for (instance, zone), (changed, price) in newest.items():
-        offer = (price, zone, changed)
+            account.skip("no price, or not a zone of a region")
+        else:
+            account.skip("older price, or another zone is as cheap", int((instance, zone) in newest))
+            one = (changed, price, number)
+            newest[instance, zone] = max(one, newest.get((instance, zone), one))
+    cheapest: dict[tuple[str, str], tuple[Decimal, str, str, int]] = {}
+    for (instance, zone), (changed, price, number) in newest.items():
         key = (instance, zone[:-1])
-        cheapest[key] = min(offer, cheapest.get(key, offer))
-    for (instance, region), (price, zone, changed) in cheapest.items():
+        account.skip("older price, or another zone is as cheap", int(key in cheapest))
+        one_zone = (price, zone, changed, number)
+        cheapest[key] = min(one_zone, cheapest.get(key, one_zone))
+    for (instance, region), (price, zone, changed, number) in cheapest.items():
         yield row(
             provider="aws",
             instance=instance,
-            chips=INSTANCES[instance],
+            chips=sizes[instance],
             region=region,
             term="spot",
             usd_per_hour=price,
-            as_of=changed[:10] or as_of,
+            as_of=day_of(changed) or as_of,
             source=SPOT,
+            rows=(number,),
             kind="bare_metal" if instance.endswith(".metal") else "vm",
             notes=f"cheapest zone {zone}",
         )

@@ -4,81 +4,126 @@ Traps: Windows, Low Priority and Cloud Services have items of their own under th
 for the whole term. A spot price equal to the on-demand price is not an offer.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
-from catalog.importers.prices.offers import UNREADABLE, listed_in, parsed, row, usd
-from catalog.importers.prices.skypilot import skip
-from catalog.loading.fixtures import Row
+from catalog.importers.prices import names
+from catalog.importers.prices.offers import UNREADABLE, Account, Chips, Offer, day_of, listed_in, parsed, row, usd
 
 API = "Azure Retail Prices API"
 Item = dict[str, Any]
-INSTANCES = {
-    "Standard_NC6s_v3": ("v100-16gb-pcie", 1),
-    "Standard_NC12s_v3": ("v100-16gb-pcie", 2),
-    "Standard_NC24s_v3": ("v100-16gb-pcie", 4),
-    "Standard_ND40rs_v2": ("v100-32gb-sxm", 8),
-    "Standard_NC4as_T4_v3": ("t4", 1),
-    "Standard_NC8as_T4_v3": ("t4", 1),
-    "Standard_NC16as_T4_v3": ("t4", 1),
-    "Standard_NC64as_T4_v3": ("t4", 4),
-    "Standard_NV36ads_A10_v5": ("a10", 1),
-    "Standard_NV72ads_A10_v5": ("a10", 2),
-    "Standard_NC24ads_A100_v4": ("a100-80gb-pcie", 1),
-    "Standard_NC48ads_A100_v4": ("a100-80gb-pcie", 2),
-    "Standard_NC96ads_A100_v4": ("a100-80gb-pcie", 4),
+KNOWN: Mapping[str, Chips] = {  # sizes that the catalog may hold no price of
     "Standard_ND96asr_v4": ("a100-40gb-sxm", 8),
-    "Standard_ND96amsr_A100_v4": ("a100-80gb-sxm", 8),
-    "Standard_NC40ads_H100_v5": ("h100-nvl", 1),
-    "Standard_NC80adis_H100_v5": ("h100-nvl", 2),
     "Standard_ND96is_H100_v5": ("h100-sxm", 8),
-    "Standard_ND96isr_H100_v5": ("h100-sxm", 8),
-    "Standard_ND96isr_H200_v5": ("h200-sxm", 8),
-    "Standard_ND96isr_MI300X_v5": ("mi300x", 8),
-    "Standard_ND128isr_NDR_GB200_v6": ("gb200", 4),
-    "Standard_NC128ds_xl_RTXPRO6000BSE_v6": ("rtx-pro-6000-blackwell-server", 1),
-    "Standard_NC256ds_xl_RTXPRO6000BSE_v6": ("rtx-pro-6000-blackwell-server", 2),
-    "Standard_NP10s": ("alveo-u250", 1),
     "Standard_NP20s": ("alveo-u250", 2),
     "Standard_NP40s": ("alveo-u250", 4),
 }
-INFERRED_NOTE = "number of accelerators inferred from the name of the size"
-INFERRED = ("Standard_NC128ds_xl_RTXPRO6000BSE_v6", "Standard_NC256ds_xl_RTXPRO6000BSE_v6")
+SIZE = re.compile(
+    r"Standard_(?P<series>N[A-Z]|DG|PB)(?P<vcpus>\d+)(?P<options>[a-z]*)(?:_(?!v\d)(?P<names>\w+?))?_(?P<version>v\d+)"
+)  # names: NDR_GB200, xl_RTXPRO6000BSE, A100
+GOVERNMENT = ("usgov", "usdod", "ussec", "usnat")  # not for sale to others
 RESERVED = {"1 Year": ("reserved_1y", 8760), "3 Years": ("reserved_3y", 26280)}
 
 
-def read(text: str, as_of: str, skipped: dict[str, int]) -> Iterator[Row]:
-    """The offers of one page, or of several joined to one, as rows for fixtures.price."""
-    items = [item for item in listed_in(text, "Items", API) if item.get("armSkuName") in INSTANCES]
-    prices: dict[tuple[str, str, str], Decimal] = {}
-    for item in items:
+def read(text: str, catalog: names.Catalog, as_of: str, account: Account) -> Iterator[Offer]:
+    """The offers of one page, or of several joined to one, as rows for fixtures.price.
+
+    A size that the catalog lacks is offered for confirmation if its name says what it has.
+    """
+    sizes = {**KNOWN, **catalog.instances}
+    prices: dict[tuple[str, str, str], tuple[Decimal, int]] = {}
+    new: dict[str, tuple[Chips | None, str]] = {}
+    for item in listed_in(text, "Items", API):
+        number = account.row()
         try:
-            if (offer := priced(item, skipped)) is None:
+            size = str(item.get("armSkuName") or "")
+            if size not in sizes and size not in new:
+                new[size] = proposal(size, sizes, catalog.gib)
+            reason = "" if size in sizes else new[size][1]
+            if reason and new[size][0] is None:
+                account.skip(reason)
+                if reason != OTHER_SIZE:
+                    account.lacking(size, reason)
                 continue
+            reason, key, price = priced(item)
         except UNREADABLE:
-            skip(skipped, "unreadable item")
-            continue
-        key, price = offer
-        if key in prices:
-            skip(skipped, "duplicate instance, region and term")
+            reason = "unreadable item"
+        if reason:
+            account.skip(reason)
+        elif key in prices:
+            account.skip("duplicate instance, region and term")
         else:
-            prices[key] = price
-    for (instance, region, term), price in prices.items():
-        if term == "spot" and price >= prices.get((instance, region, "on_demand"), Decimal("inf")):
-            skip(skipped, "spot price that is no discount")
+            prices[key] = (price, number)
+    for (size, region, term), (price, number) in prices.items():
+        if term == "spot" and price >= prices.get((size, region, "on_demand"), (Decimal("inf"), 0))[0]:
+            account.skip("spot price that is no discount")
             continue
+        chips, hold = (sizes[size], "") if size in sizes else new[size]
+        assert chips is not None
+        if hold:
+            account.lacking(size, hold)
         yield row(
             provider="azure",
-            instance=instance,
-            chips=INSTANCES[instance],
+            instance=size,
+            chips=chips,
             region=region,
             term=term,
             usd_per_hour=price,
             as_of=as_of,
             source=API,
-            notes=INFERRED_NOTE if instance in INFERRED else "",
+            rows=(number,),
+            hold=hold,
         )
+
+
+OTHER_SIZE = "not a size with an accelerator"
+
+
+def proposal(size: str, sizes: Mapping[str, Chips], gib: Mapping[str, float]) -> tuple[Chips | None, str]:
+    """What a size that the catalog lacks has, by its name and its sisters, and why a person must confirm it."""
+    match = SIZE.fullmatch(size)
+    if match is None:
+        return None, OTHER_SIZE
+    sisters = [(other, chips) for name, chips in sizes.items() if (other := SIZE.fullmatch(name))]
+    own = [name for part in (match["names"] or "").split("_") if (name := names.plain_name(part))]
+    same = [(o, c) for o, c in sisters if _model(o) == _model(match) and o["series"] == match["series"]]
+    alike = [c for o, c in same if o["vcpus"] == match["vcpus"]]
+    if alike:
+        return alike[-1], f"is a new instance; {alike[-1][1]} x {alike[-1][0]} by the size with as many vCPUs"
+    slug = next((slug for name in own if (slug := names.accelerator(name, gib)[0])), None) or (
+        same[0][1][0] if same else None
+    )
+    if slug is None:
+        return None, "new size, and its name states no accelerator of the catalog"
+    shares = {
+        Fraction(chips[1], int(o["vcpus"]))
+        for o, chips in sisters
+        if chips[0] == slug and o["series"] == match["series"]
+    }
+    counts = {share * int(match["vcpus"]) for share in shares}
+    if len(counts) == 1 and (count := next(iter(counts))).denominator == 1:
+        return (slug, int(count)), f"is a new instance; {count} x {slug} by the vCPUs of the other sizes"
+    peers = {c[1] for o, c in sisters if (o["series"], o["vcpus"]) == (match["series"], match["vcpus"])}
+    if not shares and len(peers) == 1:
+        count = peers.pop()
+        return (slug, count), f"is a new instance; {count} x {slug} by sizes of the series with as many vCPUs"
+    return None, f"new size with {slug}, number unknown"
+
+
+def _model(match: re.Match[str]) -> str:
+    """What the name of a size says of its accelerators: A100_v4, RTXPRO6000BSE_v6."""
+    return f"{(match['names'] or '').split('_')[-1]}_{match['version']}"
+
+
+def newest(text: str) -> str:
+    """The newest day on which a price of the list began, so that the list is not older; empty: not stated."""
+    try:
+        return max((day_of(item.get("effectiveStartDate")) for item in listed_in(text, "Items", API)), default="")
+    except UNREADABLE:
+        return ""
 
 
 def next_page(text: str) -> str | None:
@@ -86,15 +131,14 @@ def next_page(text: str) -> str | None:
     return parsed(text, API).get("NextPageLink") or None
 
 
-def priced(item: Item, skipped: dict[str, int]) -> tuple[tuple[str, str, str], Decimal] | None:
-    """Instance, region and term of an item, and its price per hour; None, and counted, if it cannot be used."""
+def priced(item: Item) -> tuple[str, tuple[str, str, str], Decimal]:
+    """Why an item cannot be used, or an empty text, its size, region and term, and its price per hour."""
     term, hours = term_of(item)
-    price, region = usd(item.get("retailPrice")), item.get("armRegionName")
+    price, region = usd(item.get("retailPrice")), str(item.get("armRegionName") or "")
     reason = refusal(item)
-    if reason or not term or not region or price is None:
-        skip(skipped, reason or "no price, region or known term")
-        return None
-    return (item["armSkuName"], region, term), price / hours
+    if not reason and (not term or not region or price is None):
+        reason = "no price, region or known term"
+    return reason, (item["armSkuName"], region, term), (price or Decimal()) / hours
 
 
 def refusal(item: Item) -> str:
@@ -106,6 +150,8 @@ def refusal(item: Item) -> str:
         return "Low Priority"
     if "CloudServices" in product.replace(" ", ""):
         return "Cloud Services"
+    if str(item.get("armRegionName") or "").startswith(GOVERNMENT):
+        return "region for governments"
     if item.get("isPrimaryMeterRegion") is False:
         return "not the primary meter"
     if item.get("currencyCode", "USD") != "USD":

@@ -6,13 +6,14 @@ The spot slices of A4 are filed under OnDemand. Shares of accelerators and flex-
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from catalog.importers.prices.offers import UNREADABLE, listed_in, objects, parsed, row, usd
-from catalog.importers.prices.skypilot import skip
-from catalog.loading.fixtures import Row
+from catalog.importers.prices import names
+from catalog.importers.prices.offers import UNREADABLE, Account, Offer, day_of, listed_in, objects, parsed, row, usd
+from catalog.loading.fixtures import PER_CHIP
 
 API = "Cloud Billing Catalog API, Compute Engine SKUs"
 TERMS = {
@@ -36,6 +37,11 @@ DESCRIPTION = re.compile(
     r"(?P<attached> attached to Spot Preemptible VMs)?(?: running)? in .+",
     re.IGNORECASE,
 )
+# TPUs are priced by the chip and hour (skypilot-org/skypilot@21fd5541 sky/catalog/data_fetchers/fetch_gcp.py)
+TPU = re.compile(r"(?:cloud )?(?P<chip>tpu ?v\d[a-z]?)(?: chip)?(?: hours?)?", re.IGNORECASE)
+SLICE = re.compile(r".*?\b(?:nvidia )?(?P<chip>[a-z]{1,2}\d{2,3}[a-z]?) \(1 gpu slice\)", re.IGNORECASE)
+UNKNOWN_CHIP = "accelerator that the reader does not know"
+TPU_PART, NEW_PART = "TPU", "new machine"
 HOST = re.compile(
     r"(?P<family>A2|A3|A3Plus|A3 ?Ultra|G2|G4) (?:(?P<core>Instance Core|Cpu)|Instance Ram|Ram)", re.IGNORECASE
 )
@@ -61,14 +67,38 @@ MACHINES = {  # slug and family, accelerators, vCPUs, GiB
 }
 
 
-def read(text: str, as_of: str, skipped: dict[str, int]) -> Iterator[Row]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sku:
+    """The price of one part in a region under one term."""
+
+    usd_per_hour: Decimal
+    day: str
+    row: int
+
+
+Skus = dict[tuple[Part, str, str], Sku]  # by part, region and term
+
+
+def read(text: str, catalog: names.Catalog, as_of: str, account: Account) -> Iterator[Offer]:
     """The offers of all pages, joined by `merged`, as rows for fixtures.price. Dated by the oldest of their SKUs."""
-    prices: dict[tuple[Part, str, str], tuple[Decimal, str]] = {}
+    prices: Skus = {}
+    reasons: dict[int, str] = {}
     for sku in listed_in(text, "skus", API):
+        number = account.row()
         try:
-            add(sku, prices, skipped)
+            reasons[number] = add(sku, number, prices, catalog.gib, account)
         except UNREADABLE:
-            skip(skipped, "unreadable SKU")
+            reasons[number] = "unreadable SKU"
+    for made in (*machines(prices, as_of), *single_chips(prices, as_of)):
+        for number in made.rows:
+            reasons.pop(number, None)
+        yield made
+    for reason in reasons.values():
+        account.skip(reason or "SKU of accelerator, cores or memory missing in a region")
+
+
+def machines(prices: Skus, as_of: str) -> Iterator[Offer]:
+    """The machines whose parts all have a price, in each region and term."""
     places = sorted({(region, term) for _, region, term in prices})
     for machine, (chip, count, vcpus, gib) in MACHINES.items():
         family = chip[1]
@@ -77,8 +107,6 @@ def read(text: str, as_of: str, skipped: dict[str, int]) -> Iterator[Row]:
             quantities |= {("core", family): vcpus, ("ram", family): gib}
         for region, term in places:
             found = {part: prices[part, region, term] for part in quantities if (part, region, term) in prices}
-            if 0 < len(found) < len(quantities):
-                skip(skipped, "SKU of accelerator, cores or memory missing in a region")
             if len(found) < len(quantities):
                 continue
             ssd = machine.startswith(LOCAL_SSD)
@@ -88,14 +116,37 @@ def read(text: str, as_of: str, skipped: dict[str, int]) -> Iterator[Row]:
                 chips=(chip[0], count),
                 region=region,
                 term=term,
-                usd_per_hour=sum((quantities[part] * price for part, (price, _) in found.items()), Decimal()),
-                as_of=min(date for _, date in found.values())[:10] or as_of,
+                usd_per_hour=sum((quantities[part] * sku.usd_per_hour for part, sku in found.items()), Decimal()),
+                as_of=min(sku.day for sku in found.values()) or as_of,
                 source=API,
+                rows=tuple(sku.row for sku in found.values()),
                 confidence="medium" if ssd else "high",
                 vcpus=str(vcpus),
                 host_memory_gib=str(gib),
                 notes=(SSD_NOTE if ssd else "") + SHAPE_NOTES.get(machine, ""),
             )
+
+
+def single_chips(prices: Skus, as_of: str) -> Iterator[Offer]:
+    """The chips that are sold with all that belongs to them: TPUs, and slices of machines that the catalog lacks."""
+    for (part, region, term), sku in prices.items():
+        slug, kind = part
+        if kind not in (TPU_PART, NEW_PART):
+            continue
+        made = row(
+            provider="gcp",
+            instance=f"{slug} {PER_CHIP}",
+            chips=(slug, 1),
+            region=region,
+            term=term,
+            usd_per_hour=sku.usd_per_hour,
+            as_of=sku.day or as_of,
+            source=API,
+            rows=(sku.row,),
+            hold="is a machine that the catalog does not have" if kind == NEW_PART else "",
+        )
+        made["smallest_unit_accelerators"], made["smallest_unit_source"] = "unknown", f"not stated by the {API}"
+        yield made
 
 
 def next_page(text: str) -> str | None:
@@ -108,32 +159,42 @@ def merged(pages: Iterable[str]) -> str:
     return json.dumps({"skus": [sku for page in pages for sku in listed_in(page, "skus", API)]})
 
 
-def add(sku: dict[str, Any], prices: dict[tuple[Part, str, str], tuple[Decimal, str]], skipped: dict[str, int]) -> None:
-    """Adds the price of one SKU in each of its regions, if it is a part of a machine."""
+def add(sku: dict[str, Any], number: int, prices: Skus, gib: Mapping[str, float], account: Account) -> str:
+    """Adds the price of one SKU in each of its regions, if it is a part of a machine. Returns why not, if not."""
     match = DESCRIPTION.fullmatch(sku["description"])
-    part = part_of(match["part"]) if match else None
+    part = part_of(match["part"], gib) if match else None
     if match is None or part is None:
-        return
+        if sku.get("category", {}).get("resourceGroup") not in ("GPU", "TPU"):
+            return "not a part of a machine with accelerators"
+        account.lacking(
+            str(match["part"] if match else sku["description"]), "an accelerator that the reader does not know"
+        )
+        return "accelerator that the reader does not know"
     spot = match["spot"] or match["attached"]
     term = "spot" if spot else TERMS.get(sku["category"]["usageType"])
     info = objects(sku, "pricingInfo", API)[-1]
-    expression = info["pricingExpression"]
-    price = per_unit(expression, part)
+    price = per_unit(info["pricingExpression"], part)
     if term is None or price is None:
-        return skip(skipped, "no price in USD per hour, or unknown usageType")
-    for region in sku["serviceRegions"]:
-        if (part, region, term) in prices:
-            skip(skipped, "duplicate SKU of a region")
-        else:
-            prices[part, region, term] = (price, str(info.get("effectiveTime") or ""))
+        return "no price in USD per hour, or unknown usageType"
+    new = [region for region in sku["serviceRegions"] if (part, region, term) not in prices]
+    for region in new:
+        prices[part, region, term] = Sku(usd_per_hour=price, day=day_of(info.get("effectiveTime")), row=number)
+    return "" if new else "duplicate SKU of a region"
 
 
-def part_of(name: str) -> Part | None:
+def part_of(name: str, gib: Mapping[str, float]) -> Part | None:
     """Which part of which machine family this is; None for everything else."""
     if host := HOST.fullmatch(name):
         family = host["family"].replace(" ", "")
         return ("core" if host["core"] else "ram"), family
-    return next((part for part, pattern in ACCELERATORS.items() if re.fullmatch(pattern, name, re.IGNORECASE)), None)
+    for part, pattern in ACCELERATORS.items():
+        if re.fullmatch(pattern, name, re.IGNORECASE):
+            return part
+    for pattern, kind in ((TPU, TPU_PART), (SLICE, NEW_PART)):
+        if match := pattern.fullmatch(name):
+            slug, _ = names.accelerator(match["chip"], gib)
+            return (slug, kind) if slug else None
+    return None
 
 
 def per_unit(expression: dict[str, Any], part: Part) -> Decimal | None:

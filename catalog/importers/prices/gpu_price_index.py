@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from io import StringIO
 
-from catalog.importers.prices.offers import UNREADABLE, row, usd
-from catalog.importers.prices.skypilot import skip
-from catalog.loading.fixtures import PER_CHIP, FixtureError, Row
+from catalog.importers.prices import names
+from catalog.importers.prices.gpuhunt import MEDIAN, MIN_OFFERS
+from catalog.importers.prices.offers import UNREADABLE, Account, Offer, day_of, offer, row, usd
+from catalog.loading.fixtures import PER_CHIP, FixtureError
 
 REPOSITORY = "ewyluda/gpu-price-index"
 COLUMNS = (
@@ -34,7 +35,6 @@ CHIPS = {  # the source states which variant each of its names is
     "MI300X": "mi300x",
 }
 FORM_NOTE = "SXM or PCIe not stated by the source"
-MIN_OFFERS = 10
 PLACEHOLDER = Decimal("0.5")
 TERMS = ("on_demand", "spot")
 
@@ -130,47 +130,53 @@ SELLERS = {
         origin="marketplace",
         kind="marketplace",
         per_chip=True,
-        instances={"median-offer": "median offer"},
+        instances={"median-offer": MEDIAN.removesuffix(f" {PER_CHIP}")},
     ),
 }
 
 
-def read(text: str, as_of: str, skipped: dict[str, int]) -> Iterator[Row]:
+def read(text: str, catalog: names.Catalog, as_of: str, account: Account) -> Iterator[Offer]:
     """The readings of one day as rows for fixtures.price, dated by the file."""
     lines = csv.DictReader(StringIO(text))
     if missing := [column for column in COLUMNS if column not in (lines.fieldnames or ())]:
         raise FixtureError(f"{REPOSITORY}: expected a CSV with the columns {', '.join(missing)}")
     seen: set[tuple[str, ...]] = set()
     for line in lines:
+        number = account.row()
         try:
-            reason, offer = reading(line, as_of)
+            reason, made = reading(line, as_of, catalog.gib)
         except (*UNREADABLE, ArithmeticError):
-            reason, offer = "unreadable line", {}
-        key = tuple(offer.get(name, "") for name in ("provider", "instance", "accelerator", "region", "term"))
+            reason, made = "unreadable line", Offer()
+        key = tuple(made.get(name, "") for name in ("provider", "instance", "accelerator", "region", "term"))
         if not reason and key in seen:
             reason = "duplicate instance, region and term"
         if reason:
-            skip(skipped, reason)
+            account.skip(reason)
+            if reason == NO_CHIP:
+                account.lacking(line["gpu_model"], "an accelerator that the catalog does not have")
             continue
         seen.add(key)
-        yield offer
+        yield offer(made, (number,))
 
 
-def reading(line: Mapping[str, str], as_of: str) -> tuple[str, Row]:
+NO_CHIP = "no accelerator of this name in the catalog"
+
+
+def reading(line: Mapping[str, str], as_of: str, gib: Mapping[str, float]) -> tuple[str, Offer]:
     """Why a line cannot be used, or an empty text and its row."""
     seller, sku = SELLERS.get(line["source"]), line["sku"].strip()
     price, per_chip, count = usd(line["usd_per_hour"]), usd(line["usd_per_gpu_hour"]), int(line["gpu_count"])
-    slug, note = chip_of(line["gpu_model"], sku)
+    slug, note = chip_of(line["gpu_model"], sku, gib)
     if seller is None or slug is None:
-        return f"no {'source' if seller is None else 'accelerator'} of this name in the catalog", {}
+        return "no source of this name in the catalog" if seller is None else NO_CHIP, Offer()
     if price is None or per_chip is None or line["pricing"] not in TERMS:
-        return "no price, or unknown term", {}
+        return "no price, or unknown term", Offer()
     if reason := trap(line, sku, price, per_chip, count):
-        return reason, {}
+        return reason, Offer()
     if line["source"] == "oracle":
-        chips = int(sku.rpartition(".")[2])
-        note = f"printed per GPU, sold as nodes of {chips}" if count != chips else note
-        price, count = (per_chip * chips, chips) if count != chips else (price, count)
+        node = int(sku.rpartition(".")[2])
+        note = f"printed per GPU, sold as nodes of {node}" if count != node else note
+        price, count = (per_chip * node, node) if count != node else (price, count)
     if line["source"] == "vast":
         note = "; ".join(filter(None, (f"median of {line['sample_size']} offers at one moment", note)))
     return "", row(
@@ -180,17 +186,18 @@ def reading(line: Mapping[str, str], as_of: str) -> tuple[str, Row]:
         region=region_of(line, seller),
         term=line["pricing"],
         usd_per_hour=price,
-        as_of=line["date"] or as_of,
+        as_of=day_of(line["date"]) or as_of,
         source=f"{REPOSITORY}, daily reading of {line['source']}",
         notes=note,
+        rows=(),
         **trust(line, seller),
     )
 
 
-def chip_of(model: str, sku: str) -> tuple[str | None, str]:
+def chip_of(model: str, sku: str, gib: Mapping[str, float]) -> tuple[str | None, str]:
     """The slug of the chip (None: unknown) and a note. The 40 GB A100 has one name here for two forms."""
     if model != "A100-40GB":
-        return CHIPS.get(model), ""
+        return (CHIPS[model], "") if model in CHIPS else names.accelerator(model, gib)
     if "pcie" in sku.lower():
         return "a100-40gb-pcie", ""
     stated = "sxm" in sku.lower() or sku.startswith(("p4d.", "Standard_ND96", "a2-"))

@@ -1,25 +1,35 @@
-"""Imports prices from gpuhunt: one CSV per provider with a row per instance, location and spot, or its live catalog."""
+"""Imports prices from gpuhunt: one CSV per provider with a row per instance, location and spot, or its live catalog.
+
+Trap: on a marketplace each row is somebody's host, gone within hours. Its prices become one median per chip and day.
+"""
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
+from statistics import median
 
 from catalog.importers.prices import names
-from catalog.importers.prices.skypilot import skip
-from catalog.loading.fixtures import FixtureError, Row
+from catalog.importers.prices.offers import UNREADABLE, Account, Offer, finite, offer, row, usd
+from catalog.loading.fixtures import PER_CHIP, FixtureError
 
 Line = Mapping[str, str]
 FIELDS = ("instance_name", "location", "price", "cpu", "memory", "gpu_count", "gpu_name", "gpu_memory", "spot")
+MIN_OFFERS = 10  # medians of fewer differ by a factor of two within days
+MEDIAN = f"median offer {PER_CHIP}"  # the instance, as in gpu_price_index
 
 
-def read(path: Path, provider: str, as_of: str, skipped: dict[str, int]) -> Iterator[Row]:
-    """The offers of one provider as rows for fixtures.price. `skipped` counts the other lines by reason."""
+def read(path: Path, provider: str, catalog: names.Catalog, as_of: str, account: Account) -> Iterator[Offer]:
+    """The offers of one provider as rows for fixtures.price. FixtureError: the file has other columns."""
     with path.open(newline="", encoding="utf-8") as stream:
-        yield from rows(csv.DictReader(stream), provider, as_of, f"gpuhunt {path.name}", skipped)
+        table = csv.DictReader(stream)
+        if missing := [column for column in FIELDS if column not in (table.fieldnames or ())]:
+            raise FixtureError(f"{path.name}: column {', '.join(missing)} is missing; is it a gpuhunt catalog?")
+        yield from rows(table, provider, catalog, as_of, f"gpuhunt {path.name}", account)
 
 
-def live(provider: str, as_of: str, skipped: dict[str, int]) -> Iterator[Row]:
+def live(provider: str, catalog: names.Catalog, as_of: str, account: Account) -> Iterator[Offer]:
     """The same from the live catalog of the gpuhunt package. FixtureError: it is not installed."""
     try:
         gpuhunt = import_module("gpuhunt")
@@ -27,50 +37,107 @@ def live(provider: str, as_of: str, skipped: dict[str, int]) -> Iterator[Row]:
         raise FixtureError("gpuhunt is not installed; install it, or give a CSV file of its catalog") from error
     items = gpuhunt.query(provider=provider)
     lines = ({field: str(getattr(item, field, "") or "") for field in FIELDS} for item in items)
-    return rows(lines, provider, as_of, "gpuhunt, live catalog", skipped)
+    return rows(lines, provider, catalog, as_of, "gpuhunt, live catalog", account)
 
 
-def rows(lines: Iterable[Line], provider: str, as_of: str, source: str, skipped: dict[str, int]) -> Iterator[Row]:
-    seen: set[tuple[str, ...]] = set()
-    for number, line in enumerate(lines, start=2):
+def rows(
+    lines: Iterable[Line], provider: str, catalog: names.Catalog, as_of: str, source: str, account: Account
+) -> Iterator[Offer]:
+    """The offers of these lines; of a marketplace one median per chip and term."""
+    found: dict[tuple[str, ...], Offer] = {}
+    for place, line in enumerate(lines, start=2):
+        number = account.row()
         try:
-            if not line["gpu_name"] or not float(line["gpu_count"] or 0):
-                continue
-            if row := offer(line, provider, as_of, source, seen, skipped):
-                yield row
-        except ValueError as error:
-            skip(skipped, f"line {number}: {error}")
+            reason, made = single(line, provider, as_of, source, catalog.gib)
+        except UNREADABLE as error:
+            account.skip(f"line {place}: {error}")
+            continue
+        if reason:
+            if reason.startswith("no accelerator "):
+                account.lacking(line["gpu_name"], "an accelerator that the catalog does not have")
+            account.skip(reason)
+            continue
+        key = (made["instance"], made["region"], made["term"])
+        if key in found:
+            account.skip("duplicate instance, location and term")
+        else:
+            found[key] = offer(made, (number,))
+    kept = discounted(found, account)
+    yield from medians(kept, account) if provider in names.MARKETPLACES else kept
 
 
-def offer(
-    line: Line, provider: str, as_of: str, source: str, seen: set[tuple[str, ...]], skipped: dict[str, int]
-) -> Row | None:
-    """The row of one line; None, and counted in `skipped`, if it cannot be imported."""
-    slug, note = names.accelerator(line["gpu_name"], float(line["gpu_memory"] or 0) or None)
-    term = "spot" if line["spot"] == "True" else "on_demand"
-    key = (line["instance_name"], line["location"], term)
+def discounted(found: Mapping[tuple[str, ...], Offer], account: Account) -> list[Offer]:
+    """The offers without spot prices that are no discount."""
+    kept = []
+    for (instance, region, term), each in found.items():
+        other = found.get((instance, region, "on_demand"))
+        if term == "spot" and other and Decimal(each["usd_per_hour"]) >= Decimal(other["usd_per_hour"]):
+            account.skip("spot price that is no discount")
+        else:
+            kept.append(each)
+    return kept
+
+
+def single(line: Line, provider: str, as_of: str, source: str, gib: Mapping[str, float]) -> tuple[str, dict[str, str]]:
+    """Why a line is no offer, or an empty text and its row."""
+    count, memory, price = finite(line["gpu_count"] or "0"), finite(line["gpu_memory"] or "0"), usd(line["price"])
+    if not line["gpu_name"] or not count:
+        return "no accelerator", {}
+    tpu = names.TPU.fullmatch(line["gpu_name"].lower())
+    slug, note = names.accelerator(line["gpu_name"], gib, None if tpu else memory or None)
     if slug is None:
-        skip(skipped, f"no accelerator {line['gpu_name']!r} in the catalog")
-    elif key in seen:
-        skip(skipped, "duplicate instance, location and term")
-    elif float(line["price"] or 0) <= 0:
-        skip(skipped, "no price")
-    if slug is None or key in seen or float(line["price"] or 0) <= 0:
-        return None
-    seen.add(key)
-    return {
+        size = f" of {memory:g} GB" if memory and names.accelerator(line["gpu_name"], gib)[0] else ""
+        return f"no accelerator {line['gpu_name']!r}{size} in the catalog", {}
+    if count < 1 or count != int(count):
+        return "fraction of an accelerator", {}
+    if price is None:
+        float(line["price"] or 0)
+        return "no price", {}
+    return "", {
         "provider": provider,
         "instance": line["instance_name"],
         "accelerator": slug,
-        "accelerators": str(int(float(line["gpu_count"]))),
+        "accelerators": str(int(count)),
         "region": line["location"],
         "vcpus": line["cpu"],
         "host_memory_gib": line["memory"],
-        "term": term,
-        "usd_per_hour": line["price"],
+        "term": "spot" if line["spot"].lower() == "true" else "on_demand",
+        "usd_per_hour": str(price),
         "purchase_usd": "",
         "kind": "vm",
         "as_of": as_of,
         "source": source,
         "notes": note,
+        "origin": "provider_api",
+        "confidence": "medium",
     }
+
+
+def medians(hosts: Iterable[Offer], account: Account) -> Iterator[Offer]:
+    """The median price per chip over the hosts of a marketplace, for each chip and term with MIN_OFFERS of them."""
+    groups: dict[tuple[str, str], list[Offer]] = {}
+    for host in hosts:
+        groups.setdefault((host["accelerator"], host["term"]), []).append(host)
+    for (slug, term), group in groups.items():
+        if len(group) < MIN_OFFERS:
+            account.skip(f"median of fewer than {MIN_OFFERS} offers", len(group))
+            continue
+        first = group[0]
+        made = row(
+            provider=first["provider"],
+            instance=MEDIAN,
+            chips=(slug, 1),
+            region="any",
+            term=term,
+            usd_per_hour=median(Decimal(host["usd_per_hour"]) / int(host["accelerators"]) for host in group),
+            as_of=first["as_of"],
+            source=first["source"],
+            rows=tuple(number for host in group for number in host.rows),
+            origin="marketplace",
+            confidence="medium",
+            kind="marketplace",
+            notes="; ".join(filter(None, (f"median of {len(group)} offers at one moment", first["notes"]))),
+        )
+        made["smallest_unit_accelerators"] = str(min(int(host["accelerators"]) for host in group))
+        made["smallest_unit_source"] = f"fewest accelerators of an offer in {first['source']}, {first['as_of']}"
+        yield made

@@ -1,57 +1,73 @@
-"""Imports prices of hosted models from litellm: one JSON object, in USD per token."""
+"""Imports prices of hosted models from litellm: one JSON object, in USD per token.
+
+Traps: keys repeat the provider. Endpoints that a provider has withdrawn stay in the list for ever; `deprecation_date`
+is the only sign, and few have it. Images and seconds of audio are priced per token too. No file is dated.
+"""
 
 import json
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from catalog.importers.prices.skypilot import skip
-from catalog.loading.fixtures import FixtureError, Row
+from catalog.importers.prices import hosted
+from catalog.importers.prices.offers import UNREADABLE, Account, Offer, day_of, offer, usd
+from catalog.loading.fixtures import FixtureError
 
-SUFFIXES = ("", "-instruct", "-it", "-hf")
 COLUMNS = {
     "usd_per_mtok_input": "input_cost_per_token",
     "usd_per_mtok_cached_input": "cache_read_input_token_cost",
     "usd_per_mtok_output": "output_cost_per_token",
 }
+TEXT_MODES = (None, "chat", "completion", "responses")
 
 
-def read(path: Path, models: Iterable[tuple[str, str]], as_of: str, skipped: dict[str, int]) -> Iterator[Row]:
-    """Prices of `models` (pairs of hf_id and slug) as rows for fixtures.api_price. `skipped` counts the rest."""
+def read(path: Path, models: hosted.Models, as_of: str, account: Account) -> Iterator[Offer]:
+    """Prices of `models` as rows for fixtures.api_price. FixtureError: not such a file."""
     try:
         given = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise FixtureError(f"{path.name}: not JSON: {error}") from error
-    slugs = {normalized(hf_id.split("/")[-1]): slug for hf_id, slug in models}
+    if not isinstance(given, dict):
+        raise FixtureError(f"{path.name}: expected a JSON object")
     for key, entry in given.items():
-        slug = next((slugs[name] for name in candidates(key) if name in slugs), None)
-        if slug is None:
-            skip(skipped, "model not in the catalog")
-        elif not entry.get("input_cost_per_token") or not entry.get("output_cost_per_token"):
-            skip(skipped, "no price per token")
+        number = account.row()
+        try:
+            reason, row = endpoint(key, entry, models, as_of, path.name)
+        except (*UNREADABLE, ArithmeticError):
+            reason, row = "unreadable entry", {}
+        if reason:
+            account.skip(reason)
         else:
-            yield {
-                "provider": entry.get("litellm_provider", ""),
-                "name": key,
-                "model": slug,
-                **{name: per_million(entry.get(column)) for name, column in COLUMNS.items()},
-                "max_input_tokens": str(entry.get("max_input_tokens") or ""),
-                "as_of": as_of,
-                "source": f"litellm {path.name}, key {key}",
-            }
+            yield offer(row, (number,))
 
 
-def per_million(usd_per_token: float | None) -> str:
-    return "" if usd_per_token is None else f"{usd_per_token * 1e6:.6f}"
-
-
-def normalized(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-
-
-def candidates(key: str) -> list[str]:
-    """Possible names of this model in the catalog. Some providers write 3.1 as `3p1`."""
-    tail = re.sub(r"[:@].*", "", key.split("/")[-1])
-    name = normalized(re.sub(r"(?<=\d)p(?=\d)", ".", tail))
-    shorter = re.sub(r"-(instruct-turbo|turbo|fp8|instruct)$", "", name)
-    return [*(name + suffix for suffix in SUFFIXES), shorter]
+def endpoint(
+    key: str, entry: dict[str, Any], models: hosted.Models, as_of: str, file_name: str
+) -> tuple[str, dict[str, str]]:
+    """Why an entry is no price, or an empty text and its row."""
+    stated = str(entry.get("litellm_provider") or key.partition("/")[0])
+    provider, name = hosted.seller(stated), hosted.own_name(key, stated)
+    prices = {column: usd(entry.get(field)) for column, field in COLUMNS.items()}
+    if entry.get("mode") not in TEXT_MODES:
+        return "not a model of text", {}
+    slug = models.slug(provider, name)
+    if slug is None:
+        return "model not in the catalog", {}
+    if prices["usd_per_mtok_input"] is None or prices["usd_per_mtok_output"] is None:
+        return "no price per token", {}
+    row = {
+        "provider": provider,
+        "name": name,
+        "model": slug,
+        **{column: hosted.per_million(price) for column, price in prices.items()},
+        "max_input_tokens": str(int(entry.get("max_input_tokens") or 0) or ""),
+        "as_of": as_of,
+        "source": f"litellm {file_name}, key {key}",
+    }
+    gone = day_of(entry.get("deprecation_date"))
+    if gone and gone <= as_of:
+        row["withdrawn"] = gone
+        row["notes"] = f"deprecation_date {gone} in litellm"
+    if number_format := hosted.number_format(name):
+        row["quantization"] = number_format
+    return "", row

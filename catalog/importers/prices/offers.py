@@ -1,12 +1,64 @@
 """What the readers of price data share: documents, positive prices and rows with the same keys."""
 
 import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from catalog.loading.fixtures import FixtureError, Row
+from catalog.loading.fixtures import FixtureError
 
 UNREADABLE = (AttributeError, IndexError, KeyError, TypeError, ValueError)  # what a record of another form raises
+Chips = tuple[str, int]  # slug of an accelerator, and how many an instance has
+
+
+class Offer(dict[str, Any]):
+    """A row for fixtures.price or fixtures.api_price, with the rows of the feed that it was made of.
+
+    `hold`: why a person has to confirm it before it becomes a price; empty: nothing but the usual checks.
+    """
+
+    rows: tuple[int, ...] = ()
+    hold: str = ""
+
+
+@dataclass(kw_only=True, slots=True)
+class Account:
+    """What became of each row of a feed: a reader numbers them, and skips those that no offer is made of."""
+
+    read: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)  # rows by reason
+    proposed: dict[str, str] = field(default_factory=dict)  # instances and chips that the catalog lacks: what they are
+
+    def row(self) -> int:
+        """The number of the next row."""
+        self.read += 1
+        return self.read
+
+    def skip(self, reason: str, rows: int = 1) -> None:
+        if rows:
+            self.skipped[reason] = self.skipped.get(reason, 0) + rows
+
+    def lacking(self, name: str, what: str) -> None:
+        """Notes an instance or a chip that the catalog lacks."""
+        self.proposed.setdefault(name, what)
+
+
+def offer(row: Mapping[str, Any], rows: tuple[int, ...], hold: str = "") -> Offer:
+    """The row of one offer, made of these rows of the feed."""
+    made = Offer(row)
+    made.rows, made.hold = rows, hold
+    return made
+
+
+def day_of(text: Any) -> str:
+    """The ISO date at the start of a text such as 2026-08-01T00:00:00Z; empty: it has none."""
+    try:
+        return date.fromisoformat(str(text)[:10]).isoformat()
+    except ValueError:
+        return ""
 
 
 def parsed(text: str, where: str) -> dict[str, Any]:
@@ -42,6 +94,14 @@ def usd(given: Any) -> Decimal | None:
     return price if price.is_finite() and price > 0 else None
 
 
+def finite(text: str) -> float:
+    """A number. ValueError: it is none, or infinite."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"expected a number, not {text!r}")
+    return number
+
+
 def plain(price: Decimal) -> str:
     """A price with at most 6 decimals, without trailing zeros."""
     return f"{price:.6f}".rstrip("0").rstrip(".")
@@ -51,22 +111,27 @@ def row(
     *,
     provider: str,
     instance: str,
-    chips: tuple[str, int],
+    chips: Chips,
     region: str,
     term: str,
     usd_per_hour: Decimal,
     as_of: str,
     source: str,
+    rows: tuple[int, ...],
+    hold: str = "",
     origin: str = "provider_api",
     confidence: str = "high",
     kind: str = "vm",
     vcpus: str = "",
     host_memory_gib: str = "",
     notes: str = "",
-) -> Row:
-    """The row of one offer for fixtures.price. `chips`: slug and count; `usd_per_hour`: of the whole instance."""
+) -> Offer:
+    """The row of one offer for fixtures.price. `chips`: slug and count; `usd_per_hour`: of the whole instance.
+
+    `rows` and `hold`: as in Offer.
+    """
     slug, count = chips
-    return {
+    given = {
         "provider": provider,
         "instance": instance,
         "accelerator": slug,
@@ -84,3 +149,4 @@ def row(
         "origin": origin,
         "confidence": confidence,
     }
+    return offer(given, rows, hold)

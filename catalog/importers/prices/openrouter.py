@@ -1,17 +1,18 @@
 """Imports prices of hosted models from the public model list of OpenRouter: JSON, in USD per token as text.
 
 Traps: a price of -1 means that a router chooses the model, 0 that it is free for now; `:batch` is another service.
+Archives keep the list without the object around it.
 """
 
-from collections.abc import Iterable, Iterator
-from decimal import Decimal
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
 
-from catalog.importers.prices.litellm import candidates, normalized
-from catalog.importers.prices.offers import UNREADABLE, listed_in, usd
-from catalog.importers.prices.skypilot import skip
-from catalog.loading.fixtures import Row
+from catalog.importers.prices import hosted
+from catalog.importers.prices.offers import UNREADABLE, Account, Offer, listed_in, offer, usd
 
 API = "OpenRouter models API"
+PROVIDER = "openrouter"
 COLUMNS = {
     "usd_per_mtok_input": "prompt",
     "usd_per_mtok_cached_input": "input_cache_read",
@@ -19,37 +20,58 @@ COLUMNS = {
 }
 
 
-def read(text: str, models: Iterable[tuple[str, str]], as_of: str, skipped: dict[str, int]) -> Iterator[Row]:
-    """Prices of `models` (pairs of hf_id and slug) as rows for fixtures.api_price. `skipped` counts the rest."""
-    known = list(models)
-    by_hf_id = {hf_id.lower(): slug for hf_id, slug in known}
-    by_name = {normalized(hf_id.split("/")[-1]): slug for hf_id, slug in known}
-    for entry in listed_in(text, "data", API):
+def read(text: str, models: hosted.Models, as_of: str, account: Account) -> Iterator[Offer]:
+    """Prices of `models` as rows for fixtures.api_price."""
+    for entry in entries(text):
+        number = account.row()
         try:
-            name, pricing = str(entry["id"]), entry["pricing"]
-            slug = by_hf_id.get(str(entry.get("hugging_face_id")).lower())
-            slug = slug or next((by_name[each] for each in candidates(name) if each in by_name), None)
-            prices = {column: usd(pricing.get(key)) for column, key in COLUMNS.items()}
-        except UNREADABLE:
-            skip(skipped, "unreadable model")
-            continue
-        if slug is None:
-            skip(skipped, "model not in the catalog")
-        elif name.endswith(":batch"):
-            skip(skipped, "price of batches")
-        elif prices["usd_per_mtok_input"] is None or prices["usd_per_mtok_output"] is None:
-            skip(skipped, "no price per token")
+            reason, row = endpoint(entry, models, as_of)
+        except (*UNREADABLE, ArithmeticError):
+            reason, row = "unreadable model", {}
+        if reason:
+            account.skip(reason)
         else:
-            yield {
-                "provider": "openrouter",
-                "name": name,
-                "model": slug,
-                **{column: per_million(price) for column, price in prices.items()},
-                "max_input_tokens": str(entry.get("context_length") or ""),
-                "as_of": as_of,
-                "source": f"{API}, model {name}",
-            }
+            yield offer(row, (number,))
 
 
-def per_million(usd_per_token: Decimal | None) -> str:
-    return "" if usd_per_token is None else f"{usd_per_token * 10**6:.6f}"
+def entries(text: str) -> list[dict[str, Any]]:
+    """The models of a list. FixtureError: there is no such list."""
+    if text.lstrip().startswith("[") and text.strip(" \n[]"):
+        text = f'{{"data": {text}}}'
+    return listed_in(text, "data", API)
+
+
+def newest(text: str) -> str:
+    """The day on which the newest model of a list was added, so that the list is not older; empty: not stated."""
+    try:
+        created = max(int(entry["created"]) for entry in entries(text) if entry.get("created"))
+        return datetime.fromtimestamp(created, UTC).date().isoformat()
+    except (*UNREADABLE, OverflowError, OSError):
+        return ""
+
+
+def endpoint(entry: dict[str, Any], models: hosted.Models, as_of: str) -> tuple[str, dict[str, str]]:
+    """Why an entry is no price, or an empty text and its row."""
+    name, pricing = str(entry["id"]), entry["pricing"]
+    model, _, variant = name.partition(":")
+    prices = {column: usd(pricing.get(key)) for column, key in COLUMNS.items()}
+    on_hub = str(entry.get("hugging_face_id") or "").lower()
+    slug = models.by_id.get(on_hub) if on_hub else None
+    slug = slug or models.slug(PROVIDER, model)
+    if slug is None:
+        return "model not in the catalog", {}
+    if variant == "batch":
+        return "price of batches", {}
+    if prices["usd_per_mtok_input"] is None or prices["usd_per_mtok_output"] is None:
+        return "no price per token", {}
+    if variant:
+        return "variant of a model", {}
+    return "", {
+        "provider": PROVIDER,
+        "name": name,
+        "model": slug,
+        **{column: hosted.per_million(price) for column, price in prices.items()},
+        "max_input_tokens": str(int(entry.get("context_length") or 0) or ""),
+        "as_of": as_of,
+        "source": f"{API}, model {name}",
+    }

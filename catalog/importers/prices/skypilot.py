@@ -1,17 +1,18 @@
 """Imports prices from skypilot-catalog: one `vms.csv` per cloud, with a row per zone and a varying column order.
 
 Traps: GpuInfo is a Python literal. On GCP, accelerators and hosts are separate rows whose prices add up. An empty
-Price means capacity blocks only. A spot price equal to the on-demand price is not an offer.
+Price means capacity blocks only. A spot price equal to the on-demand price is not an offer. 700 USD for a TPU means
+that its price was not found (skypilot-org/skypilot@21fd5541 sky/catalog/data_fetchers/fetch_gcp.py). No file is dated.
 """
 
 import csv
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from catalog.importers.prices import names
-from catalog.loading.fixtures import Row
+from catalog.importers.prices.offers import Account, Offer, finite, offer
+from catalog.loading.fixtures import FixtureError
 
 # The hosts that GCP sells with these accelerators, by name and count.
 GCP_HOSTS = {
@@ -24,94 +25,113 @@ GCP_HOSTS = {
     ("H200", 8): "a3-ultragpu-8g",
     ("B200", 8): "a4-highgpu-8g",
 }
+TERMS = {"on_demand": "Price", "spot": "SpotPrice"}
+COLUMNS = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Region", "Price", "SpotPrice", "vCPUs", "MemoryGiB")
+UNKNOWN_TPU_USD = 700.0
+Line = Mapping[str, str]
 
 
 @dataclass(kw_only=True, slots=True)
-class Cheapest:
-    """The lowest prices of one instance in a region, over its zones."""
+class Zones:
+    """The lines of one instance in a region, one per zone, and the lowest price of each term with its line."""
 
-    given: Mapping[str, str]
-    prices: dict[str, float] = field(default_factory=dict)
+    given: Line
+    lines: list[int] = field(default_factory=list)
+    lowest: dict[str, tuple[float, int]] = field(default_factory=dict)
 
-    def add_zone(self, given: Mapping[str, str]) -> None:
-        for term, column in (("on_demand", "Price"), ("spot", "SpotPrice")):
-            if text := given.get(column):
-                self.prices[term] = min(float(text), self.prices.get(term, float("inf")))
+    def add(self, number: int, given: Line) -> None:
+        """ValueError: a price is no number."""
+        prices = {term: finite(text) for term, column in TERMS.items() if (text := given.get(column))}
+        self.lines.append(number)
+        for term, price in prices.items():
+            self.lowest[term] = min((price, number), self.lowest.get(term, (price, number)))
 
 
-def read(path: Path, cloud: str, as_of: str, skipped: dict[str, int]) -> Iterator[Row]:
-    """The offers of one cloud as rows for fixtures.price. `skipped` counts the other lines by reason."""
+def read(path: Path, cloud: str, catalog: names.Catalog, as_of: str, account: Account) -> Iterator[Offer]:
+    """The offers of one cloud as rows for fixtures.price. FixtureError: the file has other columns."""
+    offers: dict[tuple[str, ...], Zones] = {}
+    hosts: dict[tuple[str, str], Zones] = {}
     with path.open(newline="", encoding="utf-8") as stream:
-        lines = list(csv.DictReader(stream))
-    hosts = gcp_hosts(lines) if cloud == "gcp" else {}
-    offers: dict[tuple[str, ...], Cheapest] = {}
-    for number, line in enumerate(lines, start=2):
-        if not line["AcceleratorName"]:
-            continue
-        key = (line["InstanceType"], line["AcceleratorName"], line["AcceleratorCount"], line["Region"])
-        try:
-            float(line["AcceleratorCount"])
-            offers.setdefault(key, Cheapest(given=line)).add_zone(line)
-        except ValueError as error:
-            skip(skipped, f"line {number}: {error}")
-    for offer in (each for each in offers.values() if each.prices):
-        yield from rows(offer, cloud, as_of, path, hosts, skipped)
-
-
-def gcp_hosts(lines: list[dict[str, str]]) -> dict[tuple[str, str], Cheapest]:
-    """The lowest prices of each host by name and region."""
-    hosts: dict[tuple[str, str], Cheapest] = {}
-    for line in lines:
-        if line["InstanceType"] and not line["AcceleratorName"]:
-            with suppress(ValueError):  # a host with an unreadable price; its accelerators are counted as skipped
-                hosts.setdefault((line["InstanceType"], line["Region"]), Cheapest(given=line)).add_zone(line)
-    return hosts
+        table = csv.DictReader(stream)
+        if missing := [column for column in COLUMNS if column not in (table.fieldnames or ())]:
+            raise FixtureError(f"{path.name}: column {', '.join(missing)} is missing; is it a SkyPilot catalog?")
+        for place, line in enumerate(table, start=2):
+            number = account.row()
+            try:
+                if line["AcceleratorName"]:
+                    finite(line["AcceleratorCount"])
+                    key = (line["InstanceType"], line["AcceleratorName"], line["AcceleratorCount"], line["Region"])
+                    offers.setdefault(key, Zones(given=line)).add(number, line)
+                else:
+                    hosts.setdefault((line["InstanceType"], line["Region"]), Zones(given=line)).add(number, line)
+            except (TypeError, ValueError) as error:
+                account.skip(f"line {place}: {error}")
+    used: set[int] = set()
+    for zones in offers.values():
+        reason, found = rows(zones, cloud, as_of, path, hosts if cloud == "gcp" else {}, catalog.gib)
+        if reason.startswith("no accelerator"):
+            account.lacking(zones.given["AcceleratorName"], "an accelerator that the catalog does not have")
+        own = {number for each in found for number in each.rows}
+        used |= own
+        account.skip(reason or "another zone of the region is as cheap", len(set(zones.lines) - own))
+        yield from found
+    account.skip("no accelerator", len({number for host in hosts.values() for number in host.lines} - used))
 
 
 def rows(
-    offer: Cheapest,
+    zones: Zones,
     cloud: str,
     as_of: str,
     path: Path,
-    hosts: Mapping[tuple[str, str], Cheapest],
-    skipped: dict[str, int],
-) -> Iterator[Row]:
-    """The rows of one offer, one per term."""
-    given = offer.given
+    hosts: Mapping[tuple[str, str], Zones],
+    gib: Mapping[str, float],
+) -> tuple[str, list[Offer]]:
+    """Why there is no offer, or an empty text and the offers, one per term."""
+    given = zones.given
     name, count = given["AcceleratorName"], float(given["AcceleratorCount"])
-    slug, note = names.accelerator(name)
-    instance, host = given["InstanceType"], None
-    if slug is None or count < 1 or count != int(count):
-        return skip(
-            skipped, f"no accelerator {name!r} in the catalog" if slug is None else "fraction of an accelerator"
-        )
+    slug, note = names.accelerator(name, gib)
+    if slug is None:
+        return f"no accelerator {name!r} in the catalog", []
+    if count < 1 or count != int(count):
+        return "fraction of an accelerator", []
+    host = None
+    instance = given["InstanceType"]
     if cloud == "gcp" and not instance and not name.startswith("tpu-"):
         instance = GCP_HOSTS.get((name, int(count)), "")
         host = hosts.get((instance, given["Region"]))
         if host is None:
-            return skip(skipped, "no matching GCP host")
-    size = host.given if host else given
-    for term, price in offer.prices.items():
-        host_price = host.prices.get(term) if host else 0.0
-        if host_price is None or (term == "spot" and price >= offer.prices.get("on_demand", float("inf"))):
-            continue
-        yield {
-            "provider": cloud,
-            "instance": instance or name,
-            "accelerator": slug,
-            "accelerators": str(int(count) * names.slice_chips(name)),
-            "region": given["Region"],
-            "vcpus": size.get("vCPUs", ""),
-            "host_memory_gib": size.get("MemoryGiB", ""),
-            "term": term,
-            "usd_per_hour": str(round(price + host_price, 6)),
-            "purchase_usd": "",
-            "kind": "vm",
-            "as_of": as_of,
-            "source": f"skypilot-catalog {path.parent.name}/{path.name}",
-            "notes": note,
-        }
-
-
-def skip(skipped: dict[str, int], reason: str) -> None:
-    skipped[reason] = skipped.get(reason, 0) + 1
+            return "no matching GCP host", []
+    reason, found = "no price", []
+    for term, (price, number) in zones.lowest.items():
+        at_host = host.lowest.get(term) if host else (0.0, number)
+        if price <= 0 or (name.startswith("tpu-") and price == UNKNOWN_TPU_USD):
+            reason = "placeholder price" if price > 0 else reason
+        elif term == "spot" and price >= zones.lowest.get("on_demand", (float("inf"), 0))[0]:
+            reason = "spot price that is no discount"
+        elif at_host is None:
+            reason = "no price of the GCP host"
+        else:
+            found.append(
+                offer(
+                    {
+                        "provider": cloud,
+                        "instance": instance or name.removeprefix("tpu-"),
+                        "accelerator": slug,
+                        "accelerators": str(int(count) * names.slice_chips(name)),
+                        "region": given["Region"],
+                        "vcpus": (host.given if host else given).get("vCPUs", ""),
+                        "host_memory_gib": (host.given if host else given).get("MemoryGiB", ""),
+                        "term": term,
+                        "usd_per_hour": str(round(price + at_host[0], 6)),
+                        "purchase_usd": "",
+                        "kind": "vm",
+                        "as_of": as_of,
+                        "source": f"skypilot-catalog {path.parent.name}/{path.name}",
+                        "notes": note,
+                        "origin": "provider_api",
+                        "confidence": "medium",
+                    },
+                    tuple({number, at_host[1]}),
+                )
+            )
+    return ("" if found else reason), found

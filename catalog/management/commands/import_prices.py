@@ -1,6 +1,7 @@
 """Imports prices: `import_prices --from skypilot|gpuhunt|litellm|csv|discounts|licences PATH [--dry-run]`."""
 
 import csv
+from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,13 @@ from django.db import transaction
 
 from advisor.engine.terms import exact_text
 from catalog import clock
-from catalog.importers.prices import gpuhunt, litellm, skypilot
+from catalog.importers.prices import gpuhunt, litellm, names, skypilot
+from catalog.importers.prices.offers import Account, Offer
 from catalog.loading import fixtures, load
 from catalog.management.errors import BadInput, operator
-from catalog.models import ApiPrice, Discount, Organisation, Price, ServedModel, SupportLicence
+from catalog.models import ApiPrice, Discount, Organisation, Price, SupportLicence
 from catalog.pricing import imports as price_imports
+from catalog.pricing import sources
 
 PRIVATE = ("discounts", "licences")  # always belong to an organisation
 FORMATS = ("skypilot", "gpuhunt", "litellm", "csv", *PRIVATE)
@@ -40,13 +43,13 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         path, file_format = options["path"], options["format"]
-        skipped: dict[str, int] = {}
+        account = Account()
         owner = organisation(file_format, options["organisation"])
         try:
             with transaction.atomic():
                 before = {kind: newest(kind) for kind in KINDS}
                 as_of = options["as_of"].isoformat()
-                done = add(file_format, path, options["provider"], as_of, skipped, owner, options["by"])
+                done = add(file_format, path, options["provider"], as_of, account, owner, options["by"])
                 added = [line for kind in KINDS for line in lines(kind, before[kind])]
                 transaction.set_rollback(options["dry_run"])
         except fixtures.FixtureError as error:
@@ -67,7 +70,7 @@ class Command(BaseCommand):
             self.stdout.write(f"held {price_imports.held_line(held)}")
         if done.held and not options["dry_run"]:
             self.stdout.write("held prices are not used: `manage.py prices release ID` adds one, `discard ID` drops it")
-        for reason, count in sorted(skipped.items()):
+        for reason, count in sorted(account.skipped.items()):
             self.stdout.write(f"skipped {count}: {reason}")
 
 
@@ -119,7 +122,7 @@ def add(
     path: Path,
     provider: str | None,
     as_of: str,
-    skipped: dict[str, int],
+    account: Account,
     owner: Organisation | None,
     by: str,
 ) -> price_imports.Imported:
@@ -127,12 +130,15 @@ def add(
     if owner is not None and file_format in PRIVATE:
         return price_imports.Imported(counts=add_terms(file_format, path, owner), held=())
     if file_format == "litellm":
-        models = ServedModel.objects.values_list("hf_id", "slug")
-        hosted = litellm.read(path, models, as_of, skipped)
-        counts = load.append_api_prices([fixtures.api_price(path.name, row) for row in hosted])
+        hosted = litellm.read(path, sources.models(), as_of, account)
+        kept = {(row["provider"], row["name"]): row for row in hosted if not row.get("withdrawn")}
+        counts = load.append_api_prices([fixtures.api_price(path.name, row) for row in kept.values()])
         return price_imports.Imported(counts=counts, held=())
-    rows = offers(file_format, path, provider, as_of, skipped)
-    return price_imports.add(rows, file_format, path.name, by, owner)
+    if file_format == "csv":
+        return price_imports.add(list(fixtures.prices(path)), file_format, path.name, by, owner)
+    read = list(offers(file_format, path, provider, as_of, account))
+    rows = [fixtures.price(path.name, row) for row in read]
+    return price_imports.add(rows, file_format, path.name, by, owner, [row.hold for row in read])
 
 
 def add_terms(file_format: str, path: Path, owner: Organisation) -> load.Counts:
@@ -143,18 +149,14 @@ def add_terms(file_format: str, path: Path, owner: Organisation) -> load.Counts:
     return load.append_licences(rows, owner)
 
 
-def offers(
-    file_format: str, path: Path, provider: str | None, as_of: str, skipped: dict[str, int]
-) -> list[fixtures.Row]:
-    """The prices of accelerators in one file."""
-    if file_format == "csv":
-        return list(fixtures.prices(path))
-    if file_format == "gpuhunt" and path.name == "live":
-        if not provider:
-            raise fixtures.FixtureError("live needs --provider")
-        read = gpuhunt.live(provider, as_of, skipped)
-    elif file_format == "gpuhunt":
-        read = gpuhunt.read(path, provider or path.stem, as_of, skipped)
-    else:
-        read = skypilot.read(path, provider or path.resolve().parent.name, as_of, skipped)
-    return [fixtures.price(path.name, row) for row in read]
+def offers(file_format: str, path: Path, provider: str | None, as_of: str, account: Account) -> Iterator[Offer]:
+    """The prices of accelerators in a file of SkyPilot or gpuhunt, or in the live catalog of gpuhunt."""
+    live = file_format == "gpuhunt" and path.name == "live"
+    if live and not provider:
+        raise fixtures.FixtureError("live needs --provider")
+    stated = provider or (path.resolve().parent.name if file_format == "skypilot" else path.stem)
+    seller = names.provider(stated, sources.known_providers()) or stated
+    if live:
+        return gpuhunt.live(stated, sources.known(), as_of, account)
+    read = gpuhunt.read if file_format == "gpuhunt" else skypilot.read
+    return read(path, seller, sources.known(), as_of, account)
