@@ -3,7 +3,7 @@
 Off until `ASSAY_PRICE_SOURCES` names a source, or an operator runs `manage.py prices sync --from NAME`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
@@ -64,23 +64,40 @@ def run(
         )
     with sync.only_one(by) as row:
         answers = sync.downloaded(names, file, as_of, cloud)
-        watched = _watched() if any(not isinstance(found, str) and found.texts for _, found in answers) else []
-        before = [inputs.take_snapshot(advice.workload.spec, advice.organisation) for advice in watched]
+        is_new = any(not isinstance(found, str) and found.texts for _, found in answers)
         day = clock.today()
-        read = [sync.add(source, found, by, day) for source, found in answers]
-        changed = [change for pair in zip(watched, before, strict=True) if (change := _change(*pair))]
-        report = {
-            "date": day.isoformat(),
-            "sources": [sync.as_json(done) for done in read],
-            "stale": sync.stale_offers(day),
-            "answers_checked": len(watched),
-            "answers_changed": [asdict(change) for change in changed],
-            "threshold_fraction": settings.PRICE_CHANGE_FRACTION,
-        }
-        failed = all(done.error for done in read)
-        sync.finish(row, State.FAILED if failed else State.DONE, report, read[0].error if failed else "")
+        _reported(row, is_new, lambda: [sync.as_json(sync.add(source, found, by, day)) for source, found in answers])
     notify(row)
     return row
+
+
+def run_with(by: str, act: Callable[[], list[Json]]) -> PriceRefresh:
+    """One run in which `act` adds prices and says what it did with each source; stores the report.
+
+    Raises sync.AlreadyRunning, and whatever `act` raises.
+    """
+    with sync.only_one(by) as row:
+        _reported(row, True, act)
+    notify(row)
+    return row
+
+
+def _reported(row: PriceRefresh, is_new: bool, act: Callable[[], list[Json]]) -> None:
+    """Acts, compares saved answers before and after where there is something new, and ends the run with its report."""
+    watched = _watched() if is_new else []
+    before = [inputs.take_snapshot(advice.workload.spec, advice.organisation) for advice in watched]
+    done = act()
+    changed = [change for pair in zip(watched, before, strict=True) if (change := _change(*pair))]
+    report = {
+        "date": clock.today().isoformat(),
+        "sources": done,
+        "stale": sync.stale_offers(clock.today()),
+        "answers_checked": len(watched),
+        "answers_changed": [asdict(change) for change in changed],
+        "threshold_fraction": settings.PRICE_CHANGE_FRACTION,
+    }
+    failed = bool(done) and all(each["error"] for each in done)
+    sync.finish(row, State.FAILED if failed else State.DONE, report, done[0]["error"] if failed else "")
 
 
 def _watched() -> list[Advice]:

@@ -206,6 +206,7 @@ CELERY_BEAT_SCHEDULE = {
 
 # Prices: sources that are read regularly (none by default), and who is told what changed.
 PRICE_SOURCES = [name.strip() for name in env.list("ASSAY_PRICE_SOURCES", default=[]) if name.strip()]
+BUNDLE_KEYS = [key.strip() for key in env.list("ASSAY_BUNDLE_KEYS", default=[]) if key.strip()]  # public, Base64
 PRICE_REFRESH_HOURS = env.float("ASSAY_PRICE_REFRESH_HOURS", default=24.0)
 PRICE_WATCHED = env.int("ASSAY_PRICE_WATCHED", default=20)  # saved answers that are compared, the newest first
 PRICE_CHANGE_FRACTION = env.float("ASSAY_PRICE_CHANGE_FRACTION", default=0.05)  # of the cost, that is reported

@@ -1,1 +1,17 @@
 """Signed bundles: catalog files and downloaded price sources, carried to a server that has no way out."""
+
+from catalog.bundles.applied import CATALOG, FEEDS, apply, lines, undo
+from catalog.bundles.archive import Bundle, BundleError, new_key, pack, unpack
+
+__all__ = [
+    "CATALOG",
+    "FEEDS",
+    "Bundle",
+    "BundleError",
+    "apply",
+    "lines",
+    "new_key",
+    "pack",
+    "undo",
+    "unpack",
+]

@@ -1,6 +1,7 @@
 """Keeps prices fresh: `prices sync`, `prices status`; and decides on prices that an import held."""
 
 import json
+import os
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
-from advisor import refresh
+from advisor import bundles, refresh
 from catalog import clock
+from catalog.bundles import BundleError, lines, new_key, undo
 from catalog.loading import fixtures
 from catalog.management.errors import BadInput, operator
 from catalog.models import Price, PriceRefresh
@@ -29,12 +31,23 @@ class Command(BaseCommand):
                              metavar="NAME", help=f"one of {', '.join(SOURCES)}; may be repeated "
                              "(default: ASSAY_PRICE_SOURCES)")  # fmt: skip
         reading.add_argument("--file", type=Path, help="read this file instead of the network; needs one --from")
+        reading.add_argument("--bundle", type=Path, help="apply this bundle of `prices fetch` instead; no network")
         reading.add_argument("--as-of", type=date.fromisoformat, metavar="DATE",
                              help="day of the data in the file (default: as its name or content says)")  # fmt: skip
         reading.add_argument("--cloud", default="", metavar="NAME",
                              help="cloud that a file of skypilot or gpuhunt is of (default: by its path)")  # fmt: skip
         reading.add_argument("--by", default=operator(), help="who runs it (default: the user of this process)")
         reading.add_argument("--json", action="store_true", help="the report as JSON")
+        fetching = actions.add_parser("fetch", help="download sources and catalog files into a signed bundle")
+        fetching.add_argument("--to", type=Path, required=True, metavar="BUNDLE", help="the file to write")
+        fetching.add_argument("--from", dest="names", action="append", default=[], choices=list(SOURCES),
+                              metavar="NAME", help=f"one of {', '.join(SOURCES)}; may be repeated")  # fmt: skip
+        fetching.add_argument("--catalog", type=Path, metavar="DIR", help="folder of catalog files, such as fixtures/")
+        fetching.add_argument("--key", type=Path, required=True, help="file with the private key of `prices key`")
+        making = actions.add_parser("key", help="make a key pair for bundles; prints the public key")
+        making.add_argument("--to", type=Path, required=True, metavar="FILE", help="new file for the private key")
+        undoing = actions.add_parser("undo", help="undo the bundle that was applied last")
+        undoing.add_argument("--by", default=operator(), help="who undoes it (default: the user of this process)")
         status = actions.add_parser("status", help="when each source was read, the age of prices, what is held")
         status.add_argument("--json", action="store_true", help="as JSON")
         held = actions.add_parser("held", help="list the prices that wait for a decision")
@@ -46,16 +59,66 @@ class Command(BaseCommand):
         actions.add_parser("check", help="list the stored public prices that look like a mistake")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if options["action"] == "sync":
-            self.sync(options)
-        elif options["action"] == "status":
-            self.status(options["json"])
-        elif options["action"] == "held":
-            self.held(options["json"])
-        elif options["action"] == "check":
+        action = options["action"]
+        if action in ("release", "discard"):
+            self.decide(action, options["ids"], options["by"])
+        elif action == "sync" and options["bundle"] is not None:
+            self.apply(options)
+        elif action in ("status", "held"):
+            getattr(self, action)(options["json"])
+        elif action == "check":
             self.check_stored()
         else:
-            self.decide(options["action"], options["ids"], options["by"])
+            {"sync": self.sync, "fetch": self.fetch, "key": self.key, "undo": self.undo}[action](options)
+
+    def apply(self, options: dict[str, Any]) -> None:
+        if options["names"] or options["file"] or options["as_of"] or options["cloud"]:
+            raise BadInput("--bundle says itself what it holds; leave out --from, --file, --as-of and --cloud")
+        try:
+            applied = bundles.apply_file(options["bundle"], options["by"])
+        except (BundleError, fixtures.FixtureError, sync.AlreadyRunning) as error:
+            raise BadInput(f"{options['bundle']}: {error}; nothing was changed") from error
+        except OSError as error:
+            raise BadInput(f"{options['bundle']} cannot be read: {error.strerror}") from error
+        if options["json"]:
+            self.stdout.write(json.dumps({"report": applied.report, "changes": applied.changes}, indent=1))
+            return
+        self.stdout.write(f"applied: made {applied.made_at:%Y-%m-%d %H:%M} UTC, signed with key {applied.key}")
+        self.stdout.write("\n".join(lines(applied)) or "nothing differs from what is here")
+
+    def fetch(self, options: dict[str, Any]) -> None:
+        try:
+            secret = options["key"].read_text().strip()
+            data, problems = bundles.make(options["names"], options["catalog"], secret)
+            options["to"].write_bytes(data)
+        except BundleError as error:
+            raise BadInput(str(error)) from error
+        except OSError as error:
+            raise BadInput(f"{error.filename}: {error.strerror}") from error
+        self.stdout.write(f"{options['to']}: {len(data):,} bytes")
+        for problem in problems:
+            self.stdout.write(f"not read: {problem}")
+
+    def key(self, options: dict[str, Any]) -> None:
+        secret, public = new_key()
+        try:
+            with open(os.open(options["to"], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(f"{secret}\n")
+        except FileExistsError as error:
+            raise BadInput(f"{options['to']} exists; name a new file") from error
+        except OSError as error:
+            raise BadInput(f"{options['to']}: {error.strerror}") from error
+        self.stdout.write(f"private key: {options['to']} (keep it on the machine that makes bundles)")
+        self.stdout.write(f"on the server: ASSAY_BUNDLE_KEYS={public}")
+
+    def undo(self, options: dict[str, Any]) -> None:
+        try:
+            undone, kept = undo(options["by"])
+        except BundleError as error:
+            raise BadInput(str(error)) from error
+        self.stdout.write(f"undone: the bundle made {undone.made_at:%Y-%m-%d %H:%M} UTC")
+        for row in kept:
+            self.stdout.write(f"not restored, because it changed afterwards or is in use: {row}")
 
     def sync(self, options: dict[str, Any]) -> None:
         if options["file"] is not None and len(options["names"]) != 1:

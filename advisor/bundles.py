@@ -1,0 +1,90 @@
+"""Makes a bundle on a connected machine, and applies it on a server without a way out."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+
+from advisor import refresh
+from catalog import clock
+from catalog.bundles import CATALOG, FEEDS, Bundle, BundleError, apply, pack, unpack
+from catalog.models import CatalogBundle
+from catalog.pricing import sync
+from catalog.pricing.sources import Download, Source, named
+
+CATALOG_KINDS = (".yaml", ".csv", ".txt")  # files of a folder of fixtures
+LEFT_OUT = ("fidelity", "workloads", "peers")  # folders of it that are no part of the catalog
+Json = dict[str, Any]
+
+
+def make(names: Sequence[str], catalog: Path | None, private_key: str) -> tuple[bytes, list[str]]:
+    """The bundle of the named price sources and of a folder of catalog files; and what could not be read.
+
+    BundleError: nothing to carry, or the key is wrong.
+    """
+    files: dict[str, bytes] = dict(_catalog_files(catalog)) if catalog else {}
+    about: dict[str, Json] = {}
+    problems = []
+    for source, answer in sync.downloaded(names):
+        if isinstance(answer, str):
+            problems.append(f"{source.name}: {answer}")
+            continue
+        for number, (name, text) in enumerate(answer.texts.items()):
+            path = f"{FEEDS}{source.name}/{number}.txt"
+            files[path] = text.encode()
+            about[path] = {"source": source.name, "name": name, "as_of": answer.as_of or clock.today().isoformat()}
+    if not files:
+        raise BundleError("there is nothing to carry: " + ("; ".join(problems) or "name a source or a catalog folder"))
+    return pack(files, about, clock.read(), private_key), problems
+
+
+def _catalog_files(folder: Path) -> Iterator[tuple[str, bytes]]:
+    for path in sorted(folder.rglob("*")):
+        place = path.relative_to(folder)
+        if path.is_file() and path.suffix in CATALOG_KINDS and place.parts[0] not in LEFT_OUT:
+            yield f"{CATALOG}{place.as_posix()}", path.read_bytes()
+
+
+def read(path: Path) -> Bundle:
+    """The bundle in a file. BundleError: it must not be applied. OSError: it cannot be read."""
+    return unpack(path.read_bytes(), settings.BUNDLE_KEYS)
+
+
+def apply_file(path: Path, by: str) -> CatalogBundle:
+    """Applies a bundle, all or nothing, and notes which saved answers change.
+
+    BundleError, FixtureError, sync.AlreadyRunning, OSError.
+    """
+    bundle = read(path)
+    found: list[CatalogBundle] = []
+
+    def act() -> list[Json]:
+        found.append(apply(bundle, by, lambda given: {"sources": [sync.as_json(each) for each in _feeds(given, by)]}))
+        return list(found[0].report["sources"])
+
+    refresh.run_with(by, act)
+    return found[0]
+
+
+def _feeds(bundle: Bundle, by: str) -> Iterator[sync.Read]:
+    """Adds each price source of a bundle. BundleError: one cannot be read."""
+    for source, answer in downloads(bundle.files, bundle.entries):
+        found = sync.add(source, answer, by, date.fromisoformat(answer.as_of))
+        if found.error:
+            raise BundleError(f"{source.name}: {found.error}")
+        yield found
+
+
+def downloads(files: Mapping[str, bytes], entries: Mapping[str, Json]) -> list[tuple[Source, Download]]:
+    """The price sources of a bundle as they were downloaded."""
+    texts: dict[str, dict[str, str]] = {}
+    days: dict[str, str] = {}
+    for path in sorted(path for path in files if path.startswith(FEEDS)):
+        entry = entries[path]
+        texts.setdefault(entry["source"], {})[entry["name"]] = files[path].decode()
+        days[entry["source"]] = entry["as_of"]
+    return [
+        (named(name), Download(texts=found, as_of=days[name], dated_by="the bundle")) for name, found in texts.items()
+    ]
