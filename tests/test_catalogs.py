@@ -18,7 +18,8 @@ DATA = set(
     answer/test_recipes answer/test_sharing_answer fidelity/test_track_record
     answer/test_supported_only fidelity/test_local_engines catalog/test_load_catalog claims/test_claims
     commands/test_training_commands
-    docs/test_commands fidelity/test_h100_served_points fidelity/test_host_time fidelity/test_served_points
+    docs/test_commands engine/search/test_release_drift
+    fidelity/test_h100_served_points fidelity/test_host_time fidelity/test_served_points
     fidelity/test_unknown_clients inputs/test_current_prices inputs/test_hosts inputs/test_prices
     inputs/test_smallest_units ops/test_warm questions/test_questions""".split()
 )

@@ -230,19 +230,14 @@ def _accelerator(a: Accelerator) -> Json:
 
 
 def _frameworks() -> list[Json]:
-    """All versions of the serving frameworks, without training frameworks and libraries."""
-    rows = Framework.objects.order_by("slug", "version")
+    """All versions of the serving frameworks, oldest first, without training frameworks and libraries."""
+    rows = sorted(Framework.objects.all(), key=lambda f: (f.slug, release_key(f.version) or (), f.version))
     return [_framework(f) for f in rows if f.settings.get("role", "serving") == "serving"]
 
 
 def newest_of(rows: list[Json]) -> list[Json]:
-    """The newest version of each framework, in the order of the rows."""
-    newest: dict[str, Json] = {}
-    for row in rows:
-        known = newest.get(row["slug"])
-        if known is None or (release_key(row["version"]) or ()) >= (release_key(known["version"]) or ()):
-            newest[row["slug"]] = row
-    return list(newest.values())
+    """The last version of each framework, in the order of the rows."""
+    return list({row["slug"]: row for row in rows}.values())
 
 
 def _framework(f: Framework) -> Json:

@@ -44,7 +44,7 @@ OTHER_FEATURES = {
 def page(resources: Resources, sources: Mapping[tuple[str, str], str], libraries: Sequence[Sequence[str]] = ()) -> str:
     """The page; `sources`: (slug, version) of a framework to the source of its support; `libraries`: rows of the table
     of frameworks that serve nothing (name and version, role, chips, reason)."""
-    frameworks = sorted(resources.frameworks, key=lambda f: (f.slug, f.version))
+    frameworks = list({f.slug: f for f in resources.frameworks}.values())  # the newest version of each
     chips = list(resources.accelerators.values())
     lines = [HEAD, "## Frameworks", ""]
     lines += table(

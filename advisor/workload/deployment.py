@@ -236,7 +236,8 @@ def fixed(d: Deployment, resources: Resources) -> Fixed:
     notes += doubts(case, model, chip, framework, quantization)
     if framework.version not in {f.version for f in resources.frameworks if f.slug == framework.slug}:
         notes.append(
-            f"the catalog has no {framework.name} {framework.version}; the figures of its newest version are used"
+            f"the catalog has no {framework.name} {framework.version}; the settings of the newest version below it, "
+            "or of the oldest, are used"
         )
     return Fixed(
         case=as_scheduled(case, model),

@@ -84,10 +84,12 @@ def test_an_invented_flag_is_named() -> None:
     assert said.unknown == ["--make-it-fast"] and said.checked is False
 
 
-def test_a_flag_of_llama_cpp_must_stand_on_both_sides_of_the_build() -> None:
-    sides = [launch_flags.options(f"llama.cpp-0.3.{n}").names for n in (16, 17)]
+def test_a_flag_must_stand_in_every_list() -> None:
+    """A build between two releases is checked against both."""
+    both = FlagLists(lists=("llama.cpp-0.3.16", "llama.cpp-0.3.17"), why="a build between them")
+    sides = [launch_flags.options(stem).names for stem in both.lists]
     newer = sorted(flag for flag in sides[1] - sides[0] if flag.startswith("--"))[0]
-    assert launch_flags.check("llama.cpp", flags("llama.cpp"), f"llama-server {newer}").unknown == [newer]
+    assert launch_flags.check("llama.cpp", both, f"llama-server {newer}").unknown == [newer]
 
 
 def test_a_version_without_a_list_is_unchecked() -> None:
@@ -170,6 +172,20 @@ def test_the_command_writes_a_list_from_a_wheel(tmp_path: Path) -> None:
     call_command("extract_flags", "sglang", str(path), "--out", str(tmp_path))
     lines = (tmp_path / "sglang-9.9.txt").read_text().splitlines()
     assert [line for line in lines if line.startswith("-")] == ["--no-two", "--one", "--two", "-o"]
+
+
+def test_fields_of_sglang_are_options_unless_they_say_otherwise(tmp_path: Path) -> None:
+    fields = """
+class Schedule:
+    chunked_size: A[int, "help"] = 1
+    tp_size: A[int, Arg(help="--no-such", cli_name="--tensor-size", aliases=["--tp"])] = 1
+    hidden: A[bool, Arg(no_cli=True)] = False
+    plain: int = 3
+"""
+    files = {"sglang/srt/server_args.py": 'p.add_argument("--one")', "sglang/srt/arg_groups/fields/s.py": fields}
+    call_command("extract_flags", "sglang", str(wheel(tmp_path, files)), "--out", str(tmp_path))
+    lines = (tmp_path / "sglang-9.9.txt").read_text().splitlines()
+    assert [line for line in lines if line.startswith("-")] == ["--chunked-size", "--one", "--tensor-size", "--tp"]
 
 
 def test_a_wheel_without_the_file_is_refused_and_nothing_written(tmp_path: Path) -> None:

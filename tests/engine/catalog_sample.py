@@ -90,10 +90,10 @@ BEHAVES_PLAINLY: dict[str, Any] = {f.name: f.default for f in fields(Framework) 
 
 @cache
 def shipped() -> dict[str, dict[str, Any]]:
-    """The frameworks of the reference data, by slug."""
+    """The frameworks of the reference data at their newest version, by slug; a file has its newest version first."""
     rows = frameworks.frameworks(FIXTURES)
     plain = ("slug", "name", "version")
-    return {row["slug"]: {key: row[key] for key in plain} | row["settings"] for row in rows}
+    return {row["slug"]: {key: row[key] for key in plain} | row["settings"] for row in reversed(rows)}
 
 
 def software(slug: str) -> dict[str, Any]:

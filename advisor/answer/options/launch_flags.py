@@ -41,7 +41,9 @@ class Options:
 class Source:
     """Where a package defines its options (fixtures/flags/sources.yaml)."""
 
-    files: tuple[str, ...]  # a name below the archive's top, or its end; with `/` at the end, all modules of a folder
+    # Each is names below the archive's top, or their ends, the first of which that is there is read. A name with `/` at
+    # the end is all modules of a folder.
+    files: tuple[tuple[str, ...], ...]
     classes: tuple[str, ...] = ()  # whose fields are options too
     list: str = ""  # of a load generator: the list that its commands are checked against
     tool: str = ""  # of a load generator: the name of its command in a load test
@@ -53,7 +55,7 @@ def sources(folder: Path = FOLDER) -> dict[str, Source]:
     given = yaml.safe_load((folder / "sources.yaml").read_text())
     return {
         kind: Source(
-            files=tuple(row["files"]),
+            files=tuple((each,) if isinstance(each, str) else tuple(each) for each in row["files"]),
             classes=tuple(row.get("classes", ())),
             list=row.get("list", ""),
             tool=row.get("tool", ""),
@@ -71,16 +73,16 @@ def extract(kind: str, archive: Path) -> frozenset[str]:
         raise ValueError(f"{kind}: not one of {', '.join(sources())}; add it to fixtures/flags/sources.yaml")
     source = sources()[kind]
     names: set[str] = set()
-    for name in source.files:
-        for text in _members(archive, name):
-            names |= set(_of_cpp(text) if name.endswith(".cpp") else _of_python(text, source.classes))
+    for places in source.files:
+        for text in _members(archive, places):
+            names |= set(_of_cpp(text) if places[0].endswith(".cpp") else _of_python(text, source.classes))
     if not names:
-        raise ValueError(f"{archive}: {', '.join(source.files)} defines no option")
+        raise ValueError(f"{archive}: {', '.join(places[0] for places in source.files)} defines no option")
     return frozenset(names)
 
 
-def _members(archive: Path, name: str) -> list[str]:
-    """The text of the file with this name, or of each module of this folder."""
+def _members(archive: Path, places: tuple[str, ...]) -> list[str]:
+    """The text of the first of these files that the archive has, or of each module of the first of these folders."""
     read: Callable[[str], bytes]
     if zipfile.is_zipfile(archive):
         packed = zipfile.ZipFile(archive)
@@ -88,13 +90,14 @@ def _members(archive: Path, name: str) -> list[str]:
     else:
         tar = tarfile.open(archive)  # noqa: SIM115
         names, read = tar.getnames(), lambda n: tar.extractfile(n).read()  # type: ignore[union-attr]
-    if name.endswith("/"):
-        matches = [n for n in names if f"/{name}" in f"/{n}" and n.endswith(".py")]
-    else:
-        matches = [n for n in names if n == name or n.endswith(f"/{name}")][:1]
-    if not matches:
-        raise ValueError(f"{archive}: holds no {name}")
-    return [read(n).decode() for n in matches]
+    for place in places:
+        if place.endswith("/"):
+            matches = [n for n in names if f"/{place}" in f"/{n}" and n.endswith(".py")]
+        else:
+            matches = [n for n in names if n == place or n.endswith(f"/{place}")][:1]
+        if matches:
+            return [read(n).decode() for n in matches]
+    raise ValueError(f"{archive}: holds no {places[0]}")
 
 
 def _of_python(text: str, classes: tuple[str, ...]) -> Iterator[str]:

@@ -140,7 +140,7 @@ def prepare(case: Case, resources: Resources) -> tuple[Lane, ...] | str:
     model = resources.models.get(case.model_id)
     if model is None or accelerator is None:
         return f"not in the catalog: {case.model_id if model is None else case.accelerator_slug}"
-    framework = find_framework(resources.frameworks, case.framework, case.framework_version)
+    framework = _framework_of(case, resources)
     if framework is None:
         return f"no such framework: {case.framework}"
     if case.mode == "disagg" and (model.encoder_only or model.source_tokens):
@@ -162,6 +162,15 @@ def _kernel_lane(case: Case, accelerator: Accelerator, resources: Resources) -> 
     quantization = quantization_for(case.weights_dtype, accelerator, resources.quantizations)
     chosen = quantization if isinstance(quantization, Quantization) else resources.quantizations[0]
     return _lane(case, Pool(), accelerator, framework, chosen, resources)
+
+
+def _framework_of(case: Case, resources: Resources) -> Framework | None:
+    """The framework of a run. Runs whose version is not stated are old ones: they have the oldest settings."""
+    newest = find_framework(resources.frameworks, case.framework, case.framework_version)
+    if newest is None or case.framework_version:
+        return newest
+    oldest = by_release([f for f in resources.frameworks if f.slug == case.framework])[0]
+    return replace(oldest, version=newest.version)
 
 
 def find_framework(frameworks: Sequence[Framework], slug: str, version: str) -> Framework | None:

@@ -216,7 +216,7 @@ def test_several_replicas_need_a_load_balancer(best: Scored, replicas: int, said
     [
         ("vllm", "nvidia", "pip install vllm==0.24.0"),
         ("vllm", "amd", "version 0.24.0 for this chip"),
-        ("mlx", "apple", "pip install mlx-lm==0.24.0.*"),
+        ("mlx", "apple", "pip install mlx-lm==0.24.0"),
         ("llama.cpp", "nvidia", "version 0.24.0 for this chip"),
     ],
 )

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from advisor.engine.estimate import find_framework
 from advisor.engine.search.limits import METRICS, RELEASES, interval_ratios
 from advisor.engine.step import defaults_on
-from advisor.engine.terms import MEASURED, RELEASED, Z95, ChipDefaults, Correction, at_or_below, overhead, release_key
+from advisor.engine.terms import MEASURED, RELEASED, Z95, Correction, at_or_below, overhead, release_key
+from advisor.engine.terms.software import ChipDefaults
 from advisor.inputs.current import catalog_resources
 from tests.engine.catalog_sample import VLLM, chip, lane, scopes
 
@@ -94,7 +95,7 @@ def test_a_version_without_its_own_row_has_the_settings_of_the_newest_one_below_
 
 
 def test_defaults_follow_the_chip():
-    rules = (ChipDefaults(below_gib=70, max_running_requests=256), ChipDefaults(chips=("hopper",), graph_max_tokens=1))
+    rules = ChipDefaults(below_gib=70, max_running_requests=256)(chips=("hopper",), graph_max_tokens=1)
     f = replace(VLLM, chip_defaults=rules, max_running_requests=1024, graph_max_tokens=512)
     small, large = chip("a", memory_bytes=48 * 2**30, family="ada"), chip("b", memory_bytes=80 * 2**30, family="hopper")
     found = [defaults_on(f, each) for each in (small, large)]
