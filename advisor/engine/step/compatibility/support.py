@@ -10,7 +10,17 @@ from advisor.engine.step.layout import (
     quantizes,
     unsupported,
 )
-from advisor.engine.terms import IMAGES, SOURCES, TOKENS, VECTORS, Accelerator, Framework, Quantization, SupportRule
+from advisor.engine.terms import (
+    IMAGES,
+    SOURCES,
+    SPEECH,
+    TOKENS,
+    VECTORS,
+    Accelerator,
+    Framework,
+    Quantization,
+    SupportRule,
+)
 
 EMBEDDINGS = "embedding"  # framework feature: serves embeddings
 RERANKING = "rerank"  # framework feature: serves cross-encoders
@@ -43,6 +53,11 @@ def mixers_of(model: Model) -> set[str]:
     return kinds
 
 
+def has_speech(model: Model) -> bool:
+    """Whether the model reads sound."""
+    return "speech" in mixers_of(model)
+
+
 def supports_model(framework: Framework, model: Model) -> bool:
     """Whether the framework supports the model's layers, its adapters and its output (tokens or embeddings)."""
     asked = EMBEDDINGS in framework.features or not model.encoder_only or model.diffusion is not None
@@ -54,6 +69,8 @@ def supports_model(framework: Framework, model: Model) -> bool:
 
 def launchable(framework: Framework, model: Model) -> bool:
     """Whether the catalog has a launch command for this kind of model."""
+    if has_speech(model) and any(SPEECH in rule.refuses for rule in framework.start_checks):
+        return False
     if any(isinstance(b.mixer, Attention) and b.mixer.cross for b in model.blocks):
         return framework.starts(SOURCES)
     if model.diffusion is not None:
