@@ -447,7 +447,7 @@ def check_support(
             raise refused(f"{prefix}pp", "no framework documents pipeline parallelism for encoders", "1")
         if quantization.shard_elements > 1 and (why := broken_shard(model, quantization, pool.tp, pool.moe_tp)):
             raise refused(f"{prefix}tp", why, "a smaller tp, or more ep")
-        if fault := start_fault(framework, chip, model, tp=pool.tp, moe_tp=pool.moe_tp):
+        if fault := start_fault(framework, chip, model, tp=pool.tp, moe_tp=pool.moe_tp, pp=pool.pp):
             raise refused(f"{prefix}{fault.field}", f"{fault.reason}, so {release} does not start",
                           ", ".join(map(str, fault.allowed)))  # fmt: skip
         if feature := missing_parallelism(framework, chip, pool):

@@ -8,6 +8,7 @@ from typing import Any
 
 from advisor.engine.terms import (
     CHIP_DEFAULTS,
+    NEEDS_OPTION,
     OMITTED,
     PARTS,
     RULE_LISTS,
@@ -191,8 +192,11 @@ def _rule(where: str, given: Any, own: Row) -> Row:
 
 def _start_rule(where: str, given: Any) -> Row:
     """What the framework refuses when it starts, with its own source."""
-    check_keys(where, given, ("refuses", *META), ("chips",))
-    for key in ("refuses", "chips"):
+    check_keys(where, given, ("refuses", *META), ("chips", "models", "option"))
+    check_text(f"{where}.option", given.get("option", ""))
+    if ("option" in given) != (NEEDS_OPTION in given["refuses"]):
+        raise FixtureError(f"{where}: {NEEDS_OPTION} and option belong together")
+    for key in ("refuses", "chips", "models"):
         check_texts(f"{where}.{key}", given.get(key, []))
     for name in given["refuses"]:
         check_choice(f"{where}.refuses", name, START_CHECKS)

@@ -4,17 +4,23 @@ Run it by the Python of an environment that has vLLM and a CPU build of torch (v
 dependencies, then those that are missing; CI does not build it):
 
     python vllm_configuration.py ROWS.csv VERDICTS.csv CONFIGS
+    python vllm_configuration.py --options OPTIONS.txt
 
 ROWS.csv has the columns `config` (a file in the folder CONFIGS), `capability` (of the simulated GPU, such as 9.0),
 `gib` (its memory) and `options` (as in a shell). VERDICTS.csv repeats them with `accepted` (yes or no) and `said`, the
 last line of the refusal. Compiled kernels and drivers are replaced by stand-ins, and the interfaces of a model class
 are read from its source: what the engine refuses only when it builds layers or loads weights is not seen here.
+OPTIONS.txt gets the options with the values that the parser takes (option_values.py). README.md beside this file says
+how to make the environment.
 """
 
 import ast
+import contextlib
 import csv
 import dataclasses
 import importlib.util
+import io
+import json
 import os
 import shlex
 import sys
@@ -23,7 +29,12 @@ import types
 from pathlib import Path
 from typing import Any
 
+import option_values
+
 os.environ.update(HF_HUB_OFFLINE="1", VLLM_LOGGING_LEVEL="ERROR")
+
+
+DECODERS = ("ForCausalLM", "ForConditionalGeneration", "MTP")  # parts of the names of classes that generate tokens
 
 
 class StandIn(types.ModuleType):
@@ -107,7 +118,7 @@ def interfaces_of(registered: Any) -> Any:
 
     bases, name = base_names(registered.module_name, registered.class_name), registered.class_name
     facts: dict[str, Any] = {field.name: False for field in dataclasses.fields(_ModelInfo)}
-    decoder = any("ForCausalLM" in each or "ForConditionalGeneration" in each for each in (name, *bases))
+    decoder = any(part in each for each in (name, *bases) for part in DECODERS)
     return _ModelInfo(**facts | {
         "architecture": name, "is_text_generation_model": decoder, "is_pooling_model": not decoder,
         "attn_type": "decoder", "default_seq_pooling_type": "LAST", "default_tok_pooling_type": "ALL",
@@ -119,25 +130,39 @@ def interfaces_of(registered: Any) -> Any:
 
 
 def base_names(module: str, name: str) -> set[str]:
-    """The names of all base classes that the same file and the files it imports from define."""
+    """The names of all base classes that the same file and the model files it imports from define."""
     spec = importlib.util.find_spec(module)
     assert spec is not None and spec.origin is not None
     tree = ast.parse(Path(spec.origin).read_text())
+    package = module if spec.submodule_search_locations else module.rpartition(".")[0]
     classes = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
-    if name not in classes:
-        return set()
+    if name not in classes:  # defined elsewhere: the first import is that of NVIDIA's chips
+        return imported_bases(tree, package, name)
     found = {ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in classes[name].bases}
     for base in list(found):
-        found |= base_names(module, base) if base in classes else imported_bases(tree, module, base)
+        found |= base_names(module, base) if base in classes else imported_bases(tree, package, base)
     return found
 
 
-def imported_bases(tree: ast.Module, module: str, name: str) -> set[str]:
+def imported_bases(tree: ast.Module, package: str, name: str) -> set[str]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and name in {alias.name for alias in node.names} and node.module:
-            source = importlib.util.resolve_name("." * node.level + node.module, module.rpartition(".")[0])
-            return base_names(source, name) if ".models" in source else set()
+        if isinstance(node, ast.ImportFrom) and node.module:
+            own = {alias.asname or alias.name: alias.name for alias in node.names}
+            if name in own:
+                source = importlib.util.resolve_name("." * node.level + node.module, package)
+                return base_names(source, own[name]) if ".models." in source else set()
     return set()
+
+
+def with_draft(argv: list[str], config: Path, folder: str) -> list[str]:
+    """The options with a draft checkpoint that is there: one layer of the model's own sizes, as an EAGLE head."""
+    at = argv.index("--speculative-config") + 1 if "--speculative-config" in argv else 0
+    if not at or '"model"' not in argv[at]:
+        return argv
+    draft = json.loads(config.read_text()) | {"architectures": ["LlamaForCausalLMEagle3"], "num_hidden_layers": 1}
+    (Path(folder) / "draft").mkdir()
+    (Path(folder) / "draft" / "config.json").write_text(json.dumps(draft))
+    return [*argv[:at], json.dumps(json.loads(argv[at]) | {"model": f"{folder}/draft"}), *argv[at + 1 :]]
 
 
 def refusal(parser: Any, config: Path, options: str) -> str:
@@ -148,9 +173,15 @@ def refusal(parser: Any, config: Path, options: str) -> str:
 
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(config.read_text())
-        argv = ["--model", folder, "--skip-tokenizer-init", *shlex.split(options)]
+        argv = ["--model", folder, "--skip-tokenizer-init", *with_draft(shlex.split(options), config, folder)]
+        usage = io.StringIO()
         try:
-            engine = AsyncEngineArgs.from_cli_args(parser.parse_args(argv))
+            with contextlib.redirect_stderr(usage):
+                parsed = parser.parse_args(argv)
+        except SystemExit:
+            return usage.getvalue().partition("error: ")[2].strip().splitlines()[0]
+        try:
+            engine = AsyncEngineArgs.from_cli_args(parsed)
             found = engine.create_engine_config(usage_context=UsageContext.OPENAI_API_SERVER)
             platforms.current_platform.check_if_supports_dtype(found.model_config.dtype)  # as each worker does first
         except (Exception, SystemExit) as error:
@@ -160,7 +191,7 @@ def refusal(parser: Any, config: Path, options: str) -> str:
     return ""
 
 
-def main(rows: str, verdicts: str, configs: str) -> None:
+def main(*paths: str) -> None:
     without_kernels()
     import vllm.platforms as platforms
 
@@ -172,6 +203,14 @@ def main(rows: str, verdicts: str, configs: str) -> None:
 
     registry._LazyRegisteredModel.inspect_model_cls = interfaces_of
     parser = make_arg_parser(FlexibleArgumentParser())
+    if paths[0] == "--options":
+        from vllm import __version__
+        from vllm.model_executor.layers.quantization import QUANTIZATION_METHODS
+
+        names = {"--quantization": QUANTIZATION_METHODS, "-q": QUANTIZATION_METHODS}
+        Path(paths[1]).write_text(option_values.text_of("vllm", __version__, parser, names))
+        return
+    rows, verdicts, configs = paths
     with open(rows, newline="") as given, open(verdicts, "w", newline="") as told:
         reader = csv.DictReader(given)
         writer = csv.DictWriter(told, [*(reader.fieldnames or ()), "accepted", "said"], lineterminator="\n")

@@ -15,6 +15,7 @@ from advisor.engine.launch.partitions import partition_notes, partition_script, 
 from advisor.engine.launch.served_checkpoint import CAST, PUBLISHED, ServedCheckpoint, served_checkpoint
 from advisor.engine.network import Model
 from advisor.engine.search import Scored
+from advisor.engine.step import needed_options
 from advisor.engine.terms import LaunchFacts, Lengths, Workload, command_arguments, log_normal_sigma, text_lines
 
 CONTEXT_STEP_TOKENS = 1024
@@ -307,12 +308,18 @@ def launch(name: str, s: Scored, model: Model, workload: Workload) -> Launch:
     start = start_of(name, s, model, workload, facts)
     values, template = values_of(start, model), facts.template
     true = conditions_of(start, model, "decode" if s.pools else "")
-    command = command_arguments(template.command, values, true)
+    needed = [
+        word
+        for text in needed_options(s.lane.framework, s.lane.choice.accelerator, model)
+        for word in shlex.split(text)
+    ]
+    command = [*command_arguments(template.command, values, true), *needed]
     pool_notes = text_lines(template.pool_notes, values, true) if s.pools else []
     comments = [*notes(start, model, values, true), *pool_note(s, "decode"), *pool_notes]
     files = {"serve.sh": script(command, comments)}
     prefill = command_arguments(template.command, values, conditions_of(start, model, "prefill")) if s.pools else []
     if s.pools:
+        prefill += needed
         files["serve-prefill.sh"] = script(prefill, [*pool_note(s, "prefill"), *pool_notes])
     beside = {}
     if template.options_file:

@@ -562,7 +562,7 @@ def _lanes_of(
         for tp, pp, ep, dp in _parallel_sizes(catalog.model, a, sold)
         if not unsupported_layout(f, a, tp=tp, pp=pp, ep=ep, dp=dp)
         if tp * dp <= a.chips_per_host or dp == 1 or experts_span_hosts(f, a)
-        if start_fault(f, a, catalog.model, tp=tp, moe_tp=max(tp * dp // ep, 1)) is None
+        if start_fault(f, a, catalog.model, tp=tp, moe_tp=max(tp * dp // ep, 1), pp=pp) is None
     ]
     source = workload.source_tokens.mean_tokens if workload.source_tokens else 0.0
     held = workload.p95_request_tokens

@@ -10,13 +10,19 @@ from advisor.engine.step.compatibility.checkpoints import (
     quality_of,
     worth_converting,
 )
-from advisor.engine.step.compatibility.start_checks import start_fault
+from advisor.engine.step.compatibility.start_checks import (
+    StartOptions,
+    needed_options,
+    start_fault,
+    start_refusals,
+)
 from advisor.engine.step.compatibility.support import (
     EMBEDDINGS,
     cache_unsupported,
     defaults_on,
     launchable,
     mixers_of,
+    rule_for,
     runs_on,
     spans_hosts,
     supports_model,
@@ -126,7 +132,11 @@ __all__ = [
     "too_old",
     "supports_weights",
     "unsupported_layout",
+    "rule_for",
     "start_fault",
+    "start_refusals",
+    "needed_options",
+    "StartOptions",
     "weights_on",
     "worth_converting",
     "quality_of",

@@ -92,23 +92,36 @@ class SupportRule:
         return (not self.chips or any(n in self.chips for n in names)) and not any(n in self.not_chips for n in names)
 
 
-KV_HEADS, FFN_WIDTH = "uneven_heads", "uneven_ffn_width"
-START_CHECKS = (KV_HEADS, FFN_WIDTH)  # what an engine may refuse when it starts
+# What an engine may refuse when it starts: heads, widths or experts that do not split evenly, more stages than layers,
+# stages of an encoder, experts spread where there are none, contexts beyond the model's, steps of fewer tokens than one
+# context (without chunked prefill) or than running requests, BF16 on chips without it, speech models, a model without
+# an option that it needs.
+KV_HEADS, FFN_WIDTH, EXPERTS, STAGES = "uneven_heads", "uneven_ffn_width", "uneven_experts", "too_many_stages"
+ENCODER_STAGES = "stages_of_encoder"
+NO_EXPERTS, CONTEXT, STEP_TOKENS, NO_BF16 = "experts_of_dense_model", "context", "step_tokens", "bf16"
+SPEECH, NEEDS_OPTION = "speech", "missing_option"
+START_CHECKS = (
+    *(KV_HEADS, FFN_WIDTH, EXPERTS, STAGES, ENCODER_STAGES, NO_EXPERTS),
+    *(CONTEXT, STEP_TOKENS, NO_BF16, SPEECH, NEEDS_OPTION),
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StartRule:
-    """Layouts that a framework refuses when it starts, as its source code says."""
+    """What a framework refuses when it starts, as its source code says."""
 
     refuses: tuple[str, ...]  # of START_CHECKS
     chips: tuple[str, ...] = ()  # chips, families or stacks; empty: every chip that the framework runs on
+    models: tuple[str, ...] = ()  # slugs; empty: every model
+    option: str = ""  # of missing_option: what the command of these models has to have
     source: str = ""
     as_of: str = ""
     basis: str = ""  # read | mixed | memory ...
 
-    def covers(self, names: Collection[str]) -> bool:
-        """Whether the rule applies to the chip with this slug, family and stacks."""
-        return not self.chips or any(n in self.chips for n in names)
+    def covers(self, names: Collection[str], model: str = "") -> bool:
+        """Whether the rule applies to the chip with this slug, family and stacks, and to the model of this slug."""
+        of_chip = not self.chips or any(n in self.chips for n in names)
+        return of_chip and (not self.models or model in self.models)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,7 +11,17 @@ from advisor.engine.step.layout import (
     quantizes,
     unsupported,
 )
-from advisor.engine.terms import IMAGES, SOURCES, TOKENS, VECTORS, Accelerator, Framework, Quantization, SupportRule
+from advisor.engine.terms import (
+    IMAGES,
+    SOURCES,
+    SPEECH,
+    TOKENS,
+    VECTORS,
+    Accelerator,
+    Framework,
+    Quantization,
+    SupportRule,
+)
 
 EMBEDDINGS = "embedding"  # framework feature: serves embeddings
 RERANKING = "rerank"  # framework feature: serves cross-encoders
@@ -43,6 +53,11 @@ def mixers_of(model: Model) -> set[str]:
             if block.stage == "decoder" and not (block.mixer.causal or block.mixer.cross):
                 kinds.add("encoder")
     return kinds
+
+
+def has_speech(model: Model) -> bool:
+    """Whether the model reads sound."""
+    return "speech" in mixers_of(model)
 
 
 def supports_model(framework: Framework, model: Model) -> bool:
@@ -77,6 +92,8 @@ def release_numbers(version: str) -> tuple[int, ...]:
 
 def launchable(framework: Framework, model: Model) -> bool:
     """Whether the catalog has a launch command for this kind of model."""
+    if has_speech(model) and any(SPEECH in rule.refuses for rule in framework.start_checks):
+        return False
     if any(isinstance(b.mixer, Attention) and b.mixer.cross for b in model.blocks):
         return framework.starts(SOURCES)
     if model.diffusion is not None:
