@@ -99,9 +99,19 @@ def accelerators() -> Names:
 
 
 def models() -> Names:
-    """Hugging Face IDs by ID, by slug, by the part after the slash, and by the words that it has in this order."""
-    rows = ServedModel.objects.values_list("hf_id", "slug")
-    return names_of({hf_id: (hf_id.rpartition("/")[2], slug) for hf_id, slug in rows}, ordered=True)
+    """Hugging Face IDs by ID, by slug, by the part after the slash, and by the words that it has in this order.
+
+    The repositories of a model's conversions stand for it too.
+    """
+    rows = ServedModel.objects.values_list("hf_id", "slug", "checkpoints")
+    taken = {hf_id for hf_id, _, _ in rows}
+    spelled = {
+        hf_id: (hf_id.rpartition("/")[2], slug, *(c["hf_id"] for c in checkpoints.get("conversions", ())))
+        for hf_id, slug, checkpoints in rows
+    }
+    return names_of(
+        {name: tuple(o for o in others if o not in taken) for name, others in spelled.items()}, ordered=True
+    )
 
 
 def frameworks() -> Names:

@@ -1,5 +1,6 @@
 """Names as people write them, on the shipped catalog."""
 
+import re
 from typing import Any
 
 import pytest
@@ -107,6 +108,18 @@ def test_every_short_name_of_a_model_is_that_model() -> None:
         short = name.rpartition("/")[2]
         for text in (name, short, short.lower(), short.replace("-", " "), short.replace("-", "_").upper()):
             assert book.meant_by(text) == [name], text
+
+
+SUFFIX = re.compile(r"-(Instruct|instruct|it|Chat|chat|hf|Base|base|pt|BF16)$")
+
+
+def test_base_and_tuned_repositories_of_a_model_and_its_conversions_are_that_model() -> None:
+    book, known = models(), set(ServedModel.objects.values_list("hf_id", flat=True))
+    for model in ServedModel.objects.all():
+        tuned = {f"{SUFFIX.sub('', model.hf_id)}-{end}" for end in ("Instruct", "it", "chat-hf", "hf", "Base", "pt")}
+        converted = {each["hf_id"] for each in model.checkpoints.get("conversions", ())}
+        for name in (tuned | converted) - known:
+            assert book.meant_by(name) == [model.hf_id], name
 
 
 @pytest.mark.parametrize(("written", "model"), [

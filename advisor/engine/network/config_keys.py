@@ -134,7 +134,7 @@ IRRELEVANT: tuple[tuple[str, str, str], ...] = (
     ("mimo_v2_flash mimo_v2", "attention_chunk_size", "windows follow sliding_window and hybrid_layer_pattern"),
     ("", "sliding_window_pattern _sliding_window_pattern", "layer_types states the windows"),
     ("", "no_rope_layers no_rope_layer_interval", "positions; layer_types states the windows"),
-    ("gemma", "vocab_size", "of the wrapper: the section of the text model states its own (PaliGemma)"),
+    ("gemma", "vocab_size hidden_size", "of the wrapper: the section of the text model states its own (PaliGemma)"),
     (
         f"{ENCODERS}",
         "pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head",

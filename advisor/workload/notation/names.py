@@ -10,7 +10,7 @@ from advisor.workload.text import either, fold
 MAKERS = frozenset("nvidia amd intel google aws amazon tesla geforce instinct accelerator gpu chip card the".split())
 TUNED = frozenset("instruct chat it hf base pt thinking bf16".split())  # a tuned model has the shape of its base
 JOINED = re.compile(r"(?<=\d) +(?=(?:gb|gib|tb|b|k|m|t|x)\b)")
-PIECE = re.compile(r"\d+\.\d+[a-z]*|[a-z]+|\d+[a-z]*")  # Qwen3-235B-A22B: qwen, 3, 235b, a, 22b
+PIECE = re.compile(r"\d+\.\d+[a-z]*|bf16|[a-z]+|\d+[a-z]*")  # Qwen3-235B-A22B: qwen, 3, 235b, a, 22b
 WORD = re.compile(r"[a-z0-9]+")
 MOST_LISTED = 12  # candidates of an error
 
@@ -69,8 +69,8 @@ def says(word: str, words: Iterable[str]) -> bool:
 
 
 def untuned(words: tuple[str, ...]) -> tuple[str, ...]:
-    """The words without those of a tuned model, and without the maker in Meta-Llama."""
-    own = words[1:] if words[:2] == ("meta", "llama") else words
+    """The words without those of a tuned model, and without the maker in Meta-Llama or NVIDIA-Nemotron."""
+    own = words[1:] if words[:2] == ("meta", "llama") or words[:1] == ("nvidia",) else words
     return tuple(word for word in own if word not in TUNED)
 
 

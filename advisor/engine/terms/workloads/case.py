@@ -92,10 +92,17 @@ WEIGHTS = {
         f"{start}{name}": plain
         for start in ("", "ud-")
         for name, plain in {
+            "q4_0": "q4_0",
+            "q4_k": "q4_k_m",
             "q4_k_m": "q4_k_m",
             "q4_k_xl": "q4_k_m",
             "q4_k_s": "q4_k_m",
+            "q5_k": "q5_k_m",
+            "q5_k_m": "q5_k_m",
+            "q5_k_s": "q5_k_m",
             "q5_k_xl": "q5_k_m",
+            "q6_k": "q6_k",
+            "q8_0": "q8_0",
             "q6_k_xl": "q6_k",
             "q8_k_xl": "q8_0",
         }.items()
