@@ -16,6 +16,7 @@ from advisor.answer.options import demand
 from advisor.answer.options.calibration_marks import calibrations_used
 from advisor.answer.options.card_sharing import adapters, sharing
 from advisor.answer.options.option import near_miss, option, solid_choice
+from advisor.answer.options.pools import separate_pools
 from advisor.answer.owned import owned, owned_sentence, team_of
 from advisor.answer.pareto import pareto
 from advisor.answer.portfolios import decided, nothing_to_serve, portfolio_answer, with_training
@@ -283,6 +284,7 @@ def _with_hosted(
     )
     if not together:
         return answer
+    answer = answer.changed(separate_pools=separate_pools(outcome))
     answer = answer.changed(
         uncertainty=lost.section("uncertainty", lambda: bill.uncertainty(costs), None),
         scenarios=lost.section(

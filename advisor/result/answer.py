@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 from advisor.result.base import (
     Chips,
     Count,
+    Fraction,
     KgCo2ePerMtok,
     Milliseconds,
     Number,
@@ -71,6 +72,21 @@ class Candidates(Section):
     """Left out because of internal errors, which the log describes; usually empty."""
     not_examined: list[str] = []
     """Left out because the search reached its work limit; usually empty."""
+
+
+class SeparatePools(Section):
+    """Prefill and decode on separate accelerators in place of the first deployment, without spare hosts."""
+
+    chosen: bool
+    """Whether the first deployment has separate pools."""
+    together_accelerator_count: Chips
+    """Accelerators of the deployment that computes both."""
+    accelerator_count: Chips | None = None
+    """Fewest accelerators whose separate pools meet the limits as estimated; absent: no fewer were found."""
+    slo_probability: Fraction | None = None
+    """Probability that they meet every limit, with the larger errors of such estimates."""
+    said: str
+    """Why separate pools were chosen or not, in one sentence."""
 
 
 class Views(Section):
@@ -369,6 +385,8 @@ class Answer(Section):
     """Their numbers."""
     scale_to_zero: Rejection | None = None
     """Why no deployment that scales to zero is ranked; absent: one is, or the traffic does not suit it."""
+    separate_pools: SeparatePools | None = None
+    """Why prefill and decode are separate or together; absent: it was not tried, or one host is enough."""
     sharing: Sharing | None = None
     """The card whole and in parts; absent unless asked for."""
     adapters: Adapters | None = None

@@ -38,7 +38,7 @@ from advisor.engine.search.rejected.software import formats, frameworks, retry_w
 from advisor.engine.search.rejected.support_changes import with_support_changes
 from advisor.engine.search.rejected.unranked import Unranked, unranked
 from advisor.engine.search.rejected.why_not import NearMiss, best_within_budget, does_not_fit, explain, outranked
-from advisor.engine.search.simulated import Scored, Simulations, with_every_rental
+from advisor.engine.search.simulated import PoolsTried, Scored, Simulations, with_every_rental
 from advisor.engine.search.table import (
     HEADROOM_FRACTION,
     UNSERVABLE_REPLICAS,
@@ -129,6 +129,7 @@ class SearchResult:
     solid: Scored | None = None  # the first choice without weak prices, if the price of the first choice is weak
     effort: Effort = field(default_factory=Effort)  # spent on the answer, and what was left out
     draft_risks: Mapping[int, DraftRisk] = field(default_factory=dict)  # of the first options, by index in `shown`
+    pools_tried: PoolsTried | None = None  # in place of the first choice
     surer: Mapping[int, Scored] = field(default_factory=dict)  # sized for `slo.sure_confidence`, by index in `shown`
 
 
@@ -237,6 +238,7 @@ def search(question: Question, progress: Progress | None = None, choice_alone: b
         effort=question.catalog.effort,
         draft_risks={k: risk for k, risk in risks.items() if risk},
         surer=surer,
+        pools_tried=simulations.pools_tried.get(shown[0].lane.choice.accelerator.slug) if shown else None,
         bound_usd_per_month=question.workload.constraints.max_usd_per_month
         if question.workload.constraints.bound_factor
         else None,

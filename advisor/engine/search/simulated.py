@@ -98,6 +98,15 @@ class Pools:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PoolsTried:
+    """Separate pools in place of a deployment, without spares."""
+
+    together_chips: int = 0  # of the deployment without them
+    chips: int = 0  # the fewest that meet the limits as estimated; 0: no fewer were found
+    probability: float | None = None  # of meeting them there, with the errors of such estimates
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Scored:
     """A simulated deployment with its load, cost and power."""
 
@@ -293,6 +302,7 @@ class Simulations:
         self._drawn: dict[tuple[int, int, float], Phases] = {}
         self._factors: dict[int, Factors | None] = {}
         self.rentals = Rentals(question)
+        self.pools_tried: dict[str, PoolsTried] = {}  # by accelerator
 
     def with_offers(self, table: Table) -> "Simulations":
         """The same candidates with other offers, sharing the cached simulations."""
@@ -302,6 +312,7 @@ class Simulations:
         """The same candidates with the offers of another catalog, sharing the cached simulations."""
         other = Simulations(replace(self.question, catalog=catalog), table)
         other._seen, other._drawn, other._factors = self._seen, self._drawn, self._factors
+        other.pools_tried = self.pools_tried
         return other
 
     def factors(self, row: int) -> Factors | None:

@@ -242,6 +242,16 @@ def capacity(option: Ranked | None, answer: Answer, is_brief: bool = False) -> s
     return " ".join(filter(None, [said, after_a_loss(option, is_brief)]))
 
 
+def pools(answer: Answer, is_brief: bool = False) -> str:
+    """Why prefill and decode are separate or together."""
+    found = answer.separate_pools
+    if found is None:
+        return ""
+    if is_brief:
+        return "Prefill and decode are separate." if found.chosen else "Prefill and decode stay together."
+    return found.said
+
+
 def carried(ratio: float, is_brief: bool) -> str:
     if ratio < LEAST_ROOM:
         return "Carries your peak and no more."

@@ -7,18 +7,19 @@ like any deployment before it is shown.
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from advisor.engine.scheduler import REQUESTS, Bounds, Verified, closed_loop, scheduler_of, verify
-from advisor.engine.search.candidates import CONCURRENCY, Question
-from advisor.engine.search.limits import slo_probability, tpot_limit_s
+from advisor.engine.search.candidates import CONCURRENCY, Question, connected_chips
+from advisor.engine.search.limits import Factors, slo_probability, tpot_limit_s, with_confidence
 from advisor.engine.search.objective import Scale, final_score, table_scores
 from advisor.engine.search.rejected.why_not import NearMiss
 from advisor.engine.search.simulated import (
     PILOT_REQUESTS,
     Pools,
+    PoolsTried,
     Scored,
     Simulations,
     excess,
@@ -28,8 +29,9 @@ from advisor.engine.search.simulated import (
     repriced,
 )
 from advisor.engine.search.table import HEADROOM_FRACTION, demand_of, evaluate, meets, packing_of
-from advisor.engine.search.variants.drafted import drafts_known, tries_drafts
+from advisor.engine.search.variants.drafted import drafts_known, first_of_each, tries_drafts
 from advisor.engine.step import (
+    Array,
     Lane,
     Lanes,
     has_encoder,
@@ -40,10 +42,19 @@ from advisor.engine.terms import Lengths, Workload
 
 FINALISTS = 3  # top deployments that get variants
 DESIGNS = 2  # speculative designs to simulate per finalist
+POOL_DESIGNS = 3  # layouts of separate pools to simulate per finalist
+DRAFTED_LAYOUTS = 2  # of them with drafts
+# Frameworks whose separate pools are documented with drafts (docs.nvidia.com/dynamo, speculative decoding with SGLang:
+# both pools get the flags; vLLM's NIXL connector leaves out a draft's cache, vllm-project/vllm#54926) and with pipeline
+# stages (vllm-project/vllm#40674: SGLang has them, vLLM's connector has not); both read 2026-11-27
+DRAFTS_APART, STAGES_APART = ("sglang",), ("sglang", "tensorrt-llm")
+# Median errors of the rows of separate pools that were kept back (2026-11); normal draws are within NORMAL_MEDIAN of
+# their standard deviation in half of the cases
+TTFT_ERROR, TPOT_ERROR, NORMAL_MEDIAN = 0.62, 0.21, 0.6745
 
 
 RESCUES, RESCUE_EXCESS = 3, 1.5  # near misses that are tried with separate pools, and how far they may be over a limit
-RESCUE_REPLICAS = 2  # times the replicas of a near miss that its pools may have
+RESCUE_REPLICAS = 2  # times the chips of a near miss that its pools may have
 
 
 def variants(workload: Workload, simulations: Simulations, s: Scored, scale: Scale) -> list[Scored]:
@@ -51,10 +62,9 @@ def variants(workload: Workload, simulations: Simulations, s: Scored, scale: Sca
     if workload.variants == "no" or not supports_drafts(s.lane.choice):
         return []
     beside = workload.variants == "show" and tries_drafts(Question(workload, simulations.catalog))
-    carrying = s.replicas - s.spare_replicas
     attempts = [
         with_drafts(Question(workload, simulations.catalog), s, scale) if beside else None,
-        in_pools(workload, simulations, s, carrying - 1)
+        in_pools(workload, simulations, s, s.chips - 1)
         if can_disaggregate(Question(workload, simulations.catalog))
         else None,
     ]
@@ -76,8 +86,7 @@ def rescued(workload: Workload, simulations: Simulations, near: Sequence[NearMis
     if workload.variants != "adopt" or not can_disaggregate(Question(workload, simulations.catalog)):
         return []
     tried = [n.scored for n in near if n.excess_fraction <= RESCUE_EXCESS][:RESCUES]
-    most = [RESCUE_REPLICAS * max(s.replicas - s.spare_replicas, 1) for s in tried]
-    found = [in_pools(workload, simulations, s, replicas) for s, replicas in zip(tried, most, strict=True)]
+    found = [in_pools(workload, simulations, s, RESCUE_REPLICAS * max(s.chips, 2)) for s in tried]
     return [v for v in found if v is not None and v.meets_slo]
 
 
@@ -120,43 +129,144 @@ def _caps(s: Scored) -> Sequence[int]:
 # --- disaggregated serving --------------------------------------------------------------------------------------
 
 
-def in_pools(workload: Workload, simulations: Simulations, s: Scored, most_replicas: int) -> Scored | None:
-    """The deployment's lane with separate prefill and decode replicas, the fewest that meet the limits.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SizedPools:
+    """Both pools of one lane of the table for the peak with headroom, in closed form."""
 
-    None if more than `most_replicas` are needed, or if they are not supported. Not tried together with drafts.
+    row: int
+    prefill: int  # replicas
+    decode: int
+    seats: int  # running requests of a decode lane
+    chips_each: int
+
+    @property
+    def chips(self) -> int:
+        return (self.prefill + self.decode) * self.chips_each
+
+
+def in_pools(workload: Workload, simulations: Simulations, s: Scored, most_chips: int) -> Scored | None:
+    """Separate prefill and decode replicas on the chip and offer of a deployment, the fewest that meet the limits.
+
+    The layouts, formats and frameworks that closed forms find smallest are simulated. None if all need more than
+    `most_chips`, or none is supported.
+    """
+    plain = [(simulations, sized) for sized in sized_pools(workload, simulations, s)]
+    every = sorted([*plain, *drafted_pools(workload, simulations, s, plain)], key=lambda each: each[1].chips)
+    found, tried = [], []
+    for where, sized in every[:POOL_DESIGNS]:
+        most = most_chips // sized.chips_each
+        if sized.prefill + sized.decode <= most and simulations.catalog.effort.allows("more layouts of separate pools"):
+            scored, estimated = grown(workload, where, s, sized, most)
+            found.append(scored)
+            tried += [estimated] if estimated else []
+    if every:
+        fewest = min(tried, key=lambda each: each.chips, default=PoolsTried(together_chips=s.chips))
+        simulations.pools_tried[s.lane.choice.accelerator.slug] = replace(fewest, together_chips=s.chips)
+    return min((v for v in found if v is not None), key=lambda v: v.usd_per_hour, default=None)
+
+
+def drafted_pools(
+    workload: Workload, simulations: Simulations, s: Scored, plain: Sequence[tuple[Simulations, SizedPools]]
+) -> list[tuple[Simulations, SizedPools]]:
+    """Pools with drafts, of the smallest layouts without that have frameworks which run both."""
+    question = Question(workload, replace(simulations.catalog, offers=(s.offer,)))
+    if not tries_drafts(question):
+        return []
+    able = [sized for _, sized in plain if simulations.table.lanes[sized.row].framework.slug in DRAFTS_APART]
+    lanes = [
+        replace(lane, draft=d, max_running_requests=cap)
+        for sized in able[:DRAFTED_LAYOUTS]
+        if supports_drafts((lane := simulations.table.lanes[sized.row]).choice)
+        for d in first_of_each(drafts_known(question, lane.framework, lane.choice.dp == 1))
+        for cap in (sized.seats, 2 * sized.seats)
+    ]
+    table = evaluate(question, lanes) if lanes else None
+    if table is None or table.built is None:
+        return []
+    where = Simulations(question, table)
+    return [(where, sized) for sized in sized_pools(workload, where, s)]
+
+
+def separates(lane: Lane, s: Scored) -> bool:
+    """Whether the lane can run in separate pools on the offer of a deployment."""
+    f, c, a = lane.framework, lane.choice, s.lane.choice.accelerator
+    started = f.launch is not None and f.launch.template.separates_pools
+    apart = started and {"disaggregation", "prefix_caching"} <= set(f.features) and bool(a.links)
+    apart &= lane.draft is None or f.slug in DRAFTS_APART
+    apart &= c.pp == 1 or f.slug in STAGES_APART
+    return apart and c.accelerator is a and c.tp * c.dp <= connected_chips(a, s.offer)
+
+
+def sized_pools(workload: Workload, simulations: Simulations, s: Scored) -> list[SizedPools]:
+    """The pools of every lane of the deployment's chip that can separate them, the fewest chips first."""
+    table = simulations.table
+    assert table.built is not None
+    found = []
+    for row, lane in enumerate(table.lanes):
+        if separates(lane, s):
+            most = lane.max_running_requests if lane.draft else lane.framework.max_running_requests
+            lane = replace(lane, max_running_requests=most)
+            margin = float(np.max(table.tpot_margin[row]))
+            if (sizes := pool_sizes(workload, table.built, row, lane, margin)) is not None:
+                each = lane.choice.tp * lane.choice.pp * lane.choice.dp
+                prefill, decode, seats = sizes
+                found.append(SizedPools(row=row, prefill=prefill, decode=decode, seats=seats, chips_each=each))
+    return sorted(found, key=lambda sized: (sized.chips, sized.row))
+
+
+def grown(
+    workload: Workload, simulations: Simulations, s: Scored, sized: SizedPools, most_replicas: int
+) -> tuple[Scored | None, PoolsTried | None]:
+    """(the fewest replicas of both pools that surely meet the limits, the fewest that do as estimated).
+
+    None: more than `most_replicas`.
 
     TTFT is that of a prefill replica plus the KV transfer and the mean wait for a decode slot. TPOT is that of a
     decode replica, where every prompt is already computed. End-to-end p95 is the sum of both, which overstates it.
     """
-    links, c = s.lane.choice.accelerator.links, s.lane.choice
-    started = s.lane.framework.launch
-    can_separate = started is not None and started.template.separates_pools
-    can_separate &= {"disaggregation", "prefix_caching"} <= set(s.lane.framework.features)
-    if not can_separate or not links or c.dp > 1 or s.lane.draft or most_replicas < 2:
-        return None
-    built = simulations.table.built
-    assert built is not None
-    index, lane = s.row_index, replace(s.lane, max_running_requests=s.lane.framework.max_running_requests)
-    sizes = pool_sizes(workload, built, index, lane)
-    if sizes is None:
-        return None
-    room = built.memory
-    prompt_kv_bytes_moved = (
-        float(room.kv_bytes_per_sequence[index]) / lane.context_tokens * workload.input_tokens.mean_tokens
-    )
-    transfer_s = prompt_kv_bytes_moved / links[-1].bytes_per_s
-    prefill, decode, seats = sizes
-    lane = replace(lane, max_running_requests=seats)
-    while prefill + decode <= most_replicas:
+    table, index = simulations.table, sized.row
+    assert table.built is not None
+    lane = replace(table.lanes[index], max_running_requests=sized.seats)
+    per_token = float(table.built.memory.kv_bytes_per_sequence[index]) / lane.context_tokens
+    transfer_s = per_token * workload.input_tokens.mean_tokens / lane.choice.accelerator.links[-1].bytes_per_s
+    prefill, decode, drawn = sized.prefill, sized.decode, of_pools(simulations.factors(index))
+    tried: PoolsTried | None = None
+    while prefill + decode <= most_replicas and simulations.catalog.effort.allows("larger separate pools"):
         seen = simulated(workload, simulations, index, lane, (prefill, decode), transfer_s)
-        sure = simulations.sure(workload, index, seen)
-        if excess(workload, sure) <= 1:
-            return _scored(
-                workload, simulations, s, lane=lane, seen=seen, sizes=(prefill, decode), transfer_s=transfer_s
+        sure = surely(workload, drawn, seen)
+        if tried is None and excess(workload, seen) <= 1:
+            tried = PoolsTried(
+                chips=(prefill + decode) * sized.chips_each, probability=slo_probability(workload, drawn, seen)
             )
+        if excess(workload, sure) <= 1:
+            scored = _scored(
+                workload, simulations, s, lane=lane, seen=seen, sizes=(prefill, decode), transfer_s=transfer_s,
+                row=index,
+            )  # fmt: skip
+            return scored, tried
         late = workload.slo.ttft_p95_s is not None and sure.ttft_p95_s > workload.slo.ttft_p95_s
         prefill, decode = (grow_pool(prefill), decode) if late else (prefill, grow_pool(decode))
-    return None
+    return None, tried
+
+
+def of_pools(drawn: Factors | None) -> Factors | None:
+    """The draws of latencies, at least as far apart as the errors of separate pools are; medians stay."""
+    if drawn is None:
+        return None
+
+    def wide(draws: Array | float, error: float) -> Array:
+        logs = np.log(np.asarray(draws))
+        spread = math.log1p(error) / NORMAL_MEDIAN
+        middle = np.median(logs)
+        return np.asarray(np.exp(middle + (logs - middle) * max(spread / max(float(np.std(logs)), 1e-9), 1.0)))
+
+    return replace(drawn, ttft=wide(drawn.ttft, TTFT_ERROR), tpot=wide(drawn.tpot, TPOT_ERROR))
+
+
+def surely(workload: Workload, drawn: Factors | None, seen: Verified) -> Verified:
+    """The latencies that are not exceeded with the confidence asked for; as simulated if none is asked for."""
+    confidence = workload.slo.confidence
+    return with_confidence(workload, seen, drawn, confidence) if drawn and confidence else seen
 
 
 def grow_pool(replicas: int) -> int:
@@ -164,18 +274,22 @@ def grow_pool(replicas: int) -> int:
     return replicas + max(1, replicas // 20)
 
 
-def pool_sizes(workload: Workload, built: Lanes, index: int, lane: Lane) -> tuple[int, int, int] | None:
+def pool_sizes(
+    workload: Workload, built: Lanes, index: int, lane: Lane, tpot_margin: float = 1.0
+) -> tuple[int, int, int] | None:
     """(prefill replicas, decode replicas, decode batch size) for the peak with headroom, in closed form."""
     times, demand = take(built.times, np.array([index])), demand_of(workload)
     scheduler = scheduler_of(lane)
     wide = np.minimum(CONCURRENCY, lane.max_running_requests)[None, :]
     first = closed_loop(times, wide, replace(demand, output_tokens=1.0, output_cv2=0.0), scheduler)
     later = closed_loop(times, wide, replace(demand, cached_fraction=1.0), scheduler)
-    rates = np.where(later.tpot_mean_s[0] <= (tpot_limit_s(workload) or math.inf), later.requests_per_s[0], 0.0)
+    rates = np.where(
+        later.tpot_mean_s[0] * tpot_margin <= (tpot_limit_s(workload) or math.inf), later.requests_per_s[0], 0.0
+    )
     best, prompts = int(np.argmax(rates)), float(np.max(first.requests_per_s))
     if not rates[best] > 0 or not prompts > 0:
         return None
-    peak = workload.requests_per_s_peak / HEADROOM_FRACTION
+    peak = workload.requests_per_s_peak / HEADROOM_FRACTION / lane.choice.lanes
     return math.ceil(peak / prompts), math.ceil(peak / float(rates[best])), int(wide[0][best])
 
 
@@ -192,7 +306,7 @@ def simulated(
         return seen
 
     pilot = run(PILOT_REQUESTS)
-    sure = simulations.sure(workload, index, pilot)
+    sure = surely(workload, of_pools(simulations.factors(index)), pilot)
     return pilot if excess_bounds(workload, sure)[0] > 1 else run(REQUESTS)
 
 
@@ -203,7 +317,7 @@ def simulated_pools(
     prefill_only = replace(workload, output_tokens=Lengths(mean_tokens=1.0, p95_tokens=1.0))
     cached = replace(workload, prefix_cache_hit_fraction=1.0)
     first, later = (
-        verify(asked, built.times, index, lane, workload.requests_per_s_peak / n, requests)
+        verify(asked, built.times, index, lane, workload.requests_per_s_peak / (n * lane.choice.lanes), requests)
         for asked, n in zip((prefill_only, cached), sizes, strict=True)
     )
     return joined_pools(first, later, transfer_s)
@@ -244,6 +358,7 @@ def _scored(
     seen: Verified,
     sizes: tuple[int, int],
     transfer_s: float,
+    row: int,
 ) -> Scored:
     """The finalist with both pools: replicas, capacity, cost and power."""
     p = packing_of(lane.choice, s.offer)
@@ -253,6 +368,7 @@ def _scored(
     deployment = replace(
         s,
         lane=lane,
+        row_index=s.row_index if lane.draft else row,
         replicas=replicas,
         spare_replicas=replicas - sum(sizes),
         concurrency=lane.max_running_requests * lane.choice.pp,
@@ -267,7 +383,7 @@ def _scored(
             prefill_fraction=sizes[0] / sum(sizes),
         ),
         meets_slo=True,
-        slo_probability=slo_probability(workload, simulations.factors(s.row_index), seen),
+        slo_probability=slo_probability(workload, of_pools(simulations.factors(row)), seen),
     )
     deployment = repriced(Question(workload, simulations.catalog), deployment, s.offer)
     return replace(deployment, meets_slo=is_sure(workload, deployment) and not over_budget(workload, deployment))
