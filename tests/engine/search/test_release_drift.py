@@ -95,7 +95,7 @@ def test_a_version_without_its_own_row_has_the_settings_of_the_newest_one_below_
 
 
 def test_defaults_follow_the_chip():
-    rules = ChipDefaults(below_gib=70, max_running_requests=256)(chips=("hopper",), graph_max_tokens=1)
+    rules = (ChipDefaults(below_gib=70, max_running_requests=256), ChipDefaults(chips=("hopper",), graph_max_tokens=1))
     f = replace(VLLM, chip_defaults=rules, max_running_requests=1024, graph_max_tokens=512)
     small, large = chip("a", memory_bytes=48 * 2**30, family="ada"), chip("b", memory_bytes=80 * 2**30, family="hopper")
     found = [defaults_on(f, each) for each in (small, large)]

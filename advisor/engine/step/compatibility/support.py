@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from advisor.engine.kernels import HALF
 from advisor.engine.network import Attention, CompressedAttention, LatentAttention, Model, Recurrent
@@ -134,7 +135,7 @@ def has_feature(framework: Framework, accelerator: Accelerator, feature: str) ->
 def defaults_on(framework: Framework, accelerator: Accelerator) -> Framework:
     """The framework with the scheduling defaults that it sets on this chip."""
     names, memory_gib = names_of(accelerator), accelerator.memory_bytes / GIB
-    values = {
+    values: dict[str, Any] = {
         k: v for rule in framework.chip_defaults if rule.covers(names, memory_gib) for k, v in rule.values.items()
     }
     return replace(framework, **values) if values else framework
