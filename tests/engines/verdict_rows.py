@@ -96,7 +96,18 @@ BAD = {  # of each engine: model, chip, options that have to be refused
         ("deepseek-ai/DeepSeek-V3", "h100-sxm", "--tensor-parallel-size 12"),
         ("Qwen/Qwen3-32B-FP8", "h100-sxm", "--tensor-parallel-size 8 --quantization gptq"),
     ],
-    "sglang": [],
+    "sglang": [  # its parser alone judges them
+        (LLAMA, "h100-sxm", options)
+        for options in (
+            "--make-it-fast", "--tp-sise 2", "--tp-size two", "--tp-size 1.5", "--tp-size", "--pp-size all",
+            "--dp-size many", "--ep-size 8x", "--dtype bf16", "--dtype int8", "--quantization awq_fast",
+            "--kv-cache-dtype int8x", "--kv-cache-dtype fp8", "--mem-fraction-static most",
+            "--context-length long", "--chunked-prefill-size large", "--max-running-requests all",
+            "--speculative-num-steps few", "--speculative-eagle-topk one", "--nnodes two", "--node-rank first",
+            "--disaggregation-mode both", "--load-format zip", "--enable-lora --max-lora-rank big",
+            "--attention-backend fastest",
+        )
+    ],
 }  # fmt: skip
 
 
