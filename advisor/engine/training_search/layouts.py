@@ -13,7 +13,6 @@ from advisor.engine.training import (
     FRAMEWORKS,
     OFFLOADS_WITH,
     PRECISIONS,
-    FrameworkName,
     HostSide,
     Job,
     Layout,
@@ -53,7 +52,7 @@ ROUNDING = 6  # a global batch is rounded to a power of two of at most this part
 class Setup:
     """What a layout is searched with: its time and memory are those of the framework that its launch files start."""
 
-    framework: FrameworkName
+    framework: str
     precision: Precision
 
     @property
@@ -252,19 +251,20 @@ def spread(framework: TrainingFramework, chips: int) -> Parallel:
     return Parallel(dp=max(chips, 2 if sizes else 1), sequence_parallel="tp" in sizes, **sizes)
 
 
-def with_stage(plan: Run, zero: int, a: Accelerator, framework: FrameworkName) -> Run | None:
+def with_stage(plan: Run, zero: int, a: Accelerator, framework: str) -> Run | None:
     """What the framework starts for the plan at a ZeRO stage; None: something that may not fit or trains otherwise."""
     return started(replace(plan, parallel=replace(plan.parallel, zero=zero)), a.vendor, framework)
 
 
-def recomputations(task: TrainingTask, run: Run, a: Accelerator, framework: FrameworkName) -> tuple[Recompute, ...]:
+def recomputations(task: TrainingTask, run: Run, a: Accelerator, framework: str) -> tuple[Recompute, ...]:
     """The kinds of recomputation that are allowed and that the framework has."""
 
     def kept(name: Recompute) -> bool:
         found = started(replace(run, recompute=name), a.vendor, framework)
         return found is not None and found.recompute == name
 
-    return tuple(name for name in task.recompute if kept(name))
+    kinds: tuple[Recompute, ...] = ("none", "selective", "full")
+    return tuple(name for name in kinds if name in task.recompute and kept(name))
 
 
 def offloaded(question: Question, a: Accelerator, chips: int, offer: Offer) -> Trained | None:

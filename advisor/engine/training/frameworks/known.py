@@ -33,7 +33,7 @@ class TrainingFramework:
 
 # PyTorch itself runs on CUDA, ROCm and Intel's GPUs; Gaudi and Ascend have backends of their makers (hpu, torch_npu)
 TORCH_VENDORS = ("nvidia", "amd", "intel", "huawei")
-FRAMEWORKS: dict[FrameworkName, TrainingFramework] = {  # where several express a plan equally well, the first is taken
+FRAMEWORKS: dict[str, TrainingFramework] = {  # where several express a plan equally well, the first is taken
     "fsdp2": TrainingFramework(
         title="PyTorch FSDP2", runs=fsdp_run, vendors=TORCH_VENDORS, code="hf", tunes_only=True, adapters=True
     ),
@@ -53,16 +53,16 @@ FRAMEWORKS: dict[FrameworkName, TrainingFramework] = {  # where several express 
         title="NxD Training", runs=neuron_run, vendors=("aws",), code="megatron", sizes=("tp", "pp", "cp"), zeros=(1,)
     ),
 }  # fmt: skip
-OFFLOADS_WITH: FrameworkName = "deepspeed"
-ADAPTERS_FIRST: FrameworkName = "axolotl"  # for LoRA and QLoRA
+OFFLOADS_WITH = "deepspeed"
+ADAPTERS_FIRST = "axolotl"  # for LoRA and QLoRA
 
 
-def frameworks_of(vendor: str) -> list[FrameworkName]:
+def frameworks_of(vendor: str) -> list[str]:
     """The frameworks whose files run on chips of a vendor."""
     return [name for name, framework in FRAMEWORKS.items() if vendor in framework.vendors]
 
 
-def searched_frameworks(vendor: str, method: str, whole_model: bool) -> tuple[FrameworkName, ...]:
+def searched_frameworks(vendor: str, method: str, whole_model: bool) -> tuple[str, ...]:
     """The frameworks whose layouts are searched on chips of a vendor.
 
     Adapters run with one framework. All parameters of a published model are tuned with every framework, and a model is
@@ -77,12 +77,12 @@ def searched_frameworks(vendor: str, method: str, whole_model: bool) -> tuple[Fr
     return tuple(spreading if whole_model and spreading else [*spreading, *plain])
 
 
-def started(run: Run, vendor: str, framework: FrameworkName) -> Run | None:
+def started(run: Run, vendor: str, framework: str) -> Run | None:
     """The run that a framework starts for a plan; None: it may not fit then, or trains something else."""
     actual = FRAMEWORKS[framework].runs(run, vendor)
     return None if any(d.prevents for d in differences(run, actual)) else actual
 
 
-def launch_differences(run: Run, vendor: str, framework: FrameworkName) -> tuple[Difference, ...]:
+def launch_differences(run: Run, vendor: str, framework: str) -> tuple[Difference, ...]:
     """What a framework does differently from the plan."""
     return differences(run, FRAMEWORKS[framework].runs(run, vendor))
