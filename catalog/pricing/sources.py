@@ -12,6 +12,8 @@ from urllib.parse import quote
 import requests
 
 from catalog.importers.prices import (
+    Account,
+    Offer,
     aws,
     azure,
     gcp,
@@ -23,7 +25,6 @@ from catalog.importers.prices import (
     openrouter,
     skypilot,
 )
-from catalog.importers.prices.offers import Account, Offer
 from catalog.loading.fixtures import INDEX, FixtureError
 from catalog.models import Accelerator, ApiPrice, Price, ServedModel
 from catalog.pricing.download import Unreachable, get

@@ -17,8 +17,7 @@ import structlog
 from django.db import IntegrityError, transaction
 
 from catalog import clock
-from catalog.importers.prices.hosted import ARN, spelled
-from catalog.importers.prices.offers import Account, Offer
+from catalog.importers.prices import Account, Offer, hosted
 from catalog.loading import fixtures, load
 from catalog.loading.fixtures import FixtureError, Row
 from catalog.models import Accelerator, ApiPrice, Price, PriceRefresh, PriceSource
@@ -276,7 +275,7 @@ def _same_endpoint(row: Row, of_model: Sequence[ApiPrice]) -> ApiPrice | None:
     """The endpoint of the provider that this row is of: the same name, or the same in another spelling."""
     exact = [stored for stored in of_model if stored.name == row["name"]]
     alike = [stored for stored in of_model if _tail(stored.name) == _tail(row["name"])]
-    loose = [stored for stored in of_model if spelled(stored.name) == spelled(row["name"])]
+    loose = [stored for stored in of_model if hosted.spelled(stored.name) == hosted.spelled(row["name"])]
     return next(iter(exact or alike or (loose if len(loose) == 1 else ())), None)
 
 
@@ -292,8 +291,8 @@ def _plainness(offer: Offer, endpoints: Mapping[tuple[str, str], ApiPrice]) -> t
 def _marks(row: Row) -> set[tuple[Any, ...]]:
     """What two rows have in common if they are one endpoint in other regions, or under another name at one price."""
     model = (row["provider"], row["model"])
-    tail = _tail(ARN.sub("", row["name"].split("/")[-1].lower()))
-    return {(*model, tail), (*model, spelled(row["name"]), _figures(row))}
+    tail = _tail(hosted.ARN.sub("", row["name"].split("/")[-1].lower()))
+    return {(*model, tail), (*model, hosted.spelled(row["name"]), _figures(row))}
 
 
 def _withdrawal(source: Source, row: Row, before: ApiPrice | None, of_model: Sequence[ApiPrice]) -> tuple[str, str]:

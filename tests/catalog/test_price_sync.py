@@ -18,7 +18,7 @@ from django.utils import timezone
 from advisor import advise, refresh
 from advisor.inputs import Snapshot
 from advisor.models import Advice, Workload
-from catalog.importers.prices import offers
+from catalog.importers.prices.offers import offer as offer_of
 from catalog.models import Accelerator, HeldPrice, Price, PriceRefresh, PriceSource
 from catalog.pricing import download, sources, sync
 from tests.clocks import TODAY
@@ -203,7 +203,7 @@ def line(usd: float, as_of: date, **rest: str) -> dict[str, str]:
 def source_of(*rows: dict[str, str]) -> sources.Source:
     return sources.Source(
         name="azure", title="t", download=lambda opened, etags: sources.Download(texts={}),
-        rows=lambda name, text, as_of, account: [offers.offer(row, (account.row(),)) for row in rows],
+        rows=lambda name, text, as_of, account: [offer_of(row, (account.row(),)) for row in rows],
     )  # fmt: skip
 
 

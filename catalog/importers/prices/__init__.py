@@ -1,14 +1,30 @@
 """Reads the price lists of sellers and collections."""
 
-from catalog.importers.prices import aws, azure, gcp, gpu_price_index, gpuhunt, litellm, openrouter, skypilot
+from catalog.importers.prices import (
+    aws,
+    azure,
+    gcp,
+    gpu_price_index,
+    gpuhunt,
+    hosted,
+    litellm,
+    names,
+    openrouter,
+    skypilot,
+)
+from catalog.importers.prices.offers import Account, Offer
 
 __all__ = [
+    "Account",
+    "Offer",
     "aws",
     "azure",
     "gcp",
     "gpu_price_index",
     "gpuhunt",
+    "hosted",
     "litellm",
+    "names",
     "openrouter",
     "skypilot",
 ]

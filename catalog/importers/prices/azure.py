@@ -98,18 +98,17 @@ def proposal(size: str, sizes: Mapping[str, Chips], gib: Mapping[str, float]) ->
     )
     if slug is None:
         return None, "new size, and its name states no accelerator of the catalog"
-    shares = {
-        Fraction(chips[1], int(o["vcpus"]))
-        for o, chips in sisters
-        if chips[0] == slug and o["series"] == match["series"]
-    }
+    shares = {Fraction(c[1], int(o["vcpus"])) for o, c in sisters if c[0] == slug and o["series"] == match["series"]}
     counts = {share * int(match["vcpus"]) for share in shares}
     if len(counts) == 1 and (count := next(iter(counts))).denominator == 1:
         return (slug, int(count)), f"is a new instance; {count} x {slug} by the vCPUs of the other sizes"
     peers = {c[1] for o, c in sisters if (o["series"], o["vcpus"]) == (match["series"], match["vcpus"])}
     if not shares and len(peers) == 1:
-        count = peers.pop()
-        return (slug, count), f"is a new instance; {count} x {slug} by sizes of the series with as many vCPUs"
+        alike_count = peers.pop()
+        return (
+            slug,
+            alike_count,
+        ), f"is a new instance; {alike_count} x {slug} by sizes of the series with as many vCPUs"
     return None, f"new size with {slug}, number unknown"
 
 

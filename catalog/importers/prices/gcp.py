@@ -190,8 +190,8 @@ def part_of(name: str, gib: Mapping[str, float]) -> Part | None:
     for part, pattern in ACCELERATORS.items():
         if re.fullmatch(pattern, name, re.IGNORECASE):
             return part
-    for pattern, kind in ((TPU, TPU_PART), (SLICE, NEW_PART)):
-        if match := pattern.fullmatch(name):
+    for form, kind in ((TPU, TPU_PART), (SLICE, NEW_PART)):
+        if match := form.fullmatch(name):
             slug, _ = names.accelerator(match["chip"], gib)
             return (slug, kind) if slug else None
     return None

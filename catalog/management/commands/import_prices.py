@@ -11,8 +11,7 @@ from django.db import transaction
 
 from advisor.engine.terms import exact_text
 from catalog import clock
-from catalog.importers.prices import gpuhunt, litellm, names, skypilot
-from catalog.importers.prices.offers import Account, Offer
+from catalog.importers.prices import Account, Offer, gpuhunt, litellm, names, skypilot
 from catalog.loading import fixtures, load
 from catalog.management.errors import BadInput, operator
 from catalog.models import ApiPrice, Discount, Organisation, Price, SupportLicence
