@@ -177,7 +177,7 @@ def chip_text(slug: str) -> str:
 def _chip_word(word: str) -> str:
     if re.fullmatch(r"v\d[a-z]?|\d+gb", word):
         return word.replace("gb", " GB")
-    letters = re.match("[a-z]*", word).group()
+    letters = re.split("[^a-z]", word, maxsplit=1)[0]
     is_name = letters in SHORT_NAMES or len(letters) > LONGEST_ACRONYM
     return word.capitalize() if is_name else word.upper().replace("PCIE", "PCIe")
 
