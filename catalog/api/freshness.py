@@ -46,6 +46,9 @@ class RefreshSerializer(serializers.Serializer[Any]):
     state = serializers.CharField()
     answers_checked = serializers.IntegerField()
     answers_changed = serializers.ListField(child=serializers.CharField(), help_text="Names of saved answers.")
+    lacking = serializers.DictField(
+        child=serializers.CharField(), help_text="What price sources list and the catalog lacks: name, and what it is."
+    )
 
 
 class FreshnessSerializer(serializers.Serializer[Any]):

@@ -152,13 +152,14 @@ def numbers(version: str) -> tuple[int, ...]:
 def _last(refresh: PriceRefresh | None) -> Json:
     """When prices were last refreshed, and which saved answers changed."""
     if refresh is None or refresh.finished_at is None:
-        return {"at": "", "state": "", "answers_checked": 0, "answers_changed": []}
+        return {"at": "", "state": "", "answers_checked": 0, "answers_changed": [], "lacking": {}}
     report = refresh.report or {}
     return {
         "at": f"{refresh.finished_at:%Y-%m-%d %H:%M}",
         "state": refresh.state,
         "answers_checked": report.get("answers_checked", 0),
         "answers_changed": [change["name"] for change in report.get("answers_changed", ())],
+        "lacking": {name: why for done in report.get("sources", ()) for name, why in done.get("proposed", {}).items()},
     }
 
 
@@ -179,4 +180,5 @@ def lines(status: Json) -> list[str]:
     )
     changed = f"; answers that change: {', '.join(last['answers_changed'])}" if last["answers_changed"] else ""
     told.append(f"price refresh: {last['at']} UTC {last['state']}{changed}" if last["at"] else "price refresh: never")
+    told += [f"  listed by a price source, not in the catalog: {name}: {why}" for name, why in last["lacking"].items()]
     return told

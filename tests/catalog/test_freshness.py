@@ -6,8 +6,9 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
+from catalog import clock
 from catalog.details import freshness
-from catalog.models import Accelerator, Price, ScoredRow
+from catalog.models import Accelerator, Price, PriceRefresh, ScoredRow
 from tests.clocks import TODAY
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
@@ -61,6 +62,14 @@ def test_command_page_and_rest_show_the_same(client: Client, capsys: pytest.Capt
     call_command("status")
     lines = capsys.readouterr().out
     assert all(each["name"] in lines for each in found["kinds"])
+
+
+def test_what_price_sources_list_and_the_catalog_lacks_is_named(client: Client) -> None:
+    report = {"sources": [{"proposed": {"Standard_ND_GB400": "an accelerator that the catalog does not have"}}]}
+    now = clock.now()
+    PriceRefresh.objects.create(state="done", made_by="me", lease_until=now, finished_at=now, report=report)
+    assert freshness.found()["price_refresh"]["lacking"] == report["sources"][0]["proposed"]
+    assert "Standard_ND_GB400" in client.get("/catalog/freshness").content.decode()
 
 
 def test_unknown_parameters_are_refused(client: Client) -> None:
