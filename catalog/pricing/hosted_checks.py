@@ -14,8 +14,8 @@ from typing import Any
 from catalog.models import Accelerator, ApiPrice
 from catalog.pricing.checks import CURRENT_DAYS, LEAST_OTHERS
 
-FAR_PRICE = 8.0  # times the median, up or down: providers of one model differ by up to 7 (OpenRouter, 2026-08-08)
-FAR_SPEED = 10.0
+FAR_PRICE = 8.0  # times the median, up or down; a judgment, not fitted
+FAR_SPEED = 10.0  # the same for speeds
 PRICES = {"usd_per_mtok_input": "input", "usd_per_mtok_output": "output"}
 
 

@@ -378,3 +378,17 @@ def test_every_chip_of_the_catalog_is_found_by_its_own_name(slug: str) -> None:
         assert names.accelerator(name, GIB)[0] == slug
     shown = fixtures.read_yaml(ROOT / f"fixtures/accelerators/{slug}.yaml")["name"]
     assert names.accelerator(shown, GIB)[0] in (slug, None)
+
+
+def test_status_shows_the_newest_dates_and_what_a_feed_lists_and_the_catalog_lacks(catalog: None) -> None:
+    stored(machine(TODAY - timedelta(days=3)))
+    synced("gpuhunt", SAMPLES / "gpuhunt_vastai.csv", "--as-of", DAY)
+    out = StringIO()
+    call_command("status", "--json", stdout=out)
+    found = json.loads(out.getvalue())
+    assert found["prices"]["newest"] == str(TODAY - timedelta(days=3))
+    assert found["models"] == {"newest": "2026-01-01", "rows": len(MODELS)}
+    assert "CMP170HX" in found["lacking"]["gpuhunt"]
+    table = StringIO()
+    call_command("status", stdout=table)
+    assert "listed by gpuhunt: CMP170HX" in table.getvalue()
