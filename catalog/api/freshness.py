@@ -46,9 +46,6 @@ class RefreshSerializer(serializers.Serializer[Any]):
     state = serializers.CharField()
     answers_checked = serializers.IntegerField()
     answers_changed = serializers.ListField(child=serializers.CharField(), help_text="Names of saved answers.")
-    lacking = serializers.DictField(
-        child=serializers.CharField(), help_text="What price sources list and the catalog lacks: name, and what it is."
-    )
 
 
 class FreshnessSerializer(serializers.Serializer[Any]):
@@ -58,6 +55,10 @@ class FreshnessSerializer(serializers.Serializer[Any]):
     frameworks = FrameworkFreshnessSerializer(many=True)
     bundle = BundleSerializer()
     price_refresh = RefreshSerializer()
+    lacking = serializers.DictField(
+        child=serializers.DictField(child=serializers.CharField()),
+        help_text="By price source: what it listed when it was last read and the catalog lacks, and what that is.",
+    )
 
 
 class Freshness(APIView):

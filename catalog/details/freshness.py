@@ -27,6 +27,7 @@ from catalog.pricing.derived import current_offers
 
 UNREAD = "not re-read"  # in a source: taken over from an older catalog
 RELEASE = re.compile(r"v?\d+(\.\d+)+(\.post\d+)?|b\d+")  # of a framework; sources also state dates and commits
+REPORTS = 50  # newest refreshes in which a source's last report is looked for
 DAYS = (30, 90, 365)
 Json = dict[str, Any]
 
@@ -63,6 +64,7 @@ def found() -> Json:
             "applied_at": f"{bundle.applied_at:%Y-%m-%d %H:%M}" if bundle else "",
         },
         "price_refresh": _last(refresh),
+        "lacking": lacking(),
     }
 
 
@@ -149,17 +151,26 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in "".join(c if c.isdigit() else " " for c in version).split())
 
 
+def lacking() -> dict[str, dict[str, str]]:
+    """Instances and chips that each price source listed when it was last read, and that the catalog lacks."""
+    found: dict[str, dict[str, str]] = {}
+    for refresh in PriceRefresh.objects.exclude(report={})[:REPORTS]:
+        for done in refresh.report.get("sources", ()):
+            if not done.get("error") and not done.get("not_modified"):
+                found.setdefault(done["source"], done.get("proposed", {}))
+    return {source: names for source, names in found.items() if names}
+
+
 def _last(refresh: PriceRefresh | None) -> Json:
     """When prices were last refreshed, and which saved answers changed."""
     if refresh is None or refresh.finished_at is None:
-        return {"at": "", "state": "", "answers_checked": 0, "answers_changed": [], "lacking": {}}
+        return {"at": "", "state": "", "answers_checked": 0, "answers_changed": []}
     report = refresh.report or {}
     return {
         "at": f"{refresh.finished_at:%Y-%m-%d %H:%M}",
         "state": refresh.state,
         "answers_checked": report.get("answers_checked", 0),
         "answers_changed": [change["name"] for change in report.get("answers_changed", ())],
-        "lacking": {name: why for done in report.get("sources", ()) for name, why in done.get("proposed", {}).items()},
     }
 
 
@@ -180,5 +191,6 @@ def lines(status: Json) -> list[str]:
     )
     changed = f"; answers that change: {', '.join(last['answers_changed'])}" if last["answers_changed"] else ""
     told.append(f"price refresh: {last['at']} UTC {last['state']}{changed}" if last["at"] else "price refresh: never")
-    told += [f"  listed by a price source, not in the catalog: {name}: {why}" for name, why in last["lacking"].items()]
+    for source, names in status["lacking"].items():
+        told += [f"not in the catalog, listed by {source}: {name}: {what}" for name, what in names.items()]
     return told

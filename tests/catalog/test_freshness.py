@@ -65,10 +65,14 @@ def test_command_page_and_rest_show_the_same(client: Client, capsys: pytest.Capt
 
 
 def test_what_price_sources_list_and_the_catalog_lacks_is_named(client: Client) -> None:
-    report = {"sources": [{"proposed": {"Standard_ND_GB400": "an accelerator that the catalog does not have"}}]}
+    report = {
+        "sources": [
+            {"source": "azure", "proposed": {"Standard_ND_GB400": "an accelerator that the catalog does not have"}}
+        ]
+    }
     now = clock.now()
     PriceRefresh.objects.create(state="done", made_by="me", lease_until=now, finished_at=now, report=report)
-    assert freshness.found()["price_refresh"]["lacking"] == report["sources"][0]["proposed"]
+    assert freshness.found()["lacking"] == {"azure": report["sources"][0]["proposed"]}
     assert "Standard_ND_GB400" in client.get("/catalog/freshness").content.decode()
 
 

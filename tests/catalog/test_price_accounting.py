@@ -386,8 +386,9 @@ def test_status_shows_the_newest_dates_and_what_a_feed_lists_and_the_catalog_lac
     out = StringIO()
     call_command("status", "--json", stdout=out)
     found = json.loads(out.getvalue())
-    assert found["prices"]["newest"] == str(TODAY - timedelta(days=3))
-    assert found["models"] == {"newest": "2026-01-01", "rows": len(MODELS)}
+    kinds = {kind["name"]: kind for kind in found["kinds"]}
+    assert kinds["prices"]["newest"] == str(TODAY - timedelta(days=3))
+    assert kinds["models"]["newest"] == "2026-01-01" and kinds["models"]["rows"] == len(MODELS)
     assert "CMP170HX" in found["lacking"]["gpuhunt"]
     table = StringIO()
     call_command("status", stdout=table)
