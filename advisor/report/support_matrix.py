@@ -29,6 +29,8 @@ PARALLELISM = {
     "expert_parallel": "expert parallelism",
     "attention_dp": "attention data parallelism",
     "disaggregation": "disaggregated serving",
+    "pooled_drafts": "drafts in separate pools",
+    "pooled_stages": "pipeline stages in separate pools",
     "layer_split": "layers split over the chips of a host",
 }
 OTHER_FEATURES = {

@@ -185,14 +185,16 @@ NAMES_IN_CODE = {  # constants of the engine that are not a framework although t
 
 
 def test_the_engine_names_no_framework_provider_or_vendor() -> None:
-    """Except the writers of training launch files: each is the code of one launcher, with the vendors it supports."""
+    """Except the code of one training launcher: what it makes of a plan, and its launch files."""
+    engine = ROOT / "advisor" / "engine"
+    launchers = (engine / "launch" / "training_runs", engine / "training" / "frameworks")
     fixtures = ROOT / "fixtures"
     names = {path.stem for folder in ("frameworks", "prices") for path in (fixtures / folder).iterdir()}
     names |= {fixture_files.accelerator(path)["vendor"] for path in (fixtures / "accelerators").glob("*.yaml")}
     found = {
         (path.name, node.value)
-        for path in (ROOT / "advisor" / "engine").rglob("*.py")
-        if path.parent != ROOT / "advisor" / "engine" / "launch" / "training_runs"
+        for path in engine.rglob("*.py")
+        if path.parent not in launchers
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant) and node.value in names and node.value not in NAMES_IN_CODE
     }

@@ -44,10 +44,7 @@ FINALISTS = 3  # top deployments that get variants
 DESIGNS = 2  # speculative designs to simulate per finalist
 POOL_DESIGNS = 3  # layouts of separate pools to simulate per finalist
 DRAFTED_LAYOUTS = 2  # of them with drafts
-# Frameworks whose separate pools are documented with drafts (docs.nvidia.com/dynamo, speculative decoding with SGLang:
-# both pools get the flags; vLLM's NIXL connector leaves out a draft's cache, vllm-project/vllm#54926) and with pipeline
-# stages (vllm-project/vllm#40674: SGLang has them, vLLM's connector has not); both read 2026-11-27
-DRAFTS_APART, STAGES_APART = ("sglang",), ("sglang", "tensorrt-llm")
+DRAFTS_APART, STAGES_APART = "pooled_drafts", "pooled_stages"  # features: in separate pools, too
 # Median errors of the rows of separate pools that were kept back (2026-11); normal draws are within NORMAL_MEDIAN of
 # their standard deviation in half of the cases
 TTFT_ERROR, TPOT_ERROR, NORMAL_MEDIAN = 0.62, 0.21, 0.6745
@@ -192,8 +189,8 @@ def separates(lane: Lane, s: Scored) -> bool:
     f, c, a = lane.framework, lane.choice, s.lane.choice.accelerator
     started = f.launch is not None and f.launch.template.separates_pools
     apart = started and {"disaggregation", "prefix_caching"} <= set(f.features) and bool(a.links)
-    apart &= lane.draft is None or f.slug in DRAFTS_APART
-    apart &= c.pp == 1 or f.slug in STAGES_APART
+    apart &= lane.draft is None or DRAFTS_APART in f.features
+    apart &= c.pp == 1 or STAGES_APART in f.features
     return apart and c.accelerator is a and c.tp * c.dp <= connected_chips(a, s.offer)
 
 
