@@ -62,7 +62,7 @@ BAD = [
     ("import_probe", [NOWHERE], "give the path of a file"),
     ("compare_training", [NOWHERE], "give the path of a file"),
 ]
-WITHOUT_INPUT = {"doctor", "retention", "sweep"}
+WITHOUT_INPUT = {"doctor", "retention", "status", "sweep"}
 
 
 @pytest.fixture(autouse=True)
