@@ -52,6 +52,7 @@ from advisor.engine.search.table import (
 from advisor.engine.search.variants.draft_risk import DraftRisk, draft_risk
 from advisor.engine.search.variants.drafted import with_drafts
 from advisor.engine.search.variants.pools_and_drafts import FINALISTS, rescued, variants
+from advisor.engine.search.variants.step_budgets import with_step_budgets
 from advisor.engine.search.views import (
     add_view_winners,
     best_per_accelerator,
@@ -182,8 +183,9 @@ def search(question: Question, progress: Progress | None = None, choice_alone: b
     if not choice_alone:
         rejections += refused + retry_with_any_quality(question, scale, does_not_fit(question, table))
     ranked, near, losers = _decide(question.workload, simulations, scale, report)
+    ranked, simulations = with_step_budgets(question.workload, simulations, ranked, scale, FINALISTS)
+    table, effort = simulations.table, question.catalog.effort
     ranked = [with_every_rental(replace(question, catalog=simulations.catalog), s) for s in ranked]
-    effort = question.catalog.effort
     winning_views = (
         view_winners(question.workload, simulations, scale) if ranked and effort.allows("best of each view") else {}
     )
