@@ -56,6 +56,7 @@ from advisor.engine.search.variants.step_budgets import with_step_budgets
 from advisor.engine.search.views import (
     add_view_winners,
     best_per_accelerator,
+    or_better,
     view_winners,
     with_price_bound,
     without_weak_prices,
@@ -183,13 +184,17 @@ def search(question: Question, progress: Progress | None = None, choice_alone: b
     if not choice_alone:
         rejections += refused + retry_with_any_quality(question, scale, does_not_fit(question, table))
     ranked, near, losers = _decide(question.workload, simulations, scale, report)
-    ranked, simulations = with_step_budgets(question.workload, simulations, ranked, scale, FINALISTS)
-    table, effort = simulations.table, question.catalog.effort
     ranked = [with_every_rental(replace(question, catalog=simulations.catalog), s) for s in ranked]
+    effort = question.catalog.effort
     winning_views = (
         view_winners(question.workload, simulations, scale) if ranked and effort.allows("best of each view") else {}
     )
     ranked = best_per_accelerator(question.workload, ranked, winning_views, scale, question.catalog.model)
+    budgeted, simulations = with_step_budgets(question.workload, simulations, ranked[:FINALISTS], scale)
+    if any(new is not s for new, s in zip(budgeted, ranked, strict=False)):
+        ranked = ordered(question.workload, [*budgeted, *ranked[FINALISTS:]], scale, question.catalog.model)
+        winning_views = or_better(question.workload, winning_views, budgeted, scale)
+        table = simulations.table
     tried = ranked[: 0 if choice_alone and question.workload.variants != "adopt" else FINALISTS]
     others = {
         id(s): _other_ways(question.workload, simulations, s, scale, report)

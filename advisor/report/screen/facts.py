@@ -252,6 +252,16 @@ def pools(answer: Answer, is_brief: bool = False) -> str:
     return found.said
 
 
+def step_budget(option: Ranked | None, is_brief: bool = False) -> str:
+    """The tokens that a step computes at most, where that is not the framework's default."""
+    if not isinstance(option, Option) or option.step_budget is None:
+        return ""
+    own, fewer = option.step_budget.default_tokens, option.step_budget.default_accelerator_count
+    said = f"{option.max_batched_tokens:,} tokens instead of {own:,}"
+    saves = fewer is not None and fewer > option.accelerator_count and not is_brief
+    return f"{said}, which saves {fewer - option.accelerator_count:,} accelerators." if saves else f"{said}."
+
+
 def carried(ratio: float, is_brief: bool) -> str:
     if ratio < LEAST_ROOM:
         return "Carries your peak and no more."

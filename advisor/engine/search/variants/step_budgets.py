@@ -2,7 +2,8 @@
 
 Every candidate has the budget that its framework sets on the chip. A smaller one makes the steps with prompts shorter,
 which helps tight limits on TPOT beside long prompts; a larger one reads the weights less often. Another budget is kept
-only where it costs less at no smaller probability of meeting the limits.
+only where it costs less at no smaller probability of meeting the limits, and less than the default does when its batch
+sizes are searched as closely.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,17 +37,15 @@ class Budgeted:
 
 
 def with_step_budgets(
-    workload: Workload, simulations: Simulations, ranked: Sequence[Scored], scale: Scale, finalists: int
+    workload: Workload, simulations: Simulations, finalists: Sequence[Scored], scale: Scale
 ) -> tuple[list[Scored], Simulations]:
-    """The ranking, its first options with another budget where that costs less, and simulations with their rows."""
-    first = ranked[:finalists]
-    budgeted = with_rows(simulations, first) if workload.variants == "adopt" else None
-    found = [cheaper(workload, budgeted, s, scale) for s in first] if budgeted else []
-    if budgeted is None or not any(found):
-        return list(ranked), simulations
-    first = [other or s for other, s in zip(found, first, strict=True)]
-    changed = sorted([*first, *ranked[finalists:]], key=lambda s: final_score(workload, s, scale))
-    return changed, budgeted.simulations
+    """The finalists, each with another budget where that costs less; then the simulations have rows for it too."""
+    budgeted = with_rows(simulations, finalists) if workload.variants == "adopt" else None
+    if budgeted is None:
+        return list(finalists), simulations
+    found = [cheaper(workload, budgeted, s, scale) for s in finalists]
+    added = any(s.row_index in budgeted.made_from for s in found)
+    return found, budgeted.simulations if added else simulations
 
 
 def with_rows(simulations: Simulations, finalists: Sequence[Scored]) -> Budgeted | None:
@@ -80,11 +79,19 @@ def states_budget(lane: Lane) -> bool:
     return "chunked_prefill" in f.features and any(OPTION in p.text and not p.when for p in parts)
 
 
-def cheaper(workload: Workload, budgeted: Budgeted, s: Scored, scale: Scale) -> Scored | None:
-    """The finalist with the budget that costs least at its own probability of meeting the limits; None: none less."""
-    simulations, best = budgeted.simulations, s
+def cheaper(workload: Workload, budgeted: Budgeted, s: Scored, scale: Scale) -> Scored:
+    """The finalist, or what costs less at its own probability of meeting the limits, with its budget or another."""
     rows = [row for row, own in budgeted.made_from.items() if own == s.row_index]
-    asked = at_no_smaller_margin(workload, s)
+    if not rows:
+        return s
+    own = cheapest_of(workload, budgeted.simulations, [s.row_index], s, scale)  # so that no budget gets its savings
+    best = cheapest_of(workload, budgeted.simulations, rows, own, scale)
+    return own if best is own else replace(best, chips_at_default_budget=own.chips)
+
+
+def cheapest_of(workload: Workload, simulations: Simulations, rows: Sequence[int], s: Scored, scale: Scale) -> Scored:
+    """The deployment, or the cheapest design of these rows with fewer machines and no smaller margin."""
+    asked, best = at_no_smaller_margin(workload, s), s
     for row, column in cells(simulations, rows, s):
         if not simulations.catalog.effort.allows("other step budgets"):
             break
@@ -93,7 +100,7 @@ def cheaper(workload: Workload, budgeted: Budgeted, s: Scored, scale: Scale) -> 
             found = simulations.scored(asked, trial)
             if found.meets_slo and costs_less(workload, found, best, scale):
                 best = found
-    return best if best is not s else None
+    return best
 
 
 def at_no_smaller_margin(workload: Workload, s: Scored) -> Workload:
