@@ -256,10 +256,9 @@ def step_budget(option: Ranked | None, is_brief: bool = False) -> str:
     """The tokens that a step computes at most, where that is not the framework's default."""
     if not isinstance(option, Option) or option.step_budget is None:
         return ""
-    own, fewer = option.step_budget.default_tokens, option.step_budget.default_accelerator_count
-    said = f"{option.max_batched_tokens:,} tokens instead of {own:,}"
-    saves = fewer is not None and fewer > option.accelerator_count and not is_brief
-    return f"{said}, which saves {fewer - option.accelerator_count:,} accelerators." if saves else f"{said}."
+    said = f"{option.max_batched_tokens:,} tokens instead of {option.step_budget.default_tokens:,}"
+    saved = (option.step_budget.default_accelerator_count or 0) - option.accelerator_count
+    return f"{said}, which saves {saved:,} accelerators." if saved > 0 and not is_brief else f"{said}."
 
 
 def carried(ratio: float, is_brief: bool) -> str:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from advisor.answer.options.tuning import step_budget
 from advisor.engine.launch.command import launch
 from advisor.engine.search import Question
 from advisor.engine.search.run import SearchResult, search
@@ -12,6 +13,7 @@ from advisor.engine.search.simulated import Design, Simulations
 from advisor.engine.search.variants.step_budgets import BUDGETS, other_budgets, starts, with_rows
 from advisor.engine.terms.software import Framework
 from advisor.engine.terms.workloads.workload import Lengths, Slo, Workload
+from advisor.result import StepBudget
 from tests.engine.catalog_sample import LLAMA_8B, VLLM, catalog, chip, lane, offer, question, software
 
 ABLE = replace(VLLM, features=(*VLLM.features, "prefix_caching", "chunked_prefill"))
@@ -40,6 +42,12 @@ def test_a_smaller_budget_needs_fewer_machines_beside_long_prompts(found: Search
     assert s.chips < plain.chips == s.chips_at_default_budget and s.usd_per_hour < plain.usd_per_hour
     assert s.meets_slo and (s.slo_probability or 1.0) >= (plain.slo_probability or 0.0)
     assert s.verified.requests == plain.verified.requests
+
+
+def test_the_answer_names_the_default_and_what_it_would_need(found: SearchResult) -> None:
+    s, plain = found.ranked[0], as_ranked(LONG_PROMPTS).ranked[0]
+    assert step_budget(s) == StepBudget(default_tokens=8192, default_accelerator_count=s.chips_at_default_budget)
+    assert step_budget(plain) is None
 
 
 def test_the_table_has_the_row_of_the_adopted_budget(found: SearchResult) -> None:
