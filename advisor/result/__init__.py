@@ -96,6 +96,7 @@ from advisor.result.options.option import (
     Scores,
     Simulation,
     Speculative,
+    StepBudget,
     Variant,
 )
 from advisor.result.options.sharing import Adapters, LengthClass, MergedCopies, Mix, MixPart, Sharing, SharingWay
@@ -319,6 +320,7 @@ __all__ = [
     "Site",
     "Source",
     "Speculative",
+    "StepBudget",
     "Tenant",
     "TrainingEstimate",
     "TrainingLayout",

@@ -11,7 +11,7 @@ from advisor import report
 from advisor.report import screen_of, screen_text
 from advisor.report.screen import facts, rows
 from advisor.report.screen.screen import MOST_LINES, Screen
-from advisor.result import Answer, Decision, Gate, Option, PlanStep, Settle, TermOffer
+from advisor.result import Answer, Decision, Gate, Option, PlanStep, Settle, StepBudget, TermOffer
 from catalog import clock
 from tests import sample_advice, stored_answers
 from tests.report import sample_plan
@@ -434,3 +434,22 @@ def test_a_chip_that_is_sold_only_on_other_terms_says_which() -> None:
 
     offer = UnrankedOffer.model_construct(provider="aws", term="capacity_block", usd_per_month=4_997.0, booking="")
     assert screen_of(unpriced(offer)).todo.endswith("but aws sells it only in capacity blocks, booked ahead.")
+
+
+@pytest.mark.parametrize(
+    ("budget", "said"),
+    [
+        (None, ""),
+        (StepBudget(default_tokens=8192, default_accelerator_count=8), "2,048 tokens instead of 8,192."),
+        (StepBudget(default_tokens=8192), "2,048 tokens instead of 8,192."),
+        (
+            StepBudget(default_tokens=8192, default_accelerator_count=12),
+            "2,048 tokens instead of 8,192, which saves 4 accelerators.",
+        ),
+    ],
+)
+def test_a_step_budget_is_said_where_it_is_not_the_default(budget: StepBudget | None, said: str) -> None:
+    option = Answer.read(sample_advice.result()).deployments[0]
+    other = option.changed(max_batched_tokens=2048, accelerator_count=8, step_budget=budget)
+    assert facts.step_budget(other) == said
+    assert facts.step_budget(other, is_brief=True) == said.split(", which")[0].removesuffix(".") + "." * bool(said)

@@ -163,6 +163,8 @@ def option(question: Question, outcome: SearchResult, s: Scored, rank: int | Non
             **embedding_figures(result, number(tokens_per_s["input"]), number(s.watts)),
             input_tokens_per_s_at_capacity=number(tokens_per_s["input"] * at_capacity),
         )
+    if (budget := tuning.step_budget(s)) is not None:
+        result = result.changed(step_budget=budget)
     if (run := batch_run(question, s)) is not None:
         result = result.changed(batch=run)
     ranges = bill.price_and_load_ranges(question, s) | {"power": power_range(question, s)}

@@ -44,6 +44,7 @@ from advisor.result import (
     Roofline,
     RooflinePhase,
     Speculative,
+    StepBudget,
     Tuning,
     TuningPlan,
     TuningStep,
@@ -369,6 +370,14 @@ def disaggregated(s: Scored) -> Disaggregated | None:
         decode=pool(s.pools.decode_replicas),
         kv_transfer_s=four_digits(s.pools.transfer_s),
     )
+
+
+def step_budget(s: Scored) -> StepBudget | None:
+    """The framework's own step budget, if the deployment has another one."""
+    own = s.lane.framework.default_max_batched_tokens
+    if s.lane.max_batched_tokens == own:
+        return None
+    return StepBudget(default_tokens=own, default_accelerator_count=s.chips_at_default_budget)
 
 
 def variant_warnings(s: Scored) -> list[str]:

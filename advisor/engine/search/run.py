@@ -52,9 +52,11 @@ from advisor.engine.search.table import (
 from advisor.engine.search.variants.draft_risk import DraftRisk, draft_risk
 from advisor.engine.search.variants.drafted import with_drafts
 from advisor.engine.search.variants.pools_and_drafts import FINALISTS, rescued, variants
+from advisor.engine.search.variants.step_budgets import with_step_budgets
 from advisor.engine.search.views import (
     add_view_winners,
     best_per_accelerator,
+    or_better,
     view_winners,
     with_price_bound,
     without_weak_prices,
@@ -188,6 +190,11 @@ def search(question: Question, progress: Progress | None = None, choice_alone: b
         view_winners(question.workload, simulations, scale) if ranked and effort.allows("best of each view") else {}
     )
     ranked = best_per_accelerator(question.workload, ranked, winning_views, scale, question.catalog.model)
+    budgeted, simulations = with_step_budgets(question.workload, simulations, ranked[:FINALISTS], scale)
+    if any(new is not s for new, s in zip(budgeted, ranked, strict=False)):
+        ranked = ordered(question.workload, [*budgeted, *ranked[FINALISTS:]], scale, question.catalog.model)
+        winning_views = or_better(question.workload, winning_views, budgeted, scale)
+        table = simulations.table
     tried = ranked[: 0 if choice_alone and question.workload.variants != "adopt" else FINALISTS]
     others = {
         id(s): _other_ways(question.workload, simulations, s, scale, report)

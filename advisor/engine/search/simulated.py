@@ -131,6 +131,7 @@ class Scored:
     meets_slo: bool
     row_index: int  # of its lane in Table.lanes
     pools: Pools | None = None  # disaggregated prefill and decode
+    chips_at_default_budget: int | None = None  # that the same lane needs with its framework's step budget
     kept_fraction: float = 1.0  # of the conversations that wait for their next turn, still in the KV cache
     slo_probability: float | None = None  # of meeting every latency limit; None without limits or intervals
     rentals: Callable[[int, float], Bridge | None] | None = field(

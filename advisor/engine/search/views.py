@@ -93,6 +93,14 @@ def _best_of(asked: Workload, own: Scored, others: Iterable[Scored], scale: Scal
     return pool[int(np.nanargmin(scores))]  # ties go to the view's own winner
 
 
+def or_better(
+    workload: Workload, winners: Mapping[str, Scored], others: Sequence[Scored], scale: Scale
+) -> dict[str, Scored]:
+    """The winner of each view, or one of these deployments that is better under its objective."""
+    asked = {view: replace(workload, objective=OBJECTIVE_BY_VIEW[view]) for view in winners}
+    return {view: _best_of(asked[view], winner, others, scale) for view, winner in winners.items()}
+
+
 def _winner(workload: Workload, simulations: Simulations, scale: Scale) -> Scored | None:
     """The best simulated deployment; tries chips by their best estimates until none can improve on it."""
     table, rows = simulations.table, rows_by_chip(simulations.table)

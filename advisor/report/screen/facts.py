@@ -252,6 +252,15 @@ def pools(answer: Answer, is_brief: bool = False) -> str:
     return found.said
 
 
+def step_budget(option: Ranked | None, is_brief: bool = False) -> str:
+    """The tokens that a step computes at most, where that is not the framework's default."""
+    if not isinstance(option, Option) or option.step_budget is None:
+        return ""
+    said = f"{option.max_batched_tokens:,} tokens instead of {option.step_budget.default_tokens:,}"
+    saved = (option.step_budget.default_accelerator_count or 0) - option.accelerator_count
+    return f"{said}, which saves {saved:,} accelerators." if saved > 0 and not is_brief else f"{said}."
+
+
 def carried(ratio: float, is_brief: bool) -> str:
     if ratio < LEAST_ROOM:
         return "Carries your peak and no more."

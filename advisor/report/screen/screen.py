@@ -72,6 +72,7 @@ def screen_of(answer: Answer) -> Screen:
         Fact(label="Speed (p95)" if has_latencies(answer) else "Speed", **both(facts.speed, option, decision, answer)),
         Fact(label="Capacity", **both(facts.capacity, option, answer)),
         Fact(label="Pools", **both(facts.pools, answer)),
+        Fact(label="Step budget", **both(facts.step_budget, option)),
         Fact(label="Your machines", **both(facts.own_machines, answer, decision)),
         Fact(label="Rests on", **both(facts.rests_on, decision, option)),
         *facts.before_signing(decision, option, answer),

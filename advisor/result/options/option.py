@@ -145,6 +145,15 @@ class LowerAcceptance(Section):
     """Cost of these replicas."""
 
 
+class StepBudget(Section):
+    """Another token budget per step than the framework's default on the accelerator."""
+
+    default_tokens: WholeTokens
+    """What the framework would set."""
+    default_accelerator_count: Chips | None = None
+    """Accelerators that the same setup needs with it, spares included; null: not tried."""
+
+
 class Speculative(Section):
     """Speculative decoding."""
 
@@ -489,6 +498,8 @@ class Option(Setup, Purchase):
     """Replicas beyond those that carry the peak."""
     max_batched_tokens: WholeTokens
     """Token budget of a step."""
+    step_budget: StepBudget | None = None
+    """What the framework's own token budget would need; absent: max_batched_tokens is its own."""
     partition: Partition | None = None
     """Hardware instances of an accelerator; null: whole accelerators."""
     host: Host | None = None
