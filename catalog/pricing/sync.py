@@ -225,6 +225,8 @@ def _add_hosted(source: Source, offers: Sequence[Offer], by: str, done: Read) ->
     by_model: dict[tuple[str, str], list[ApiPrice]] = {}
     for stored in endpoints.values():
         by_model.setdefault((stored.provider, stored.model.slug), []).append(stored)
+    offered = {provider for (provider, _), row in endpoints.items() if not row.withdrawn}
+    closed = {provider for provider, _ in endpoints} - offered
     seen: set[tuple[Any, ...]] = set()
     for offer in sorted(offers, key=lambda each: _plainness(each, endpoints)):
         try:
@@ -238,6 +240,9 @@ def _add_hosted(source: Source, offers: Sequence[Offer], by: str, done: Read) ->
             row["name"] = before.name
             for name in CARRIED:
                 row[name] = row.get(name) or getattr(before, name)
+        if before is None and not of_model and source.keeps_withdrawn and row["provider"] in closed:
+            outcomes.append((offer, "the provider has withdrawn everything that it offered"))
+            continue
         reason, hold = _withdrawal(source, row, before, of_model)
         marks = _marks(row)
         if reason:

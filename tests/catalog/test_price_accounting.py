@@ -256,6 +256,16 @@ def test_a_withdrawn_model_stays_withdrawn_until_a_list_of_what_is_offered_has_i
     assert ApiPrice.objects.order_by("-as_of")[0].withdrawn is None
 
 
+def test_other_models_of_a_provider_that_withdrew_everything_stay_away_too(catalog: None) -> None:
+    hosted_row("meta-llama/Llama-3.3-70B-Instruct", TODAY - timedelta(days=30), withdrawn=TODAY - timedelta(days=150))
+    other = next(hf_id for hf_id, slug in MODELS if slug != "llama-3-3-70b")
+    assert read_litellm(TODAY, key=f"hyperbolic/{other}").skipped == {
+        "the provider has withdrawn everything that it offered": 1
+    }
+    hosted_row("meta-llama/another", TODAY - timedelta(days=30))
+    assert read_litellm(TODAY, key=f"hyperbolic/{other}").added == 1
+
+
 def test_speed_and_quantization_survive_a_refresh_under_another_spelling(catalog: None) -> None:
     hosted_row(
         "meta-llama/llama-3.3-70b-instruct", TODAY - timedelta(days=30), provider="nebius", quantization="fp8",
