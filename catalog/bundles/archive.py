@@ -23,6 +23,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
+from catalog.loading.bounded import FILES, read_json
+
 FORMAT = 1
 MANIFEST, SIGNATURE = "manifest.json", "manifest.sig"
 PATH = re.compile(r"(catalog|feeds)(/[A-Za-z0-9][A-Za-z0-9._-]*)+")  # no empty part, no leading dot, no backslash
@@ -131,7 +133,7 @@ def _checked(archive: zipfile.ZipFile, trusted: Mapping[str, str]) -> Bundle:
 def _signed(manifest: bytes, signature: bytes, trusted: Mapping[str, str]) -> Json:
     """The manifest, whose signature is right."""
     try:
-        head = json.loads(manifest)
+        head = read_json(manifest, FILES)
         name = str(head["key"])
     except (ValueError, TypeError, KeyError) as error:
         raise BundleError("its manifest cannot be read; copy the file again") from error
