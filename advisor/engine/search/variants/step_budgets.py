@@ -21,7 +21,7 @@ from advisor.engine.terms import Workload
 # Up to the largest default of any framework (vLLM and SGLang on chips of 160 GiB and more)
 BUDGETS = (512, 1024, 2048, 4096, 8192, 16384)
 # Frameworks that divide the stated budget among attention-DP ranks (SGLang 0.5.23,
-# sglang/srt/arg_groups/parallel_hook.py); the others give it to each rank
+# sglang/srt/arg_groups/parallel_hook.py); those of the others were not read, and count per rank as in every estimate
 DIVIDES = ("sglang",)
 LARGER = 2  # larger numbers of running requests to try than the finalist's
 COLUMNS = range(len(CONCURRENCY))
