@@ -20,9 +20,6 @@ from advisor.engine.terms import Workload
 
 # Up to the largest default of any framework (vLLM and SGLang on chips of 160 GiB and more)
 BUDGETS = (512, 1024, 2048, 4096, 8192, 16384)
-# Frameworks that divide the stated budget among attention-DP ranks (SGLang 0.5.23,
-# sglang/srt/arg_groups/parallel_hook.py); those of the others were not read, and count per rank as in every estimate
-DIVIDES = ("sglang",)
 LARGER = 2  # larger numbers of running requests to try than the finalist's
 COLUMNS = range(len(CONCURRENCY))
 OPTION = "$max_batched_tokens"
@@ -64,8 +61,12 @@ def with_rows(simulations: Simulations, finalists: Sequence[Scored]) -> Budgeted
 
 
 def other_budgets(lane: Lane) -> Iterator[Lane]:
-    """The lane with each other budget that its command can state; none where a prompt is one step."""
-    if lane.whole_prompts or not states_budget(lane) or (lane.choice.dp > 1 and lane.framework.slug in DIVIDES):
+    """The lane with each other budget that its command can state; none where a prompt is one step.
+
+    None with attention data parallelism either: SGLang 0.5.23 divides the stated budget among the ranks
+    (sglang/srt/arg_groups/parallel_hook.py), and the other engines were not read.
+    """
+    if lane.whole_prompts or not states_budget(lane) or lane.choice.dp > 1:
         return
     for tokens in BUDGETS:
         if tokens != lane.max_batched_tokens:
