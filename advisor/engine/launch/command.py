@@ -182,6 +182,7 @@ def values_of(start: Start, model: Model) -> dict[str, object]:
         "slots": slots(start),
         "source_cache_fraction": f"{share:.2f}",
         "source_tokens": source,
+        "step_tokens_of_attention_ranks": s.lane.max_batched_tokens * c.dp,
         "tensor_and_attention_ranks": start.tp_devices * c.dp,
         "tensor_parallel": start.tp_devices,
         "tensor_parallel_accelerators": c.tp,

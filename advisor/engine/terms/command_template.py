@@ -48,6 +48,7 @@ VALUES = {
     "slots": "requests that fit if each reserves memory for the longest",
     "source_cache_fraction": "fraction of the cache that holds encoded sources",
     "source_tokens": "longest source of an encoder-decoder",
+    "step_tokens_of_attention_ranks": "tokens of one step times attention data-parallel ranks",
     "tensor_and_attention_ranks": "tensor-parallel ranks times attention data-parallel ranks",
     "tensor_parallel": "tensor-parallel ranks, as the software stack counts devices",
     "tensor_parallel_accelerators": "tensor-parallel accelerators",

@@ -233,3 +233,11 @@ def test_a_cpu_is_told_the_room_of_its_cache(best: Scored):
     found = words(s)
     assert found[:4] == ["env", "VLLM_CPU_KVCACHE_SPACE=40", "vllm", "serve"]
     assert "--gpu-memory-utilization" not in found and "env" not in words(under(best, "vllm"))
+
+
+@pytest.mark.parametrize("dp", [1, 4])
+def test_sglang_is_told_the_step_tokens_of_all_attention_ranks(best: Scored, dp: int) -> None:
+    """It divides --chunked-prefill-size by their number."""
+    start = under(best, "sglang", dp=dp)
+    words = shlex.split(launch("m", start, LLAMA_8B, question())["command"])
+    assert option(words, "--chunked-prefill-size") == str(start.lane.max_batched_tokens * dp)

@@ -22,7 +22,7 @@ from advisor.engine.terms import Workload
 BUDGETS = (512, 1024, 2048, 4096, 8192, 16384)
 LARGER = 2  # larger numbers of running requests to try than the finalist's
 COLUMNS = range(len(CONCURRENCY))
-OPTION = "$max_batched_tokens"
+OPTIONS = ("$max_batched_tokens", "$step_tokens_of_attention_ranks")  # of a start command
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,7 +77,7 @@ def states_budget(lane: Lane) -> bool:
     """Whether the framework splits prompts and its start command always states how many tokens a step has."""
     f = lane.framework
     parts = f.launch.template.command if f.launch else ()
-    return "chunked_prefill" in f.features and any(OPTION in p.text and not p.when for p in parts)
+    return "chunked_prefill" in f.features and any(o in p.text and not p.when for p in parts for o in OPTIONS)
 
 
 def cheaper(workload: Workload, budgeted: Budgeted, s: Scored, scale: Scale) -> Scored:
