@@ -94,7 +94,9 @@ def unpack(data: bytes, trusted_keys: Sequence[str]) -> Bundle:
     trusted_keys: public keys in Base64. Nothing of the archive is used before its signature is checked.
     """
     if not trusted_keys:
-        raise BundleError("no key is trusted; set ASSAY_BUNDLE_KEYS to the public key of whoever makes the bundles")
+        raise BundleError(
+            "no public key is configured; set ASSAY_BUNDLE_KEYS as `prices key` printed it on the other machine"
+        )
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             return _checked(archive, {fingerprint(key): key for key in trusted_keys})

@@ -99,7 +99,7 @@ def speed_suspicion(row: Mapping[str, Any], others: Sequence[Hosted]) -> str:
 
 
 def chip_vendors() -> set[str]:
-    """The vendors of chips that can be had behind an API."""
+    """Vendors that offer their own accelerators through a hosted API, such as Groq and Cerebras."""
     return {vendor for vendor, ways in Accelerator.objects.values_list("vendor", "bought_as") if "api" in ways}
 
 

@@ -14,11 +14,11 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from advisor.answer.options.start_command import refusals
 from advisor.engine.network import Model, from_hf_config
 from advisor.engine.terms import Accelerator, Framework, rules_of, start_rules_of
 from tests.engine.catalog_sample import FIXTURES, VLLM, chip, shipped
 from tests.engine.network.test_config_keys import PUBLISHED
+from tests.engines.judge import refusals
 
 FOLDER = Path(__file__).parent
 ENGINES = {path.stem.removeprefix("verdicts-"): path for path in sorted(FOLDER.glob("verdicts-*.csv"))}

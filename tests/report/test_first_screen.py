@@ -425,7 +425,7 @@ def unpriced(offer: Any) -> Answer:
 
 def test_a_chip_without_a_published_price_that_meets_every_limit_asks_for_a_quote() -> None:
     screen = screen_of(unpriced(None))
-    assert screen.todo == "Get a quote: 2 x Trainium2, BF16 meets every limit, but no seller publishes a price."
+    assert screen.todo.startswith("Get a quote for 2 x Trainium2, BF16: it meets every limit in simulation, but no ")
     assert [f.text for f in screen.facts] == ["Enter the quoted price of Trainium2 as your own price and ask again."]
 
 

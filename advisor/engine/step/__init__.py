@@ -11,10 +11,8 @@ from advisor.engine.step.compatibility.checkpoints import (
     worth_converting,
 )
 from advisor.engine.step.compatibility.start_checks import (
-    StartOptions,
     needed_options,
     start_fault,
-    start_refusals,
 )
 from advisor.engine.step.compatibility.support import (
     EMBEDDINGS,
@@ -22,7 +20,6 @@ from advisor.engine.step.compatibility.support import (
     defaults_on,
     launchable,
     mixers_of,
-    rule_for,
     runs_on,
     spans_hosts,
     supports_model,
@@ -132,11 +129,8 @@ __all__ = [
     "too_old",
     "supports_weights",
     "unsupported_layout",
-    "rule_for",
     "start_fault",
-    "start_refusals",
     "needed_options",
-    "StartOptions",
     "weights_on",
     "worth_converting",
     "quality_of",

@@ -253,7 +253,7 @@ def nothing_meets(answer: Answer, near: NearMiss | Rejection | None) -> str:
 def unpriced_meets(item: Unranked) -> str:
     """What meets the limits although nothing with a usable price does."""
     if item.offer is None:
-        return f"Get a quote: {item.label} meets every limit, but no seller publishes a price."
+        return f"Get a quote for {item.label}: it meets every limit in simulation, but no seller publishes a price."
     sold = f"{item.offer.provider} sells it {SOLD_AS.get(item.offer.term, 'on terms that you exclude')}"
     meets = f"{item.label} meets every limit for {dollars(item.offer.usd_per_month)} a month"
     return f"Nothing is sold on your terms: {meets}, but {sold}."

@@ -11,7 +11,8 @@ from typing import Any
 
 from advisor.answer.options.launch_flags import FLAG, FOLDER
 from advisor.engine.network import Model
-from advisor.engine.step import StartOptions, needed_options, rule_for, start_refusals
+from advisor.engine.step.compatibility.start_checks import StartOptions, needed_options, start_refusals
+from advisor.engine.step.compatibility.support import rule_for
 from advisor.engine.terms import Accelerator, Framework
 
 Given = Mapping[str, str]  # option -> its value; empty: none
