@@ -1,6 +1,7 @@
 """vLLM 0.33.0 on one H200: the rows agree with each other and with what the document says of the predictions."""
 
 import csv
+import lzma
 from collections import defaultdict
 from pathlib import Path
 
@@ -56,3 +57,25 @@ def test_every_open_loop_was_predicted() -> None:
     before = table("hopper-vllm-033-open-loop-predictions.csv")
     assert len(measured) == 3
     assert all(before[point]["held_out"] == row["held_out"] for point, row in measured.items())
+
+
+def test_the_further_open_loops_were_predicted_and_are_as_far_off_as_the_document_says() -> None:
+    before = table("hopper-vllm-033-open-loop-predictions.csv") | table("hopper-vllm-033-open-loop-2-predictions.csv")
+    errors = defaultdict(list)
+    for point, row in table("hopper-vllm-033-open-loop-2.csv").items():
+        assert before[point]["held_out"] == row["held_out"], point
+        for metric in ("ttft_ms_p50", "ttft_ms_p95", "tpot_ms_p50", "tpot_ms_p95"):
+            errors[row["held_out"]].append((metric, abs(float(before[point][metric]) / float(row[metric]) - 1)))
+    for held_out, said in (("0", (0.26, 0.16, 0.08, 0.043)), ("1", (0.31, 0.11, 0.33, 0.18))):
+        found = [np.median([e for metric, e in errors[held_out] if metric == name]) for name in dict(errors[held_out])]
+        assert found == pytest.approx(said, abs=0.006), held_out
+
+
+def test_the_percentiles_of_the_further_open_loops_follow_from_their_requests() -> None:
+    requests = defaultdict(list)
+    with lzma.open(MEASUREMENTS / "hopper-vllm-033-open-loop-2-requests.csv.xz", "rt") as file:
+        for row in csv.DictReader(file):
+            requests[row["point"]].append(float(row["ttft_ms"]))
+    for point, row in table("hopper-vllm-033-open-loop-2.csv").items():
+        assert len(requests[point]) == int(row["requests"]), point
+        assert np.percentile(requests[point], 95) == pytest.approx(float(row["ttft_ms_p95"]), rel=1e-3), point
