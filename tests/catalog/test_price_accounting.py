@@ -28,8 +28,8 @@ from catalog.importers.prices import (
 )
 from catalog.importers.prices.offers import Account, Offer
 from catalog.loading import fixtures
-from catalog.models import Accelerator, ApiPrice, HeldPrice, Price, ServedModel
-from catalog.pricing import sync
+from catalog.models import Accelerator, ApiPrice, ApiProvider, HeldPrice, Price, ServedModel
+from catalog.pricing import hosted_checks, sync
 from catalog.pricing.current import standing
 from catalog.pricing.sources import SOURCES, Download
 from tests.clocks import TODAY
@@ -259,22 +259,68 @@ def test_a_withdrawn_model_stays_withdrawn_until_a_list_of_what_is_offered_has_i
 def test_other_models_of_a_provider_that_withdrew_everything_stay_away_too(catalog: None) -> None:
     hosted_row("meta-llama/Llama-3.3-70B-Instruct", TODAY - timedelta(days=30), withdrawn=TODAY - timedelta(days=150))
     other = next(hf_id for hf_id, slug in MODELS if slug != "llama-3-3-70b")
+    assert read_litellm(TODAY, key=f"hyperbolic/{other}").held == 1 and ApiPrice.objects.count() == 1
+    left = ApiProvider.objects.create(slug="hyperbolic", name="H", as_of=TODAY, withdrawn=TODAY - timedelta(days=150))
     assert read_litellm(TODAY, key=f"hyperbolic/{other}").skipped == {
-        "the provider has withdrawn everything that it offered": 1
+        "the provider offers no models by the token any more": 1
     }
+    left.delete()
+    HeldPrice.objects.all().delete()
     hosted_row("meta-llama/another", TODAY - timedelta(days=30))
     assert read_litellm(TODAY, key=f"hyperbolic/{other}").added == 1
 
 
-def test_speed_and_quantization_survive_a_refresh_under_another_spelling(catalog: None) -> None:
+@pytest.mark.parametrize("key", ["anyscale/meta-llama/Llama-3.3-70B-Instruct", "anyscale/openai/gpt-oss-120b"])
+def test_a_provider_that_left_is_known_without_a_price_of_it(catalog: None, key: str) -> None:
+    for row in fixtures.listed(ROOT / "fixtures/api_providers.yaml", fixtures.api_provider):
+        ApiProvider.objects.create(**row)
+    assert list(read_litellm(TODAY, key=key).skipped) == ["the provider offers no models by the token any more"]
+    assert not ApiPrice.objects.exists() and not HeldPrice.objects.exists()
+
+
+def test_speed_quantization_and_hardware_survive_a_refresh_under_another_spelling(catalog: None) -> None:
     hosted_row(
         "meta-llama/llama-3.3-70b-instruct", TODAY - timedelta(days=30), provider="nebius", quantization="fp8",
+        hardware="h200-sxm",
         output_tokens_per_s=40.0, speed_kind="measured", speed_source="s", speed_as_of=TODAY,
     )  # fmt: skip
     done = read_litellm(TODAY, 0.13, "nebius/meta-llama/Llama-3.3-70B-Instruct")
     new = ApiPrice.objects.order_by("-as_of")[0]
     assert (done.added, done.changed_prices, ApiPrice.objects.count()) == (0, 1, 2)
     assert (new.name, new.quantization, new.output_tokens_per_s) == ("meta-llama/llama-3.3-70b-instruct", "fp8", 40.0)
+    assert new.hardware == "h200-sxm"
+
+
+def test_import_prices_holds_what_a_sync_would_hold(catalog: None, tmp_path: Path) -> None:
+    for place in range(4):
+        hosted_row("Llama-3.3-70B-Instruct", TODAY, provider=f"p{place}")
+    entry = {"litellm_provider": "nebius", "input_cost_per_token": 1e-4, "output_cost_per_token": 1e-4}
+    file = tmp_path / "prices.json"
+    file.write_text(json.dumps({"nebius/meta-llama/Llama-3.3-70B-Instruct": entry}))
+    out = StringIO()
+    call_command("import_prices", file, "--from", "litellm", stdout=out)
+    assert "prices: 0 created" in out.getvalue() and "held " in out.getvalue()
+    assert HeldPrice.objects.count() == 1 and ApiPrice.objects.count() == 4
+
+
+def test_no_shipped_speed_is_far_from_those_of_other_providers(db: None) -> None:
+    chips = {
+        path.stem: fixtures.read_yaml(path)["bought_as"] for path in (ROOT / "fixtures/accelerators").glob("*.yaml")
+    }
+    rows = [row for row in fixtures.api_prices(ROOT / "fixtures/api_prices.csv") if row.get("output_tokens_per_s")]
+    assert {row["hardware"] for row in rows if row.get("hardware")} <= chips.keys()
+    for slug in ("groq-lpu", "cerebras-wse-3", "sambanova-sn40l"):
+        Accelerator.objects.create(
+            slug=slug, name=slug, vendor=slug.split("-")[0], family="f", kind="npu", memory_gib=1, memory_gb_per_s=1,
+            as_of="2026-01-01", bought_as=chips[slug],
+        )  # fmt: skip
+    of_model: dict[str, list[hosted_checks.Hosted]] = {}
+    for row in rows:
+        speed = hosted_checks.Hosted(provider=row["provider"], usd_per_mtok={}, tokens_per_s=row["output_tokens_per_s"])
+        of_model.setdefault(row["model"], []).append(speed)
+    for row in rows:
+        others = [each for each in of_model[row["model"]] if each.provider != row["provider"]]
+        assert hosted_checks.speed_suspicion(row, others) == "", (row["provider"], row["name"])
 
 
 @pytest.mark.parametrize("suffix", ["-turbo", "-code", "-air", "-fast", "v-turbo", ".1", "-0905", "-distill-qwen-32b"])

@@ -48,7 +48,10 @@ def rows(hf_id: str, organisation: Organisation | None, day: datetime.date) -> l
 def _row(
     p: ApiPrice, readings: Sequence[ApiPrice], host: ApiProvider | None, accelerator: str | None, paid_fraction: float
 ) -> Json:
-    """`readings` are all rows of the endpoint, oldest first; formats, limits and speeds may stand in an older one."""
+    """`readings` are all rows of the endpoint, oldest first; formats, limits and speeds may stand in an older one.
+
+    `accelerator`: that of the provider if it makes its own, for endpoints whose hardware is not stated.
+    """
 
     def usd(value: Any) -> float | None:
         return None if value is None else float(value) * paid_fraction
@@ -63,7 +66,7 @@ def _row(
         "base_url": host.base_url if host else "",
         "locations": host.locations if host else [],
         "name": p.name,
-        "accelerator": accelerator,
+        "accelerator": newest("hardware") or accelerator,
         "quantization": newest("quantization") or "",
         "notes": newest("notes") or "",
         "usd_per_mtok_input": usd(p.usd_per_mtok_input),
