@@ -22,7 +22,7 @@ from catalog.loading import fixtures, load
 from catalog.loading.fixtures import FixtureError, Row
 from catalog.models import Accelerator, ApiPrice, ApiProvider, Price, PriceRefresh, PriceSource
 from catalog.pricing import hosted_checks, imports
-from catalog.pricing.current import STALE_DAYS
+from catalog.pricing.current import STALE_DAYS, by_age
 from catalog.pricing.derived import current_offers
 from catalog.pricing.download import Unreachable, session
 from catalog.pricing.sources import Download, Source, cloud_of, named
@@ -30,7 +30,6 @@ from catalog.pricing.sources import Download, Source, cloud_of, named
 log = structlog.get_logger("assay.prices")
 LEASE = timedelta(hours=1)
 CONFIRM_DAYS = 7  # an unchanged price is stored again, with its new date, after this time
-RECENT = ("up to 30 days old", "up to 90 days")  # ages in `offers_by_age`
 MAX_LINES = 50  # of each kind in a report
 Offers = dict[tuple[Any, ...], tuple[date, Any]]  # newest date and price of each offer
 OUTCOMES = ("new", "changed", "confirmed", "held")  # the most eventful first
@@ -426,11 +425,7 @@ def stale_offers(day: date) -> dict[str, int]:
 
 def offers_by_age(day: date) -> dict[str, int]:
     """How many current public offers were read up to 30, 90 and 365 days ago, and before."""
-    limits = {RECENT[0]: 30, RECENT[1]: 90, "up to a year": 365, "older": 10**6}
-    counts = dict.fromkeys(limits, 0)
-    for as_of in current_offers().values_list("as_of", flat=True):
-        counts[next(name for name, most in limits.items() if (day - as_of).days <= most)] += 1
-    return {name: count for name, count in counts.items() if count}
+    return {name: n for name, n in by_age(current_offers().values_list("as_of", flat=True), day).items() if n}
 
 
 def as_json(done: Read) -> dict[str, Any]:

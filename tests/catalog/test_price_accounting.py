@@ -63,6 +63,7 @@ READERS: dict[str, tuple[str, str, Reader]] = {  # by file: the list of its rows
     "aws_price_list.json": ("products", "aws", lambda text, _, account: aws.read(text, CATALOG, DAY, account)),
     "aws_spot.json": ("SpotPriceHistory", "aws-spot", lambda text, _, acc: aws.read_spot(text, CATALOG, DAY, acc)),
     "gcp_skus.json": ("skus", "gcp", lambda text, _, account: gcp.read(text, CATALOG, DAY, account)),
+    "gcp_tpu.json": ("skus", "gcp", lambda text, _, account: gcp.read(text, CATALOG, DAY, account)),
     "gcp_skus_more.json": ("skus", "gcp", lambda text, _, account: gcp.read(text, CATALOG, DAY, account)),
     "gpu_price_index.csv": (
         "", "gpu-price-index", lambda text, _, account: gpu_price_index.read(text, CATALOG, DAY, account),
@@ -83,6 +84,40 @@ READERS: dict[str, tuple[str, str, Reader]] = {  # by file: the list of its rows
         "*", "litellm", by_path(lambda path, account: litellm.read(path, hosted.models(MODELS), DAY, account)),
     ),
 }  # fmt: skip
+
+
+LETTERS = st.text("abcdefghjkmnqrtwxyz", min_size=3, max_size=6)
+NEW_NAMES: dict[str, tuple[str, Callable[[str], dict[str, Any]]]] = {  # by file: where the name stands, and the change
+    "azure.json": ("Standard_N{0}96{0}_v9", lambda name: {"armSkuName": name}),
+    "aws_price_list.json": (
+        "{0}9.48xlarge",
+        lambda name: {
+            "attributes": {
+                "instanceType": name, "gpu": "8", "regionCode": "us-east-1", "operatingSystem": "Linux",
+                "tenancy": "Shared", "capacitystatus": "Used", "preInstalledSw": "NA",
+            },
+        },
+    ),
+    "aws_spot.json": ("p9{0}.48xlarge", lambda name: {"InstanceType": name}),
+    "gcp_tpu.json": ("Tpu{0}", lambda name: {"description": f"{name} running in Iowa"}),
+    "gpu_price_index.csv": ("Chip{0}", lambda name: {"gpu_model": name, "sku": name}),
+    "skypilot_nebius.csv": ("Chip{0}", lambda name: {"AcceleratorName": name, "AcceleratorCount": "8.0"}),
+    "gpuhunt_vastai.csv": ("Chip{0}", lambda name: {"gpu_name": name, "gpu_count": "8"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("file", NEW_NAMES)
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(word=LETTERS, place=st.integers(0, 40))
+def test_what_nobody_has_heard_of_is_counted_and_named(file: str, word: str, place: int, tmp_path: Path) -> None:
+    form, change = NEW_NAMES[file]
+    name, rows = form.format(word), rows_in(file)
+    place %= len(rows)
+    key, given_row = rows[place] if isinstance(rows[place], tuple) else (None, rows[place])
+    rows[place] = (key, given_row | change(name)) if key is not None else given_row | change(name)
+    account = Account()
+    list(READERS[file][2](text_of(file, rows), tmp_path, account))
+    assert any(name in lacking for lacking in account.proposed), account.proposed
 
 
 def rows_in(file: str) -> list[Any]:
