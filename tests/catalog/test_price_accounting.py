@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from io import StringIO
@@ -230,6 +231,46 @@ def test_hosts_of_a_marketplace_become_one_median_of_at_least_ten(catalog: None)
     }
     assert {row.accelerator.slug for row in rows} == {"rtx-pro-6000-blackwell-server", "h200-nvl"}
     assert all(f"median of {gpuhunt.MIN_OFFERS}" in row.notes or "median of 1" in row.notes for row in rows)
+
+
+def test_a_shipped_median_of_few_offers_is_a_level_that_nothing_rests_on() -> None:
+    said = re.compile(r"(?:median of|about) (\d+)(?: verified)? offers")
+    few = [
+        row
+        for path in (ROOT / "fixtures/prices").glob("*.csv")
+        for row in fixtures.prices(path)
+        if row["origin"] == "marketplace"
+        and (found := said.search(row["instance"]))
+        and int(found[1]) < gpuhunt.MIN_OFFERS
+    ]
+    assert few and {row["confidence"] for row in few} == {"low"}
+
+
+@pytest.mark.parametrize("file", READERS)
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_the_order_of_rows_and_copies_of_them_do_not_matter(file: str, data: st.DataObject, tmp_path: Path) -> None:
+    rows = rows_in(file)
+    if READERS[file][0] in ("*", "products"):  # keys of an object: no copies
+        shuffled = data.draw(st.permutations(rows))
+    else:
+        shuffled = data.draw(st.permutations([*rows, *data.draw(st.lists(st.sampled_from(rows), max_size=5))]))
+
+    def read(given_rows: list[Any]) -> set[str]:
+        offers = READERS[file][2](text_of(file, given_rows), tmp_path, Account())
+        return {json.dumps(offer, sort_keys=True) for offer in offers}
+
+    assert read(rows) == read(list(shuffled))
+
+
+@pytest.mark.parametrize(("file", "price"), [("azure.json", "retailPrice"), ("gpuhunt_vastai.csv", "price")])
+@pytest.mark.parametrize("turned", [False, True])
+def test_of_two_prices_of_one_offer_the_lower_one_counts(file: str, price: str, turned: bool, tmp_path: Path) -> None:
+    rows = rows_in(file)
+    dearer = [row | {price: float(row[price]) * 1.5} for row in rows]
+    given_rows = [*dearer, *rows] if turned else [*rows, *dearer]
+    found = [list(READERS[file][2](text_of(file, each), tmp_path, Account())) for each in (rows, given_rows)]
+    assert sorted(map(str, found[0])) == sorted(map(str, found[1]))
 
 
 def test_a_file_of_one_cloud_names_it_by_its_folder_or_is_refused(catalog: None, tmp_path: Path) -> None:

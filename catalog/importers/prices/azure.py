@@ -65,10 +65,9 @@ def read(text: str, catalog: names.Catalog, as_of: str, account: Account) -> Ite
             reason = "unreadable item"
         if reason:
             account.skip(reason)
-        elif key in prices:
-            account.skip("duplicate instance, region and term")
         else:
-            prices[key] = (price, number)
+            account.skip("duplicate instance, region and term", int(key in prices))
+            prices[key] = min((price, number), prices.get(key, (price, number)))
     for (size, region, term), (price, number) in prices.items():
         if term == "spot" and price >= prices.get((size, region, "on_demand"), (Decimal("inf"), 0))[0]:
             account.skip("spot price that is no discount")

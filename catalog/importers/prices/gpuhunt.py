@@ -68,9 +68,8 @@ def rows(
             account.skip(reason)
             continue
         key = (made["instance"], made["region"], made["term"])
-        if key in found:
-            account.skip("duplicate instance, location and term")
-        else:
+        account.skip("duplicate instance, location and term", int(key in found))
+        if key not in found or Decimal(made["usd_per_hour"]) < Decimal(found[key]["usd_per_hour"]):
             found[key] = offer(made, (number,))
     kept = discounted(found, account)
     yield from medians(kept, account) if provider in names.MARKETPLACES else kept
