@@ -97,11 +97,14 @@ def _best_first(speed: Json) -> tuple[bool, int]:
     return speed["kind"] != "measured", -datetime.date.fromisoformat(speed["as_of"]).toordinal()
 
 
-def chip_vendor_prices(rows: Sequence[Json]) -> dict[str, str]:
-    """A sentence for each chip that its vendor offers only as a hosted API: the price of this model there."""
+def chip_vendor_prices(rows: Sequence[Json], vendors: Mapping[str, str]) -> dict[str, str]:
+    """A sentence for each chip that its vendor offers only as a hosted API: the price of this model there.
+
+    `vendors`: by slug of the accelerator.
+    """
     sentences: dict[str, str] = {}
     for row in rows:
-        if row["accelerator"]:
+        if row["accelerator"] and vendors.get(row["accelerator"]) == row["provider"]:
             prices = [exact_text(row[f"usd_per_mtok_{token}"]) for token in ("input", "output")]
             cost = f"{prices[0]} input, {prices[1]} output per million tokens"
             sentences.setdefault(row["accelerator"], f"{row['provider']} hosts this model ({cost})")
