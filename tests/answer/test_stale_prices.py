@@ -89,6 +89,7 @@ def test_an_old_rent_gives_way_wherever_a_newer_one_holds_if_the_question_names_
     assert kept(330, 93, country="US") == ["93"] and kept(330, 93, country="US", by_place=True) == ["330", "93"]
     near = [row("a", str(DAY - datetime.timedelta(days=days))) for days in (110, 93)]
     assert len(offers.used(near, DAY, by_place=False)) == 2  # about as old
+    assert kept(93, 29, country="US") == ["93", "29"]  # 93 days are too few to look elsewhere
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -82,6 +82,7 @@ UNRANKED_SALES = {  # how something is sold that is not ranked by default
 }
 MARKETPLACE, CAPACITY_BLOCK = "marketplace", "capacity_block"
 OWN_SITE = "own-site"
+DOUBTED_DAYS = 120  # at this age a rent may be off by a fifth: price-age-swing-ratio ** sqrt(120 / 365) = 1.2
 DOUBTFUL_RATIO = 2.0  # between a listed price and the median of marketplace prices
 EVERY_SELLER = ""  # of the marketplace prices of a chip
 OWN = "own"  # origin of a price that the organization entered itself
@@ -416,8 +417,9 @@ def used(
 ) -> list[Json]:
     """The current prices, and the expired ones, marked `stale`, of chips with no current price of that acquisition.
 
-    A rent over 90 days old is left out if the chip is rented at a clearly newer price of the same term, in instances
-    that are no larger, unless the planner names its provider. `by_place`: in the same country.
+    A rent over 90 days old is left out if the chip is rented at a current price of the same term in the same country,
+    in instances that are no larger, unless the planner names its provider. One over 120 days old also gives way to a
+    price that is clearly newer, and to those elsewhere unless `by_place`.
     """
     replaced = _replaced(rows, day, market, by_place)
     rows = [p for i, p in enumerate(rows) if i not in replaced or p["provider"] in named_providers]
@@ -432,10 +434,7 @@ def used(
 
 
 def _replaced(rows: Sequence[Json], day: datetime.date, market: Json, by_place: bool) -> set[int]:
-    """The indexes of old rents that a newer price of the same chip and term replaces, of the same country `by_place`.
-
-    Only one that may be a first choice itself, and that is current or REPLACED_DAYS newer.
-    """
+    """The indexes of old rents that a newer price of the same chip and term replaces, one that may come first."""
     newer: dict[tuple[str, str], list[Json]] = {}
     for p in rows:
         sound = not p.get("marks") and not _doubtful_origin(p) and not p.get("unit_unknown")
@@ -443,9 +442,10 @@ def _replaced(rows: Sequence[Json], day: datetime.date, market: Json, by_place: 
             newer.setdefault((p["accelerator"], p["term"]), []).append(p)
 
     def is_replaced(p: Json, n: Json) -> bool:
-        newest = _days(n, day) <= max(STALE_DAYS, _days(p, day) - REPLACED_DAYS)
+        days, old = _days(p, day), _days(p, day) > DOUBTED_DAYS
+        newest = _days(n, day) <= (max(STALE_DAYS, days - REPLACED_DAYS) if old else STALE_DAYS)
         there = p["region"] in (*ANYWHERE, n["region"]) or n.get("country", "?") == p.get("country")
-        return newest and n["accelerators"] <= p["accelerators"] and (there or not by_place)
+        return newest and n["accelerators"] <= p["accelerators"] and (there or (old and not by_place))
 
     return {
         i
