@@ -417,6 +417,7 @@ class ApiPrice(models.Model):
     speed_as_of = models.DateField(null=True, blank=True)
     speed_source = models.TextField(blank=True)
     quantization = models.CharField(max_length=20, blank=True)  # of the weights, as the provider names it
+    hardware = models.CharField(max_length=60, blank=True)  # slug of the accelerator that the provider says it uses
     withdrawn = models.DateField(null=True, blank=True)  # not offered since; `notes` has the source
     notes = models.TextField(blank=True)
     as_of = models.DateField()
@@ -438,6 +439,7 @@ class ApiProvider(Sourced):
     name = models.CharField(max_length=60)
     base_url = models.CharField(max_length=200, blank=True)  # of its OpenAI-compatible endpoint
     locations = models.JSONField(default=list, blank=True)  # ISO country codes; empty: not published
+    withdrawn = models.DateField(null=True, blank=True)  # day since when it offers no models by the token
     history = HistoricalRecords()
 
     class Meta:

@@ -304,6 +304,8 @@ def reasons(offer: HostedOffer) -> list[str]:
     ]
     if offer.quantization:
         lines.append(f"serves {offer.quantization} weights")
+    if offer.accelerator:
+        lines.append(f"runs on {offer.accelerator}")
     if offer.locations:
         lines.append(f"serves from {', '.join(offer.locations)}")
     return lines

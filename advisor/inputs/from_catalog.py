@@ -75,7 +75,8 @@ def market_rows(spec: Json, organisation: Organisation | None) -> Json:
     kinds = offers.kinds_for(spec["constraints"]["exclude"])
     prices = [p for p in offers.prices(providers, organisation, day, terms, kinds) if p["accelerator"] in served]
     market = offers.marketplace(day)
-    used = offers.used(prices, day, providers, market)
+    asked_places = any(spec["constraints"]["regions"].values())
+    used = offers.used(prices, day, providers, market, by_place=asked_places)
     site = spec["constraints"]["site"].get("region") or ""
     places = {f"{p['provider']}-{p['region']}" for p in used} | {site}
     serverless = [p for p in offers.serverless(organisation, day) if p["accelerator"] in served]

@@ -357,11 +357,12 @@ def host_ratios(tco: Json, snapshot: Snapshot, chip: str) -> tuple[float, float]
 
 def model_parts(spec: Json, snapshot: Snapshot) -> dict[str, Any]:
     """The fields of a Catalog that depend on the model."""
+    vendors = {chip["slug"]: chip["vendor"] for chip in snapshot.accelerators}
     return {
         "model": replace(model_of(snapshot.model), adapters=adapters_of(spec)),
         "draft_model": model_of(snapshot.draft_model) if snapshot.draft_model else None,
         "reward_model": model_of(snapshot.reward_model) if snapshot.reward_model else None,
-        "hosted": hosted_apis.chip_vendor_prices(snapshot.hosted),
+        "hosted": hosted_apis.chip_vendor_prices(snapshot.hosted, vendors),
         "scopes": with_host_speed(  # with the corrections by measured rows of this model
             snapshot.calibrations | snapshot.conditioned,
             snapshot.assumptions,

@@ -23,12 +23,12 @@ from catalog.models import (
     ScoredRow,
     ServedModel,
 )
+from catalog.pricing.current import by_age
 from catalog.pricing.derived import current_offers
 
 UNREAD = "not re-read"  # in a source: taken over from an older catalog
 RELEASE = re.compile(r"v?\d+(\.\d+)+(\.post\d+)?|b\d+")  # of a framework; sources also state dates and commits
 REPORTS = 50  # newest refreshes in which a source's last report is looked for
-DAYS = (30, 90, 365)
 Json = dict[str, Any]
 
 
@@ -86,18 +86,13 @@ def kinds() -> Iterator[Kind]:
 
 def _kind(name: str, dates: Iterable[date], said: str = "") -> Kind:
     days = sorted(dates)
-    ages = [(clock.today() - day).days for day in days]
-    counts = {
-        f"up to {most} days": sum(least < age <= most for age in ages)
-        for least, most in zip((-(10**6), *DAYS), DAYS, strict=False)
-    }
     return Kind(
         name=name,
         rows=len(days),
         newest=days[-1].isoformat() if days else "",
         oldest=days[0].isoformat() if days else "",
-        age_days=ages[-1] if days else None,
-        by_age=counts | {"older": sum(age > DAYS[-1] for age in ages)},
+        age_days=(clock.today() - days[-1]).days if days else None,
+        by_age=by_age(days, clock.today()),
         said=said,
     )
 

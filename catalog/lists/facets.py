@@ -91,7 +91,7 @@ def region_group(region: str, country: str) -> str:
 
 PRICE_NAMES = ("vendor", "accelerator_kind", "region_group", "term", "origin", "age")
 CHIP_NAMES = ("vendor", "kind", "region_group", "term", "origin", "age")
-API_NAMES = ("provider", "family", "quantization", "age")
+API_NAMES = ("provider", "family", "quantization", "hardware", "age")
 COLUMNS = ("accelerator__vendor", "accelerator__kind", "region", "country", "term", "origin", "as_of")
 
 
@@ -140,6 +140,6 @@ def values_of(columns: Sequence[Any], day: date) -> Values:
 
 @lru_cache(maxsize=2)
 def _of_api_prices(state: str, day: date) -> Rows:
-    columns = ("provider", "model__family", "quantization", "as_of")
+    columns = ("provider", "model__family", "quantization", "hardware", "as_of")
     rows = ApiPrice.objects.order_by().values_list("pk", *columns)
     return Rows(API_NAMES, {pk: ((*rest, age(as_of, day)),) for pk, *rest, as_of in rows})

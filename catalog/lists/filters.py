@@ -349,6 +349,7 @@ class ApiPriceFilter(Faceted):
     provider = AnyText("Provider")
     family = AnyText("Model family")
     quantization = AnyText("Weight format")
+    hardware = AnyText("Runs on")
     age = AnyOf(facets.AGES, "Age")
     since = Day(field_name="as_of", lookup_expr="gte", label="Not older than")
 

@@ -400,15 +400,17 @@ class ApiPriceTable(tables.Table):
     as_of = DateColumn(verbose_name="As of")
     source = Text()
     speed_source = Text(verbose_name="Source of the speed")
+    quantization = Text(verbose_name="Weight format")
+    hardware = Text(verbose_name="Runs on")
 
     class Meta:
         model = ApiPrice
         fields = (
             *("model", "provider", "name", "usd_per_mtok_input", "usd_per_mtok_cached_input", "usd_per_mtok_output"),
-            *("output_tokens_per_s", "as_of", "source", "speed_source", "max_input_tokens"),
+            *("output_tokens_per_s", "as_of", "source", "speed_source", "max_input_tokens", "quantization", "hardware"),
         )
 
-    shown = Meta.fields[:-2]
+    shown = Meta.fields[:-4]
 
 
 class ModelTable(tables.Table):

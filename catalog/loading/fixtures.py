@@ -56,7 +56,7 @@ API_PRICE_COLUMNS = (
     *("max_input_tokens", "as_of", "source"),
 )
 API_SPEED = ("output_tokens_per_s", "ttft_ms", "speed_kind", "speed_as_of", "speed_source")  # optional columns
-API_OTHER = ("quantization", "withdrawn", "notes")  # optional columns
+API_OTHER = ("quantization", "hardware", "withdrawn", "notes")  # optional columns
 SPEED_KINDS = ("measured", "stated")  # by somebody else, by the provider
 SOFTWARE = (
     *("devices", "device_name", "kubernetes_resource", "kubernetes_devices", "kubernetes_note", "container"),
@@ -401,11 +401,13 @@ def region(where: str, given: Mapping[str, Any]) -> Row:
 
 def api_provider(where: str, given: Mapping[str, Any]) -> Row:
     """The row of one provider of hosted models."""
-    check_keys(where, given, ("slug", "name", *META), ("base_url", "locations", "notes"))
+    check_keys(where, given, ("slug", "name", *META), ("base_url", "locations", "withdrawn", "notes"))
     where = f"{where}: {given['slug']}"
     check_texts(f"{where}: locations", given.get("locations", []))
     sources = {"endpoint": source_of(where, given)}
-    row = {key: given[key] for key in ("slug", "name", "base_url", "locations", "notes") if key in given}
+    row = {key: given[key] for key in ("slug", "name", "base_url", "locations", "withdrawn", "notes") if key in given}
+    if not isinstance(row.get("withdrawn", date.min), date):
+        raise FixtureError(f"{where}: withdrawn: expected a date, not {given['withdrawn']!r}")
     return row | {"sources": sources, "as_of": newest(sources)}
 
 
@@ -517,7 +519,7 @@ def api_price(where: str, given: Mapping[str, Any]) -> Row:
     optional = ("usd_per_mtok_cached_input", "max_input_tokens", *API_SPEED, *API_OTHER)
     check_keys(where, given, [column for column in API_PRICE_COLUMNS if column not in optional], optional)
     # a line may be shorter than the header
-    row: Row = dict(given) | {key: given[key] or "" for key in ("quantization", "notes") if key in given}
+    row: Row = dict(given) | {key: given[key] or "" for key in ("quantization", "hardware", "notes") if key in given}
     try:
         for key in ("usd_per_mtok_input", "usd_per_mtok_cached_input", "usd_per_mtok_output"):
             row[key] = _usd(key, given[key], "0.000001")

@@ -254,10 +254,13 @@ def append_benchmarks(path: Path) -> Counts:
 
 
 def append_api_prices(given: Iterable[Row]) -> Counts:
-    """Adds prices of hosted models. `model` is a slug."""
-    return append(
-        ApiPrice, with_foreign_key(given, "model", ServedModel), API_OFFER, API_FIGURES, ApiPrice.objects.all()
-    )
+    """Adds prices of hosted models. `model` and `hardware` are slugs. FixtureError: one of them is unknown."""
+    rows = with_foreign_key(given, "model", ServedModel)
+    chips = set(Accelerator.objects.values_list("slug", flat=True))
+    for row in rows:
+        if row.get("hardware") and row["hardware"] not in chips:
+            raise FixtureError(f"{row['provider']}: no accelerator {row['hardware']!r} in the catalog")
+    return append(ApiPrice, rows, API_OFFER, API_FIGURES, ApiPrice.objects.all())
 
 
 def with_foreign_key(given: Iterable[Row], name: str, model: type[models.Model]) -> list[Row]:

@@ -17,7 +17,7 @@ from catalog.loading.fixtures import INDEX
 Row = Mapping[str, Any]
 LEAST_OTHERS = 3  # prices of other offers; with fewer there is no comparison
 FAR = 3.5  # times the median, up or down, is suspicious
-FAR_SPOT = 7.0  # spot prices fall far below the usual; the price of one chip instead of 8 is still found
+DEEPEST_SPOT = 0.1  # of the seller's own price on demand: AWS and Azure say that they go down to this
 NEAR = 1.6  # times a round factor, up or down, suggests that mistake
 HOSTS = (16, 8, 4)  # chips of the usual hosts
 SHIFTS = (10, 100, 1000)
@@ -31,6 +31,7 @@ class Offered:
 
     offer: tuple[str, str]  # provider, instance
     usd_per_chip: float
+    region: str = ""
 
 
 Market = Mapping[tuple[str, str], Sequence[Offered]]  # by accelerator slug and way to pay
@@ -57,9 +58,16 @@ def market_of(rows: Iterable[Row], day: date) -> Market:
             newest[key] = row
     market = defaultdict(list)
     for row in newest.values():
-        offered = Offered(offer=(row["provider"], row["instance"]), usd_per_chip=usd_of(row) / row["accelerators"])
+        each = usd_of(row) / row["accelerators"]
+        offered = Offered(offer=(row["provider"], row["instance"]), usd_per_chip=each, region=row.get("region") or "")
         market[row["accelerator"], way_of(row)].append(offered)
     return market
+
+
+def with_rows(market: Market, rows: Iterable[Row], day: date) -> Market:
+    """The market and the prices on demand of a list."""
+    more = market_of([row for row in rows if row["term"] == "on_demand"], day)
+    return {key: [*market.get(key, ()), *more.get(key, ())] for key in {*market, *more}}
 
 
 def suspicion(
@@ -78,6 +86,9 @@ def suspicion(
     near = [o for o in known if o.offer[0] == own[0] and _distance(each / o.usd_per_chip) < math.log(NEAR)]
     if len(near) > int(stored):
         return ""  # near the seller's price of the same chip on another day, in another region or machine
+    rents = [o for o in market.get((row["accelerator"], "rent"), ()) if o.offer == own]
+    if row["term"] == "spot" and _is_discount(each, [o for o in rents if o.region == row.get("region")] or rents):
+        return ""
     others = [o.usd_per_chip for o in known if o.offer != own]
     return _beside(row, others, per_usd or {}) if len(others) >= LEAST_OTHERS else ""
 
@@ -91,7 +102,7 @@ def _beside(row: Row, others: Sequence[float], per_usd: Mapping[str, float]) -> 
     compared = f"{usd_text(each)} {unit}, while the median of {len(others)} other prices is {usd_text(middle)}"
     if usd_of(row) in PLACEHOLDERS_USD and _distance(ratio) > math.log(2):
         return f"looks like a placeholder: {compared}"
-    if _distance(ratio) < math.log(FAR_SPOT if way_of(row) == "spot" else FAR):
+    if _distance(ratio) < math.log(FAR):
         return ""
     if chips > 1 and _distance(ratio * chips) < math.log(FAR):
         return f"looks like the price of one chip instead of {chips}: {compared}"
@@ -107,6 +118,11 @@ def _beside(row: Row, others: Sequence[float], per_usd: Mapping[str, float]) -> 
         return f"looks like a decimal point in the wrong place: {compared}"
     times = f"{ratio:,.1f} times" if ratio > 1 else f"{1 / ratio:,.1f} times below"
     return f"is {times} the usual price: {compared}; check the unit, the currency and the decimal point"
+
+
+def _is_discount(usd_per_chip: float, on_demand: Sequence[Offered]) -> bool:
+    """Whether a spot price is a usual part of what the seller asks for the same machine on demand."""
+    return bool(on_demand) and DEEPEST_SPOT <= usd_per_chip / median(o.usd_per_chip for o in on_demand) <= 1.0
 
 
 def _distance(ratio: float) -> float:

@@ -10,6 +10,8 @@ from catalog.loading.fixtures import INDEX, PER_CHIP
 AGEING_DAYS, STALE_DAYS, EXPIRED_DAYS = 30, 90, 365  # an expired offer is never recommended
 OFFICIAL = ("official_list", "provider_api")  # origins whose prices hold until the provider prints another: no expiry
 REPLACED_DAYS = 45  # a price this much newer replaces the seller's older ones under other names and terms
+AGES = {f"up to {days} days": days for days in (AGEING_DAYS, STALE_DAYS, EXPIRED_DAYS)}
+OLDER = "older"
 PURCHASE = "purchase"
 BOOKS = {"marketplace": "marketplace", "serverless": "serverless"}  # kinds that a seller prices apart from its others
 LISTED = ("on_demand", "reserved_1y", "reserved_3y")  # terms of one price list
@@ -148,6 +150,14 @@ def age(as_of: date | None, on: date, origin: str = "") -> str:
     days = (on - as_of).days
     limits = ((AGEING_DAYS, "fresh"), (STALE_DAYS, "ageing"), (EXPIRED_DAYS, "stale"))
     return next((word for limit, word in limits if days <= limit), "stale" if origin in OFFICIAL else "expired")
+
+
+def by_age(dates: Iterable[date], day: date) -> dict[str, int]:
+    """How many dates are up to 30, 90 and 365 days before a day, and before that; all four, also if 0."""
+    counts = dict.fromkeys((*AGES, OLDER), 0)
+    for each in dates:
+        counts[next((name for name, most in AGES.items() if (day - each).days <= most), OLDER)] += 1
+    return counts
 
 
 def has_expired(row: Quote, day: date) -> bool:

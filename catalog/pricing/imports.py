@@ -62,12 +62,14 @@ def add(
     `holds`: for each row why it has to wait for a person anyway; empty: the checks decide.
     """
     day = clock.today()
-    known = market(day)
-    rates = exchange_rates()
-    asked = holds or [""] * len(rows)
-    reasons = [
-        hold or price_checks.suspicion(row, known, day, per_usd=rates) for row, hold in zip(rows, asked, strict=True)
-    ]
+    reasons = list(holds) or [""] * len(rows)
+    known, rates = market(day), exchange_rates()
+    spot = [row["term"] == "spot" for row in rows]
+    for is_spot in (False, True):  # a spot price is compared with the prices on demand of its own list too
+        for place, row in enumerate(rows):
+            if spot[place] == is_spot and not reasons[place]:
+                reasons[place] = price_checks.suspicion(row, known, day, per_usd=rates)
+        known = price_checks.with_rows(known, [row for row, why in zip(rows, reasons, strict=True) if not why], day)
     return keep(rows, reasons, file_format, file_name, by, owner)
 
 

@@ -32,13 +32,13 @@ from catalog.pricing.download import Unreachable, get
 Etags = dict[str, str]  # by URL
 AZURE = "https://prices.azure.com/api/retail/prices?api-version=2023-01-01-preview&$filter="
 AWS = "https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws/AmazonEC2/current/{}/index.json"
-GCP = "https://cloudbilling.googleapis.com/v1/services/6F81-5844-456A/skus?currencyCode=USD&pageSize=5000"
+GCP = "https://cloudbilling.googleapis.com/v1/services/{}/skus?currencyCode=USD&pageSize=5000"
+GCP_SERVICES = ("6F81-5844-456A", "E000-3F24-B8AA")  # Compute Engine; Cloud TPU, which has TPU v2 to v4 only
 CLOUDS = ("aws", "azure", "gcp", "crusoe", "digitalocean", "nebius", "runpod", "vultr")  # also without a price yet
 SKYPILOT = "https://raw.githubusercontent.com/skypilot-org/skypilot-catalog/master/catalogs/v8/{}/vms.csv"
 LITELLM = "https://raw.githubusercontent.com/BerriAI/litellm/main/model_prices_and_context_window.json"
 OPENROUTER = "https://openrouter.ai/api/v1/models"
 DAILY = "https://raw.githubusercontent.com/ewyluda/gpu-price-index/main/site/data/observations-latest.csv"
-AZURE_SERIES = ("NC", "ND", "NG", "NP", "NV")  # sizes with accelerators: new ones of a series arrive by themselves
 MAX_PAGES = 500
 
 
@@ -84,15 +84,13 @@ def _each(urls: Mapping[str, str], opened: requests.Session, etags: Etags) -> Do
 
 
 def _azure(opened: requests.Session, etags: Etags) -> Download:
-    texts = {}
-    for series in AZURE_SERIES:
-        wanted = f"serviceName eq 'Virtual Machines' and startswith(armSkuName, 'Standard_{series}')"
-        url: str | None = AZURE + quote(wanted)
-        count = 0
-        while url and count < MAX_PAGES:
-            text = get(opened, url).text or ""
-            texts[f"{series} {count}"] = text
-            url, count = azure.next_page(text), count + 1
+    wanted = f"serviceName eq 'Virtual Machines' and startswith(armSkuName, '{azure.ACCELERATED}')"
+    texts: dict[str, str] = {}
+    url: str | None = AZURE + quote(wanted)
+    while url and len(texts) < MAX_PAGES:
+        text = get(opened, url).text or ""
+        texts[f"page {len(texts)}"] = text
+        url = azure.next_page(text)
     return Download(texts=texts)
 
 
@@ -101,11 +99,12 @@ def _gcp(opened: requests.Session, etags: Etags) -> Download:
     if not key:
         raise Unreachable("gcp needs an API key with access to the Cloud Billing API: set ASSAY_GCP_BILLING_KEY")
     pages: list[str] = []
-    token: str | None = ""
-    while token is not None and len(pages) < MAX_PAGES:
-        url = f"{GCP}&pageToken={quote(token)}" if token else GCP
-        pages.append(get(opened, url, secret={"X-Goog-Api-Key": key}).text or "")
-        token = gcp.next_page(pages[-1])
+    for service in GCP_SERVICES:
+        token: str | None = ""
+        while token is not None and len(pages) < MAX_PAGES:
+            url = GCP.format(service) + (f"&pageToken={quote(token)}" if token else "")
+            pages.append(get(opened, url, secret={"X-Goog-Api-Key": key}).text or "")
+            token = gcp.next_page(pages[-1])
     return Download(texts={"skus": gcp.merged(pages)})
 
 

@@ -20,9 +20,9 @@ from catalog import clock
 from catalog.importers.prices import Account, Offer, hosted
 from catalog.loading import fixtures, load
 from catalog.loading.fixtures import FixtureError, Row
-from catalog.models import Accelerator, ApiPrice, Price, PriceRefresh, PriceSource
+from catalog.models import Accelerator, ApiPrice, ApiProvider, Price, PriceRefresh, PriceSource
 from catalog.pricing import hosted_checks, imports
-from catalog.pricing.current import STALE_DAYS
+from catalog.pricing.current import STALE_DAYS, by_age
 from catalog.pricing.derived import current_offers
 from catalog.pricing.download import Unreachable, session
 from catalog.pricing.sources import Download, Source, cloud_of, named
@@ -30,7 +30,6 @@ from catalog.pricing.sources import Download, Source, cloud_of, named
 log = structlog.get_logger("assay.prices")
 LEASE = timedelta(hours=1)
 CONFIRM_DAYS = 7  # an unchanged price is stored again, with its new date, after this time
-RECENT = ("up to 30 days old", "up to 90 days")  # ages in `offers_by_age`
 MAX_LINES = 50  # of each kind in a report
 Offers = dict[tuple[Any, ...], tuple[date, Any]]  # newest date and price of each offer
 OUTCOMES = ("new", "changed", "confirmed", "held")  # the most eventful first
@@ -38,8 +37,8 @@ SAME_FRACTION = 0.001  # prices that differ by less are one price, rounded diffe
 SAME_DECIMALS = 2  # or rounded to at least as many
 FILE_DAY = re.compile(r"20\d\d-[01]\d-[0-3]\d")
 CARRIED = (  # of a hosted model: what a price list without them does not take away
-    *("output_tokens_per_s", "ttft_ms", "speed_kind", "speed_as_of", "speed_source", "quantization", "notes"),
-    "max_input_tokens",
+    *("output_tokens_per_s", "ttft_ms", "speed_kind", "speed_as_of", "speed_source", "quantization", "hardware"),
+    *("notes", "max_input_tokens"),
 )
 
 
@@ -148,7 +147,7 @@ def add(source: Source, answer: Download | str, by: str, day: date) -> Read:
         rows = [row for name, text in answer.texts.items() for row in source.rows(name, text, done.as_of, account)]
         done.read, done.skipped, done.proposed = account.read, account.skipped, account.proposed
         with transaction.atomic():
-            (_add_hosted if source.hosted else _add_prices)(source, rows, by, done)
+            store(source, rows, by, done)
     except (Unreachable, FixtureError) as error:
         done = Read(source=source.name, error=str(error))
     _note(source, answer, done.error)
@@ -166,9 +165,15 @@ def _note(source: Source, answer: Download | str, error: str) -> None:
 
 
 Outcome = str  # of OUTCOMES, or why an offer is skipped
+STOPPED = "is from a provider that withdrew all its models in the catalog, and this list keeps what is gone"
 
 
-def _add_prices(source: Source, offers: Sequence[Offer], by: str, done: Read) -> None:
+def store(source: Source, offers: Sequence[Offer], by: str, done: Read) -> imports.Imported:
+    """Adds the offers that are new, changed or confirmed, holds what looks like a mistake, and counts all in `done`."""
+    return (_add_hosted if source.hosted else _add_prices)(source, offers, by, done)
+
+
+def _add_prices(source: Source, offers: Sequence[Offer], by: str, done: Read) -> imports.Imported:
     chips = set(Accelerator.objects.values_list("slug", flat=True))
     units = load.known_units()
     given: list[tuple[Offer, Row]] = []
@@ -202,6 +207,7 @@ def _add_prices(source: Source, offers: Sequence[Offer], by: str, done: Read) ->
         [offer.hold for offer, _, _ in wanted],
     )  # fmt: skip
     _settle(done, [*outcomes, *skipped], wanted, imported)
+    return imported
 
 
 def _readable(source: Source, offer: Offer) -> Row | None:
@@ -214,7 +220,7 @@ def _readable(source: Source, offer: Offer) -> Row | None:
         return None
 
 
-def _add_hosted(source: Source, offers: Sequence[Offer], by: str, done: Read) -> None:
+def _add_hosted(source: Source, offers: Sequence[Offer], by: str, done: Read) -> imports.Imported:
     endpoints = _endpoints()
     given: list[tuple[Offer, Row]] = []
     outcomes: list[tuple[Offer, Outcome]] = []
@@ -226,7 +232,8 @@ def _add_hosted(source: Source, offers: Sequence[Offer], by: str, done: Read) ->
     for stored in endpoints.values():
         by_model.setdefault((stored.provider, stored.model.slug), []).append(stored)
     offered = {provider for (provider, _), row in endpoints.items() if not row.withdrawn}
-    closed = {provider for provider, _ in endpoints} - offered
+    doubtful = {provider for provider, _ in endpoints} - offered  # all that the catalog knows of them is withdrawn
+    left = set(ApiProvider.objects.exclude(withdrawn=None).values_list("slug", flat=True)) - offered
     seen: set[tuple[Any, ...]] = set()
     for offer in sorted(offers, key=lambda each: _plainness(each, endpoints)):
         try:
@@ -240,10 +247,10 @@ def _add_hosted(source: Source, offers: Sequence[Offer], by: str, done: Read) ->
             row["name"] = before.name
             for name in CARRIED:
                 row[name] = row.get(name) or getattr(before, name)
-        if before is None and not of_model and source.keeps_withdrawn and row["provider"] in closed:
-            outcomes.append((offer, "the provider has withdrawn everything that it offered"))
-            continue
         reason, hold = _withdrawal(source, row, before, of_model)
+        if before is None and not of_model and source.keeps_withdrawn and not reason:
+            reason = "the provider offers no models by the token any more" if row["provider"] in left else ""
+            hold = STOPPED if row["provider"] in doubtful else hold
         marks = _marks(row)
         if reason:
             outcomes.append((offer, reason))
@@ -268,6 +275,7 @@ def _add_hosted(source: Source, offers: Sequence[Offer], by: str, done: Read) ->
         [row for _, row, _ in wanted], reasons, source.name, f"{source.name} {done.as_of}", by, None
     )
     _settle(done, [*outcomes, *skipped], wanted, imported)
+    return imported
 
 
 def _endpoints() -> dict[tuple[str, str], ApiPrice]:
@@ -417,11 +425,7 @@ def stale_offers(day: date) -> dict[str, int]:
 
 def offers_by_age(day: date) -> dict[str, int]:
     """How many current public offers were read up to 30, 90 and 365 days ago, and before."""
-    limits = {RECENT[0]: 30, RECENT[1]: 90, "up to a year": 365, "older": 10**6}
-    counts = dict.fromkeys(limits, 0)
-    for as_of in current_offers().values_list("as_of", flat=True):
-        counts[next(name for name, most in limits.items() if (day - as_of).days <= most)] += 1
-    return {name: count for name, count in counts.items() if count}
+    return {name: n for name, n in by_age(current_offers().values_list("as_of", flat=True), day).items() if n}
 
 
 def as_json(done: Read) -> dict[str, Any]:

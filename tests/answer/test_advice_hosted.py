@@ -219,6 +219,19 @@ def test_a_speed_outlives_a_newer_price_without_one() -> None:
     assert (row["usd_per_mtok_input"], row["published_output_tokens_per_s"]) == (0.8, 450)
 
 
+def test_the_hardware_that_a_provider_states_outlives_a_newer_price_and_is_told() -> None:
+    ApiPrice.objects.filter(provider="somehost", as_of=TODAY - timedelta(50)).update(hardware="h200-sxm")
+    listed("somehost", 0.11, 0.41)
+    by = {
+        row["provider"]: row["accelerator"]
+        for row in hosted_apis.rows("meta-llama/Llama-3.3-70B-Instruct", None, TODAY)
+    }
+    assert by == {"somehost": "h200-sxm", "cerebras": "cerebras-wse-3"}  # the maker of a chip, and what is stated
+    ranked = answered(ANY, EVERY_CHIP, NO_SPEED)["recommendations"]
+    option = next(r for r in ranked if r["provider"] == "somehost")
+    assert "runs on h200-sxm" in option["reasons"]
+
+
 def test_a_chip_that_is_sold_as_a_service_says_what_its_maker_asks() -> None:
     why = {item["accelerator"]: item for item in answered(HOSTING_MAKERS)["rejected"]}
     assert "cerebras hosts this model ($0.85 input, $1.20 output" in why["cerebras-wse-3"]["detail"]
@@ -274,7 +287,7 @@ def test_page_table_and_markdown_show_it(client: Client) -> None:
     assert "use the API of somehost" in memo and "The best deployment is option" in memo
     assert client.get(f"/advice/{advice.pk}/documents/memo.html?rank=1").content.decode() == memo
     assert client.get(f"/advice/{advice.pk}/documents/workbook.xlsx?rank=1").status_code == 200
-    deployment = found["recommendations"][1]["rank"]
+    deployment = next(r["rank"] for r in found["recommendations"] if r["acquisition"] != "api")
     memo = client.get(f"/advice/{advice.pk}/documents/memo.html?rank={deployment}").content.decode()
     assert "somehost API, llama, pay per token" in memo and "your constraints allow costs less" in memo
     assert "somehost API, llama" in client.get(f"/advice/{advice.pk}/options.csv").content.decode()

@@ -103,7 +103,7 @@ def test_at_30_percent_of_the_hours_renting_wins_and_always_on_owning_beats_even
 def test_a_commitment_turns_h100_against_v6e() -> None:
     """A v6e has less of everything than an H100: it is dearer at twice the price, and cheaper at a tenth of it."""
     Price.objects.filter(accelerator__slug__in=("h100-sxm", "tpu-v6e")).delete()
-    then = date(2025, 6, 1)
+    then = date(2025, 3, 1)
     sold("h100-sxm", 3.0, then)
     sold("tpu-v6e", 6.0, then, provider="gcp")
     sold("tpu-v6e", 0.3, then, provider="gcp", term="reserved_3y")

@@ -2,6 +2,7 @@
 
 import datetime
 import math
+import random
 from types import SimpleNamespace
 from typing import Any
 
@@ -65,6 +66,45 @@ def test_an_old_rent_gives_way_to_a_newer_one_of_the_same_country_in_instances_t
     swedish = before | {"region": "north", "country": "SE"}
     assert kept(swedish, row("a", new) | {"region": "us-east-1", "country": "US"}) == ["old"]
     assert kept(swedish, row("a", new) | {"region": "south", "country": "SE"}) == []
+
+
+def test_an_old_rent_gives_way_wherever_a_newer_one_holds_if_the_question_names_no_place() -> None:
+    """Prices of 330, 187, 93 and 29 days: the older they are, the sooner they give way."""
+    ages = (330, 187, 93, 29)
+    rows = [
+        row("a", str(DAY - datetime.timedelta(days=age))) | {"provider": str(age), "region": f"r{age}", "country": "SE"}
+        for age in ages
+    ]
+
+    def kept(*given: int, by_place: bool = False, **changes: Any) -> list[str]:
+        chosen = [
+            p | (changes if p["provider"] == str(min(given)) else {}) for p in rows if int(p["provider"]) in given
+        ]
+        return [p["provider"] for p in offers.used(chosen, DAY, by_place=by_place)]
+
+    assert kept(*ages) == ["29"]
+    assert kept(330, 187, 93) == ["93"]  # none is current: the newest stands
+    assert kept(330, 93, origin="reseller") == ["330", "93"]
+    assert kept(330, 93, accelerators=8) == ["330", "93"]
+    assert kept(330, 93, country="US") == ["93"] and kept(330, 93, country="US", by_place=True) == ["330", "93"]
+    near = [row("a", str(DAY - datetime.timedelta(days=days))) for days in (110, 93)]
+    assert len(offers.used(near, DAY, by_place=False)) == 2  # about as old
+    assert kept(93, 29, country="US") == ["93", "29"]  # 93 days are too few to look elsewhere
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_order_and_copies_of_prices_do_not_matter(seed: int) -> None:
+    drawn = random.Random(seed)
+    rows = [
+        row(drawn.choice("ab"), str(DAY - datetime.timedelta(days=drawn.randrange(500))))
+        | {"provider": f"p{k}", "region": drawn.choice(["any", "r1", "r2"]), "accelerators": drawn.choice([1, 8])}
+        for k in range(12)
+    ]
+    shuffled = drawn.sample(rows, len(rows))
+    for by_place in (True, False):
+        kept = {p["provider"] for p in offers.used(rows, DAY, by_place=by_place)}
+        assert kept == {p["provider"] for p in offers.used([*shuffled, *shuffled[:3]], DAY, by_place=by_place)}
+        assert {p["accelerator"] for p in rows} == {p["accelerator"] for p in rows if p["provider"] in kept}
 
 
 def test_the_interval_of_a_price_widens_with_the_square_root_of_its_age() -> None:

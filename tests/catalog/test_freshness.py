@@ -1,6 +1,8 @@
 """How fresh the catalog is: as a command, a page and by REST, with the same figures."""
 
 import json
+from datetime import timedelta
+from io import StringIO
 
 import pytest
 from django.core.management import call_command
@@ -9,6 +11,7 @@ from django.test import Client
 from catalog import clock
 from catalog.details import freshness
 from catalog.models import Accelerator, Price, PriceRefresh, ScoredRow
+from catalog.pricing.current import AGES, by_age
 from tests.clocks import TODAY
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
@@ -34,6 +37,20 @@ def test_a_price_that_was_read_today_is_the_newest() -> None:
     price.save()
     found = kind("prices")
     assert (found["newest"], found["age_days"]) == (TODAY.isoformat(), 0)
+
+
+def test_prices_status_and_status_count_the_same_ages() -> None:
+    out = StringIO()
+    call_command("prices", "status", "--json", stdout=out)
+    told = json.loads(out.getvalue())["offers_by_age"]
+    assert told == {age: count for age, count in kind("prices")["by_age"].items() if count}
+
+
+@pytest.mark.parametrize("days", [-3, 0, 30, 31, 90, 91, 365, 366, 4000])
+def test_an_age_is_counted_once(days: int) -> None:
+    counts = by_age([TODAY - timedelta(days=days)], TODAY)
+    most = next((age for age, limit in AGES.items() if days <= limit), "older")
+    assert {age for age, count in counts.items() if count} == {most} and sum(counts.values()) == 1
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from io import StringIO
@@ -28,8 +29,8 @@ from catalog.importers.prices import (
 )
 from catalog.importers.prices.offers import Account, Offer
 from catalog.loading import fixtures
-from catalog.models import Accelerator, ApiPrice, HeldPrice, Price, ServedModel
-from catalog.pricing import sync
+from catalog.models import Accelerator, ApiPrice, ApiProvider, HeldPrice, Price, ServedModel
+from catalog.pricing import hosted_checks, sync
 from catalog.pricing.current import standing
 from catalog.pricing.sources import SOURCES, Download
 from tests.clocks import TODAY
@@ -63,6 +64,7 @@ READERS: dict[str, tuple[str, str, Reader]] = {  # by file: the list of its rows
     "aws_price_list.json": ("products", "aws", lambda text, _, account: aws.read(text, CATALOG, DAY, account)),
     "aws_spot.json": ("SpotPriceHistory", "aws-spot", lambda text, _, acc: aws.read_spot(text, CATALOG, DAY, acc)),
     "gcp_skus.json": ("skus", "gcp", lambda text, _, account: gcp.read(text, CATALOG, DAY, account)),
+    "gcp_tpu.json": ("skus", "gcp", lambda text, _, account: gcp.read(text, CATALOG, DAY, account)),
     "gcp_skus_more.json": ("skus", "gcp", lambda text, _, account: gcp.read(text, CATALOG, DAY, account)),
     "gpu_price_index.csv": (
         "", "gpu-price-index", lambda text, _, account: gpu_price_index.read(text, CATALOG, DAY, account),
@@ -83,6 +85,40 @@ READERS: dict[str, tuple[str, str, Reader]] = {  # by file: the list of its rows
         "*", "litellm", by_path(lambda path, account: litellm.read(path, hosted.models(MODELS), DAY, account)),
     ),
 }  # fmt: skip
+
+
+LETTERS = st.text("abcdefghjkmnqrtwxyz", min_size=3, max_size=6)
+NEW_NAMES: dict[str, tuple[str, Callable[[str], dict[str, Any]]]] = {  # by file: where the name stands, and the change
+    "azure.json": ("Standard_N{0}96{0}_v9", lambda name: {"armSkuName": name}),
+    "aws_price_list.json": (
+        "{0}9.48xlarge",
+        lambda name: {
+            "attributes": {
+                "instanceType": name, "gpu": "8", "regionCode": "us-east-1", "operatingSystem": "Linux",
+                "tenancy": "Shared", "capacitystatus": "Used", "preInstalledSw": "NA",
+            },
+        },
+    ),
+    "aws_spot.json": ("p9{0}.48xlarge", lambda name: {"InstanceType": name}),
+    "gcp_tpu.json": ("Tpu{0}", lambda name: {"description": f"{name} running in Iowa"}),
+    "gpu_price_index.csv": ("Chip{0}", lambda name: {"gpu_model": name, "sku": name}),
+    "skypilot_nebius.csv": ("Chip{0}", lambda name: {"AcceleratorName": name, "AcceleratorCount": "8.0"}),
+    "gpuhunt_vastai.csv": ("Chip{0}", lambda name: {"gpu_name": name, "gpu_count": "8"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("file", NEW_NAMES)
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(word=LETTERS, place=st.integers(0, 40))
+def test_what_nobody_has_heard_of_is_counted_and_named(file: str, word: str, place: int, tmp_path: Path) -> None:
+    form, change = NEW_NAMES[file]
+    name, rows = form.format(word), rows_in(file)
+    place %= len(rows)
+    key, given_row = rows[place] if isinstance(rows[place], tuple) else (None, rows[place])
+    rows[place] = (key, given_row | change(name)) if key is not None else given_row | change(name)
+    account = Account()
+    list(READERS[file][2](text_of(file, rows), tmp_path, account))
+    assert any(name in lacking for lacking in account.proposed), account.proposed
 
 
 def rows_in(file: str) -> list[Any]:
@@ -197,6 +233,46 @@ def test_hosts_of_a_marketplace_become_one_median_of_at_least_ten(catalog: None)
     assert all(f"median of {gpuhunt.MIN_OFFERS}" in row.notes or "median of 1" in row.notes for row in rows)
 
 
+def test_a_shipped_median_of_few_offers_is_a_level_that_nothing_rests_on() -> None:
+    said = re.compile(r"(?:median of|about) (\d+)(?: verified)? offers")
+    few = [
+        row
+        for path in (ROOT / "fixtures/prices").glob("*.csv")
+        for row in fixtures.prices(path)
+        if row["origin"] == "marketplace"
+        and (found := said.search(row["instance"]))
+        and int(found[1]) < gpuhunt.MIN_OFFERS
+    ]
+    assert few and {row["confidence"] for row in few} == {"low"}
+
+
+@pytest.mark.parametrize("file", READERS)
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_the_order_of_rows_and_copies_of_them_do_not_matter(file: str, data: st.DataObject, tmp_path: Path) -> None:
+    rows = rows_in(file)
+    if READERS[file][0] in ("*", "products"):  # keys of an object: no copies
+        shuffled = data.draw(st.permutations(rows))
+    else:
+        shuffled = data.draw(st.permutations([*rows, *data.draw(st.lists(st.sampled_from(rows), max_size=5))]))
+
+    def read(given_rows: list[Any]) -> set[str]:
+        offers = READERS[file][2](text_of(file, given_rows), tmp_path, Account())
+        return {json.dumps(offer, sort_keys=True) for offer in offers}
+
+    assert read(rows) == read(list(shuffled))
+
+
+@pytest.mark.parametrize(("file", "price"), [("azure.json", "retailPrice"), ("gpuhunt_vastai.csv", "price")])
+@pytest.mark.parametrize("turned", [False, True])
+def test_of_two_prices_of_one_offer_the_lower_one_counts(file: str, price: str, turned: bool, tmp_path: Path) -> None:
+    rows = rows_in(file)
+    dearer = [row | {price: float(row[price]) * 1.5} for row in rows]
+    given_rows = [*dearer, *rows] if turned else [*rows, *dearer]
+    found = [list(READERS[file][2](text_of(file, each), tmp_path, Account())) for each in (rows, given_rows)]
+    assert sorted(map(str, found[0])) == sorted(map(str, found[1]))
+
+
 def test_a_file_of_one_cloud_names_it_by_its_folder_or_is_refused(catalog: None, tmp_path: Path) -> None:
     text = (SAMPLES / "skypilot_nebius.csv").read_text()
     for folder, provider in (("nebius", "nebius"), ("moon", None)):
@@ -259,22 +335,68 @@ def test_a_withdrawn_model_stays_withdrawn_until_a_list_of_what_is_offered_has_i
 def test_other_models_of_a_provider_that_withdrew_everything_stay_away_too(catalog: None) -> None:
     hosted_row("meta-llama/Llama-3.3-70B-Instruct", TODAY - timedelta(days=30), withdrawn=TODAY - timedelta(days=150))
     other = next(hf_id for hf_id, slug in MODELS if slug != "llama-3-3-70b")
+    assert read_litellm(TODAY, key=f"hyperbolic/{other}").held == 1 and ApiPrice.objects.count() == 1
+    left = ApiProvider.objects.create(slug="hyperbolic", name="H", as_of=TODAY, withdrawn=TODAY - timedelta(days=150))
     assert read_litellm(TODAY, key=f"hyperbolic/{other}").skipped == {
-        "the provider has withdrawn everything that it offered": 1
+        "the provider offers no models by the token any more": 1
     }
+    left.delete()
+    HeldPrice.objects.all().delete()
     hosted_row("meta-llama/another", TODAY - timedelta(days=30))
     assert read_litellm(TODAY, key=f"hyperbolic/{other}").added == 1
 
 
-def test_speed_and_quantization_survive_a_refresh_under_another_spelling(catalog: None) -> None:
+@pytest.mark.parametrize("key", ["anyscale/meta-llama/Llama-3.3-70B-Instruct", "anyscale/openai/gpt-oss-120b"])
+def test_a_provider_that_left_is_known_without_a_price_of_it(catalog: None, key: str) -> None:
+    for row in fixtures.listed(ROOT / "fixtures/api_providers.yaml", fixtures.api_provider):
+        ApiProvider.objects.create(**row)
+    assert list(read_litellm(TODAY, key=key).skipped) == ["the provider offers no models by the token any more"]
+    assert not ApiPrice.objects.exists() and not HeldPrice.objects.exists()
+
+
+def test_speed_quantization_and_hardware_survive_a_refresh_under_another_spelling(catalog: None) -> None:
     hosted_row(
         "meta-llama/llama-3.3-70b-instruct", TODAY - timedelta(days=30), provider="nebius", quantization="fp8",
+        hardware="h200-sxm",
         output_tokens_per_s=40.0, speed_kind="measured", speed_source="s", speed_as_of=TODAY,
     )  # fmt: skip
     done = read_litellm(TODAY, 0.13, "nebius/meta-llama/Llama-3.3-70B-Instruct")
     new = ApiPrice.objects.order_by("-as_of")[0]
     assert (done.added, done.changed_prices, ApiPrice.objects.count()) == (0, 1, 2)
     assert (new.name, new.quantization, new.output_tokens_per_s) == ("meta-llama/llama-3.3-70b-instruct", "fp8", 40.0)
+    assert new.hardware == "h200-sxm"
+
+
+def test_import_prices_holds_what_a_sync_would_hold(catalog: None, tmp_path: Path) -> None:
+    for place in range(4):
+        hosted_row("Llama-3.3-70B-Instruct", TODAY, provider=f"p{place}")
+    entry = {"litellm_provider": "nebius", "input_cost_per_token": 1e-4, "output_cost_per_token": 1e-4}
+    file = tmp_path / "prices.json"
+    file.write_text(json.dumps({"nebius/meta-llama/Llama-3.3-70B-Instruct": entry}))
+    out = StringIO()
+    call_command("import_prices", file, "--from", "litellm", stdout=out)
+    assert "prices: 0 created" in out.getvalue() and "held " in out.getvalue()
+    assert HeldPrice.objects.count() == 1 and ApiPrice.objects.count() == 4
+
+
+def test_no_shipped_speed_is_far_from_those_of_other_providers(db: None) -> None:
+    chips = {
+        path.stem: fixtures.read_yaml(path)["bought_as"] for path in (ROOT / "fixtures/accelerators").glob("*.yaml")
+    }
+    rows = [row for row in fixtures.api_prices(ROOT / "fixtures/api_prices.csv") if row.get("output_tokens_per_s")]
+    assert {row["hardware"] for row in rows if row.get("hardware")} <= chips.keys()
+    for slug in ("groq-lpu", "cerebras-wse-3", "sambanova-sn40l"):
+        Accelerator.objects.create(
+            slug=slug, name=slug, vendor=slug.split("-")[0], family="f", kind="npu", memory_gib=1, memory_gb_per_s=1,
+            as_of="2026-01-01", bought_as=chips[slug],
+        )  # fmt: skip
+    of_model: dict[str, list[hosted_checks.Hosted]] = {}
+    for row in rows:
+        speed = hosted_checks.Hosted(provider=row["provider"], usd_per_mtok={}, tokens_per_s=row["output_tokens_per_s"])
+        of_model.setdefault(row["model"], []).append(speed)
+    for row in rows:
+        others = [each for each in of_model[row["model"]] if each.provider != row["provider"]]
+        assert hosted_checks.speed_suspicion(row, others) == "", (row["provider"], row["name"])
 
 
 @pytest.mark.parametrize("suffix", ["-turbo", "-code", "-air", "-fast", "v-turbo", ".1", "-0905", "-distill-qwen-32b"])

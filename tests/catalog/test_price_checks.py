@@ -77,6 +77,19 @@ def test_a_price_near_that_of_the_same_instance_elsewhere_is_accepted():
     assert "8 chips instead of 1" in price_checks.suspicion(dear[0], market, TODAY, stored=True)
 
 
+@pytest.mark.parametrize("on_demand", [1.0, 4.0, 30.0])
+@pytest.mark.parametrize(("share", "right"), [(0.11, True), (0.5, True), (1.0, True), (0.05, False), (8.0, False)])
+def test_a_spot_price_is_judged_by_what_the_seller_asks_on_demand(on_demand: float, share: float, right: bool):
+    spots = [row(on_demand * 0.6, provider=f"s{k}", term="spot") for k in range(4)]
+    known = [*spots, row(on_demand), row(on_demand * 9, region="dear")]
+    given = row(on_demand * share, term="spot")
+    market = price_checks.market_of(known, TODAY)
+    assert (price_checks.suspicion(given, market, TODAY) == "") == right
+    without = price_checks.market_of(spots, TODAY)
+    if not right:
+        assert price_checks.suspicion(given, without, TODAY)
+
+
 def test_an_average_is_no_price_to_compare_with():
     averages = [row(2.0, provider=f"p{k}") | {"origin": "index"} for k in range(5)]
     assert price_checks.suspicion(row(9.0), price_checks.market_of(averages, TODAY), TODAY) == ""

@@ -166,9 +166,91 @@ def test_gcp_reads_slices_commitments_and_skips_shares_of_accelerators():
     assert found["a3-highgpu-1g", "reserved_1y"] == "5.022511"
     assert {instance[:3] for instance, _ in found} == {"g4-", "a4-", "a3-"}
     # L4 without its machines; a share of an RTX PRO 6000 and a flex-start machine
-    assert skipped == {"SKU of accelerator, cores or memory missing in a region": 1, gcp.UNKNOWN_CHIP: 2}
+    assert skipped == {
+        "SKU of accelerator, cores or memory missing in a region": 1,
+        gcp.UNKNOWN_CHIP: 1,
+        "another way to reserve capacity": 1,
+    }
     ssd = {row["instance"]: (row["confidence"], row["notes"]) for row in rows}
     assert ssd["a3-highgpu-1g"] == ("medium", gcp.SSD_NOTE) and ssd["g4-standard-48"] == ("high", "")
+
+
+def test_gcp_reads_tpus_by_the_chip_and_old_ones_by_four_chips():
+    account = Account()
+    rows = list(gcp.read(sample("gcp_tpu.json"), CATALOG, DAY, account))
+    assert [*brief(rows)] == [
+        ("tpu-v5e (per GPU)", "asia-south2", "on_demand", "tpu-v5e", "1", "1.44132"),
+        ("tpu-v5p (per GPU)", "southamerica-east1", "on_demand", "tpu-v5p", "1", "6.430995"),
+        ("tpu-v6e (per GPU)", "us-south1", "on_demand", "tpu-v6e", "1", "2.7"),
+        *(
+            ("tpu-v7 (per GPU)", f"us-{where}1", "on_demand", "tpu-v7", "1", "12")
+            for where in ("west", "central", "east")
+        ),
+        ("tpu-v5e (per GPU)", "asia-southeast1", "spot", "tpu-v5e", "1", "0.78"),
+        ("tpu-v5p (per GPU)", "europe-west4", "reserved_3y", "tpu-v5p", "1", "1.911"),
+        ("v4-8", "us-central2", "on_demand", "tpu-v4", "4", "12.88"),
+        ("v3-8", "europe-west4", "on_demand", "tpu-v3", "4", "8.8"),
+        ("v3-8", "europe-west4", "spot", "tpu-v3", "4", "2.64"),
+    ]
+    units = {row["accelerator"]: row.get("smallest_unit_accelerators") for row in rows}
+    assert units == {"tpu-v5e": "1", "tpu-v5p": "4", "tpu-v6e": "1", "tpu-v7": "4", "tpu-v4": None, "tpu-v3": None}
+    assert account.skipped == {"another way to reserve capacity": 1, gcp.UNKNOWN_CHIP: 2}
+    assert "TpuV9z" in account.proposed and not any("Reserved" in name for name in account.proposed)
+
+
+def aws_product(instance, usd, **attributes):
+    """A product of the price list, after the published p5.48xlarge."""
+    document = json.loads(sample("aws_price_list.json"))
+    product = document["products"]["7TVXMFHQR6U7W5CV"]
+    product["attributes"] |= {"instanceType": instance, **attributes}
+    dimension = {"unit": "Hrs", "pricePerUnit": {"USD": str(usd)}}
+    return product, {"OnDemand": {"A": {"a": {"priceDimensions": {"d": dimension}}}}}
+
+
+@pytest.mark.parametrize(
+    ("instance", "attributes", "chips", "held"),
+    [
+        ("trn1.32xlarge", {"gpu": "16"}, ("trainium1", "16"), False),
+        ("trn1.2xlarge", {}, ("trainium1", "1"), False),
+        ("trn2.48xlarge", {}, ("trainium2", "16"), False),
+        ("trn2.6xlarge", {"gpu": "2"}, ("trainium2", "2"), True),
+        ("trn3.48xlarge", {"gpu": "4"}, ("trainium3", "4"), True),
+        ("dl1.24xlarge", {"gpu": "8"}, ("gaudi1", "8"), False),
+        ("p6e-gb200.36xlarge", {"gpu": "4"}, ("gb200", "4"), False),
+        ("p6e-gb300.36xlarge", {"gpu": "4"}, ("gb300", "4"), True),
+        ("u-p6e-gb200x72", {}, ("gb200", "72"), True),  # an UltraServer: its whole NVLink domain
+        ("u-p6e-gb300x72", {}, ("gb300", "72"), True),
+        ("u-trn2x64", {}, ("trainium2", "64"), True),
+    ],
+)
+def test_aws_prices_a_trainium_gaudi_or_grace_machine_as_what_is_rented(instance, attributes, chips, held):
+    product, terms = aws_product(instance, 100, **attributes)
+    document = {"products": {"A": product}, "terms": terms, "publicationDate": "2026-11-20T00:00:00Z"}
+    (row,), _ = rows_of(aws.read, json.dumps(document))
+    assert ((row["accelerator"], row["accelerators"]), row["usd_per_hour"], bool(row.hold)) == (chips, "100", held)
+
+
+@pytest.mark.parametrize("region", ["us-gov-west-1", "us-gov-east-1", "us-iso-east-1"])
+def test_regions_for_governments_are_no_region(region):
+    product, terms = aws_product("p5.48xlarge", 55, regionCode=region)
+    found = rows_of(aws.read, json.dumps({"products": {"A": product}, "terms": terms}))
+    assert found == ([], {"region for governments": 1})
+
+
+def azure_item(size, usd=100.0):
+    return json.loads(sample("azure.json"))["Items"][0] | {"armSkuName": size, "retailPrice": usd}
+
+
+@pytest.mark.parametrize(
+    ("size", "chips"),
+    [
+        ("Standard_ND128isr_GB300_v6", ("gb300", "4")),
+        ("Standard_ND128isr_NDR_GB200_v6", ("gb200", "4")),
+    ],
+)
+def test_azure_prices_the_machine_of_a_rack(size, chips):
+    (row,), _ = rows_of(azure.read, json.dumps({"Items": [azure_item(size)]}))
+    assert ((row["accelerator"], row["accelerators"]), row["usd_per_hour"]) == (chips, "100")
 
 
 def test_gcp_joins_pages_and_names_the_next():

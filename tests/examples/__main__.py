@@ -47,6 +47,8 @@ def main(arguments: list[str]) -> None:
             )
             + "\n"
         )
+    if old := facts.old_rents():
+        print(f"decided by a rent over {facts.MOST_DAYS} days old: {', '.join(old)}")
     setup()
     answers = stored()
     for page in pages():

@@ -30,6 +30,8 @@ FIGURES = {
     "prefill": "llama.cpp prefill",
 }
 OLD_DAYS = 90
+MOST_DAYS = 120  # of a rent that decides a shipped answer
+WAYS = {"buy": "purchase", "rent": "rent", "reserve": "rent with a commitment", "api": "per token"}
 Json = dict[str, Any]
 Table = list[list[str]]
 
@@ -72,6 +74,29 @@ def prices() -> Json:
                  "old_fraction": sum((newest - day).days > OLD_DAYS for day in of) / len(of)}
         for origin, of in sorted(days.items(), key=lambda item: -len(item[1]))
     }  # fmt: skip
+
+
+def deciding_ages() -> Table:
+    """The price that decides each shipped workload, the oldest first, and its age on the day of the question."""
+    kept = json.loads(STORE.read_text())
+    rows = []
+    for path in sorted((FIXTURES / "workloads").glob("*.yaml")):
+        first = kept["answers"][path.stem]["first"]
+        if first is None or not first["price_as_of"]:
+            continue
+        asked = date.fromisoformat(str(document(path).get("prices_as_of") or kept["asked_on"]))
+        days = (asked - date.fromisoformat(first["price_as_of"])).days
+        rows.append((days, path.stem, first, next(iter(kept["answers"][path.stem]["options"]), {})))
+    return [
+        [f"`{name}`", " and ".join(WAYS[way] for way in first["ways"]), first["provider"] or "-",
+         first["price_as_of"], str(days), best.get("price_weakness") or "-"]
+        for days, name, first, best in sorted(rows, key=lambda row: (-row[0], row[1]))
+    ]  # fmt: skip
+
+
+def old_rents() -> list[str]:
+    """The shipped workloads that a rent over MOST_DAYS old decides."""
+    return [row[0] for row in deciding_ages() if WAYS["buy"] not in row[1] and int(row[4]) > MOST_DAYS]
 
 
 def price_ages() -> Table:

@@ -1,11 +1,14 @@
 """Pages show what the last run of `make examples` answered, and every shipped workload was asked."""
 
 import copy
+import json
+from datetime import date, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.examples import WORKLOADS, Ask, asks, commands, pages, stored
+from tests.examples import STORE, WORKLOADS, Ask, asks, commands, facts, pages, stored
 from tests.examples.changes import change
 from tests.examples.render import rendered
 from tests.examples.summary import summary
@@ -66,6 +69,32 @@ def test_a_page_shows_the_figures_that_it_asks_for() -> None:
         "<!-- figures {ask: chat, rows: {TTFT: 'recommendations[0].ttft_ms.p95'}} -->\n<!-- end -->", known
     )
     assert "| TTFT | 800 |" in shown
+
+
+@pytest.mark.parametrize(
+    ("ways", "days", "old"),
+    [
+        (["rent"], 120, False),
+        (["rent"], 121, True),
+        (["reserve"], 300, True),
+        (["buy"], 300, False),
+        (["api"], 9, False),
+    ],
+)
+def test_a_first_choice_on_an_old_rent_is_named(
+    ways: list[str], days: int, old: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    store = tmp_path / "answers.json"
+    given = json.loads(STORE.read_text())
+    for kept in given["answers"].values():
+        kept["first"] = None
+    first = summary(ANSWER)["first"] or {}
+    dated = {"ways": ways, "price_as_of": str(date.fromisoformat(given["asked_on"]) - timedelta(days=days))}
+    given["answers"]["support-chat"]["first"] = first | dated
+    store.write_text(json.dumps(given))
+    monkeypatch.setattr(facts, "STORE", store)
+    assert facts.old_rents() == (["`support-chat`"] if old else [])
+    assert [row[4] for row in facts.deciding_ages()] == [str(days)]
 
 
 def test_the_command_of_a_question_is_the_one_to_run() -> None:

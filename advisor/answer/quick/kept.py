@@ -81,7 +81,7 @@ def market_key(spec: Json) -> str:
     """What the catalog's rows depend on. Allow lists of accelerators filter candidates, so all rows are read."""
     c = spec["constraints"]
     parts = [c["providers"]["allow"], c["terms"], c["exclude"], c["site"].get("region"), sorted(spec["owned"])]
-    return key_of([*parts, asked_on(spec), spec["tco"].get("currency")])
+    return key_of([*parts, any(c["regions"].values()), asked_on(spec), spec["tco"].get("currency")])
 
 
 def lanes_key(spec: Json) -> str:

@@ -48,7 +48,10 @@ def rows(hf_id: str, organisation: Organisation | None, day: datetime.date) -> l
 def _row(
     p: ApiPrice, readings: Sequence[ApiPrice], host: ApiProvider | None, accelerator: str | None, paid_fraction: float
 ) -> Json:
-    """`readings` are all rows of the endpoint, oldest first; formats, limits and speeds may stand in an older one."""
+    """`readings` are all rows of the endpoint, oldest first; formats, limits and speeds may stand in an older one.
+
+    `accelerator`: that of the provider if it makes its own, for endpoints whose hardware is not stated.
+    """
 
     def usd(value: Any) -> float | None:
         return None if value is None else float(value) * paid_fraction
@@ -63,7 +66,7 @@ def _row(
         "base_url": host.base_url if host else "",
         "locations": host.locations if host else [],
         "name": p.name,
-        "accelerator": accelerator,
+        "accelerator": newest("hardware") or accelerator,
         "quantization": newest("quantization") or "",
         "notes": newest("notes") or "",
         "usd_per_mtok_input": usd(p.usd_per_mtok_input),
@@ -94,11 +97,14 @@ def _best_first(speed: Json) -> tuple[bool, int]:
     return speed["kind"] != "measured", -datetime.date.fromisoformat(speed["as_of"]).toordinal()
 
 
-def chip_vendor_prices(rows: Sequence[Json]) -> dict[str, str]:
-    """A sentence for each chip that its vendor offers only as a hosted API: the price of this model there."""
+def chip_vendor_prices(rows: Sequence[Json], vendors: Mapping[str, str]) -> dict[str, str]:
+    """A sentence for each chip that its vendor offers only as a hosted API: the price of this model there.
+
+    `vendors`: by slug of the accelerator.
+    """
     sentences: dict[str, str] = {}
     for row in rows:
-        if row["accelerator"]:
+        if row["accelerator"] and vendors.get(row["accelerator"]) == row["provider"]:
             prices = [exact_text(row[f"usd_per_mtok_{token}"]) for token in ("input", "output")]
             cost = f"{prices[0]} input, {prices[1]} output per million tokens"
             sentences.setdefault(row["accelerator"], f"{row['provider']} hosts this model ({cost})")

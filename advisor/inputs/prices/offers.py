@@ -52,7 +52,7 @@ from catalog.loading.fixtures import INDEX, ORIGINS
 from catalog.loading.places import areas_of
 from catalog.models import Discount, Organisation, Price, Region, SupportLicence, Unit
 from catalog.pricing import current as rule
-from catalog.pricing.current import EXPIRED_DAYS, STALE_DAYS
+from catalog.pricing.current import EXPIRED_DAYS, REPLACED_DAYS, STALE_DAYS
 from catalog.pricing.derived import NO_CURRENT_PRICE, has_expired, known_on
 
 SUPERSEDED_YEARS = 5  # from the release of a chip: two generations at the pace of one every two years
@@ -82,6 +82,7 @@ UNRANKED_SALES = {  # how something is sold that is not ranked by default
 }
 MARKETPLACE, CAPACITY_BLOCK = "marketplace", "capacity_block"
 OWN_SITE = "own-site"
+DOUBTED_DAYS = 120  # at this age a rent may be off by a fifth: price-age-swing-ratio ** sqrt(120 / 365) = 1.2
 DOUBTFUL_RATIO = 2.0  # between a listed price and the median of marketplace prices
 EVERY_SELLER = ""  # of the marketplace prices of a chip
 OWN = "own"  # origin of a price that the organization entered itself
@@ -223,16 +224,20 @@ def price_marks(p: Price) -> list[str]:
 
 def weakness(p: Json, day: datetime.date) -> str:
     """Why a buyer should not sign at this price, in words; empty if nothing is known."""
-    origin, days = p["origin"], _days(p, day)
-    if not origin:
+    days = _days(p, day)
+    if not p["origin"]:
         return ""
-    old = days > (EXPIRED_DAYS if origin == OWN else STALE_DAYS)
-    said = [
-        *([ORIGINS[origin]] if origin not in SIGNABLE else []),
+    old = days > (EXPIRED_DAYS if p["origin"] == OWN else STALE_DAYS)
+    return ", ".join([*_doubtful_origin(p), *([f"{days} days old"] if old else [])])
+
+
+def _doubtful_origin(p: Json) -> list[str]:
+    """Why a buyer should not sign at this price whatever its age."""
+    origin = p["origin"]
+    return [
+        *([ORIGINS[origin]] if origin and origin not in SIGNABLE else []),
         *(["of low confidence"] if p.get("confidence") == LOW and origin != OWN else []),
-        *([f"{days} days old"] if old else []),
     ]
-    return ", ".join(said)
 
 
 def kinds_for(exclude: Sequence[str]) -> tuple[str, ...]:
@@ -404,14 +409,19 @@ def is_stale(price: Json, day: datetime.date) -> bool:
 
 
 def used(
-    rows: Sequence[Json], day: datetime.date, named_providers: Sequence[str] = (), market: Json = NO_MARKET
+    rows: Sequence[Json],
+    day: datetime.date,
+    named_providers: Sequence[str] = (),
+    market: Json = NO_MARKET,
+    by_place: bool = True,
 ) -> list[Json]:
     """The current prices, and the expired ones, marked `stale`, of chips with no current price of that acquisition.
 
-    A rent over 90 days old is left out if the chip is rented at a newer price of the same term in the same country,
-    in instances that are no larger, unless the planner names its provider.
+    A rent over 90 days old is left out if the chip is rented at a current price of the same term in the same country,
+    in instances that are no larger, unless the planner names its provider. One over 120 days old also gives way to a
+    price that is clearly newer, and to those elsewhere unless `by_place`.
     """
-    replaced = _replaced(rows, day, market)
+    replaced = _replaced(rows, day, market, by_place)
     rows = [p for i, p in enumerate(rows) if i not in replaced or p["provider"] in named_providers]
 
     def way(p: Json) -> tuple[str, bool]:
@@ -423,25 +433,25 @@ def used(
     return [p for p in rows if not is_stale(p, day)] + [p | {"stale": True} for p in old]
 
 
-def _replaced(rows: Sequence[Json], day: datetime.date, market: Json) -> set[int]:
-    """The indexes of old rents that a newer price of the same chip, term and country replaces.
-
-    Only one that may be a first choice itself.
-    """
+def _replaced(rows: Sequence[Json], day: datetime.date, market: Json, by_place: bool) -> set[int]:
+    """The indexes of old rents that a newer price of the same chip and term replaces, one that may come first."""
     newer: dict[tuple[str, str], list[Json]] = {}
     for p in rows:
-        sound = not p.get("marks") and not weakness(p, day) and not p.get("unit_unknown")
-        if p["term"] != "purchase" and _days(p, day) <= STALE_DAYS and sound and not is_doubtful(p, market):
+        sound = not p.get("marks") and not _doubtful_origin(p) and not p.get("unit_unknown")
+        if p["term"] != "purchase" and sound and not is_doubtful(p, market):
             newer.setdefault((p["accelerator"], p["term"]), []).append(p)
+
+    def is_replaced(p: Json, n: Json) -> bool:
+        days, old = _days(p, day), _days(p, day) > DOUBTED_DAYS
+        newest = _days(n, day) <= (max(STALE_DAYS, days - REPLACED_DAYS) if old else STALE_DAYS)
+        there = p["region"] in (*ANYWHERE, n["region"]) or n.get("country", "?") == p.get("country")
+        return newest and n["accelerators"] <= p["accelerators"] and (there or (old and not by_place))
+
     return {
         i
         for i, p in enumerate(rows)
         if _days(p, day) > STALE_DAYS and p.get("origin") != OWN
-        if any(
-            n["accelerators"] <= p["accelerators"]
-            and (p["region"] in (*ANYWHERE, n["region"]) or n.get("country", "?") == p.get("country"))
-            for n in newer.get((p["accelerator"], p["term"]), ())
-        )
+        if any(is_replaced(p, n) for n in newer.get((p["accelerator"], p["term"]), ()))
     }
 
 

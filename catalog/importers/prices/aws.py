@@ -10,7 +10,19 @@ from decimal import Decimal
 from typing import Any
 
 from catalog.importers.prices import names
-from catalog.importers.prices.offers import UNREADABLE, Account, Chips, Offer, day_of, listed_in, parsed, row, usd
+from catalog.importers.prices.offers import (
+    FOR_GOVERNMENTS,
+    UNREADABLE,
+    Account,
+    Chips,
+    Offer,
+    day_of,
+    is_government,
+    listed_in,
+    parsed,
+    row,
+    usd,
+)
 from catalog.loading.fixtures import FixtureError
 
 PRICE_LIST = "AWS Price List, AmazonEC2"
@@ -25,6 +37,7 @@ SIZES = {  # family: slug, and accelerators by size
     "p5en": ("h200-sxm", {"48xlarge": 8}),
     "p6-b200": ("b200", {"48xlarge": 8}),
     "p6-b300": ("b300", {"48xlarge": 8}),
+    "p6e-gb200": ("gb200", {"36xlarge": 4}),  # 9 or 18 of them are sold together as an UltraServer
     "g4dn": (
         "t4",
         {"xlarge": 1, "2xlarge": 1, "4xlarge": 1, "8xlarge": 1, "16xlarge": 1, "12xlarge": 4, "metal": 8},
@@ -57,7 +70,6 @@ INSTANCES = {
     f"{family}.{size}": (slug, count) for family, (slug, sizes) in SIZES.items() for size, count in sizes.items()
 }
 NEW_FAMILIES = {  # families of chips that the catalog has, without their sizes
-    "p6e-gb200": "gb200",
     "p6e-gb300": "gb300",
     "trn3": "trainium3",
     "trn3u": "trainium3",
@@ -109,14 +121,18 @@ def read(text: str, catalog: names.Catalog, as_of: str, account: Account) -> Ite
 UNKNOWN_COUNT = "new instance with accelerators, number not stated"
 UNKNOWN_FAMILY = "new family of instances with accelerators"
 LACKING = (UNKNOWN_COUNT, UNKNOWN_FAMILY)
-ACCELERATED = re.compile(r"(?:p\d|g\d|inf\d|trn\d|dl\d|f\d|vt\d)\w*(?:-\w+)?\.")
+ACCELERATED = re.compile(r"(?:u-)?(?:p\d|g\d|inf\d|trn\d|dl\d|f\d|vt\d)\w*(?:-\w+)?(?:\.|x\d)")
+ULTRA_SERVER = re.compile(r"u-(?P<family>.+?)x(?P<count>\d+)")  # u-p6e-gb200x72: instances joined by NVLink, one unit
+FAMILIES = ("GPU instance", "Machine Learning ASIC Instances", "FPGA Instances")  # as the list calls them
 
 
 def machine(attributes: Mapping[str, str], sizes: Mapping[str, Chips]) -> tuple[str, Chips | None, str]:
     """Why a product is no machine with accelerators, or what it has, and why a person must confirm that."""
     instance = attributes.get("instanceType") or ""
-    if instance not in sizes and not ACCELERATED.match(instance):
+    if instance not in sizes and not is_accelerated(instance, attributes):
         return "not a machine with an accelerator", None, ""
+    if is_government(attributes.get("regionCode")):
+        return FOR_GOVERNMENTS, None, ""
     if any(attributes.get(key) != value for key, value in WANTED.items()) or any(
         attributes.get(key, value) != value for key, value in USUAL.items()
     ):
@@ -126,9 +142,18 @@ def machine(attributes: Mapping[str, str], sizes: Mapping[str, Chips]) -> tuple[
     return proposal(instance, attributes.get("gpu", ""), sizes)
 
 
+def is_accelerated(instance: str, attributes: Mapping[str, str]) -> bool:
+    """Whether an instance that the catalog lacks has accelerators, by its name or by what the list says of it."""
+    stated = attributes.get("gpu", "").isdigit() or attributes.get("instanceFamily") in FAMILIES
+    return bool("." in instance and stated or ACCELERATED.match(instance))
+
+
 def proposal(instance: str, count: str, sizes: Mapping[str, Chips]) -> tuple[str, Chips | None, str]:
     """The same for an instance that the catalog lacks, by its family; `count` as the list states it."""
-    family = instance.partition(".")[0]
+    if ultra := ULTRA_SERVER.fullmatch(instance):
+        family, count = ultra["family"], ultra["count"]
+    else:
+        family = instance.partition(".")[0]
     slugs = {chips[0] for name, chips in sizes.items() if name.partition(".")[0] == family}
     slug = slugs.pop() if len(slugs) == 1 else NEW_FAMILIES.get(family)
     if slug is None:
@@ -202,7 +227,9 @@ def read_spot(text: str, catalog: names.Catalog, as_of: str, account: Account) -
         number = account.row()
         instance, zone, changed = (str(given.get(key, "")) for key in ("InstanceType", "AvailabilityZone", "Timestamp"))
         price = usd(given.get("SpotPrice"))
-        if instance not in sizes:
+        if is_government(zone):
+            account.skip(FOR_GOVERNMENTS)
+        elif instance not in sizes:
             new = bool(ACCELERATED.match(instance))
             account.skip(UNKNOWN_COUNT if new else "not a machine with an accelerator")
             if new:

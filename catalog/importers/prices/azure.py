@@ -11,7 +11,19 @@ from fractions import Fraction
 from typing import Any
 
 from catalog.importers.prices import names
-from catalog.importers.prices.offers import UNREADABLE, Account, Chips, Offer, day_of, listed_in, parsed, row, usd
+from catalog.importers.prices.offers import (
+    FOR_GOVERNMENTS,
+    UNREADABLE,
+    Account,
+    Chips,
+    Offer,
+    day_of,
+    is_government,
+    listed_in,
+    parsed,
+    row,
+    usd,
+)
 
 API = "Azure Retail Prices API"
 Item = dict[str, Any]
@@ -22,9 +34,9 @@ KNOWN: Mapping[str, Chips] = {  # sizes that the catalog may hold no price of
     "Standard_NP40s": ("alveo-u250", 4),
 }
 SIZE = re.compile(
-    r"Standard_(?P<series>N[A-Z]|DG|PB)(?P<vcpus>\d+)(?P<options>[a-z]*)(?:_(?!v\d)(?P<names>\w+?))?_(?P<version>v\d+)"
+    r"Standard_(?P<series>N[A-Z]|DG|PB)(?P<vcpus>\d+)(?P<options>[a-z]*)(?:_(?!v\d)(?P<names>\w+?))?(?:_(?P<version>v\d+))?"
 )  # names: NDR_GB200, xl_RTXPRO6000BSE, A100
-GOVERNMENT = ("usgov", "usdod", "ussec", "usnat")  # not for sale to others
+ACCELERATED = "Standard_N"  # starts the name of every size with accelerators
 RESERVED = {"1 Year": ("reserved_1y", 8760), "3 Years": ("reserved_3y", 26280)}
 
 
@@ -53,10 +65,9 @@ def read(text: str, catalog: names.Catalog, as_of: str, account: Account) -> Ite
             reason = "unreadable item"
         if reason:
             account.skip(reason)
-        elif key in prices:
-            account.skip("duplicate instance, region and term")
         else:
-            prices[key] = (price, number)
+            account.skip("duplicate instance, region and term", int(key in prices))
+            prices[key] = min((price, number), prices.get(key, (price, number)))
     for (size, region, term), (price, number) in prices.items():
         if term == "spot" and price >= prices.get((size, region, "on_demand"), (Decimal("inf"), 0))[0]:
             account.skip("spot price that is no discount")
@@ -80,13 +91,14 @@ def read(text: str, catalog: names.Catalog, as_of: str, account: Account) -> Ite
 
 
 OTHER_SIZE = "not a size with an accelerator"
+UNKNOWN_SIZE = "new size, and its name states no accelerator of the catalog"
 
 
 def proposal(size: str, sizes: Mapping[str, Chips], gib: Mapping[str, float]) -> tuple[Chips | None, str]:
     """What a size that the catalog lacks has, by its name and its sisters, and why a person must confirm it."""
     match = SIZE.fullmatch(size)
     if match is None:
-        return None, OTHER_SIZE
+        return None, UNKNOWN_SIZE if size.startswith(ACCELERATED) else OTHER_SIZE
     sisters = [(other, chips) for name, chips in sizes.items() if (other := SIZE.fullmatch(name))]
     own = [name for part in (match["names"] or "").split("_") if (name := names.plain_name(part))]
     same = [(o, c) for o, c in sisters if _model(o) == _model(match) and o["series"] == match["series"]]
@@ -97,7 +109,7 @@ def proposal(size: str, sizes: Mapping[str, Chips], gib: Mapping[str, float]) ->
         same[0][1][0] if same else None
     )
     if slug is None:
-        return None, "new size, and its name states no accelerator of the catalog"
+        return None, UNKNOWN_SIZE
     shares = {Fraction(c[1], int(o["vcpus"])) for o, c in sisters if c[0] == slug and o["series"] == match["series"]}
     counts = {share * int(match["vcpus"]) for share in shares}
     if len(counts) == 1 and (count := next(iter(counts))).denominator == 1:
@@ -149,8 +161,8 @@ def refusal(item: Item) -> str:
         return "Low Priority"
     if "CloudServices" in product.replace(" ", ""):
         return "Cloud Services"
-    if str(item.get("armRegionName") or "").startswith(GOVERNMENT):
-        return "region for governments"
+    if is_government(item.get("armRegionName")):
+        return FOR_GOVERNMENTS
     if item.get("isPrimaryMeterRegion") is False:
         return "not the primary meter"
     if item.get("currencyCode", "USD") != "USD":

@@ -37,11 +37,26 @@ DESCRIPTION = re.compile(
     r"(?P<attached> attached to Spot Preemptible VMs)?(?: running)? in .+",
     re.IGNORECASE,
 )
-# TPUs are priced by the chip and hour (skypilot-org/skypilot@21fd5541 sky/catalog/data_fetchers/fetch_gcp.py)
-TPU = re.compile(r"(?:cloud )?(?P<chip>tpu ?v\d[a-z]?)(?: chip)?(?: hours?)?", re.IGNORECASE)
+# TpuV5e, TPU7x: priced by the chip and hour (skypilot-org/skypilot@21fd5541 sky/catalog/data_fetchers/fetch_gcp.py)
+TPU = re.compile(r"(?:cloud )?(?P<chip>tpu ?v?\d[a-z]?)(?: chip)?(?: hours?)?", re.IGNORECASE)
+# Tpu-v4 Pod Accelerator USA: of the service Cloud TPU, priced by four chips (the same source)
+OLD_TPU = re.compile(r"(?:Commitment[^:]*: ?)?(?P<chip>TPU-v\d)(?P<rest>.*?) Accelerator\b.*", re.IGNORECASE)
+OLD_TPU_CHIPS = 4
+ONLY_PODS = ("tpu-v4",)  # what else is sold as a pod has another price on its own
+OTHER_WAYS = re.compile(
+    r"\b(?:reserved|calendar mode|dws|defined duration|flex|subscription|fixed price|capacity optimized)\b",
+    re.IGNORECASE,
+)  # to reserve capacity, or to wait for it
+TPU_UNITS = {  # chips of the smallest machine: ct5lp-hightpu-1t, ct6e-standard-1t, ct5p-hightpu-4t, tpu7x-standard-4t
+    "tpu-v5e": 1,
+    "tpu-v5p": 4,
+    "tpu-v6e": 1,
+    "tpu-v7": 4,
+}
+TPU_UNIT_SOURCE = "Compute Engine, machine types of the TPU generation"
 SLICE = re.compile(r".*?\b(?:nvidia )?(?P<chip>[a-z]{1,2}\d{2,3}[a-z]?) \(1 gpu slice\)", re.IGNORECASE)
 UNKNOWN_CHIP = "accelerator that the reader does not know"
-TPU_PART, NEW_PART = "TPU", "new machine"
+TPU_PART, OLD_TPU_PART, NEW_PART = "TPU", "TPU by four chips", "new machine"
 HOST = re.compile(
     r"(?P<family>A2|A3|A3Plus|A3 ?Ultra|G2|G4) (?:(?P<core>Instance Core|Cpu)|Instance Ram|Ram)", re.IGNORECASE
 )
@@ -131,12 +146,13 @@ def single_chips(prices: Skus, as_of: str) -> Iterator[Offer]:
     """The chips that are sold with all that belongs to them: TPUs, and slices of machines that the catalog lacks."""
     for (part, region, term), sku in prices.items():
         slug, kind = part
-        if kind not in (TPU_PART, NEW_PART):
+        if kind not in (TPU_PART, OLD_TPU_PART, NEW_PART):
             continue
+        chips = OLD_TPU_CHIPS if kind == OLD_TPU_PART else 1
         made = row(
             provider="gcp",
-            instance=f"{slug} {PER_CHIP}",
-            chips=(slug, 1),
+            instance=f"{slug} {PER_CHIP}" if chips == 1 else f"{slug.removeprefix('tpu-')}-{2 * chips}",
+            chips=(slug, chips),
             region=region,
             term=term,
             usd_per_hour=sku.usd_per_hour,
@@ -145,7 +161,10 @@ def single_chips(prices: Skus, as_of: str) -> Iterator[Offer]:
             rows=(sku.row,),
             hold="is a machine that the catalog does not have" if kind == NEW_PART else "",
         )
-        made["smallest_unit_accelerators"], made["smallest_unit_source"] = "unknown", f"not stated by the {API}"
+        if chips == 1:
+            unit = TPU_UNITS.get(slug, "unknown")
+            made["smallest_unit_accelerators"] = str(unit)
+            made["smallest_unit_source"] = TPU_UNIT_SOURCE if slug in TPU_UNITS else f"not stated by the {API}"
         yield made
 
 
@@ -161,16 +180,18 @@ def merged(pages: Iterable[str]) -> str:
 
 def add(sku: dict[str, Any], number: int, prices: Skus, gib: Mapping[str, float], account: Account) -> str:
     """Adds the price of one SKU in each of its regions, if it is a part of a machine. Returns why not, if not."""
+    if OTHER_WAYS.search(sku["description"]):
+        return "another way to reserve capacity"
     match = DESCRIPTION.fullmatch(sku["description"])
-    part = part_of(match["part"], gib) if match else None
-    if match is None or part is None:
+    part = part_of(match["part"], gib) if match else old_tpu(sku["description"], gib)
+    if part is None:
         if sku.get("category", {}).get("resourceGroup") not in ("GPU", "TPU"):
             return "not a part of a machine with accelerators"
         account.lacking(
             str(match["part"] if match else sku["description"]), "an accelerator that the reader does not know"
         )
         return "accelerator that the reader does not know"
-    spot = match["spot"] or match["attached"]
+    spot = match["spot"] or match["attached"] if match else "preemptible" in sku["description"].lower()
     term = "spot" if spot else TERMS.get(sku["category"]["usageType"])
     info = objects(sku, "pricingInfo", API)[-1]
     price = per_unit(info["pricingExpression"], part)
@@ -195,6 +216,15 @@ def part_of(name: str, gib: Mapping[str, float]) -> Part | None:
             slug, _ = names.accelerator(match["chip"], gib)
             return (slug, kind) if slug else None
     return None
+
+
+def old_tpu(description: str, gib: Mapping[str, float]) -> Part | None:
+    """The same for a SKU of the service Cloud TPU, which are of four chips."""
+    match = OLD_TPU.fullmatch(description)
+    slug = names.accelerator(match["chip"], gib)[0] if match else None
+    if match is None or slug is None or ("pod" in match["rest"].lower()) != (slug in ONLY_PODS):
+        return None
+    return slug, OLD_TPU_PART
 
 
 def per_unit(expression: dict[str, Any], part: Part) -> Decimal | None:

@@ -13,7 +13,17 @@ from io import StringIO
 
 from catalog.importers.prices import names
 from catalog.importers.prices.gpuhunt import MEDIAN, MIN_OFFERS
-from catalog.importers.prices.offers import UNREADABLE, Account, Offer, day_of, offer, row, usd
+from catalog.importers.prices.offers import (
+    FOR_GOVERNMENTS,
+    UNREADABLE,
+    Account,
+    Offer,
+    day_of,
+    is_government,
+    offer,
+    row,
+    usd,
+)
 from catalog.loading.fixtures import PER_CHIP, FixtureError
 
 REPOSITORY = "ewyluda/gpu-price-index"
@@ -154,12 +164,15 @@ def read(text: str, catalog: names.Catalog, as_of: str, account: Account) -> Ite
             account.skip(reason)
             if reason == NO_CHIP:
                 account.lacking(line["gpu_model"], "an accelerator that the catalog does not have")
+            elif reason == NO_SELLER:
+                account.lacking(line["source"], "a seller that the reader does not know")
             continue
         seen.add(key)
         yield offer(made, (number,))
 
 
 NO_CHIP = "no accelerator of this name in the catalog"
+NO_SELLER = "no source of this name in the catalog"
 
 
 def reading(line: Mapping[str, str], as_of: str, gib: Mapping[str, float]) -> tuple[str, Offer]:
@@ -168,7 +181,9 @@ def reading(line: Mapping[str, str], as_of: str, gib: Mapping[str, float]) -> tu
     price, per_chip, count = usd(line["usd_per_hour"]), usd(line["usd_per_gpu_hour"]), int(line["gpu_count"])
     slug, note = chip_of(line["gpu_model"], sku, gib)
     if seller is None or slug is None:
-        return "no source of this name in the catalog" if seller is None else NO_CHIP, Offer()
+        return NO_SELLER if seller is None else NO_CHIP, Offer()
+    if is_government(line["region"]):
+        return FOR_GOVERNMENTS, Offer()
     if price is None or per_chip is None or line["pricing"] not in TERMS:
         return "no price, or unknown term", Offer()
     if reason := trap(line, sku, price, per_chip, count):

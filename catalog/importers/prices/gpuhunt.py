@@ -11,7 +11,17 @@ from pathlib import Path
 from statistics import median
 
 from catalog.importers.prices import names
-from catalog.importers.prices.offers import UNREADABLE, Account, Offer, finite, offer, row, usd
+from catalog.importers.prices.offers import (
+    FOR_GOVERNMENTS,
+    UNREADABLE,
+    Account,
+    Offer,
+    finite,
+    is_government,
+    offer,
+    row,
+    usd,
+)
 from catalog.loading.fixtures import PER_CHIP, FixtureError
 
 Line = Mapping[str, str]
@@ -58,9 +68,8 @@ def rows(
             account.skip(reason)
             continue
         key = (made["instance"], made["region"], made["term"])
-        if key in found:
-            account.skip("duplicate instance, location and term")
-        else:
+        account.skip("duplicate instance, location and term", int(key in found))
+        if key not in found or Decimal(made["usd_per_hour"]) < Decimal(found[key]["usd_per_hour"]):
             found[key] = offer(made, (number,))
     kept = discounted(found, account)
     yield from medians(kept, account) if provider in names.MARKETPLACES else kept
@@ -88,6 +97,8 @@ def single(line: Line, provider: str, as_of: str, source: str, gib: Mapping[str,
     if slug is None:
         size = f" of {memory:g} GB" if memory and names.accelerator(line["gpu_name"], gib)[0] else ""
         return f"no accelerator {line['gpu_name']!r}{size} in the catalog", {}
+    if is_government(line["location"]):
+        return FOR_GOVERNMENTS, {}
     if count < 1 or count != int(count):
         return "fraction of an accelerator", {}
     if price is None:

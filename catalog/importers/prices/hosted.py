@@ -17,7 +17,7 @@ SELLERS = {  # names of litellm that differ from the catalog's
 VERTEX = "vertex_ai"  # litellm splits it by the maker of the model
 FORMATS = re.compile(r"-(fp8|nvfp4|mxfp4|fp4|bf16|int8|int4|awq)$")
 TRAINED = re.compile(r"-(?:instruct|it|hf|chat|maas)$")  # hosted models are tuned ones, also where lists leave that out
-MAKERS = re.compile(r"^(?:databricks-|fw-|nvidia-|meta-(?=llama))")
+MAKERS = re.compile(r"^(?:databricks-|fw-|nvidia-|meta-(?=llama)|zai-(?=glm))")
 ARN = re.compile(r"^(?:[a-z0-9]+\.)+(?=[a-z])")  # us.meta.llama3-3 of Bedrock and OCI
 VERSION = re.compile(r"-v\d+:\d+$")  # of Bedrock
 

@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from catalog.importers.prices import hosted
-from catalog.importers.prices.offers import UNREADABLE, Account, Offer, day_of, offer, usd
+from catalog.importers.prices.offers import (
+    FOR_GOVERNMENTS,
+    UNREADABLE,
+    Account,
+    Offer,
+    day_of,
+    is_government,
+    offer,
+    usd,
+)
 from catalog.loading.fixtures import FixtureError
 
 COLUMNS = {
@@ -53,6 +62,8 @@ def endpoint(
     slug = models.slug(provider, name)
     if slug is None:
         return "model not in the catalog", {}
+    if any(map(is_government, key.split("/"))):
+        return FOR_GOVERNMENTS, {}
     if prices["usd_per_mtok_input"] is None or prices["usd_per_mtok_output"] is None:
         return "no price per token", {}
     row = {

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
@@ -12,6 +13,8 @@ from catalog.loading.fixtures import FixtureError
 
 UNREADABLE = (AttributeError, IndexError, KeyError, TypeError, ValueError)  # what a record of another form raises
 Chips = tuple[str, int]  # slug of an accelerator, and how many an instance has
+GOVERNMENT = re.compile(r"us-?(?:gov|dod|sec|nat|iso)")  # starts the names of regions that are not for sale to others
+FOR_GOVERNMENTS = "region for governments"
 
 
 class Offer(dict[str, Any]):
@@ -51,6 +54,11 @@ def offer(row: Mapping[str, Any], rows: tuple[int, ...], hold: str = "") -> Offe
     made = Offer(row)
     made.rows, made.hold = rows, hold
     return made
+
+
+def is_government(region: Any) -> bool:
+    """Whether only governments can rent in a region: usgovvirginia, us-gov-west-1."""
+    return bool(GOVERNMENT.match(str(region or "").lower()))
 
 
 def day_of(text: Any) -> str:

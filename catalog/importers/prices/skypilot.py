@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from catalog.importers.prices import names
-from catalog.importers.prices.offers import Account, Offer, finite, offer
+from catalog.importers.prices.offers import FOR_GOVERNMENTS, Account, Offer, finite, is_government, offer
 from catalog.loading.fixtures import FixtureError
 
 # The hosts that GCP sells with these accelerators, by name and count.
@@ -25,6 +25,8 @@ GCP_HOSTS = {
     ("H200", 8): "a3-ultragpu-8g",
     ("B200", 8): "a4-highgpu-8g",
 }
+NO_HOST = "no matching GCP host"
+ON_ANY_HOST = ("K80", "P4", "P100", "T4", "V100")  # attached to a machine of the N1 series that the buyer chooses
 TERMS = {"on_demand": "Price", "spot": "SpotPrice"}
 COLUMNS = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Region", "Price", "SpotPrice", "vCPUs", "MemoryGiB")
 UNKNOWN_TPU_USD = 700.0
@@ -69,8 +71,11 @@ def read(path: Path, cloud: str, catalog: names.Catalog, as_of: str, account: Ac
     used: set[int] = set()
     for zones in offers.values():
         reason, found = rows(zones, cloud, as_of, path, hosts if cloud == "gcp" else {}, catalog.gib)
+        name, count = zones.given["AcceleratorName"], zones.given["AcceleratorCount"]
         if reason.startswith("no accelerator"):
-            account.lacking(zones.given["AcceleratorName"], "an accelerator that the catalog does not have")
+            account.lacking(name, "an accelerator that the catalog does not have")
+        elif reason == NO_HOST and name not in ON_ANY_HOST and name not in {known for known, _ in GCP_HOSTS}:
+            account.lacking(f"{count} x {name}", "an accelerator whose machine at GCP is not known")
         own = {number for each in found for number in each.rows}
         used |= own
         account.skip(reason or "another zone of the region is as cheap", len(set(zones.lines) - own))
@@ -92,6 +97,8 @@ def rows(
     slug, note = names.accelerator(name, gib)
     if slug is None:
         return f"no accelerator {name!r} in the catalog", []
+    if is_government(given["Region"]):
+        return FOR_GOVERNMENTS, []
     if count < 1 or count != int(count):
         return "fraction of an accelerator", []
     host = None
@@ -100,7 +107,7 @@ def rows(
         instance = GCP_HOSTS.get((name, int(count)), "")
         host = hosts.get((instance, given["Region"]))
         if host is None:
-            return "no matching GCP host", []
+            return NO_HOST, []
     reason, found = "no price", []
     for term, (price, number) in zones.lowest.items():
         at_host = host.lowest.get(term) if host else (0.0, number)

@@ -16,7 +16,7 @@ from catalog.loading import fixtures, load
 from catalog.management.errors import BadInput, operator
 from catalog.models import ApiPrice, Discount, Organisation, Price, SupportLicence
 from catalog.pricing import imports as price_imports
-from catalog.pricing import sources
+from catalog.pricing import sources, sync
 
 PRIVATE = ("discounts", "licences")  # always belong to an organisation
 FORMATS = ("skypilot", "gpuhunt", "litellm", "csv", *PRIVATE)
@@ -129,10 +129,12 @@ def add(
     if owner is not None and file_format in PRIVATE:
         return price_imports.Imported(counts=add_terms(file_format, path, owner), held=())
     if file_format == "litellm":
-        hosted = litellm.read(path, sources.models(), as_of, account)
-        kept = {(row["provider"], row["name"]): row for row in hosted if not row.get("withdrawn")}
-        counts = load.append_api_prices([fixtures.api_price(path.name, row) for row in kept.values()])
-        return price_imports.Imported(counts=counts, held=())
+        done = sync.Read(source=file_format, as_of=as_of)
+        hosted = list(litellm.read(path, sources.models(), as_of, account))
+        imported = sync.store(sources.named(file_format), hosted, by, done)
+        for reason, count in done.skipped.items():
+            account.skip(reason, count)
+        return imported
     if file_format == "csv":
         return price_imports.add(list(fixtures.prices(path)), file_format, path.name, by, owner)
     read = list(offers(file_format, path, provider, as_of, account))

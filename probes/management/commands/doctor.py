@@ -13,6 +13,7 @@ from advisor.ops import health
 from catalog import clock
 from catalog.models import CatalogLoad, default_organisation
 from catalog.pricing import sync
+from catalog.pricing.current import AGES, STALE_DAYS
 from probes.machines import agents
 from probes.models import Job, Result
 from probes.received import results
@@ -67,7 +68,7 @@ def price_age() -> Finding:
     ages = sync.offers_by_age(clock.today())
     if not ages:
         return False, "prices", "none; run manage.py load_catalog or import_prices"
-    recent = sum(count for name, count in ages.items() if name in sync.RECENT)
+    recent = sum(count for name, count in ages.items() if AGES.get(name, STALE_DAYS + 1) <= STALE_DAYS)
     said = ", ".join(f"{count} {name}" for name, count in ages.items())
     advice = "" if settings.PRICE_SOURCES else "; no source is turned on, see docs/how-to/refresh-prices.md"
     return bool(recent), "prices", f"current public offers: {said}{advice}"
