@@ -210,10 +210,12 @@ def _source_line(done: Json) -> str:
     if done["not_modified"]:
         return f"{done['source']}: unchanged since the last time"
     skipped = sum(done["skipped"].values())
+    gone = f", {done['sold_out']} sold out" if done.get("sold_out") else ""
     dated = f" of {done['as_of']} (by {done['dated_by']})" if done.get("dated_by") else ""
     return (
         f"{done['source']}{dated}: {done['added']} new, {done['changed_prices']} changed, "
         f"{done['confirmed']} confirmed, {done['held']} held, {skipped} skipped of {done.get('read', 0)} rows read"
+        f"{gone}"
     )
 
 

@@ -18,6 +18,7 @@ from catalog.models import (
     ApiPrice,
     ApiProvider,
     Assumption,
+    Availability,
     Benchmark,
     Calibration,
     CatalogBundle,
@@ -36,7 +37,7 @@ from catalog.models import (
 # Every table that a bundle changes; those that others refer to come first.
 TABLES: tuple[type[models.Model], ...] = (
     Accelerator, ServedModel, Framework, QuantizationMethod, Region, ApiProvider, Assumption, SmallestUnit, Unit,
-    InstanceType, ExchangeRate, Price, PriceLevel, ApiPrice, Benchmark, Calibration,
+    InstanceType, ExchangeRate, Price, Availability, PriceLevel, ApiPrice, Benchmark, Calibration,
 )  # fmt: skip
 CATALOG, FEEDS = "catalog/", "feeds/"
 Json = dict[str, Any]

@@ -20,6 +20,7 @@ from catalog.importers.prices import (
     gpu_price_index,
     gpuhunt,
     hosted,
+    lambda_cloud,
     litellm,
     names,
     openrouter,
@@ -35,6 +36,7 @@ AWS = "https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws/AmazonEC2/current
 GCP = "https://cloudbilling.googleapis.com/v1/services/6F81-5844-456A/skus?currencyCode=USD&pageSize=5000"
 CLOUDS = ("aws", "azure", "gcp", "crusoe", "digitalocean", "nebius", "runpod", "vultr")  # also without a price yet
 SKYPILOT = "https://raw.githubusercontent.com/skypilot-org/skypilot-catalog/master/catalogs/v8/{}/vms.csv"
+LAMBDA = "https://cloud.lambda.ai/api/v1/instance-types"
 LITELLM = "https://raw.githubusercontent.com/BerriAI/litellm/main/model_prices_and_context_window.json"
 OPENROUTER = "https://openrouter.ai/api/v1/models"
 DAILY = "https://raw.githubusercontent.com/ewyluda/gpu-price-index/main/site/data/observations-latest.csv"
@@ -107,6 +109,13 @@ def _gcp(opened: requests.Session, etags: Etags) -> Download:
         pages.append(get(opened, url, secret={"X-Goog-Api-Key": key}).text or "")
         token = gcp.next_page(pages[-1])
     return Download(texts={"skus": gcp.merged(pages)})
+
+
+def _lambda(opened: requests.Session, etags: Etags) -> Download:
+    key = os.environ.get("ASSAY_LAMBDA_KEY", "")
+    if not key:
+        raise Unreachable("lambda needs an API key of Lambda Cloud: set ASSAY_LAMBDA_KEY")
+    return Download(texts={"types": get(opened, LAMBDA, secret={"Authorization": f"Bearer {key}"}).text or ""})
 
 
 def _aws(opened: requests.Session, etags: Etags) -> Download:
@@ -266,6 +275,13 @@ SOURCES = {
             title="Daily readings of provider APIs and pages (ewyluda/gpu-price-index)",
             download=_one(DAILY),
             rows=lambda name, text, as_of, account: gpu_price_index.read(text, known(), as_of, account),
+        ),
+        Source(
+            name="lambda",
+            title="Lambda Cloud API",
+            download=_lambda,
+            rows=lambda name, text, as_of, account: lambda_cloud.read(text, known("lambda"), as_of, account),
+            needs="an API key in ASSAY_LAMBDA_KEY",
         ),
         Source(
             name="litellm",

@@ -20,7 +20,7 @@ from catalog import clock
 from catalog.importers.prices import Account, Offer, hosted
 from catalog.loading import fixtures, load
 from catalog.loading.fixtures import FixtureError, Row
-from catalog.models import Accelerator, ApiPrice, Price, PriceRefresh, PriceSource
+from catalog.models import Accelerator, ApiPrice, Availability, Price, PriceRefresh, PriceSource
 from catalog.pricing import hosted_checks, imports
 from catalog.pricing.current import STALE_DAYS
 from catalog.pricing.derived import current_offers
@@ -65,8 +65,10 @@ class Read:
     confirmed: int = 0  # same price, read again
     held: int = 0
     skipped: dict[str, int] = field(default_factory=dict)  # by reason
+    sold_out: int = 0  # offers that the source says are sold out
     offers: dict[str, int] = field(default_factory=dict)  # of all, by outcome: one row may make several
     proposed: dict[str, str] = field(default_factory=dict)  # instances and chips that the catalog lacks
+    listed: dict[str, int] = field(default_factory=dict)  # offers of each of them
     new: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     quarantined: list[str] = field(default_factory=list)
@@ -146,9 +148,14 @@ def add(source: Source, answer: Download | str, by: str, day: date) -> Read:
         done.as_of, done.dated_by = answer.as_of or day.isoformat(), answer.dated_by
         account = Account()
         rows = [row for name, text in answer.texts.items() for row in source.rows(name, text, done.as_of, account)]
-        done.read, done.skipped, done.proposed = account.read, account.skipped, account.proposed
+        done.read, done.skipped, done.proposed, done.listed = (
+            account.read, account.skipped, account.proposed, account.listed
+        )  # fmt: skip
         with transaction.atomic():
-            (_add_hosted if source.hosted else _add_prices)(source, rows, by, done)
+            if source.hosted:
+                _add_hosted(source, rows, by, done)
+            else:
+                _add_prices(source, rows, account.gone, by, done)
     except (Unreachable, FixtureError) as error:
         done = Read(source=source.name, error=str(error))
     _note(source, answer, done.error)
@@ -168,7 +175,8 @@ def _note(source: Source, answer: Download | str, error: str) -> None:
 Outcome = str  # of OUTCOMES, or why an offer is skipped
 
 
-def _add_prices(source: Source, offers: Sequence[Offer], by: str, done: Read) -> None:
+def _add_prices(source: Source, offers: Sequence[Offer], gone: Sequence[Row], by: str, done: Read) -> None:
+    """gone: what the source says about the availability of offers without a price."""
     chips = set(Accelerator.objects.values_list("slug", flat=True))
     units = load.known_units()
     given: list[tuple[Offer, Row]] = []
@@ -201,6 +209,9 @@ def _add_prices(source: Source, offers: Sequence[Offer], by: str, done: Read) ->
         [row for _, row, _ in wanted], source.name, f"{source.name} {done.as_of}", by, None,
         [offer.hold for offer, _, _ in wanted],
     )  # fmt: skip
+    stated = [*(row for _, row in given), *(row for row in gone if row["accelerator"] in chips)]
+    load.append_availability(stated)
+    done.sold_out = sum(row["availability"] == Availability.State.SOLD_OUT for row in stated)
     _settle(done, [*outcomes, *skipped], wanted, imported)
 
 

@@ -31,6 +31,8 @@ class Account:
     read: int = 0
     skipped: dict[str, int] = field(default_factory=dict)  # rows by reason
     proposed: dict[str, str] = field(default_factory=dict)  # instances and chips that the catalog lacks: what they are
+    listed: dict[str, int] = field(default_factory=dict)  # the same: offers of each
+    gone: list[dict[str, Any]] = field(default_factory=list)  # availability of offers that are listed without a price
 
     def row(self) -> int:
         """The number of the next row."""
@@ -42,8 +44,14 @@ class Account:
             self.skipped[reason] = self.skipped.get(reason, 0) + rows
 
     def lacking(self, name: str, what: str) -> None:
-        """Notes an instance or a chip that the catalog lacks."""
+        """Notes an offer of an instance or a chip that the catalog lacks."""
         self.proposed.setdefault(name, what)
+        self.listed[name] = self.listed.get(name, 0) + 1
+
+    def sold_out(self, row: Mapping[str, Any]) -> None:
+        """Notes that an offer, named by the columns of its row, is listed without a price because none is left."""
+        named = {name: row[name] for name in ("provider", "instance", "region", "accelerator", "term", "source")}
+        self.gone.append(named | {"as_of": date.fromisoformat(row["as_of"]), "availability": "sold_out"})
 
 
 def offer(row: Mapping[str, Any], rows: tuple[int, ...], hold: str = "") -> Offer:
@@ -125,10 +133,11 @@ def row(
     vcpus: str = "",
     host_memory_gib: str = "",
     notes: str = "",
+    availability: str = "",
 ) -> Offer:
     """The row of one offer for fixtures.price. `chips`: slug and count; `usd_per_hour`: of the whole instance.
 
-    `rows` and `hold`: as in Offer.
+    `rows` and `hold`: as in Offer. `availability`: available or sold_out, if the seller says so.
     """
     slug, count = chips
     given = {
@@ -148,5 +157,6 @@ def row(
         "notes": notes,
         "origin": origin,
         "confidence": confidence,
+        **({"availability": availability} if availability else {}),
     }
     return offer(given, rows, hold)
