@@ -28,6 +28,7 @@ Json = dict[str, Any]
 PRICED = ("prices", "other_terms", "serverless", "hosted")  # the parts of a snapshot that hold prices
 WEBHOOK_TIMEOUT_S = 10
 LACKING_SHOWN = 20
+MODELS_SHOWN = 5
 
 
 class NoSource(ValueError):
@@ -188,7 +189,10 @@ def lines(row: PriceRefresh) -> list[str]:
         told += [f"  changed {line}" for line in done["changed"][:10]]
         told += [f"  held {line}" for line in done["quarantined"][:10]]
         told += [f"  skipped {count}: {reason}" for reason, count in sorted(done["skipped"].items(), key=_most_first)]
-        lacking = list(done.get("proposed", {}).items())
+        offers = done.get("listed", {})
+        lacking = sorted(done.get("proposed", {}).items(), key=lambda pair: -offers.get(pair[0], 0))
+        if names := [model["name"] for model in done.get("models", ())]:
+            told.append(f"  models not in the catalog: {len(names)}, first {', '.join(names[:MODELS_SHOWN])}")
         told += [f"  not in the catalog: {name}: {what}" for name, what in lacking[:LACKING_SHOWN]]
         told += [f"  not in the catalog: {len(lacking) - LACKING_SHOWN} more"] if len(lacking) > LACKING_SHOWN else []
     if stale := report["stale"]:

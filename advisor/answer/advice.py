@@ -90,7 +90,7 @@ def _attempt(spec: Json, snapshot: Snapshot, progress: Progress | None, lost: Lo
     options = [one_option(question, outcome, s, rank) for rank, s in enumerate(outcome.shown, 1)]
     options = [o.changed(apart=c.apart) if c.apart else o for o, c in zip(options, choice.candidates, strict=True)]
     options = [
-        o.changed(reasons=[*o.reasons, *said]) if (said := availability_reasons(choice, k)) else o
+        o.changed(reasons=[*o.reasons, *why]) if (why := availability_reasons(choice, k)) else o
         for k, o in enumerate(options)
     ]
     options = ranking.with_probabilities(question, outcome, options, costs.usd_per_hour())

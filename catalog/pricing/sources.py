@@ -220,6 +220,15 @@ def cloud_of(file: Path, cloud: str = "") -> str:
     raise FixtureError(f"{file} does not say which cloud it is of; give --cloud NAME, such as --cloud nebius")
 
 
+def _rankings(opened: requests.Session, etags: Etags) -> Download:
+    if not (url := os.environ.get("ASSAY_RANKINGS_URL", "")):
+        raise Unreachable(
+            "the rankings of OpenRouter have no public address: set ASSAY_RANKINGS_URL to a JSON list of their rows, "
+            "or give such a file with --file"
+        )
+    return _each({"rankings": url}, opened, etags)
+
+
 def _litellm_rows(name: str, text: str, as_of: str, account: Account) -> Iterator[Offer]:
     return _by_path(lambda path: litellm.read(path, models(), as_of, account), "litellm", f"{name}.json", text)
 
@@ -298,6 +307,14 @@ SOURCES = {
             rows=lambda name, text, as_of, account: openrouter.read(text, models(), as_of, account),
             newest=openrouter.newest,
             hosted=True,
+        ),
+        Source(
+            name="openrouter-rankings",
+            title="Tokens by model on OpenRouter (weighs what the catalog lacks; no prices)",
+            download=_rankings,
+            rows=lambda name, text, as_of, account: openrouter.usage(text, models(), account),
+            hosted=True,
+            needs="a file, or its address in ASSAY_RANKINGS_URL",
         ),
     )
 }

@@ -31,6 +31,7 @@ log = structlog.get_logger("assay.prices")
 LEASE = timedelta(hours=1)
 CONFIRM_DAYS = 7  # an unchanged price is stored again, with its new date, after this time
 RECENT = ("up to 30 days old", "up to 90 days")  # ages in `offers_by_age`
+MAX_MODELS = 500  # that a source lists and the catalog lacks, in a report
 MAX_LINES = 50  # of each kind in a report
 Offers = dict[tuple[Any, ...], tuple[date, Any]]  # newest date and price of each offer
 OUTCOMES = ("new", "changed", "confirmed", "held")  # the most eventful first
@@ -69,6 +70,7 @@ class Read:
     offers: dict[str, int] = field(default_factory=dict)  # of all, by outcome: one row may make several
     proposed: dict[str, str] = field(default_factory=dict)  # instances and chips that the catalog lacks
     listed: dict[str, int] = field(default_factory=dict)  # offers of each of them
+    models: list[dict[str, Any]] = field(default_factory=list)  # hosted models that the catalog lacks, most used first
     new: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     quarantined: list[str] = field(default_factory=list)
@@ -151,6 +153,7 @@ def add(source: Source, answer: Download | str, by: str, day: date) -> Read:
         done.read, done.skipped, done.proposed, done.listed = (
             account.read, account.skipped, account.proposed, account.listed
         )  # fmt: skip
+        done.models = sorted(account.models.values(), key=by_use)[:MAX_MODELS]
         with transaction.atomic():
             if source.hosted:
                 _add_hosted(source, rows, by, done)
@@ -161,6 +164,11 @@ def add(source: Source, answer: Download | str, by: str, day: date) -> Read:
     _note(source, answer, done.error)
     log.info("price source read", source=source.name, added=done.added, held=done.held, error=done.error)
     return done
+
+
+def by_use(model: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Sort key of hosted models: the most tokens first, then the most providers."""
+    return -model["tokens"], -len(model["providers"]), model["name"]
 
 
 def _note(source: Source, answer: Download | str, error: str) -> None:

@@ -32,6 +32,7 @@ class Account:
     skipped: dict[str, int] = field(default_factory=dict)  # rows by reason
     proposed: dict[str, str] = field(default_factory=dict)  # instances and chips that the catalog lacks: what they are
     listed: dict[str, int] = field(default_factory=dict)  # the same: offers of each
+    models: dict[str, dict[str, Any]] = field(default_factory=dict)  # hosted models that the catalog lacks
     gone: list[dict[str, Any]] = field(default_factory=list)  # availability of offers that are listed without a price
 
     def row(self) -> int:
@@ -47,6 +48,14 @@ class Account:
         """Notes an offer of an instance or a chip that the catalog lacks."""
         self.proposed.setdefault(name, what)
         self.listed[name] = self.listed.get(name, 0) + 1
+
+    def model(self, key: str, name: str, hf_id: str, provider: str, tokens: int) -> None:
+        """Notes a hosted model that the catalog lacks. tokens: that it read and wrote, as far as it is stated."""
+        found = self.models.setdefault(key, {"key": key, "name": name, "hf_id": "", "providers": [], "tokens": 0})
+        found["hf_id"] = found["hf_id"] or hf_id
+        found["tokens"] += tokens
+        if provider and provider not in found["providers"]:
+            found["providers"].append(provider)
 
     def sold_out(self, row: Mapping[str, Any]) -> None:
         """Notes that an offer, named by the columns of its row, is listed without a price because none is left."""
