@@ -2,6 +2,7 @@
 
 from advisor import advise, refresh
 from advisor.celery import app
+from catalog.models import Organisation
 
 
 @app.task(name="advice.run")
@@ -13,6 +14,11 @@ def run_advice(pk: str) -> None:
 def sweep() -> None:
     if advise.sweep_is_due():
         advise.sweep()
+
+
+@app.task(name="answers.compare", soft_time_limit=3000, time_limit=3300)
+def compare_answers(organisation: int, by: str) -> None:
+    refresh.compare(by, Organisation.objects.get(pk=organisation))
 
 
 @app.task(name="prices.sync", soft_time_limit=3000, time_limit=3300)  # many answers are compared

@@ -58,7 +58,7 @@ class LackingModelSerializer(serializers.Serializer[Any]):
 
 
 class LackingOfferSerializer(serializers.Serializer[Any]):
-    source = serializers.CharField()
+    listed_by = serializers.CharField(help_text="Price source.")
     name = serializers.CharField(help_text="Instance or accelerator, as the source calls it.")
     what = serializers.CharField()
     offers = serializers.IntegerField()

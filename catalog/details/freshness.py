@@ -198,11 +198,11 @@ def lacking_models(read: Mapping[str, Json], most: int = MOST_LACKING) -> list[J
 def lacking_offers(read: Mapping[str, Json], most: int = MOST_LACKING) -> list[Json]:
     """Instances and chips that sources list and the catalog lacks, those with the most offers first."""
     rows = [
-        {"source": source, "name": name, "what": what, "offers": done.get("listed", {}).get(name, 1)}
+        {"listed_by": source, "name": name, "what": what, "offers": done.get("listed", {}).get(name, 1)}
         for source, done in read.items()
         for name, what in done.get("proposed", {}).items()
     ]
-    return sorted(rows, key=lambda row: (-row["offers"], row["source"], row["name"]))[:most]
+    return sorted(rows, key=lambda row: (-row["offers"], row["listed_by"], row["name"]))[:most]
 
 
 def _last(refresh: PriceRefresh | None, organisation: Organisation | None) -> Json:
@@ -253,4 +253,6 @@ def model_line(model: Json) -> str:
 
 def offer_line(row: Json) -> str:
     """An instance or chip that the catalog lacks, with how many offers there are of it."""
-    return f"listed by {row['source']}: {row['name']}: {row['what']}; {row['offers']} offer{'s' * (row['offers'] != 1)}"
+    return (
+        f"listed by {row['listed_by']}: {row['name']}: {row['what']}; {row['offers']} offer{'s' * (row['offers'] != 1)}"
+    )
