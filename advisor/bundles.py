@@ -9,7 +9,7 @@ from django.conf import settings
 
 from advisor import refresh
 from catalog import clock
-from catalog.bundles import CATALOG, FEEDS, Bundle, BundleError, apply, pack, unpack
+from catalog.bundles import CATALOG, FEEDS, MOST_BYTES, Bundle, BundleError, apply, pack, unpack
 from catalog.models import CatalogBundle
 from catalog.pricing import sync
 from catalog.pricing.sources import Download, Source, named
@@ -49,6 +49,8 @@ def _catalog_files(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 def read(path: Path) -> Bundle:
     """The bundle in a file. BundleError: it must not be applied. OSError: it cannot be read."""
+    if path.stat().st_size > MOST_BYTES:
+        raise BundleError(f"it has more than {MOST_BYTES:,} bytes")
     return unpack(path.read_bytes(), settings.BUNDLE_KEYS)
 
 
@@ -78,13 +80,16 @@ def _feeds(bundle: Bundle, by: str) -> Iterator[sync.Read]:
 
 
 def downloads(files: Mapping[str, bytes], entries: Mapping[str, Json]) -> list[tuple[Source, Download]]:
-    """The price sources of a bundle as they were downloaded."""
+    """The price sources of a bundle as they were downloaded. BundleError: one is not described."""
     texts: dict[str, dict[str, str]] = {}
     days: dict[str, str] = {}
     for path in sorted(path for path in files if path.startswith(FEEDS)):
-        entry = entries[path]
-        texts.setdefault(entry["source"], {})[entry["name"]] = files[path].decode()
-        days[entry["source"]] = entry["as_of"]
+        try:
+            source, name, day = (str(entries[path][key]) for key in ("source", "name", "as_of"))
+            texts.setdefault(source, {})[name] = files[path].decode()
+            days[source] = date.fromisoformat(day).isoformat()
+        except (KeyError, ValueError) as error:
+            raise BundleError(f"{path}: its source, name or day cannot be read") from error
     return [
         (named(name), Download(texts=found, as_of=days[name], dated_by="the bundle")) for name, found in texts.items()
     ]
