@@ -40,6 +40,7 @@ class BundleSerializer(serializers.Serializer[Any]):
     made_at = serializers.CharField(help_text="UTC; empty: none was applied.")
     key = serializers.CharField(help_text="Fingerprint of the key that signed it.")
     applied_at = serializers.CharField()
+    error = serializers.CharField(help_text="Why the last scheduled bundle was not applied; empty: it was.")
 
 
 class RefreshSerializer(serializers.Serializer[Any]):

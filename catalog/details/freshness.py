@@ -20,6 +20,7 @@ from catalog.models import (
     Organisation,
     Price,
     PriceRefresh,
+    PriceSource,
     Scorecard,
     ScoredRow,
     ServedModel,
@@ -27,6 +28,7 @@ from catalog.models import (
 from catalog.pricing.derived import current_offers
 from catalog.pricing.sources import models
 
+BUNDLE = "bundle"  # name of the row of PriceSource in which the schedule of bundles notes its readings
 UNREAD = "not re-read"  # in a source: taken over from an older catalog
 RELEASE = re.compile(r"v?\d+(\.\d+)+(\.post\d+)?|b\d+")  # of a framework; sources also state dates and commits
 MOST_LACKING = 200  # models, and instances and chips, in the JSON
@@ -70,6 +72,7 @@ def found(organisation: Organisation | None = None) -> Json:
             "made_at": f"{bundle.made_at:%Y-%m-%d %H:%M}" if bundle else "",
             "key": bundle.key if bundle else "",
             "applied_at": f"{bundle.applied_at:%Y-%m-%d %H:%M}" if bundle else "",
+            "error": next(iter(PriceSource.objects.filter(name=BUNDLE).values_list("error", flat=True)), ""),
         },
         "price_refresh": _last(refresh, organisation),
         "lacking": {source: done["proposed"] for source, done in read.items() if done.get("proposed")},
@@ -237,6 +240,8 @@ def lines(status: Json) -> list[str]:
     told.append(
         f"bundle: made {bundle['made_at']}, applied {bundle['applied_at']} UTC" if bundle["made_at"] else "bundle: none"
     )
+    if bundle["error"]:
+        told.append(f"the last scheduled bundle was not applied: {bundle['error']}")
     changed = f"; answers that change: {', '.join(last['answers_changed'])}" if last["answers_changed"] else ""
     told.append(f"price refresh: {last['at']} UTC {last['state']}{changed}" if last["at"] else "price refresh: never")
     told += [f"not in the catalog: {model_line(model)}" for model in status["lacking_models"][:SHOWN]]
