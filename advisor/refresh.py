@@ -310,6 +310,7 @@ def status() -> dict[str, Any]:
             {
                 "name": name,
                 "title": source.title,
+                "address": source.address,
                 "on": name in settings.PRICE_SOURCES,
                 "needs": source.needs,
                 "read_at": f"{row.read_at:%Y-%m-%d %H:%M}" if row and row.read_at else None,

@@ -62,6 +62,7 @@ class Source:
     title: str
     download: Callable[[requests.Session, Etags], Download]
     rows: Callable[[str, str, str, Account], Iterable[Offer]]  # of one text: (its name, text, date, account)
+    address: str = ""  # of its file or API, for people who download it elsewhere
     hosted: bool = False  # rows of fixtures.api_price instead of fixtures.price
     by_cloud: bool = False  # a text is of one cloud, which its name tells and its content does not
     keeps_withdrawn: bool = False  # lists offers for ever, so being listed says nothing
@@ -239,6 +240,7 @@ SOURCES = {
         Source(
             name="azure",
             title="Azure Retail Prices API",
+            address=AZURE.partition("?")[0],
             download=_azure,
             rows=lambda name, text, as_of, account: azure.read(text, known("azure"), as_of, account),
             newest=azure.newest,
@@ -246,6 +248,7 @@ SOURCES = {
         Source(
             name="aws",
             title="AWS Price List, EC2 (regions in ASSAY_AWS_REGIONS)",
+            address=AWS.format("REGION"),
             download=_aws,
             rows=lambda name, text, as_of, account: aws.read(text, known("aws"), as_of, account),
             needs="about 3 GiB of memory: AWS publishes one large file per region",
@@ -260,6 +263,7 @@ SOURCES = {
         Source(
             name="gcp",
             title="Google Cloud Billing Catalog API",
+            address=GCP.partition("?")[0],
             download=_gcp,
             rows=lambda name, text, as_of, account: gcp.read(text, known("gcp"), as_of, account),
             needs="an API key in ASSAY_GCP_BILLING_KEY",
@@ -275,6 +279,7 @@ SOURCES = {
         Source(
             name="skypilot",
             title="SkyPilot catalog (clouds in ASSAY_SKYPILOT_CLOUDS)",
+            address=SKYPILOT.format("CLOUD"),
             download=_skypilot,
             rows=_skypilot_rows,
             by_cloud=True,
@@ -282,12 +287,14 @@ SOURCES = {
         Source(
             name="gpu-price-index",
             title="Daily readings of provider APIs and pages (ewyluda/gpu-price-index)",
+            address=DAILY,
             download=_one(DAILY),
             rows=lambda name, text, as_of, account: gpu_price_index.read(text, known(), as_of, account),
         ),
         Source(
             name="lambda",
             title="Lambda Cloud API",
+            address=LAMBDA,
             download=_lambda,
             rows=lambda name, text, as_of, account: lambda_cloud.read(text, known("lambda"), as_of, account),
             needs="an API key in ASSAY_LAMBDA_KEY",
@@ -295,6 +302,7 @@ SOURCES = {
         Source(
             name="litellm",
             title="litellm model prices",
+            address=LITELLM,
             download=_one(LITELLM),
             rows=_litellm_rows,
             hosted=True,
@@ -303,6 +311,7 @@ SOURCES = {
         Source(
             name="openrouter",
             title="OpenRouter model list",
+            address=OPENROUTER,
             download=_one(OPENROUTER),
             rows=lambda name, text, as_of, account: openrouter.read(text, models(), as_of, account),
             newest=openrouter.newest,
