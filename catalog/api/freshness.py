@@ -8,8 +8,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from catalog.accounts import organisation_of
+from catalog.accounts import caller_of
 from catalog.details import freshness
+from catalog.models import Organisation
 from catalog.rest import refuse_unknown
 
 
@@ -90,4 +91,4 @@ class Freshness(APIView):
     )
     def get(self, request: Request) -> Response:
         refuse_unknown(request, {"format"})
-        return Response(freshness.found(organisation_of(request)))
+        return Response(freshness.found(caller_of(request).organisation or Organisation()))
