@@ -3,8 +3,9 @@
 Off until `ASSAY_PRICE_SOURCES` names a source, or an operator runs `manage.py prices sync --from NAME`.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,25 @@ import requests
 import structlog
 from django.conf import settings
 from django.core.mail import send_mail
+from django.db.models import Q
+from kombu.exceptions import ChannelError
+from kombu.exceptions import OperationalError as BrokerError
 
 from advisor import answer, inputs
+from advisor.celery import app
 from advisor.engine.terms import usd_text
 from advisor.models import Advice
 from catalog import clock
-from catalog.models import PriceRefresh, PriceSource
+from catalog.models import (
+    ApiPrice,
+    Calibration,
+    CatalogLoad,
+    Framework,
+    Organisation,
+    Price,
+    PriceRefresh,
+    PriceSource,
+)
 from catalog.pricing import imports, sync
 from catalog.pricing.sources import SOURCES
 
@@ -26,8 +40,11 @@ log = structlog.get_logger("assay.prices")
 State = PriceRefresh.State
 Json = dict[str, Any]
 PRICED = ("prices", "other_terms", "serverless", "hosted")  # the parts of a snapshot that hold prices
+VERSIONS = ("engine_version", "catalog_version", "asked_on", "prices_as_of", "parts")
+ALL = tuple(each.name for each in fields(inputs.Snapshot) if each.name not in VERSIONS)
 WEBHOOK_TIMEOUT_S = 10
 LACKING_SHOWN = 20
+MODELS_SHOWN = 5
 
 
 class NoSource(ValueError):
@@ -39,6 +56,7 @@ class Change:
     """A saved answer with another first choice or another cost at the new prices."""
 
     advice: str
+    organisation: int
     name: str
     what: str  # winner | cost | feasibility
     before: str  # label of the first choice; empty: nothing met the limits
@@ -82,12 +100,41 @@ def run_with(by: str, act: Callable[[], list[Json]]) -> PriceRefresh:
     return row
 
 
+def compare(by: str, organisation: Organisation | None = None) -> PriceRefresh:
+    """Computes the newest saved answers again with the data of today, against the data that they rest on.
+
+    organisation: whose; None: of all. Stores the report like a refresh. Raises sync.AlreadyRunning.
+    """
+    with sync.only_one(by) as row:
+        watched = [advice for advice in _watched(organisation) if advice.snapshot]
+        stored = [inputs.Snapshot.read(advice.snapshot or {}) for advice in watched]
+        changed = [change for pair in zip(watched, stored, strict=True) if (change := _change(*pair, ALL))]
+        _ended(row, [], changed, watched)
+    return row
+
+
+def start_comparison(organisation: Organisation, by: str) -> str:
+    """Has a worker compare the answers of an organization. Why it cannot; empty: it was started."""
+    if PriceRefresh.objects.filter(finished_at=None, lease_until__gte=clock.now()).exists():
+        return "Prices are being refreshed, or answers compared, already. Try again later."
+    try:
+        app.send_task("answers.compare", args=[organisation.pk, by])
+    except (BrokerError, ChannelError, OSError) as error:
+        log.warning("broker not available", error=str(error))
+        return "The workers cannot be reached. Try again later."
+    return ""
+
+
 def _reported(row: PriceRefresh, is_new: bool, act: Callable[[], list[Json]]) -> None:
     """Acts, compares saved answers before and after where there is something new, and ends the run with its report."""
     watched = _watched() if is_new else []
     before = [inputs.take_snapshot(advice.workload.spec, advice.organisation) for advice in watched]
     done = act()
-    changed = [change for pair in zip(watched, before, strict=True) if (change := _change(*pair))]
+    _ended(row, done, [change for pair in zip(watched, before, strict=True) if (change := _change(*pair))], watched)
+
+
+def _ended(row: PriceRefresh, done: list[Json], changed: Sequence[Change], watched: Sequence[Advice]) -> None:
+    """Ends a run with its report."""
     report = {
         "date": clock.today().isoformat(),
         "sources": done,
@@ -100,9 +147,10 @@ def _reported(row: PriceRefresh, is_new: bool, act: Callable[[], list[Json]]) ->
     sync.finish(row, State.FAILED if failed else State.DONE, report, done[0]["error"] if failed else "")
 
 
-def _watched() -> list[Advice]:
-    """The newest finished answers of all organizations, one for each workload, at today's prices."""
+def _watched(organisation: Organisation | None = None) -> list[Advice]:
+    """The newest finished answers of an organization, by default of all, one for each workload, at today's prices."""
     rows = Advice.objects.filter(state=Advice.State.DONE).select_related("workload", "organisation")
+    rows = rows.filter(organisation=organisation) if organisation else rows
     found: dict[tuple[int, str], Advice] = {}
     for advice in rows.defer("snapshot", "result").order_by("-created_at")[: 10 * settings.PRICE_WATCHED]:
         spec = advice.workload.spec
@@ -111,11 +159,14 @@ def _watched() -> list[Advice]:
     return list(found.values())
 
 
-def _change(advice: Advice, before: inputs.Snapshot) -> Change | None:
-    """How the answer changes from the prices before to those of today; None if by less than the threshold."""
+def _change(advice: Advice, before: inputs.Snapshot, parts: Sequence[str] = PRICED) -> Change | None:
+    """How the answer changes from the data before to those of today; None if by less than the threshold.
+
+    parts: fields of a snapshot; where these are equal, so is the answer.
+    """
     spec = advice.workload.spec
     after = inputs.take_snapshot(spec, advice.organisation)
-    if _prices(before) == _prices(after):
+    if _parts(before, parts) == _parts(after, parts):
         return None
     try:
         old, new = (_first(answer.recommend(spec, snapshot)) for snapshot in (before, after))
@@ -128,6 +179,7 @@ def _change(advice: Advice, before: inputs.Snapshot) -> Change | None:
         return None
     return Change(
         advice=str(advice.pk),
+        organisation=advice.organisation_id,
         name=advice.workload.name,
         what=what,
         before=old[0],
@@ -138,8 +190,8 @@ def _change(advice: Advice, before: inputs.Snapshot) -> Change | None:
     )
 
 
-def _prices(snapshot: inputs.Snapshot) -> list[Any]:
-    return [getattr(part, name) for part in snapshot.parts or (snapshot,) for name in PRICED]
+def _parts(snapshot: inputs.Snapshot, names: Sequence[str]) -> list[Any]:
+    return [getattr(part, name) for part in snapshot.parts or (snapshot,) for name in names]
 
 
 def _first(found: Any) -> tuple[str, float | None]:
@@ -148,6 +200,104 @@ def _first(found: Any) -> tuple[str, float | None]:
         return found.verdict, found.portfolio.alone_usd_per_month
     options = found.recommendations
     return (options[0].label, options[0].usd_per_month) if options else ("", None)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resting:
+    """A saved answer and what it rests on that is newer now; nothing was computed again."""
+
+    advice: str
+    organisation: str
+    name: str
+    asked_on: str
+    newer: list[str]  # in words; empty: it rests on the newest data
+
+
+def resting(organisation: Organisation | None = None) -> list[Resting]:
+    """The newest saved answers, those that PRICE_WATCHED counts, with what is newer now."""
+    load = CatalogLoad.objects.order_by("-pk").first()
+    frameworks: dict[str, Framework] = {}
+    for row in Framework.objects.order_by("as_of", "pk"):
+        frameworks[row.slug] = row
+    newest = dict(Calibration.objects.order_by("pk").values_list("name", "pk"))
+    return [
+        Resting(
+            advice=str(advice.pk),
+            organisation=advice.organisation.slug,
+            name=advice.workload.name,
+            asked_on=advice.created_at.date().isoformat(),
+            newer=[*_newer_data(advice, load, newest), *_newer_parts(advice, frameworks)],
+        )
+        for advice in _watched(organisation)
+    ]
+
+
+def _newer_data(advice: Advice, load: CatalogLoad | None, newest: Mapping[str, int]) -> Iterator[str]:
+    if load and load.version != advice.catalog_version:
+        yield f"the catalog: version {load.version[:12]} of {load.loaded_at:%Y-%m-%d}"
+    used = Calibration.objects.filter(pk__in=advice.calibration_ids).values_list("name", "pk")
+    names = sorted({name for name, pk in used if newest[name] != pk})
+    if names:
+        yield f"calibrations: {', '.join(names[:3])}{' and more' if len(names) > 3 else ''}"
+
+
+def _newer_parts(advice: Advice, frameworks: Mapping[str, Framework]) -> Iterator[str]:
+    """Newer prices and framework versions of the options."""
+    options = [o for o in (advice.answer or {}).get("recommendations", ()) if o.get("price_as_of")]
+    read = _prices_since(options, advice.organisation) if options else {}
+    said: dict[str, None] = {}
+    for option in options:
+        now = frameworks.get(option.get("framework") or "")
+        if now is not None and option.get("framework_version") not in ("", None, now.version):
+            said[f"{now.name} {now.version} instead of {option['framework_version']}"] = None
+        rows = [row for row in read.get(_offer(option), ()) if row[0].isoformat() >= option["price_as_of"]]
+        if len(rows) > 1 and rows[0][1:] != rows[-1][1:]:
+            before, after = (" / ".join(usd_text(float(usd)) for usd in row[1:] if usd) for row in (rows[0], rows[-1]))
+            said[f"{option['provider']} {option['instance']}: {after} on {rows[-1][0]} instead of {before}"] = None
+    yield from said
+
+
+SEVERAL = re.compile(r"\(\d+ (GPU|chip)s\)")  # how an option names several chips of an offer that is priced per chip
+Offer = tuple[str, ...]
+
+
+def _offer(option: Mapping[str, Any]) -> Offer:
+    instance = SEVERAL.sub(r"(per \1)", option["instance"])
+    if option["acquisition"] == "api":
+        return option["provider"], instance
+    return option["provider"], instance, *(option.get(name) or "" for name in ("region", "accelerator", "term"))
+
+
+def _prices_since(options: Sequence[Mapping[str, Any]], organisation: Organisation) -> dict[Offer, list[Any]]:
+    """(day, prices) of each offer of these sellers since the oldest price of the options, oldest first."""
+    rows = Q(provider__in={o["provider"] for o in options}, as_of__gte=min(o["price_as_of"] for o in options))
+    found: dict[Offer, list[Any]] = {}
+    own = Q(organisation=None) | Q(organisation=organisation)
+    names = ("provider", "instance", "region", "accelerator__slug", "term")
+    prices = Price.objects.filter(rows & own, accelerator__slug__in={o.get("accelerator") or "" for o in options})
+    for *offer, day, hourly, bought in prices.order_by("as_of", "pk").values_list(
+        *names, "as_of", "usd_per_hour", "purchase_usd"
+    ):
+        found.setdefault(tuple(offer), []).append((day, hourly, bought))
+    hosted = ApiPrice.objects.filter(rows).order_by("as_of", "pk")
+    for *offer, day, read, written in hosted.values_list(
+        "provider", "name", "as_of", "usd_per_mtok_input", "usd_per_mtok_output"
+    ):
+        found.setdefault(tuple(offer), []).append((day, read, written))
+    return found
+
+
+def changes_for(report: Mapping[str, Any], organisation: Organisation) -> list[Json]:
+    """The changes of a report that are of this organization's answers."""
+    mine = {str(pk) for pk in Advice.objects.filter(organisation=organisation).values_list("pk", flat=True)}
+    return [change for change in report.get("answers_changed", ()) if change["advice"] in mine]
+
+
+def resting_lines(found: Sequence[Resting]) -> list[str]:
+    """The same in words, for a terminal."""
+    old = [row for row in found if row.newer]
+    told = [f"saved answers: {len(found)} newest, {len(old)} rest on older data"]
+    return told + [f"  {row.name} of {row.asked_on} ({row.organisation}): {'; '.join(row.newer)}" for row in old]
 
 
 def status() -> dict[str, Any]:
@@ -160,6 +310,7 @@ def status() -> dict[str, Any]:
             {
                 "name": name,
                 "title": source.title,
+                "address": source.address,
                 "on": name in settings.PRICE_SOURCES,
                 "needs": source.needs,
                 "read_at": f"{row.read_at:%Y-%m-%d %H:%M}" if row and row.read_at else None,
@@ -188,7 +339,10 @@ def lines(row: PriceRefresh) -> list[str]:
         told += [f"  changed {line}" for line in done["changed"][:10]]
         told += [f"  held {line}" for line in done["quarantined"][:10]]
         told += [f"  skipped {count}: {reason}" for reason, count in sorted(done["skipped"].items(), key=_most_first)]
-        lacking = list(done.get("proposed", {}).items())
+        offers = done.get("listed", {})
+        lacking = sorted(done.get("proposed", {}).items(), key=lambda pair: -offers.get(pair[0], 0))
+        if names := [model["name"] for model in done.get("models", ())]:
+            told.append(f"  models not in the catalog: {len(names)}, first {', '.join(names[:MODELS_SHOWN])}")
         told += [f"  not in the catalog: {name}: {what}" for name, what in lacking[:LACKING_SHOWN]]
         told += [f"  not in the catalog: {len(lacking) - LACKING_SHOWN} more"] if len(lacking) > LACKING_SHOWN else []
     if stale := report["stale"]:
@@ -210,10 +364,12 @@ def _source_line(done: Json) -> str:
     if done["not_modified"]:
         return f"{done['source']}: unchanged since the last time"
     skipped = sum(done["skipped"].values())
+    gone = f", {done['sold_out']} sold out" if done.get("sold_out") else ""
     dated = f" of {done['as_of']} (by {done['dated_by']})" if done.get("dated_by") else ""
     return (
         f"{done['source']}{dated}: {done['added']} new, {done['changed_prices']} changed, "
         f"{done['confirmed']} confirmed, {done['held']} held, {skipped} skipped of {done.get('read', 0)} rows read"
+        f"{gone}"
     )
 
 

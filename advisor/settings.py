@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from random import uniform
 from typing import Any
 
 import environ
@@ -207,6 +208,9 @@ CELERY_BEAT_SCHEDULE = {
 # Prices: sources that are read regularly (none by default), and who is told what changed.
 PRICE_SOURCES = [name.strip() for name in env.list("ASSAY_PRICE_SOURCES", default=[]) if name.strip()]
 BUNDLE_KEYS = [key.strip() for key in env.list("ASSAY_BUNDLE_KEYS", default=[]) if key.strip()]  # public, Base64
+# A bundle that is applied regularly: the URL of a file, or a folder of which the newest file counts. Empty: none.
+BUNDLE_URL = env.str("ASSAY_BUNDLE_URL", default="").strip()
+BUNDLE_HOURS = env.float("ASSAY_BUNDLE_HOURS", default=24.0)
 PRICE_REFRESH_HOURS = env.float("ASSAY_PRICE_REFRESH_HOURS", default=24.0)
 PRICE_WATCHED = env.int("ASSAY_PRICE_WATCHED", default=20)  # saved answers that are compared, the newest first
 PRICE_CHANGE_FRACTION = env.float("ASSAY_PRICE_CHANGE_FRACTION", default=0.05)  # of the cost, that is reported
@@ -214,12 +218,14 @@ PRICE_WEBHOOK_URL = env.str("ASSAY_PRICE_WEBHOOK_URL", default="")
 PRICE_EMAILS = env.list("ASSAY_PRICE_EMAILS", default=[])
 DEFAULT_FROM_EMAIL = env.str("ASSAY_FROM_EMAIL", default="assay@localhost")
 vars().update(env.email_url("ASSAY_EMAIL_URL", default="consolemail://"))
-if PRICE_SOURCES:
-    CELERY_BEAT_SCHEDULE["prices"] = {
-        "task": "prices.sync",
-        "schedule": PRICE_REFRESH_HOURS * 3600,
-        "options": {"expires": MESSAGE_EXPIRES_S},
-    }
+for task, hours in (("prices.sync", PRICE_REFRESH_HOURS if PRICE_SOURCES else 0.0),
+                    ("catalog.bundle", BUNDLE_HOURS if BUNDLE_URL else 0.0)):  # fmt: skip
+    if hours:
+        CELERY_BEAT_SCHEDULE[task.split(".")[0]] = {
+            "task": task,
+            "schedule": hours * 3600 * uniform(0.95, 1.05),  # noqa: S311  installations must not ask together
+            "options": {"expires": MESSAGE_EXPIRES_S},
+        }
 
 WARM = env.bool("ASSAY_WARM", default=True)  # web processes load in the background what first pages need
 

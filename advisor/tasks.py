@@ -1,7 +1,10 @@
 """The Celery tasks, which call advise.py. Their names must not change, so that queued messages stay valid."""
 
-from advisor import advise, refresh
+from django.conf import settings
+
+from advisor import advise, bundles, refresh
 from advisor.celery import app
+from catalog.models import Organisation
 
 
 @app.task(name="advice.run")
@@ -13,6 +16,16 @@ def run_advice(pk: str) -> None:
 def sweep() -> None:
     if advise.sweep_is_due():
         advise.sweep()
+
+
+@app.task(name="catalog.bundle", soft_time_limit=3000, time_limit=3300)
+def apply_bundle() -> None:
+    bundles.refresh_from(settings.BUNDLE_URL, by="beat")
+
+
+@app.task(name="answers.compare", soft_time_limit=3000, time_limit=3300)
+def compare_answers(organisation: int, by: str) -> None:
+    refresh.compare(by, Organisation.objects.get(pk=organisation))
 
 
 @app.task(name="prices.sync", soft_time_limit=3000, time_limit=3300)  # many answers are compared

@@ -212,6 +212,32 @@ class Price(models.Model):
         ]
 
 
+class Availability(models.Model):
+    """Whether an offer could be had on the day its seller was read, where a source says so. Append-only."""
+
+    class State(models.TextChoices):
+        AVAILABLE = "available"
+        SOLD_OUT = "sold_out"
+
+    provider = models.CharField(max_length=60)
+    instance = models.CharField(max_length=120)
+    region = models.CharField(max_length=60, blank=True)
+    accelerator = models.ForeignKey(Accelerator, on_delete=models.PROTECT, related_name="availability")
+    term = models.CharField(max_length=20)
+    state = models.CharField(max_length=12, choices=State.choices)
+    as_of = models.DateField()
+    source = models.TextField()
+    recorded_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        verbose_name_plural = "availability"
+        ordering = ["provider", "instance", "region", "term", "-as_of"]
+        constraints = [models.UniqueConstraint(fields=OFFER, name="one_availability_a_day")]
+
+    def __str__(self) -> str:
+        return f"{self.provider} {self.instance} {self.state} {self.as_of}"
+
+
 class SmallestUnit(models.Model):
     """How many chips of one kind a seller rents out together at least, for prices that are printed per chip."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from advisor.answer import money as bill
 from advisor.answer import ranking, training
-from advisor.answer.choice import Choice, chosen, rule_at, signed
+from advisor.answer.choice import Choice, availability_reasons, chosen, rule_at, signed
 from advisor.answer.hosted import hosted
 from advisor.answer.internal_errors import Lost, answered
 from advisor.answer.mix import mix
@@ -89,6 +89,10 @@ def _attempt(spec: Json, snapshot: Snapshot, progress: Progress | None, lost: Lo
     outcome, costs = choice.outcome, choice.costs
     options = [one_option(question, outcome, s, rank) for rank, s in enumerate(outcome.shown, 1)]
     options = [o.changed(apart=c.apart) if c.apart else o for o, c in zip(options, choice.candidates, strict=True)]
+    options = [
+        o.changed(reasons=[*o.reasons, *why]) if (why := availability_reasons(choice, k)) else o
+        for k, o in enumerate(options)
+    ]
     options = ranking.with_probabilities(question, outcome, options, costs.usd_per_hour())
     near_misses = [one_near_miss(question, outcome, s) for s in outcome.near_misses]
     left, solid = ranking.unranked(question, outcome), solid_choice(outcome, options)

@@ -389,6 +389,13 @@ def weak_price_warnings(o: Offer) -> list[str]:
     return [f"weak price: {o.weakness}, dated {o.as_of}; {_next(o.acquisition)}"]
 
 
+def sold_out_warnings(provider: str, day: str) -> list[str]:
+    """That a seller had none left when it was read last; day: of that reading, empty if it had some."""
+    if not day:
+        return []
+    return [f"sold out at {provider} on {day}, when it was read last: check that it is available before you sign"]
+
+
 def unit_warnings(o: Offer, chips: int, usd_per_hour: float) -> list[str]:
     """What a deployment costs if the seller only sells whole units, where nobody says how many are sold together."""
     whole = o.unknown_unit_chips

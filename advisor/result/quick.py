@@ -76,6 +76,8 @@ class QuickOption(Section):
     """Date of the price."""
     price_weakness: str = ""
     """Why nobody should sign at this price; empty: nothing is known."""
+    sold_out_on: str = ""
+    """Date on which the offer was sold out at its last reading, at most 30 days old; empty: available, or not known."""
     layout: str
     """Weight format, parallel sizes, framework and draft."""
     replicas: Count | None

@@ -11,7 +11,7 @@ from advisor.web import (
     price_pages,
     views,
 )
-from advisor.web.answers import assumptions_page, compare_page, list_page
+from advisor.web.answers import assumptions_page, compare_page, freshness_page, list_page
 from advisor.web.views import trouble
 from advisor.web.what_if import quick_estimate
 from advisor.web.what_if import views as what_if_views
@@ -24,6 +24,7 @@ __all__ = [
     "deletion_views",
     "document_views",
     "documentation",
+    "freshness_page",
     "list_page",
     "load_test_views",
     "portfolio_form",

@@ -9,10 +9,10 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
-from advisor import advise, refresh
+from advisor import refresh
 from catalog.accounts import Caller, Right, caller_of, organisation_of, refused
 from catalog.loading.fixtures import FixtureError
-from catalog.models import HeldPrice, Organisation, PriceImport, PriceRefresh
+from catalog.models import HeldPrice, PriceImport, PriceRefresh
 from catalog.pricing import imports
 
 SHOWN = 20  # imports, and earlier refreshes
@@ -24,7 +24,7 @@ def updates(request: HttpRequest) -> HttpResponse:
     finished = PriceRefresh.objects.exclude(finished_at=None)
     last = finished.first()
     own = organisation_of(request)
-    changes = _changes(last, own)
+    changes = refresh.changes_for(last.report, own) if last else []
     if request.GET.get("format") == "json":
         body = {"state": last.state, "started_at": last.started_at.isoformat(), "error": last.error} if last else {}
         report = {**last.report, "answers_changed": changes} if last and last.report else last and last.report
@@ -51,14 +51,6 @@ def seen(rows: QuerySet[Any], owner: str, caller: Caller) -> QuerySet[Any]:
 
 def right_to_decide(row: HeldPrice) -> Right:
     return Right.MAINTAIN if row.price_import.organisation is None else Right.PRICE
-
-
-def _changes(last: PriceRefresh | None, organisation: Organisation) -> list[dict[str, Any]]:
-    """Changes of saved answers of this organization."""
-    if last is None:
-        return []
-    mine = {str(pk) for pk in advise.visible(organisation).values_list("pk", flat=True)}
-    return [change for change in last.report.get("answers_changed", []) if change["advice"] in mine]
 
 
 @never_cache

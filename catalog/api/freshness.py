@@ -8,7 +8,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from catalog.accounts import caller_of
 from catalog.details import freshness
+from catalog.models import Organisation
 from catalog.rest import refuse_unknown
 
 
@@ -39,6 +41,7 @@ class BundleSerializer(serializers.Serializer[Any]):
     made_at = serializers.CharField(help_text="UTC; empty: none was applied.")
     key = serializers.CharField(help_text="Fingerprint of the key that signed it.")
     applied_at = serializers.CharField()
+    error = serializers.CharField(help_text="Why the last scheduled bundle was not applied; empty: it was.")
 
 
 class RefreshSerializer(serializers.Serializer[Any]):
@@ -46,6 +49,21 @@ class RefreshSerializer(serializers.Serializer[Any]):
     state = serializers.CharField()
     answers_checked = serializers.IntegerField()
     answers_changed = serializers.ListField(child=serializers.CharField(), help_text="Names of saved answers.")
+
+
+class LackingModelSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    hf_id = serializers.CharField(help_text="On Hugging Face; empty: no source states one.")
+    providers = serializers.IntegerField(help_text="That list it.")
+    tokens = serializers.IntegerField(help_text="Read and written on OpenRouter, in the rankings that were read.")
+    sources = serializers.ListField(child=serializers.CharField())
+
+
+class LackingOfferSerializer(serializers.Serializer[Any]):
+    listed_by = serializers.CharField(help_text="Price source.")
+    name = serializers.CharField(help_text="Instance or accelerator, as the source calls it.")
+    what = serializers.CharField()
+    offers = serializers.IntegerField()
 
 
 class FreshnessSerializer(serializers.Serializer[Any]):
@@ -60,6 +78,9 @@ class FreshnessSerializer(serializers.Serializer[Any]):
         help_text="By price source: what it listed when it was last read and the catalog lacks, and what that is.",
     )
 
+    lacking_models = LackingModelSerializer(many=True, help_text="Models that sources list, most used first.")
+    lacking_offers = LackingOfferSerializer(many=True, help_text="Instances and accelerators, most offers first.")
+
 
 class Freshness(APIView):
     @extend_schema(
@@ -70,4 +91,4 @@ class Freshness(APIView):
     )
     def get(self, request: Request) -> Response:
         refuse_unknown(request, {"format"})
-        return Response(freshness.found())
+        return Response(freshness.found(caller_of(request).organisation or Organisation()))

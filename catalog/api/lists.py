@@ -96,6 +96,10 @@ class PriceSerializer(serializers.ModelSerializer[Price]):
     usd_per_chip_month = serializers.FloatField(read_only=True, allow_null=True, help_text="Rent of 730 hours.")
     usd_per_chip = serializers.FloatField(read_only=True, allow_null=True, help_text="Purchase price of one chip.")
     age_days = serializers.SerializerMethodField(help_text="Days since as_of.")
+    availability = serializers.CharField(
+        read_only=True, allow_null=True, help_text="available or sold_out; null: no source states it."
+    )
+    availability_as_of = serializers.DateField(read_only=True, allow_null=True)
     converted_to = serializers.CharField(
         read_only=True, required=False, help_text="Currency of the converted prices: the parameter currency, or USD."
     )

@@ -11,16 +11,18 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models, transaction
 
 from catalog import clock
-from catalog.bundles.archive import Bundle, BundleError
+from catalog.bundles.archive import CLOCKS_DIFFER, Bundle, BundleError
 from catalog.loading.load import load
 from catalog.models import (
     Accelerator,
     ApiPrice,
     ApiProvider,
     Assumption,
+    Availability,
     Benchmark,
     Calibration,
     CatalogBundle,
+    CatalogLoad,
     ExchangeRate,
     Framework,
     InstanceType,
@@ -36,7 +38,7 @@ from catalog.models import (
 # Every table that a bundle changes; those that others refer to come first.
 TABLES: tuple[type[models.Model], ...] = (
     Accelerator, ServedModel, Framework, QuantizationMethod, Region, ApiProvider, Assumption, SmallestUnit, Unit,
-    InstanceType, ExchangeRate, Price, PriceLevel, ApiPrice, Benchmark, Calibration,
+    InstanceType, ExchangeRate, Price, Availability, PriceLevel, ApiPrice, Benchmark, Calibration,
 )  # fmt: skip
 CATALOG, FEEDS = "catalog/", "feeds/"
 Json = dict[str, Any]
@@ -51,8 +53,8 @@ def apply(bundle: Bundle, by: str, read_feeds: Read) -> CatalogBundle:
     BundleError: it is not newer than the last one. FixtureError: a file cannot be loaded.
     """
     refuse_older(bundle.made_at)
-    before = dict(rows())
-    report: Json = {"catalog": _load(bundle), **read_feeds(bundle)}
+    before, version = dict(rows()), _version()
+    report: Json = {"version_before": version, "catalog": _load(bundle), **read_feeds(bundle)}
     changes = list(differences(before, dict(rows())))
     return CatalogBundle.objects.create(
         digest=bundle.digest,
@@ -64,7 +66,18 @@ def apply(bundle: Bundle, by: str, read_feeds: Read) -> CatalogBundle:
     )
 
 
+def _version() -> str:
+    """The version of the catalog; empty: nothing was loaded."""
+    last = CatalogLoad.objects.order_by("-loaded_at", "-pk").first()
+    return last.version if last else ""
+
+
 def refuse_older(made_at: datetime) -> None:
+    if made_at > clock.read() + CLOCKS_DIFFER:
+        raise BundleError(
+            f"it was made on {made_at:%Y-%m-%d %H:%M} UTC, which is in the future; set the clock of the machine that "
+            "made it, or of this one"
+        )
     last = CatalogBundle.objects.filter(undone_at=None).order_by("-made_at").first()
     if last is not None and made_at <= last.made_at:
         raise BundleError(
@@ -123,6 +136,8 @@ def undo(by: str) -> tuple[CatalogBundle, list[str]]:
             kept.append(f"{change['table']} {named(change)}")
         elif not _restored(TABLES[places[change["table"]]], change):
             kept.append(f"{change['table']} {named(change)}")
+    if (version := last.report.get("version_before")) and version != _version():
+        CatalogLoad.objects.create(version=version)
     last.undone_at, last.undone_by = clock.read(), by[:150]
     last.save(update_fields=["undone_at", "undone_by"])
     return last, kept

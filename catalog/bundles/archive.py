@@ -16,7 +16,7 @@ import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature
@@ -30,6 +30,9 @@ MANIFEST, SIGNATURE = "manifest.json", "manifest.sig"
 PATH = re.compile(r"(catalog|feeds)(/[A-Za-z0-9][A-Za-z0-9._-]*)+")  # no empty part, no leading dot, no backslash
 MOST_BYTES = 500_000_000  # of all files, unpacked
 MOST_MANIFEST_BYTES = 10_000_000
+MOST_SIGNATURE_BYTES = 1_000
+KEY_BYTES = 32
+CLOCKS_DIFFER = timedelta(hours=1)  # at most, between the two machines
 MOST_FILES = 20_000
 FINGERPRINT_CHARS = 16
 BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, NotImplementedError, RuntimeError, EOFError, OSError)
@@ -65,10 +68,7 @@ def fingerprint(public_key: str) -> str:
 
 def pack(files: Mapping[str, bytes], about: Mapping[str, Json], made_at: datetime, private_key: str) -> bytes:
     """The archive. about: further keys of a file's entry in the manifest, by path."""
-    try:
-        key = Ed25519PrivateKey.from_private_bytes(_raw(private_key))
-    except ValueError as error:
-        raise BundleError("the private key is not a Base64 text of 32 bytes; make one with `prices key`") from error
+    key = Ed25519PrivateKey.from_private_bytes(_raw(private_key))
     for path in files:
         if not PATH.fullmatch(path):
             raise BundleError(f"{path}: not a path that a bundle may hold")
@@ -107,25 +107,28 @@ def unpack(data: bytes, trusted_keys: Sequence[str]) -> Bundle:
 
 
 def _checked(archive: zipfile.ZipFile, trusted: Mapping[str, str]) -> Bundle:
-    if archive.getinfo(MANIFEST).file_size > MOST_MANIFEST_BYTES:
-        raise BundleError("the manifest is too large")
+    for name, most in ((MANIFEST, MOST_MANIFEST_BYTES), (SIGNATURE, MOST_SIGNATURE_BYTES)):
+        if archive.getinfo(name).file_size > most:  # no more than this is unpacked of an entry
+            raise BundleError(f"{name} is too large: this is not a bundle of `prices fetch`")
     manifest = archive.read(MANIFEST)
     head = _signed(manifest, archive.read(SIGNATURE), trusted)
     entries = {str(entry["path"]): entry for entry in head["files"]}
-    names = [name for name in archive.namelist() if name not in (MANIFEST, SIGNATURE)]
-    if sorted(names) != sorted(entries) or len(names) > MOST_FILES:
+    if sorted(archive.namelist()) != sorted([*entries, MANIFEST, SIGNATURE]) or len(entries) > MOST_FILES:
         raise BundleError("the archive and its manifest list different files; copy the file again")
-    if bad := next((name for name in names if not PATH.fullmatch(name)), None):
+    if bad := next((name for name in entries if not PATH.fullmatch(name)), None):
         raise BundleError(f"{bad}: a path outside of the bundle; nothing was read")
-    if sum(archive.getinfo(name).file_size for name in names) > MOST_BYTES:
+    if sum(archive.getinfo(name).file_size for name in entries) > MOST_BYTES:
         raise BundleError(f"its files have more than {MOST_BYTES:,} bytes")
-    files = {name: archive.read(name) for name in names}
+    files = {name: archive.read(name) for name in entries}
     for path, content in files.items():
         if hashlib.sha256(content).hexdigest() != entries[path]["sha256"]:
             raise BundleError(f"{path}: changed since the bundle was signed; copy the file again")
+    made_at = datetime.fromisoformat(head["made_at"])
+    if made_at.tzinfo is None:
+        raise BundleError("its time has no time zone")
     return Bundle(
         digest=hashlib.sha256(manifest).hexdigest(),
-        made_at=datetime.fromisoformat(head["made_at"]),
+        made_at=made_at,
         key=head["key"],
         files=files,
         entries=entries,
@@ -155,8 +158,11 @@ def _text_of(key: Ed25519PublicKey) -> str:
 
 
 def _raw(key: str) -> bytes:
-    """The bytes of a key in Base64. BundleError: it is no such text."""
+    """The bytes of a key in Base64. BundleError: it is no such text, or of another length."""
     try:
-        return base64.b64decode(key, validate=True)
+        raw = base64.b64decode(key, validate=True)
     except (binascii.Error, ValueError) as error:
         raise BundleError("a key is not Base64 text; copy it as `prices key` printed it") from error
+    if len(raw) != KEY_BYTES:
+        raise BundleError(f"a key has {len(raw)} bytes instead of {KEY_BYTES}; copy it as `prices key` printed it")
+    return raw

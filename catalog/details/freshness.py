@@ -1,7 +1,7 @@
 """How fresh the catalog is: the newest date and version of each kind of data, and what was applied last."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
@@ -17,17 +17,23 @@ from catalog.models import (
     CatalogLoad,
     ExchangeRate,
     Framework,
+    Organisation,
     Price,
     PriceRefresh,
+    PriceSource,
     Scorecard,
     ScoredRow,
     ServedModel,
 )
 from catalog.pricing.current import by_age
 from catalog.pricing.derived import current_offers
+from catalog.pricing.sources import models
 
+BUNDLE = "bundle"  # name of the row of PriceSource in which the schedule of bundles notes its readings
 UNREAD = "not re-read"  # in a source: taken over from an older catalog
 RELEASE = re.compile(r"v?\d+(\.\d+)+(\.post\d+)?|b\d+")  # of a framework; sources also state dates and commits
+MOST_LACKING = 200  # models, and instances and chips, in the JSON
+SHOWN = 20  # of them, in words
 REPORTS = 50  # newest refreshes in which a source's last report is looked for
 Json = dict[str, Any]
 
@@ -45,11 +51,15 @@ class Kind:
     said: str  # what else there is to know, such as versions
 
 
-def found() -> Json:
-    """Kinds of data, serving frameworks, the catalog's version, the last bundle and the last price refresh."""
+def found(organisation: Organisation | None = None) -> Json:
+    """Kinds of data, serving frameworks, the catalog's version, the last bundle and the last price refresh.
+
+    organisation: whose saved answers are named; None: those of all.
+    """
     load = CatalogLoad.objects.order_by("-loaded_at", "-pk").first()
     bundle = CatalogBundle.objects.filter(undone_at=None).first()
     refresh = PriceRefresh.objects.exclude(finished_at=None).first()
+    read = last_read()
     return {
         "as_of": clock.today().isoformat(),
         "catalog": {
@@ -62,9 +72,12 @@ def found() -> Json:
             "made_at": f"{bundle.made_at:%Y-%m-%d %H:%M}" if bundle else "",
             "key": bundle.key if bundle else "",
             "applied_at": f"{bundle.applied_at:%Y-%m-%d %H:%M}" if bundle else "",
+            "error": next(iter(PriceSource.objects.filter(name=BUNDLE).values_list("error", flat=True)), ""),
         },
-        "price_refresh": _last(refresh),
-        "lacking": lacking(),
+        "price_refresh": _last(refresh, organisation),
+        "lacking": {source: done["proposed"] for source, done in read.items() if done.get("proposed")},
+        "lacking_models": lacking_models(read),
+        "lacking_offers": lacking_offers(read),
     }
 
 
@@ -146,18 +159,52 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in "".join(c if c.isdigit() else " " for c in version).split())
 
 
-def lacking() -> dict[str, dict[str, str]]:
-    """Instances and chips that each price source listed when it was last read, and that the catalog lacks."""
-    found: dict[str, dict[str, str]] = {}
+def last_read() -> dict[str, Json]:
+    """What each price source gave when it was last read."""
+    found: dict[str, Json] = {}
     for refresh in PriceRefresh.objects.exclude(report={})[:REPORTS]:
         for done in refresh.report.get("sources", ()):
             if not done.get("error") and not done.get("not_modified"):
-                found.setdefault(done["source"], done.get("proposed", {}))
-    return {source: names for source, names in found.items() if names}
+                found.setdefault(done["source"], done)
+    return found
 
 
-def _last(refresh: PriceRefresh | None) -> Json:
-    """When prices were last refreshed, and which saved answers changed."""
+def lacking_models(read: Mapping[str, Json], most: int = MOST_LACKING) -> list[Json]:
+    """Hosted models that sources list and the catalog still lacks, the most used first.
+
+    By tokens on OpenRouter, where its rankings were read; then by the number of providers that list the model.
+    """
+    known = models()
+    found: dict[str, Json] = {}
+    for source, done in read.items():
+        for model in done.get("models", ()):
+            slugs = (known.slug("", name) for name in (model["name"], model["hf_id"]) if name)
+            if any(slugs):
+                continue
+            one = found.setdefault(
+                model["key"],
+                {"name": model["name"], "hf_id": "", "providers": set(), "tokens": 0, "sources": []},
+            )
+            one["hf_id"] = one["hf_id"] or model["hf_id"]
+            one["providers"].update(model["providers"])
+            one["tokens"] += model["tokens"]
+            one["sources"].append(source)
+    rows = sorted(found.values(), key=lambda one: (-one["tokens"], -len(one["providers"]), one["name"]))
+    return [one | {"providers": len(one["providers"]), "sources": sorted(one["sources"])} for one in rows[:most]]
+
+
+def lacking_offers(read: Mapping[str, Json], most: int = MOST_LACKING) -> list[Json]:
+    """Instances and chips that sources list and the catalog lacks, those with the most offers first."""
+    rows = [
+        {"listed_by": source, "name": name, "what": what, "offers": done.get("listed", {}).get(name, 1)}
+        for source, done in read.items()
+        for name, what in done.get("proposed", {}).items()
+    ]
+    return sorted(rows, key=lambda row: (-row["offers"], row["listed_by"], row["name"]))[:most]
+
+
+def _last(refresh: PriceRefresh | None, organisation: Organisation | None) -> Json:
+    """When prices were last refreshed, and which saved answers of the organization changed; None: of all."""
     if refresh is None or refresh.finished_at is None:
         return {"at": "", "state": "", "answers_checked": 0, "answers_changed": []}
     report = refresh.report or {}
@@ -165,7 +212,11 @@ def _last(refresh: PriceRefresh | None) -> Json:
         "at": f"{refresh.finished_at:%Y-%m-%d %H:%M}",
         "state": refresh.state,
         "answers_checked": report.get("answers_checked", 0),
-        "answers_changed": [change["name"] for change in report.get("answers_changed", ())],
+        "answers_changed": [
+            change["name"]
+            for change in report.get("answers_changed", ())
+            if organisation is None or change.get("organisation") == organisation.pk
+        ],
     }
 
 
@@ -184,8 +235,24 @@ def lines(status: Json) -> list[str]:
     told.append(
         f"bundle: made {bundle['made_at']}, applied {bundle['applied_at']} UTC" if bundle["made_at"] else "bundle: none"
     )
+    if bundle["error"]:
+        told.append(f"the last scheduled bundle was not applied: {bundle['error']}")
     changed = f"; answers that change: {', '.join(last['answers_changed'])}" if last["answers_changed"] else ""
     told.append(f"price refresh: {last['at']} UTC {last['state']}{changed}" if last["at"] else "price refresh: never")
-    for source, names in status["lacking"].items():
-        told += [f"not in the catalog, listed by {source}: {name}: {what}" for name, what in names.items()]
+    told += [f"not in the catalog: {model_line(model)}" for model in status["lacking_models"][:SHOWN]]
+    told += [f"not in the catalog, {offer_line(row)}" for row in status["lacking_offers"][:SHOWN]]
     return told
+
+
+def model_line(model: Json) -> str:
+    """A model that the catalog lacks, with how much it is used."""
+    used = [f"{model['tokens'] / 1e9:,.0f} billion tokens on OpenRouter"] if model["tokens"] else []
+    used += [f"{model['providers']} provider{'s' * (model['providers'] != 1)}"] if model["providers"] else []
+    return f"model {model['name']}{f' ({hf_id})' if (hf_id := model['hf_id']) else ''}: {', '.join(used)}"
+
+
+def offer_line(row: Json) -> str:
+    """An instance or chip that the catalog lacks, with how many offers there are of it."""
+    return (
+        f"listed by {row['listed_by']}: {row['name']}: {row['what']}; {row['offers']} offer{'s' * (row['offers'] != 1)}"
+    )

@@ -279,6 +279,7 @@ class PriceTable(tables.Table):
     source = Text()
     notes = Text(verbose_name="Note")
     as_of = tables.Column(verbose_name="As of")
+    availability = tables.Column(orderable=False)
     tools = Tool("History and your price", price_tools)
 
     class Meta:
@@ -293,6 +294,7 @@ class PriceTable(tables.Table):
                 "origin",
                 "confidence",
                 "age_days",
+                "availability",
                 "source",
             ),
             *("notes", "usd_per_hour", "purchase_usd", "kind", "as_of", "unit", "currency", "listed_price", "vcpus"),
@@ -311,6 +313,7 @@ class PriceTable(tables.Table):
             "origin",
             "confidence",
             "age_days",
+            "availability",
             "source",
             "notes",
         ),
@@ -318,7 +321,7 @@ class PriceTable(tables.Table):
     groups = {
         "Offer": (
             *("provider", "instance", "accelerator", "accelerators", "region", "country", "term", "kind", "unit"),
-            *("smallest_unit", "smallest_unit_source"),
+            *("smallest_unit", "smallest_unit_source", "availability"),
         ),
         "Price": (
             *("per_chip", "usd_per_chip_month", "purchase_per_chip", *CONVERTED, "usd_per_hour", "purchase_usd"),
@@ -341,6 +344,10 @@ class PriceTable(tables.Table):
         if not self.place or value not in ANYWHERE or record.country:
             return value
         return f"{value} ({place_text(self.place)} availability unknown)"
+
+    def render_availability(self, value: str, record: Any) -> str:
+        """The last statement of a source, with its date."""
+        return f"{value.replace('_', ' ')} on {day(record.availability_as_of)}"
 
     def value_region(self, value: str) -> str:
         """In files."""

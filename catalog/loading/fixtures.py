@@ -31,7 +31,8 @@ SMALLEST_UNIT = (
     "smallest_unit_accelerators",
     "smallest_unit_source",
 )  # optional columns; for prices that are printed per chip
-PRICE_OPTIONAL = (*PRICE_RANGE, "marks", *PRICE_TRUST, *SMALLEST_UNIT)
+AVAILABILITIES = ("available", "sold_out")  # on the day of the price, in the optional column `availability`
+PRICE_OPTIONAL = (*PRICE_RANGE, "marks", *PRICE_TRUST, *SMALLEST_UNIT, "availability")
 UNKNOWN = "unknown"  # a smallest unit that no source states
 SMALLEST_UNIT_COLUMNS = ("provider", "accelerator", "smallest_unit_accelerators", "source", "as_of")
 CHANGES = "-change-per-year"  # ending of the keys of yearly price changes, which may be negative
@@ -614,6 +615,8 @@ def price(where: str, given: Mapping[str, Any]) -> Row:
     check_choice(f"{where}: term", given["term"], TERMS)
     row: Row = {**given, "notes": given.get("notes") or "", "marks": given.get("marks") or ""}
     row |= _trust(where, given)
+    if row.setdefault("availability", ""):
+        check_choice(f"{where}: availability", row["availability"], AVAILABILITIES)
     for mark in row["marks"].split():
         check_choice(f"{where}: marks", mark, PRICE_MARKS)
     try:

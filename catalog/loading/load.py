@@ -16,6 +16,7 @@ from catalog.models import (
     ApiPrice,
     ApiProvider,
     Assumption,
+    Availability,
     Benchmark,
     Calibration,
     CatalogLoad,
@@ -40,6 +41,7 @@ API_FIGURES = ("usd_per_mtok_input", "usd_per_mtok_cached_input", "usd_per_mtok_
 REST_FROM_FILE = "; all else: "  # in `fitted_on`: separates the probe results from the file that gave the other values
 PROBED = "probe result"  # `fitted_on` of a calibration from accepted probe results starts with this
 API_OFFER = ("provider", "name", "as_of")
+AVAILABLE_AGAIN_DAYS = 7  # a repeated statement about availability is stored again, with its new date, after this time
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -168,17 +170,47 @@ def append_prices(given: Iterable[Row], organisation: Organisation | None = None
     """
     rows = with_smallest_units(list(given))
     countries = dict(Region.objects.values_list("slug", "country"))
-    return append(
+    plain = [{name: value for name, value in row.items() if name != "availability"} for row in rows]
+    counts = append(
         Price,
         [
             row | {"organisation": organisation, "country": row["country"] or country_of(row, countries)}
-            for row in with_foreign_key(rows, "accelerator", Accelerator)
+            for row in with_foreign_key(plain, "accelerator", Accelerator)
         ],
         OFFER,
         FIGURES,
         Price.objects.filter(organisation=organisation).select_related("organisation"),
         made_by,
     )
+    if organisation is None:
+        append_availability(rows)
+    return counts
+
+
+def append_availability(given: Iterable[Row]) -> int:
+    """Adds what rows of prices, or rows without one, say about availability; returns how many statements are new.
+
+    One that repeats the last is added again after AVAILABLE_AGAIN_DAYS. Of several on one day, the last counts.
+    """
+    stated = sorted((row for row in given if row.get("availability")), key=lambda row: row["as_of"])
+    chips = dict(Accelerator.objects.values_list("slug", "pk")) if stated else {}
+    stored = Availability.objects.filter(provider__in={row["provider"] for row in stated}).order_by("as_of")
+    last = {tuple(getattr(each, name) for name in OFFER[:-1]): each for each in stored}
+    added: list[Availability] = []
+    for row in stated:
+        offer = (row["provider"], row["instance"], row["region"] or "", chips[row["accelerator"]], row["term"])
+        before = last.get(offer)
+        days = (row["as_of"] - before.as_of).days if before else AVAILABLE_AGAIN_DAYS
+        if before and (days < 0 or (before.state == row["availability"] and days < AVAILABLE_AGAIN_DAYS)):
+            continue
+        if before and not days:
+            added = [each for each in added if each is not before]
+            Availability.objects.filter(pk=before.pk).delete()
+        named = dict(zip(OFFER[:-1], offer, strict=True))
+        last[offer] = Availability(**named, state=row["availability"], as_of=row["as_of"], source=row["source"])
+        added.append(last[offer])
+    Availability.objects.bulk_create(added, batch_size=200)
+    return len(added)
 
 
 def with_smallest_units(rows: list[Row]) -> list[Row]:

@@ -24,13 +24,15 @@ from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Coalesce, NullIf
 from django.utils import timezone
 
+from advisor.engine.terms import ANYWHERE
 from catalog import clock
-from catalog.models import Accelerator, CatalogLoad, Price
+from catalog.models import Accelerator, Availability, CatalogLoad, Price
 from catalog.pricing import current as rule
 from catalog.pricing.current import OFFICIAL
 from catalog.revision import revision
 
 HOURS_PER_MONTH = 730
+SOLD_OUT_DAYS = 30  # how long a reading of availability counts
 NO_CURRENT_PRICE = "no current price"
 DERIVED = (
     *("bf16_tflops", "fp8_tflops", "tflops_per_watt", "flops_per_byte", "usd_per_hour_min", "gb_per_s_per_usd_hour"),
@@ -84,8 +86,24 @@ def with_price_per_chip(rows: QuerySet[Price]) -> QuerySet[Price]:
 
 
 def public_prices() -> QuerySet[Price]:
-    """Public offers with their price per chip."""
-    return with_price_per_chip(Price.objects.filter(organisation=None).prefetch_related("accelerator"))
+    """Public offers with their price per chip and the newest statement about their availability, if there is one."""
+    offer = {name: OuterRef(name) for name in OFFER if name != "region"}
+    place = Q(region=OuterRef("region")) | Q(region__in=ANYWHERE)
+    same = Availability.objects.filter(place, **offer).order_by("-as_of")
+    return with_price_per_chip(Price.objects.filter(organisation=None).prefetch_related("accelerator")).annotate(
+        availability=Subquery(same.values("state")[:1]), availability_as_of=Subquery(same.values("as_of")[:1])
+    )
+
+
+def sold_out(day: date) -> dict[tuple[Any, ...], date]:
+    """The offers, by the values of OFFER, that were sold out at their last reading up to a day, with its date.
+
+    Only readings of the last SOLD_OUT_DAYS count: what was sold out before may be on sale again. One of region `any`
+    is about every region.
+    """
+    rows = Availability.objects.filter(as_of__gte=day - timedelta(days=SOLD_OUT_DAYS)).order_by("as_of")
+    last = {(row.provider, row.instance, row.region, row.accelerator_id, row.term): row for row in known_on(rows, day)}
+    return {offer: row.as_of for offer, row in last.items() if row.state == Availability.State.SOLD_OUT}
 
 
 def current_offers() -> QuerySet[Price]:

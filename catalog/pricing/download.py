@@ -11,6 +11,7 @@ MAX_MIB = 1024  # AWS publishes 300 to 500 MiB per region
 TIMEOUT_S = (10, 120)  # to connect, and between two reads
 RETRIES = 4
 BACKOFF_S = 1.0  # doubles with each attempt
+JITTER_S = 1.0  # at most, added to each pause, so that many installations do not ask together
 BUSY = (429, 500, 502, 503, 504)
 
 
@@ -29,7 +30,12 @@ class Page:
 def session() -> requests.Session:
     """An HTTP session that retries; it uses the proxies and the CA bundle that the environment names."""
     retry = Retry(
-        total=RETRIES, backoff_factor=BACKOFF_S, status_forcelist=BUSY, allowed_methods=["GET"], raise_on_status=False
+        total=RETRIES,
+        backoff_factor=BACKOFF_S,
+        backoff_jitter=JITTER_S,
+        status_forcelist=BUSY,
+        allowed_methods=["GET"],
+        raise_on_status=False,
     )
     opened = requests.Session()
     opened.mount("https://", HTTPAdapter(max_retries=retry))
@@ -40,14 +46,28 @@ def session() -> requests.Session:
 
 def get(opened: requests.Session, url: str, etag: str = "", secret: Mapping[str, str] | None = None) -> Page:
     """The page at this URL. `secret` are headers, which no message and no log repeats. Raises Unreachable."""
+    body, etag = get_bytes(opened, url, etag, secret, MAX_MIB << 20)
+    try:
+        return Page(text=None if body is None else body.decode("utf-8"), etag=etag)
+    except UnicodeDecodeError as error:
+        raise Unreachable(f"{url} is not text in UTF-8; nothing was changed") from error
+
+
+def get_bytes(
+    opened: requests.Session, url: str, etag: str, secret: Mapping[str, str] | None, most: int
+) -> tuple[bytes | None, str]:
+    """(the file at this URL, None if it has not changed since the given ETag; its ETag). Raises Unreachable.
+
+    most: bytes.
+    """
     headers = dict(secret or {}) | ({"If-None-Match": etag} if etag else {})
     try:
         with opened.get(url, headers=headers, timeout=TIMEOUT_S, stream=True) as answer:
             if answer.status_code == requests.codes.not_modified:
-                return Page(text=None, etag=etag)
+                return None, etag
             if not answer.ok:
                 raise Unreachable(f"{url} answered with HTTP {answer.status_code}; nothing was changed")
-            return Page(text=_text(answer, url), etag=answer.headers.get("ETag", ""))
+            return _body(answer, url, most), answer.headers.get("ETag", "")
     except requests.RequestException as error:
         raise Unreachable(
             f"{url} cannot be reached ({type(error).__name__}); nothing was changed. Check the network or the proxy, "
@@ -55,13 +75,10 @@ def get(opened: requests.Session, url: str, etag: str = "", secret: Mapping[str,
         ) from error
 
 
-def _text(answer: requests.Response, url: str) -> str:
+def _body(answer: requests.Response, url: str, most: int) -> bytes:
     body = bytearray()
     for part in answer.iter_content(1 << 20):
         body += part
-        if len(body) > MAX_MIB << 20:
-            raise Unreachable(f"{url} is larger than {MAX_MIB} MiB; nothing was changed")
-    try:
-        return body.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise Unreachable(f"{url} is not text in UTF-8; nothing was changed") from error
+        if len(body) > most:
+            raise Unreachable(f"{url} is larger than {most >> 20} MiB; nothing was changed")
+    return bytes(body)

@@ -20,6 +20,7 @@ from catalog.importers.prices import (
     gpu_price_index,
     gpuhunt,
     hosted,
+    lambda_cloud,
     litellm,
     names,
     openrouter,
@@ -36,6 +37,7 @@ GCP = "https://cloudbilling.googleapis.com/v1/services/{}/skus?currencyCode=USD&
 GCP_SERVICES = ("6F81-5844-456A", "E000-3F24-B8AA")  # Compute Engine; Cloud TPU, which has TPU v2 to v4 only
 CLOUDS = ("aws", "azure", "gcp", "crusoe", "digitalocean", "nebius", "runpod", "vultr")  # also without a price yet
 SKYPILOT = "https://raw.githubusercontent.com/skypilot-org/skypilot-catalog/master/catalogs/v8/{}/vms.csv"
+LAMBDA = "https://cloud.lambda.ai/api/v1/instance-types"
 LITELLM = "https://raw.githubusercontent.com/BerriAI/litellm/main/model_prices_and_context_window.json"
 OPENROUTER = "https://openrouter.ai/api/v1/models"
 DAILY = "https://raw.githubusercontent.com/ewyluda/gpu-price-index/main/site/data/observations-latest.csv"
@@ -60,6 +62,7 @@ class Source:
     title: str
     download: Callable[[requests.Session, Etags], Download]
     rows: Callable[[str, str, str, Account], Iterable[Offer]]  # of one text: (its name, text, date, account)
+    address: str = ""  # of its file or API, for people who download it elsewhere
     hosted: bool = False  # rows of fixtures.api_price instead of fixtures.price
     by_cloud: bool = False  # a text is of one cloud, which its name tells and its content does not
     keeps_withdrawn: bool = False  # lists offers for ever, so being listed says nothing
@@ -106,6 +109,13 @@ def _gcp(opened: requests.Session, etags: Etags) -> Download:
             pages.append(get(opened, url, secret={"X-Goog-Api-Key": key}).text or "")
             token = gcp.next_page(pages[-1])
     return Download(texts={"skus": gcp.merged(pages)})
+
+
+def _lambda(opened: requests.Session, etags: Etags) -> Download:
+    key = os.environ.get("ASSAY_LAMBDA_KEY", "")
+    if not key:
+        raise Unreachable("lambda needs an API key of Lambda Cloud: set ASSAY_LAMBDA_KEY")
+    return Download(texts={"types": get(opened, LAMBDA, secret={"Authorization": f"Bearer {key}"}).text or ""})
 
 
 def _aws(opened: requests.Session, etags: Etags) -> Download:
@@ -210,6 +220,15 @@ def cloud_of(file: Path, cloud: str = "") -> str:
     raise FixtureError(f"{file} does not say which cloud it is of; give --cloud NAME, such as --cloud nebius")
 
 
+def _rankings(opened: requests.Session, etags: Etags) -> Download:
+    if not (url := os.environ.get("ASSAY_RANKINGS_URL", "")):
+        raise Unreachable(
+            "the rankings of OpenRouter have no public address: set ASSAY_RANKINGS_URL to a JSON list of their rows, "
+            "or give such a file with --file"
+        )
+    return _each({"rankings": url}, opened, etags)
+
+
 def _litellm_rows(name: str, text: str, as_of: str, account: Account) -> Iterator[Offer]:
     return _by_path(lambda path: litellm.read(path, models(), as_of, account), "litellm", f"{name}.json", text)
 
@@ -220,6 +239,7 @@ SOURCES = {
         Source(
             name="azure",
             title="Azure Retail Prices API",
+            address=AZURE.partition("?")[0],
             download=_azure,
             rows=lambda name, text, as_of, account: azure.read(text, known("azure"), as_of, account),
             newest=azure.newest,
@@ -227,6 +247,7 @@ SOURCES = {
         Source(
             name="aws",
             title="AWS Price List, EC2 (regions in ASSAY_AWS_REGIONS)",
+            address=AWS.format("REGION"),
             download=_aws,
             rows=lambda name, text, as_of, account: aws.read(text, known("aws"), as_of, account),
             needs="about 3 GiB of memory: AWS publishes one large file per region",
@@ -241,6 +262,7 @@ SOURCES = {
         Source(
             name="gcp",
             title="Google Cloud Billing Catalog API",
+            address=GCP.partition("?")[0],
             download=_gcp,
             rows=lambda name, text, as_of, account: gcp.read(text, known("gcp"), as_of, account),
             needs="an API key in ASSAY_GCP_BILLING_KEY",
@@ -256,6 +278,7 @@ SOURCES = {
         Source(
             name="skypilot",
             title="SkyPilot catalog (clouds in ASSAY_SKYPILOT_CLOUDS)",
+            address=SKYPILOT.format("CLOUD"),
             download=_skypilot,
             rows=_skypilot_rows,
             by_cloud=True,
@@ -263,12 +286,22 @@ SOURCES = {
         Source(
             name="gpu-price-index",
             title="Daily readings of provider APIs and pages (ewyluda/gpu-price-index)",
+            address=DAILY,
             download=_one(DAILY),
             rows=lambda name, text, as_of, account: gpu_price_index.read(text, known(), as_of, account),
         ),
         Source(
+            name="lambda",
+            title="Lambda Cloud API",
+            address=LAMBDA,
+            download=_lambda,
+            rows=lambda name, text, as_of, account: lambda_cloud.read(text, known("lambda"), as_of, account),
+            needs="an API key in ASSAY_LAMBDA_KEY",
+        ),
+        Source(
             name="litellm",
             title="litellm model prices",
+            address=LITELLM,
             download=_one(LITELLM),
             rows=_litellm_rows,
             hosted=True,
@@ -277,10 +310,19 @@ SOURCES = {
         Source(
             name="openrouter",
             title="OpenRouter model list",
+            address=OPENROUTER,
             download=_one(OPENROUTER),
             rows=lambda name, text, as_of, account: openrouter.read(text, models(), as_of, account),
             newest=openrouter.newest,
             hosted=True,
+        ),
+        Source(
+            name="openrouter-rankings",
+            title="Tokens by model on OpenRouter (weighs what the catalog lacks; no prices)",
+            download=_rankings,
+            rows=lambda name, text, as_of, account: openrouter.usage(text, models(), account),
+            hosted=True,
+            needs="a file, or its address in ASSAY_RANKINGS_URL",
         ),
     )
 }

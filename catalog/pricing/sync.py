@@ -20,7 +20,7 @@ from catalog import clock
 from catalog.importers.prices import Account, Offer, hosted
 from catalog.loading import fixtures, load
 from catalog.loading.fixtures import FixtureError, Row
-from catalog.models import Accelerator, ApiPrice, ApiProvider, Price, PriceRefresh, PriceSource
+from catalog.models import Accelerator, ApiPrice, ApiProvider, Availability, Price, PriceRefresh, PriceSource
 from catalog.pricing import hosted_checks, imports
 from catalog.pricing.current import STALE_DAYS, by_age
 from catalog.pricing.derived import current_offers
@@ -30,6 +30,7 @@ from catalog.pricing.sources import Download, Source, cloud_of, named
 log = structlog.get_logger("assay.prices")
 LEASE = timedelta(hours=1)
 CONFIRM_DAYS = 7  # an unchanged price is stored again, with its new date, after this time
+MAX_MODELS = 500  # that a source lists and the catalog lacks, in a report
 MAX_LINES = 50  # of each kind in a report
 Offers = dict[tuple[Any, ...], tuple[date, Any]]  # newest date and price of each offer
 OUTCOMES = ("new", "changed", "confirmed", "held")  # the most eventful first
@@ -64,8 +65,11 @@ class Read:
     confirmed: int = 0  # same price, read again
     held: int = 0
     skipped: dict[str, int] = field(default_factory=dict)  # by reason
+    sold_out: int = 0  # offers that the source says are sold out
     offers: dict[str, int] = field(default_factory=dict)  # of all, by outcome: one row may make several
     proposed: dict[str, str] = field(default_factory=dict)  # instances and chips that the catalog lacks
+    listed: dict[str, int] = field(default_factory=dict)  # offers of each of them
+    models: list[dict[str, Any]] = field(default_factory=list)  # hosted models that the catalog lacks, most used first
     new: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     quarantined: list[str] = field(default_factory=list)
@@ -145,14 +149,22 @@ def add(source: Source, answer: Download | str, by: str, day: date) -> Read:
         done.as_of, done.dated_by = answer.as_of or day.isoformat(), answer.dated_by
         account = Account()
         rows = [row for name, text in answer.texts.items() for row in source.rows(name, text, done.as_of, account)]
-        done.read, done.skipped, done.proposed = account.read, account.skipped, account.proposed
+        done.read, done.skipped, done.proposed, done.listed = (
+            account.read, account.skipped, account.proposed, account.listed
+        )  # fmt: skip
+        done.models = sorted(account.models.values(), key=by_use)[:MAX_MODELS]
         with transaction.atomic():
-            store(source, rows, by, done)
+            store(source, rows, by, done, account.gone)
     except (Unreachable, FixtureError) as error:
         done = Read(source=source.name, error=str(error))
     _note(source, answer, done.error)
     log.info("price source read", source=source.name, added=done.added, held=done.held, error=done.error)
     return done
+
+
+def by_use(model: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Sort key of hosted models: the most tokens first, then the most providers."""
+    return -model["tokens"], -len(model["providers"]), model["name"]
 
 
 def _note(source: Source, answer: Download | str, error: str) -> None:
@@ -168,12 +180,15 @@ Outcome = str  # of OUTCOMES, or why an offer is skipped
 STOPPED = "is from a provider that withdrew all its models in the catalog, and this list keeps what is gone"
 
 
-def store(source: Source, offers: Sequence[Offer], by: str, done: Read) -> imports.Imported:
-    """Adds the offers that are new, changed or confirmed, holds what looks like a mistake, and counts all in `done`."""
-    return (_add_hosted if source.hosted else _add_prices)(source, offers, by, done)
+def store(source: Source, offers: Sequence[Offer], by: str, done: Read, gone: Sequence[Row] = ()) -> imports.Imported:
+    """Adds the offers that are new, changed or confirmed, holds what looks like a mistake, and counts all in `done`.
+
+    gone: what the source says about the availability of offers without a price.
+    """
+    return _add_hosted(source, offers, by, done) if source.hosted else _add_prices(source, offers, gone, by, done)
 
 
-def _add_prices(source: Source, offers: Sequence[Offer], by: str, done: Read) -> imports.Imported:
+def _add_prices(source: Source, offers: Sequence[Offer], gone: Sequence[Row], by: str, done: Read) -> imports.Imported:
     chips = set(Accelerator.objects.values_list("slug", flat=True))
     units = load.known_units()
     given: list[tuple[Offer, Row]] = []
@@ -206,6 +221,9 @@ def _add_prices(source: Source, offers: Sequence[Offer], by: str, done: Read) ->
         [row for _, row, _ in wanted], source.name, f"{source.name} {done.as_of}", by, None,
         [offer.hold for offer, _, _ in wanted],
     )  # fmt: skip
+    stated = [*(row for _, row in given), *(row for row in gone if row["accelerator"] in chips)]
+    load.append_availability(stated)
+    done.sold_out = sum(row["availability"] == Availability.State.SOLD_OUT for row in stated)
     _settle(done, [*outcomes, *skipped], wanted, imported)
     return imported
 

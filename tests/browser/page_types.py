@@ -40,6 +40,8 @@ OTHERS = {
     "compare-results": "/workers/compare",
     "accuracy": "/fidelity",
     "price-updates": "/catalog/prices/updates",
+    "answers-and-newer-data": "/advice/freshness",
+    "catalog-freshness": "/catalog/freshness",
     "tokens": "/tokens",
     "sign-in": "/login",
     "password-reset": "/password/reset",

@@ -8,13 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from catalog import clock
 from catalog.bundles import applied, archive
 from catalog.bundles.archive import BundleError
+from catalog.details import freshness
 from catalog.models import Accelerator, CatalogBundle, Price
 from tests.conftest import FROZEN
 
 SECRET, PUBLIC = archive.new_key()
-NOW = datetime.datetime(2026, 11, 27, 8, tzinfo=datetime.UTC)
+NOW = datetime.datetime(2026, 11, 20, 8, tzinfo=datetime.UTC)
 FILES = {"catalog/regions.yaml": b"[]\n", "feeds/litellm/0.txt": b'{"a": 1}' * 50}
 PACKED = archive.pack(FILES, {"feeds/litellm/0.txt": {"source": "litellm"}}, NOW, SECRET)
 
@@ -86,6 +88,68 @@ def test_what_is_no_whole_archive_is_refused(data: bytes) -> None:
         archive.unpack(data, [PUBLIC])
 
 
+def zipped_as(parts: dict[str, bytes], **attributes: int) -> bytes:
+    """An archive whose files have these external attributes, as symbolic links and devices do."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as new:
+        for name, data in parts.items():
+            info = zipfile.ZipInfo(name)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            info.external_attr = attributes.get("external_attr", 0)
+            new.writestr(info, data)
+    return out.getvalue()
+
+
+def parts_of(packed: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(packed)) as old:
+        return {name: old.read(name) for name in old.namelist()}
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "manifest.sig"])
+def test_what_would_unpack_to_very_much_is_refused_unread(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    bomb = zipped_as(parts_of(PACKED) | {name: bytes(20_000_000)})
+    assert len(bomb) < 100_000
+    monkeypatch.setattr(zipfile.ZipFile, "read", lambda archive, read: b"" if read != name else pytest.fail("unpacked"))
+    with pytest.raises(BundleError, match="too large|cannot be read"):
+        archive.unpack(bomb, [PUBLIC])
+
+
+def test_signed_files_that_are_too_large_or_too_many_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "MOST_BYTES", 100)
+    with pytest.raises(BundleError, match="more than 100 bytes"):
+        archive.unpack(PACKED, [PUBLIC])
+    monkeypatch.setattr(archive, "MOST_FILES", 1)
+    with pytest.raises(BundleError, match="different files"):
+        archive.unpack(PACKED, [PUBLIC])
+
+
+def test_a_symbolic_link_is_read_as_the_text_that_was_signed_and_never_followed() -> None:
+    link = 0o120777 << 16
+    assert archive.unpack(zipped_as(parts_of(PACKED), external_attr=link), [PUBLIC]).files == FILES
+    with pytest.raises(BundleError, match="changed"):
+        archive.unpack(
+            zipped_as(parts_of(PACKED) | {"catalog/regions.yaml": b"/etc/passwd"}, external_attr=link), [PUBLIC]
+        )
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "manifest.sig", "catalog/regions.yaml"])
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_a_name_that_stands_twice_is_refused(name: str) -> None:
+    out = io.BytesIO(PACKED)
+    with zipfile.ZipFile(out, "a") as more:
+        more.writestr(name, parts_of(PACKED)[name])
+    with pytest.raises(BundleError, match="different files"):
+        archive.unpack(out.getvalue(), [PUBLIC])
+
+
+@pytest.mark.parametrize("key", ["no Base64!", "c2hvcnQ=", PUBLIC + "AAAA", ""])
+def test_a_key_of_another_format_is_named_as_such(key: str) -> None:
+    with pytest.raises(BundleError, match="a key"):
+        archive.unpack(PACKED, [PUBLIC, key])
+    with pytest.raises(BundleError, match="a key"):
+        archive.pack(FILES, {}, NOW, key)
+
+
 # --- applied and undone -----------------------------------------------------------------------------------------
 
 
@@ -142,6 +206,24 @@ def test_an_older_bundle_is_refused_until_the_newer_one_is_undone() -> None:
             applied.apply(again, "me", no_feeds)
     applied.undo("me")
     applied.apply(older, "me", no_feeds)
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("frozen")
+def test_a_bundle_of_the_future_is_refused_because_every_later_one_would_be_older() -> None:
+    days = (clock.read() - NOW).days + 2
+    with pytest.raises(BundleError, match="future"):
+        applied.apply(bundle(days), "me", no_feeds)
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("frozen")
+def test_undoing_restores_the_version_of_the_catalog() -> None:
+    version = freshness.found()["catalog"]["version"]
+    applied.apply(bundle(0), "me", no_feeds)
+    assert freshness.found()["catalog"]["version"] != version
+    applied.undo("me")
+    assert freshness.found()["catalog"]["version"] == version
 
 
 @pytest.mark.django_db

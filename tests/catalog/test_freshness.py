@@ -71,7 +71,7 @@ def test_the_newest_measured_version_is_a_release(versions: list[str], newest: s
 
 
 def test_command_page_and_rest_show_the_same(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
-    call_command("status", json=True)
+    call_command("status", "--json")
     found = json.loads(capsys.readouterr().out)
     assert client.get("/api/v1/freshness").json() == found
     page = client.get("/catalog/freshness").content.decode()

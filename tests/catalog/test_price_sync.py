@@ -52,6 +52,7 @@ class Answers(BaseHTTPRequestHandler):
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setattr(download, "BACKOFF_S", 0.0)
+    monkeypatch.setattr(download, "JITTER_S", 0.0)
     Answers.plan, Answers.seen = [], []
     httpd = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
     Thread(target=httpd.serve_forever, daemon=True).start()

@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.answer.money import CostModel
+from advisor.answer.money import CostModel, cheapest
 from advisor.answer.owned import kept_instances
 from advisor.answer.question import Question
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.plans import OWNED as OWNED_WAY
 from advisor.engine.search import (
+    EQUAL_FRACTION,
     FAR_RATIO,
     NEAR_FRACTION,
     Arranged,
@@ -19,9 +20,12 @@ from advisor.engine.search import (
     Estimated,
     Scored,
     SearchResult,
+    allowed,
     arrange,
     by_the_hour,
     commits,
+    rank_uncertainty,
+    repriced,
     simplicity,
 )
 from advisor.engine.terms import OWNED, Offer, evaluating
@@ -51,6 +55,7 @@ class Choice:
     arranged: Arranged  # over these
     committed: dict[int, Committed]  # terms that are not taken, by index in outcome.shown
     sizes: dict[int, tuple[Scored, Scored | None]]  # (for even chances, the surer one), by index in outcome.shown
+    passed_over: dict[int, Scored]  # the same at a seller who was sold out, by index in outcome.shown
 
 
 def chosen(question: Question, outcome: SearchResult) -> Choice:
@@ -67,6 +72,7 @@ def chosen(question: Question, outcome: SearchResult) -> Choice:
     places: list[int] = []
     committed: dict[int, Committed] = {}
     sizes: dict[int, tuple[Scored, Scored | None]] = {}
+    passed_over: dict[int, Scored] = {}
     start = 0
     for k, each in enumerate(trial):
         drawn = [_costs(s, u) for s, u in zip(each, usd[start : start + len(each)], strict=True)]
@@ -74,6 +80,8 @@ def chosen(question: Question, outcome: SearchResult) -> Choice:
         if left is not None:
             committed[k] = left
         sizes[k] = each[0], outcome.surer.get(k)
+        if sold_out_on(each[0]) and not sold_out_on(each[at]) and drawn[0].mean() < drawn[at].mean():
+            passed_over[k] = each[0]
         shown.append(each[at])
         places.append(start + at)
         start += len(each)
@@ -100,7 +108,23 @@ def chosen(question: Question, outcome: SearchResult) -> Choice:
         ),
         committed={place[k]: each for k, each in committed.items()},
         sizes={place[k]: each for k, each in sizes.items()},
+        passed_over={place[k]: each for k, each in passed_over.items()},
     )
+
+
+def availability_reasons(choice: Choice, at: int) -> list[str]:
+    """Which option of about the same cost an option stands before, because that one was sold out when it was read."""
+    s, first = choice.outcome.shown[at], choice.candidates[at]
+    before = [choice.passed_over[at]] if at in choice.passed_over else []
+    if at == 0 and not first.sold_out:
+        tied = [(choice.candidates[k], choice.outcome.shown[k]) for k in choice.arranged.tied]
+        before += [other for c, other in tied if c.sold_out and c.expected_usd < first.expected_usd]
+    return [
+        f"taken before {other.chips:,} x {other.lane.choice.accelerator.name} at {other.offer.provider}, which costs "
+        f"about as much and was sold out on {sold_out_on(other)}"
+        for other in before
+        if other is not s
+    ]
 
 
 def arranged_by(
@@ -167,7 +191,7 @@ def needed(question: Question) -> tuple[float, float]:
 
 
 def _alternatives(question: Question, outcome: SearchResult, k: int) -> list[Scored]:
-    """The option as found, by the hour if it commits, and sized for what cannot be undone."""
+    """The option as found, by the hour if it commits, sized for what cannot be undone, and at a seller who has it."""
     s = outcome.shown[k]
     found = [s]
     with evaluating(s.lane.choice.accelerator.slug):
@@ -176,7 +200,23 @@ def _alternatives(question: Question, outcome: SearchResult, k: int) -> list[Sco
         for each in [*found]:
             if commits(each) and (hourly := by_the_hour(question, each)) is not None:
                 found.append(hourly)
+        if s.offer.acquisition == "rent" and sold_out_on(s) and (other := _elsewhere(question, s)) is not None:
+            found.append(other)
     return found
+
+
+def _elsewhere(question: Question, s: Scored) -> Scored | None:
+    """The deployment at the cheapest offer of the same kind that is not sold out; None: there is none."""
+    c = question.workload.constraints
+    group = [
+        o
+        for o in question.catalog.offers
+        if o.sells(s.lane.choice.accelerator) and o.acquisition == "rent" and not o.sold_out_on and allowed(o, c)
+    ]
+    best = cheapest(question, s, group) if group else None
+    other = repriced(question, s, best) if best is not None else s
+    known = other.planned is not None and other.planned is not s.planned
+    return other if known and math.isfinite(other.economic_usd_per_hour) and not sold_out_on(other) else None
 
 
 def _preferred(
@@ -205,7 +245,24 @@ def _preferred(
     most = float(usd[cheapest].mean()) * (1.0 + NEAR_FRACTION)
     most = most if budget_usd is None else min(most, budget_usd)
     surer = [k for k in allowed if (each[k].slo_probability or 1.0) >= sure and float(usd[k].mean()) <= most]
-    return min(surer or [cheapest], key=lambda k: (float(usd[k].mean()), k)), left
+    at = min(surer or [cheapest], key=lambda k: (float(usd[k].mean()), k))
+    if sold_out_on(each[at]):  # a seller who has some, at a cost that cannot be told apart
+        free = [k for k in surer or allowed if not sold_out_on(each[k]) and float(usd[k].mean()) <= most]
+        at = next((k for k in free if _is_tied(usd[at], usd[k])), at)
+    return at, left
+
+
+def _is_tied(usd: Array, other: Array) -> bool:
+    """Whether two costs, drawn together, cannot be told apart: equal within 1 %, or by the rule of `arrange`."""
+    more = float(other.mean()) / float(usd.mean()) - 1.0
+    return more <= EQUAL_FRACTION or (
+        more <= NEAR_FRACTION and float((usd < other).mean()) < rank_uncertainty.TOLD_APART
+    )
+
+
+def sold_out_on(s: Scored | Estimated) -> str:
+    """The day on which an offer that the option rents was sold out at its last reading; empty: none is known to be."""
+    return max((o.sold_out_on for o in priced(s)), default="")
 
 
 def buys(s: Scored) -> bool:
@@ -227,6 +284,7 @@ def candidate(question: Question, s: Scored, usd: Array, paid_usd: Array) -> Can
         commits=commits(s),
         keeps=kept_instances(s) > 0,
         weakness=max((2 if o.over_a_year_old else 1 if o.weakness else 0 for o in priced(s)), default=0),
+        sold_out=bool(sold_out_on(s)),
         simplicity=(float(renamed), *simplicity(s, question.catalog.model)),
         apart=apart(s),
         seller=(s.lane.choice.accelerator.slug, s.offer.provider, s.offer.acquisition),

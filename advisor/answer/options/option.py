@@ -9,6 +9,7 @@ import numpy as np
 
 from advisor.answer import money as bill
 from advisor.answer import ranking
+from advisor.answer.choice import sold_out_on
 from advisor.answer.options import contents, demand, tuning
 from advisor.answer.options.calibration_marks import measured_correction
 from advisor.answer.options.card_sharing import partition
@@ -180,6 +181,7 @@ def option(question: Question, outcome: SearchResult, s: Scored, rank: int | Non
         ],
         warnings=[
             *ranking.weak_price_warnings(s.offer),
+            *ranking.sold_out_warnings(s.offer.provider, result.sold_out_on),
             *ranking.doubt_warnings(s.offer),
             *ranking.unit_warnings(s.offer, s.instances * s.offer.accelerators, s.usd_per_hour),
             *demand.supply_warnings(question, s),
@@ -256,6 +258,7 @@ def configuration(s: Scored) -> Json:
         "price_is_stale": s.offer.stale,
         "price_origin": s.offer.origin,
         "price_weakness": s.offer.weakness,
+        "sold_out_on": sold_out_on(s),
         "price_source": s.offer.source,
         **setup(s.lane),
         "replicas": s.replicas,

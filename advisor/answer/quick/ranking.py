@@ -181,6 +181,7 @@ def _option(workload: Workload, e: Estimated, rank: int | None) -> QuickOption:
         term=e.offer.term,
         price_as_of=e.offer.as_of,
         price_weakness=e.offer.weakness,
+        sold_out_on=e.offer.sold_out_on,
         layout=describe(e.lane),
         replicas=e.replicas,
         concurrency=e.concurrency,

@@ -77,6 +77,7 @@ def option(q: Question, c: Candidate, rank: int, draws: CostDraws) -> TrainingOp
         price_as_of=c.offer.as_of,
         price_origin=c.offer.origin,
         price_weakness=c.offer.weakness,
+        sold_out_on=c.offer.sold_out_on,
         price_source=c.offer.source,
         framework=launched.title if launched else "",
         framework_version=release_of(launched),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from advisor.answer.estimates.preference import UNCHECKED
-from advisor.answer.ranking import doubt_warnings, unit_warnings
+from advisor.answer.ranking import doubt_warnings, sold_out_warnings, unit_warnings
 from advisor.answer.sentences import likely
 from advisor.answer.training.question import Question, name_of
 from advisor.engine.cost import HOURS_PER_MONTH
@@ -233,6 +233,7 @@ def warnings(q: Question, c: Candidate) -> list[str]:
     said = tuning_warnings(q, c)
     if c.offer.weakness:
         said.append(f"weak price: {c.offer.weakness}")
+    said += sold_out_warnings(c.offer.provider, c.offer.sold_out_on)
     hourly = c.planned.plan.usd_per_month / HOURS_PER_MONTH
     said += [*doubt_warnings(c.offer), *unit_warnings(c.offer, c.instances * c.offer.accelerators, hourly)]
     peak, chip, task = c.trained.layout.memory.allocated_bytes, c.trained.accelerator, q.task

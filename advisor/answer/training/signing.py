@@ -66,6 +66,7 @@ def signed(q: Question, answer: Answer, options: Sequence[TrainingOption], draws
             probability=r.deadline_probability,
             commits=True,
             keeps=r.provider == "owned",
+            sold_out=bool(r.sold_out_on),
             seller=(r.accelerator, r.provider, r.acquisition),
         )
         for r, d in zip(options, draws, strict=True)

@@ -53,7 +53,7 @@ from catalog.loading.places import areas_of
 from catalog.models import Discount, Organisation, Price, Region, SupportLicence, Unit
 from catalog.pricing import current as rule
 from catalog.pricing.current import EXPIRED_DAYS, REPLACED_DAYS, STALE_DAYS
-from catalog.pricing.derived import NO_CURRENT_PRICE, has_expired, known_on
+from catalog.pricing.derived import NO_CURRENT_PRICE, has_expired, known_on, sold_out
 
 SUPERSEDED_YEARS = 5  # from the release of a chip: two generations at the pace of one every two years
 # marketplaces and serverless have lower service levels: used only if the workload names the provider
@@ -158,9 +158,9 @@ def prices(
     kinds: Sequence[str] = COMPARABLE,
 ) -> list[Json]:
     """Each offer at the price the organization pays: its own price, or the public price less its discount."""
-    discounts = discounts_of(organisation, day)
+    discounts, gone = discounts_of(organisation, day), sold_out(day)
     return [
-        _price(p, discount_for(p, discounts)) for p in current(named_providers, organisation, day, terms, kinds)
+        _price(p, discount_for(p, discounts), gone) for p in current(named_providers, organisation, day, terms, kinds)
     ] + _sold_units(day)
 
 
@@ -168,7 +168,8 @@ def other_terms(organisation: Organisation | None, day: datetime.date, terms: Se
     """Public rental prices of the terms not in `terms`, shown beside an option for comparison."""
     others, discounts = [term for term in TERMS if term not in terms], discounts_of(organisation, day)
     rows = _wanted(Q(term__in=others, kind__in=COMPARABLE, organisation=None), organisation, day)
-    found = [_price(p, discount_for(p, discounts)) for p in rows]
+    gone = sold_out(day)
+    found = [_price(p, discount_for(p, discounts), gone) for p in rows]
     return [p for p in found if not is_stale(p, day)]
 
 
@@ -176,11 +177,18 @@ def serverless(organisation: Organisation | None, day: datetime.date) -> list[Js
     """Accelerators that are billed by the second and can scale to zero."""
     discounts = discounts_of(organisation, day)
     rows = _wanted(Q(term__in=ON_DEMAND, kind="serverless", organisation=None), organisation, day)
-    return [row for p in rows if not is_stale(row := _price(p, discount_for(p, discounts)), day)]
+    gone = sold_out(day)
+    return [row for p in rows if not is_stale(row := _price(p, discount_for(p, discounts), gone), day)]
 
 
-def _price(p: Price, discount: Discount | None) -> Json:
-    """The price of the smallest number of chips that is sold, as the organization pays it."""
+def _price(p: Price, discount: Discount | None, gone: Mapping[tuple[Any, ...], datetime.date]) -> Json:
+    """The price of the smallest number of chips that is sold, as the organization pays it.
+
+    gone: when each offer was sold out, by provider, instance, region, accelerator and term.
+    """
+    regions = (p.region, *ANYWHERE) if p.organisation_id is None else ()
+    keys = ((p.provider, p.instance, region, p.accelerator_id, p.term) for region in regions)
+    left = next((gone[key] for key in keys if key in gone), None)
     paid_fraction = 1.0 - discount.discount_fraction if discount else 1.0
     per_chip = p.term != "purchase" and rule.is_per_chip(p)
     chips = p.smallest_unit_accelerators if per_chip and p.smallest_unit_accelerators else p.accelerators
@@ -207,6 +215,7 @@ def _price(p: Price, discount: Discount | None) -> Json:
         "origin": p.origin if p.organisation_id is None else OWN,
         "confidence": p.confidence,
         **({"country": p.country} if p.country else {}),
+        **({"sold_out_on": left.isoformat()} if left else {}),
         **({"marks": marks} if (marks := price_marks(p)) else {}),
     }
 
@@ -701,6 +710,7 @@ def _rented(
         fabric_accelerators=fabric_accelerators(p, chip, snapshot.fabrics),
         notes=p.get("notes", ""),
         stale=p.get("stale", False),
+        sold_out_on=p.get("sold_out_on", ""),
         host=host,
         share=share,
         **trust,

@@ -18,6 +18,7 @@ from catalog.models import Price, PriceRefresh
 from catalog.pricing import checks as price_checks
 from catalog.pricing import hosted_checks, sync
 from catalog.pricing import imports as price_imports
+from catalog.pricing.download import Unreachable
 from catalog.pricing.sources import SOURCES
 
 
@@ -31,7 +32,8 @@ class Command(BaseCommand):
                              metavar="NAME", help=f"one of {', '.join(SOURCES)}; may be repeated "
                              "(default: ASSAY_PRICE_SOURCES)")  # fmt: skip
         reading.add_argument("--file", type=Path, help="read this file instead of the network; needs one --from")
-        reading.add_argument("--bundle", type=Path, help="apply this bundle of `prices fetch` instead; no network")
+        reading.add_argument("--bundle", metavar="FILE", help="apply this bundle of `prices fetch` instead; a file, a "
+                             "folder of which the newest file counts, or a URL")  # fmt: skip
         reading.add_argument("--as-of", type=date.fromisoformat, metavar="DATE",
                              help="day of the data in the file (default: as its name or content says)")  # fmt: skip
         reading.add_argument("--cloud", default="", metavar="NAME",
@@ -74,17 +76,23 @@ class Command(BaseCommand):
     def apply(self, options: dict[str, Any]) -> None:
         if options["names"] or options["file"] or options["as_of"] or options["cloud"]:
             raise BadInput("--bundle says itself what it holds; leave out --from, --file, --as-of and --cloud")
+        place = str(options["bundle"])
         try:
-            applied = bundles.apply_file(options["bundle"], options["by"])
-        except (BundleError, fixtures.FixtureError, sync.AlreadyRunning) as error:
+            if place.startswith(("https://", "http://")) or Path(place).is_dir():
+                applied = bundles.refresh_from(place, options["by"])
+            else:
+                applied = bundles.apply_file(Path(place), options["by"])
+        except (BundleError, fixtures.FixtureError, sync.AlreadyRunning, Unreachable) as error:
             raise BadInput(f"{options['bundle']}: {error}; nothing was changed") from error
         except OSError as error:
             raise BadInput(f"{options['bundle']} cannot be read: {error.strerror}") from error
-        if options["json"]:
+        if applied is None:
+            self.stdout.write("{}" if options["json"] else "nothing new: this bundle was applied before")
+        elif options["json"]:
             self.stdout.write(json.dumps({"report": applied.report, "changes": applied.changes}, indent=1))
-            return
-        self.stdout.write(f"applied: made {applied.made_at:%Y-%m-%d %H:%M} UTC, signed with key {applied.key}")
-        self.stdout.write("\n".join(lines(applied)) or "nothing differs from what is here")
+        else:
+            self.stdout.write(f"applied: made {applied.made_at:%Y-%m-%d %H:%M} UTC, signed with key {applied.key}")
+            self.stdout.write("\n".join(lines(applied)) or "nothing differs from what is here")
 
     def fetch(self, options: dict[str, Any]) -> None:
         try:

@@ -174,6 +174,8 @@ def drawbacks(option: Ranked, first: Ranked) -> list[str]:
         found.append(f"less sure to meet the {'deadline' if late else 'limits'}")
     if option.price_weakness and not getattr(first, "price_weakness", ""):
         found.append("its price is weak")
+    if option.sold_out_on and not getattr(first, "sold_out_on", ""):
+        found.append(f"sold out on {option.sold_out_on}")
     if option.acquisition == "own" and option.provider != "owned" and first.acquisition != "own":
         found.append("commits you to a purchase")
     elif option.term.startswith("reserved") and not getattr(first, "term", "").startswith("reserved"):

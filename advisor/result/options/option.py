@@ -476,6 +476,9 @@ class Purchase(Section):
     estimate; empty: not recorded."""
     price_weakness: str = ""
     """Why a buyer should not sign at this price, such as its origin or its age; empty: nothing is known."""
+    sold_out_on: str = ""
+    """Date on which the offer was sold out, if that is its last reading and at most 30 days old; empty: available, or
+    no source says."""
 
     @property
     def place(self) -> str:

@@ -1,7 +1,8 @@
 """Imports the daily readings of ewyluda/gpu-price-index: one CSV with prices of many clouds.
 
-Traps: Oracle's nodes are listed at the price of one GPU. RunPod prints 0.50 where nothing is on offer, and lists
-slices of a GPU. Medians of a few marketplace offers differ by a factor of two within days.
+Traps: Oracle's nodes are listed at the price of one GPU. RunPod prints 0.50 where nothing is on offer, which counts as
+sold out, and lists slices of a GPU. Medians of a few marketplace offers differ by a factor of two within days.
+Vast.ai's are of hosts that can be rented now.
 """
 
 import csv
@@ -160,6 +161,8 @@ def read(text: str, catalog: names.Catalog, as_of: str, account: Account) -> Ite
         key = tuple(made.get(name, "") for name in ("provider", "instance", "accelerator", "region", "term"))
         if not reason and key in seen:
             reason = "duplicate instance, region and term"
+        if reason == NOTHING_ON_OFFER:
+            account.sold_out(made)
         if reason:
             account.skip(reason)
             if reason == NO_CHIP:
@@ -171,6 +174,7 @@ def read(text: str, catalog: names.Catalog, as_of: str, account: Account) -> Ite
         yield offer(made, (number,))
 
 
+NOTHING_ON_OFFER = "placeholder price of RunPod"
 NO_CHIP = "no accelerator of this name in the catalog"
 NO_SELLER = "no source of this name in the catalog"
 
@@ -186,7 +190,8 @@ def reading(line: Mapping[str, str], as_of: str, gib: Mapping[str, float]) -> tu
         return FOR_GOVERNMENTS, Offer()
     if price is None or per_chip is None or line["pricing"] not in TERMS:
         return "no price, or unknown term", Offer()
-    if reason := trap(line, sku, price, per_chip, count):
+    reason = trap(line, sku, price, per_chip, count)
+    if reason and reason != NOTHING_ON_OFFER:
         return reason, Offer()
     if line["source"] == "oracle":
         node = int(sku.rpartition(".")[2])
@@ -194,7 +199,7 @@ def reading(line: Mapping[str, str], as_of: str, gib: Mapping[str, float]) -> tu
         price, count = (per_chip * node, node) if count != node else (price, count)
     if line["source"] == "vast":
         note = "; ".join(filter(None, (f"median of {line['sample_size']} offers at one moment", note)))
-    return "", row(
+    return reason, row(
         provider=seller.provider,
         instance=instance_of(line, seller, sku),
         chips=(slug, count),
@@ -205,6 +210,7 @@ def reading(line: Mapping[str, str], as_of: str, gib: Mapping[str, float]) -> tu
         source=f"{REPOSITORY}, daily reading of {line['source']}",
         notes=note,
         rows=(),
+        availability="available" if line["source"] == "vast" else "",
         **trust(line, seller),
     )
 
@@ -224,7 +230,7 @@ def trap(line: Mapping[str, str], sku: str, price: Decimal, per_chip: Decimal, c
     if " MIG " in sku:
         return "slice of an accelerator"
     if line["source"] == "runpod" and price == PLACEHOLDER:
-        return "placeholder price of RunPod"
+        return NOTHING_ON_OFFER
     if line["source"] == "vast" and int(line["sample_size"]) < MIN_OFFERS:
         return f"median of fewer than {MIN_OFFERS} offers"
     if line["source"] == "oracle" and not re.fullmatch(r"BM\.GPU.*\.\d+", sku):

@@ -27,6 +27,7 @@ from catalog.loading.fixtures import PER_CHIP, FixtureError
 Line = Mapping[str, str]
 FIELDS = ("instance_name", "location", "price", "cpu", "memory", "gpu_count", "gpu_name", "gpu_memory", "spot")
 MIN_OFFERS = 10  # medians of fewer differ by a factor of two within days
+ASKED_FOR_FREE = ("vast-ai",)  # of which gpuhunt lists only hosts that can be rented now
 MEDIAN = f"median offer {PER_CHIP}"  # the instance, as in gpu_price_index
 
 
@@ -149,6 +150,8 @@ def medians(hosts: Iterable[Offer], account: Account) -> Iterator[Offer]:
             kind="marketplace",
             notes="; ".join(filter(None, (f"median of {len(group)} offers at one moment", first["notes"]))),
         )
+        if first["provider"] in ASKED_FOR_FREE:
+            made["availability"] = "available"
         made["smallest_unit_accelerators"] = str(min(int(host["accelerators"]) for host in group))
         made["smallest_unit_source"] = f"fewest accelerators of an offer in {first['source']}, {first['as_of']}"
         yield made

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
+from catalog.importers.prices.offers import Account
+
 SELLERS = {  # names of litellm that differ from the catalog's
     "azure_ai": "azure",
     "bedrock": "bedrock_converse",
@@ -19,6 +21,12 @@ FORMATS = re.compile(r"-(fp8|nvfp4|mxfp4|fp4|bf16|int8|int4|awq)$")
 TRAINED = re.compile(r"-(?:instruct|it|hf|chat|maas)$")  # hosted models are tuned ones, also where lists leave that out
 MAKERS = re.compile(r"^(?:databricks-|fw-|nvidia-|meta-(?=llama)|zai-(?=glm))")
 ARN = re.compile(r"^(?:[a-z0-9]+\.)+(?=[a-z])")  # us.meta.llama3-3 of Bedrock and OCI
+RELEASED = re.compile(r"-(?:20\d{6}|20\d\d-\d\d-\d\d|\d\d-\d\d|[01]\d[0-3]\d)(?=$|-free$)")  # the date of a release
+CLOSED = re.compile(  # families whose weights nobody publishes, and names that mean whatever is newest
+    r"gpt-(?!oss|j|neo)|chatgpt|o[134](?:$|-)|codex|computer-use|claude|gemini|palm|chat-bison|text-|code-bison"
+    r"|grok-(?!1|2)|nova-|titan|sonar|davinci|babbage|ft:|qwen[0-9.]*-(?:max|plus|turbo|flash|long)|muse-spark-\d"
+    r"|auto(?:$|-)|free$|.*-latest$"
+)
 VERSION = re.compile(r"-v\d+:\d+$")  # of Bedrock
 
 
@@ -47,6 +55,29 @@ def number_format(name: str) -> str:
     """The format of the weights that a name ends with; empty: it does not say."""
     match = FORMATS.search(TRAINED.sub("", name.lower()))
     return match[1] if match else ""
+
+
+def is_closed(name: str) -> bool:
+    """Whether a name is of a family that only its maker can serve, or of no model in particular."""
+    return CLOSED.match(ARN.sub("", name.split("/")[-1].lower())) is not None
+
+
+def undated(name: str) -> str:
+    """A name without the date of its release: of deepseek-v4-flash-20260731, and of deepseek-v4-flash-0731."""
+    return RELEASED.sub("", name)
+
+
+def note_lacking(
+    account: Account, catalog: "Models", provider: str, name: str, hf_id: str = "", tokens: int = 0
+) -> None:
+    """Notes a hosted model that the catalog lacks, with who serves it and how much it is used.
+
+    Not of closed families, and not another release of a model that the catalog has.
+    """
+    plain = undated(name.partition(":")[0])
+    if is_closed(name) or catalog.slug(provider, plain) is not None:
+        return
+    account.model(spelled(plain), plain.split("/")[-1], hf_id, provider, tokens)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

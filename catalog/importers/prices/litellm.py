@@ -27,6 +27,7 @@ COLUMNS = {
     "usd_per_mtok_cached_input": "cache_read_input_token_cost",
     "usd_per_mtok_output": "output_cost_per_token",
 }
+NO_MODEL = "model not in the catalog"
 TEXT_MODES = (None, "chat", "completion", "responses")
 
 
@@ -44,6 +45,9 @@ def read(path: Path, models: hosted.Models, as_of: str, account: Account) -> Ite
             reason, row = endpoint(key, entry, models, as_of, path.name)
         except (*UNREADABLE, ArithmeticError):
             reason, row = "unreadable entry", {}
+        if reason == NO_MODEL:
+            stated = str(entry.get("litellm_provider") or key.partition("/")[0])
+            hosted.note_lacking(account, models, hosted.seller(stated), hosted.own_name(key, stated))
         if reason:
             account.skip(reason)
         else:
@@ -61,7 +65,7 @@ def endpoint(
         return "not a model of text", {}
     slug = models.slug(provider, name)
     if slug is None:
-        return "model not in the catalog", {}
+        return NO_MODEL, {}
     if any(map(is_government, key.split("/"))):
         return FOR_GOVERNMENTS, {}
     if prices["usd_per_mtok_input"] is None or prices["usd_per_mtok_output"] is None:

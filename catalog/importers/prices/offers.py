@@ -34,6 +34,9 @@ class Account:
     read: int = 0
     skipped: dict[str, int] = field(default_factory=dict)  # rows by reason
     proposed: dict[str, str] = field(default_factory=dict)  # instances and chips that the catalog lacks: what they are
+    listed: dict[str, int] = field(default_factory=dict)  # the same: offers of each
+    models: dict[str, dict[str, Any]] = field(default_factory=dict)  # hosted models that the catalog lacks
+    gone: list[dict[str, Any]] = field(default_factory=list)  # availability of offers that are listed without a price
 
     def row(self) -> int:
         """The number of the next row."""
@@ -45,8 +48,22 @@ class Account:
             self.skipped[reason] = self.skipped.get(reason, 0) + rows
 
     def lacking(self, name: str, what: str) -> None:
-        """Notes an instance or a chip that the catalog lacks."""
+        """Notes an offer of an instance or a chip that the catalog lacks."""
         self.proposed.setdefault(name, what)
+        self.listed[name] = self.listed.get(name, 0) + 1
+
+    def model(self, key: str, name: str, hf_id: str, provider: str, tokens: int) -> None:
+        """Notes a hosted model that the catalog lacks. tokens: that it read and wrote, as far as it is stated."""
+        found = self.models.setdefault(key, {"key": key, "name": name, "hf_id": "", "providers": [], "tokens": 0})
+        found["hf_id"] = found["hf_id"] or hf_id
+        found["tokens"] += tokens
+        if provider and provider not in found["providers"]:
+            found["providers"].append(provider)
+
+    def sold_out(self, row: Mapping[str, Any]) -> None:
+        """Notes that an offer, named by the columns of its row, is listed without a price because none is left."""
+        named = {name: row[name] for name in ("provider", "instance", "region", "accelerator", "term", "source")}
+        self.gone.append(named | {"as_of": date.fromisoformat(row["as_of"]), "availability": "sold_out"})
 
 
 def offer(row: Mapping[str, Any], rows: tuple[int, ...], hold: str = "") -> Offer:
@@ -133,10 +150,11 @@ def row(
     vcpus: str = "",
     host_memory_gib: str = "",
     notes: str = "",
+    availability: str = "",
 ) -> Offer:
     """The row of one offer for fixtures.price. `chips`: slug and count; `usd_per_hour`: of the whole instance.
 
-    `rows` and `hold`: as in Offer.
+    `rows` and `hold`: as in Offer. `availability`: available or sold_out, if the seller says so.
     """
     slug, count = chips
     given = {
@@ -156,5 +174,6 @@ def row(
         "notes": notes,
         "origin": origin,
         "confidence": confidence,
+        **({"availability": availability} if availability else {}),
     }
     return offer(given, rows, hold)

@@ -13,6 +13,8 @@ from catalog.importers.prices.offers import UNREADABLE, Account, Offer, listed_i
 
 API = "OpenRouter models API"
 PROVIDER = "openrouter"
+ROUTER = "-1"  # price of a router
+NO_MODEL = "model not in the catalog"
 COLUMNS = {
     "usd_per_mtok_input": "prompt",
     "usd_per_mtok_cached_input": "input_cache_read",
@@ -28,10 +30,25 @@ def read(text: str, models: hosted.Models, as_of: str, account: Account) -> Iter
             reason, row = endpoint(entry, models, as_of)
         except (*UNREADABLE, ArithmeticError):
             reason, row = "unreadable model", {}
+        if reason == NO_MODEL and str(entry["pricing"].get("prompt")) != ROUTER:
+            hosted.note_lacking(account, models, PROVIDER, str(entry["id"]), str(entry.get("hugging_face_id") or ""))
         if reason:
             account.skip(reason)
         else:
             yield offer(row, (number,))
+
+
+def usage(text: str, models: hosted.Models, account: Account) -> Iterator[Offer]:
+    """Adds the tokens of each model in a file of daily rankings to what the catalog lacks; makes no offer."""
+    for entry in entries(text):
+        account.row()
+        try:
+            tokens = sum(int(entry[f"total_{kind}_tokens"]) for kind in ("prompt", "completion"))
+            hosted.note_lacking(account, models, "", str(entry["model_permaslug"]), tokens=max(tokens, 0))
+            account.skip("usage of a model, no price")
+        except (*UNREADABLE, ArithmeticError):
+            account.skip("unreadable ranking")
+    yield from ()
 
 
 def entries(text: str) -> list[dict[str, Any]]:
@@ -59,7 +76,7 @@ def endpoint(entry: dict[str, Any], models: hosted.Models, as_of: str) -> tuple[
     slug = models.by_id.get(on_hub) if on_hub else None
     slug = slug or models.slug(PROVIDER, model)
     if slug is None:
-        return "model not in the catalog", {}
+        return NO_MODEL, {}
     if variant == "batch":
         return "price of batches", {}
     if prices["usd_per_mtok_input"] is None or prices["usd_per_mtok_output"] is None:

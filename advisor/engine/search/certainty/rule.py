@@ -28,6 +28,7 @@ class Candidate:
     over_budget: bool = False  # it costs more than the stated budget as expected
     keeps: bool = False  # keeps owned machines in service
     weakness: int = 0  # of its price: 0 sound, 1 weak, 2 over a year old
+    sold_out: bool = False  # what it rents was sold out when it was read last
     simplicity: tuple[float, ...] = ()  # sort key, simplest first; of equal length for all
     apart: str = ""  # why nobody would order it; empty: somebody would
     seller: Hashable = ()  # chip, provider and way to pay: variants of one choice have the same
@@ -99,11 +100,15 @@ def is_sure(c: Candidate, sure: float) -> bool:
 
 
 def _standing(c: Candidate, sure: float) -> tuple[object, ...]:
-    """Sort key of tied options. Whoever keeps machines signs nothing; of the others, the soundest price."""
+    """Sort key of tied options. Whoever keeps machines signs nothing; of the others, what can be had, at a sound price.
+
+    Availability counts in ties alone: what is sold out today may be on sale when the order is placed.
+    """
     likely = 1.0 if c.probability is None else c.probability
     return (
         not is_sure(c, sure),
         not c.keeps,
+        c.sold_out,
         c.weakness,
         -round(likely / PROBABILITY_STEP),
         c.commits,

@@ -67,6 +67,7 @@ class Offer:
     notes: str = ""
     origin: str = ""  # where the price comes from: official_list | provider_api | reseller ...; empty: not stated
     weakness: str = ""  # why a buyer should not sign at this price, in words; empty: nothing is known
+    sold_out_on: str = ""  # ISO date of its last reading, if it was sold out then; empty: available, or not known
     unknown_unit_chips: int = 0  # of a whole unit, if the smallest one that is sold is unknown; 0: it is known
     doubt: str = ""  # why it cannot be the first choice, in words; empty: nothing is known
     rent_low_ratio: float = 1.0  # of the marketplaces' lowest price to this one, if it is lower

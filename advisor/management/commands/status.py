@@ -1,0 +1,37 @@
+"""How fresh the catalog is, and which saved answers rest on older data: `status [--format json] [--answers]`."""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from advisor import refresh
+from catalog.details import freshness
+from catalog.management.errors import BadInput, operator
+from catalog.pricing import sync
+
+
+class Command(BaseCommand):
+    help = "Shows the newest date and version of prices, models, accelerators, frameworks and measurements."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--format", choices=("table", "json"), default="table")
+        parser.add_argument("--json", action="store_const", const="json", dest="format", help="same as --format json")
+        parser.add_argument("--answers", action="store_true", help="name saved answers that rest on older data")
+        parser.add_argument("--compare", action="store_true", help="compute these answers again and say what changes")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            row = refresh.compare(operator()) if options["compare"] else None
+        except sync.AlreadyRunning as error:
+            raise BadInput(str(error)) from error
+        found = freshness.found()
+        answers = refresh.resting() if options["answers"] or row else None
+        if options["format"] == "json":
+            more = {} if answers is None else {"answers": [asdict(each) for each in answers]}
+            more |= {"comparison": row.report} if row else {}
+            self.stdout.write(json.dumps(found | more, indent=1))
+            return
+        told = freshness.lines(found) if answers is None else refresh.resting_lines(answers)
+        self.stdout.write("\n".join([*told, *(refresh.lines(row) if row else ())]))
