@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('catalog', '0026_catalog_bundles'),
+        ('catalog', '0027_hosted_hardware'),
     ]
 
     operations = [

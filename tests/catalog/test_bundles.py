@@ -142,7 +142,7 @@ def test_a_name_that_stands_twice_is_refused(name: str) -> None:
         archive.unpack(out.getvalue(), [PUBLIC])
 
 
-@pytest.mark.parametrize("key", ["no Base64!", "c2hvcnQ=", PUBLIC + "AAAA", ""])
+@pytest.mark.parametrize("key", ["no Base64!", "c2hvcnQ=", PUBLIC + "AAAA", ""], ids=["text", "short", "long", "empty"])
 def test_a_key_of_another_format_is_named_as_such(key: str) -> None:
     with pytest.raises(BundleError, match="a key"):
         archive.unpack(PACKED, [PUBLIC, key])
