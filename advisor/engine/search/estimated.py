@@ -400,7 +400,8 @@ def _priced(
 ) -> dict[str, Estimated]:
     """The chosen cells at the cheapest of renting, buying and what is owned, with the team and services of each.
 
-    Under `carbon` the offer of the greenest grid stays.
+    What is owned comes first: an offer to buy more of it costs the same where no more is needed. Under `carbon` the
+    offer of the greenest grid stays.
     """
     catalog = question.catalog
     if not cells:
@@ -410,7 +411,7 @@ def _priced(
     few = only_rows(table, rows)
     ways = [catalog]
     if question.workload.objective != CARBON:
-        split = {way: tuple(o for o in catalog.offers if way_of(o) == way) for way in (RENT, BUY, HELD)}
+        split = {way: tuple(o for o in catalog.offers if way_of(o) == way) for way in (HELD, RENT, BUY)}
         ways = [replace(catalog, offers=offers) for offers in split.values() if offers]
     best: dict[str, Estimated] = {}
     for market in ways:
