@@ -275,7 +275,7 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PERMISSION_CLASSES": ["advisor.api.tokens.Allowed"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PAGINATION_CLASS": "rest_framework.pagination.LimitOffsetPagination",
+    "DEFAULT_PAGINATION_CLASS": "catalog.rest.Pages",
     "DEFAULT_FILTER_BACKENDS": [
         "catalog.rest.KnownParameters",
         "django_filters.rest_framework.DjangoFilterBackend",

@@ -10,6 +10,7 @@ from advisor.api.problems import unavailable
 
 if TYPE_CHECKING:
     from advisor.api.deletions import OneLoadTest, OneShare, OneToken, Shares, Tokens
+    from advisor.api.description import Description
     from advisor.api.quick import Quick
     from advisor.api.views import (
         AdviceDetail,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 # Loaded on first use: Django REST framework's settings name classes of this room, and its views read them on import.
 VIEWS = {
     "advisor.api.deletions": ("OneLoadTest", "OneShare", "OneToken", "Shares", "Tokens"),
+    "advisor.api.description": ("Description",),
     "advisor.api.quick": ("Quick",),
     "advisor.api.views": (
         "AdviceDetail", "AdviceList", "AdviceResult", "CancelAdvice", "EstimateOne", "OneAdvice", "Pages", "Root",
@@ -36,6 +38,7 @@ __all__ = [
     "AdviceList",
     "AdviceResult",
     "CancelAdvice",
+    "Description",
     "EstimateOne",
     "Exceeded",
     "JSONParser",

@@ -132,8 +132,9 @@ class RegisterBody(serializers.Serializer[Any]):
     labels = Labels(required=False, default=dict)
     inventory = Facts(required=False, default=dict)
     proof = serializers.RegexField(
-        rf"^{signing.SIGNATURE.pattern}$",
+        rf"^({signing.SIGNATURE.pattern})?$",
         required=False,
+        allow_blank=True,
         default="",
         help_text="From a machine that is already registered: v1= and, in hex, HMAC-SHA256 with its signing key over "
         "`assay-register-v1`, its install_id and the SHA-256 of the enrollment token, one per line",
