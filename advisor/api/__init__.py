@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.api import limits, tokens
 from advisor.api.limits import Exceeded, address, count, reached, rest_s
+from advisor.api.page_tokens import is_program
 from advisor.api.parsers import JSONParser
 from advisor.api.problems import unavailable
 
@@ -53,6 +54,7 @@ __all__ = [
     "Tokens",
     "address",
     "count",
+    "is_program",
     "limits",
     "reached",
     "rest_s",
