@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         AdviceDetail,
         AdviceList,
         AdviceResult,
+        AdviceSummary,
         CancelAdvice,
         EstimateOne,
         OneAdvice,
@@ -30,7 +31,8 @@ VIEWS = {
     "advisor.api.description": ("Description",),
     "advisor.api.quick": ("Quick",),
     "advisor.api.views": (
-        "AdviceDetail", "AdviceList", "AdviceResult", "CancelAdvice", "EstimateOne", "OneAdvice", "Pages", "Root",
+        "AdviceDetail", "AdviceList", "AdviceResult", "AdviceSummary", "CancelAdvice", "EstimateOne", "OneAdvice",
+        "Pages", "Root",
     ),
 }  # fmt: skip
 
@@ -38,6 +40,7 @@ __all__ = [
     "AdviceDetail",
     "AdviceList",
     "AdviceResult",
+    "AdviceSummary",
     "CancelAdvice",
     "Description",
     "EstimateOne",

@@ -4,7 +4,9 @@ from typing import Any, ClassVar
 
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
+from django.utils.decorators import method_decorator
 from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_view
+from pydantic import ValidationError
 from rest_framework import generics, views
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -23,10 +25,12 @@ from advisor.api.openapi import (
 from advisor.api.parsers import PARSERS, idempotency_key, workload_in
 from advisor.api.serializers import AdviceSerializer, AdviceSummarySerializer
 from advisor.models import Advice
-from advisor.result import Answer, Estimate, TrainingEstimate
+from advisor.report import summary_of
+from advisor.result import Answer, AnswerSummary, Estimate, SummaryLinks, TrainingEstimate
 from advisor.workload import Deployment, TrainingRun
 from catalog import rest
 from catalog.accounts import Right, caller_of, organisation_of
+from catalog.pricing import reader
 from catalog.rest import Conflict, problems
 
 MAX_ESTIMATE = {"isl": 131_072, "osl": 16_384, "concurrency": 20_000}  # of web requests, which must be quick
@@ -163,11 +167,36 @@ class AdviceResult(OneAdvice):
         responses={200: Answer, **problems(404, 406, 409)},
     )
     def get(self, request: Request, pk: Any) -> Response:
+        return Response(result_of(self.advice(pk)))
+
+
+def result_of(advice: Advice) -> dict[str, Any]:
+    """The stored answer. Conflict: there is none."""
+    if advice.answer is None:
+        reason = f": {advice.error}" if advice.error else ""
+        raise Conflict(f"This recommendation is {advice.state}{reason}. It has no result.")
+    return advice.answer
+
+
+class AdviceSummary(OneAdvice):
+    @extend_schema(
+        operation_id="getAdviceSummary",
+        summary="Get the answer in at most 4 kB",
+        description="The decision in one sentence, what would settle it, the first option and the runner-up with key "
+        "figures, the cost with its range, and links. The sentences are those of the first screen, in English and USD.",
+        responses={200: AnswerSummary, **problems(404, 406, 409)},
+    )
+    @method_decorator(reader.in_english)
+    def get(self, request: Request, pk: Any) -> Response:
         advice = self.advice(pk)
-        if advice.result is None:
-            reason = f": {advice.error}" if advice.error else ""
-            raise Conflict(f"This recommendation is {advice.state}{reason}. It has no result.")
-        return Response(advice.answer)
+        try:
+            answer = Answer.read(result_of(advice))
+        except ValidationError:
+            raise Conflict("This answer was stored by another version and cannot be read. Re-run it.") from None
+        names = {"html": "advice", "result": "api-advice-result", "workload": "advice-workload"}
+        links = {key: reverse(name, args=[pk], request=request) for key, name in names.items()}
+        found = summary_of(answer, str(pk), advice.workload.name, SummaryLinks(**links))
+        return Response(found.to_json())
 
 
 ASKED = AnyOf(name="EstimateRequest", models=(Deployment, TrainingRun), required=("model", "accelerator"))
