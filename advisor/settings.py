@@ -279,7 +279,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PAGINATION_CLASS": "catalog.rest.Pages",
     "DEFAULT_FILTER_BACKENDS": [
         "catalog.rest.KnownParameters",
-        "django_filters.rest_framework.DjangoFilterBackend",
+        "catalog.rest.Filters",
     ],
     "PAGE_SIZE": 50,
 }

@@ -10,6 +10,7 @@ from advisor.api.parsers import JSONParser
 from advisor.api.problems import unavailable
 
 if TYPE_CHECKING:
+    from advisor.api.advice_filters import AdviceFilters
     from advisor.api.deletions import OneLoadTest, OneShare, OneToken, Shares, Tokens
     from advisor.api.description import Description
     from advisor.api.quick import Quick
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 # Loaded on first use: Django REST framework's settings name classes of this room, and its views read them on import.
 VIEWS = {
+    "advisor.api.advice_filters": ("AdviceFilters",),
     "advisor.api.deletions": ("OneLoadTest", "OneShare", "OneToken", "Shares", "Tokens"),
     "advisor.api.description": ("Description",),
     "advisor.api.quick": ("Quick",),
@@ -38,6 +40,7 @@ VIEWS = {
 
 __all__ = [
     "AdviceDetail",
+    "AdviceFilters",
     "AdviceList",
     "AdviceResult",
     "AdviceSummary",

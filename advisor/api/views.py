@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar
 
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 from django.shortcuts import get_object_or_404
 from django.utils.decorators import method_decorator
 from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_view
@@ -14,6 +14,7 @@ from rest_framework.reverse import reverse
 
 from advisor import advise, deletion, workload
 from advisor.api import limits
+from advisor.api.advice_filters import RestAdviceFilters
 from advisor.api.openapi import (
     ESTIMATE_EXAMPLE,
     EXAMPLE,
@@ -79,6 +80,7 @@ class Root(views.APIView):
     get=extend_schema(
         operation_id="listAdvice",
         summary="List advice, newest first",
+        description="Filters narrow together. `since` and `until` are days in UTC, both included.",
         responses={200: AdviceSummarySerializer, **problems(400, 406)},
     )
 )
@@ -86,11 +88,17 @@ class AdviceList(generics.ListAPIView[Advice]):
     serializer_class = AdviceSummarySerializer
     pagination_class = Pages
     parser_classes = PARSERS
-    filterset_fields: ClassVar = ["state"]
+    filter_backends = (rest.KnownParameters, rest.Filters, rest.Ordering)
+    filterset_class = RestAdviceFilters
+    ordering_fields: ClassVar = ["created_at", "finished_at", "name", "state"]
+    ordering: ClassVar = ["-created_at"]
     queryset = Advice.objects.none()
 
     def get_queryset(self) -> QuerySet[Advice]:
-        return AdviceList.queryset if is_schema(self) else advise.visible(organisation_of(self.request)).defer("result")
+        if is_schema(self):
+            return self.queryset
+        rows = advise.visible(organisation_of(self.request)).defer("result")
+        return rows.annotate(name=F("workload__name"))
 
     @extend_schema(
         operation_id="askForAdvice",

@@ -2,13 +2,14 @@
 
 from catalog.rest.errors import CONTENT_TYPE, Conflict, TooLarge, Unprocessable, flat, problems, refusal
 from catalog.rest.fields import Body, Number, OneOf, Text, Whole, YesNo
-from catalog.rest.listing import KnownParameters, Ordering, Pages, columns, refuse_empty, refuse_unknown
+from catalog.rest.listing import Filters, KnownParameters, Ordering, Pages, columns, refuse_empty, refuse_unknown
 from catalog.rest.parsers import StrictJSONParser, read_body
 
 __all__ = [
     "CONTENT_TYPE",
     "Body",
     "Conflict",
+    "Filters",
     "KnownParameters",
     "Number",
     "OneOf",

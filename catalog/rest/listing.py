@@ -13,6 +13,7 @@ from rest_framework.request import Request
 
 MAX_OFFSET = 10_000_000
 SORTS = ("ordering", "sort")
+MOST_NAMED = 30  # choices that an error names
 
 
 class Pages(pagination.LimitOffsetPagination):
@@ -94,6 +95,27 @@ class Ordering(OrderingFilter):
             }
             for name, description in zip(SORTS, texts, strict=True)
         ]  # fmt: skip
+
+
+class Filters(DjangoFilterBackend):
+    """Filters by the URL's parameters. A value that is refused is refused with those that are allowed."""
+
+    def filter_queryset(self, request: Request, queryset: QuerySet[Any], view: Any) -> QuerySet[Any]:
+        try:
+            return super().filter_queryset(request, queryset, view)
+        except ValidationError as error:
+            filterset = self.get_filterset(request, queryset, view)
+            fields = filterset.form.fields if filterset else {}
+            allowed = {name: choices_of(fields.get(name)) for name in error.detail}
+            raise ValidationError(
+                {name: [f"{text}{allowed[name]}" for text in texts] for name, texts in error.detail.items()}
+            ) from None
+
+
+def choices_of(field: Any) -> str:
+    """The values that a field of a form takes, as the end of a message; empty: any, or too many."""
+    values = [str(value) for value, _ in getattr(field, "choices", ()) if value not in ("", None)]
+    return f" Allowed are {', '.join(values)}." if 0 < len(values) <= MOST_NAMED else ""
 
 
 class KnownParameters(BaseFilterBackend):
