@@ -7,6 +7,7 @@ from advisor.api import (
     AdviceSummary,
     CancelAdvice,
     EstimateOne,
+    Estimates,
     OneLoadTest,
     OneShare,
     OneToken,
@@ -35,6 +36,7 @@ urlpatterns = [
     path("tokens/<int:pk>", OneToken.as_view(), name="api-token"),
     path("quick", Quick.as_view(), name="api-quick"),
     path("estimate", EstimateOne.as_view(), name="api-estimate"),
+    path("estimates", Estimates.as_view(), name="api-estimates"),
     path("fidelity", accuracy_page.Fidelity.as_view(), name="api-fidelity"),
     path("fidelity/rows", accuracy_page.FidelityRows.as_view(), name="api-fidelity-rows"),
 ]

@@ -11,6 +11,7 @@ from advisor.api.problems import unavailable
 
 if TYPE_CHECKING:
     from advisor.api.advice_filters import AdviceFilters
+    from advisor.api.bulk_estimates import Estimates
     from advisor.api.deletions import OneLoadTest, OneShare, OneToken, Shares, Tokens
     from advisor.api.description import Description
     from advisor.api.quick import Quick
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 VIEWS = {
     "advisor.api.advice_filters": ("AdviceFilters",),
     "advisor.api.deletions": ("OneLoadTest", "OneShare", "OneToken", "Shares", "Tokens"),
+    "advisor.api.bulk_estimates": ("Estimates",),
     "advisor.api.description": ("Description",),
     "advisor.api.quick": ("Quick",),
     "advisor.api.views": (
@@ -47,6 +49,7 @@ __all__ = [
     "CancelAdvice",
     "Description",
     "EstimateOne",
+    "Estimates",
     "Exceeded",
     "JSONParser",
     "OneAdvice",

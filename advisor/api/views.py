@@ -55,8 +55,8 @@ class Pages(rest.Pages):
 
 
 LINKS = (
-    "advice", "quick", "estimate", "accelerators", "models", "prices", "own-prices", "discounts", "api-prices",
-    "frameworks", "quantizations", "units", "regions", "assumptions", "freshness", "fidelity", "agents",
+    "advice", "quick", "estimate", "estimates", "accelerators", "models", "prices", "own-prices", "discounts",
+    "api-prices", "frameworks", "quantizations", "units", "regions", "assumptions", "freshness", "fidelity", "agents",
     "probe-jobs", "probe-results", "enrolments", "tokens",
 )  # fmt: skip
 
@@ -227,15 +227,20 @@ class EstimateOne(views.APIView):
     )
     def post(self, request: Request) -> Response:
         limits.of_estimate(request)
-        # here, so that web workers load the engine only for estimates
-        from advisor.answer import single_estimate, training_estimate
-
         if not isinstance(request.data, dict):
             raise workload.WorkloadError([workload.error("", "must be an object of keys", "a deployment")])
-        asked = workload.parse_estimate(request.data)
-        if isinstance(asked, TrainingRun):
-            return Response(training_estimate.answer(asked).to_json())
-        return Response(single_estimate.answer(within_limits(asked)).to_json())
+        return Response(estimate_of(request.data))
+
+
+def estimate_of(raw: dict[str, Any]) -> dict[str, Any]:
+    """The estimate of one body. Raises WorkloadError."""
+    # here, so that web workers load the engine only for estimates
+    from advisor.answer import single_estimate, training_estimate
+
+    asked = workload.parse_estimate(raw)
+    if isinstance(asked, TrainingRun):
+        return training_estimate.answer(asked).to_json()
+    return single_estimate.answer(within_limits(asked)).to_json()
 
 
 def within_limits(d: Deployment) -> Deployment:

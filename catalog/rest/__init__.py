@@ -1,6 +1,16 @@
 """What REST views share: strict fields and bodies, the JSON parser, lists, and problem documents."""
 
-from catalog.rest.errors import CONTENT_TYPE, Conflict, TooLarge, Unprocessable, flat, problems, refusal
+from catalog.rest.errors import (
+    CONTENT_TYPE,
+    Conflict,
+    ProblemSerializer,
+    TooLarge,
+    Unprocessable,
+    flat,
+    problems,
+    refusal,
+)
+from catalog.rest.errors import document as problem_document
 from catalog.rest.fields import Body, Number, OneOf, Text, Whole, YesNo
 from catalog.rest.listing import Filters, KnownParameters, Ordering, Pages, columns, refuse_empty, refuse_unknown
 from catalog.rest.parsers import StrictJSONParser, read_body
@@ -15,6 +25,7 @@ __all__ = [
     "OneOf",
     "Ordering",
     "Pages",
+    "ProblemSerializer",
     "StrictJSONParser",
     "Text",
     "TooLarge",
@@ -23,6 +34,7 @@ __all__ = [
     "YesNo",
     "columns",
     "flat",
+    "problem_document",
     "problems",
     "read_body",
     "refusal",
