@@ -22,7 +22,7 @@ from catalog.rest import Body, ProblemSerializer, StrictJSONParser, Unprocessabl
 
 MAX_ESTIMATES = 1000
 PER_COUNT = 20  # estimates of one call that count as one: they share what a single one reads
-MOST_S = 60.0  # of computing; what is left then is refused, so that one call cannot occupy a web thread for long
+MOST_S = 120.0  # of computing; what is left then is refused, so that one call cannot occupy a web thread for long
 LATE = "Not computed: this call reached its limit of {:.0f} seconds. Send the rest again, in smaller calls."
 Json = dict[str, Any]
 
