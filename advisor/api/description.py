@@ -22,7 +22,7 @@ class Description(SpectacularAPIView):
 
     @extend_schema(exclude=True)
     def get(self, request: HttpRequest) -> HttpResponse:
-        renderer = request.accepted_renderer  # type: ignore[attr-defined]
+        renderer: BaseRenderer = request.accepted_renderer  # type: ignore[attr-defined]
         with GENERATING:  # other threads wait for the first document instead of generating it again
             body, tag = written(type(renderer))
         response = get_conditional_response(request, etag=tag) or HttpResponse(body, content_type=renderer.media_type)
@@ -36,5 +36,6 @@ class Description(SpectacularAPIView):
 def written(renderer: type[BaseRenderer]) -> tuple[bytes, str]:
     """(document, ETag) in a renderer's format."""
     with translation.override("en"):
-        body = renderer().render(SchemaGenerator().get_schema(request=None, public=True), renderer_context={})
+        text = renderer().render(SchemaGenerator().get_schema(request=None, public=True), renderer_context={})
+    body = text.encode() if isinstance(text, str) else text
     return body, f'"{hashlib.sha256(body).hexdigest()[:20]}"'

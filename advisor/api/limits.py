@@ -63,7 +63,8 @@ def caller_key(request: Request | HttpRequest) -> str:
     token = getattr(user, "token", None)
     if token is not None:
         return f"token-{token.pk}"
-    return f"account-{user.pk}" if getattr(user, "pk", None) else address(request)
+    account = getattr(user, "pk", None)
+    return f"account-{account}" if account else address(request)
 
 
 def count(request: Request | HttpRequest, kind: str, who: str, limit: int, weight: int = 1) -> None:

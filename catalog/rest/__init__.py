@@ -11,7 +11,7 @@ from catalog.rest.errors import (
     refusal,
 )
 from catalog.rest.errors import document as problem_document
-from catalog.rest.fields import Body, Number, OneOf, Text, Whole, YesNo
+from catalog.rest.fields import Body, Number, OneOf, Pattern, Text, Whole, YesNo
 from catalog.rest.listing import Filters, KnownParameters, Ordering, Pages, columns, refuse_empty, refuse_unknown
 from catalog.rest.parsers import StrictJSONParser, read_body
 
@@ -25,6 +25,7 @@ __all__ = [
     "OneOf",
     "Ordering",
     "Pages",
+    "Pattern",
     "ProblemSerializer",
     "StrictJSONParser",
     "Text",

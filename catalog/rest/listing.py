@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection
-from typing import Any
+from typing import Any, cast
 
 from django.db.models import F, QuerySet
 from django_filters.rest_framework import CharFilter, DjangoFilterBackend, MultipleChoiceFilter
@@ -106,10 +106,11 @@ class Filters(DjangoFilterBackend):
         except ValidationError as error:
             filterset = self.get_filterset(request, queryset, view)
             fields = filterset.form.fields if filterset else {}
-            allowed = {name: choices_of(fields.get(name)) for name in error.detail}
-            raise ValidationError(
-                {name: [f"{text}{allowed[name]}" for text in texts] for name, texts in error.detail.items()}
-            ) from None
+            refused = cast(dict[str, Any], error.detail)
+            said = {
+                name: [f"{text}{choices_of(fields.get(name))}" for text in texts] for name, texts in refused.items()
+            }
+            raise ValidationError(said) from None
 
 
 def choices_of(field: Any) -> str:
