@@ -10,13 +10,12 @@ from advisor.api.parsers import JSONParser
 from advisor.api.problems import unavailable
 
 if TYPE_CHECKING:
-    from advisor.api.advice_filters import AdviceFilters
-    from advisor.api.bulk_estimates import Estimates
+    from advisor.api.bulk_estimates import Estimates, Quick
     from advisor.api.deletions import OneLoadTest, OneShare, OneToken, Shares, Tokens
     from advisor.api.description import Description
-    from advisor.api.quick import Quick
     from advisor.api.views import (
         AdviceDetail,
+        AdviceFilters,
         AdviceList,
         AdviceResult,
         AdviceSummary,
@@ -29,14 +28,12 @@ if TYPE_CHECKING:
 
 # Loaded on first use: Django REST framework's settings name classes of this room, and its views read them on import.
 VIEWS = {
-    "advisor.api.advice_filters": ("AdviceFilters",),
     "advisor.api.deletions": ("OneLoadTest", "OneShare", "OneToken", "Shares", "Tokens"),
-    "advisor.api.bulk_estimates": ("Estimates",),
+    "advisor.api.bulk_estimates": ("Estimates", "Quick"),
     "advisor.api.description": ("Description",),
-    "advisor.api.quick": ("Quick",),
     "advisor.api.views": (
-        "AdviceDetail", "AdviceList", "AdviceResult", "AdviceSummary", "CancelAdvice", "EstimateOne", "OneAdvice",
-        "Pages", "Root",
+        "AdviceDetail", "AdviceFilters", "AdviceList", "AdviceResult", "AdviceSummary", "CancelAdvice",
+        "EstimateOne", "OneAdvice", "Pages", "Root",
     ),
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""REST view of many estimates in one call, which reads the catalog once."""
+"""REST views of many estimates in one call, which reads the catalog once, and of the closed-form ranking."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -7,16 +7,19 @@ from typing import Any
 from django.conf import settings
 from django.http import StreamingHttpResponse
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field
-from rest_framework import serializers, views
+from rest_framework import exceptions, serializers, views
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from advisor import inputs, workload
 from advisor.api import limits
-from advisor.api.openapi import ESTIMATE_EXAMPLE
+from advisor.api.openapi import ESTIMATE_EXAMPLE, EXAMPLE
+from advisor.api.parsers import PARSERS, workload_in
 from advisor.api.problems import workload_problem
 from advisor.api.views import estimate_of
+from advisor.result import QuickRanking
+from catalog.accounts import organisation_of
 from catalog.loading.bounded import Bounds
 from catalog.rest import Body, ProblemSerializer, StrictJSONParser, Unprocessable, problem_document, problems
 
@@ -134,3 +137,38 @@ class Estimates(views.APIView):
         rows = list(found)
         errors = sum(each["problem"] is not None for each in rows)
         return Response({"count": len(rows), "error_count": errors, "results": rows})
+
+
+# --- the closed-form ranking ------------------------------------------------------------------------------------
+
+
+class Unready(exceptions.APIException):
+    status_code = 503
+    default_detail = "Other rankings keep this server busy; try again in a few seconds."
+    wait = 5
+
+
+class Quick(views.APIView):
+    parser_classes = PARSERS
+
+    @extend_schema(
+        operation_id="rankQuickly",
+        summary="Rank the whole catalog by closed formulas, without simulation",
+        description="Responds immediately. Every figure of a deployment is an analytical estimate, not simulated; "
+        "latencies under load are usually higher in the full answer, and it may need more replicas. Serving, batch, "
+        "embedding, reranking and image generation; training runs and portfolios have no quick ranking.",
+        request={kind: workload.Spec for kind in ("application/json", "application/yaml")},
+        responses={200: QuickRanking, **problems(400, 406, 413, 415, 422, 503)},
+        examples=[EXAMPLE],
+    )
+    def post(self, request: Request) -> Response:
+        limits.of_quick(request)
+        from advisor.answer import quick  # here, so that web workers load the engine only for estimates
+
+        organisation = organisation_of(request)
+        spec = inputs.with_catalog_names(workload_in(request.data), organisation)
+        inputs.check_catalog(spec, organisation)
+        try:
+            return Response(quick.quick_answer(spec, organisation).to_json())
+        except quick.Busy:
+            raise Unready from None

@@ -1,7 +1,11 @@
 """REST views for advice and estimates. Errors are problem documents (catalog/rest)."""
 
+# mypy: allow-subclassing-any
+
 from typing import Any, ClassVar
 
+import django_filters
+from django import forms
 from django.db.models import F, QuerySet
 from django.shortcuts import get_object_or_404
 from django.utils.decorators import method_decorator
@@ -14,7 +18,6 @@ from rest_framework.reverse import reverse
 
 from advisor import advise, deletion, workload
 from advisor.api import limits
-from advisor.api.advice_filters import RestAdviceFilters
 from advisor.api.openapi import (
     ESTIMATE_EXAMPLE,
     EXAMPLE,
@@ -25,12 +28,15 @@ from advisor.api.openapi import (
 )
 from advisor.api.parsers import PARSERS, idempotency_key, workload_in
 from advisor.api.serializers import AdviceSerializer, AdviceSummarySerializer
+from advisor.engine.terms import KINDS
 from advisor.models import Advice
 from advisor.report import summary_of
 from advisor.result import Answer, AnswerSummary, Estimate, SummaryLinks, TrainingEstimate
-from advisor.workload import Deployment, TrainingRun
+from advisor.templatetags.units import STATES
+from advisor.workload import PORTFOLIO, Deployment, TrainingRun
 from catalog import rest
 from catalog.accounts import Right, caller_of, organisation_of
+from catalog.lists import filters
 from catalog.pricing import reader
 from catalog.rest import Conflict, problems
 
@@ -52,6 +58,45 @@ class Pages(rest.Pages):
     """A smaller limit, because rows are long."""
 
     max_limit = 200
+
+
+# --- filters of the list of advice, which the page and REST share ----------------------------------------------
+
+KINDS_ASKED = {**{kind.name: kind.title for kind in KINDS.values()}, PORTFOLIO: "several workloads on one fleet"}
+
+
+class AdviceFilters(django_filters.FilterSet):
+    """Kind, state and days of the request."""
+
+    kind = django_filters.ChoiceFilter(
+        field_name="workload__spec__kind", label="Kind", choices=list(KINDS_ASKED.items()), empty_label="Any"
+    )
+    state = django_filters.ChoiceFilter(
+        label="State",
+        choices=[(name, STATES.get(name, name)) for name in Advice.State.values],
+        empty_label="Any",
+    )
+    since = filters.Day(field_name="created_at", lookup_expr="date__gte", label="Requested from")
+    until = filters.Day(field_name="created_at", lookup_expr="date__lte", label="Requested until")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name in ("since", "until"):
+            self.filters[name].extra["widget"] = forms.DateInput(attrs={"type": "date"})
+
+
+class RestAdviceFilters(AdviceFilters):
+    """The same, and a part of the name, the model and the author."""
+
+    name = django_filters.CharFilter(field_name="workload__name", lookup_expr="icontains", label="Part of the name")
+    model = django_filters.CharFilter(
+        field_name="workload__spec__model", lookup_expr="icontains", label="Part of the model's name"
+    )
+    author = django_filters.CharFilter(field_name="made_by", label="User name, or `token NAME`; exact")
+
+    class Meta:
+        model = Advice
+        fields = ["name", "model", "kind", "state", "author", "since", "until"]
 
 
 LINKS = (
