@@ -8,6 +8,7 @@ from django.conf import settings
 from django.http import StreamingHttpResponse
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field
 from rest_framework import exceptions, serializers, views
+from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -21,7 +22,15 @@ from advisor.api.views import estimate_of
 from advisor.result import QuickRanking
 from catalog.accounts import organisation_of
 from catalog.loading.bounded import Bounds
-from catalog.rest import Body, ProblemSerializer, StrictJSONParser, Unprocessable, problem_document, problems
+from catalog.rest import (
+    Body,
+    ProblemSerializer,
+    StrictJSONParser,
+    Unprocessable,
+    problem_document,
+    problems,
+    refuse_unknown,
+)
 
 MAX_ESTIMATES = 1000
 PER_COUNT = 20  # estimates of one call that count as one: they share what a single one reads
@@ -40,6 +49,13 @@ class NdjsonRenderer(JSONRenderer):
 
     media_type = "application/x-ndjson"
     format = "ndjson"
+
+
+class AnyFormat(DefaultContentNegotiation):
+    """An unknown `format` in the URL is refused by the view, as any parameter, and not answered with 404."""
+
+    def filter_renderers(self, renderers: Any, format: str) -> Any:
+        return [each for each in renderers if each.format == format] or renderers
 
 
 class EstimatesBody(Body):
@@ -99,6 +115,7 @@ def most_estimates() -> int:
 class Estimates(views.APIView):
     parser_classes = [EstimatesParser]
     renderer_classes = [JSONRenderer, NdjsonRenderer]
+    content_negotiation_class = AnyFormat
 
     @extend_schema(
         operation_id="estimateDeployments",
@@ -124,6 +141,9 @@ class Estimates(views.APIView):
         ],
     )
     def post(self, request: Request) -> Any:
+        refuse_unknown(request, {"format"})
+        if request.query_params.get("format", "json") not in ("json", "ndjson"):
+            raise exceptions.ValidationError({"format": ["Use json or ndjson, or leave it out."]})
         body = EstimatesBody(data=request.data)
         body.is_valid(raise_exception=True)
         base, entries = body.validated_data.get("base", {}), body.validated_data["estimates"]

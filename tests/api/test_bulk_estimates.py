@@ -113,6 +113,13 @@ def test_a_stream_has_one_result_in_each_line() -> None:
     assert lines == bulk([{}, {"tp": 0}, {"isl": 500}], BASE)
 
 
+@pytest.mark.parametrize("query", ["format=0", "format=", "limit=5"])
+def test_parameters_that_it_does_not_know_are_refused(query: str) -> None:
+    answer = post(f"{MANY}?{query}", {"estimates": [BASE]})
+    assert answer.status_code == 400 and answer.json()["errors"][0]["field"] == query.partition("=")[0]
+    assert Client().delete(f"{MANY}?{query}").status_code == 405
+
+
 def test_what_would_take_too_long_is_refused_and_the_rest_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = iter([0.0, 1.0, bulk_estimates.MOST_S - 1, bulk_estimates.MOST_S + 1, bulk_estimates.MOST_S + 2])
     monkeypatch.setattr(bulk_estimates.time, "monotonic", lambda: next(ticks))
