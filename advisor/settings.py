@@ -85,6 +85,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "advisor.api.page_tokens.AcceptTokens",
     *([] if OPEN else ["django.contrib.auth.middleware.LoginRequiredMiddleware"]),
     "catalog.accounts.MembersOnly",
     "django.contrib.messages.middleware.MessageMiddleware",
@@ -232,8 +233,8 @@ WARM = env.bool("ASSAY_WARM", default=True)  # web processes load in the backgro
 # API calls of people per minute; 0: no limit.
 API_PER_MINUTE_TOKEN = env.int("ASSAY_API_PER_MINUTE_TOKEN", default=600)
 API_PER_MINUTE_ADDRESS = env.int("ASSAY_API_PER_MINUTE_ADDRESS", default=1200)
-ESTIMATES_PER_MINUTE = env.int("ASSAY_ESTIMATES_PER_MINUTE", default=60)  # per address
-QUICK_PER_MINUTE = env.int("ASSAY_QUICK_PER_MINUTE", default=240)  # what-if rankings, per address
+ESTIMATES_PER_MINUTE = env.int("ASSAY_ESTIMATES_PER_MINUTE", default=60)  # per token, account or address
+QUICK_PER_MINUTE = env.int("ASSAY_QUICK_PER_MINUTE", default=240)  # what-if rankings; the same
 
 # Probes: polling rate and leases of agents.
 PROBE_LEASE_S = env.float("ASSAY_PROBE_LEASE_S", default=60.0)
@@ -281,10 +282,10 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PERMISSION_CLASSES": ["advisor.api.tokens.Allowed"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PAGINATION_CLASS": "rest_framework.pagination.LimitOffsetPagination",
+    "DEFAULT_PAGINATION_CLASS": "catalog.rest.Pages",
     "DEFAULT_FILTER_BACKENDS": [
         "catalog.rest.KnownParameters",
-        "django_filters.rest_framework.DjangoFilterBackend",
+        "catalog.rest.Filters",
     ],
     "PAGE_SIZE": 50,
 }

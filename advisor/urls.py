@@ -4,9 +4,10 @@ from csp.constants import UNSAFE_INLINE
 from csp.decorators import csp_update
 from django.contrib import admin
 from django.urls import include, path
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
+from drf_spectacular.views import SpectacularSwaggerSplitView
 
 from advisor.accounts import pages
+from advisor.api import Description
 from advisor.ops import health, reader
 from advisor.web import documentation
 
@@ -30,7 +31,7 @@ urlpatterns = [
     path("api/v1/", include("probes.api_urls")),
     path("api/agent/v1/", include("probes.agent_urls")),
     path("catalog/", include("catalog.urls")),
-    path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
+    path("api/schema/", Description.as_view(), name="schema"),
     path("api/docs/", docs, name="api-docs"),
     path("docs/", documentation.page, name="documentation-home"),
     path("docs/<path:path>", documentation.page, name="documentation"),

@@ -5,16 +5,20 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.api import limits, tokens
 from advisor.api.limits import Exceeded, address, count, reached, rest_s
+from advisor.api.page_tokens import is_program
 from advisor.api.parsers import JSONParser
 from advisor.api.problems import unavailable
 
 if TYPE_CHECKING:
+    from advisor.api.bulk_estimates import Estimates, Quick
     from advisor.api.deletions import OneLoadTest, OneShare, OneToken, Shares, Tokens
-    from advisor.api.quick import Quick
+    from advisor.api.description import Description
     from advisor.api.views import (
         AdviceDetail,
+        AdviceFilters,
         AdviceList,
         AdviceResult,
+        AdviceSummary,
         CancelAdvice,
         EstimateOne,
         OneAdvice,
@@ -25,18 +29,24 @@ if TYPE_CHECKING:
 # Loaded on first use: Django REST framework's settings name classes of this room, and its views read them on import.
 VIEWS = {
     "advisor.api.deletions": ("OneLoadTest", "OneShare", "OneToken", "Shares", "Tokens"),
-    "advisor.api.quick": ("Quick",),
+    "advisor.api.bulk_estimates": ("Estimates", "Quick"),
+    "advisor.api.description": ("Description",),
     "advisor.api.views": (
-        "AdviceDetail", "AdviceList", "AdviceResult", "CancelAdvice", "EstimateOne", "OneAdvice", "Pages", "Root",
+        "AdviceDetail", "AdviceFilters", "AdviceList", "AdviceResult", "AdviceSummary", "CancelAdvice",
+        "EstimateOne", "OneAdvice", "Pages", "Root",
     ),
 }  # fmt: skip
 
 __all__ = [
     "AdviceDetail",
+    "AdviceFilters",
     "AdviceList",
     "AdviceResult",
+    "AdviceSummary",
     "CancelAdvice",
+    "Description",
     "EstimateOne",
+    "Estimates",
     "Exceeded",
     "JSONParser",
     "OneAdvice",
@@ -50,6 +60,7 @@ __all__ = [
     "Tokens",
     "address",
     "count",
+    "is_program",
     "limits",
     "reached",
     "rest_s",

@@ -21,6 +21,7 @@ from advisor.api import client_address
 
 WINDOW_S = 60
 TIGHTEST = "assay.rate_limit"  # key in META, which Django and the REST framework share
+COUNTED = "assay.counted"  # key in META: the call was counted for its token
 Respond = Callable[[HttpRequest], HttpResponse]
 
 
@@ -56,15 +57,25 @@ def address(request: Request | HttpRequest) -> str:
     return client_address.network(request) or client_address.address(request)
 
 
-def count(request: Request | HttpRequest, kind: str, who: str, limit: int) -> None:
-    """Counts one call. Raises Exceeded after `limit` calls in this minute; 0 means no limit."""
+def caller_key(request: Request | HttpRequest) -> str:
+    """Whom a limit counts: the token, else the account, else the address, which many people may share."""
+    user = getattr(request, "user", None)
+    token = getattr(user, "token", None)
+    if token is not None:
+        return f"token-{token.pk}"
+    account = getattr(user, "pk", None)
+    return f"account-{account}" if account else address(request)
+
+
+def count(request: Request | HttpRequest, kind: str, who: str, limit: int, weight: int = 1) -> None:
+    """Counts a call as `weight` calls. Raises Exceeded after `limit` calls in this minute; 0 means no limit."""
     if limit <= 0:
         return
     name = key(kind, who)
     try:
-        calls = 1 if cache.add(name, 1, 2 * WINDOW_S) else cache.incr(name)
+        calls = weight if cache.add(name, weight, 2 * WINDOW_S) else cache.incr(name, weight)
     except ValueError:  # evicted from a full cache between the two calls: start again
-        calls = 1
+        calls = weight
     except (RedisError, OSError) as error:
         raise CountersDown from error
     used = Usage(limit, calls, math.ceil(rest_s()))
@@ -96,24 +107,25 @@ def rest_s() -> float:
 
 
 def of_token(request: Request, pk: int) -> None:
+    request.META[COUNTED] = True
     with suppress(CountersDown):
         count(request, "token", str(pk), settings.API_PER_MINUTE_TOKEN)
 
 
-def of_estimate(request: Request) -> None:
-    """Counts an estimate, which occupies a web thread while it is computed."""
+def of_estimate(request: Request, weight: int = 1) -> None:
+    """Counts estimates, which occupy a web thread while they are computed."""
     with suppress(CountersDown):
-        count(request, "estimate", address(request), settings.ESTIMATES_PER_MINUTE)
+        count(request, "estimate", caller_key(request), settings.ESTIMATES_PER_MINUTE, weight)
 
 
 def of_quick(request: Request | HttpRequest) -> None:
     """Counts a quick ranking; people make several a second while they type."""
     with suppress(CountersDown):
-        count(request, "quick", address(request), settings.QUICK_PER_MINUTE)
+        count(request, "quick", caller_key(request), settings.QUICK_PER_MINUTE)
 
 
 def of_address(request: HttpRequest) -> None:
-    """Counts any API call, before other work."""
+    """Counts any API call of an address."""
     if request.path.startswith("/api/agent/"):
         count(request, "agents", address(request), settings.PROBE_CALLS_PER_MINUTE_ADDRESS)
         return
@@ -125,22 +137,33 @@ def of_address(request: HttpRequest) -> None:
 
 
 def limit_calls(get_response: Respond) -> Respond:
-    """Middleware: limits API calls by address, and reports the tightest limit in RateLimit headers."""
+    """Middleware: limits API calls by token, else by address, and reports the tightest limit in RateLimit headers.
+
+    A call with a token counts for its address only if the token is refused, so that those behind one address do not
+    share its limit.
+    """
 
     def respond(request: HttpRequest) -> HttpResponse:
-        if not request.path.startswith("/api/"):
+        has_token = has_bearer(request) and not request.path.startswith("/api/agent/")
+        if not (has_token or request.path.startswith("/api/")):
             return get_response(request)
         try:
-            of_address(request)
+            if not has_token:
+                of_address(request)
+            response = get_response(request)
+            if has_token and COUNTED not in request.META:
+                of_address(request)
         except (Exceeded, CountersDown) as error:
             response = refusal(error)
-        else:
-            response = get_response(request)
         for name, value in headers(request.META.get(TIGHTEST)).items():
             response[name] = value
         return response
 
     return respond
+
+
+def has_bearer(request: HttpRequest) -> bool:
+    return request.headers.get("Authorization", "")[:7].lower() == "bearer "
 
 
 def refusal(error: Exceeded | CountersDown) -> HttpResponse:

@@ -90,6 +90,12 @@ class EstimateSchema(PydanticSchema):
     prefix = "Answer"
 
 
+class AnswerSummarySchema(EstimateSchema):
+    """An answer in 4 kB."""
+
+    target_class = "advisor.result.decision.AnswerSummary"
+
+
 class QuickRankingSchema(AnswerSchema):
     """The typed answer of a quick ranking; its workload is that of `advise`."""
 

@@ -13,7 +13,7 @@ from rest_framework import exceptions
 from advisor import storage
 from advisor.advise import KeyReused, QueueFull
 from advisor.workload import WorkloadError
-from catalog.rest import TooLarge, flat, refusal
+from catalog.rest import TooLarge, flat, problem_document, refusal
 
 QUEUE_WAIT_S = 30  # Retry-After where the queue is full
 
@@ -24,12 +24,21 @@ MISSING_CREDENTIALS = (
 NOTHING_HERE = "Nothing was found at this URL: the ID or name may be wrong, or the object was deleted."
 
 
+INVALID_WORKLOAD = ("urn:assay:problem:invalid-workload", "The workload is not valid")  # type and title
+
+
 @dataclass(frozen=True, slots=True)
 class Unavailable:
     """Something the server needs is not available: 503 with Retry-After."""
 
     detail: str
     retry_after_s: int = 5
+
+
+def workload_problem(error: WorkloadError) -> dict[str, Any]:
+    """The problem document of a workload or an estimate that is not valid."""
+    kind, title = INVALID_WORKLOAD
+    return problem_document(422, title, str(error), error.errors, kind)
 
 
 def unavailable(exc: BaseException | None) -> Unavailable | None:
@@ -46,7 +55,7 @@ def unavailable(exc: BaseException | None) -> Unavailable | None:
 def problem(exc: Exception, context: dict[str, Any]) -> JsonResponse | None:
     """The REST framework's exception handler; None for unexpected errors (500 by views.server_error)."""
     if isinstance(exc, WorkloadError):
-        return refusal(422, str(exc), exc.errors, "urn:assay:problem:invalid-workload", "The workload is not valid")
+        return refusal(422, str(exc), exc.errors, *INVALID_WORKLOAD)
     if isinstance(exc, KeyReused):
         return refusal(409, str(exc), kind="urn:assay:problem:key-reused", title="Idempotency key reused")
     if isinstance(exc, QueueFull):

@@ -17,6 +17,7 @@ class LinksSerializer(serializers.Serializer[Any]):
     self = serializers.URLField()
     html = serializers.URLField()
     result = serializers.URLField(allow_null=True)
+    summary = serializers.URLField(allow_null=True, help_text="The answer in at most 4 kB")
     cancel = serializers.URLField(allow_null=True)
 
 
@@ -67,6 +68,7 @@ class AdviceSummarySerializer(serializers.ModelSerializer[Advice]):
             "self": absolute("api-advice"),
             "html": absolute("advice"),
             "result": absolute("api-advice-result") if advice.state == Advice.State.DONE else None,
+            "summary": absolute("api-advice-summary") if advice.state == Advice.State.DONE else None,
             "cancel": absolute("api-advice-cancel") if is_open else None,
         }
 

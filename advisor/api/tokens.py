@@ -20,7 +20,7 @@ from rest_framework.request import Request
 from advisor.api import limits
 from advisor.models import ApiToken
 from catalog import clock
-from catalog.accounts import OF_SCOPE, Right, audit, caller_of, hashed, new_token, why_not
+from catalog.accounts import Right, audit, caller_of, hashed, new_token, why_not
 from catalog.models import Organisation, default_organisation
 
 Scope = ApiToken.Scope
@@ -171,11 +171,7 @@ class Allowed(permissions.BasePermission):
         right = rights.get("GET", Right.READ) if reads else rights.get(request.method, Right.PLAN)
         caller, holder = caller_of(request), request.user
         if isinstance(holder, Holder):
-            scopes = " or ".join(scope for scope, opened in OF_SCOPE.items() if right in opened) or Scope.ADMIN
-            self.message = (
-                f"This token's scope is {holder.token.scope}, which does not allow this call. It needs the scope "
-                f"{scopes}."
-            )
+            self.message = why_not(caller, right)
         elif not (settings.OPEN or holder.is_authenticated):
             return False
         elif not (reads or same_site(request)):  # 403, because credentials would not help

@@ -1,10 +1,16 @@
 """REST views for advice and estimates. Errors are problem documents (catalog/rest)."""
 
+# mypy: allow-subclassing-any
+
 from typing import Any, ClassVar
 
-from django.db.models import QuerySet
+import django_filters
+from django import forms
+from django.db.models import F, QuerySet
 from django.shortcuts import get_object_or_404
+from django.utils.decorators import method_decorator
 from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_view
+from pydantic import ValidationError
 from rest_framework import generics, views
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -22,11 +28,16 @@ from advisor.api.openapi import (
 )
 from advisor.api.parsers import PARSERS, idempotency_key, workload_in
 from advisor.api.serializers import AdviceSerializer, AdviceSummarySerializer
+from advisor.engine.terms import KINDS
 from advisor.models import Advice
-from advisor.result import Answer, Estimate, TrainingEstimate
-from advisor.workload import Deployment, TrainingRun
+from advisor.report import summary_of
+from advisor.result import Answer, AnswerSummary, Estimate, SummaryLinks, TrainingEstimate
+from advisor.templatetags.units import STATES
+from advisor.workload import PORTFOLIO, Deployment, TrainingRun
 from catalog import rest
 from catalog.accounts import Right, caller_of, organisation_of
+from catalog.lists import filters
+from catalog.pricing import reader
 from catalog.rest import Conflict, problems
 
 MAX_ESTIMATE = {"isl": 131_072, "osl": 16_384, "concurrency": 20_000}  # of web requests, which must be quick
@@ -49,9 +60,48 @@ class Pages(rest.Pages):
     max_limit = 200
 
 
+# --- filters of the list of advice, which the page and REST share ----------------------------------------------
+
+KINDS_ASKED = {**{kind.name: kind.title for kind in KINDS.values()}, PORTFOLIO: "several workloads on one fleet"}
+
+
+class AdviceFilters(django_filters.FilterSet):
+    """Kind, state and days of the request."""
+
+    kind = django_filters.ChoiceFilter(
+        field_name="workload__spec__kind", label="Kind", choices=list(KINDS_ASKED.items()), empty_label="Any"
+    )
+    state = django_filters.ChoiceFilter(
+        label="State",
+        choices=[(name, STATES.get(name, name)) for name in Advice.State.values],
+        empty_label="Any",
+    )
+    since = filters.Day(field_name="created_at", lookup_expr="date__gte", label="Requested from")
+    until = filters.Day(field_name="created_at", lookup_expr="date__lte", label="Requested until")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name in ("since", "until"):
+            self.filters[name].extra["widget"] = forms.DateInput(attrs={"type": "date"})
+
+
+class RestAdviceFilters(AdviceFilters):
+    """The same, and a part of the name, the model and the author."""
+
+    name = django_filters.CharFilter(field_name="workload__name", lookup_expr="icontains", label="Part of the name")
+    model = django_filters.CharFilter(
+        field_name="workload__spec__model", lookup_expr="icontains", label="Part of the model's name"
+    )
+    author = django_filters.CharFilter(field_name="made_by", label="User name, or `token NAME`; exact")
+
+    class Meta:
+        model = Advice
+        fields = ["name", "model", "kind", "state", "author", "since", "until"]
+
+
 LINKS = (
-    "advice", "quick", "estimate", "accelerators", "models", "prices", "own-prices", "discounts", "api-prices",
-    "frameworks", "quantizations", "units", "regions", "assumptions", "freshness", "fidelity", "agents",
+    "advice", "quick", "estimate", "estimates", "accelerators", "models", "prices", "own-prices", "discounts",
+    "api-prices", "frameworks", "quantizations", "units", "regions", "assumptions", "freshness", "fidelity", "agents",
     "probe-jobs", "probe-results", "enrolments", "tokens",
 )  # fmt: skip
 
@@ -75,6 +125,7 @@ class Root(views.APIView):
     get=extend_schema(
         operation_id="listAdvice",
         summary="List advice, newest first",
+        description="Filters narrow together. `since` and `until` are days in UTC, both included.",
         responses={200: AdviceSummarySerializer, **problems(400, 406)},
     )
 )
@@ -82,11 +133,17 @@ class AdviceList(generics.ListAPIView[Advice]):
     serializer_class = AdviceSummarySerializer
     pagination_class = Pages
     parser_classes = PARSERS
-    filterset_fields: ClassVar = ["state"]
+    filter_backends = (rest.KnownParameters, rest.Filters, rest.Ordering)
+    filterset_class = RestAdviceFilters
+    ordering_fields: ClassVar = ["created_at", "finished_at", "name", "state"]
+    ordering: ClassVar = ["-created_at"]
     queryset = Advice.objects.none()
 
     def get_queryset(self) -> QuerySet[Advice]:
-        return AdviceList.queryset if is_schema(self) else advise.visible(organisation_of(self.request)).defer("result")
+        if is_schema(self):
+            return self.queryset
+        rows = advise.visible(organisation_of(self.request)).defer("result")
+        return rows.annotate(name=F("workload__name"))
 
     @extend_schema(
         operation_id="askForAdvice",
@@ -163,11 +220,36 @@ class AdviceResult(OneAdvice):
         responses={200: Answer, **problems(404, 406, 409)},
     )
     def get(self, request: Request, pk: Any) -> Response:
+        return Response(result_of(self.advice(pk)))
+
+
+def result_of(advice: Advice) -> dict[str, Any]:
+    """The stored answer. Conflict: there is none."""
+    if advice.answer is None:
+        reason = f": {advice.error}" if advice.error else ""
+        raise Conflict(f"This recommendation is {advice.state}{reason}. It has no result.")
+    return advice.answer
+
+
+class AdviceSummary(OneAdvice):
+    @extend_schema(
+        operation_id="getAdviceSummary",
+        summary="Get the answer in at most 4 kB",
+        description="The decision in one sentence, what would settle it, the first option and the runner-up with key "
+        "figures, the cost with its range, and links. The sentences are those of the first screen, in English and USD.",
+        responses={200: AnswerSummary, **problems(404, 406, 409)},
+    )
+    @method_decorator(reader.in_english)
+    def get(self, request: Request, pk: Any) -> Response:
         advice = self.advice(pk)
-        if advice.result is None:
-            reason = f": {advice.error}" if advice.error else ""
-            raise Conflict(f"This recommendation is {advice.state}{reason}. It has no result.")
-        return Response(advice.answer)
+        try:
+            answer = Answer.read(result_of(advice))
+        except ValidationError:
+            raise Conflict("This answer was stored by another version and cannot be read. Re-run it.") from None
+        names = {"html": "advice", "result": "api-advice-result", "workload": "advice-workload"}
+        links = {key: reverse(name, args=[pk], request=request) for key, name in names.items()}
+        found = summary_of(answer, str(pk), advice.workload.name, SummaryLinks(**links))
+        return Response(found.to_json())
 
 
 ASKED = AnyOf(name="EstimateRequest", models=(Deployment, TrainingRun), required=("model", "accelerator"))
@@ -190,15 +272,20 @@ class EstimateOne(views.APIView):
     )
     def post(self, request: Request) -> Response:
         limits.of_estimate(request)
-        # here, so that web workers load the engine only for estimates
-        from advisor.answer import single_estimate, training_estimate
-
         if not isinstance(request.data, dict):
             raise workload.WorkloadError([workload.error("", "must be an object of keys", "a deployment")])
-        asked = workload.parse_estimate(request.data)
-        if isinstance(asked, TrainingRun):
-            return Response(training_estimate.answer(asked).to_json())
-        return Response(single_estimate.answer(within_limits(asked)).to_json())
+        return Response(estimate_of(request.data))
+
+
+def estimate_of(raw: dict[str, Any]) -> dict[str, Any]:
+    """The estimate of one body. Raises WorkloadError."""
+    # here, so that web workers load the engine only for estimates
+    from advisor.answer import single_estimate, training_estimate
+
+    asked = workload.parse_estimate(raw)
+    if isinstance(asked, TrainingRun):
+        return training_estimate.answer(asked).to_json()
+    return single_estimate.answer(within_limits(asked)).to_json()
 
 
 def within_limits(d: Deployment) -> Deployment:

@@ -150,20 +150,33 @@ class Run:
     lines: tuple[Line, ...]
 
 
+Groups = tuple[tuple[tuple[int, Run], ...], ...]  # the runs of each chip and model, with their places
+
+
 def nearest(asked: Situation, runs: Iterable[Run], most: int = NEAREST) -> list[tuple[float, Run]]:
     """(distance, run) of the most similar runs, nearest first."""
-    by_chip_and_model: dict[tuple[str, ...], list[tuple[int, Run]]] = {}
+    return nearest_of(asked, by_chip_and_model(runs), most)
+
+
+def by_chip_and_model(runs: Iterable[Run]) -> Groups:
+    members: dict[tuple[str, ...], list[tuple[int, Run]]] = {}
     for n, run in enumerate(runs):
         on = run.situation
-        by_chip_and_model.setdefault((on.accelerator, on.family, on.model), []).append((n, run))
+        members.setdefault((on.accelerator, on.family, on.model), []).append((n, run))
+    return tuple(map(tuple, members.values()))
+
+
+def nearest_of(asked: Situation, groups: Groups, most: int = NEAREST) -> list[tuple[float, Run]]:
+    """The same of runs that are grouped already."""
     found: list[tuple[float, int, Run]] = []
-    for members in sorted(by_chip_and_model.values(), key=lambda members: least(asked, members[0][1].situation)):
-        if len(found) == most and least(asked, members[0][1].situation) > found[-1][0]:
+    far = [(least(asked, members[0][1].situation), members) for members in groups]
+    for closest, members in sorted(far, key=lambda each: each[0]):
+        if len(found) == most and closest > found[-1][0]:
             break
         found = sorted(
             [*found, *((distance(asked, run.situation), n, run) for n, run in members)], key=lambda each: each[:2]
         )[:most]
-    return [(far, run) for far, _, run in found]
+    return [(apart, run) for apart, _, run in found]
 
 
 def least(asked: Situation, measured: Situation) -> float:
@@ -171,16 +184,12 @@ def least(asked: Situation, measured: Situation) -> float:
     return chips_apart(asked, measured) + models_apart(asked, measured)
 
 
-def runs_of(found: Card) -> tuple[Run, ...]:
-    """The scored rows as runs, without disputed rows, kernels and memory predictions."""
-    return _runs(found.head.digest)
-
-
 @functools.lru_cache(maxsize=1)
-def _runs(digest: str) -> tuple[Run, ...]:
+def _groups(digest: str) -> Groups:
+    """The scored rows as runs, without disputed rows, kernels and memory predictions."""
     found = card()
     lines = found.lines if found and found.head.digest == digest else ()
-    return grouped(lines, {row.hf_id: sizes_of(row.shape) for row in ServedModel.objects.all()})
+    return by_chip_and_model(grouped(lines, {row.hf_id: sizes_of(row.shape) for row in ServedModel.objects.all()}))
 
 
 def runs_of_model(model: str) -> tuple[Run, ...]:
@@ -290,7 +299,7 @@ def evidence(asked: Situation) -> list[MeasuredRow]:
     scorecard = card()
     if scorecard is None:
         return []
-    near = nearest(asked, runs_of(scorecard))
+    near = nearest_of(asked, _groups(scorecard.head.digest))
     return [measured_row(far, line, scorecard) for far, run in near for line in headlines(run.lines)]
 
 

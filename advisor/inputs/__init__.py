@@ -39,6 +39,7 @@ from advisor.inputs.prices.assumptions import (
 )
 from advisor.inputs.prices.hosts import usual_host_watts
 from advisor.inputs.prices.offers import new_usd_per_accelerator
+from advisor.inputs.read_once import read_once
 from advisor.inputs.rounding import number, rounded
 from advisor.inputs.snapshot import Snapshot
 from advisor.inputs.to_engine import (
@@ -54,6 +55,7 @@ from advisor.inputs.training import REFERENCES, TRAINING_ASSUMPTIONS, figure_of,
 from catalog.loading.places import areas_of
 
 __all__ = [
+    "read_once",
     "with_one_team",
     "asked_on",
     "CHIP_SCOPE",

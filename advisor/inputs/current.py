@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from advisor.engine.cost import Assumptions
 from advisor.engine.estimate import Resources
-from advisor.engine.network import to_shape
+from advisor.engine.network import Model, to_shape
 from advisor.engine.step import host_copy_of
 from advisor.engine.terms import UNKNOWN_UNIT, Offer
 from advisor.engine.terms import Accelerator as Chip
@@ -14,6 +14,7 @@ from advisor.inputs.from_catalog import _accelerator, _frameworks, _quantization
 from advisor.inputs.names import models, one
 from advisor.inputs.prices import hosts, offers
 from advisor.inputs.prices.assumptions import HOST_SPEED, assumptions_of
+from advisor.inputs.read_once import once
 from advisor.inputs.snapshot import Snapshot
 from advisor.inputs.to_engine import chip_of, framework_of, model_of, quantizations_of, with_host_speed
 from advisor.workload import Config, WorkloadError, deployment, error
@@ -28,10 +29,22 @@ def catalog_chip(a: Accelerator) -> Chip:
 
 def catalog_resources(models: list[str] | None = None) -> Resources:
     """The catalog as engine values: all models, or those with the Hugging Face IDs in `models`."""
-    served = ServedModel.objects.all() if models is None else ServedModel.objects.filter(hf_id__in=models)
+    names = catalog_model_ids() if models is None else models
+    return replace(without_models(), models={name: found for name in names if (found := known_model(name))})
+
+
+@once()
+def known_model(hf_id: str) -> Model | None:
+    """One model of the catalog as an engine value; None: there is none of this ID."""
+    return model_of(model_row(hf_id)) if ServedModel.objects.filter(hf_id=hf_id).exists() else None
+
+
+@once()
+def without_models() -> Resources:
+    """Everything else of the catalog."""
     rows = {a.key: assumption(a) for a in Assumption.objects.filter(key=HOST_SPEED)}
     return Resources(
-        models={r.hf_id: model_of(model_row(r.hf_id)) for r in served},
+        models={},
         accelerators={a.slug: chip_of(_accelerator(a)) for a in Accelerator.objects.all()},
         quantizations=quantizations_of([_quantization(q) for q in QuantizationMethod.objects.order_by("slug")]),
         frameworks=tuple(framework_of(row) for row in _frameworks()),
@@ -72,37 +85,48 @@ def corrected(known: Resources, model_id: str, lengths: tuple[float, float] | No
     return replace(known, scopes={**known.scopes, **measured.scopes_for(model_id, *lengths)})
 
 
+@once()
 def catalog_model_ids() -> list[str]:
     return list(ServedModel.objects.order_by("hf_id").values_list("hf_id", flat=True))
 
 
+@once()
 def host_copy_fraction() -> float:
     """Of the link to the host that large copies reach."""
     copies = host_copy_of({a.key: assumption(a) for a in Assumption.objects.filter(key="host-copy-fraction")})
     return copies.rate_fraction if copies else 1.0
 
 
+@once()
 def host_speed_range() -> tuple[float, float] | None:
     """(fastest, slowest) host that estimates allow for, as host times over those assumed; None without a range."""
     row = Assumption.objects.filter(key=HOST_SPEED).first()
     return (row.low / row.value, row.high / row.value) if row and row.low and row.high else None
 
 
+@once(key=lambda chip: chip.slug)
 def market(chip: Chip) -> tuple[tuple[Offer, ...], Assumptions]:
     """Today's offers of one chip in the sizes that are sold, and the cost assumptions behind them."""
+    rows, assumptions = everything_sold()
+    prices = [p for p in rows.prices if p["accelerator"] == chip.slug]
+    snapshot = replace(rows, prices=prices, instances=hosts.instance_types(prices))
+    found = offers.offers_of(snapshot, assumptions, assumptions, {chip.slug: chip})
+    return tuple(o for o in found if UNKNOWN_UNIT not in o.marks), assumptions
+
+
+@once()
+def everything_sold() -> tuple[Snapshot, Assumptions]:
+    """Today's prices of every chip, without expired ones, and the cost assumptions."""
     day = clock.today()
-    prices = [p for p in offers.prices([], None, day) if p["accelerator"] == chip.slug and not offers.is_stale(p, day)]
     rows = {a.key: assumption(a) for a in Assumption.objects.order_by("key")}
-    assumptions = assumptions_of({}, rows)
     snapshot = Snapshot(
         asked_on=day.isoformat(),
-        instances=hosts.instance_types(prices),
-        prices=prices,
+        instances={},
+        prices=[p for p in offers.prices([], None, day) if not offers.is_stale(p, day)],
         regions=offers.regions(),
         units=offers.units(),
         assumptions=rows,
         fabrics=offers.fabrics(),
         slices=offers.slices(),
     )
-    found = offers.offers_of(snapshot, assumptions, assumptions, {chip.slug: chip})
-    return tuple(o for o in found if UNKNOWN_UNIT not in o.marks), assumptions
+    return snapshot, assumptions_of({}, rows)

@@ -17,6 +17,7 @@ from django.db.models import Count, Max, Q
 from advisor.engine.calibration import Observed, Pooling, conditioning
 from advisor.engine.network import from_shape
 from advisor.engine.terms import ANY, LOAD_TEST, MODEL, Place, kind_named, length_class, release, scope_of
+from advisor.inputs.read_once import once
 from catalog.models import Organisation, ScoredRow, ServedModel
 from catalog.revision import revision
 
@@ -146,15 +147,24 @@ def scopes_for(
     batch: throughput of requests that all wait from the start, else TPOT of users that come and go. own: rows of the
     organization's load tests.
     """
-    pooling = poolings().get(OFFLINE if batch else TPOT)
+    return _scopes_for(model, (length_class(isl), length_class(osl)), OFFLINE if batch else TPOT, tuple(own))
+
+
+@once()
+def _scopes_for(model: str, lengths: tuple[int, int], wanted: str, own: tuple[Observed, ...]) -> dict[str, Json]:
+    pooling = poolings().get(wanted)
     if pooling is None or not pooling.levels:
         return {}
+    return scopes_of([*_observed_of_model(model, wanted), *own], pooling, lengths)
+
+
+@once()
+def _observed_of_model(model: str, wanted: str) -> list[Observed]:
+    """The rows of one class of a model and of those with its architecture."""
     known = shapes()
     name = known.get(model, model)
     alike = [hf_id for hf_id, shape in known.items() if shape == name] or [model]
-    rows = ScoredRow.objects.filter(model__in=alike).order_by("pk")
-    observed = [*observed_of(rows, OFFLINE if batch else TPOT, known), *own]
-    return scopes_of(observed, pooling, (length_class(isl), length_class(osl)))
+    return observed_of(ScoredRow.objects.filter(model__in=alike).order_by("pk"), wanted, known)
 
 
 def scopes_of_spec(spec: Json, model: str, organisation: Organisation | None) -> dict[str, Json]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 
+from advisor.inputs.read_once import once
 from advisor.workload import Names, fold, names_of, unnamed
 from advisor.workload import named as with_name
 from catalog.loading.places import places, synonyms
@@ -98,6 +99,7 @@ def accelerators() -> Names:
     return names_of({slug: (name, memory, form, f"{size:.0f}gb") for slug, name, memory, form, size in rows})
 
 
+@once()
 def models() -> Names:
     """Hugging Face IDs by ID, by slug, by the part after the slash, and by the words that it has in this order.
 

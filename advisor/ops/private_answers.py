@@ -19,9 +19,10 @@ def keep_private(get_response: Respond) -> Respond:
 
     def respond(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
-        if response.get("ETag") and response.get("Cache-Control") == REVALIDATE:
-            return response  # a page of the public catalog: kept by the browser, and asked for before it is shown
-        response["Cache-Control"] = f"public, max-age={PUBLIC_S}" if is_public(request, response) else PRIVATE
+        if is_public(request, response):
+            response["Cache-Control"] = f"public, max-age={PUBLIC_S}"
+        elif not (response.get("ETag") and response.get("Cache-Control") == REVALIDATE):
+            response["Cache-Control"] = PRIVATE  # else kept by the client, which asks before it shows it again
         return response
 
     return respond
@@ -30,4 +31,4 @@ def keep_private(get_response: Respond) -> Respond:
 def is_public(request: HttpRequest, response: HttpResponse) -> bool:
     view_name = request.resolver_match.view_name if request.resolver_match else ""
     open_to_all = settings.OPEN or view_name == "agent-file"
-    return view_name in PUBLIC and open_to_all and response.status_code == 200 and not response.cookies
+    return view_name in PUBLIC and open_to_all and response.status_code in (200, 304) and not response.cookies

@@ -22,9 +22,11 @@ from advisor.report.screen import (
     screen_text,
     title_of,
 )
+from advisor.report.summary import summary_of
 from advisor.report.text import canonical, markdown, meetings, table
 
 __all__ = [
+    "summary_of",
     "DOCUMENTS",
     "NO_ANSWER",
     "NO_SHARED_ANSWER",

@@ -22,11 +22,17 @@ from advisor.result.answer import (
 from advisor.result.base import Percentiles, Section
 from advisor.result.decision import (
     MUCH_CHEAPER_FRACTION,
+    AnswerSummary,
     Decision,
     Gate,
     LadderStep,
     Measurement,
     Settle,
+    SummaryCost,
+    SummaryFact,
+    SummaryGate,
+    SummaryLinks,
+    SummaryOption,
     TermOffer,
     lasting,
 )
@@ -170,6 +176,12 @@ from advisor.result.quick import (
 from advisor.result.training import FastestLayout, MeasuredRun, Phase, TrainingEstimate, TrainingLayout, TrainingMemory
 
 __all__ = [
+    "AnswerSummary",
+    "SummaryCost",
+    "SummaryFact",
+    "SummaryGate",
+    "SummaryLinks",
+    "SummaryOption",
     "MUCH_CHEAPER_FRACTION",
     "FIGURES",
     "GROUPS",

@@ -3,7 +3,18 @@
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from advisor.result.base import Count, Fraction, Milliseconds, Ratio, Section, Unit, Usd, UsdPerMonth, UsdPerMtok
+from advisor.result.base import (
+    Count,
+    Fraction,
+    Milliseconds,
+    PerSecond,
+    Ratio,
+    Section,
+    Unit,
+    Usd,
+    UsdPerMonth,
+    UsdPerMtok,
+)
 from advisor.result.money import BridgeSetup, Plan, PlanStep, ServerPurchase
 
 # A hosted API for at most this share of the first choice's cost is measured before machines are committed: a rule of
@@ -202,6 +213,143 @@ class Decision(Section):
     """What is rented until bought servers arrive; null: nothing."""
     settle: Settle | None = None
     """The one quote or measurement that would settle the doubt; null: not computed for this kind of answer."""
+
+
+# --- an answer in at most 4 kB, for programs that need the decision alone ----------------------------------------
+
+
+class SummaryFact(Section):
+    """One line of the first screen, beside the decision."""
+
+    label: str
+    """What it is about, such as Cost or Rests on."""
+    text: str
+    """The line."""
+
+
+class SummaryGate(Section):
+    """What to learn before signing."""
+
+    kind: str
+    """load_test, api, budget, quote or other."""
+    metric: str
+    """What to measure or to ask for."""
+    value: Annotated[float, Unit("unit")] | None
+    """The value at which the choice changes; null: any result that confirms the estimate."""
+    unit: str
+    """Unit of value."""
+    said: str
+    """The same in words."""
+
+
+class SummaryOption(Section):
+    """Key figures of one option; a figure that it does not have is null."""
+
+    rank: Count
+    """Its place in the answer."""
+    label: str
+    """The option in one line."""
+    accelerator: str | None
+    """Slug of the accelerator; null: a hosted API."""
+    accelerator_count: Count | None
+    """How many; null: a hosted API."""
+    provider: str
+    """Who sells, rents or serves it; own: bought; owned: already there."""
+    region: str
+    """Where it is offered; empty: not stated."""
+    acquisition: str
+    """rent, own or api."""
+    framework: str | None
+    """Serving or training framework."""
+    weights_dtype: str | None
+    """Format of the weights."""
+    replicas: Count | None
+    """Identical replicas."""
+    ttft_ms_p95: Milliseconds | None
+    """95th percentile of the time to first token."""
+    tpot_ms_p95: Milliseconds | None
+    """95th percentile of the time per output token."""
+    slo_probability: Fraction | None
+    """Probability that it meets every latency limit, or the deadline."""
+    capacity_requests_per_s: PerSecond | None
+    """Highest request rate that meets the limits."""
+    usd_per_month: UsdPerMonth
+    """Monthly cost."""
+    usd_per_mtok_blended: UsdPerMtok | None
+    """Cost of a million tokens, input and output together."""
+    warning_count: Count
+    """How many warnings the answer has on it."""
+
+
+class SummaryCost(Section):
+    """What the first choice costs."""
+
+    usd_per_month: UsdPerMonth
+    """Monthly cost as planned."""
+    usd_per_month_range: UsdRange | None
+    """90% of the draws lie between these two; null: nothing was drawn."""
+    expected_usd_per_month: UsdPerMonth | None
+    """Mean monthly cost over the draws."""
+    budget_usd_per_month: UsdPerMonth | None
+    """Monthly cost that is enough in 80% of the draws."""
+    usd_per_run: Usd | None
+    """Cost of one run of a batch or a training."""
+    usd_per_run_range: UsdRange | None
+    """90% range of that cost."""
+    price_as_of: str
+    """Date of the price."""
+    price_origin: str
+    """Where the price comes from."""
+
+
+class SummaryLinks(Section):
+    """Addresses of the page, the full answer and the workload."""
+
+    html: str
+    """The page of the answer."""
+    result: str
+    """The full answer as JSON."""
+    workload: str
+    """What was asked, as a workload file."""
+
+
+class AnswerSummary(Section):
+    """An answer in at most 4 kB of JSON."""
+
+    id: str
+    """ID of the advice."""
+    name: str
+    """Name of the workload."""
+    title: str
+    """What was asked, as a title."""
+    question: str
+    """What was asked, in a sentence; left out where there is no room."""
+    action: str | None
+    """sign, keep, do_not_sign, get_quote or no_clear_winner; null: nothing meets the requirements."""
+    said: str
+    """The decision in one sentence, as on the first screen."""
+    best_probability: Fraction | None
+    """Probability that the first choice is the best option shown; null: not drawn."""
+    facts: list[SummaryFact]
+    """The lines of the first screen; the last ones are left out where there is no room."""
+    gate: SummaryGate | None
+    """What would settle the choice; null: nothing that can be tested or asked for would change it."""
+    first: SummaryOption | None
+    """The first option; null: there is none, or the answer is a portfolio."""
+    cost: SummaryCost | None
+    """What the first choice costs; null: there is none."""
+    runner_up: SummaryOption | None
+    """The second option; null: there is none."""
+    option_count: Count
+    """How many options are ranked."""
+    rejected_count: Count
+    """How many accelerators are rejected, each with its reason, in the full answer."""
+    prices_as_of: str
+    """Date of the newest price."""
+    engine_version: str
+    """Version of the engine."""
+    links: SummaryLinks
+    """Where to read more."""
 
 
 def lasting(steps: Sequence[PlanStep], bridge: BridgeSetup | None) -> list[PlanStep]:

@@ -26,7 +26,7 @@ from pydantic import ValidationError
 
 from advisor import advise, report
 from advisor.answer import calibration_marks
-from advisor.api import unavailable
+from advisor.api import is_program, unavailable
 from advisor.fidelity import nearest_rows
 from advisor.models import Advice
 from advisor.report import documents
@@ -487,7 +487,7 @@ TROUBLE = {
 def trouble(request: HttpRequest, status: int, detail: str = "") -> HttpResponse:
     """An error as a page, or as problem details for callers of the API."""
     title, advice_text = TROUBLE[status]
-    if request.path.startswith("/api/"):
+    if request.path.startswith("/api/") or is_program(request):
         return refusal(status, detail or advice_text, title=title)
     context = {"status": status, "title": title, "detail": detail, "what_to_do": advice_text}
     translation.activate(reader.ENGLISH)  # until the end of the request

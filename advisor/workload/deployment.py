@@ -271,6 +271,8 @@ def refused(field: str, message: str, allowed: str = "") -> WorkloadError:
 
 def named(field: str, name: str, entries: Mapping[str, Entry]) -> Entry:
     """The catalog entry of this name, as people write it. Raises WorkloadError for none, or more than one."""
+    if name in entries:
+        return entries[name]
     rows = {key: (key.rpartition("/")[2], getattr(entry, "name", key)) for key, entry in entries.items()}
     found = names_of(rows, ordered=field == "model").meant_by(name)
     if len(found) == 1:

@@ -2,7 +2,6 @@
 
 from catalog.accounts import audit, invitations, organizations
 from catalog.accounts.access import (
-    OF_SCOPE,
     SESSION_KEY,
     Caller,
     MembersOnly,
@@ -21,7 +20,6 @@ from catalog.accounts.secret_tokens import hashed, new_token
 __all__ = [
     "Caller",
     "MembersOnly",
-    "OF_SCOPE",
     "Right",
     "SESSION_KEY",
     "audit",

@@ -211,6 +211,10 @@ def refused(request: HttpRequest, right: Right, then: str = "") -> HttpResponse 
 
 def why_not(caller: Caller, right: Right) -> str:
     """Why the caller may not do this, and who can change that."""
+    token = getattr(caller.user, "token", None)
+    if token is not None and right != Right.MAINTAIN:
+        scopes = " or ".join(scope for scope, opened in OF_SCOPE.items() if right in opened) or "admin"
+        return f"This token's scope is {token.scope}, which does not allow this call. It needs the scope {scopes}."
     if caller.organisation is None:
         return without_organisation()
     if right == Right.MAINTAIN:

@@ -5,7 +5,6 @@ from typing import Any
 
 from django.db.models import QuerySet
 from django.http import Http404
-from django_filters.rest_framework import DjangoFilterBackend
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_view
 from rest_framework import mixins, serializers, viewsets
@@ -30,7 +29,7 @@ from catalog.models import (
 )
 from catalog.pricing.derived import DERIVED, NO_CURRENT_PRICE, accelerators, public_prices
 from catalog.pricing.finding import in_currency
-from catalog.rest import KnownParameters, Ordering, Pages, columns
+from catalog.rest import Filters, KnownParameters, Ordering, Pages, columns
 from catalog.revision import kept_list
 
 PROBLEM = "application/problem+json"
@@ -43,7 +42,7 @@ class Refused(APIException):
 class Listed(viewsets.ReadOnlyModelViewSet[Any]):
     """A list with the same filters and sorting as its page."""
 
-    filter_backends = (KnownParameters, DjangoFilterBackend, Ordering)
+    filter_backends = (KnownParameters, Filters, Ordering)
     pagination_class = Pages
 
     @kept_list

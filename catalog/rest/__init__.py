@@ -1,19 +1,32 @@
 """What REST views share: strict fields and bodies, the JSON parser, lists, and problem documents."""
 
-from catalog.rest.errors import CONTENT_TYPE, Conflict, TooLarge, Unprocessable, flat, problems, refusal
-from catalog.rest.fields import Body, Number, OneOf, Text, Whole, YesNo
-from catalog.rest.listing import KnownParameters, Ordering, Pages, columns, refuse_empty, refuse_unknown
+from catalog.rest.errors import (
+    CONTENT_TYPE,
+    Conflict,
+    ProblemSerializer,
+    TooLarge,
+    Unprocessable,
+    flat,
+    problems,
+    refusal,
+)
+from catalog.rest.errors import document as problem_document
+from catalog.rest.fields import Body, Number, OneOf, Pattern, Text, Whole, YesNo
+from catalog.rest.listing import Filters, KnownParameters, Ordering, Pages, columns, refuse_empty, refuse_unknown
 from catalog.rest.parsers import StrictJSONParser, read_body
 
 __all__ = [
     "CONTENT_TYPE",
     "Body",
     "Conflict",
+    "Filters",
     "KnownParameters",
     "Number",
     "OneOf",
     "Ordering",
     "Pages",
+    "Pattern",
+    "ProblemSerializer",
     "StrictJSONParser",
     "Text",
     "TooLarge",
@@ -22,6 +35,7 @@ __all__ = [
     "YesNo",
     "columns",
     "flat",
+    "problem_document",
     "problems",
     "read_body",
     "refusal",

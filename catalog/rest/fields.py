@@ -25,6 +25,13 @@ class Text(serializers.CharField):
         return super().to_internal_value(data)
 
 
+class Pattern(Text, serializers.RegexField):
+    """Text of one form."""
+
+    def __init__(self, regex: str, **options: Any) -> None:
+        super().__init__(regex=regex, **options)
+
+
 class Body(serializers.Serializer[Any]):
     """An object without unknown keys. REST framework's own serializers drop them, and what was asked for with them."""
 

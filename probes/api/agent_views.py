@@ -15,7 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from advisor.api import JSONParser
-from catalog.rest import Conflict, Text, TooLarge, Unprocessable, Whole, YesNo, problems, read_body
+from catalog.rest import Conflict, Pattern, Text, TooLarge, Unprocessable, Whole, YesNo, problems, read_body
 from probes.agent.server import signing
 from probes.agent.spec import PROTOCOL
 from probes.api import limits
@@ -126,14 +126,15 @@ class Labels(serializers.DictField):
 
 class RegisterBody(serializers.Serializer[Any]):
     enrolment_token = Text(max_length=100)
-    install_id = serializers.RegexField(r"^[A-Za-z0-9_-]{8,80}$")
+    install_id = Pattern(r"^[A-Za-z0-9_-]{8,80}$")
     agent_version = Text(max_length=40)
     name = Text(max_length=MAX_TEXT)
     labels = Labels(required=False, default=dict)
     inventory = Facts(required=False, default=dict)
-    proof = serializers.RegexField(
-        rf"^{signing.SIGNATURE.pattern}$",
+    proof = Pattern(
+        rf"^({signing.SIGNATURE.pattern})?$",
         required=False,
+        allow_blank=True,
         default="",
         help_text="From a machine that is already registered: v1= and, in hex, HMAC-SHA256 with its signing key over "
         "`assay-register-v1`, its install_id and the SHA-256 of the enrollment token, one per line",

@@ -320,7 +320,7 @@ class NewEnrolmentSerializer(EnrolmentSerializer):
 
 class EnrolBody(rest.Body):
     labels = Labels(required=False, default=dict)
-    trusted = serializers.BooleanField(
+    trusted = rest.YesNo(
         required=False, default=False, help_text="The machine's results count without a second machine"
     )
 

@@ -9,6 +9,7 @@ from django.test import Client
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from advisor.api import tokens
+from tests.people import member
 from tests.probes.client import FakeAgent
 
 pytestmark = pytest.mark.django_db
@@ -52,6 +53,43 @@ def test_a_token_has_a_limit_of_its_own_wherever_it_calls_from(settings: Any) ->
     assert [each["RateLimit-Limit"] for each in found] == ["2", "2", "2"]  # the tightest one
     assert found[-1]["Retry-After"] == "50"
     assert Client().get(LIST, headers=other).status_code == Client().get(LIST).status_code == 200
+
+
+def test_tokens_behind_one_address_share_no_limit_of_it(settings: Any) -> None:
+    """All calls come from one address, as behind one NAT."""
+    settings.API_PER_MINUTE_ADDRESS = settings.ESTIMATES_PER_MINUTE = settings.QUICK_PER_MINUTE = 1
+    for call in ("estimate", "quick"):
+        for headers in (bearer("submit"), bearer("submit")):
+            found = [
+                Client().post(f"/api/v1/{call}", {}, content_type="application/json", headers=headers) for _ in range(2)
+            ]
+            assert [each.status_code for each in found] == [422, 429], call
+            assert found[1]["RateLimit-Limit"] == "1" and found[1]["Retry-After"]
+    assert [Client().get(LIST).status_code for _ in range(2)] == [200, 429]  # visitors share that of their address
+
+
+def test_accounts_and_visitors_are_told_apart_for_estimates(settings: Any) -> None:
+    settings.ESTIMATES_PER_MINUTE = 1
+    clients = [Client(), Client(), Client(), Client()]
+    for client, name in zip(clients, ("ada", "bob"), strict=False):
+        client.force_login(member(name))
+    found = [client.post(ESTIMATE, {}, content_type="application/json").status_code for client in clients]
+    assert found == [422, 422, 422, 429]
+
+
+def test_a_call_with_a_token_that_nobody_checks_counts_for_its_address(settings: Any) -> None:
+    settings.API_PER_MINUTE_ADDRESS = 1
+    headers = bearer()
+    assert [Client().get("/api/v1/nothing-here", headers=headers).status_code for _ in range(2)] == [404, 429]
+    assert Client().get(LIST, headers=headers).status_code == 200
+
+
+def test_pages_that_a_token_reads_count_for_it(settings: Any) -> None:
+    settings.API_PER_MINUTE_TOKEN = 1
+    headers = bearer()
+    found = [Client().get("/catalog/models?format=csv", headers=headers) for _ in range(2)]
+    assert [each.status_code for each in found] == [200, 429] and found[0]["RateLimit-Remaining"] == "0"
+    assert Client().get("/catalog/models?format=csv").status_code == 200
 
 
 def test_unknown_tokens_count_for_their_address(settings: Any) -> None:

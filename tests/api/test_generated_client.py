@@ -18,6 +18,7 @@ from advisor.inputs import take_snapshot
 from advisor.models import Advice
 from advisor.result import Answer
 from advisor.workload import parse
+from tests.api.test_schema_of_answers import answer_validator
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 CHAT = {
@@ -93,6 +94,7 @@ def answer_to(name: str, answers: dict[str, Answer]) -> Answer:
 def test_a_stored_answer_is_read_back_as_it_was(name: str, answers: dict[str, Answer]) -> None:
     answer = answer_to(name, answers)
     assert Answer.read(answer.to_json()).to_json() == answer.to_json()
+    assert answer_validator().is_valid(answer.to_json())
 
 
 @pytest.mark.parametrize("name", WORKLOADS)

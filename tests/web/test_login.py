@@ -92,7 +92,7 @@ def test_every_page_asks_for_an_account_where_the_installation_is_not_open(setti
     assert len(closed) > 35
     for path in closed:
         for method in (client.get, client.post):
-            response = method(path)
+            response = method(path, headers={"Accept": "text/html,*/*;q=0.8"})
             assert response.status_code == 302 and response["Location"].startswith("/login"), path
 
 

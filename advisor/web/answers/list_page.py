@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import django_filters
-from django import forms
 from django.core.paginator import Paginator
 from django.db.models import Count, F, IntegerField, OuterRef, Prefetch, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
@@ -15,20 +14,15 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from advisor import advise
-from advisor.engine.terms import KINDS
+from advisor.api import AdviceFilters
 from advisor.inputs import what_if
 from advisor.models import Advice, Comment, Option
-from advisor.templatetags.units import STATES, dollars, given, percent_text
+from advisor.templatetags.units import dollars, given, percent_text
 from advisor.web.answers.figure_rows import headers
-from advisor.workload import PORTFOLIO
 from catalog.accounts import organisation_of
 from catalog.lists import filters
 
 PAGE_SIZE = 50
-KIND_CHOICES = [
-    *((kind.name, kind.title) for kind in KINDS.values()),
-    (PORTFOLIO, "several workloads on one fleet"),
-]
 SORTS = {  # in the address: title, column
     "name": ("Workload", "workload__name"),
     "cost": ("Cost, USD", "first_usd_per_month"),
@@ -49,25 +43,13 @@ LISTS = (  # of the constraints, with what is said of names that are allowed or 
 )
 
 
-class Filters(django_filters.FilterSet):
+class Filters(AdviceFilters):
     q = filters.Search("workload__name", "workload__spec__model", "made_by")
-    kind = django_filters.ChoiceFilter(
-        field_name="workload__spec__kind", label="Kind", choices=KIND_CHOICES, empty_label="Any"
-    )
-    state = django_filters.ChoiceFilter(
-        label="State",
-        choices=[(name, STATES.get(name, name)) for name in Advice.State.values],
-        empty_label="Any",
-    )
     author = django_filters.ChoiceFilter(field_name="made_by", label="Author", empty_label="Anyone")
-    since = filters.Day(field_name="created_at", lookup_expr="date__gte", label="Requested from")
-    until = filters.Day(field_name="created_at", lookup_expr="date__lte", label="Requested until")
 
     def __init__(self, *args: Any, authors: list[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.filters["author"].extra["choices"] = [(name, name) for name in authors]
-        for name in ("since", "until"):
-            self.filters[name].extra["widget"] = forms.DateInput(attrs={"type": "date"})
 
 
 @require_safe
