@@ -216,7 +216,8 @@ def run(pk: UUID | str) -> None:
 
 def work(claim: "Claim") -> None:
     """Computes a claimed advice."""
-    ids = {"advice": str(claim.pk), "attempt": claim.attempt, logs.REQUEST_ID: claim.request_id}
+    ids = {"advice": str(claim.pk), "attempt": claim.attempt}
+    ids |= {logs.REQUEST_ID: claim.request_id} if claim.request_id else {}
     with structlog.contextvars.bound_contextvars(**ids):
         log.info("started")
         tallies.add({(tallies.ATTEMPTS, "answer"): 1})
