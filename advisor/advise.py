@@ -580,8 +580,12 @@ def decimal(value: float | None, places: int) -> Decimal | None:
 
 
 def sweep_is_due() -> bool:
-    """False if a sweep began less than half an interval ago, so that messages that waited for a worker do nothing."""
-    return not Duty.objects.filter(name=SWEEP, last_run_at__gt=clock.ago(settings.ADVICE_SWEEP_S / 2)).exists()
+    """False if a sweep began less than half an interval ago, so that messages that waited for a worker do nothing.
+
+    One that began in the future began before the clock was set back.
+    """
+    recent = Duty.objects.filter(name=SWEEP, last_run_at__gt=clock.ago(settings.ADVICE_SWEEP_S / 2))
+    return not recent.filter(last_run_at__lte=clock.now()).exists()
 
 
 def sweep() -> dict[str, int]:

@@ -214,6 +214,7 @@ KEEP_LOGINS_DAYS = retention_days("ASSAY_KEEP_LOGINS_DAYS")
 KEEP_AUDIT_DAYS = retention_days("ASSAY_KEEP_AUDIT_DAYS")
 # A worker compares the expiration of a message with its own clock, which may differ from that of beat by some minutes.
 MESSAGE_EXPIRES_S = 3600
+CELERY_BEAT_SCHEDULER = "advisor.ops.schedule:Scheduler"
 CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "advice.sweep", "schedule": ADVICE_SWEEP_S, "options": {"expires": MESSAGE_EXPIRES_S}}
 }

@@ -131,8 +131,8 @@ def check(manifest: Manifest) -> None:
     """BackupError: this code or this database cannot use the backup."""
     if manifest.vendor != connection.vendor:
         raise BackupError(
-            f"The backup is from {manifest.vendor}, and DATABASE_URL is for {connection.vendor}; set DATABASE_URL to a "
-            f"{manifest.vendor} database"
+            f"The backup is from {manifest.vendor}, and this database is {connection.vendor}; set DATABASE_URL to a "
+            "database of that kind"
         )
     known = {f"{app}.{name}" for app, name in health.shipped_migrations()}
     if newer := sorted(set(manifest.migrations) - known):

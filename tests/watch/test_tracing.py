@@ -1,4 +1,4 @@
-"""OpenTelemetry: spans reach the collector that the environment names; without the packages the error says what to do."""
+"""Spans reach the collector that the environment names; without the packages, the error says what to do."""
 
 import os
 import subprocess
