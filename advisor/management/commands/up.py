@@ -1,10 +1,14 @@
 from argparse import ArgumentParser
 from typing import Any
 
+import structlog
 from django.core.management.base import BaseCommand
 
 from advisor.ops import supervise
+from advisor.watch import logs
 from catalog.management.errors import BadInput
+
+log = structlog.get_logger("assay.supervise")
 
 
 class Command(BaseCommand):
@@ -23,7 +27,10 @@ class Command(BaseCommand):
             raise BadInput(str(error)) from error
         supervisor = supervise.assay(host, port)
         supervisor.stop_on_signals()
-        self.stdout.write(f"Assay on http://{host}:{port}/ (Ctrl-C to stop)")
+        if logs.as_json():
+            log.info("serving", url=f"http://{host}:{port}/")
+        else:
+            self.stdout.write(f"Assay on http://{host}:{port}/ (Ctrl-C to stop)")
         try:
             while not supervisor.stopping:
                 supervisor.tick()
