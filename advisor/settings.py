@@ -13,10 +13,11 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from advisor import storage
+from catalog import shipped
 
 env = environ.Env()
 BASE_DIR = Path(__file__).resolve().parent.parent
-VAR = Path(env.str("ASSAY_VAR", default=str(BASE_DIR / "var"))).resolve()
+VAR = Path(env.str("ASSAY_VAR", default="") or storage.default_folder(BASE_DIR)).resolve()
 storage.make_private(VAR, BASE_DIR)
 MIN_FREE_MB = env.int(
     "ASSAY_MIN_FREE_MB", default=200
@@ -357,7 +358,7 @@ STATIC_URL = "static/"
 STATIC_ROOT = VAR / "static"
 STATIC_ROOT.mkdir(exist_ok=True)
 COLLECTED = env.bool("ASSAY_COLLECTED", default=False)
-DOCS_SITE = Path(env.str("ASSAY_DOCS_SITE", default=str(BASE_DIR / "build" / "site")))  # built by `make docs`
+DOCS_SITE = Path(env.str("ASSAY_DOCS_SITE", default="") or shipped.SITE)  # built by `make docs`
 WHITENOISE_USE_FINDERS = not COLLECTED
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},

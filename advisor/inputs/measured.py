@@ -19,9 +19,10 @@ from advisor.engine.network import from_shape
 from advisor.engine.terms import ANY, LOAD_TEST, MODEL, Place, kind_named, length_class, release, scope_of
 from catalog.models import Organisation, ScoredRow, ServedModel
 from catalog.revision import revision
+from catalog.shipped import FIXTURES
 
 Json = dict[str, Any]
-PATH = Path(__file__).resolve().parents[2] / "fixtures" / "calibration" / "fit" / "conditioning.yaml"
+PATH = FIXTURES / "calibration" / "fit" / "conditioning.yaml"
 OWN = "own"  # the site of an organization's load tests, and of its questions
 TPOT, TTFT, OFFLINE, STATIC, PREFILL = "tpot", "ttft", "offline", "static", "prefill"
 

@@ -71,6 +71,7 @@ class Child:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", *self.command],
                 cwd=settings.BASE_DIR,
+                env={**os.environ, "ASSAY_VAR": str(settings.VAR)},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

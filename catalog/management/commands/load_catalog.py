@@ -3,19 +3,19 @@
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 
 from catalog.loading.fixtures import FixtureError
 from catalog.loading.load import load
 from catalog.management.errors import BadInput
+from catalog.shipped import FIXTURES
 
 
 class Command(BaseCommand):
     help = "Loads the catalog (accelerators, models, prices ...) from a directory of fixtures. It can be run again."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("directory", nargs="?", type=Path, default=Path(settings.BASE_DIR) / "fixtures")
+        parser.add_argument("directory", nargs="?", type=Path, default=FIXTURES)
         parser.add_argument(
             "--no-scores", action="store_true", help="skip the rows of the accuracy page, which is faster"
         )
