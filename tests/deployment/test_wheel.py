@@ -44,7 +44,9 @@ def packaged() -> set[str]:
 
 
 def files(folder: Path) -> set[Path]:
-    return {path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    """All but compiled modules and what tools keep in hidden folders."""
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return {p for p in found if not any(part.startswith((".", "__pycache__")) for part in p.relative_to(folder).parts)}
 
 
 @pytest.mark.parametrize("package", PACKAGES)
