@@ -13,8 +13,10 @@ import math
 import secrets
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -44,6 +46,7 @@ from advisor.turns import ahead as ahead
 from advisor.turns import check_room as check_room
 from advisor.turns import held as held
 from advisor.turns import ready as ready
+from advisor.watch import logs, tallies, tracing
 from advisor.workload import PORTFOLIO, WorkloadError
 from catalog import clock
 from catalog.models import Organisation
@@ -139,6 +142,7 @@ def queue(workload: Workload, idempotency_key: str = "", supersedes: Advice | No
             organisation=workload.organisation,
             workload=workload,
             idempotency_key=idempotency_key,
+            request_id=logs.current_request_id(),
             supersedes=supersedes,
             made_by=made_by,
             created_at=now,
@@ -212,9 +216,12 @@ def run(pk: UUID | str) -> None:
 
 def work(claim: "Claim") -> None:
     """Computes a claimed advice."""
-    with structlog.contextvars.bound_contextvars(advice=str(claim.pk), attempt=claim.attempt):
+    ids = {"advice": str(claim.pk), "attempt": claim.attempt, logs.REQUEST_ID: claim.request_id}
+    with structlog.contextvars.bound_contextvars(**ids):
+        log.info("started")
+        tallies.add({(tallies.ATTEMPTS, "answer"): 1})
         try:
-            with claim.renewed():
+            with claim.renewed(), tracing.span("answer", **ids):
                 compute(claim)
         except LostLease:
             log.info("lost the lease, stopped")
@@ -250,6 +257,7 @@ def compute(claim: "Claim") -> None:
     advice = Advice.objects.select_related("workload", "organisation").filter(pk=claim.pk).first()
     if advice is None:  # deleted since it was claimed
         raise LostLease
+    clock_s = PartClock()
     snapshot = snapshot_of(advice)
     if snapshot is None:
         claim.report("reading the catalog", 0.0)
@@ -257,14 +265,51 @@ def compute(claim: "Claim") -> None:
         persistently(partial(claim.write, snapshot=snapshot.stored()))
     begun_s, away_s = time.monotonic(), [0.0]
     spec = advice.workload.spec
-    report: Progress = claim.report
+    report: Progress = clock_s.timed(claim.report)
     if spec.get("kind") == PORTFOLIO:
         report = giving_way(report, len(spec["workloads"]), away_s)
     result = answer.recommend(spec, snapshot, report)
     if advice.held_until or advice.probed:
         result = answer.with_probes(result, advice.probed or nobody_measured())
     result = result.changed(elapsed_s=round(time.monotonic() - begun_s - sum(away_s), 3))
+    clock_s.begin("write")
     persistently(partial(claim.finish, snapshot, result))
+    parts_s = clock_s.ended() | {"wait": (advice.started_at - advice.created_at).total_seconds()}
+    log.info("done", elapsed_s=result.elapsed_s)
+    observed = [tallies.observed(tallies.PART_S, part, seconds) for part, seconds in parts_s.items()]
+    ended = {(tallies.ENDED, State.DONE.value): 1.0}
+    tallies.add({key: value for amounts in (ended, *observed) for key, value in amounts.items()})
+
+
+PART_OF_STAGE = {"estimating": "estimate", "simulating": "simulate", "trying": "variants", "explaining": "explain",
+    "searching": "training", "sharing": "portfolio"}  # fmt: skip
+
+
+class PartClock:
+    """The seconds that each part of one calculation takes: a part ends when the next one begins."""
+
+    def __init__(self) -> None:
+        self.parts_s: dict[str, float] = defaultdict(float)
+        self.part, self.since_s = "catalog", time.monotonic()
+
+    def begin(self, part: str) -> None:
+        now_s = time.monotonic()
+        self.parts_s[self.part] += now_s - self.since_s
+        self.part, self.since_s = part, now_s
+
+    def timed(self, report: Progress) -> Progress:
+        """`report`, whose stages begin the parts. What comes before the first stage prepares the search."""
+        self.begin("prepare")
+
+        def told(stage: str, fraction: float) -> None:
+            self.begin(PART_OF_STAGE.get(stage.rpartition(": ")[2].partition(" ")[0], "other"))
+            report(stage, fraction)
+
+        return told
+
+    def ended(self) -> dict[str, float]:
+        self.begin("")
+        return dict(self.parts_s)
 
 
 def snapshot_of(advice: Advice) -> inputs.Snapshot | None:
@@ -366,10 +411,11 @@ def next_claim(among: "QuerySet[Advice] | None" = None) -> "Claim | None":
 def claimed(pk: UUID | str) -> "Claim | None":
     """Claims a queued advice as the next attempt; None if it is not queued or another worker was faster."""
     free = ready().filter(pk=pk)
-    attempt = free.values_list("attempt", flat=True).first()
-    if attempt is None:
+    found = free.values_list("attempt", "request_id").first()
+    if found is None:
         return None
-    claim = Claim(pk, attempt + 1)
+    attempt, request_id = found
+    claim = Claim(pk, attempt + 1, request_id)
     try:
         won = free.filter(attempt=attempt).update(
             state=State.RUNNING,
@@ -392,6 +438,7 @@ class Claim:
 
     pk: UUID | str
     attempt: int
+    request_id: str = ""  # of the HTTP request that asked, for log lines
     name: str = field(default_factory=partial(secrets.token_hex, 16))  # attempts that were returned are numbered again
     lock: threading.Lock = field(default_factory=threading.Lock)  # so that a returned claim writes nothing more
     lost: threading.Event = field(default_factory=threading.Event)
@@ -444,6 +491,7 @@ class Claim:
         values = {"state": State.FAILED, "error": reason, "lease_until": None, "stage": ""}
         with suppress(LostLease):
             persistently(partial(self.write, **values, finished_at=clock.now()))
+            tallies.add({(tallies.ENDED, State.FAILED): 1})
 
     def return_to_queue(self, sent_at: Any = LONG_AGO) -> bool:
         """Returns the advice to the queue without counting this attempt. False if the claim was lost.
@@ -458,7 +506,8 @@ class Claim:
     @contextmanager
     def renewed(self) -> Iterator[None]:
         """Renews the lease in a thread, and returns the advice to the queue when the worker stops."""
-        thread = threading.Thread(target=self.renew, name=f"lease {self.pk}", daemon=True)
+        with_ids = partial(copy_context().run, self.renew)  # a thread begins without context variables
+        thread = threading.Thread(target=with_ids, name=f"lease {self.pk}", daemon=True)
         thread.start()
         try:
             yield
@@ -568,6 +617,7 @@ def end_leases() -> tuple[int, int]:
     ended = {"state": State.FAILED, "error": reason, "lease_until": None, "stage": ""}
     failed = lost.filter(last).update(**ended, finished_at=clock.now())
     requeued = lost.exclude(last).update(state=State.QUEUED, lease_until=None, sent_at=LONG_AGO, stage="")
+    tallies.add({(tallies.LEASE_EXPIRIES, "answer"): requeued + failed, (tallies.ENDED, State.FAILED): failed})
     return requeued, failed
 
 

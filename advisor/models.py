@@ -39,6 +39,7 @@ class Advice(models.Model):
     workload = models.ForeignKey(Workload, on_delete=models.PROTECT, related_name="advices")
     supersedes = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="successors")
     idempotency_key = models.CharField(max_length=80, blank=True)
+    request_id = models.CharField(max_length=64, blank=True, default="", db_default="")  # of the HTTP request, for logs
     state = models.CharField(max_length=12, choices=State, default=State.QUEUED)
     stage = models.CharField(max_length=60, blank=True)
     progress_fraction = models.FloatField(default=0)
@@ -210,3 +211,14 @@ class Duty(models.Model):
 
     name = models.CharField(max_length=40, unique=True)
     last_run_at = models.DateTimeField()
+
+
+class Tally(models.Model):
+    """A count that only grows, for /metrics. advisor.watch.tallies is its only writer."""
+
+    name = models.CharField(max_length=40)
+    label = models.CharField(max_length=80)
+    value = models.FloatField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["name", "label"], name="one_tally_a_label")]

@@ -2,17 +2,17 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 import environ
-import structlog
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.utils import get_random_secret_key
+from kombu import Exchange, Queue
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from advisor import storage
+from advisor.watch import logs
 from catalog import shipped
 
 env = environ.Env()
@@ -71,7 +71,9 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "advisor.ops.health.answer_probes",  # first: probes may have any Host header and must not be redirected
+    "advisor.watch.http.follow",
+    "advisor.ops.health.answer_probes",  # before all others: probes may have any Host header and must not be redirected
+    "probes.status.pages.answer_scrapes",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "advisor.ops.private_answers.keep_private",
@@ -151,6 +153,18 @@ else:
     }
     for folder in ("messages", "control"):
         (BROKER_DIR / folder).mkdir(parents=True, exist_ok=True)
+# Queues of answers, of calibrations from probe results, of sweeps, and of price refreshes. A worker takes them all unless
+# `--queues` names some: a worker of its own for the last two keeps sweeps punctual and out of the recycling of workers.
+QUEUES = ANSWERS, PROBES, SWEEPS, REFRESH = ("answers", "probes", "sweeps", "refresh")
+EARLIER_QUEUE = "celery"  # of everything before 0.2; remove it in 0.3
+CELERY_TASK_QUEUES = [Queue(name, Exchange(name), routing_key=name) for name in (*QUEUES, EARLIER_QUEUE)]
+CELERY_TASK_DEFAULT_QUEUE = ANSWERS
+CELERY_TASK_ROUTES = {
+    "probes.calibrate": {"queue": PROBES},
+    "advice.sweep": {"queue": SWEEPS},
+    "probes.sweep": {"queue": SWEEPS},
+    "prices.sync": {"queue": REFRESH},
+}
 CELERY_RESULT_BACKEND = None
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_SERIALIZER = "json"
@@ -160,7 +174,7 @@ CELERY_TASK_REJECT_ON_WORKER_LOST = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_TASK_SOFT_TIME_LIMIT = env.float("ASSAY_LIMIT_S", default=540.0)
 CELERY_TASK_TIME_LIMIT = CELERY_TASK_SOFT_TIME_LIMIT + 60
-CELERY_WORKER_MAX_TASKS_PER_CHILD = 200
+CELERY_WORKER_MAX_TASKS_PER_CHILD = 200  # a process of a prefork pool is replaced after so many
 GRACE_S = env.float("ASSAY_GRACE_S", default=20.0)  # time to finish jobs and requests after SIGTERM
 CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = GRACE_S
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
@@ -222,6 +236,7 @@ if PRICE_SOURCES:
         "options": {"expires": MESSAGE_EXPIRES_S},
     }
 
+METRICS_TOKEN = env.str("ASSAY_METRICS_TOKEN", default="")  # empty: /metrics answers this machine only
 WARM = env.bool("ASSAY_WARM", default=True)  # web processes load in the background what first pages need
 
 # API calls of people per minute; 0: no limit.
@@ -381,41 +396,4 @@ LANGUAGE_COOKIE_HTTPONLY = True
 TIME_ZONE = "UTC"
 USE_TZ = True
 
-SHARED_PROCESSORS: list[Any] = [
-    structlog.contextvars.merge_contextvars,
-    structlog.stdlib.add_log_level,
-    structlog.stdlib.add_logger_name,
-    structlog.processors.TimeStamper(fmt="iso", utc=True),
-]
-RENDERER: list[Any] = (
-    [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-    if env.bool("ASSAY_LOG_JSON", default=False)
-    else [structlog.dev.ConsoleRenderer(colors=False)]
-)
-structlog.configure(
-    processors=[
-        structlog.stdlib.filter_by_level,
-        *SHARED_PROCESSORS,
-        structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
-    ],
-    logger_factory=structlog.stdlib.LoggerFactory(),
-    cache_logger_on_first_use=True,
-)
-LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {
-        "plain": {
-            "()": structlog.stdlib.ProcessorFormatter,
-            "foreign_pre_chain": SHARED_PROCESSORS,
-            "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *RENDERER],
-        }
-    },
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain"}},
-    "root": {"handlers": ["stderr"], "level": env.str("ASSAY_LOG_LEVEL", default="WARNING")},
-    "loggers": {
-        "assay": {"level": env.str("ASSAY_LOG_LEVEL", default="INFO")},
-        "django": {"handlers": [], "level": "WARNING"},
-        "kombu.connection": {"level": "ERROR"},  # warns that a folder has no host name
-    },
-}
+LOGGING = logs.configure(env.str("ASSAY_LOG_LEVEL", default=None))

@@ -660,7 +660,13 @@ class CatalogBundle(models.Model):
 class CatalogLoad(models.Model):
     """One load of the catalog. `version` is a digest of the fixtures."""
 
+    class Origin(models.TextChoices):
+        RELEASE = ""  # the files of the code
+        BUNDLE = "bundle"
+        DIRECTORY = "directory"  # another one, given by the operator
+
     version = models.CharField(max_length=64)
+    origin = models.CharField(max_length=12, choices=Origin, blank=True, default="", db_default="")
     loaded_at = models.DateTimeField(auto_now_add=True)
 
 

@@ -1,9 +1,11 @@
 from django.urls import path
 
 from probes.pages import views
+from probes.status import pages
 
 urlpatterns = [
     path("agent.pyz", views.agent_file, name="agent-file"),
+    path("status", pages.status, name="status"),
     path("workers", views.workers, name="workers"),
     path("workers/enrol", views.enrol, name="worker-enrol"),
     path("workers/queue", views.queue, name="worker-queue"),

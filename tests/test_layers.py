@@ -17,9 +17,9 @@ ENGINE = (
     "network terms kernels cost plans step training calibration scheduler search estimate training_search launch fleet "
     "optimisation"
 ).split()
-ADVISOR = "workload result inputs answer report fidelity load_tests claims api accounts web ops".split()
+ADVISOR = "workload result inputs answer report fidelity load_tests claims api accounts web ops watch".split()
 CATALOG = ("loading accounts rest importers.models importers.prices pricing bundles details lists pages api").split()
-PROBES = "machines received fitted pages api".split()
+PROBES = "machines received fitted pages api status".split()
 # Entered by module (`from catalog.pricing import own`), not by name: commands and the engine's inputs need one module
 # of each, without the models that the others load.
 BY_MODULE = {"catalog.loading", "catalog.pricing"}
@@ -48,6 +48,7 @@ BELOW_IN_ENGINE = {
     "optimisation": "training launch fleet search estimate scheduler step cost kernels terms network",
 }
 BELOW_IN_ADVISOR = {
+    "watch": "",
     "workload": "",
     "result": "",
     "inputs": "result workload",
@@ -59,7 +60,7 @@ BELOW_IN_ADVISOR = {
     "api": "advise load_tests report answer inputs result workload fidelity",
     "accounts": "api",
     "web": "api advise refresh load_tests report answer inputs result workload fidelity",
-    "ops": "web api advise load_tests fidelity",
+    "ops": "web api advise load_tests fidelity watch",
 }
 BELOW_IN_CATALOG = {
     "loading": "",
@@ -80,6 +81,7 @@ BELOW_IN_PROBES = {
     "fitted": "received machines",
     "pages": "fitted received machines agent",
     "api": "fitted received machines agent",
+    "status": "fitted received machines agent",
 }
 # Not rooms: Django's own files, the use cases, and what models and settings are made of.
 FOUNDATIONS = {

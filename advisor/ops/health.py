@@ -16,6 +16,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from advisor import storage
 from advisor.models import Duty
 from catalog import clock
+from catalog.loading import load
 from catalog.models import CatalogLoad
 
 BROKER_TIMEOUT_S = 1.0
@@ -67,10 +68,13 @@ def shipped_migrations() -> frozenset[tuple[str, str]]:
 
 
 def catalog() -> Check:
+    """Fails also if it is older than the files of this code, which may need what only the newer ones state."""
     try:
-        loaded = CatalogLoad.objects.exists()
+        loaded, reason = CatalogLoad.objects.exists(), load.why_older()
     except DatabaseError:  # the table does not exist before the migrations
         return Check("catalog", False, "not readable: run manage.py migrate")
+    if reason:
+        return Check("catalog", False, f"older than the code: {reason}; run manage.py load_catalog")
     return Check("catalog", loaded, "loaded" if loaded else "empty: run manage.py load_catalog")
 
 

@@ -20,6 +20,8 @@ MAX_BACKOFF_S = 30.0
 HEALTHY_AFTER_S = 30.0
 AFTER_GRACE_S = 5.0  # added to settings.GRACE_S, in which jobs and requests finish or return to the queue
 PR_SET_PDEATHSIG = 1
+CELERY = ["celery", "--quiet", "--app", "advisor.celery"]
+PERIODIC_TASKS = "2000"  # of sweeps and refreshes, before a process is replaced: some hours
 
 
 class PortTaken(Exception):
@@ -142,21 +144,37 @@ class Supervisor:
 def web_command(host: str, port: int, processes: int) -> list[str]:
     """The gunicorn command."""
     options = ["--workers", str(processes), "--worker-class", "advisor.ops.web_worker.Worker", "--threads", "4"]
+    options += ["--logger-class", "advisor.watch.gunicorn_log.Logger"]
     options += ["--preload"]  # import once, before accepting requests
     options += ["--graceful-timeout", str(math.ceil(settings.GRACE_S))]
     return ["gunicorn", "advisor.wsgi:application", "--bind", f"{host}:{port}", *options, "--log-level", "warning"]
 
 
+def worker_commands(name: str) -> dict[str, list[str]]:
+    """The Celery workers by what they do: with Redis, sweeps and price refreshes have processes of their own."""
+    common = ["--without-mingle", "--without-gossip", "--loglevel", "WARNING"]
+
+    def command(role: str, *options: str) -> list[str]:
+        return [*CELERY, "worker", *options, "--hostname", f"{role}{name}@%h", *common]
+
+    if not settings.REDIS_URL:
+        return {"worker": command("", "--pool", "solo")}
+    answering = ",".join((settings.ANSWERS, settings.PROBES, settings.EARLIER_QUEUE))
+    periodic = ",".join((settings.SWEEPS, settings.REFRESH))
+    pool = ["--pool", "prefork", "--concurrency", "2"]
+    return {
+        "worker": command("", *pool, "--queues", answering),
+        "periodic": command("periodic-", *pool, "--queues", periodic, "--max-tasks-per-child", PERIODIC_TASKS),
+    }
+
+
 def assay(host: str, port: int, web_processes: int = 2, output: Path | None = None) -> Supervisor:
-    """The whole service: web, worker and beat."""
-    pool = ["--pool", "prefork", "--concurrency", "2"] if settings.REDIS_URL else ["--pool", "solo"]
-    worker = ["--hostname", f"{port}@%h", "--without-mingle", "--without-gossip", "--loglevel", "WARNING"]
+    """The whole service: web, workers and beat."""
     beat = ["--schedule", str(settings.VAR / f"beat-{port}"), "--pidfile", "", "--loglevel", "WARNING"]
-    celery = ["celery", "--quiet", "--app", "advisor.celery"]
     return Supervisor(
         [
             Child("web", web_command(host, port, web_processes), output),
-            Child("worker", [*celery, "worker", *pool, *worker], output),
-            Child("beat", [*celery, "beat", *beat], output),
+            *(Child(role, command, output) for role, command in worker_commands(str(port)).items()),
+            Child("beat", [*CELERY, "beat", *beat], output),
         ]
     )

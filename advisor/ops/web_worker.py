@@ -22,6 +22,8 @@ from typing import Any
 from django.apps import apps
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
+from advisor.watch import counts_folder
+
 REQUEST_S = 10.0  # to receive a request, plus one second per BYTES_PER_S
 BYTES_PER_S = 16 * 1024
 SEND_S = 30.0  # to send a response, plus one second per BYTES_PER_S
@@ -73,6 +75,11 @@ def answer_liveness(head: bytes) -> bytes:
 
 class Worker(ThreadWorker):
     listening = True
+
+    @classmethod
+    def setup(cls) -> None:
+        """gunicorn calls this in its main process, before it forks."""
+        counts_folder.create()
 
     def run(self) -> None:
         if apps.ready:

@@ -21,6 +21,7 @@ from catalog.models import (
     Benchmark,
     Calibration,
     CatalogBundle,
+    CatalogLoad,
     ExchangeRate,
     Framework,
     InstanceType,
@@ -83,7 +84,7 @@ def _load(bundle: Bundle) -> dict[str, list[int]]:
             target = Path(folder, path)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(data)
-        counts = load(Path(folder), scores=False)
+        counts = load(Path(folder), scores=False, origin=CatalogLoad.Origin.BUNDLE)
     return {kind: [count.created, count.changed, count.unchanged] for kind, count in counts.items()}
 
 

@@ -1,11 +1,15 @@
 """Loads the fixtures into the catalog, in one transaction and idempotently. Prices and calibrations are append-only."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from django.db import models, transaction
+from django.db.models import Max
 from simple_history.utils import bulk_create_with_history, bulk_update_with_history
 
 from catalog.loading import fixtures, frameworks, instances, scored
@@ -33,12 +37,14 @@ from catalog.models import (
     SupportLicence,
     Unit,
 )
+from catalog.shipped import FIXTURES
 
 FIGURES = ("accelerators", "usd_per_hour", "purchase_usd")  # of a price; they never change
 OFFER = ("provider", "instance", "region", "accelerator_id", "term", "as_of")
 API_FIGURES = ("usd_per_mtok_input", "usd_per_mtok_cached_input", "usd_per_mtok_output")
 REST_FROM_FILE = "; all else: "  # in `fitted_on`: separates the probe results from the file that gave the other values
 PROBED = "probe result"  # `fitted_on` of a calibration from accepted probe results starts with this
+DATED, AS_OF = ("accelerators", "models", "frameworks"), re.compile(r"as_of: (\d{4}-\d{2}-\d{2})")
 API_OFFER = ("provider", "name", "as_of")
 
 
@@ -52,7 +58,7 @@ class Counts:
 
 
 @transaction.atomic
-def load(directory: Path, scores: bool = True) -> dict[str, Counts]:
+def load(directory: Path, scores: bool = True, origin: str = CatalogLoad.Origin.RELEASE) -> dict[str, Counts]:
     """Loads a directory of fixtures and counts the changes by kind. `scores` includes the rows of the accuracy page.
 
     FixtureError: a file cannot be loaded; nothing is changed.
@@ -100,7 +106,7 @@ def load(directory: Path, scores: bool = True) -> dict[str, Counts]:
     if scores:
         written, unchanged = scored.load(directory / "fidelity")
         counts["scored_rows"] = Counts(created=written, unchanged=unchanged)
-    record_load(fixtures.digest(directory), counts)
+    record_load(fixtures.digest(directory), counts, origin)
     return counts
 
 
@@ -339,8 +345,47 @@ def keep_measured(latest: Calibration, row: Row) -> None:
     )
 
 
-def record_load(version: str, counts: dict[str, Counts]) -> None:
+def record_load(version: str, counts: dict[str, Counts], origin: str) -> None:
     """Records the loaded version of the fixtures, unless nothing changed."""
     last = CatalogLoad.objects.order_by("-loaded_at", "-pk").first()
-    if last is None or last.version != version or any(count.created or count.changed for count in counts.values()):
-        CatalogLoad.objects.create(version=version)
+    is_new = last is None or (last.version, last.origin) != (version, origin)
+    if is_new or any(count.created or count.changed for count in counts.values()):
+        CatalogLoad.objects.create(version=version, origin=origin)
+
+
+# --- the loaded catalog and the files of the code ---------------------------------------------------------------
+
+
+def shipped() -> Path:
+    """The folder of the fixtures that belong to this version of the code."""
+    return FIXTURES
+
+
+@cache
+def shipped_version() -> str:
+    """The digest of the shipped fixtures when this process first asked."""
+    return fixtures.digest(shipped())
+
+
+@cache
+def newest_shipped() -> date:
+    """The newest date of the shipped accelerators, models and frameworks."""
+    files = (path for name in DATED for path in (shipped() / name).glob("*.yaml"))
+    return max(date.fromisoformat(day) for path in files for day in AS_OF.findall(path.read_text(encoding="utf-8")))
+
+
+def why_older() -> str:
+    """Why the loaded catalog is older than the code; empty: it is not.
+
+    A later load, a bundle that is at least as new, and an operator's own directory are not older.
+    """
+    last = CatalogLoad.objects.order_by("-loaded_at", "-pk").first()
+    if last is None or last.origin == CatalogLoad.Origin.DIRECTORY:
+        return ""
+    if CatalogLoad.objects.filter(version=shipped_version()).exists():
+        return ""
+    if last.origin == CatalogLoad.Origin.BUNDLE:
+        loaded = [model.objects.aggregate(day=Max("as_of"))["day"] for model in (Accelerator, ServedModel, Framework)]
+        if max(filter(None, loaded), default=date.min) >= newest_shipped():
+            return ""
+    return f"version {last.version[:12]} is loaded, and this code comes with {shipped_version()[:12]}"

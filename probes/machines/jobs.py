@@ -18,6 +18,7 @@ from django.db.models import Q, QuerySet, Value
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Least
 
+from advisor.watch import tallies
 from catalog import clock
 from catalog.models import Organisation, default_organisation
 from probes.agent import spec as specs
@@ -239,7 +240,7 @@ def cancel(job: Job) -> bool:
 
 def sweep() -> dict[str, int]:
     """Queues lost jobs again or fails them, and fails jobs that no machine took in time. Returns counts."""
-    counts = {"probes_requeued": 0, "probes_failed": 0}
+    counts, expired = {"probes_requeued": 0, "probes_failed": 0}, 0
     lost = Job.objects.filter(state=State.LEASED).filter(
         Q(lease_expires_at__lt=clock.now()) | Q(agent__revoked_at__isnull=False)
     )
@@ -252,6 +253,8 @@ def sweep() -> dict[str, int]:
             if ended:  # otherwise a heartbeat or result arrived first
                 end_lease(pk, attempt, "lost")
                 counts["probes_failed" if ended == State.FAILED else "probes_requeued"] += 1
+                expired += 1
+    tallies.add({(tallies.LEASE_EXPIRIES, "probe_job"): expired})
     late = Job.objects.filter(state=State.QUEUED, deadline_at__lt=clock.now())
     counts["probes_failed"] += late.update(
         state=State.FAILED,

@@ -12,7 +12,8 @@ from django.utils import timezone
 
 from advisor.models import Duty
 from advisor.ops import health
-from catalog.models import CatalogLoad
+from catalog.loading import load
+from catalog.models import Accelerator, CatalogLoad
 
 NAMES = {"database", "migrations", "catalog", "broker", "disk", "sweep"}
 POD = "10.244.3.17:8000"
@@ -20,7 +21,7 @@ POD = "10.244.3.17:8000"
 
 @pytest.fixture
 def ready(db: None) -> None:
-    CatalogLoad.objects.create(version="1" * 64)
+    CatalogLoad.objects.create(version=load.shipped_version())
     Duty.objects.create(name="sweep", last_run_at=timezone.now())
 
 
@@ -71,6 +72,38 @@ def test_an_unapplied_migration_is_not_ready(client: Client, ready: None) -> Non
 def test_an_empty_catalog_is_not_ready(client: Client, ready: None) -> None:
     CatalogLoad.objects.all().delete()
     assert failing(checks(client, 503)) == {"catalog"}
+
+
+def test_a_catalog_of_an_earlier_version_is_not_ready_until_that_of_the_code_is_loaded(
+    client: Client, ready: None
+) -> None:
+    CatalogLoad.objects.update(version="1" * 64)
+    found = checks(client, 503)
+    assert failing(found) == {"catalog"} and "manage.py load_catalog" in found["catalog"]["detail"]
+    CatalogLoad.objects.create(version=load.shipped_version())
+    assert failing(checks(client, 200)) == set()
+
+
+@pytest.mark.parametrize("origin", ["", "bundle", "directory"])
+def test_what_was_loaded_after_the_catalog_of_the_code_is_not_older(client: Client, ready: None, origin: str) -> None:
+    CatalogLoad.objects.create(version="2" * 64, origin=origin)
+    assert failing(checks(client, 200)) == set()
+
+
+def test_a_bundle_is_older_only_if_its_files_are(client: Client, ready: None) -> None:
+    """The code's own catalog was never loaded: the code was upgraded after the bundle was applied."""
+    CatalogLoad.objects.update(version="2" * 64, origin=CatalogLoad.Origin.BUNDLE)
+    assert failing(checks(client, 503)) == {"catalog"}
+    day = load.newest_shipped() - timedelta(days=1)
+    Accelerator.objects.create(slug="x", memory_gib=1, memory_gb_per_s=1, as_of=day)
+    assert failing(checks(client, 503)) == {"catalog"}
+    Accelerator.objects.update(as_of=load.newest_shipped())
+    assert failing(checks(client, 200)) == set()
+
+
+def test_an_operators_own_catalog_has_no_version_to_compare(client: Client, ready: None) -> None:
+    CatalogLoad.objects.update(version="2" * 64, origin=CatalogLoad.Origin.DIRECTORY)
+    assert failing(checks(client, 200)) == set()
 
 
 def test_a_disk_with_less_space_than_asked_is_not_ready(client: Client, ready: None, settings: Any) -> None:

@@ -6,23 +6,25 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from catalog.loading.fixtures import FixtureError
-from catalog.loading.load import load
+from catalog.loading.load import load, shipped
 from catalog.management.errors import BadInput
-from catalog.shipped import FIXTURES
+from catalog.models import CatalogLoad
 
 
 class Command(BaseCommand):
     help = "Loads the catalog (accelerators, models, prices ...) from a directory of fixtures. It can be run again."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("directory", nargs="?", type=Path, default=FIXTURES)
+        parser.add_argument("directory", nargs="?", type=Path, default=shipped())
         parser.add_argument(
             "--no-scores", action="store_true", help="skip the rows of the accuracy page, which is faster"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        is_shipped = options["directory"].resolve() == shipped().resolve()
+        origin = CatalogLoad.Origin.RELEASE if is_shipped else CatalogLoad.Origin.DIRECTORY
         try:
-            counts = load(options["directory"], scores=not options["no_scores"])
+            counts = load(options["directory"], scores=not options["no_scores"], origin=origin)
         except FixtureError as error:
             raise BadInput(str(error)) from error
         except OSError as error:

@@ -1,93 +1,16 @@
 import sys
-from collections.abc import Iterator
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import BaseCommand
-from django.utils import timezone
-from kombu.exceptions import ChannelError, OperationalError
 
-from advisor.celery import app
-from advisor.models import Advice
-from advisor.ops import health
-from catalog import clock
-from catalog.models import CatalogLoad, default_organisation
-from catalog.pricing import sync
-from probes.machines import agents
-from probes.models import Job, Result
-from probes.received import results
-
-Finding = tuple[bool, str, str]  # passed, name, detail
+from probes.status import checks
 
 
 class Command(BaseCommand):
     help = "Runs the checks of /readyz and checks workers, queue, prices and machines. Exits with 1 if one fails."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        findings = list(examine())
+        findings = list(checks.examine())
         for passed, name, detail in findings:
             self.stdout.write(f"{'ok  ' if passed else 'LOOK'}  {name:10} {detail}")
-        sys.exit(0 if all(passed for passed, _, _ in findings) else 1)
-
-
-def examine() -> Iterator[Finding]:
-    checks = health.checks()
-    yield from ((check.ok, check.name, check.detail) for check in checks)
-    passed = {check.name: check.ok for check in checks}
-    if passed["broker"]:
-        yield workers()
-    if passed["migrations"]:
-        yield from (queue_state(), catalog_age(), price_age(), agent_state(), result_state())
-
-
-def workers() -> Finding:
-    try:
-        answers = [name for answer in app.control.ping(timeout=2) or [] for name in answer]
-    except (OperationalError, ChannelError, OSError) as error:
-        return False, "worker", f"not checked: {error}"
-    no_answer = "no answer in 2 s (none is running, or a solo worker is busy); start one with manage.py up"
-    return bool(answers), "worker", ", ".join(answers) or no_answer
-
-
-def queue_state() -> Finding:
-    waiting = Advice.objects.filter(state=Advice.State.QUEUED).count()
-    lost = Advice.objects.filter(state=Advice.State.RUNNING, lease_until__lt=clock.now()).count()
-    return not lost, "advice", f"{waiting} queued, {lost} running without a live worker"
-
-
-def catalog_age() -> Finding:
-    load = CatalogLoad.objects.order_by("-loaded_at").first()
-    if load is None:
-        return False, "loaded", "nothing; run manage.py load_catalog"
-    return True, "loaded", f"catalog version {load.version[:12]}, {(timezone.now() - load.loaded_at).days} days ago"
-
-
-def price_age() -> Finding:
-    """Fails if no current public offer was read in the last 90 days."""
-    ages = sync.offers_by_age(clock.today())
-    if not ages:
-        return False, "prices", "none; run manage.py load_catalog or import_prices"
-    recent = sum(count for name, count in ages.items() if name in sync.RECENT)
-    said = ", ".join(f"{count} {name}" for name, count in ages.items())
-    advice = "" if settings.PRICE_SOURCES else "; no source is turned on, see docs/how-to/refresh-prices.md"
-    return bool(recent), "prices", f"current public offers: {said}{advice}"
-
-
-def agent_state() -> Finding:
-    """Machines are optional: fails only for lost jobs, or if jobs wait while no machine is online."""
-    states = [agents.status(agent) for agent in agents.visible(default_organisation())]
-    counts = ", ".join(f"{states.count(name)} {name}" for name in ("online", "late", "offline", "revoked"))
-    waiting = Job.objects.filter(state=Job.State.QUEUED).count()
-    lost = Job.objects.filter(state=Job.State.LEASED, lease_expires_at__lt=clock.now()).count()
-    passed = not lost and not (waiting and "online" not in states)
-    return passed, "agents", f"{counts}; {waiting} jobs waiting, {lost} without a live machine"
-
-
-def result_state() -> Finding:
-    quarantined = Result.objects.filter(state=Result.State.QUARANTINED).count()
-    waiting = results.usable().exclude(waiting=[]).count()
-    claims = agents.pending_claims(default_organisation()).count()
-    detail = f"{quarantined} in quarantine; review them on their pages" if quarantined else "none in quarantine"
-    detail += f"; {waiting} {results.AWAITING}" if waiting else ""
-    detail += f"; {claims} registrations wait for approval (manage.py agents)" if claims else ""
-    return True, "results", detail
+        sys.exit(0 if all(finding.passed for finding in findings) else 1)
