@@ -47,7 +47,9 @@ def make_private(folder: Path, project: Path) -> None:
 
 
 def holds_other_files(folder: Path) -> bool:
-    return any(not any(fnmatch(entry.name, pattern) for pattern in (*OURS, "static")) for entry in folder.iterdir())
+    return any(
+        not any(fnmatch(entry.name, pattern) for pattern in (*OURS, "static", "numba")) for entry in folder.iterdir()
+    )
 
 
 def make_files_private() -> list[Path]:
