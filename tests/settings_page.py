@@ -8,6 +8,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,6 +29,7 @@ class Variable:
     comment: str
 
 
+@cache
 def variables() -> dict[str, Variable]:
     """Every variable that the service reads, in the order of the code."""
     files = [ROOT / "advisor" / "settings.py"]
@@ -42,6 +44,8 @@ def variables() -> dict[str, Variable]:
 
 def read_in(source: str) -> Iterator[Variable]:
     """The variables that calls such as `env.int("ASSAY_X", default=1)` read."""
+    if not NAME.search(source):
+        return
     lines = source.splitlines()
     calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call) and node.args)
     for call in sorted(calls, key=lambda call: call.lineno):
@@ -75,7 +79,7 @@ def default_text(given: list[ast.expr]) -> str | None:
 
 def updated(page: str) -> str:
     """The page with the types and defaults of the code, without variables that are gone; new ones are at the end."""
-    known, lines = variables(), []
+    known, lines = dict(variables()), []
     for line in page.splitlines():
         row = ROW.fullmatch(line)
         if row and row[1] in known:
