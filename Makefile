@@ -123,7 +123,7 @@ chart-library:
 # A fresh environment with everything, frozen: public versions only, nothing of this machine.
 lock:
 	@rm -rf build/lock && $(PYTHON) -m venv build/lock
-	@build/lock/bin/python -m pip install --quiet --editable '.[agent,dev]'
+	@build/lock/bin/python -m pip install --quiet --editable '.[agent,dev,otel]'
 	@{ echo "# Every package of every extra. Made by: make lock"; \
 	  build/lock/bin/python -m pip freeze --exclude-editable | sed -E 's/\+[a-z0-9.]+$$//'; } > build/requirements.txt
 	@! grep -n '@\|://\|^-' build/requirements.txt
@@ -140,7 +140,7 @@ $(CORE): pyproject.toml requirements.txt
 
 $(ALL): $(CORE)
 	@echo "installing the agents' and development extras into $(VENV) ..."
-	@$(PIP) --editable '.[agent,dev]'
+	@$(PIP) --editable '.[agent,dev,otel]'
 	@touch $@
 
 clean:

@@ -216,7 +216,8 @@ def run(pk: UUID | str) -> None:
 
 def work(claim: "Claim") -> None:
     """Computes a claimed advice."""
-    ids = {"advice": str(claim.pk), "attempt": claim.attempt, logs.REQUEST_ID: claim.request_id}
+    ids = {"advice": str(claim.pk), "attempt": claim.attempt}
+    ids |= {logs.REQUEST_ID: claim.request_id} if claim.request_id else {}
     with structlog.contextvars.bound_contextvars(**ids):
         log.info("started")
         tallies.add({(tallies.ATTEMPTS, "answer"): 1})
@@ -579,8 +580,12 @@ def decimal(value: float | None, places: int) -> Decimal | None:
 
 
 def sweep_is_due() -> bool:
-    """False if a sweep began less than half an interval ago, so that messages that waited for a worker do nothing."""
-    return not Duty.objects.filter(name=SWEEP, last_run_at__gt=clock.ago(settings.ADVICE_SWEEP_S / 2)).exists()
+    """False if a sweep began less than half an interval ago, so that messages that waited for a worker do nothing.
+
+    One that began in the future began before the clock was set back.
+    """
+    recent = Duty.objects.filter(name=SWEEP, last_run_at__gt=clock.ago(settings.ADVICE_SWEEP_S / 2))
+    return not recent.filter(last_run_at__lte=clock.now()).exists()
 
 
 def sweep() -> dict[str, int]:

@@ -155,8 +155,8 @@ else:
     }
     for folder in ("messages", "control"):
         (BROKER_DIR / folder).mkdir(parents=True, exist_ok=True)
-# Queues of answers, of calibrations from probe results, of sweeps, and of price refreshes. A worker takes them all unless
-# `--queues` names some: a worker of its own for the last two keeps sweeps punctual and out of the recycling of workers.
+# Queues of answers, of calibrations from probe results, of sweeps, and of price refreshes. A worker takes them all
+# unless `--queues` names some: a worker of its own for the last two keeps sweeps punctual and out of the recycling.
 QUEUES = ANSWERS, PROBES, SWEEPS, REFRESH = ("answers", "probes", "sweeps", "refresh")
 EARLIER_QUEUE = "celery"  # of everything before 0.2; remove it in 0.3
 CELERY_TASK_QUEUES = [Queue(name, Exchange(name), routing_key=name) for name in (*QUEUES, EARLIER_QUEUE)]
@@ -217,6 +217,7 @@ KEEP_LOGINS_DAYS = retention_days("ASSAY_KEEP_LOGINS_DAYS")
 KEEP_AUDIT_DAYS = retention_days("ASSAY_KEEP_AUDIT_DAYS")
 # A worker compares the expiration of a message with its own clock, which may differ from that of beat by some minutes.
 MESSAGE_EXPIRES_S = 3600
+CELERY_BEAT_SCHEDULER = "advisor.ops.schedule:Scheduler"
 CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "advice.sweep", "schedule": ADVICE_SWEEP_S, "options": {"expires": MESSAGE_EXPIRES_S}}
 }

@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
-from prometheus_client import CollectorRegistry, Counter, Histogram, multiprocess
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, multiprocess
 
 from advisor.watch.counts_folder import FOLDER
 from advisor.watch.logs import HEADER, REQUEST_ID
@@ -23,6 +23,7 @@ IN_WSGI = "HTTP_X_REQUEST_ID"
 SANE = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2.5, 5, 10)
+disable_created_metrics()
 REGISTRY = CollectorRegistry()
 REQUESTS = Counter(
     "assay_http_requests_total",

@@ -48,12 +48,12 @@ def read(name: str) -> dict[str, float]:
 
 def histograms(name: str) -> dict[str, tuple[list[tuple[str, float]], float]]:
     """Cumulative (upper limit, count) pairs and the sum, by label."""
-    counts = read(f"{name}_bucket")
+    counts, sums = read(f"{name}_bucket"), read(f"{name}_sum")
     found = {}
-    for label, total in sorted(read(f"{name}_sum").items()):
+    for label in sorted({key.rpartition(",")[0] for key in counts}):
         so_far, pairs = 0.0, []
         for limit in (*BUCKETS_S, float("inf")):
             so_far += counts.get(f"{label},{limit:g}", 0.0)
             pairs.append(("+Inf" if limit == float("inf") else f"{limit:g}", so_far))
-        found[label] = (pairs, total)
+        found[label] = (pairs, sums.get(label, 0.0))
     return found
