@@ -4,6 +4,7 @@ Imports nothing, because settings, celery and wsgi load these modules before Dja
 """
 
 __all__ = [
+    "backup",
     "chunked_bodies",
     "health",
     "reader",

@@ -179,8 +179,10 @@ def worker_command(queues: Sequence[str], processes: int) -> list[str]:
     pool = ["--pool", "prefork", "--concurrency", str(processes)] if settings.REDIS_URL else ["--pool", "solo"]
     earlier = [settings.EARLIER_QUEUE] if settings.ANSWERS in queues else []
     taken = ["--queues", ",".join([*queues, *earlier])] if queues else []
+    is_periodic = queues and {*queues} <= {settings.SWEEPS, settings.REFRESH}
+    lasting = ["--max-tasks-per-child", PERIODIC_TASKS] if is_periodic else []
     name = "-".join(queues) or "worker"
-    return [*CELERY, "worker", *pool, *taken, "--hostname", f"{name}@%h", *WORKER_OPTIONS]
+    return [*CELERY, "worker", *pool, *taken, *lasting, "--hostname", f"{name}@%h", *WORKER_OPTIONS]
 
 
 def beat_command(schedule: str) -> list[str]:
