@@ -153,6 +153,7 @@ def web_command(host: str, port: int, processes: int) -> list[str]:
     options = ["--workers", str(processes), "--worker-class", "advisor.ops.web_worker.Worker", "--threads", "4"]
     options += ["--logger-class", "advisor.watch.gunicorn_log.Logger"]
     options += ["--preload"]  # import once, before accepting requests
+    options += ["--no-control-socket"]  # nothing uses it, and a read-only home folder would be an error
     options += ["--graceful-timeout", str(math.ceil(settings.GRACE_S))]
     return ["gunicorn", "advisor.wsgi:application", "--bind", f"{host}:{port}", *options, "--log-level", "warning"]
 
