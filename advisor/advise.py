@@ -275,7 +275,8 @@ def compute(claim: "Claim") -> None:
     result = result.changed(elapsed_s=round(time.monotonic() - begun_s - sum(away_s), 3))
     clock_s.begin("write")
     persistently(partial(claim.finish, snapshot, result))
-    parts_s = clock_s.ended() | {"wait": (advice.started_at - advice.created_at).total_seconds()}
+    waited = (advice.started_at or advice.created_at) - advice.created_at
+    parts_s = clock_s.ended() | {"wait": waited.total_seconds()}
     log.info("done", elapsed_s=result.elapsed_s)
     observed = [tallies.observed(tallies.PART_S, part, seconds) for part, seconds in parts_s.items()]
     ended = {(tallies.ENDED, State.DONE.value): 1.0}

@@ -41,11 +41,16 @@ def main(arguments: list[str]) -> int:
         return subprocess.run([sys.executable, "-m", "pytest", *rest], cwd=ROOT, env=environment).returncode
 
 
-def clock(folder: Path, day: date) -> dict[str, str]:
-    library = folder / "later.so"
+def library(folder: Path) -> str:
+    """Compiles what moves the clock; its path is for LD_PRELOAD."""
+    compiled = folder / "later.so"
     source = Path(__file__).with_suffix(".c")
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
-    return {"LD_PRELOAD": str(library), "CLOCK_SHIFT_S": str((day - datetime.now().date()).days * 86_400)}
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(compiled), str(source), "-ldl"], check=True)
+    return str(compiled)
+
+
+def clock(folder: Path, day: date) -> dict[str, str]:
+    return {"LD_PRELOAD": library(folder), "CLOCK_SHIFT_S": str((day - datetime.now().date()).days * 86_400)}
 
 
 def fixtures(folder: Path) -> Path:

@@ -1,6 +1,7 @@
 """Services that tests may use: found on 127.0.0.1 or not at all."""
 
 import os
+import shutil
 import socket
 import subprocess
 import time
@@ -100,3 +101,41 @@ def redis_keys(prefix: str) -> Iterator[str]:
         client = redis.Redis.from_url(url)
         if keys := list(client.scan_iter(f"{prefix}*")):
             client.delete(*keys)
+
+
+class PrivatePostgres:
+    """A PostgreSQL server of the test's own on a free port, which may be restarted. `programs`: None if absent."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = int(probe.getsockname()[1])
+        self.folder, self.url = folder, f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+
+    @staticmethod
+    def programs() -> Path | None:
+        found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[4]))
+        return found[-1].parent if found else None
+
+    def program(self, name: str, *options: str) -> None:
+        programs = self.programs()
+        assert programs
+        owner = {"user": "postgres"} if os.geteuid() == 0 else {}  # PostgreSQL does not run as root
+        command = [str(programs / name), "-D", str(self.folder), *options]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd="/", **owner)  # type: ignore[call-overload]
+
+    def start(self) -> None:
+        self.folder.mkdir(mode=0o700)
+        if os.geteuid() == 0:
+            shutil.chown(self.folder, "postgres")
+        self.program("initdb", "--username=postgres", "--auth=trust", "--no-sync")
+        options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync=off"
+        self.program("pg_ctl", "-w", "-l", str(self.folder / "log"), "-o", options, "start")
+
+    def restart(self, mode: str) -> None:
+        """`mode`: fast ends sessions; immediate ends processes, as a crash."""
+        self.program("pg_ctl", "-w", "-l", str(self.folder / "log"), "-m", mode, "restart")
+
+    def stop(self) -> None:
+        if (self.folder / "postmaster.pid").exists():
+            self.program("pg_ctl", "-m", "immediate", "stop")

@@ -8,79 +8,31 @@ import os
 import random
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
-import tempfile
 import time
-import uuid
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests import services
+from tests import services, soak_service
 from tests.soak_agents import AGENTS, LEASE_S, SECONDS, prove
+from tests.soak_proof import ENDS, Proof, service, settled
 from tests.world import TIMINGS, World, kill
 
-ROUNDS = 20
+ROUNDS, KILLS = 20, 100
 SEED = 1
 RACED = 2000
 BUSY_S = 0.5
 LOADED_BUSY_S = 1.5  # long enough that jobs wait and run whenever a worker is told to stop
-ENDS = "select state, attempt, (select count(*) from advisor_option o where o.advice_id = a.id) from advisor_advice a"
-
-
-@dataclass
-class Proof:
-    """What one way of failing did to the advices that were asked."""
-
-    fault: str
-    where: str
-    asked: int
-    ends: list[tuple[str, int, int]] = field(default_factory=list)  # state, attempt, options
-    waits_s: list[float] = field(default_factory=list)  # from the fault to the next start of that advice
-    most_attempts: int = 3  # that this fault may cost
-    repeated: int = 0  # calculations of advices that were done already
-    returned: int = 0  # that went back to the queue when their grace period ended
-
-    @property
-    def done(self) -> int:
-        return sum(state == "done" for state, _, _ in self.ends)
-
-    @property
-    def holds(self) -> bool:
-        """Every advice ended as done or as failed after three lost workers, and none has its options twice."""
-        fine = [s == "done" and options == 2 or s == "failed" and attempt == 3 for s, attempt, options in self.ends]
-        cheap = all(attempt <= self.most_attempts for _, attempt, _ in self.ends)
-        return len(fine) == self.asked and all(fine) and cheap and not self.repeated
-
-    def row(self) -> str:
-        waits = f"{statistics.median(self.waits_s):.1f} / {max(self.waits_s):.1f} s" if self.waits_s else "-"
-        attempts = max(attempt for _, attempt, _ in self.ends)
-        verdict = "holds" if self.holds else "BROKEN"
-        return f"| {self.fault} | {self.where} | {self.asked} | {self.done} | {attempts} | {waits} | {verdict} |"
-
-
-@contextmanager
-def service(kind: str) -> Iterator[World]:
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        prefix = f"assay-soak-{uuid.uuid4().hex}:"
-        url = stack.enter_context(services.postgres_database()) if "postgres" in kind else f"sqlite:///{folder}/db"
-        redis_url = stack.enter_context(services.redis_keys(prefix)) if "redis" in kind else ""
-        world = World(folder, url, redis_url, prefix)
-        stack.callback(world.end)
-        world.python("manage.py", "migrate", "-v0")
-        yield world
 
 
 def kill_while_computing(world: World, kind: str) -> Proof:
     """The worker holds the lease when it is killed; another one must start the advice again."""
-    proof = Proof("kill -9 while computing", kind, ROUNDS)
+    rounds = KILLS if kind == kinds()[-1] else ROUNDS
+    proof = Proof("kill -9 while computing", kind, rounds)
     world.beat()
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         (world.folder / "go").unlink(missing_ok=True)
         starts = len(world.runs())
         worker = world.worker()
@@ -177,10 +129,6 @@ def rolling_restart(
     return proof
 
 
-def settled(world: World) -> bool:
-    return not {"queued", "running"} & set(world.states())
-
-
 FAULTS: list[Callable[[World, str], Proof]] = [
     kill_while_computing,
     kill_at_any_moment,
@@ -237,7 +185,7 @@ def further_variants() -> tuple[str, bool]:
     return f"{'all hold' if holds else 'BROKEN: some do not hold'} ({minutes:.0f} minutes)", holds
 
 
-def page(rows: list[str], races: list[str], swarm: list[str], calls: str, variants: str) -> str:
+def page(rows: list[str], races: list[str], swarm: list[str], under_load: list[str], calls: str, variants: str) -> str:
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     times = ", ".join(f"{name.removeprefix('ASSAY_').lower()} {value}" for name, value in TIMINGS.items())
     return "\n".join(
@@ -285,6 +233,16 @@ def page(rows: list[str], races: list[str], swarm: list[str], calls: str, varian
             "measure beyond",
             "that is the queue in front of it and their own lag: how late their process wakes up.",
             "",
+            "## A service under load",
+            "",
+            "Here the engine computes real answers, except where the service is taken apart. Clients, server, workers "
+            "and",
+            "databases share the processors.",
+            "",
+            "| drill | database, broker | measured | promise |",
+            "|---|---|---|---|",
+            *under_load,
+            "",
             "## The API and its description",
             "",
             "Schemathesis calls every operation of the OpenAPI document without a token, with one that may submit and",
@@ -311,19 +269,21 @@ def main(target: Path) -> int:
     races = [race(kind) for kind in dict.fromkeys([found[0], found[-1]])]
     swarm = prove(float(os.environ.get("ASSAY_SOAK_S", SECONDS)), int(os.environ.get("ASSAY_SOAK_AGENTS", AGENTS)))
     print(*[line for line, _ in races], *swarm.lines(), sep="\n", flush=True)
+    drills = [drill() for drill in soak_service.DRILLS.values()]
+    print(*[drill.row() for drill in drills], sep="\n", flush=True)
     for kind in found:
         for fault in FAULTS:
             with service(kind) as world:
                 proofs.append(fault(world, kind))
             print(proofs[-1].row(), flush=True)
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(
-        page([proof.row() for proof in proofs], [line for line, _ in races], swarm.lines(), calls, variants)
-    )
+    lines = [proof.row() for proof in proofs], [line for line, _ in races], swarm.lines()
+    target.write_text(page(*lines, [drill.row() for drill in drills], calls, variants))
     hold = (
         described
         and varied
         and swarm.holds
+        and all(drill.holds for drill in drills)
         and all(holds for _, holds in races)
         and all(proof.holds for proof in proofs)
     )

@@ -21,9 +21,14 @@ def create() -> None:
     for left in parent.glob(f"{PREFIX}*"):
         if not is_alive(int(left.name.split("-")[2])):
             shutil.rmtree(left, ignore_errors=True)
-    owner = os.getpid()
-    folder = os.environ[FOLDER] = tempfile.mkdtemp(prefix=f"{PREFIX}{owner}-", dir=parent)
-    atexit.register(lambda: os.getpid() == owner and shutil.rmtree(folder, ignore_errors=True))
+    os.environ[FOLDER] = tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=parent)
+    atexit.register(remove, os.environ[FOLDER], os.getpid())
+
+
+def remove(folder: str, owner: int) -> None:
+    """Not at the end of the processes that the owner forked."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def is_alive(pid: int) -> bool:

@@ -108,7 +108,7 @@ def _say_in_json(**given: Any) -> None:
     if as_json():
         from celery.apps import worker
 
-        worker.safe_say = lambda text, *streams: log.info(text.strip())
+        worker.safe_say = lambda text, *streams: log.info(text.strip())  # type: ignore[attr-defined]  # not in its stubs
 
 
 @signals.before_task_publish.connect

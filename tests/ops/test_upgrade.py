@@ -18,7 +18,10 @@ from tests import services
 from tests.world import ROOT, World
 
 FIRST = "66d1e702"
-WEB = "gunicorn advisor.wsgi:application --worker-class advisor.ops.web_worker.Worker --threads 4 --bind 127.0.0.1:"
+WEB = (
+    "gunicorn advisor.wsgi:application --worker-class advisor.ops.web_worker.Worker --threads 4 --preload "
+    "--bind 127.0.0.1:"
+)
 WORKER = "celery -A tests.slow_worker worker -P solo -n old@here --without-mingle --without-gossip"
 
 
@@ -32,13 +35,12 @@ def previous() -> str:
 
 
 @pytest.fixture
-def old(tmp_path: Path) -> Path:
+def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files of the previous version."""
     version = previous()
     if git("cat-file", "-e", f"{version}^{{commit}}").returncode:
         pytest.skip(f"the history does not reach back to {version}: a shallow clone, or no Git repository")
-    folder = tmp_path / "old"
-    folder.mkdir()
+    folder = tmp_path_factory.mktemp("previous-version")
     subprocess.run(["tar", "x", "-C", str(folder)], input=git("archive", version).stdout, check=True)
     return folder
 
