@@ -16,9 +16,9 @@ CORE := $(VENV)/.core
 ALL := $(VENV)/.all
 ASK := $(PY) manage.py
 
-.PHONY: demo test serve check style types django layout docs messages examples lock fidelity bench soak mutants data chart-library clean
+.PHONY: demo test serve check style types django layout docs wheel messages examples lock fidelity bench soak mutants data chart-library clean
 
-demo: data
+demo: $(CORE)
 	@$(ASK) demo
 
 # A file's tests stay together: many share a catalog. One process more than cores, because some tests mostly wait; in
@@ -28,7 +28,7 @@ PYTEST_ARGS ?= -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 test: $(ALL)
 	@$(PY) -m pytest $(PYTEST_ARGS)
 
-serve: data
+serve: $(CORE)
 	@$(ASK) up $(UP_ARGS)
 
 data: $(CORE)
@@ -39,6 +39,12 @@ data: $(CORE)
 docs: $(ALL)
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 	@echo "build/site: the documentation; a running service shows it at /docs/"
+
+# The installable package with the fixtures and the built documentation: build/dist/assay-VERSION-py3-none-any.whl
+wheel: docs
+	@rm -rf build/lib build/bdist.* build/dist
+	@$(PY) -m pip wheel --quiet --no-deps --wheel-dir build/dist .
+	@echo "$$(ls build/dist/*.whl): pip install it, then run \`assay up\`"
 
 messages: $(ALL)
 	@$(PY) -m tests.messages

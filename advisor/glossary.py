@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from django.conf import settings
+from catalog.shipped import DOCS
 
 HEADING = re.compile(r"^## +(.+?) *$", flags=re.MULTILINE)
 MARKUP = re.compile(r"\[([^\]]*)\]\([^)]*\)|[*`]")
@@ -23,7 +23,7 @@ class Term:
 
 def terms() -> dict[str, Term]:
     """Each entry by its name and its abbreviation in lower case; empty without a glossary file."""
-    path = settings.BASE_DIR / "docs" / "glossary.md"
+    path = DOCS / "glossary.md"
     return _read(path, path.stat().st_mtime_ns) if path.exists() else {}
 
 

@@ -14,11 +14,14 @@ from redis.retry import Retry
 
 from advisor import storage
 from advisor.watch import logs
+from catalog import shipped
 
 env = environ.Env()
 BASE_DIR = Path(__file__).resolve().parent.parent
-VAR = Path(env.str("ASSAY_VAR", default=str(BASE_DIR / "var"))).resolve()
+VAR = Path(env.str("ASSAY_VAR", default="") or storage.default_folder(BASE_DIR)).resolve()
 storage.make_private(VAR, BASE_DIR)
+if not os.access(BASE_DIR / "advisor", os.W_OK):  # where Numba otherwise keeps compiled functions
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(VAR / "numba"))
 MIN_FREE_MB = env.int(
     "ASSAY_MIN_FREE_MB", default=200
 )  # with less free space, nothing is computed and /readyz returns 503
@@ -379,10 +382,10 @@ if env.bool("ASSAY_HTTPS", default=False):
 
 # Static files are served from the packages; ASSAY_COLLECTED=1 after `collectstatic` serves hashed, compressed copies.
 STATIC_URL = "static/"
-STATIC_ROOT = VAR / "static"
+STATIC_ROOT = Path(env.str("ASSAY_STATIC", default="") or VAR / "static")  # where `collectstatic` writes
 STATIC_ROOT.mkdir(exist_ok=True)
 COLLECTED = env.bool("ASSAY_COLLECTED", default=False)
-DOCS_SITE = Path(env.str("ASSAY_DOCS_SITE", default=str(BASE_DIR / "build" / "site")))  # built by `make docs`
+DOCS_SITE = Path(env.str("ASSAY_DOCS_SITE", default="") or shipped.SITE)  # built by `make docs`
 WHITENOISE_USE_FINDERS = not COLLECTED
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},

@@ -22,6 +22,18 @@ MB = 1_000_000
 POSTGRES_DISK_FULL = "53100"
 
 
+def default_folder(project: Path) -> Path:
+    """Where an installation keeps its files if ASSAY_VAR is not set: `var` in the checkout, else in the current folder.
+
+    Raises ImproperlyConfigured in the root folder, whose `var` belongs to the operating system.
+    """
+    if (project / "manage.py").is_file():
+        return project / "var"
+    if Path.cwd() == Path("/"):
+        raise ImproperlyConfigured("Set ASSAY_VAR to the folder for Assay's files, or start Assay in that folder.")
+    return Path.cwd() / "var"
+
+
 def make_private(folder: Path, project: Path) -> None:
     """Creates the installation's folder and makes all files of this process private to its user."""
     os.umask(PRIVATE_UMASK)
@@ -35,7 +47,9 @@ def make_private(folder: Path, project: Path) -> None:
 
 
 def holds_other_files(folder: Path) -> bool:
-    return any(not any(fnmatch(entry.name, pattern) for pattern in (*OURS, "static")) for entry in folder.iterdir())
+    return any(
+        not any(fnmatch(entry.name, pattern) for pattern in (*OURS, "static", "numba")) for entry in folder.iterdir()
+    )
 
 
 def make_files_private() -> list[Path]:

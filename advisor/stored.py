@@ -5,10 +5,10 @@ import lzma
 from collections.abc import Mapping
 from typing import Any
 
-from django.conf import settings
 from django.db import models
 
 from advisor.workload import named
+from catalog.shipped import FIXTURES
 
 Json = dict[str, Any]
 RESULT_VERSION = 2  # of Advice.result; raise it when the format changes, and add a step to UPGRADES
@@ -143,7 +143,7 @@ def _with_training_figures(calibrations: Json) -> Json:
 
     if TRAINING in calibrations:
         return calibrations
-    files = sorted((settings.BASE_DIR / "fixtures" / "calibration").glob(f"{TRAINING}*.yaml"))
+    files = sorted((FIXTURES / "calibration").glob(f"{TRAINING}*.yaml"))
     shipped = map(fixtures.calibration, files)
     added = {row["name"]: {**row["values"], "basis": row["basis"], "source": row["fitted_on"]} for row in shipped}
     return added | calibrations

@@ -1,13 +1,11 @@
 """Deletes a model of the catalog."""
 
-from pathlib import Path
-
 import structlog
-from django.conf import settings
 from django.db import transaction
 
 from catalog.accounts import audit
 from catalog.models import ServedModel, default_organisation
+from catalog.shipped import FIXTURES
 
 log = structlog.get_logger("assay.deleted")
 
@@ -21,7 +19,7 @@ def delete_model(row: ServedModel, by: str) -> None:
 
     Raises NotDeletable for a model that ships with Assay: the next `load_catalog` would restore it.
     """
-    if (Path(settings.BASE_DIR) / "fixtures" / "models" / f"{row.slug}.yaml").exists():
+    if (FIXTURES / "models" / f"{row.slug}.yaml").exists():
         raise NotDeletable(
             f"{row.hf_id} ships with Assay, and load_catalog would restore it. Only imported models can be deleted."
         )

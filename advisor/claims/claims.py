@@ -20,8 +20,9 @@ from advisor.workload import deployment
 from catalog.loading.fixtures import FixtureError
 from catalog.models import Accelerator, Price
 from catalog.pricing.derived import has_expired
+from catalog.shipped import FIXTURES
 
-FILE = Path(__file__).resolve().parents[2] / "fixtures" / "claims.csv"
+FILE = FIXTURES / "claims.csv"
 COLUMNS = ["id", "subject", "claim", "stated", "unit", "stated_conditions", "citation"]
 LLAMA_70B, LLAMA_8B = "meta-llama/Llama-3.3-70B-Instruct", "meta-llama/Llama-3.1-8B"
 VERDICTS = {

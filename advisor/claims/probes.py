@@ -6,9 +6,8 @@ from functools import lru_cache
 from statistics import median
 from typing import Any
 
-from django.conf import settings
-
 from advisor.claims.claims import Check, Desk, Finding
+from catalog.shipped import FIXTURES
 
 PROBE = "measurements/probes/h200-sxm--one-gpu-torch.json"
 ON = "measured on one H200 (fixtures/measurements/probes)"
@@ -19,7 +18,7 @@ Row = Mapping[str, Any]
 
 @lru_cache(maxsize=1)
 def rows() -> tuple[Row, ...]:
-    return tuple(json.loads((settings.BASE_DIR / "fixtures" / PROBE).read_text(encoding="utf-8"))["results"])
+    return tuple(json.loads((FIXTURES / PROBE).read_text(encoding="utf-8"))["results"])
 
 
 def seconds(r: Row) -> float:

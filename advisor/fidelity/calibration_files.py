@@ -15,8 +15,8 @@ from advisor.engine import ENGINE_VERSION
 from advisor.engine.calibration import Parameter, efficiency_of
 from advisor.engine.terms import TRAINING, Accelerator, Scopes, efficiency
 from advisor.fidelity.training import probes as training_probes
+from catalog.shipped import FIXTURES
 
-FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 CALIBRATION = FIXTURES / "calibration"
 KERNELS = FIXTURES / "measurements" / "h200-kernels.csv"
 PROBES = FIXTURES / "measurements" / "probes"

@@ -18,8 +18,9 @@ from advisor.engine.network import Model, decoder_blocks
 from advisor.fidelity import calibration_files
 from advisor.fidelity.rows import Row
 from advisor.fidelity.scores import scoring
+from catalog.shipped import FIXTURES
 
-STEPS = Path(__file__).resolve().parents[2] / "fixtures" / "measurements" / "h200-steps.csv"
+STEPS = FIXTURES / "measurements" / "h200-steps.csv"
 SCOPE = "framework:vllm:0.24.0"
 SOURCES = ("h200_vllm", "h200_vllm_prefill")
 TITLE = "one model (host time)"

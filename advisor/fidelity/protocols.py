@@ -9,8 +9,9 @@ from typing import Any
 import yaml
 
 from advisor.engine.terms import CLIENTS, Protocol
+from catalog.shipped import FIXTURES
 
-PATH = Path(__file__).resolve().parents[2] / "fixtures" / "measurements" / "protocols.yaml"
+PATH = FIXTURES / "measurements" / "protocols.yaml"
 CONDITIONS = ("source", "framework", "version", "model", "accelerator", "weights", "tokens", "isl", "osl", "prefix")
 RUN_FIELDS = (
     "kv_dtype",

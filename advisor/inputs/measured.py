@@ -20,9 +20,10 @@ from advisor.engine.terms import ANY, LOAD_TEST, MODEL, Place, kind_named, lengt
 from advisor.inputs.read_once import once
 from catalog.models import Organisation, ScoredRow, ServedModel
 from catalog.revision import revision
+from catalog.shipped import FIXTURES
 
 Json = dict[str, Any]
-PATH = Path(__file__).resolve().parents[2] / "fixtures" / "calibration" / "fit" / "conditioning.yaml"
+PATH = FIXTURES / "calibration" / "fit" / "conditioning.yaml"
 OWN = "own"  # the site of an organization's load tests, and of its questions
 TPOT, TTFT, OFFLINE, STATIC, PREFILL = "tpot", "ttft", "offline", "static", "prefill"
 

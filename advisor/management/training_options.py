@@ -12,7 +12,9 @@ from typing import Any
 
 import yaml
 
-FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "flags" / "training"
+from catalog.shipped import FIXTURES
+
+FOLDER = FIXTURES / "flags" / "training"
 FLAG = re.compile(r"--[A-Za-z][\w-]*")
 
 

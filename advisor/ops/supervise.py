@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,11 +22,17 @@ HEALTHY_AFTER_S = 30.0
 AFTER_GRACE_S = 5.0  # added to settings.GRACE_S, in which jobs and requests finish or return to the queue
 PR_SET_PDEATHSIG = 1
 CELERY = ["celery", "--quiet", "--app", "advisor.celery"]
+WORKER_OPTIONS = ["--without-mingle", "--without-gossip", "--loglevel", "WARNING"]
 PERIODIC_TASKS = "2000"  # of sweeps and refreshes, before a process is replaced: some hours
 
 
 class PortTaken(Exception):
     """The port cannot be used; the message says what to do."""
+
+
+def environment() -> dict[str, str]:
+    """Of processes that run in another folder than this one."""
+    return {**os.environ, "ASSAY_VAR": str(settings.VAR)}
 
 
 def free_port(host: str) -> int:
@@ -73,6 +80,7 @@ class Child:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", *self.command],
                 cwd=settings.BASE_DIR,
+                env=environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -145,16 +153,16 @@ def web_command(host: str, port: int, processes: int) -> list[str]:
     options = ["--workers", str(processes), "--worker-class", "advisor.ops.web_worker.Worker", "--threads", "4"]
     options += ["--logger-class", "advisor.watch.gunicorn_log.Logger"]
     options += ["--preload"]  # import once, before accepting requests
+    options += ["--no-control-socket"]  # nothing uses it, and a read-only home folder would be an error
     options += ["--graceful-timeout", str(math.ceil(settings.GRACE_S))]
     return ["gunicorn", "advisor.wsgi:application", "--bind", f"{host}:{port}", *options, "--log-level", "warning"]
 
 
 def worker_commands(name: str) -> dict[str, list[str]]:
     """The Celery workers by what they do: with Redis, sweeps and price refreshes have processes of their own."""
-    common = ["--without-mingle", "--without-gossip", "--loglevel", "WARNING"]
 
     def command(role: str, *options: str) -> list[str]:
-        return [*CELERY, "worker", *options, "--hostname", f"{role}{name}@%h", *common]
+        return [*CELERY, "worker", *options, "--hostname", f"{role}{name}@%h", *WORKER_OPTIONS]
 
     if not settings.REDIS_URL:
         return {"worker": command("", "--pool", "solo")}
@@ -167,13 +175,28 @@ def worker_commands(name: str) -> dict[str, list[str]]:
     }
 
 
+def worker_command(queues: Sequence[str], processes: int) -> list[str]:
+    """One worker for some queues, or for all; its Celery name begins with them."""
+    pool = ["--pool", "prefork", "--concurrency", str(processes)] if settings.REDIS_URL else ["--pool", "solo"]
+    earlier = [settings.EARLIER_QUEUE] if settings.ANSWERS in queues else []
+    taken = ["--queues", ",".join([*queues, *earlier])] if queues else []
+    is_periodic = queues and {*queues} <= {settings.SWEEPS, settings.REFRESH}
+    lasting = ["--max-tasks-per-child", PERIODIC_TASKS] if is_periodic else []
+    name = "-".join(queues) or "worker"
+    return [*CELERY, "worker", *pool, *taken, *lasting, "--hostname", f"{name}@%h", *WORKER_OPTIONS]
+
+
+def beat_command(schedule: str) -> list[str]:
+    """Beat, with the name of the file that has its schedule."""
+    return [*CELERY, "beat", "--schedule", str(settings.VAR / schedule), "--pidfile", "", "--loglevel", "WARNING"]
+
+
 def assay(host: str, port: int, web_processes: int = 2, output: Path | None = None) -> Supervisor:
     """The whole service: web, workers and beat."""
-    beat = ["--schedule", str(settings.VAR / f"beat-{port}"), "--pidfile", "", "--loglevel", "WARNING"]
     return Supervisor(
         [
             Child("web", web_command(host, port, web_processes), output),
             *(Child(role, command, output) for role, command in worker_commands(str(port)).items()),
-            Child("beat", [*CELERY, "beat", *beat], output),
+            Child("beat", beat_command(f"beat-{port}"), output),
         ]
     )

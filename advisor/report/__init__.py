@@ -14,6 +14,7 @@ from advisor.report.plan_figures import months, plan_payments, plan_totals
 from advisor.report.quick_text import quick_table
 from advisor.report.screen import (
     ORIGINS,
+    answer_text,
     count_word,
     distinct,
     question_of,
@@ -32,6 +33,7 @@ __all__ = [
     "NO_SHARED_ANSWER",
     "ORIGINS",
     "XLSX",
+    "answer_text",
     "canonical",
     "count_word",
     "default_rank",

@@ -16,6 +16,7 @@ from django.views.decorators.http import require_safe
 from django.views.static import serve
 
 from advisor.glossary import terms
+from catalog.shipped import DOCS
 
 INLINE_SCRIPT = re.compile(r"<script(?: id=\"[^\"]*\")?>(.*?)</script>", flags=re.DOTALL)
 
@@ -51,7 +52,7 @@ def _script_hashes(file: Path, changed_ns: int) -> list[str]:
 
 
 def _source(request: HttpRequest, path: str) -> HttpResponseBase:
-    folder = settings.BASE_DIR / "docs"
+    folder = DOCS
     if not path:
         pages = sorted(str(file.relative_to(folder)) for file in folder.rglob("*.md"))
         return render(request, "advisor/docs_unbuilt.html", {"pages": pages})

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import yaml
 from django import forms
-from django.conf import settings
 from django.db.models import Count
 from django.http import QueryDict
 from django.utils import translation
@@ -60,6 +59,7 @@ from advisor.workload import MAX_ERRORS, more_errors
 from catalog.models import Accelerator, ExchangeRate, Framework, Organisation, QuantizationMethod, Region, ServedModel
 from catalog.pricing import reader
 from catalog.revision import revision
+from catalog.shipped import FIXTURES
 
 MAX_TRACE_BYTES = 900_000
 MAX_MODELS = 4  # that one submission asks about
@@ -509,4 +509,4 @@ def preset(slug: str) -> dict[str, Any] | None:
 
 
 def preset_folder() -> Path:
-    return Path(settings.BASE_DIR) / "fixtures" / "workloads"
+    return FIXTURES / "workloads"

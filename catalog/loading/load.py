@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.db import models, transaction
 from django.db.models import Max
 from simple_history.utils import bulk_create_with_history, bulk_update_with_history
@@ -39,6 +38,7 @@ from catalog.models import (
     SupportLicence,
     Unit,
 )
+from catalog.shipped import FIXTURES
 
 FIGURES = ("accelerators", "usd_per_hour", "purchase_usd")  # of a price; they never change
 OFFER = ("provider", "instance", "region", "accelerator_id", "term", "as_of")
@@ -393,7 +393,7 @@ def record_load(version: str, counts: dict[str, Counts], origin: str) -> None:
 
 def shipped() -> Path:
     """The folder of the fixtures that belong to this version of the code."""
-    return Path(settings.BASE_DIR) / "fixtures"
+    return FIXTURES
 
 
 @cache

@@ -1,11 +1,12 @@
 """Countries and areas: what people may write instead of a provider's region, and where regions lie."""
 
 from functools import cache
-from pathlib import Path
 
 import yaml
 
-PATH = Path(__file__).resolve().parents[2] / "fixtures" / "countries.yaml"
+from catalog.shipped import FIXTURES
+
+PATH = FIXTURES / "countries.yaml"
 
 
 @cache

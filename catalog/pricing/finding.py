@@ -2,7 +2,6 @@
 
 import csv
 import re
-from pathlib import Path
 from typing import Any
 
 from django.db.models import F, FloatField, Q, QuerySet, Value
@@ -13,8 +12,9 @@ from catalog import clock
 from catalog.loading.fixtures import ORIGINS, USD
 from catalog.loading.places import codes_in
 from catalog.models import Accelerator, ExchangeRate, Price
+from catalog.shipped import FIXTURES
 
-RATES = Path(__file__).resolve().parents[2] / "fixtures" / "exchange_rates.csv"
+RATES = FIXTURES / "exchange_rates.csv"
 
 
 def origin_words(origin: str) -> str:

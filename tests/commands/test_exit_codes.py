@@ -32,6 +32,9 @@ BAD = [
     ("extract_flags", ["vllm", NOWHERE], "give a wheel"),
     ("delete", ["advice", "999"], "no such advice: 999; its page and the API show the ID"),
     ("delete", ["model", "none"], "no such model: none"),
+    ("run", ["worker", "mail"], "no such queue: mail; choose from answers, "),
+    ("run", ["web", "answers"], "only workers take queues"),
+    ("run", ["web", "--processes", "0"], "--processes: 0 is too small"),
     ("up", ["--port", "99999"], "give a number from 1 to 65535"),
     ("demo", [NOWHERE], "give the path of a workload file"),
     ("token", ["revoke", "aat_none"], "manage.py token list"),
@@ -65,7 +68,7 @@ BAD = [
     ("import_probe", [NOWHERE], "give the path of a file"),
     ("compare_training", [NOWHERE], "give the path of a file"),
 ]
-WITHOUT_INPUT = {"doctor", "retention", "status", "sweep"}
+WITHOUT_INPUT = {"doctor", "prepare", "retention", "status", "sweep"}
 
 
 @pytest.fixture(autouse=True)

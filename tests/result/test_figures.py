@@ -64,8 +64,10 @@ def surfaces(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> dict[s
     """What a copy of the tree shows after the patch."""
     tree, var = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("var")
     for name in COPIED:
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        copy(ROOT / name, tree / name)
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, tree / name, symlinks=True)  # catalog/data links to docs and fixtures
+        else:
+            shutil.copy(ROOT / name, tree / name)
     (tree / "fixtures").symlink_to(ROOT / "fixtures")
     for name, (line, added) in PATCH.items():
         text = (tree / name).read_text()

@@ -16,8 +16,9 @@ import yaml
 from advisor.engine.launch import Launch as EngineLaunch
 from advisor.engine.terms import FlagLists, Framework
 from advisor.result import FlagCheck, Launch, LoadTest
+from catalog.shipped import FIXTURES
 
-FOLDER = Path(__file__).resolve().parents[3] / "fixtures" / "flags"
+FOLDER = FIXTURES / "flags"
 FLAG = re.compile(r"--?[A-Za-z][\w-]*")
 DEFINES = ("add_argument", "option", "CLIParameter", "DisableCLI")  # argparse, click, cyclopts as aiperf wraps it
 

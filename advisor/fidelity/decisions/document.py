@@ -10,9 +10,10 @@ import yaml
 from advisor.engine.terms import usd_text
 from advisor.fidelity.decisions.track_record import DRAWS
 from advisor.fidelity.scores.report import percent_text, table_of
+from catalog.shipped import FIXTURES
 
 Json = dict[str, Any]
-PATH = Path(__file__).resolve().parents[3] / "fixtures" / "calibration" / "fit" / "track_record.yaml"
+PATH = FIXTURES / "calibration" / "fit" / "track_record.yaml"
 NAME = "track-record.md"
 MET_TARGET, EXTRA_TARGET = 0.90, 0.12
 METHODS: Mapping[str, str] = {

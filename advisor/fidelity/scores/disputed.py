@@ -10,8 +10,9 @@ from advisor.engine.estimate import Resources, quantization_for
 from advisor.engine.network import active_parameters, embedding_parameters, parameters
 from advisor.engine.terms import Case
 from advisor.fidelity.rows import Row, case_of, count, number
+from catalog.shipped import FIXTURES
 
-PATH = Path(__file__).resolve().parents[3] / "fixtures" / "measurements" / "disputed.csv"
+PATH = FIXTURES / "measurements" / "disputed.csv"
 REPEAT_FRACTION = 0.25  # larger differences between values of one configuration are not noise
 SERVING = "serving_"  # sources whose rows state the complete configuration, unlike MLPerf
 LAYOUT = ("accelerator_slug", "n_accelerators", "mode", "tp", "pp", "ep", "attention_dp", "moe_tp", "prefill_pool")

@@ -12,8 +12,9 @@ import yaml
 from advisor.fidelity.scores.scorecard import Line, kind_of
 from advisor.fidelity.scores.statistics import Point, summary
 from catalog.models import ScoredRow
+from catalog.shipped import FIXTURES
 
-DIRECTORY = Path(__file__).resolve().parents[3] / "fixtures" / "peers"
+DIRECTORY = FIXTURES / "peers"
 ANSWERS, TOOLS = "answers.csv", "tools.yaml"
 COLUMNS = ("key", "question", "tool", "predicted", "note")
 FIGURES: Mapping[str, str] = {"tpot": "TPOT", "ttft": "TTFT", "throughput": "output tokens/s"}

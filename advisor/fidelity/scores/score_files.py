@@ -21,8 +21,9 @@ from catalog import clock
 from catalog.loading import scored as files
 from catalog.loading.fixtures import FixtureError
 from catalog.models import Scorecard, ScoredRow
+from catalog.shipped import FIXTURES
 
-DIRECTORY = Path(__file__).resolve().parents[3] / "fixtures" / "fidelity"
+DIRECTORY = FIXTURES / "fidelity"
 WITHHELD = (
     "measured",
     "predicted",

@@ -17,6 +17,7 @@ from typing import Any
 from unittest.mock import patch
 
 import yaml
+from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from advisor.management.commands.advise import question, require_catalog
@@ -24,9 +25,9 @@ from advisor.management.commands.bench_search import one_core
 from advisor.workload import TRAINING_KINDS
 from catalog import clock
 from catalog.management.errors import BadInput, at_least_one, writing
+from catalog.shipped import FIXTURES
 
-ROOT = Path(__file__).resolve().parents[3]
-FOLDER = ROOT / "fixtures" / "workloads"
+FOLDER = FIXTURES / "workloads"
 # the functions that make up each part; `simulated` is contained in the others
 PARTS = {
     "estimates": tuple(f"advisor.engine.search.run.{name}" for name in ("enumerate_lanes", "evaluate", "with_drafts")),
@@ -131,8 +132,8 @@ def clocked(name: str, part: str, spent: dict[str, float]) -> Iterator[None]:
 def process_cpu_s(file: Path) -> float:
     """User and system seconds of one `manage.py advise`, including startup."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, str(ROOT / "manage.py"), "advise", str(file), "--format", "json"]
-    subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
+    command = [sys.executable, "-m", "advisor", "advise", str(file), "--format", "json"]
+    subprocess.run(command, cwd=settings.BASE_DIR, stdout=subprocess.DEVNULL, check=False)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 

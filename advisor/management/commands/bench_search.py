@@ -7,7 +7,6 @@ import tracemalloc
 from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand
@@ -16,8 +15,9 @@ from advisor.engine.search import Question
 from advisor.management.commands.advise import require_catalog
 from catalog.management.errors import BadInput
 from catalog.models import Accelerator
+from catalog.shipped import FIXTURES
 
-FILE = Path(__file__).resolve().parents[3] / "fixtures" / "workloads" / "support-chat.yaml"
+FILE = FIXTURES / "workloads" / "support-chat.yaml"
 SHARES = (4, 2, 1)  # a quarter, half and all of the lanes
 UNBOUND = {"slo": {}, "constraints": {"quality": "any", "acquisition": ["rent", "own"]}}
 

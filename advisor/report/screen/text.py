@@ -20,10 +20,21 @@ def screen_text(screen: Screen, more: str = "") -> str:
         *(["", more] if more else []),
     ]
     body = [*wrapped("", screen.todo), *facts(screen)]
-    left = MOST_LINES - len(head) - len(end)
-    return "\n".join(
-        [*head, *(body if len(body) <= left else [*body[: left - 1], f"{body[left - 1][: WIDTH - 1]}…"]), *end]
-    )
+    return "\n".join([*head, *cut(body, MOST_LINES - len(head) - len(end)), *end])
+
+
+def answer_text(screen: Screen, most_lines: int) -> str:
+    """The answer first, then the question, without the table of the other choices."""
+    question = wrapped("", f"{screen.title}: {screen.question}")
+    answer = [*wrapped("", screen.todo), *facts(screen)]
+    return "\n".join([*cut(answer, most_lines - len(question) - 1), "", *question])
+
+
+def cut(lines: list[str], most_lines: int) -> list[str]:
+    """The lines, the last one with an ellipsis if there are more."""
+    if len(lines) <= most_lines:
+        return lines
+    return [*lines[: most_lines - 1], f"{lines[most_lines - 1][: WIDTH - 1]}…"]
 
 
 def facts(screen: Screen) -> list[str]:
