@@ -21,6 +21,7 @@ from catalog.models import (
     Accelerator,
     ApiPrice,
     Assumption,
+    EvidenceRow,
     Framework,
     Price,
     QuantizationMethod,
@@ -165,6 +166,17 @@ class AssumptionSerializer(serializers.ModelSerializer[Assumption]):
         exclude = ("id",)
 
 
+class EvidenceSerializer(serializers.ModelSerializer[EvidenceRow]):
+    source = serializers.CharField(source="evidence_import.name", help_text="What people call the source.")
+    place = serializers.CharField(source="evidence_import.place")
+    load_generator = serializers.CharField(source="evidence_import.client")
+    licence = serializers.CharField(source="evidence_import.licence", help_text="Empty: not known.")
+
+    class Meta:
+        model = EvidenceRow
+        exclude = ("id", "evidence_import", "given", "pair_index", "circumstance")
+
+
 class Accelerators(Listed):
     """Accelerators: rates, memory, links and power. Each group of figures has its source."""
 
@@ -291,3 +303,14 @@ class Assumptions(Listed):
     ordering_fields = columns(Assumption)
     serializer_class = AssumptionSerializer
     lookup_field = "key"
+
+
+class Evidence(Listed):
+    """Measured figures of other benchmarks that were imported, with their source, license and prediction."""
+
+    queryset = EvidenceRow.objects.select_related("evidence_import").defer("given")
+    ordering_fields = tuple(name for name in columns(EvidenceRow) if name != "evidence_import")
+    serializer_class = EvidenceSerializer
+    filterset_class = filters.EvidenceFilter
+    lookup_field = "key"
+    lookup_value_regex = "[^/]+"

@@ -21,8 +21,11 @@ from catalog.models import (
     Benchmark,
     Calibration,
     CatalogBundle,
+    EvidenceImport,
+    EvidenceRow,
     ExchangeRate,
     Framework,
+    HeldEvidence,
     InstanceType,
     Price,
     PriceLevel,
@@ -37,6 +40,7 @@ from catalog.models import (
 TABLES: tuple[type[models.Model], ...] = (
     Accelerator, ServedModel, Framework, QuantizationMethod, Region, ApiProvider, Assumption, SmallestUnit, Unit,
     InstanceType, ExchangeRate, Price, PriceLevel, ApiPrice, Benchmark, Calibration,
+    EvidenceImport, EvidenceRow, HeldEvidence,
 )  # fmt: skip
 CATALOG, FEEDS = "catalog/", "feeds/"
 Json = dict[str, Any]
@@ -145,7 +149,14 @@ def _restored(model: type[models.Model], change: Json) -> bool:
 def named(change: Mapping[str, Any]) -> str:
     """What people call a row of a change."""
     row = change["after"] or change["before"]
-    for names in (("slug", "version"), ("slug",), ("key",), ("provider", "instance", "term"), ("provider", "name")):
+    for names in (
+        ("slug", "version"),
+        ("slug",),
+        ("key",),
+        ("provider", "instance", "term"),
+        ("provider", "name"),
+        ("source_key",),
+    ):
         if all(row.get(name) for name in names):
             return " ".join(str(row[name]) for name in names)
     return str(change["key"])

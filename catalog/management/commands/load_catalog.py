@@ -16,13 +16,11 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("directory", nargs="?", type=Path, default=Path(settings.BASE_DIR) / "fixtures")
-        parser.add_argument(
-            "--no-scores", action="store_true", help="skip the rows of the accuracy page, which is faster"
-        )
+        parser.add_argument("--no-scores", action="store_true", help="skip measured figures, which is faster")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            counts = load(options["directory"], scores=not options["no_scores"])
+            counts = load(options["directory"], scores=not options["no_scores"], imported=not options["no_scores"])
         except FixtureError as error:
             raise BadInput(str(error)) from error
         except OSError as error:
