@@ -17,7 +17,7 @@ ENGINE = (
     "network terms kernels cost plans step training calibration scheduler search estimate training_search launch fleet "
     "optimisation"
 ).split()
-ADVISOR = "workload result inputs answer report fidelity load_tests claims api accounts web ops".split()
+ADVISOR = "workload result inputs answer report fidelity load_tests evidence claims api accounts web ops".split()
 CATALOG = ("loading accounts rest importers.models importers.prices pricing bundles details lists pages api").split()
 PROBES = "machines received fitted pages api".split()
 # Entered by module (`from catalog.pricing import own`), not by name: commands and the engine's inputs need one module
@@ -55,6 +55,7 @@ BELOW_IN_ADVISOR = {
     "answer": "fidelity inputs result workload",
     "report": "answer result",
     "load_tests": "advise fidelity result",
+    "evidence": "load_tests fidelity inputs",
     "claims": "answer inputs result workload",
     "api": "advise load_tests report answer inputs result workload fidelity",
     "accounts": "api",

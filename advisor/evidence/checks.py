@@ -43,13 +43,16 @@ class Checked:
 
 def suspicions(rows: Sequence[Checked], resources: Resources, alike: Mapping[str, str], today: date) -> dict[str, str]:
     """Row ID -> why it looks like a mistake. alike: rows whose figure is already there -> the key of that one."""
+    impossible = {checked.row.id: reason for checked in rows if (reason := physics(checked, resources))}
+    runs = {run_of(checked.row): checked.row.metric for checked in rows if checked.row.id in impossible}
     found: dict[str, str] = {}
     for checked in rows:
         row = checked.row
         reason = (
-            day(row, today, resources)
+            day(row, today)
             or layout(checked)
-            or physics(checked, resources)
+            or impossible.get(row.id)
+            or (f"is of a run whose {runs[run_of(row)]} is impossible" if run_of(row) in runs else "")
             or estimate(checked)
             or (f"is the same figure as {alike[row.id]}" if row.id in alike else "")
         )
@@ -63,7 +66,7 @@ def suspicions(rows: Sequence[Checked], resources: Resources, alike: Mapping[str
 # --- one row ------------------------------------------------------------------------------------------------------
 
 
-def day(row: Row, today: date, resources: Resources) -> str:
+def day(row: Row, today: date) -> str:
     """Why its date cannot be right. Sources state a year, a month or a day."""
     parts = row.date.split("-")
     try:

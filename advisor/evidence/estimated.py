@@ -8,6 +8,7 @@ from advisor.engine.estimate import Resources, estimate_all
 from advisor.engine.terms import Case
 from advisor.evidence.checks import Checked
 from advisor.fidelity import Row, fault, score_files, scoring
+from catalog.loading.scored import replica_chips
 
 UNKNOWN_ENGINE = "no such framework"
 UNMODELED = "metric not modeled"
@@ -60,7 +61,7 @@ def _unusable(s: scoring.Scored) -> str:
 
 
 def _references(unknown: Sequence[scoring.Scored], resources: Resources) -> tuple[dict[str, float], dict[str, str]]:
-    """What another engine would do, by row ID: for the checks alone, never shown. And weight formats that are unknown."""
+    """What another engine would do, by row ID, for the checks alone; and why formats are unknown."""
     known = {framework.slug for framework in resources.frameworks}
     stand_in = next((slug for slug in STAND_INS if slug in known), "")
     cases = {s.row.id: replace(s.case, framework=stand_in, framework_version="") for s in unknown if s.case}
@@ -92,5 +93,6 @@ def columns_of(s: scoring.Scored) -> dict[str, Any]:
     known = s if s.prediction is not None else replace(s, prediction=scoring.Prediction(value=None))
     row = score_files.row_of(known, s.case, None) | {"circumstance": "", "source_key": s.row.source_key}
     row |= {name: row[name][:most] for name, most in LENGTHS.items()}
+    row["replica_chips"] = replica_chips(row["layout"])
     without = s.prediction is None or s.prediction.value is None
     return row | {"note": f"no prediction: {s.skipped or MISFIT}" if without else ""}

@@ -70,6 +70,8 @@ def add(
     sources: by key. only: the key of the file's only source; empty: each row names its own.
     """
     chosen, readings = formats.read(path, file_format)
+    if not only and chosen != formats.ROWS:
+        raise EvidenceError("does not say whose figures it has; give --source KEY, with --place and --client")
     resources, names = catalog_resources(), catalog_names()
     given = given_rows(readings, options, sources.get(only), names, clock.today())
     described = _described(given, sources)

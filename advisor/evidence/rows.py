@@ -141,6 +141,12 @@ def refuse_contradictions(readings: Iterable[Reading], options: Mapping[str, str
                 )
 
 
+def lacks_layout(row: Mapping[str, str]) -> bool:
+    """Whether a run on several accelerators does not say how they share the model."""
+    several = row.get("n_accelerators", "1") not in ("", "1")
+    return several and row.get("mode") != "disagg" and not row.get("tp")
+
+
 def _same(one: str, other: str) -> bool:
     try:
         return float(one) == float(other)
@@ -152,13 +158,15 @@ def refuse_missing(readings: Sequence[Reading], options: Mapping[str, str]) -> N
     """EvidenceError: no run of the file says something that every row needs, and no option does."""
     stated = {name for reading in readings for name in reading.said}
     missing = [name for name in NEEDED if readings and name not in stated and name not in options]
+    missing += ["tp"] if readings and all(lacks_layout({**each.said, **options}) for each in readings) else []
     if missing:
         wanted = ", ".join(f"{WORDS.get(name, name)} ({OPTIONS[name]})" for name in missing)
         raise EvidenceError(f"does not say the {wanted}; give them as options")
 
 
 WORDS = {
-    "n_accelerators": "number of accelerators", "framework": "serving engine with its version",
+    "n_accelerators": "number of accelerators", "tp": "layout of several accelerators",
+    "framework": "serving engine with its version",
     "isl": "input tokens per request", "osl": "output tokens per request",
     "concurrency_or_batch": "concurrent requests, qps=RATE or batch size", "date": "day of the run",
 }  # fmt: skip
@@ -191,6 +199,8 @@ def _cells(
     if not reading.own_id:
         if missing := [name for name in NEEDED if not row.get(name)]:
             return row, f"does not say the {', '.join(WORDS.get(name, name) for name in missing)}"
+        if lacks_layout(row):
+            return row, f"does not say the {WORDS['tp']}"
         row |= _layout(row) | _weights(row, named[-1], known)
         row.setdefault("mode", "agg")
         row.setdefault("confidence", "B")

@@ -5,7 +5,7 @@ import io
 from pathlib import Path
 from typing import Any
 
-from django.db.models import Count, Max
+from django.db.models import Count
 
 from advisor.fidelity import COLUMNS
 from catalog.loading import evidence as files
@@ -25,10 +25,8 @@ def sources() -> list[EvidenceImport]:
 def status() -> dict[str, Any]:
     """Each source with its figures, and how many wait for a decision."""
     figures = {
-        row["source_key"]: row
-        for row in EvidenceRow.objects.order_by()
-        .values("source_key")
-        .annotate(count=Count("pk"), newest=Max("measured_on"))
+        row["source_key"]: row["count"]
+        for row in EvidenceRow.objects.order_by().values("source_key").annotate(count=Count("pk"))
     }
     engines: dict[str, set[str]] = {}
     for key, *engine in (
@@ -39,7 +37,7 @@ def status() -> dict[str, Any]:
     for key in HeldEvidence.objects.filter(state="held").values_list("evidence_import__source_key", flat=True):
         held[key] = held.get(key, 0) + 1
     return {
-        "figures": sum(row["count"] for row in figures.values()),
+        "figures": sum(figures.values()),
         "held": sum(held.values()),
         "sources": [
             {
@@ -54,7 +52,7 @@ def status() -> dict[str, Any]:
                 "imported_by": row.made_by,
                 "file": row.file_name,
                 "format": row.file_format,
-                "figures": figures.get(row.source_key, {}).get("count", 0),
+                "figures": figures.get(row.source_key, 0),
                 "held": held.get(row.source_key, 0),
                 "last_import": row.counts,
             }

@@ -198,8 +198,8 @@ def imported_runs() -> tuple[Run, ...]:
 
 def imported_state() -> str:
     """Changes with the imported figures."""
-    tables = EvidenceRow.objects.aggregate(n=Count("pk"), last=Max("pk"), of=Max("evidence_import"))
-    return "{n}-{last}-{of}".format(**tables)
+    rows = EvidenceRow.objects.aggregate(n=Count("pk"), last=Max("pk"))
+    return f"{rows['n']}-{rows['last']}-{EvidenceImport.objects.aggregate(last=Max('made_at'))['last']}"
 
 
 @functools.lru_cache(maxsize=64)

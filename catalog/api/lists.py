@@ -167,7 +167,7 @@ class AssumptionSerializer(serializers.ModelSerializer[Assumption]):
 
 
 class EvidenceSerializer(serializers.ModelSerializer[EvidenceRow]):
-    source = serializers.CharField(source="evidence_import.name", help_text="What people call the source.")
+    source_name = serializers.CharField(source="evidence_import.name", help_text="What people call the source.")
     place = serializers.CharField(source="evidence_import.place")
     load_generator = serializers.CharField(source="evidence_import.client")
     licence = serializers.CharField(source="evidence_import.licence", help_text="Empty: not known.")

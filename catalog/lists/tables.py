@@ -547,7 +547,7 @@ class EvidenceTable(tables.Table):
     concurrency = Number("concurrency", "Users")
     measured = Number("measured", "Measured", 3)
     predicted = Number("predicted", "Predicted", 3)
-    error = tables.Column(accessor="bias_fraction", verbose_name="Predicted over measured - 1", attrs=NUMBER)
+    error = tables.Column(accessor="bias_fraction", verbose_name="Error of the prediction", attrs=NUMBER)
     source = tables.Column(accessor="source_key", verbose_name="Source")
     licence = tables.Column(accessor="evidence_import__licence", verbose_name="License", default="not known")
     client = Text(accessor="evidence_import__client", verbose_name="Load generator")

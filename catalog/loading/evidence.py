@@ -18,14 +18,15 @@ from catalog.models import Accelerator, EvidenceImport, EvidenceRow, HeldEvidenc
 FOLDER, SOURCES, HELD = "evidence", "sources.csv", "held.csv"
 FORMAT = "catalog"  # `file_format` of these files
 SOURCE_COLUMNS = ("source_key", "name", "place", "client", "licence", "as_of", "caveats")
-FIGURES = ("key", "metric", "measured", "predicted", "low", "high", "note")
+FIGURES = ("key", "metric", "measured", "predicted", "low", "high", "note", "task")
+EXACT = ("isl", "osl", "concurrency")  # written with all digits
 # Columns of measured rows that a row keeps as its source states them. The others follow from its own columns.
 GIVEN = (
     *("task", "model", "accelerator", "n_accelerators", "tp", "pp", "ep", "attention_dp", "moe_tp", "prefill_pool"),
     *("decode_pool", "weights_dtype", "kv_dtype", "framework", "isl", "osl", "concurrency_or_batch", "params_note"),
     *("date", "confidence", "notes"),
 )
-SAID = tuple(f"given_{name}" for name in GIVEN)
+SAID = tuple(f"given_{name}" for name in GIVEN if name != "task")
 COLUMNS = (*FIGURES, *RUN, *SAID)  # those of RUN and SAID are written once per run, as in the scorecard's files
 MEASURED = (  # the columns of measured rows
     *(
@@ -155,9 +156,10 @@ def rows_of(path: Path) -> Iterable[Row]:
             run = {name: given[name] for name in (*RUN, *SAID)}
         if not run:
             raise FixtureError(f"{path.name}: {given['key']}: its run has no accelerator")
-        figures = {name: given[name] for name in FIGURES}
+        figures = {name: given[name] for name in FIGURES if name != "task"}
         row = scored_row(f"{path.name}: {given['key']}", EMPTY | figures | {name: run[name] for name in RUN})
-        row["given"] = {name: value for name in GIVEN if (value := run[f"given_{name}"])}
+        said = {name: run.get(f"given_{name}", "") for name in GIVEN} | {"task": given["task"]}
+        row["given"] = {name: value for name, value in said.items() if value}
         yield row | {"source_key": path.stem}
 
 
@@ -196,10 +198,16 @@ def _write_rows(path: Path, rows: Iterable[EvidenceRow]) -> None:
         writer.writerow(COLUMNS)
         last: list[str] = []
         for row in rows:
-            run = [cell(getattr(row, name)) for name in RUN] + [row.given.get(name, "") for name in GIVEN]
+            run = [_cell(name, getattr(row, name)) for name in RUN]
+            run += [row.given.get(name, "") for name in GIVEN if name != "task"]
             shown = [""] * len(run) if run == last else run
-            writer.writerow([*(cell(getattr(row, name)) for name in FIGURES), *shown])
+            figures = [cell(getattr(row, name)) for name in FIGURES if name != "task"]
+            writer.writerow([*figures, row.given.get("task", ""), *shown])
             last = run
+
+
+def _cell(name: str, value: Any) -> str:
+    return f"{value:.9g}" if name in EXACT and value is not None else cell(value)
 
 
 def measured_row(row: EvidenceRow) -> dict[str, str]:

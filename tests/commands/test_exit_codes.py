@@ -51,6 +51,8 @@ BAD = [
         "no organisation 'none'; choose one of",
     ),
     ("prices", ["release", "999"], "no held price 999; `manage.py prices held` lists them"),
+    ("evidence", ["import", NOWHERE, "--source", "x"], "cannot be read"),
+    ("evidence", ["release", "999"], "no held figure 999; `manage.py evidence held` lists them"),
     ("import_model", ["/etc/nowhere"], "neither a file nor a Hugging Face ID"),
     ("load_catalog", ["{tmp}/nowhere"], "no such directory"),
     ("enrol", ["--accelerator", "none"], "no accelerator none in the catalog; its list"),

@@ -9,6 +9,7 @@ from catalog.loading.bounded import BoundedError
 FORMATS = {
     each.NAME: each.read for each in (measured_rows, inferencex, vllm, sglang, llama_bench, guidellm, aiperf)
 }  # fmt: skip
+ROWS = measured_rows.NAME
 OF_OBJECTS = (sglang, vllm, llama_bench, guidellm, aiperf, inferencex)  # in this order: the first that fits
 TABLES = (measured_rows, llama_bench, aiperf)
 
@@ -40,4 +41,4 @@ def recognized(text: str) -> str:
     raise EvidenceError(f"is in no known format ({', '.join(FORMATS)}): it has {keys}; name its format with --from")
 
 
-__all__ = ["FORMATS", "EvidenceError", "Reading", "read"]
+__all__ = ["FORMATS", "ROWS", "EvidenceError", "Reading", "read"]

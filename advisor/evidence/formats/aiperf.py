@@ -1,6 +1,7 @@
 """AIPerf and GenAI-Perf: profile_export_aiperf.json and .csv."""
 
 import re
+from collections.abc import Collection
 from typing import Any
 
 from advisor.evidence.formats.guidellm import latencies
@@ -22,6 +23,7 @@ from advisor.load_tests import LoadResultError, read_result
 from catalog.loading.bounded import BoundedError, read_csv
 
 NAME = "aiperf"
+OPEN_PHASES = ("fixed_schedule", "poisson", "gamma", "constant", "user_centric")
 HEADING = re.compile(r"(?P<name>.+?) \((?P<unit>[^()]*)\)$")
 
 
@@ -45,7 +47,8 @@ def _whole(record: Json) -> dict[str, Any]:
     return {**record, **below(record, "records")}
 
 
-def _reading(where: str, run: dict[str, Any]) -> Reading:
+def _reading(where: str, record: Json) -> Reading:
+    run = dict(record)
     if not isinstance(run.get("request_throughput"), dict):
         raise EvidenceError(f"{where} is no result of AIPerf: request_throughput is missing")
     try:
@@ -54,12 +57,10 @@ def _reading(where: str, run: dict[str, Any]) -> Reading:
         if "No request was completed" in str(error) or "was not finished" in str(error):
             return Reading(where=where, said={}, figures={}, skipped=str(error))
         raise EvidenceError(f"{where}: {error}") from error
-    load, note = f"{result.concurrency:g}" if result.concurrency else "", ""
-    rate = _rate(run.get("input_config"))
-    if not load and rate:
-        load = f"qps={rate:.6g}"
-    elif load:
-        note = "client=steady"
+    load, note = f"{result.concurrency:g}" if result.concurrency else "", "client=steady" if result.concurrency else ""
+    if not load and _at_a_rate(run.get("input_config")):
+        stated = number(_found(run.get("input_config"), "request_rate", "rate"))
+        load, note = f"qps={stated or result.requests_per_s:.6g}", "" if stated else "rate as served"
     said = said_of(
         model=_model(run.get("input_config")),
         isl=result.input_tokens_mean,
@@ -74,14 +75,14 @@ def _reading(where: str, run: dict[str, Any]) -> Reading:
     return Reading(where=where, said=said, figures=figures, stamp=result.ran_at, doubt=doubt)
 
 
-def _found(config: Any, *names: str) -> Any:
-    """The first value of one of these keys, at any depth."""
+def _found(config: Any, *names: str, of: Collection[Any] = ()) -> Any:
+    """The first value of one of these keys, at any depth; `of`: of these values alone."""
     stack = [config]
     while stack:
         node = stack.pop(0)
         if isinstance(node, dict):
             for name in names:
-                if node.get(name) not in (None, "", []):
+                if node.get(name) not in (None, "", []) and (not of or node[name] in of):
                     return node[name]
             stack += node.values()
         elif isinstance(node, list):
@@ -96,8 +97,9 @@ def _model(config: Any) -> str:
     return str(found or "")
 
 
-def _rate(config: Any) -> float | None:
-    return number(_found(config, "request_rate"))
+def _at_a_rate(config: Any) -> bool:
+    """Whether the settings send requests at a rate or at recorded times."""
+    return bool(_found(config, "request_rate", "fixed_schedule")) or _found(config, "type", of=OPEN_PHASES) is not None
 
 
 def _of_csv(text: str) -> dict[str, Any]:

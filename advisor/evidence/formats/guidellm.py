@@ -20,6 +20,7 @@ from advisor.evidence.formats.reading import (
 from advisor.load_tests import LoadResult, LoadResultError, read_result
 
 NAME = "guidellm"
+REPLAYED = ("trace", "replay")  # strategies that send requests at recorded times
 RATES = ("constant", "poisson", "async")  # strategies that send requests at a rate
 
 
@@ -84,6 +85,8 @@ def _load(strategy: Json, result: LoadResult) -> tuple[str, str]:
     rate = number(strategy.get("rate"))
     if kind in RATES and rate:
         return f"qps={rate:.6g}", ""
+    if kind in REPLAYED:
+        return f"qps={result.requests_per_s:.6g}", "rate as served"
     if kind == "throughput":
         return f"offline {result.completed} prompts", "all requests at once"
     return "", ""
