@@ -1,7 +1,7 @@
 """Measured figures of published benchmarks: readers of their formats, checks, and what is held."""
 
 from advisor.evidence.formats import FORMATS, EvidenceError
-from advisor.evidence.imports import Imported, NotHeld, add, discard, release, waiting
+from advisor.evidence.imports import Imported, NotHeld, add, discard, predict, release, waiting
 from advisor.evidence.rows import KEY, OPTIONS, Source
 from advisor.evidence.sources import read_sources
 from advisor.evidence.state import export, held_line, measured_rows, status
@@ -19,6 +19,7 @@ __all__ = [
     "export",
     "held_line",
     "measured_rows",
+    "predict",
     "read_sources",
     "release",
     "status",

@@ -26,6 +26,7 @@ FEW = 8  # requests in flight: with more, the first burst of a closed loop has t
 OUTLIER = 6.0  # times what alike rows differ from their estimates
 ALIKE = 4  # of them at least, so that one outlier does not judge another
 EARLIEST = date(2020, 1, 1)
+MOST_CHIPS = 10_000
 LATENCIES = ("ttft_ms", "tpot_ms", "itl_ms")
 RATES = ("output_tokens_per_s", "total_tokens_per_s")
 DECODING = (*(f"tpot_ms_{name}" for name in ("mean", "p50", "p99")), "itl_ms_mean")
@@ -86,6 +87,8 @@ def layout(checked: Checked) -> str:
     stated = layout_count(row.n_accelerators)
     if stated is None:
         return "does not say how many accelerators it ran on"
+    if stated > MOST_CHIPS:
+        return f"ran on {stated} accelerators"
     if case.mode == "disagg" and case.prefill_pool and case.decode_pool:
         return _pools(stated, case.prefill_pool, case.decode_pool)
     pool = case.pool

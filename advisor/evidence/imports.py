@@ -26,11 +26,12 @@ from advisor.inputs import catalog_resources
 from catalog import clock
 from catalog.accounts import audit
 from catalog.loading import evidence as files
-from catalog.models import EvidenceImport, EvidenceRow, HeldEvidence, ScoredRow, default_organisation
+from catalog.models import CatalogLoad, EvidenceImport, EvidenceRow, HeldEvidence, ScoredRow, default_organisation
 
 log = structlog.get_logger("assay.evidence")
 State = HeldEvidence.State
 SAME_FRACTION = 0.001  # values that differ by less are one value, rounded differently
+PREDICTED = ("predicted", "low", "high", "bias_fraction", "inside", "basis", "note")
 MAX_LINES = 50  # of held figures in a report
 DECIDED = "discarded by a person before"
 SCORED = "is a row of the scorecard already"
@@ -72,6 +73,8 @@ def add(
     chosen, readings = formats.read(path, file_format)
     if not only and chosen != formats.ROWS:
         raise EvidenceError("does not say whose figures it has; give --source KEY, with --place and --client")
+    if not CatalogLoad.objects.exists():
+        raise EvidenceError("has no catalog to be compared with; run manage.py load_catalog first")
     resources, names = catalog_resources(), catalog_names()
     given = given_rows(readings, options, sources.get(only), names, clock.today())
     described = _described(given, sources)
@@ -213,6 +216,25 @@ def given_of(row: Row) -> dict[str, str]:
     return {name: text for name in files.GIVEN if (text := getattr(row, name))}
 
 
+def predict() -> int:
+    """Predicts all imported figures again, as after a change of the engine. Returns how many predictions changed."""
+    resources = catalog_resources()
+    families = {slug: chip.family for slug, chip in resources.accelerators.items()}
+    stored = list(EvidenceRow.objects.select_related("evidence_import").order_by("pk"))
+    cells = [files.measured_row(row) for row in stored]
+    rows = [Row(value=float(each.pop("value")), **each) for each in cells]
+    each, _ = estimated.scored(rows, resources, families)
+    found = {s.row.id: estimated.columns_of(s) for s, _ in each}
+    changed = []
+    for row in stored:
+        if row.key in found and any(getattr(row, name) != found[row.key][name] for name in PREDICTED):
+            for name in PREDICTED:
+                setattr(row, name, found[row.key][name])
+            changed.append(row)
+    EvidenceRow.objects.bulk_update(changed, PREDICTED, batch_size=100)
+    return len(changed)
+
+
 # --- decisions ----------------------------------------------------------------------------------------------------
 
 
@@ -224,15 +246,15 @@ def waiting() -> list[HeldEvidence]:
 def release(ids: Sequence[int], by: str) -> None:
     """Adds held figures to the catalog, all or none. NotHeld; EvidenceError: one cannot be added any more."""
     with transaction.atomic():
+        released = [_decided(pk, State.RELEASED, by) for pk in ids]
         resources = catalog_resources()
         families = {slug: chip.family for slug, chip in resources.accelerators.items()}
-        for pk in ids:
-            held = _decided(pk, State.RELEASED, by)
+        for held in released:
             cells = {name: held.row.get(name, "") for name in COLUMNS}
             row = Row(value=float(cells.pop("value")), **cells)
             each, unusable = estimated.scored([row], resources, families)
             if unusable:
-                raise EvidenceError(f"held figure {pk}: {unusable[row.id]}")
+                raise EvidenceError(f"held figure {held.pk}: {unusable[row.id]}")
             files.put([estimated.columns_of(each[0][0]) | {"given": given_of(row)}], held.evidence_import)
     log.info("evidence released", held=list(ids), by=by)
 

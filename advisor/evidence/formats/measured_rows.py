@@ -1,10 +1,11 @@
 """A CSV file with the columns of measured rows, as `fidelity` and `calibrate` read them."""
 
-from advisor.evidence.formats.reading import EvidenceError, Reading, figures_of, number, table_of
+from advisor.evidence.formats.reading import EvidenceError, Reading, figures_of, number, table_of, written_of
 from advisor.fidelity import COLUMNS
 
 NAME = "rows"
 REQUIRED = ("id", "metric", "value")
+NOTE_CHARS = 2000
 KEPT = tuple(name for name in COLUMNS if name not in REQUIRED)
 
 
@@ -25,9 +26,11 @@ def read(text: str) -> list[Reading]:
 
 def _reading(line: int, row: dict[str, str]) -> Reading:
     value = number(row.get("value"))
-    said = {name: text for name in KEPT if (text := row.get(name, ""))}
+    said = {name: text for name in KEPT if (text := written_of(row.get(name, ""), NOTE_CHARS))}
     skipped = "" if value is not None else "the value is not a number"
     if not row.get("id") or not row.get("metric"):
         skipped = "has no id or no metric"
     figures = figures_of(**{row.get("metric") or "?": value})
-    return Reading(where=f"line {line}", said=said, figures=figures, own_id=row.get("id", ""), skipped=skipped)
+    return Reading(
+        where=f"line {line}", said=said, figures=figures, own_id=written_of(row.get("id", "")), skipped=skipped
+    )

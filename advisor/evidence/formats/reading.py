@@ -115,13 +115,13 @@ def said_of(**values: Any) -> dict[str, str]:
     return {name: written for name, value in values.items() if (written := written_of(value))}
 
 
-def written_of(value: Any) -> str:
-    """A value as a cell: numbers without needless digits, text in one line."""
+def written_of(value: Any, most_chars: int = CELL_CHARS) -> str:
+    """A value as a cell: numbers without needless digits, printable text in one line."""
     if value is None or isinstance(value, bool):
         return ""
     if isinstance(value, int | float):
         return f"{value:.6g}" if math.isfinite(value) and abs(value) < 1e15 else ""
-    return " ".join("".join(c if c.isprintable() else " " for c in str(value)).split())[:CELL_CHARS]
+    return " ".join("".join(c if c.isprintable() else " " for c in str(value)).split())[:most_chars]
 
 
 def finite(node: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Measured figures of published benchmarks: `evidence import`, `status`, `held`, `release`, `discard`, `export`."""
+"""Measured figures of published benchmarks: `evidence import`, `status`, `held`, `release` and others."""
 
 import json
 from datetime import date
@@ -59,6 +59,7 @@ class Command(BaseCommand):
             decide = actions.add_parser(name, help=what)
             decide.add_argument("ids", nargs="+", type=int, metavar="ID")
             decide.add_argument("--by", default=operator(), help="who decides (default: the user of this process)")
+        actions.add_parser("predict", help="predict all imported figures again, as after a change of the engine")
         leaving = actions.add_parser("export", help="write what was imported, for a bundle or for calibrate")
         leaving.add_argument("--to", type=Path, metavar="DIR", help="folder for catalog files (DIR/evidence)")
         leaving.add_argument("--rows", type=Path, metavar="FILE.csv", help="file for measured rows")
@@ -69,6 +70,8 @@ class Command(BaseCommand):
             self.decide(action, options["ids"], options["by"])
         elif action == "import":
             self.add(options)
+        elif action == "predict":
+            self.stdout.write(f"{evidence.predict()} predictions changed")
         elif action == "export":
             self.export(options["to"], options["rows"])
         else:
