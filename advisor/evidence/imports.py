@@ -227,12 +227,19 @@ def predict() -> int:
     found = {s.row.id: estimated.columns_of(s) for s, _ in each}
     changed = []
     for row in stored:
-        if row.key in found and any(getattr(row, name) != found[row.key][name] for name in PREDICTED):
+        if row.key in found and any(_differs(getattr(row, name), found[row.key][name]) for name in PREDICTED):
             for name in PREDICTED:
                 setattr(row, name, found[row.key][name])
             changed.append(row)
     EvidenceRow.objects.bulk_update(changed, PREDICTED, batch_size=100)
     return len(changed)
+
+
+def _differs(old: Any, new: Any) -> bool:
+    """Whether two values differ by more than rounding."""
+    if isinstance(old, float) and isinstance(new, float):
+        return not _same(old, new) and abs(old - new) > SAME_FRACTION
+    return bool(old != new)
 
 
 # --- decisions ----------------------------------------------------------------------------------------------------

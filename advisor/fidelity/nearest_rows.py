@@ -320,8 +320,14 @@ def evidence(asked: Situation) -> list[MeasuredRow]:
     scorecard = card()
     if scorecard is None:
         return []
-    near = nearest(asked, (*runs_of(scorecard), *imported_runs()))
-    return [measured_row(far, line, scorecard) for far, run in near for line in headlines(run.lines)]
+    state = imported_state()
+    near = nearest(asked, (*runs_of(scorecard), *_imported(state, "")))
+    names = {key: about.get("name", key) for key, about in scorecard.head.sources.items()}
+    found = []
+    for far, run in near:
+        of_run = _import_names(state) if imported(run.lines[0]) else names
+        found += [measured_row(far, line, of_run) for line in headlines(run.lines)]
+    return found
 
 
 def headlines(lines: Sequence[Line]) -> list[Line]:
@@ -333,7 +339,8 @@ def headlines(lines: Sequence[Line]) -> list[Line]:
     return [chosen[kind] for kind in HEADLINES if kind in chosen]
 
 
-def measured_row(far: float, line: Line, scorecard: Card) -> MeasuredRow:
+def measured_row(far: float, line: Line, names: Mapping[str, str]) -> MeasuredRow:
+    """names: of the sources, by key."""
     row = line.row
     return MeasuredRow(
         id=row.key,
@@ -353,21 +360,13 @@ def measured_row(far: float, line: Line, scorecard: Card) -> MeasuredRow:
         measured=row.measured,
         predicted=row.predicted,
         error_fraction=None if imported(line) and row.predicted is None else line.point.ape,
-        source=source_of(line, scorecard),
+        source=names.get(row.source_key, row.source_key),
         url=address([row.key], imported(line)),
     )
 
 
 def imported(line: Line) -> bool:
     return isinstance(line.row, EvidenceRow)
-
-
-def source_of(line: Line, scorecard: Card) -> str:
-    """What people call the source of a row."""
-    key = line.row.source_key
-    if imported(line):
-        return _import_names(imported_state()).get(key, key)
-    return str((scorecard.head.sources.get(key) or {}).get("name", key))
 
 
 def address(ids: Iterable[str], imported: bool = False) -> str:

@@ -126,3 +126,12 @@ def test_the_shipped_figures_name_their_source_and_credit_those_that_ask_for_it(
     spark = sources["spark_devreng"]
     assert spark["licence"] == "CC-BY-4.0" and "Django de Vreng" in spark["place"]
     assert not [key for key, row in sources.items() if "-SA" in row["licence"] or "-ND" in row["licence"]]
+
+
+def test_the_guide_states_how_many_figures_are_shipped() -> None:
+    paths = [path for path in (SHIPPED / "evidence").glob("*.csv") if path.name not in ("sources.csv", "held.csv")]
+    passed = sum(sum(1 for _ in files.rows_of(path)) for path in paths)
+    with (SHIPPED / "evidence" / "held.csv").open(encoding="utf-8") as stream:
+        held = sum(1 for _ in csv.DictReader(stream))
+    guide = (SHIPPED.parent / "docs" / "how-to" / "import-measurements.md").read_text()
+    assert f"{passed:,} passed, {held} are held" in guide

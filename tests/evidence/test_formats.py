@@ -80,6 +80,18 @@ def test_seconds_and_shares_of_a_chip_become_ms_and_the_whole_deployment(tmp_pat
     assert layout == {"n_accelerators": "8", "tp": "1", "attention_dp": "8"}
 
 
+@pytest.mark.parametrize(
+    ("hardware", "chip"), [("h200-nv", "h200"), ("cluster:b300-nv", "b300"), ("mi355x_3", "mi355x"), ("gb200", "gb200")]
+)
+def test_a_runner_of_inferencex_names_its_chip(hardware: str, chip: str, tmp_path: Path) -> None:
+    assert one(tmp_path, samples.inferencex_artifact(hw=hardware)).said["accelerator"] == chip
+
+
+def test_the_keys_of_inferencex_stand_for_its_models(tmp_path: Path) -> None:
+    for key, model in (("dsr1", "deepseek-ai/DeepSeek-R1"), ("gptoss-fp4", "openai/gpt-oss-120b")):
+        assert one(tmp_path, samples.inferencex(infmax_model_prefix=None, model=key)).said["model"] == model
+
+
 def test_pools_apart_keep_their_layout_and_no_throughput(tmp_path: Path) -> None:
     pools = {"disagg": True, "num_prefill_gpu": 4, "num_decode_gpu": 8, "prefill_num_workers": 1, "prefill_tp": 4}
     found = one(tmp_path, samples.inferencex(**pools, decode_num_workers=2, decode_tp=4))

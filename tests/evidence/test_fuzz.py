@@ -19,30 +19,13 @@ from tests.evidence import samples
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 ODD = st.sampled_from(
     [
-        "",
-        "0",
-        "-1",
-        "1",
-        "8",
-        "1e9",
-        "1e308",
-        "nan",
-        "inf",
-        "٣",
-        "0x10",
-        "qps=2",
-        "qps=INF",
-        "offline",
-        "a;b",
-        "tp=2;ep=x",
-        "é\x00",
+        *("", "0", "-1", "1", "8", "1e9", "1e308", "nan", "inf", "٣", "0x10"),
+        *("qps=2", "qps=INF", "offline", "tp=2;ep=x", "é\x00"),
     ]
 )
 WORDS = ODD | st.text(max_size=12)
 CELLS = st.dictionaries(st.sampled_from([name for name in measured_samples.COLUMNS if name != "id"]), WORDS, max_size=4)
-VALUES = (
-    st.none() | st.booleans() | st.integers() | st.floats() | WORDS | st.lists(st.integers(), max_size=2) | st.just({})
-)
+VALUES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), WORDS, st.just([1]), st.just({}))
 RECORDS = [
     samples.inferencex(), samples.inferencex_artifact(), samples.vllm(), samples.sglang(), samples.llama_bench(),
     samples.guidellm({"type_": "concurrent", "streams": 16})["benchmarks"][0], samples.aiperf(),

@@ -65,7 +65,10 @@ NO_SPECULATION = ("", "none", "off", "false", "no", "0")
 def is_one(record: Json) -> bool:
     """Whether a record is of this format."""
     keys = {plain_key(key) for key in record}
-    return bool(keys & {"tput_per_gpu", "infmax_model_prefix", "decode_tp"}) or {"hardware", "metrics", "conc"} <= keys
+    return (
+        bool(keys & {"tput_per_gpu", "infmax_model_prefix", "decode_tp"})
+        or {"hardware_name", "metrics", "conc"} <= keys
+    )
 
 
 def read(text: str) -> list[Reading]:
@@ -97,11 +100,11 @@ def _reading(where: str, run: Json) -> Reading:
         skipped = "is an agentic scenario, whose lengths are not stated"
     image = str(run.get("image") or "")
     engine = str(run.get("framework") or "").lower()
-    version = image.rpartition(":")[2] if ":" in image else ""
+    version = image.rpartition(":")[2] if ":" in image and "@sha256" not in image else ""
     note = f"precision={run.get('precision')};spec={spec or 'none'};client=burst;requests_per_user=10"
     said = said_of(
         model=model_of(run),
-        accelerator=str(first(run, "hw", "hardware", "hardware_name") or "").split(":")[-1].split("-")[0],
+        accelerator=chip_of(str(first(run, "hw", "hardware_name") or "")),
         n_accelerators=n,
         mode="disagg" if apart else "agg",
         weights_dtype=str(run.get("precision") or "").lower(),
@@ -126,6 +129,11 @@ def model_of(run: Json) -> str:
         if found := MODELS.get(key) or MODELS.get(PRECISION.sub("", key)):
             return found
     return str(run.get("model") or "")
+
+
+def chip_of(hardware: str) -> str:
+    """The accelerator of a runner such as h200-nv, cluster:b300-nv or mi355x-amds_1."""
+    return re.sub(r"_\d+$", "", hardware.split(":")[-1].split("-")[0])
 
 
 def _chips(run: Json) -> float | None:
@@ -177,6 +185,6 @@ def _figures(run: Json, n: float | None, apart: bool) -> dict[str, float]:
         tpot_ms_p50=ms("median_tpot"),
         tpot_ms_p99=ms("p99_tpot"),
         itl_ms_mean=ms("mean_itl"),
-        output_tokens_per_s=whole("output_tput_per_gpu"),
+        output_tokens_per_s=whole("output_tput_per_gpu") or number(run.get("output_tput_tps")),
         total_tokens_per_s=whole("tput_per_gpu"),
     )

@@ -111,7 +111,7 @@ def _test(
     said = said_of(
         model=model, accelerator=chips[0] if chips else "", n_accelerators=len(chips) or None,
         tp=1 if chips else None, pp=len(chips) or None, weights_dtype=weights, kv_dtype=kv,
-        framework=f"llama.cpp {version or 'unknown'} ({backend})" if version or backend else "",
+        framework=f"llama.cpp {version} ({backend})" if version else "llama.cpp" if backend else "",
         isl=prompt if prompt else depth, osl=generated, concurrency_or_batch=1,
         params_note=f"llama-bench {'pp' if prompt else 'tg'}{prompt or generated};depth={depth}", date=day_of(stamp),
     )  # fmt: skip

@@ -56,6 +56,8 @@ def _serve(where: str, run: Json) -> Reading:
     version = first(run, "vllm_version", "server_version")
     said = said_of(
         model=first(run, "model_id", "model"),
+        accelerator=first(run, "accelerator", "gpu_type", "gpu"),  # from here on: where --metadata states them
+        n_accelerators=number(first(run, "num_gpus", "gpu_count")),
         framework=f"vllm {version}" if version else "",
         isl=_each(run, "total_input_tokens", completed),
         osl=_each(run, "total_output_tokens", completed),
