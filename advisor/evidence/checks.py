@@ -32,6 +32,10 @@ RATES = ("output_tokens_per_s", "total_tokens_per_s")
 DECODING = (*(f"tpot_ms_{name}" for name in ("mean", "p50", "p99")), "itl_ms_mean")
 
 
+Group = tuple[str, ...]  # chip, model, engine, weight format, mode, metric
+Known = Mapping[Group, Sequence[float]]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checked:
     """A row with its case and what the engine estimates for it, in the row's unit; None: nothing can be estimated."""
@@ -42,8 +46,14 @@ class Checked:
     problem: str = ""  # why nothing can be estimated
 
 
-def suspicions(rows: Sequence[Checked], resources: Resources, alike: Mapping[str, str], today: date) -> dict[str, str]:
-    """Row ID -> why it looks like a mistake. alike: rows whose figure is already there -> the key of that one."""
+def suspicions(
+    rows: Sequence[Checked], resources: Resources, alike: Mapping[str, str], known: Known, today: date
+) -> dict[str, str]:
+    """Row ID -> why it looks like a mistake.
+
+    alike: rows whose figure is already there -> the key of that one. known: log(measured / predicted) of the catalog's
+    rows of each group.
+    """
     impossible = {checked.row.id: reason for checked in rows if (reason := physics(checked, resources))}
     runs = {run_of(checked.row): checked.row.metric for checked in rows if checked.row.id in impossible}
     found: dict[str, str] = {}
@@ -59,7 +69,7 @@ def suspicions(rows: Sequence[Checked], resources: Resources, alike: Mapping[str
         )
         if reason:
             found[row.id] = reason
-    for row_id, reason in (*within_runs(rows), *outliers([each for each in rows if each.row.id not in found])):
+    for row_id, reason in (*within_runs(rows), *outliers([each for each in rows if each.row.id not in found], known)):
         found.setdefault(row_id, reason)
     return found
 
@@ -236,30 +246,36 @@ def little(run: Mapping[str, Checked]) -> Iterable[tuple[str, str]]:
 # --- rows of other runs -------------------------------------------------------------------------------------------
 
 
-def outliers(rows: Iterable[Checked]) -> Iterable[tuple[str, str]]:
-    """Rows whose distance from their estimate differs from that of every alike row."""
-    members: defaultdict[tuple[str, ...], list[Checked]] = defaultdict(list)
+def outliers(rows: Iterable[Checked], known: Known) -> Iterable[tuple[str, str]]:
+    """Rows that differ from their estimate in another way than the alike rows of the file and of the catalog."""
+    members: defaultdict[Group, list[Checked]] = defaultdict(list)
     for checked in rows:
         if checked.reference and checked.row.value > 0:
-            case = checked.case
-            members[
-                (
-                    case.accelerator_slug,
-                    case.model_id,
-                    case.framework,
-                    case.weights_dtype,
-                    case.mode,
-                    checked.row.metric,
-                )
-            ].append(checked)
-    for group in members.values():
-        if len(group) <= ALIKE:
+            members[group_of(checked)].append(checked)
+    for group, own in members.items():
+        logs = sorted([*(log_ratio(each) for each in own), *known.get(group, ())])
+        if len(logs) <= ALIKE:
             continue
-        logs = sorted(math.log(each.row.value / (each.reference or 1.0)) for each in group)
         middle = median(logs)
         spread = logs[int(0.9 * (len(logs) - 1))] - logs[int(0.1 * (len(logs) - 1))]
-        for each in group:
-            far = math.log(each.row.value / (each.reference or 1.0)) - middle
+        for each in own:
+            far = log_ratio(each) - middle
             if abs(far) > math.log(OUTLIER) + spread:
                 times = f"{math.exp(far):.1f} times" if far > 0 else f"1/{math.exp(-far):.1f} of"
-                yield each.row.id, f"is {times} what {len(group) - 1} runs of this model, chip and engine suggest"
+                yield each.row.id, f"is {times} what {len(logs) - 1} runs of this model, chip and engine suggest"
+
+
+def group_of(checked: Checked) -> Group:
+    case = checked.case
+    return (
+        case.accelerator_slug,
+        case.model_id,
+        case.framework,
+        case.weights_dtype,
+        case.mode,
+        checked.row.metric,
+    )
+
+
+def log_ratio(checked: Checked) -> float:
+    return math.log(checked.row.value / (checked.reference or 1.0))

@@ -5,6 +5,7 @@ beside answers; corrections and published errors are made of the scorecard's row
 """
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -18,7 +19,7 @@ from django.utils import timezone
 
 from advisor.engine.estimate import Resources
 from advisor.evidence import estimated, formats
-from advisor.evidence.checks import suspicions
+from advisor.evidence.checks import Checked, Group, suspicions
 from advisor.evidence.formats import EvidenceError
 from advisor.evidence.rows import Given, Source, catalog_names, given_rows
 from advisor.fidelity import COLUMNS, Row
@@ -164,7 +165,8 @@ def _keep(
     families = {slug: chip.family for slug, chip in resources.accelerators.items()}
     each, unusable = estimated.scored(fresh, resources, families)
     skipped.update(unusable.values())
-    found = suspicions([checked for _, checked in each], resources, _alike([s for s, _ in each]), clock.today())
+    checked = [pair[1] for pair in each]
+    found = suspicions(checked, resources, _alike([s for s, _ in each]), _ratios(checked), clock.today())
     reasons = {**found, **doubts}
     decided = {files.mark(held.row): held.state for held in HeldEvidence.objects.exclude(state=State.RELEASED)}
     clean, held = [], []
@@ -204,6 +206,23 @@ def _alike(each: Sequence[Any]) -> dict[str, str]:
         if (other := wanted.get(mark)) is not None and other != s.row.id:
             found[s.row.id] = other
         wanted.setdefault(mark, s.row.id)
+    return found
+
+
+def _ratios(each: Sequence[Checked]) -> dict[Group, list[float]]:
+    """log(measured / predicted) of the catalog's other rows of the same chips and models, by group."""
+    own = {checked.row.id for checked in each}
+    of_these = {
+        "accelerator__in": {checked.case.accelerator_slug for checked in each},
+        "model__in": {checked.case.model_id for checked in each},
+    }
+    columns = ("key", "bias_fraction", "accelerator", "model", "framework", "weights_dtype", "mode", "metric")
+    found: dict[Group, list[float]] = {}
+    for table in (ScoredRow, EvidenceRow):
+        rows = table._default_manager.filter(**of_these, bias_fraction__gt=-1).exclude(circumstance="disputed")
+        for key, bias, *group in rows.values_list(*columns):
+            if key not in own:
+                found.setdefault(tuple(group), []).append(-math.log1p(bias))
     return found
 
 

@@ -35,10 +35,12 @@ def run(figures: Mapping[str, str] = RUN, name: str = "run", **changes: str) -> 
     ]
 
 
-def held(rows: list[Row], catalog: Any, alike: Mapping[str, str] | None = None) -> dict[str, str]:
+def held(
+    rows: list[Row], catalog: Any, alike: Mapping[str, str] | None = None, known: checks.Known | None = None
+) -> dict[str, str]:
     each, skipped = estimated.scored(rows, catalog, {})
     assert not skipped
-    return checks.suspicions([checked for _, checked in each], catalog, alike or {}, TODAY)
+    return checks.suspicions([checked for _, checked in each], catalog, alike or {}, known or {}, TODAY)
 
 
 def test_a_plausible_run_passes(catalog: Any) -> None:
@@ -164,6 +166,13 @@ def test_a_lone_outlier_among_alike_runs_is_held(catalog: Any) -> None:
     assert held(rows, catalog) == {}
     odd = run({"tpot_ms_mean": "110"}, "odd", concurrency_or_batch="16")
     assert "runs of this model, chip and engine suggest" in held([*rows, *odd], catalog)["odd:tpot_ms_mean"]
+
+
+def test_a_lone_run_is_compared_with_those_of_the_catalog(catalog: Any) -> None:
+    rows = run({"tpot_ms_mean": "110"})
+    group = checks.group_of(estimated.scored(rows, catalog, {})[0][0][1])
+    assert held(rows, catalog) == {}
+    assert "what 5 runs" in held(rows, catalog, known={group: [0.1, 0.2, 0.3, 0.3, 0.4]})["run:tpot_ms_mean"]
 
 
 def test_pools_apart_must_add_up(catalog: Any) -> None:

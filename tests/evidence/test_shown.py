@@ -92,6 +92,13 @@ def test_the_page_the_file_and_the_rest_list_have_source_and_license(tmp_path: P
     assert client.get(f"/api/v1/evidence/{key}").json()["key"] == key
 
 
+def test_the_page_of_an_accelerator_links_to_its_imported_figures(tmp_path: Path, client: Client) -> None:
+    assert "imported measurements" not in client.get("/catalog/accelerators/h200-sxm").content.decode()
+    import_run(tmp_path)
+    page = client.get("/catalog/accelerators/h200-sxm").content.decode()
+    assert '<a href="/catalog/evidence?accelerator=h200-sxm">9 imported measurements of serving</a>' in page
+
+
 def test_freshness_counts_what_was_imported_and_what_is_held(tmp_path: Path) -> None:
     import_run(tmp_path)
     kind = next(each for each in freshness.kinds() if each.name == "imported measurements")
