@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from advisor.engine.estimate import Resources, estimate_all
-from advisor.engine.terms import Case
+from advisor.engine.step import KV_BYTES
+from advisor.engine.terms import KV, Case
 from advisor.evidence.checks import Checked
 from advisor.fidelity import Row, fault, score_files, scoring
 from catalog.loading.scored import replica_chips
@@ -14,6 +15,7 @@ UNKNOWN_ENGINE = "no such framework"
 UNMODELED = "metric not modeled"
 PERCENTILES = ("_p50", "_p99")
 UNKNOWN_FORMAT = "no quantization method for "
+NO_CACHE = "cache format not in the catalog"
 NO_FORMAT = "weight format not in the catalog"
 STAND_INS = ("vllm", "sglang", "llama.cpp")  # for an order of magnitude, where the catalog lacks the engine
 LENGTHS = {"framework": 60, "framework_version": 80, "weights_dtype": 40, "layout": 120}  # of the columns
@@ -24,13 +26,14 @@ def scored(
     rows: Sequence[Row], resources: Resources, families: Mapping[str, str]
 ) -> tuple[list[tuple[scoring.Scored, Checked]], dict[str, str]]:
     """(rows with their predictions and what to check them with, row ID -> why others cannot be used)."""
-    unreadable = {row.id: reason for row in rows if (reason := fault(row))}
+    unreadable = {row.id: f"cannot be read: {reason}" for row in rows if (reason := fault(row))}
+    unreadable |= {row.id: f"{NO_CACHE}: {row.kv_dtype}" for row in rows if row.kv_dtype and not known_cache(row)}
     each = scoring.predict(
         [row for row in rows if row.id not in unreadable], resources, _estimator(resources), families
     )
     references, unformatted = _references([s for s in each if s.skipped.startswith(UNKNOWN_ENGINE)], resources)
     references |= _means([s for s in each if s.skipped.startswith(UNMODELED)], resources)
-    kept, skipped = [], {row_id: f"cannot be read: {reason}" for row_id, reason in unreadable.items()}
+    kept, skipped = [], dict(unreadable)
     for s in each:
         if reason := _unusable(s) or unformatted.get(s.row.id, ""):
             skipped[s.row.id] = reason
@@ -40,6 +43,11 @@ def scored(
         problem = s.skipped or MISFIT
         kept.append((s, Checked(row=s.row, case=s.case, reference=reference, problem=problem)))
     return kept, skipped
+
+
+def known_cache(row: Row) -> bool:
+    """Whether the engine knows the format of the KV cache."""
+    return KV.get(row.kv_dtype, row.kv_dtype) in KV_BYTES
 
 
 def _estimator(resources: Resources) -> scoring.Estimator:

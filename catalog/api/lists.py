@@ -305,12 +305,16 @@ class Assumptions(Listed):
     lookup_field = "key"
 
 
-class Evidence(Listed):
+class Evidence(mixins.ListModelMixin, viewsets.GenericViewSet[Any]):
     """Measured figures of other benchmarks that were imported, with their source, license and prediction."""
 
+    filter_backends = (KnownParameters, DjangoFilterBackend, Ordering)
+    pagination_class = Pages
     queryset = EvidenceRow.objects.select_related("evidence_import").defer("given")
     ordering_fields = tuple(name for name in columns(EvidenceRow) if name != "evidence_import")
     serializer_class = EvidenceSerializer
     filterset_class = filters.EvidenceFilter
-    lookup_field = "key"
-    lookup_value_regex = "[^/]+"
+
+    @kept_list
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Any:
+        return super().list(request, *args, **kwargs)

@@ -31,7 +31,7 @@ RECORDS = [
     samples.guidellm({"type_": "concurrent", "streams": 16})["benchmarks"][0], samples.aiperf(),
 ]  # fmt: skip
 OPTIONS = {"accelerator": "h200-sxm", "n_accelerators": "1", "framework": "vllm 0.19.0", "model": samples.MODEL}
-FUZZED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZED = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def imported(path: Path, options: dict[str, str]) -> None:

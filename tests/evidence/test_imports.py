@@ -80,6 +80,7 @@ def test_a_rounded_figure_is_the_same_one(tmp_path: Path) -> None:
         ({"model_id": "acme/unknown", "model": "unknown"}, "model not in the catalog: acme/unknown"),
         ({"accelerator_slug": "", "accelerator": "Acme One"}, "accelerator not in the catalog: Acme One"),
         ({"weights_dtype": "iq2_xxs"}, "weight format not in the catalog: iq2_xxs"),
+        ({"kv_dtype": "q3_x"}, "cache format not in the catalog: q3_x"),
         ({"metric": "furlongs_per_fortnight"}, "unknown metric: furlongs_per_fortnight"),
         ({"value": "nan"}, "the value is not a number"),
         ({"isl": "", "osl": ""}, "token lengths not stated"),
