@@ -13,6 +13,7 @@ router.register("quantizations", lists.Quantizations, basename="api-quantization
 router.register("units", lists.Units, basename="api-unit")
 router.register("regions", lists.Regions, basename="api-region")
 router.register("assumptions", lists.Assumptions, basename="api-assumption")
+router.register("evidence", lists.Evidence, basename="api-evidence")
 
 urlpatterns = [
     *router.urls,

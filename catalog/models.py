@@ -711,7 +711,7 @@ class Scorecard(models.Model):
     sources = models.JSONField(default=dict)  # {source_key: {name, address, licence, as_of, meaning}}
 
 
-class ScoredRow(models.Model):
+class MeasuredFigure(models.Model):
     """A measured figure and its prediction, both in the unit at the end of the metric name."""
 
     key = models.CharField(max_length=160, unique=True)
@@ -746,4 +746,70 @@ class ScoredRow(models.Model):
     note = models.TextField(blank=True)
 
     class Meta:
+        abstract = True
+
+
+class ScoredRow(MeasuredFigure):
+    """A row of the scorecard. Corrections and the published errors are made of these rows alone."""
+
+    class Meta:
         ordering = ["pk"]
+
+
+class EvidenceImport(models.Model):
+    """One import of measured figures of one source: whose they are, how they were measured, and who added them."""
+
+    source_key = models.CharField(max_length=60)
+    name = models.CharField(max_length=200, blank=True)  # what people call the source
+    place = models.TextField(blank=True)  # address or repository, with the commit
+    client = models.TextField(blank=True)  # load generator, its version and how it sends requests
+    licence = models.CharField(max_length=200, blank=True)  # empty: not known
+    caveats = models.TextField(blank=True)
+    as_of = models.DateField()
+    file_format = models.CharField(max_length=20)
+    file_name = models.CharField(max_length=200)
+    digest = models.CharField(max_length=64)  # SHA-256 of the file
+    made_by = models.CharField(max_length=150)
+    made_at = models.DateTimeField(default=timezone.now, editable=False)
+    counts = models.JSONField(default=dict, blank=True)  # read = new + changed + confirmed + held + sum of skipped
+
+    class Meta:
+        ordering = ["-made_at", "-pk"]
+
+    def __str__(self) -> str:
+        return f"{self.source_key} ({self.made_at:%Y-%m-%d})"
+
+
+class EvidenceRow(MeasuredFigure):
+    """A measured figure that was imported. It is shown beside answers, and corrects none of them.
+
+    Without a prediction, `note` says why.
+    """
+
+    evidence_import = models.ForeignKey(EvidenceImport, on_delete=models.PROTECT, related_name="rows")
+    given = models.JSONField(default=dict, blank=True)  # further columns of measured rows, as the source states them
+
+    class Meta:
+        ordering = ["pk"]
+
+
+class HeldEvidence(models.Model):
+    """An imported figure that looks like a mistake. It is shown nowhere until a person releases it."""
+
+    class State(models.TextChoices):
+        HELD = "held"
+        RELEASED = "released"
+        DISCARDED = "discarded"
+
+    evidence_import = models.ForeignKey(EvidenceImport, on_delete=models.PROTECT, related_name="held")
+    row = models.JSONField()  # the columns of measured rows, as text
+    reason = models.TextField()
+    state = models.CharField(max_length=20, choices=State.choices, default=State.HELD)
+    decided_by = models.CharField(max_length=150, blank=True)
+    decided_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["pk"]
+
+    def __str__(self) -> str:
+        return f"{self.row['id']}: {self.reason}"

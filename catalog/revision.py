@@ -25,6 +25,7 @@ NOT_SHOWN = (
     "pricerefresh",
     "heldprice",
     "priceimport",
+    "heldevidence",
     "smallestunit",
     "membership",
     "invitation",

@@ -17,7 +17,9 @@ ENGINE = (
     "network terms kernels cost plans step training calibration scheduler search estimate training_search launch fleet "
     "optimisation"
 ).split()
-ADVISOR = "workload result inputs answer report fidelity load_tests claims api accounts web ops watch".split()
+ADVISOR = (
+    "workload result inputs answer report fidelity load_tests evidence claims api accounts web ops watch"
+).split()
 CATALOG = ("loading accounts rest importers.models importers.prices pricing bundles details lists pages api").split()
 PROBES = "machines received fitted pages api status".split()
 # Entered by module (`from catalog.pricing import own`), not by name: commands and the engine's inputs need one module
@@ -56,6 +58,7 @@ BELOW_IN_ADVISOR = {
     "answer": "fidelity inputs result workload",
     "report": "answer result",
     "load_tests": "advise fidelity result",
+    "evidence": "load_tests fidelity inputs",
     "claims": "answer inputs result workload",
     "api": "advise load_tests report answer inputs result workload fidelity",
     "accounts": "api",

@@ -2,10 +2,11 @@
 
 from advisor.fidelity import calibrate, calibration_files, conditioning, host_time, nearest_rows
 from advisor.fidelity.calibration_files import Setup
-from advisor.fidelity.checked_rows import read
+from advisor.fidelity.checked_rows import fault, read
 from advisor.fidelity.decisions import document as decision_document
 from advisor.fidelity.decisions import record as decision_record
 from advisor.fidelity.rows import COLUMNS, MeasurementsError, Row
+from advisor.fidelity.rows import count as layout_count
 from advisor.fidelity.scores import disputed, peers, reliability, report, score_files, scorecard, scoring
 from advisor.fidelity.scores.report import PEERS, REASONS
 from advisor.fidelity.scores.scorecard import Card, Json, Line, kind_of
@@ -32,8 +33,10 @@ __all__ = [
     "decision_document",
     "decision_record",
     "disputed",
+    "fault",
     "host_time",
     "kind_of",
+    "layout_count",
     "nearest_rows",
     "nearest_training",
     "peers",

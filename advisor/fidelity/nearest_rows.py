@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import urlencode
 
-from django.db.models import Q
+from django.db.models import Count, Max, Q
 
 from advisor.engine.network import active_parameters, from_shape, from_stored_config, parameters
-from advisor.fidelity.scores.scorecard import Card, Line, card, kind_of, line_of
+from advisor.fidelity.scores.scorecard import Line, card, kind_of, line_of
 from advisor.result import Estimate, MeasuredRow, Option
-from catalog.models import Accelerator, Scorecard, ScoredRow, ServedModel
+from catalog.models import Accelerator, EvidenceImport, EvidenceRow, Scorecard, ScoredRow, ServedModel
 
 Json = dict[str, Any]
 Sizes = tuple[float | None, float | None]
@@ -40,6 +40,7 @@ RUN = (  # what the figures of one run share
     *("distance", "source", "accelerator", "accelerator_count", "model", "framework", "framework_version"),
     *("weights_dtype", "layout", "isl", "osl", "concurrency"),
 )
+IMPORTED = "/catalog/evidence"  # the page with imported rows
 BITS = re.compile(r"(?:q|fp|int|bf|uint|mxfp|nvfp)-?(\d+)")
 
 
@@ -185,17 +186,47 @@ def least(asked: Situation, measured: Situation) -> float:
 
 
 @functools.lru_cache(maxsize=1)
-def _groups(digest: str) -> Groups:
-    """The scored rows as runs, without disputed rows, kernels and memory predictions."""
+def _groups(digest: str, state: str) -> Groups:
+    """Scored and imported rows as runs, without disputed rows, kernels and memory predictions."""
     found = card()
     lines = found.lines if found and found.head.digest == digest else ()
-    return by_chip_and_model(grouped(lines, {row.hf_id: sizes_of(row.shape) for row in ServedModel.objects.all()}))
+    scored = grouped(lines, {row.hf_id: sizes_of(row.shape) for row in ServedModel.objects.all()})
+    return by_chip_and_model((*scored, *_imported(state, "")))
 
 
 def runs_of_model(model: str) -> tuple[Run, ...]:
-    """The same of one model alone, without reading the other rows."""
+    """The same of one model alone, without reading the other rows, and its imported runs."""
     head = Scorecard.objects.only("digest").order_by("-pk").first()
-    return () if head is None else _runs_of_model(head.digest, model)
+    scored = () if head is None else _runs_of_model(head.digest, model)
+    return (*scored, *_imported(imported_state(), model))
+
+
+def imported_runs() -> tuple[Run, ...]:
+    """The imported figures as runs. They are shown, and correct nothing."""
+    return _imported(imported_state(), "")
+
+
+def imported_state() -> str:
+    """Changes with the imported figures."""
+    rows = EvidenceRow.objects.aggregate(n=Count("pk"), last=Max("pk"))
+    return f"{rows['n']}-{rows['last']}-{EvidenceImport.objects.aggregate(last=Max('made_at'))['last']}"
+
+
+@functools.lru_cache(maxsize=64)
+def _imported(state: str, model: str) -> tuple[Run, ...]:
+    """Those of one model; empty: of all."""
+    rows = EvidenceRow.objects.order_by("pk").defer("given")
+    served = ServedModel.objects.all()
+    if model:
+        rows, served = rows.filter(model=model), served.filter(hf_id=model)
+    return grouped(map(line_of, rows), {row.hf_id: sizes_of(row.shape) for row in served})
+
+
+@functools.lru_cache(maxsize=1)
+def _import_names(state: str) -> dict[str, str]:
+    """What people call the source of each imported row."""
+    named = EvidenceImport.objects.order_by("made_at", "pk").values_list("source_key", "name")
+    return {key: f"{name or key} (imported)" for key, name in named}
 
 
 @functools.lru_cache(maxsize=64)
@@ -299,8 +330,14 @@ def evidence(asked: Situation) -> list[MeasuredRow]:
     scorecard = card()
     if scorecard is None:
         return []
-    near = nearest_of(asked, _groups(scorecard.head.digest))
-    return [measured_row(far, line, scorecard) for far, run in near for line in headlines(run.lines)]
+    state = imported_state()
+    near = nearest_of(asked, _groups(scorecard.head.digest, state))
+    names = {key: about.get("name", key) for key, about in scorecard.head.sources.items()}
+    found = []
+    for far, run in near:
+        of_run = _import_names(state) if imported(run.lines[0]) else names
+        found += [measured_row(far, line, of_run) for line in headlines(run.lines)]
+    return found
 
 
 def headlines(lines: Sequence[Line]) -> list[Line]:
@@ -312,7 +349,8 @@ def headlines(lines: Sequence[Line]) -> list[Line]:
     return [chosen[kind] for kind in HEADLINES if kind in chosen]
 
 
-def measured_row(far: float, line: Line, scorecard: Card) -> MeasuredRow:
+def measured_row(far: float, line: Line, names: Mapping[str, str]) -> MeasuredRow:
+    """names: of the sources, by key."""
     row = line.row
     return MeasuredRow(
         id=row.key,
@@ -331,14 +369,20 @@ def measured_row(far: float, line: Line, scorecard: Card) -> MeasuredRow:
         metric=row.metric,
         measured=row.measured,
         predicted=row.predicted,
-        error_fraction=line.point.ape,
-        source=(scorecard.head.sources.get(row.source_key) or {}).get("name", row.source_key),
-        url=address([row.key]),
+        error_fraction=None if imported(line) and row.predicted is None else line.point.ape,
+        source=names.get(row.source_key, row.source_key),
+        url=address([row.key], imported(line)),
     )
 
 
-def address(ids: Iterable[str]) -> str:
-    """The URL of the scorecard page with these rows."""
+def imported(line: Line) -> bool:
+    return isinstance(line.row, EvidenceRow)
+
+
+def address(ids: Iterable[str], imported: bool = False) -> str:
+    """The URL of the page with these rows: of the scorecard, or of what was imported."""
+    if imported:
+        return f"{IMPORTED}?{urlencode({'key': ','.join(ids)})}"
     return f"/fidelity?{urlencode({'id': ','.join(ids)})}"
 
 
@@ -347,8 +391,17 @@ def shown(rows: Sequence[MeasuredRow]) -> Json:
     runs: dict[tuple[Any, ...], list[MeasuredRow]] = {}
     for row in rows:
         runs.setdefault(tuple(getattr(row, name) for name in RUN), []).append(row)
+    scored = [row.id for row in rows if not row.url.startswith(IMPORTED)]
     return {
-        "runs": [{"run": own[0], "figures": own, "url": address(row.id for row in own)} for own in runs.values()],
+        "runs": [
+            {
+                "run": own[0],
+                "figures": own,
+                "url": address((row.id for row in own), own[0].url.startswith(IMPORTED)),
+            }
+            for own in runs.values()
+        ],
         "none_near": bool(rows) and not any(row.near for row in rows),
-        "url": address(row.id for row in rows) if rows else "",
+        "url": address(scored) if scored else "",
+        "imported": len(scored) < len(rows),
     }

@@ -121,7 +121,16 @@ FRAMEWORKS = (
     (r"trtllm ?", "tensorrt-llm", "1.x"),
     (r"TensorRT-LLM ([\d.]+)\+?.*", "tensorrt-llm", r"\1"),
     (r"NVIDIA NIM ([\d.]+)", "tensorrt-llm", r"nim-\1"),
+    # AMD's ATOM as its own server or as a plugin, and forks of an engine, are engines of their own
+    (r"(?i:(vllm|sglang))\+ATOM(?: plugin)? ?(?:sglang-|vllm-)?v?(.*)", r"\1-atom", r"\2"),
+    (r"(?i:atom) ?(\S*).*", "atom", r"\1"),
+    (r"moreh-vllm ?(\S*).*", "moreh-vllm", r"\1"),
+    (r"sglang-jax ?(?:main[-@])?(\S*).*", "sglang-jax", r"\1"),
+    (r"vllm-gaudi ?(\S*).*", "vllm-gaudi", r"\1"),
+    (r"mori-sglang ?(?:sglang-)?v?(\S*).*", "sglang", r"\1"),  # SGLang with MoRI between two pools
     (r"vLLM TPU.*", "vllm-tpu", ""),
+    (r"(?i:vllm) main-(\S+) \(TPU\)", "vllm-tpu", r"\1"),
+    (r"(?i:vllm)(?: ROCm)? \(.*\)", "vllm", ""),  # a date or a remark, no version
     (r"vLLM ROCm docker (\S+)", "vllm", r"rocm-\1"),
     (r"v?LLM-D v?(\S+).*", "vllm", r"llm-d-\1"),
     (r".*?LLMBoost.*?vllm-([\d.]+).*", "vllm", r"\1"),
@@ -152,7 +161,7 @@ def framework_of(row: Row) -> tuple[str, str]:
     round_version = row.source_key.replace("_inf_", "-") if is_mlperf else ""
     for pattern, slug, version in FRAMEWORKS:
         if match := re.fullmatch(pattern, row.framework):
-            return slug, match.expand(version).strip(" .") or round_version
+            return match.expand(slug).lower(), match.expand(version).strip(" .") or round_version
     return ("vllm" if is_mlperf else row.framework.lower() or "unknown"), round_version
 
 

@@ -10,15 +10,18 @@ from advisor.load_tests.records import (
     set_calibrates,
     shown,
 )
-from advisor.load_tests.result_files import LoadResultError
+from advisor.load_tests.result_files import LoadResult, LoadResultError
+from advisor.load_tests.result_files import read as read_result
 
 __all__ = [
+    "LoadResult",
     "LoadResultError",
     "compare",
     "effect",
     "csv_text",
     "measured_rows",
     "predicted",
+    "read_result",
     "record",
     "set_calibrates",
     "shown",

@@ -45,7 +45,11 @@ class LoadResult:
 
 def parse(content: bytes, bounds: Bounds = WEB) -> LoadResult:
     """Reads a result file. LoadResultError: it is not valid, too large, has several runs, or no completed request."""
-    data = _load(content, bounds)
+    return read(_load(content, bounds))
+
+
+def read(data: dict[str, Any]) -> LoadResult:
+    """The result in the object of a file. LoadResultError as for `parse`."""
     if isinstance(data.get("benchmarks"), list):
         result = _guidellm(data)
     elif isinstance(data.get("request_throughput"), Mapping):
@@ -152,14 +156,22 @@ def _vllm(data: Json) -> LoadResult:
 
 
 def _guidellm(report: Json) -> LoadResult:
-    """A report with one benchmark. Its time_per_output_token_ms includes the first token, so it is not used."""
+    """A report with one benchmark. Its time_per_output_token_ms includes the first token, so it is not used.
+
+    Before version 0.4, `args` held the strategy, and `run_stats` the totals with warmup and cooldown.
+    """
     benchmarks = report["benchmarks"]
     if len(benchmarks) != 1 or not isinstance(benchmarks[0], Mapping):
         raise LoadResultError(f"The report contains {len(benchmarks)} benchmarks; give a report with one.")
     benchmark = benchmarks[0]
     metrics = _below(benchmark, "metrics")
-    totals = _below(metrics, "request_totals")
-    scheduler, strategy = _below(benchmark, "scheduler_metrics"), _below(benchmark, "config", "strategy")
+    earlier = _below(benchmark, "run_stats")
+    totals = (
+        _below(metrics, "request_totals") or _below(benchmark, "request_totals") or _below(earlier, "requests_made")
+        or {name: earlier.get(f"total_{name}") for name in ("successful", "errored", "incomplete")}
+    )  # fmt: skip
+    scheduler = _below(benchmark, "scheduler_metrics")
+    strategy = _below(benchmark, "config", "strategy") or _below(benchmark, "args", "strategy")
     start, end = (_number(scheduler, f"measure_{side}_time") for side in ("start", "end"))
 
     def of(metric: str, scale: float = 1.0) -> Figures:
@@ -171,12 +183,12 @@ def _guidellm(report: Json) -> LoadResult:
     return LoadResult(
         tool="guidellm",
         tool_version=_text(_below(report, "metadata"), "guidellm_version"),
-        ran_at=_clock(_number(benchmark, "start_time")),
+        ran_at=_clock(_number(benchmark, "start_time") or _number(earlier, "start_time")),
         completed=int(_required(totals, "successful")),
         failed=int((_number(totals, "errored") or 0) + (_number(totals, "incomplete") or 0)),
         duration_s=end - start if end and start and end > start else None,
         requests_per_s=_required(_below(metrics, "requests_per_second", "successful"), "mean"),
-        concurrency=_number(strategy, "streams") if strategy.get("type_") == "concurrent" else None,
+        concurrency=_streams(strategy),
         input_tokens_mean=of("prompt_token_count").get("mean"),
         output_tokens_mean=of("output_token_count").get("mean"),
         output_tokens_per_s=of("output_tokens_per_second").get("mean"),
@@ -184,6 +196,12 @@ def _guidellm(report: Json) -> LoadResult:
         tpot_ms=of("inter_token_latency_ms"),
         e2e_ms=of("request_latency", 1e3),
     )
+
+
+def _streams(strategy: Json) -> float | None:
+    """The concurrency of a closed loop; one request at a time is one, too."""
+    kind = strategy.get("type_")
+    return 1.0 if kind == "synchronous" else _number(strategy, "streams") if kind == "concurrent" else None
 
 
 def _clock(unix_s: float | None) -> str:

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import connections
 from django.template.loader import get_template
 
-from advisor.fidelity import scorecard
+from advisor.fidelity import nearest_rows, scorecard
 from advisor.web import quick_estimate
 
 log = structlog.get_logger("assay.web")
@@ -31,6 +31,7 @@ def load() -> None:
         for name in templates():
             get_template(name)
         scorecard.card()
+        nearest_rows.imported_runs()
         quick_estimate.load()
     except Exception as error:  # a server without a catalog or a database starts all the same
         log.info("not_warm", reason=str(error))

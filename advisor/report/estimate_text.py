@@ -80,12 +80,12 @@ def evidence_lines(rows: Sequence[MeasuredRow]) -> list[str]:
     lines.append("  distance (0: the same run), deployment, input/output tokens, figure")
     for row in rows:
         users = "unknown number of" if row.concurrency is None else f"{row.concurrency:g}"
-        error = "does not fit" if row.error_fraction is None else f"{row.error_fraction:.1%} off"
+        error = "not predicted" if row.error_fraction is None else f"{row.error_fraction:.1%} off"
         lines.append(
             f"  {row.distance:5.2f}  {row.accelerator_count} x {row.accelerator}, {row.model}, "
             f"{row.framework} {row.framework_version}, {row.weights_dtype} {row.layout}, "
             f"{row.isl:g}/{row.osl:g} tokens, {users} users: {row.metric} "
-            f"measured {shown(row.measured)}, predicted {shown(row.predicted)} ({error})"
+            f"measured {shown(row.measured)}, predicted {shown(row.predicted)} ({error}); {row.source}"
         )
     return lines
 

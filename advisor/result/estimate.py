@@ -119,7 +119,7 @@ class MeasuredRow(Section):
     predicted: Number | None
     """Predicted value."""
     error_fraction: Fraction | None
-    """|predicted - measured| over measured; null: predicted not to fit."""
+    """|predicted - measured| over measured; null: an imported row without a prediction."""
     source: str
     """Who measured it."""
     url: str

@@ -23,6 +23,7 @@ class Action(models.TextChoices):
     PRICES = "prices", "added prices"
     DISCOUNTS = "discounts", "added discounts"
     PRICE_DECISION = "price_decision", "decided about a price"
+    EVIDENCE_DECISION = "evidence_decision", "decided about a figure"
     ENROLL = "enroll", "created an enrollment"
     MACHINE = "machine", "registered a machine"
     MACHINE_CHANGED = "machine_changed", "changed a machine"

@@ -20,6 +20,7 @@ from catalog.models import (
     Accelerator,
     ApiPrice,
     Assumption,
+    EvidenceRow,
     Framework,
     Price,
     QuantizationMethod,
@@ -168,6 +169,17 @@ class AssumptionSerializer(serializers.ModelSerializer[Assumption]):
         exclude = ("id",)
 
 
+class EvidenceSerializer(serializers.ModelSerializer[EvidenceRow]):
+    source_name = serializers.CharField(source="evidence_import.name", help_text="What people call the source.")
+    place = serializers.CharField(source="evidence_import.place")
+    load_generator = serializers.CharField(source="evidence_import.client")
+    licence = serializers.CharField(source="evidence_import.licence", help_text="Empty: not known.")
+
+    class Meta:
+        model = EvidenceRow
+        exclude = ("id", "evidence_import", "given", "pair_index", "circumstance")
+
+
 class Accelerators(Listed):
     """Accelerators: rates, memory, links and power. Each group of figures has its source."""
 
@@ -294,3 +306,18 @@ class Assumptions(Listed):
     ordering_fields = columns(Assumption)
     serializer_class = AssumptionSerializer
     lookup_field = "key"
+
+
+class Evidence(mixins.ListModelMixin, viewsets.GenericViewSet[Any]):
+    """Measured figures of other benchmarks that were imported, with their source, license and prediction."""
+
+    filter_backends = (KnownParameters, DjangoFilterBackend, Ordering)
+    pagination_class = Pages
+    queryset = EvidenceRow.objects.select_related("evidence_import").defer("given")
+    ordering_fields = tuple(name for name in columns(EvidenceRow) if name != "evidence_import")
+    serializer_class = EvidenceSerializer
+    filterset_class = filters.EvidenceFilter
+
+    @kept_list
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Any:
+        return super().list(request, *args, **kwargs)

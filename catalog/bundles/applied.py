@@ -23,8 +23,11 @@ from catalog.models import (
     Calibration,
     CatalogBundle,
     CatalogLoad,
+    EvidenceImport,
+    EvidenceRow,
     ExchangeRate,
     Framework,
+    HeldEvidence,
     InstanceType,
     Price,
     PriceLevel,
@@ -39,6 +42,7 @@ from catalog.models import (
 TABLES: tuple[type[models.Model], ...] = (
     Accelerator, ServedModel, Framework, QuantizationMethod, Region, ApiProvider, Assumption, SmallestUnit, Unit,
     InstanceType, ExchangeRate, Price, Availability, PriceLevel, ApiPrice, Benchmark, Calibration,
+    EvidenceImport, EvidenceRow, HeldEvidence,
 )  # fmt: skip
 CATALOG, FEEDS = "catalog/", "feeds/"
 Json = dict[str, Any]
@@ -160,7 +164,14 @@ def _restored(model: type[models.Model], change: Json) -> bool:
 def named(change: Mapping[str, Any]) -> str:
     """What people call a row of a change."""
     row = change["after"] or change["before"]
-    for names in (("slug", "version"), ("slug",), ("key",), ("provider", "instance", "term"), ("provider", "name")):
+    for names in (
+        ("slug", "version"),
+        ("slug",),
+        ("key",),
+        ("provider", "instance", "term"),
+        ("provider", "name"),
+        ("source_key",),
+    ):
         if all(row.get(name) for name in names):
             return " ".join(str(row[name]) for name in names)
     return str(change["key"])

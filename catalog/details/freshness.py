@@ -15,8 +15,11 @@ from catalog.models import (
     Calibration,
     CatalogBundle,
     CatalogLoad,
+    EvidenceImport,
+    EvidenceRow,
     ExchangeRate,
     Framework,
+    HeldEvidence,
     Organisation,
     Price,
     PriceRefresh,
@@ -94,6 +97,7 @@ def kinds() -> Iterator[Kind]:
     yield _kind("models", ServedModel.objects.values_list("as_of", flat=True), _newest_models())
     yield _kind("frameworks", Framework.objects.values_list("as_of", flat=True))
     yield _measurements()
+    yield _imported_figures()
     yield _kind("calibrations", Calibration.objects.values_list("as_of", flat=True))
 
 
@@ -122,14 +126,26 @@ def _newest_models(most: int = 3) -> str:
 
 def _measurements() -> Kind:
     """Rows state a year, a month or a day; only whole days have an age."""
-    stated = [day for day in ScoredRow.objects.values_list("measured_on", flat=True) if len(day) == len("2026-11-27")]
+    stated = whole_days(ScoredRow.objects.values_list("measured_on", flat=True))
     card = Scorecard.objects.first()
     said = (
         f"{ScoredRow.objects.count():,} figures; scored on {card.as_of} with engine {card.engine_version}"
         if card
         else ""
     )
-    return _kind("measurements", map(date.fromisoformat, stated), said)
+    return _kind("measurements", stated, said)
+
+
+def _imported_figures() -> Kind:
+    """Measured figures of other sources: shown, and part of no score."""
+    sources = EvidenceImport.objects.order_by().values("source_key").distinct().count()
+    held = HeldEvidence.objects.filter(state=HeldEvidence.State.HELD).count()
+    said = f"{EvidenceRow.objects.count():,} figures of {sources} sources; {held} held" if sources else ""
+    return _kind("imported measurements", whole_days(EvidenceRow.objects.values_list("measured_on", flat=True)), said)
+
+
+def whole_days(stated: Iterable[str]) -> list[date]:
+    return [date.fromisoformat(day) for day in stated if len(day) == len("2026-11-27")]
 
 
 def frameworks() -> Iterator[Json]:

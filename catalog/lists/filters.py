@@ -21,6 +21,7 @@ from catalog.loading.places import place_text
 from catalog.models import (
     Accelerator,
     ApiPrice,
+    EvidenceRow,
     ExchangeRate,
     Framework,
     Price,
@@ -35,6 +36,7 @@ from catalog.pricing.derived import among, current, first_ids, newest_ids
 from catalog.revision import revision
 
 MAX_FACET_CHARS = 120
+MAX_LISTED = 200
 EMPTY: tuple[Any, ...] = (None, "", [])
 BOUNDS = {"minimum": -MAX_NUMBER, "maximum": MAX_NUMBER}
 
@@ -414,3 +416,25 @@ class UnitFilter(django_filters.FilterSet):
     class Meta:
         model = Unit
         fields = ("search", "accelerator", "kind", "cooling")
+
+
+class Listed(django_filters.CharFilter):
+    """Rows with any of these values, separated by commas."""
+
+    def filter(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
+        wanted = [part.strip() for part in (value or "").split(",") if part.strip()][:MAX_LISTED]
+        return queryset.filter(**{f"{self.field_name}__in": wanted}) if wanted else queryset
+
+
+class EvidenceFilter(django_filters.FilterSet):
+    search = Search("key", "model", "accelerator", "framework", "framework_version", "evidence_import__name")
+    accelerator = django_filters.CharFilter(label="Accelerator")
+    model = django_filters.CharFilter(lookup_expr="icontains", label="Model")
+    framework = django_filters.CharFilter(label="Framework")
+    metric = django_filters.CharFilter(label="Metric")
+    source = django_filters.CharFilter(field_name="source_key", label="Source")
+    key = Listed(label="Row IDs, separated by commas")
+
+    class Meta:
+        model = EvidenceRow
+        fields = ("search", "accelerator", "model", "framework", "metric", "source", "key")

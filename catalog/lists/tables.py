@@ -20,7 +20,17 @@ from advisor.engine.terms import ANYWHERE, amount_digits, exact_digits
 from catalog import charts, clock
 from catalog.details import maturity
 from catalog.loading.places import place_text
-from catalog.models import Accelerator, ApiPrice, Framework, Price, QuantizationMethod, Region, ServedModel, Unit
+from catalog.models import (
+    Accelerator,
+    ApiPrice,
+    EvidenceRow,
+    Framework,
+    Price,
+    QuantizationMethod,
+    Region,
+    ServedModel,
+    Unit,
+)
 from catalog.pricing.derived import NO_CURRENT_PRICE, OFFER, age
 from catalog.pricing.finding import origin_words
 from catalog.texts import day, localized, number, shortened
@@ -533,3 +543,51 @@ class UnitTable(tables.Table):
         *("name", "kind", "accelerator", "accelerators", "shape", "watts", "cooling", "network_gb_per_s"),
         *("price_usd", "lead_time", "as_of"),
     )
+
+
+class EvidenceTable(tables.Table):
+    model = tables.Column(verbose_name="Model")
+    accelerator = Link("accelerator", "accelerator", verbose_name="Accelerator")
+    chips = Number("chips", "Chips")
+    engine = tables.Column(accessor="framework", verbose_name="Engine")
+    weights_dtype = tables.Column(verbose_name="Weights")
+    isl = Number("isl", "Input tokens")
+    osl = Number("osl", "Output tokens")
+    concurrency = Number("concurrency", "Users")
+    measured = Number("measured", "Measured", 3)
+    predicted = Number("predicted", "Predicted", 3)
+    error = tables.Column(accessor="bias_fraction", verbose_name="Error of the prediction", attrs=NUMBER)
+    source = tables.Column(accessor="source_key", verbose_name="Source")
+    licence = tables.Column(accessor="evidence_import__licence", verbose_name="License", default="not known")
+    client = Text(accessor="evidence_import__client", verbose_name="Load generator")
+    place = Text(accessor="evidence_import__place", verbose_name="Place")
+    caveats = Text(accessor="evidence_import__caveats", verbose_name="Caveats")
+    note = Text(verbose_name="Note")
+    key = tables.Column(verbose_name="ID")
+
+    class Meta:
+        model = EvidenceRow
+        fields = (
+            *("model", "accelerator", "chips", "engine", "framework_version", "weights_dtype", "layout", "isl", "osl"),
+            *("concurrency", "metric", "measured", "predicted", "error", "measured_on", "source", "licence", "client"),
+            *("place", "caveats", "mode", "basis", "note", "key"),
+        )
+
+    shown = (
+        *("model", "accelerator", "chips", "engine", "framework_version", "weights_dtype", "layout", "isl", "osl"),
+        *("concurrency", "metric", "measured", "predicted", "error", "measured_on", "source", "licence"),
+    )
+    groups = {
+        "Run": (
+            *("model", "accelerator", "chips", "engine", "framework_version", "weights_dtype", "layout", "mode"),
+            *("isl", "osl", "concurrency"),
+        ),
+        "Figure": ("metric", "measured", "predicted", "error", "basis", "note"),
+        "Source": ("measured_on", "source", "licence", "client", "place", "caveats", "key"),
+    }
+
+    def render_error(self, value: float) -> str:
+        return f"{value * 100:+.0f}%"
+
+    def value_error(self, value: float) -> float:
+        return value

@@ -12,7 +12,7 @@ from django.db import models, transaction
 from django.db.models import Max
 from simple_history.utils import bulk_create_with_history, bulk_update_with_history
 
-from catalog.loading import fixtures, frameworks, instances, scored
+from catalog.loading import evidence, fixtures, frameworks, instances, scored
 from catalog.loading.fixtures import FixtureError, Row
 from catalog.loading.places import code_of, country_of_region
 from catalog.models import (
@@ -60,15 +60,19 @@ class Counts:
 
 
 @transaction.atomic
-def load(directory: Path, scores: bool = True, origin: str = CatalogLoad.Origin.RELEASE) -> dict[str, Counts]:
-    """Loads a directory of fixtures and counts the changes by kind. `scores` includes the rows of the accuracy page.
+def load(
+    directory: Path, scores: bool = True, imported: bool = True, origin: str = CatalogLoad.Origin.RELEASE
+) -> dict[str, Counts]:
+    """Loads a directory of fixtures and counts the changes by kind.
+
+    `scores` includes the rows of the accuracy page, `imported` the measured figures of other sources.
 
     FixtureError: a file cannot be loaded; nothing is changed.
     """
     if not directory.is_dir():
         raise FixtureError(f"{directory}: no such directory")
     if not any(directory.glob("*.yaml")) and not any(
-        (directory / name).is_dir() for name in ("accelerators", "frameworks", "prices")
+        (directory / name).is_dir() for name in ("accelerators", "frameworks", "prices", evidence.FOLDER)
     ):
         raise FixtureError(f"{directory}: contains no fixtures; see fixtures/README.md for the expected files")
     paths = {
@@ -108,6 +112,9 @@ def load(directory: Path, scores: bool = True, origin: str = CatalogLoad.Origin.
     if scores:
         written, unchanged = scored.load(directory / "fidelity")
         counts["scored_rows"] = Counts(created=written, unchanged=unchanged)
+    if imported:
+        created, changed, unchanged = evidence.load(directory / evidence.FOLDER)
+        counts["imported_figures"] = Counts(created=created, changed=changed, unchanged=unchanged)
     record_load(fixtures.digest(directory), counts, origin)
     return counts
 

@@ -13,7 +13,7 @@ from catalog import charts
 from catalog.accounts import caller_of
 from catalog.details import evidence, facts
 from catalog.lists import export, table_html, tables
-from catalog.models import Accelerator, Framework, QuantizationMethod, Region, ServedModel, Unit
+from catalog.models import Accelerator, EvidenceRow, Framework, QuantizationMethod, Region, ServedModel, Unit
 from catalog.pages.lists import LISTS, may_add_prices, page
 from catalog.pricing.derived import (
     NO_CURRENT_PRICE,
@@ -52,6 +52,7 @@ def accelerator(request: HttpRequest, slug: str) -> HttpResponse:
         "formats": evidence.formats(chip),
         "frameworks": evidence.frameworks(chip),
         "achieved": evidence.achieved(chip),
+        "imported": EvidenceRow.objects.filter(accelerator=slug).count(),
         "units": chip.units.all(),
         "changes": evidence.changes(chip),
     }

@@ -15,6 +15,7 @@ from catalog.lists import address, drawn, export, filters, saved, table_html, ta
 from catalog.models import (
     ApiPrice,
     CatalogLoad,
+    EvidenceRow,
     Framework,
     QuantizationMethod,
     Region,
@@ -87,6 +88,12 @@ LISTS = {
         queryset=Region.objects.all,
         filterset=filters.RegionFilter,
         table=tables.RegionTable,
+    ),
+    "evidence": Listing(
+        title="Imported measurements",
+        queryset=lambda: EvidenceRow.objects.select_related("evidence_import").defer("given"),
+        filterset=filters.EvidenceFilter,
+        table=tables.EvidenceTable,
     ),
 }
 

@@ -54,6 +54,8 @@ BAD = [
         "no organisation 'none'; choose one of",
     ),
     ("prices", ["release", "999"], "no held price 999; `manage.py prices held` lists them"),
+    ("evidence", ["import", NOWHERE, "--source", "x"], "cannot be read"),
+    ("evidence", ["release", "999"], "no held figure 999; `manage.py evidence held` lists them"),
     ("import_model", ["/etc/nowhere"], "neither a file nor a Hugging Face ID"),
     ("backup", ["--to", NOWHERE], "give a path that you can write to"),
     ("restore", [NOWHERE], "check the path and its permissions"),

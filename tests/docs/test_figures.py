@@ -29,6 +29,7 @@ RECORDS = {
     "docs/glossary.md": "the 90% range of every answer",
     "docs/how-to/agents.md": "limits of probes/agent/sandbox.py",
     "docs/how-to/demand.md": "rules of the queue, advisor/engine/scheduler",
+    "docs/how-to/import-measurements.md": "limits of advisor/evidence/checks.py; tests/evidence/test_files.py",
     "docs/how-to/operations.md": "periods of the service, advisor/settings.py",
     "docs/how-to/refresh-prices.md": "the size of a download, stated by its importer",
     "docs/how-to/running.md": "tests/load_results",

@@ -60,7 +60,7 @@ def impossible(rows: Iterable[Row], resources: Resources) -> Iterable[tuple[str,
         case = case_of(row, resources)
         if not isinstance(case, Case) or case.phase in ("kernel", "fit"):
             continue
-        all_bytes, active_bytes = _weights_bytes(case, resources)
+        all_bytes, active_bytes = weights_bytes(case, resources)
         chip = resources.accelerators[case.accelerator_slug]
         if all_bytes > case.chips * chip.memory_bytes:
             memory = f"{case.chips} x {chip.memory_bytes / 1e9:.0f} GB of memory"
@@ -72,7 +72,7 @@ def impossible(rows: Iterable[Row], resources: Resources) -> Iterable[tuple[str,
             yield row.id, f"{row.value:.3g} ms per token, but reading the active weights takes {fastest_s * 1e3:.3g} ms"
 
 
-def _weights_bytes(case: Case, resources: Resources) -> tuple[float, float]:
+def weights_bytes(case: Case, resources: Resources) -> tuple[float, float]:
     """Bytes of (all weights, active weights without embeddings), a lower bound: all matrices at the format's width."""
     model = resources.models[case.model_id]
     chip = resources.accelerators[case.accelerator_slug]

@@ -11,7 +11,7 @@ import yaml
 
 from advisor.fidelity.scores.scorecard import Line, kind_of
 from advisor.fidelity.scores.statistics import Point, summary
-from catalog.models import ScoredRow
+from catalog.models import MeasuredFigure
 from catalog.shipped import FIXTURES
 
 DIRECTORY = FIXTURES / "peers"
@@ -135,7 +135,7 @@ def _answers(path: Path, tools: set[str]) -> Iterable[Answer]:
             yield Answer(key=key, question=question, tool=line["tool"], predicted=predicted, note=line["note"])
 
 
-def question_of(row: ScoredRow) -> str:
+def question_of(row: MeasuredFigure) -> str:
     """What was asked about a row, as text: an answer is valid only as long as this does not change."""
     lengths = f"{_short(row.isl)}/{_short(row.osl)}"
     users = "" if row.concurrency is None else f" c{_short(row.concurrency)}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.fidelity.scores.statistics import Point, summary
-from catalog.models import Scorecard, ScoredRow
+from catalog.models import MeasuredFigure, Scorecard, ScoredRow
 
 Json = dict[str, Any]
 DEPLOYMENTS = ("tensorrt-llm", "vllm", "sglang")
@@ -40,7 +40,7 @@ SORTS = ("n", "median_ape", "group_median_ape", "p90_ape", "bias", "coverage_90"
 class Line:
     """A scored row with its point for the statistics."""
 
-    row: ScoredRow
+    row: MeasuredFigure
     point: Point
 
 
@@ -74,7 +74,7 @@ def _card(pk: int, digest: str) -> Card:
     )
 
 
-def line_of(row: ScoredRow) -> Line:
+def line_of(row: MeasuredFigure) -> Line:
     ratio = None if row.bias_fraction is None or row.metric == "fits_in_memory" else row.bias_fraction + 1.0
     return Line(
         row=row,
@@ -91,7 +91,7 @@ def line_of(row: ScoredRow) -> Line:
     )
 
 
-def ape_of(row: ScoredRow) -> float:
+def ape_of(row: MeasuredFigure) -> float:
     """|predicted - measured| / measured; 1 for a run that was predicted not to fit."""
     if row.metric == "fits_in_memory":
         return abs((row.predicted or 0.0) - (row.measured or 0.0))
@@ -180,12 +180,12 @@ def coverage(lines: Iterable[Line]) -> list[Json]:
     ]
 
 
-def half_width(row: ScoredRow) -> float:
+def half_width(row: MeasuredFigure) -> float:
     """Half the interval as a fraction of the prediction."""
     return ((row.high or 0.0) - (row.low or 0.0)) / 2 / (row.predicted or 1.0)
 
 
-def kind_of(row: ScoredRow) -> str:
+def kind_of(row: MeasuredFigure) -> str:
     """ttft, tpot, throughput, ...: metrics of one kind share a unit and a chart."""
     for begin, kind in KINDS.items():
         if row.metric.startswith(begin):
@@ -205,34 +205,34 @@ class Target:
     name: str
     rows: str  # description
     limit: float
-    selects: Callable[[ScoredRow], bool]
+    selects: Callable[[MeasuredFigure], bool]
     figure: str = "group_median_ape"
     validated: str = ""  # metric kind whose worst held-out error must meet the limit too
     held_out: tuple[str, str] | None = None  # (unit held out, metric kind): only this error counts
     at_least: bool = False
 
 
-def closed_loop(row: ScoredRow) -> bool:
+def closed_loop(row: MeasuredFigure) -> bool:
     """Whether the row is a deployment under a closed loop with a known client, and not disputed."""
     known = row.client_known and row.client != "poisson" and row.circumstance != "disputed"
     return known and row.framework in DEPLOYMENTS and row.phase == "serving"
 
 
-def is_mean(row: ScoredRow, kind: str) -> bool:
+def is_mean(row: MeasuredFigure, kind: str) -> bool:
     return row.metric in (f"{kind}_ms_mean", f"{kind}_ms_p50")
 
 
-def undisputed(row: ScoredRow, *phases: str) -> bool:
+def undisputed(row: MeasuredFigure, *phases: str) -> bool:
     return row.circumstance != "disputed" and (not phases or row.phase in phases)
 
 
-def offline(row: ScoredRow) -> bool:
+def offline(row: MeasuredFigure) -> bool:
     """Whether the row is a throughput without an offered rate in the headline: no MLPerf, and its layout is stated."""
     apart = row.source_key.startswith("mlperf_") or row.circumstance == "layout"
     return undisputed(row, "offline") and kind_of(row) == "throughput" and not apart
 
 
-def static(row: ScoredRow) -> bool:
+def static(row: MeasuredFigure) -> bool:
     batch_of_one = row.metric == "ttft_ms"
     return batch_of_one or undisputed(row, "static") and kind_of(row) in ("ttft", "tpot", "latency")
 

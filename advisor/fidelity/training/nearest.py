@@ -20,7 +20,7 @@ from advisor.fidelity.nearest_rows import (
 from advisor.fidelity.scores.scorecard import Card, Line, card
 from advisor.fidelity.training.rows import MEMORY, RESERVED_GIB
 from advisor.result import MeasuredRun, TrainingOption
-from catalog.models import Accelerator, ScoredRow, ServedModel
+from catalog.models import Accelerator, MeasuredFigure, ServedModel
 
 Json = dict[str, Any]
 OTHER_METHOD = 1.5  # LoRA trains a small part of the weights: no gradients and no optimizer states of the others
@@ -99,7 +99,7 @@ def runs_of(digest: str) -> tuple[Run, ...]:
     return tuple(Run(situation=key[0], lines=tuple(own)) for key, own in members.items())
 
 
-def situation_of(row: ScoredRow, sizes: Mapping[str, Sizes]) -> Situation:
+def situation_of(row: MeasuredFigure, sizes: Mapping[str, Sizes]) -> Situation:
     whole, active = sizes.get(row.model, (None, None))
     return Situation(
         accelerator=row.accelerator,
@@ -186,7 +186,7 @@ def measured_run(far: float, line: Line, scorecard: Card) -> MeasuredRun:
     )
 
 
-def unit_of(row: ScoredRow) -> tuple[float, str]:
+def unit_of(row: MeasuredFigure) -> tuple[float, str]:
     """(factor, metric): memory in GiB, which sources state in bytes, GB or GiB."""
     name = NAMES[row.metric]
     if row.source_key in RESERVED_GIB and row.metric == "peak_memory_gb":

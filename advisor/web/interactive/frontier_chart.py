@@ -212,7 +212,7 @@ def measured_run(run: nearest_rows.Run) -> Json | None:
         "label": f"{rate.chips} x {of.accelerator}, {of.weights}, {of.framework} {of.framework_version}".rstrip(),
         "chip": of.accelerator,
         "state": "measured",
-        "href": nearest_rows.address(line.row.key for line in lines),
+        "href": nearest_rows.address((line.row.key for line in lines), nearest_rows.imported(lines[0])),
         "note": f"means at {of.isl:g} input and {of.osl:g} output tokens{users}; no price",
         "figures": {
             "tpot_ms": tpot.measured,

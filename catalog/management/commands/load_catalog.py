@@ -16,15 +16,14 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("directory", nargs="?", type=Path, default=shipped())
-        parser.add_argument(
-            "--no-scores", action="store_true", help="skip the rows of the accuracy page, which is faster"
-        )
+        parser.add_argument("--no-scores", action="store_true", help="skip measured figures, which is faster")
 
     def handle(self, *args: Any, **options: Any) -> None:
         is_shipped = options["directory"].resolve() == shipped().resolve()
         origin = CatalogLoad.Origin.RELEASE if is_shipped else CatalogLoad.Origin.DIRECTORY
         try:
-            counts = load(options["directory"], scores=not options["no_scores"], origin=origin)
+            with_measured = not options["no_scores"]
+            counts = load(options["directory"], scores=with_measured, imported=with_measured, origin=origin)
         except FixtureError as error:
             raise BadInput(str(error)) from error
         except OSError as error:

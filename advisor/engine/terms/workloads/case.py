@@ -86,6 +86,7 @@ class Case:
 
 
 WEIGHTS = {
+    "fp4-experts+fp8": "mxfp4",  # the published checkpoints of DeepSeek V4
     **{"f16": "fp16", "uint4": "int4", "w4a16": "int4", "fp8 (w8a8)": "fp8", "w8a8": "fp8"},
     # GGUF files with some tensors wider (UD, XL) have about the size of the plain format
     **{
