@@ -311,7 +311,7 @@ class Assumptions(Listed):
 class Evidence(mixins.ListModelMixin, viewsets.GenericViewSet[Any]):
     """Measured figures of other benchmarks that were imported, with their source, license and prediction."""
 
-    filter_backends = (KnownParameters, DjangoFilterBackend, Ordering)
+    filter_backends = (KnownParameters, Filters, Ordering)
     pagination_class = Pages
     queryset = EvidenceRow.objects.select_related("evidence_import").defer("given")
     ordering_fields = tuple(name for name in columns(EvidenceRow) if name != "evidence_import")
