@@ -1,12 +1,14 @@
-from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from advisor.accounts import audit_page, pages
+from advisor.accounts import audit_page, pages, sign_in_link, single_sign_on
 from catalog.accounts import for_any_account
 
 urlpatterns = [
     path("login", pages.SignIn.as_view(), name="login"),
-    path("logout", for_any_account(LogoutView.as_view()), name="logout"),
+    path("logout", for_any_account(pages.SignOut.as_view()), name="logout"),
+    path("sign-in/provider", single_sign_on.begin, name="single-sign-on"),
+    path("sign-in/provider/callback", single_sign_on.callback, name="single-sign-on-callback"),
+    path("sign-in/link/<str:token>", sign_in_link.page, name="sign-in-link"),
     path("password/reset", pages.Reset.as_view(), name="password-reset"),
     path("password/reset/sent", pages.ResetSent.as_view(), name="password-reset-sent"),
     path("password/reset/done", pages.ResetDone.as_view(), name="password-reset-done"),

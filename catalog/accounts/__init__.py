@@ -1,6 +1,6 @@
 """Organizations, members, roles, invitations, secret tokens and the audit log."""
 
-from catalog.accounts import audit, invitations, organizations
+from catalog.accounts import audit, identities, invitations, organizations
 from catalog.accounts.access import (
     OF_SCOPE,
     SESSION_KEY,
@@ -29,6 +29,7 @@ __all__ = [
     "for_any_account",
     "for_templates",
     "hashed",
+    "identities",
     "invitations",
     "memberships_of",
     "needs",

@@ -39,6 +39,7 @@ BAD = [
     ("token", ["make", "x", "--scope", "all"], "invalid choice"),
     ("create_organization", ["acme", "--admin", "nobody"], "is not an e-mail address"),
     ("create_organization", ["Acme Inc", "--admin", "a@acme.example"], "is not a slug"),
+    ("sign_in_link", ["nobody"], "no active staff account of this name"),
     ("bench_advise", ["nowhere"], "no such shipped workload: nowhere; see fixtures/workloads"),
     ("bench_advise", ["--runs", "0"], "--runs: 0 is too small"),
     ("bench_quick", ["nowhere"], "no such shipped workload: nowhere; see fixtures/workloads"),
