@@ -21,6 +21,10 @@ urlpatterns = [
     path("members/<int:pk>/remove", pages.member_remove, name="member-remove"),
     path("members/invitations/<int:pk>/revoke", pages.invitation_revoke, name="invitation-revoke"),
     path("tokens", pages.token_list, name="tokens"),
+    path("account/tokens", pages.own_tokens, name="own-tokens"),
+    path("account/tokens/<int:pk>/revoke", pages.own_token_revoke, name="own-token-revoke"),
+    path("service-accounts", pages.service_account_new, name="service-account-new"),
+    path("service-accounts/<int:pk>", pages.service_account_change, name="service-account-change"),
     path("tokens/<int:pk>/delete", pages.token_delete, name="token-delete"),
     path("audit", audit_page.page, name="audit"),
 ]

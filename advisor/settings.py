@@ -228,6 +228,11 @@ if PRICE_SOURCES:
 
 WARM = env.bool("ASSAY_WARM", default=True)  # web processes load in the background what first pages need
 
+TOKEN_DAYS = env.int("ASSAY_TOKEN_DAYS", default=90)  # lifetime of an API token if none is asked for
+TOKEN_MAX_DAYS = env.int("ASSAY_TOKEN_MAX_DAYS", default=366)
+if not 1 <= TOKEN_DAYS <= TOKEN_MAX_DAYS:
+    raise ImproperlyConfigured("ASSAY_TOKEN_DAYS must be a number from 1 to ASSAY_TOKEN_MAX_DAYS")
+
 # API calls of people per minute; 0: no limit.
 API_PER_MINUTE_TOKEN = env.int("ASSAY_API_PER_MINUTE_TOKEN", default=600)
 API_PER_MINUTE_ADDRESS = env.int("ASSAY_API_PER_MINUTE_ADDRESS", default=1200)

@@ -22,6 +22,7 @@ from django.contrib.auth.views import (
 from django.core.cache import cache
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse, reverse_lazy
@@ -46,8 +47,9 @@ from catalog.accounts import (
     organisation_of,
     organizations,
     refused,
+    service_accounts,
 )
-from catalog.models import Invitation, Membership, Organisation, Role, default_organisation
+from catalog.models import Invitation, Membership, Organisation, Role, ServiceAccount, default_organisation
 from catalog.pages import confirmed
 
 PASSWORDS = "django.contrib.auth.backends.ModelBackend"
@@ -329,15 +331,79 @@ def invitation_revoke(request: HttpRequest, pk: int) -> HttpResponse:
 @needs(Right.ADMINISTER, "tokens")
 def token_list(request: HttpRequest) -> HttpResponse:
     """The organization's API tokens with scope, state and last use; a POST creates one, which is shown once."""
-    organisation, form = organisation_of(request), forms.TokenForm(request.POST or None)
-    context: dict[str, Any] = {"form": form, "organisation": organisation}
+    organisation = organisation_of(request)
+    accounts = ServiceAccount.objects.filter(organisation=organisation)
+    rows = ApiToken.objects.filter(organisation=organisation).select_related("user", "service_account")
+    context = {"accounts": accounts, "roles": Role.choices, "account_form": forms.ServiceAccountForm()}
+    return token_page(request, rows, accounts.filter(disabled_at=None), None, context)
+
+
+@never_cache
+@login_required
+def own_tokens(request: HttpRequest) -> HttpResponse:
+    """The personal tokens of whoever asks, in the chosen organization; a POST creates one, which is shown once."""
+    user, organisation = get_object_or_404(User, pk=request.user.pk), organisation_of(request)
+    return token_page(request, ApiToken.objects.filter(organisation=organisation, user=user), None, user, {})
+
+
+def token_page(
+    request: HttpRequest,
+    rows: QuerySet[ApiToken],
+    holders: QuerySet[ServiceAccount] | None,
+    person: User | None,
+    context: dict[str, Any],
+) -> HttpResponse:
+    organisation, form = organisation_of(request), forms.TokenForm(request.POST or None, holders=holders)
+    context |= {"form": form, "organisation": organisation, "person": person}
     if request.method == "POST" and form.is_valid():
-        given = form.cleaned_data
-        who = caller_of(request).name
-        context["token"], context["row"] = tokens.make(given["name"], given["scope"], given["days"], who, organisation)
-        context["form"] = forms.TokenForm()
-    context["tokens"] = ApiToken.objects.filter(organisation=organisation)
+        given, who = form.cleaned_data, caller_of(request).name
+        holder = person or given.get("service_account")
+        made = tokens.make(given["name"], given["scope"], given["days"], who, organisation, holder)
+        context["token"], context["row"] = made
+        context["form"] = forms.TokenForm(holders=holders)
+    context["tokens"] = rows
     return render(request, "accounts/tokens.html", context, status=UNPROCESSABLE if form.errors else 200)
+
+
+@require_POST
+@login_required
+def own_token_revoke(request: HttpRequest, pk: int) -> HttpResponse:
+    rows = ApiToken.objects.filter(organisation=organisation_of(request), user=request.user.pk)
+    ended = tokens.revoke(get_object_or_404(rows, pk=pk), caller_of(request).name)
+    messages.success(request, "Token revoked." if ended else "This token was revoked before.")
+    return redirect("own-tokens")
+
+
+@require_POST
+@needs(Right.ADMINISTER, "tokens")
+def service_account_new(request: HttpRequest) -> HttpResponse:
+    form = forms.ServiceAccountForm(request.POST)
+    try:
+        if form.is_valid():
+            given, who = form.cleaned_data, caller_of(request).name
+            service_accounts.create(organisation_of(request), given["name"], given["role"], who)
+            messages.success(request, f"Service account {given['name']} created. Now create its token.")
+        else:
+            messages.error(request, "Give the service account a name of at most 120 characters and a role.")
+    except organizations.Refused as error:
+        messages.error(request, str(error))
+    return redirect("tokens")
+
+
+@require_POST
+@needs(Right.ADMINISTER, "tokens")
+def service_account_change(request: HttpRequest, pk: int) -> HttpResponse:
+    """Sets the role, disables, enables or deletes, as the button says."""
+    row = get_object_or_404(ServiceAccount, pk=pk, organisation=organisation_of(request))
+    who, asked = caller_of(request).name, request.POST.get("do", "")
+    if asked == "delete":
+        service_accounts.delete(row, who)
+    elif asked in ("disable", "enable"):
+        service_accounts.change(row, who, disabled=asked == "disable")
+    elif request.POST.get("role") in Role.values:
+        service_accounts.change(row, who, role=request.POST["role"])
+    messages.success(request, f"Service account {row.name} {'deleted' if asked == 'delete' else 'changed'}.")
+    return redirect("tokens")
 
 
 @never_cache

@@ -52,7 +52,8 @@ class Pages(rest.Pages):
 LINKS = (
     "advice", "quick", "estimate", "accelerators", "models", "prices", "own-prices", "discounts", "api-prices",
     "frameworks", "quantizations", "units", "regions", "assumptions", "freshness", "fidelity", "agents",
-    "probe-jobs", "probe-results", "enrolments", "tokens",
+    "probe-jobs", "probe-results", "enrolments", "tokens", "own-tokens", "service-accounts", "members", "invitations",
+    "audit",
 )  # fmt: skip
 
 

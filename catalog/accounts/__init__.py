@@ -1,6 +1,6 @@
 """Organizations, members, roles, invitations, secret tokens and the audit log."""
 
-from catalog.accounts import audit, identities, invitations, organizations
+from catalog.accounts import audit, identities, invitations, organizations, service_accounts
 from catalog.accounts.access import (
     OF_SCOPE,
     SESSION_KEY,
@@ -11,9 +11,11 @@ from catalog.accounts.access import (
     for_any_account,
     for_templates,
     memberships_of,
+    needed_role,
     needs,
     organisation_of,
     refused,
+    rights_behind,
     why_not,
 )
 from catalog.accounts.secret_tokens import hashed, new_token
@@ -32,10 +34,13 @@ __all__ = [
     "identities",
     "invitations",
     "memberships_of",
+    "needed_role",
     "needs",
     "new_token",
     "organisation_of",
     "organizations",
     "refused",
+    "rights_behind",
+    "service_accounts",
     "why_not",
 ]
