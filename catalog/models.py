@@ -53,6 +53,11 @@ class OwnedManager(models.Manager[Any]):
         """The shared rows and those of an organization."""
         return self.of_everyone().filter(models.Q(organisation=None) | models.Q(organisation=organisation))
 
+    def first_named(self, organisation: Organisation | None, name: models.Q) -> Any:
+        """The row that an organization means by a name: its own before a shared one; None: there is none."""
+        own_first = models.F("organisation").asc(nulls_last=True)
+        return self.seen_by(organisation).filter(name).order_by(own_first, "pk").first()
+
 
 class Quota(models.Model):
     """Limits of one organization, set by those who run the installation. None: the setting of all, or no limit."""

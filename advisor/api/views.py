@@ -196,10 +196,10 @@ class EstimateOne(views.APIView):
 
         if not isinstance(request.data, dict):
             raise workload.WorkloadError([workload.error("", "must be an object of keys", "a deployment")])
-        asked = workload.parse_estimate(request.data)
+        asked, organisation = workload.parse_estimate(request.data), organisation_of(request)
         if isinstance(asked, TrainingRun):
-            return Response(training_estimate.answer(asked).to_json())
-        return Response(single_estimate.answer(within_limits(asked)).to_json())
+            return Response(training_estimate.answer(asked, organisation).to_json())
+        return Response(single_estimate.answer(within_limits(asked), organisation).to_json())
 
 
 def within_limits(d: Deployment) -> Deployment:

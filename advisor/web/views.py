@@ -234,7 +234,7 @@ def advice_context(request: HttpRequest, advice: Advice) -> dict[str, Any]:
     context["shares"] = share_links.live(advice.shares.all()).order_by("expires_at")
     context["comments"] = comments.shown(advice, caller_of(request))
     context |= what_if.lineage(advice)
-    if advice.is_done and what_if.applies(advice.workload.spec):
+    if advice.is_done and what_if.can_change(advice.workload.spec, advice.organisation):
         context |= what_if.form_context(advice.workload.spec, reverse("what-if", args=[advice.pk]))
     return context
 
@@ -449,7 +449,7 @@ def shared(request: HttpRequest, token: str) -> HttpResponse:
     base = reverse("shared", args=[token]) + "/options/"
     context = {"advice": advice, "spec": advice.workload.spec, "shared": True}
     context |= answer_context(request, advice, base, shared=True)
-    if what_if.applies(advice.workload.spec):
+    if what_if.can_change(advice.workload.spec, None):
         context["what_if_url"] = reverse("shared-what-if", args=[token])
     return unlisted(render(request, "advisor/advice.html", context))
 

@@ -74,6 +74,11 @@ class Caller:
         return self.organisation is not None and (self.is_alone or bool(self.name))
 
     @property
+    def own(self) -> Organisation | None:
+        """The organization whose own rows the caller sees in lists; None: a visitor."""
+        return self.organisation if self.is_member else None
+
+    @property
     def role_label(self) -> str:
         return str(Role(self.role).label) if self.role else ""
 

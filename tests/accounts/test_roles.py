@@ -79,7 +79,7 @@ def test_controls_are_drawn_for_those_who_may_use_them() -> None:
 def test_what_all_organizations_share_is_changed_by_the_default_one_alone() -> None:
     client = Client()
     client.force_login(member("ada", "admin", organisation("acme")))
-    for path in ("/workers/calibrations/1/undo", "/catalog/models/x/delete"):
+    for path in ("/workers/calibrations/1/undo", "/catalog/models/x/delete", "/catalog/models/x/share"):
         answer = client.post(path)
         assert answer.status_code == 403 and "what all organizations share" in answer.content.decode()
 
