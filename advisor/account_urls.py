@@ -1,6 +1,6 @@
 from django.urls import path
 
-from advisor.accounts import audit_page, pages, sign_in_link, single_sign_on
+from advisor.accounts import audit_page, organization_page, pages, sign_in_link, single_sign_on
 from catalog.accounts import for_any_account
 
 urlpatterns = [
@@ -26,5 +26,8 @@ urlpatterns = [
     path("service-accounts", pages.service_account_new, name="service-account-new"),
     path("service-accounts/<int:pk>", pages.service_account_change, name="service-account-change"),
     path("tokens/<int:pk>/delete", pages.token_delete, name="token-delete"),
+    path("organization", organization_page.page, name="organization"),
+    path("organization/export", organization_page.export, name="organization-export"),
+    path("organization/delete", organization_page.delete, name="organization-delete"),
     path("audit", audit_page.page, name="audit"),
 ]

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from advisor.accounts import rest
+from advisor.accounts import organization_page, rest
 from advisor.api import (
     AdviceDetail,
     AdviceList,
@@ -41,6 +41,8 @@ urlpatterns = [
     path("members/<int:pk>", rest.OneMember.as_view(), name="api-member"),
     path("invitations", rest.Invitations.as_view(), name="api-invitations"),
     path("invitations/<int:pk>", rest.OneInvitation.as_view(), name="api-invitation"),
+    path("organization", organization_page.OneOrganization.as_view(), name="api-organization"),
+    path("organization/export", organization_page.ExportOrganization.as_view(), name="api-organization-export"),
     path("audit", rest.Audit.as_view(), name="api-audit"),
     path("quick", Quick.as_view(), name="api-quick"),
     path("estimate", EstimateOne.as_view(), name="api-estimate"),

@@ -104,6 +104,9 @@ def of_estimate(request: Request) -> None:
     """Counts an estimate, which occupies a web thread while it is computed."""
     with suppress(CountersDown):
         count(request, "estimate", address(request), settings.ESTIMATES_PER_MINUTE)
+    from catalog.accounts import organisation_of, quotas  # here, because middleware is created before apps are ready
+
+    quotas.use(organisation_of(request), "estimates")
 
 
 def of_quick(request: Request | HttpRequest) -> None:

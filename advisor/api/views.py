@@ -53,7 +53,7 @@ LINKS = (
     "advice", "quick", "estimate", "accelerators", "models", "prices", "own-prices", "discounts", "api-prices",
     "frameworks", "quantizations", "units", "regions", "assumptions", "freshness", "fidelity", "agents",
     "probe-jobs", "probe-results", "enrolments", "tokens", "own-tokens", "service-accounts", "members", "invitations",
-    "audit",
+    "audit", "organization",
 )  # fmt: skip
 
 

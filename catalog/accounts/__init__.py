@@ -1,6 +1,6 @@
 """Organizations, members, roles, invitations, secret tokens and the audit log."""
 
-from catalog.accounts import audit, identities, invitations, organizations, service_accounts
+from catalog.accounts import audit, identities, invitations, organizations, quotas, retention, service_accounts
 from catalog.accounts.access import (
     OF_SCOPE,
     SESSION_KEY,
@@ -39,7 +39,9 @@ __all__ = [
     "new_token",
     "organisation_of",
     "organizations",
+    "quotas",
     "refused",
+    "retention",
     "rights_behind",
     "service_accounts",
     "why_not",

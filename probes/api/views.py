@@ -339,7 +339,7 @@ class Enrolments(mixins.ListModelMixin, ProbeViewSet):
         operation_id="enrol",
         summary="Create a token that registers one machine within an hour",
         request=EnrolBody,
-        responses={201: NewEnrolmentSerializer, **problems(400, 403, 413, 415)},
+        responses={201: NewEnrolmentSerializer, **problems(400, 403, 409, 413, 415)},
     )
     def create(self, request: Request) -> Response:
         body = EnrolBody(data=request.data)

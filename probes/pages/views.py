@@ -15,7 +15,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from catalog import clock
-from catalog.accounts import Right, caller_of, needs, organisation_of, refused
+from catalog.accounts import Right, caller_of, needs, organisation_of, quotas, refused
 from catalog.models import Organisation
 from probes.agent import build
 from probes.fitted import calibrations
@@ -91,14 +91,14 @@ def enrol(request: HttpRequest) -> HttpResponse:
     form = forms.EnrolForm(request.POST or None)
     context: dict[str, Any] = {"form": form}
     if request.method == "POST" and form.is_valid():
-        token, row = agents.enrol(
-            form.all_labels(),
-            made_by=who(request),
-            organisation=organisation_of(request),
-            trusted=form.cleaned_data["trusted"],
-        )
-        server = request.build_absolute_uri("/").rstrip("/")
-        context |= {"row": row, "lines": build.lines(server, token, packed())}
+        labels, trusted = form.all_labels(), form.cleaned_data["trusted"]
+        try:
+            token, row = agents.enrol(labels, who(request), organisation_of(request), trusted=trusted)
+        except quotas.QuotaReached as error:
+            form.add_error(None, str(error))
+        else:
+            server = request.build_absolute_uri("/").rstrip("/")
+            context |= {"row": row, "lines": build.lines(server, token, packed())}
     return render(request, "probes/enrol.html", context, status=422 if form.errors else 200)
 
 
