@@ -492,11 +492,10 @@ class ServedModel(Sourced):
     class Meta:
         ordering = ["family", "slug"]
         constraints = [
-            models.UniqueConstraint(fields=[field], condition=models.Q(organisation=None), name=f"one_shared_{field}")
-            for field in ("slug", "hf_id")
-        ] + [
-            models.UniqueConstraint(fields=["organisation", field], name=f"one_own_{field}")
-            for field in ("slug", "hf_id")
+            models.UniqueConstraint(fields=["slug"], condition=models.Q(organisation=None), name="one_shared_slug"),
+            models.UniqueConstraint(fields=["hf_id"], condition=models.Q(organisation=None), name="one_shared_hf_id"),
+            models.UniqueConstraint(fields=["organisation", "slug"], name="one_own_slug"),
+            models.UniqueConstraint(fields=["organisation", "hf_id"], name="one_own_hf_id"),
         ]
 
     def __str__(self) -> str:

@@ -84,7 +84,7 @@ def key_of(request: HttpRequest, state: str, *, by_viewer: bool) -> str:
         viewer = [viewer_of(request), *(request.COOKIES.get(name) for name in VIEWER)]
     else:
         organisation = caller_of(request).organisation if getattr(request, "user", None) is not None else None
-        viewer = [organisation and organisation.pk]  # who may have models of its own
+        viewer = [str(organisation.pk) if organisation else None]  # it may have models of its own
     parts = [
         state, program(), clock.today().isoformat(), request.build_absolute_uri(),
         get_language_from_request(request) if by_viewer else None,

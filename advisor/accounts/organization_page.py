@@ -25,7 +25,8 @@ IN_MEMORY_BYTES = 5_000_000
 KEPT_HERE = "The default organization cannot be deleted here, because it is part of the installation."
 
 
-def exported(organisation: Organisation, by: str) -> FileResponse:
+def exported(organisation: Organisation, by: str) -> Any:
+    """The ZIP file as a response."""
     file = tempfile.SpooledTemporaryFile(IN_MEMORY_BYTES)  # noqa: SIM115  # closed by the response
     everything.export(organisation, file, by)  # type: ignore[arg-type]
     file.seek(0)
@@ -109,8 +110,8 @@ class OrganizationSerializer(serializers.Serializer[Any]):
 
 class RetentionBody(Body):
     def get_fields(self) -> Any:
-        limits = {"min_value": 1, "max_value": retention.MAX_DAYS, "required": False, "allow_null": True}
-        return {name: Whole(**limits) for name in retention.NAMES}
+        most = retention.MAX_DAYS
+        return {name: Whole(min_value=1, max_value=most, required=False, allow_null=True) for name in retention.NAMES}
 
 
 class ChangeBody(Body):
@@ -180,5 +181,5 @@ class ExportOrganization(views.APIView):
         request=None,
         responses={(200, "application/zip"): OpenApiResponse(OpenApiTypes.BINARY), **problems(401, 403, 406)},
     )
-    def post(self, request: Request) -> FileResponse:
+    def post(self, request: Request) -> Any:
         return exported(organisation_of(request), caller_of(request).name)

@@ -15,7 +15,7 @@ from rest_framework.response import Response
 
 from advisor import deletion
 from advisor.accounts import emails
-from advisor.api import JSONParser, Pages, Tokens, tokens
+from advisor.api import JSONParser, Pages, Tokens, TokenSerializer, tokens
 from advisor.models import ApiToken
 from catalog import rest
 from catalog.accounts import (
@@ -43,11 +43,14 @@ class OfAdmins(generics.GenericAPIView[Any]):
     parser_classes = (JSONParser,)
     pagination_class: Any = Pages
 
+    queryset: Any = None
+
     def rows(self) -> QuerySet[Any]:
         """All rows of the organization; `get_queryset` is also called to describe the API, without a caller."""
-        return self.queryset.model.objects.filter(organisation=organisation_of(self.request))
+        found: QuerySet[Any] = self.queryset.model.objects.filter(organisation=organisation_of(self.request))
+        return found
 
-    def get_queryset(self) -> QuerySet[Any]:
+    def get_queryset(self) -> Any:
         return self.queryset if getattr(self, "swagger_fake_view", False) else self.rows()
 
     def one(self, pk: int) -> Any:
@@ -304,16 +307,16 @@ class OneServiceAccount(OfAdmins):
 # --- tokens -----------------------------------------------------------------------------------------------------
 
 
-class NewTokenSerializer(Tokens.serializer_class):  # type: ignore[name-defined, misc]
+class CreatedTokenSerializer(TokenSerializer):
     token = serializers.CharField(help_text="Shown once; only its hash is stored")
 
-    class Meta(Tokens.serializer_class.Meta):
-        fields = [*Tokens.serializer_class.Meta.fields, "token"]
+    class Meta(TokenSerializer.Meta):
+        fields = [*TokenSerializer.Meta.fields, "token"]
 
 
 class OwnTokenBody(Body):
     name = Text(max_length=120)
-    scope = OneOf(choices=ApiToken.Scope.values)
+    scope = OneOf(choices=ApiToken.Scope.choices)
     days = Whole(min_value=1, max_value=3660, required=False, help_text="Lifetime. The server has a maximum.")
 
 
@@ -322,7 +325,7 @@ class TokenBody(OwnTokenBody):
 
 
 class WithTokens(OfAdmins):
-    serializer_class = Tokens.serializer_class
+    serializer_class = TokenSerializer
     queryset = ApiToken.objects.none()
 
     def rows(self) -> QuerySet[ApiToken]:
@@ -351,7 +354,7 @@ class AllTokens(WithTokens, Tokens):
         operation_id="createToken",
         summary="Create an API token of the organization, or of a service account",
         request=TokenBody,
-        responses={201: NewTokenSerializer, **REFUSALS},
+        responses={201: CreatedTokenSerializer, **REFUSALS},
     )
     def post(self, request: Request) -> Response:
         asked, holder = self.body(TokenBody), None
@@ -364,11 +367,11 @@ class AllTokens(WithTokens, Tokens):
 
 class RotateToken(WithTokens):
     @extend_schema(
-        operation_id="rotateToken",
+        operation_id="rotateApiToken",
         summary="Create a successor of a token; the old one works for another hour",
         parameters=[ID],
         request=None,
-        responses={201: NewTokenSerializer, **ONE_REFUSALS},
+        responses={201: CreatedTokenSerializer, **ONE_REFUSALS},
     )
     def post(self, request: Request, pk: int) -> Response:
         return self.rotated(pk)
@@ -393,7 +396,7 @@ class OwnTokens(OwnTokensOnly, Listed):
     @extend_schema(
         operation_id="listOwnTokens",
         summary="List the caller's personal tokens",
-        responses={200: Tokens.serializer_class, **REFUSALS},
+        responses={200: TokenSerializer, **REFUSALS},
     )
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         return super().get(request, *args, **kwargs)
@@ -403,7 +406,7 @@ class OwnTokens(OwnTokensOnly, Listed):
         summary="Create a personal token: its scope, within the caller's role",
         description="Only in a session, so that nobody who finds a token can create more of them.",
         request=OwnTokenBody,
-        responses={201: NewTokenSerializer, **REFUSALS},
+        responses={201: CreatedTokenSerializer, **REFUSALS},
     )
     def post(self, request: Request) -> Response:
         asked, person = self.body(OwnTokenBody), self.person()
@@ -430,7 +433,7 @@ class RotateOwnToken(OwnTokensOnly):
         summary="Create a successor of a personal token; the old one works for another hour",
         parameters=[ID],
         request=None,
-        responses={201: NewTokenSerializer, **ONE_REFUSALS},
+        responses={201: CreatedTokenSerializer, **ONE_REFUSALS},
     )
     def post(self, request: Request, pk: int) -> Response:
         return self.rotated(pk)

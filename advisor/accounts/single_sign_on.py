@@ -202,8 +202,9 @@ def guarded(request: HttpRequest, view: Callable[[HttpRequest], HttpResponse]) -
     except organizations.Refused as error:
         return trouble(request, 403, str(error))
     except requests.HTTPError as error:
-        log.warning("sign-in refused by the provider", error=str(error.response.status_code))
-        return trouble(request, 502, f"The provider answered with the status {error.response.status_code}.")
+        status = error.response.status_code if error.response is not None else "unknown"
+        log.warning("sign-in refused by the provider", error=str(status))
+        return trouble(request, 502, f"The provider answered with the status {status}.")
     except requests.RequestException as error:
         log.warning("provider of sign-in away", error=type(error).__name__)
         return trouble(request, 503, "The provider does not answer. Try again in a few minutes.")

@@ -11,6 +11,7 @@ from advisor.api.problems import unavailable
 if TYPE_CHECKING:
     from advisor.api.deletions import OneLoadTest, OneShare, OneToken, Shares, Tokens
     from advisor.api.quick import Quick
+    from advisor.api.serializers import ShareSerializer, TokenSerializer
     from advisor.api.views import (
         AdviceDetail,
         AdviceList,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 VIEWS = {
     "advisor.api.deletions": ("OneLoadTest", "OneShare", "OneToken", "Shares", "Tokens"),
     "advisor.api.quick": ("Quick",),
+    "advisor.api.serializers": ("ShareSerializer", "TokenSerializer"),
     "advisor.api.views": (
         "AdviceDetail", "AdviceList", "AdviceResult", "CancelAdvice", "EstimateOne", "OneAdvice", "Pages", "Root",
     ),
@@ -46,7 +48,9 @@ __all__ = [
     "Pages",
     "Quick",
     "Root",
+    "ShareSerializer",
     "Shares",
+    "TokenSerializer",
     "Tokens",
     "address",
     "count",

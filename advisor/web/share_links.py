@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from advisor import advise
-from advisor.api import JSONParser, OneAdvice, Shares
+from advisor.api import JSONParser, OneAdvice, Shares, ShareSerializer
 from advisor.models import Advice, Share, share_token
 from catalog import clock
 from catalog.accounts import Right, audit, caller_of, hashed, organisation_of
@@ -81,7 +81,7 @@ class ShareBody(Body):
     days = Whole(min_value=1, max_value=MAX_DAYS, default=30, help_text="Until the link expires")
 
 
-class NewShareSerializer(Shares.serializer_class):  # type: ignore[name-defined, misc]
+class NewShareSerializer(ShareSerializer):
     url = serializers.URLField(help_text="The link. It is shown once; only its hash is stored.")  # type: ignore[assignment]
 
 
@@ -122,11 +122,11 @@ class EndShare(OneAdvice):
         summary="End a link now",
         parameters=[OpenApiParameter("share", int, OpenApiParameter.PATH)],
         request=None,
-        responses={200: Shares.serializer_class, **problems(401, 403, 404, 406, 409)},
+        responses={200: ShareSerializer, **problems(401, 403, 404, 406, 409)},
     )
     def post(self, request: Request, pk: Any, share: int) -> Response:
         row = get_object_or_404(self.advice(pk).shares, pk=share)
         if not end(row.advice, caller_of(request).name, pk=row.pk):
             raise Conflict("This link has already ended.")
         row.refresh_from_db()
-        return Response(Shares.serializer_class(row).data)
+        return Response(ShareSerializer(row).data)

@@ -49,12 +49,12 @@ def lines(organisation: Organisation) -> list[Line]:
     """All quotas of an organization, for pages, REST and commands."""
     row = Quota.objects.filter(organisation=organisation).first() or Quota()
     today = used_today(organisation)
-    answers = organisation.advice_set.all()  # type: ignore[attr-defined]  # of the rooms above
+    answers = organisation.advice_set.all()
     used = {
         "max_waiting_answers": answers.filter(state__in=("queued", "running")).count(),
         "max_answers_per_day": today.answers,
         "max_estimates_per_day": today.estimates,
-        "max_machines": organisation.agent_set.filter(revoked_at=None).count(),  # type: ignore[attr-defined]
+        "max_machines": organisation.agent_set.filter(revoked_at=None).count(),
         "max_stored_answers": answers.count(),
     }
     return [Line(name, NAMES[name], used[name], getattr(row, name)) for name in NAMES]
