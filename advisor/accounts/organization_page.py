@@ -15,9 +15,8 @@ from rest_framework import serializers, views
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from advisor import everything
 from advisor.api import JSONParser
-from catalog.accounts import Right, caller_of, needs, organisation_of, organizations, quotas, retention
+from catalog.accounts import Right, caller_of, everything, needs, organisation_of, organizations, quotas, retention
 from catalog.models import DEFAULT_ORGANISATION, Organisation
 from catalog.rest import Body, Conflict, Whole, problems
 

@@ -1,6 +1,15 @@
 """Organizations, members, roles, invitations, secret tokens and the audit log."""
 
-from catalog.accounts import audit, identities, invitations, organizations, quotas, retention, service_accounts
+from catalog.accounts import (
+    audit,
+    everything,
+    identities,
+    invitations,
+    organizations,
+    quotas,
+    retention,
+    service_accounts,
+)
 from catalog.accounts.access import (
     OF_SCOPE,
     SESSION_KEY,
@@ -28,6 +37,7 @@ __all__ = [
     "SESSION_KEY",
     "audit",
     "caller_of",
+    "everything",
     "for_any_account",
     "for_templates",
     "hashed",

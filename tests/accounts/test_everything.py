@@ -14,9 +14,9 @@ from django.db.models import ForeignKey
 from django.test import Client
 from django.utils import timezone
 
-from advisor import deletion, everything
+from advisor import deletion
 from advisor.models import Advice, ApiToken, Comment, LoadTest, Option, Share, Workload
-from catalog import owned_models
+from catalog.accounts import everything
 from catalog.management.errors import BadInput
 from catalog.models import (
     AuditEvent,
@@ -245,4 +245,4 @@ def test_admins_set_retention_on_the_page_and_by_rest(acme: Organisation) -> Non
     assert (changed["keep_advice_days"], changed["keep_shares_days"]) == (30, 7)
     for wrong in ({"retention": {"keep_advice_days": 0}}, {"retention": {"days": 1}}, {}):
         assert admin.patch("/api/v1/organization", wrong, "application/json").status_code == 400
-    assert owned_models and Retention.objects.get().keep_advice_days == 30
+    assert Retention.objects.get().keep_advice_days == 30

@@ -4,9 +4,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from advisor import everything
 from advisor.management.commands.service_account import organisation
-from catalog.accounts import organizations, quotas, retention
+from catalog.accounts import everything, organizations, quotas, retention
 from catalog.management.errors import BadInput, operator, writing
 from catalog.models import Organisation
 
