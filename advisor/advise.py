@@ -49,6 +49,7 @@ from advisor.turns import ready as ready
 from advisor.watch import logs, tallies, tracing
 from advisor.workload import PORTFOLIO, WorkloadError
 from catalog import clock
+from catalog.accounts import quotas
 from catalog.models import Organisation
 from catalog.models import default_organisation as default_organisation
 
@@ -121,6 +122,7 @@ def _queue_new(
     spec: dict[str, Any], organisation: Organisation, key: str, supersedes: Advice | None, made_by: str
 ) -> Advice:
     with transaction.atomic():
+        quotas.use(organisation, "answers")
         workload = Workload.objects.create(organisation=organisation, name=spec["name"], spec=spec, made_by=made_by)
         return queue(workload, key, supersedes, made_by)
 
@@ -168,8 +170,16 @@ def release(pk: UUID, probed: dict[str, Any]) -> bool:
 
 
 def rescore(advice: Advice, made_by: str = "") -> Advice:
-    """Queues the same workload against today's catalog. An advice that is not finished is returned unchanged."""
-    return queue(advice.workload, supersedes=advice, made_by=made_by) if advice.state in FINISHED else advice
+    """Queues the same workload against today's catalog. An advice that is not finished is returned unchanged.
+
+    One that nobody asked for, after a measurement, does not count for the organization's quota.
+    """
+    if advice.state not in FINISHED:
+        return advice
+    with transaction.atomic():
+        if made_by:
+            quotas.use(advice.organisation, "answers")
+        return queue(advice.workload, supersedes=advice, made_by=made_by)
 
 
 def again_at_its_prices(advice: Advice, made_by: str = "") -> Advice:

@@ -15,7 +15,7 @@ from django.db.models import Model, Q, QuerySet
 from advisor.models import Advice, ApiToken, Comment, LoadTest, Share, Workload
 from catalog import clock
 from catalog.accounts import audit
-from catalog.models import AuditEvent, Organisation
+from catalog.models import AuditEvent, Organisation, Retention
 
 log = structlog.get_logger("assay.deleted")
 State = Advice.State
@@ -92,6 +92,12 @@ class Rule:
     kind: str
     setting: str
     old: Callable[[datetime], tuple[QuerySet[Any], ...]]  # rows that ended before a time
+    owner: str = "organisation"  # lookup of the organization of a row; empty: rows belong to none
+
+    @property
+    def column(self) -> str:
+        """Of Retention: the days of one organization, which override the setting."""
+        return self.setting.lower()
 
 
 def finished(*states: str) -> Callable[[datetime], tuple[QuerySet[Any], ...]]:
@@ -102,7 +108,12 @@ RULES = (
     Rule("answers", "KEEP_ADVICE_DAYS", finished(State.DONE)),
     Rule("failed and cancelled questions", "KEEP_FAILED_DAYS", finished(State.FAILED, State.CANCELLED)),
     Rule("expired links", "KEEP_SHARES_DAYS", lambda before: (Share.objects.filter(expires_at__lt=before),)),
-    Rule("load tests", "KEEP_LOAD_TESTS_DAYS", lambda before: (LoadTest.objects.filter(created_at__lt=before),)),
+    Rule(
+        "load tests",
+        "KEEP_LOAD_TESTS_DAYS",
+        lambda before: (LoadTest.objects.filter(created_at__lt=before),),
+        "option__advice__organisation",
+    ),
     Rule(
         "expired and revoked tokens",
         "KEEP_TOKENS_DAYS",
@@ -116,15 +127,30 @@ RULES = (
             AccessAttempt.objects.filter(attempt_time__lt=before),
             AccessLog.objects.filter(attempt_time__lt=before),
         ),
+        "",
     ),
     Rule("audit events", "KEEP_AUDIT_DAYS", lambda before: (AuditEvent.objects.filter(at__lt=before),)),
 )
 
 
+def own_days(rule: Rule) -> dict[int, int]:
+    """The days of the organizations that override the setting, by their keys."""
+    if not rule.owner:
+        return {}
+    rows = Retention.objects.exclude(**{rule.column: None})
+    return dict(rows.values_list("organisation", rule.column))
+
+
 def expired(rule: Rule, now: datetime) -> tuple[QuerySet[Any], ...]:
-    """The rows that this rule would delete; empty if its setting is not set."""
-    days = getattr(settings, rule.setting)
-    return () if days is None else rule.old(now - timedelta(days=days))
+    """The rows that this rule would delete; empty if neither its setting nor an organization's is set."""
+    days, own = getattr(settings, rule.setting), own_days(rule)
+    found = () if days is None else rule.old(now - timedelta(days=days))
+    if own:
+        found = tuple(rows.exclude(**{f"{rule.owner}__in": own}) for rows in found)
+    for organisation, fewer in own.items():
+        older = rule.old(now - timedelta(days=fewer))
+        found += tuple(rows.filter(**{rule.owner: organisation}) for rows in older)
+    return found
 
 
 def delete_expired(limit: int = BATCH) -> int:

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from advisor.stored import PackedJSONField, upgraded
 from catalog import clock
-from catalog.models import Organisation
+from catalog.models import Organisation, ServiceAccount
 
 
 class Workload(models.Model):
@@ -184,6 +184,13 @@ class ApiToken(models.Model):
     scope = models.CharField(max_length=12, choices=Scope)
     token_hash = models.CharField(max_length=64, unique=True)
     token_prefix = models.CharField(max_length=16)
+    # whose it is: a person's, with the rights of their role at most; a service account's; neither: the organization's
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE, related_name="api_tokens"
+    )
+    service_account = models.ForeignKey(
+        ServiceAccount, null=True, blank=True, on_delete=models.CASCADE, related_name="tokens"
+    )
     before_accounts = models.BooleanField(default=False, db_default=False)  # made in single-user mode, ends with it
     made_by = models.CharField(max_length=150, blank=True)
     made_at = models.DateTimeField(default=timezone.now)

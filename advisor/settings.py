@@ -1,6 +1,7 @@
 """Django settings. The defaults work on one machine; environment variables change them (see the README)."""
 
 import os
+import re
 from pathlib import Path
 from random import uniform
 
@@ -239,6 +240,10 @@ PRICE_WEBHOOK_URL = env.str("ASSAY_PRICE_WEBHOOK_URL", default="")
 PRICE_EMAILS = env.list("ASSAY_PRICE_EMAILS", default=[])
 DEFAULT_FROM_EMAIL = env.str("ASSAY_FROM_EMAIL", default="assay@localhost")
 vars().update(env.email_url("ASSAY_EMAIL_URL", default="consolemail://"))
+# Without a mail server, e-mails are printed, but no links that open accounts: others read the log of a server.
+EMAIL_TO_LOG = env.bool("ASSAY_EMAIL_TO_LOG", default=False)
+if not ("ASSAY_EMAIL_URL" in env.ENVIRON or EMAIL_TO_LOG):
+    EMAIL_BACKEND = "advisor.accounts.mail.Withheld"
 for task, hours in (("prices.sync", PRICE_REFRESH_HOURS if PRICE_SOURCES else 0.0),
                     ("catalog.bundle", BUNDLE_HOURS if BUNDLE_URL else 0.0)):  # fmt: skip
     if hours:
@@ -250,6 +255,11 @@ for task, hours in (("prices.sync", PRICE_REFRESH_HOURS if PRICE_SOURCES else 0.
 
 METRICS_TOKEN = env.str("ASSAY_METRICS_TOKEN", default="")  # empty: /metrics answers this machine only
 WARM = env.bool("ASSAY_WARM", default=True)  # web processes load in the background what first pages need
+
+TOKEN_DAYS = env.int("ASSAY_TOKEN_DAYS", default=90)  # lifetime of an API token if none is asked for
+TOKEN_MAX_DAYS = env.int("ASSAY_TOKEN_MAX_DAYS", default=366)
+if not 1 <= TOKEN_DAYS <= TOKEN_MAX_DAYS:
+    raise ImproperlyConfigured("ASSAY_TOKEN_DAYS must be a number from 1 to ASSAY_TOKEN_MAX_DAYS")
 
 # API calls of people per minute; 0: no limit.
 API_PER_MINUTE_TOKEN = env.int("ASSAY_API_PER_MINUTE_TOKEN", default=600)
@@ -341,7 +351,51 @@ SPECTACULAR_SETTINGS = {
 }
 DJANGO_TABLES2_TABLE_ATTRS = {"class": "table"}
 
-AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
+
+def groups_with_roles(text: str) -> tuple[tuple[str, str, str], ...]:
+    """(group, slug of the organization, role) of each "GROUP=ORGANIZATION:ROLE"."""
+    entries = [each.strip() for each in re.split(r"[;\n]" if re.search(r"[;\n]", text) else ",", text) if each.strip()]
+    found = [re.fullmatch(r"(.+)=([\w-]+):(viewer|planner|operator|admin)", each) for each in entries]
+    if wrong := [entry for entry, match in zip(entries, found, strict=True) if match is None]:
+        raise ImproperlyConfigured(
+            f"ASSAY_OIDC_GROUPS: {wrong[0]!r} must be GROUP=ORGANIZATION:ROLE, such as assay-admins=acme:admin, with a "
+            "role of viewer, planner, operator, admin. Separate entries by commas, or by semicolons if a group's name "
+            "has commas."
+        )
+    return tuple((match[1].strip(), match[2], match[3]) for match in found if match)
+
+
+# Single sign-on by OpenID Connect: off without an issuer. The names OIDC_RP_... are of mozilla-django-oidc.
+OIDC_ISSUER = env.str("ASSAY_OIDC_ISSUER", default="").strip()
+OIDC_RP_CLIENT_ID = env.str("ASSAY_OIDC_CLIENT_ID", default="")
+OIDC_RP_CLIENT_SECRET = env.str("ASSAY_OIDC_CLIENT_SECRET", default="")
+OIDC_RP_SCOPES = env.str("ASSAY_OIDC_SCOPES", default="openid email profile")
+OIDC_RP_SIGN_ALGO = env.str("ASSAY_OIDC_ALGORITHM", default="RS256")
+OIDC_NAME = env.str("ASSAY_OIDC_NAME", default="single sign-on")  # of the provider, on the button
+OIDC_GROUPS_CLAIM = env.str("ASSAY_OIDC_GROUPS_CLAIM", default="groups")
+OIDC_GROUPS = groups_with_roles(env.str("ASSAY_OIDC_GROUPS", default=""))
+OIDC_TRUST_EMAIL = env.bool("ASSAY_OIDC_TRUST_EMAIL", default=False)  # of providers that send no email_verified
+OIDC_SESSION_HOURS = env.float("ASSAY_OIDC_SESSION_HOURS", default=12.0)  # then groups are read again
+OIDC_USE_PKCE = True
+OIDC_TIMEOUT = 10
+OIDC_AUTHENTICATION_CALLBACK_URL = "single-sign-on-callback"
+PASSWORD_SIGN_IN = env.bool("ASSAY_PASSWORD_SIGN_IN", default=True)
+if OIDC_ISSUER and not re.match(r"https://|http://(127\.0\.0\.1|localhost)(:\d+)?(/|$)", OIDC_ISSUER):
+    raise ImproperlyConfigured(f"ASSAY_OIDC_ISSUER={OIDC_ISSUER}: use an https:// address (http only on this machine)")
+if OIDC_ISSUER and not (OIDC_RP_CLIENT_ID and OIDC_RP_CLIENT_SECRET):
+    raise ImproperlyConfigured("ASSAY_OIDC_ISSUER also needs ASSAY_OIDC_CLIENT_ID and ASSAY_OIDC_CLIENT_SECRET")
+if not re.fullmatch(r"(RS|ES)(256|384|512)", OIDC_RP_SIGN_ALGO):
+    raise ImproperlyConfigured(f"ASSAY_OIDC_ALGORITHM={OIDC_RP_SIGN_ALGO}: use RS256 or another RS or ES algorithm")
+if not (PASSWORD_SIGN_IN or OIDC_ISSUER):
+    raise ImproperlyConfigured("ASSAY_PASSWORD_SIGN_IN=false needs single sign-on: set ASSAY_OIDC_ISSUER")
+
+AUTHENTICATION_BACKENDS = [
+    # first: a locked address must not keep out those whom the provider knows
+    *(["advisor.accounts.single_sign_on.Backend"] if OIDC_ISSUER else []),
+    "axes.backends.AxesStandaloneBackend",
+    *(["django.contrib.auth.backends.ModelBackend"] if PASSWORD_SIGN_IN else []),
+    "advisor.accounts.sign_in_link.Backend",
+]
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}

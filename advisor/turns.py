@@ -17,6 +17,7 @@ from django.utils.translation import gettext as _
 
 from advisor.models import Advice
 from catalog import clock
+from catalog.accounts import quotas
 from catalog.models import Organisation
 
 State = Advice.State
@@ -34,8 +35,7 @@ class Waiting(NamedTuple):
     since: datetime
 
 
-class QueueFull(Exception):
-    """The organization or the person has too many queued requests; the message says what to do."""
+QueueFull = quotas.QuotaReached  # also where the organization or the person has too many queued requests
 
 
 def ready() -> QuerySet[Advice]:
@@ -104,7 +104,12 @@ def ahead() -> dict[UUID, int]:
 
 
 def check_room(organisation: Organisation, made_by: str, count: int = 1) -> None:
-    """QueueFull if `count` more requests would exceed the limit of the organization or of the person."""
+    """QueueFull if `count` more requests would exceed a limit or quota of the organization, or the person's limit."""
+    own = Advice.objects.filter(organisation=organisation)
+    waiting = own.filter(state__in=(State.QUEUED, State.RUNNING)).count()
+    quotas.check(organisation, "max_waiting_answers", waiting, count)
+    quotas.check(organisation, "max_stored_answers", own.count(), count)
+    quotas.check(organisation, "max_answers_per_day", quotas.used_today(organisation).answers, count)
     queued = Advice.objects.filter(state=State.QUEUED, organisation=organisation)
     of_organisation, of_person = queued.count(), queued.filter(made_by=made_by).count()
     if of_organisation + count > settings.ADVICE_MAX_QUEUED:

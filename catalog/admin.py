@@ -2,6 +2,8 @@
 
 # mypy: allow-subclassing-any, allow-any-generics
 
+from typing import Any
+
 from django.contrib import admin
 from django.db.models import Model
 from django.http import HttpRequest
@@ -18,11 +20,13 @@ from catalog.models import (
     CatalogLoad,
     Discount,
     Framework,
+    Identity,
     InstanceType,
     Membership,
     Organisation,
     Price,
     QuantizationMethod,
+    Quota,
     Region,
     ServedModel,
     SupportLicence,
@@ -40,6 +44,23 @@ class AppendOnly(admin.ModelAdmin):
         return False
 
 
+class OfEveryone:
+    """Shows the rows of all organizations, too; without an organization, all see a row."""
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        return self.model._default_manager.of_everyone()  # type: ignore[attr-defined]
+
+
+@admin.register(Quota)
+class QuotaAdmin(admin.ModelAdmin):
+    list_display = ("organisation", "max_waiting_answers", "max_answers_per_day", "max_machines")
+
+
+@admin.register(Identity)
+class IdentityAdmin(admin.ModelAdmin):
+    list_display = ("user", "issuer", "subject", "made_at")
+
+
 @admin.register(Accelerator)
 class AcceleratorAdmin(SimpleHistoryAdmin):
     list_display = ("name", "vendor", "kind", "memory_gib", "memory_gb_per_s", "tdp_watts", "served", "as_of")
@@ -48,8 +69,8 @@ class AcceleratorAdmin(SimpleHistoryAdmin):
 
 
 @admin.register(ServedModel)
-class ServedModelAdmin(SimpleHistoryAdmin):
-    list_display = ("hf_id", "family", "native_dtype", "published_parameters", "as_of")
+class ServedModelAdmin(OfEveryone, SimpleHistoryAdmin):
+    list_display = ("hf_id", "organisation", "family", "native_dtype", "published_parameters", "as_of")
     list_filter = ("family",)
     search_fields = ("hf_id", "slug")
 
@@ -103,8 +124,8 @@ class ApiProviderAdmin(SimpleHistoryAdmin):
 
 
 @admin.register(Calibration)
-class CalibrationAdmin(AppendOnly):
-    list_display = ("name", "basis", "engine_version", "as_of", "created_at", "undoes", "made_by")
+class CalibrationAdmin(OfEveryone, AppendOnly):
+    list_display = ("name", "organisation", "basis", "engine_version", "as_of", "created_at", "undoes", "made_by")
     readonly_fields = ("changes", "results", "undoes", "made_by")  # written only by worker results and by undoing
 
 

@@ -1,6 +1,8 @@
 """The catalog: accelerators, prices, models, frameworks, formats, regions, units and calibrations; and organizations
 with their members, invitations and audit log."""
 
+from typing import Any
+
 from django.conf import settings
 from django.core.validators import MinValueValidator
 from django.db import models
@@ -36,6 +38,62 @@ class Role(models.TextChoices):
     ADMIN = "admin", _("admin")
 
 
+class OwnedManager(models.Manager[Any]):
+    """Rows that belong to an organization, or to nobody: those are shared. By default only the shared ones, so that a
+    query that forgets the organization shows nobody's own rows."""
+
+    def get_queryset(self) -> models.QuerySet[Any]:
+        return super().get_queryset().filter(organisation=None)
+
+    def of_everyone(self) -> models.QuerySet[Any]:
+        """All rows: for deletion, export and the admin site."""
+        return super().get_queryset()
+
+    def seen_by(self, organisation: Organisation | None) -> models.QuerySet[Any]:
+        """The shared rows and those of an organization."""
+        return self.of_everyone().filter(models.Q(organisation=None) | models.Q(organisation=organisation))
+
+    def first_named(self, organisation: Organisation | None, name: models.Q) -> Any:
+        """The row that an organization means by a name: its own before a shared one; None: there is none."""
+        own_first = models.F("organisation").asc(nulls_last=True)
+        return self.seen_by(organisation).filter(name).order_by(own_first, "pk").first()
+
+
+class Quota(models.Model):
+    """Limits of one organization, set by those who run the installation. None: the setting of all, or no limit."""
+
+    organisation = models.OneToOneField(Organisation, on_delete=models.CASCADE, related_name="quota")
+    max_waiting_answers = models.PositiveIntegerField(null=True, blank=True)  # queued and running at a time
+    max_answers_per_day = models.PositiveIntegerField(null=True, blank=True)
+    max_estimates_per_day = models.PositiveIntegerField(null=True, blank=True)
+    max_machines = models.PositiveIntegerField(null=True, blank=True)
+    max_stored_answers = models.PositiveIntegerField(null=True, blank=True)
+
+
+class Retention(models.Model):
+    """For how many days one organization keeps rows; it overrides the setting of all. None: as that setting says."""
+
+    organisation = models.OneToOneField(Organisation, on_delete=models.CASCADE, related_name="retention")
+    keep_advice_days = models.PositiveIntegerField(null=True, blank=True)
+    keep_failed_days = models.PositiveIntegerField(null=True, blank=True)
+    keep_shares_days = models.PositiveIntegerField(null=True, blank=True)
+    keep_load_tests_days = models.PositiveIntegerField(null=True, blank=True)
+    keep_tokens_days = models.PositiveIntegerField(null=True, blank=True)
+    keep_audit_days = models.PositiveIntegerField(null=True, blank=True)
+
+
+class Usage(models.Model):
+    """How often an organization did something on one day (UTC), for its quotas."""
+
+    organisation = models.ForeignKey(Organisation, on_delete=models.CASCADE, related_name="usage")
+    day = models.DateField()
+    answers = models.PositiveIntegerField(default=0)
+    estimates = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["organisation", "day"], name="one_usage_a_day")]
+
+
 class Membership(models.Model):
     """A user's role in an organization."""
 
@@ -44,6 +102,7 @@ class Membership(models.Model):
     role = models.CharField(max_length=12, choices=Role)
     made_by = models.CharField(max_length=150, blank=True)
     made_at = models.DateTimeField(default=timezone.now, editable=False)
+    by_group = models.BooleanField(default=False, db_default=False)  # a group of single sign-on gave it, and ends it
 
     class Meta:
         ordering = ["pk"]
@@ -51,6 +110,40 @@ class Membership(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user}: {self.role} of {self.organisation}"
+
+
+class Identity(models.Model):
+    """A person at the OpenID Connect provider, and the account here. `subject` never changes; an e-mail address may."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="identities")
+    issuer = models.CharField(max_length=200)
+    subject = models.CharField(max_length=255)
+    made_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        verbose_name_plural = "identities"
+        constraints = [models.UniqueConstraint(fields=["issuer", "subject"], name="one_account_an_identity")]
+
+    def __str__(self) -> str:
+        return f"{self.subject} at {self.issuer}"
+
+
+class ServiceAccount(models.Model):
+    """A program that calls the API with its own tokens and a role, independent of any person."""
+
+    organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT, related_name="service_accounts")
+    name = models.CharField(max_length=120)
+    role = models.CharField(max_length=12, choices=Role)
+    made_by = models.CharField(max_length=150, blank=True)
+    made_at = models.DateTimeField(default=timezone.now, editable=False)
+    disabled_at = models.DateTimeField(null=True, blank=True)  # its tokens are refused since
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [models.UniqueConstraint(fields=["organisation", "name"], name="one_service_account_a_name")]
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class Invitation(models.Model):
@@ -406,8 +499,9 @@ class InstanceType(models.Model):
 
 
 class ServedModel(Sourced):
-    slug = models.SlugField(unique=True, max_length=120)
-    hf_id = models.CharField(max_length=200, unique=True)
+    organisation = models.ForeignKey(Organisation, null=True, blank=True, on_delete=models.PROTECT)  # None: shared
+    slug = models.SlugField(max_length=120)
+    hf_id = models.CharField(max_length=200)
     family = models.CharField(max_length=60)
     published_parameters = models.BigIntegerField(null=True, blank=True)
     published_active_parameters = models.BigIntegerField(null=True, blank=True)  # per token, from the model card
@@ -419,9 +513,16 @@ class ServedModel(Sourced):
     checkpoints = models.JSONField(default=dict, blank=True)
     shape = models.JSONField()  # hidden, vocab, tied_embeddings, blocks ...: the fields of advisor.engine.network.Model
     history = HistoricalRecords()
+    objects = OwnedManager()
 
     class Meta:
         ordering = ["family", "slug"]
+        constraints = [
+            models.UniqueConstraint(fields=["slug"], condition=models.Q(organisation=None), name="one_shared_slug"),
+            models.UniqueConstraint(fields=["hf_id"], condition=models.Q(organisation=None), name="one_shared_hf_id"),
+            models.UniqueConstraint(fields=["organisation", "slug"], name="one_own_slug"),
+            models.UniqueConstraint(fields=["organisation", "hf_id"], name="one_own_hf_id"),
+        ]
 
     def __str__(self) -> str:
         return self.hf_id
@@ -647,6 +748,8 @@ class Assumption(Sourced):
 class Calibration(models.Model):
     """Fitted parameters and the data they were fitted to. Append-only; the newest row of a name applies."""
 
+    # None: shared. An organization's own row has only what it measured, and is laid over the newest shared one.
+    organisation = models.ForeignKey(Organisation, null=True, blank=True, on_delete=models.PROTECT)
     name = models.CharField(max_length=120)  # engine | accelerator:<slug> | framework:<slug>:<version>
     values = models.JSONField()
     basis = models.CharField(max_length=20)  # measured | relative | datasheet
@@ -660,6 +763,7 @@ class Calibration(models.Model):
     # the row that this one reverts
     undoes = models.OneToOneField("self", null=True, blank=True, on_delete=models.PROTECT, related_name="undone_by")
     made_by = models.CharField(max_length=150, blank=True)  # the user who reverted it
+    objects = OwnedManager()
 
     class Meta:
         ordering = ["name", "-created_at"]

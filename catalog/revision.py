@@ -30,6 +30,11 @@ NOT_SHOWN = (
     "membership",
     "invitation",
     "auditevent",
+    "identity",
+    "serviceaccount",
+    "quota",
+    "retention",
+    "usage",
 )  # changed in place, on no kept page
 VIEWER = ("sessionid", "csrftoken")  # cookies: the navigation names the user, and its forms hold a token
 CURRENCY = "currency"  # cookie: the currency that the reader chose
@@ -76,7 +81,11 @@ def program() -> str:
 
 def key_of(request: HttpRequest, state: str, *, by_viewer: bool) -> str:
     """A digest of everything that a kept response depends on."""
-    viewer = [viewer_of(request), *(request.COOKIES.get(name) for name in VIEWER)] if by_viewer else []
+    if by_viewer:
+        viewer = [viewer_of(request), *(request.COOKIES.get(name) for name in VIEWER)]
+    else:
+        organisation = caller_of(request).organisation if getattr(request, "user", None) is not None else None
+        viewer = [str(organisation.pk) if organisation else None]  # it may have models of its own
     parts = [
         state, program(), clock.today().isoformat(), request.build_absolute_uri(),
         get_language_from_request(request) if by_viewer else None,
@@ -128,7 +137,7 @@ def kept(view: View, *, by_viewer: bool = True) -> View:
 
 
 def kept_list(view: View) -> View:
-    """The same for a REST list, which is equal for everyone who may read it."""
+    """The same for a REST list, which is equal for everyone in an organization who may read it."""
     return kept(view, by_viewer=False)
 
 

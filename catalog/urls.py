@@ -18,6 +18,7 @@ urlpatterns = [
     path("models/import", model_import.model_import, name="model-import"),
     path("accelerators/<slug:slug>", details.accelerator, name="accelerator"),
     path("models/<slug:slug>", details.model, name="model"),
+    path("models/<slug:slug>/share", details.model_share, name="model-share"),
     path("models/<slug:slug>/delete", deletion.model_page, name="model-delete"),
     path("frameworks/<str:slug>", details.framework_versions, name="framework-versions"),
     path("frameworks/<str:slug>/<str:version>", details.framework, name="framework"),

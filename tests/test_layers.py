@@ -88,8 +88,8 @@ BELOW_IN_PROBES = {
 }
 # Not rooms: Django's own files, the use cases, and what models and settings are made of.
 FOUNDATIONS = {
-    *("models", "stored", "storage", "deletion", "shutdown", "celery", "glossary", "templatetags", "engine"),
-    *("charts", "clock", "field_errors", "form_fields", "revision", "shipped", "texts"),
+    *("models", "stored", "storage", "deletion", "owned_models", "shutdown", "celery", "glossary", "templatetags"),
+    *("engine", "charts", "clock", "field_errors", "form_fields", "revision", "shipped", "texts"),
 }
 MAY_IMPORT = {
     "advisor.engine": ("advisor.engine",),

@@ -15,11 +15,11 @@ from django.db import models
 from advisor import engine
 
 ENGINE_UNITS = "s bytes bits flops watts usd kgco2e kwh tokens requests sequences fraction years year months"
-COLUMN_UNITS = "s ms gib mib gb tflops ghz watts usd kgco2e kwh tokens parameters fraction years year"
+COLUMN_UNITS = "s ms gib mib gb tflops ghz watts usd kgco2e kwh tokens parameters fraction years year days"
 # Counts that name what they count.
-COUNTED = "chips accelerators replicas instances kernels steps layers heads experts index"
+COUNTED = "chips accelerators replicas instances kernels steps layers heads experts index answers estimates machines"
 PER = "s sequence token pair layer logit chip accelerator request run step hour kwh kw_month month year user weight "
-PER += "byte byte_month chip_hour output_token mtok_output mtok_input mtok_cached_input context_token expert_layer"
+PER += "day byte byte_month chip_hour output_token mtok_output mtok_input mtok_cached_input context_token expert_layer"
 STATISTICS = "mean peak max min p50 p95 p99"
 # Pure numbers: sizes of a network's parts, degrees of parallelism, ranks and the few ratios that have a name.
 BARE = set(

@@ -22,6 +22,11 @@ def send_invitation(row: Invitation, url: str) -> bool:
         return False
 
 
+def can_send() -> bool:
+    """Whether somebody told this server how to send e-mail."""
+    return settings.EMAIL_BACKEND != "advisor.accounts.mail.Withheld"
+
+
 def link(path: str) -> str:
     """The address of a page for e-mails. Not that of the request: its Host header is chosen by whoever sends it."""
     return settings.PUBLIC_URL.rstrip("/") + path

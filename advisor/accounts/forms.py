@@ -3,13 +3,14 @@
 from typing import Any
 
 from django import forms
+from django.conf import settings
 from django.contrib.auth.forms import SetPasswordForm
 from django.contrib.auth.models import User
+from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _
 
-from advisor.api import tokens
 from advisor.models import ApiToken
-from catalog.models import Invitation, Role
+from catalog.models import Invitation, Role, ServiceAccount
 
 
 class InviteForm(forms.Form):
@@ -48,4 +49,24 @@ class TokenForm(forms.Form):
             (ApiToken.Scope.ADMIN, "admin: everything"),
         ],
     )
-    days = forms.IntegerField(label="Valid for days", min_value=1, max_value=tokens.MAX_DAYS, initial=tokens.DAYS)
+    days = forms.IntegerField(
+        label="Valid for days", min_value=1, max_value=settings.TOKEN_MAX_DAYS, initial=settings.TOKEN_DAYS
+    )
+    service_account = forms.ModelChoiceField(
+        ServiceAccount.objects.none(), label="Service account", required=False, empty_label="none: of the organization",
+        help_text="It holds the token, and its role bounds what the token may do.",
+    )  # fmt: skip
+
+    def __init__(self, *args: Any, holders: QuerySet[ServiceAccount] | None, **kwargs: Any) -> None:
+        """`holders`: service accounts to choose from; None: a personal token."""
+        super().__init__(*args, **kwargs)
+        field: Any = self.fields["service_account"]
+        if holders:
+            field.queryset = holders
+        else:
+            del self.fields["service_account"]
+
+
+class ServiceAccountForm(forms.Form):
+    name = forms.CharField(label="Name", max_length=120, help_text="The program, such as nightly-report.")
+    role = forms.ChoiceField(label="Role", choices=Role.choices, initial=Role.VIEWER)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from advisor.api.bulk_estimates import Estimates, Quick
     from advisor.api.deletions import OneLoadTest, OneShare, OneToken, Shares, Tokens
     from advisor.api.description import Description
+    from advisor.api.serializers import ShareSerializer, TokenSerializer
     from advisor.api.views import (
         AdviceDetail,
         AdviceFilters,
@@ -31,6 +32,7 @@ VIEWS = {
     "advisor.api.deletions": ("OneLoadTest", "OneShare", "OneToken", "Shares", "Tokens"),
     "advisor.api.bulk_estimates": ("Estimates", "Quick"),
     "advisor.api.description": ("Description",),
+    "advisor.api.serializers": ("ShareSerializer", "TokenSerializer"),
     "advisor.api.views": (
         "AdviceDetail", "AdviceFilters", "AdviceList", "AdviceResult", "AdviceSummary", "CancelAdvice",
         "EstimateOne", "OneAdvice", "Pages", "Root",
@@ -56,7 +58,9 @@ __all__ = [
     "Pages",
     "Quick",
     "Root",
+    "ShareSerializer",
     "Shares",
+    "TokenSerializer",
     "Tokens",
     "address",
     "count",

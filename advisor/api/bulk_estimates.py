@@ -22,6 +22,7 @@ from advisor.api.views import estimate_of
 from advisor.result import QuickRanking
 from catalog.accounts import organisation_of
 from catalog.loading.bounded import Bounds
+from catalog.models import Organisation
 from catalog.rest import (
     Body,
     ProblemSerializer,
@@ -85,7 +86,7 @@ class EstimateResults(serializers.Serializer[Any]):
     results = EstimateResult(many=True)
 
 
-def result_of(index: int, asked: Json, kept: Json, ends_at: float) -> Json:
+def result_of(index: int, asked: Json, organisation: Organisation, kept: Json, ends_at: float) -> Json:
     """The estimate of one entry, or the problem that a single call would be refused with."""
     found: Json = {"index": index, "estimate": None, "problem": None}
     if time.monotonic() > ends_at:
@@ -93,17 +94,17 @@ def result_of(index: int, asked: Json, kept: Json, ends_at: float) -> Json:
     try:
         workload.check_size(asked)
         with inputs.read_once(kept):
-            return {**found, "estimate": estimate_of(asked)}
+            return {**found, "estimate": estimate_of(asked, organisation)}
     except workload.WorkloadError as error:
         return {**found, "problem": workload_problem(error)}
 
 
-def results(asked: Iterable[Json]) -> Iterator[Json]:
+def results(asked: Iterable[Json], organisation: Organisation) -> Iterator[Json]:
     """In the order of the entries."""
     kept: Json = {}
     ends_at = time.monotonic() + MOST_S
     for index, each in enumerate(asked):
-        yield result_of(index, each, kept, ends_at)
+        yield result_of(index, each, organisation, kept, ends_at)
 
 
 def most_estimates() -> int:
@@ -150,7 +151,7 @@ class Estimates(views.APIView):
         if len(entries) > most_estimates():
             raise Unprocessable({"estimates": [f"This installation takes at most {most_estimates()} in one call."]})
         limits.of_estimate(request, -(-len(entries) // PER_COUNT))
-        found = results({**base, **each} for each in entries)
+        found = results(({**base, **each} for each in entries), organisation_of(request))
         if isinstance(request.accepted_renderer, NdjsonRenderer):
             lines = (NdjsonRenderer().render(each) + b"\n" for each in found)
             return StreamingHttpResponse(lines, content_type=NdjsonRenderer.media_type)

@@ -116,6 +116,9 @@ def of_estimate(request: Request, weight: int = 1) -> None:
     """Counts estimates, which occupy a web thread while they are computed."""
     with suppress(CountersDown):
         count(request, "estimate", caller_key(request), settings.ESTIMATES_PER_MINUTE, weight)
+    from catalog.accounts import organisation_of, quotas  # here, because middleware is created before apps are ready
+
+    quotas.use(organisation_of(request), "estimates", weight)
 
 
 def of_quick(request: Request | HttpRequest) -> None:

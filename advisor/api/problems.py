@@ -15,8 +15,6 @@ from advisor.advise import KeyReused, QueueFull
 from advisor.workload import WorkloadError
 from catalog.rest import TooLarge, flat, problem_document, refusal
 
-QUEUE_WAIT_S = 30  # Retry-After where the queue is full
-
 MISSING_CREDENTIALS = (
     "This call needs credentials: sign in, or send a token (Authorization: Bearer aat_...). "
     "Create one with manage.py token make NAME."
@@ -59,7 +57,8 @@ def problem(exc: Exception, context: dict[str, Any]) -> JsonResponse | None:
     if isinstance(exc, KeyReused):
         return refusal(409, str(exc), kind="urn:assay:problem:key-reused", title="Idempotency key reused")
     if isinstance(exc, QueueFull):
-        exc = exceptions.Throttled(QUEUE_WAIT_S, str(exc))
+        wait = {"Retry-After": str(exc.wait_s)} if exc.status == HTTPStatus.TOO_MANY_REQUESTS else {}
+        return refusal(exc.status, str(exc), kind="urn:assay:problem:quota", title="Quota reached", headers=wait)
     if isinstance(exc, RequestDataTooBig):
         exc = TooLarge()
     if isinstance(exc, UnreadablePostError):

@@ -121,10 +121,20 @@ class ShareSerializer(serializers.ModelSerializer[Share]):
 
 class TokenSerializer(serializers.ModelSerializer[ApiToken]):
     status = serializers.ChoiceField(["live", "ended", "revoked"], read_only=True)
+    user = serializers.CharField(
+        source="user.username",
+        default=None,
+        allow_null=True,
+        read_only=True,
+        help_text="The person whose role bounds it",
+    )
+    service_account = serializers.CharField(
+        source="service_account.name", default=None, allow_null=True, read_only=True, help_text="Whose role bounds it"
+    )
 
     class Meta:
         model = ApiToken
         fields = [
-            "id", "name", "token_prefix", "scope", "status", "made_by", "made_at", "expires_at", "last_used_at",
-            "revoked_at",
+            "id", "name", "token_prefix", "scope", "status", "user", "service_account", "made_by", "made_at",
+            "expires_at", "last_used_at", "revoked_at",
         ]  # fmt: skip

@@ -20,25 +20,32 @@ from rest_framework.request import Request
 from advisor.api import limits
 from advisor.models import ApiToken
 from catalog import clock
-from catalog.accounts import Right, audit, caller_of, hashed, new_token, why_not
-from catalog.models import Organisation, default_organisation
+from catalog.accounts import Right, audit, caller_of, hashed, new_token, rights_behind, why_not
+from catalog.models import Organisation, ServiceAccount, default_organisation
 
 Scope = ApiToken.Scope
 PREFIX = 12
-DAYS, MAX_DAYS = 90, 366
 GRACE_S = 3600  # a rotated token still works for this time
 USED_EVERY_S = 60
 
 
 def make(
-    name: str, scope: str, days: int = DAYS, made_by: str = "", organisation: Organisation | None = None
+    name: str,
+    scope: str,
+    days: int | None = None,
+    made_by: str = "",
+    organisation: Organisation | None = None,
+    holder: User | ServiceAccount | None = None,
 ) -> tuple[str, ApiToken]:
     """Creates a token of an organization (default: the default one).
 
+    `holder`: whose role bounds its rights; None: the organization's own, with the rights of the scope.
     Returns (the token, to be shown once, and its row). Raises ValueError.
     """
-    if scope not in Scope.values or not 1 <= days <= MAX_DAYS:
-        raise ValueError(f"the scope must be one of {', '.join(Scope.values)}, and days from 1 to {MAX_DAYS}")
+    days = settings.TOKEN_DAYS if days is None else days
+    if scope not in Scope.values or not 1 <= days <= settings.TOKEN_MAX_DAYS:
+        allowed = f"{', '.join(Scope.values)}, and days from 1 to {settings.TOKEN_MAX_DAYS}"
+        raise ValueError(f"the scope must be one of {allowed}")
     token, owner = new_token("aat"), organisation or default_organisation()
     with transaction.atomic():
         row = ApiToken.objects.create(
@@ -47,11 +54,14 @@ def make(
             scope=scope,
             token_hash=hashed(token),
             token_prefix=token[:PREFIX],
-            made_by=made_by,
+            user=holder if isinstance(holder, User) else None,
+            service_account=holder if isinstance(holder, ServiceAccount) else None,
+            made_by=made_by[:150],
             expires_at=clock.read() + timedelta(days=days),
             before_accounts=not User.objects.exists(),
         )
-        audit.record(owner, made_by, audit.Action.TOKEN, named(row), f"scope {scope}, {days} days")
+        whose = f" for {holder}" if holder else ""
+        audit.record(owner, made_by, audit.Action.TOKEN, named(row), f"scope {scope}, {days} days{whose}")
     return token, row
 
 
@@ -61,9 +71,10 @@ def named(row: ApiToken) -> str:
 
 @transaction.atomic
 def rotate(row: ApiToken) -> tuple[str, ApiToken]:
-    """Creates a successor with the same name, scope and lifetime; the old token expires within an hour."""
+    """Creates a successor with the same name, scope, holder and lifetime; the old token expires within an hour."""
     days = max(round((row.expires_at - row.made_at) / timedelta(days=1)), 1)
-    token, fresh = make(row.name, row.scope, days, row.made_by, row.organisation)
+    days = min(days, settings.TOKEN_MAX_DAYS)
+    token, fresh = make(row.name, row.scope, days, row.made_by, row.organisation, row.user or row.service_account)
     ends_at = clock.read() + timedelta(seconds=GRACE_S)
     ApiToken.objects.filter(pk=row.pk, expires_at__gt=ends_at).update(expires_at=ends_at)
     return token, fresh
@@ -87,7 +98,14 @@ def revoke_made_by(organisation: Organisation, name: str) -> int:
 def by_token(token: str) -> ApiToken | None:
     """The valid token; also one from before the first account, which `is_outdated` tells."""
     rows = ApiToken.objects.filter(token_hash=hashed(token), revoked_at=None, expires_at__gt=clock.now())
-    return rows.select_related("organisation").first()
+    return rows.select_related("organisation", "user", "service_account").first()
+
+
+def has_holder(row: ApiToken) -> bool:
+    """Whether its holder still has rights: an active member, or a service account that is not disabled."""
+    if row.service_account is not None:
+        return row.service_account.disabled_at is None
+    return row.user is None or bool(rights_behind(row))
 
 
 def record_use(row: ApiToken) -> None:
@@ -113,11 +131,21 @@ class Holder:
     is_staff = False
 
     def get_username(self) -> str:
-        return f"token {self.token.name}"
+        """Who asks, in the audit log and the queue: a person's tokens count as the person."""
+        if self.token.service_account is not None:
+            return f"service {self.token.service_account.name}"
+        return self.token.user.get_username() if self.token.user else f"token {self.token.name}"
 
 
 class TokenRefused(exceptions.AuthenticationFailed):
     default_detail = "This token is unknown, revoked or expired. Create a new one with manage.py token make NAME."
+
+
+class HolderGone(exceptions.AuthenticationFailed):
+    default_detail = (
+        "The holder of this token is no longer a member, or the service account is disabled. Ask an admin of the "
+        "organization."
+    )
 
 
 class TokenOutdated(exceptions.AuthenticationFailed):
@@ -139,6 +167,8 @@ class PersonToken(BaseAuthentication):
             raise TokenRefused
         if row.is_outdated:
             raise TokenOutdated
+        if not has_holder(row):
+            raise HolderGone
         limits.of_token(request, row.pk)
         record_use(row)
         return Holder(row), row

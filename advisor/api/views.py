@@ -37,6 +37,7 @@ from advisor.workload import PORTFOLIO, Deployment, TrainingRun
 from catalog import rest
 from catalog.accounts import Right, caller_of, organisation_of
 from catalog.lists import filters
+from catalog.models import Organisation
 from catalog.pricing import reader
 from catalog.rest import Conflict, problems
 
@@ -102,7 +103,8 @@ class RestAdviceFilters(AdviceFilters):
 LINKS = (
     "advice", "quick", "estimate", "estimates", "accelerators", "models", "prices", "own-prices", "discounts",
     "api-prices", "frameworks", "quantizations", "units", "regions", "assumptions", "freshness", "fidelity", "agents",
-    "probe-jobs", "probe-results", "enrolments", "tokens",
+    "probe-jobs", "probe-results", "enrolments", "tokens", "own-tokens", "service-accounts", "members", "invitations",
+    "audit", "organization",
 )  # fmt: skip
 
 
@@ -274,18 +276,18 @@ class EstimateOne(views.APIView):
         limits.of_estimate(request)
         if not isinstance(request.data, dict):
             raise workload.WorkloadError([workload.error("", "must be an object of keys", "a deployment")])
-        return Response(estimate_of(request.data))
+        return Response(estimate_of(request.data, organisation_of(request)))
 
 
-def estimate_of(raw: dict[str, Any]) -> dict[str, Any]:
-    """The estimate of one body. Raises WorkloadError."""
+def estimate_of(raw: dict[str, Any], organisation: Organisation) -> dict[str, Any]:
+    """The estimate of one body, on the catalog that the organization sees. Raises WorkloadError."""
     # here, so that web workers load the engine only for estimates
     from advisor.answer import single_estimate, training_estimate
 
     asked = workload.parse_estimate(raw)
     if isinstance(asked, TrainingRun):
-        return training_estimate.answer(asked).to_json()
-    return single_estimate.answer(within_limits(asked)).to_json()
+        return training_estimate.answer(asked, organisation).to_json()
+    return single_estimate.answer(within_limits(asked), organisation).to_json()
 
 
 def within_limits(d: Deployment) -> Deployment:

@@ -2,6 +2,7 @@
 
 import datetime
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from pydantic import (
@@ -25,7 +26,7 @@ from catalog.loading.places import places
 from catalog.pricing.derived import known_on
 
 
-def unsuited_model(spec: Mapping[str, Any]) -> list[dict[str, str]]:
+def unsuited_model(spec: Mapping[str, Any], organisation: Any) -> list[dict[str, str]]:
     """An error if no accelerator can help: the model does not support this kind of workload; else an empty list."""
     from advisor.inputs.from_catalog import model_row
     from advisor.inputs.to_engine import model_of, workload_of
@@ -34,7 +35,7 @@ def unsuited_model(spec: Mapping[str, Any]) -> list[dict[str, str]]:
         if doubt := own_model_error(spec["model"]["config"], bool(spec["model"].get("confirm_size"))):
             return [doubt]
     try:
-        reason = model_mismatch(workload_of(dict(spec)), model_of(model_row(spec["model"])))
+        reason = model_mismatch(workload_of(dict(spec)), model_of(model_row(spec["model"], organisation)))
     except (ValueError, KeyError, TypeError, OSError):
         return []  # e.g. a trace that is still a path: paths_in reports it
     return [error(field_of(reason, spec["traffic"]), reason)] if reason else []
@@ -91,7 +92,7 @@ def check_catalog(spec: Mapping[str, Any], organisation: Any = None, files: bool
         errors.append(unavailable(spec["kind"]))
     else:
         errors = unknown_names(spec, organisation, before) + ([] if files else paths_in(spec))
-    if errors := errors or unsuited_model(spec):
+    if errors := errors or unsuited_model(spec, organisation):
         raise WorkloadError(errors)
 
 
@@ -133,16 +134,18 @@ def unknown_names(spec: Mapping[str, Any], organisation: Any = None, before: int
     prices = prices_seen_by(organisation)
 
     def check(field: str, names: list[str], known: Callable[[], Iterable[str]]) -> None:
-        book = models if field in ("model", "finetuning.reward_model") else accelerators if known is slugs else None
+        book: Any = accelerators if known is slugs else None
+        if field in ("model", "finetuning.reward_model"):
+            book = partial(models, organisation)
         meant = (lambda name: book().meant_by(name)) if book else (lambda name: [])
         errors.extend(unknown(field, names, known, before + len(errors), meant))
 
     slugs = lambda: list(Accelerator.objects.values_list("slug", flat=True))  # noqa: E731
     if isinstance(spec["model"], str):
-        ids = ServedModel.objects.values_list("hf_id", "slug")
+        ids = ServedModel.objects.seen_by(organisation).values_list("hf_id", "slug")
         check("model", [spec["model"]], lambda: [name for pair in ids for name in pair])
     if reward := (spec.get("finetuning") or {}).get("reward_model"):
-        ids = ServedModel.objects.values_list("hf_id", "slug")
+        ids = ServedModel.objects.seen_by(organisation).values_list("hf_id", "slug")
         check("finetuning.reward_model", [reward], lambda: [name for pair in ids for name in pair])
     constraints = spec["constraints"]
     for field, source in (

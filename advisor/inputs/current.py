@@ -19,7 +19,7 @@ from advisor.inputs.snapshot import Snapshot
 from advisor.inputs.to_engine import chip_of, framework_of, model_of, quantizations_of, with_host_speed
 from advisor.workload import Config, WorkloadError, deployment, error
 from catalog import clock
-from catalog.models import Accelerator, Assumption, QuantizationMethod, ServedModel
+from catalog.models import Accelerator, Assumption, Organisation, QuantizationMethod, ServedModel
 
 
 def catalog_chip(a: Accelerator) -> Chip:
@@ -27,20 +27,22 @@ def catalog_chip(a: Accelerator) -> Chip:
     return chip_of(_accelerator(a))
 
 
-def catalog_resources(models: list[str] | None = None) -> Resources:
-    """The catalog as engine values: all models, or those with the Hugging Face IDs in `models`."""
-    names = catalog_model_ids() if models is None else models
-    return replace(without_models(), models={name: found for name in names if (found := known_model(name))})
+def catalog_resources(models: list[str] | None = None, organisation: Organisation | None = None) -> Resources:
+    """The catalog as an organization sees it, as engine values: all models, or those with these Hugging Face IDs."""
+    names = catalog_model_ids(organisation) if models is None else models
+    found = {name: model for name in names if (model := known_model(name, organisation))}
+    return replace(without_models(organisation), models=found)
 
 
 @once()
-def known_model(hf_id: str) -> Model | None:
+def known_model(hf_id: str, organisation: Organisation | None) -> Model | None:
     """One model of the catalog as an engine value; None: there is none of this ID."""
-    return model_of(model_row(hf_id)) if ServedModel.objects.filter(hf_id=hf_id).exists() else None
+    seen = ServedModel.objects.seen_by(organisation).filter(hf_id=hf_id)
+    return model_of(model_row(hf_id, organisation)) if seen.exists() else None
 
 
 @once()
-def without_models() -> Resources:
+def without_models(organisation: Organisation | None) -> Resources:
     """Everything else of the catalog."""
     rows = {a.key: assumption(a) for a in Assumption.objects.filter(key=HOST_SPEED)}
     return Resources(
@@ -48,16 +50,18 @@ def without_models() -> Resources:
         accelerators={a.slug: chip_of(_accelerator(a)) for a in Accelerator.objects.all()},
         quantizations=quantizations_of([_quantization(q) for q in QuantizationMethod.objects.order_by("slug")]),
         frameworks=tuple(framework_of(row) for row in _frameworks()),
-        scopes=with_host_speed(calibrations(), rows, {}),
+        scopes=with_host_speed(calibrations(organisation), rows, {}),
     )
 
 
-def catalog_model_id(name: str) -> str:
+def catalog_model_id(name: str, organisation: Organisation | None = None) -> str:
     """The Hugging Face ID of a model given by ID, slug or short name; an unknown name is returned unchanged."""
-    return one(name, models())
+    return one(name, models(organisation))
 
 
-def resources_with(model: str | Config, lengths: tuple[float, float] | None = None) -> tuple[str, Resources]:
+def resources_with(
+    model: str | Config, lengths: tuple[float, float] | None = None, organisation: Organisation | None = None
+) -> tuple[str, Resources]:
     """(ID, catalog) with one model, given by name or as its config.json. Raises WorkloadError.
 
     lengths: input and output tokens of an estimate that measured rows may correct; None: physics alone.
@@ -68,13 +72,13 @@ def resources_with(model: str | Config, lengths: tuple[float, float] | None = No
             raise WorkloadError([error("model.config", message, "the contents of config.json")])
         if doubt := own_model_error(model.config, model.confirm_size):
             raise WorkloadError([doubt])
-        known = deployment.with_config(catalog_resources([]), "own-model", model.config)
+        known = deployment.with_config(catalog_resources([], organisation), "own-model", model.config)
         alike = measured.catalog_name(to_shape(known.models["own-model"])) if lengths is not None else ""
         return "own-model", corrected(known, alike, lengths)
-    model_id = catalog_model_id(model)
-    known = catalog_resources([model_id])
+    model_id = catalog_model_id(model, organisation)
+    known = catalog_resources([model_id], organisation)
     if model_id not in known.models:
-        deployment.named("model", model_id, dict.fromkeys(catalog_model_ids()))
+        deployment.named("model", model_id, dict.fromkeys(catalog_model_ids(organisation)))
     return model_id, corrected(known, model_id, lengths)
 
 
@@ -86,8 +90,8 @@ def corrected(known: Resources, model_id: str, lengths: tuple[float, float] | No
 
 
 @once()
-def catalog_model_ids() -> list[str]:
-    return list(ServedModel.objects.order_by("hf_id").values_list("hf_id", flat=True))
+def catalog_model_ids(organisation: Organisation | None = None) -> list[str]:
+    return list(ServedModel.objects.seen_by(organisation).order_by("hf_id").values_list("hf_id", flat=True))
 
 
 @once()

@@ -1,6 +1,7 @@
 """Reads the catalog rows that an answer needs into a snapshot."""
 
 import datetime
+from copy import copy
 from typing import Any
 
 from django.db.models import Q
@@ -45,13 +46,13 @@ def take_snapshot(spec: Json, organisation: Organisation | None = None) -> Snaps
 
 def model_rows(spec: Json, organisation: Organisation | None) -> Json:
     """The part of a snapshot that depends on the model: its shape, its draft model and its hosted APIs."""
-    model = model_row(spec["model"])
+    model = model_row(spec["model"], organisation)
     hosted = hosted_apis.rows(model["hf_id"], organisation, asked_on(spec))
     reward = reward_model_of(spec)
     return {
         "model": model,
-        "draft_model": draft_row(model),
-        "reward_model": model_row(reward) if reward else None,
+        "draft_model": draft_row(model, organisation),
+        "reward_model": model_row(reward, organisation) if reward else None,
         "hosted": hosted,
         "conditioned": measured.scopes_of_spec(spec, measured_name(model), organisation),
     }
@@ -105,9 +106,9 @@ def market_rows(spec: Json, organisation: Organisation | None) -> Json:
         "regions": {slug: figures for slug, figures in offers.regions().items() if slug in places},
         "site": site,
         "assumptions": {a.key: assumption(a) for a in Assumption.objects.order_by("key")},
-        "calibrations": calibrations(),
+        "calibrations": calibrations(organisation),
         "currency": currency_of(spec, day),
-        "calibration_rows": calibration_rows(),
+        "calibration_rows": calibration_rows(organisation),
     }
 
 
@@ -132,8 +133,11 @@ def asked_on(spec: Json) -> datetime.date:
     return datetime.date.fromisoformat(day) if day else clock.today()
 
 
-def calibrations() -> Json:
-    """The newest calibration of each name; it overrides the host times in the framework's file."""
+def calibrations(organisation: Organisation | None = None) -> Json:
+    """The newest calibration of each name; it overrides the host times in the framework's file.
+
+    What an organization measured itself overrides what all share, for its answers alone.
+    """
     rows = newest_of(_frameworks())
     stated = {f"framework:{f['slug']}": host_times_of(f) for f in rows if f.get("host_times")}
     for f in rows:
@@ -145,27 +149,44 @@ def calibrations() -> Json:
         stated.setdefault(MEASURED + name, {})[version] = 1.0
     measured = {
         c.name: stated.get(c.name, {}) | c.values | {"basis": c.basis, "source": c.fitted_on}
-        for c in newest_calibrations()
+        for c in newest_calibrations(organisation)
     }
     return stated | measured
 
 
-def calibration_rows() -> Json:
+def calibration_rows(organisation: Organisation | None = None) -> Json:
     """Row IDs and dates of the chips' calibrations, so that an answer can name the ones it used."""
     return {
         c.name: {"id": c.pk, "measured_on": c.as_of.isoformat(), "by_machines": bool(c.measured)}
-        for c in newest_calibrations()
+        for c in newest_calibrations(organisation)
         if c.name.startswith(CHIP_SCOPE)
     }
 
 
-def newest_calibrations() -> list[Calibration]:
-    """The newest calibration of each name; a name whose undo left no values is left out.
+def newest_calibrations(organisation: Organisation | None = None) -> list[Calibration]:
+    """The newest calibration of each name, with an organization's own values over the shared ones.
 
-    A chip family without values of its own stays: its basis says that its chips have rows in the fit.
+    A name whose undo left no values is left out. A chip family without values of its own stays: its basis says that its
+    chips have rows in the fit.
     """
     newest = {c.name: c for c in Calibration.objects.order_by("name", "created_at", "pk")}
+    if organisation is not None:
+        own = Calibration.objects.of_everyone().filter(organisation=organisation).order_by("created_at", "pk")
+        for row in {c.name: c for c in own}.values():
+            newest[row.name] = laid_over(row, newest.get(row.name))
     return [c for c in newest.values() if c.values or not c.undoes_id]
+
+
+def laid_over(own: Calibration, shared: Calibration | None) -> Calibration:
+    """An organization's calibration, which has only what it measured, with the shared values for the rest (unsaved)."""
+    if shared is None:
+        return own
+    if not own.values:
+        return shared
+    merged = copy(own)
+    merged.values = shared.values | own.values
+    merged.basis = own.basis if own.basis == "measured" else shared.basis
+    return merged
 
 
 def host_times_of(row: Json) -> Json:
@@ -183,10 +204,15 @@ def host_times_of(row: Json) -> Json:
     }
 
 
-def model_row(model: str | Json) -> Json:
-    """The catalog row of a model given by ID or slug, or the row of a model given by its config.json."""
+def model_row(model: str | Json, organisation: Organisation | None = None) -> Json:
+    """The catalog row of a model given by ID or slug, or the row of a model given by its config.json.
+
+    Raises ServedModel.DoesNotExist: the organization sees no such model.
+    """
     if isinstance(model, str):
-        row = ServedModel.objects.get(Q(hf_id=model) | Q(slug=model))
+        row = ServedModel.objects.first_named(organisation, Q(hf_id=model) | Q(slug=model))
+        if row is None:
+            raise ServedModel.DoesNotExist(f"no model {model}")
         return {
             "hf_id": row.hf_id,
             "slug": row.slug,
@@ -209,10 +235,11 @@ def reward_model_of(spec: Json) -> str | None:
     return name
 
 
-def draft_row(model: Json) -> Json | None:
+def draft_row(model: Json, organisation: Organisation | None) -> Json | None:
     """The draft model for speculative decoding with this model; None if the catalog has none."""
     small = model.get("checkpoints", {}).get("drafts", {}).get("draft")
-    return model_row(small) if small and ServedModel.objects.filter(hf_id=small).exists() else None
+    known = small and ServedModel.objects.seen_by(organisation).filter(hf_id=small).exists()
+    return model_row(small, organisation) if known else None
 
 
 def _accelerator(a: Accelerator) -> Json:

@@ -24,15 +24,16 @@ def prices_seen_by(organisation: Organisation | None) -> QuerySet[Price]:
 def with_catalog_names(spec: Mapping[str, Any], organisation: Organisation | None = None) -> Json:
     """The workload with the catalog's own names; unknown and ambiguous ones stay, for check_catalog to report.
 
-    Providers and regions include those of the organization's own prices.
+    Providers and regions include those of the organization's own prices, and models its own.
 
     A short name of several chips stands for all of them in allow and deny lists (H100: SXM, PCIe, NVL).
     """
     named = unnamed(spec)
     if isinstance(spec["model"], str):
-        named["model"] = one(spec["model"], models())
+        named["model"] = one(spec["model"], models(organisation))
     if (spec.get("finetuning") or {}).get("reward_model"):
-        named["finetuning"] = {**spec["finetuning"], "reward_model": one(spec["finetuning"]["reward_model"], models())}
+        reward = one(spec["finetuning"]["reward_model"], models(organisation))
+        named["finetuning"] = {**spec["finetuning"], "reward_model": reward}
     constraints, chips = dict(spec["constraints"]), accelerators()
     prices = prices_seen_by(organisation)
     known = {
@@ -100,12 +101,12 @@ def accelerators() -> Names:
 
 
 @once()
-def models() -> Names:
+def models(organisation: Organisation | None = None) -> Names:
     """Hugging Face IDs by ID, by slug, by the part after the slash, and by the words that it has in this order.
 
     The repositories of a model's conversions stand for it too.
     """
-    rows = ServedModel.objects.values_list("hf_id", "slug", "checkpoints")
+    rows = ServedModel.objects.seen_by(organisation).values_list("hf_id", "slug", "checkpoints")
     taken = {hf_id for hf_id, _, _ in rows}
     spelled = {
         hf_id: (hf_id.rpartition("/")[2], slug, *(c["hf_id"] for c in checkpoints.get("conversions", ())))

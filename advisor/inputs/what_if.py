@@ -10,7 +10,7 @@ from advisor.inputs.check import check_catalog
 from advisor.inputs.names import with_catalog_names
 from advisor.workload import WorkloadError, error, parse, states_rate, unnamed
 from advisor.workload import terms_of as workload_terms
-from catalog.models import Accelerator
+from catalog.models import Accelerator, Organisation
 
 Json = dict[str, Any]
 CLASSES = {
@@ -123,7 +123,7 @@ def at(spec: Any, path: str) -> Any:
     return spec
 
 
-def changed(spec: Json, given: Values) -> Json:
+def changed(spec: Json, given: Values, organisation: Organisation | None = None) -> Json:
     """The question with the controls that `given` names; an empty value removes a limit. Raises WorkloadError.
 
     The `field` of each error is the name of a control.
@@ -150,8 +150,8 @@ def changed(spec: Json, given: Values) -> Json:
     try:
         found = parse(without_derived({**raw, "name": unnamed(spec)["name"]}))
         if found["constraints"] != spec["constraints"]:
-            found = with_catalog_names(found)
-            check_catalog(found)
+            found = with_catalog_names(found, organisation)
+            check_catalog(found, organisation)
     except WorkloadError as e:
         raise WorkloadError([{**item, "field": control_of(item["field"])} for item in e.errors]) from None
     return found

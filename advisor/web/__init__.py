@@ -9,6 +9,7 @@ from advisor.web import (
     load_test_views,
     portfolio_form,
     price_pages,
+    share_links,
     views,
 )
 from advisor.web.answers import assumptions_page, compare_page, freshness_page, list_page
@@ -30,6 +31,7 @@ __all__ = [
     "portfolio_form",
     "price_pages",
     "quick_estimate",
+    "share_links",
     "trouble",
     "views",
     "what_if_views",

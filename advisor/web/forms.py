@@ -211,9 +211,9 @@ MAX_SUGGESTED = 64
 SUGGESTED: dict[tuple[str, Any], dict[str, list[str]]] = {}
 
 
-def models_by_use() -> list[str]:
+def models_by_use(organisation: Organisation | None = None) -> list[str]:
     """Models that people may ask for, those that most providers host first; shapes only of measurements left out."""
-    rows = ServedModel.objects.annotate(hosts=Count("api_prices__provider", distinct=True))
+    rows = ServedModel.objects.seen_by(organisation).annotate(hosts=Count("api_prices__provider", distinct=True))
     known = [row for row in rows if not row.checkpoints.get("measured_only")]
     hosting = {row: max(row.hosts, row.checkpoints.get("hosting", {}).get("providers", 0)) for row in known}
     return [row.hf_id for row in sorted(known, key=lambda row: (-hosting[row], row.hf_id))]
@@ -222,7 +222,7 @@ def models_by_use() -> list[str]:
 def read_suggestions(organisation: Organisation | None) -> dict[str, list[str]]:
     prices = prices_seen_by(organisation)
     return {
-        "models": models_by_use(),
+        "models": models_by_use(organisation),
         "accelerators": list(Accelerator.objects.filter(served=True).values_list("slug", flat=True)),
         "regions": list(Region.objects.values_list("slug", flat=True)),
         "vendors": list(Accelerator.objects.values_list("vendor", flat=True).distinct().order_by("vendor")),

@@ -38,7 +38,7 @@ from advisor.web.answers.page import option_context as page_of_option
 from advisor.web.what_if import controls as what_if
 from advisor.workload import PORTFOLIO, WorkloadError, unnamed, with_changes
 from catalog import clock
-from catalog.accounts import Caller, Right, audit, caller_of, hashed, needs, organisation_of, refused
+from catalog.accounts import Caller, Right, caller_of, hashed, needs, organisation_of, refused
 from catalog.models import Organisation
 from catalog.pricing import reader
 from catalog.rest import refusal
@@ -234,7 +234,7 @@ def advice_context(request: HttpRequest, advice: Advice) -> dict[str, Any]:
     context["shares"] = share_links.live(advice.shares.all()).order_by("expires_at")
     context["comments"] = comments.shown(advice, caller_of(request))
     context |= what_if.lineage(advice)
-    if advice.is_done and what_if.applies(advice.workload.spec):
+    if advice.is_done and what_if.can_change(advice.workload.spec, advice.organisation):
         context |= what_if.form_context(advice.workload.spec, reverse("what-if", args=[advice.pk]))
     return context
 
@@ -357,8 +357,7 @@ def share(request: HttpRequest, pk: Any) -> HttpResponse:
     caller = caller_of(request)
     with transaction.atomic():
         hold_or_404(advice)
-        token = share_links.make(advice, days, caller.name)
-        audit.record(advice.organisation, caller.name, audit.Action.SHARE, advice.workload.name, f"{days} days")
+        token = share_links.create(advice, days, caller.name)
     url = request.build_absolute_uri(reverse("shared", args=[token]))
     text = f"Link created. It is valid for {days} days. Copy it now; it is not shown again:"
     messages.success(request, format_html('{} <a href="{}">{}</a>', text, url, url))
@@ -371,13 +370,8 @@ def unshare(request: HttpRequest, pk: Any) -> HttpResponse:
     """End a link now."""
     advice = finished(organisation_of(request), pk)
     which, token = request.POST.get("link", ""), request.POST.get("token", "")
-    with transaction.atomic():
-        links = share_links.live(advice.shares.all())
-        links = links.filter(pk=which) if which.isdecimal() else links.filter(token_hash=hashed(token))
-        ended = links.update(expires_at=clock.now())
-        if ended:
-            who = caller_of(request).name
-            audit.record(advice.organisation, who, audit.Action.SHARE_ENDED, advice.workload.name)
+    by = {"pk": which} if which.isdecimal() else {"token_hash": hashed(token)}
+    ended = share_links.end(advice, caller_of(request).name, **by)
     messages.success(request, "Link revoked." if ended else "That link does not exist.")
     return redirect(reverse("advice", args=[pk]) + "#share")
 
@@ -455,7 +449,7 @@ def shared(request: HttpRequest, token: str) -> HttpResponse:
     base = reverse("shared", args=[token]) + "/options/"
     context = {"advice": advice, "spec": advice.workload.spec, "shared": True}
     context |= answer_context(request, advice, base, shared=True)
-    if what_if.applies(advice.workload.spec):
+    if what_if.can_change(advice.workload.spec, None):
         context["what_if_url"] = reverse("shared-what-if", args=[token])
     return unlisted(render(request, "advisor/advice.html", context))
 

@@ -1,6 +1,15 @@
 """Organizations, members, roles, invitations, secret tokens and the audit log."""
 
-from catalog.accounts import audit, invitations, organizations
+from catalog.accounts import (
+    audit,
+    everything,
+    identities,
+    invitations,
+    organizations,
+    quotas,
+    retention,
+    service_accounts,
+)
 from catalog.accounts.access import (
     SESSION_KEY,
     Caller,
@@ -10,9 +19,11 @@ from catalog.accounts.access import (
     for_any_account,
     for_templates,
     memberships_of,
+    needed_role,
     needs,
     organisation_of,
     refused,
+    rights_behind,
     why_not,
 )
 from catalog.accounts.secret_tokens import hashed, new_token
@@ -24,15 +35,22 @@ __all__ = [
     "SESSION_KEY",
     "audit",
     "caller_of",
+    "everything",
     "for_any_account",
     "for_templates",
     "hashed",
+    "identities",
     "invitations",
     "memberships_of",
+    "needed_role",
     "needs",
     "new_token",
     "organisation_of",
     "organizations",
+    "quotas",
     "refused",
+    "retention",
+    "rights_behind",
+    "service_accounts",
     "why_not",
 ]

@@ -74,6 +74,11 @@ class Caller:
         return self.organisation is not None and (self.is_alone or bool(self.name))
 
     @property
+    def own(self) -> Organisation | None:
+        """The organization whose own rows the caller sees in lists; None: a visitor."""
+        return self.organisation if self.is_member else None
+
+    @property
     def role_label(self) -> str:
         return str(Role(self.role).label) if self.role else ""
 
@@ -121,7 +126,7 @@ def caller_of(request: Any) -> Caller:
 def _caller(user: Any, session: Any) -> Caller:
     token = getattr(user, "token", None)
     if token is not None:
-        rights = with_shared(OF_SCOPE[token.scope], token.organisation)
+        rights = with_shared(OF_SCOPE[token.scope] & rights_behind(token), token.organisation)
         return Caller(name=user.get_username(), organisation=token.organisation, rights=rights, user=user)
     if user is not None and user.is_authenticated:
         return _member(user, session.get(SESSION_KEY))
@@ -148,6 +153,16 @@ def _member(user: Any, chosen: int | None) -> Caller:
         user=user,
         memberships=tuple(rows),
     )
+
+
+def rights_behind(token: Any) -> frozenset[Right]:
+    """What the holder of an ApiToken may do now: a person's or a service account's role; all for an organization's."""
+    if token.service_account is not None:
+        return OF_ROLE[Role(token.service_account.role)]
+    if token.user is None:
+        return ADMIN
+    rows = memberships_of(token.user) if token.user.is_active else []
+    return next((OF_ROLE[Role(row.role)] for row in rows if row.organisation_id == token.organisation_id), frozenset())
 
 
 def memberships_of(user: Any) -> list[Membership]:
@@ -213,23 +228,33 @@ def why_not(caller: Caller, right: Right) -> str:
     """Why the caller may not do this, and who can change that."""
     token = getattr(caller.user, "token", None)
     if token is not None and right != Right.MAINTAIN:
+        if right in OF_SCOPE[token.scope] and not caller.may(right):
+            return f"The role behind this token does not allow this call. {needed_role(right)}"
         scopes = " or ".join(scope for scope, opened in OF_SCOPE.items() if right in opened) or "admin"
         return f"This token's scope is {token.scope}, which does not allow this call. It needs the scope {scopes}."
     if caller.organisation is None:
         return without_organisation()
+    if right == Right.MAINTAIN:
+        return needed_role(right)
+    with override("en"):  # as all refusals
+        own = str(Role(caller.role).label) if caller.role else "none"
+    return (
+        f"Your role in {caller.organisation.name} is {own}. {needed_role(right)} Ask an admin of the "
+        "organization to change your role."
+    )
+
+
+def needed_role(right: Right) -> str:
+    """Which role has a right, as a sentence."""
     if right == Right.MAINTAIN:
         return (
             "This changes what all organizations share. Only operators and admins of the default "
             "organization may do it."
         )
     role = next(role for role, rights in OF_ROLE.items() if right in rights)
-    with override("en"):  # as all refusals
-        own, needed = str(Role(caller.role).label) if caller.role else "none", str(role.label)
-    higher = "" if role == Role.ADMIN else " or higher"
-    return (
-        f"Your role in {caller.organisation.name} is {own}. This needs the role {needed}{higher}. Ask an admin of the "
-        "organization to change your role."
-    )
+    with override("en"):
+        needed = str(role.label)
+    return f"This needs the role {needed}{'' if role == Role.ADMIN else ' or higher'}."
 
 
 def without_organisation() -> str:

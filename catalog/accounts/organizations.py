@@ -51,9 +51,11 @@ def refuse_staff_and_last_admin(row: Membership) -> None:
 
 @transaction.atomic
 def change_role(row: Membership, role: str, by: str) -> bool:
-    """Changes the role of a member. False: it already has it. Refused: staff, or the last admin."""
+    """Changes the role of a member. False: it already has it. Refused: staff, the last admin, or a role of a group."""
     if role == row.role:
         return False
+    if row.by_group:
+        raise Refused(_("A group of the provider of single sign-on gives this role. Change the groups there."))
     refuse_staff_and_last_admin(row)
     changed = Membership.objects.filter(pk=row.pk, role=row.role).update(role=role)
     if changed:

@@ -3,7 +3,7 @@
 from http import HTTPStatus
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 from django.http import Http404
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_view
@@ -13,7 +13,7 @@ from rest_framework.request import Request
 
 from catalog import clock
 from catalog.accounts import Right, caller_of, why_not
-from catalog.deletion import NotDeletable, delete_model
+from catalog.deletion import NotDeletable, delete_model, may_delete
 from catalog.details import maturity
 from catalog.lists import filters
 from catalog.models import (
@@ -124,9 +124,14 @@ class ApiPriceSerializer(serializers.ModelSerializer[ApiPrice]):
 
 
 class ModelSerializer(serializers.ModelSerializer[ServedModel]):
+    is_own = serializers.SerializerMethodField(help_text="Whether only the caller's organization sees it")
+
     class Meta:
         model = ServedModel
-        exclude = ("id",)
+        exclude = ("id", "organisation")
+
+    def get_is_own(self, row: ServedModel) -> bool:
+        return row.organisation_id is not None
 
 
 class FrameworkSerializer(serializers.ModelSerializer[Framework]):
@@ -241,9 +246,21 @@ class Models(mixins.DestroyModelMixin, Listed):
 
     rights = {"DELETE": Right.ADMINISTER}
 
+    def get_queryset(self) -> QuerySet[ServedModel]:
+        is_schema = getattr(self, "swagger_fake_view", False)
+        return ServedModel.objects.seen_by(None if is_schema else caller_of(self.request).own)
+
+    def get_object(self) -> ServedModel:
+        own_first = (
+            self.get_queryset().filter(slug=self.kwargs["slug"]).order_by(F("organisation").asc(nulls_last=True))
+        )
+        if (row := own_first.first()) is None:
+            raise Http404
+        return row
+
     def perform_destroy(self, instance: ServedModel) -> None:
         caller = caller_of(self.request)
-        if not caller.may(Right.MAINTAIN):
+        if not may_delete(instance, caller):
             raise PermissionDenied(why_not(caller, Right.MAINTAIN))
         try:
             delete_model(instance, caller.name)

@@ -153,7 +153,11 @@ def refuse_taken_names(
     model: type[models.Model], key: tuple[str, ...], rows: list[Row], stored: Iterable[models.Model]
 ) -> None:
     """FixtureError: another row already has a unique value, such as the hf_id of a model that was imported by hand."""
-    unique = [f.name for f in model._meta.concrete_fields if f.unique and not f.primary_key and f.name not in key]
+    unique = {f.name for f in model._meta.concrete_fields if f.unique and not f.primary_key}
+    unique |= {
+        c.fields[0] for c in model._meta.constraints if isinstance(c, models.UniqueConstraint) and len(c.fields) == 1
+    }
+    unique -= set(key)
     owners = {(name, getattr(row, name)): row for row in stored for name in unique}
     for row in rows:
         for name in unique:

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.db.models import Q
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from catalog.accounts import Right, caller_of, needs, refused
@@ -34,9 +35,15 @@ def confirmed(
     return redirect(then)
 
 
-@needs(Right.MAINTAIN)
+@needs(Right.READ)
 def model_page(request: HttpRequest, slug: str) -> HttpResponse:
-    row = get_object_or_404(ServedModel, slug=slug)
+    caller = caller_of(request)
+    row: Any = ServedModel.objects.first_named(caller.own, Q(slug=slug))
+    if row is None or row.organisation_id is None:
+        if sent := refused(request, Right.MAINTAIN):
+            return sent
+    if row is None:
+        raise Http404(f"Model {slug} is not in the catalog.")
     goes = ["its architecture and change history", "Answers that used it are kept; each has its own copy."]
     if offers := row.api_prices.count():
         goes.insert(1, f"{offers} hosted API price{'s' * (offers > 1)}")

@@ -3,14 +3,16 @@
 from typing import Any
 from urllib.parse import urlencode
 
-from django.db.models import Model
+from django.contrib import messages
+from django.db.models import Model, Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
+from django.views.decorators.http import require_POST
 
 from advisor.engine.terms import usd_text
-from catalog import charts
-from catalog.accounts import caller_of
+from catalog import charts, deletion, owned_models
+from catalog.accounts import Right, caller_of, needs
 from catalog.details import evidence, facts
 from catalog.lists import export, table_html, tables
 from catalog.models import Accelerator, EvidenceRow, Framework, QuantizationMethod, Region, ServedModel, Unit
@@ -74,16 +76,39 @@ def dated_prices(chip: Accelerator) -> list[charts.DatedPrice]:
     ]
 
 
+def model_or_404(request: HttpRequest, slug: str) -> ServedModel:
+    """The model that the caller's organization means by this slug."""
+    row: ServedModel | None = ServedModel.objects.first_named(caller_of(request).own, Q(slug=slug))
+    if row is None:
+        raise Http404(f"Model {slug} is not in the catalog.")
+    return row
+
+
+@require_POST
+@needs(Right.MAINTAIN, "catalog:home")
+def model_share(request: HttpRequest, slug: str) -> HttpResponse:
+    """Lets all organizations see a model of the caller's organization."""
+    row = model_or_404(request, slug)
+    try:
+        owned_models.share(row, caller_of(request).name)
+        messages.success(request, f"All organizations now see {row.hf_id}.")
+    except owned_models.Taken as error:
+        messages.error(request, str(error))
+    return redirect("catalog:model", row.slug)
+
+
 @kept
 def model(request: HttpRequest, slug: str) -> HttpResponse:
-    row = get_object_or_404(ServedModel, slug=slug)
+    row, caller = model_or_404(request, slug), caller_of(request)
     offers = row.api_prices.order_by("usd_per_mtok_output", "provider")[:OFFERS_SHOWN]
     table = tables.ApiPriceTable(offers, exclude=("model", "max_input_tokens"), orderable=False, default="–")
     more = {
         "offers": table_html.html(table, request.GET) if offers else "",
         "shape_costs": facts.shape_costs(row),
         "changes": evidence.changes(row),
-        "may_delete": caller_of(request).may_delete_shared,
+        "may_delete": deletion.may_delete(row, caller),
+        "is_own": row.organisation_id is not None,
+        "may_share": row.organisation_id is not None and caller.may_maintain,
     }
     return detail(request, "models", row, facts.served_model(row), more)
 

@@ -106,7 +106,8 @@ def home(request: HttpRequest) -> HttpResponse:
 def listing(request: HttpRequest, name: str) -> HttpResponse:
     """One list as a page or a file. An invalid filter is ignored and shows its error at the field."""
     chosen = LISTS[name]
-    narrowed = chosen.filterset(request.GET, queryset=chosen.queryset())
+    queryset = ServedModel.objects.seen_by(caller_of(request).own) if name == "models" else chosen.queryset()
+    narrowed = chosen.filterset(request.GET, queryset=queryset)
     rows = narrowed.qs
     lead = getattr(narrowed, "lead", ())
     data = tables.Led(rows, lead) if lead else rows

@@ -6,7 +6,6 @@ from typing import Any
 from django import forms
 from django.conf import settings
 from django.contrib import messages
-from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
@@ -18,12 +17,11 @@ from advisor.engine.network import (
     from_shape,
     parameters,
 )
-from catalog.accounts import Right, audit, caller_of, refused
+from catalog import owned_models
+from catalog.accounts import Right, caller_of, refused
 from catalog.details import shapes
 from catalog.importers.models import ModelFiles, hf, hub, model_files
 from catalog.loading.fixtures import FixtureError, Row
-from catalog.loading.load import upsert
-from catalog.models import ServedModel, default_organisation
 from catalog.pages.lists import page
 
 
@@ -108,7 +106,11 @@ def model_import(request: HttpRequest) -> HttpResponse:
     if request.method == "POST" and (sent := refused(request, Right.PLAN, "catalog:model-import")):
         return sent
     form = ImportForm(request.POST or None, request.FILES or None)
-    context: dict[str, Any] = {"name": "models", "form": form, "may_keep": caller_of(request).may(Right.MAINTAIN)}
+    context: dict[str, Any] = {
+        "name": "models",
+        "form": form,
+        "may_keep": caller_of(request).is_member and caller_of(request).may(Right.PLAN),
+    }
     if request.method == "POST" and form.is_valid():
         try:
             files, name = form.given()
@@ -130,15 +132,18 @@ def model_import(request: HttpRequest) -> HttpResponse:
 
 
 def add(request: HttpRequest, row: Row, published: int | None) -> HttpResponse:
-    """Adds the model to the catalog. FixtureError: the name is taken; nothing is overwritten."""
-    if ServedModel.objects.filter(slug=row["slug"]).exists():
-        raise FixtureError(f"{row['slug']} is already in the catalog; choose another name")
+    """Adds the model for the caller's organization. FixtureError: the name is taken; nothing is overwritten.
+
+    In single-user mode it is everybody's; there, maintainers of the catalog share it on its page.
+    """
     if published:
         row["published_parameters"] = published
         row["sources"]["published"] = row["sources"]["shape"] | {"source": "provided by a user", "rounded": False}
-    with transaction.atomic():
-        upsert(ServedModel, ("slug",), [row])
-        audit.record(default_organisation(), caller_of(request).name, audit.Action.MODEL, row["hf_id"])
+    caller = caller_of(request)
+    try:
+        owned_models.add(row, None if caller.is_alone else caller.own, caller.name)
+    except owned_models.Taken as error:
+        raise FixtureError(str(error)) from None
     messages.success(request, f"{row['hf_id']} was added to the catalog.")
     return redirect("catalog:model", row["slug"])
 

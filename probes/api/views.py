@@ -7,13 +7,13 @@ from django.db.models import Prefetch, QuerySet
 from django_filters.rest_framework import FilterSet
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_view
-from rest_framework import decorators, mixins, serializers, viewsets
+from rest_framework import decorators, exceptions, mixins, serializers, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from advisor.api import JSONParser, Pages
 from catalog import rest
-from catalog.accounts import Right, caller_of, organisation_of
+from catalog.accounts import Right, caller_of, organisation_of, why_not
 from catalog.lists import filters
 from catalog.models import Calibration, Organisation
 from catalog.rest import Conflict, Unprocessable, problems
@@ -339,7 +339,7 @@ class Enrolments(mixins.ListModelMixin, ProbeViewSet):
         operation_id="enrol",
         summary="Create a token that registers one machine within an hour",
         request=EnrolBody,
-        responses={201: NewEnrolmentSerializer, **problems(400, 403, 413, 415)},
+        responses={201: NewEnrolmentSerializer, **problems(400, 403, 409, 413, 415)},
     )
     def create(self, request: Request) -> Response:
         body = EnrolBody(data=request.data)
@@ -405,10 +405,10 @@ class Calibrations(mixins.ListModelMixin, mixins.RetrieveModelMixin, ProbeViewSe
     queryset = Calibration.objects.none()
     filterset_fields = ["name"]
 
-    rights: ClassVar = {"POST": Right.MAINTAIN}
+    rights: ClassVar = {"POST": Right.OPERATE}  # and Right.MAINTAIN for those that all organizations share
 
     def rows(self) -> QuerySet[Calibration]:
-        return calibrations.visible()
+        return calibrations.visible(caller_of(self.request).own)
 
     def get_serializer_class(self) -> Any:
         return WholeCalibrationSerializer if self.action == "retrieve" else CalibrationSerializer
@@ -422,8 +422,12 @@ class Calibrations(mixins.ListModelMixin, mixins.RetrieveModelMixin, ProbeViewSe
     )
     @decorators.action(detail=True, methods=["post"])
     def undo(self, request: Request, pk: Any = None) -> Response:
+        row, caller = self.get_object(), caller_of(request)
+        right = calibrations.right_to_change(row)
+        if not caller.may(right):
+            raise exceptions.PermissionDenied(why_not(caller, right))
         try:
-            restored = calibrations.undo(self.get_object(), self.who())
+            restored = calibrations.undo(row, self.who())
         except calibrations.CannotUndo as error:
             raise Conflict(str(error)) from None
         return Response(CalibrationSerializer(restored).data, status=201)

@@ -18,7 +18,7 @@ from advisor import advise
 from advisor.engine import ENGINE_VERSION
 from advisor.models import Advice, Option
 from catalog import clock
-from catalog.accounts import audit
+from catalog.accounts import Right, audit
 from catalog.loading.load import PROBED, REST_FROM_FILE
 from catalog.models import Accelerator, Calibration, Organisation, default_organisation
 from probes.fitted import fitting
@@ -33,10 +33,28 @@ class CannotUndo(ValueError):
     """The calibration cannot be undone; the message gives the reason."""
 
 
-def visible() -> QuerySet[Calibration]:
-    """Calibrations from measurements, and their undos, newest first."""
-    rows = Calibration.objects.filter(fitted_on__startswith=PROBED).exclude(fitted_on__contains=REST_FROM_FILE)
+def visible(organisation: Organisation | None = None) -> QuerySet[Calibration]:
+    """Shared calibrations from measurements, those of an organization, and their undos, newest first."""
+    return from_probes(Calibration.objects.seen_by(organisation))
+
+
+def of_everyone() -> QuerySet[Calibration]:
+    """The same of all organizations, for commands."""
+    return from_probes(Calibration.objects.of_everyone().select_related("organisation"))
+
+
+def from_probes(rows: QuerySet[Calibration]) -> QuerySet[Calibration]:
+    rows = rows.filter(fitted_on__startswith=PROBED).exclude(fitted_on__contains=REST_FROM_FILE)
     return rows.select_related("undoes", "undone_by").order_by("-created_at", "-pk")
+
+
+def same_scope(row: Calibration) -> QuerySet[Calibration]:
+    """The rows of the same name and organization."""
+    return Calibration.objects.of_everyone().filter(name=row.name, organisation=row.organisation_id)
+
+
+def right_to_change(row: Calibration) -> Right:
+    return Right.MAINTAIN if row.organisation_id is None else Right.OPERATE
 
 
 def undone_by(row: Calibration) -> Calibration | None:
@@ -91,13 +109,40 @@ def undo(row: Calibration, by: str = "") -> Calibration:
             raise CannotUndo(
                 f"This is the undo of calibration {row.undoes_id}. To use its results again, release them."
             )
-        if earlier := Calibration.objects.filter(undoes=row).first():
+        if earlier := same_scope(row).filter(undoes=row).first():
             raise CannotUndo(f"Already undone on {earlier.created_at:%Y-%m-%d} by {earlier.made_by}.")
         excluded = exclude_results(row, by)
         restored = _restore(row, chip, excluded, by)
-        audit.record(default_organisation(), by, audit.Action.CALIBRATION, f"calibration {row.pk} of {chip.slug}")
-        fitting.recompute_advice(chip.slug, answers_with(row))
+        owner = row.organisation or default_organisation()
+        audit.record(owner, by, audit.Action.CALIBRATION, f"calibration {row.pk} of {chip.slug}")
+        fitting.recompute_advice(chip.slug, answers_with(row), row.organisation)
     return restored
+
+
+@transaction.atomic
+def share(row: Calibration, by: str) -> Calibration:
+    """Adds the measured values of an organization's calibration to those that all organizations share.
+
+    Raises CannotUndo if it is shared already, was undone, or is an undo.
+    """
+    if row.organisation is None or row.undoes_id or undone_by(row):
+        raise CannotUndo("Only a calibration of one organization that is in force can be shared.")
+    newest = Calibration.objects.filter(name=row.name).order_by("-created_at", "-pk").first()
+    before = newest.values if newest else {}
+    shared = Calibration.objects.create(
+        name=row.name,
+        values=before | row.values,
+        basis=fitting.basis_of(row.measured, newest.basis if newest else row.basis),
+        fitted_on=row.fitted_on,
+        engine_version=row.engine_version,
+        as_of=row.as_of,
+        measured=sorted({*row.measured, *(newest.measured if newest else ())}),
+        changes=[{"figure": k, "before": before.get(k), "after": v} for k, v in sorted(row.values.items())],
+        results=row.results,
+    )
+    audit.record(row.organisation, by, audit.Action.CALIBRATION, f"calibration {row.pk}", "shared")
+    fitting.recompute_advice(row.name.removeprefix(SCOPE))
+    return shared
 
 
 def is_from_probes(row: Calibration) -> bool:
@@ -107,7 +152,7 @@ def is_from_probes(row: Calibration) -> bool:
 
 def exclude_results(row: Calibration, by: str) -> list[int]:
     """Excludes the results that came in with this row: no earlier row in force uses them. Returns their IDs."""
-    earlier = Calibration.objects.filter(name=row.name, undoes=None, undone_by=None)
+    earlier = same_scope(row).filter(undoes=None, undone_by=None)
     earlier = earlier.filter(Q(created_at__lt=row.created_at) | Q(created_at=row.created_at, pk__lt=row.pk))
     used_before = {pk for results in earlier.values_list("results", flat=True) for pk in results}
     excluded = set(row.results) - used_before or set(
@@ -118,14 +163,14 @@ def exclude_results(row: Calibration, by: str) -> list[int]:
 
 
 def _restore(row: Calibration, chip: Accelerator, excluded: list[int], by: str) -> Calibration:
-    newest = Calibration.objects.filter(name=row.name).order_by("-created_at", "-pk")[0]
-    rows = list(Calibration.objects.filter(name=row.name).order_by("created_at", "pk"))
+    newest = same_scope(row).order_by("-created_at", "-pk")[0]
+    rows = list(same_scope(row).order_by("created_at", "pk"))
     undone = {r.undoes_id for r in rows if r.undoes_id} | {row.pk}
     in_force = [r for r in rows if r.pk not in undone and not r.undoes_id]
     values, measured = replayed(in_force)
     newer = [r for r in in_force if (r.created_at, r.pk) > (row.created_at, row.pk)]
     result_ids: set[int] = set()
-    owner = default_organisation()  # only its measurements calibrate
+    owner = row.organisation or default_organisation()  # whose measurements calibrate
     changed_since = {c["figure"] for r in newer for c in r.changes}
     for method in {r.method for r in Result.objects.filter(pk__in=excluded)}:
         machines = fitting.pool(chip, method, owner)
@@ -139,6 +184,7 @@ def _restore(row: Calibration, chip: Accelerator, excluded: list[int], by: str) 
     names = ", ".join(map(str, excluded)) or "none"
     rest = f"in force: {last.fitted_on.replace(REST_FROM_FILE, '; and ')}" if last else "no other measurements"
     return Calibration.objects.create(
+        organisation=row.organisation,
         name=row.name,
         values=values,
         basis=fitting.basis_of(measured, last.basis if last else "datasheet"),

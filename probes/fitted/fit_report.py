@@ -74,8 +74,6 @@ def _row(result: Result, f: Figure, before: Efficiency | None, fit: Fit | None, 
     row |= {"from": f.source, "used": False}
     if fit is None:
         return row | {"reason": reason}
-    if not results.calibrates(result):
-        return row | {"reason": results.standing(result)}
     if f.name in fit.waiting:
         return row | {"reason": results.AWAITING}
     if f.name not in fit.own:

@@ -47,7 +47,7 @@ def run(pk: int) -> Calibration | None:
         with transaction.atomic():
             calibration, changed = _calibrate(result)
             if calibration and changed and result.accelerator:
-                recompute_advice(result.accelerator.slug)
+                recompute_advice(result.accelerator.slug, owner=calibration.organisation)
     except OperationalError:  # the database is unavailable; the sweep retries
         log.exception("database away", result=pk)
         return None
@@ -73,11 +73,11 @@ def _calibrate(result: Result) -> tuple[Calibration | None, bool]:
     from advisor.inputs import catalog_chip  # imported here so that beat and the sweep do not load the engine
 
     Accelerator.objects.select_for_update().get(pk=result.accelerator.pk)
-    before = base_efficiency(catalog_chip(result.accelerator))
+    before = base_efficiency(catalog_chip(result.accelerator), results.calibrated_for(result.organisation))
     machines = pool(result.accelerator, result.method, result.organisation)
     agreement = agreement_of(machines)
     mark_waiting(machines, agreement)
-    calibration, changed = append(result, agreement) if results.calibrates(result) else (None, False)
+    calibration, changed = append(result, agreement)
     own = [v.figure for m in machines for v in m if v.result_id == result.pk and v.figure.name in agreement.waiting]
     fit = {f.name: {"value": f.value, "low": f.low, "high": f.high, "from": f.source} for f in agreement.figures}
     fit |= {
@@ -105,7 +105,8 @@ def preview(result: Result) -> Json:
     from advisor.inputs import catalog_chip
 
     why = results.standing(result) or f"the result is {result.state}"
-    return report_of(result, base_efficiency(catalog_chip(result.accelerator)), None, why)
+    before = base_efficiency(catalog_chip(result.accelerator), results.calibrated_for(result.organisation))
+    return report_of(result, before, None, why)
 
 
 def report_of(result: Result, before: Efficiency | None, fit: fit_report.Fit | None, reason: str = "") -> Json:
@@ -114,7 +115,7 @@ def report_of(result: Result, before: Efficiency | None, fit: fit_report.Fit | N
 
     assert result.accelerator is not None
     chip, document = catalog_chip(result.accelerator), result.document or {}
-    newest = _newest(f"accelerator:{result.accelerator.slug}")
+    newest = in_use(f"accelerator:{result.accelerator.slug}", results.calibrated_for(result.organisation))
     found = determined(document, chip, known_values(before, newest))
     trained = fit_report.Trained()
     if before and any(e["kind"] in training_probes.KINDS for e in document["results"]):
@@ -150,8 +151,9 @@ def pool(chip: Accelerator, method: str, organisation: Organisation) -> list[lis
     from advisor.fidelity import training_probes
     from advisor.inputs import catalog_chip
 
-    engine_chip, newest = catalog_chip(chip), _newest(f"accelerator:{chip.slug}")
-    base = base_efficiency(engine_chip)
+    owner = results.calibrated_for(organisation)
+    engine_chip, newest = catalog_chip(chip), in_use(f"accelerator:{chip.slug}", owner)
+    base = base_efficiency(engine_chip, owner)
     known = known_values(base, newest)
     since = clock.read() - timedelta(days=POOL_DAYS)
     rows = results.usable().filter(organisation=organisation, accelerator=chip, method=method, received_at__gt=since)
@@ -181,12 +183,15 @@ def known_values(base: Efficiency | None, newest: Calibration | None) -> dict[st
     return ({"matrix_factor": base.matrix_factor} if base else {}) | values
 
 
-def base_efficiency(chip: Any) -> Efficiency | None:
-    """The efficiency of a chip in answers now; None while the catalog has no default calibration."""
+def base_efficiency(chip: Any, owner: Organisation | None = None) -> Efficiency | None:
+    """The efficiency of a chip in answers of an organization (None: of all) now.
+
+    None while the catalog has no default calibration.
+    """
     from advisor.inputs import calibrations
 
     try:
-        return efficiency_in(calibrations(), chip.slug, chip.family, chip.kind)
+        return efficiency_in(calibrations(owner), chip.slug, chip.family, chip.kind)
     except ValueError:
         return None
 
@@ -204,7 +209,7 @@ def why_unchanged(result: Result, agreement: Agreement, calibration: Calibration
     entries, texts = (result.document or {})["results"], []
     if result.accelerator and any(e["kind"] in training_probes.KINDS for e in entries):
         chip = catalog_chip(result.accelerator)
-        base = base_efficiency(chip)
+        base = base_efficiency(chip, results.calibrated_for(result.organisation))
         if base is None:
             texts.append("its training steps were not compared: the catalog has no default calibration")
         else:
@@ -279,8 +284,18 @@ def _median_figure(figures: list[Figure]) -> Figure:
     )
 
 
-def _newest(name: str) -> Calibration | None:
-    return Calibration.objects.filter(name=name).order_by("-created_at", "-pk").first()
+def _newest(name: str, owner: Organisation | None) -> Calibration | None:
+    rows = Calibration.objects.of_everyone().filter(name=name, organisation=owner)
+    return rows.order_by("-created_at", "-pk").first()
+
+
+def in_use(name: str, owner: Organisation | None) -> Calibration | None:
+    """The calibration in answers of an organization (None: of all), with the shared values that it did not measure."""
+    from advisor.inputs import laid_over
+
+    shared = _newest(name, None)
+    own = _newest(name, owner) if owner else None
+    return laid_over(own, shared) if own else shared
 
 
 def append(result: Result, agreement: Agreement) -> tuple[Calibration | None, bool]:
@@ -291,17 +306,20 @@ def append(result: Result, agreement: Agreement) -> tuple[Calibration | None, bo
     if not agreement.figures or not result.accelerator:
         return None, False
     name = f"accelerator:{result.accelerator.slug}"
-    newest, values = _newest(name), {f.name: rounded(f.value) for f in agreement.figures}
-    before = dict(newest.values) if newest else {}
+    owner = results.calibrated_for(result.organisation)
+    newest, values = _newest(name, owner), {f.name: rounded(f.value) for f in agreement.figures}
+    stored, used = dict(newest.values) if newest else {}, in_use(name, owner)
+    before = dict(used.values) if used else {}
     changed = [k for k, v in values.items() if k not in before or _differs(v, before[k])]
     if newest and all(before.get(k) == v for k, v in values.items()) and set(values) <= set(newest.measured):
         return None, False
-    kept = sorted(set(before) - set(values))
+    kept = sorted(set(stored) - set(values))
     measured = {*values, *(newest.measured if newest else ())}
     row = Calibration.objects.create(
+        organisation=owner,
         name=name,
-        values=before | values,
-        basis=basis_of(measured, newest.basis if newest else "datasheet"),
+        values=stored | values,
+        basis=basis_of(measured, used.basis if used else "datasheet"),
         fitted_on=provenance(result, agreement.figures, kept),
         engine_version=ENGINE_VERSION,
         as_of=clock.today(),
@@ -337,12 +355,16 @@ def provenance(result: Result, fitted: Iterable[Figure], kept: list[str]) -> str
     return f"{PROBED} {result.pk} of {result.received_at:%Y-%m-%d} ({origin}): {figures}{rest}"
 
 
-def recompute_advice(slug: str, also: Iterable[UUID] = ()) -> list[Advice]:
-    """Queues successors of recent answers that rank this chip or are in `also`. Finished answers never change."""
+def recompute_advice(slug: str, also: Iterable[UUID] = (), owner: Organisation | None = None) -> list[Advice]:
+    """Queues successors of recent answers that rank this chip or are in `also`. Finished answers never change.
+
+    `owner`: only those of this organization.
+    """
     since = clock.read() - timedelta(days=RECOMPUTE_DAYS)
     ranked = Option.objects.filter(accelerator_slug=slug).values("advice_id")
     affected = Q(pk__in=ranked) | Q(pk__in=list(also))
     rows = Advice.objects.filter(affected, state=Advice.State.DONE, successors=None, created_at__gt=since)
+    rows = rows.filter(organisation=owner) if owner else rows
     return [
         advise.rescore(advice) for advice in rows.defer("snapshot", "result").order_by("-created_at")[:MAX_RECOMPUTED]
     ]

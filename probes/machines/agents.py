@@ -18,7 +18,7 @@ from django.db.models import Q, QuerySet
 from django.utils.crypto import salted_hmac
 
 from catalog import clock
-from catalog.accounts import audit, hashed, new_token
+from catalog.accounts import audit, hashed, new_token, quotas
 from catalog.models import Organisation, default_organisation
 from probes.agent.server import signing
 from probes.machines import devices
@@ -48,8 +48,12 @@ class Registration(NamedTuple):
 def enrol(
     labels: Mapping[str, str], made_by: str = "", organisation: Organisation | None = None, *, trusted: bool = False
 ) -> tuple[str, Any]:
-    """A token that registers one agent within an hour, and its row. The token is stored only as a hash."""
+    """A token that registers one agent within an hour, and its row. The token is stored only as a hash.
+
+    Raises QuotaReached: the organization has as many machines as it may.
+    """
     token, owner = new_token("aet"), organisation or default_organisation()
+    check_quota(owner)
     with transaction.atomic():
         row = Enrolment.objects.create(
             organisation=owner,
@@ -62,6 +66,11 @@ def enrol(
         )
         audit.record(owner, made_by, audit.Action.ENROLL, f"{row.token_prefix}…", "trusted" if trusted else "")
     return token, row
+
+
+def check_quota(organisation: Organisation) -> None:
+    """QuotaReached: one more machine would be too many."""
+    quotas.check(organisation, "max_machines", Agent.objects.filter(organisation=organisation, revoked_at=None).count())
 
 
 def register(token: str, install_id: str, facts: Mapping[str, Any], proof: str = "", address: str = "") -> Registration:
@@ -79,6 +88,8 @@ def register(token: str, install_id: str, facts: Mapping[str, Any], proof: str =
             if enrolment is None or not (claimed or (repeated and enrolment.agent and not enrolment.agent.revoked_at)):
                 raise NotEnrolled
             known = Agent.objects.filter(organisation=enrolment.organisation, install_id=install_id).first()
+            if known is None:
+                check_quota(enrolment.organisation)
             proved = known is not None and is_proof(known, proof, install_id, token)
             if known is None or proved or may_replace(known, enrolment, bool(repeated)):
                 return _save_registration(enrolment, install_id, facts, known, proved)

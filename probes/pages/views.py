@@ -9,13 +9,13 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
 from django.core.paginator import Paginator
 from django.db.models import Prefetch
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from catalog import clock
-from catalog.accounts import Right, caller_of, needs, organisation_of
+from catalog.accounts import Right, caller_of, needs, organisation_of, quotas, refused
 from catalog.models import Organisation
 from probes.agent import build
 from probes.fitted import calibrations
@@ -91,14 +91,14 @@ def enrol(request: HttpRequest) -> HttpResponse:
     form = forms.EnrolForm(request.POST or None)
     context: dict[str, Any] = {"form": form}
     if request.method == "POST" and form.is_valid():
-        token, row = agents.enrol(
-            form.all_labels(),
-            made_by=who(request),
-            organisation=organisation_of(request),
-            trusted=form.cleaned_data["trusted"],
-        )
-        server = request.build_absolute_uri("/").rstrip("/")
-        context |= {"row": row, "lines": build.lines(server, token, packed())}
+        labels, trusted = form.all_labels(), form.cleaned_data["trusted"]
+        try:
+            token, row = agents.enrol(labels, who(request), organisation_of(request), trusted=trusted)
+        except quotas.QuotaReached as error:
+            form.add_error(None, str(error))
+        else:
+            server = request.build_absolute_uri("/").rstrip("/")
+            context |= {"row": row, "lines": build.lines(server, token, packed())}
     return render(request, "probes/enrol.html", context, status=422 if form.errors else 200)
 
 
@@ -297,7 +297,7 @@ def compare(request: HttpRequest) -> HttpResponse:
 @require_safe
 def calibration_list(request: HttpRequest) -> HttpResponse:
     """The calibrations from measurements."""
-    shown = Paginator(calibrations.visible(), PAGE_SIZE).get_page(request.GET.get("page"))
+    shown = Paginator(calibrations.visible(caller_of(request).own), PAGE_SIZE).get_page(request.GET.get("page"))
     return render(request, "probes/calibrations.html", {"page": shown})
 
 
@@ -305,7 +305,7 @@ def calibration_list(request: HttpRequest) -> HttpResponse:
 @require_safe
 def calibration(request: HttpRequest, pk: int) -> HttpResponse:
     """One calibration: figures before and after, and affected answers."""
-    row = get_object_or_404(calibrations.visible(), pk=pk)
+    row = get_object_or_404(calibrations.visible(caller_of(request).own), pk=pk)
     context = {
         "row": row,
         "slug": row.name.removeprefix(calibrations.SCOPE),
@@ -313,15 +313,20 @@ def calibration(request: HttpRequest, pk: int) -> HttpResponse:
         "rests_on": results.visible(organisation_of(request)).filter(pk__in=row.results),
         "affected": calibrations.affected(row, organisation_of(request)),
         "undone": calibrations.undone_by(row),
-        "may_change": caller_of(request).may_maintain,
+        "may_change": caller_of(request).may(calibrations.right_to_change(row)),
     }
     return render(request, "probes/calibration.html", context)
 
 
 @require_POST
-@needs(Right.MAINTAIN, "probe-calibrations")
+@needs(Right.READ, "probe-calibrations")
 def undo(request: HttpRequest, pk: int) -> HttpResponse:
-    row = get_object_or_404(calibrations.visible(), pk=pk)
+    row = calibrations.visible(caller_of(request).own).filter(pk=pk).first()
+    right = calibrations.right_to_change(row) if row else Right.MAINTAIN
+    if sent := refused(request, right, "probe-calibrations"):
+        return sent
+    if row is None:
+        raise Http404(f"There is no calibration {pk} from measurements.")
     try:
         restored = calibrations.undo(row, who(request))
     except calibrations.CannotUndo as error:

@@ -59,9 +59,9 @@ def usable() -> QuerySet[Result]:
     return Result.objects.filter(state__in=USED, excluded_at=None)
 
 
-def calibrates(result: Result) -> bool:
-    """Whether the result may calibrate the catalog, which all organizations share."""
-    return result.organisation.slug == DEFAULT_ORGANISATION
+def calibrated_for(organisation: Organisation) -> Organisation | None:
+    """Whose answers an organization's results calibrate: its own; None: everybody's, of the default organization."""
+    return None if organisation.slug == DEFAULT_ORGANISATION else organisation
 
 
 def is_trusted(result: Result) -> bool:
@@ -73,8 +73,6 @@ def standing(result: Result) -> str:
     """Why a result does not count yet, or no longer; empty if it does."""
     if result.excluded_at:
         return f"excluded on {result.excluded_at:%Y-%m-%d} by {result.excluded_by}: its calibration was undone"
-    if result.state in USED and not calibrates(result):
-        return "kept for your organization: only measurements of the default organization calibrate the common catalog"
     return AWAITING if result.state in USED and result.waiting else ""
 
 

@@ -20,6 +20,7 @@ from catalog.models import (
     Organisation,
     Price,
     PriceImport,
+    ServiceAccount,
 )
 from probes.machines import agents, jobs
 from probes.models import Agent, Enrolment, Job, Result
@@ -50,7 +51,8 @@ def theirs() -> dict[str, Any]:
     test = LoadTest.objects.create(option=option, file_sha256="x", file_name=SECRET, measured={"tool": "vllm"})
     share = Share.objects.create(organisation=owner, advice=advice, expires_at=timezone.now() + timedelta(days=1))
     comment = Comment.objects.create(advice=advice, text=SECRET, made_by=SECRET)
-    _, token = tokens.make(SECRET, "read", organisation=owner)
+    service = ServiceAccount.objects.create(organisation=owner, name=SECRET, role="admin", made_by=SECRET)
+    _, token = tokens.make(SECRET, "read", organisation=owner, holder=service)
     agent = Agent.objects.create(organisation=owner, name=SECRET)
     job = jobs.request({"suite": "quick"}, organisation=owner, wanted_agent=agent, requested_by=SECRET)
     result = Result.objects.create(
@@ -82,6 +84,7 @@ def theirs() -> dict[str, Any]:
     )
     return {
         "advice": advice.pk, "rank": 1, "test": test.pk, "share": share.pk, "comment": comment.pk, "tokens": token.pk,
+        "own-tokens": token.pk, "service-accounts": service.pk,
         "workers": agent.pk, "agents": agent.pk, "jobs": job.pk, "probe-jobs": job.pk, "results": result.pk,
         "probe-results": result.pk, "claim": enrolment.pk, "members": Membership.objects.get(user=user).pk,
         "invitations": invitation.pk, "held": held.pk, "owner": owner,
@@ -116,7 +119,7 @@ def states() -> list[Any]:
     """Every row of the tables that hold an organization's data."""
     tables = (
         Advice, Option, LoadTest, Share, Comment, ApiToken, Agent, Job, Result, Enrolment, Membership, Invitation,
-        HeldPrice, PriceImport, Discount, Price, AuditEvent, Workload,
+        HeldPrice, PriceImport, Discount, Price, AuditEvent, Workload, ServiceAccount,
     )  # fmt: skip
     rows = [list(table.objects.order_by("pk").values()) for table in tables]  # type: ignore[attr-defined]
     return [[row | {"last_used_at": None} for row in each] for each in rows]  # of the token that asks
@@ -166,7 +169,9 @@ def test_its_own_members_reach_it(theirs: dict[str, Any]) -> None:
     for path in ("advice/{advice}", "workers/{workers}", "workers/results/{results}", "advice/{advice}/workload.yaml",
                  "api/v1/advice/{advice}/comments", "api/v1/probe-jobs/{jobs}", "tokens/{tokens}/delete"):  # fmt: skip
         assert client.get("/" + path.format(**theirs)).status_code == 200, path
-    for path in ("advice", "members", "audit", "tokens", "workers", "catalog/prices/own", "api/v1/discounts"):
+    for path in ("advice", "members", "audit", "tokens", "workers", "catalog/prices/own", "api/v1/discounts",
+                 "api/v1/members", "api/v1/invitations", "api/v1/service-accounts", "api/v1/tokens",
+                 "api/v1/audit"):  # fmt: skip
         assert SECRET in client.get(f"/{path}").content.decode(), path
 
 

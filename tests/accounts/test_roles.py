@@ -8,6 +8,9 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import get_resolver
 
+from advisor.api import tokens
+from advisor.models import ApiToken
+from catalog.accounts import service_accounts
 from catalog.models import Membership
 from probes.models import Agent
 from tests import sample_advice
@@ -79,7 +82,7 @@ def test_controls_are_drawn_for_those_who_may_use_them() -> None:
 def test_what_all_organizations_share_is_changed_by_the_default_one_alone() -> None:
     client = Client()
     client.force_login(member("ada", "admin", organisation("acme")))
-    for path in ("/workers/calibrations/1/undo", "/catalog/models/x/delete"):
+    for path in ("/workers/calibrations/1/undo", "/catalog/models/x/delete", "/catalog/models/x/share"):
         answer = client.post(path)
         assert answer.status_code == 403 and "what all organizations share" in answer.content.decode()
 
@@ -115,3 +118,30 @@ def test_single_user_mode_has_no_accounts(client: Client) -> None:
     assert "Sign in" not in text and 'href="/account"' not in text and 'href="/members"' not in text
     assert client.get("/members").status_code == 404 and client.get("/audit").status_code == 200
     assert client.get("/account")["Location"].startswith("/login")
+
+
+OF_ADMINS = ("members", "invitations", "service-accounts", "tokens", "audit", "organization")
+
+
+def test_calls_of_admins_are_open_to_admins_and_their_tokens_alone() -> None:
+    """Each list by each role, in a session, with a personal token of any scope, and with a service account's."""
+    User.objects.create_user("first")
+    owner = organisation("acme")
+    for role in ROLES:
+        user = member(f"{role}-1", role, owner)
+        session = Client()
+        session.force_login(user)
+        program = service_accounts.create(owner, role, role, "")
+        callers = {
+            (kind, scope): Client(
+                headers={"Authorization": f"Bearer {tokens.make('x', scope, organisation=owner, holder=holder)[0]}"}
+            )
+            for kind, holder in (("person", user), ("program", program))
+            for scope in ApiToken.Scope.values
+        }
+        for name in OF_ADMINS:
+            assert session.get(f"/api/v1/{name}").status_code == (200 if role == "admin" else 403), (role, name)
+            for (kind, scope), caller in callers.items():
+                may = role == "admin" and scope == "admin"
+                answer = caller.get(f"/api/v1/{name}")
+                assert answer.status_code == (200 if may else 403), (role, kind, scope, name)

@@ -5,11 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.core import mail
 from playwright.sync_api import expect
 
 from catalog.models import Membership
 from tests import sample_advice
+from tests.accounts.provider import CLIENT, SECRET, running
 from tests.people import member
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -62,3 +64,23 @@ def test_a_viewer_is_refused_and_an_invited_planner_comments(open_page: Open, tr
     phone.get_by_role("button", name="Add comment").click()
     expect(phone.locator("#comments")).to_contain_text("bob@acme.example")
     assert Membership.objects.filter(user__username="bob@acme.example", role="planner").exists()
+
+
+def test_single_sign_on_in_a_browser(open_page: Open, transactional_db: None, settings: Any) -> None:
+    """The content security policy allows the way to the provider and back; signing out ends the session here."""
+    with running() as provider:
+        settings.OIDC_ISSUER = provider.address
+        settings.OIDC_RP_CLIENT_ID, settings.OIDC_RP_CLIENT_SECRET = CLIENT, SECRET
+        settings.OIDC_GROUPS = (("users", "default", "planner"),)
+        backends = ["advisor.accounts.single_sign_on.Backend", *settings.AUTHENTICATION_BACKENDS]
+        settings.AUTHENTICATION_BACKENDS = backends
+        User.objects.create_superuser("root")
+        provider.person = {"sub": "1", "email": "ada@acme.example", "email_verified": True, "groups": ["users"]}
+        page = open_page("/login?next=/account")
+        page.get_by_role("link", name="Sign in with single sign-on").click()
+        expect(page.get_by_role("heading", name="Your account")).to_be_visible()
+        page.locator(".user-menu > summary").click()
+        page.get_by_role("button", name="Sign out").click()
+        expect(page.get_by_role("heading", name="You are signed out")).to_be_visible()
+        page.get_by_role("link", name="Sign out at the provider, too").click()
+        page.wait_for_url(f"{provider.address}/end**")

@@ -41,6 +41,7 @@ from advisor.inputs import (
 from advisor.result import ClosedForm, Disaggregated, Estimate, Intervals, Memory, Operator, Percentiles
 from advisor.result import Pool as PoolSection
 from advisor.workload import Deployment, Fixed, WorkloadError, deployment, error
+from catalog.models import Organisation
 
 GIB = 2.0**30
 HOST_MATTERS_FRACTION = 0.1  # of output tokens/s, lost on the slowest host that estimates allow for
@@ -60,13 +61,15 @@ class Built:
         return bool(self.lanes.memory.fits.all())
 
 
-def answer(d: Deployment) -> Estimate:
-    """The estimate; `fits` false: it cannot be loaded, and `smallest_change` says what would help.
+def answer(d: Deployment, organisation: Organisation | None = None) -> Estimate:
+    """The estimate with the catalog that an organization sees.
+
+    `fits` false: it cannot be loaded, and `smallest_change` says what would help.
 
     Raises WorkloadError where the arguments name something unknown or contradict each other.
     """
     lengths = (float(d.isl), float(d.osl)) if d.use_measurements else None
-    model_id, known = resources_with(d.model, lengths)
+    model_id, known = resources_with(d.model, lengths, organisation)
     if d.host_speed_ratio:
         known = replace(known, scopes=with_host_factor(known.scopes, d.host_speed_ratio, everywhere=True))
     if isinstance(d.model, str):

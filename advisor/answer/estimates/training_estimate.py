@@ -34,6 +34,7 @@ from advisor.engine.training import (
 from advisor.inputs import number, resources_with, rounded
 from advisor.result import FastestLayout, Operator, TrainingEstimate, TrainingMemory
 from advisor.workload import FixedRun, TrainingRun, WorkloadError, deployment, fixed_run
+from catalog.models import Organisation
 
 GIB, TERA = 2.0**30, 1e12
 PHASES = ("forward", "backward", "recompute", "overlap", "communication", "bubble", "optimizer", "host")
@@ -66,12 +67,14 @@ class Timed:
     step: StepTime
 
 
-def answer(d: TrainingRun) -> TrainingEstimate:
-    """The estimate; `fits` false: it runs out of memory, and `smallest_change` says what would help.
+def answer(d: TrainingRun, organisation: Organisation | None = None) -> TrainingEstimate:
+    """The estimate with the catalog that an organization sees.
+
+    `fits` false: it runs out of memory, and `smallest_change` says what would help.
 
     Raises WorkloadError where the arguments name something unknown or contradict each other.
     """
-    model_id, known = resources_with(d.model)
+    model_id, known = resources_with(d.model, None, organisation)
     chip = deployment.named("accelerator", d.accelerator, known.accelerators)
     fixed = fixed_run(d, model_id, known.models[model_id], chip)
     achieved = efficiency(known.scopes, chip.slug, chip.family, chip.kind)

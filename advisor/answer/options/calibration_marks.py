@@ -40,7 +40,9 @@ def marked(named: Sequence[Json]) -> list[dict[str, Any]]:
     """These calibrations, with when and by whom each was undone."""
     if not named:
         return []
-    undos = {row.undoes_id: row for row in Calibration.objects.filter(undoes__in=[c["id"] for c in named])}
+    undos = {
+        row.undoes_id: row for row in Calibration.objects.of_everyone().filter(undoes__in=[c["id"] for c in named])
+    }
     return [
         {
             **calibration,

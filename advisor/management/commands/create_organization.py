@@ -15,20 +15,30 @@ BY = "manage.py"
 
 
 class Command(BaseCommand):
-    help = "Creates an organization and invites its first admin: by e-mail, and with a link that is printed once."
+    help = "Creates an organization, and invites its first admin: by e-mail, and with a link that is printed once."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("slug", help="short name; of an existing organization, to invite another admin")
         parser.add_argument("--name", default="", help="display name; default: the slug")
-        parser.add_argument("--admin", required=True, metavar="EMAIL", help="e-mail address of the admin to invite")
+        parser.add_argument(
+            "--admin",
+            metavar="EMAIL",
+            help="e-mail address of the admin to invite; without it, members come by groups of single sign-on",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            validate_email(options["admin"])
+            if options["admin"] is not None:
+                validate_email(options["admin"])
             with transaction.atomic():
                 organisation = Organisation.objects.filter(slug=options["slug"]).first()
                 if organisation is None:
                     organisation = organizations.create_organisation(options["slug"], options["name"], BY)
+                elif options["admin"] is None:
+                    raise BadInput(f"{organisation.slug} exists already; give --admin EMAIL to invite another admin")
+                if options["admin"] is None:
+                    self.stdout.write(f"{organisation.name}: created without an invitation.")
+                    return
                 token, row = invitations.invite(organisation, options["admin"], Role.ADMIN, BY)
         except ValidationError:
             raise BadInput(f"--admin: {options['admin']!r} is not an e-mail address") from None

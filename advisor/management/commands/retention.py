@@ -16,12 +16,14 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         now = clock.read()
         for rule in deletion.RULES:
-            days = getattr(settings, rule.setting)
-            if days is None:
+            days, own = getattr(settings, rule.setting), deletion.own_days(rule)
+            if days is None and not own:
                 self.stdout.write(f"{rule.kind}: kept (ASSAY_{rule.setting} is not set)")
                 continue
             count = sum(rows.count() for rows in deletion.expired(rule, now))
-            self.stdout.write(f"{rule.kind}: {count} older than {days} day{'s' * (days > 1)}")
+            terms = [f"{days} day{'s' * (days > 1)}"] if days else []
+            terms += [f"the days that {len(own)} organization{'s' * (len(own) > 1)} set"] if own else []
+            self.stdout.write(f"{rule.kind}: {count} older than {' or '.join(terms)}")
         if not options["dry_run"]:
             deleted = 0
             while batch := deletion.delete_expired():

@@ -1,11 +1,14 @@
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 
 from advisor import deletion
 from advisor.api import tokens
+from advisor.management.commands import service_account
 from advisor.models import ApiToken
 from catalog.management.errors import BadInput
+from catalog.models import DEFAULT_ORGANISATION
 
 
 class Command(BaseCommand):
@@ -16,7 +19,11 @@ class Command(BaseCommand):
         make = actions.add_parser("make", help="create a token and print it once")
         make.add_argument("name", help="name of the user or client")
         make.add_argument("--scope", choices=ApiToken.Scope.values, default="read", help="default: %(default)s")
-        make.add_argument("--days", type=int, default=tokens.DAYS, help="lifetime; default: %(default)s")
+        make.add_argument("--days", type=int, default=settings.TOKEN_DAYS, help="lifetime; default: %(default)s")
+        make.add_argument("--organization", metavar="SLUG", help="default: the default organization")
+        make.add_argument(
+            "--service-account", metavar="NAME", help="a service account of the organization, which holds it"
+        )
         actions.add_parser("list", help="list all tokens with scope, status and last use")
         for name, text in (
             ("rotate", "create a successor; the old token works for another hour"),
@@ -32,7 +39,10 @@ class Command(BaseCommand):
             self.list_all()
         elif options["do"] == "make":
             try:
-                token, _ = tokens.make(options["name"], options["scope"], options["days"], "manage.py")
+                owner = service_account.organisation(options["organization"] or DEFAULT_ORGANISATION)
+                name = options["service_account"]
+                holder = service_account.one(owner, name) if name else None
+                token, _ = tokens.make(options["name"], options["scope"], options["days"], "manage.py", owner, holder)
             except ValueError as error:
                 raise BadInput(str(error)) from None
             self.stdout.write(token)
@@ -48,11 +58,14 @@ class Command(BaseCommand):
             self.stdout.write(f"{row.name}: revoked")
 
     def list_all(self) -> None:
-        rows = list(ApiToken.objects.all())
+        rows = list(ApiToken.objects.select_related("user", "service_account"))
         for row in rows:
             last = f"used {row.last_used_at:%Y-%m-%d %H:%M}" if row.last_used_at else "never used"
+            holder = f" ({row.user or row.service_account})" if row.user or row.service_account else ""
             ends = f"{row.expires_at:%Y-%m-%d}"
-            self.stdout.write(f"{row.token_prefix}…  {row.status:8} {row.scope:7} until {ends}  {last:22}  {row.name}")
+            self.stdout.write(
+                f"{row.token_prefix}…  {row.status:8} {row.scope:7} until {ends}  {last:22}  {row.name}{holder}"
+            )
         if not rows:
             self.stdout.write("No tokens. Create one with manage.py token make NAME --scope read|submit|prices|admin")
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from django.db.models import Q
 from django.shortcuts import get_object_or_404
 
 from advisor.engine.terms import kind_named
@@ -12,7 +13,7 @@ from advisor.models import Advice
 from advisor.templatetags.units import decimal_comma, number_to_type, objective
 from advisor.web.form_fields.values import quantity
 from advisor.workload import PORTFOLIO, Quantity, Style, quantity_of, text_of
-from catalog.models import Accelerator
+from catalog.models import Accelerator, Organisation, ServedModel
 
 Json = dict[str, Any]
 NUMERIC = ("number", "ratio")
@@ -22,6 +23,14 @@ RATIO = replace(quantity_of("price_ratio"), high=1000.0)  # 1.234 is no 1,234 ti
 def applies(spec: Mapping[str, Any]) -> bool:
     """Whether a question has a quick ranking: training runs and portfolios have none yet."""
     return spec.get("kind") != PORTFOLIO and not kind_named(spec.get("kind")).trains
+
+
+def can_change(spec: Mapping[str, Any], seen_by: Organisation | None) -> bool:
+    """Whether an answered question can be ranked again: its model still exists, and is shared or the organization's."""
+    name = spec.get("model")
+    if not applies(spec) or not isinstance(name, str):
+        return applies(spec)
+    return ServedModel.objects.first_named(seen_by, Q(hf_id=name) | Q(slug=name)) is not None
 
 
 FIRST = ("budget", "load", "ttft", "tpot", "objective")  # always in view; without tokens, e2e takes the place of two

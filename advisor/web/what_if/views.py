@@ -21,7 +21,7 @@ from advisor.models import Advice
 from advisor.templatetags.units import decimal_comma, sig
 from advisor.web import views
 from advisor.web.form_fields.values import unclear_text
-from advisor.web.what_if.controls import NUMERIC, applies, form_context, lineage, meant_by
+from advisor.web.what_if.controls import NUMERIC, can_change, form_context, lineage, meant_by
 from advisor.web.what_if.rows import (
     Key,
     Shown,
@@ -69,7 +69,8 @@ class Asked:
         return urlencode(self.given, doseq=True)
 
 
-def asked(advice: Advice, query: Any) -> Asked:
+def asked(advice: Advice, query: Any, shared: bool = False) -> Asked:
+    seen_by = None if shared else advice.organisation
     given = {name: query.getlist(name) for name in query if name not in NOT_CONTROLS}
     errors = {}
     typed = dict(given)
@@ -81,7 +82,8 @@ def asked(advice: Advice, query: Any) -> Asked:
     if errors:
         return Asked(advice=advice, given=given, spec=advice.workload.spec, errors=errors)
     try:
-        return Asked(advice=advice, given=given, typed=typed, spec=what_if.changed(advice.workload.spec, typed))
+        spec = what_if.changed(advice.workload.spec, typed, seen_by)
+        return Asked(advice=advice, given=given, typed=typed, spec=spec)
     except WorkloadError as trouble:
         errors = {item["field"]: said(item) for item in reversed(trouble.errors)}
         return Asked(advice=advice, given=given, spec=advice.workload.spec, errors=errors)
@@ -173,7 +175,9 @@ def turn_said(a: Asked, first: Shown, seen_by: Organisation | None) -> str:
         return ""
 
     def winner(value: str) -> Key | None:
-        options = quick.quick_answer(what_if.changed(a.advice.workload.spec, {moved.control: [value]}), seen_by).options
+        options = quick.quick_answer(
+            what_if.changed(a.advice.workload.spec, {moved.control: [value]}, seen_by), seen_by
+        ).options
         return shown(options[0]).key if options else None
 
     value = turning_point(moved, first, winner)
@@ -187,7 +191,7 @@ def respond(request: HttpRequest, advice: Advice, url: str, *, shared: bool = Fa
     """The results as a fragment (htmx), a page, or JSON; 422 with the errors beside their controls."""
     from advisor.answer import quick
 
-    a = asked(advice, request.GET)
+    a = asked(advice, request.GET, shared)
     as_json = wants_json(request)
     context: Json = {"advice": advice, "spec": advice.workload.spec, "shared": shared, "errors": a.errors}
     status = 422 if a.errors else 200
@@ -250,7 +254,7 @@ def json_of(a: Asked, context: Json, status: int) -> HttpResponse:
 def page(request: HttpRequest, pk: Any) -> HttpResponse:
     """The what-if of an answer; POST saves it under a name, with a full answer."""
     advice = views.finished(organisation_of(request), pk)
-    if not applies(advice.workload.spec):
+    if not can_change(advice.workload.spec, advice.organisation):
         raise Http404(NOT_SERVED)
     url = reverse("what-if", args=[pk])
     if request.method == "POST":
@@ -285,6 +289,6 @@ def save(request: HttpRequest, advice: Advice, url: str) -> HttpResponse:
 def shared_page(request: HttpRequest, token: str) -> HttpResponse:
     """The same behind a share link, without the button that asks the question in full."""
     advice = views.shared_advice(token)
-    if not applies(advice.workload.spec):
+    if not can_change(advice.workload.spec, None):
         raise Http404(NOT_SERVED)
     return views.unlisted(respond(request, advice, reverse("shared-what-if", args=[token]), shared=True))

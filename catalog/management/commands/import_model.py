@@ -8,11 +8,12 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.db import transaction
 
 from advisor.engine.network import active_parameters, from_shape, parameters
+from catalog import owned_models
 from catalog.importers.models import ModelFiles, hf, hub, model_files
 from catalog.loading.fixtures import FixtureError, Row
-from catalog.loading.load import upsert
-from catalog.management.errors import BadInput
-from catalog.models import ServedModel
+from catalog.loading.load import Counts, upsert
+from catalog.management.errors import BadInput, operator
+from catalog.models import Organisation, ServedModel
 
 
 class Command(BaseCommand):
@@ -29,12 +30,20 @@ class Command(BaseCommand):
             help="confirm that the size is right although the name, the catalog or the checkpoint states another",
         )
 
+        parser.add_argument(
+            "--organization", metavar="SLUG", help="add it for this organization alone; default: for all of them"
+        )
+
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             row, warnings = row_of(options["model"], options["slug"], options["confirm_size"])
-            with transaction.atomic():
-                counts = upsert(ServedModel, ("slug",), [row])
-        except FixtureError as error:
+            if options["organization"]:
+                owned_models.add(row, owner_of(options["organization"]), operator())
+                counts = Counts(created=1)
+            else:
+                with transaction.atomic():
+                    counts = upsert(ServedModel, ("slug",), [row])
+        except (FixtureError, owned_models.Taken) as error:
             raise BadInput(str(error)) from error
         for warning in warnings:
             self.stderr.write(f"warning: {warning}")
@@ -44,6 +53,15 @@ class Command(BaseCommand):
             f"{row['slug']}: {outcome}, {parameters(model) / 1e9:.2f} B parameters, "
             f"{active_parameters(model) / 1e9:.2f} B active"
         )
+
+
+def owner_of(slug: str) -> Organisation:
+    """BadInput: there is no such organization."""
+    found = Organisation.objects.filter(slug=slug).first()
+    if found is None:
+        known = ", ".join(Organisation.objects.order_by("slug").values_list("slug", flat=True))
+        raise BadInput(f"no organization {slug!r}; choose one of {known}")
+    return found
 
 
 def row_of(path_or_id: str, slug: str | None, confirmed: bool) -> tuple[Row, list[str]]:

@@ -12,9 +12,10 @@ class Command(BaseCommand):
     help = "Lists calibrations from measurements, shows one, or undoes one."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        actions = parser.add_subparsers(dest="action", metavar="show | undo")
+        actions = parser.add_subparsers(dest="action", metavar="show | share | undo")
         for name, text in (
             ("show", "show each figure before and after, and affected answers"),
+            ("share", "let all organizations use a calibration of one"),
             ("undo", "restore the previous figures and exclude its results"),
         ):
             actions.add_parser(name, help=text).add_argument("id", type=int)
@@ -22,11 +23,16 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if not options["action"]:
             return self.list()
-        row = calibrations.visible().filter(pk=options["id"]).first()
+        row = calibrations.of_everyone().filter(pk=options["id"]).first()
         if row is None:
             raise BadInput(f"no calibration {options['id']} from measurements; list them with manage.py calibrations")
         if options["action"] == "show":
             return self.show(row)
+        if options["action"] == "share":
+            try:
+                return self.show(calibrations.share(row, "manage.py"))
+            except calibrations.CannotUndo as error:
+                raise BadInput(str(error)) from None
         try:
             restored = calibrations.undo(row, "manage.py")
         except calibrations.CannotUndo as error:
@@ -35,10 +41,11 @@ class Command(BaseCommand):
         return self.show(restored)
 
     def list(self) -> None:
-        rows = list(calibrations.visible()[:200])
+        rows = list(calibrations.of_everyone()[:200])
         for row in rows:
             undo = calibrations.undone_by(row)
             state = f"undone by {undo.pk}" if undo else f"undoes {row.undoes_id}" if row.undoes_id else ""
+            state += f"  of {row.organisation.slug}" if row.organisation else ""
             counts = f"{len(row.changes)} figures from {len(row.results)} results"
             self.stdout.write(f"{row.pk:6}  {row.created_at:%Y-%m-%d %H:%M}  {row.name:40} {counts}  {state}".rstrip())
         if not rows:
@@ -49,5 +56,5 @@ class Command(BaseCommand):
         for change in result_figures.changes(row.changes):
             relative = f" ({change['moved']:+.1%})" if change["moved"] is not None else ""
             self.stdout.write(f"  {change['figure']:32} {change['before']} -> {change['after']}{relative}")
-        affected = calibrations.affected(row, default_organisation())
+        affected = calibrations.affected(row, row.organisation or default_organisation())
         self.stdout.write(f"  {len(affected.used)} recent answers used it, {len(affected.recomputed)} were recomputed")

@@ -3,6 +3,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
+from catalog.accounts import quotas
 from catalog.management.errors import BadInput
 from catalog.models import Accelerator
 from probes.agent import build
@@ -36,7 +37,10 @@ class Command(BaseCommand):
         url = (options["server"] or "").rstrip("/")
         if url and not URL.fullmatch(url):
             raise BadInput(f"--server {url}: give the URL of this server, such as https://assay.example")
-        token, _ = agents.enrol(labels, made_by="manage.py", trusted=options["trust"])
+        try:
+            token, _ = agents.enrol(labels, made_by="manage.py", trusted=options["trust"])
+        except quotas.QuotaReached as error:
+            raise BadInput(str(error)) from None
         self.stdout.write(build.lines(url, token, build.archive()) if url else token)
 
 
