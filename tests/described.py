@@ -235,10 +235,17 @@ def seed() -> dict[str, list[Any]]:
     share = Share.objects.create(
         organisation=organisation, advice=advices[0], expires_at=timezone.now() + timedelta(days=1)
     )
+    invitation = catalog.Invitation.objects.create(
+        organisation=organisation, email="bob@acme.example", role="viewer", token_hash="x",
+        expires_at=timezone.now() + timedelta(days=1),
+    )  # fmt: skip
+    service = catalog.ServiceAccount.objects.create(organisation=organisation, name="nightly", role="viewer")
     comment = Comment.objects.create(advice=advices[0], text="Ask the vendor for a quote.", made_by="ada")
     return {
         "advice": [str(each.pk) for each in advices],
         "comments": [comment.pk],
+        "invitations": [invitation.pk],
+        "service-accounts": [service.pk],
         "done": [str(advices[0].pk)],
         "rank": [1, 2, 4],
         "probe-jobs": [str(job.pk)],

@@ -18,7 +18,7 @@ from rest_framework.response import Response
 from advisor.api import JSONParser
 from catalog.accounts import Right, caller_of, everything, needs, organisation_of, organizations, quotas, retention
 from catalog.models import DEFAULT_ORGANISATION, Organisation
-from catalog.rest import Body, Conflict, Whole, problems
+from catalog.rest import Body, Conflict, Unprocessable, Whole, problems
 
 IN_MEMORY_BYTES = 5_000_000
 KEPT_HERE = "The default organization cannot be deleted here, because it is part of the installation."
@@ -114,7 +114,7 @@ class RetentionBody(Body):
 
 
 class ChangeBody(Body):
-    retention = RetentionBody()
+    retention = RetentionBody(required=False)
 
 
 def shown(organisation: Organisation) -> dict[str, Any]:
@@ -150,7 +150,8 @@ class OneOrganization(views.APIView):
         body.is_valid(raise_exception=True)
         organisation = organisation_of(request)
         try:
-            retention.change(organisation, dict(body.validated_data["retention"]), caller_of(request).name)
+            if days := dict(body.validated_data.get("retention", {})):
+                retention.change(organisation, days, caller_of(request).name)
         except organizations.Refused as error:
             raise Conflict(str(error)) from None
         return Response(shown(organisation))
@@ -159,12 +160,12 @@ class OneOrganization(views.APIView):
         operation_id="deleteOrganization",
         summary="Delete everything of the organization, with accounts that belong to no other one",
         parameters=[OpenApiParameter("confirm", str, description="The slug of the organization", required=True)],
-        responses={204: None, **problems(400, 401, 403, 406, 409)},
+        responses={204: None, **problems(400, 401, 403, 406, 409, 422)},
     )
     def delete(self, request: Request) -> Response:
         organisation = organisation_of(request)
         if request.query_params.get("confirm") != organisation.slug:
-            raise serializers.ValidationError({"confirm": [f"Give confirm={organisation.slug} to delete everything."]})
+            raise Unprocessable({"confirm": [f"Give confirm={organisation.slug} to delete everything."]})
         if organisation.slug == DEFAULT_ORGANISATION:
             raise Conflict(KEPT_HERE)
         everything.delete(organisation, caller_of(request).name)

@@ -72,15 +72,6 @@ class Listed(OfAdmins, generics.ListAPIView[Any]):
     pass
 
 
-class NoChange(Body):
-    """A change without any value."""
-
-    def validate(self, given: Any) -> Any:
-        if not given:
-            raise serializers.ValidationError(f"Give at least one of {', '.join(self.fields)}.")
-        return given
-
-
 def conflict(error: organizations.Refused) -> Conflict:
     return Conflict(str(error))
 
@@ -100,7 +91,7 @@ class MemberSerializer(serializers.ModelSerializer[Membership]):
 
 
 class RoleBody(Body):
-    role = OneOf(choices=Role.values)
+    role = OneOf(choices=Role.values, required=False)
 
 
 class Members(Listed):
@@ -136,7 +127,7 @@ class OneMember(OfAdmins):
     def patch(self, request: Request, pk: int) -> Response:
         row = self.one(pk)
         try:
-            organizations.change_role(row, self.body(RoleBody)["role"], self.by())
+            organizations.change_role(row, self.body(RoleBody).get("role", row.role), self.by())
         except organizations.Refused as error:
             raise conflict(error) from None
         return self.shown(self.one(pk))
@@ -244,7 +235,7 @@ class ServiceAccountBody(Body):
     role = OneOf(choices=Role.values)
 
 
-class ServiceAccountChange(NoChange):
+class ServiceAccountChange(Body):
     role = OneOf(choices=Role.values, required=False)
     disabled = YesNo(required=False, help_text="The tokens of a disabled one are refused.")
 
@@ -380,16 +371,21 @@ class RotateToken(WithTokens):
 class OwnTokensOnly(WithTokens):
     rights: ClassVar[dict[str, Right]] = dict.fromkeys(METHODS, Right.READ)
 
-    def person(self) -> Any:
-        """The account that asks, by its session or by one of its tokens. PermissionDenied: it is none."""
+    def account(self) -> Any:
+        """The account that asks, by its session or by one of its tokens; None: it is none."""
         user = self.request.user
-        account = user.token.user if isinstance(user, tokens.Holder) else caller_of(self.request).account
+        return user.token.user if isinstance(user, tokens.Holder) else caller_of(self.request).account
+
+    def person(self) -> Any:
+        """The account that asks. PermissionDenied: it is none."""
+        account = self.account()
         if account is None:
             raise exceptions.PermissionDenied("Only people with an account have personal tokens.")
         return account
 
     def rows(self) -> QuerySet[ApiToken]:
-        return super().rows().filter(user=self.person())
+        account = self.account()
+        return super().rows().filter(user=account) if account is not None else ApiToken.objects.none()
 
 
 class OwnTokens(OwnTokensOnly, Listed):

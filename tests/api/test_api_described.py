@@ -14,8 +14,9 @@ from tests.described import CALLERS, Described
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 CALLS = int(os.environ.get("ASSAY_API_CALLS", 2))  # of each operation that fit the description, and that do not
 IN_FULL = "ASSAY_API_CALLS" in os.environ
-# A generator guesses no enrollment token and no hash; the last four need what only other people's requests make: a
-# disputed registration, a calibration that machines measured, and an imported model.
+# A generator guesses no enrollment token, no hash and no slug to confirm, and is no person with an account. Others need
+# what only other people's requests make: a disputed registration, a calibration that machines measured, and an imported
+# model.
 NEVER_DONE = {
     "POST /api/agent/v1/register",
     "PUT /api/agent/v1/jobs/{id}/attempts/{attempt}/result",
@@ -24,6 +25,9 @@ NEVER_DONE = {
     "GET /api/v1/calibrations/{id}",
     "POST /api/v1/calibrations/{id}/undo",
     "DELETE /api/v1/models/{slug}",
+    "DELETE /api/v1/organization",
+    *(f"{method} /api/v1/members/{{id}}" for method in ("PATCH", "DELETE")),
+    *("POST /api/v1/own-tokens", "DELETE /api/v1/own-tokens/{id}", "POST /api/v1/own-tokens/{id}/rotate"),
 }
 
 

@@ -171,7 +171,7 @@ def test_a_figure_is_not_stored_without_the_questions_that_it_changes(
 ) -> None:
     """A worker that is killed between the two would leave answers that nobody asks again."""
 
-    def killed(slug: str) -> None:
+    def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     result = imported()
