@@ -16,7 +16,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +67,7 @@ def make(target: Path) -> Manifest:
         manifest = Manifest(
             format=FORMAT,
             version=ENGINE_VERSION,
-            made_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            made_at=clock.read().isoformat(timespec="seconds"),
             vendor=connection.vendor,
             migrations=migrations,
             bytes=copy.stat().st_size,
