@@ -83,7 +83,7 @@ BELOW_IN_PROBES = {
 }
 # Not rooms: Django's own files, the use cases, and what models and settings are made of.
 FOUNDATIONS = {
-    *("models", "stored", "storage", "deletion", "shutdown", "celery", "glossary", "templatetags", "engine"),
+    *("models", "stored", "storage", "deletion", "leases", "shutdown", "celery", "templatetags", "engine"),
     *("charts", "clock", "field_errors", "form_fields", "revision", "texts"),
 }
 MAY_IMPORT = {
