@@ -11,7 +11,7 @@ it was queued again and nobody else has claimed it.
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
@@ -385,9 +385,13 @@ def sweep_is_due() -> bool:
     return not Duty.objects.filter(name=SWEEP, last_run_at__gt=clock.ago(settings.ADVICE_SWEEP_S / 2)).exists()
 
 
-def sweep() -> dict[str, int]:
-    """Requeues or fails advice whose worker was lost, resends messages, and deletes expired rows. Returns counts."""
-    requeued, failed = (0, 0) if is_first_after_gap() else leases.end(Claim)
+def sweep(others: Sequence[type[Lease]] = ()) -> dict[str, int]:
+    """Requeues or fails advice whose worker was lost, resends messages, and deletes expired rows. Returns counts.
+
+    others: further kinds of leases that end in the same way.
+    """
+    ended = [] if is_first_after_gap() else [leases.end(kind) for kind in (Claim, *others)]
+    requeued, failed = (sum(column) for column in zip((0, 0), *ended, strict=True))
     counts = {"requeued": requeued, "failed": failed, "sent": send_waiting()}
     counts["deleted"] = delete_expired()
     if any(counts.values()):

@@ -175,6 +175,8 @@ ADVICE_SWEEP_S = env.float("ASSAY_SWEEP_S", default=5.0)
 ADVICE_MAX_ATTEMPTS = 3
 ADVICE_MAX_QUEUED = env.int("ASSAY_MAX_QUEUED_ORGANIZATION", default=1000)  # then it can queue no more workloads
 ADVICE_MAX_QUEUED_PERSON = env.int("ASSAY_MAX_QUEUED_PERSON", default=200)
+STUDY_MAX_OPEN = env.int("ASSAY_MAX_STUDIES_ORGANIZATION", default=20)  # at the same time
+STUDY_MAX_OPEN_PERSON = env.int("ASSAY_MAX_STUDIES_PERSON", default=5)
 ADVICE_OUTAGE_S = env.float("ASSAY_OUTAGE_S", default=300.0)  # workers keep a result so long until they can write it
 INTERNAL_ERRORS_END_ANSWERS = False  # tests set it: one bad candidate or section then ends the whole answer
 ADVICE_PROBE_WAIT_S = env.float("ASSAY_PROBE_WAIT_S", default=600.0)  # for measurements that a workload asks for

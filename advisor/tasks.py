@@ -1,7 +1,11 @@
-"""The Celery tasks, which call advise.py. Their names must not change, so that queued messages stay valid."""
+"""The Celery tasks, which call advise.py and studies/.
+
+Their names must not change, so that queued messages stay valid.
+"""
 
 from advisor import advise, refresh
 from advisor.celery import app
+from advisor.studies import pieces
 
 
 @app.task(name="advice.run")
@@ -12,7 +16,12 @@ def run_advice(pk: str) -> None:
 @app.task(name="advice.sweep")
 def sweep() -> None:
     if advise.sweep_is_due():
-        advise.sweep()
+        pieces.sweep()
+
+
+@app.task(name="study.run")
+def run_study(pk: str, wave: int) -> None:
+    pieces.run(pk, wave)
 
 
 @app.task(name="prices.sync", soft_time_limit=3000, time_limit=3300)  # many answers are compared
