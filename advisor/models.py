@@ -113,7 +113,7 @@ class Study(models.Model):
     organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT)
     name = models.CharField(max_length=120)
     kind = models.CharField(max_length=12, choices=Kind)
-    axes = models.JSONField(default=list)  # columns of the results that name what varies
+    axes = models.JSONField(default=list)  # [name, type] of the columns of the results that tell what varies
     points = models.PositiveIntegerField()  # rows of the results
     made_by = models.CharField(max_length=150, blank=True)
     idempotency_key = models.CharField(max_length=80, blank=True)
@@ -163,6 +163,7 @@ class StudyPiece(models.Model):
     phase = models.PositiveSmallIntegerField(default=1)
     index = models.PositiveIntegerField()  # in its phase
     points = models.JSONField()  # what to compute; see studies/plan.py
+    size = models.PositiveIntegerField()  # number of points
     state = models.CharField(max_length=12, choices=Advice.State, default=Advice.State.QUEUED)
     attempt = models.PositiveIntegerField(default=0)
     claim = models.CharField(max_length=32, blank=True, default="")

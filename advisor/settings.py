@@ -195,6 +195,7 @@ def retention_days(name: str) -> int | None:
 # Retention: the sweep deletes rows this many days after they ended.
 KEEP_ADVICE_DAYS = retention_days("ASSAY_KEEP_ADVICE_DAYS")
 KEEP_FAILED_DAYS = retention_days("ASSAY_KEEP_FAILED_DAYS")
+KEEP_STUDIES_DAYS = retention_days("ASSAY_KEEP_STUDIES_DAYS")
 KEEP_SHARES_DAYS = retention_days("ASSAY_KEEP_SHARES_DAYS")
 KEEP_LOAD_TESTS_DAYS = retention_days("ASSAY_KEEP_LOAD_TESTS_DAYS")
 KEEP_TOKENS_DAYS = retention_days("ASSAY_KEEP_TOKENS_DAYS")
@@ -299,6 +300,7 @@ SPECTACULAR_SETTINGS = {
     "SERVE_PERMISSIONS": ["advisor.api.tokens.Allowed"],
     "ENUM_NAME_OVERRIDES": {
         "AdviceState": "advisor.models.Advice.State",
+        "StudyKind": "advisor.models.Study.Kind",
         "ProbeJobState": "probes.models.Job.State",
         "ProbeResultState": "probes.models.Result.State",
         "ReceivedState": "probes.api.agent_views.RECEIVED",

@@ -17,7 +17,7 @@ ENGINE = (
     "network terms kernels cost plans step training calibration scheduler search estimate training_search launch fleet "
     "optimisation"
 ).split()
-ADVISOR = "workload result inputs answer report fidelity load_tests claims api accounts web ops".split()
+ADVISOR = "workload result inputs answer report fidelity load_tests claims studies api accounts web ops".split()
 CATALOG = ("loading accounts rest importers.models importers.prices pricing bundles details lists pages api").split()
 PROBES = "machines received fitted pages api".split()
 # Entered by module (`from catalog.pricing import own`), not by name: commands and the engine's inputs need one module
@@ -56,9 +56,10 @@ BELOW_IN_ADVISOR = {
     "report": "answer result",
     "load_tests": "advise fidelity result",
     "claims": "answer inputs result workload",
-    "api": "advise load_tests report answer inputs result workload fidelity",
+    "studies": "advise turns answer inputs result workload",
+    "api": "studies advise load_tests report answer inputs result workload fidelity",
     "accounts": "api",
-    "web": "api advise refresh load_tests report answer inputs result workload fidelity",
+    "web": "api studies advise refresh load_tests report answer inputs result workload fidelity",
     "ops": "web api advise load_tests fidelity",
 }
 BELOW_IN_CATALOG = {
@@ -353,7 +354,7 @@ def test_the_web_tier_loads_neither_numba_nor_torch(tmp_path: Path) -> None:
         "import os, sys\n"
         f"os.environ.update(DJANGO_SETTINGS_MODULE='advisor.settings', ASSAY_VAR={str(tmp_path / 'var')!r})\n"
         "import advisor.wsgi\n"
-        "sys.exit(', '.join(name for name in ('numba', 'torch', 'pandas') if name in sys.modules) or 0)"
+        "sys.exit(', '.join(name for name in ('numba', 'torch', 'pandas', 'pyarrow') if name in sys.modules) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

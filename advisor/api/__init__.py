@@ -11,6 +11,16 @@ from advisor.api.problems import unavailable
 if TYPE_CHECKING:
     from advisor.api.deletions import OneLoadTest, OneShare, OneToken, Shares, Tokens
     from advisor.api.quick import Quick
+    from advisor.api.studies import (
+        CancelStudy,
+        ResumeStudy,
+        StudyCsv,
+        StudyDetail,
+        StudyList,
+        StudyParquet,
+        StudyResults,
+        file_of,
+    )
     from advisor.api.views import (
         AdviceDetail,
         AdviceList,
@@ -26,6 +36,9 @@ if TYPE_CHECKING:
 VIEWS = {
     "advisor.api.deletions": ("OneLoadTest", "OneShare", "OneToken", "Shares", "Tokens"),
     "advisor.api.quick": ("Quick",),
+    "advisor.api.studies": (
+        "CancelStudy", "ResumeStudy", "StudyCsv", "StudyDetail", "StudyList", "StudyParquet", "StudyResults", "file_of",
+    ),
     "advisor.api.views": (
         "AdviceDetail", "AdviceList", "AdviceResult", "CancelAdvice", "EstimateOne", "OneAdvice", "Pages", "Root",
     ),
@@ -36,6 +49,7 @@ __all__ = [
     "AdviceList",
     "AdviceResult",
     "CancelAdvice",
+    "CancelStudy",
     "EstimateOne",
     "Exceeded",
     "JSONParser",
@@ -45,11 +59,18 @@ __all__ = [
     "OneToken",
     "Pages",
     "Quick",
+    "ResumeStudy",
     "Root",
     "Shares",
+    "StudyCsv",
+    "StudyDetail",
+    "StudyList",
+    "StudyParquet",
+    "StudyResults",
     "Tokens",
     "address",
     "count",
+    "file_of",
     "limits",
     "reached",
     "rest_s",

@@ -50,8 +50,8 @@ class Pages(rest.Pages):
 
 
 LINKS = (
-    "advice", "quick", "estimate", "accelerators", "models", "prices", "own-prices", "discounts", "api-prices",
-    "frameworks", "quantizations", "units", "regions", "assumptions", "freshness", "fidelity", "agents",
+    "advice", "studies", "quick", "estimate", "accelerators", "models", "prices", "own-prices", "discounts",
+    "api-prices", "frameworks", "quantizations", "units", "regions", "assumptions", "freshness", "fidelity", "agents",
     "probe-jobs", "probe-results", "enrolments", "tokens",
 )  # fmt: skip
 

@@ -16,7 +16,7 @@ from catalog.models import CatalogLoad
 Json = dict[str, Any]
 MOST_REASONS = 3
 BY_PATH = {figure.path: figure for figure in FIGURES}
-RANGED = ("usd_per_month", "usd_per_mtok_output", "usd_per_run", "ttft_ms.p95", "tpot_ms.p95")
+RANGED = ("usd_per_month", "usd_per_mtok_output", "usd_per_mtok_input", "usd_per_run", "ttft_ms.p95", "tpot_ms.p95")
 TEXTS = ("accelerator", "accelerator_count", "provider", "instance", "region", "term", "framework", "framework_version",
          "weights_dtype", "replicas", "slo_probability", "first_probability", "basis", "price_as_of")  # fmt: skip
 
@@ -50,10 +50,9 @@ def results(piece: StudyPiece, check: Callable[[], None]) -> list[Json]:
         check()
         began_s = time.process_time()
         row = compute(point, check)
-        rows.append({
-            "point": point["index"], "set": point["set"], "state": "done", **row, "prices_as_of": day_of(piece, point), "engine_version": ENGINE_VERSION,
-            "catalog_version": piece.study.catalog_version, "cpu_s": round(time.process_time() - began_s, 3),
-        })  # fmt: skip
+        row |= {"prices_as_of": day_of(piece, point), "catalog_version": piece.study.catalog_version}
+        row |= {"engine_version": ENGINE_VERSION, "cpu_s": round(time.process_time() - began_s, 3)}
+        rows.append({"point": point["index"], "set": point["set"], "state": "done"} | row)
     return rows
 
 
@@ -91,7 +90,7 @@ def row_of(spec: Json, found: Answer) -> Json:
     if first is None:
         return row
     row |= {"option": first.label} | {name: getattr(first, name, None) for name in TEXTS}
-    row["e2e_ms_p95"] = value(first, "e2e_ms.p95")
+    row |= {f"{name}_ms_p95": value(first, f"{name}_ms.p95") for name in ("e2e", "latency")}
     for path in RANGED:
         low, high = interval(first, BY_PATH[path])
         name = path.replace(".", "_")

@@ -7,10 +7,12 @@ they queue behind other requests. The sweep starts another wave if messages were
 nothing.
 """
 
+import bisect
+import itertools
 import random
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 from uuid import UUID
@@ -18,7 +20,7 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import Count, F, Min, Q, QuerySet, Sum
+from django.db.models import Count, F, Q, QuerySet, Sum
 from django.utils.translation import gettext as _
 from kombu.exceptions import ChannelError
 from kombu.exceptions import OperationalError as BrokerError
@@ -97,7 +99,7 @@ def _create(plan: Plan, organisation: Organisation, made_by: str, key: str, awak
         organisation=organisation,
         name=plan.name,
         kind=plan.kind,
-        axes=list(plan.axes),
+        axes=[list(axis) for axis in plan.axes],
         points=plan.points,
         made_by=made_by,
         idempotency_key=key,
@@ -108,7 +110,7 @@ def _create(plan: Plan, organisation: Organisation, made_by: str, key: str, awak
     )
     StudyPiece.objects.bulk_create(
         (
-            StudyPiece(study=study, phase=phase, index=i, points=points)
+            StudyPiece(study=study, phase=phase, index=i, points=points, size=len(points))
             for phase, pieces in enumerate(plan.phases)
             for i, points in enumerate(pieces)
         ),
@@ -143,7 +145,7 @@ def send_wave(pk: UUID | str) -> int:
 
 def waiting(pk: UUID | str) -> QuerySet[StudyPiece]:
     """The pieces of a study that may be claimed now, in their order."""
-    queued = StudyPiece.objects.filter(study=pk, state=State.QUEUED, study__state__in=OPEN, phase=F("study__phase"))
+    queued = StudyPiece.objects.filter(study_id=pk, state=State.QUEUED, study__state__in=OPEN, phase=F("study__phase"))
     return queued.order_by("index")
 
 
@@ -155,6 +157,8 @@ class PieceClaim(Lease):
     """One attempt's right to write to a piece."""
 
     model: ClassVar[Any] = StudyPiece
+
+    began_cpu_s: float = field(default_factory=time.process_time)  # of this process, when it looked for work
 
     def finish(self, rows: list[Json], cpu_s: float, overhead_cpu_s: float) -> None:
         """Stores the rows of the results, once: a piece that was finished has no lease to write with."""
@@ -201,10 +205,13 @@ def next_claim() -> "advise.Claim | PieceClaim | None":
 
 def piece_of(pk: UUID | str) -> PieceClaim | None:
     """Claims a waiting piece of a study; None if none waits."""
+    began_s = time.process_time()
     while candidates := list(waiting(pk).values_list("pk", flat=True)[:NEXT]):
         random.shuffle(candidates)  # not for secrets
         for piece in candidates:
-            if claim := leases.claimed(waiting(pk).filter(pk=piece).order_by(), partial(PieceClaim, piece)):
+            if claim := leases.claimed(
+                waiting(pk).filter(pk=piece).order_by(), partial(PieceClaim, piece, began_cpu_s=began_s)
+            ):
                 return claim
     return None
 
@@ -227,6 +234,12 @@ def drain(pk: UUID | str, pause_s: float = 0.2) -> int:
     return count
 
 
+def drain_reads(pk: UUID | str) -> None:
+    """Computes the pieces of a study that read the catalog, if nobody else does."""
+    while Study.objects.filter(pk=pk, state__in=OPEN, phase=READS).exists() and (claim := piece_of(pk)):
+        work(claim)
+
+
 def work(claim: PieceClaim) -> None:
     """Computes a claimed piece, and ends its phase if it was the last one."""
     leases.work(claim, _compute, piece=str(claim.pk))
@@ -236,7 +249,6 @@ def work(claim: PieceClaim) -> None:
 
 
 def _compute(claim: PieceClaim) -> None:
-    began_s = time.process_time()
     piece = StudyPiece.objects.select_related("study", "study__organisation").filter(pk=claim.pk).first()
     if piece is None:  # deleted since it was claimed
         raise LostLease
@@ -245,19 +257,18 @@ def _compute(claim: PieceClaim) -> None:
         return
     rows = compute.results(piece, claim.check)
     cpu_s = sum(row["cpu_s"] for row in rows)
-    overhead_s = time.process_time() - began_s - cpu_s
+    overhead_s = time.process_time() - claim.began_cpu_s - cpu_s
     persistently(partial(claim.finish, rows, round(cpu_s, 3), round(overhead_s, 4)))
 
 
 def _store_rows(claim: PieceClaim, piece: StudyPiece) -> None:
     """Stores the catalog rows that other pieces share. All pieces must have read the same catalog."""
-    began_s = time.process_time()
     version = compute.catalog_version()
     found = compute.read_rows(piece)
     with transaction.atomic():
         claim.check()
         StudyRows.objects.bulk_create(StudyRows(study=piece.study, key=key, rows=rows) for key, rows in found)
-        claim.finish([], 0.0, round(time.process_time() - began_s, 4))
+        claim.finish([], 0.0, round(time.process_time() - claim.began_cpu_s, 4))
         study = Study.objects.select_for_update().get(pk=piece.study_id)
         if compute.catalog_version() != version or study.catalog_version not in ("", version):
             raise compute.CatalogChanged
@@ -270,13 +281,13 @@ def _store_rows(claim: PieceClaim, piece: StudyPiece) -> None:
 def settle(pk: UUID | str) -> None:
     """Ends the phase of a study in which no piece is open any more. May be called at any time, by any number."""
     study = Study.objects.filter(pk=pk, state__in=OPEN).first()
-    if study is None or StudyPiece.objects.filter(study=pk, phase=study.phase, state__in=OPEN).exists():
+    if study is None or StudyPiece.objects.filter(study_id=pk, phase=study.phase, state__in=OPEN).exists():
         return
     here = Study.objects.filter(pk=pk, state__in=OPEN, phase=study.phase)
     if study.phase == ANSWERS:
         here.update(state=State.DONE, finished_at=clock.now())
         return
-    failed = StudyPiece.objects.filter(study=pk, phase=READS, state=State.FAILED).first()
+    failed = StudyPiece.objects.filter(study_id=pk, phase=READS, state=State.FAILED).first()
     if failed is not None:
         with transaction.atomic():
             if here.update(state=State.FAILED, error=failed.error, finished_at=clock.now()):
@@ -298,13 +309,13 @@ def cancel(study: Study) -> bool:
 
 def _end_pieces(pk: UUID | str) -> None:
     ended = {"state": State.CANCELLED, "finished_at": clock.now(), "lease_until": None}
-    StudyPiece.objects.filter(study=pk, state__in=OPEN).update(**ended)
+    StudyPiece.objects.filter(study_id=pk, state__in=OPEN).update(**ended)
 
 
 def resume(study: Study, awake: bool = True) -> bool:
     """Queues the pieces of an ended study again that failed or were canceled. False if there are none."""
     ended = Study.objects.filter(pk=study.pk, state__in=(State.CANCELLED, State.FAILED, State.DONE))
-    left = StudyPiece.objects.filter(study=study.pk, state__in=(State.CANCELLED, State.FAILED))
+    left = StudyPiece.objects.filter(study_id=study.pk, state__in=(State.CANCELLED, State.FAILED))
     if not left.exists():
         return False
     check_room(study.organisation, study.made_by)
@@ -330,7 +341,7 @@ def sweep() -> dict[str, int]:
 
 def is_stalled(study: Study) -> bool:
     """Whether messages seem to be lost: pieces wait, and none has started or been announced for a while."""
-    pieces = StudyPiece.objects.filter(study=study.pk)
+    pieces = StudyPiece.objects.filter(study_id=study.pk)
     quiet = clock.ago(settings.ADVICE_RESEND_S)
     if not waiting(study.pk).exists() or Study.objects.filter(pk=study.pk, sent_at__gt=quiet).exists():
         return False
@@ -363,41 +374,61 @@ class Progress:
     overhead_cpu_s: float
 
     @property
+    def ended(self) -> int:
+        return self.done + self.failed
+
+    @property
+    def waiting(self) -> int:
+        return self.pieces - self.ended - self.running - self.cancelled
+
+    @property
     def fraction(self) -> float:
-        return (self.done + self.failed) / self.pieces if self.pieces else 0.0
+        return self.ended / self.pieces if self.pieces else 0.0
 
 
 def progress(study: Study) -> Progress:
     """Read with one query."""
-    pieces = StudyPiece.objects.filter(study=study.pk, phase=ANSWERS).order_by()
-    by_state = {row["state"]: row for row in pieces.values("state").annotate(
-        n=Count("pk"), cpu=Sum("cpu_s"), overhead=Sum("overhead_cpu_s"), first=Min("started_at"))}  # fmt: skip
+    grouped = StudyPiece.objects.filter(study_id=study.pk).order_by().values("phase", "state")
+    found = list(grouped.annotate(n=Count("pk"), cpu=Sum("cpu_s"), overhead=Sum("overhead_cpu_s")))
+    by_state = {row["state"]: row["n"] for row in found if row["phase"] == ANSWERS}
 
     def count(state: str) -> int:
-        return int(by_state.get(state, {}).get("n", 0))
+        return int(by_state.get(state, 0))
 
     return Progress(
-        pieces=sum(row["n"] for row in by_state.values()),
+        pieces=sum(by_state.values()),
         done=count(State.DONE),
         running=count(State.RUNNING),
         failed=count(State.FAILED),
         cancelled=count(State.CANCELLED),
-        cpu_s=sum(row["cpu"] or 0.0 for row in by_state.values()),
-        overhead_cpu_s=sum(row["overhead"] or 0.0 for row in by_state.values()),
+        cpu_s=sum(row["cpu"] or 0.0 for row in found),
+        overhead_cpu_s=sum(row["overhead"] or 0.0 for row in found),
     )
 
 
-def rows(study: Study, first: int = 0, count: int | None = None) -> list[Json]:
-    """The rows of all finished pieces, in the order of the points; those of a failed piece say why.
+class Rows(Sequence[Json]):
+    """The rows of all finished pieces, in the order of the points; those of a failed piece say why. Slices are read."""
 
-    first, count: of the finished pieces, for a page of them.
-    """
-    ended = StudyPiece.objects.filter(study=study.pk, phase=ANSWERS, state__in=(State.DONE, State.FAILED))
-    found: list[Json] = []
-    stop = None if count is None else first + count
-    for piece in ended.order_by("index")[first:stop]:
-        found += piece.result if piece.state == State.DONE else failed_rows(piece)
-    return found
+    def __init__(self, study: Study) -> None:
+        ended = StudyPiece.objects.filter(study_id=study.pk, phase=ANSWERS, state__in=(State.DONE, State.FAILED))
+        self.pieces = ended.order_by("index")
+        self.ends = list(itertools.accumulate(self.pieces.values_list("size", flat=True)))
+
+    def __len__(self) -> int:
+        return self.ends[-1] if self.ends else 0
+
+    def __getitem__(self, at: Any) -> Any:
+        if not isinstance(at, slice):
+            return self[at : at + 1][0]
+        start, stop, _step = at.indices(len(self))
+        first, last = bisect.bisect_right(self.ends, start), bisect.bisect_left(self.ends, stop)
+        skipped = start - (self.ends[first - 1] if first else 0)
+        found = [row for piece in self.pieces[first : last + 1] for row in rows_of(piece)]
+        return found[skipped : skipped + max(stop - start, 0)]
+
+
+def rows_of(piece: StudyPiece) -> list[Json]:
+    return list(piece.result or ()) if piece.state == State.DONE else failed_rows(piece)
 
 
 def failed_rows(piece: StudyPiece) -> list[Json]:
@@ -408,6 +439,6 @@ def failed_rows(piece: StudyPiece) -> list[Json]:
     ]
 
 
-def table_of(study: Study, found: Sequence[Json]) -> list[tables.Column]:
+def table_of(study: Study) -> list[tables.Column]:
     """The columns of a study's results."""
-    return tables.columns(study.kind, study.axes, found)
+    return tables.columns(study.kind, study.axes)

@@ -9,7 +9,7 @@ import datetime
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, cast
 
@@ -52,7 +52,7 @@ class Named(Section):
     """Title; default: derived from the study."""
 
 
-class Workloads(Named):
+class WorkloadsStudy(Named):
     """The same question for each of many workloads."""
 
     kind: Literal["workloads"]
@@ -62,7 +62,7 @@ class Workloads(Named):
     """Prices as they were known on this day; default: today."""
 
 
-class Grid(Named):
+class GridStudy(Named):
     """One workload with every combination of some values."""
 
     kind: Literal["grid"]
@@ -77,7 +77,7 @@ class Grid(Named):
     """Prices as they were known on this day; default: today."""
 
 
-class Prices(Named):
+class PricesStudy(Named):
     """One workload at the prices of several days."""
 
     kind: Literal["prices"]
@@ -91,7 +91,7 @@ class Prices(Named):
     """Step between the days."""
 
 
-class Estimates(Named):
+class EstimatesStudy(Named):
     """Models by accelerators: one replica of each pair, without a search."""
 
     kind: Literal["estimates"]
@@ -111,18 +111,23 @@ class Estimates(Named):
     """Tensor-parallel size; auto: the smallest of 1, 2, 4, 8 and 16 whose memory is enough."""
 
 
-KINDS: dict[str, type[Named]] = {"workloads": Workloads, "grid": Grid, "prices": Prices, "estimates": Estimates}
+KINDS: dict[str, type[Named]] = {
+    "workloads": WorkloadsStudy,
+    "grid": GridStudy,
+    "prices": PricesStudy,
+    "estimates": EstimatesStudy,
+}
 Complete = Callable[[Json], Json]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """A checked study: `axes` are the names of what varies, `pieces` the points by phase and piece."""
+    """A checked study: `axes` are the names and types of what varies, `phases` the points by phase and piece."""
 
     kind: str
     name: str
     prices_as_of: datetime.date
-    axes: tuple[str, ...]
+    axes: tuple[tuple[str, str], ...]
     phases: tuple[list[list[Json]], list[list[Json]]]
 
     @property
@@ -196,7 +201,7 @@ class Asked:
 # --- the kinds --------------------------------------------------------------------------------------------------
 
 
-def of_workloads(study: Workloads, asked: Asked) -> Plan:
+def of_workloads(study: WorkloadsStudy, asked: Asked) -> Plan:
     day = day_of(study.prices_as_of, "prices_as_of")
     points = [
         {"set": {}, "asked": asked.workload(raw, f"workloads[{i}]", day)} for i, raw in enumerate(study.workloads)
@@ -205,7 +210,7 @@ def of_workloads(study: Workloads, asked: Asked) -> Plan:
     return searched(study, points, (), day, f"{len(points)} workloads")
 
 
-def of_grid(study: Grid, asked: Asked) -> Plan:
+def of_grid(study: GridStudy, asked: Asked) -> Plan:
     day = day_of(study.prices_as_of, "prices_as_of")
     count = 1
     for values in study.grid.values():
@@ -215,8 +220,8 @@ def of_grid(study: Grid, asked: Asked) -> Plan:
     base = asked.workload(study.workload, "workload", day)
     asked.check()
     points = []
-    for values in itertools.product(*study.grid.values()):
-        changes = dict(zip(study.grid, values, strict=True))
+    for combination in itertools.product(*study.grid.values()):
+        changes = dict(zip(study.grid, combination, strict=True))
         shown = ", ".join(f"{path}={json.dumps(value)}" for path, value in changes.items())
         spec = asked.workload(changed(study.workload, changes), f"grid[{shown}]", day)
         points.append({"set": changes, "asked": spec})
@@ -225,18 +230,28 @@ def of_grid(study: Grid, asked: Asked) -> Plan:
 
 
 def changed(raw: Mapping[str, Any], changes: Mapping[str, Any]) -> Json:
-    """The workload with these values. A number where a section is needed replaces the section's mean."""
-    for path in changes:
-        at: Any = raw
-        for part in path.split(".")[:-1]:
-            at = at.get(part) if isinstance(at, Mapping) else None
-            if at is not None and not isinstance(at, Mapping):
-                message = f"{part} is {json.dumps(at)[:60]}, not a section; write it as a section in the workload"
-                raise WorkloadError([error(f"grid.{path}", message, "the path of a field")])
-    return with_changes(raw, changes)
+    """The workload with these values at these paths. Raises WorkloadError."""
+    found = dict(raw)
+    for path, value in changes.items():
+        found = with_changes(with_sections(found, path), {path: value})
+    return found
 
 
-def of_prices(study: Prices, asked: Asked) -> Plan:
+def with_sections(raw: Mapping[str, Any], path: str) -> Json:
+    """The workload with each number above the path written as a section, {mean: number}. Raises WorkloadError."""
+    found, at, *rest = dict(raw), *path.split(".")
+    if not rest or found.get(at) is None:
+        return found
+    inner = found[at]
+    if isinstance(inner, int | float) and not isinstance(inner, bool):
+        inner = {"mean": inner}
+    if not isinstance(inner, Mapping):
+        message = f"{at} is {json.dumps(inner)[:60]}, not a section of keys"
+        raise WorkloadError([error(f"grid.{path}", message, "the path of a field")])
+    return {**found, at: with_sections(inner, ".".join(rest))}
+
+
+def of_prices(study: PricesStudy, asked: Asked) -> Plan:
     days = days_between(study)
     base = asked.workload(study.workload, "workload", None)
     asked.check()
@@ -255,14 +270,14 @@ def day_of(value: str | None, field: str) -> str:
         raise WorkloadError([error(field, *fault.args)]) from None
 
 
-def days_between(study: Prices) -> list[str]:
+def days_between(study: PricesStudy) -> list[str]:
     """The days, from the first on. Raises WorkloadError."""
     first, last = (
         datetime.date.fromisoformat(day_of(getattr(study, field), field)) for field in ("first_day", "last_day")
     )
     if first > last:
         raise WorkloadError([error("first_day", "is after last_day", f"a date up to {last}")])
-    days = []
+    days: list[str] = []
     for step in range(MAX_DAYS + 1):
         day = first + datetime.timedelta(weeks=step) if study.every == "week" else months_after(first, step)
         if day > last:
@@ -297,17 +312,17 @@ def keyed(questions: Mapping[str, Json]) -> list[Json]:
     return [{"key": key, "asked": question} for key, question in questions.items()]
 
 
-def of_estimates(study: Estimates, asked: Asked) -> Plan:
+def of_estimates(study: EstimatesStudy, asked: Asked) -> Plan:
     """Model by model, so that a piece reads few models."""
     models, chips = names_of(study, asked)
     asked.check()
     count = len(models) * len(chips) * len(study.weights)
     if count > MAX_ESTIMATES:
         raise WorkloadError([error("models", f"give {count:,} estimates", f"at most {MAX_ESTIMATES:,}")])
-    fixed = {"isl": study.isl, "osl": study.osl, "concurrency": study.concurrency}
-    points = []
+    fixed: Json = {"isl": study.isl, "osl": study.osl, "concurrency": study.concurrency}
+    points: list[Json] = []
     for i, (model, weights, chip) in enumerate(itertools.product(models, study.weights, chips)):
-        values = {"model": model, "accelerator": chip, "weights": weights}
+        values: Json = {"model": model, "accelerator": chip, "weights": weights}
         points.append({"index": i, "set": values, "asked": {**values, **fixed, "tp": study.tp}})
     sizes = {} if study.tp == "auto" else {"tp": study.tp}
     parse_estimate({**points[0]["set"], **fixed, **sizes})
@@ -316,7 +331,7 @@ def of_estimates(study: Estimates, asked: Asked) -> Plan:
     return plan(study, [[{"key": "", "asked": {}}]], cut(points, ESTIMATES), tuple(points[0]["set"]), day, title)
 
 
-def names_of(study: Estimates, asked: Asked) -> tuple[list[str], list[str]]:
+def names_of(study: EstimatesStudy, asked: Asked) -> tuple[list[str], list[str]]:
     """The models and accelerators by their catalog names."""
     known = {
         "models": dict(ServedModel.objects.order_by("hf_id").values_list("slug", "hf_id")),
@@ -344,8 +359,14 @@ def plan(
 ) -> Plan:
     kind = cast(Any, study).kind
     as_of = datetime.date.fromisoformat(day)
-    name = study.name or title[:120]
-    return Plan(kind=kind, name=name, prices_as_of=as_of, axes=tuple(axes), phases=(reads, pieces))
+    typed = tuple((axis, type_of(point["set"][axis] for piece in pieces for point in piece)) for axis in axes)
+    return Plan(kind=kind, name=study.name or title[:120], prices_as_of=as_of, axes=typed, phases=(reads, pieces))
+
+
+def type_of(values: Iterable[Any]) -> str:
+    """Of a column of the results: float64 where all values are numbers, else string."""
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    return "float64" if numbers else "string"
 
 
 def cut(points: Sequence[Json], size: int) -> list[list[Json]]:

@@ -6,6 +6,7 @@ is no empty text.
 
 import csv
 import io
+import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -63,10 +64,12 @@ ANSWERED = (
     Column("replicas", "int64", "", "replicas, spares included"),
     *ranged("usd_per_month", "USD per month", "cost of a month"),
     *ranged("usd_per_mtok_output", "USD per million output tokens", "cost of the output"),
+    *ranged("usd_per_mtok_input", "USD per million input tokens", "cost of the input"),
     *ranged("usd_per_run", "USD", "cost of a training run"),
     *ranged("ttft_ms_p95", "ms", "p95 time to first token at the peak"),
     *ranged("tpot_ms_p95", "ms", "p95 time per output token at the peak"),
     Column("e2e_ms_p95", "float64", "ms", "p95 time of a whole answer"),
+    Column("latency_ms_p95", "float64", "ms", "p95 latency of embeddings and other work without output tokens"),
     Column("slo_probability", "float64", "fraction", "probability of meeting every limit"),
     Column("first_probability", "float64", "fraction", "probability of being the best option"),
     Column("basis", "string", "", "evidence of the figures: measured, relative or datasheet"),
@@ -99,19 +102,10 @@ ESTIMATED = (
 SET = "set_"  # begins the name of a column that tells what was varied
 
 
-def axis_columns(axes: Sequence[str], rows: Sequence[Json]) -> list[Column]:
-    """The columns of what varies. Numbers where all values are numbers, else text."""
-    found = []
-    for axis in axes:
-        values = [row["set"].get(axis) for row in rows]
-        numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-        found.append(Column(f"{SET}{axis}", "float64" if numbers else "string", "", "value of what was varied"))
-    return found
-
-
-def columns(kind: str, axes: Sequence[str], rows: Sequence[Json]) -> list[Column]:
-    """The columns of a kind of study, in their order."""
-    return [*FIRST, *axis_columns(axes, rows), *(ESTIMATED if kind == "estimates" else ANSWERED), *LAST]
+def columns(kind: str, axes: Sequence[tuple[str, Type]]) -> list[Column]:
+    """The columns of a kind of study, in their order. `axes`: name and type of each value that is varied."""
+    varied = [Column(f"{SET}{name}", of, "", f"value of {name}") for name, of in axes]
+    return [*FIRST, *varied, *(ESTIMATED if kind == "estimates" else ANSWERED), *LAST]
 
 
 def cells(column: Column, rows: Iterable[Json]) -> Iterator[Any]:
@@ -125,8 +119,14 @@ def typed(value: Any, of: Type) -> Any:
     if value is None or value == "" or (isinstance(value, float) and not math.isfinite(value)):
         return None
     if of == "string" and not isinstance(value, str):
-        return str(value)
+        return json.dumps(value)
     return PYTHON[of](value)
+
+
+def objects(table: Sequence[Column], rows: Sequence[Json]) -> list[Json]:
+    """The rows as objects with a key for each column."""
+    names = [column.name for column in table]
+    return [dict(zip(names, values, strict=True)) for values in zip(*(cells(c, rows) for c in table), strict=True)]
 
 
 def csv_text(table: Sequence[Column], rows: Sequence[Json]) -> str:

@@ -9,6 +9,7 @@ from advisor.web import (
     load_test_views,
     portfolio_form,
     price_pages,
+    studies,
     views,
 )
 from advisor.web.answers import assumptions_page, compare_page, list_page
@@ -29,6 +30,7 @@ __all__ = [
     "portfolio_form",
     "price_pages",
     "quick_estimate",
+    "studies",
     "trouble",
     "views",
     "what_if_views",

@@ -102,11 +102,13 @@ class Command(BaseCommand):
         command = [sys.executable, str(settings.BASE_DIR / "manage.py"), "study", "work", str(study.pk)]
         started = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(workers)]
         try:
+            shown = -1
             while any(process.poll() is None for process in started):
                 time.sleep(POLL_S)
                 done = pieces.progress(study)
-                self.stderr.write(f"\r{done.done + done.failed} of {done.pieces} pieces", ending="")
-            self.stderr.write("")
+                if done.ended > shown:
+                    self.stderr.write(f"{done.ended} of {done.pieces} pieces")
+                shown = done.ended
         finally:
             for process in started:
                 process.terminate()
@@ -130,8 +132,7 @@ class Command(BaseCommand):
 
         done = pieces.progress(study)
         self.stdout.write(f"{study.name} ({study.kind}): {study.state}" + (f", {study.error}" if study.error else ""))
-        waiting = done.pieces - done.done - done.failed - done.running - done.cancelled
-        counts = f"{done.done} done, {done.running} running, {waiting} waiting, {done.failed} failed"
+        counts = f"{done.done} done, {done.running} running, {done.waiting} waiting, {done.failed} failed"
         self.stdout.write(f"pieces: {counts}, {done.cancelled} canceled of {done.pieces}; rows: {study.points}")
         self.stdout.write(f"prices of {study.prices_as_of}, catalog {study.catalog_version[:12] or 'not read yet'}")
         if done.cpu_s:
@@ -165,8 +166,7 @@ class Command(BaseCommand):
         from advisor.studies import pieces, tables
 
         form = format_of(out, form)
-        rows = pieces.rows(study)
-        table = pieces.table_of(study, rows)
+        table, rows = pieces.table_of(study), pieces.Rows(study)[:]
         if str(out) == "-":
             self.stdout.write(tables.csv_text(table, rows), ending="")
             return
