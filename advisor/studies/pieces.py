@@ -173,7 +173,7 @@ class PieceClaim(Lease):
 
 def run(pk: UUID | str, wave: int) -> None:
     """Computes one answer or piece, whichever is next, and wakes the next worker. For the message of this wave."""
-    if not Study.objects.filter(pk=pk, wave=wave, state__in=OPEN).exists():
+    if not is_live(pk, wave):
         return
     if not storage.has_room():
         log.warning("disk almost full, not started", study=str(pk), free_mb=storage.free_mb())
@@ -190,6 +190,16 @@ def run(pk: UUID | str, wave: int) -> None:
         advise.work(claim)
     elif claim is not None:
         work(claim)
+    pass_on(pk, wave)
+
+
+def is_live(pk: UUID | str, wave: int) -> bool:
+    """Whether a message of this wave still counts."""
+    return Study.objects.filter(pk=pk, wave=wave, state__in=OPEN).exists()
+
+
+def pass_on(pk: UUID | str, wave: int) -> None:
+    """Sends the message on while pieces wait."""
     if waiting(pk).exists():
         send(pk, wave)
 

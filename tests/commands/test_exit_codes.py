@@ -61,6 +61,8 @@ BAD = [
     ("calibrations", ["show", "999"], "list them with manage.py calibrations"),
     ("import_probe", [NOWHERE], "give the path of a file"),
     ("compare_training", [NOWHERE], "give the path of a file"),
+    ("study", ["create", NOWHERE], "no such study file"),
+    ("study", ["show", "999"], "`manage.py study list` shows the IDs"),
 ]
 WITHOUT_INPUT = {"doctor", "retention", "status", "sweep"}
 
