@@ -54,6 +54,7 @@ SWEEP_BATCH = 500
 SWEEP, GAP = "sweep", "first sweep after a gap"  # names of duties
 DIGITS = 16  # max_digits of Option's money columns
 Progress = Callable[[str, float], None]
+PartsOf = Callable[[Advice, dict[str, Any], inputs.Snapshot, Progress], list[Any]]
 
 
 class KeyReused(ValueError):
@@ -183,10 +184,11 @@ def wake(pk: UUID | str) -> bool:
     return True
 
 
-def run(pk: UUID | str) -> None:
+def run(pk: UUID | str, parts: PartsOf | None = None) -> None:
     """Claims and computes the advice whose turn it is. `pk`: the one whose message woke this worker.
 
-    Every failure is stored as a state with a reason.
+    parts: lets other workers answer workloads of a portfolio (studies/parts.py). Every failure is stored as a state
+    with a reason.
     """
     if not may_start(pk):
         return
@@ -196,12 +198,12 @@ def run(pk: UUID | str) -> None:
         log.exception("database not available, nothing claimed")
         return
     if claim is not None:
-        work(claim)
+        work(claim, parts)
 
 
-def work(claim: "Claim") -> None:
-    """Computes a claimed advice."""
-    leases.work(claim, compute, advice=str(claim.pk))
+def work(claim: "Claim", parts: PartsOf | None = None) -> None:
+    """Computes a claimed advice. `parts`: as in `run`."""
+    leases.work(claim, partial(compute, parts=parts), advice=str(claim.pk))
 
 
 def may_start(pk: UUID | str) -> bool:
@@ -215,7 +217,7 @@ def may_start(pk: UUID | str) -> bool:
     return True
 
 
-def compute(claim: "Claim") -> None:
+def compute(claim: "Claim", parts: PartsOf | None = None) -> None:
     """Takes the snapshot, searches and writes the result. A second attempt uses the first one's snapshot."""
     advice = Advice.objects.select_related("workload", "organisation").filter(pk=claim.pk).first()
     if advice is None:  # deleted since it was claimed
@@ -230,7 +232,10 @@ def compute(claim: "Claim") -> None:
     report: Progress = claim.report
     if spec.get("kind") == PORTFOLIO:
         report = giving_way(report, len(spec["workloads"]), away_s)
-    result = answer.recommend(spec, snapshot, report)
+    if parts is not None and len(spec.get("workloads") or ()) > 1:
+        result = answer.recommend(spec, snapshot, report, partial(parts, advice))
+    else:
+        result = answer.recommend(spec, snapshot, report)
     if advice.held_until or advice.probed:
         result = answer.with_probes(result, advice.probed or nobody_measured())
     result = result.changed(elapsed_s=round(time.monotonic() - begun_s - sum(away_s), 3))

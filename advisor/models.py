@@ -106,6 +106,7 @@ class Study(models.Model):
         GRID = "grid"  # one workload with changed values
         ESTIMATES = "estimates"  # models by accelerators
         PRICES = "prices"  # one workload with the prices of several days
+        PORTFOLIO = "portfolio"  # the workloads of a portfolio that is being answered; not listed
 
     State = Advice.State
 
@@ -113,6 +114,7 @@ class Study(models.Model):
     organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT)
     name = models.CharField(max_length=120)
     kind = models.CharField(max_length=12, choices=Kind)
+    advice = models.OneToOneField(Advice, null=True, blank=True, on_delete=models.CASCADE)  # of a portfolio
     axes = models.JSONField(default=list)  # [name, type] of the columns of the results that tell what varies
     points = models.PositiveIntegerField()  # rows of the results
     made_by = models.CharField(max_length=150, blank=True)
@@ -172,6 +174,7 @@ class StudyPiece(models.Model):
     finished_at = models.DateTimeField(null=True, blank=True)
     error = models.TextField(blank=True)
     result = models.JSONField(null=True, blank=True)  # a row of the results for each point
+    part = models.BinaryField(null=True, blank=True)  # of a portfolio; see studies/parts.py
     cpu_s = models.FloatField(null=True, blank=True)  # of the answers
     overhead_cpu_s = models.FloatField(null=True, blank=True)  # to claim the piece, read its rows and finish it
 

@@ -5,12 +5,12 @@ Their names must not change, so that queued messages stay valid.
 
 from advisor import advise, refresh
 from advisor.celery import app
-from advisor.studies import pieces
+from advisor.studies import parts, pieces
 
 
 @app.task(name="advice.run")
 def run_advice(pk: str) -> None:
-    advise.run(pk)
+    advise.run(pk, parts.together)
 
 
 @app.task(name="advice.sweep")
@@ -21,7 +21,7 @@ def sweep() -> None:
 
 @app.task(name="study.run")
 def run_study(pk: str, wave: int) -> None:
-    pieces.run(pk, wave)
+    pieces.run(pk, wave, parts.together)
 
 
 @app.task(name="prices.sync", soft_time_limit=3000, time_limit=3300)  # many answers are compared

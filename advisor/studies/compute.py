@@ -1,19 +1,27 @@
 """One piece of a study: from its points and the rows of the catalog to rows of the results."""
 
+import pickle
 import time
+import zlib
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import structlog
+from django.utils.crypto import constant_time_compare, salted_hmac
+
 from advisor import answer, inputs
 from advisor.engine import ENGINE_VERSION
-from advisor.models import StudyPiece, StudyRows
+from advisor.leases import LostLease
+from advisor.models import Advice, StudyPiece, StudyRows
 from advisor.result import FIGURES, Answer, Estimate, Intervals, interval
 from advisor.studies.plan import SIZES
 from advisor.workload import TrainingRun, WorkloadError, parse_estimate
 from catalog.models import CatalogLoad
 
+log = structlog.get_logger("assay.studies")
 Json = dict[str, Any]
+SIGNED_BYTES = 32
 MOST_REASONS = 3
 BY_PATH = {figure.path: figure for figure in FIGURES}
 RANGED = ("usd_per_month", "usd_per_mtok_output", "usd_per_mtok_input", "usd_per_run", "ttft_ms.p95", "tpot_ms.p95")
@@ -157,3 +165,40 @@ def estimate_row(found: Estimate) -> Json:
         "free_gib": found.memory.free_gib,
         "price_as_of": found.price_as_of,
     }
+
+
+# --- parts of portfolios ----------------------------------------------------------------------------------------
+
+
+def portfolio_part(piece: StudyPiece, check: Callable[[], None]) -> bytes:
+    """One workload of a portfolio for the worker that answers it.
+
+    These are engine values, which only Python can store: a pickle with a keyed hash, which is read only if a worker
+    with the same SECRET_KEY and engine wrote it. Raises LostLease if the portfolio is gone.
+    """
+    advice = Advice.objects.select_related("workload").filter(study=piece.study_id).first()
+    if advice is None or advice.snapshot is None:
+        raise LostLease
+    part, snapshot = advice.workload.spec["workloads"][piece.index], inputs.Snapshot.read(advice.snapshot)
+    return packed(answer.part_of_portfolio(part, snapshot.parts[piece.index], lambda stage, done: check()))
+
+
+def packed(part: Any) -> bytes:
+    """A part with its keyed hash in front."""
+    content = zlib.compress(pickle.dumps(part, protocol=5), 1)
+    return signature(content) + content
+
+
+def unpacked(stored: Any) -> Any:
+    """The part; None if there is none, or it was not written by a worker of this service and version."""
+    content = bytes(stored or b"")
+    if not content:
+        return None
+    if not constant_time_compare(content[:SIGNED_BYTES], signature(content[SIGNED_BYTES:])):
+        log.warning("part of a portfolio not read: another SECRET_KEY or version wrote it")
+        return None
+    return pickle.loads(zlib.decompress(content[SIGNED_BYTES:]))  # noqa: S301 (the keyed hash was checked)
+
+
+def signature(content: bytes) -> bytes:
+    return salted_hmac(f"assay part {ENGINE_VERSION}", content, algorithm="sha256").digest()

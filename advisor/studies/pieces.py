@@ -81,7 +81,7 @@ def earlier_request(plan: Plan, organisation: Organisation, key: str) -> Study |
 
 def check_room(organisation: Organisation, made_by: str) -> None:
     """Raises QueueFull if the organization or the person has too many open studies."""
-    running = Study.objects.filter(organisation=organisation, state__in=OPEN)
+    running = visible(organisation).filter(state__in=OPEN)
     of_person, of_organisation = running.filter(made_by=made_by).count(), running.count()
     if of_person >= settings.STUDY_MAX_OPEN_PERSON or of_organisation >= settings.STUDY_MAX_OPEN:
         text = _(
@@ -160,10 +160,10 @@ class PieceClaim(Lease):
 
     began_cpu_s: float = field(default_factory=time.process_time)  # of this process, when it looked for work
 
-    def finish(self, rows: list[Json], cpu_s: float, overhead_cpu_s: float) -> None:
+    def finish(self, rows: list[Json], cpu_s: float, overhead_cpu_s: float, part: bytes | None = None) -> None:
         """Stores the rows of the results, once: a piece that was finished has no lease to write with."""
         ended = {"state": State.DONE, "lease_until": None, "finished_at": clock.now()}
-        self.write(**ended, result=rows, cpu_s=cpu_s, overhead_cpu_s=overhead_cpu_s)
+        self.write(**ended, result=rows, cpu_s=cpu_s, overhead_cpu_s=overhead_cpu_s, part=part)
 
     def check(self) -> None:
         """Raises LostLease if the study was canceled or another worker has the piece."""
@@ -171,8 +171,11 @@ class PieceClaim(Lease):
             raise LostLease
 
 
-def run(pk: UUID | str, wave: int) -> None:
-    """Computes one answer or piece, whichever is next, and wakes the next worker. For the message of this wave."""
+def run(pk: UUID | str, wave: int, parts: "advise.PartsOf | None" = None) -> None:
+    """Computes one answer or piece, whichever is next, and wakes the next worker. For the message of this wave.
+
+    parts: see advise.run.
+    """
     if not is_live(pk, wave):
         return
     if not storage.has_room():
@@ -187,7 +190,7 @@ def run(pk: UUID | str, wave: int) -> None:
         log.exception("database not available, nothing claimed")
         return
     if isinstance(claim, advise.Claim):
-        advise.work(claim)
+        advise.work(claim, parts)
     elif claim is not None:
         work(claim)
     pass_on(pk, wave)
@@ -264,6 +267,10 @@ def _compute(claim: PieceClaim) -> None:
         raise LostLease
     if piece.phase == READS:
         persistently(partial(_store_rows, claim, piece))
+        return
+    if piece.study.kind == Study.Kind.PORTFOLIO:
+        part = compute.portfolio_part(piece, claim.check)
+        persistently(partial(claim.finish, [], round(time.process_time() - claim.began_cpu_s, 3), 0.0, part))
         return
     rows = compute.results(piece, claim.check)
     cpu_s = sum(row["cpu_s"] for row in rows)
@@ -367,8 +374,8 @@ WAVE_LEASES = 4  # another wave after so many leases also while some workers are
 
 
 def visible(organisation: Organisation) -> QuerySet[Study]:
-    """The studies of an organization."""
-    return Study.objects.filter(organisation=organisation)
+    """The studies of an organization, without those of portfolios."""
+    return Study.objects.filter(organisation=organisation, advice=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

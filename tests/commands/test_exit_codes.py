@@ -144,7 +144,7 @@ def test_an_empty_catalog_is_no_bad_input_and_ends_with_1(capsys: pytest.Capture
 
 
 def test_a_failure_inside_is_no_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    def away() -> None:
+    def away(others: object) -> None:
         raise OperationalError("the broker is away")
 
     monkeypatch.setattr("advisor.advise.sweep", away)
