@@ -395,7 +395,8 @@ def sweep(others: Sequence[type[Lease]] = ()) -> dict[str, int]:
 
     others: further kinds of leases that end in the same way.
     """
-    ended = [] if is_first_after_gap() else [leases.end(kind) for kind in (Claim, *others)]
+    kinds: list[type[Lease]] = [Claim, *others]
+    ended = [] if is_first_after_gap() else [leases.end(kind) for kind in kinds]
     requeued, failed = (sum(column) for column in zip((0, 0), *ended, strict=True))
     counts = {"requeued": requeued, "failed": failed, "sent": send_waiting()}
     counts["deleted"] = delete_expired()

@@ -350,6 +350,7 @@ def resume(study: Study, awake: bool = True) -> bool:
 def sweep() -> dict[str, int]:
     """Sweeps answers (advise.sweep) and studies: lost workers, phases that nobody ended, lost messages."""
     counts = advise.sweep([PieceClaim])
+    Study.objects.filter(advice__isnull=False).exclude(advice__state__in=OPEN).delete()  # of portfolios that ended
     for study in Study.objects.filter(state__in=OPEN):
         settle(study.pk)
         counts["sent"] += send_wave(study.pk) if is_stalled(study) else 0

@@ -63,11 +63,15 @@ def test_one_worker_answers_a_portfolio_alone() -> None:
     assert not Study.objects.exists()
 
 
-def test_studies_of_portfolios_are_not_listed() -> None:
+def test_studies_of_portfolios_are_not_listed_and_end_with_them() -> None:
     advice = asked()
     parts.study_of(advice, 2)
     assert not pieces.visible(advice.organisation).exists()
+    pieces.sweep()
+    assert Study.objects.count() == 1
     advise.cancel(advice)
+    pieces.sweep()
+    assert not Study.objects.exists()
 
 
 def test_a_part_that_another_service_wrote_is_not_read(settings: Any) -> None:
