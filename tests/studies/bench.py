@@ -57,7 +57,7 @@ def main(workers: int, rows: int) -> None:
     subprocess.run(command, cwd=ROOT, check=True)  # a finished study: what a process takes to start
     start_s = cpu_s() - total_s
     done = pieces.progress(study)
-    each = sorted(StudyPiece.objects.filter(study=study, phase=1).values_list("cpu_s", flat=True))
+    each = sorted(piece.cpu_s or 0.0 for piece in StudyPiece.objects.filter(study=study, phase=1))
     outside_s = total_s - done.cpu_s - done.overhead_cpu_s - workers * start_s
     figures = {
         "workers": workers, "rows": rows, "state": done.done, "wall_s": round(wall_s, 1),

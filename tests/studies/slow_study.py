@@ -30,12 +30,12 @@ def main(do: str, value: str) -> None:
     from catalog.models import default_organisation
     from tests.studies import sample
 
-    compute.answered, compute.read_rows = answered, lambda piece: []  # type: ignore[assignment]
+    compute.answered, compute.read_rows = answered, lambda piece: []
     if do == "work":
         pieces.drain(value)
         return
-    inputs.check_catalog = lambda *given, **named: None  # type: ignore[assignment]
-    inputs.with_catalog_names = lambda spec, organisation=None: dict(spec)  # type: ignore[assignment]
+    inputs.check_catalog = lambda *given, **named: None
+    inputs.with_catalog_names = lambda spec, organisation=None: dict(spec)
     print(pieces.request(sample.workloads(int(value)), default_organisation(), awake=False).pk)
 
 

@@ -12,7 +12,7 @@ from advisor import answer, inputs
 from advisor.answer import single_estimate
 from advisor.models import Study
 from advisor.studies import pieces, tables
-from advisor.workload import parse, parse_estimate
+from advisor.workload import Deployment, parse
 from catalog.models import default_organisation
 from tests.clocks import TODAY
 from tests.studies import sample
@@ -42,7 +42,10 @@ def both(frozen: None, django_db_blocker: Any) -> dict[str, tuple[Any, list[Any]
     """Two studies, computed once: their columns and rows."""
     grid = {"traffic.requests_per_s.mean": [2, 400], "objective": ["cost"]}
     tight = {**sample.WORKLOAD, "constraints": {**sample.WORKLOAD["constraints"], "max_usd_per_month": 20_000}}
-    asked = {"grid": {**sample.GRID, "workload": tight, "grid": grid}, "estimates": ESTIMATES}
+    asked: dict[str, dict[str, Any]] = {
+        "grid": {**sample.GRID, "workload": tight, "grid": grid},
+        "estimates": ESTIMATES,
+    }
     found = {}
     with django_db_blocker.unblock():
         for name, raw in asked.items():
@@ -57,7 +60,7 @@ def test_a_row_has_the_figures_of_a_single_answer(both: Any) -> None:
     spec = parse({**sample.WORKLOAD, "constraints": {**sample.WORKLOAD["constraints"], "max_usd_per_month": 20_000}})
     spec = {**inputs.with_catalog_names(spec), "prices_as_of": TODAY.isoformat()}
     single = answer.recommend(spec, inputs.take_snapshot(spec, default_organisation()))
-    option = single.recommendations[0]
+    option: Any = single.recommendations[0]
     assert (first["feasible"], first["option"], first["decision"]) == (True, option.label, single.verdict)
     assert first["usd_per_month"] == option.usd_per_month and first["tpot_ms_p95"] == option.tpot_ms.p95
     assert first["usd_per_month_low"] <= first["usd_per_month"] <= first["usd_per_month_high"]
@@ -72,7 +75,7 @@ def test_an_estimate_is_that_of_the_command(both: Any) -> None:
     assert len(rows) == 12
     big = rows["meta-llama/Llama-3.3-70B-Instruct", "h100-sxm", "fp8"]
     single = single_estimate.answer(
-        parse_estimate({
+        Deployment.model_validate({
             "model": "meta-llama/Llama-3.3-70B-Instruct", "accelerator": "h100-sxm", "weights": "fp8", "isl": 1000,
             "osl": 100, "concurrency": 32, "tp": big["accelerator_count"],
         })
