@@ -10,33 +10,30 @@ it was queued again and nobody else has claimed it.
 """
 
 import math
-import secrets
-import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from contextvars import copy_context
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from decimal import Decimal
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, ClassVar
 from uuid import UUID
 
 import structlog
-from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
-from django.db import DatabaseError, IntegrityError, InterfaceError, OperationalError, connection, transaction
-from django.db.models import Q, QuerySet
-from django.db.models.expressions import Combinable
+from django.db import IntegrityError, connection, transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 from kombu.exceptions import ChannelError
 from kombu.exceptions import OperationalError as BrokerError
 
-from advisor import answer, inputs, shutdown, storage, turns
+from advisor import answer, inputs, leases, shutdown, storage, turns
 from advisor.celery import app
 from advisor.deletion import delete_expired
+from advisor.leases import LONG_AGO, OPEN, UNAVAILABLE, Lease
+from advisor.leases import LostLease as LostLease
+from advisor.leases import persistently as persistently
 from advisor.models import Advice, Duty, Option, Workload
 from advisor.result import Answer, ApiOption, TrainingOption
 from advisor.result import Option as Recommended
@@ -46,7 +43,7 @@ from advisor.turns import ahead as ahead
 from advisor.turns import check_room as check_room
 from advisor.turns import held as held
 from advisor.turns import ready as ready
-from advisor.watch import logs, tallies, tracing
+from advisor.watch import logs, tallies
 from advisor.workload import PORTFOLIO, WorkloadError
 from catalog import clock
 from catalog.accounts import quotas
@@ -56,23 +53,15 @@ from catalog.models import default_organisation as default_organisation
 log = structlog.get_logger("assay.advise")
 State = Advice.State
 FINISHED = (State.DONE, State.FAILED, State.CANCELLED)
-OPEN = (State.QUEUED, State.RUNNING)
-UNAVAILABLE = (OperationalError, InterfaceError)
 SWEEP_BATCH = 500
 SWEEP, GAP = "sweep", "first sweep after a gap"  # names of duties
 DIGITS = 16  # max_digits of Option's money columns
-LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
-RETRY_S = (0.1, 2.0)  # first and longest pause while the database is not available
-Found = TypeVar("Found")
 Progress = Callable[[str, float], None]
+PartsOf = Callable[[Advice, dict[str, Any], inputs.Snapshot, Progress], list[Any]]
 
 
 class KeyReused(ValueError):
     """The idempotency key was already used for another workload."""
-
-
-class LostLease(Exception):
-    """This worker no longer owns the advice (or it was canceled) and must not write to it."""
 
 
 def visible(organisation: Organisation) -> QuerySet[Advice]:
@@ -208,10 +197,11 @@ def wake(pk: UUID | str) -> bool:
     return True
 
 
-def run(pk: UUID | str) -> None:
+def run(pk: UUID | str, parts: PartsOf | None = None) -> None:
     """Claims and computes the advice whose turn it is. `pk`: the one whose message woke this worker.
 
-    Every failure is stored as a state with a reason.
+    parts: lets other workers answer workloads of a portfolio (studies/parts.py). Every failure is stored as a state
+    with a reason.
     """
     if not may_start(pk):
         return
@@ -221,35 +211,13 @@ def run(pk: UUID | str) -> None:
         log.exception("database not available, nothing claimed")
         return
     if claim is not None:
-        work(claim)
+        work(claim, parts)
 
 
-def work(claim: "Claim") -> None:
-    """Computes a claimed advice."""
-    ids = {"advice": str(claim.pk), "attempt": claim.attempt}
-    ids |= {logs.REQUEST_ID: claim.request_id} if claim.request_id else {}
-    with structlog.contextvars.bound_contextvars(**ids):
-        log.info("started")
-        tallies.add({(tallies.ATTEMPTS, "answer"): 1})
-        try:
-            with claim.renewed(), tracing.span("answer", **ids):
-                compute(claim)
-        except LostLease:
-            log.info("lost the lease, stopped")
-        except UNAVAILABLE as error:
-            log.exception("database not available")
-            if storage.is_full(error):
-                claim.wait_for_disk_space()
-            elif not connection.is_usable():
-                persistently(claim.return_to_queue)
-            # else it is an error of one statement, which may occur again: the lease expires, which costs an attempt
-        except WorkloadError as error:
-            claim.fail(str(error))
-        except SoftTimeLimitExceeded:
-            claim.fail(too_long())
-        except Exception as error:  # the task boundary
-            log.exception("calculation failed")
-            claim.fail(f"The calculation failed with an internal error ({type(error).__name__}); see the log.")
+def work(claim: "Claim", parts: PartsOf | None = None) -> None:
+    """Computes a claimed advice. `parts`: as in `run`."""
+    ids = {"advice": str(claim.pk), **({logs.REQUEST_ID: claim.request_id} if claim.request_id else {})}
+    leases.work(claim, partial(compute, parts=parts), **ids)
 
 
 def may_start(pk: UUID | str) -> bool:
@@ -263,7 +231,7 @@ def may_start(pk: UUID | str) -> bool:
     return True
 
 
-def compute(claim: "Claim") -> None:
+def compute(claim: "Claim", parts: PartsOf | None = None) -> None:
     """Takes the snapshot, searches and writes the result. A second attempt uses the first one's snapshot."""
     advice = Advice.objects.select_related("workload", "organisation").filter(pk=claim.pk).first()
     if advice is None:  # deleted since it was claimed
@@ -279,7 +247,10 @@ def compute(claim: "Claim") -> None:
     report: Progress = clock_s.timed(claim.report)
     if spec.get("kind") == PORTFOLIO:
         report = giving_way(report, len(spec["workloads"]), away_s)
-    result = answer.recommend(spec, snapshot, report)
+    if parts is not None and len(spec.get("workloads") or ()) > 1:
+        result = answer.recommend(spec, snapshot, report, partial(parts, advice))
+    else:
+        result = answer.recommend(spec, snapshot, report)
     if advice.held_until or advice.probed:
         result = answer.with_probes(result, advice.probed or nobody_measured())
     result = result.changed(elapsed_s=round(time.monotonic() - begun_s - sum(away_s), 3))
@@ -364,21 +335,6 @@ def give_way() -> None:
         work(other)
 
 
-def persistently(act: Callable[[], Found]) -> Found:
-    """Calls `act` until the database is available, for ADVICE_OUTAGE_S at most. A full disk is not waited for."""
-    deadline, (pause_s, longest_s) = time.monotonic() + settings.ADVICE_OUTAGE_S, RETRY_S
-    while True:
-        try:
-            return act()
-        except UNAVAILABLE as error:
-            if storage.is_full(error) or shutdown.is_over() or time.monotonic() > deadline:
-                raise
-            log.warning("database not available, tried again", error=str(error))
-            connection.close_if_unusable_or_obsolete()
-        time.sleep(pause_s)
-        pause_s = min(2 * pause_s, longest_s)
-
-
 class Unanswerable(ValueError):
     """A stored workload that today's catalog cannot answer, with the reason."""
 
@@ -408,10 +364,6 @@ def nobody_measured() -> dict[str, Any]:
     }
 
 
-def lease_end() -> Combinable:
-    return clock.after(settings.ADVICE_LEASE_S)
-
-
 def next_claim(among: "QuerySet[Advice] | None" = None) -> "Claim | None":
     """Claims the advice whose turn it is; None if none is ready. If another worker was faster, the next one."""
     while (pk := next(turns.order(among), None)) is not None:
@@ -423,52 +375,25 @@ def next_claim(among: "QuerySet[Advice] | None" = None) -> "Claim | None":
 def claimed(pk: UUID | str) -> "Claim | None":
     """Claims a queued advice as the next attempt; None if it is not queued or another worker was faster."""
     free = ready().filter(pk=pk)
-    found = free.values_list("attempt", "request_id").first()
-    if found is None:
-        return None
-    attempt, request_id = found
-    claim = Claim(pk, attempt + 1, request_id)
-    try:
-        won = free.filter(attempt=attempt).update(
-            state=State.RUNNING,
-            attempt=claim.attempt,
-            claim=claim.name,
-            lease_until=lease_end(),
-            started_at=clock.now(),
-            stage="starting",
-            progress_fraction=0,
-        )
-    except UNAVAILABLE:  # the connection may have ended before or after the row was written
-        connection.close_if_unusable_or_obsolete()
-        won = persistently(claim.row().count)
-    return claim if won else None
+    request_id = free.values_list("request_id", flat=True).first() or ""
+    lease = partial(Claim, pk, request_id=request_id)
+    return leases.claimed(free, lease, stage="starting", progress_fraction=0)
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Lease):
     """One attempt's right to write to an advice."""
 
-    pk: UUID | str
-    attempt: int
+    model = Advice
+    kind = "answer"
+    between: ClassVar[dict[str, Any]] = {"stage": ""}
+    requeued: ClassVar[dict[str, Any]] = {"sent_at": LONG_AGO}
+
     request_id: str = ""  # of the HTTP request that asked, for log lines
-    name: str = field(default_factory=partial(secrets.token_hex, 16))  # attempts that were returned are numbered again
-    lock: threading.Lock = field(default_factory=threading.Lock)  # so that a returned claim writes nothing more
-    lost: threading.Event = field(default_factory=threading.Event)
-    over: threading.Event = field(default_factory=threading.Event)
 
-    def row(self) -> QuerySet[Advice]:
-        """The row while this claim owns it: also if it was queued again and nobody else has claimed it."""
-        return Advice.objects.filter(pk=self.pk, state__in=OPEN, attempt=self.attempt, claim=self.name)
-
-    def write(self, **values: Any) -> None:
-        with self.lock:
-            if self.lost.is_set() or not self.hold(**values):
-                self.lost.set()
-                raise LostLease
-
-    def hold(self, **values: Any) -> bool:
-        """Renews the lease. False: this claim owns nothing any more."""
-        return bool(self.row().update(**{"state": State.RUNNING, "lease_until": lease_end(), **values}))
+    @staticmethod
+    def count_failed(rows: int) -> None:
+        tallies.add({(tallies.ENDED, State.FAILED): rows})
 
     def report(self, stage: str, fraction: float) -> None:
         """Stores the progress. The calculation goes on while the database is not available."""
@@ -499,75 +424,8 @@ class Claim:
                 option_row(self.pk, rank, option) for rank, option in enumerate(result.recommendations, 1)
             )
 
-    def fail(self, reason: str) -> None:
-        values = {"state": State.FAILED, "error": reason, "lease_until": None, "stage": ""}
-        with suppress(LostLease):
-            persistently(partial(self.write, **values, finished_at=clock.now()))
-            tallies.add({(tallies.ENDED, State.FAILED): 1})
-
-    def return_to_queue(self, sent_at: Any = LONG_AGO) -> bool:
-        """Returns the advice to the queue without counting this attempt. False if the claim was lost.
-
-        The attempt number will be used again, so this claim must not write any more.
-        """
-        with self.lock:
-            self.lost.set()
-            values = {"state": State.QUEUED, "attempt": self.attempt - 1, "lease_until": None, "stage": ""}
-            return bool(self.row().update(**values, sent_at=sent_at))
-
-    @contextmanager
-    def renewed(self) -> Iterator[None]:
-        """Renews the lease in a thread, and returns the advice to the queue when the worker stops."""
-        with_ids = partial(copy_context().run, self.renew)  # a thread begins without context variables
-        thread = threading.Thread(target=with_ids, name=f"lease {self.pk}", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            self.over.set()
-            thread.join()
-
-    def renew(self) -> None:
-        """Renews the lease until the calculation ends; also enforces the time limit, which solo pools lack."""
-        every_s = settings.ADVICE_LEASE_S / 3
-        deadline, renew_at = time.monotonic() + settings.CELERY_TASK_SOFT_TIME_LIMIT, time.monotonic() + every_s
-        while not self.over.wait(min(every_s, shutdown.CHECK_EVERY_S)):
-            try:
-                if shutdown.is_over():
-                    return self.leave()
-                if time.monotonic() < renew_at:
-                    continue
-                if time.monotonic() > deadline:
-                    self.fail(too_long())
-                if not self.hold():
-                    return self.lost.set()
-                renew_at = time.monotonic() + every_s
-            except (DatabaseError, InterfaceError) as error:  # tried again at once: the sweep may be just as fast
-                log.warning("lease not renewed", error=str(error))
-            finally:
-                connection.close()
-
-    def wait_for_disk_space(self) -> None:
-        """Returns the advice to the queue as soon as the full disk allows the write; gives up after a lease.
-
-        `sent_at` delays the next attempt, which avoids a tight loop while the disk is full.
-        """
-        deadline = time.monotonic() + settings.ADVICE_LEASE_S
-        while time.monotonic() < deadline:
-            with suppress(DatabaseError):
-                self.return_to_queue(sent_at=clock.now())
-                return
-            time.sleep(min(1.0, settings.ADVICE_LEASE_S / 10))
-
-    def leave(self) -> None:
-        """Returns the advice to the queue at the end of the grace period, for another worker."""
-        if self.return_to_queue():
-            wake(self.pk)
-            log.info("returned to the queue because this worker stops", advice=str(self.pk), attempt=self.attempt)
-
-
-def too_long() -> str:
-    return f"The calculation took longer than {settings.CELERY_TASK_SOFT_TIME_LIMIT:g} s and was stopped."
+    def wake(self) -> None:
+        wake(self.pk)
 
 
 def option_row(pk: UUID | str, rank: int, option: Recommended | ApiOption | TrainingOption) -> Option:
@@ -599,9 +457,14 @@ def sweep_is_due() -> bool:
     return not recent.filter(last_run_at__lte=clock.now()).exists()
 
 
-def sweep() -> dict[str, int]:
-    """Requeues or fails advice whose worker was lost, resends messages, and deletes expired rows. Returns counts."""
-    requeued, failed = (0, 0) if is_first_after_gap() else end_leases()
+def sweep(others: Sequence[type[Lease]] = ()) -> dict[str, int]:
+    """Requeues or fails advice whose worker was lost, resends messages, and deletes expired rows. Returns counts.
+
+    others: further kinds of leases that end in the same way.
+    """
+    kinds: list[type[Lease]] = [Claim, *others]
+    ended = [] if is_first_after_gap() else [leases.end(kind) for kind in kinds]
+    requeued, failed = (sum(column) for column in zip((0, 0), *ended, strict=True))
     counts = {"requeued": requeued, "failed": failed, "sent": send_waiting()}
     counts["deleted"] = delete_expired()
     if any(counts.values()):
@@ -621,20 +484,6 @@ def is_first_after_gap() -> bool:
     if is_late and not is_repeated:
         Duty.objects.update_or_create(name=GAP, defaults={"last_run_at": clock.now()})
     return is_late and not is_repeated
-
-
-def end_leases() -> tuple[int, int]:
-    """Requeues or fails advice whose lease is over. Returns the numbers of both."""
-    lost = Advice.objects.filter(state=State.RUNNING, lease_until__lt=clock.now())
-    last = Q(attempt__gte=settings.ADVICE_MAX_ATTEMPTS)
-    reason = (
-        f"The worker was lost {settings.ADVICE_MAX_ATTEMPTS} times during this calculation; it will not be tried again."
-    )
-    ended = {"state": State.FAILED, "error": reason, "lease_until": None, "stage": ""}
-    failed = lost.filter(last).update(**ended, finished_at=clock.now())
-    requeued = lost.exclude(last).update(state=State.QUEUED, lease_until=None, sent_at=LONG_AGO, stage="")
-    tallies.add({(tallies.LEASE_EXPIRIES, "answer"): requeued + failed, (tallies.ENDED, State.FAILED): failed})
-    return requeued, failed
 
 
 def send_waiting() -> int:

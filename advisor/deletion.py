@@ -12,7 +12,7 @@ from django.contrib.sessions.models import Session
 from django.db import transaction
 from django.db.models import Model, Q, QuerySet
 
-from advisor.models import Advice, ApiToken, Comment, LoadTest, Share, Workload
+from advisor.models import Advice, ApiToken, Comment, LoadTest, Share, Study, Workload
 from catalog import clock
 from catalog.accounts import audit
 from catalog.models import AuditEvent, Organisation, Retention
@@ -62,6 +62,13 @@ def delete_token(token: ApiToken, by: str) -> bool:
         return bool(deleted) and log_deletion(token.organisation, "token", token.pk, by, name)
 
 
+def delete_study(study: Study, by: str) -> bool:
+    """Deletes a study with its pieces and results. A worker that computes a piece stops at its next write."""
+    with transaction.atomic():
+        deleted, _ = Study.objects.filter(pk=study.pk).delete()
+        return bool(deleted) and log_deletion(study.organisation, "study", study.pk, by, study.name)
+
+
 def delete_comment(comment: Comment, by: str) -> bool:
     """Deletes a comment."""
     return _delete(comment, comment.advice_id, "comment", by, f"by {comment.made_by or 'a visitor'}")
@@ -107,6 +114,7 @@ def finished(*states: str) -> Callable[[datetime], tuple[QuerySet[Any], ...]]:
 RULES = (
     Rule("answers", "KEEP_ADVICE_DAYS", finished(State.DONE)),
     Rule("failed and cancelled questions", "KEEP_FAILED_DAYS", finished(State.FAILED, State.CANCELLED)),
+    Rule("studies", "KEEP_STUDIES_DAYS", lambda before: (Study.objects.filter(finished_at__lt=before),)),
     Rule("expired links", "KEEP_SHARES_DAYS", lambda before: (Share.objects.filter(expires_at__lt=before),)),
     Rule(
         "load tests",

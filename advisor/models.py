@@ -99,6 +99,102 @@ class Advice(models.Model):
         return self.state == self.State.QUEUED and self.held_until is not None and self.held_until > clock.read()
 
 
+class Study(models.Model):
+    """Many questions about one state of the catalog, in pieces that workers share (studies/)."""
+
+    class Kind(models.TextChoices):
+        WORKLOADS = "workloads"
+        GRID = "grid"  # one workload with changed values
+        ESTIMATES = "estimates"  # models by accelerators
+        PRICES = "prices"  # one workload with the prices of several days
+        PORTFOLIO = "portfolio"  # the workloads of a portfolio that is being answered; not listed
+
+    State = Advice.State
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT)
+    name = models.CharField(max_length=120)
+    kind = models.CharField(max_length=12, choices=Kind)
+    advice = models.OneToOneField(Advice, null=True, blank=True, on_delete=models.CASCADE)  # of a portfolio
+    axes = models.JSONField(default=list)  # [name, type] of the columns of the results that tell what varies
+    points = models.PositiveIntegerField()  # rows of the results
+    made_by = models.CharField(max_length=150, blank=True)
+    idempotency_key = models.CharField(max_length=80, blank=True)
+    request_sha256 = models.CharField(max_length=64, blank=True)  # of the validated request
+    state = models.CharField(max_length=12, choices=Advice.State, default=Advice.State.QUEUED)
+    phase = models.PositiveSmallIntegerField(default=0)  # of the pieces that may be computed now; see StudyPiece
+    wave = models.PositiveIntegerField(default=1)  # of messages; those of an earlier wave do nothing
+    created_at = models.DateTimeField(default=timezone.now)
+    sent_at = models.DateTimeField(default=timezone.now)  # time of the last wave of messages
+    finished_at = models.DateTimeField(null=True, blank=True)
+    error = models.TextField(blank=True)
+    engine_version = models.CharField(max_length=20, blank=True)
+    catalog_version = models.CharField(max_length=64, blank=True)
+    prices_as_of = models.DateField()  # of all pieces that name no other day
+
+    class Meta:
+        ordering = ["-created_at"]
+        verbose_name_plural = "studies"
+        indexes = [
+            models.Index(fields=["organisation", "-created_at"], name="newest_studies"),
+            models.Index(fields=["state"], name="open_studies"),
+        ]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organisation", "idempotency_key"], condition=~Q(idempotency_key=""), name="one_study_a_key"
+            )
+        ]
+
+
+class StudyRows(models.Model):
+    """Catalog rows that pieces of a study share: those of a market or of a model, read once for the whole study."""
+
+    study = models.ForeignKey(Study, on_delete=models.CASCADE, related_name="rows")
+    key = models.CharField(max_length=64)  # hash of what was asked of the catalog
+    rows = PackedJSONField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["study", "key"], name="one_key_a_study")]
+
+
+class StudyPiece(models.Model):
+    """A few seconds of work on a study, with state, lease and attempt. Phase 0 reads the catalog, phase 1 answers."""
+
+    State = Advice.State
+
+    study = models.ForeignKey(Study, on_delete=models.CASCADE, related_name="pieces")
+    phase = models.PositiveSmallIntegerField(default=1)
+    index = models.PositiveIntegerField()  # in its phase
+    points = models.JSONField()  # what to compute; see studies/plan.py
+    size = models.PositiveIntegerField()  # number of points
+    state = models.CharField(max_length=12, choices=Advice.State, default=Advice.State.QUEUED)
+    attempt = models.PositiveIntegerField(default=0)
+    claim = models.CharField(max_length=32, blank=True, default="")
+    lease_until = models.DateTimeField(null=True, blank=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+    error = models.TextField(blank=True)
+    result = models.JSONField(null=True, blank=True)  # a row of the results for each point
+    part = models.BinaryField(null=True, blank=True)  # of a portfolio; see studies/parts.py
+    cpu_s = models.FloatField(null=True, blank=True)  # of the answers
+    overhead_cpu_s = models.FloatField(null=True, blank=True)  # to claim the piece, read its rows and finish it
+
+    class Meta:
+        ordering = ["phase", "index"]
+        indexes = [
+            models.Index(fields=["study", "phase", "state", "index"], name="next_pieces"),
+            models.Index(fields=["state", "lease_until"], name="expiring_pieces"),
+            models.Index(fields=["started_at"], name="newest_piece_turns"),
+        ]
+        constraints = [
+            models.UniqueConstraint(fields=["study", "phase", "index"], name="one_piece_an_index"),
+            models.CheckConstraint(
+                condition=~Q(state="running") | Q(lease_until__isnull=False, attempt__gt=0),
+                name="running_piece_has_a_lease",
+            ),
+        ]
+
+
 class Option(models.Model):
     """One recommendation of an Advice, with the columns that lists and queries need."""
 

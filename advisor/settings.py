@@ -197,6 +197,8 @@ ADVICE_SWEEP_S = env.float("ASSAY_SWEEP_S", default=5.0)
 ADVICE_MAX_ATTEMPTS = 3
 ADVICE_MAX_QUEUED = env.int("ASSAY_MAX_QUEUED_ORGANIZATION", default=1000)  # then it can queue no more workloads
 ADVICE_MAX_QUEUED_PERSON = env.int("ASSAY_MAX_QUEUED_PERSON", default=200)
+STUDY_MAX_OPEN = env.int("ASSAY_MAX_STUDIES_ORGANIZATION", default=20)  # at the same time
+STUDY_MAX_OPEN_PERSON = env.int("ASSAY_MAX_STUDIES_PERSON", default=5)
 ADVICE_OUTAGE_S = env.float("ASSAY_OUTAGE_S", default=300.0)  # workers keep a result so long until they can write it
 INTERNAL_ERRORS_END_ANSWERS = False  # tests set it: one bad candidate or section then ends the whole answer
 ADVICE_PROBE_WAIT_S = env.float("ASSAY_PROBE_WAIT_S", default=600.0)  # for measurements that a workload asks for
@@ -215,6 +217,7 @@ def retention_days(name: str) -> int | None:
 # Retention: the sweep deletes rows this many days after they ended.
 KEEP_ADVICE_DAYS = retention_days("ASSAY_KEEP_ADVICE_DAYS")
 KEEP_FAILED_DAYS = retention_days("ASSAY_KEEP_FAILED_DAYS")
+KEEP_STUDIES_DAYS = retention_days("ASSAY_KEEP_STUDIES_DAYS")
 KEEP_SHARES_DAYS = retention_days("ASSAY_KEEP_SHARES_DAYS")
 KEEP_LOAD_TESTS_DAYS = retention_days("ASSAY_KEEP_LOAD_TESTS_DAYS")
 KEEP_TOKENS_DAYS = retention_days("ASSAY_KEEP_TOKENS_DAYS")
@@ -335,6 +338,7 @@ SPECTACULAR_SETTINGS = {
     "SERVE_PERMISSIONS": ["advisor.api.tokens.Allowed"],
     "ENUM_NAME_OVERRIDES": {
         "AdviceState": "advisor.models.Advice.State",
+        "StudyKind": "advisor.models.Study.Kind",
         "ProbeJobState": "probes.models.Job.State",
         "ProbeResultState": "probes.models.Result.State",
         "ReceivedState": "probes.api.agent_views.RECEIVED",

@@ -1,21 +1,30 @@
-"""The Celery tasks, which call advise.py. Their names must not change, so that queued messages stay valid."""
+"""The Celery tasks, which call advise.py and studies/.
+
+Their names must not change, so that queued messages stay valid.
+"""
 
 from django.conf import settings
 
 from advisor import advise, bundles, refresh
 from advisor.celery import app
+from advisor.studies import parts, pieces
 from catalog.models import Organisation
 
 
 @app.task(name="advice.run")
 def run_advice(pk: str) -> None:
-    advise.run(pk)
+    advise.run(pk, parts.together)
 
 
 @app.task(name="advice.sweep")
 def sweep() -> None:
     if advise.sweep_is_due():
-        advise.sweep()
+        pieces.sweep()
+
+
+@app.task(name="study.run")
+def run_study(pk: str, wave: int) -> None:
+    pieces.run(pk, wave, parts.together)
 
 
 @app.task(name="catalog.bundle", soft_time_limit=3000, time_limit=3300)

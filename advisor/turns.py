@@ -7,15 +7,15 @@ a long queue of one person delays another person by one calculation for each wor
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Count, Max, Q, QuerySet
+from django.db.models import Count, Exists, Max, OuterRef, Q, QuerySet
 from django.utils.translation import gettext as _
 
-from advisor.models import Advice
+from advisor.models import Advice, Study, StudyPiece
 from catalog import clock
 from catalog.accounts import quotas
 from catalog.models import Organisation
@@ -23,6 +23,7 @@ from catalog.models import Organisation
 State = Advice.State
 TURN_S = 3600  # a start before that no longer counts as a turn; bounds what is read
 NEVER = (0, datetime(1970, 1, 1, tzinfo=UTC))
+FAR = timedelta(days=36_500)  # behind every answer of the same person
 Group = tuple[int, str]  # organization and person
 
 
@@ -48,19 +49,54 @@ def held() -> QuerySet[Advice]:
     return Advice.objects.filter(state=State.QUEUED, held_until__gt=clock.now())
 
 
+class Next(NamedTuple):
+    """What a worker takes next: the answer with this key, or a piece of this study."""
+
+    pk: UUID
+    study: UUID | None
+
+
 def order(among: "QuerySet[Advice] | None" = None) -> Iterator[UUID]:
     """The keys of the advice that is ready, in the order in which workers will start it if nothing changes.
 
     `among`: those that count; default: all that is ready.
     """
-    rows = ready() if among is None else among
-    waiting = list(map(Waiting._make, rows.order_by().values_list("pk", "organisation", "made_by", "created_at")))
-    if not waiting:
-        return iter(())
-    by_group = Advice.objects.order_by().values_list("organisation", "made_by")
-    started = by_group.filter(started_at__gt=clock.ago(TURN_S)).annotate(last=Max("started_at"))
-    running = by_group.filter(state=State.RUNNING).annotate(count=Count("pk"))
-    return in_turn(waiting, {(o, p): n for o, p, n in running}, {(o, p): last for o, p, last in started})
+    waiting = answers(ready() if among is None else among)
+    return in_turn(waiting, *loads()) if waiting else iter(())
+
+
+def first() -> Next | None:
+    """What is next among answers and studies; None if nothing waits. A person's answers come before the own studies."""
+    studies = [
+        Waiting(pk, organisation, person, created + FAR)
+        for pk, organisation, person, created in Study.objects.filter(
+            Exists(StudyPiece.objects.filter(study=OuterRef("pk"), phase=OuterRef("phase"), state=State.QUEUED)),
+            state__in=(State.QUEUED, State.RUNNING),
+        )
+        .order_by()
+        .values_list("pk", "organisation", "made_by", "created_at")
+    ]
+    waiting = [*answers(ready()), *studies]
+    found = next(in_turn(waiting, *loads()), None) if waiting else None
+    return None if found is None else Next(found, found if any(found == row.pk for row in studies) else None)
+
+
+def answers(rows: QuerySet[Advice]) -> list[Waiting]:
+    return list(map(Waiting._make, rows.order_by().values_list("pk", "organisation", "made_by", "created_at")))
+
+
+def loads() -> tuple[dict[Group, int], dict[Group, datetime]]:
+    """What runs, and the time of the last start, by organization and person: answers and pieces of studies."""
+    running: Counter[Group] = Counter()
+    last: dict[Group, datetime] = {}
+    for rows, owner in ((Advice.objects, ""), (StudyPiece.objects, "study__")):
+        groups = rows.order_by().values_list(f"{owner}organisation", f"{owner}made_by")
+        for organisation, person, count in groups.filter(state=State.RUNNING).annotate(count=Count("pk")):
+            running[organisation, person] += count
+        recent = groups.filter(started_at__gt=clock.ago(TURN_S)).annotate(last=Max("started_at"))
+        for organisation, person, at in recent:
+            last[organisation, person] = max(at, last.get((organisation, person), NEVER[1]))
+    return dict(running), last
 
 
 def in_turn(waiting: Iterable[Waiting], running: Mapping[Group, int], last: Mapping[Group, datetime]) -> Iterator[UUID]:

@@ -25,13 +25,14 @@ from advisor import load_tests, workload
 from advisor.api import tokens
 from advisor.engine.estimate.simulated import Estimate
 from advisor.fidelity.scores import score_files, scoring
-from advisor.models import Comment, Share
+from advisor.models import Comment, Share, Study, StudyPiece
 from advisor.workload.contents import with_one_vector
 from catalog import models as catalog
 from catalog.loading import scored
 from probes.machines import agents, jobs
 from probes.models import Result
 from tests import sample_advice, sample_load_results, sample_money
+from tests.clocks import TODAY
 from tests.measured_samples import CATALOG, row
 from tests.probes import samples
 from tests.probes.client import FakeAgent
@@ -243,6 +244,7 @@ def seed() -> dict[str, list[Any]]:
     comment = Comment.objects.create(advice=advices[0], text="Ask the vendor for a quote.", made_by="ada")
     return {
         "advice": [str(each.pk) for each in advices],
+        "studies": [str(study(organisation, state).pk) for state in ("queued", *["cancelled"] * 5)],
         "comments": [comment.pk],
         "invitations": [invitation.pk],
         "service-accounts": [service.pk],
@@ -263,6 +265,20 @@ def seed() -> dict[str, list[Any]]:
         "units": list(catalog.Unit.objects.values_list("slug", flat=True)[:3]),
         "assumptions": list(catalog.Assumption.objects.values_list("key", flat=True)[:3]),
     }
+
+
+def study(organisation: catalog.Organisation, state: str) -> Study:
+    """A study of two points, of which one is computed."""
+    made = Study.objects.create(
+        organisation=organisation, name="loads", kind="grid", axes=[["traffic.requests_per_s.mean", "float64"]],
+        points=2, state=state, phase=1, prices_as_of=TODAY,
+    )  # fmt: skip
+    for index, of in enumerate(("done", state if state == "cancelled" else "queued")):
+        points = [{"index": index, "set": {"traffic.requests_per_s.mean": index}, "asked": {"name": "chat"}}]
+        row = {"point": index, "set": points[0]["set"], "state": "done", "workload": "chat", "feasible": True}
+        result = [row] if of == "done" else None
+        StudyPiece.objects.create(study=made, index=index, points=points, size=1, state=of, result=result)
+    return made
 
 
 def leased(machine: FakeAgent, ids: dict[str, list[Any]]) -> None:

@@ -18,7 +18,7 @@ ENGINE = (
     "optimisation"
 ).split()
 ADVISOR = (
-    "workload result inputs answer report fidelity load_tests evidence claims api accounts web ops watch"
+    "workload result inputs answer report fidelity load_tests evidence claims studies api accounts web ops watch"
 ).split()
 CATALOG = ("loading accounts rest importers.models importers.prices pricing bundles details lists pages api").split()
 PROBES = "machines received fitted pages api status".split()
@@ -60,9 +60,10 @@ BELOW_IN_ADVISOR = {
     "load_tests": "advise fidelity result",
     "evidence": "load_tests fidelity inputs",
     "claims": "answer inputs result workload",
-    "api": "advise load_tests report answer inputs result workload fidelity",
+    "studies": "advise turns answer inputs result workload",
+    "api": "studies advise load_tests report answer inputs result workload fidelity",
     "accounts": "api",
-    "web": "api advise refresh load_tests report answer inputs result workload fidelity",
+    "web": "api studies advise refresh load_tests report answer inputs result workload fidelity",
     "ops": "web api advise load_tests fidelity watch",
 }
 BELOW_IN_CATALOG = {
@@ -88,7 +89,7 @@ BELOW_IN_PROBES = {
 }
 # Not rooms: Django's own files, the use cases, and what models and settings are made of.
 FOUNDATIONS = {
-    *("models", "stored", "storage", "deletion", "owned_models", "shutdown", "celery", "glossary", "templatetags"),
+    *("models", "stored", "storage", "deletion", "leases", "owned_models", "shutdown", "celery", "templatetags"),
     *("engine", "charts", "clock", "field_errors", "form_fields", "revision", "shipped", "texts"),
 }
 MAY_IMPORT = {
@@ -358,7 +359,7 @@ def test_the_web_tier_loads_neither_numba_nor_torch(tmp_path: Path) -> None:
         "import os, sys\n"
         f"os.environ.update(DJANGO_SETTINGS_MODULE='advisor.settings', ASSAY_VAR={str(tmp_path / 'var')!r})\n"
         "import advisor.wsgi\n"
-        "sys.exit(', '.join(name for name in ('numba', 'torch', 'pandas') if name in sys.modules) or 0)"
+        "sys.exit(', '.join(name for name in ('numba', 'torch', 'pandas', 'pyarrow') if name in sys.modules) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

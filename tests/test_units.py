@@ -58,6 +58,8 @@ BARE |= {"gain_ratio", "plan_ratio", "variants", "stretch"}
 BARE |= {"created_rows", "changed_rows", "unchanged_rows"}
 # Numbers of a form, not of a quantity.
 BARE |= {"result_version"}
+# Of studies: rows of the results, and numbers that order pieces and messages.
+BARE |= {"points", "size", "index", "phase", "wave"}
 # A bound and what was reached, in the unit that the row beside them states.
 BARE |= {"listed_price", "limit", "reached", "value", "low", "high", "measured", "predicted"}
 

@@ -1,7 +1,7 @@
 """Engine values to a typed answer: options, costs, explanations."""
 
 from advisor.answer import quick
-from advisor.answer.advice import recommend
+from advisor.answer.advice import part_of_portfolio, recommend
 from advisor.answer.estimates import single_estimate, training_estimate
 from advisor.answer.money import CURRENCY
 from advisor.answer.options import calibration_marks, launch_flags, waterfall
@@ -13,6 +13,7 @@ __all__ = [
     "calibration_marks",
     "launch_flags",
     "likely",
+    "part_of_portfolio",
     "quick",
     "recommend",
     "single_estimate",

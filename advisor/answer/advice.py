@@ -34,48 +34,62 @@ from advisor.workload import PORTFOLIO
 
 Json = dict[str, Any]
 Progress = Callable[[str, float], None]
+Part = Any  # (Answer, Member, CostModel) of what is served, or (Answer, TrainingMember)
+Parts = Callable[[Json, Snapshot, Progress], list[Part]]
 SIZE_REASONS = {"too_expensive", "too_many", "too_much_power"}  # of rejections, that fewer machines may lift
 
 
-def recommend(spec: Json, snapshot: Snapshot, progress: Progress | None = None) -> Answer:
-    """Runs the engine on a snapshot. `progress` is told the stage and the fraction that is done."""
+def recommend(spec: Json, snapshot: Snapshot, progress: Progress | None = None, parts: Parts | None = None) -> Answer:
+    """Runs the engine on a snapshot. `progress` is told the stage and the fraction that is done.
+
+    parts: computes the workloads of a portfolio in another way than one after the other, each with `part_of_portfolio`.
+    """
     if spec["kind"] == PORTFOLIO:
-        return _portfolio(spec, snapshot, progress)
+        return _portfolio(spec, snapshot, progress, parts or _one_after_the_other)
     if kind_named(spec["kind"]).trains:
         return training.recommend(spec, snapshot, progress)
     return _workload(spec, snapshot, progress)
 
 
-def _portfolio(spec: Json, snapshot: Snapshot, progress: Progress | None) -> Answer:
-    """Each workload alone, then all on one fleet."""
-    report, count = progress or (lambda stage, fraction: None), len(spec["workloads"])
-    answers, members, models = [], [], []
+def part_of_portfolio(spec: Json, snapshot: Snapshot, progress: Progress | None) -> Part:
+    """One workload of a portfolio, answered alone. It can be pickled."""
+    if kind_named(spec["kind"]).trains:
+        return training.member(spec, snapshot, progress)
+    return _member(spec, snapshot, progress)
+
+
+def _one_after_the_other(spec: Json, snapshot: Snapshot, report: Progress) -> list[Part]:
+    count = len(spec["workloads"])
 
     def progress_of(i: int, name: str) -> Progress:
         return lambda stage, done: report(f"{name}: {stage}", (i + done) / (count + 1))
 
-    trained: list[tuple[Answer, TrainingMember]] = []
-    for i, (part, its_snapshot) in enumerate(zip(spec["workloads"], snapshot.parts, strict=True)):
-        if kind_named(part["kind"]).trains:
-            trained.append(training.member(part, its_snapshot, progress_of(i, part["name"])))
-            continue
-        answer, member, costs = _member(part, its_snapshot, progress_of(i, part["name"]))
-        models.append(costs)
-        answers.append(answer)
-        members.append(member)
+    return [
+        part_of_portfolio(part, its_snapshot, progress_of(i, part["name"]))
+        for i, (part, its_snapshot) in enumerate(zip(spec["workloads"], snapshot.parts, strict=True))
+    ]
+
+
+def _portfolio(spec: Json, snapshot: Snapshot, progress: Progress | None, parts: Parts) -> Answer:
+    """Each workload alone, then all on one fleet."""
+    report, count = progress or (lambda stage, fraction: None), len(spec["workloads"])
+    found = parts(spec, snapshot, report)
+    trained = [part for part in found if isinstance(part[1], TrainingMember)]
+    served = [part for part in found if isinstance(part[1], Member)]
+    answers, members, models = ([part[i] for part in served] for i in range(3))
     report("sharing one fleet", count / (count + 1))
-    parts = [*answers, *(a for a, _ in trained)]
+    alone = [*answers, *(a for a, _ in trained)]
     if not answers:
-        return decided(with_training(nothing_to_serve(spec, snapshot, trained), [], trained), parts)
+        return decided(with_training(nothing_to_serve(spec, snapshot, trained), [], trained), alone)
     answer = portfolio_answer(spec, snapshot, answers, members)
     if trained:
-        return decided(with_training(answer, members, trained), parts)
+        return decided(with_training(answer, members, trained), alone)
     portfolio = answer.portfolio
     if portfolio is None or portfolio.money is None:
         return answer
     monthly, ranges = bill.portfolio_ranges(models, portfolio.money, portfolio.shared is not None)
     answer = answer.changed(portfolio=portfolio.changed(money=portfolio.money.changed(ranges=ranges)))
-    return decided(answer, parts, monthly)
+    return decided(answer, alone, monthly)
 
 
 def _workload(spec: Json, snapshot: Snapshot, progress: Progress | None) -> Answer:

@@ -14,6 +14,16 @@ if TYPE_CHECKING:
     from advisor.api.deletions import OneLoadTest, OneShare, OneToken, Shares, Tokens
     from advisor.api.description import Description
     from advisor.api.serializers import ShareSerializer, TokenSerializer
+    from advisor.api.studies import (
+        CancelStudy,
+        ResumeStudy,
+        StudyCsv,
+        StudyDetail,
+        StudyList,
+        StudyParquet,
+        StudyResults,
+        file_of,
+    )
     from advisor.api.views import (
         AdviceDetail,
         AdviceFilters,
@@ -33,6 +43,9 @@ VIEWS = {
     "advisor.api.bulk_estimates": ("Estimates", "Quick"),
     "advisor.api.description": ("Description",),
     "advisor.api.serializers": ("ShareSerializer", "TokenSerializer"),
+    "advisor.api.studies": (
+        "CancelStudy", "ResumeStudy", "StudyCsv", "StudyDetail", "StudyList", "StudyParquet", "StudyResults", "file_of",
+    ),
     "advisor.api.views": (
         "AdviceDetail", "AdviceFilters", "AdviceList", "AdviceResult", "AdviceSummary", "CancelAdvice",
         "EstimateOne", "OneAdvice", "Pages", "Root",
@@ -47,6 +60,7 @@ __all__ = [
     "AdviceSummary",
     "CancelAdvice",
     "Description",
+    "CancelStudy",
     "EstimateOne",
     "Estimates",
     "Exceeded",
@@ -57,13 +71,20 @@ __all__ = [
     "OneToken",
     "Pages",
     "Quick",
+    "ResumeStudy",
     "Root",
     "ShareSerializer",
     "Shares",
+    "StudyCsv",
+    "StudyDetail",
+    "StudyList",
+    "StudyParquet",
+    "StudyResults",
     "TokenSerializer",
     "Tokens",
     "address",
     "count",
+    "file_of",
     "is_program",
     "limits",
     "reached",

@@ -270,6 +270,18 @@ ESTIMATE_EXAMPLE = OpenApiExample(
         "concurrency": 64,
     },
 )
+STUDY_EXAMPLE = OpenApiExample(
+    "One workload at three loads",
+    request_only=True,
+    value={
+        "kind": "grid",
+        "workload": {
+            "model": "meta-llama/Llama-3.3-70B-Instruct",
+            "traffic": {"input_tokens": 2000, "output_tokens": 300, "requests_per_s": {"mean": 4}},
+        },
+        "grid": {"traffic.requests_per_s.mean": [2, 4, 8]},
+    },
+)
 TRAINING_EXAMPLE = OpenApiExample(
     "one training step of 8B on eight H100",
     request_only=True,

@@ -101,10 +101,10 @@ class RestAdviceFilters(AdviceFilters):
 
 
 LINKS = (
-    "advice", "quick", "estimate", "estimates", "accelerators", "models", "prices", "own-prices", "discounts",
-    "api-prices", "frameworks", "quantizations", "units", "regions", "assumptions", "freshness", "fidelity", "agents",
-    "probe-jobs", "probe-results", "enrolments", "tokens", "own-tokens", "service-accounts", "members", "invitations",
-    "audit", "organization",
+    "advice", "studies", "quick", "estimate", "estimates", "accelerators", "models", "prices", "own-prices",
+    "discounts", "api-prices", "frameworks", "quantizations", "units", "regions", "assumptions", "freshness",
+    "fidelity", "agents", "probe-jobs", "probe-results", "enrolments", "tokens", "own-tokens", "service-accounts",
+    "members", "invitations", "audit", "organization",
 )  # fmt: skip
 
 

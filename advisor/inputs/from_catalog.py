@@ -12,6 +12,7 @@ from advisor.engine.terms import MEASURED, RELEASED, release_key
 from advisor.inputs import measured
 from advisor.inputs.prices import hosted_apis, hosts, offers
 from advisor.inputs.snapshot import Snapshot
+from advisor.stored import SNAPSHOT_VERSION
 from advisor.workload import PORTFOLIO, WorkloadError, error, terms_of
 from catalog import clock
 from catalog.models import (
@@ -42,6 +43,45 @@ def take_snapshot(spec: Json, organisation: Organisation | None = None) -> Snaps
         return Snapshot.of_parts([take_snapshot(part, organisation) for part in spec["workloads"]])
     taken = Snapshot(**market_rows(spec, organisation), **model_rows(spec, organisation))
     return offers.at_price_ratios(taken, spec.get("price_ratios", {}))
+
+
+def market_question(spec: Json) -> Json:
+    """What `market_rows` reads of a workload: workloads with an equal one have the same market."""
+    asked = spec["constraints"]
+    constraints = {name: asked[name]["allow"] for name in ("providers", "accelerators")}
+    return {
+        "kind": spec["kind"],
+        "constraints": {name: {"allow": allowed} for name, allowed in constraints.items()}
+        | {"exclude": asked["exclude"], "terms": asked.get("terms"), "site": {"region": asked["site"].get("region")}},
+        "owned": spec["owned"],
+        "tco": {"currency": spec["tco"].get("currency", "USD")},
+        "prices_as_of": spec.get("prices_as_of"),
+    }
+
+
+def model_question(spec: Json) -> Json:
+    """What `model_rows` reads of a workload."""
+    lengths = {name: (spec.get("traffic") or {}).get(name) for name in ("input_tokens", "output_tokens")}
+    return {
+        "kind": spec["kind"],
+        "model": spec["model"],
+        "finetuning": {"reward_model": reward_model_of(spec)},
+        "traffic": lengths,
+        "use_measurements": spec.get("use_measurements"),
+        "prices_as_of": spec.get("prices_as_of"),
+    }
+
+
+def shared_rows(question: Json, organisation: Organisation | None) -> Json:
+    """The rows that a market question or a model question asks for, to be stored and read by `joined`."""
+    if "model" in question:
+        return model_rows(question, organisation)
+    return market_rows(question, organisation) | {"version": SNAPSHOT_VERSION}
+
+
+def joined(market: Json, model: Json, price_ratios: Json) -> Snapshot:
+    """The snapshot of the stored rows of a market and of a model."""
+    return offers.at_price_ratios(Snapshot.read({**market, **model}), price_ratios)
 
 
 def model_rows(spec: Json, organisation: Organisation | None) -> Json:

@@ -10,7 +10,7 @@ from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import get_language
 
-from advisor import glossary
+from advisor.templatetags import glossary
 from catalog.pricing.reader import ENGLISH
 
 register = template.Library()

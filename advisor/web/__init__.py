@@ -10,6 +10,7 @@ from advisor.web import (
     portfolio_form,
     price_pages,
     share_links,
+    studies,
     views,
 )
 from advisor.web.answers import assumptions_page, compare_page, freshness_page, list_page
@@ -32,6 +33,7 @@ __all__ = [
     "price_pages",
     "quick_estimate",
     "share_links",
+    "studies",
     "trouble",
     "views",
     "what_if_views",

@@ -15,7 +15,7 @@ from django.utils._os import safe_join
 from django.views.decorators.http import require_safe
 from django.views.static import serve
 
-from advisor.glossary import terms
+from advisor.templatetags.glossary import terms
 from catalog.shipped import DOCS
 
 INLINE_SCRIPT = re.compile(r"<script(?: id=\"[^\"]*\")?>(.*?)</script>", flags=re.DOTALL)

@@ -3,7 +3,8 @@
 from advisor.workload import deployment
 from advisor.workload.contents import drawing_of, images_of, lengths_of, prompts_of, states_rate, unit_of
 from advisor.workload.deployment import Deployment, Fixed, parse_pool
-from advisor.workload.errors import unknown
+from advisor.workload.errors import explained, unknown
+from advisor.workload.fields import Name, Section
 from advisor.workload.notation.machines import machines
 from advisor.workload.notation.names import Names, names_of
 from advisor.workload.notation.numbers import POINT, Style
@@ -48,6 +49,7 @@ from advisor.workload.text import (
     fold,
     load,
     more_errors,
+    past_day,
     set_path,
     with_changes,
 )
@@ -82,10 +84,12 @@ __all__ = [
     "Fixed",
     "FixedRun",
     "MAX_ERRORS",
+    "Name",
     "Names",
     "MAX_TEXT_BYTES",
     "PORTFOLIO",
     "RUNNABLE_KINDS",
+    "Section",
     "Spec",
     "Task",
     "FIXED",
@@ -101,6 +105,7 @@ __all__ = [
     "dotted",
     "drawing_of",
     "error",
+    "explained",
     "fixed_run",
     "fold",
     "images_of",
@@ -112,6 +117,7 @@ __all__ = [
     "parse",
     "parse_estimate",
     "parse_pool",
+    "past_day",
     "prompts_of",
     "LONGEST_RATIO",
     "run_defaults",

@@ -76,6 +76,8 @@ BAD = [
     ("calibrations", ["show", "999"], "list them with manage.py calibrations"),
     ("import_probe", [NOWHERE], "give the path of a file"),
     ("compare_training", [NOWHERE], "give the path of a file"),
+    ("study", ["create", NOWHERE], "no such study file"),
+    ("study", ["show", "999"], "`manage.py study list` shows the IDs"),
 ]
 WITHOUT_INPUT = {"doctor", "prepare", "retention", "status", "sweep"}
 
@@ -157,7 +159,7 @@ def test_an_empty_catalog_is_no_bad_input_and_ends_with_1(capsys: pytest.Capture
 
 
 def test_a_failure_inside_is_no_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    def away() -> None:
+    def away(others: object) -> None:
         raise OperationalError("the broker is away")
 
     monkeypatch.setattr("advisor.advise.sweep", away)

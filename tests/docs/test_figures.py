@@ -34,6 +34,7 @@ RECORDS = {
     "docs/how-to/refresh-prices.md": "the size of a download, stated by its importer",
     "docs/how-to/running.md": "tests/load_results",
     "docs/how-to/sharing.md": "published measurements, linked",
+    "docs/how-to/studies.md": "tests/studies/bench.py; limits of advisor/studies and advisor/settings.py",
     "docs/how-to/train-a-model.md": "the 90% range of every answer; rules of advisor/engine/training_search",
     "docs/how-to/what-if.md": "the 90% range of every answer",
     "docs/how-to/workload-types.md": "the window of Whisper, advisor/workload/contents.py",

@@ -10,7 +10,7 @@ import pytest
 from django.template import Context, Template
 from django.test import Client, RequestFactory
 
-from advisor import glossary
+from advisor.templatetags import glossary
 from tests import sample_advice
 
 ROOT = Path(__file__).resolve().parents[2]
