@@ -406,7 +406,7 @@ AUTH_PASSWORD_VALIDATORS = [
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
 ]
 AXES_HANDLER = "advisor.ops.login_limits.Handler"
-AXES_CLIENT_IP_CALLABLE = "advisor.api.client_address.network"
+AXES_CLIENT_IP_CALLABLE = "advisor.api.limits.network"
 AXES_FAILURE_LIMIT = 10  # failed logins per hour of one name from one address
 LOGIN_FAILURES_ADDRESS = 50  # from one address, over all names that never logged in there
 LOGIN_FAILURES_NAME = 100  # of one name, over all addresses where it never logged in

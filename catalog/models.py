@@ -544,7 +544,10 @@ class ApiPrice(models.Model):
     speed_as_of = models.DateField(null=True, blank=True)
     speed_source = models.TextField(blank=True)
     quantization = models.CharField(max_length=20, blank=True)  # of the weights, as the provider names it
-    hardware = models.CharField(max_length=60, blank=True)  # slug of the accelerator that the provider says it uses
+    # slug of the accelerator that the provider says it uses
+    hardware = models.CharField(
+        max_length=60, default="", db_default="", blank=True
+    )  # slug of the accelerator that the provider says it uses
     withdrawn = models.DateField(null=True, blank=True)  # not offered since; `notes` has the source
     notes = models.TextField(blank=True)
     as_of = models.DateField()

@@ -97,7 +97,7 @@ AREAS: dict[str, dict[str, list[str]]] = {
     },
     "forms": {"advisor/web/forms.py": FORMS, "advisor/web/form_fields/__init__.py": FORMS},
     "permissions": {
-        "advisor/api/client_address.py": ["tests/api/test_counting.py", "tests/web/test_login_limits.py"],
+        "advisor/api/limits.py": ["tests/api/test_counting.py", "tests/web/test_login_limits.py"],
         "advisor/api/deletions.py": ["tests/ops/test_deletion.py"],
         "advisor/api/limits.py": [*LIMITS, *ACCESS],
         "advisor/api/tokens.py": ACCESS,

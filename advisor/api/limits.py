@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_address, ip_network
 
 from django.conf import settings
 from django.core.cache import cache
@@ -17,12 +18,31 @@ from redis.exceptions import RedisError
 from rest_framework import exceptions
 from rest_framework.request import Request
 
-from advisor.api import client_address
-
 WINDOW_S = 60
 TIGHTEST = "assay.rate_limit"  # key in META, which Django and the REST framework share
 COUNTED = "assay.counted"  # key in META: the call was counted for its token
 Respond = Callable[[HttpRequest], HttpResponse]
+
+
+def stated_address(request: Request | HttpRequest) -> str:
+    """The client's address. X-Forwarded-For is trusted only for the entries that ASSAY_PROXIES proxies added."""
+    forwarded = [part.strip() for part in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",") if part.strip()]
+    trusted = settings.PROXIES
+    return forwarded[-trusted] if 0 < trusted <= len(forwarded) else str(request.META.get("REMOTE_ADDR", ""))
+
+
+def network(request: Request | HttpRequest) -> str | None:
+    """The IPv4 address, or the /64 network of an IPv6 address, which is one customer. None if it is not an address."""
+    text = stated_address(request)
+    if text.count(":") == 1 or text.startswith("["):  # some proxies add the port
+        text = text.rpartition(":")[0].strip("[]") if not text.endswith("]") else text.strip("[]")
+    try:
+        parsed = ip_address(text)
+    except ValueError:
+        return None
+    if not isinstance(parsed, IPv6Address):
+        return str(parsed)
+    return str(parsed.ipv4_mapped or ip_network((parsed, 64), strict=False).network_address)
 
 
 class CountersDown(exceptions.APIException):
@@ -54,7 +74,7 @@ class Usage:
 
 def address(request: Request | HttpRequest) -> str:
     """The client's IPv4 address or IPv6 /64 network; the unchanged text if it is not an address."""
-    return client_address.network(request) or client_address.address(request)
+    return network(request) or stated_address(request)
 
 
 def caller_key(request: Request | HttpRequest) -> str:

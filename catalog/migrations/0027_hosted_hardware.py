@@ -13,7 +13,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='apiprice',
             name='hardware',
-            field=models.CharField(blank=True, max_length=60),
+            field=models.CharField(blank=True, db_default='', default='', max_length=60),
         ),
         migrations.AddField(
             model_name='apiprovider',

@@ -8,8 +8,18 @@ from django.core.cache import cache
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from advisor.api import limits
-from advisor.api.client_address import address, network
-from advisor.api.limits import TIGHTEST, CountersDown, Exceeded, Usage, count, headers, reached, rest_s
+from advisor.api.limits import (
+    TIGHTEST,
+    CountersDown,
+    Exceeded,
+    Usage,
+    count,
+    headers,
+    network,
+    reached,
+    rest_s,
+    stated_address,
+)
 from catalog.rest import Number, Text, Whole, YesNo
 
 
@@ -125,7 +135,7 @@ def test_as_many_proxies_are_believed_as_there_are(settings: Any, proxies: int, 
     settings.PROXIES = proxies
     asked = call()
     asked.META["HTTP_X_FORWARDED_FOR"] = "1.1.1.1, 2.2.2.2 , ,3.3.3.3"
-    assert address(asked) == seen
+    assert stated_address(asked) == seen
 
 
 @pytest.mark.parametrize(("written", "counted"), [

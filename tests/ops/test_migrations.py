@@ -55,7 +55,8 @@ def is_narrower(old: Any, new: Any) -> bool:
 
 
 # Constraints since the last version that hold for all rows that it writes.
-HOLD: set[str] = set()
+# The last version kept slugs and IDs unique among all models, and knew no own ones.
+HOLD = {"one_shared_slug", "one_shared_hf_id", "one_own_slug", "one_own_hf_id"}
 
 
 def flat(operations: Any) -> Iterator[Operation]:

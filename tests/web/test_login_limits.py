@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.test import Client, RequestFactory
 from django.utils import timezone
 
-from advisor.api.client_address import network
+from advisor.api.limits import network
 
 pytestmark = pytest.mark.django_db
 PASSWORD = "a long enough word"
