@@ -97,9 +97,8 @@ AREAS: dict[str, dict[str, list[str]]] = {
     },
     "forms": {"advisor/web/forms.py": FORMS, "advisor/web/form_fields/__init__.py": FORMS},
     "permissions": {
-        "advisor/api/limits.py": ["tests/api/test_counting.py", "tests/web/test_login_limits.py"],
         "advisor/api/deletions.py": ["tests/ops/test_deletion.py"],
-        "advisor/api/limits.py": [*LIMITS, *ACCESS],
+        "advisor/api/limits.py": [*LIMITS, *ACCESS, "tests/api/test_counting.py", "tests/web/test_login_limits.py"],
         "advisor/api/tokens.py": ACCESS,
         "advisor/ops/login_limits.py": ["tests/web/test_login_limits.py", "tests/web/test_login.py"],
         "advisor/ops/private_answers.py": ["tests/ops/test_private_answers.py", "tests/web/test_login.py"],
