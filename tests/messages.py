@@ -49,6 +49,8 @@ SOURCES = (
     "advisor/web/what_if/quick_estimate.py",
     "catalog/accounts/invitations.py",
     "catalog/accounts/organizations.py",
+    "catalog/accounts/identities.py",
+    "catalog/accounts/quotas.py",
     "catalog/models.py",
 )
 IN_ENGLISH = ("advisor/templates/accounts/audit.html", "advisor/templates/accounts/tokens.html")

@@ -200,7 +200,7 @@ def account(request: HttpRequest) -> HttpResponse:
     """Name, password and organizations."""
     user = get_object_or_404(User, pk=request.user.pk)
     asked = request.POST.get("form") if request.method == "POST" else ""
-    has_password = settings.PASSWORD_SIGN_IN and user.has_usable_password()
+    has_password = settings.PASSWORD_SIGN_IN and (user.has_usable_password() or not user.identities.exists())
     name = forms.NameForm(request.POST if asked == "name" else None, instance=user)
     password: Any = PasswordChangeForm(user, request.POST if asked == "password" else None)
     password.fields["old_password"].widget.attrs.pop("autofocus", None)  # the page begins with other things

@@ -2,7 +2,6 @@
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
-from django.utils.translation import gettext as _
 
 from catalog.accounts import audit
 from catalog.accounts.organizations import Refused
@@ -16,7 +15,7 @@ def create(organisation: Organisation, name: str, role: str, by: str) -> Service
             row = ServiceAccount.objects.create(organisation=organisation, name=name, role=role, made_by=by[:150])
             audit.record(organisation, by, audit.Action.SERVICE_ACCOUNT, name, f"created, {role}")
     except IntegrityError:
-        raise Refused(_("There is already a service account %(name)s.") % {"name": name}) from None
+        raise Refused(f"There is already a service account {name}.") from None
     return row
 
 

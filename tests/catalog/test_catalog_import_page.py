@@ -64,10 +64,10 @@ def test_a_model_that_is_there_is_not_overwritten(client):
     assert "already in the catalog" in send(client, 422, config=json.dumps(QWEN), name="acme/our 7B", keep="1")
 
 
-def test_where_people_log_in_only_operators_keep(client, settings):
+def test_where_people_log_in_a_viewer_keeps_nothing(client, settings):
     settings.OPEN = False
-    client.force_login(member("planner"))
-    assert "Add to the catalog" not in send(client, config=json.dumps(QWEN), name="m", keep="1")
+    client.force_login(member("viewer", "viewer"))
+    assert "Add to the catalog" not in send(client, 403, config=json.dumps(QWEN), name="m", keep="1")
     assert not ServedModel.objects.exists()
 
 

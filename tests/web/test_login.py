@@ -58,6 +58,7 @@ PUBLIC = (
     "readyz",
     "agent.pyz",
     "s/",
+    "sign-in/",
     "admin/",
     "api/",
     "static/",
