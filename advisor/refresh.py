@@ -219,7 +219,8 @@ def resting(organisation: Organisation | None = None) -> list[Resting]:
     frameworks: dict[str, Framework] = {}
     for row in Framework.objects.order_by("as_of", "pk"):
         frameworks[row.slug] = row
-    newest = dict(Calibration.objects.order_by("pk").values_list("name", "pk"))
+    calibrations = Calibration.objects.of_everyone().order_by("pk").values_list("organisation", "name", "pk")
+    newest = {(owner, name): pk for owner, name, pk in calibrations}
     return [
         Resting(
             advice=str(advice.pk),
@@ -232,11 +233,14 @@ def resting(organisation: Organisation | None = None) -> list[Resting]:
     ]
 
 
-def _newer_data(advice: Advice, load: CatalogLoad | None, newest: Mapping[str, int]) -> Iterator[str]:
+def _newer_data(
+    advice: Advice, load: CatalogLoad | None, newest: Mapping[tuple[int | None, str], int]
+) -> Iterator[str]:
     if load and load.version != advice.catalog_version:
         yield f"the catalog: version {load.version[:12]} of {load.loaded_at:%Y-%m-%d}"
-    used = Calibration.objects.filter(pk__in=advice.calibration_ids).values_list("name", "pk")
-    names = sorted({name for name, pk in used if newest[name] != pk})
+    used = Calibration.objects.seen_by(advice.organisation).filter(pk__in=advice.calibration_ids)
+    rows = used.values_list("organisation", "name", "pk")
+    names = sorted({name for owner, name, pk in rows if newest[owner, name] != pk})
     if names:
         yield f"calibrations: {', '.join(names[:3])}{' and more' if len(names) > 3 else ''}"
 

@@ -84,8 +84,8 @@ def key_of(request: HttpRequest, state: str, *, by_viewer: bool) -> str:
     if by_viewer:
         viewer = [viewer_of(request), *(request.COOKIES.get(name) for name in VIEWER)]
     else:
-        organisation = caller_of(request).organisation if getattr(request, "user", None) is not None else None
-        viewer = [str(organisation.pk) if organisation else None]  # it may have models of its own
+        owner = caller_of(request).own if getattr(request, "user", None) is not None else None
+        viewer = [str(owner.pk) if owner else None]  # whose own models it shows: none to visitors
     parts = [
         state, program(), clock.today().isoformat(), request.build_absolute_uri(),
         get_language_from_request(request) if by_viewer else None,

@@ -32,6 +32,7 @@ from catalog.accounts import audit, identities, organizations
 log = get_logger("assay.accounts")
 LEEWAY_S = 60  # clocks of the provider and of this server differ
 DISCOVERED_S = 600
+NOT_STARTED = "This sign-in was not started here."
 ENDPOINTS = {  # names of the library's settings, and of the provider's document
     "OIDC_OP_AUTHORIZATION_ENDPOINT": "authorization_endpoint",
     "OIDC_OP_TOKEN_ENDPOINT": "token_endpoint",
@@ -175,9 +176,16 @@ class Callback(OIDCAuthenticationCallbackView):
             records.of_user(self.user, audit.Action.SIGN_IN, settings.OIDC_NAME)
         return response
 
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """The library's, but an error without a sign-in that began here signs nobody out and shows no foreign text."""
+        if request.GET.get("error") and request.GET.get("state") not in request.session.get("oidc_states", {}):
+            return trouble(request, 403, NOT_STARTED)
+        response: HttpResponse = super().get(request)
+        return response
+
     def login_failure(self) -> HttpResponse:
         stated = self.request.GET.get("error_description") or self.request.GET.get("error") or ""
-        text = f"The provider refused the sign-in: {stated[:300]}" if stated else "This sign-in was not started here."
+        text = f"The provider refused the sign-in: {stated[:300]}" if stated else NOT_STARTED
         return trouble(self.request, 403, text)
 
 

@@ -20,7 +20,7 @@ from advisor.api.parsers import PARSERS, workload_in
 from advisor.api.problems import workload_problem
 from advisor.api.views import estimate_of
 from advisor.result import QuickRanking
-from catalog.accounts import organisation_of
+from catalog.accounts import organisation_of, quotas
 from catalog.loading.bounded import Bounds
 from catalog.models import Organisation
 from catalog.rest import (
@@ -34,7 +34,7 @@ from catalog.rest import (
 )
 
 MAX_ESTIMATES = 1000
-PER_COUNT = 20  # estimates of one call that count as one: they share what a single one reads
+PER_COUNT = quotas.PER_COUNT
 MOST_S = 120.0  # of computing; what is left then is refused, so that one call cannot occupy a web thread for long
 LATE = "Not computed: this call reached its limit of {:.0f} seconds. Send the rest again, in smaller calls."
 Json = dict[str, Any]

@@ -52,7 +52,8 @@ def market_question(spec: Json) -> Json:
     return {
         "kind": spec["kind"],
         "constraints": {name: {"allow": allowed} for name, allowed in constraints.items()}
-        | {"exclude": asked["exclude"], "terms": asked.get("terms"), "site": {"region": asked["site"].get("region")}},
+        | {"exclude": asked["exclude"], "terms": asked.get("terms"), "site": {"region": asked["site"].get("region")}}
+        | {"regions": {"asked": any(asked["regions"].values())}},
         "owned": spec["owned"],
         "tco": {"currency": spec["tco"].get("currency", "USD")},
         "prices_as_of": spec.get("prices_as_of"),

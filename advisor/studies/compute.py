@@ -17,7 +17,7 @@ from advisor.models import Advice, StudyPiece, StudyRows
 from advisor.result import FIGURES, Answer, Estimate, Intervals, interval
 from advisor.studies.plan import SIZES
 from advisor.workload import TrainingRun, WorkloadError, parse_estimate
-from catalog.models import CatalogLoad
+from catalog.models import CatalogLoad, Organisation
 
 log = structlog.get_logger("assay.studies")
 Json = dict[str, Any]
@@ -50,8 +50,9 @@ def read_rows(piece: StudyPiece) -> list[tuple[str, Json]]:
 
 def results(piece: StudyPiece, check: Callable[[], None]) -> list[Json]:
     """A row for each point. `check` is called between stages and may end the work with an exception."""
-    compute = estimated if piece.study.kind == piece.study.Kind.ESTIMATES else partial(answered, piece)
-    if piece.study.kind == piece.study.Kind.ESTIMATES and catalog_version() != piece.study.catalog_version:
+    is_estimates = piece.study.kind == piece.study.Kind.ESTIMATES
+    compute = partial(estimated, piece.study.organisation) if is_estimates else partial(answered, piece)
+    if is_estimates and catalog_version() != piece.study.catalog_version:
         raise CatalogChanged
     rows = []
     for point in piece.points:
@@ -121,7 +122,7 @@ def why_not(found: Answer) -> str:
 # --- estimates --------------------------------------------------------------------------------------------------
 
 
-def estimated(point: Json, check: Callable[[], None]) -> Json:
+def estimated(organisation: Organisation, point: Json, check: Callable[[], None]) -> Json:
     """One replica of a model on a kind of accelerator; what cannot run there is a row with its reason."""
     asked = point["asked"]
     fixed = {"isl": asked["isl"], "osl": asked["osl"], "concurrency": asked["concurrency"]}
@@ -133,7 +134,7 @@ def estimated(point: Json, check: Callable[[], None]) -> Json:
         try:
             deployment = parse_estimate({**point["set"], **fixed, "tp": tp})
             assert not isinstance(deployment, TrainingRun)
-            found = answer.single_estimate.answer(deployment)
+            found = answer.single_estimate.answer(deployment, organisation)
         except WorkloadError as error:
             return {**row, "why_not": row.get("why_not") or str(error)}
         if found.fits:

@@ -32,6 +32,7 @@ from advisor.models import Study, StudyPiece, StudyRows
 from advisor.studies import compute, tables
 from advisor.studies.plan import Complete, Plan, planned
 from catalog import clock
+from catalog.accounts import quotas
 from catalog.models import Organisation
 
 log = structlog.get_logger("assay.studies")
@@ -92,8 +93,17 @@ def check_room(organisation: Organisation, made_by: str) -> None:
         raise advise.QueueFull(text % {"own": of_person, "count": of_organisation, **limits})
 
 
+def use_quota(plan: Plan, organisation: Organisation) -> None:
+    """Counts what a study computes as if it were asked one by one. Raises QueueFull if that is more than is left."""
+    if plan.kind == Study.Kind.ESTIMATES:
+        quotas.use_estimates(organisation, plan.points)
+    else:
+        quotas.use(organisation, "answers", plan.points)
+
+
 @transaction.atomic
 def _create(plan: Plan, organisation: Organisation, made_by: str, key: str, awake: bool) -> Study:
+    use_quota(plan, organisation)
     now = clock.read()
     study = Study.objects.create(
         organisation=organisation,

@@ -332,9 +332,9 @@ def of_estimates(study: EstimatesStudy, asked: Asked) -> Plan:
 
 
 def names_of(study: EstimatesStudy, asked: Asked) -> tuple[list[str], list[str]]:
-    """The models and accelerators by their catalog names."""
+    """The models, as the organization sees them, and the accelerators by their catalog names."""
     known = {
-        "models": dict(ServedModel.objects.order_by("hf_id").values_list("slug", "hf_id")),
+        "models": dict(ServedModel.objects.seen_by(asked.organisation).order_by("hf_id").values_list("slug", "hf_id")),
         "accelerators": {
             a: a for a in Accelerator.objects.filter(served=True).order_by("slug").values_list("slug", flat=True)
         },
@@ -343,7 +343,7 @@ def names_of(study: EstimatesStudy, asked: Asked) -> tuple[list[str], list[str]]
     for field, names in known.items():
         given = getattr(study, field)
         if given == "all":
-            found[field] = list(names.values())
+            found[field] = list(dict.fromkeys(names.values()))
             continue
         meant = {name.casefold(): name for name in names.values()} | names
         found[field] = list(dict.fromkeys(meant.get(name.casefold(), "") for name in given))

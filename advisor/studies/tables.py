@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from catalog.lists import export
+
 Json = dict[str, Any]
 Type = Literal["int64", "float64", "bool", "string"]
 PYTHON: dict[Type, type] = {"int64": int, "float64": float, "bool": bool, "string": str}
@@ -139,7 +141,8 @@ def csv_text(table: Sequence[Column], rows: Sequence[Json]) -> str:
 
 
 def written(value: Any) -> Any:
-    return "" if value is None else str(value).lower() if isinstance(value, bool) else value
+    """A cell of the CSV; no text is a formula of a spreadsheet."""
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else export.cell(value)
 
 
 def parquet(table: Sequence[Column], rows: Sequence[Json]) -> bytes:

@@ -90,7 +90,17 @@ def linked(person: Person) -> User | None:
         )
     if user.is_active:
         Identity.objects.create(user=user, issuer=person.issuer, subject=person.subject)
+        end_password(user)
     return user
+
+
+def end_password(user: User) -> None:
+    """Ends the password and the sessions: whoever sent the invitation could have accepted it, and chosen them."""
+    if user.has_usable_password():
+        user.set_unusable_password()
+        user.save(update_fields=["password"])
+        for row in user.memberships.select_related("organisation"):
+            audit.record(row.organisation, BY, audit.Action.PASSWORD, user.get_username(), "ended")
 
 
 def created(person: Person) -> User:

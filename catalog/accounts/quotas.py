@@ -19,6 +19,7 @@ NAMES = {  # columns of Quota -> what they count, for people
     "max_stored_answers": "stored answers",
 }
 PER_DAY = {"answers": "max_answers_per_day", "estimates": "max_estimates_per_day"}  # columns of Usage
+PER_COUNT = 20  # estimates of one call or study that count as one: they share what a single one reads
 TOO_MANY, CONFLICT = 429, 409
 
 
@@ -72,10 +73,10 @@ def check(organisation: Organisation, name: str, used: int, more: int = 1) -> No
     """QuotaReached: `more` beside the `used` ones would exceed this quota."""
     limit = limit_of(organisation, name)
     if limit is not None and used + more > limit:
-        raise reached(organisation, name, used, limit)
+        raise reached(organisation, name, used, limit, more)
 
 
-def reached(organisation: Organisation, name: str, used: int, limit: int) -> QuotaReached:
+def reached(organisation: Organisation, name: str, used: int, limit: int, more: int = 1) -> QuotaReached:
     text = _(
         "The quota of %(organization)s is reached: it has %(used)s of %(limit)s %(what)s (%(name)s). %(hint)s The "
         "administrator of this installation can raise the quota."
@@ -86,6 +87,8 @@ def reached(organisation: Organisation, name: str, used: int, limit: int) -> Quo
         "max_machines": _("Revoke one that is not needed."),
     }
     hint = hints.get(name, _("It starts again at midnight UTC."))
+    if more > 1:
+        hint = f"{_('This request needs %(count)s.') % {'count': more}} {hint}"
     values = {"organization": organisation.name, "used": used, "limit": limit, "what": NAMES[name], "name": name}
     status = CONFLICT if name in ("max_machines", "max_stored_answers") else TOO_MANY
     return QuotaReached(text % {**values, "hint": hint}, status, 30 if name in hints else seconds_left())
@@ -104,6 +107,11 @@ def used_today(organisation: Organisation) -> Usage:
     return row or Usage(organisation=organisation, day=clock.today())
 
 
+def use_estimates(organisation: Organisation, count: int) -> None:
+    """Counts the estimates of one call or study. QuotaReached: as in `use`."""
+    use(organisation, "estimates", -(-count // PER_COUNT))
+
+
 def use(organisation: Organisation, what: str, count: int = 1) -> None:
     """Counts answers or estimates of today. QuotaReached: there was none left; atomic, whoever asks meanwhile."""
     name = PER_DAY[what]
@@ -116,4 +124,4 @@ def use(organisation: Organisation, what: str, count: int = 1) -> None:
         rows = rows if limit is None else rows.filter(**{f"{what}__lte": limit - count})
         done = rows.update(**{what: F(what) + count})
     if not done and limit is not None:
-        raise reached(organisation, name, getattr(row, what), limit)
+        raise reached(organisation, name, getattr(row, what), limit, count)

@@ -15,8 +15,8 @@ from django.test import Client
 from django.utils import timezone
 
 from advisor import deletion
-from advisor.models import Advice, ApiToken, Comment, LoadTest, Option, Share, Workload
-from catalog.accounts import everything
+from advisor.models import Advice, ApiToken, Comment, LoadTest, Option, Share, Study, StudyPiece, StudyRows, Workload
+from catalog.accounts import everything, retention
 from catalog.management.errors import BadInput
 from catalog.models import (
     AuditEvent,
@@ -49,7 +49,8 @@ OF_NOBODY = set(
     """accelerator historicalaccelerator smallestunit pricesource pricerefresh exchangerate pricelevel instancetype
     apiprovider historicalapiprovider framework historicalframework quantizationmethod historicalquantizationmethod
     region historicalregion unit historicalunit benchmark assumption historicalassumption catalogbundle catalogload
-    scorecard scoredrow identity duty""".split()
+    scorecard scoredrow identity duty tally evidenceimport evidencerow heldevidence
+    availability""".split()
 )
 
 
@@ -72,6 +73,7 @@ def value_for(field: Any, owner: Organisation, made: dict[Any, Any]) -> Any:
 SPECIAL: dict[Any, dict[str, Any]] = {
     Advice: {"state": "queued"}, Job: {"state": "queued"}, Result: {"state": "accepted"},
     Price: {"usd_per_hour": 1}, Retention: {"keep_advice_days": 1},
+    StudyPiece: {"part": b"made for workers"},
 }  # fmt: skip
 
 
@@ -111,7 +113,7 @@ def test_a_table_leads_to_an_organization_or_is_known_to_lead_to_none() -> None:
     expected = {
         Advice, ApiToken, Comment, LoadTest, Option, Share, Workload, AuditEvent, Calibration, Discount, HeldPrice,
         Membership, Price, PriceImport, Quota, Retention, SavedView, ServedModel, ServiceAccount, SupportLicence, Usage,
-        Agent, Enrolment, Job, Lease, Measurement, Result,
+        Agent, Enrolment, Job, Lease, Measurement, Result, Study, StudyPiece, StudyRows,
     }  # fmt: skip
     assert expected <= everything.owners().keys()
 
@@ -233,6 +235,11 @@ def test_days_of_an_organization_override_the_setting(acme: Organisation, settin
     assert left() == [1, 0]  # the own days are longer than the setting
     with pytest.raises(BadInput, match="from 1 to"):
         call_command("organization", "keep", "acme", "--keep-advice-days", "0")
+
+
+def test_every_rule_for_rows_of_organizations_can_be_set_by_one() -> None:
+    columns = {rule.column for rule in deletion.RULES if rule.owner}
+    assert columns == set(retention.NAMES) == {f.name for f in Retention._meta.fields if f.name.startswith("keep_")}
 
 
 def test_admins_set_retention_on_the_page_and_by_rest(acme: Organisation) -> None:

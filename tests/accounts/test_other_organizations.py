@@ -10,7 +10,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
 from advisor.api import tokens
-from advisor.models import Advice, ApiToken, Comment, LoadTest, Option, Share, Workload
+from advisor.models import Advice, ApiToken, Comment, LoadTest, Option, Share, Study, StudyPiece, Workload
 from catalog.models import (
     AuditEvent,
     Discount,
@@ -82,8 +82,20 @@ def theirs() -> dict[str, Any]:
     Discount.objects.create(
         organisation=owner, provider=SECRET, discount_fraction=0.5, as_of="2026-01-01", source=SECRET
     )
+    study = Study.objects.create(
+        organisation=owner,
+        name=SECRET,
+        kind="grid",
+        points=1,
+        made_by=SECRET,
+        state="running",
+        prices_as_of="2026-01-01",
+    )
+    row = {"point": 0, "set": {}, "workload": SECRET}
+    StudyPiece.objects.create(study=study, index=0, points=[{"index": 0}], size=1, state="done", result=[row])
     return {
-        "advice": advice.pk, "rank": 1, "test": test.pk, "share": share.pk, "comment": comment.pk, "tokens": token.pk,
+        "advice": advice.pk, "studies": study.pk,
+        "rank": 1, "test": test.pk, "share": share.pk, "comment": comment.pk, "tokens": token.pk,
         "own-tokens": token.pk, "service-accounts": service.pk,
         "workers": agent.pk, "agents": agent.pk, "jobs": job.pk, "probe-jobs": job.pk, "results": result.pk,
         "probe-results": result.pk, "claim": enrolment.pk, "members": Membership.objects.get(user=user).pk,
@@ -119,7 +131,7 @@ def states() -> list[Any]:
     """Every row of the tables that hold an organization's data."""
     tables = (
         Advice, Option, LoadTest, Share, Comment, ApiToken, Agent, Job, Result, Enrolment, Membership, Invitation,
-        HeldPrice, PriceImport, Discount, Price, AuditEvent, Workload, ServiceAccount,
+        HeldPrice, PriceImport, Discount, Price, AuditEvent, Workload, ServiceAccount, Study, StudyPiece,
     )  # fmt: skip
     rows = [list(table.objects.order_by("pk").values()) for table in tables]  # type: ignore[attr-defined]
     return [[row | {"last_used_at": None} for row in each] for each in rows]  # of the token that asks
@@ -167,11 +179,12 @@ def test_its_own_members_reach_it(theirs: dict[str, Any]) -> None:
     client = Client()
     client.force_login(Membership.objects.get(pk=theirs["members"]).user)
     for path in ("advice/{advice}", "workers/{workers}", "workers/results/{results}", "advice/{advice}/workload.yaml",
-                 "api/v1/advice/{advice}/comments", "api/v1/probe-jobs/{jobs}", "tokens/{tokens}/delete"):  # fmt: skip
+                 "api/v1/advice/{advice}/comments", "studies/{studies}", "studies/{studies}/results.csv",
+                 "api/v1/studies/{studies}/results", "api/v1/probe-jobs/{jobs}", "tokens/{tokens}/delete"):  # fmt: skip
         assert client.get("/" + path.format(**theirs)).status_code == 200, path
     for path in ("advice", "members", "audit", "tokens", "workers", "catalog/prices/own", "api/v1/discounts",
                  "api/v1/members", "api/v1/invitations", "api/v1/service-accounts", "api/v1/tokens",
-                 "api/v1/audit"):  # fmt: skip
+                 "api/v1/audit", "studies", "api/v1/studies"):  # fmt: skip
         assert SECRET in client.get(f"/{path}").content.decode(), path
 
 

@@ -115,6 +115,15 @@ def test_maintainers_share_a_model_of_the_default_organization(acme: Organisatio
     assert theirs.delete(f"/api/v1/models/{SLUG}").status_code == 403
 
 
+def test_a_list_that_is_kept_for_members_is_not_shown_to_visitors() -> None:
+    """Visitors of an open installation ask for the default organization, but do not see its own models in lists."""
+    keeper = browser("eve", "operator")
+    imported(keeper)
+    for page in ("/api/v1/models?limit=1000", "/catalog/models", "/catalog/models?format=csv"):
+        assert NAME in keeper.get(page).content.decode()
+        assert NAME not in Client().get(page).content.decode()
+
+
 def test_alone_an_imported_model_is_everybodys(client: Client) -> None:
     row = imported(client)
     assert row is not None and row.organisation is None

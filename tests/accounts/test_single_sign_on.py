@@ -201,7 +201,9 @@ def test_a_foreign_state_and_a_code_used_twice_are_refused(idp: Provider, acme: 
 
 
 def test_the_provider_refuses(idp: Provider, acme: Organisation, client: Client) -> None:
-    answer = client.get("/sign-in/provider/callback", {"error": "access_denied", "error_description": "<b>no</b>"})
+    state = query_of(client.get("/sign-in/provider")["Location"])["state"]
+    refusal = {"error": "access_denied", "error_description": "<b>no</b>", "state": state}
+    answer = client.get("/sign-in/provider/callback", refusal)
     assert answer.status_code == 403 and "refused the sign-in: &lt;b&gt;no" in text_of(answer)
     for status in (400, 500):
         idp.token_status = status
@@ -255,6 +257,33 @@ def test_a_verified_address_finds_the_invited_account_and_an_unverified_one_none
     idp.person.pop("email_verified")
     came_back(Client())
     assert Identity.objects.get().user == bob and roles() == {"acme": "planner"}  # the group decides
+
+
+def test_the_password_of_an_account_ends_when_its_person_first_signs_in(idp: Provider, acme: Organisation) -> None:
+    """An admin of another organization can accept the own invitation, and wait for the person's groups."""
+    lab = Organisation.objects.get(slug="lab")
+    word = "chosen by the inviter"
+    token, row = invitations.invite(lab, "ada@acme.example", Role.VIEWER, "mallory")
+    made = invitations.join_as_new(row, "Ada", word)
+    mallory = Client()
+    mallory.force_login(made, "advisor.accounts.sign_in_link.Backend")
+    assert mallory.get("/account").status_code == 200
+    ada = Client()
+    came_back(ada)
+    assert Identity.objects.get().user == made and roles() == {"acme": "planner", "lab": "viewer"}
+    made.refresh_from_db()
+    assert not made.has_usable_password() and not made.check_password(word)
+    assert mallory.get("/account").status_code == 302 and ada.get("/account").status_code == 200
+    assert AuditEvent.objects.get(action="password").organisation == lab
+
+
+def test_a_link_with_an_error_signs_nobody_out_and_shows_no_foreign_text(idp: Provider, acme: Organisation) -> None:
+    browser = Client()
+    came_back(browser)
+    for state in ("", "&state=made-up"):
+        answer = browser.get(f"/sign-in/provider/callback?error=x&error_description=Call+555{state}")
+        assert answer.status_code == 403 and "refused the sign-in" not in text_of(answer)
+    assert browser.get("/account").status_code == 200
 
 
 def test_staff_accounts_are_never_found_by_address(idp: Provider, acme: Organisation, client: Client) -> None:

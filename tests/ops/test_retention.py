@@ -15,12 +15,12 @@ from django.utils import timezone
 
 from advisor import advise, deletion, load_tests
 from advisor.api import tokens
-from advisor.models import Advice, ApiToken, LoadTest, Share
+from advisor.models import Advice, ApiToken, LoadTest, Share, Study
 from tests import sample_advice
 from tests.sample_load_results import vllm, written
 
 pytestmark = pytest.mark.django_db
-KINDS = ("ADVICE", "FAILED", "SHARES", "LOAD_TESTS", "TOKENS", "LOGINS")
+KINDS = ("ADVICE", "FAILED", "STUDIES", "SHARES", "LOAD_TESTS", "TOKENS", "LOGINS")
 
 
 def old_rows() -> None:
@@ -34,6 +34,9 @@ def old_rows() -> None:
                 Share.objects.create(organisation=advice.organisation, advice=advice, expires_at=then)
                 load_tests.record(advice.options.get(rank=1), written(vllm()), "r.json")
                 LoadTest.objects.filter(option__advice=advice).update(created_at=then)
+        Study.objects.create(
+            organisation=advice.organisation, kind="grid", points=1, state="done", prices_as_of=then, finished_at=then
+        )
         row = tokens.make("ci", "read")[1]
         ApiToken.objects.filter(pk=row.pk).update(revoked_at=then)
         Session.objects.create(session_key=f"{age.days}", session_data="", expire_date=then)
@@ -49,6 +52,7 @@ def counts() -> dict[str, int]:
     return {
         "ADVICE": Advice.objects.filter(state="done").count(),
         "FAILED": Advice.objects.filter(state__in=("failed", "cancelled")).count(),
+        "STUDIES": Study.objects.count(),
         "SHARES": Share.objects.count(),
         "LOAD_TESTS": LoadTest.objects.count(),
         "TOKENS": ApiToken.objects.count(),

@@ -1,5 +1,6 @@
 """The results: equal to single answers, and the same table as CSV, Parquet and JSON."""
 
+import csv
 import io
 from typing import Any
 
@@ -96,6 +97,21 @@ def test_csv_and_parquet_read_back_alike(both: Any, kind: str) -> None:
     assert list(of_csv.columns) == [column.name for column in table] and len(of_csv) == len(rows)
     assert stored.schema.field("cpu_s").metadata[b"unit"] == b"s"
     assert tables.objects(table, rows) == stored.to_pylist()
+
+
+def test_no_text_of_the_csv_is_a_formula() -> None:
+    table = tables.columns("grid", [("name", "string")])
+    row = {
+        "point": 0,
+        "set": {"name": "=1+1"},
+        "state": "failed",
+        "error": "@SUM(A1)",
+        "workload": "+w",
+        "usd_per_run": -1,
+    }
+    (found,) = csv.DictReader(io.StringIO(tables.csv_text(table, [row])))
+    assert (found["set_name"], found["error"], found["workload"]) == ("'=1+1", "'@SUM(A1)", "'+w")
+    assert found["usd_per_run"] == "-1.0"
 
 
 def test_every_row_has_columns_alone_and_every_figure_a_unit(both: Any) -> None:

@@ -67,6 +67,18 @@ def test_newer_frameworks_calibrations_and_catalogs_are_named(saved: Advice) -> 
     assert any("9.9.9 instead of 0.24" in line for line in newer())
 
 
+def test_newer_own_calibrations_are_named_and_those_of_others_are_not(saved: Advice) -> None:
+    def made(owner: Organisation) -> Calibration:
+        return Calibration.objects.create(organisation=owner, name="accelerator:x", values={}, basis="measured",
+                                          engine_version="1", as_of="2030-01-01")  # fmt: skip
+
+    Advice.objects.update(calibration_ids=[made(saved.organisation).pk])
+    made(Organisation.objects.create(slug="theirs", name="Theirs"))
+    assert newer() == []
+    made(saved.organisation)
+    assert newer() == ["calibrations: accelerator:x"]
+
+
 def test_the_page_shows_the_answers_of_the_own_organization_and_links_them(saved: Advice, client: Client) -> None:
     CatalogLoad.objects.create(version="f" * 64)
     page = client.get("/advice/freshness").content.decode()
