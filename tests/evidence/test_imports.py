@@ -231,7 +231,7 @@ def test_the_command_imports_shows_decides_and_exports(tmp_path: Path, capsys: p
     ("words", "said"),
     [
         (["import", "{tmp}/none.json", "--source", "lab"], "cannot be read"),
-        (["import", "{tmp}/r.json"], "whose figures it has; give --source KEY"),
+        (["import", "{tmp}/r.json"], "does not name its source; give --source KEY"),
         (["import", "{tmp}/r.json", "--source", "a b"], "use letters"),
         (["import", "{tmp}/r.json", "--source", "lab"], "does not say the accelerator"),
         (["import", "{tmp}/r.json", "--source", "lab", "--as-of", "2099-01-01"], "in the future"),

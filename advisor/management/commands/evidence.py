@@ -38,7 +38,7 @@ class Command(BaseCommand):
         reading = actions.add_parser("import", help="import result files and report the outcome for each figure")
         reading.add_argument("files", nargs="+", type=Path, metavar="FILE")
         reading.add_argument("--from", dest="file_format", default="", choices=["", *evidence.FORMATS], metavar="NAME",
-                             help=f"one of {', '.join(evidence.FORMATS)} (default: detected from the content)")  # fmt: skip
+                             help=f"one of {', '.join(evidence.FORMATS)} (default: detected)")  # fmt: skip
         reading.add_argument("--source", default="", metavar="KEY", help="short name of the source of the figures")
         reading.add_argument("--name", default="", help="full name of the source")
         reading.add_argument("--place", default="", help="URL or repository, with the commit")
