@@ -23,7 +23,7 @@ READING = ("GET", "HEAD", "OPTIONS")
 READS_ONLY = (
     "A token can read pages and files. To change something with a token, use the REST API, which /api/docs/ describes."
 )
-SESSION_ONLY = "This page requires signing in with a browser; a token cannot open it."
+SESSION_ONLY = "This page works only in a browser in which somebody has signed in; a token does not open it."
 Respond = Callable[[HttpRequest], HttpResponse]
 
 
