@@ -39,7 +39,7 @@ class JoinForm(SetPasswordForm):
 
 
 class TokenForm(forms.Form):
-    name = forms.CharField(label="Name", max_length=120, help_text="The client that will use it, such as CI.")
+    name = forms.CharField(label="Name", max_length=120, help_text="The program that will use it, such as CI.")
     scope = forms.ChoiceField(
         label="Scope",
         choices=[
@@ -54,7 +54,7 @@ class TokenForm(forms.Form):
     )
     service_account = forms.ModelChoiceField(
         ServiceAccount.objects.none(), label="Service account", required=False, empty_label="none: of the organization",
-        help_text="It holds the token, and its role bounds what the token may do.",
+        help_text="The token belongs to it and never allows more than its role.",
     )  # fmt: skip
 
     def __init__(self, *args: Any, holders: QuerySet[ServiceAccount] | None, **kwargs: Any) -> None:

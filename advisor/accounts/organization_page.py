@@ -21,7 +21,7 @@ from catalog.models import DEFAULT_ORGANISATION, Organisation
 from catalog.rest import Body, Conflict, Unprocessable, Whole, problems
 
 IN_MEMORY_BYTES = 5_000_000
-KEPT_HERE = "The default organization cannot be deleted here, because it is part of the installation."
+KEPT_HERE = "The default organization cannot be deleted here, because the installation needs it."
 
 
 def exported(organisation: Organisation, by: str) -> Any:
@@ -158,7 +158,7 @@ class OneOrganization(views.APIView):
 
     @extend_schema(
         operation_id="deleteOrganization",
-        summary="Delete everything of the organization, with accounts that belong to no other one",
+        summary="Delete the organization with all its data, and the accounts that belong to no other organization",
         parameters=[OpenApiParameter("confirm", str, description="The slug of the organization", required=True)],
         responses={204: None, **problems(400, 401, 403, 406, 409, 422)},
     )
@@ -177,7 +177,7 @@ class ExportOrganization(views.APIView):
 
     @extend_schema(
         operation_id="exportOrganization",
-        summary="Export everything of the organization as a ZIP file of JSON lists",
+        summary="Export all data of the organization as a ZIP file of JSON lists",
         request=None,
         responses={(200, "application/zip"): OpenApiResponse(OpenApiTypes.BINARY), **problems(401, 403, 406)},
     )

@@ -54,7 +54,7 @@ from catalog.pages import confirmed
 
 PASSWORDS = "django.contrib.auth.backends.ModelBackend"
 SINGLE_SIGN_ON = "advisor.accounts.single_sign_on.Backend"
-NO_PASSWORDS = "Passwords are off on this server. Sign in by single sign-on."
+NO_PASSWORDS = "Password sign-in is turned off on this server. Use single sign-on."
 RESET_PAUSE_S = 300  # one e-mail to an address within this time
 UNPROCESSABLE = 422
 

@@ -333,7 +333,7 @@ class WithTokens(OfAdmins):
     def rotated(self, pk: int) -> Response:
         row = self.one(pk)
         if row.status != "live":
-            raise Conflict("This token has ended. Create a new one.")
+            raise Conflict("This token has expired or was revoked. Create a new one.")
         token, fresh = tokens.rotate(row)
         return self.shown(fresh, 201, token=token)
 

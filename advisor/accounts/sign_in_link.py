@@ -62,7 +62,7 @@ def page(request: HttpRequest, token: str) -> HttpResponse:
         User.objects.select_for_update().get(pk=user.pk)
         found = authenticate(request, sign_in_link=token)
         if found is None:
-            raise Http404("This link was used meanwhile.")
+            raise Http404("This link has already been used.")
         login(request, found)
         records.of_user(user, audit.Action.SIGN_IN, "by a link of manage.py sign_in_link")
     return redirect("ask")

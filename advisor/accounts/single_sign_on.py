@@ -63,7 +63,7 @@ def provider() -> Json:
     if wrong := [
         name for name in ENDPOINTS.values() if urlsplit(found.get(name) or "https:").scheme not in {"https", scheme}
     ]:
-        raise SuspiciousOperation(f"the provider's {wrong[0]} is no https:// address")
+        raise SuspiciousOperation(f"the provider's {wrong[0]} is not an https:// URL")
     cache.set(key, found, DISCOVERED_S)
     return found
 
@@ -118,7 +118,7 @@ class Backend(OIDCAuthenticationBackend):
             options={"require": ["exp", "iat", "iss", "aud", "sub"]},
         )
         if not kwargs.get("nonce") or claims.get("nonce") != kwargs["nonce"]:
-            raise jwt.InvalidTokenError("the nonce is another one")
+            raise jwt.InvalidTokenError("the nonce does not match")
         if claims.get("azp", settings.OIDC_RP_CLIENT_ID) != settings.OIDC_RP_CLIENT_ID:
             raise jwt.InvalidTokenError("the token was issued to another client")
         return claims

@@ -75,7 +75,7 @@ class EstimateField(serializers.DictField):
 
 
 class EstimateResult(serializers.Serializer[Any]):
-    index = serializers.IntegerField(help_text="Place in `estimates`, from 0.")
+    index = serializers.IntegerField(help_text="Zero-based index in `estimates`.")
     estimate = EstimateField(allow_null=True, help_text="Null: there is a problem.")
     problem = ProblemSerializer(allow_null=True, help_text="Why this entry has no estimate.")
 

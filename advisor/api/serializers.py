@@ -126,7 +126,7 @@ class TokenSerializer(serializers.ModelSerializer[ApiToken]):
         default=None,
         allow_null=True,
         read_only=True,
-        help_text="The person whose role bounds it",
+        help_text="The person whose role limits it",
     )
     service_account = serializers.CharField(
         source="service_account.name", default=None, allow_null=True, read_only=True, help_text="Whose role bounds it"

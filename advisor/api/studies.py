@@ -152,7 +152,7 @@ class CancelStudy(OneStudy):
     def post(self, request: Request, pk: Any) -> Response:
         study = self.study(pk)
         if not pieces.cancel(study) and study.state != Study.State.CANCELLED:
-            raise Conflict(f"This study is {study.state}; only a queued or running one can be cancelled.")
+            raise Conflict(f"This study is {study.state}; only a queued or running one can be canceled.")
         return self.shown(study)
 
 
@@ -166,7 +166,7 @@ class ResumeStudy(OneStudy):
     def post(self, request: Request, pk: Any) -> Response:
         study = self.study(pk)
         if not pieces.resume(study):
-            raise Conflict(f"This study is {study.state}, and no piece of it failed or was cancelled.")
+            raise Conflict(f"This study is {study.state}, and no piece of it failed or was canceled.")
         return self.shown(study)
 
 

@@ -211,7 +211,7 @@ class CancelAdvice(OneAdvice):
     def post(self, request: Request, pk: Any) -> Response:
         advice = self.advice(pk)
         if not advise.cancel(advice) and advice.state != Advice.State.CANCELLED:
-            raise Conflict(f"This recommendation is {advice.state}; only a queued or running one can be cancelled.")
+            raise Conflict(f"This recommendation is {advice.state}; only a queued or running one can be canceled.")
         return self.shown(advice)
 
 

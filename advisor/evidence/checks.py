@@ -63,9 +63,9 @@ def suspicions(
             day(row, today)
             or layout(checked)
             or impossible.get(row.id)
-            or (f"is of a run whose {runs[run_of(row)]} is impossible" if run_of(row) in runs else "")
+            or (f"belongs to a run whose {runs[run_of(row)]} is impossible" if run_of(row) in runs else "")
             or estimate(checked)
-            or (f"is the same figure as {alike[row.id]}" if row.id in alike else "")
+            or (f"is identical to {alike[row.id]}" if row.id in alike else "")
         )
         if reason:
             found[row.id] = reason
@@ -83,7 +83,7 @@ def day(row: Row, today: date) -> str:
     try:
         first = date(int(parts[0]), *(int(part) for part in (*parts[1:], "1", "1")[:2]))
     except (ValueError, TypeError):
-        return f"has the date {row.date!r}, which is no year, month or day"
+        return f"has the date {row.date!r}, which is not a valid year, month or day"
     if first > today:
         return f"was measured on {row.date}, which is in the future"
     if first < EARLIEST:
@@ -162,7 +162,7 @@ def _compute(checked: Checked, resources: Resources) -> str:
     if rate > most:
         return (
             f"means {rate:,.0f} tokens/s, but {case.chips} x {chip.slug} compute at most {most:,.0f} "
-            "(dense rate); prompts from a cache are no measurement of the prefill"
+            "(dense rate); prompts served from a prefix cache do not measure prefill"
         )
     return ""
 
@@ -175,7 +175,7 @@ def estimate(checked: Checked) -> str:
     if 1 / FAR < ratio < FAR:
         return ""
     times = f"{ratio:,.0f} times" if ratio > 1 else f"1/{1 / ratio:,.0f} of"
-    return f"is {times} an estimate of the same run ({checked.reference:.3g}); check the unit (s or ms) and the zeros"
+    return f"is {times} an estimate of the same run ({checked.reference:.3g}); check the unit (s or ms)"
 
 
 # --- rows of one run ----------------------------------------------------------------------------------------------
@@ -210,14 +210,14 @@ def percentiles(run: Mapping[str, Checked]) -> Iterable[tuple[str, str]]:
 
 
 def cold_start(run: Mapping[str, Checked]) -> Iterable[tuple[str, str]]:
-    """Few requests in flight and a mean TTFT far above the median: the first requests met a cold server."""
+    """Few requests in flight and a mean TTFT far above the median: the server was still warming up."""
     mean, middle = run.get("ttft_ms_mean"), run.get("ttft_ms_p50")
     if not mean or not middle or (mean.case.concurrency or math.inf) > FEW:
         return
     if mean.row.value > COLD * middle.row.value:
         reason = (
             f"has a mean TTFT of {mean.row.value:,.0f} ms and a median of {middle.row.value:,.0f} ms: "
-            "the first requests met a cold server"
+            "the server was still warming up"
         )
         for metric in ("ttft_ms_mean", "ttft_ms_p99", *RATES):
             if metric in run:

@@ -34,8 +34,8 @@ State = HeldEvidence.State
 SAME_FRACTION = 0.001  # values that differ by less are one value, rounded differently
 PREDICTED = ("predicted", "low", "high", "bias_fraction", "inside", "basis", "note")
 MAX_LINES = 50  # of held figures in a report
-DECIDED = "discarded by a person before"
-SCORED = "is a row of the scorecard already"
+DECIDED = "was discarded by a person earlier"
+SCORED = "is already a row of the scorecard"
 TAKEN = "has the ID of a row of another source"
 MAX_ID_CHARS = 160
 TOO_LONG = f"has an ID of more than {MAX_ID_CHARS} characters"
@@ -73,9 +73,9 @@ def add(
     """
     chosen, readings = formats.read(path, file_format)
     if not only and chosen != formats.ROWS:
-        raise EvidenceError("does not say whose figures it has; give --source KEY, with --place and --client")
+        raise EvidenceError("does not name its source; give --source KEY, with --place and --client")
     if not CatalogLoad.objects.exists():
-        raise EvidenceError("has no catalog to be compared with; run manage.py load_catalog first")
+        raise EvidenceError("cannot be checked without a catalog; run manage.py load_catalog first")
     resources, names = catalog_resources(), catalog_names()
     given = given_rows(readings, options, sources.get(only), names, clock.today())
     described = _described(given, sources)

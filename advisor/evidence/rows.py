@@ -118,7 +118,7 @@ def given_rows(
                 continue
             if cells["id"] in seen:
                 cells["id"] = _another(cells["id"], seen)
-                found.doubts[cells["id"]] = "is the second value that the file has for this run"
+                found.doubts[cells["id"]] = "is a second value for the same run in this file"
             seen[cells["id"]] = value
             found.rows.append(Row(value=value, **{name: cells.get(name, "") for name in COLUMNS if name != "value"}))
             if reading.doubt:
@@ -206,7 +206,7 @@ def _cells(
         row.setdefault("confidence", "B")
     layers = known.layers.get(row["model_id"], 0)
     if reading.gpu_layers is not None and reading.gpu_layers < layers:
-        return row, "ran at least partly on the host's processor"
+        return row, "ran at least partly on the host CPU"
     return row, ""
 
 

@@ -113,7 +113,7 @@ def opened(source: Path) -> Iterator[tuple[Manifest, tarfile.TarFile]]:
             text = stream.read(MAX_MANIFEST_BYTES)
             yield read_manifest(source, text), tar
     except tarfile.TarError as error:
-        raise BackupError(f"{source} is not a whole backup of Assay ({error}); use another one") from error
+        raise BackupError(f"{source} is not a complete Assay backup ({error}); use another one") from error
 
 
 def read_manifest(source: Path, text: bytes) -> Manifest:
@@ -154,9 +154,11 @@ def refuse_to_lose_rows(replace: bool) -> None:
             return
         raise BackupError(f"The database cannot be read ({error}); add --replace to replace it") from error
     if full and not replace:
-        raise BackupError(f"The database is not empty (it has {full} rows); add --replace to lose what it holds")
+        raise BackupError(f"The database is not empty (it has {full} rows); add --replace to overwrite it")
     if last and (age_s := (clock.read() - last.last_run_at).total_seconds()) < SWEEPS * settings.ADVICE_SWEEP_S:
-        raise BackupError(f"The service runs (its last sweep was {age_s:.0f} s ago); stop web, workers and beat first")
+        raise BackupError(
+            f"The service is running (its last sweep was {age_s:.0f} s ago); stop web, workers and beat first"
+        )
 
 
 def extract(tar: tarfile.TarFile, copy: Path, manifest: Manifest) -> None:
@@ -197,7 +199,7 @@ def load_sqlite(copy: Path) -> None:
         raise BackupError("The database is in memory; set ASSAY_VAR or DATABASE_URL")
     with closing(sqlite3.connect(copy)) as database:
         if database.execute("pragma quick_check").fetchall() != [("ok",)]:
-            raise BackupError("The backup is damaged: SQLite's own check fails; use another one")
+            raise BackupError("The backup is damaged: SQLite's integrity check fails; use another one")
     copy.chmod(0o600)
     connection.close()
     if target.exists():

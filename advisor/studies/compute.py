@@ -196,7 +196,7 @@ def unpacked(stored: Any) -> Any:
     if not content:
         return None
     if not constant_time_compare(content[:SIGNED_BYTES], signature(content[SIGNED_BYTES:])):
-        log.warning("part of a portfolio not read: another SECRET_KEY or version wrote it")
+        log.warning("a part of a portfolio cannot be read: it was written with another SECRET_KEY or version")
         return None
     return pickle.loads(zlib.decompress(content[SIGNED_BYTES:]))  # noqa: S301 (the keyed hash was checked)
 

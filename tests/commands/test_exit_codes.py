@@ -66,7 +66,7 @@ BAD = [
     ("import_model", ["/etc/nowhere"], "neither a file nor a Hugging Face ID"),
     ("backup", ["--to", NOWHERE], "give a path that you can write to"),
     ("restore", [NOWHERE], "check the path and its permissions"),
-    ("restore", ["/dev/null"], "not a whole backup"),
+    ("restore", ["/dev/null"], "not a complete Assay backup"),
     ("load_catalog", ["{tmp}/nowhere"], "no such directory"),
     ("enrol", ["--accelerator", "none"], "no accelerator none in the catalog; its list"),
     ("enrol", ["--label", "x"], "use NAME=VALUE"),

@@ -45,7 +45,8 @@ def source_text() -> str:
 @cache
 def vocabulary() -> frozenset[str]:
     """Every word of the code, the settings and the fixtures, and the name of every file."""
-    names = {file.stem for top in TOPS for file in (ROOT / top).rglob("*")}
+    files = [file for top in TOPS for file in (ROOT / top).rglob("*")]
+    names = {file.stem for file in files} | {file.name.removesuffix(".csv.xz") for file in files}
     modules = (ROOT / "fixtures" / "measurements" / "h200-encoders.csv").read_text()
     return frozenset(re.findall(r"[A-Za-z_][\w-]*", f"{source_text()}\n{modules}")) | names
 

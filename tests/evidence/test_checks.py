@@ -103,8 +103,8 @@ def test_a_row_that_passes_is_held_with_a_number_of_chips_that_contradicts_its_l
         ({"tp": "1", "pp": "2", "n_accelerators": "1"}, "ran on 1 accelerators, but tp 1 x pp 2 x dp 1 is 2"),
         ({"n_accelerators": ""}, "does not say how many accelerators"),
         ({"date": "2027-01-01"}, "in the future"),
-        ({"date": "2026-13"}, "which is no year, month or day"),
-        ({"date": "last week"}, "which is no year, month or day"),
+        ({"date": "2026-13"}, "which is not a valid year, month or day"),
+        ({"date": "last week"}, "which is not a valid year, month or day"),
         ({"date": "1999"}, "before any serving engine"),
         ({"model_id": "deepseek-ai/DeepSeek-R1"}, "of weights on 1 x"),
     ],
@@ -132,7 +132,7 @@ def test_no_row_is_faster_than_memory_and_compute_allow(metric: str, value: str,
 def test_an_impossible_figure_puts_its_whole_run_in_doubt(catalog: Any) -> None:
     found = held(run({**RUN, "tpot_ms_mean": "1.2"}), catalog)
     assert found.keys() == {f"run:{metric}" for metric in RUN}
-    assert found["run:ttft_ms_p50"] == "is of a run whose tpot_ms_mean is impossible"
+    assert found["run:ttft_ms_p50"] == "belongs to a run whose tpot_ms_mean is impossible"
 
 
 def test_the_output_of_a_closed_loop_follows_littles_law(catalog: Any) -> None:
@@ -145,7 +145,7 @@ def test_the_output_of_a_closed_loop_follows_littles_law(catalog: Any) -> None:
 
 def test_a_cold_start_is_held_at_few_users(catalog: Any) -> None:
     cold = {"ttft_ms_mean": "700", "ttft_ms_p50": "70"}
-    assert "cold server" in held(run(cold, concurrency_or_batch="1"), catalog)["run:ttft_ms_mean"]
+    assert "warming up" in held(run(cold, concurrency_or_batch="1"), catalog)["run:ttft_ms_mean"]
     assert held(run(cold, concurrency_or_batch="64"), catalog) == {}  # the first burst of a closed loop
 
 
@@ -192,4 +192,4 @@ def test_a_row_of_an_engine_that_the_catalog_lacks_is_checked_and_not_predicted(
 
 def test_the_same_figure_elsewhere_is_held(catalog: Any) -> None:
     found = held(run({"tpot_ms_mean": "7.4"}), catalog, {"run:tpot_ms_mean": "other:tpot"})
-    assert found == {"run:tpot_ms_mean": "is the same figure as other:tpot"}
+    assert found == {"run:tpot_ms_mean": "is identical to other:tpot"}

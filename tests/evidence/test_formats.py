@@ -219,11 +219,11 @@ def test_a_gguf_file_names_model_and_format(file: str, model: str, weights: str)
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("", "no known format|is empty"),
+        ("", "not in a known format|is empty"),
         ("{", "is not JSON"),
         ('{"hello": 1}', "hello"),
         ("[1, 2]", "neither an object nor a list of objects"),
-        ("a,b\n1,2\n", "no known format"),
+        ("a,b\n1,2\n", "not in a known format"),
         (b"\xff\xfe\x00", "not UTF-8"),
         (b"\x1f\x8b\x08broken", "gzip"),
         ('{"benchmarks": [{"args": {}}]}', "benchmark 1 has no metrics"),

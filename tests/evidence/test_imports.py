@@ -112,7 +112,7 @@ def test_the_same_figure_under_another_source_is_held(tmp_path: Path) -> None:
         rows(tmp_path, {"id": "copy:tpot", "source_key": "copy"}), {}, only="copy", sources={"copy": Source(key="copy")}
     )
     assert done.held == 1
-    assert HeldEvidence.objects.get().reason == "is the same figure as run:tpot"
+    assert HeldEvidence.objects.get().reason == "is identical to run:tpot"
 
 
 def test_an_id_of_another_source_or_of_the_scorecard_is_left_alone(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_an_id_of_another_source_or_of_the_scorecard_is_left_alone(tmp_path: Pat
     )  # fmt: skip
     other = rows(tmp_path, {"source_key": "b"}, {"id": "run:ttft", "metric": "ttft_ms_mean", "source_key": "b"})
     done = add(other, {}, only="b", sources={"b": Source(key="b")})
-    assert done.skipped == {"has the ID of a row of another source": 1, "is a row of the scorecard already": 1}
+    assert done.skipped == {"has the ID of a row of another source": 1, "is already a row of the scorecard": 1}
 
 
 # --- decisions ----------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def test_a_released_figure_counts_and_is_confirmed_when_it_is_read_again(tmp_pat
 
 def test_a_discarded_figure_is_not_held_again_but_another_value_is(tmp_path: Path) -> None:
     evidence.discard([held_one(tmp_path).pk], "bob")
-    assert add(rows(tmp_path, {"value": "10000"})).skipped == {"discarded by a person before": 1}
+    assert add(rows(tmp_path, {"value": "10000"})).skipped == {"was discarded by a person earlier": 1}
     assert add(rows(tmp_path, {"value": "20000"})).held == 1
 
 
@@ -193,7 +193,7 @@ def test_a_neighboring_model_is_another_model(tmp_path: Path) -> None:
 
 def test_llama_bench_on_part_of_the_layers_is_left_out(tmp_path: Path) -> None:
     done = add(samples.write(tmp_path / "r.json", samples.llama_bench(n_gpu_layers=20)), {})
-    assert done.skipped == {"ran at least partly on the host's processor": 1}
+    assert done.skipped == {"ran at least partly on the host CPU": 1}
     assert add(samples.write(tmp_path / "r.json", samples.llama_bench(n_gpu_layers=99)), {}).new == 1
 
 
@@ -231,7 +231,7 @@ def test_the_command_imports_shows_decides_and_exports(tmp_path: Path, capsys: p
     ("words", "said"),
     [
         (["import", "{tmp}/none.json", "--source", "lab"], "cannot be read"),
-        (["import", "{tmp}/r.json"], "whose figures it has; give --source KEY"),
+        (["import", "{tmp}/r.json"], "does not name its source; give --source KEY"),
         (["import", "{tmp}/r.json", "--source", "a b"], "use letters"),
         (["import", "{tmp}/r.json", "--source", "lab"], "does not say the accelerator"),
         (["import", "{tmp}/r.json", "--source", "lab", "--as-of", "2099-01-01"], "in the future"),

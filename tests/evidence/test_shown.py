@@ -92,10 +92,10 @@ def test_the_page_the_file_and_the_rest_list_have_source_and_license(tmp_path: P
 
 
 def test_the_page_of_an_accelerator_links_to_its_imported_figures(tmp_path: Path, client: Client) -> None:
-    assert "imported measurements" not in client.get("/catalog/accelerators/h200-sxm").content.decode()
+    assert "imported serving measurements" not in client.get("/catalog/accelerators/h200-sxm").content.decode()
     import_run(tmp_path)
     page = client.get("/catalog/accelerators/h200-sxm").content.decode()
-    assert '<a href="/catalog/evidence?accelerator=h200-sxm">9 imported measurements of serving</a>' in page
+    assert '<a href="/catalog/evidence?accelerator=h200-sxm">9 imported serving measurements</a>' in page
 
 
 def test_freshness_counts_what_was_imported_and_what_is_held(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def test_a_backup_brings_back_what_was_there_or_is_refused_with_what_to_do(world
     assert "from oracle" in found["vendor"] and "of that kind" in found["vendor"]
     assert "has format 2; restore it with version 9.9" in found["format"]
     assert "cannot be read" in found["manifest"]
-    assert "use another one" in found["cut"] and "not a whole backup" in found["text"]
+    assert "use another one" in found["cut"] and "not a complete Assay backup" in found["text"]
     assert "stop web, workers and beat first" in found["runs"]
     if world.database_url.startswith("sqlite"):
         assert "Another process uses the database" in found["in use"]

@@ -38,7 +38,7 @@ def recognized(text: str) -> str:
             if each_format.is_one(record):
                 return each_format.NAME
     keys = ", ".join(map(str, list(records[0])[:8])) if records else "nothing"
-    raise EvidenceError(f"is in no known format ({', '.join(FORMATS)}): it has {keys}; name its format with --from")
+    raise EvidenceError(f"is not in a known format ({', '.join(FORMATS)}): it has {keys}; name its format with --from")
 
 
 __all__ = ["FORMATS", "ROWS", "EvidenceError", "Reading", "read"]

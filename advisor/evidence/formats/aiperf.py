@@ -50,7 +50,7 @@ def _whole(record: Json) -> dict[str, Any]:
 def _reading(where: str, record: Json) -> Reading:
     run = dict(record)
     if not isinstance(run.get("request_throughput"), dict):
-        raise EvidenceError(f"{where} is no result of AIPerf: request_throughput is missing")
+        raise EvidenceError(f"{where} is not an AIPerf result: request_throughput is missing")
     try:
         result = read_result(run)
     except LoadResultError as error:

@@ -33,11 +33,11 @@ def read(text: str) -> list[Reading]:
     found = []
     for report in objects_of(text):
         if not is_one(report):
-            raise EvidenceError("is no report of GuideLLM: benchmarks is missing")
+            raise EvidenceError("is not a GuideLLM report: benchmarks is missing")
         for place, benchmark in enumerate(report["benchmarks"], 1):
             if not isinstance(benchmark, Mapping) or not isinstance(benchmark.get("metrics"), Mapping):
                 raise EvidenceError(
-                    f"benchmark {place} has no metrics; export the report again with a version from 0.2 on"
+                    f"benchmark {place} has no metrics; export the report again with GuideLLM 0.2 or newer"
                 )
             brief = {name: value for name, value in benchmark.items() if name != "requests"}
             found.append(_reading(f"benchmark {place}", report, finite(brief)))

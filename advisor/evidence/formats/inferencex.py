@@ -77,7 +77,7 @@ def read(text: str) -> list[Reading]:
     if len(records) == 1 and not is_one(records[0]):
         records = next((found for found in records[0].values() if isinstance(found, list) and found), records)
     if not any(isinstance(record, Mapping) and is_one(record) for record in records):
-        raise EvidenceError("has no run of InferenceX: none has tput_per_gpu, decode_tp, or hardware, conc and metrics")
+        raise EvidenceError("has no InferenceX run: no row has tput_per_gpu, decode_tp, or hardware, conc and metrics")
     return [_reading(where, flat(record)) for where, record in runs(records)]
 
 

@@ -45,7 +45,7 @@ def read(text: str) -> list[Reading]:
     else:
         records = list(table_of(text))
     if wrong := next((where for where, record in runs(records) if not is_one(record)), ""):
-        raise EvidenceError(f"{wrong} is no test of llama-bench: n_prompt, n_gen, or avg_ts is missing")
+        raise EvidenceError(f"{wrong} is not a llama-bench test: n_prompt, n_gen, or avg_ts is missing")
     return [_reading(where, record) for where, record in runs(records)]
 
 
@@ -83,7 +83,7 @@ def _of_markdown(text: str) -> list[Reading]:
         row = dict(zip(head, cells, strict=False))
         match = TEST.fullmatch(row.get("test", ""))
         if not head or match is None:
-            raise EvidenceError(f"has a row whose test is not known: {line.strip()[:80]!r}")
+            raise EvidenceError(f"has a row with an unknown test: {line.strip()[:80]!r}")
         prompt, generated, depth = (int(match[name] or 0) for name in ("pp", "tg", "depth"))
         found.append(
             _test(
@@ -101,11 +101,11 @@ def _test(
     weights: str, version: str, backend: str, layers: float | None, kv: str, stamp: str, on_host: bool, encodes: bool,
 ) -> Reading:  # fmt: skip
     both, none = bool(prompt and generated), not prompt and not generated
-    skipped = "has prompt and answer in one rate" if both else "has no tokens" if none else ""
+    skipped = "has one rate for prompt and output tokens together" if both else "has no tokens" if none else ""
     if encodes:
         skipped = "computes embeddings"
     if on_host or layers == 0 or backend.upper() in ("CPU", "BLAS"):
-        skipped = "ran at least partly on the host's processor"
+        skipped = "ran at least partly on the host CPU"
     if len({*chips}) > 1:
         skipped = f"ran on different accelerators: {', '.join(Counter(chips))}"
     said = said_of(

@@ -18,9 +18,9 @@ def read(text: str) -> list[Reading]:
     """One reading a row. EvidenceError names the columns that are missing."""
     rows = table_of(text)
     if not rows:
-        raise EvidenceError("has a header, but no row")
+        raise EvidenceError("has a header but no rows")
     if missing := [name for name in REQUIRED if name not in rows[0]]:
-        raise EvidenceError(f"misses the columns {', '.join(missing)} of measured rows")
+        raise EvidenceError(f"lacks the columns {', '.join(missing)} of measured rows")
     return [_reading(place, row) for place, row in enumerate(rows, 2)]
 
 

@@ -49,7 +49,7 @@ def content_of(path: Path) -> str:
             with gzip.open(io.BytesIO(data)) as stream:
                 data = stream.read(FILES.max_bytes + 1)
         except (OSError, EOFError, zlib.error) as error:
-            raise EvidenceError(f"is not a whole gzip file: {error}") from error
+            raise EvidenceError(f"is not a complete gzip file: {error}") from error
     try:
         return text_of(data, FILES)
     except BoundedError as error:

@@ -38,7 +38,7 @@ def read(text: str) -> list[Reading]:
     for where, record in runs(objects_of(text)):
         if "request_throughput" not in record or "completed" not in record:
             raise EvidenceError(
-                f"{where} is no result of sglang.bench_serving: request_throughput or completed is missing"
+                f"{where} is not a result of sglang.bench_serving: request_throughput or completed is missing"
             )
         found.append(_reading(where, record))
     return found

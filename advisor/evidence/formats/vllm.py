@@ -39,7 +39,7 @@ def read(text: str) -> list[Reading]:
         kind = kind_of(record)
         if not kind:
             raise EvidenceError(
-                f"{where} is no result of vllm bench: it has neither request_throughput with total_input_tokens, "
+                f"{where} is not a result of vllm bench: it has neither request_throughput with total_input_tokens, "
                 "nor avg_latency, nor elapsed_time with tokens_per_second"
             )
         found.append(readers[kind](where, record))

@@ -23,7 +23,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--admin",
             metavar="EMAIL",
-            help="e-mail address of the admin to invite; without it, members come by groups of single sign-on",
+            help="e-mail address of the admin to invite; without it, members join through groups of single sign-on",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

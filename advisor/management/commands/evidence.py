@@ -13,8 +13,8 @@ from catalog import clock
 from catalog.management.errors import BadInput, operator, writing
 
 HELP = {
-    "model": "the model, by Hugging Face ID or name; wins over the file's own name",
-    "accelerator": "the accelerator, by slug or name; wins over the file's own name",
+    "model": "the model, by Hugging Face ID or name; overrides the name in the file",
+    "accelerator": "the accelerator, by slug or name; overrides the name in the file",
     "n_accelerators": "accelerators of the whole deployment",
     "tp": "tensor parallelism of one replica",
     "pp": "pipeline stages",
@@ -26,7 +26,7 @@ HELP = {
     "isl": "mean input tokens per request",
     "osl": "mean output tokens per request",
     "concurrency_or_batch": "requests in flight, qps=RATE, or the batch size",
-    "date": "day of the run, where the file does not say it",
+    "date": "date of the run, if the file does not state it",
 }
 
 
@@ -35,32 +35,37 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
-        reading = actions.add_parser("import", help="read result files and report what became of each figure")
+        reading = actions.add_parser("import", help="import result files and report the outcome for each figure")
         reading.add_argument("files", nargs="+", type=Path, metavar="FILE")
         reading.add_argument("--from", dest="file_format", default="", choices=["", *evidence.FORMATS], metavar="NAME",
-                             help=f"one of {', '.join(evidence.FORMATS)} (default: by the content)")  # fmt: skip
-        reading.add_argument("--source", default="", metavar="KEY", help="short name of whose figures these are")
-        reading.add_argument("--name", default="", help="what people call the source")
-        reading.add_argument("--place", default="", help="address or repository, with the commit")
+                             help=f"one of {', '.join(evidence.FORMATS)} (default: detected)")  # fmt: skip
+        reading.add_argument("--source", default="", metavar="KEY", help="short name of the source of the figures")
+        reading.add_argument("--name", default="", help="full name of the source")
+        reading.add_argument("--place", default="", help="URL or repository, with the commit")
         reading.add_argument("--client", default="", help="load generator with its version, and how it sends requests")
         reading.add_argument(
             "--license", dest="licence", default="", help="license of the figures (default: not known)"
         )
-        reading.add_argument("--caveats", default="", help="what a reader has to know about the figures")
+        reading.add_argument("--caveats", default="", help="what readers should know about the figures")
         reading.add_argument("--sources", type=Path, metavar="FILE",
-                             help="CSV that describes the sources of rows that name theirs")  # fmt: skip
+                             help="CSV that describes the sources that rows name")  # fmt: skip
         for column, option in evidence.OPTIONS.items():
             reading.add_argument(option, dest=column, default="", help=HELP[column])
         reading.add_argument("--by", default=operator(), help="who imports (default: the user of this process)")
         reading.add_argument("--json", action="store_true", help="the report as JSON")
-        for name, what in (("status", "each source, its figures, what is held"), ("held", "list the held figures")):
+        for name, what in (
+            ("status", "list the sources with their figures and held figures"),
+            ("held", "list the held figures"),
+        ):
             actions.add_parser(name, help=what).add_argument("--json", action="store_true", help="as JSON")
-        for name, what in (("release", "add held figures"), ("discard", "drop held figures")):
+        for name, what in (("release", "add held figures"), ("discard", "discard held figures")):
             decide = actions.add_parser(name, help=what)
             decide.add_argument("ids", nargs="+", type=int, metavar="ID")
             decide.add_argument("--by", default=operator(), help="who decides (default: the user of this process)")
-        actions.add_parser("predict", help="predict all imported figures again, as after a change of the engine")
-        leaving = actions.add_parser("export", help="write what was imported, for a bundle or for calibrate")
+        actions.add_parser("predict", help="predict all imported figures again, for example after an upgrade")
+        leaving = actions.add_parser(
+            "export", help="write imported figures as catalog files (for a bundle) or measured rows (for calibrate)"
+        )
         leaving.add_argument("--to", type=Path, metavar="DIR", help="folder for catalog files (DIR/evidence)")
         leaving.add_argument("--rows", type=Path, metavar="FILE.csv", help="file for measured rows")
 
@@ -110,7 +115,7 @@ class Command(BaseCommand):
         key = options["source"]
         if not key:
             if not described and options["file_format"] not in ("", "rows"):
-                raise BadInput("whose figures are these? Give --source KEY, with --place and --client")
+                raise BadInput("name the source of the figures: give --source KEY, with --place and --client")
             return described
         if not evidence.KEY.fullmatch(key):
             raise BadInput(f"--source {key}: use letters, digits, '.', '_' and '-', at most 60 characters")
@@ -155,7 +160,7 @@ class Command(BaseCommand):
 
     def export(self, directory: Path | None, rows: Path | None) -> None:
         if directory is None and rows is None:
-            raise BadInput("where to? Give --to DIR for catalog files, or --rows FILE.csv for measured rows")
+            raise BadInput("give --to DIR for catalog files, or --rows FILE.csv for measured rows")
         if directory is not None:
             with writing(directory):
                 count = evidence.export(directory)
@@ -170,7 +175,7 @@ def _refuse_day(text: str) -> None:
     try:
         day = date.fromisoformat(text)
     except ValueError as error:
-        raise BadInput(f"--as-of {text}: not a day; give YYYY-MM-DD") from error
+        raise BadInput(f"--as-of {text}: not a date; give YYYY-MM-DD") from error
     if day > clock.today():
         raise BadInput(f"--as-of {text} is in the future; give the day of the run")
 

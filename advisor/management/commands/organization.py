@@ -21,11 +21,11 @@ class Command(BaseCommand):
         )
         actions.add_parser("list", help="list all organizations")
         for name, text in (
-            ("show", "show quotas, what is used, retention and rows"),
-            ("limit", "set quotas; none removes one"),
-            ("keep", "set the days that rows are kept; none: as the settings say"),
-            ("export", "write a ZIP file with everything"),
-            ("delete", "delete everything, with accounts of no other organization; shows what, and asks for --confirm"),
+            ("show", "show quotas, their use, retention and the number of rows"),
+            ("limit", "set quotas; `none` removes a quota"),
+            ("keep", "set how many days rows are kept; `none`: as the settings say"),
+            ("export", "write all data of the organization to a ZIP file"),
+            ("delete", "delete all data, and accounts of no other organization; without --confirm, show them"),
         ):
             part = actions.add_parser(name, help=text)
             part.add_argument("slug")
@@ -35,7 +35,7 @@ class Command(BaseCommand):
             if name == "export":
                 part.add_argument("file", help="the file to write, such as acme.zip")
             if name == "delete":
-                part.add_argument("--confirm", metavar="SLUG", help="the slug again; without it, nothing is deleted")
+                part.add_argument("--confirm", metavar="SLUG", help="repeat the slug; without it, nothing is deleted")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["do"] == "list":

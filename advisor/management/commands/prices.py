@@ -92,7 +92,7 @@ class Command(BaseCommand):
             self.stdout.write(json.dumps({"report": applied.report, "changes": applied.changes}, indent=1))
         else:
             self.stdout.write(f"applied: made {applied.made_at:%Y-%m-%d %H:%M} UTC, signed with key {applied.key}")
-            self.stdout.write("\n".join(lines(applied)) or "nothing differs from what is here")
+            self.stdout.write("\n".join(lines(applied)) or "no changes")
 
     def fetch(self, options: dict[str, Any]) -> None:
         try:

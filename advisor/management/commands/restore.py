@@ -14,7 +14,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file", type=Path)
         parser.add_argument(
-            "--replace", action="store_true", help="also if the database holds something, which is lost"
+            "--replace", action="store_true", help="replace a database that is not empty; its data is lost"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

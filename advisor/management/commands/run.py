@@ -15,10 +15,12 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("part", choices=("web", "worker", "beat"))
-        parser.add_argument("queues", nargs="*", help=f"of a worker: {', '.join(settings.QUEUES)}; none: all")
-        parser.add_argument("--host", default="127.0.0.1", help="of web")
-        parser.add_argument("--port", type=int, default=8000, help="of web")
-        parser.add_argument("--processes", type=int, default=2, help="of web, or of a worker with Redis")
+        parser.add_argument("queues", nargs="*", help=f"queues of a worker: {', '.join(settings.QUEUES)}; default: all")
+        parser.add_argument("--host", default="127.0.0.1", help="for web; default: %(default)s")
+        parser.add_argument("--port", type=int, default=8000, help="for web; default: %(default)s")
+        parser.add_argument(
+            "--processes", type=int, default=2, help="for web, or for a worker with Redis; default: %(default)s"
+        )
 
     def handle(self, *args: Any, part: str, queues: list[str], host: str, port: int, **options: Any) -> None:
         at_least_one("--processes", options["processes"])

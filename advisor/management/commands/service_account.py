@@ -13,7 +13,7 @@ DONE = {
 
 
 class Command(BaseCommand):
-    help = "Manages service accounts, which hold tokens of programs: make, list, role, disable, enable and delete."
+    help = "Manages service accounts, to which tokens of programs belong: make, list, role, disable, enable and delete."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(

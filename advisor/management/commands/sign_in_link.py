@@ -9,7 +9,7 @@ from catalog.management.errors import BadInput
 
 
 class Command(BaseCommand):
-    help = "Prints a link with which a staff account signs in once, without a password or the provider of sign-in."
+    help = "Prints a link with which a staff account signs in once, without a password or single sign-on."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name", help="user name of a staff account; manage.py createsuperuser creates one")

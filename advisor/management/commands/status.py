@@ -18,7 +18,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--format", choices=("table", "json"), default="table")
         parser.add_argument("--json", action="store_const", const="json", dest="format", help="same as --format json")
-        parser.add_argument("--answers", action="store_true", help="name saved answers that rest on older data")
+        parser.add_argument("--answers", action="store_true", help="list saved answers that are based on older data")
         parser.add_argument("--compare", action="store_true", help="compute these answers again and say what changes")
 
     def handle(self, *args: Any, **options: Any) -> None:

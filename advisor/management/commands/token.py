@@ -22,7 +22,9 @@ class Command(BaseCommand):
         make.add_argument("--days", type=int, default=settings.TOKEN_DAYS, help="lifetime; default: %(default)s")
         make.add_argument("--organization", metavar="SLUG", help="default: the default organization")
         make.add_argument(
-            "--service-account", metavar="NAME", help="a service account of the organization, which holds it"
+            "--service-account",
+            metavar="NAME",
+            help="the service account of the organization that the token belongs to",
         )
         actions.add_parser("list", help="list all tokens with scope, status and last use")
         for name, text in (

@@ -15,7 +15,7 @@ class Command(BaseCommand):
         actions = parser.add_subparsers(dest="action", metavar="show | share | undo")
         for name, text in (
             ("show", "show each figure before and after, and affected answers"),
-            ("share", "let all organizations use a calibration of one"),
+            ("share", "share an organization's calibration with all"),
             ("undo", "restore the previous figures and exclude its results"),
         ):
             actions.add_parser(name, help=text).add_argument("id", type=int)
