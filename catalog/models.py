@@ -76,6 +76,7 @@ class Retention(models.Model):
     organisation = models.OneToOneField(Organisation, on_delete=models.CASCADE, related_name="retention")
     keep_advice_days = models.PositiveIntegerField(null=True, blank=True)
     keep_failed_days = models.PositiveIntegerField(null=True, blank=True)
+    keep_studies_days = models.PositiveIntegerField(null=True, blank=True)
     keep_shares_days = models.PositiveIntegerField(null=True, blank=True)
     keep_load_tests_days = models.PositiveIntegerField(null=True, blank=True)
     keep_tokens_days = models.PositiveIntegerField(null=True, blank=True)

@@ -15,12 +15,14 @@ from django.utils import timezone
 
 from advisor import advise, deletion, load_tests
 from advisor.api import tokens
-from advisor.models import Advice, ApiToken, LoadTest, Share
+from advisor.models import Advice, ApiToken, LoadTest, Share, Study
+from catalog.accounts import retention
+from catalog.models import Retention
 from tests import sample_advice
 from tests.sample_load_results import vllm, written
 
 pytestmark = pytest.mark.django_db
-KINDS = ("ADVICE", "FAILED", "SHARES", "LOAD_TESTS", "TOKENS", "LOGINS")
+KINDS = ("ADVICE", "FAILED", "STUDIES", "SHARES", "LOAD_TESTS", "TOKENS", "LOGINS")
 
 
 def old_rows() -> None:
@@ -34,6 +36,8 @@ def old_rows() -> None:
                 Share.objects.create(organisation=advice.organisation, advice=advice, expires_at=then)
                 load_tests.record(advice.options.get(rank=1), written(vllm()), "r.json")
                 LoadTest.objects.filter(option__advice=advice).update(created_at=then)
+        ended = {"prices_as_of": then.date(), "finished_at": then}
+        Study.objects.create(organisation=advice.organisation, name="grid", kind="grid", points=1, **ended)
         row = tokens.make("ci", "read")[1]
         ApiToken.objects.filter(pk=row.pk).update(revoked_at=then)
         Session.objects.create(session_key=f"{age.days}", session_data="", expire_date=then)
@@ -49,6 +53,7 @@ def counts() -> dict[str, int]:
     return {
         "ADVICE": Advice.objects.filter(state="done").count(),
         "FAILED": Advice.objects.filter(state__in=("failed", "cancelled")).count(),
+        "STUDIES": Study.objects.count(),
         "SHARES": Share.objects.count(),
         "LOAD_TESTS": LoadTest.objects.count(),
         "TOKENS": ApiToken.objects.count(),
@@ -81,6 +86,12 @@ def test_a_setting_deletes_its_own_kind_alone(kind: str, settings: Any, woken: l
     assert counts() == expected
     assert Advice.objects.filter(state__in=("queued", "running")).count() == 2
     assert advise.sweep()["deleted"] == 0
+
+
+def test_an_organization_can_set_the_days_of_every_kind_that_belongs_to_it() -> None:
+    columns = {rule.column for rule in deletion.RULES if rule.owner}
+    fields = {field.name for field in Retention._meta.get_fields()}
+    assert columns <= fields and columns == set(retention.NAMES)
 
 
 def test_a_sweep_deletes_a_bounded_batch_and_the_command_all(
