@@ -90,7 +90,7 @@ def brief_name(path: CostPath, option: Option) -> str:
     """Says of owned machines that they are kept, and of a rental that it is one of the same chips."""
     if path.name == "own" and option.provider == "owned":
         return "Keep"
-    return "Rent the same chips" if path.name == "rent on_demand" else capfirst(name_of(path))
+    return "Rent the same" if path.name == "rent on_demand" else capfirst(name_of(path))
 
 
 def name_of(path: CostPath) -> str:
