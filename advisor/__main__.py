@@ -2,17 +2,41 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from importlib.metadata import version
+
+MISSING = ("42P01", "42703")  # SQLSTATE of PostgreSQL: undefined table, undefined column
 
 
 def main() -> None:
     if sys.argv[1:] in (["--version"], ["version"]):
         print(f"Assay {version('assay')}")
         return
+    execute(sys.argv)
+
+
+def execute(argv: Sequence[str]) -> None:
+    """Runs a command. A database that is not prepared or cannot be reached ends it with 1 and says what to do."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "advisor.settings")
     from django.core.management import execute_from_command_line
+    from django.db import OperationalError, ProgrammingError
 
-    execute_from_command_line(sys.argv)
+    try:
+        execute_from_command_line(list(argv))
+    except (OperationalError, ProgrammingError) as error:
+        if "--traceback" in argv or not (what := remedy(error)):
+            raise
+        sys.exit(f"CommandError: {what}")
+
+
+def remedy(error: Exception) -> str:
+    """What is wrong with the database and what to do; empty for any other error."""
+    state = getattr(error.__cause__, "sqlstate", "")
+    if state in MISSING or str(error).startswith(("no such table", "no such column")):
+        return "The database is not prepared for this version; run manage.py prepare (or assay prepare) first."
+    if state is None and "connection" in str(error):
+        return f"The database does not answer ({str(error).splitlines()[0]}); start it, or correct DATABASE_URL."
+    return ""
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from kombu.exceptions import OperationalError as BrokerError
 
 from advisor import answer, inputs
 from advisor.celery import app
-from advisor.engine.terms import usd_text
+from advisor.engine.terms import release_key, usd_text
 from advisor.models import Advice
 from catalog import clock
 from catalog.models import (
@@ -217,7 +217,7 @@ def resting(organisation: Organisation | None = None) -> list[Resting]:
     """The newest saved answers, those that PRICE_WATCHED counts, with what is newer now."""
     load = CatalogLoad.objects.order_by("-pk").first()
     frameworks: dict[str, Framework] = {}
-    for row in Framework.objects.order_by("as_of", "pk"):
+    for row in sorted(Framework.objects.order_by("as_of", "pk"), key=lambda row: release_key(row.version) or ()):
         frameworks[row.slug] = row
     calibrations = Calibration.objects.of_everyone().order_by("pk").values_list("organisation", "name", "pk")
     newest = {(owner, name): pk for owner, name, pk in calibrations}

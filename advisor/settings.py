@@ -126,6 +126,8 @@ if "DATABASE_URL" in env.ENVIRON:
     DATABASES = {"default": {**env.db("DATABASE_URL"), "CONN_MAX_AGE": 60, "CONN_HEALTH_CHECKS": True}}
 else:
     DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": VAR / "assay.sqlite3"}}
+if not DATABASES["default"].get("ENGINE"):
+    raise ImproperlyConfigured("DATABASE_URL: use a URL such as postgres://assay:PASSWORD@host/assay, or unset it")
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     DATABASES["default"] |= {
         "CONN_MAX_AGE": 0,

@@ -326,7 +326,7 @@ def of_estimates(study: EstimatesStudy, asked: Asked) -> Plan:
         points.append({"index": i, "set": values, "asked": {**values, **fixed, "tp": study.tp}})
     sizes = {} if study.tp == "auto" else {"tp": study.tp}
     parse_estimate({**points[0]["set"], **fixed, **sizes})
-    title = f"{len(models)} models by {len(chips)} accelerators"
+    title = f"{len(models)} model{'s' * (len(models) > 1)} by {len(chips)} accelerator{'s' * (len(chips) > 1)}"
     day = clock.today().isoformat()
     return plan(study, [[{"key": "", "asked": {}}]], cut(points, ESTIMATES), tuple(points[0]["set"]), day, title)
 

@@ -10,7 +10,7 @@ from catalog.models import Organisation, Retention
 NAMES = {  # columns of Retention -> what is kept, for people; the setting has the same name in capitals
     "keep_advice_days": "finished answers",
     "keep_failed_days": "failed and canceled requests",
-    "keep_studies_days": "finished studies",
+    "keep_studies_days": "finished, failed and canceled studies",
     "keep_shares_days": "expired links",
     "keep_load_tests_days": "load tests",
     "keep_tokens_days": "expired or revoked tokens",

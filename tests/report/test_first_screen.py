@@ -10,7 +10,8 @@ import pytest
 from advisor import report
 from advisor.report import screen_of, screen_text
 from advisor.report.screen import facts, rows
-from advisor.report.screen.screen import MOST_LINES, Screen
+from advisor.report.screen.facts import Fact
+from advisor.report.screen.screen import MOST_LINES, Screen, shortened
 from advisor.result import Answer, Decision, Gate, Option, PlanStep, Settle, StepBudget, TermOffer
 from catalog import clock
 from tests import sample_advice, stored_answers
@@ -290,6 +291,13 @@ def wanted(answer: Answer) -> set[str]:
         "Before signing": " ".join(fact.text for fact in facts.before_signing(decision, option, answer)),
     }
     return {label for label, text in lines.items() if text}
+
+
+def test_what_is_to_be_done_before_signing_stays_when_a_remark_on_pools_has_no_room() -> None:
+    long = " ".join(["word"] * 27)
+    labels = ("Cost", "Your budget", "Speed (p95)", "Pools", "Before signing")
+    given = [Fact(label=label, text=long, brief=long) for label in labels]
+    assert [fact.label for fact in shortened(given, "Buy one server.", 20)] == [*labels[:3], "Before signing"]
 
 
 def test_no_line_of_the_verdict_is_left_out_for_want_of_room(screens: dict[str, Screen]) -> None:

@@ -104,6 +104,9 @@ def test_payments_to_date_are_those_of_the_answer_with_the_range_of_the_plan() -
     assert [point[1] for point in series["buy"]] == [50, 51, 40]
     assert series["rent by the hour, 90% range"][-1] == [2, 10, 40]
     assert made.columns == ("Month", "Rent by the hour", "Buy") and made.rows[-1] == ("2", "$20.00", "$40.00")
+    assert all(f">{name}</text>" in cost_charts.at_a_glance(option) for name in ("Rent the same", "Buy"))
+    kept = option.changed(provider="owned")
+    assert ">Keep</text>" in cost_charts.at_a_glance(kept) and ">Buy</text>" not in cost_charts.at_a_glance(kept)
     assert cost_charts.break_even(option.changed(money=money), found) is None, "an answer of an earlier version"
 
 

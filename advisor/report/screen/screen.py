@@ -20,6 +20,7 @@ MOST_FIGURES = 45  # on the screen; a figure is a word with a digit
 CHART_FIGURES = 4  # of the chart beside the sentences: the total of each way to pay
 SIZES = ((2, 4), (2, 3), (1, 4), (1, 3), (1, 2))  # parts of the plan that the sentence names, rows of the table
 NEVER_LEFT_OUT = ("Cost", "Speed", "Your budget", "Rests on")  # while anything else can be
+LEFT_OUT_FIRST = ("Pools", "Step budget")  # what is to be done before signing matters more
 LEAST_FACTS = 4  # that are shown however long they are
 MOST_IN_BLOCK, MOST_WORDS = 20, 120  # in the sentences above the table
 MOST_TERMS = 2
@@ -126,8 +127,13 @@ def shortened(given: list[Fact], said: str, most: int) -> tuple[Fact, ...]:
     while any(excess()) and len(found) > LEAST_FACTS:
         too_many, _ = excess()
         able = [n for n, fact in enumerate(found) if figures(fact.text) or not too_many]
-        found.pop(max(able, key=lambda n: (not found[n].label.startswith(NEVER_LEFT_OUT), n)))
+        found.pop(max(able, key=lambda n: (*left_out_early(found[n].label), n)))
     return tuple(found)
+
+
+def left_out_early(label: str) -> tuple[bool, bool]:
+    """Sorts last what is left out before all else."""
+    return label in LEFT_OUT_FIRST, not label.startswith(NEVER_LEFT_OUT)
 
 
 def has_latencies(answer: Answer) -> bool:

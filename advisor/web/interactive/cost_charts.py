@@ -81,9 +81,16 @@ def at_a_glance(option: Option) -> str:
     """The same lines without ranges and grid, as SVG; empty where there is nothing to compare."""
     paths = option.money.paths if option.money else []
     ways = [
-        (capfirst(name_of(path)), color, path.cumulative_usd) for path, color in zip(paths, LINE_COLORS, strict=False)
+        (brief_name(path, option), color, path.cumulative_usd) for path, color in zip(paths, LINE_COLORS, strict=False)
     ]
     return glance.ways_over_time(ways)
+
+
+def brief_name(path: CostPath, option: Option) -> str:
+    """Says of owned machines that they are kept, and of a rental that it is one of the same chips."""
+    if path.name == "own" and option.provider == "owned":
+        return "Keep"
+    return "Rent the same" if path.name == "rent on_demand" else capfirst(name_of(path))
 
 
 def name_of(path: CostPath) -> str:

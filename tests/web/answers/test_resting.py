@@ -54,6 +54,13 @@ def test_a_price_that_changed_since_is_named_with_both_and_one_that_was_confirme
     assert "$20" in line and "2030-01-03 instead of $24" in line
 
 
+def test_an_older_version_that_was_read_later_is_not_newer(saved: Advice) -> None:
+    row = Framework.objects.get(slug="vllm")
+    row.pk, row.version, row.as_of = None, "0.9.0", "2030-01-01"
+    row.save()
+    assert newer() == []
+
+
 def test_newer_frameworks_calibrations_and_catalogs_are_named(saved: Advice) -> None:
     row = Framework.objects.get(slug="vllm")
     row.pk, row.version, row.as_of = None, "9.9.9", "2030-01-01"
