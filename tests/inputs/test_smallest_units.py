@@ -47,7 +47,7 @@ def row(provider: str, slug: str, **changes: str) -> dict[str, Any]:
 
 def test_every_offer_of_the_catalog_is_a_multiple_of_what_its_seller_sells() -> None:
     for p in priced._wanted(~Q(term="purchase"), None, TODAY):
-        found, unit = priced._price(p, None), p.smallest_unit_accelerators
+        found, unit = priced._price(p, None, {}), p.smallest_unit_accelerators
         each = float(p.usd_per_hour or 0) / p.accelerators
         assert found["accelerators"] % (unit or 1) == 0 and found["accelerators"] % p.accelerators == 0
         assert found["usd_per_hour"] == pytest.approx(each * found["accelerators"])

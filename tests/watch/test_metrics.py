@@ -8,7 +8,7 @@ from django.test import Client
 from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 
-from advisor import advise
+from advisor import advise, leases
 from advisor.models import Advice, Tally, Workload
 from advisor.watch import tallies
 from catalog.models import Organisation
@@ -76,7 +76,7 @@ def test_an_expired_lease_is_counted(client: Client, woken: list[str]) -> None:
     advice = queued("acme")
     assert advise.claimed(advice.pk)
     Advice.objects.update(lease_until=timezone.now() - timedelta(hours=1))
-    assert advise.end_leases() == (1, 0)
+    assert leases.end(advise.Claim) == (1, 0)
     assert values(client)["assay_lease_expiries_total", ("answer",)] == 1
 
 
