@@ -29,6 +29,7 @@ from advisor.engine import ENGINE_VERSION
 from advisor.models import Duty
 from advisor.ops import health
 from catalog import clock
+from catalog.loading.bounded import FILES, read_json
 
 FORMAT, MANIFEST, DATABASE = 1, "manifest.json", "database"
 MAX_MANIFEST_BYTES, PART_BYTES = 2**20, 2**20
@@ -118,7 +119,7 @@ def opened(source: Path) -> Iterator[tuple[Manifest, tarfile.TarFile]]:
 
 def read_manifest(source: Path, text: bytes) -> Manifest:
     try:
-        given: dict[str, Any] = json.loads(text)
+        given: dict[str, Any] = read_json(text, FILES)
         if given["format"] != FORMAT:
             raise BackupError(f"{source} has format {given['format']}; restore it with version {given['version']}")
         return Manifest(**given | {"migrations": tuple(map(str, given["migrations"]))})

@@ -21,7 +21,6 @@ import structlog
 from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import Count, F, Q, QuerySet, Sum
-from django.utils.translation import gettext as _
 from kombu.exceptions import ChannelError
 from kombu.exceptions import OperationalError as BrokerError
 
@@ -85,7 +84,7 @@ def check_room(organisation: Organisation, made_by: str) -> None:
     running = visible(organisation).filter(state__in=OPEN)
     of_person, of_organisation = running.filter(made_by=made_by).count(), running.count()
     if of_person >= settings.STUDY_MAX_OPEN_PERSON or of_organisation >= settings.STUDY_MAX_OPEN:
-        text = _(
+        text = (
             "Too many studies are open: you have %(own)s of at most %(own_limit)s, your organization has %(count)s of "
             "at most %(limit)s. Create it again when one is done, or cancel one."
         )

@@ -8,8 +8,8 @@ from django.test import Client
 
 from advisor.api import tokens
 from advisor.models import ApiToken
-from catalog.accounts import OF_SCOPE, Right, caller_of, service_accounts
-from catalog.accounts.access import OF_ROLE
+from catalog.accounts import Right, caller_of, service_accounts
+from catalog.accounts.access import OF_ROLE, OF_SCOPE
 from catalog.management.errors import BadInput
 from catalog.models import AuditEvent, Membership, Organisation, Role, ServiceAccount
 from tests import sample_advice

@@ -68,7 +68,7 @@ def test_every_line_of_the_service_is_json_and_carries_its_ids(world: World) -> 
     requests = [line for line in logged if line["logger"] == "assay.http"]
     assert requests and all(line["request_id"] for line in requests)
     assert [line["route"] for line in requests if line["request_id"] == "ask-1"] == ["advice-rescore", "advice"]
-    assert {"assay.http", "assay.advise", "assay.supervise"} <= {line["logger"] for line in logged}
+    assert {"assay.http", "assay.leases", "assay.supervise"} <= {line["logger"] for line in logged}
 
 
 def test_warnings_and_uncaught_exceptions_are_json_too(tmp_path: Path) -> None:
