@@ -412,15 +412,14 @@ class PriceRefresh(models.Model):
         return f"{self.started_at:%Y-%m-%d %H:%M} {self.state}"
 
 
-class HeldPrice(models.Model):
-    """A row of an import that looks like a mistake. It is no price until a person releases it."""
+class Held(models.Model):
+    """A row of an import that looks like a mistake. It has no effect until a person releases it."""
 
     class State(models.TextChoices):
         HELD = "held"
         RELEASED = "released"
         DISCARDED = "discarded"
 
-    price_import = models.ForeignKey(PriceImport, on_delete=models.CASCADE, related_name="held")
     row = models.JSONField()  # the columns of the file, as text
     reason = models.TextField()
     state = models.CharField(max_length=20, choices=State.choices, default=State.HELD)
@@ -429,6 +428,13 @@ class HeldPrice(models.Model):
 
     class Meta:
         ordering = ["pk"]
+        abstract = True
+
+
+class HeldPrice(Held):
+    """A price that looks like a mistake."""
+
+    price_import = models.ForeignKey(PriceImport, on_delete=models.CASCADE, related_name="held")
 
     def __str__(self) -> str:
         return f"{self.row['provider']} {self.row['instance']}: {self.reason}"
@@ -570,7 +576,7 @@ class ApiProvider(Sourced):
     name = models.CharField(max_length=60)
     base_url = models.CharField(max_length=200, blank=True)  # of its OpenAI-compatible endpoint
     locations = models.JSONField(default=list, blank=True)  # ISO country codes; empty: not published
-    withdrawn = models.DateField(null=True, blank=True)  # day since when it offers no models by the token
+    withdrawn = models.DateField(null=True, blank=True)  # day on which it stopped selling API access per token
     history = HistoricalRecords()
 
     class Meta:
@@ -901,23 +907,10 @@ class EvidenceRow(MeasuredFigure):
         ordering = ["pk"]
 
 
-class HeldEvidence(models.Model):
-    """An imported figure that looks like a mistake. It is shown nowhere until a person releases it."""
-
-    class State(models.TextChoices):
-        HELD = "held"
-        RELEASED = "released"
-        DISCARDED = "discarded"
+class HeldEvidence(Held):
+    """An imported figure that looks like a mistake."""
 
     evidence_import = models.ForeignKey(EvidenceImport, on_delete=models.PROTECT, related_name="held")
-    row = models.JSONField()  # the columns of measured rows, as text
-    reason = models.TextField()
-    state = models.CharField(max_length=20, choices=State.choices, default=State.HELD)
-    decided_by = models.CharField(max_length=150, blank=True)
-    decided_at = models.DateTimeField(null=True, blank=True)
-
-    class Meta:
-        ordering = ["pk"]
 
     def __str__(self) -> str:
         return f"{self.row['id']}: {self.reason}"

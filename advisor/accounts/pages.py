@@ -341,7 +341,7 @@ def token_list(request: HttpRequest) -> HttpResponse:
 @never_cache
 @login_required
 def own_tokens(request: HttpRequest) -> HttpResponse:
-    """The personal tokens of whoever asks, in the chosen organization; a POST creates one, which is shown once."""
+    """Lists the signed-in user's personal tokens in the chosen organization. POST creates a token and shows it once."""
     user, organisation = get_object_or_404(User, pk=request.user.pk), organisation_of(request)
     return token_page(request, ApiToken.objects.filter(organisation=organisation, user=user), None, user, {})
 

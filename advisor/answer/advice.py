@@ -40,9 +40,9 @@ SIZE_REASONS = {"too_expensive", "too_many", "too_much_power"}  # of rejections,
 
 
 def recommend(spec: Json, snapshot: Snapshot, progress: Progress | None = None, parts: Parts | None = None) -> Answer:
-    """Runs the engine on a snapshot. `progress` is told the stage and the fraction that is done.
+    """Runs the engine on a snapshot and calls `progress(stage, fraction)` as it proceeds.
 
-    parts: computes the workloads of a portfolio in another way than one after the other, each with `part_of_portfolio`.
+    parts: computes the workloads of a portfolio, for example on several workers; default: one after the other.
     """
     if spec["kind"] == PORTFOLIO:
         return _portfolio(spec, snapshot, progress, parts or _one_after_the_other)

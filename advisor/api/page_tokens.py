@@ -1,6 +1,6 @@
 """API tokens on pages: exports and other pages that read take a bearer token; programs never get a sign-in form.
 
-A browser without a session is sent to the sign-in page. A program is told what it lacks in a problem document (401).
+Without credentials, browsers are redirected to the sign-in page; other clients get 401 and a problem document.
 """
 
 import re

@@ -56,8 +56,9 @@ def request(
 ) -> Study:
     """Creates the study that a file or a body describes, with all its pieces, or nothing.
 
-    The same idempotency key and request return the same study again. complete: see `planned`. awake: whether workers
-    are told; without, somebody must call `drain`. Raises WorkloadError, advise.QueueFull and advise.KeyReused.
+    The same idempotency key and request return the same study again. complete: see `planned`. awake: sends messages
+    to the workers; if false, the caller must run the pieces with `drain`. Raises WorkloadError,
+    advise.QueueFull and advise.KeyReused.
     """
     plan = planned(raw, organisation, complete)
     if earlier := earlier_request(plan, organisation, idempotency_key):

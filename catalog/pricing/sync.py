@@ -267,7 +267,7 @@ def _add_hosted(source: Source, offers: Sequence[Offer], by: str, done: Read) ->
                 row[name] = row.get(name) or getattr(before, name)
         reason, hold = _withdrawal(source, row, before, of_model)
         if before is None and not of_model and source.keeps_withdrawn and not reason:
-            reason = "the provider offers no models by the token any more" if row["provider"] in left else ""
+            reason = "the provider stopped selling API access per token" if row["provider"] in left else ""
             hold = STOPPED if row["provider"] in doubtful else hold
         marks = _marks(row)
         if reason:

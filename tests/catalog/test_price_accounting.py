@@ -338,7 +338,7 @@ def test_other_models_of_a_provider_that_withdrew_everything_stay_away_too(catal
     assert read_litellm(TODAY, key=f"hyperbolic/{other}").held == 1 and ApiPrice.objects.count() == 1
     left = ApiProvider.objects.create(slug="hyperbolic", name="H", as_of=TODAY, withdrawn=TODAY - timedelta(days=150))
     assert read_litellm(TODAY, key=f"hyperbolic/{other}").skipped == {
-        "the provider offers no models by the token any more": 1
+        "the provider stopped selling API access per token": 1
     }
     left.delete()
     HeldPrice.objects.all().delete()
@@ -350,7 +350,7 @@ def test_other_models_of_a_provider_that_withdrew_everything_stay_away_too(catal
 def test_a_provider_that_left_is_known_without_a_price_of_it(catalog: None, key: str) -> None:
     for row in fixtures.listed(ROOT / "fixtures/api_providers.yaml", fixtures.api_provider):
         ApiProvider.objects.create(**row)
-    assert list(read_litellm(TODAY, key=key).skipped) == ["the provider offers no models by the token any more"]
+    assert list(read_litellm(TODAY, key=key).skipped) == ["the provider stopped selling API access per token"]
     assert not ApiPrice.objects.exists() and not HeldPrice.objects.exists()
 
 

@@ -100,9 +100,9 @@ def is_sure(c: Candidate, sure: float) -> bool:
 
 
 def _standing(c: Candidate, sure: float) -> tuple[object, ...]:
-    """Sort key of tied options. Whoever keeps machines signs nothing; of the others, what can be had, at a sound price.
+    """Sort key of tied options: keeping owned machines first, then options in stock, then those with a reliable price.
 
-    Availability counts in ties alone: what is sold out today may be on sale when the order is placed.
+    Availability decides only ties, because an option that is sold out today may be available when the order is placed.
     """
     likely = 1.0 if c.probability is None else c.probability
     return (
