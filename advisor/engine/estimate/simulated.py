@@ -436,6 +436,7 @@ def _client(case: Case, static: bool) -> Client:
         kind=kinds.get(p.kind, STEADY),
         requests_per_user=1 if p.kind == "offline" else max(int(p.requests_per_user), 1),
         rate_per_s=p.rate_per_s or 0.0,
+        arrival_cv=p.arrival_cv,
         length_low_fraction=p.length_low_fraction,
         length_high_fraction=p.length_high_fraction,
     )

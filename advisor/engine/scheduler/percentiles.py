@@ -99,11 +99,13 @@ def verify(
     the fullest lane if they are spread evenly. Lengths are drawn in pairs from a trace, if the workload has one.
     """
     trace, users = workload.trace, workload.users
-    pairs = Client(input_tokens=trace.input_tokens, output_tokens=trace.output_tokens) if trace else Client()
+    pairs = Client(prefix_classes=workload.prefix_classes)
+    if trace is not None:
+        pairs = replace(pairs, input_tokens=trace.input_tokens, output_tokens=trace.output_tokens)
     if not workload.kind.has_arrivals:
         return _verified(workload, times, index, lane, replace(pairs, kind=STEADY), rate_per_s, requests)
     if users is None:
-        client = replace(pairs, kind=POISSON, rate_per_s=rate_per_s)
+        client = replace(pairs, kind=POISSON, rate_per_s=rate_per_s, arrival_cv=workload.arrival_cv)
         return _verified(workload, times, index, lane, client, rate_per_s, requests)
     share = rate_per_s * users.think_s
     client = replace(pairs, kind=USERS, users=whole_users(share), think_s=users.think_s)

@@ -174,7 +174,7 @@ def simulate(
     longest = min(costs.total_blocks * costs.block_tokens, context_tokens)
     think_s, at_once = np.zeros(total), concurrency
     if client.kind in (POISSON, USERS):
-        prompt, output, between = _drawn(lengths, _recorded(client), total, seed)
+        prompt, output, between = _drawn(lengths, _recorded(client), total, seed, client.arrival_cv)
         fits = prompt + output <= longest
         if client.kind == POISSON:
             arrival_s = np.cumsum(between * (1 / client.rate_per_s))[fits]
@@ -331,11 +331,23 @@ def within_context(prompt: np.ndarray, output: np.ndarray, context_tokens: float
 
 
 @lru_cache(maxsize=4)
-def _drawn(lengths: _Drawing, recorded: Recorded, count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _drawn(
+    lengths: _Drawing, recorded: Recorded, count: int, seed: int, arrival_cv: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(input lengths, output lengths, times between arrivals in units of their mean), the same for every design."""
     rng = np.random.default_rng(seed)
     drawn = _pairs(lengths, recorded, count, rng)
-    return *drawn, rng.standard_exponential(count)
+    return *drawn, _gaps(arrival_cv, count, rng)
+
+
+def _gaps(arrival_cv: float, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Gaps between arrivals with mean 1: gamma with this coefficient of variation, exponential for 1."""
+    if arrival_cv == 1.0:
+        return rng.standard_exponential(count)
+    if arrival_cv <= 0:
+        return np.ones(count)
+    shape = arrival_cv**-2
+    return rng.standard_gamma(shape, count) / shape
 
 
 def _first_arrivals(client: Client, between: np.ndarray, fits: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:

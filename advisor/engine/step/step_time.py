@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from advisor.engine.step import duration
+from advisor.engine.terms import PrefixClass
 
 Array = Any  # a number or an array that broadcasts with the candidates; numpy has no type for it
 CHUNKED, PREFILL_FIRST, MIXED, STATIC = "chunked", "prefill_first", "mixed", "static"
@@ -77,7 +78,8 @@ class Client:
 
     steady: `concurrency` always in flight, stationary from the start (staggered remaining outputs).
     burst: requests_per_user x concurrency requests, all submitted at once through a semaphore of `concurrency`.
-    poisson: open loop at rate_per_s; static: one batch of `concurrency` at once; trace: the arrays.
+    poisson: open loop at rate_per_s with gamma gaps whose coefficient of variation is arrival_cv (1: exponential);
+    static: one batch of `concurrency` at once; trace: the arrays.
     users: `users` of them, each with at most one request in flight, who think for an exponential time of mean think_s
     after each answer.
     Except with trace, input_tokens and output_tokens are recorded requests from which lengths are drawn in pairs.
@@ -94,6 +96,8 @@ class Client:
     output_tokens: Sequence[int] | np.ndarray = ()
     users: int = 1
     think_s: float = 0.0
+    arrival_cv: float = 1.0
+    prefix_classes: tuple[PrefixClass, ...] = ()  # replace the cached fraction
 
     def __post_init__(self) -> None:
         if self.kind not in CLIENTS:

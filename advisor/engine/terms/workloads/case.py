@@ -47,6 +47,7 @@ class Protocol:
     requests: int | None = None
     first_chunk_steps: float = 0.0  # decode steps from the first token to the first streamed chunk, part of TTFT
     http: bool = True  # requests go through an HTTP server and a tokenizer
+    arrival_cv: float = 1.0  # poisson: coefficient of variation of the gaps between arrivals (gamma); 1: Poisson
     known: bool = True  # False: the source does not describe its client, so this is assumed
 
 

@@ -21,6 +21,18 @@ class Lengths:
         return Lengths(mean_tokens=self.mean_tokens + tokens, p95_tokens=self.p95_tokens + tokens)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PrefixClass:
+    """Requests that begin with one of a few shared prefixes, such as system prompts or documents.
+
+    Requests of no class share nothing. A server with prefix caching computes a shared prefix once.
+    """
+
+    fraction: float  # of all requests
+    shared_tokens: float  # at the start of each prompt
+    prefixes: int = 1  # different ones; each request has one of them at random
+
+
 def log_normal_sigma(lengths: Lengths) -> float:
     """Sigma of the log-normal with this mean and p95. No log-normal has a p95 above 3.87 means; it gives the widest."""
     ratio = max(lengths.p95_tokens / lengths.mean_tokens, 1.0)

@@ -8,7 +8,7 @@ from typing import Literal
 from advisor.engine.terms.machines.redundancy import Redundancy
 from advisor.engine.terms.workloads.demand import Trace, Users
 from advisor.engine.terms.workloads.kinds import Kind
-from advisor.engine.terms.workloads.requests import DrawnImages, Images, Lengths, Turns, WorkUnit
+from advisor.engine.terms.workloads.requests import DrawnImages, Images, Lengths, PrefixClass, Turns, WorkUnit
 
 EXPECTED_CONFIDENCE = 0.5  # of meeting every limit, by the hour
 SURE_CONFIDENCE = 0.8  # for what cannot be undone; by the hour, preferred where it costs little
@@ -149,6 +149,8 @@ class Workload:
     unit: WorkUnit | None = None  # what the planner counts, if not tokens
     training: TrainingTask | None = None  # of a kind that trains
     context_tokens: float = math.inf  # the model's; requests drawn from distributions end there
+    arrival_cv: float = 1.0  # coefficient of variation of the gaps between arrivals at the peak; 1: Poisson
+    prefix_classes: tuple[PrefixClass, ...] = ()  # empty: every prompt has `prefix_cache_hit_fraction` in the cache
 
     @property
     def p95_request_tokens(self) -> float:
