@@ -308,11 +308,14 @@ def _best_by_what_is_bound(question: Question, table: Table, scale: Scale) -> di
     return found
 
 
-def _preference(e: Estimated | None) -> tuple[bool, bool, float]:
-    """Sort key: within every limit, by the objective; else the nearest to the latency limits; else over budget."""
+def _preference(e: Estimated | None) -> tuple[bool, bool, bool, float]:
+    """Sort key: within every limit, by the objective; else the nearest to the latency limits; else over budget.
+
+    An offer whose price is over a year old is never recommended, so it does not stand for a chip that has another.
+    """
     if e is None:
-        return True, True, math.inf
-    return False, not e.meets_slo, e.score if e.meets_slo else e.excess_fraction
+        return True, True, True, math.inf
+    return False, not e.meets_slo, e.offer.over_a_year_old, e.score if e.meets_slo else e.excess_fraction
 
 
 def _best_of_chips(question: Question, table: Table, scale: Scale, bridge: float) -> dict[str, Estimated | None]:
