@@ -9,6 +9,7 @@ from advisor.inputs.current import (
     host_speed_range,
     market,
     resources_with,
+    with_model,
 )
 from advisor.inputs.from_catalog import (
     CHIP_SCOPE,
@@ -103,6 +104,7 @@ __all__ = [
     "quantization_of",
     "reliability_of",
     "resources_with",
+    "with_model",
     "shared_rows",
     "rounded",
     "serverless_of",

@@ -5,7 +5,7 @@ from dataclasses import replace
 from advisor.engine.cost import Assumptions
 from advisor.engine.estimate import Resources
 from advisor.engine.network import Model, to_shape
-from advisor.engine.step import host_copy_of
+from advisor.engine.step import acceptances_of, host_copy_of
 from advisor.engine.terms import UNKNOWN_UNIT, Offer
 from advisor.engine.terms import Accelerator as Chip
 from advisor.inputs import measured
@@ -44,13 +44,14 @@ def known_model(hf_id: str, organisation: Organisation | None) -> Model | None:
 @once()
 def without_models(organisation: Organisation | None) -> Resources:
     """Everything else of the catalog."""
-    rows = {a.key: assumption(a) for a in Assumption.objects.filter(key=HOST_SPEED)}
+    rows = {a.key: assumption(a) for a in Assumption.objects.order_by("key")}
     return Resources(
         models={},
         accelerators={a.slug: chip_of(_accelerator(a)) for a in Accelerator.objects.all()},
         quantizations=quantizations_of([_quantization(q) for q in QuantizationMethod.objects.order_by("slug")]),
         frameworks=tuple(framework_of(row) for row in _frameworks()),
         scopes=with_host_speed(calibrations(organisation), rows, {}),
+        acceptances=acceptances_of(rows),
     )
 
 
@@ -80,6 +81,13 @@ def resources_with(
     if model_id not in known.models:
         deployment.named("model", model_id, dict.fromkeys(catalog_model_ids(organisation)))
     return model_id, corrected(known, model_id, lengths)
+
+
+def with_model(known: Resources, name: str, organisation: Organisation | None = None) -> tuple[str, Resources]:
+    """(ID, catalog) with one more model, such as one that drafts; unchanged if there is none of this name."""
+    model_id = catalog_model_id(name, organisation)
+    model = known_model(model_id, organisation)
+    return model_id, replace(known, models={**known.models, model_id: model}) if model else known
 
 
 def corrected(known: Resources, model_id: str, lengths: tuple[float, float] | None) -> Resources:

@@ -228,7 +228,7 @@ def workload_of(spec: Json) -> Workload:
         task=spec.get("task", "any"),
         variants=spec.get("variants", "show"),
         drafts=spec.get("speculative", "yes") == "yes",
-        apart=spec.get("disaggregated", "yes") == "yes",
+        apart=spec.get("disaggregated", "yes") == "yes" and not constraints_of(spec).fixes_servers,
         horizon_months=spec["tco"]["horizon_months"],
         discount_fraction=spec["tco"]["discount_rate"],
     )
@@ -246,6 +246,9 @@ def constraints_of(spec: Json) -> Constraints:
         terms=terms_of(spec),
         quality=c["quality"],
         partitions=c.get("partitions", "auto"),
+        layout=layout_of(c.get("layout") or {}),
+        max_batched_tokens=c.get("max_batched_tokens"),
+        max_running_requests=c.get("max_running_requests"),
         max_accelerators=c["max_accelerators"],
         max_usd_per_month=c["max_usd_per_month"],
         max_capex_usd=c.get("max_capex_usd"),
@@ -254,6 +257,11 @@ def constraints_of(spec: Json) -> Constraints:
         cooling=c["site"]["cooling"],
         max_watts=c["site"]["max_kw"] * KILO if c["site"]["max_kw"] is not None else None,
     )
+
+
+def layout_of(given: Json) -> tuple[int, int, int, int]:
+    tp, pp, ep, dp = (given.get(name) or 0 for name in ("tp", "pp", "ep", "dp"))
+    return tp, pp, ep, dp
 
 
 def training_workload(spec: Json, tokens: float | None = None) -> Workload:

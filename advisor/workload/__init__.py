@@ -2,7 +2,7 @@
 
 from advisor.workload import deployment
 from advisor.workload.contents import drawing_of, images_of, lengths_of, prompts_of, states_rate, unit_of
-from advisor.workload.deployment import Deployment, Fixed, parse_pool
+from advisor.workload.deployment import Deployment, Fixed, parse_pool, parse_section
 from advisor.workload.errors import explained, unknown
 from advisor.workload.fields import Name, Section
 from advisor.workload.notation.machines import machines
@@ -117,6 +117,7 @@ __all__ = [
     "parse",
     "parse_estimate",
     "parse_pool",
+    "parse_section",
     "past_day",
     "prompts_of",
     "LONGEST_RATIO",

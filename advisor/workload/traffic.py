@@ -78,6 +78,14 @@ class Rate(Section):
         return self
 
 
+class SharedPrefix(Section):
+    """Requests whose prompts begin with one of `count` shared texts, such as system prompts or documents."""
+
+    share: Annotated[float, Field(gt=0, le=1)]  # of all requests
+    tokens: Tokens  # of one text
+    count: Count = 1
+
+
 class Users(Section):
     active: Annotated[float, Field(gt=0, le=1e8)]
     think_s: Annotated[float, Field(gt=0, le=1e6)]

@@ -335,6 +335,8 @@ class Simulations:
     def lane(self, design: Design) -> Lane:
         """The candidate's lane with a cap on running requests, of users at most one for each."""
         lane, users = self.table.lanes[design.row], self.workload.users
+        if seats := self.workload.constraints.max_running_requests:
+            return replace(lane, max_running_requests=seats)
         most = lane.max_running_requests if lane.draft else lane.framework.max_running_requests
         if users is not None:
             most = min(most, whole_users(users.active_requests / (design.replicas * lane.choice.lanes)))

@@ -115,7 +115,7 @@ ENDINGS: tuple[tuple[str, str, str], ...] = (
      "ratio", ""),
     (r"kgco2e_per_kwh", "carbon", "kg/kWh"),
     (r"tokens_per_s(_per_user)?$", "rate", "tokens/s"),
-    (r"requests_per_s$", "rate", "requests/s"),
+    (r"requests_per_s$|^rate$", "rate", "requests/s"),
     (r"conversations_per_hour$", "rate", "conversations/h"),
     (r"words_per_minute$", "rate", "words/min"),
     (r"(?<!_per)_(?P<time>us|ms|s|hours|days|months|years)(_(workstation|computer))?$", "duration", ""),

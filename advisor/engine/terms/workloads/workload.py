@@ -56,6 +56,9 @@ class Constraints:
     terms: tuple[str, ...] = ("on_demand",)  # rental terms that are ranked
     quality: str = "near_lossless"  # lossless | near_lossless | any
     partitions: str = "auto"  # hardware partitions: no | auto (shown separately) | yes (ranked too) | required
+    layout: tuple[int, int, int, int] = (0, 0, 0, 0)  # tp, pp, ep, dp of a replica; 0: as the search finds best
+    max_batched_tokens: int | None = None  # of a step; None: the framework's, or what costs less
+    max_running_requests: int | None = None  # of a scheduler; None: as many as the plan needs
     max_accelerators: int | None = None
     max_usd_per_month: float | None = None
     max_capex_usd: float | None = None  # all purchases over the horizon
@@ -64,6 +67,11 @@ class Constraints:
     max_watts: float | None = None  # of the site, all chips busy, PUE included
     max_rack_watts: float | None = None  # per rack, before PUE
     cooling: str = "any"  # any | air | liquid: cooling of the site
+
+    @property
+    def fixes_servers(self) -> bool:
+        """Whether how a server is started is given, so that it has no separate pools."""
+        return any(self.layout) or self.max_batched_tokens is not None or self.max_running_requests is not None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
