@@ -33,7 +33,9 @@ from advisor.engine.step import (
 )
 from advisor.engine.step import supports_model as serves
 from advisor.engine.terms import KV, UNRANKED, WEIGHTS, Accelerator, Case, Framework, Pool, Quantization
-from advisor.workload.deployment_traffic import (
+from advisor.workload.errors import explain, explained
+from advisor.workload.fields import Name, Section
+from advisor.workload.fixed.traffic import (
     MAX_CONCURRENCY,
     DeploymentTraffic,
     check_client,
@@ -42,8 +44,6 @@ from advisor.workload.deployment_traffic import (
     protocol_of,
     with_traffic,
 )
-from advisor.workload.errors import explain, explained
-from advisor.workload.fields import Name, Section
 from advisor.workload.notation.names import names_of, several
 from advisor.workload.notation.sections import clear_of, with_numbers
 from advisor.workload.schema import Adapters, ModelRef
@@ -240,6 +240,7 @@ def fixed(d: Deployment, resources: Resources) -> Fixed:
     quantization = format_of(methods, chip, model, framework)
     weights = weights if quantization.slug == methods[0].slug else quantization.slug
     check_lengths(d, model)
+    check_pools(d, model)
     client = protocol_of(d)
     layout, notes = pools_of(d, model)
     case = Case(
@@ -267,7 +268,6 @@ def fixed(d: Deployment, resources: Resources) -> Fixed:
         **layout,
     )
     check_client(case)
-    check_pools(d, case)
     check_support(case, model, framework, quantization, resources)
     if not chip.served:
         notes.append(f"{chip.name} is not recommended to anyone: {chip.not_served_reason}")
@@ -340,10 +340,12 @@ def drafted(d: Deployment, model: Model, framework: Framework, resources: Resour
     return {field: s.method, "speculative_tokens": s.k, "acceptance_fraction": rate, "draft_model": s.draft}
 
 
-def check_pools(d: Deployment, case: Case) -> None:
+def check_pools(d: Deployment, model: Model) -> None:
     """Raises WorkloadError for what is not estimated of disaggregated pools."""
-    if case.mode != "disagg":
+    if not (d.prefill_pool or d.decode_pool):
         return
+    if model.encoder_only or has_decoder_beside(model):
+        raise refused("prefill_pool", "disaggregated serving is supported for decoder-only models", "remove both pools")
     if d.seats is not None:
         raise refused("seats", "must be set inside prefill_pool and decode_pool", "batch")
     for name in ("isl_p95", "osl_p95", "prefixes", "prefix_cache_hit_rate", "speculative"):
