@@ -55,7 +55,7 @@ from advisor.workload.text import (
 )
 from advisor.workload.title import named, unnamed
 from advisor.workload.trace_files import with_traces
-from advisor.workload.traffic import trace_of, users_of
+from advisor.workload.traffic import arrival_cv_of, prefix_classes_of, trace_of, users_of
 from advisor.workload.training_run import FIXED, TRAINING_KINDS, FixedRun, TrainingRun, fixed_run, parse_estimate
 
 __all__ = [
@@ -98,6 +98,7 @@ __all__ = [
     "Term",
     "TrainingRun",
     "WorkloadError",
+    "arrival_cv_of",
     "check_parts",
     "check_size",
     "deployment",
@@ -118,6 +119,7 @@ __all__ = [
     "parse_estimate",
     "parse_pool",
     "past_day",
+    "prefix_classes_of",
     "prompts_of",
     "LONGEST_RATIO",
     "run_defaults",

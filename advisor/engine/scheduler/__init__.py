@@ -18,7 +18,7 @@ from advisor.engine.scheduler.percentiles import (
     verify_trace,
     whole_users,
 )
-from advisor.engine.scheduler.simulation import Simulation, simulate
+from advisor.engine.scheduler.simulation import Simulation, gaps, simulate
 
 __all__ = [
     "Bounds",
@@ -33,6 +33,7 @@ __all__ = [
     "burst",
     "closed_loop",
     "disaggregated",
+    "gaps",
     "log_normal_cv2",
     "matched",
     "open_loop",

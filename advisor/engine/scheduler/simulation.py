@@ -337,10 +337,10 @@ def _drawn(
     """(input lengths, output lengths, times between arrivals in units of their mean), the same for every design."""
     rng = np.random.default_rng(seed)
     drawn = _pairs(lengths, recorded, count, rng)
-    return *drawn, _gaps(arrival_cv, count, rng)
+    return *drawn, gaps(arrival_cv, count, rng)
 
 
-def _gaps(arrival_cv: float, count: int, rng: np.random.Generator) -> np.ndarray:
+def gaps(arrival_cv: float, count: int, rng: np.random.Generator) -> np.ndarray:
     """Gaps between arrivals with mean 1: gamma with this coefficient of variation, exponential for 1."""
     if arrival_cv == 1.0:
         return rng.standard_exponential(count)

@@ -161,7 +161,8 @@ class KnownLanes:
 
     @staticmethod
     def _rate(workload: Workload) -> tuple[object, ...]:
-        return workload.requests_per_s_mean, workload.requests_per_s_peak, workload.users
+        rates = workload.requests_per_s_mean, workload.requests_per_s_peak, workload.users
+        return *rates, workload.arrival_cv, workload.slo.headroom_fraction
 
     def _loads_at(self, rate: tuple[object, ...]) -> dict[tuple[object, ...], tuple[Array, ...]]:
         found = self.loads.setdefault(rate, {})

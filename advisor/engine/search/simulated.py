@@ -52,6 +52,7 @@ from advisor.engine.search.table import (
     BY_THE_HOUR,
     Table,
     best_offers,
+    demand_of,
     host_watts,
     licence_of,
     packing_of,
@@ -288,9 +289,12 @@ SPOT = "spot"
 MOST_LATE = 4.0  # a batch that is later than this on spot instances is not tried with more replicas
 
 
-def running_cap(planned_requests: float) -> int:
-    """Cap on running requests: three Poisson standard deviations above the plan, so that bursts do not queue."""
-    return max(math.ceil(planned_requests + 3 * math.sqrt(planned_requests)), 1)
+def running_cap(planned_requests: float, crowding: float = 1.0) -> int:
+    """Cap on running requests: three standard deviations above the plan, so that bursts do not queue.
+
+    crowding: variance over mean of the requests at once (Demand.crowding).
+    """
+    return max(math.ceil(planned_requests + 3 * math.sqrt(planned_requests * crowding)), 1)
 
 
 class Simulations:
@@ -338,7 +342,8 @@ class Simulations:
         most = lane.max_running_requests if lane.draft else lane.framework.max_running_requests
         if users is not None:
             most = min(most, whole_users(users.active_requests / (design.replicas * lane.choice.lanes)))
-        return replace(lane, max_running_requests=min(running_cap(self.planned_requests(design)), most))
+        crowding = float(demand_of(self.workload, 1.0 / (design.replicas * lane.choice.lanes)).crowding)
+        return replace(lane, max_running_requests=min(running_cap(self.planned_requests(design), crowding), most))
 
     def kept_fraction(self, design: Design) -> float:
         """Share of the waiting conversations that stays in the design's KV cache at the peak; 1 without turns."""
