@@ -367,6 +367,7 @@ def _with_crowds(offered: _OpenLoad, gap: _Gap, found: OpenLoop) -> OpenLoop:
     slope = (_gap_of(offered, gap.tpot_s * (1 + CROWD_STEP)).tpot_s / gap.tpot_s - 1) / CROWD_STEP
     mean = np.maximum(rate * after_first * gap.tpot_s, LEAST_RATE_PER_S)
     most = mean + Z95 * np.sqrt(mean * demand.crowding / (1 - np.clip(slope, 0.0, MOST_FEEDBACK)))
+    most = most + demand.crowding - 1  # more requests arrive in crowds than outside them
     crowd = _gap_of(offered, gap.tpot_s * np.minimum(most, np.maximum(offered.limit - 1, mean)) / mean)
     calm, full = _prompt_of(offered, gap), _prompt_of(offered, crowd)
     varied = (demand.arrival_cv2 + demand.input_cv2) / 2

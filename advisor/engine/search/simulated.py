@@ -67,7 +67,8 @@ PILOT_REQUESTS = 500
 ANY_REPLICAS = 0  # in the key of a cached simulation that holds for every number of replicas
 HOPELESS = 1.5  # a design more than this many times over a limit is not replayed on the trace
 LOST = 2.5  # above this lower bound, more replicas or requests would not change the outcome
-MORE_REPLICAS_FRACTION = 0.25  # extra replicas to try before a design is rejected
+MORE_REPLICAS_FRACTION = 0.25  # extra replicas of the second trial of a design; its line to the first says how many
+MOST_REPLICAS_RATIO = 2.0  # of the plan: a design that needs more is rejected
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -297,6 +298,15 @@ def running_cap(planned_requests: float, crowding: float = 1.0) -> int:
     return max(math.ceil(planned_requests + 3 * math.sqrt(planned_requests * crowding)), 1)
 
 
+def enough_replicas(first: SimulatedDesign, second: SimulatedDesign) -> float:
+    """Replicas at which the line through two designs that miss a limit reaches it; infinite if more do not help."""
+    gained = first.excess_fraction - second.excess_fraction
+    if not (math.isfinite(gained) and gained > 0):
+        return math.inf
+    added = second.design.replicas - first.design.replicas
+    return second.design.replicas + added * (second.excess_fraction - 1) / gained
+
+
 class Simulations:
     """Runs and caches the simulations of one search's candidates."""
 
@@ -417,20 +427,31 @@ class Simulations:
         return SimulatedDesign(design=design, verified=seen, excess_fraction=far, pilot=False)
 
     def fewest_replicas(self, workload: Workload, row: int, column: int) -> SimulatedDesign:
-        """The candidate with the fewest replicas that meet the limits, trying up to 25 % more; else its best run."""
+        """The candidate with the fewest replicas that meet the limits, trying up to twice the plan; else its best run.
+
+        Beyond a quarter more, it tries as many as its first two trials, taken as points of a line, promise to be enough.
+        """
         planned = int(self.table.replicas[row, column])
         most = planned + max(1, math.ceil(planned * MORE_REPLICAS_FRACTION))
-        first = self.pilot_then_full(workload, Design(row=row, column=column, replicas=planned))
+
+        def tried(replicas: int) -> SimulatedDesign:
+            return self.pilot_then_full(workload, Design(row=row, column=column, replicas=replicas))
+
+        first = tried(planned)
         lost = planned >= 4 and excess_bounds(workload, self.sure(workload, row, first.verified))[0] > LOST
         if first.excess_fraction <= 1 or lost:
             return first
-        best = self.pilot_then_full(workload, Design(row=row, column=column, replicas=most))
+        failing, best = planned, tried(most)
         if best.excess_fraction > 1:
-            return min(first, best, key=lambda t: t.excess_fraction)
-        failing = planned
+            enough = enough_replicas(first, best)
+            if enough > MOST_REPLICAS_RATIO * planned:
+                return min(first, best, key=lambda t: t.excess_fraction)
+            failing, second, best = most, best, tried(math.ceil(enough))
+            if best.excess_fraction > 1:
+                return min(first, second, best, key=lambda t: t.excess_fraction)
         while best.design.replicas - failing > 1:
             middle = (failing + best.design.replicas) // 2
-            trial = self.pilot_then_full(workload, Design(row=row, column=column, replicas=middle))
+            trial = tried(middle)
             if trial.excess_fraction <= 1:
                 best = trial
             else:

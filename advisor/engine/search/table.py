@@ -132,7 +132,7 @@ def served(question: Question, lanes: Sequence[Lane]) -> Served:
     """Memory, step times and latencies of these lanes; those that do not fit are pruned."""
     room, kept, built = fitting(question.catalog.model, lanes)
     times = built.times if built else None
-    estimates = serving_estimates(question.workload, kept, times, crowds=not question.simulates)
+    estimates = serving_estimates(question.workload, kept, times)
     return Served(room=room, kept=tuple(kept), built=built, estimates=estimates)
 
 
@@ -249,14 +249,14 @@ def with_best_offers(question: Question, table: Table) -> Table:
 
 
 def serving_estimates(
-    workload: Workload, kept: Sequence[Lane], step_times: StepTimes | None, crowds: bool = False
+    workload: Workload, kept: Sequence[Lane], step_times: StepTimes | None
 ) -> tuple[Array, ...]:
     """(requests/s of a full replica, its mean TPOT, replicas for the peak, TTFT p95, TPOT p95, the peak in requests/s).
 
     Each has the shape (lanes, concurrency), times in s. With users the peak is their closed-loop rate (Little's law),
     first with every slot busy and then at the estimated latency. A lane is never asked for more requests at once than
     it has users, and each of them finds only the others' requests (arrival theorem: Sevcik and Mitrani 1981).
-    `crowds`: p95 counts that crowds slow themselves down; users, who wait for their answers, form none.
+    p95 counts that crowds slow themselves down; users, who wait for their answers, form none.
     """
     shape = (len(kept), len(CONCURRENCY))
     peak = np.full(shape, workload.requests_per_s_peak)
@@ -293,7 +293,7 @@ def serving_estimates(
                 latency = batch_latency_p95_s(each, rate.ravel(), seats.ravel(), each_demand, scheduler)
                 ttft[rows], tpot[rows] = latency.reshape(rate.shape), 0.0
                 continue
-            loaded = open_loop(each, rate.ravel(), each_demand, scheduler, crowds=crowds and not workload.users)
+            loaded = open_loop(each, rate.ravel(), each_demand, scheduler, crowds=not workload.users)
             if workload.users and not last:
                 e2e_s = loaded.ttft_mean_s + (workload.output_tokens.mean_tokens - 1) * loaded.tpot_mean_s
                 peak[rows] = _closed_loop_rate(workload.users, e2e_s.reshape(rate.shape), peak[rows])
