@@ -56,7 +56,7 @@ from advisor.workload.text import (
 )
 from advisor.workload.title import named, unnamed
 from advisor.workload.trace_files import with_traces
-from advisor.workload.traffic import trace_of, users_of
+from advisor.workload.traffic import arrival_cv_of, prefix_classes_of, trace_of, users_of
 
 __all__ = [
     "LOAD_TEST_HOURS",
@@ -98,6 +98,7 @@ __all__ = [
     "Term",
     "TrainingRun",
     "WorkloadError",
+    "arrival_cv_of",
     "check_parts",
     "check_size",
     "deployment",
@@ -119,6 +120,7 @@ __all__ = [
     "parse_pool",
     "parse_section",
     "past_day",
+    "prefix_classes_of",
     "prompts_of",
     "LONGEST_RATIO",
     "run_defaults",

@@ -70,6 +70,8 @@ class Slo(Section):
     tokens_per_s_per_user: Positive | None = None
     # hosts that may be lost; unset: one spare host for data-center machines that serve at least 1 request/s
     availability: Literal["n", "n+1", "n+2", "2n"] | None = None
+    # share of a replica's capacity that the peak leaves free; unset: none, because bursts are simulated
+    headroom_fraction: Annotated[float, Field(ge=0, lt=1)] | None = None
     # least probability of meeting every limit; none: as estimated; unset: 0.5, and 0.8 for what cannot be undone
     confidence: Annotated[float, Field(gt=0, lt=1)] | Literal["none"] | None = None
 

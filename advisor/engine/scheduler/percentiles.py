@@ -23,7 +23,7 @@ SEED = 20261121
 class Verified:
     """Simulated latencies of one lane at the peak, with standard errors and bounds.
 
-    Arrivals are Poisson, or those of users who think after each answer. A request that is not served has infinite
+    Arrivals are as bursty as the workload says, or those of users who think after each answer. A request that is not served has infinite
     latencies in the percentiles; means are those of the others.
     """
 
@@ -96,7 +96,7 @@ def verify(
 ) -> Verified:
     """Simulate one lane of a finalist at `rate_per_s` requests/s; without arrivals, with all batch slots full.
 
-    Of users, it is the rate that they would send if answers took no time. The lane has its share of them, rounded up:
+    Its share of the peak says how bursty its arrivals are. Of users, it is the rate if answers took no time. The lane has its share of them, rounded up:
     the fullest lane if they are spread evenly. Lengths are drawn in pairs from a trace, if the workload has one.
     """
     trace, users = workload.trace, workload.users
@@ -106,7 +106,8 @@ def verify(
     if not workload.kind.has_arrivals:
         return _verified(workload, times, index, lane, replace(pairs, kind=STEADY), rate_per_s, requests)
     if users is None:
-        client = replace(pairs, kind=POISSON, rate_per_s=rate_per_s, arrival_cv=workload.arrival_cv)
+        cv = math.sqrt(workload.arrival_cv2(min(rate_per_s / workload.requests_per_s_peak, 1.0)))
+        client = replace(pairs, kind=POISSON, rate_per_s=rate_per_s, arrival_cv=cv)
         return _verified(workload, times, index, lane, client, rate_per_s, requests)
     share = rate_per_s * users.think_s
     client = replace(pairs, kind=USERS, users=whole_users(share), think_s=users.think_s)

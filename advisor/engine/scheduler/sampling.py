@@ -52,7 +52,7 @@ def arriving(d: Drawing, count: int, seed: int) -> tuple[Drawn, np.ndarray]:
     """(requests, times between their arrivals in units of the mean), the same for every design."""
     rng = np.random.default_rng(seed)
     prompt, output = _pairs(d, count, rng)
-    between = _gaps(d.arrival_cv, count, rng)
+    between = gaps(d.arrival_cv, count, rng)
     return Drawn(prompt, output, *shared_prefixes(d.classes, count, rng)), between
 
 
@@ -120,7 +120,7 @@ def within_context(prompt: np.ndarray, output: np.ndarray, context_tokens: float
     return np.clip(prompt, 1, np.maximum(int(context_tokens) - output, 1)), output
 
 
-def _gaps(arrival_cv: float, count: int, rng: np.random.Generator) -> np.ndarray:
+def gaps(arrival_cv: float, count: int, rng: np.random.Generator) -> np.ndarray:
     """Gaps between arrivals with mean 1: gamma with this coefficient of variation, exponential for 1."""
     if arrival_cv == 1.0:
         return rng.standard_exponential(count)

@@ -129,7 +129,6 @@ class Question:
 
     workload: Workload
     catalog: Catalog
-    simulates: bool = True  # False: its estimates are not simulated, so their p95 counts that crowds slow themselves
 
 
 def offers_for(question: Question) -> list[Offer]:
