@@ -3,6 +3,7 @@
 from advisor.inputs import measured, what_if
 from advisor.inputs.check import check_catalog, unknown_names_in_parts
 from advisor.inputs.current import (
+    assumed_burstiness,
     catalog_chip,
     catalog_resources,
     host_copy_fraction,
@@ -80,6 +81,7 @@ __all__ = [
     "price_path",
     "STORAGE",
     "areas_of",
+    "assumed_burstiness",
     "assumption",
     "calibrations",
     "catalog_chip",

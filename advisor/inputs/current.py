@@ -13,7 +13,7 @@ from advisor.inputs.check import own_model_error
 from advisor.inputs.from_catalog import _accelerator, _frameworks, _quantization, assumption, calibrations, model_row
 from advisor.inputs.names import models, one
 from advisor.inputs.prices import hosts, offers
-from advisor.inputs.prices.assumptions import HOST_SPEED, assumptions_of
+from advisor.inputs.prices.assumptions import ARRIVAL_CV, HOST_SPEED, arrival_cv_key, assumptions_of
 from advisor.inputs.read_once import once
 from advisor.inputs.snapshot import Snapshot
 from advisor.inputs.to_engine import chip_of, framework_of, model_of, quantizations_of, with_host_speed
@@ -107,6 +107,13 @@ def host_copy_fraction() -> float:
     """Of the link to the host that large copies reach."""
     copies = host_copy_of({a.key: assumption(a) for a in Assumption.objects.filter(key="host-copy-fraction")})
     return copies.rate_fraction if copies else 1.0
+
+
+@once()
+def assumed_burstiness(task: str) -> float:
+    """Of arrivals at a rate, if it is not stated."""
+    rows = {a.key: a.value for a in Assumption.objects.filter(key__startswith=ARRIVAL_CV)}
+    return rows[arrival_cv_key({"task": task}, rows)]
 
 
 @once()

@@ -60,7 +60,7 @@ def arrival_lines(e: Estimate) -> list[str]:
     """What requests that arrive by themselves add: end-to-end times, and how sure the simulated p95 is."""
     bounds = [(name, each.p95_bounds) for name, each in (("TTFT", e.ttft_ms), ("TPOT", e.tpot_ms)) if each]
     chance = ", ".join(f"{name} p95 {shown(b[0])} to {shown(b[1])} ms" for name, b in bounds if b)
-    lines = [latency_line("E2E ", e.e2e_ms)] if e.e2e_ms else []
+    lines = [latency_line("E2E ", e.e2e_ms), latency_line("wait", e.queue_ms)]
     lines.append(f"{shown(e.simulated_requests)} simulated requests: {chance}")
     burst = f", burstiness {shown(e.burstiness)}" if e.burstiness is not None else ""
     sent = f"{shown(e.rate)} requests/s{burst}" if e.rate is not None else e.client

@@ -187,6 +187,8 @@ class Estimate(Setup):
     """Mean end-to-end latency."""
     e2e_ms: Latency | None = None
     """End-to-end latency."""
+    queue_ms: Latency | None = None
+    """Wait before the first step that computes the request."""
     running_requests_mean: Number | None = None
     """Requests that run at once in the whole deployment."""
     busy_fraction: Fraction | None = None

@@ -33,6 +33,7 @@ from advisor.engine.step import (
 from advisor.engine.terms import Case, Offer, Pool, SocketShare, efficiency, with_host_factor
 from advisor.fidelity import nearest_rows
 from advisor.inputs import (
+    assumed_burstiness,
     host_speed_range,
     market,
     number,
@@ -80,6 +81,8 @@ def answer(d: Deployment, organisation: Organisation | None = None) -> Estimate:
     if d.speculative and d.speculative.draft:
         name, known = with_model(known, d.speculative.draft, organisation)
         d = d.model_copy(update={"speculative": d.speculative.model_copy(update={"draft": name})})
+    if d.rate is not None and d.burstiness is None:
+        d = d.model_copy(update={"burstiness": assumed_burstiness(d.task)})
     fixed = deployment.fixed(d, known)
     result = answer_of(fixed)
     if result.fits and not d.host_speed_ratio:
@@ -257,6 +260,7 @@ def served(built: Built, seen: Seen) -> Json:
     pool = built.fixed.pools[-1]
     return {
         "e2e_ms": latency(seen.e2e),
+        "queue_ms": latency(seen.queue),
         "running_requests_mean": number(seen.running_mean * pool.pp * pool.dp * pool.replicas),
         "busy_fraction": number(seen.busy_fraction),
         "preemptions": seen.preemptions,

@@ -89,6 +89,7 @@ class Seen:
     ttft: Spread
     tpot: Spread
     e2e: Spread
+    queue: Spread  # until the first step that computes the request
     running_mean: float  # requests of one lane
     busy_fraction: float
     preemptions: int
@@ -538,6 +539,7 @@ def _seen(result: Simulation) -> Seen:
         ttft=_spread(result, "ttft_s"),
         tpot=_spread(result, "tpot_s"),
         e2e=_spread(result, "e2e_s"),
+        queue=_spread(result, "queue_s"),
         running_mean=result.running_requests_mean,
         busy_fraction=result.busy_fraction,
         preemptions=result.preemptions,

@@ -195,6 +195,8 @@ def _admit(s: Server, budget: int, seen_s: float, batch: bool) -> int:
             break
         state[PREEMPTED] -= again
         state[NEXT] += not again
+        if not again:
+            table.start_s[r] = s.totals[CLOCK_S]
         state[FREE] -= blocks
         table.blocks[r] = _awaited_blocks(s, r)
         if table.prefix[r] >= 0:

@@ -56,6 +56,7 @@ class Simulation:
     ttft_s: np.ndarray
     tpot_s: np.ndarray  # (e2e - TTFT) / (output - 1), of requests with more than one output token
     e2e_s: np.ndarray
+    queue_s: np.ndarray  # until the first step that computes the request
     input_tokens: np.ndarray
     output_tokens: np.ndarray
     output_tokens_per_s: float
@@ -254,7 +255,7 @@ def _table(
     think_s: np.ndarray,
 ) -> Requests:
     """The requests before the simulation."""
-    counted, timed = np.zeros((3, len(prompt)), np.int64), np.full((2, len(prompt)), np.inf)
+    counted, timed = np.zeros((3, len(prompt)), np.int64), np.full((3, len(prompt)), np.inf)
     return Requests(
         arrival_s=arrival_s,
         prompt=prompt,
@@ -264,8 +265,9 @@ def _table(
         computed=counted[0],
         generated=counted[1],
         blocks=counted[2],
-        first_token_s=timed[0],
-        finish_s=timed[1],
+        start_s=timed[0],
+        first_token_s=timed[1],
+        finish_s=timed[2],
         think_s=think_s,
     )
 
@@ -370,8 +372,8 @@ def _summary(
     sent: _Sent,
     seed: int,
 ) -> Simulation:
-    arrival_s, first_token_s, finish_s = (
-        getattr(table, name)[rules.first : rules.last] for name in ("arrival_s", "first_token_s", "finish_s")
+    arrival_s, start_s, first_token_s, finish_s = (
+        getattr(table, name)[rules.first : rules.last] for name in ("arrival_s", "start_s", "first_token_s", "finish_s")
     )
     ttft_s, e2e_s, several = first_token_s - arrival_s, finish_s - arrival_s, sent.output > 1
     window = marks[1] - marks[0]
@@ -381,6 +383,7 @@ def _summary(
         ttft_s=sent.all_s(ttft_s),
         tpot_s=sent.all_s(e2e_s - ttft_s)[several] / (sent.output[several] - 1),
         e2e_s=sent.all_s(e2e_s),
+        queue_s=sent.all_s(start_s - arrival_s),
         input_tokens=sent.prompt,
         output_tokens=sent.output,
         output_tokens_per_s=float(rate[OUT_TOKENS]),

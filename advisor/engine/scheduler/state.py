@@ -65,6 +65,7 @@ class Requests(NamedTuple):
     computed: np.ndarray
     generated: np.ndarray
     blocks: np.ndarray
+    start_s: np.ndarray  # of the first step that computes it
     first_token_s: np.ndarray
     finish_s: np.ndarray
     think_s: np.ndarray  # closed loops: from the k-th finished request until its user sends the next

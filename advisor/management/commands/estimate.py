@@ -22,7 +22,7 @@ from catalog.management.errors import BAD_INPUT
 
 WHOLE = ("count", "tp", "pp", "ep", "dp", "attention_dp", "moe_tp", "isl", "isl_p95", "osl", "osl_p95",
          "max_batched_tokens", "seats")  # fmt: skip
-TEXTS = ("accelerator", "weights", "kv", "framework", "framework_version", "client", "length_spread")
+TEXTS = ("accelerator", "weights", "kv", "framework", "framework_version", "client", "length_spread", "task")
 NUMBERS = ("host_speed_ratio", "rate", "burstiness", "memory_fraction", "prefix_cache_hit_rate")
 SECTIONS = ("adapters", "speculative", "users")
 FILES = ("workload", "trace")
@@ -48,7 +48,8 @@ HELP = {
     "isl_p95": "p95 of log-normal input lengths; default: all are equal",
     "osl_p95": "p95 of log-normal output lengths; default: all are equal",
     "rate": "requests/s that arrive, whether or not earlier ones are finished",
-    "burstiness": "coefficient of variation of the gaps between arrivals at --rate; 1: Poisson",
+    "burstiness": "coefficient of variation of the gaps between arrivals at --rate; 1: Poisson; default: assumed",
+    "task": "chat, code ...: for the assumed burstiness and acceptance of drafts; default: any",
     "memory_fraction": "of the memory, for the server (--gpu-memory-utilization); default: the framework's",
     "prefix_cache_hit_rate": "fraction of each prompt that the prefix cache holds",
     "adapters": "LoRA adapters: their number, or count=8;rank=16;active=4",

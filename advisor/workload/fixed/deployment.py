@@ -332,7 +332,7 @@ def drafted(d: Deployment, model: Model, framework: Framework, resources: Resour
     if small is not None and small.vocab != model.vocab:
         message = f"has {small.vocab:,} tokens in its vocabulary, the model {model.vocab:,}"
         raise refused(f"{field}.draft", message, "a model with the same vocabulary")
-    rows = methods_of(framework, model, resources.acceptances, "any")
+    rows = methods_of(framework, model, resources.acceptances, d.task)
     published = next((a for a in rows if a.method == s.method and a.accepted_fraction), None)
     if s.acceptance is None and published is None:
         raise refused(f"{field}.acceptance", "is required: none is published for this method", "0 .. 1")

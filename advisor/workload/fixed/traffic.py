@@ -11,7 +11,7 @@ from advisor.engine.step import has_decoder_beside
 from advisor.engine.terms import Case, PrefixClass, Protocol, Trace, kind_named
 from advisor.workload.contents import lengths_of, prompts_of
 from advisor.workload.fields import Fraction, Section
-from advisor.workload.schema import parse
+from advisor.workload.schema import Task, parse
 from advisor.workload.text import WorkloadError, error
 from advisor.workload.traffic import (
     COLUMNS,
@@ -68,8 +68,13 @@ class DeploymentTraffic(Section):
     ] = None
     burstiness: Annotated[
         float | None,
-        Field(ge=0, le=20, description="Coefficient of variation of the gaps between arrivals at `rate`; 1: Poisson"),
+        Field(
+            ge=0,
+            le=20,
+            description="Coefficient of variation of the gaps between arrivals at `rate`; 1: Poisson; default: assumed",
+        ),
     ] = None
+    task: Annotated[Task, Field(description="For the assumed burstiness and acceptance of drafts")] = "any"
     trace: Annotated[
         TraceText | None, Field(description="Recorded requests, replayed at their times with their lengths")
     ] = None
@@ -165,7 +170,7 @@ def keys_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     traffic, kind = spec["traffic"], kind_named(spec["kind"])
     prompts, hit_fraction, _ = prompts_of(traffic)
     outputs = lengths_of(traffic["output_tokens"])
-    keys: dict[str, Any] = {"model": spec["model"]}
+    keys: dict[str, Any] = {"model": spec["model"], "task": spec.get("task", "any")}
     for name, each in (("isl", prompts), ("osl", outputs)):
         keys[name] = max(round(each.mean_tokens), 1)
         if each.p95_tokens > each.mean_tokens:
