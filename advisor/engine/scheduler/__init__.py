@@ -18,6 +18,7 @@ from advisor.engine.scheduler.percentiles import (
     verify_trace,
     whole_users,
 )
+from advisor.engine.scheduler.sampling import gaps
 from advisor.engine.scheduler.simulation import Simulation, simulate
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "burst",
     "closed_loop",
     "disaggregated",
+    "gaps",
     "log_normal_cv2",
     "matched",
     "open_loop",

@@ -151,7 +151,7 @@ class KnownLanes:
         if missing:
             lanes = [lane for _, c in missing for lane in c.kept]
             times = join_lanes([c.built for _, c in missing if c.built is not None]).times
-            figures, at = serving_estimates(workload, lanes, times, crowds=True), 0
+            figures, at = serving_estimates(workload, lanes, times), 0
             for key, c in missing:
                 known[key] = tuple(figure[at : at + len(c.kept)] for figure in figures)
                 at += len(c.kept)
@@ -161,7 +161,8 @@ class KnownLanes:
 
     @staticmethod
     def _rate(workload: Workload) -> tuple[object, ...]:
-        return workload.requests_per_s_mean, workload.requests_per_s_peak, workload.users
+        rates = workload.requests_per_s_mean, workload.requests_per_s_peak, workload.users
+        return *rates, workload.arrival_cv, workload.slo.headroom_fraction
 
     def _loads_at(self, rate: tuple[object, ...]) -> dict[tuple[object, ...], tuple[Array, ...]]:
         found = self.loads.setdefault(rate, {})
@@ -236,7 +237,7 @@ def estimated_ranking(question: Question, known: KnownLanes | None = None) -> Es
     """The whole catalog for a prepared question; `known` keeps lanes for questions with the same model and lengths."""
     rejections, chips = admissible(question)
     catalog = replace(question.catalog, offers=tuple(offers_for(question)))
-    question = replace(question, catalog=catalog, simulates=False)
+    question = replace(question, catalog=catalog)
     lanes, refused, what = (known or KnownLanes()).served(question, chips)
     rejections += refused
     if not lanes:
