@@ -54,8 +54,8 @@ from advisor.workload.text import (
     with_changes,
 )
 from advisor.workload.title import named, unnamed
-from advisor.workload.trace_files import with_traces
-from advisor.workload.traffic import trace_of, users_of
+from advisor.workload.traces.files import with_traces
+from advisor.workload.traffic import trace_notes, trace_of, users_of
 from advisor.workload.training_run import FIXED, TRAINING_KINDS, FixedRun, TrainingRun, fixed_run, parse_estimate
 
 __all__ = [
@@ -124,6 +124,7 @@ __all__ = [
     "section_defaults",
     "set_path",
     "states_rate",
+    "trace_notes",
     "trace_of",
     "unavailable",
     "unit_of",
