@@ -92,7 +92,7 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "advisor/workload/parts.py": ["tests/workload/test_parts.py", *INTAKE],
         "advisor/workload/schema.py": INTAKE,
         "advisor/workload/text.py": INTAKE,
-        "advisor/workload/trace_files.py": ["tests/workload/test_traffic.py", "tests/inputs/test_question.py"],
+        "advisor/workload/traces/files.py": ["tests/workload/test_traffic.py", "tests/inputs/test_question.py"],
         "advisor/workload/traffic.py": ["tests/workload/test_traffic.py", *INTAKE],
     },
     "forms": {"advisor/web/forms.py": FORMS, "advisor/web/form_fields/__init__.py": FORMS},

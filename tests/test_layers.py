@@ -57,7 +57,7 @@ BELOW_IN_ADVISOR = {
     "fidelity": "inputs result workload",
     "answer": "fidelity inputs result workload",
     "report": "answer result",
-    "load_tests": "advise fidelity result",
+    "load_tests": "advise fidelity inputs result",
     "evidence": "load_tests fidelity inputs",
     "claims": "answer inputs result workload",
     "studies": "advise turns answer inputs result workload",

@@ -10,6 +10,7 @@ from advisor.engine.search import Scored, describe, estimated_ranking, has_limit
 from advisor.engine.terms import CHOICE_FRACTION, KINDS, Effort, Slo, Workload, usd_text
 from advisor.inputs import number, rounded
 from advisor.result import Answer, NoLimits, NotUsed, Option, Probes
+from advisor.workload import trace_notes
 
 Json = dict[str, Any]
 TCO_USED = ("horizon_months", "discount_rate", "staff_usd_per_accelerator_year")
@@ -32,6 +33,9 @@ def not_used(spec: Json, tco_used: set[str]) -> list[NotUsed]:
         if dig(spec, field) not in UNSET
     ]
     known = {*TCO_USED, *tco_used}
+    unused += [
+        NotUsed(field="traffic.trace", value="read as follows", instead=note) for note in trace_notes(spec["traffic"])
+    ]
     return unused + [
         NotUsed(field=f"tco.{key}", value=value, instead="no figure of this answer depends on it")
         for key, value in spec["tco"].items()

@@ -189,11 +189,15 @@ def note_of(row: Row) -> dict[str, str]:
     return {key.strip(): value.strip() for key, value in pairs}
 
 
+INFERENCEX = "serving_nightly"  # the source whose rules are those of InferenceX's scripts
+
+
 def run_facts(row: Row) -> dict[str, str]:
     """The facts that protocol rules may use: everything except the row's ID and value."""
     slug, version = framework_of(row)
+    of_inferencex = note_of(row).get("benchmark") == "inferencex"
     return {
-        "source": row.source_key,
+        "source": INFERENCEX if of_inferencex else row.source_key,
         "framework": slug,
         "version": version,
         "model": row.model_id,
@@ -296,17 +300,27 @@ def client_of(row: Row, run: Run) -> Protocol:
     if stated == "static" and number(row.osl, 0) == 1 or row.metric in PREFILL_METRICS:
         return _with(client, kind="single")
     if stated in ("steady", "burst", "static"):
-        return _with(
-            client, kind=stated, requests_per_user=number(note.get("requests_per_user", ""), client.requests_per_user)
-        )
+        each = number(note.get("requests_per_user", ""), client.requests_per_user)
+        return _with(client, kind=stated, requests_per_user=each, known=True, **_spread_of(note))
     if text.startswith(("offline", "max", "qps=INF")):
         queued = re.search(r"(\d+) prompts", text)
         return _with(client, kind="offline", requests=int(queued[1]) if queued else client.requests)
     if match := re.search(r"qps=([\d.]+)", text):
-        return _with(client, kind="poisson", rate_per_s=float(match[1]))
+        known = {"known": True} if stated == "poisson" else {}
+        cv = number(note.get("arrival_cv", ""), client.arrival_cv)
+        return _with(client, kind="poisson", rate_per_s=float(match[1]), arrival_cv=cv, **known, **_spread_of(note))
     if client.kind == "burst" and client.requests and count(text):
         return _with(client, requests_per_user=client.requests / float(text))
     return client
+
+
+def _spread_of(note: dict[str, str]) -> dict[str, float]:
+    """The range of lengths around the row's that its note states, such as lengths=0.8:1.0."""
+    low, _, high = note.get("lengths", "").partition(":")
+    ends = number(low, 0.0), number(high, 0.0)
+    if not 0 <= ends[0] <= ends[1] or not ends[1]:
+        return {}
+    return {"length_low_fraction": ends[0], "length_high_fraction": ends[1]}
 
 
 def _with(client: Protocol, **changes: object) -> Protocol:

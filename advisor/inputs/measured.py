@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from django.db.models import Count, Max, Q
@@ -21,6 +21,9 @@ from advisor.inputs.read_once import once
 from catalog.models import Organisation, ScoredRow, ServedModel
 from catalog.revision import revision
 from catalog.shipped import FIXTURES
+
+if TYPE_CHECKING:
+    from advisor.models import LoadTest
 
 Json = dict[str, Any]
 PATH = FIXTURES / "calibration" / "fit" / "conditioning.yaml"
@@ -187,27 +190,28 @@ def _mean(given: Any) -> float | None:
 
 
 def own_observed(model: str, organisation: Organisation | None) -> list[Observed]:
-    """TPOT of the organization's load tests with the predicted load, against the physics of their option.
+    """The organization's load tests against the physics of their option.
 
-    A prediction that was corrected itself is divided by its correction, so that no measurement counts twice.
+    The step factor with which the simulation of the test's own load agrees with it (load_tests.matching). Where there
+    is none, TPOT, if the load was the predicted one; a prediction that was corrected itself is divided by its
+    correction, so that no measurement counts twice.
     """
     from advisor.models import LoadTest
 
     known = shapes()
     name, found = known.get(model, model), []
-    tests = LoadTest.objects.filter(comparable=True, option__advice__organisation=organisation)
+    tests = LoadTest.objects.filter(option__advice__organisation=organisation)
     for test in tests.select_related("option__advice__workload").order_by("pk"):
         asked = test.option.advice.workload.spec.get("model")
-        if not isinstance(asked, str) or name != known.get(_hf_id(asked), _hf_id(asked)):
+        if not isinstance(asked, str) or name != known.get(hf_id(asked), hf_id(asked)):
             continue
         option = test.option.detail
-        predicted, seen = (option.get("tpot_ms") or {}).get("mean"), test.measured["tpot_ms"].get("mean")
         if option.get("speculative"):  # the steps of a deployment with drafts are not those of one without
             continue
-        if not predicted or not seen:
+        factor, noise = factor_of(test)
+        if factor is None:
             continue
         lengths = test.measured["input_tokens_mean"], test.measured["output_tokens_mean"]
-        correction = (option.get("correction") or {}).get("time_factor", 1.0)
         place = Place(
             framework=option["framework"],
             version=option["framework_version"],
@@ -218,20 +222,33 @@ def own_observed(model: str, organisation: Organisation | None) -> list[Observed
             lengths=(length_class(lengths[0]), length_class(lengths[1])),
             site=OWN,
         )
-        error = conditioning.limited(math.log(seen / predicted * correction))
-        found.append(Observed(key=f"{LOAD_TEST} {test.pk}", place=place, log_error=error, group=f"load_test_{test.pk}"))
+        error, key = conditioning.limited(math.log(factor)), f"{LOAD_TEST} {test.pk}"
+        found.append(Observed(key=key, place=place, log_error=error, group=f"load_test_{test.pk}", noise=noise))
     return found
+
+
+def factor_of(test: "LoadTest") -> tuple[float | None, float | None]:
+    """(factor of a load test on the steps of physics alone, variance of its logarithm); (None, None): it says none."""
+    matched = test.measured.get("matched") or {}
+    if "time_factor" in matched:
+        return matched["time_factor"], matched["log_sd"] ** 2
+    option = test.option.detail
+    predicted, seen = (option.get("tpot_ms") or {}).get("mean"), test.measured["tpot_ms"].get("mean")
+    if not test.comparable or not predicted or not seen:
+        return None, None
+    return seen / predicted * (option.get("correction") or {}).get("time_factor", 1.0), None
 
 
 def own_state(organisation: Organisation | None) -> str:
     """Changes when the organization's load tests do, for what is kept of earlier questions."""
     from advisor.models import LoadTest
 
-    tests = LoadTest.objects.filter(comparable=True, option__advice__organisation=organisation)
-    return "{count}-{newest}".format(**tests.aggregate(count=Count("pk"), newest=Max("pk")))
+    tests = LoadTest.objects.filter(option__advice__organisation=organisation)
+    matched = Count("pk", filter=Q(measured__has_key="matched"))
+    return "{count}-{newest}-{matched}".format(**tests.aggregate(count=Count("pk"), newest=Max("pk"), matched=matched))
 
 
-def _hf_id(name: str) -> str:
+def hf_id(name: str) -> str:
     """The Hugging Face ID of a model that a workload names by ID or slug."""
     row = ServedModel.objects.filter(Q(hf_id=name) | Q(slug=name)).only("hf_id").first()
     return row.hf_id if row else name

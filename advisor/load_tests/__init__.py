@@ -2,23 +2,26 @@
 
 from advisor.load_tests.records import (
     compare,
+    correct,
+    correct_next,
     csv_text,
-    effect,
     measured_rows,
     predicted,
     record,
     set_calibrates,
     shown,
 )
-from advisor.load_tests.result_files import LoadResult, LoadResultError
+from advisor.load_tests.result_files import LoadResult, LoadResultError, cv_of_shape
 from advisor.load_tests.result_files import read as read_result
 
 __all__ = [
     "LoadResult",
     "LoadResultError",
     "compare",
-    "effect",
+    "correct",
+    "correct_next",
     "csv_text",
+    "cv_of_shape",
     "measured_rows",
     "predicted",
     "read_result",

@@ -11,9 +11,11 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db import transaction
 from pydantic import ValidationError
 
+from advisor import inputs
 from advisor.advise import Unanswerable, hold, with_measurements
-from advisor.engine.terms import kind_named
+from advisor.engine.terms import correction, kind_named
 from advisor.fidelity import COLUMNS
+from advisor.load_tests.matching import FAILED_FRACTION, Unmatched, matched, predicted_figures
 from advisor.load_tests.result_files import LoadResultError, parse
 from advisor.models import Advice, LoadTest, Option
 from advisor.result import LoadTest as Planned
@@ -23,7 +25,6 @@ from catalog.loading.bounded import WEB, Bounds
 
 Json = dict[str, Any]
 SAME_FRACTION = 0.10  # a load that differs more than this is not the predicted one
-FAILED_FRACTION = 0.01  # with more failures, the served requests are not representative
 DRIFT_FRACTION = 0.10  # larger changes between runs are reported
 SOURCE_KEY = "load_test"
 LATENCIES = (("TTFT", "ttft_ms"), ("TPOT", "tpot_ms"))  # name, field of the option and of the measurement
@@ -236,7 +237,9 @@ def shown(option: Option) -> Json:
                 "made_by": t.made_by,
                 "file_name": t.file_name,
                 "calibrates": t.calibrates,
-                "measured": t.measured,
+                "measured": {k: v for k, v in t.measured.items() if k not in ("requests", "matched", "effect")},
+                "matched": t.measured.get("matched"),
+                "effect": t.measured.get("effect"),
                 **compare(deployment, t.measured),
             }
             for t in tests
@@ -258,8 +261,11 @@ def effect(test: LoadTest) -> Json:
     option = test.option
     nothing: Json = {"why_nothing": "", "rows": [], "said": ""}
     spec, before = option.advice.workload.spec, predicted(option)
-    if why := other_loads(option, test.measured):
-        return nothing | {"why_nothing": f"it measured another load than the predicted one: {'; '.join(why)}"}
+    match = test.measured.get("matched") or {}
+    is_matched = "time_factor" in match
+    if (why := other_loads(option, test.measured)) and not is_matched:
+        more = f"; it cannot be simulated: {match['why_not']}" if match else ""
+        return nothing | {"why_nothing": f"it measured another load than the predicted one: {'; '.join(why)}{more}"}
     kind = kind_named(spec["kind"])
     if kind.trains or not kind.generates_tokens or not kind.has_arrivals:
         return nothing | {
@@ -269,7 +275,7 @@ def effect(test: LoadTest) -> Json:
         return nothing | {"why_nothing": "the workload declines corrections (use_measurements: no)"}
     if before.speculative is not None:
         return nothing | {"why_nothing": "its TPOT also depends on how many draft tokens are accepted"}
-    if not test.measured["tpot_ms"].get("mean"):
+    if not test.measured["tpot_ms"].get("mean") and not is_matched:
         return nothing | {"why_nothing": "its result has no mean TPOT, which is the figure that corrects step times"}
     try:
         answer = with_measurements(option.advice)
@@ -287,10 +293,11 @@ def effect(test: LoadTest) -> Json:
     ]
     if after is not None:
         rows.append(_changed(f"TPOT of {before.label}, ms", before.tpot_ms.mean, after.tpot_ms.mean))
+        rows.append(_changed("replicas of this deployment", before.replicas, after.replicas))
         rows.append(_changed(f"cost of {before.label}, USD per month", before.usd_per_month, after.usd_per_month))
     why_nothing = ""
     if after is not None and abs(factors[1] / factors[0] - 1) < SAME_RATIO:
-        why_nothing = "the measured TPOT agrees with the prediction within 0.5 %, so step times stay as they are"
+        why_nothing = "what it measured agrees with the prediction within 0.5 %, so step times stay as they are"
     return {
         "why_nothing": why_nothing,
         "factor_before": factors[0],
@@ -298,6 +305,68 @@ def effect(test: LoadTest) -> Json:
         "said": after.correction.said if after is not None and after.correction else "",
         "rows": rows,
     }
+
+
+def correct(test: LoadTest) -> Json:
+    """Matches a load test to the simulation of its own load, stores what that changes, and returns it (`effect`)."""
+    found = match(test)
+    changes = effect(test)
+    if "time_factor" in test.measured["matched"]:
+        changes["figures"] = _figures(test, found)
+    test.measured = {**test.measured, "effect": changes}
+    test.save(update_fields=["measured"])
+    return changes
+
+
+def match(test: LoadTest) -> Json:
+    """Stores the step factor of a load test, or why there is none; returns what was measured, with its arrivals.
+
+    The arrivals are not kept: the same file can be imported again.
+    """
+    found = dict(test.measured)
+    try:
+        result: Json = matched(test.option, predicted(test.option), found).as_json()
+    except Unmatched as error:
+        result = {"why_not": str(error)}
+    test.measured = {key: value for key, value in found.items() if key != "requests"} | {"matched": result}
+    test.save(update_fields=["measured"])
+    return found
+
+
+def _figures(test: LoadTest, found: Mapping[str, Any]) -> list[Json]:
+    """Each figure as it was predicted for the test's own load, as measured, and as predicted now."""
+    d = predicted(test.option)
+    factors = {"predicted": d.correction.time_factor if d.correction else 1.0, "after": _factor_now(test, d)}
+    each = {when: predicted_figures(test.option, d, found, factor) for when, factor in factors.items()}
+    return [
+        {"name": f"{name} {key}", "unit": "ms", "measured": found[field][key]}
+        | {when: figures[name.lower()][key] for when, figures in each.items()}
+        for name, field in LATENCIES
+        for key in PERCENTILES
+        if found[field].get(key)
+    ]
+
+
+def _factor_now(test: LoadTest, d: Deployment) -> float:
+    """The correction of this deployment with all load tests of the organization."""
+    advice = test.option.advice
+    spec = advice.workload.spec
+    scopes = inputs.measured.scopes_of_spec(spec, inputs.measured.hf_id(spec["model"]), advice.organisation)
+    formats, layout = (d.weights_dtype, d.quantization), (d.tp, d.pp, d.ep, d.dp)
+    return correction(scopes, d.accelerator, d.framework, d.framework_version, formats, layout).time_factor
+
+
+def correct_next() -> bool:
+    """Corrects with the oldest load test that nobody has matched yet; False: there is none."""
+    waiting = LoadTest.objects.exclude(measured__has_key="matched")
+    test = waiting.select_related("option__advice__workload").order_by("pk").first()
+    if test is None:
+        return False
+    interrupted = {"why_not": "the calculation was interrupted; import the file again"}
+    claimed = waiting.filter(pk=test.pk).update(measured={**test.measured, "matched": interrupted})
+    if claimed:
+        correct(test)
+    return bool(claimed)
 
 
 def same_deployment(one: Deployment, other: Deployment) -> bool:

@@ -1,8 +1,9 @@
 """Reads the result files of vllm bench serve, guidellm, aiperf and genai-perf."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from statistics import fmean, quantiles
 from typing import Any
 
 from catalog.loading.bounded import WEB, BoundedError, Bounds, Invalid, read_json
@@ -14,6 +15,9 @@ LAST_S = 253_402_300_799  # the end of the year 9999
 OPEN_PHASES = ("fixed_schedule", "poisson", "gamma", "constant", "user_centric")  # of aiperf
 Json = Mapping[str, Any]
 Figures = dict[str, float]  # those of mean, p50, p95 and p99 that the file has
+Requests = dict[str, list[float]]  # arrival_s (unless the file has lengths alone), input_tokens, output_tokens
+MAX_REQUESTS = 20_000  # of which the arrivals are kept
+AT_ONCE_FRACTION = 0.3  # of the run's duration: the mean request lasts longer only if all were sent at the start
 
 
 class LoadResultError(ValueError):
@@ -38,6 +42,11 @@ class LoadResult:
     ttft_ms: Figures
     tpot_ms: Figures  # per request, (end - first token) / (tokens - 1)
     e2e_ms: Figures
+    rate_per_s: float | None = None  # that the client sent at; None: a closed loop, or recorded arrivals
+    arrival_cv: float = 1.0  # coefficient of variation of the gaps between arrivals at a rate
+    input_tokens_p95: float | None = None
+    output_tokens_p95: float | None = None
+    requests: Requests | None = None  # those that were served, by arrival
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -124,32 +133,129 @@ def _over(whole: float | None, parts: float) -> float | None:
 
 
 def _vllm(data: Json) -> LoadResult:
-    """The object that --save-result writes. request_rate is "inf" for closed loops and replayed traces."""
+    """The object that --save-result writes, with the requests of --save-detailed.
+
+    request_rate is "inf" for closed loops, replayed traces and requests that are all sent at once.
+    """
     completed = int(_required(data, "completed"))
     failed = _number(data, "failed")
-    sent = _number(data, "num_prompts") or completed
+    sent = int(_number(data, "num_prompts") or completed)
+    requests, each = _vllm_requests(data)
 
     def of(metric: str) -> Figures:
         median = _number(data, f"median_{metric}_ms")
         percentiles = {p: _number(data, f"{p}_{metric}_ms") for p in PERCENTILES}
-        return _figures(mean=_number(data, f"mean_{metric}_ms"), **{**percentiles, "p50": percentiles["p50"] or median})
+        stated = _figures(
+            mean=_number(data, f"mean_{metric}_ms"), **{**percentiles, "p50": percentiles["p50"] or median}
+        )
+        return percentiles_of(each.get(metric, ())) | stated
 
+    ttft, tpot, e2e = of("ttft"), of("tpot"), of("e2el")
+    rate = (
+        None if str(data.get("request_rate")).lower() in ("inf", "infinity", "none") else _number(data, "request_rate")
+    )
+    output = _over(_number(data, "total_output_tokens"), completed)
+    request_s = (e2e.get("mean") or ttft.get("mean", 0.0) + tpot.get("mean", 0.0) * ((output or 1.0) - 1)) / 1e3
+    duration_s, seats = _number(data, "duration"), _number(data, "max_concurrency")
+    if rate and seats and not _waits_for_seats(data, seats, request_s):
+        seats = None
+    if (
+        not rate
+        and not seats
+        and "arrival_s" not in (requests or {})
+        and request_s > AT_ONCE_FRACTION * (duration_s or 1e9)
+    ):
+        seats = float(sent)
     return LoadResult(
         tool="vllm",
         tool_version=_text(data, "vllm_version"),
         ran_at=_text(data, "date"),
         completed=completed,
         failed=int(failed if failed is not None else max(sent - completed, 0)),
-        duration_s=_number(data, "duration"),
+        duration_s=duration_s,
         requests_per_s=_required(data, "request_throughput"),
-        concurrency=_number(data, "max_concurrency"),
+        concurrency=seats,
         input_tokens_mean=_over(_number(data, "total_input_tokens"), completed),
-        output_tokens_mean=_over(_number(data, "total_output_tokens"), completed),
+        output_tokens_mean=output,
         output_tokens_per_s=_number(data, "output_throughput"),
-        ttft_ms=of("ttft"),
-        tpot_ms=of("tpot"),
-        e2e_ms=of("e2el"),
+        ttft_ms=ttft,
+        tpot_ms=tpot,
+        e2e_ms=e2e,
+        rate_per_s=None if seats else rate,
+        arrival_cv=cv_of_shape(_number(data, "burstiness")),
+        requests=requests,
     )
+
+
+def _waits_for_seats(data: Json, seats: float, request_s: float) -> bool:
+    """Whether --max-concurrency held requests of a given rate back."""
+    most = _number(data, "max_concurrent_requests")
+    return most >= seats if most is not None else _required(data, "request_throughput") * request_s > seats / 2
+
+
+def cv_of_shape(shape: float | None) -> float:
+    """Coefficient of variation of gamma gaps of this shape, which load generators call burstiness or smoothness."""
+    return shape**-0.5 if shape and shape > 0 else 1.0
+
+
+def _vllm_requests(data: Json) -> tuple[Requests | None, dict[str, list[float]]]:
+    """(the served requests, their latencies in ms by metric) of --save-detailed; none without it."""
+    lists = {name: data[name] for name in DETAILS if data.get(name)}
+    if not {"input_lens", "output_lens"} <= lists.keys():
+        return None, {}
+    rows = _columns(lists, len(lists["input_lens"]) if isinstance(lists["input_lens"], list) else 0)
+    served = [row for row in rows if not row.get("errors") and _number(row, "output_lens")]
+    ttft = [1e3 * _required(row, "ttfts") for row in served] if "ttfts" in lists else []
+    arrivals = "start_times" if "start_times" in lists else ""
+    several = [row for row in served if row["output_lens"] > 1] if "itls" in lists else []
+    tpot = [1e3 * _sum(row["itls"]) / (row["output_lens"] - 1) for row in several]
+    return _requests(served, arrivals, "input_lens", "output_lens"), {"ttft": ttft, "tpot": tpot}
+
+
+DETAILS = ("input_lens", "output_lens", "ttfts", "itls", "start_times", "errors")
+
+
+def _sum(values: Any) -> float:
+    """The sum of one request's gaps between tokens."""
+    try:
+        return float(sum(values))
+    except TypeError:
+        raise LoadResultError(f"itls has {str(values)[:40]}, which are no numbers.") from None
+
+
+def _columns(lists: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
+    """Lists with one value for each request as rows. LoadResultError: their lengths differ."""
+    for name, values in lists.items():
+        if not isinstance(values, list) or len(values) != count:
+            found = f"{len(values):,} values" if isinstance(values, list) else "no list"
+            raise LoadResultError(
+                f"{name} has {found} for {count:,} requests; save the result with --save-detailed again."
+            )
+    return [dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True)]
+
+
+def _requests(rows: Sequence[Json], arrival: str, given: str, made: str) -> Requests | None:
+    """The requests by arrival; None if there are too few or too many to replay."""
+    if not 2 <= len(rows) <= MAX_REQUESTS:
+        return None
+    names = [*([arrival] if arrival else []), given, made]
+    values = sorted([_required(row, name) for name in names] for row in rows)
+    columns = [list(column) for column in zip(*values, strict=True)]
+    if not arrival:
+        return {"input_tokens": columns[0], "output_tokens": columns[1]}
+    return {
+        "arrival_s": [round(at - columns[0][0], 4) for at in columns[0]],
+        "input_tokens": columns[1],
+        "output_tokens": columns[2],
+    }
+
+
+def percentiles_of(values: Sequence[float]) -> Figures:
+    """Mean and percentiles of latencies, interpolated as numpy does."""
+    if len(values) < 2:
+        return {}
+    cuts = quantiles(values, n=100, method="inclusive")
+    return {"mean": fmean(values), **{p: cuts[int(p[1:]) - 1] for p in PERCENTILES}}
 
 
 # --- guidellm ---------------------------------------------------------------------------------------------------
@@ -172,6 +278,7 @@ def _guidellm(report: Json) -> LoadResult:
     )  # fmt: skip
     scheduler = _below(benchmark, "scheduler_metrics")
     strategy = _below(benchmark, "config", "strategy") or _below(benchmark, "args", "strategy")
+    completed = int(_required(totals, "successful"))
     start, end = (_number(scheduler, f"measure_{side}_time") for side in ("start", "end"))
 
     def of(metric: str, scale: float = 1.0) -> Figures:
@@ -184,7 +291,7 @@ def _guidellm(report: Json) -> LoadResult:
         tool="guidellm",
         tool_version=_text(_below(report, "metadata"), "guidellm_version"),
         ran_at=_clock(_number(benchmark, "start_time") or _number(earlier, "start_time")),
-        completed=int(_required(totals, "successful")),
+        completed=completed,
         failed=int((_number(totals, "errored") or 0) + (_number(totals, "incomplete") or 0)),
         duration_s=end - start if end and start and end > start else None,
         requests_per_s=_required(_below(metrics, "requests_per_second", "successful"), "mean"),
@@ -195,7 +302,34 @@ def _guidellm(report: Json) -> LoadResult:
         ttft_ms=of("time_to_first_token_ms"),
         tpot_ms=of("inter_token_latency_ms"),
         e2e_ms=of("request_latency", 1e3),
+        rate_per_s=_number(strategy, "rate") if strategy.get("type_") in GUIDELLM_CV else None,
+        arrival_cv=GUIDELLM_CV.get(str(strategy.get("type_")), 1.0),
+        input_tokens_p95=of("prompt_token_count").get("p95"),
+        output_tokens_p95=of("output_token_count").get("p95"),
+        requests=_guidellm_requests(benchmark, completed),
     )
+
+
+GUIDELLM_CV = {"constant": 0.0, "async": 0.0, "poisson": 1.0}  # strategies at a rate, and the CV of their gaps
+
+
+def _guidellm_requests(benchmark: Json, completed: int) -> Requests | None:
+    """The requests of a report that has all of them; reports keep a sample."""
+    kept = _below(benchmark, "requests").get("successful")
+    if not isinstance(kept, list) or len(kept) != completed:
+        return None
+    rows = [
+        {
+            "arrival": _below(each, "info", "timings").get("request_start"),
+            "given": _below(each, "input_metrics").get("total_tokens"),
+            "made": _below(each, "output_metrics").get("total_tokens"),
+        }
+        for each in kept
+        if isinstance(each, Mapping)
+    ]
+    if len(rows) != completed or any(None in row.values() for row in rows):
+        return None
+    return _requests(rows, "arrival", "given", "made")
 
 
 def _streams(strategy: Json) -> float | None:
@@ -221,6 +355,9 @@ def _aiperf(data: Json) -> LoadResult:
     def average(metric: str) -> float | None:
         return _number(_below(data, metric), "avg")
 
+    def of_tokens(metric: str) -> float | None:
+        return _number(_below(data, metric), "p95")
+
     def of(metric: str) -> Figures:
         record = _below(data, metric)
         scale = MS.get(str(record.get("unit", "ms")))
@@ -229,6 +366,8 @@ def _aiperf(data: Json) -> LoadResult:
         values = {"mean": _number(record, "avg"), **{p: _number(record, p) for p in PERCENTILES}}
         return _figures(**{k: v * scale if v is not None else None for k, v in values.items()})
 
+    config = _below(data, "input_config")
+    concurrency = _concurrency(config)
     is_aiperf = "aiperf_version" in data or "schema_version" in data
     rate = _required(_below(data, "request_throughput"), "avg")
     completed = _required(_below(data, "request_count"), "avg")
@@ -240,29 +379,49 @@ def _aiperf(data: Json) -> LoadResult:
         failed=int(average("error_request_count") or 0),
         duration_s=average("benchmark_duration"),
         requests_per_s=rate,
-        concurrency=_concurrency(_below(data, "input_config")),
+        concurrency=concurrency,
         input_tokens_mean=average("input_sequence_length"),
         output_tokens_mean=average("output_sequence_length"),
         output_tokens_per_s=average("output_token_throughput"),
         ttft_ms=of("time_to_first_token"),
         tpot_ms=of("inter_token_latency"),
         e2e_ms=of("request_latency"),
+        rate_per_s=None if concurrency else _setting(config, "request_rate", "rate"),
+        arrival_cv=_aiperf_cv(config),
+        input_tokens_p95=of_tokens("input_sequence_length"),
+        output_tokens_p95=of_tokens("output_sequence_length"),
     )
+
+
+def _setting(config: Json, *names: str) -> float | None:
+    """The first number above 0 of one of these settings, at any depth."""
+    values = (node[name] for node in _sections(config) for name in names if name in node)
+    return next((float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool) and v > 0), None)
+
+
+def _aiperf_cv(config: Json) -> float:
+    """CV of the gaps: those of gamma arrivals have a smoothness, constant ones none."""
+    smoothness = _setting(config, "smoothness", "arrival_smoothness", "vllm_burstiness")
+    patterns = {str(node.get(name)) for node in _sections(config) for name in PATTERNS}
+    return cv_of_shape(smoothness) if smoothness else 0.0 if "constant" in patterns else 1.0
+
+
+PATTERNS = ("type", "arrival_pattern", "request_rate_mode")
+
+
+def _sections(node: Any) -> Iterator[Json]:
+    """All objects of the settings, as versions nest them in different ways; not those of the warm-up."""
+    if isinstance(node, Mapping):
+        if "warmup" in (node.get("kind"), node.get("name")):
+            return
+        yield node
+    for inner in node.values() if isinstance(node, Mapping) else node if isinstance(node, list) else ():
+        yield from _sections(inner)
 
 
 def _concurrency(config: Json) -> float | None:
     """The concurrency in the run's settings, at any depth, as versions differ; None for a rate or a schedule."""
-    stack: list[Any] = [config]
-    concurrency: float | None = None
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Mapping):
-            if node.get("request_rate") or node.get("fixed_schedule") or node.get("type") in OPEN_PHASES:
-                return None
-            value = node.get("concurrency")
-            if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
-                concurrency = float(value)
-            stack += node.values()
-        elif isinstance(node, list):
-            stack += node
-    return concurrency
+    sections = list(_sections(config))
+    if any(s.get("request_rate") or s.get("fixed_schedule") or s.get("type") in OPEN_PHASES for s in sections):
+        return None
+    return _setting(config, "concurrency")

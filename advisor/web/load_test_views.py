@@ -152,4 +152,5 @@ class LoadTests(views.APIView):
 
 def one(test: LoadTest) -> dict[str, Any]:
     comparison = load_tests.compare(load_tests.predicted(test.option), test.measured)
-    return {"id": test.pk, "calibrates": test.calibrates, "measured": test.measured, **comparison}
+    measured = {key: value for key, value in test.measured.items() if key != "requests"}
+    return {"id": test.pk, "calibrates": test.calibrates, "measured": measured, **comparison}

@@ -55,8 +55,8 @@ from advisor.workload.text import (
     with_changes,
 )
 from advisor.workload.title import named, unnamed
-from advisor.workload.trace_files import with_traces
-from advisor.workload.traffic import arrival_cv_of, prefix_classes_of, trace_of, users_of
+from advisor.workload.traces.files import with_traces
+from advisor.workload.traffic import arrival_cv_of, prefix_classes_of, trace_notes, trace_of, users_of
 
 __all__ = [
     "LOAD_TEST_HOURS",
@@ -127,6 +127,7 @@ __all__ = [
     "section_defaults",
     "set_path",
     "states_rate",
+    "trace_notes",
     "trace_of",
     "unavailable",
     "unit_of",

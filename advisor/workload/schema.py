@@ -23,7 +23,7 @@ from advisor.workload.notation.sections import with_numbers
 from advisor.workload.parts import parse_parts
 from advisor.workload.text import WorkloadError, check_size, either, error, load, past_day, unstorable
 from advisor.workload.title import is_derived, named
-from advisor.workload.traffic import Traffic, contradictions, filled
+from advisor.workload.traffic import Traffic, contradictions, filled, with_requests
 from advisor.workload.traffic import derived_paths as traffic_derived
 
 PORTFOLIO = "portfolio"
@@ -538,7 +538,8 @@ def fill(spec: Spec) -> dict[str, Any]:
     values = spec.model_dump(mode="json")
     if values["traffic"]:
         rate = batch_rate(spec.batch) if "batch" in REQUIRED_SECTIONS[spec.kind] and spec.batch else None
-        values["traffic"] = filled(values["traffic"], rate)
+        stated = spec.traffic.model_fields_set if spec.traffic else ()
+        values["traffic"] = filled(with_requests(values["traffic"], stated), rate)
     return values
 
 

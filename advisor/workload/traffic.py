@@ -1,7 +1,7 @@
 """The traffic section of a workload file."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -20,9 +20,10 @@ from advisor.workload.contents import (
     states_rate,
     turn_rate,
 )
-from advisor.workload.fields import Count, Fraction, NotNegative, Section, Tokens, number_as_mean
+from advisor.workload.fields import Count, Fraction, Name, NotNegative, Section, Tokens, number_as_mean
 from advisor.workload.text import WorkloadError, error
-from catalog.loading.bounded import BoundedError, read_csv
+from advisor.workload.traces.columns import COLUMNS, MAPPED
+from advisor.workload.traces.requests import notes_of, recorded, requests_of
 
 # p95 / mean of a log-normal is exp(Z95 sigma - sigma^2 / 2), which is largest for sigma = Z95
 MAX_P95_OF_MEAN = math.exp(Z95**2 / 2)
@@ -100,7 +101,7 @@ LoadCurve = Annotated[
 
 
 class TraceText(Section):
-    """Recorded requests: CSV with the header line arrival_s,input_tokens,output_tokens."""
+    """Recorded requests, as published or with the header line arrival_s,input_tokens,output_tokens."""
 
     csv: Annotated[str, Field(min_length=1, max_length=900_000)]
 
@@ -116,6 +117,7 @@ class Traffic(Section):
     input_tokens: Annotated[Lengths, number_as_mean(Tokens | Lengths)] | None = None
     output_tokens: Annotated[Lengths, number_as_mean(Tokens | Literal[0] | Lengths | NoTokens)] | None = None
     trace: TraceRef | None = None  # a path (command line only), or the text
+    trace_columns: dict[Literal[MAPPED], Name] = {}  # columns of a trace whose names say nothing
     requests_per_s: Annotated[Rate, number_as_mean(PerSecond | Rate)] | None = None
     users: Users | None = None
     # coefficient of variation of the gaps between arrivals at the peak; 1: Poisson; unset: the trace's, else assumed
@@ -255,54 +257,27 @@ def prefix_errors(traffic: Mapping[str, Any], kind: Kind) -> list[dict[str, str]
 
 # --- traces -----------------------------------------------------------------------------------------------------
 
-COLUMNS = ("arrival_s", "input_tokens", "output_tokens")
-MAX_REQUESTS = 20_000
-MAX_LINES = 5 * MAX_REQUESTS  # empty ones too
 WINDOW_S = 60.0  # of a trace, the peak is the rate of the busiest such window if the workload states no other
 LEAST_GAPS = 100  # fewer say too little about burstiness
-FIELD = "traffic.trace"
 
 
-def requests_of(text: str) -> list[tuple[float, int, int]]:
-    """(seconds after the first arrival, input tokens, output tokens) by arrival. Raises WorkloadError."""
-    try:
-        return read_requests(text)
-    except BoundedError as e:
-        raise WorkloadError([error(FIELD, str(e), "a CSV with the header line " + ",".join(COLUMNS))]) from None
+def with_requests(traffic: dict[str, Any], stated: Container[str]) -> dict[str, Any]:
+    """The traffic with its trace as CSV with the usual columns, and its prefix hit rate unless that is `stated`.
 
-
-def read_requests(text: str) -> list[tuple[float, int, int]]:
-    """Like `requests_of`, but may also raise BoundedError."""
-    lines = read_csv(text.lstrip("\ufeff"), max_rows=MAX_LINES)
-    _, names = next(lines, (1, []))
-    missing = [name for name in COLUMNS if name not in names]
-    if missing:
-        raise WorkloadError([error(FIELD, f"has no column {missing[0]}", "a header line " + ",".join(COLUMNS))])
-    requests = []
-    for number, cells in lines:
-        if not cells:
-            continue
-        row = dict(zip(names, cells, strict=False))
-        arrival_s = cell(row.get("arrival_s"), number, "a time in seconds", 0, 1e10)
-        sizes = [round(cell(row.get(name), number, "a number of tokens", 1, 1e7)) for name in COLUMNS[1:]]
-        requests.append((arrival_s, sizes[0], sizes[1]))
-        if len(requests) > MAX_REQUESTS:
-            allowed = f"at most {MAX_REQUESTS:,}; send only the busiest hours"
-            raise WorkloadError([error(FIELD, f"has more than {MAX_REQUESTS:,} requests", allowed)])
-    requests.sort()
-    if len(requests) < 2 or requests[-1][0] <= requests[0][0]:
-        raise WorkloadError([error(FIELD, "has only one arrival time", "requests at two or more arrival times")])
-    return [(arrival_s - requests[0][0], inputs, outputs) for arrival_s, inputs, outputs in requests]
-
-
-def cell(text: str | None, line: int, what: str, low: float, high: float) -> float:
-    try:
-        value = float(text or "")
-    except ValueError:
-        value = math.nan
-    if not low <= value <= high:
-        raise WorkloadError([error(FIELD, f"line {line}: {text!r} is not {what}", f"{low:g} .. {high:g}")])
-    return value
+    A trace that is used as it is keeps its text.
+    """
+    columns, trace = traffic["trace_columns"], traffic["trace"]
+    if isinstance(trace, str):  # read by traces.files, which parses again
+        return {key: value for key, value in traffic.items() if key in stated or key != "prefix_cache_hit_rate"}
+    if columns and trace is None:
+        raise WorkloadError([error("traffic.trace_columns", "there is no traffic.trace", "remove it, or give a trace")])
+    if trace is None:
+        return traffic
+    found = recorded(trace["csv"], columns)
+    values = {**traffic, "trace": {"csv": found.text}, "trace_columns": {}}
+    if found.hit_fraction is not None and not any(key in stated for key in ("prefix_cache_hit_rate", "prefixes")):
+        values["prefix_cache_hit_rate"] = round(found.hit_fraction, 3)
+    return values
 
 
 def trace_statistics(text: str, window_s: float = WINDOW_S) -> dict[str, Any]:
@@ -365,6 +340,12 @@ def arrival_cv_of(traffic: Mapping[str, Any], trace: Trace | None) -> float | No
     if (stated := traffic.get("burstiness")) is not None:
         return float(stated)
     return gaps_cv(trace.arrival_s, traffic.get("peak_window_s") or WINDOW_S) if trace else None
+
+
+def trace_notes(traffic: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """What was left out of a recorded trace, or follows from it."""
+    trace = (traffic or {}).get("trace")
+    return notes_of(trace["csv"]) if isinstance(trace, Mapping) else ()
 
 
 def trace_of(traffic: Mapping[str, Any]) -> Trace | None:

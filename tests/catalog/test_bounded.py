@@ -173,7 +173,7 @@ OWN_TEXTS = {
     "advisor/answer/options/launch_flags.py", "advisor/claims/claims.py",
     "advisor/claims/probes.py",
     "advisor/inputs/measured.py",
-    "advisor/stored.py", "advisor/web/answers/kept.py", "advisor/workload/text.py", "advisor/workload/trace_files.py",
+    "advisor/stored.py", "advisor/web/answers/kept.py", "advisor/workload/text.py", "advisor/workload/traces/files.py",
     "catalog/bundles/applied.py",
     "catalog/importers/prices/offers.py", "catalog/importers/prices/gpu_price_index.py",
     "catalog/importers/prices/gpuhunt.py", "catalog/importers/prices/litellm.py",

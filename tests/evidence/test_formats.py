@@ -9,7 +9,13 @@ import pytest
 
 from advisor.evidence import EvidenceError, formats
 from advisor.evidence.formats import Reading
+from advisor.fidelity import COLUMNS, Row
+from advisor.fidelity.protocols import run_of
+from advisor.fidelity.rows import client_of, run_facts
 from tests.evidence import samples
+from tests.sample_load_results import aiperf as sample_aiperf
+from tests.sample_load_results import guidellm as sample_guidellm
+from tests.sample_load_results import vllm as sample_vllm
 
 FIGURES = {"ttft_ms_mean": 200.0, "ttft_ms_p50": 150.0, "ttft_ms_p99": 900.0, "tpot_ms_mean": 9.0}
 LOAD = {"isl": "1024", "osl": "1024", "concurrency_or_batch": "16"}
@@ -249,3 +255,53 @@ def test_failed_requests_are_a_matter_for_a_person(share: float, tmp_path: Path)
 
 def test_a_run_without_a_completed_request_is_left_out(tmp_path: Path) -> None:
     assert one(tmp_path, samples.vllm(completed=0)).skipped == "completed no request"
+
+
+# --- the client of a published test -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("cells", "wanted"), [
+    ({"params_note": "client=burst;requests_per_user=3", "concurrency_or_batch": "64"},
+     {"kind": "burst", "requests_per_user": 3, "known": True}),
+    ({"params_note": "client=burst;lengths=0.5:1.5", "concurrency_or_batch": "64"},
+     {"length_low_fraction": 0.5, "length_high_fraction": 1.5}),
+    ({"params_note": "client=poisson;arrival_cv=2", "concurrency_or_batch": "qps=4"},
+     {"kind": "poisson", "rate_per_s": 4.0, "arrival_cv": 2.0, "known": True}),
+    ({"params_note": "", "concurrency_or_batch": "qps=4"}, {"kind": "poisson", "arrival_cv": 1.0, "known": False}),
+    ({"params_note": "benchmark=inferencex;client=burst;requests_per_user=10;lengths=0.8:1.0",
+      "concurrency_or_batch": "64", "framework": "sglang 0.5.4", "model_id": "deepseek-ai/DeepSeek-R1"},
+     {"kind": "burst", "requests_per_user": 10, "length_low_fraction": 0.8, "first_chunk_steps": 15, "known": True}),
+])  # fmt: skip
+def test_a_figure_is_predicted_for_the_client_that_its_file_states(
+    cells: dict[str, str], wanted: dict[str, Any]
+) -> None:
+    row = Row(**dict.fromkeys(COLUMNS, "") | {"value": 1.0, "metric": "ttft_ms_mean", "source_key": "somebody"} | cells)
+    client = client_of(row, run_of(run_facts(row)))
+    assert {name: getattr(client, name) for name in wanted} == wanted
+
+
+@pytest.mark.parametrize(("changes", "load", "note"), [
+    ({"request_rate": 4, "burstiness": 0.25, "max_concurrency": None}, "qps=4", "client=poisson;arrival_cv=2"),
+    ({"request_rate": 4, "max_concurrency": 64, "max_concurrent_requests": 9}, "qps=4", "client=poisson;arrival_cv=1"),
+    ({"request_rate": 4, "max_concurrency": 64, "max_concurrent_requests": 64}, "64",
+     "client=burst;requests_per_user=31.25;rate=4"),
+    ({"request_rate": "inf", "max_concurrency": 64}, "64", "client=burst;requests_per_user=31.25"),
+    ({"request_rate": "inf", "max_concurrency": None}, "2000", "client=burst;requests_per_user=1"),
+])  # fmt: skip
+def test_the_client_of_vllm_bench_serve(tmp_path: Path, changes: dict[str, Any], load: str, note: str) -> None:
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(sample_vllm(**changes)))
+    said = formats.read(path)[1][0].said
+    assert (said["concurrency_or_batch"], said["params_note"]) == (load, note)
+
+
+def test_streams_start_together(tmp_path: Path) -> None:
+    """GuideLLM's and AIPerf's users all send their first request at once, as those of vllm bench serve."""
+    files = (
+        sample_guidellm(strategy={"type_": "concurrent", "streams": 100}),
+        sample_aiperf(input_config={"phases": [{"type": "concurrency", "concurrency": 100}]}),
+    )
+    for file in files:
+        (tmp_path / "result.json").write_text(json.dumps(file))
+        said = formats.read(tmp_path / "result.json")[1][0].said
+        assert said["concurrency_or_batch"] == "100" and "client=burst;requests_per_user=20" in said["params_note"]

@@ -9,6 +9,7 @@ from advisor import load_tests
 from advisor.engine.calibration import Observed, Pooling
 from advisor.engine.terms import LAYOUT, STACK, Place, correction
 from advisor.inputs import measured
+from advisor.load_tests import records
 from advisor.models import LoadTest, Option
 from catalog.models import Organisation, ScoredRow
 from tests import sample_advice
@@ -104,6 +105,6 @@ def test_a_load_test_of_the_predicted_load_counts_for_its_organization_alone(opt
 def test_a_load_test_of_another_load_counts_for_nobody_and_says_why(option: Option) -> None:
     test, _ = load_tests.record(option, written(vllm(rate=3)), "result.json")
     assert measured.own_observed(option.advice.workload.spec["model"], option.advice.organisation) == []
-    effect = load_tests.effect(test)
+    effect = records.effect(test)
     assert effect["rows"] == []
     assert "another load" in effect["why_nothing"] and "requests/s: 3 measured, 6 predicted" in effect["why_nothing"]

@@ -299,7 +299,9 @@ def ladder(workload: Workload, choice: Choice, s: Scored, at: int) -> list[Ladde
     bursts = f", in bursts (coefficient of variation {workload.arrival_cv:.3g})" if bursty else ""
     steps = [
         _step("mean_traffic", True, plain, s, mean, "", "enough for the mean traffic"),
-        _step("stated_peak", True, plain, s, peak, "traffic.requests_per_s.peak", f"enough for the stated peak{bursts}"),
+        _step(
+            "stated_peak", True, plain, s, peak, "traffic.requests_per_s.peak", f"enough for the stated peak{bursts}"
+        ),
         _step("one_host_lost", included, spared, s, peak, "slo.availability", "and one host may fail"),
     ]
     chance = workload.slo.sure_confidence

@@ -39,6 +39,7 @@ class Observed:
     place: Place
     log_error: float  # log(measured time / predicted time)
     group: str  # rows that are held out together
+    noise: float | None = None  # variance of this row's own error; None: that of the pooling
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,7 +84,7 @@ def posterior(observed: Sequence[Observed], place: Place, pooling: Pooling) -> P
 
 
 def _covariance(observed: Sequence[Observed], effects: Iterable[tuple[str, float]], noise: float) -> Array:
-    total = noise * np.eye(len(observed))
+    total = np.diag([noise if o.noise is None else o.noise for o in observed])
     for level, variance in effects:
         keys = _numbers([o.place.key(level) for o in observed])
         total = total + variance * (keys[:, None] == keys[None, :])

@@ -9,7 +9,9 @@ from advisor.evidence.formats.reading import (
     EvidenceError,
     Json,
     Reading,
+    at_rate,
     below,
+    burst,
     day_of,
     failed_doubt,
     figures_of,
@@ -57,10 +59,13 @@ def _reading(where: str, record: Json) -> Reading:
         if "No request was completed" in str(error) or "was not finished" in str(error):
             return Reading(where=where, said={}, figures={}, skipped=str(error))
         raise EvidenceError(f"{where}: {error}") from error
-    load, note = f"{result.concurrency:g}" if result.concurrency else "", "client=steady" if result.concurrency else ""
-    if not load and _at_a_rate(run.get("input_config")):
-        stated = number(_found(run.get("input_config"), "request_rate", "rate"))
-        load, note = f"qps={stated or result.requests_per_s:.6g}", "" if stated else "rate as served"
+    load, note = "", ""
+    if result.concurrency:
+        load, note = f"{result.concurrency:g}", burst(result.completed, result.concurrency)
+    elif result.rate_per_s:
+        load, note = at_rate(result.rate_per_s, result.arrival_cv)
+    elif _at_a_rate(run.get("input_config")):
+        load, note = f"qps={result.requests_per_s:.6g}", "rate as served"
     said = said_of(
         model=_model(run.get("input_config")),
         isl=result.input_tokens_mean,

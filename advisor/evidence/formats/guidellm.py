@@ -7,7 +7,9 @@ from advisor.evidence.formats.reading import (
     EvidenceError,
     Json,
     Reading,
+    at_rate,
     below,
+    burst,
     day_of,
     failed_doubt,
     figures_of,
@@ -81,10 +83,10 @@ def latencies(result: LoadResult) -> dict[str, float | None]:
 def _load(strategy: Json, result: LoadResult) -> tuple[str, str]:
     kind = strategy.get("type_")
     if result.concurrency:
-        return f"{result.concurrency:g}", "client=steady"
+        return f"{result.concurrency:g}", burst(result.completed, result.concurrency)
     rate = number(strategy.get("rate"))
     if kind in RATES and rate:
-        return f"qps={rate:.6g}", ""
+        return at_rate(rate, result.arrival_cv)
     if kind in REPLAYED:
         return f"qps={result.requests_per_s:.6g}", "rate as served"
     if kind == "throughput":

@@ -101,7 +101,9 @@ def _reading(where: str, run: Json) -> Reading:
     image = str(run.get("image") or "")
     engine = str(run.get("framework") or "").lower()
     version = image.rpartition(":")[2] if ":" in image and "@sha256" not in image else ""
-    note = f"precision={run.get('precision')};spec={spec or 'none'};client=burst;requests_per_user=10"
+    # `benchmark`: the servers' settings are those of its scripts (protocols.yaml)
+    note = f"precision={run.get('precision')};spec={spec or 'none'};benchmark=inferencex"
+    note += ";client=burst;requests_per_user=10;lengths=0.8:1.0"
     said = said_of(
         model=model_of(run),
         accelerator=chip_of(str(first(run, "hw", "hardware_name") or "")),

@@ -157,16 +157,36 @@ def day_of(stamp: Any) -> str:
     return ""
 
 
-def load_text(rate: Any, concurrency: float | None, requests: float | None) -> tuple[str, str]:
-    """(concurrency or rate, note) of a run; a rate that is not finite sends all requests at once."""
+def load_text(
+    rate: Any, concurrency: float | None, requests: float | None, cv: float = 1.0, most: float | None = None
+) -> tuple[str, str]:
+    """(concurrency or rate, note) of a run; a rate that is not finite sends all requests at once.
+
+    cv: of the gaps between arrivals at a rate. most: requests that were in flight at once; fewer than the concurrency
+    did not wait for each other.
+    """
     per_s = number(rate)
-    if per_s and not concurrency:
-        return f"qps={per_s:.6g}", ""
+    if per_s and (not concurrency or (most is not None and most < concurrency)):
+        return at_rate(per_s, cv)
     if concurrency:
-        each = f";requests_per_user={requests / concurrency:.4g}" if requests and requests >= concurrency else ""
         limited = f";rate={per_s:.6g}" if per_s else ""
-        return written_of(concurrency), f"client=burst{each}{limited}"
-    return written_of(requests), "client=burst;requests_per_user=1" if requests else ""
+        return written_of(concurrency), burst(requests, concurrency) + limited
+    return written_of(requests), burst(requests, requests) if requests else ""
+
+
+def at_rate(per_s: float, cv: float) -> tuple[str, str]:
+    """(load, note) of requests that arrive at a rate."""
+    return f"qps={per_s:.6g}", f"client=poisson;arrival_cv={cv:.4g}"
+
+
+def burst(requests: float | None, concurrency: float | None) -> str:
+    """The note of a client that sends its first requests all at once, then one for each that is served."""
+    each = (
+        f";requests_per_user={requests / concurrency:.4g}"
+        if requests and concurrency and requests >= concurrency
+        else ""
+    )
+    return f"client=burst{each}"
 
 
 def failed_doubt(failed: float | None, completed: float | None) -> str:

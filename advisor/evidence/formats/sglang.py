@@ -59,7 +59,7 @@ def _reading(where: str, run: Json) -> Reading:
         isl=_each(run, "total_input_tokens", completed),
         osl=_each(run, "total_output_tokens", completed),
         concurrency_or_batch=load,
-        params_note=f"dataset={run.get('dataset_name')};{client}".strip(";"),
+        params_note=f"dataset={run.get('dataset_name')};{client}{_spread(run)}".strip(";"),
         weights_dtype=FORMATS.get(str(server.get("quantization") or "")),
         kv_dtype={"fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "bfloat16": "bf16"}.get(str(server.get("kv_cache_dtype"))),
         date=day_of(run.get("date") or run.get("timestamp")),
@@ -74,6 +74,14 @@ def _reading(where: str, run: Json) -> Reading:
         skipped=SPECULATION.format(spec) if spec else "completed no request" if not completed else "",
         doubt=failed_doubt(failed, completed),
     )
+
+
+def _spread(run: Json) -> str:
+    """The range of random lengths around their mean: uniform between --random-range-ratio and 1 of the nominal."""
+    ratio = number(run.get("random_range_ratio"))
+    if run.get("dataset_name") != "random" or ratio is None or not 0 <= ratio < 1:
+        return ""
+    return f";lengths={2 * ratio / (1 + ratio):.4g}:{2 / (1 + ratio):.4g}"
 
 
 def _server(run: Json) -> Json:

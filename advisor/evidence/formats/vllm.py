@@ -14,6 +14,7 @@ from advisor.evidence.formats.reading import (
     runs,
     said_of,
 )  # fmt: skip
+from advisor.load_tests import cv_of_shape
 
 NAME = "vllm"
 
@@ -52,7 +53,13 @@ def _serve(where: str, run: Json) -> Reading:
     failed = number(run.get("failed"))
     if failed is None and sent is not None and completed is not None:
         failed = max(sent - completed, 0)
-    load, client = load_text(run.get("request_rate"), number(run.get("max_concurrency")), sent)
+    load, client = load_text(
+        run.get("request_rate"),
+        number(run.get("max_concurrency")),
+        sent,
+        cv_of_shape(number(run.get("burstiness"))),
+        number(run.get("max_concurrent_requests")),
+    )
     version = first(run, "vllm_version", "server_version")
     said = said_of(
         model=first(run, "model_id", "model"),

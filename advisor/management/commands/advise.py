@@ -3,8 +3,9 @@ import os
 import sys
 import time
 from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from django.core.management.base import BaseCommand, CommandError
@@ -61,6 +62,14 @@ class Command(BaseCommand):
             help="change one value of the workload, for example traffic.requests_per_s.mean=6 or "
             "constraints.max_usd_per_month=$40k; repeatable",
         )
+        parser.add_argument(
+            "--trace-columns",
+            type=trace_columns,
+            default={},
+            metavar="KEY=COLUMN,...",
+            help="columns of the recorded trace that have unusual names, for example "
+            "arrival_ms=ts,input_tokens=n_in,output_tokens=n_out; arrivals in s, ms, us or ns",
+        )
         parser.add_argument("--document", choices=FILES, help="write one document for finance instead of the answer")
         parser.add_argument(
             "--out",
@@ -94,7 +103,13 @@ class Command(BaseCommand):
         if fault := document_fault(options["document"], options["out"], options["option"]):
             self.refuse(fault)
         try:
-            spec = question(options["workload"], options["set"], options["prices_as_of"], self.stderr.write)
+            spec = question(
+                options["workload"],
+                options["set"],
+                options["prices_as_of"],
+                self.stderr.write,
+                options["trace_columns"],
+            )
             if options["quick"]:
                 self.rank_quickly(spec, options)
             snapshot = file_snapshot(options["snapshot"], lambda: take_snapshot(spec, default_organisation()))
@@ -259,12 +274,24 @@ def timed(compute: Callable[[], Answer]) -> Answer:
     return answer.changed(elapsed_s=round(time.monotonic() - start_s, 3))
 
 
+def trace_columns(text: str) -> dict[str, str]:
+    """KEY=COLUMN pairs, separated by commas. ArgumentTypeError: one is not a pair."""
+    pairs = [part.partition("=") for part in text.split(",")]
+    if wrong := [key for key, _, column in pairs if not key.strip() or not column.strip()]:
+        raise ArgumentTypeError(f"{wrong[0]!r} is not KEY=COLUMN")
+    return {key.strip(): column.strip() for key, _, column in pairs}
+
+
 def ignore(text: str) -> None:
     """Drops a warning."""
 
 
 def question(
-    path: Path, changes: list[str], prices_as_of: str | None = None, warn: Callable[[str], object] = ignore
+    path: Path,
+    changes: list[str],
+    prices_as_of: str | None = None,
+    warn: Callable[[str], object] = ignore,
+    trace_columns: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """The validated workload of the file, with each `--set` applied and the files it refers to read.
 
@@ -278,6 +305,8 @@ def question(
         if not equals:
             raise workload.WorkloadError([{"field": "--set", "message": f"{change}: give path.to.key=value"}])
         raw = workload.set_path(raw, key, value)
+    if trace_columns:
+        raw = {**raw, "traffic": {**(raw.get("traffic") or {}), "trace_columns": dict(trace_columns)}}
     raw, owner = with_workloads(raw, path.parent), default_organisation()
     try:
         parsed = workload.parse(raw)

@@ -49,20 +49,27 @@ class Command(BaseCommand):
         self.stdout.write(f"load test {test.pk} of option {target.pk}: {'recorded' if is_new else 'already recorded'}")
         for line in lines(load_tests.compare(load_tests.predicted(target), test.measured)):
             self.stdout.write(line)
-        for line in effect_lines(load_tests.effect(test)):
+        for line in effect_lines(load_tests.correct(test), test.measured["matched"]):
             self.stdout.write(line)
 
 
-def effect_lines(effect: dict[str, Any]) -> list[str]:
+def effect_lines(effect: dict[str, Any], matched: dict[str, Any]) -> list[str]:
     """What the load test changes, before and after."""
+    figures = [
+        f"{row['name']}: predicted {row['predicted']:,.4g} ms for this load, measured {row['measured']:,.4g}, after "
+        f"correction {row['after']:,.4g}"
+        for row in effect.get("figures", ())
+    ]
+    if figures:
+        figures = [f"Simulated: {matched['load']}.", *figures]
     if not effect["rows"]:
-        return [f"Nothing changes: {effect['why_nothing']}."]
+        return [*figures, f"Nothing changes: {effect['why_nothing']}."]
     table = [f"{row['name']}: {shown(row['before'])} before, {shown(row['after'])} now" for row in effect["rows"]]
     head = f"Step times of this deployment: x{effect['factor_before']:.3f} before, x{effect['factor_after']:.3f} now."
     notes = [effect["said"]] if effect["said"] else []
     if effect["why_nothing"]:
         notes.append(f"Nothing changes: {effect['why_nothing']}.")
-    return [head, *notes, *table, "New answers use this load test. Ask again to store one."]
+    return [*figures, head, *notes, *table, "New answers use this load test. Ask again to store one."]
 
 
 def shown(value: float | str | None) -> str:

@@ -14,6 +14,7 @@ from advisor.web.form_fields.fields import (
     TEXT,
     TRACE_FILE,
     TRACE_TEXT,
+    VALUES,
     WHOLE,
     Field,
     Group,
@@ -69,7 +70,9 @@ PRECISION = Group(
             "traffic.burstiness",
             _("Burstiness of arrivals"),
             NUMBER,
-            _("Coefficient of variation of the gaps at the peak; 1 is random (Poisson). Empty: the trace's, or assumed"),
+            _(
+                "Coefficient of variation of the gaps at the peak; 1 is random (Poisson). Empty: the trace's, or assumed"
+            ),
         ),
         Field(
             "traffic.peak_window_s",
@@ -87,7 +90,9 @@ PRECISION = Group(
             "traffic.prefixes",
             _("Shared prefixes"),
             PREFIXES,
-            _("Instead of a hit rate. One class a line: share of requests, tokens, number of prefixes, as in 50% 2000 8"),
+            _(
+                "Instead of a hit rate. One class a line: share of requests, tokens, number of prefixes, as in 50% 2000 8"
+            ),
         ),
         Field(
             "traffic.host_cache_hit_rate",
@@ -158,13 +163,19 @@ RECORDED = Group(
             TRACE_TEXT,
             _("Or: a recorded trace (paste)"),
             LINES,
-            _("CSV with the header arrival_s,input_tokens,output_tokens; replaces the token and request fields"),
+            _("CSV or JSON lines, as published (Azure, BurstGPT, Mooncake); replaces the token and request fields"),
         ),
         Field(
             TRACE_FILE,
             _("Or: a recorded trace (upload)"),
             FILE,
-            _("CSV with the header arrival_s,input_tokens,output_tokens; at most 20,000 requests and 900 kB"),
+            _("At most 900 kB; of more than 20,000 requests, the busiest stretch is used"),
+        ),
+        Field(
+            "traffic.trace_columns",
+            _("Columns of the trace"),
+            VALUES,
+            _("Only for unusual names: arrival_ms: ts, input_tokens: n_in, output_tokens: n_out"),
         ),
     ),
     says=_("None: random arrivals at the rate above"),
@@ -189,7 +200,9 @@ LEVELS = Group(
             "slo.headroom_fraction",
             _("Headroom"),
             NUMBER,
-            _("Share of the capacity that the peak leaves free, such as 15%. Empty: none, because bursts are simulated"),
+            _(
+                "Share of the capacity that the peak leaves free, such as 15%. Empty: none, because bursts are simulated"
+            ),
         ),
         Field(
             "slo.confidence",

@@ -13,17 +13,16 @@ from advisor.workload.contents import lengths_of, prompts_of
 from advisor.workload.fields import Fraction, Section
 from advisor.workload.schema import Task, parse
 from advisor.workload.text import WorkloadError, error
+from advisor.workload.traces.columns import COLUMNS
+from advisor.workload.traces.requests import requests_of
 from advisor.workload.traffic import (
-    COLUMNS,
     MAX_P95_OF_MEAN,
     SharedPrefix,
     TraceText,
     Users,
     mean_and_p95,
-    read_requests,
     users_of,
 )
-from catalog.loading.bounded import BoundedError
 
 Tokens = Annotated[int, Field(ge=1, le=1_000_000)]
 CLIENT = r"^(steady|static|burst:[1-9][0-9]{0,2}|poisson:[0-9]+(\.[0-9]+)?([eE][-+]?[0-9])?)$"
@@ -125,11 +124,8 @@ def whole_mean(values: tuple[int, ...]) -> int:
 
 def recorded(text: str) -> Trace:
     """The requests of a CSV text. Raises WorkloadError."""
-    allowed = "a CSV with the header line " + ",".join(COLUMNS)
     try:
-        columns = zip(*read_requests(text), strict=True)
-    except BoundedError as e:
-        raise WorkloadError([error("trace", str(e), allowed)]) from None
+        columns = zip(*requests_of(text), strict=True)
     except WorkloadError as e:
         raise WorkloadError([{**item, "field": "trace"} for item in e.errors]) from None
     return Trace(**dict(zip(COLUMNS, columns, strict=True)))

@@ -9,6 +9,8 @@ from typing import Any
 from advisor.workload.schema import parse
 from advisor.workload.text import WorkloadError, error
 from advisor.workload.title import unnamed
+from advisor.workload.traces.columns import FIELD
+from advisor.workload.traces.requests import recorded
 
 Json = dict[str, Any]
 LENGTHS = ("input_tokens", "output_tokens")  # fields of traffic, and columns of a trace
@@ -21,8 +23,11 @@ def with_traces(spec: Json, folder: Path) -> Json:
         return spec
     traffic = dict(spec["traffic"])
     if isinstance(traffic["trace"], str):
-        text = trace_text(folder / traffic["trace"])
-        return parse({**unnamed(spec), "traffic": {**traffic, "trace": {"csv": text}}})
+        found = recorded(trace_text(folder / traffic["trace"]), traffic["trace_columns"], MAX_ROWS)
+        if found.hit_fraction is not None:
+            traffic.setdefault("prefix_cache_hit_rate", round(found.hit_fraction, 3))
+        read = {**traffic, "trace": {"csv": found.text}, "trace_columns": {}}
+        return parse({**unnamed(spec), "traffic": read})
     for key in LENGTHS:
         if "trace" in traffic[key]:
             field = f"traffic.{key}.trace"
@@ -34,7 +39,7 @@ def trace_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as e:
-        raise WorkloadError([error("traffic.trace", f"cannot be read: {e}", "a CSV file")]) from None
+        raise WorkloadError([error(FIELD, f"cannot be read: {e}", "a CSV file")]) from None
 
 
 def lengths(path: Path, column: str, field: str) -> dict[str, float]:
