@@ -71,11 +71,26 @@ def test_the_further_open_loops_were_predicted_and_are_as_far_off_as_the_documen
         assert found == pytest.approx(said, abs=0.006), held_out
 
 
-def test_the_percentiles_of_the_further_open_loops_follow_from_their_requests() -> None:
+@pytest.mark.parametrize("name", ["hopper-vllm-033-open-loop-2", "hopper-vllm-033-open-loop-3"])
+def test_the_percentiles_of_the_further_open_loops_follow_from_their_requests(name: str) -> None:
     requests = defaultdict(list)
-    with lzma.open(MEASUREMENTS / "hopper-vllm-033-open-loop-2-requests.csv.xz", "rt") as file:
+    with lzma.open(MEASUREMENTS / f"{name}-requests.csv.xz", "rt") as file:
         for row in csv.DictReader(file):
-            requests[row["point"]].append(float(row["ttft_ms"]))
-    for point, row in table("hopper-vllm-033-open-loop-2.csv").items():
+            if row.get("phase", "window") == "window":
+                requests[row["point"]].append(float(row["ttft_ms"]))
+    for point, row in table(f"{name}.csv").items():
         assert len(requests[point]) == int(row["requests"]), point
         assert np.percentile(requests[point], 95) == pytest.approx(float(row["ttft_ms_p95"]), rel=1e-3), point
+
+
+def test_the_last_open_loops_were_predicted_and_are_as_far_off_as_the_document_says() -> None:
+    before = table("hopper-vllm-033-open-loop-3-predictions.csv")
+    metrics = ("ttft_ms_p50", "ttft_ms_p95", "tpot_ms_p50", "tpot_ms_p95")
+    errors = defaultdict(list)
+    for point, row in table("hopper-vllm-033-open-loop-3.csv").items():
+        predicted = before[f"{point}@0.0" if "ngram" in point else point]
+        assert predicted["held_out"] == row["held_out"], point
+        errors[row["held_out"]].append([abs(float(predicted[m]) / float(row[m]) - 1) for m in metrics])
+    assert {held_out: len(rows) for held_out, rows in errors.items()} == {"0": 11, "1": 8}
+    for held_out, said in (("0", (0.30, 0.28, 0.056, 0.072)), ("1", (0.38, 0.28, 0.17, 0.22))):
+        assert np.median(errors[held_out], axis=0) == pytest.approx(said, abs=0.006), held_out
