@@ -1,7 +1,7 @@
 """The traffic section of a workload file."""
 
 import math
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
@@ -224,7 +224,7 @@ def contradictions(traffic: Mapping[str, Any], kind: Kind) -> list[dict[str, str
 WINDOW_S = 60.0  # the peak is the rate of the busiest such window
 
 
-def with_requests(traffic: dict[str, Any], stated: Container[str]) -> dict[str, Any]:
+def with_requests(traffic: dict[str, Any], stated: Collection[str]) -> dict[str, Any]:
     """The traffic with its trace as CSV with the usual columns, and its prefix hit rate unless that is `stated`.
 
     A trace that is used as it is keeps its text.
@@ -238,7 +238,7 @@ def with_requests(traffic: dict[str, Any], stated: Container[str]) -> dict[str, 
         return traffic
     found = recorded(trace["csv"], columns)
     values = {**traffic, "trace": {"csv": found.text}, "trace_columns": {}}
-    if found.hit_fraction is not None and "prefix_cache_hit_rate" not in stated:
+    if found.hit_fraction is not None and not {"prefix_cache_hit_rate", "prefixes"} & set(stated):
         values["prefix_cache_hit_rate"] = round(found.hit_fraction, 3)
     return values
 

@@ -13,7 +13,7 @@ from rest_framework.exceptions import APIException
 from advisor.api import JSONParser
 from advisor.load_tests.result_files import LoadResultError, parse
 from advisor.workload import WorkloadError, load
-from advisor.workload.traffic import requests_of
+from advisor.workload.traces.requests import requests_of
 from catalog.api.own_prices import PricesParser
 from catalog.importers.models import hf
 from catalog.loading.bounded import FILES, WEB, BoundedError, Bounds, TooLarge, check_json, read_csv, read_json
@@ -173,7 +173,7 @@ OWN_TEXTS = {
     "advisor/answer/options/launch_flags.py", "advisor/claims/claims.py",
     "advisor/claims/probes.py",
     "advisor/inputs/measured.py",
-    "advisor/stored.py", "advisor/web/answers/kept.py", "advisor/workload/text.py", "advisor/workload/trace_files.py",
+    "advisor/stored.py", "advisor/web/answers/kept.py", "advisor/workload/text.py", "advisor/workload/traces/files.py",
     "catalog/bundles/applied.py",
     "catalog/importers/prices/offers.py", "catalog/importers/prices/gpu_price_index.py",
     "catalog/importers/prices/gpuhunt.py", "catalog/importers/prices/litellm.py",

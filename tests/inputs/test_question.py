@@ -16,7 +16,7 @@ from advisor.inputs.from_catalog import take_snapshot
 from advisor.inputs.prices.assumptions import COSTS
 from advisor.inputs.to_engine import workload_of
 from advisor.result import Answer
-from advisor.workload.trace_files import with_traces
+from advisor.workload.traces.files import with_traces
 from tests import sample_advice
 from tests.as_json import recommend
 from tests.pages import every_section
