@@ -93,6 +93,7 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "advisor/workload/schema.py": INTAKE,
         "advisor/workload/text.py": INTAKE,
         "advisor/workload/traces/files.py": ["tests/workload/test_traffic.py", "tests/inputs/test_question.py"],
+        "advisor/workload/traces/requests.py": ["tests/workload/test_traces.py", "tests/workload/test_traffic.py"],
         "advisor/workload/traffic.py": ["tests/workload/test_traffic.py", *INTAKE],
     },
     "forms": {"advisor/web/forms.py": FORMS, "advisor/web/form_fields/__init__.py": FORMS},

@@ -212,6 +212,7 @@ def _run_of(option: Option, deployment: Deployment, found: Mapping[str, Any]) ->
         (spec.get("adapters"), "it serves adapters"),
         (spec["traffic"].get("images"), "its requests have images"),
         (spec["traffic"].get("turns"), "its requests are conversations"),
+        (spec["traffic"].get("prefixes"), "its prompts have classes of shared prefixes"),
     ):
         if given:
             raise Unmatched(why)

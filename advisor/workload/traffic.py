@@ -1,7 +1,7 @@
 """The traffic section of a workload file."""
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -261,7 +261,7 @@ WINDOW_S = 60.0  # of a trace, the peak is the rate of the busiest such window i
 LEAST_GAPS = 100  # fewer say too little about burstiness
 
 
-def with_requests(traffic: dict[str, Any], stated: Container[str]) -> dict[str, Any]:
+def with_requests(traffic: dict[str, Any], stated: Collection[str]) -> dict[str, Any]:
     """The traffic with its trace as CSV with the usual columns, and its prefix hit rate unless that is `stated`.
 
     A trace that is used as it is keeps its text.
@@ -275,7 +275,7 @@ def with_requests(traffic: dict[str, Any], stated: Container[str]) -> dict[str, 
         return traffic
     found = recorded(trace["csv"], columns)
     values = {**traffic, "trace": {"csv": found.text}, "trace_columns": {}}
-    if found.hit_fraction is not None and not any(key in stated for key in ("prefix_cache_hit_rate", "prefixes")):
+    if found.hit_fraction is not None and not {"prefix_cache_hit_rate", "prefixes"} & set(stated):
         values["prefix_cache_hit_rate"] = round(found.hit_fraction, 3)
     return values
 

@@ -13,7 +13,7 @@ from rest_framework.exceptions import APIException
 from advisor.api import JSONParser
 from advisor.load_tests.result_files import LoadResultError, parse
 from advisor.workload import WorkloadError, load
-from advisor.workload.traffic import requests_of
+from advisor.workload.traces.requests import requests_of
 from catalog.api.own_prices import PricesParser
 from catalog.importers.models import hf
 from catalog.loading.bounded import FILES, WEB, BoundedError, Bounds, TooLarge, check_json, read_csv, read_json

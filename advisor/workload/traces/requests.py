@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from advisor.workload.text import WorkloadError, error
 from advisor.workload.traces.columns import COLUMNS, FIELD, Chosen, chosen
 from advisor.workload.traces.prefixes import hit_fraction
-from catalog.loading.bounded import BoundedError, Bounds, read_csv, read_json
+from catalog.loading.bounded import FILES, WEB, BoundedError, Bounds, read_csv, read_json
 
 MAX_REQUESTS = 20_000
 MAX_LINES = 5 * MAX_REQUESTS  # empty ones too
@@ -49,7 +49,7 @@ def recorded(text: str, columns: Mapping[str, str] | None = None, most_lines: in
     is_json = body[:1] in ("{", "[")
     try:
         if is_json:
-            rows = _of_json(body)
+            rows = _of_json(body, FILES if most_lines > MAX_LINES else WEB)
         else:
             rows = _of_csv(bare.split("\n", len(notes))[len(notes)], most_lines, len(notes))
         names = list(next(rows, (1, {}))[1])
@@ -97,11 +97,10 @@ def _of_csv(text: str, most_lines: int, before: int) -> Rows:
             yield before + number, dict(zip(names, cells, strict=False))
 
 
-def _of_json(text: str) -> Rows:
+def _of_json(text: str, bounds: Bounds) -> Rows:
     """One object a line, or a list of objects; objects inside an object count as its own keys."""
     if text.startswith("["):
-        found = read_json(text, Bounds(max_bytes=64 * 2**20, max_values=4_000_000))
-        objects = enumerate(found, 1)
+        objects = enumerate(read_json(text, bounds), 1)
     else:
         objects = ((n, read_json(line, LINE)) for n, line in enumerate(text.splitlines(), 1) if line.strip())
     first = True
