@@ -277,7 +277,7 @@ def best_of_chip(
 def _with_more_seats(
     workload: Workload, simulations: Simulations, scale: Scale, best: Scored, row: int, column: int
 ) -> Scored:
-    """The design, or that of the next larger batches where the simulation needs fewer machines than the estimates say."""
+    """The design, or that of the next larger batches where they need fewer machines and the simulation passes."""
     planned = simulations.table.replicas[row]
     for larger in range(column + 1, len(planned)):
         fewer = planned[larger] < planned[column] and simulations.catalog.effort.allows("larger batches")

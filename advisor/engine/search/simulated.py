@@ -428,8 +428,8 @@ class Simulations:
     def fewest_replicas(self, workload: Workload, row: int, column: int) -> SimulatedDesign:
         """The candidate with the fewest replicas that meet the limits, trying up to twice the plan; else its best run.
 
-        Beyond the first step it goes on while the last two trials, taken as points of a line, promise that it helps. The
-        steps do not depend on the limits, so that relaxing them to what a trial achieved finds it again.
+        Beyond the first step it goes on while the line through the last two trials promises that it helps. The steps do
+        not depend on the limits, so that relaxing them to what a trial achieved finds it again.
         """
         planned = int(self.table.replicas[row, column])
         steps = [planned + max(k, math.ceil(planned * more)) for k, more in enumerate(MORE_REPLICAS_FRACTIONS, 1)]
