@@ -271,9 +271,7 @@ def question_of(spec: Json, snapshot: Snapshot, lost: Lost) -> Question:
 def served_workload(spec: Json, snapshot: Snapshot) -> Workload:
     """The workload as the engine takes it, with what is assumed of arrivals and of the start of an instance."""
     rows = snapshot.assumptions
-    cv, start_s = (
-        float(spec["tco"].get(key, rows[key]["value"])) for key in (arrival_cv_key(spec, rows), COLD_START)
-    )
+    cv, start_s = (float(spec["tco"].get(key, rows[key]["value"])) for key in (arrival_cv_key(spec, rows), COLD_START))
     return replace(workload_of(spec, cv), cold_start_s=start_s)
 
 

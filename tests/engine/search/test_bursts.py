@@ -53,7 +53,8 @@ def test_burstier_arrivals_never_look_faster(policy: str, crowds: bool):
     for load in (0.3, 0.6, 0.9):
         rate = load * capacity_requests_per_s(times, demand, scheduler)
         seen = [
-            open_loop(times, rate, replace(demand, arrival_cv2=cv2), scheduler, crowds=crowds) for cv2 in (0.0, 1.0, 9.0)
+            open_loop(times, rate, replace(demand, arrival_cv2=cv2), scheduler, crowds=crowds)
+            for cv2 in (0.0, 1.0, 9.0)
         ]
         for calm, bursty in zip(seen, seen[1:], strict=False):
             assert np.all(bursty.ttft_p95_estimate_s >= calm.ttft_p95_estimate_s * (1 - 1e-9))

@@ -42,7 +42,9 @@ def with_drafts(question: Question, table: Table, scale: Scale) -> Table:
         return table
     known = Known(question=question, by_framework={})
     chosen = hopeful_rows(workload, table, scale, known)
-    firsts = [lane for h in chosen for lane in trials(workload, table, h, first_of_each(known.drafts(table.lanes[h.row])))]
+    firsts = [
+        lane for h in chosen for lane in trials(workload, table, h, first_of_each(known.drafts(table.lanes[h.row])))
+    ]
     if not firsts:
         return table
     first = evaluated(question, firsts)
