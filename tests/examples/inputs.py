@@ -29,6 +29,12 @@ MEANINGS = {
     "traffic.prefixes[].share": "Share of the requests whose prompts begin with one of these texts",
     "traffic.prefixes[].tokens": "Tokens of such a text",
     "traffic.prefixes[].count": "Different texts of this class; each request has one of them at random",
+    "constraints.layout.tp": "Tensor-parallel size of the replicas that run; nothing else is tried",
+    "constraints.layout.pp": "Their pipeline stages",
+    "constraints.layout.ep": "Their expert-parallel size",
+    "constraints.layout.dp": "Their attention data parallelism, inside a replica",
+    "constraints.max_batched_tokens": "Token budget of a scheduler step; empty: the framework's, or what costs less",
+    "constraints.max_running_requests": "Most running requests of a scheduler (seats); empty: as many as are needed",
     "workloads": "The workloads of a portfolio: file names or their contents",
     "weights.KEY": "Weight of a goal in the balanced score. Goals: " + ", ".join(typing.get_args(Weight)),
     "team.STACK": "Your team's skill with a software stack, 0 (none) to 5 (expert). Stacks: "

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from advisor.models import Advice
 from advisor.web import forms
-from advisor.web.form_fields import CASES, FIELDS, LATENCY, PATH, TRACE_FILE, TRACE_TEXT, TRAFFIC_BY
+from advisor.web.form_fields import FIELDS, LATENCY, SECTIONS, TRACE_FILE, TRACE_TEXT, TRAFFIC_BY
 from advisor.web.forms import WorkloadForm, as_file, from_spec
 from advisor.workload import schema
 from advisor.workload.schema import Spec, parse
@@ -19,7 +19,7 @@ from catalog.models import Accelerator, Assumption, ExchangeRate, ServedModel
 
 pytestmark = pytest.mark.django_db
 MODEL = "meta-llama/Llama-3.1-8B"
-LINED = (PATH, CASES)  # a section a line
+
 TRACE = "arrival_s,input_tokens,output_tokens\n0,100,10\n1.5,300,20\n4,200,30\n"
 ASKED = {
     "name": "desk",
@@ -60,7 +60,7 @@ def test_every_place_of_the_file_has_its_field():
     fields = set(FIELDS) - {TRACE_FILE, "tco", TRAFFIC_BY, LATENCY}
     grown = {path.rsplit(".", 1)[0] for path in fields if path.startswith(("weights.", "team."))}
     lines = {
-        path for path in asked if path.rsplit(".", 1)[0] in fields and FIELDS[path.rsplit(".", 1)[0]].reads in LINED
+        path for path in asked if path.rsplit(".", 1)[0] in fields and FIELDS[path.rsplit(".", 1)[0]].reads in SECTIONS
     }
     assert asked - fields - grown - lines == set()
     assert {path.removeprefix("weights.") for path in fields if path.startswith("weights.")} == set(

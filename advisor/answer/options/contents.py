@@ -120,7 +120,8 @@ def arrivals(question: Question) -> str:
         origin = f"an assumption ({key}): state traffic.burstiness if yours is known"
     window = traffic.get("peak_window_s")
     held = f"; the peak is the mean rate of the busiest {window:g} s" if window else ""
-    return f"sized for arrivals whose gaps have a coefficient of variation of {workload.arrival_cv:.3g} (Poisson: 1), {origin}{held}"
+    cv = f"{workload.arrival_cv:.3g} (Poisson: 1)"
+    return f"sized for arrivals whose gaps have a coefficient of variation of {cv}, {origin}{held}"
 
 
 def of_conversation(c: Conversation) -> str:

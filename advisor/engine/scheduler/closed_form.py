@@ -277,7 +277,7 @@ def _gap_of(offered: _OpenLoad, tpot_s: Array) -> _Gap:
 
 
 def _prompt_queue(offered: _OpenLoad, beside: Array, room: Array) -> tuple[Array, Array]:
-    """(mean wait of a prompt for earlier prompts, fraction of time that prompts take) (Sakasegawa 1977, Allen-Cunneen)."""
+    """(mean wait of a prompt for earlier prompts, fraction of time that prompts take) (Sakasegawa 1977; Allen 1990)."""
     at_once = np.maximum(room, 1.0)
     full_s = offered.load.step_s(beside, np.minimum(room, at_once), beside + at_once) / np.minimum(room, 1.0)
     share = np.minimum(offered.rate * full_s / at_once, NEARLY_ALL)

@@ -23,8 +23,8 @@ SEED = 20261121
 class Verified:
     """Simulated latencies of one lane at the peak, with standard errors and bounds.
 
-    Arrivals are as bursty as the workload says, or those of users who think after each answer. A request that is not served has infinite
-    latencies in the percentiles; means are those of the others.
+    Arrivals are as bursty as the workload says, or those of users who think after each answer. A request that is not
+    served has infinite latencies in the percentiles; means are those of the others.
     """
 
     ttft_mean_s: float
@@ -96,8 +96,9 @@ def verify(
 ) -> Verified:
     """Simulate one lane of a finalist at `rate_per_s` requests/s; without arrivals, with all batch slots full.
 
-    Its share of the peak says how bursty its arrivals are. Of users, it is the rate if answers took no time. The lane has its share of them, rounded up:
-    the fullest lane if they are spread evenly. Lengths are drawn in pairs from a trace, if the workload has one.
+    Its share of the peak says how bursty its arrivals are. Of users, it is the rate that they would send if answers
+    took no time. The lane has its share of them, rounded up: the fullest lane if they are spread evenly. Lengths are
+    drawn in pairs from a trace, if the workload has one.
     """
     trace, users = workload.trace, workload.users
     pairs = Client(prefix_classes=workload.prefix_classes)

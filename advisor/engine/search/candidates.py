@@ -503,10 +503,8 @@ def enumerate_lanes(question: Question, chips: Sequence[Accelerator]) -> tuple[l
             for lane in _lanes_of(question, way, f, formats, _connected(way, sold[a.slug]))
         ]
         if not own:
-            if asked := _layout_refusal(question, a, sold[a.slug]):
-                rejections.append(asked)
-                continue
-            detail = _partition_refusal(a, c.partitions) or _why_unsupported(question, a, formats)
+            detail = _layout_refusal(question, a, sold[a.slug]) or _partition_refusal(a, c.partitions)
+            detail = detail or _why_unsupported(question, a, formats)
             rejections.append(Rejection(accelerator=a.slug, reason="unsupported", detail=detail))
         lanes += own
     return lanes, rejections
@@ -537,27 +535,19 @@ def _partition_refusal(a: Accelerator, partitions: str) -> str:
     return f"{a.name} has no hardware partitions in the catalog, and your constraints require them"
 
 
-def _layout_refusal(question: Question, a: Accelerator, sold: int) -> Rejection | None:
-    """The rejection of a chip that cannot have the asked layout or step budget; None: that is not the cause."""
+def _layout_refusal(question: Question, a: Accelerator, sold: int) -> str:
+    """Why a chip cannot have the asked layout or step budget; empty: it can, or neither is asked for."""
     c, model = question.workload.constraints, question.catalog.model
     known = question.catalog.frameworks
     able = [f for f in known if launchable(f, model) and runs_on(f, a) and supports_model(f, model)]
-    field, why = "constraints.layout", ""
     if any(c.layout):
         sizes = tuple(n or 1 for n in c.layout)
         why = layout_fault(model, a, sold, sizes)
-        why = why or next((w for f in able if (w := _not_started(f, a, model, sizes))), "")
-    if not why and c.max_batched_tokens and able and not any(states_budget(f) for f in able):
-        field, why = "constraints.max_batched_tokens", "no start command of its frameworks states a step budget"
-    if not why:
-        return None
-    return Rejection(
-        accelerator=a.slug,
-        reason="unsupported",
-        detail=f"your {field.rpartition('.')[2]} is not possible: {why}",
-        smallest_change=f"considered without {field}",
-        changes=(Change(field=field, value=None, said=f"without {field}"),),
-    )
+        if why := why or next((w for f in able if (w := _not_started(f, a, model, sizes))), ""):
+            return f"your layout is not possible: {why}"
+    if c.max_batched_tokens and able and not any(states_budget(f) for f in able):
+        return "your max_batched_tokens is not possible: no start command of its frameworks states a step budget"
+    return ""
 
 
 def _not_started(f: Framework, a: Accelerator, model: Model, sizes: tuple[int, ...]) -> str:

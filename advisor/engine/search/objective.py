@@ -247,6 +247,7 @@ def best_of_chip(
     passing: list[Scored] = []
     nearest: SimulatedDesign | None = None
     least = math.inf
+    from_cell: dict[int, tuple[int, int]] = {}
     cells = designs(workload, simulations.table, own, score)
     if few:
         excess = estimated_excess(workload, simulations.table)
@@ -260,6 +261,7 @@ def best_of_chip(
         with evaluating(simulations.table.lanes[row].choice.accelerator.slug):
             trial = simulations.fewest_replicas(workload, row, column)
             passing += _passing(workload, simulations, trial)
+            from_cell |= {id(s): (row, column) for s in passing[-1:] if id(s) not in from_cell}
         if nearest is None or trial.excess_fraction < nearest.excess_fraction:
             nearest = trial
         least = min((final_score(workload, s, scale) for s in passing), default=math.inf)
@@ -267,7 +269,23 @@ def best_of_chip(
         nearest = simulations.run_in_full(workload, nearest.design)
         passing = _passing(workload, simulations, nearest)
     best = ordered(workload, passing, scale, simulations.catalog.model)[0] if passing else None
+    if best is not None and id(best) in from_cell and not few:
+        best = _with_more_seats(workload, simulations, scale, best, *from_cell[id(best)])
     return ChipResult(best=best, nearest=nearest)
+
+
+def _with_more_seats(
+    workload: Workload, simulations: Simulations, scale: Scale, best: Scored, row: int, column: int
+) -> Scored:
+    """The design, or that of the next larger batches where they need fewer machines and the simulation passes."""
+    planned = simulations.table.replicas[row]
+    for larger in range(column + 1, len(planned)):
+        fewer = planned[larger] < planned[column] and simulations.catalog.effort.allows("larger batches")
+        found = _passing(workload, simulations, simulations.fewest_replicas(workload, row, larger)) if fewer else []
+        if not found or final_score(workload, found[0], scale) >= final_score(workload, best, scale):
+            break
+        best, column = found[0], larger
+    return best
 
 
 def _passing(workload: Workload, simulations: Simulations, trial: SimulatedDesign) -> list[Scored]:

@@ -67,8 +67,7 @@ PILOT_REQUESTS = 500
 ANY_REPLICAS = 0  # in the key of a cached simulation that holds for every number of replicas
 HOPELESS = 1.5  # a design more than this many times over a limit is not replayed on the trace
 LOST = 2.5  # above this lower bound, more replicas or requests would not change the outcome
-MORE_REPLICAS_FRACTION = 0.25  # extra replicas of the second trial of a design; its line to the first says how many
-MOST_REPLICAS_RATIO = 2.0  # of the plan: a design that needs more is rejected
+MORE_REPLICAS_FRACTIONS = (0.25, 0.6, 1.0)  # of the plan, to add before a design is rejected
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -431,10 +430,11 @@ class Simulations:
     def fewest_replicas(self, workload: Workload, row: int, column: int) -> SimulatedDesign:
         """The candidate with the fewest replicas that meet the limits, trying up to twice the plan; else its best run.
 
-        Beyond a quarter more, it tries as many as its first two trials, taken as points of a line, promise to be enough.
+        Beyond the first step it goes on while the line through the last two trials promises that it helps. The steps do
+        not depend on the limits, so that relaxing them to what a trial achieved finds it again.
         """
         planned = int(self.table.replicas[row, column])
-        most = planned + max(1, math.ceil(planned * MORE_REPLICAS_FRACTION))
+        steps = [planned + max(k, math.ceil(planned * more)) for k, more in enumerate(MORE_REPLICAS_FRACTIONS, 1)]
 
         def tried(replicas: int) -> SimulatedDesign:
             return self.pilot_then_full(workload, Design(row=row, column=column, replicas=replicas))
@@ -443,14 +443,16 @@ class Simulations:
         lost = planned >= 4 and excess_bounds(workload, self.sure(workload, row, first.verified))[0] > LOST
         if first.excess_fraction <= 1 or lost:
             return first
-        failing, best = planned, tried(most)
+        trials = [first]
+        for replicas in steps:
+            if len(trials) > 1 and enough_replicas(*trials[-2:]) > steps[-1]:
+                break
+            trials.append(tried(replicas))
+            if trials[-1].excess_fraction <= 1:
+                break
+        best, failing = trials[-1], trials[-2].design.replicas
         if best.excess_fraction > 1:
-            enough = enough_replicas(first, best)
-            if enough > MOST_REPLICAS_RATIO * planned:
-                return min(first, best, key=lambda t: t.excess_fraction)
-            failing, second, best = most, best, tried(math.ceil(enough))
-            if best.excess_fraction > 1:
-                return min(first, second, best, key=lambda t: t.excess_fraction)
+            return min(trials, key=lambda t: t.excess_fraction)
         while best.design.replicas - failing > 1:
             middle = (failing + best.design.replicas) // 2
             trial = tried(middle)

@@ -122,8 +122,8 @@ class Demand:
     def crowding(self) -> np.ndarray | float:
         """Variance over mean of the requests in service at once if nothing slows them down; 1: Poisson.
 
-        Peakedness at infinitely many servers (Whitt 1984): 1 + (cv^2 - 1) E[min(S, S')] / E[S], where the service S of a
-        request lasts as long as its answer. Of a log-normal, that ratio is 1 - erf(sigma / 2), here with erf as a tanh.
+        Peakedness at infinitely many servers (Whitt 1984): 1 + (cv^2 - 1) E[min(S, S')] / E[S], where a service S lasts
+        as long as the answer. Of a log-normal, that ratio is 1 - erf(sigma / 2), here with erf as a tanh.
         """
         sigma = np.sqrt(np.log1p(self.output_cv2))
         return 1.0 + (self.arrival_cv2 - 1.0) * (1.0 - np.tanh(sigma / math.sqrt(math.pi)))

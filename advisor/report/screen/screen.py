@@ -44,6 +44,7 @@ SOLD_AS = {  # term of an offer: how its seller sells it
     "spot": "only as spot capacity, which it can take back",
     "purchase": "only to buy",
 }
+FIXED = {"constraints.layout", "constraints.max_batched_tokens"}  # how a server must be started
 MOST_REASONS = 2  # that an infeasible answer counts
 LIMIT = ", limit "  # in a reason that names a figure with its limit
 
@@ -221,7 +222,8 @@ def nothing(answer: Answer) -> Screen:
     """What is in the way, and the smallest change that lets something pass."""
     near = nearest(answer)
     quoted = answer.unranked[0] if near is None and answer.unranked else None
-    change = price_needed(answer, quoted) if quoted else smallest_change(near, is_training(answer))
+    least = smallest_change(near or fixed_wrong(answer), is_training(answer))
+    change = price_needed(answer, quoted) if quoted else least
     found = [Fact(label="In the way", text=in_the_way(answer)), Fact(label="Smallest change", text=change)]
     return Screen(
         title=title_of(answer),
@@ -244,12 +246,19 @@ def nearest(answer: Answer) -> NearMiss | Rejection | None:
     return next(iter(misses), None)
 
 
+def fixed_wrong(answer: Answer) -> Rejection | None:
+    """The first accelerator that only how its server must be started rules out."""
+    return next((r for r in answer.rejected if set(r.change or {}) & FIXED and r.reason == "unsupported"), None)
+
+
 def nothing_meets(answer: Answer, near: NearMiss | Rejection | None) -> str:
     if answer.portfolio is not None:
         without = [each.name for each in answer.portfolio.alone if each.option is None]
         return f"Nothing meets this: no machines serve {' and '.join(without) or 'all workloads together'}."
     if near is None:
-        return "Nothing meets this: every accelerator was ruled out before a deployment was computed."
+        wrong = fixed_wrong(answer)
+        why = wrong.detail if wrong else "every accelerator was ruled out before a deployment was computed"
+        return f"Nothing meets this: {why}."
     name = named(near) if isinstance(near, NearMiss) else chip_text(near.accelerator)
     text = rows.missed(near) if isinstance(near, NearMiss) else rows.limit_text(near.detail)
     said = f"the nearest, {name}, reaches {text}" if LIMIT in text else f"the nearest is {name}; {text}"

@@ -170,7 +170,7 @@ def prefixes_only(text: str) -> None:
         parts = words(line)
         if len(parts) not in (2, 3) or not all(is_number(part) for part in parts):
             raise only_english(
-                f"line {at} ({line[:40]}) must be two or three numbers: share tokens prefixes, as in 50% 2000 8"
+                f"line {at} ({line[:40]}) must be two or three numbers: share tokens texts, as in 50% 2000 8"
             )
 
 

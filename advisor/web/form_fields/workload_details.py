@@ -70,9 +70,7 @@ PRECISION = Group(
             "traffic.burstiness",
             _("Burstiness of arrivals"),
             NUMBER,
-            _(
-                "Coefficient of variation of the gaps at the peak; 1 is random (Poisson). Empty: the trace's, or assumed"
-            ),
+            _("Coefficient of variation of the gaps at the peak; 1: random (Poisson). Empty: the trace's, or assumed"),
         ),
         Field(
             "traffic.peak_window_s",
@@ -90,9 +88,7 @@ PRECISION = Group(
             "traffic.prefixes",
             _("Shared prefixes"),
             PREFIXES,
-            _(
-                "Instead of a hit rate. One class a line: share of requests, tokens, number of prefixes, as in 50% 2000 8"
-            ),
+            _("Instead of a hit rate, one class a line: share of requests, tokens, number of texts, as in 50% 2000 8"),
         ),
         Field(
             "traffic.host_cache_hit_rate",
@@ -200,9 +196,7 @@ LEVELS = Group(
             "slo.headroom_fraction",
             _("Headroom"),
             NUMBER,
-            _(
-                "Share of the capacity that the peak leaves free, such as 15%. Empty: none, because bursts are simulated"
-            ),
+            _("Share of the capacity that the peak leaves free, such as 15%. Empty: none; bursts are simulated"),
         ),
         Field(
             "slo.confidence",

@@ -517,7 +517,8 @@ def check_support(
         formats = ", ".join(nearest_formats(framework, chip, model, wanted, resources))
         raise refused("weights", run, "; or ".join(filter(None, (formats, able))))
     if model.adapters is not None and LORA not in framework.features:
-        raise refused("adapters", f"{release} has no documented LoRA adapters", instead(lambda f: LORA in f.features))
+        able = instead(lambda f: LORA in f.features)
+        raise refused("adapters", f"{release} has no documented LoRA adapters", able or "remove adapters")
     if case.kv_dtype and (reason := cache_unsupported(framework, chip, case.kv_dtype, model)):
         caches = [kv for kv in framework.kv_dtypes if not cache_unsupported(framework, chip, kv, model)]
         able = instead(lambda f: not cache_unsupported(f, chip, case.kv_dtype or "", model))

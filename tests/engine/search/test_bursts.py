@@ -8,7 +8,7 @@ import pytest
 
 from advisor.engine.scheduler import verify
 from advisor.engine.scheduler.closed_form import capacity_requests_per_s, open_loop
-from advisor.engine.scheduler.simulation import gaps
+from advisor.engine.scheduler.sampling import gaps
 from advisor.engine.search import Question
 from advisor.engine.search.run import SearchResult, search
 from advisor.engine.search.table import demand_of, evaluate

@@ -81,7 +81,7 @@ def test_an_estimate_costs_what_the_plan_costs_until_the_delivery_and_after_it(
     months: float, acquisition: tuple[str, ...]
 ) -> None:
     """With the same machines: eight chips serve by estimate and in simulation, rented or bought."""
-    offers = server(1_000_000.0, months), offer("big", 80.0, 8)  # the power drawn hardly counts
+    offers = server(2_000_000.0, months), offer("big", 160.0, 8)  # the power drawn hardly counts
     (planned, *_) = found(*offers, acquisition=acquisition).ranked
     (estimated, *_) = estimated_ranking(prepare_question(posed(*offers, acquisition=acquisition))).ranked
     assert planned.planned is not None and planned.planned.plan.capex_usd and estimated.offer.acquisition == "own"

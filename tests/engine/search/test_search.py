@@ -125,9 +125,9 @@ def test_a_change_that_is_said_to_pass_passes(asked):
 def test_a_format_that_is_said_to_fit_fits():
     answer = search(Question(question(), catalog(model=LLAMA_70B, offers=(offer("big", 4.0), offer("small", 0.7)))))
     (tiny,) = [r for r in search(Question(question(), catalog())).rejections if r.accelerator == "tiny"]
-    assert tiny.smallest_change.startswith("passes with quality: any") and "fits in memory" in tiny.detail
-    wider = question(constraints=Constraints(quality="any"))
-    assert rejected(search(Question(wider, catalog()))).get("tiny") != "does_not_fit"
+    assert tiny.smallest_change.startswith("passes with quality: any")
+    wider = search(Question(question(constraints=Constraints(quality="any")), catalog()))
+    assert "tiny" in [s.lane.choice.accelerator.slug for s in wider.ranked]
     (small,) = [r for r in answer.rejections if r.accelerator == "small"]
     assert small.reason == "does_not_fit" and small.reached > small.limit
 

@@ -14,6 +14,8 @@ from advisor.engine.terms import QUALITY_ANY, Change, Constraints, Rejection, al
 
 NO_ADAPTERS = Change(field="adapters.count", value=0, said="adapters.count: 0")
 NO_GRAMMAR = Change(field="structured_output", value="no", said="structured_output: no")
+NO_LAYOUT = Change(field="constraints.layout", value=None, said="no constraints.layout")
+NO_BUDGET = Change(field="constraints.max_batched_tokens", value=None, said="no constraints.max_batched_tokens")
 
 
 def with_support_changes(question: Question, refused: Sequence[Rejection]) -> list[Rejection]:
@@ -34,6 +36,13 @@ def _simpler(question: Question) -> Iterator[tuple[Question, Change]]:
         yield replace(question, catalog=plain), NO_ADAPTERS
     if question.workload.structured_output:
         yield replace(question, workload=replace(question.workload, structured_output=False)), NO_GRAMMAR
+    c = question.workload.constraints
+    if any(c.layout):
+        free = replace(c, layout=(0, 0, 0, 0))
+        yield replace(question, workload=replace(question.workload, constraints=free)), NO_LAYOUT
+    if c.max_batched_tokens is not None:
+        free = replace(c, max_batched_tokens=None)
+        yield replace(question, workload=replace(question.workload, constraints=free)), NO_BUDGET
 
 
 def _with_change(r: Rejection, changes: tuple[Change, ...]) -> Rejection:
