@@ -136,16 +136,19 @@ def _start_prefill(pool: Pool, flow: Flow, s: Prefill, w: int, now_s: float, idl
             break
         s.head[w] = flow.after[r]
         _chunk(pool, flow, s, w, k, r)
-    total, prompts, attention_s = 0, 0, 0.0
+    total, most, prompts, attention_s = 0, 0, 0, 0.0
     for k in range(pool.ranks):
         total += pool.step_tokens - s.left[k]
+        most = max(most, pool.step_tokens - s.left[k])
         prompts = max(prompts, s.taken[k])
         attention_s = max(attention_s, _pairs_s(costs, 0.0, s.pairs[k], s.windowed[k]))
     if prompts == 0:
         return
-    tokens = (total + pool.ranks - 1) // pool.ranks  # experts compute the tokens of all ranks
+    # The experts compute the tokens of all ranks, the rest of a layer those of its rank: about half of the work each.
+    tokens = (most + (total + pool.ranks - 1) // pool.ranks) // 2
     device_s = _sequences_s(costs, _linear_s(costs, tokens), prompts, 0, prompts) + attention_s
-    s.until_s[w] = now_s + _lasting_s(costs, device_s, _floor_s(costs, tokens, prompts, True, idle), prompts)
+    least_s = max(_floor_s(costs, most, prompts, True, idle), costs.eager_floor_s)  # prefill servers capture no graphs
+    s.until_s[w] = now_s + _lasting_s(costs, device_s, least_s, prompts)
 
 
 @compiled
