@@ -114,15 +114,16 @@ class PoolSettings:
     prefill_prompts: int | None  # of a rank and step
     prefill_tokens: int | None
     decode_seats: int | None  # running requests of a rank
-    stream_interval: int | None
 
 
-Deployed = tuple[str, ...]  # framework, version, accelerator, weights, isl, osl, prefill, decode
+DEPLOYED = ("framework", "version", "accelerator", "weights", "isl", "osl", "prefill", "decode")
+WHOLE = ("prefill_prompts", "prefill_tokens", "decode_seats")
+Deployed = tuple[str, ...]  # values of DEPLOYED; a pool is "4x8": four workers of eight chips
 
 
 @functools.cache
 def pool_settings(path: Path = POOLS) -> Mapping[Deployed, Mapping[str, PoolSettings]]:
-    """Settings by deployment ("4x8": four workers of eight chips), then by users."""
+    """Settings by deployment, then by users."""
     found: dict[Deployed, dict[str, PoolSettings]] = {}
     with path.open(newline="") as lines:
         for line in csv.DictReader(lines):
@@ -131,10 +132,6 @@ def pool_settings(path: Path = POOLS) -> Mapping[Deployed, Mapping[str, PoolSett
             layouts = {name: line[name] for name in ("prefill_layout", "decode_layout")}
             found.setdefault(key, {})[line["users"]] = PoolSettings(**layouts, **whole)
     return found
-
-
-DEPLOYED = ("framework", "version", "accelerator", "weights", "isl", "osl", "prefill", "decode")
-WHOLE = ("prefill_prompts", "prefill_tokens", "decode_seats", "stream_interval")
 
 
 def settings_of(deployed: Deployed, users: str) -> PoolSettings | None:

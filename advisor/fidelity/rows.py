@@ -283,8 +283,7 @@ def pools_of(row: Row, run: Run) -> tuple[Pool, Pool]:
     named = slug, version.removeprefix("1.x+dynamo-"), row.accelerator_slug, weights_of(row), row.isl, row.osl, *sizes
     known = settings_of(named, row.concurrency_or_batch)
     if known is None:
-        spread = run.experts_over_all_ranks
-        first, later = (replace(p, max_batch=None, ep=p.tp * p.dp if spread else p.ep, moe_tp=1 if spread else p.moe_tp) for p in stated)
+        first, later = (replace(_spread(p) if run.experts_over_all_ranks else p, max_batch=None) for p in stated)
         return first, later
     return (
         replace(
@@ -294,6 +293,10 @@ def pools_of(row: Row, run: Run) -> tuple[Pool, Pool]:
         ),
         replace(_laid_out(stated[1], known.decode_layout), max_batch=known.decode_seats),
     )
+
+
+def _spread(pool: Pool) -> Pool:
+    return replace(pool, ep=pool.chips_per_replica // pool.pp, moe_tp=1)
 
 
 def _laid_out(pool: Pool, layout: str) -> Pool:

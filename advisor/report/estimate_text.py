@@ -46,6 +46,7 @@ def option_of(change: str) -> str:
 
 def token_lines(e: Estimate) -> list[str]:
     return [
+        f"client: {e.client_note}",
         latency_line("TTFT", e.ttft_ms),
         latency_line("TPOT", e.tpot_ms),
         f"{shown(e.output_tokens_per_s)} output tokens/s, "

@@ -147,6 +147,8 @@ class Estimate(Setup):
     """Output length."""
     client: str
     """steady, burst, poisson or static."""
+    client_note: str
+    """What this client does, in words. TTFT assumes it."""
     memory: Memory
     """Memory of an accelerator by part."""
     fits: bool

@@ -407,8 +407,8 @@ def divisors(number: int) -> str:
 
 def check_client(case: Case) -> None:
     kind, users = case.client.kind, case.concurrency or 0
-    if case.mode == "disagg" and kind not in ("steady", "burst"):
-        raise refused("client", "disaggregated serving supports closed-loop clients only", "steady or burst:10")
+    if case.mode == "disagg" and kind == "static":
+        raise refused("client", "disaggregated serving has no static batches", "steady, burst:10 or poisson:RATE")
     if kind == "poisson" and not case.client.rate_per_s:
         raise refused("client", "the rate must be above 0", "poisson:4")
     if users * case.client.requests_per_user > 10 * MAX_CONCURRENCY:

@@ -491,11 +491,12 @@ def _disaggregated(
         requests=_measured(case, users),
         seed=seed,
     )
-    return _first_chunk(_served(result, base, 1.0), case.client.first_chunk_steps, case.osl)
+    served = _first_chunk(_served(result, base, 1.0), case.client.first_chunk_steps, case.osl)
+    return replace(served, e2e_s=result.mean("e2e_s"))
 
 
 def _pool_lanes(case: Case, case_lanes: tuple[Lane, ...], start: int) -> tuple[PoolLanes, PoolLanes]:
-    """Both pools for the simulation; users are more than the seats where the server says so."""
+    """Both pools for the simulation; more users than seats wait for one."""
     assert case.prefill_pool is not None and case.decode_pool is not None
     prefill, decode = case_lanes
     first = PoolLanes(

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.engine.scheduler.closed_form import closed_loop
-from advisor.engine.scheduler.simulation import Simulation, _costs, _gaps, token_lengths
+from advisor.engine.scheduler.sampling import arriving, drawing
+from advisor.engine.scheduler.simulation import Simulation, _cached, _costs
 from advisor.engine.step import BURST, POISSON, STEADY, Array, Client, Demand, Scheduler, StepTimes
 from advisor.engine.terms import Lengths
 
@@ -41,6 +42,8 @@ def simulate_pools(
     *,
     transfer: Transfer,
     concurrency: int = 1,
+    cached_fraction: float = 0.0,
+    context_tokens: float = math.inf,
     requests: int = 2000,
     seed: int = 0,
 ) -> Simulation:
@@ -50,21 +53,36 @@ def simulate_pools(
     workers of a pool in turn; inside a worker, a request goes to the rank with the fewest. Replaces a mean-value model
     (2026-11-27): docs/explanation/accuracy.md has the errors before and after.
     """
-    from advisor.engine.scheduler.pools_loop import flow_of, pool_of, run_pools  # the web tier must not load numba
+    from advisor.engine.scheduler.pools_loop import (
+        Pool,
+        checked,
+        flow_of,
+        run_pools,
+    )  # the web tier must not load numba
 
-    rng = np.random.default_rng(seed)
     begin, end, total = _counts(client, concurrency, requests)
-    spread = client.length_low_fraction, client.length_high_fraction, total, rng
-    prompt, output = token_lengths(input_tokens, *spread), token_lengths(output_tokens, *spread)
-    pools = [pool_of(_costs(times, each.index), int(times.kv_capacity_tokens[each.index]), each) for each in (first, later)]
-    fits = prompt + output <= pools[1].kv_tokens
-    arrival_s, sent = _arrivals(client, concurrency, int(fits.sum()), rng)
-    flow = flow_of(arrival_s, prompt[fits], output[fits])
-    steps = run_pools(*pools, flow, sent, client.kind != POISSON, transfer.s, transfer.s_per_token)
-    served = [np.where(fits, 0.0, np.inf) for _ in range(3)]
-    for latency_s, of_served in zip(served, (flow.arrival_s, flow.first_token_s, flow.finish_s), strict=True):
-        latency_s[fits] = of_served
-    return _summary(served, prompt, output, slice(begin, end), steps, seed)
+    sent, between = arriving(drawing(client, input_tokens, output_tokens, context_tokens), total, seed)
+    prefill, decode = (
+        Pool(
+            costs=checked(_costs(times, lanes.index)),
+            workers=lanes.workers,
+            ranks=lanes.ranks,
+            step_tokens=lanes.step_tokens,
+            seats=max(lanes.seats, 1),
+            whole_prompts=lanes.whole_prompts,
+            kv_tokens=int(min(times.kv_capacity_tokens[lanes.index], 2**60)),
+        )
+        for lanes in (first, later)
+    )
+    cached, _ = _cached(sent, prefill.costs.block_tokens, 0.0 if client.prefix_classes else cached_fraction)
+    fits = sent.prompt + sent.output <= min(decode.kv_tokens, context_tokens)
+    arrival_s, known = _arrivals(client, concurrency, between[fits])
+    flow = flow_of(arrival_s, sent.prompt[fits], sent.output[fits], cached[fits])
+    steps = run_pools(prefill, decode, flow, known, client.kind != POISSON, transfer.s, transfer.s_per_token)
+    moments = np.full((3, total), np.inf)
+    moments[:, fits] = flow.arrival_s, flow.first_token_s, flow.finish_s
+    moments[0, ~fits] = 0.0
+    return _summary(moments, sent.prompt, sent.output, slice(begin, end), steps, seed)
 
 
 def _counts(client: Client, concurrency: int, requests: int) -> tuple[int, int, int]:
@@ -75,32 +93,40 @@ def _counts(client: Client, concurrency: int, requests: int) -> tuple[int, int, 
     return around, around + requests, 2 * around + requests
 
 
-def _arrivals(client: Client, concurrency: int, count: int, rng: np.random.Generator) -> tuple[np.ndarray, int]:
+def _arrivals(client: Client, concurrency: int, between: np.ndarray) -> tuple[np.ndarray, int]:
     """(arrival times, how many of them are known); those of a closed loop are infinite until a user sends them."""
     if client.kind == POISSON:
-        return np.cumsum(_gaps(client.arrival_cv, count, rng)) / client.rate_per_s, count
-    return np.where(np.arange(count) < concurrency, 0.0, np.inf), min(concurrency, count)
+        return np.cumsum(between) / client.rate_per_s, len(between)
+    return np.where(np.arange(len(between)) < concurrency, 0.0, np.inf), min(concurrency, len(between))
 
 
 def _summary(
-    moments: list[np.ndarray], prompt: np.ndarray, output: np.ndarray, measured: slice, steps: float, seed: int
+    moments: np.ndarray, prompt: np.ndarray, output: np.ndarray, measured: slice, steps: float, seed: int
 ) -> Simulation:
-    arrival_s, first_s, finish_s = (each[measured] for each in moments)
-    prompt, output = prompt[measured], output[measured]
-    served, several = np.isfinite(finish_s), output > 1
-    span_s = float(np.ptp(np.concatenate([arrival_s[served], finish_s[served]]))) if served.any() else 0.0
-    per_s = 1 / span_s if span_s > 0 else 0.0
-    with np.errstate(invalid="ignore"):
-        tpot_s = np.where(np.isfinite(finish_s), finish_s - first_s, math.inf)[several] / (output[several] - 1)
+    """The measured requests; rates are those of all requests that end from their first arrival to the next one."""
+    finishes = moments[2]
+    until_s = (
+        moments[0, measured.stop] if measured.stop < len(prompt) else finishes[np.isfinite(finishes)].max(initial=0)
+    )
+    span_s = float(until_s - moments[0, measured.start])
+    ended = (finishes > moments[0, measured.start]) & (finishes <= until_s)
+    arrival_s, first_s, finish_s = moments[:, measured]
+    several, served = output[measured] > 1, np.isfinite(finish_s)
+    streamed_s = np.full(len(finish_s), np.inf)
+    streamed_s[served] = finish_s[served] - first_s[served]
+
+    def per_s(counted: np.ndarray) -> float:
+        return float(counted[ended].sum() / span_s) if span_s > 0 else 0.0
+
     return Simulation(
         ttft_s=first_s - arrival_s,
-        tpot_s=tpot_s,
+        tpot_s=streamed_s[several] / (output[measured][several] - 1),
         e2e_s=finish_s - arrival_s,
-        input_tokens=prompt,
-        output_tokens=output,
-        output_tokens_per_s=float(output[served].sum()) * per_s,
-        total_tokens_per_s=float((prompt + output)[served].sum()) * per_s,
-        requests_per_s=float(served.sum()) * per_s,
+        input_tokens=prompt[measured],
+        output_tokens=output[measured],
+        output_tokens_per_s=per_s(output),
+        total_tokens_per_s=per_s(prompt + output),
+        requests_per_s=per_s(np.ones(len(prompt))),
         steps=int(steps),
         preemptions=0,
         rejected_requests=int(np.count_nonzero(~served)),

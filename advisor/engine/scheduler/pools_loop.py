@@ -1,7 +1,7 @@
 """The compiled simulation of a prefill pool that feeds a decode pool, step by step."""
 # mypy: disable-error-code="no-any-return, no-untyped-call"
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,10 +16,6 @@ from advisor.engine.scheduler.loop import (
     compiled,
 )
 from advisor.engine.scheduler.state import Costs, times_of
-
-
-if TYPE_CHECKING:
-    from advisor.engine.scheduler.disaggregated import PoolLanes
 
 
 class Pool(NamedTuple):
@@ -266,28 +262,20 @@ def _run(
     return steps
 
 
-def pool_of(costs: Costs, kv_tokens: int, lanes: "PoolLanes") -> Pool:
-    """A pool for the compiled loop. ValueError if a time is negative or not finite."""
+def checked(costs: Costs) -> Costs:
+    """The costs. ValueError if a time is negative or not finite."""
     if not all(np.all(np.isfinite(value) & (np.asarray(value) >= 0)) for value in times_of(costs)):
         raise ValueError("cannot simulate: a step time is negative or not finite; check the model and chip sizes")
-    return Pool(
-        costs=costs,
-        workers=lanes.workers,
-        ranks=lanes.ranks,
-        step_tokens=lanes.step_tokens,
-        seats=max(lanes.seats, 1),
-        whole_prompts=lanes.whole_prompts,
-        kv_tokens=kv_tokens,
-    )
+    return costs
 
 
-def flow_of(arrival_s: np.ndarray, prompt: np.ndarray, output: np.ndarray) -> Flow:
-    """Requests before the simulation."""
-    counted, timed = np.zeros((4, len(prompt)), np.int64), np.full((3, len(prompt)), np.inf)
+def flow_of(arrival_s: np.ndarray, prompt: np.ndarray, output: np.ndarray, cached: np.ndarray) -> Flow:
+    """Requests before the simulation; at least one token of each prompt is not cached."""
+    counted, timed = np.zeros((3, len(prompt)), np.int64), np.full((3, len(prompt)), np.inf)
     return Flow(
         arrival_s=arrival_s,
         prompt=prompt,
-        cached=counted[3],
+        cached=np.minimum(cached.astype(np.int64), prompt - 1),
         output=output,
         place=np.arange(len(prompt)),
         computed=counted[0],
