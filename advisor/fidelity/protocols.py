@@ -1,5 +1,6 @@
 """The load generator and server settings of each source, from the ordered rules in protocols.yaml."""
 
+import csv
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -12,6 +13,7 @@ from advisor.engine.terms import CLIENTS, Protocol
 from catalog.shipped import FIXTURES
 
 PATH = FIXTURES / "measurements" / "protocols.yaml"
+POOLS = FIXTURES / "measurements" / "pools.csv"  # server settings of published runs with two pools
 CONDITIONS = ("source", "framework", "version", "model", "accelerator", "weights", "tokens", "isl", "osl", "prefix")
 RUN_FIELDS = (
     "kv_dtype",
@@ -101,3 +103,40 @@ def _matches(facts: Mapping[str, str], name: str, expected: Any) -> bool:
     if name == "prefix":  # of the source key: all rounds of one benchmark
         return any(facts["source"].startswith(option) for option in options)
     return facts.get(name, "") in options
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PoolSettings:
+    """What a published configuration says about a run with two pools; None: nothing."""
+
+    prefill_layout: str  # tp4, dp8 ep8, ...
+    decode_layout: str
+    prefill_prompts: int | None  # of a rank and step
+    prefill_tokens: int | None
+    decode_seats: int | None  # running requests of a rank
+
+
+DEPLOYED = ("framework", "version", "accelerator", "weights", "isl", "osl", "prefill", "decode")
+WHOLE = ("prefill_prompts", "prefill_tokens", "decode_seats")
+Deployed = tuple[str, ...]  # values of DEPLOYED; a pool is "4x8": four workers of eight chips
+
+
+@functools.cache
+def pool_settings(path: Path = POOLS) -> Mapping[Deployed, Mapping[str, PoolSettings]]:
+    """Settings by deployment, then by users."""
+    found: dict[Deployed, dict[str, PoolSettings]] = {}
+    with path.open(newline="") as lines:
+        for line in csv.DictReader(lines):
+            key = tuple(line[name] for name in DEPLOYED)
+            whole = {name: int(line[name]) if line[name] else None for name in WHOLE}
+            layouts = {name: line[name] for name in ("prefill_layout", "decode_layout")}
+            found.setdefault(key, {})[line["users"]] = PoolSettings(**layouts, **whole)
+    return found
+
+
+def settings_of(deployed: Deployed, users: str) -> PoolSettings | None:
+    """The settings of a run: those for its users, or the only ones of its deployment."""
+    known = pool_settings().get(deployed, {})
+    if users in known or not known:
+        return known.get(users)
+    return next(iter(known.values())) if len(set(known.values())) == 1 else None

@@ -4,12 +4,12 @@ import csv
 import math
 import re
 from collections.abc import Container
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Protocol as Interface
 
 from advisor.engine.terms import KV, WEIGHTS, Case, Pool, Protocol
-from advisor.fidelity.protocols import Run, run_of
+from advisor.fidelity.protocols import Run, run_of, settings_of
 
 MAX_BYTES = 64 * 2**20
 
@@ -263,6 +263,8 @@ def disaggregated_pool(text: str) -> Pool:
     cells = dict(part.split("=", 1) for part in text.split(";"))
     stated = {name: count(cells.get(name, "")) for name in ("workers", "batch", "tp", "pp", "attention_dp", "ep")}
     tp, dp, ep = stated["tp"] or 1, stated["attention_dp"] or 1, stated["ep"] or 1
+    if tp * dp < ep:
+        dp = ep // tp  # experts on more ranks than attention has chips: the others are attention data parallelism
     return Pool(
         tp=tp,
         pp=stated["pp"] or 1,
@@ -272,6 +274,40 @@ def disaggregated_pool(text: str) -> Pool:
         replicas=stated["workers"] or 1,
         max_batch=stated["batch"],
     )
+
+
+def pools_of(row: Row, run: Run) -> tuple[Pool, Pool]:
+    """Both pools of a disaggregated deployment, with the layouts and limits of its published configuration.
+
+    A row's own batch is its users over the ranks: no limit of the server.
+    """
+    stated = [disaggregated_pool(text) for text in (row.prefill_pool, row.decode_pool)]
+    sizes = [f"{pool.replicas}x{pool.chips_per_replica}" for pool in stated]
+    slug, version = framework_of(row)
+    named = slug, version.removeprefix("1.x+dynamo-"), row.accelerator_slug, weights_of(row), row.isl, row.osl, *sizes
+    known = settings_of(named, row.concurrency_or_batch)
+    if known is None:
+        first, later = (replace(_spread(p) if run.experts_over_all_ranks else p, max_batch=None) for p in stated)
+        return first, later
+    return (
+        replace(
+            _laid_out(stated[0], known.prefill_layout),
+            max_batch=known.prefill_prompts,
+            max_batched_tokens=known.prefill_tokens,
+        ),
+        replace(_laid_out(stated[1], known.decode_layout), max_batch=known.decode_seats),
+    )
+
+
+def _spread(pool: Pool) -> Pool:
+    return replace(pool, ep=pool.chips_per_replica // pool.pp, moe_tp=1)
+
+
+def _laid_out(pool: Pool, layout: str) -> Pool:
+    """The pool in a layout such as `dp8 ep8`."""
+    ways = {name: int(size) for name, size in re.findall(r"([a-z]+)(\d+)", layout)}
+    tp, dp, ep = ways.get("tp", 1), ways.get("dp", 1), ways.get("ep", 1)
+    return replace(pool, tp=tp, dp=dp, ep=ep, moe_tp=max(1, tp * dp // ep))
 
 
 # ------------------------------------------------------------------ requests and client
@@ -387,9 +423,7 @@ def case_of(row: Row, catalog: Catalog) -> Case | Skip:
 
 def _case(row: Row, run: Run, client: Protocol, weights: str, phase: str, isl: float, osl: float) -> Case:
     disagg = row.mode == "disagg"
-    prefill, decode = (
-        (disaggregated_pool(row.prefill_pool), disaggregated_pool(row.decode_pool)) if disagg else (None, None)
-    )
+    prefill, decode = pools_of(row, run) if disagg else (None, None)
     pool = None if disagg else pool_of(row, run)
     slug, version = framework_of(row)
     ttft_limit_s, tpot_limit_s = limits_of(row)
@@ -410,11 +444,11 @@ def _case(row: Row, run: Run, client: Protocol, weights: str, phase: str, isl: f
         framework_version=version,
         isl=isl,
         osl=osl,
-        concurrency=concurrency_of(row, client, decode),
+        concurrency=concurrency_of(row, client, disaggregated_pool(row.decode_pool) if disagg else None),
         client=client,
         phase=phase,
         max_batch=max_batch_of(row, run),
-        max_batched_tokens=run.max_batched_tokens,
+        max_batched_tokens=None if prefill and prefill.max_batched_tokens else run.max_batched_tokens,
         memory_fraction=run.memory_fraction,
         speculative=run.speculative,
         speculative_tokens=draft if run.speculative else None,

@@ -47,6 +47,7 @@ def option_of(change: str) -> str:
 
 def token_lines(e: Estimate) -> list[str]:
     return [
+        f"client: {e.client_note}",
         latency_line("TTFT", e.ttft_ms),
         latency_line("TPOT", e.tpot_ms),
         *(arrival_lines(e) if e.client in ARRIVING else []),

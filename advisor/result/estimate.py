@@ -157,6 +157,8 @@ class Estimate(Setup):
     """Output length."""
     client: str
     """steady, burst, poisson, trace, users or static."""
+    client_note: str
+    """What this client does, in words. TTFT assumes it."""
     seats: Count | None = None
     """Most running requests of a scheduler."""
     rate: PerSecond | None = None

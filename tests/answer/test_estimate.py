@@ -99,7 +99,19 @@ def test_two_pools(run: Run) -> None:
     answer = said(run, *args, *pools, "--concurrency", "64", "--client", "burst:10")
     assert answer["accelerator_count"] == 24
     assert answer["disaggregated"]["prefill"]["replicas"] == 2 and answer["disaggregated"]["kv_transfer_s"] > 0
-    assert answer["ttft_ms"]["p95"] is None and answer["ttft_ms"]["mean"] > 0
+    assert answer["ttft_ms"]["p99"] >= answer["ttft_ms"]["p95"] >= answer["ttft_ms"]["p50"] > 0
+    assert answer["client_note"].startswith("64 users start at once and send 10 requests each")
+
+
+def test_the_client_that_a_ttft_assumes_is_said(run: Run) -> None:
+    said_of = {
+        client: said(run, *LLAMA, *LENGTHS, "--concurrency", "8", "--client", client)["client_note"]
+        for client in ("steady", "burst:3", "poisson:2", "static")
+    }
+    assert said_of["steady"].startswith("8 requests in flight all the time") and "no opening burst" in said_of["steady"]
+    assert "includes the opening burst" in said_of["burst:3"] and "3 requests each" in said_of["burst:3"]
+    assert said_of["poisson:2"].startswith("requests arrive at random, 2 per second")
+    assert said_of["static"].startswith("one batch of 8")
 
 
 def test_two_pools_take_as_many_as_the_decode_pool_may_run(run: Run) -> None:

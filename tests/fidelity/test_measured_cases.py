@@ -158,9 +158,52 @@ def test_pools_of_a_disaggregated_row():
         decode_pool="workers=1;batch=64;tp=1;pp=1;attention_dp=8;moe_tp=1;ep=8",
         concurrency_or_batch="",
     )
-    assert c.prefill_pool == Pool(dp=4, ep=4, max_batch=1)
+    assert c.prefill_pool == Pool(dp=4, ep=4)
     assert c.decode_pool is not None and c.decode_pool.chips == 8
     assert c.concurrency == 512  # batch is per attention rank
+    assert c.decode_pool.max_batch is None  # it follows from the users: no limit of the server
+
+
+def published(**changes: str) -> Case:
+    """A run of separate pools whose configuration is published."""
+    known = {
+        "mode": "disagg",
+        "source_key": "serving_nightly",
+        "model_id": "deepseek-ai/DeepSeek-R1",
+        "accelerator_slug": "b200",
+        "n_accelerators": "44",
+        "tp": "",
+        "weights_dtype": "fp4",
+        "framework": "trtllm 0.8.1.post1",
+        "isl": "1024",
+        "osl": "1024",
+        "prefill_pool": "workers=1;batch=1;tp=4;pp=1;attention_dp=1;moe_tp=1;ep=4",
+        "decode_pool": "workers=5;batch=36;tp=8;pp=1;attention_dp=1;moe_tp=1;ep=8",
+        "concurrency_or_batch": "180",
+    }
+    return case(**(known | changes))
+
+
+def test_the_published_configuration_of_pools_overrides_the_labels_of_a_row():
+    c = published()
+    assert c.prefill_pool == Pool(dp=4, ep=4, max_batch=8, max_batched_tokens=10240)
+    assert c.decode_pool == Pool(tp=8, ep=8, replicas=5, max_batch=32)
+    assert c.concurrency == 180  # more than the 160 seats: 20 users wait
+
+
+def test_other_users_of_a_published_deployment_have_settings_only_if_all_its_runs_do():
+    six = published(decode_pool="workers=6;tp=8;ep=8", n_accelerators="52", concurrency_or_batch="7")
+    assert six.decode_pool is not None and six.decode_pool.max_batch == 64
+    five = published(concurrency_or_batch="7")  # runs of this deployment have 1 or 32 seats
+    assert five.decode_pool is not None and five.decode_pool.max_batch is None
+
+
+def test_ranks_that_a_pool_states_only_for_its_experts_are_attention_ranks():
+    c = case(mode="disagg", model_id="deepseek-ai/DeepSeek-R1", n_accelerators="24", tp="",
+             prefill_pool="workers=1;tp=1;attention_dp=1;moe_tp=1;ep=8",
+             decode_pool="workers=2;tp=1;attention_dp=1;moe_tp=1;ep=8")  # fmt: skip
+    assert c.prefill_pool is not None and c.decode_pool is not None
+    assert c.prefill_pool.chips + c.decode_pool.chips == 24
 
 
 @pytest.mark.parametrize(

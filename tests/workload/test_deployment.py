@@ -175,7 +175,7 @@ def test_two_pools_add_up():
     ({"prefill_pool": PREFILL, "decode_pool": DECODE, "moe_tp": 2}, "moe_tp", "inside prefill_pool and decode_pool"),
     ({"prefill_pool": PREFILL, "decode_pool": DECODE, "count": 9}, "count", "the pools have 10 accelerators"),
     ({"prefill_pool": PREFILL, "decode_pool": {"tp": 5}}, "decode_pool.tp", "cannot be split 5 ways"),
-    ({"prefill_pool": PREFILL, "decode_pool": DECODE, "client": "poisson:2"}, "client", "closed-loop clients only"),
+    ({"prefill_pool": PREFILL, "decode_pool": DECODE, "client": "static"}, "client", "no static batches"),
     ({"prefill_pool": PREFILL, "decode_pool": DECODE, "model": "t5", "isl": 100}, "prefill_pool", "decoder-only"),
     ({"decode_pool": DECODE, "model": "bert", "osl": 0}, "prefill_pool", "decoder-only"),
 ])  # fmt: skip

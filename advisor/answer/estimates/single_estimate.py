@@ -147,6 +147,7 @@ def configuration(built: Built) -> Estimate:
         seats=case.max_batch or pool.max_batch or lane.framework.max_running_requests,
         rate=number(case.client.rate_per_s) if case.client.rate_per_s else None,
         burstiness=case.client.arrival_cv if case.client.rate_per_s else None,
+        client_note=client_note(case),
         memory=memory(built, running(built)),
         fits=built.fits,
         **cache_sizes(built),
@@ -155,6 +156,27 @@ def configuration(built: Built) -> Estimate:
         correction=measured_correction(built.own[-1].choice, interval_of(built).get("tpot")),
         engine_version=ENGINE_VERSION,
     )
+
+
+def client_note(case: Case) -> str:
+    """What the client does, in words: TTFT means little without it."""
+    client, users = case.client, f"{case.concurrency:,.0f}" if case.concurrency else "as many as fit"
+    low, high = client.length_low_fraction, client.length_high_fraction
+    lengths = "" if low == high == 1 else f"; lengths are {low:g} to {high:g} of those stated"
+    if client.kind == "trace":
+        return f"the recorded requests, at their own times{lengths}"
+    if client.kind == "users":
+        return f"users who send, wait for the answer and think{lengths}"
+    if client.kind == "poisson":
+        cv = client.arrival_cv
+        bursts = f" in bursts (coefficient of variation of the gaps {cv:g})" if cv > 1 else " at random"
+        return f"requests arrive{bursts}, {client.rate_per_s:g} per second{lengths}"
+    if client.kind == "burst":
+        rounds = f"{users} users start at once and send {client.requests_per_user:g} requests each"
+        return f"{rounds}; TTFT includes the opening burst{lengths}"
+    if client.kind == "static":
+        return f"one batch of {users} requests{lengths}"
+    return f"{users} requests in flight all the time, after the ramp; TTFT has no opening burst{lengths}"
 
 
 def disaggregated(built: Built) -> Disaggregated:
@@ -476,12 +498,10 @@ def warnings(built: Built, result: Estimate) -> list[str]:
             f"only about {seats:,} of {case.concurrency:,.0f} requests run at once; the rest wait in the queue"
         )
     capacity = result.closed_form.capacity_requests_per_s if result.closed_form else None
-    if case.client.rate_per_s and (capacity or 0.0) < case.client.rate_per_s:
+    if case.client.rate_per_s and case.mode == "agg" and (capacity or 0.0) < case.client.rate_per_s:
         lines.append(f"{case.client.rate_per_s:g} requests/s exceed the capacity: the queue grows without limit")
     if basis(built) != "measured":
         lines.append(UNMEASURED.get(basis(built), UNMEASURED["datasheet"]))
-    if case.mode == "disagg":
-        lines.append("disaggregated: means only, no percentiles")
     return lines
 
 

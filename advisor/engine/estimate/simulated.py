@@ -9,9 +9,18 @@ import numpy as np
 
 from advisor.engine.kernels import HALF, rate_of
 from advisor.engine.network import Model
-from advisor.engine.scheduler import Simulation, disaggregated, scheduler_of, simulate, whole_users
+from advisor.engine.scheduler import (
+    PoolLanes,
+    Simulation,
+    Transfer,
+    scheduler_of,
+    simulate,
+    simulate_pools,
+    whole_users,
+)
 from advisor.engine.step import (
     BURST,
+    MIXED,
     POISSON,
     STATIC,
     STEADY,
@@ -307,7 +316,7 @@ def _lane(
         ),
         framework=framework,
         context_tokens=max(case.isl + case.osl, 1.0),
-        max_batched_tokens=case.max_batched_tokens or framework.default_max_batched_tokens,
+        max_batched_tokens=case.max_batched_tokens or pool.max_batched_tokens or framework.default_max_batched_tokens,
         max_running_requests=max(int(running), 1),
         source_tokens=mean_source_tokens(case, model) if model else 0.0,
         whole_prompts=model is not None and whole_prompts(model),
@@ -565,28 +574,44 @@ def _disaggregated(
 ) -> Estimate:
     """Disaggregated serving: the cache of each prompt moves from prefill to decode over the scale-out network."""
     assert case.prefill_pool is not None and case.decode_pool is not None
+    first, later = _pool_lanes(case, case_lanes, start)
+    link, room = case_lanes[1].choice.accelerator.links, built.memory
+    moved = room.kv_bytes_per_sequence[start] / case_lanes[0].context_tokens
+    full = _lane_count(case.decode_pool) * _max_running(case, case_lanes[1], built, start + 1)
+    users = int(case.concurrency or full)
+    result = simulate_pools(
+        built.times,
+        first,
+        later,
+        _client(case, False, 1),
+        case.inputs,
+        case.outputs,
+        cached_fraction=case.cached_fraction,
+        transfer=Transfer(s_per_token=float(moved / link[-1].bytes_per_s) if link else 0.0),
+        concurrency=users,
+        requests=_measured(case, users),
+        seed=seed,
+    )
+    served = _first_chunk(_served(result, base, 1.0), case.client.first_chunk_steps, case.osl)
+    return replace(served, e2e_s=result.mean("e2e_s"), seen=None)  # waits are known per pool, not per server
+
+
+def _pool_lanes(case: Case, case_lanes: tuple[Lane, ...], start: int) -> tuple[PoolLanes, PoolLanes]:
+    """Both pools for the simulation; more users than seats wait for one."""
+    assert case.prefill_pool is not None and case.decode_pool is not None
     prefill, decode = case_lanes
-    moved = built.memory.kv_bytes_per_sequence[start] * case.isl / prefill.context_tokens
-    link = decode.choice.accelerator.links
-    served = disaggregated.serve(
-        prompt_s=prefill_s(built, start, case.isl),
-        prefill_lanes=_lane_count(case.prefill_pool),
-        decode_step_s=[step_s(built, start + 1, n, case.isl + case.osl / 2) for n in disaggregated.GRID_SEQUENCES],
-        decode_lanes=_lane_count(case.decode_pool),
-        decode_running_max=_max_running(case, decode, built, start + 1),
-        transfer_s=moved / link[-1].bytes_per_s if link else 0.0,
-        concurrency=int(
-            case.concurrency or _lane_count(case.decode_pool) * _max_running(case, decode, built, start + 1)
-        ),
-        requests_per_user=int(case.client.requests_per_user) if case.client.kind == "burst" else 10,
-        output_tokens=case.osl * (case.client.length_low_fraction + case.client.length_high_fraction) / 2,
-        request_s=prefill.choice.overhead.request_s + prefill.choice.overhead.http_s * prefill.http,
+    first = PoolLanes(
+        index=start,
+        workers=case.prefill_pool.replicas * case.prefill_pool.pp,
+        ranks=case.prefill_pool.dp,
+        seats=case.prefill_pool.max_batch or prefill.framework.max_running_requests,
+        step_tokens=prefill.max_batched_tokens,
+        whole_prompts=prefill.framework.scheduler == MIXED,
     )
-    return replace(
-        base,
-        ttft_mean_s=served.ttft_mean_s,
-        tpot_mean_s=served.tpot_mean_s,
-        itl_mean_s=served.tpot_mean_s,
-        output_tokens_per_s=served.output_tokens_per_s,
-        requests_per_s=served.requests_per_s,
+    later = PoolLanes(
+        index=start + 1,
+        workers=case.decode_pool.replicas * case.decode_pool.pp,
+        ranks=case.decode_pool.dp,
+        seats=case.max_batch or case.decode_pool.max_batch or decode.framework.max_running_requests,
     )
+    return first, later

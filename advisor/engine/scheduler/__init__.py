@@ -1,8 +1,7 @@
 """Serving under load: TTFT, TPOT and throughput from step times, in closed form and by simulation."""
 
-from advisor.engine.scheduler import disaggregated
 from advisor.engine.scheduler.closed_form import ClosedLoop, OpenLoop, burst, closed_loop, open_loop
-from advisor.engine.scheduler.disaggregated import matched
+from advisor.engine.scheduler.disaggregated import PoolLanes, Transfer, matched, simulate_pools
 from advisor.engine.scheduler.percentiles import (
     P95_UNSERVED_FRACTION,
     REQUESTS,
@@ -26,14 +25,15 @@ __all__ = [
     "ClosedLoop",
     "OpenLoop",
     "P95_UNSERVED_FRACTION",
+    "PoolLanes",
     "REQUESTS",
     "SEED",
     "Simulation",
+    "Transfer",
     "Verified",
     "at_rate",
     "burst",
     "closed_loop",
-    "disaggregated",
     "gaps",
     "log_normal_cv2",
     "matched",
@@ -42,6 +42,7 @@ __all__ = [
     "scheduler_of",
     "shares_prefixes",
     "simulate",
+    "simulate_pools",
     "verify",
     "verify_trace",
     "whole_users",

@@ -1,70 +1,142 @@
-"""Disaggregated serving: a prefill pool that feeds a decode pool, under a closed loop of users."""
+"""Disaggregated serving: a prefill pool that feeds a decode pool."""
 
-import heapq
-from collections.abc import Sequence
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from advisor.engine.scheduler.closed_form import closed_loop
-from advisor.engine.step import Array, Demand, Scheduler, StepTimes
-
-GRID_SEQUENCES = tuple(float(2**k) for k in range(13))  # running requests per decode lane, grid of step times
+from advisor.engine.scheduler.sampling import arriving, drawing
+from advisor.engine.scheduler.simulation import Simulation, _cached, _costs
+from advisor.engine.step import BURST, POISSON, STEADY, Array, Client, Demand, Scheduler, StepTimes
+from advisor.engine.terms import Lengths
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Served:
-    """Means of one run."""
+class PoolLanes:
+    """One pool: `workers` servers that step on their own, each of `ranks` attention-DP ranks that step together."""
 
-    ttft_mean_s: float
-    tpot_mean_s: float
-    output_tokens_per_s: float
-    requests_per_s: float
+    index: int  # of the lane in StepTimes
+    workers: int
+    ranks: int = 1
+    seats: int = 1024  # of a rank: running requests of a decode pool, prompts of one step of a prefill pool
+    step_tokens: int = 8192  # of a rank and step
+    whole_prompts: bool = False  # a step starts no part of a prompt, so a longer prompt has a step of its own
 
 
-def serve(
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Transfer:
+    """Moving the cache of a prompt from a prefill rank to a decode rank."""
+
+    s: float = 0.0  # of any prompt
+    s_per_token: float = 0.0
+
+
+def simulate_pools(
+    times: StepTimes,
+    first: PoolLanes,
+    later: PoolLanes,
+    client: Client,
+    input_tokens: Lengths,
+    output_tokens: Lengths,
     *,
-    prompt_s: float,
-    prefill_lanes: int,
-    decode_step_s: Sequence[float],
-    decode_lanes: int,
-    decode_running_max: int,
-    transfer_s: float,
-    concurrency: int,
-    requests_per_user: int,
-    output_tokens: float,
-    request_s: float,
-) -> Served:
-    """Simulate `concurrency` users who send requests_per_user prompts each and all start at once.
+    transfer: Transfer,
+    concurrency: int = 1,
+    cached_fraction: float = 0.0,
+    context_tokens: float = math.inf,
+    requests: int = 2000,
+    seed: int = 0,
+) -> Simulation:
+    """Simulate prefill, cache transfer and decode together, so that departures of one pool are arrivals of the other.
 
-    Prefill lanes take one prompt at a time; a decode takes output_tokens - 1 steps at the step time of the load at its
-    start. prompt_s, transfer_s, request_s: seconds; decode_step_s: seconds at GRID_SEQUENCES.
+    The decode pool streams the first token, so TTFT holds the wait for a seat there. A router deals requests to the
+    workers of a pool in turn; inside a worker, a request goes to the rank with the fewest. Replaces a mean-value model
+    (2026-11-27): docs/explanation/accuracy.md has the errors before and after.
     """
-    total, free = concurrency * requests_per_user, [0.0] * prefill_lanes  # when each prefill lane becomes free
-    heapq.heapify(free)
-    ready = [0.0] * concurrency  # when each user sends its next request
-    heapq.heapify(ready)
-    finishes: list[float] = []  # of running decodes
-    ttft, tpot, last = np.zeros(total), np.zeros(total), 0.0
-    room = decode_running_max * decode_lanes
-    for k in range(total):
-        sent = heapq.heappop(ready)
-        begin = max(sent + request_s, heapq.heappop(free))
-        heapq.heappush(free, begin + prompt_s)
-        start = begin + prompt_s + transfer_s
-        while finishes and (finishes[0] <= start or len(finishes) >= room):
-            start = max(start, heapq.heappop(finishes))
-        pace_s = float(np.interp((len(finishes) + 1) / decode_lanes, GRID_SEQUENCES, decode_step_s))
-        finish = start + pace_s * max(output_tokens - 1, 0)
-        ttft[k], tpot[k] = start - sent, pace_s
-        heapq.heappush(finishes, finish)
-        heapq.heappush(ready, finish)
-        last = max(last, finish)
-    return Served(
-        ttft_mean_s=float(ttft.mean()),
-        tpot_mean_s=float(tpot.mean()),
-        output_tokens_per_s=total * output_tokens / last,
-        requests_per_s=total / last,
+    from advisor.engine.scheduler.pools_loop import (
+        Pool,
+        checked,
+        flow_of,
+        run_pools,
+    )  # the web tier must not load numba
+
+    begin, end, total = _counts(client, concurrency, requests)
+    sent, between = arriving(drawing(client, input_tokens, output_tokens, context_tokens), total, seed)
+    prefill, decode = (
+        Pool(
+            costs=checked(_costs(times, lanes.index)),
+            workers=lanes.workers,
+            ranks=lanes.ranks,
+            step_tokens=lanes.step_tokens,
+            seats=max(lanes.seats, 1),
+            whole_prompts=lanes.whole_prompts,
+            kv_tokens=int(min(times.kv_capacity_tokens[lanes.index], 2**60)),
+        )
+        for lanes in (first, later)
+    )
+    cached, _ = _cached(sent, prefill.costs.block_tokens, 0.0 if client.prefix_classes else cached_fraction)
+    fits = sent.prompt + sent.output <= min(decode.kv_tokens, context_tokens)
+    arrival_s, known = _arrivals(client, concurrency, between[fits])
+    flow = flow_of(arrival_s, sent.prompt[fits], sent.output[fits], cached[fits])
+    steps = run_pools(prefill, decode, flow, known, client.kind != POISSON, transfer.s, transfer.s_per_token)
+    moments = np.full((3, total), np.inf)
+    moments[:, fits] = flow.arrival_s, flow.first_token_s, flow.finish_s
+    moments[0, ~fits] = 0.0
+    return _summary(moments, sent.prompt, sent.output, slice(begin, end), steps, seed)
+
+
+def _counts(client: Client, concurrency: int, requests: int) -> tuple[int, int, int]:
+    """(first measured request, end of the measured ones, all that are sent)."""
+    if client.kind == BURST:
+        return 0, client.requests_per_user * concurrency, client.requests_per_user * concurrency
+    around = 2 * concurrency if client.kind == STEADY else requests // 5
+    return around, around + requests, 2 * around + requests
+
+
+def _arrivals(client: Client, concurrency: int, between: np.ndarray) -> tuple[np.ndarray, int]:
+    """(arrival times, how many of them are known); those of a closed loop are infinite until a user sends them."""
+    if client.kind == POISSON:
+        return np.cumsum(between) / client.rate_per_s, len(between)
+    return np.where(np.arange(len(between)) < concurrency, 0.0, np.inf), min(concurrency, len(between))
+
+
+def _summary(
+    moments: np.ndarray, prompt: np.ndarray, output: np.ndarray, measured: slice, steps: float, seed: int
+) -> Simulation:
+    """The measured requests; rates are those of all requests that end from their first arrival to the next one."""
+    finishes = moments[2]
+    until_s = (
+        moments[0, measured.stop] if measured.stop < len(prompt) else finishes[np.isfinite(finishes)].max(initial=0)
+    )
+    span_s = float(until_s - moments[0, measured.start])
+    ended = (finishes > moments[0, measured.start]) & (finishes <= until_s)
+    arrival_s, first_s, finish_s = moments[:, measured]
+    several, served = output[measured] > 1, np.isfinite(finish_s)
+    streamed_s = np.full(len(finish_s), np.inf)
+    streamed_s[served] = finish_s[served] - first_s[served]
+
+    def per_s(counted: np.ndarray) -> float:
+        return float(counted[ended].sum() / span_s) if span_s > 0 else 0.0
+
+    return Simulation(
+        ttft_s=first_s - arrival_s,
+        tpot_s=streamed_s[several] / (output[measured][several] - 1),
+        e2e_s=finish_s - arrival_s,
+        queue_s=np.zeros(len(arrival_s)),  # not told apart from the prompt's own time
+        input_tokens=prompt[measured],
+        output_tokens=output[measured],
+        output_tokens_per_s=per_s(output),
+        total_tokens_per_s=per_s(prompt + output),
+        requests_per_s=per_s(np.ones(len(prompt))),
+        steps=int(steps),
+        preemptions=0,
+        rejected_requests=int(np.count_nonzero(~served)),
+        running_requests_mean=math.nan,
+        kv_used_max_tokens=0,
+        busy_fraction=math.nan,
+        duration_s=span_s,
+        seed=seed,
+        work=steps,
     )
 
 

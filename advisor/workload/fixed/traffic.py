@@ -254,9 +254,9 @@ def check_lengths(d: DeploymentTraffic, model: Model) -> None:
 def check_client(case: Case) -> None:
     """Raises WorkloadError for clients that cannot be simulated."""
     kind, users = case.client.kind, case.concurrency or 0
-    if case.mode == "disagg" and kind not in ("steady", "burst"):
-        allowed = "steady or burst:10"
-        raise WorkloadError([error("client", "disaggregated serving supports closed-loop clients only", allowed)])
+    if case.mode == "disagg" and kind not in ("steady", "burst", "poisson"):
+        allowed = "steady, burst:10 or poisson:RATE"
+        raise WorkloadError([error("client", f"separate pools are not simulated with {kind} requests", allowed)])
     if kind == "poisson" and not case.client.rate_per_s:
         raise WorkloadError([error("client", "the rate must be above 0", "poisson:4")])
     if users * case.client.requests_per_user > 10 * MAX_CONCURRENCY:

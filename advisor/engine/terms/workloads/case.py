@@ -19,7 +19,8 @@ class Pool:
     dp: int = 1  # attention data parallelism inside the lane
     moe_tp: int = 1  # tensor parallelism inside an expert
     replicas: int = 1
-    max_batch: int | None = None  # running requests per attention rank, if stated (disaggregated pools)
+    max_batch: int | None = None  # running requests per attention rank, or prompts of a prefill step, if stated
+    max_batched_tokens: int | None = None  # prompt tokens of a rank and step, if stated
 
     @property
     def chips_per_replica(self) -> int:
