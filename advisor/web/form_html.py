@@ -17,11 +17,11 @@ from advisor.web.form_fields import (
     CURVE,
     FIELDS,
     FILE,
+    LINED,
     LINES,
     LIST,
     NUMBER,
     QUESTION,
-    SECTIONS,
     SOME_OF,
     WHOLE,
     YAML,
@@ -37,7 +37,7 @@ from advisor.workload import PORTFOLIO
 
 LONG = 200  # characters; longer values are rendered each time
 SHOWN_CHARACTERS = 40  # of a value in a summary
-ROWS = {LINES: 4} | dict.fromkeys(SECTIONS, 3)
+ROWS = {LINES: 4} | dict.fromkeys(LINED, 3)
 SEVERAL = (LIST, COUNTS)  # values separated by commas
 
 # What a section that is missing asks for
@@ -167,7 +167,7 @@ def rendered(
             "rows": 12 if path == YAML else ROWS.get(field.reads, 0),
             # shares end in a percent sign, numbers of tokens in a letter
             "inputmode": "" if is_share(field) else {NUMBER: "decimal", WHOLE: "numeric"}.get(field.reads, ""),
-            "max_length": 8000 if field.reads in (CURVE, *SECTIONS) else 900_000 if field.reads == LINES else 2000,
+            "max_length": 8000 if field.reads in (CURVE, *LINED) else 900_000 if field.reads == LINES else 2000,
             "several": field.reads in SEVERAL or path == "model",
         },
     )

@@ -25,11 +25,11 @@ from advisor.web.form_fields import (
     FORM_ONLY,
     LATENCIES,
     LATENCY,
+    LINED,
     LINES,
     NUMBER,
     ONE_OF,
     QUESTION,
-    SECTIONS,
     SOME_OF,
     SWITCH,
     TRACE_FILE,
@@ -287,7 +287,7 @@ def form_field(field: Field) -> forms.Field:
     if field.reads == FILE:
         file_input = forms.FileInput(attrs={"accept": ".csv,text/csv"})
         return forms.FileField(label=field.label, required=False, help_text=field.help, widget=file_input)
-    if field.reads in SECTIONS:
+    if field.reads in LINED:
         return forms.CharField(
             label=field.label,
             required=False,
@@ -378,7 +378,7 @@ def from_spec(spec: Mapping[str, Any], fields: Mapping[str, Field] = FIELDS) -> 
             continue  # derived, or what a blank field stands for
         if value is None or (isinstance(value, Mapping) and field.reads not in (COUNTS, VALUES)):
             continue
-        if field.reads in SECTIONS:
+        if field.reads in LINED:
             text = sections_text(value, field)
             if stripped(read(text, field)) != stripped(value):
                 continue  # such as a name of two lines, which only the YAML can hold

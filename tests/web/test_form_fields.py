@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from advisor.models import Advice
 from advisor.web import forms
-from advisor.web.form_fields import FIELDS, LATENCY, SECTIONS, TRACE_FILE, TRACE_TEXT, TRAFFIC_BY
+from advisor.web.form_fields import FIELDS, LATENCY, LINED, TRACE_FILE, TRACE_TEXT, TRAFFIC_BY
 from advisor.web.forms import WorkloadForm, as_file, from_spec
 from advisor.workload import schema
 from advisor.workload.schema import Spec, parse
@@ -60,7 +60,7 @@ def test_every_place_of_the_file_has_its_field():
     fields = set(FIELDS) - {TRACE_FILE, "tco", TRAFFIC_BY, LATENCY}
     grown = {path.rsplit(".", 1)[0] for path in fields if path.startswith(("weights.", "team."))}
     lines = {
-        path for path in asked if path.rsplit(".", 1)[0] in fields and FIELDS[path.rsplit(".", 1)[0]].reads in SECTIONS
+        path for path in asked if path.rsplit(".", 1)[0] in fields and FIELDS[path.rsplit(".", 1)[0]].reads in LINED
     }
     assert asked - fields - grown - lines == set()
     assert {path.removeprefix("weights.") for path in fields if path.startswith("weights.")} == set(

@@ -119,14 +119,14 @@ class Demand:
     arrival_cv2: np.ndarray | float = 1.0  # of the gaps between arrivals at a lane; 1: Poisson
 
     @property
-    def crowding(self) -> np.ndarray | float:
+    def crowding(self) -> np.ndarray:
         """Variance over mean of the requests in service at once if nothing slows them down; 1: Poisson.
 
         Peakedness at infinitely many servers (Whitt 1984): 1 + (cv^2 - 1) E[min(S, S')] / E[S], where a service S lasts
         as long as the answer. Of a log-normal, that ratio is 1 - erf(sigma / 2), here with erf as a tanh.
         """
         sigma = np.sqrt(np.log1p(self.output_cv2))
-        return 1.0 + (self.arrival_cv2 - 1.0) * (1.0 - np.tanh(sigma / math.sqrt(math.pi)))
+        return np.asarray(1.0 + (self.arrival_cv2 - 1.0) * (1.0 - np.tanh(sigma / math.sqrt(math.pi))))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,7 +11,7 @@ NUMBER, WHOLE, TEXT, LIST, ONE_OF, SOME_OF = "number", "whole", "text", "list", 
 LINES, COUNTS, CURVE, VALUES, FILE = "lines", "counts", "curve", "values", "file"
 NUMBERS, PATH, CASES, TOKENS, SWITCH = "numbers", "price path", "cases", "tokens", "switch"
 PREFIXES = "prefixes"
-SECTIONS = (PATH, CASES, PREFIXES)  # a section a line
+LINED = (PATH, CASES, PREFIXES)  # a section a line
 
 
 def _(text: str) -> str:

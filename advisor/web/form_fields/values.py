@@ -14,12 +14,12 @@ from advisor.web.form_fields.fields import (
     CASES,
     COUNTS,
     CURVE,
+    LINED,
     LIST,
     NUMBER,
     NUMBERS,
     PATH,
     PREFIXES,
-    SECTIONS,
     TOKENS,
     VALUES,
     WHOLE,
@@ -114,7 +114,7 @@ def lines(text: str) -> list[str]:
 
 def checks_of(field: Field) -> list[Callable[[str], None]]:
     """What refuses a text before the workload is validated."""
-    if field.reads in (CURVE, NUMBERS, VALUES, *SECTIONS):
+    if field.reads in (CURVE, NUMBERS, VALUES, *LINED):
         shape = {PATH: [points_only], PREFIXES: [prefixes_only], CASES: [cases_only]}.get(field.reads, [])
         return [with_points, *shape, clear(field)]
     return [clear(field)] if field.reads in SINGLE else []
