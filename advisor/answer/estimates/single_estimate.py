@@ -14,8 +14,16 @@ from advisor.engine.cost import HOURS_PER_MONTH, JOULES_PER_KWH, Assumptions, Dr
 from advisor.engine.estimate import Estimate as Engine
 from advisor.engine.estimate import estimate, means, prepare, prepared, queued_requests
 from advisor.engine.network import active_parameters, parameters
-from advisor.engine.scheduler import open_loop, scheduler_of
-from advisor.engine.search import describe, instances_needed, interval_ratios, offer_usd_per_hour
+from advisor.engine.scheduler import Response, open_loop, response_of, scheduler_of
+from advisor.engine.search import (
+    describe,
+    factors_of,
+    instances_needed,
+    interval_ratios,
+    latency_ranges,
+    of_pools,
+    offer_usd_per_hour,
+)
 from advisor.engine.step import (
     NO_CACHE_TOKENS,
     Demand,
@@ -389,18 +397,34 @@ def interval_of(built: Built) -> dict[str, tuple[float, float]]:
 
 
 def interval(built: Built, result: Estimate) -> Intervals:
-    """[low, high] of each headline figure at 90 %."""
+    """[low, high] of each headline figure at 90 %; latencies as in answers, with their response to the load."""
     half = interval_of(built)
+    drawn = factors_of(built.fixed.resources.scopes, built.own[-1])
+    if drawn is not None:
+        half |= latency_ranges(of_pools(drawn) if built.fixed.case.mode == "disagg" else drawn, response(built))
     ranges: dict[str, list[float | None]] = {}
-    for name, key, latency in (("ttft_ms", "ttft", result.ttft_ms), ("tpot_ms", "tpot", result.tpot_ms)):
-        if key in half and latency is not None:
-            ranges[name] = [number((latency.mean or math.nan) * f) for f in half[key]]
+    for key, latency in (("ttft", result.ttft_ms), ("tpot", result.tpot_ms)):
+        for name, value, known in (("", latency and latency.mean, key), ("_p95", latency and latency.p95, f"{key}_p95")):
+            if value and known in half:
+                ranges[f"{key}_ms{name}"] = [number(value * f) for f in half[known]]
     if "throughput" in half:
         low, high = half["throughput"]
         ranges["output_tokens_per_s"] = [number((result.output_tokens_per_s or math.nan) * f) for f in (low, high)]
         if usd := result.usd_per_mtok_output:
             ranges["usd_per_mtok_output"] = [number(usd / high), number(usd / low)]
     return Intervals(**ranges)
+
+
+def response(built: Built) -> Response | None:
+    """How the latencies answer to the load; None in a closed loop, whose load does not depend on the steps."""
+    case, known = built.fixed.case, built.fixed.resources
+    if not case.client.rate_per_s:
+        return None
+
+    def at(load: float) -> Engine:
+        return estimate(replace(case, client=replace(case.client, rate_per_s=case.client.rate_per_s * load)), known)
+
+    return response_of(at, ("ttft_mean_s", "ttft_p95_s", "tpot_mean_s", "tpot_p95_s"))
 
 
 def basis(built: Built) -> str:

@@ -18,6 +18,7 @@ from advisor.engine.scheduler.percentiles import (
     verify_trace,
     whole_users,
 )
+from advisor.engine.scheduler.response import Response, response_of
 from advisor.engine.scheduler.simulation import Simulation, simulate
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "OpenLoop",
     "P95_UNSERVED_FRACTION",
     "REQUESTS",
+    "Response",
     "SEED",
     "Simulation",
     "Verified",
@@ -37,6 +39,7 @@ __all__ = [
     "matched",
     "open_loop",
     "request_lengths",
+    "response_of",
     "scheduler_of",
     "shares_prefixes",
     "simulate",

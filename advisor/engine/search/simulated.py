@@ -25,6 +25,7 @@ from advisor.engine.scheduler import (
     Bounds,
     Verified,
     at_rate,
+    response_of,
     verify,
     verify_trace,
     whole_users,
@@ -299,7 +300,7 @@ class Simulations:
     def __init__(self, question: Question, table: Table) -> None:
         self.question, self.table = question, table
         self.workload, self.catalog = question.workload, question.catalog
-        self._seen: dict[tuple[int, int, int, int], Verified] = {}
+        self._seen: dict[tuple[int, int, int, int, float], Verified] = {}
         self._drawn: dict[tuple[int, int, float], Phases] = {}
         self._factors: dict[int, Factors | None] = {}
         self.rentals = Rentals(question)
@@ -353,15 +354,21 @@ class Simulations:
             float(self.table.peak_requests_per_s[design.row, design.column]) / lanes,
         )
 
-    def run(self, design: Design, requests: int) -> Verified:
-        """Simulate one lane of the design at its share of the peak, with this many requests."""
+    def run(self, design: Design, requests: int, load: float = 1.0) -> Verified:
+        """Simulate one lane of the design at its share of the peak, or of `load` times it, with this many requests.
+
+        Users who think for a shorter time are more load; their number stays.
+        """
         lane = self.lane(design)
-        key = (design.row, lane.max_running_requests, design.replicas, requests)
+        key = (design.row, lane.max_running_requests, design.replicas, requests, load)
         if key not in self._seen:
             assert self.table.built is not None
             lanes = design.replicas * lane.choice.lanes
             asked = as_cached(self.workload, self.kept_fraction(design))
-            rate = self.workload.requests_per_s_peak / lanes
+            if asked.users is not None:
+                asked = replace(asked, users=replace(asked.users, think_s=asked.users.think_s / load))
+            asked = replace(asked, requests_per_s_peak=asked.requests_per_s_peak * load)
+            rate = asked.requests_per_s_peak / lanes
             simulate = partial(verify, asked, self.table.built.times, design.row, lane, requests=requests)
 
             def see(rate: float) -> Verified:
@@ -375,10 +382,12 @@ class Simulations:
         self.catalog.effort.add(seen.work, seen.requests)
         return seen
 
-    def _full_slots(self, see: Callable[[float], Verified], key: tuple[int, int, int, int], rate: float) -> Verified:
+    def _full_slots(
+        self, see: Callable[[float], Verified], key: tuple[int, int, int, int, float], rate: float
+    ) -> Verified:
         """The lane with its share of a batch, simulated once for all numbers of replicas."""
-        row, slots, _, requests = key
-        alike = (row, slots, ANY_REPLICAS, requests)
+        row, slots, _, requests, load = key
+        alike = (row, slots, ANY_REPLICAS, requests, load)
         if alike not in self._seen:
             self._seen[alike] = see(rate)
         return at_rate(self.workload, self._seen[alike], rate)
@@ -387,7 +396,7 @@ class Simulations:
         """Simulate one lane of the design with its round-robin share of the trace."""
         lane, trace = self.lane(design), self.workload.trace
         assert self.table.built is not None and trace is not None
-        key = (design.row, lane.max_running_requests, design.replicas, 0)
+        key = (design.row, lane.max_running_requests, design.replicas, 0, 1.0)
         if key not in self._seen:
             share = trace.for_replica(design.replicas * lane.choice.lanes)
             self._seen[key] = self._counted(
@@ -406,8 +415,10 @@ class Simulations:
     def run_in_full(self, workload: Workload, design: Design) -> SimulatedDesign:
         """Simulate with all requests, and replay the trace if the workload has one."""
         seen = self.run(design, REQUESTS)
+        if workload.kind.has_arrivals and excess(workload, seen) <= HOPELESS:
+            seen = replace(seen, response=response_of(partial(self.run, design, PILOT_REQUESTS)))
         if workload.trace and excess(workload, seen) <= HOPELESS:
-            seen = replace(seen, of_trace=self.replay_trace(design))
+            seen = replace(seen, of_trace=replace(self.replay_trace(design), response=seen.response))
         far = excess(workload, self.sure(workload, design.row, seen))
         return SimulatedDesign(design=design, verified=seen, excess_fraction=far, pilot=False)
 
