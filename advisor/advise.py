@@ -54,7 +54,7 @@ log = structlog.get_logger("assay.advise")
 State = Advice.State
 FINISHED = (State.DONE, State.FAILED, State.CANCELLED)
 SWEEP_BATCH = 500
-SWEEP, GAP = "sweep", "first sweep after a gap"  # names of duties
+SWEEP, SWEPT, GAP = "sweep", "swept", "first sweep after a gap"  # names of duties: begun, ended well, late
 DIGITS = 16  # max_digits of Option's money columns
 Progress = Callable[[str, float], None]
 PartsOf = Callable[[Advice, dict[str, Any], inputs.Snapshot, Progress], list[Any]]
@@ -469,6 +469,7 @@ def sweep(others: Sequence[type[Lease]] = ()) -> dict[str, int]:
     counts["deleted"] = delete_expired()
     if any(counts.values()):
         log.info("swept", **counts)
+    Duty.objects.update_or_create(name=SWEPT, defaults={"last_run_at": clock.now()})
     return counts
 
 

@@ -349,7 +349,7 @@ SPECTACULAR_SETTINGS = {
         "TrainingPrecision": "advisor.workload.schema.PRECISION_NAMES",
         "Recomputing": "advisor.workload.schema.RECOMPUTE_NAMES",
         "TuningObjective": "advisor.workload.schema.OBJECTIVE_NAMES",
-        "TrainingKind": "advisor.workload.training_run.TRAINING_KINDS",
+        "TrainingKind": "advisor.workload.fixed.training_run.TRAINING_KINDS",
     },
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",

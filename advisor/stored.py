@@ -161,7 +161,7 @@ ADDED_ASSUMPTIONS = {
     **dict.fromkeys(("rent-change-per-year", "electricity-change-per-year", "hardware-price-change-per-year"), 0.0),
     **dict.fromkeys((f"purchase-lead-months{kind}" for kind in ("", "-workstation", "-computer")), 0.0),
     **dict.fromkeys(("cold-start-s", "grammar-mask-us", "draft-step-ms", "draft-pass-ms"), 0.0),
-    **dict.fromkeys(("residual-superseded-ratio", "price-age-swing-ratio", "host-speed-ratio"), 1.0),
+    **dict.fromkeys(("residual-superseded-ratio", "price-age-swing-ratio", "host-speed-ratio", "arrival-cv"), 1.0),
     "supply-accelerators-per-region": 512.0,
     "host-memory-ratio": 2.05,
     "host-cores-per-accelerator": 8.0,

@@ -82,7 +82,7 @@ AREAS: dict[str, dict[str, list[str]]] = {
     },
     "intake": {
         "advisor/inputs/check.py": ["tests/workload/test_workload_catalog.py", *FORMS[1:]],
-        "advisor/workload/deployment.py": [
+        "advisor/workload/fixed/deployment.py": [
             "tests/workload/test_deployment.py",
             "tests/answer/test_estimate.py",
             "tests/answer/test_estimate_api.py",

@@ -230,7 +230,7 @@ def switch(request: HttpRequest) -> HttpResponse:
     if found is None:
         raise Http404("You do not belong to this organization.")
     request.session[SESSION_KEY] = found.organisation_id
-    messages.success(request, _("You now work in %(organization)s.") % {"organization": found.organisation.name})
+    messages.success(request, _("You switched to %(organization)s.") % {"organization": found.organisation.name})
     return redirect("ask")
 
 

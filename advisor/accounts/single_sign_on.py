@@ -215,7 +215,7 @@ def guarded(request: HttpRequest, view: Callable[[HttpRequest], HttpResponse]) -
         return trouble(request, 502, f"The provider answered with the status {status}.")
     except requests.RequestException as error:
         log.warning("provider of sign-in away", error=type(error).__name__)
-        return trouble(request, 503, "The provider does not answer. Try again in a few minutes.")
+        return trouble(request, 503, "The identity provider does not respond. Try again in a few minutes.")
     except (jwt.PyJWTError, SuspiciousOperation, KeyError, TypeError, ValueError) as error:
         log.warning("sign-in invalid", error=f"{type(error).__name__}: {error}")
         return trouble(request, 400, "The provider's answer is not valid, or this sign-in is too old. Start again.")

@@ -27,7 +27,7 @@ from advisor.answer.sentences import verdict
 from advisor.engine.fleet import Member, TrainingMember, find_mix, merged_copies
 from advisor.engine.search import MORE_CHIPS, Scored, SearchResult, prepare_question, search
 from advisor.engine.terms import Effort, Workload, evaluating, kind_named
-from advisor.inputs import COLD_START, COSTS, EGRESS, STORAGE, Snapshot, catalog_of, workload_of
+from advisor.inputs import COLD_START, COSTS, EGRESS, STORAGE, Snapshot, arrival_cv_key, catalog_of, workload_of
 from advisor.result import Answer, Candidates, Currency, NearMiss, Option, Scenario, Source, Views
 from advisor.result import Catalog as CatalogVersion
 from advisor.workload import PORTFOLIO
@@ -269,9 +269,12 @@ def question_of(spec: Json, snapshot: Snapshot, lost: Lost) -> Question:
 
 
 def served_workload(spec: Json, snapshot: Snapshot) -> Workload:
-    """The workload as the engine takes it, with the time that an instance needs to start."""
-    default = snapshot.assumptions[COLD_START]["value"]
-    return replace(workload_of(spec), cold_start_s=float(spec["tco"].get(COLD_START, default)))
+    """The workload as the engine takes it, with what is assumed of arrivals and of the start of an instance."""
+    rows = snapshot.assumptions
+    cv, start_s = (
+        float(spec["tco"].get(key, rows[key]["value"])) for key in (arrival_cv_key(spec, rows), COLD_START)
+    )
+    return replace(workload_of(spec, cv), cold_start_s=start_s)
 
 
 def _with_hosted(

@@ -124,5 +124,5 @@ def label(s: Scored) -> str:
 def dig(spec: Mapping[str, Any], path: str) -> Any:
     value: Any = spec
     for key in path.split("."):
-        value = None if value is None else value[key]
+        value = None if value is None else value.get(key)
     return value

@@ -61,7 +61,7 @@ class WorkloadSchema(PydanticSchema):
 class DeploymentSchema(PydanticSchema):
     """The deployment as it may be written."""
 
-    target_class = "advisor.workload.deployment.Deployment"
+    target_class = "advisor.workload.fixed.deployment.Deployment"
     prefix = "Deployment"
 
     def parts(self, sections: dict[str, Any]) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class QuickRankingSchema(AnswerSchema):
 class TrainingRunSchema(DeploymentSchema):
     """The training run as it may be written; it shares sections with the deployment."""
 
-    target_class = "advisor.workload.training_run.TrainingRun"
+    target_class = "advisor.workload.fixed.training_run.TrainingRun"
 
 
 class TrainingEstimateSchema(EstimateSchema):

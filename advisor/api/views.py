@@ -41,7 +41,7 @@ from catalog.models import Organisation
 from catalog.pricing import reader
 from catalog.rest import Conflict, problems
 
-MAX_ESTIMATE = {"isl": 131_072, "osl": 16_384, "concurrency": 20_000}  # of web requests, which must be quick
+MAX_ESTIMATE = {"isl": 131_072, "osl": 16_384, "concurrency": 20_000, "trace": 20_000_000}  # of web requests: quick
 
 
 DELETED: dict[Any, Any] = {204: OpenApiResponse(description="Deleted."), **problems(401, 403, 404)}
@@ -293,6 +293,8 @@ def estimate_of(raw: dict[str, Any], organisation: Organisation) -> dict[str, An
 def within_limits(d: Deployment) -> Deployment:
     """The deployment. Raises WorkloadError if it would take a web worker too long; the command line has no limit."""
     sizes = {"isl": d.isl, "osl": d.osl, "concurrency": 1 if d.concurrency == "max" else d.concurrency}
+    if d.trace is not None:  # generated tokens
+        sizes["trace"] = d.osl * d.trace.csv.count("\n")
     if over := [name for name, value in sizes.items() if value > MAX_ESTIMATE[name]]:
         errors = [
             workload.error(name, "is too large for a web request", f"at most {MAX_ESTIMATE[name]}") for name in over

@@ -3,12 +3,14 @@
 from advisor.inputs import measured, what_if
 from advisor.inputs.check import check_catalog, unknown_names_in_parts
 from advisor.inputs.current import (
+    assumed_burstiness,
     catalog_chip,
     catalog_resources,
     host_copy_fraction,
     host_speed_range,
     market,
     resources_with,
+    with_model,
 )
 from advisor.inputs.from_catalog import (
     CHIP_SCOPE,
@@ -38,6 +40,7 @@ from advisor.inputs.prices.assumptions import (
     STORAGE,
     SUPPLY,
     SWINGS,
+    arrival_cv_key,
     price_path,
     serverless_of,
     with_one_team,
@@ -65,6 +68,7 @@ __all__ = [
     "asked_on",
     "CHIP_SCOPE",
     "COLD_START",
+    "arrival_cv_key",
     "COSTS",
     "HOST_SPEED",
     "EGRESS",
@@ -77,6 +81,7 @@ __all__ = [
     "price_path",
     "STORAGE",
     "areas_of",
+    "assumed_burstiness",
     "assumption",
     "calibrations",
     "catalog_chip",
@@ -103,6 +108,7 @@ __all__ = [
     "quantization_of",
     "reliability_of",
     "resources_with",
+    "with_model",
     "shared_rows",
     "rounded",
     "serverless_of",

@@ -5,7 +5,7 @@ from dataclasses import replace
 from advisor.engine.cost import Assumptions
 from advisor.engine.estimate import Resources
 from advisor.engine.network import Model, to_shape
-from advisor.engine.step import host_copy_of
+from advisor.engine.step import acceptances_of, host_copy_of
 from advisor.engine.terms import UNKNOWN_UNIT, Offer
 from advisor.engine.terms import Accelerator as Chip
 from advisor.inputs import measured
@@ -13,7 +13,7 @@ from advisor.inputs.check import own_model_error
 from advisor.inputs.from_catalog import _accelerator, _frameworks, _quantization, assumption, calibrations, model_row
 from advisor.inputs.names import models, one
 from advisor.inputs.prices import hosts, offers
-from advisor.inputs.prices.assumptions import HOST_SPEED, assumptions_of
+from advisor.inputs.prices.assumptions import ARRIVAL_CV, HOST_SPEED, arrival_cv_key, assumptions_of
 from advisor.inputs.read_once import once
 from advisor.inputs.snapshot import Snapshot
 from advisor.inputs.to_engine import chip_of, framework_of, model_of, quantizations_of, with_host_speed
@@ -44,13 +44,14 @@ def known_model(hf_id: str, organisation: Organisation | None) -> Model | None:
 @once()
 def without_models(organisation: Organisation | None) -> Resources:
     """Everything else of the catalog."""
-    rows = {a.key: assumption(a) for a in Assumption.objects.filter(key=HOST_SPEED)}
+    rows = {a.key: assumption(a) for a in Assumption.objects.order_by("key")}
     return Resources(
         models={},
         accelerators={a.slug: chip_of(_accelerator(a)) for a in Accelerator.objects.all()},
         quantizations=quantizations_of([_quantization(q) for q in QuantizationMethod.objects.order_by("slug")]),
         frameworks=tuple(framework_of(row) for row in _frameworks()),
         scopes=with_host_speed(calibrations(organisation), rows, {}),
+        acceptances=acceptances_of(rows),
     )
 
 
@@ -82,6 +83,13 @@ def resources_with(
     return model_id, corrected(known, model_id, lengths)
 
 
+def with_model(known: Resources, name: str, organisation: Organisation | None = None) -> tuple[str, Resources]:
+    """(ID, catalog) with one more model, such as one that drafts; unchanged if there is none of this name."""
+    model_id = catalog_model_id(name, organisation)
+    model = known_model(model_id, organisation)
+    return model_id, replace(known, models={**known.models, model_id: model}) if model else known
+
+
 def corrected(known: Resources, model_id: str, lengths: tuple[float, float] | None) -> Resources:
     """The catalog with the corrections of a model's measured stacks, for estimates of these token lengths."""
     if lengths is None or min(lengths) <= 0 or not model_id:
@@ -99,6 +107,13 @@ def host_copy_fraction() -> float:
     """Of the link to the host that large copies reach."""
     copies = host_copy_of({a.key: assumption(a) for a in Assumption.objects.filter(key="host-copy-fraction")})
     return copies.rate_fraction if copies else 1.0
+
+
+@once()
+def assumed_burstiness(task: str) -> float:
+    """Of arrivals at a rate, if it is not stated."""
+    rows = {a.key: a.value for a in Assumption.objects.filter(key__startswith=ARRIVAL_CV)}
+    return rows[arrival_cv_key({"task": task}, rows)]
 
 
 @once()

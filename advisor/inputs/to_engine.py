@@ -38,10 +38,12 @@ from advisor.inputs.snapshot import Snapshot
 from advisor.inputs.training import lengths_of_task, task_of
 from advisor.workload import (
     CHOICES,
+    arrival_cv_of,
     confidences_of,
     drawing_of,
     images_of,
     lengths_of,
+    prefix_classes_of,
     prompts_of,
     spares_by_default,
     terms_of,
@@ -176,8 +178,11 @@ def quantizations_of(rows: Sequence[Json]) -> tuple[Quantization, ...]:
     return tuple(quantization_of(r) for r in rows if r.get("applies_to", "weights") == "weights")
 
 
-def workload_of(spec: Json) -> Workload:
-    """The engine's workload, in SI units, from a validated workload file."""
+def workload_of(spec: Json, assumed_cv: float = 1.0) -> Workload:
+    """The engine's workload, in SI units, from a validated workload file.
+
+    assumed_cv: of the gaps between arrivals, if neither the file nor its trace says how bursty they are.
+    """
     traffic, kind = spec["traffic"], KINDS[spec["kind"]]
     if kind.trains:
         return training_workload(spec)
@@ -188,6 +193,8 @@ def workload_of(spec: Json) -> Workload:
 
     prompts, hit_fraction, turns = prompts_of(traffic)
     expected, sure = confidences_of(slo)
+    trace = trace_of(traffic) if kind.uses("traffic.trace") else None
+    arrival_cv = arrival_cv_of(traffic, trace)
     return Workload(
         name=spec["name"],
         kind=kind,
@@ -196,6 +203,8 @@ def workload_of(spec: Json) -> Workload:
         requests_per_s_mean=traffic["requests_per_s"]["mean"],
         requests_per_s_peak=traffic["requests_per_s"]["peak"],
         prefix_cache_hit_fraction=hit_fraction,
+        prefix_classes=prefix_classes_of(traffic),
+        arrival_cv=assumed_cv if arrival_cv is None else arrival_cv,
         turns=turns,
         images=images_of(traffic),
         drawing=drawing_of(traffic),
@@ -205,7 +214,7 @@ def workload_of(spec: Json) -> Workload:
         structured_output=spec.get("structured_output", "no") == "yes",
         host_cache_hit_fraction=traffic.get("host_cache_hit_rate"),
         users=users_of(traffic),
-        trace=trace_of(traffic) if kind.uses("traffic.trace") else None,
+        trace=trace,
         week=week_of(traffic["load_curve"]) if kind.uses("traffic.load_curve") else (),
         growth_fraction_per_year=traffic["growth_fraction_per_year"],
         forecast=forecast_of(spec),
@@ -220,6 +229,7 @@ def workload_of(spec: Json) -> Workload:
             default_spares=kind.uses("slo.availability") and spares_by_default(spec),
             confidence=expected,
             sure_confidence=sure,
+            headroom_fraction=slo.get("headroom_fraction") or 0.0,
         ),
         constraints=constraints_of(spec),
         objective=spec["objective"],
@@ -228,7 +238,7 @@ def workload_of(spec: Json) -> Workload:
         task=spec.get("task", "any"),
         variants=spec.get("variants", "show"),
         drafts=spec.get("speculative", "yes") == "yes",
-        apart=spec.get("disaggregated", "yes") == "yes",
+        apart=spec.get("disaggregated", "yes") == "yes" and not constraints_of(spec).fixes_servers,
         horizon_months=spec["tco"]["horizon_months"],
         discount_fraction=spec["tco"]["discount_rate"],
     )
@@ -246,6 +256,9 @@ def constraints_of(spec: Json) -> Constraints:
         terms=terms_of(spec),
         quality=c["quality"],
         partitions=c.get("partitions", "auto"),
+        layout=layout_of(c.get("layout") or {}),
+        max_batched_tokens=c.get("max_batched_tokens"),
+        max_running_requests=c.get("max_running_requests"),
         max_accelerators=c["max_accelerators"],
         max_usd_per_month=c["max_usd_per_month"],
         max_capex_usd=c.get("max_capex_usd"),
@@ -254,6 +267,11 @@ def constraints_of(spec: Json) -> Constraints:
         cooling=c["site"]["cooling"],
         max_watts=c["site"]["max_kw"] * KILO if c["site"]["max_kw"] is not None else None,
     )
+
+
+def layout_of(given: Json) -> tuple[int, int, int, int]:
+    tp, pp, ep, dp = (given.get(name) or 0 for name in ("tp", "pp", "ep", "dp"))
+    return tp, pp, ep, dp
 
 
 def training_workload(spec: Json, tokens: float | None = None) -> Workload:

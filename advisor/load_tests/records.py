@@ -81,7 +81,8 @@ def set_calibrates(test: LoadTest, wanted: bool) -> None:
 def other_loads(option: Option, measured: Mapping[str, Any]) -> list[str]:
     """Why a measured row cannot describe the run, for example its shared prefixes; empty if it can."""
     why: list[str] = compare(predicted(option), measured)["differences"]
-    if option.advice.workload.spec["traffic"].get("prefix_cache_hit_rate"):
+    traffic = option.advice.workload.spec["traffic"]
+    if traffic.get("prefix_cache_hit_rate") or traffic.get("prefixes"):
         return [
             *why,
             "its prompts share prefixes, which a measured row cannot describe; ask and test with a hit rate of 0",

@@ -101,13 +101,15 @@ def disk() -> Check:
 def sweep() -> Check:
     """Not required: without it, workloads are still answered; only lost messages and workers are not recovered."""
     try:
-        duty = Duty.objects.filter(name="sweep").first()
+        duty = Duty.objects.filter(name="swept").first()
     except DatabaseError:
         return Check("sweep", False, "not readable: run manage.py migrate", required=False)
     if duty is None:
-        return Check("sweep", False, "never ran: start beat, or run manage.py sweep", required=False)
+        return Check("sweep", False, "never ended: start beat, or run manage.py sweep", required=False)
     age_s = (clock.read() - duty.last_run_at).total_seconds()
-    return Check("sweep", age_s < MAX_MISSED_SWEEPS * settings.ADVICE_SWEEP_S, f"ran {age_s:.0f} s ago", required=False)
+    return Check(
+        "sweep", age_s < MAX_MISSED_SWEEPS * settings.ADVICE_SWEEP_S, f"ended {age_s:.0f} s ago", required=False
+    )
 
 
 # --- over HTTP --------------------------------------------------------------------------------------------------

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 
 from advisor.engine.terms import usd_text
-from advisor.result import Estimate, MeasuredRow, Operator, Percentiles
+from advisor.result import Estimate, Latency, MeasuredRow, Operator
 
 RATES = {  # evidence for the rates of the accelerator
     "measured": "rates of this accelerator: measured",
     "relative": "rates of this accelerator: scaled from a related one",
     "datasheet": "rates of this accelerator: from its datasheet only",
 }
+ARRIVING = ("poisson", "trace", "users")  # clients whose requests arrive by themselves
 NAMES = {  # figure with an interval -> its name and unit
     "ttft_ms": "TTFT in ms",
     "ttft_ms_p95": "TTFT p95 in ms",
@@ -48,10 +49,23 @@ def token_lines(e: Estimate) -> list[str]:
     return [
         latency_line("TTFT", e.ttft_ms),
         latency_line("TPOT", e.tpot_ms),
+        *(arrival_lines(e) if e.client in ARRIVING else []),
         f"{shown(e.output_tokens_per_s)} output tokens/s, "
         f"{shown(e.output_tokens_per_s_per_accelerator)} per accelerator",
         f"{shown(e.total_tokens_per_s)} tokens/s including prompts, {shown(e.requests_per_s)} requests/s",
     ]
+
+
+def arrival_lines(e: Estimate) -> list[str]:
+    """What requests that arrive by themselves add: end-to-end times, and how sure the simulated p95 is."""
+    bounds = [(name, each.p95_bounds) for name, each in (("TTFT", e.ttft_ms), ("TPOT", e.tpot_ms)) if each]
+    chance = ", ".join(f"{name} p95 {shown(b[0])} to {shown(b[1])} ms" for name, b in bounds if b)
+    lines = [latency_line("E2E ", e.e2e_ms), latency_line("wait", e.queue_ms)]
+    lines.append(f"{shown(e.simulated_requests)} simulated requests: {chance}")
+    burst = f", burstiness {shown(e.burstiness)}" if e.burstiness is not None else ""
+    sent = f"{shown(e.rate)} requests/s{burst}" if e.rate is not None else e.client
+    lines.append(f"load: {sent}; {shown(e.running_requests_mean)} requests run at once")
+    return lines
 
 
 def embedding_lines(e: Estimate) -> list[str]:
@@ -94,7 +108,7 @@ def shown(value: float | None) -> str:
     return "-" if value is None else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def latency_line(name: str, ms: Percentiles | None) -> str:
+def latency_line(name: str, ms: Latency | None) -> str:
     if ms is None:
         return f"{name}  not computed"
     return f"{name}  mean {shown(ms.mean)} ms, p50 {shown(ms.p50)}, p95 {shown(ms.p95)}, p99 {shown(ms.p99)}"

@@ -36,7 +36,7 @@ from advisor.result.decision import (
     TermOffer,
     lasting,
 )
-from advisor.result.estimate import Ablation, AblationStep, ClosedForm, Estimate, MeasuredRow
+from advisor.result.estimate import Ablation, AblationStep, ClosedForm, Estimate, Latency, MeasuredRow
 from advisor.result.figures import FIGURES, GROUPS, HOSTED, Figure, csv_columns, interval, shown_in
 from advisor.result.hosted import ApiOption, HostedOffer, SloState, Speed, TokenCharge
 from advisor.result.money import (
@@ -273,6 +273,7 @@ __all__ = [
     "Speed",
     "TokenCharge",
     "Intervals",
+    "Latency",
     "Launch",
     "LeftOut",
     "LowerAcceptance",

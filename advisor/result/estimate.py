@@ -12,6 +12,7 @@ from advisor.result.base import (
     Number,
     Percentiles,
     PerSecond,
+    Ratio,
     Section,
     Tokens,
     TokensPerSecond,
@@ -47,6 +48,15 @@ class ClosedForm(Section):
     """Generated tokens."""
     capacity_requests_per_s: PerSecond | None = None
     """Capacity; only for an arrival rate."""
+
+
+class Latency(Percentiles):
+    """A latency over all simulated requests."""
+
+    p90: Milliseconds | None = None
+    """90 of 100 requests are at least this fast."""
+    p95_bounds: list[Milliseconds | None] | None = None
+    """[low, high] that chance in the simulated requests leaves for p95; null: too few requests to say."""
 
 
 class AblationStep(Section):
@@ -146,7 +156,13 @@ class Estimate(Setup):
     osl: Tokens
     """Output length."""
     client: str
-    """steady, burst, poisson or static."""
+    """steady, burst, poisson, trace, users or static."""
+    seats: Count | None = None
+    """Most running requests of a scheduler."""
+    rate: PerSecond | None = None
+    """Requests that arrive; null: a closed loop, or a trace."""
+    burstiness: Ratio | None = None
+    """Coefficient of variation of the gaps between arrivals; 1: Poisson."""
     memory: Memory
     """Memory of an accelerator by part."""
     fits: bool
@@ -161,14 +177,28 @@ class Estimate(Setup):
     """KV cache of a replica; null: the model keeps none."""
     smallest_change: list[str] | None = None
     """Changes after which it fits; absent when it fits."""
-    ttft_ms: Percentiles | None = None
+    ttft_ms: Latency | None = None
     """Time to first token."""
-    tpot_ms: Percentiles | None = None
+    tpot_ms: Latency | None = None
     """Time per output token."""
-    latency_ms: Percentiles | None = None
+    latency_ms: Latency | None = None
     """Latency of an embedding; absent for generating models."""
     e2e_ms_mean: Milliseconds | None = None
     """Mean end-to-end latency."""
+    e2e_ms: Latency | None = None
+    """End-to-end latency."""
+    queue_ms: Latency | None = None
+    """Wait before the first step that computes the request."""
+    running_requests_mean: Number | None = None
+    """Requests that run at once in the whole deployment."""
+    busy_fraction: Fraction | None = None
+    """Share of the time in which a replica computes."""
+    preemptions: Count | None = None
+    """Requests of one replica that lost their cache and were computed again."""
+    simulated_requests: Count | None = None
+    """Requests of one replica behind the latencies."""
+    rejected_requests: Count | None = None
+    """Of them, those that do not fit the cache or the context."""
     output_tokens_per_s: TokensPerSecond | None = None
     """Generated tokens; null for embeddings."""
     output_tokens_per_s_per_accelerator: TokensPerSecond | None = None
@@ -189,6 +219,8 @@ class Estimate(Setup):
     """What limits the step."""
     watts: Watts | None = None
     """Draw while it has work, hosts and cooling included."""
+    accelerator_watts: Watts | None = None
+    """Mean draw of one accelerator under this load, as its own sensor shows it."""
     joules_per_output_token: JoulesPerToken | None = None
     """Energy of a generated token; null for embeddings."""
     joules_per_input_token: JoulesPerToken | None = None

@@ -153,10 +153,14 @@ def send_wave(pk: UUID | str) -> int:
     return count if wave and count and send(pk, wave, count) else 0
 
 
+def ready() -> QuerySet[StudyPiece]:
+    """The pieces of all studies that may be claimed now."""
+    return StudyPiece.objects.filter(state=State.QUEUED, study__state__in=OPEN, phase=F("study__phase"))
+
+
 def waiting(pk: UUID | str) -> QuerySet[StudyPiece]:
     """The pieces of a study that may be claimed now, in their order."""
-    queued = StudyPiece.objects.filter(study_id=pk, state=State.QUEUED, study__state__in=OPEN, phase=F("study__phase"))
-    return queued.order_by("index")
+    return ready().filter(study_id=pk).order_by("index")
 
 
 # --- compute ----------------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from django.utils.translation import gettext_noop as known
 from advisor.engine.terms import KINDS, Kind
 from advisor.web.form_fields import (
     ADVANCED,
-    CASES,
     COUNTS,
     CURVE,
     FIELDS,
@@ -21,8 +20,8 @@ from advisor.web.form_fields import (
     LINES,
     LIST,
     NUMBER,
-    PATH,
     QUESTION,
+    SECTIONS,
     SOME_OF,
     WHOLE,
     YAML,
@@ -38,7 +37,7 @@ from advisor.workload import PORTFOLIO
 
 LONG = 200  # characters; longer values are rendered each time
 SHOWN_CHARACTERS = 40  # of a value in a summary
-ROWS = {PATH: 3, CASES: 3, LINES: 4}
+ROWS = {LINES: 4} | dict.fromkeys(SECTIONS, 3)
 SEVERAL = (LIST, COUNTS)  # values separated by commas
 
 # What a section that is missing asks for
@@ -168,7 +167,7 @@ def rendered(
             "rows": 12 if path == YAML else ROWS.get(field.reads, 0),
             # shares end in a percent sign, numbers of tokens in a letter
             "inputmode": "" if is_share(field) else {NUMBER: "decimal", WHOLE: "numeric"}.get(field.reads, ""),
-            "max_length": 8000 if field.reads in (CURVE, PATH, CASES) else 900_000 if field.reads == LINES else 2000,
+            "max_length": 8000 if field.reads in (CURVE, *SECTIONS) else 900_000 if field.reads == LINES else 2000,
             "several": field.reads in SEVERAL or path == "model",
         },
     )

@@ -17,7 +17,6 @@ from advisor.engine.terms import Kind, kind_named
 from advisor.inputs import check_catalog, prices_seen_by, unknown_names_in_parts, with_catalog_names
 from advisor.web.form_fields import (
     ADVANCED,
-    CASES,
     COUNTS,
     CURVE,
     ENGLISH,
@@ -29,8 +28,8 @@ from advisor.web.form_fields import (
     LINES,
     NUMBER,
     ONE_OF,
-    PATH,
     QUESTION,
+    SECTIONS,
     SOME_OF,
     SWITCH,
     TRACE_FILE,
@@ -41,7 +40,6 @@ from advisor.web.form_fields import (
     YAML,
     Field,
     Group,
-    cases_text,
     checks_of,
     in_points,
     is_asked,
@@ -49,8 +47,8 @@ from advisor.web.form_fields import (
     is_share,
     is_shown,
     only_english,
-    path_text,
     read,
+    sections_text,
     stripped,
     typed,
 )
@@ -289,7 +287,7 @@ def form_field(field: Field) -> forms.Field:
     if field.reads == FILE:
         file_input = forms.FileInput(attrs={"accept": ".csv,text/csv"})
         return forms.FileField(label=field.label, required=False, help_text=field.help, widget=file_input)
-    if field.reads in (PATH, CASES):
+    if field.reads in SECTIONS:
         return forms.CharField(
             label=field.label,
             required=False,
@@ -380,8 +378,8 @@ def from_spec(spec: Mapping[str, Any], fields: Mapping[str, Field] = FIELDS) -> 
             continue  # derived, or what a blank field stands for
         if value is None or (isinstance(value, Mapping) and field.reads not in (COUNTS, VALUES)):
             continue
-        if field.reads in (PATH, CASES):
-            text = path_text(value) if field.reads == PATH else cases_text(value)
+        if field.reads in SECTIONS:
+            text = sections_text(value, field)
             if stripped(read(text, field)) != stripped(value):
                 continue  # such as a name of two lines, which only the YAML can hold
             initial[path] = text

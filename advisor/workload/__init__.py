@@ -1,10 +1,11 @@
 """The workload file: its schema, its error messages, and the trace files it refers to."""
 
-from advisor.workload import deployment
 from advisor.workload.contents import drawing_of, images_of, lengths_of, prompts_of, states_rate, unit_of
-from advisor.workload.deployment import Deployment, Fixed, parse_pool
 from advisor.workload.errors import explained, unknown
 from advisor.workload.fields import Name, Section
+from advisor.workload.fixed import deployment
+from advisor.workload.fixed.deployment import Deployment, Fixed, parse_pool, parse_section
+from advisor.workload.fixed.training_run import FIXED, TRAINING_KINDS, FixedRun, TrainingRun, fixed_run, parse_estimate
 from advisor.workload.notation.machines import machines
 from advisor.workload.notation.names import Names, names_of
 from advisor.workload.notation.numbers import POINT, Style
@@ -55,8 +56,7 @@ from advisor.workload.text import (
 )
 from advisor.workload.title import named, unnamed
 from advisor.workload.trace_files import with_traces
-from advisor.workload.traffic import trace_of, users_of
-from advisor.workload.training_run import FIXED, TRAINING_KINDS, FixedRun, TrainingRun, fixed_run, parse_estimate
+from advisor.workload.traffic import arrival_cv_of, prefix_classes_of, trace_of, users_of
 
 __all__ = [
     "LOAD_TEST_HOURS",
@@ -98,6 +98,7 @@ __all__ = [
     "Term",
     "TrainingRun",
     "WorkloadError",
+    "arrival_cv_of",
     "check_parts",
     "check_size",
     "deployment",
@@ -117,7 +118,9 @@ __all__ = [
     "parse",
     "parse_estimate",
     "parse_pool",
+    "parse_section",
     "past_day",
+    "prefix_classes_of",
     "prompts_of",
     "LONGEST_RATIO",
     "run_defaults",

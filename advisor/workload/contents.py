@@ -176,6 +176,8 @@ def lengths_of(section: Mapping[str, Any]) -> Lengths:
 def prompts_of(traffic: Mapping[str, Any]) -> tuple[Lengths, float, Conversation | None]:
     """(prompt lengths, prefix cache hits as a fraction of them, conversation) of a traffic section; over all turns."""
     first, shared = lengths_of(traffic["input_tokens"]), float(traffic["prefix_cache_hit_rate"])
+    for each in traffic.get("prefixes") or ():  # the mean over all requests, for what knows no classes
+        shared += each["share"] * each["tokens"] / first.mean_tokens
     given = traffic.get("turns")
     if not given:
         return first, shared, None

@@ -70,6 +70,8 @@ class Slo(Section):
     tokens_per_s_per_user: Positive | None = None
     # hosts that may be lost; unset: one spare host for data-center machines that serve at least 1 request/s
     availability: Literal["n", "n+1", "n+2", "2n"] | None = None
+    # share of a replica's capacity that the peak leaves free; unset: none, because bursts are simulated
+    headroom_fraction: Annotated[float, Field(ge=0, lt=1)] | None = None
     # least probability of meeting every limit; none: as estimated; unset: 0.5, and 0.8 for what cannot be undone
     confidence: Annotated[float, Field(gt=0, lt=1)] | Literal["none"] | None = None
 
@@ -106,6 +108,15 @@ def nothing_for_none(value: object) -> object:
     return [] if value in ("none", ["none"]) else value
 
 
+class Layout(Section):
+    """Sizes of a replica; what is unset is chosen."""
+
+    tp: Annotated[int, Field(ge=1, le=1024)] | None = None
+    pp: Annotated[int, Field(ge=1, le=1024)] | None = None
+    ep: Annotated[int, Field(ge=1, le=1024)] | None = None
+    dp: Annotated[int, Field(ge=1, le=1024)] | None = None  # attention data parallelism inside a replica
+
+
 class Constraints(Section):
     accelerators: Choice = Choice()
     vendors: Choice = Choice()
@@ -137,6 +148,10 @@ class Constraints(Section):
         Literal["no", "auto", "yes", "required"],
         BeforeValidator(yes_or_no, json_schema_input_type=Literal["no", "auto", "yes", "required"] | bool),
     ] = "auto"
+    # servers that run, or must be started, in one way: the search tries nothing else
+    layout: Layout | None = None
+    max_batched_tokens: Annotated[int, Field(ge=16, le=1_000_000)] | None = None  # of a scheduler step
+    max_running_requests: Annotated[int, Field(ge=1, le=100_000)] | None = None  # of a scheduler
     max_accelerators: Count | None = None
     max_usd_per_month: Positive | None = None
     max_capex_usd: NotNegative | None = None  # all purchases over the horizon
@@ -664,6 +679,18 @@ def adapter_errors(spec: Spec) -> list[dict[str, str]]:
     return []
 
 
+def server_errors(spec: Spec) -> list[dict[str, str]]:
+    """Contradictions in how servers must be started."""
+    c = spec.constraints
+    given = [key for key in ("layout", "max_batched_tokens", "max_running_requests") if getattr(c, key) is not None]
+    if given and (spec.kind not in KINDS or kind_named(spec.kind).trains):
+        return [error(f"constraints.{key}", f"cannot be used with kind {spec.kind}", "remove it") for key in given]
+    if c.max_batched_tokens and c.max_running_requests and c.max_running_requests > c.max_batched_tokens:
+        message = f"{c.max_running_requests:,} exceed the {c.max_batched_tokens:,} tokens of a step"
+        return [error("constraints.max_running_requests", message, f"<= {c.max_batched_tokens}")]
+    return []
+
+
 def cross_checks(spec: Spec) -> list[dict[str, str]]:
     """Errors that depend on several fields."""
     errors = []
@@ -683,7 +710,7 @@ def cross_checks(spec: Spec) -> list[dict[str, str]]:
         choice: Choice | CacheChoice = getattr(spec.constraints, key)
         if both := sorted(set(choice.allow) & set(choice.deny)):
             errors.append(error(f"constraints.{key}", f"{both[0]} is both allowed and denied", "only one of the two"))
-    errors += adapter_errors(spec)
+    errors += adapter_errors(spec) + server_errors(spec)
     if spec.weights and not sum(spec.weights.values()):
         errors.append(error("weights", "are all zero", "at least one above 0"))
     return errors

@@ -1,13 +1,14 @@
 """The traffic section of a workload file."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
+import numpy as np
 from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
-from advisor.engine.terms import Z95, Kind, Trace, mean_fraction, week_of
+from advisor.engine.terms import Z95, Kind, PrefixClass, Trace, mean_fraction, week_of
 from advisor.engine.terms import Users as Population
 from advisor.workload.contents import (
     PROMPT_TOKENS,
@@ -78,6 +79,14 @@ class Rate(Section):
         return self
 
 
+class SharedPrefix(Section):
+    """Requests whose prompts begin with one of `count` shared texts, such as system prompts or documents."""
+
+    share: Annotated[float, Field(gt=0, le=1)]  # of all requests
+    tokens: Tokens  # of one text
+    count: Count = 1
+
+
 class Users(Section):
     active: Annotated[float, Field(gt=0, le=1e8)]
     think_s: Annotated[float, Field(gt=0, le=1e6)]
@@ -109,8 +118,13 @@ class Traffic(Section):
     trace: TraceRef | None = None  # a path (command line only), or the text
     requests_per_s: Annotated[Rate, number_as_mean(PerSecond | Rate)] | None = None
     users: Users | None = None
+    # coefficient of variation of the gaps between arrivals at the peak; 1: Poisson; unset: the trace's, else assumed
+    burstiness: Annotated[float, Field(ge=0, le=20)] | None = None
+    # the peak is the mean rate of the busiest window of this length; shorter swings are burstiness
+    peak_window_s: Annotated[float, Field(ge=10, le=604_800)] | None = None
     load_curve: LoadCurve = "flat"
     prefix_cache_hit_rate: Fraction = 0.0
+    prefixes: Annotated[list[SharedPrefix], Field(max_length=50)] = []  # instead of a mean hit rate
     host_cache_hit_rate: Fraction | None = None  # prompt tokens found in host memory after eviction from the GPU
     growth_fraction_per_year: Annotated[float, Field(ge=-1, le=100)] = 0.0
     ramp_months: Annotated[int, Field(ge=0, le=120)] = 0  # traffic grows evenly to its full size in these months
@@ -169,7 +183,7 @@ def derived(traffic: Mapping[str, Any]) -> dict[str, Any]:
         return {"input_tokens": PROMPT_TOKENS}
     if not isinstance(traffic["trace"], Mapping):
         return {}
-    statistics = trace_statistics(traffic["trace"]["csv"])
+    statistics = trace_statistics(traffic["trace"]["csv"], traffic.get("peak_window_s") or WINDOW_S)
     return {key: value for key, value in statistics.items() if traffic[key] is None}
 
 
@@ -214,6 +228,28 @@ def contradictions(traffic: Mapping[str, Any], kind: Kind) -> list[dict[str, str
     elif rate and kind.has_arrivals and rate["peak"] < rate["mean"] * busiest * (1 - 1e-9):
         message = f"is below {rate['mean'] * busiest:.6g}, the mean of the load curve's busiest hour"
         errors.append(error("traffic.requests_per_s.peak", message, f">= {rate['mean'] * busiest:.6g}, or remove it"))
+    if users and traffic.get("burstiness") is not None:
+        said = "cannot be used with traffic.users, who send one request at a time"
+        errors.append(error("traffic.burstiness", said, "only one of the two"))
+    return errors + (prefix_errors(traffic, kind) if traffic.get("prefixes") else [])
+
+
+def prefix_errors(traffic: Mapping[str, Any], kind: Kind) -> list[dict[str, str]]:
+    """Contradictions of classes of shared prefixes."""
+    field, prefixes = "traffic.prefixes", traffic["prefixes"]
+    if not kind.generates_tokens:
+        return [error(field, f"cannot be used with kind {kind.name}", "kind: serving or batch")]
+    for other in ("prefix_cache_hit_rate", "turns", "audio"):
+        if traffic[other]:
+            return [error(field, f"contradicts traffic.{other}", "only one of the two")]
+    errors = []
+    if sum(each["share"] for each in prefixes) > 1 + 1e-9:
+        errors.append(error(field, "have shares of more than all requests", "shares that add up to at most 1"))
+    mean = (traffic["input_tokens"] or {}).get("mean")
+    for i, each in enumerate(prefixes):
+        if mean is not None and each["tokens"] > mean:
+            message = f"{each['tokens']:g} tokens are more than the mean prompt"
+            errors.append(error(f"{field}[{i}].tokens", message, f"<= {mean:g}"))
     return errors
 
 
@@ -222,7 +258,8 @@ def contradictions(traffic: Mapping[str, Any], kind: Kind) -> list[dict[str, str
 COLUMNS = ("arrival_s", "input_tokens", "output_tokens")
 MAX_REQUESTS = 20_000
 MAX_LINES = 5 * MAX_REQUESTS  # empty ones too
-WINDOW_S = 60.0  # the peak is the rate of the busiest such window
+WINDOW_S = 60.0  # of a trace, the peak is the rate of the busiest such window if the workload states no other
+LEAST_GAPS = 100  # fewer say too little about burstiness
 FIELD = "traffic.trace"
 
 
@@ -268,21 +305,39 @@ def cell(text: str | None, line: int, what: str, low: float, high: float) -> flo
     return value
 
 
-def trace_statistics(text: str) -> dict[str, Any]:
-    """Mean and p95 lengths and mean and peak rates. The peak is that of the busiest minute, if there are ten."""
+def trace_statistics(text: str, window_s: float = WINDOW_S) -> dict[str, Any]:
+    """Mean and p95 lengths and mean and peak rates. The peak is that of the busiest window, if there are ten."""
     rows = requests_of(text)
     arrivals = [row[0] for row in rows]
     mean = (len(rows) - 1) / arrivals[-1]
     peak, first = mean, 0
-    for last, at in enumerate(arrivals if arrivals[-1] >= 10 * WINDOW_S else ()):
-        while at - arrivals[first] >= WINDOW_S:
+    for last, at in enumerate(arrivals if arrivals[-1] >= 10 * window_s else ()):
+        while at - arrivals[first] >= window_s:
             first += 1
-        peak = max(peak, (last - first + 1) / WINDOW_S)
+        peak = max(peak, (last - first + 1) / window_s)
     return {
         "input_tokens": mean_and_p95([row[1] for row in rows]),
         "output_tokens": mean_and_p95([row[2] for row in rows]),
         "requests_per_s": {"mean": mean, "peak": peak},
     }
+
+
+def gaps_cv(arrivals: Sequence[float], window_s: float) -> float | None:
+    """Coefficient of variation of the gaps in the busiest windows, which hold a tenth of the requests; None: too few.
+
+    Each gap counts over the mean of its own window, so that a rate that changes between windows is no burst. A window
+    is long enough for LEAST_GAPS on average, because the mean of a few gaps follows them.
+    """
+    if len(arrivals) <= LEAST_GAPS or arrivals[-1] <= arrivals[0]:
+        return None
+    at = np.asarray(arrivals, float) - arrivals[0]
+    window_s = max(window_s, LEAST_GAPS * at[-1] / (len(at) - 1))
+    place = np.minimum(at // window_s, max(at[-1] // window_s - 1, 0)).astype(int)  # the rest joins the last window
+    gaps = [np.diff(at[place == k]) for k in np.argsort(-np.bincount(place), kind="stable")]
+    gaps = [each for each in gaps if len(each) >= LEAST_GAPS / 2 and each.mean() > 0]
+    seen = np.cumsum([len(each) for each in gaps])
+    busiest = gaps[: int(np.searchsorted(seen, max(len(at) / 10, LEAST_GAPS))) + 1]
+    return float(np.concatenate([each / each.mean() for each in busiest]).std()) if busiest else None
 
 
 def mean_and_p95(values: list[int]) -> dict[str, float]:
@@ -296,6 +351,20 @@ def mean_and_p95(values: list[int]) -> dict[str, float]:
 def users_of(traffic: Mapping[str, Any]) -> Population | None:
     users = traffic.get("users")
     return Population(active_requests=users["active"], think_s=users["think_s"]) if users else None
+
+
+def prefix_classes_of(traffic: Mapping[str, Any]) -> tuple[PrefixClass, ...]:
+    return tuple(
+        PrefixClass(fraction=each["share"], shared_tokens=each["tokens"], prefixes=each["count"])
+        for each in traffic.get("prefixes") or ()
+    )
+
+
+def arrival_cv_of(traffic: Mapping[str, Any], trace: Trace | None) -> float | None:
+    """Coefficient of variation of the gaps as stated, else of the recorded arrivals; None: neither."""
+    if (stated := traffic.get("burstiness")) is not None:
+        return float(stated)
+    return gaps_cv(trace.arrival_s, traffic.get("peak_window_s") or WINDOW_S) if trace else None
 
 
 def trace_of(traffic: Mapping[str, Any]) -> Trace | None:

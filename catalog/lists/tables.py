@@ -545,6 +545,22 @@ class UnitTable(tables.Table):
     )
 
 
+class Figure(tables.Column):
+    """The name of a measured figure: "TTFT p99, ms". Files keep the key."""
+
+    ENDS = ("_tokens_per_s", "_ms_mean", "_ms_p50", "_ms_p99", "_ms")
+
+    def render(self, value: str) -> str:
+        end = next((end for end in self.ENDS if value.endswith(end)), "")
+        what, unit = value.removesuffix(end), end.strip("_").split("_")
+        if end == "_tokens_per_s":
+            return f"{what.capitalize()} tokens/s"
+        return f"{what.upper()} {' '.join(unit[1:])}".strip() + ", ms" if end else value
+
+    def value(self, value: str) -> str:
+        return value
+
+
 class EvidenceTable(tables.Table):
     model = tables.Column(verbose_name="Model")
     accelerator = Link("accelerator", "accelerator", verbose_name="Accelerator")
@@ -558,6 +574,7 @@ class EvidenceTable(tables.Table):
     predicted = Number("predicted", "Predicted", 3)
     error = tables.Column(accessor="bias_fraction", verbose_name="Error of the prediction", attrs=NUMBER)
     source = tables.Column(accessor="source_key", verbose_name="Source")
+    metric = Figure(verbose_name="Figure")
     licence = tables.Column(accessor="evidence_import__licence", verbose_name="License", default="not known")
     client = Text(accessor="evidence_import__client", verbose_name="Load generator")
     place = Text(accessor="evidence_import__place", verbose_name="Place")
@@ -574,8 +591,8 @@ class EvidenceTable(tables.Table):
         )
 
     shown = (
-        *("model", "accelerator", "chips", "engine", "framework_version", "weights_dtype", "layout", "isl", "osl"),
-        *("concurrency", "metric", "measured", "predicted", "error", "measured_on", "source", "licence"),
+        *("model", "accelerator", "chips", "engine", "weights_dtype", "concurrency"),
+        *("metric", "measured", "predicted", "error", "measured_on", "source"),
     )
     groups = {
         "Run": (

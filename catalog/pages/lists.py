@@ -38,6 +38,7 @@ class Listing:
     queryset: Callable[[], QuerySet[Any]]  # a function: which offers are current depends on the day
     filterset: type[FilterSet]
     table: type[Table]
+    intro: str = ""
 
 
 LISTS = {
@@ -94,6 +95,8 @@ LISTS = {
         queryset=lambda: EvidenceRow.objects.select_related("evidence_import").defer("given"),
         filterset=filters.EvidenceFilter,
         table=tables.EvidenceTable,
+        intro="Figures that others published, each beside what Assay predicts for the same run. They are shown for "
+        "comparison and do not change predictions.",
     ),
 }
 

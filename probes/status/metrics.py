@@ -16,6 +16,7 @@ from advisor import storage, turns
 from advisor.engine import ENGINE_VERSION
 from advisor.models import Advice, Duty
 from advisor.ops import health
+from advisor.studies import pieces
 from advisor.watch import http, tallies
 from catalog import clock
 from catalog.models import CatalogLoad, PriceRefresh
@@ -59,6 +60,7 @@ def waiting() -> Iterator[tuple[str, QuerySet[Any], str]]:
     """(queue, its rows, the column with the time since which they wait)."""
     yield "answers", turns.ready(), "created_at"
     yield "held", turns.held(), "created_at"
+    yield "study_pieces", pieces.ready(), "study__created_at"
     yield "probe_jobs", Job.objects.filter(state=Job.State.QUEUED), "requested_at"
     yield "calibrations", results.usable().filter(fitted_at=None), "received_at"
 
@@ -123,7 +125,7 @@ def ages() -> Iterator[Metric]:
     newest_of: list[tuple[str, str, Callable[[], datetime | None]]] = [
         ("assay_price_refresh_age_seconds", "Since the last price refresh that ended well.", last_refresh),
         ("assay_catalog_age_seconds", "Since the catalog was loaded.", last_load),
-        ("assay_sweep_age_seconds", "Since the last sweep, which beat starts.", last_sweep),
+        ("assay_sweep_age_seconds", "Since the last sweep that ended well; beat starts them.", last_sweep),
     ]
     for name, meaning, at in newest_of:
         found = at()
@@ -142,7 +144,7 @@ def last_load() -> datetime | None:
 
 
 def last_sweep() -> datetime | None:
-    return Duty.objects.filter(name="sweep").values_list("last_run_at", flat=True).first()
+    return Duty.objects.filter(name="swept").values_list("last_run_at", flat=True).first()
 
 
 def machines() -> Iterator[Metric]:

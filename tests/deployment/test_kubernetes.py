@@ -15,6 +15,7 @@ from django.conf import settings
 from django.core.management import load_command_class
 from jsonschema import Draft202012Validator
 
+from probes.status import metrics
 from tests import settings_page
 from tests.deployment import manifests
 from tests.deployment.manifests import KUBERNETES, Json
@@ -140,14 +141,20 @@ def test_deployments_with_several_replicas_survive_a_drain() -> None:
     assert guarded == several == {"web", "answers"}
 
 
-def test_workers_are_scaled_by_the_age_of_their_own_queue() -> None:
-    source = (manifests.ROOT / "probes" / "status" / "metrics.py").read_text()
+WAITING = {"answers": {"answers", "study_pieces"}, "probes": {"calibrations"}}  # metrics.waiting, by Celery queue
+
+
+@pytest.mark.django_db
+def test_workers_are_scaled_by_the_age_of_their_own_jobs() -> None:
+    published = {f"{family.name}{sample.labels}" for family in metrics.queues() for sample in family.samples}
     for _, each in manifests.of_kind("ScaledObject"):
         queue = each["metadata"]["name"]
         query = each["spec"]["triggers"][0]["metadata"]["query"]
-        metric, label = re.findall(r'max\((\w+)\{queue="(\w+)"\}\)', query)[0]
-        assert each["spec"]["scaleTargetRef"]["name"] == queue == label and queue in settings.QUEUES
-        assert f'"{metric}"' in source
+        metric, labels = re.findall(r'max\((\w+)\{queue=~?"([\w|]+)"\}\)', query)[0]
+        assert each["spec"]["scaleTargetRef"]["name"] == queue and queue in settings.QUEUES
+        assert set(labels.split("|")) == WAITING[queue]
+        for label in WAITING[queue]:
+            assert f"{metric}{ {'queue': label} }" in published
 
 
 def test_nothing_may_be_reached_that_no_policy_names() -> None:

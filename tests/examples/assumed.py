@@ -112,6 +112,9 @@ ASSUMED = {
     "host-copy-fraction": "Achieved fraction of PCIe bandwidth when KV cache returns from host memory",
     "host-speed-ratio": "Host time per step relative to the host on which framework overheads were measured; above 1 "
     "is slower",
+    "arrival-cv": "Coefficient of variation of the gaps between arrivals at the peak, if the workload states no burstiness "
+    "and has no trace; 1: Poisson",
+    "arrival-cv-code": "The same for task: code",
     "grammar-mask-us": "Host time per output token for structured output, such as a JSON schema",
     "draft-step-ms": "Extra host time of a verification step compared with a normal decode step",
     "draft-pass-ms": "Host time per drafting pass, for EAGLE, MTP layers and small draft models",

@@ -26,6 +26,9 @@ MEANINGS = {
     "traffic.input_tokens.trace": "CSV file of recorded lengths, instead of a mean (command line only)",
     "traffic.output_tokens.trace": "CSV file of recorded lengths, instead of a mean (command line only)",
     "traffic.trace": "CSV file of recorded requests (command line only), or its contents under csv",
+    "traffic.prefixes[].share": "Share of the requests whose prompts begin with one of these texts",
+    "traffic.prefixes[].tokens": "Tokens of such a text",
+    "traffic.prefixes[].count": "Different texts of this class; each request has one of them at random",
     "workloads": "The workloads of a portfolio: file names or their contents",
     "weights.KEY": "Weight of a goal in the balanced score. Goals: " + ", ".join(typing.get_args(Weight)),
     "team.STACK": "Your team's skill with a software stack, 0 (none) to 5 (expert). Stacks: "
@@ -44,7 +47,7 @@ MEANINGS = {
     "tco.scenarios[].staff": "Factor on the expected staff cost",
     "tco.scenarios[].api": "Factor on the expected token prices of hosted APIs",
 }
-LISTED = {"tco.scenarios": "tco.scenarios[]"}  # lists of sections
+LISTED = {"tco.scenarios": "tco.scenarios[]", "traffic.prefixes": "traffic.prefixes[]"}  # lists of sections
 PATHS = "tco.price_paths."
 UNITS = {  # by the ending of a key; the first that fits
     "kgco2e_per_kwh": "kgCO2e/kWh", "tokens_per_s_per_user": "tokens/s", "usd_per_month": "USD/month",

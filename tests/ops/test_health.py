@@ -22,7 +22,7 @@ POD = "10.244.3.17:8000"
 @pytest.fixture
 def ready(db: None) -> None:
     CatalogLoad.objects.create(version=load.shipped_version())
-    Duty.objects.create(name="sweep", last_run_at=timezone.now())
+    Duty.objects.create(name="swept", last_run_at=timezone.now())
 
 
 def checks(client: Client, status: int) -> dict[str, Any]:

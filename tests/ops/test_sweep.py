@@ -71,4 +71,15 @@ def test_a_broker_that_is_away_is_tried_again_at_the_next_sweep(
 def test_a_sweep_leaves_its_time(woken: list[str]) -> None:
     advise.sweep()
     advise.sweep()
-    assert (timezone.now() - Duty.objects.get(name="sweep").last_run_at).total_seconds() < 60
+    for name in (advise.SWEEP, advise.SWEPT):
+        assert (timezone.now() - Duty.objects.get(name=name).last_run_at).total_seconds() < 60
+
+
+def test_a_sweep_that_fails_is_not_reported_as_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> int:
+        raise OSError
+
+    monkeypatch.setattr(advise, "delete_expired", fail)
+    with pytest.raises(OSError):
+        advise.sweep()
+    assert not Duty.objects.filter(name=advise.SWEPT).exists()

@@ -9,7 +9,7 @@ from advisor.engine.estimate.simulated import Resources
 from advisor.engine.network.blocks import Attention, Block, Ffn
 from advisor.engine.network.model import Model
 from advisor.engine.terms.software import Framework
-from advisor.workload.deployment import (
+from advisor.workload.fixed.deployment import (
     Fixed,
     PoolSpec,
     divisors,

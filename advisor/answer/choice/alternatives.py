@@ -241,6 +241,7 @@ def _preferred(
             allowed.append(k)
     if not allowed:
         return min(range(len(each)), key=lambda k: float(usd[k].mean())), left
+    allowed = [k for k in allowed if not apart(each[k])] or allowed  # a chip is not set apart for one of its offers
     cheapest = min(allowed, key=lambda k: (float(usd[k].mean()), k))
     most = float(usd[cheapest].mean()) * (1.0 + NEAR_FRACTION)
     most = most if budget_usd is None else min(most, budget_usd)

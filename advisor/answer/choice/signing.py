@@ -295,9 +295,11 @@ def ladder(workload: Workload, choice: Choice, s: Scored, at: int) -> list[Ladde
     plain = _without_spares(workload)
     spared = workload if workload.slo.redundancy else replace(plain, slo=replace(plain.slo, spare_hosts=1))
     included = s.spare_replicas > 0
+    bursty = workload.users is None and workload.arrival_cv > 1
+    bursts = f", in bursts (coefficient of variation {workload.arrival_cv:.3g})" if bursty else ""
     steps = [
         _step("mean_traffic", True, plain, s, mean, "", "enough for the mean traffic"),
-        _step("stated_peak", True, plain, s, peak, "traffic.requests_per_s.peak", "enough for the stated peak"),
+        _step("stated_peak", True, plain, s, peak, "traffic.requests_per_s.peak", f"enough for the stated peak{bursts}"),
         _step("one_host_lost", included, spared, s, peak, "slo.availability", "and one host may fail"),
     ]
     chance = workload.slo.sure_confidence

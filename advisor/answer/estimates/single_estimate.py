@@ -8,11 +8,12 @@ import numpy as np
 
 from advisor.answer.options.calibration_marks import measured_correction
 from advisor.answer.options.option import bound_of, embedding_figures, operator, setup, token_costs
+from advisor.answer.options.tuning import draft_section
 from advisor.answer.sentences import UNMEASURED
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.cost import HOURS_PER_MONTH, JOULES_PER_KWH, Assumptions, Draw, watts_per_chip
 from advisor.engine.estimate import Estimate as Engine
-from advisor.engine.estimate import estimate, means, prepare, prepared, queued_requests
+from advisor.engine.estimate import Seen, Spread, demand_of, estimate, means, prepare, prepared, queued_requests
 from advisor.engine.network import active_parameters, parameters
 from advisor.engine.scheduler import Response, open_loop, response_of, scheduler_of
 from advisor.engine.search import (
@@ -29,6 +30,7 @@ from advisor.engine.step import (
     Demand,
     Lane,
     Lanes,
+    adapter_bytes,
     batch_capacity_requests_per_s,
     decode_ledger,
     lanes,
@@ -39,14 +41,16 @@ from advisor.engine.step import (
 from advisor.engine.terms import Case, Offer, Pool, SocketShare, efficiency, with_host_factor
 from advisor.fidelity import nearest_rows
 from advisor.inputs import (
+    assumed_burstiness,
     host_speed_range,
     market,
     number,
     resources_with,
     rounded,
     usual_host_watts,
+    with_model,
 )
-from advisor.result import ClosedForm, Disaggregated, Estimate, Intervals, Memory, Operator, Percentiles
+from advisor.result import ClosedForm, Disaggregated, Estimate, Intervals, Latency, Memory, Operator
 from advisor.result import Pool as PoolSection
 from advisor.workload import Deployment, Fixed, WorkloadError, deployment, error
 from catalog.models import Organisation
@@ -82,6 +86,11 @@ def answer(d: Deployment, organisation: Organisation | None = None) -> Estimate:
         known = replace(known, scopes=with_host_factor(known.scopes, d.host_speed_ratio, everywhere=True))
     if isinstance(d.model, str):
         d = d.model_copy(update={"model": model_id})
+    if d.speculative and d.speculative.draft:
+        name, known = with_model(known, d.speculative.draft, organisation)
+        d = d.model_copy(update={"speculative": d.speculative.model_copy(update={"draft": name})})
+    if d.rate is not None and d.burstiness is None:
+        d = d.model_copy(update={"burstiness": assumed_burstiness(d.task)})
     fixed = deployment.fixed(d, known)
     result = answer_of(fixed)
     if result.fits and not d.host_speed_ratio:
@@ -104,9 +113,14 @@ def answer_of(fixed: Fixed) -> Estimate:
     seen = estimate(fixed.case, fixed.resources)
     if seen.problem:
         raise WorkloadError([error("", seen.problem)])
+    if seen.seen is not None and fixed.case.has_arrivals:
+        at_once = in_flight(built, seen.seen)
+        result = result.changed(concurrency=at_once, memory=memory(built, at_once))
     ledger, prefill_share = steps(built, result.concurrency)
     result = result.changed(**figures(built, seen), step=ledger, bound=bound_of(ledger))
     result = result.changed(**costs(built, result, prefill_share), closed_form=closed_form(built))
+    if seen.seen is not None:
+        result = result.changed(accelerator_watts=accelerator_watts(built, result, prefill_share, seen.seen))
     result = result.changed(interval=interval(built, result))
     if built.fixed.model.encoder_only:
         result = embedding(result)
@@ -133,12 +147,15 @@ def configuration(built: Built) -> Estimate:
         replicas=pool.replicas,
         concurrency=running(built),
         max_batched_tokens=lane.max_batched_tokens,
-        speculative=None,
+        speculative=draft_section(lane.draft, fixed.model) if lane.draft else None,
         disaggregated=None if case.mode == "agg" else disaggregated(built),
         isl=case.source_tokens or case.isl,
         osl=case.osl,
         client=case.client.kind,
-        memory=memory(built),
+        seats=case.max_batch or pool.max_batch or lane.framework.max_running_requests,
+        rate=number(case.client.rate_per_s) if case.client.rate_per_s else None,
+        burstiness=case.client.arrival_cv if case.client.rate_per_s else None,
+        memory=memory(built, running(built)),
         fits=built.fits,
         **cache_sizes(built),
         warnings=list(fixed.doubts),
@@ -171,16 +188,25 @@ def running(built: Built) -> int:
     return queued_requests(case, lane, built.lanes, len(built.own) - 1) * pool.pp * pool.dp
 
 
-def memory(built: Built) -> Memory:
-    """GiB per chip of one replica at the planned concurrency (of the decode pool, where there are two)."""
+def in_flight(built: Built, seen: Seen) -> int:
+    """Requests in flight per replica under arrivals, on average."""
+    pool = built.fixed.pools[-1]
+    return max(math.ceil(seen.running_mean * pool.pp * pool.dp), 1)
+
+
+def memory(built: Built, at_once: int) -> Memory:
+    """GiB per chip of one replica with these requests in flight (of the decode pool, where there are two)."""
     room, i = built.lanes.memory, len(built.own) - 1
     pool = built.fixed.pools[-1]
     each = float(room.kv_bytes_per_sequence[i])
     there = max(float(room.kv_bytes[i]), 0.0)
-    held = min(max(running(built) / pool.dp, 1.0) * each, there) if built.fits else each
+    held = min(max(at_once / pool.dp, 1.0) * each, there) if built.fits else each
     source = held * float(room.source_bytes_per_sequence[i]) / each if each else 0.0
+    adapters = float(adapter_bytes(built.fixed.model, built.lanes.layouts)[i])
+    adapters *= built.fixed.model.adapters.active if built.fixed.model.adapters else 0
     parts = {
-        "weights_gib": float(room.weights_bytes[i]),
+        "weights_gib": float(room.weights_bytes[i]) - adapters,
+        **({"adapters_gib": adapters} if adapters else {}),
         "kv_gib": held - source,
         **({"source_kv_gib": source} if source else {}),
         "activations_gib": float(room.activations_bytes[i]),
@@ -210,18 +236,44 @@ def figures(built: Built, seen: Engine) -> Json:
     """Latency and throughput of the whole deployment."""
     chips = built.fixed.case.chips
 
-    def latency_ms(name: str) -> Percentiles:
+    def latency_ms(name: str) -> Latency:
+        spread = getattr(seen.seen, name) if seen.seen else None
         mean, *tails = (number(getattr(seen, f"{name}_{k}_s") * 1e3) for k in ("mean", "p50", "p95", "p99"))
-        return Percentiles(mean=mean, p50=tails[0], p95=tails[1], p99=tails[2])
+        if spread is None:
+            return Latency(mean=mean, p50=tails[0], p95=tails[1], p99=tails[2])
+        return latency(spread)
 
     return {
         "ttft_ms": latency_ms("ttft"),
         "tpot_ms": latency_ms("tpot"),
         "e2e_ms_mean": number(seen.e2e_s * 1e3),
+        **(served(built, seen.seen) if seen.seen else {}),
         "output_tokens_per_s": number(seen.output_tokens_per_s),
         "output_tokens_per_s_per_accelerator": number(seen.output_tokens_per_s / chips),
         "total_tokens_per_s": number(total_tokens_per_s(built.fixed.case, seen, built.fixed.model.encoder_only)),
         "requests_per_s": number(seen.requests_per_s),
+    }
+
+
+def latency(s: Spread) -> Latency:
+    """In ms, with the bounds that chance in the drawn requests leaves."""
+    mean, p50, p90, p95, p99, *bounds = (
+        number(value * 1e3) for value in (s.mean_s, s.p50_s, s.p90_s, s.p95_s, s.p99_s, *s.p95_bounds_s)
+    )
+    return Latency(mean=mean, p50=p50, p90=p90, p95=p95, p99=p99, p95_bounds=bounds)
+
+
+def served(built: Built, seen: Seen) -> Json:
+    """What a server's own metrics show: end-to-end times and how busy it is."""
+    pool = built.fixed.pools[-1]
+    return {
+        "e2e_ms": latency(seen.e2e),
+        "queue_ms": latency(seen.queue),
+        "running_requests_mean": number(seen.running_mean * pool.pp * pool.dp * pool.replicas),
+        "busy_fraction": number(seen.busy_fraction),
+        "preemptions": seen.preemptions,
+        "simulated_requests": seen.requests,
+        "rejected_requests": seen.rejected_requests,
     }
 
 
@@ -236,7 +288,8 @@ def embedding(result: Estimate) -> Estimate:
     if ranges.output_tokens_per_s is not None:
         spread["input_tokens_per_s"] = [number((v or math.nan) / ratio) for v in ranges.output_tokens_per_s]
     return result.changed(
-        **embedding_figures(result, tokens_per_s, result.watts),
+        **embedding_figures(result, tokens_per_s, result.watts)
+        | {"tpot_ms": Latency(mean=None, p50=None, p95=None, p99=None)},
         kgco2e_per_mtok=number((result.kgco2e_per_mtok or math.nan) * ratio),
         interval=Intervals(**spread),
     )
@@ -274,7 +327,7 @@ def closed_form(built: Built) -> ClosedForm | None:
     case, resources = built.fixed.case, built.fixed.resources
     if built.fixed.model.encoder_only:
         return ClosedForm(capacity_requests_per_s=number(vectors_per_s(built)))
-    if case.mode != "agg":
+    if case.mode != "agg" or case.client.kind in ("trace", "users"):
         return None
     if case.client.rate_per_s:
         return open_form(built, case.client.rate_per_s)
@@ -303,16 +356,14 @@ def at_full_concurrency(built: Built) -> Case:
 def open_form(built: Built, rate_per_s: float) -> ClosedForm:
     """Closed form at an arrival rate."""
     case, lane = built.fixed.case, built.own[0]
-    low, high = case.client.length_low_fraction, case.client.length_high_fraction
-    mean, cv2 = (low + high) / 2, (high - low) ** 2 / 12 / ((low + high) / 2) ** 2
-    demand = Demand(input_tokens=case.isl * mean, output_tokens=case.osl * mean, input_cv2=cv2, output_cv2=cv2)
+    demand, poisson = demand_of([case]), case.client.arrival_cv == 1.0
     ways = case.chips // lane.choice.tp
     seen = open_loop(take(built.lanes.times, np.array([0])), np.array([rate_per_s / ways]), demand, scheduler_of(lane))
     return ClosedForm(
         ttft_ms_mean=number(seen.ttft_mean_s[0] * 1e3),
         tpot_ms_mean=number(seen.tpot_mean_s[0] * 1e3),
-        ttft_ms_p95=number(seen.ttft_p95_estimate_s[0] * 1e3),
-        tpot_ms_p95=number(seen.tpot_p95_estimate_s[0] * 1e3),
+        ttft_ms_p95=number(seen.ttft_p95_estimate_s[0] * 1e3) if poisson else None,
+        tpot_ms_p95=number(seen.tpot_p95_estimate_s[0] * 1e3) if poisson else None,
         output_tokens_per_s=number(seen.output_tokens_per_s[0] * ways),
         capacity_requests_per_s=number(seen.capacity_requests_per_s[0] * ways),
     )
@@ -368,6 +419,14 @@ def mean_power_fraction(built: Built, a: Assumptions, concurrency: int, prefill_
     draw = Draw.of(a, chip.watts, chip.idle_watts)
     first, later = step_fractions(draw, model, built.lanes, last, case.isl, at_once, case.isl + case.osl / 2)
     return prefill_share * first + (1.0 - prefill_share) * later
+
+
+def accelerator_watts(built: Built, result: Estimate, prefill_share: float, seen: Seen) -> float | None:
+    """Mean power of one accelerator under this load, as its own sensor shows it."""
+    chip, (_, a) = built.fixed.accelerator, market(built.fixed.accelerator)
+    idle = chip.idle_watts if math.isfinite(chip.idle_watts) else chip.watts * a.idle_fraction
+    span = mean_power_fraction(built, a, result.concurrency, prefill_share) * seen.busy_fraction
+    return number(idle + (chip.watts - idle) * span)
 
 
 def watts(built: Built, a: Assumptions, offer: Offer | None, span_fraction: float) -> float:

@@ -8,8 +8,9 @@ from advisor.engine.network import Model
 from advisor.engine.search import Scored
 from advisor.engine.step import Layouts, images_s, layouts, vision_bytes
 from advisor.engine.terms import Images, Workload, usd_text
-from advisor.inputs import number
+from advisor.inputs import arrival_cv_key, number
 from advisor.result import Conversation, ImageInput, Option, UnitCost
+from advisor.workload import arrival_cv_of
 
 Json = dict[str, Any]
 GIB = 2.0**30
@@ -81,7 +82,7 @@ def image_input(images: Images, model: Model, x: Layouts) -> ImageInput:
 
 def sentences(question: Question, option: Option) -> list[str]:
     """The same in words."""
-    lines = []
+    lines = [arrivals(question)] if arrives_at_a_rate(question.workload) else []
     if option.conversation:
         lines.append(of_conversation(option.conversation))
     if i := option.images:
@@ -100,6 +101,26 @@ def sentences(question: Question, option: Option) -> list[str]:
         at_most = f", {usd_text(cost.usd_at_capacity)} at capacity" if cost.usd_at_capacity is not None else ""
         lines.append(f"{usd_text(cost.usd)} for {units} at the mean load{at_most}")
     return lines
+
+
+def arrives_at_a_rate(workload: Workload) -> bool:
+    """Whether requests arrive at a rate, and not from users who wait for their answers, or all at the start."""
+    return workload.kind.has_arrivals and workload.users is None
+
+
+def arrivals(question: Question) -> str:
+    """How bursty the arrivals are that an option was sized for, and where that is from."""
+    traffic, workload = question.spec["traffic"], question.workload
+    if traffic.get("burstiness") is not None:
+        origin = "as stated"
+    elif arrival_cv_of(traffic, workload.trace) is not None:
+        origin = "as in the busiest windows of the trace"
+    else:
+        key = arrival_cv_key(question.spec, question.snapshot.assumptions)
+        origin = f"an assumption ({key}): state traffic.burstiness if yours is known"
+    window = traffic.get("peak_window_s")
+    held = f"; the peak is the mean rate of the busiest {window:g} s" if window else ""
+    return f"sized for arrivals whose gaps have a coefficient of variation of {workload.arrival_cv:.3g} (Poisson: 1), {origin}{held}"
 
 
 def of_conversation(c: Conversation) -> str:

@@ -314,6 +314,7 @@ def simulation(workload: Workload, s: Scored) -> Simulation:
         requests=v.requests,
         seed=v.seed,
         requests_per_s=rounded(workload.requests_per_s_peak),
+        arrival_cv=number(workload.arrival_cv) if contents.arrives_at_a_rate(workload) else None,
         ttft_standard_error_ms=number(v.ttft_standard_error_s * 1e3),
         tpot_standard_error_ms=number(v.tpot_standard_error_s * 1e3),
         unserved_requests=v.rejected_requests,

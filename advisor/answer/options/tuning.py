@@ -29,7 +29,7 @@ from advisor.engine.optimisation import (
 from advisor.engine.optimisation import Roofline as EngineRoofline
 from advisor.engine.optimisation import plan as engine_plan
 from advisor.engine.search import Catalog, DraftRisk, Scored
-from advisor.engine.step import Lanes, Line, is_published, lanes, published_conversion, quality_of
+from advisor.engine.step import Draft, Lanes, Line, is_published, lanes, published_conversion, quality_of
 from advisor.engine.terms import Framework, usd_text
 from advisor.inputs import Snapshot, number, quantization_of, rounded
 from advisor.result import (
@@ -279,7 +279,12 @@ def speculative(model: Model, s: Scored, risk: DraftRisk | None = None) -> Specu
     draft = s.lane.draft
     if draft is None:
         return None
-    stated = Speculative(
+    stated = draft_section(draft, model)
+    return with_risk(s, stated, risk) if risk else stated
+
+
+def draft_section(draft: Draft, model: Model) -> Speculative:
+    return Speculative(
         method=draft.method,
         draft=checkpoint_of(draft, model),
         k=draft.tokens,
@@ -290,7 +295,6 @@ def speculative(model: Model, s: Scored, risk: DraftRisk | None = None) -> Specu
         acceptance_low=four_digits(draft.accepted_range[0]) if draft.accepted_fraction else None,
         acceptance_high=four_digits(draft.accepted_range[1]) if draft.accepted_fraction else None,
     )
-    return with_risk(s, stated, risk) if risk else stated
 
 
 def with_risk(s: Scored, stated: Speculative, risk: DraftRisk) -> Speculative:

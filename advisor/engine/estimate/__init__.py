@@ -1,10 +1,12 @@
 """Estimates of fixed deployments: by simulation, or in closed form for fits."""
 
 from advisor.engine.estimate import closed_form
-from advisor.engine.estimate.closed_form import means, prepared
+from advisor.engine.estimate.closed_form import demand_of, means, prepared
 from advisor.engine.estimate.simulated import (
     Estimate,
     Resources,
+    Seen,
+    Spread,
     estimate,
     estimate_all,
     find_framework,
@@ -17,7 +19,10 @@ from advisor.engine.estimate.simulated import (
 __all__ = [
     "Estimate",
     "Resources",
+    "Seen",
+    "Spread",
     "closed_form",
+    "demand_of",
     "estimate",
     "estimate_all",
     "find_framework",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.engine.estimate.simulated import Resources, kernel_flops_per_s, of_decoder, prepare, queued_requests
-from advisor.engine.scheduler import ClosedLoop, burst, closed_loop, scheduler_of
+from advisor.engine.scheduler import ClosedLoop, burst, closed_loop, log_normal_cv2, scheduler_of
 from advisor.engine.step import (
     STEADY,
     Demand,
@@ -52,7 +52,7 @@ def prepared(cases: Sequence[Case], resources: Resources) -> Prepared:
     kept: list[tuple[Case, Lane]] = []
     for stated in cases:
         case = of_decoder(stated, resources)
-        if case.mode == "disagg" or case.phase == "fit" or case.client.kind == "poisson":
+        if case.mode == "disagg" or case.phase == "fit" or case.has_arrivals:
             continue
         case_lanes = prepare(case, resources)
         if not isinstance(case_lanes, str):
@@ -121,8 +121,9 @@ def _groups(
         p = case.client
         cap = case.max_batch or model_lanes[row].framework.max_running_requests
         scheduler = replace(scheduler_of(model_lanes[row], case.phase == "static"), max_running_requests=cap)
-        spread = (p.length_low_fraction, p.length_high_fraction)
-        draft = case.speculative_tokens or 1 if case.speculative else 0
+        cv2 = (log_normal_cv2(case.inputs), log_normal_cv2(case.outputs))
+        spread = (p.length_low_fraction, p.length_high_fraction, *cv2)
+        draft = case.speculative_tokens or 1 if case.speculative and not model_lanes[row].draft else 0
         groups[(scheduler, p.kind, p.requests_per_user, spread, case.phase, draft)].append(row)
     return groups
 
@@ -137,8 +138,8 @@ def _loops(
     estimates: list[Means],
 ) -> None:
     """Computes the rows of one group and writes the means of those that fit into `estimates`."""
-    scheduler, kind, requests_per_user, spread, phase, draft = key
-    assert isinstance(scheduler, Scheduler) and isinstance(spread, tuple)
+    scheduler, kind, requests_per_user, _, phase, draft = key
+    assert isinstance(scheduler, Scheduler)
     group = [batch.cases[members[r]] for r in rows]
     times = take(built.times, np.array(rows))
     if draft:
@@ -151,7 +152,7 @@ def _loops(
         ]
     )
     users = np.maximum(np.ceil(users - 1e-9), 1.0)
-    demand = _demand(group, *spread)
+    demand = demand_of(group)
     if kind == STEADY:
         loop = closed_loop(times, users, demand, scheduler)
     else:
@@ -163,15 +164,18 @@ def _loops(
             estimates[members[r]] = _means(case, loop, k, users[k], parallel[k])
 
 
-def _demand(cases: Sequence[Case], low_fraction: float, high_fraction: float) -> Demand:
-    """Moments of lengths drawn uniformly between these fractions of the nominal."""
-    mean = (low_fraction + high_fraction) / 2
-    cv2 = (high_fraction - low_fraction) ** 2 / 12 / mean**2
+def demand_of(cases: Sequence[Case]) -> Demand:
+    """Moments of the lengths of cases with the same spread, and their prefix cache hits."""
+    client = cases[0].client
+    low, high = client.length_low_fraction, client.length_high_fraction
+    mean = (low + high) / 2
+    uniform_cv2 = (high - low) ** 2 / 12 / mean**2
     return Demand(
         input_tokens=np.array([c.isl * mean for c in cases]),
         output_tokens=np.array([c.osl * c.beams * mean for c in cases]),
-        input_cv2=cv2,
-        output_cv2=cv2,
+        input_cv2=log_normal_cv2(cases[0].inputs) or uniform_cv2,
+        output_cv2=log_normal_cv2(cases[0].outputs) or uniform_cv2,
+        cached_fraction=np.array([c.hit_fraction for c in cases]),
     )
 
 

@@ -9,18 +9,24 @@ import numpy as np
 
 from advisor.engine.kernels import HALF, rate_of
 from advisor.engine.network import Model
-from advisor.engine.scheduler import Simulation, disaggregated, scheduler_of, simulate
+from advisor.engine.scheduler import Simulation, disaggregated, scheduler_of, simulate, whole_users
 from advisor.engine.step import (
     BURST,
     POISSON,
     STATIC,
     STEADY,
+    TRACE,
+    USERS,
+    Acceptance,
     Choice,
     Client,
+    Draft,
     Lane,
     Lanes,
+    StepTimes,
     as_scheduled,
     defaults_on,
+    draft_of,
     idle_s,
     lanes,
     mean_source_tokens,
@@ -36,7 +42,6 @@ from advisor.engine.terms import (
     Accelerator,
     Case,
     Framework,
-    Lengths,
     Pool,
     Protocol,
     Quantization,
@@ -49,6 +54,8 @@ from advisor.engine.terms import (
 )
 
 NAN = math.nan
+STATISTICS = ("mean", "p50", "p95", "p99")  # of TTFT and TPOT in an Estimate
+SETTLING_ROUNDS = 2  # of a draft: what it costs depends on how many requests decode together
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,6 +67,34 @@ class Resources:
     quantizations: tuple[Quantization, ...]
     frameworks: tuple[Framework, ...]
     scopes: Scopes
+    acceptances: tuple[Acceptance, ...] = ()  # published rates of drafts
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Spread:
+    """A latency over all simulated requests."""
+
+    mean_s: float
+    p50_s: float
+    p90_s: float
+    p95_s: float
+    p99_s: float
+    p95_bounds_s: tuple[float, float]  # that chance in the drawn requests leaves
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """What a simulation of a lane shows beside the figures of an Estimate."""
+
+    ttft: Spread
+    tpot: Spread
+    e2e: Spread
+    queue: Spread  # until the first step that computes the request
+    running_mean: float  # requests of one lane
+    busy_fraction: float
+    preemptions: int
+    requests: int  # simulated and measured
+    rejected_requests: int  # too long for the cache or the context
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,6 +125,7 @@ class Estimate:
     basis: str = "datasheet"
     problem: str = ""
     lane: Lane | None = None
+    seen: Seen | None = None
 
 
 def problem(text: str) -> Estimate:
@@ -119,7 +155,7 @@ def estimate_all(cases: Sequence[Case], resources: Resources, seed: int = 0) -> 
         built = lanes(resources.models[model_id], [lane for _, _, case_lanes in members for lane in case_lanes])
         start = 0
         for index, case, case_lanes in members:
-            results[index] = _estimate(case, case_lanes, built, start, seed)
+            results[index] = _estimate(case, case_lanes, resources.models[model_id], built, start, seed)
             start += len(case_lanes)
     return [r if r is not None else problem("not estimated") for r in results]
 
@@ -276,7 +312,22 @@ def _lane(
         source_tokens=mean_source_tokens(case, model) if model else 0.0,
         whole_prompts=model is not None and whole_prompts(model),
         http=case.client.http,
+        draft=_draft(case, model, resources) if model else None,
+        eager=case.eager,
     )
+
+
+def _draft(case: Case, model: Model, resources: Resources) -> Draft | None:
+    """The draft of a stated deployment. Measured rows state no acceptance rate: `_aggregated` has that of their fit."""
+    if case.speculative is None or case.acceptance_fraction is None:
+        return None
+    plain = Acceptance(method=case.speculative, task="any", accepted_fraction=0.0)
+    rows = [a for a in resources.acceptances if a.method == case.speculative] or [plain]  # for their host times
+    published = next((a for a in rows if a.accepted_fraction == case.acceptance_fraction), None)
+    stated = published or replace(
+        rows[0], accepted_fraction=case.acceptance_fraction, shown_tokens=0.0, low=None, high=None, source="stated"
+    )
+    return draft_of(model, stated, case.speculative_tokens or 1, resources.models.get(case.draft_model or ""))
 
 
 def _lane_count(pool: Pool) -> int:
@@ -311,7 +362,7 @@ def _free_pool(
     return best
 
 
-def _estimate(case: Case, case_lanes: tuple[Lane, ...], built: Lanes, start: int, seed: int) -> Estimate:
+def _estimate(case: Case, case_lanes: tuple[Lane, ...], model: Model, built: Lanes, start: int, seed: int) -> Estimate:
     lane = case_lanes[0]
     base = _memory_figures(case_lanes, built, start)
     if case.phase == "fit" or not base.fits:
@@ -329,7 +380,7 @@ def _estimate(case: Case, case_lanes: tuple[Lane, ...], built: Lanes, start: int
     if case.mode == "disagg":
         return _disaggregated(case, case_lanes, built, start, base, seed)
     assert case.pool is not None or case.layout_free
-    return _aggregated(case, lane, built, start, base, seed)
+    return _aggregated(case, lane, model, built, start, base, seed)
 
 
 def _memory_figures(case_lanes: tuple[Lane, ...], built: Lanes, start: int) -> Estimate:
@@ -365,28 +416,19 @@ def kernel_flops_per_s(case: Case, lane: Lane) -> float:
     return (rate_of(c.accelerator, dtype) or NAN) * fraction
 
 
-def _aggregated(case: Case, lane: Lane, built: Lanes, i: int, base: Estimate, seed: int) -> Estimate:
+def _aggregated(case: Case, lane: Lane, model: Model, built: Lanes, i: int, base: Estimate, seed: int) -> Estimate:
     pool_lanes = _lanes_of(case, lane)
     static = case.phase == "static"
-    client = _client(case, static)
+    client = _client(case, static, pool_lanes)
     users = case.concurrency or queued_requests(case, lane, built, i) * pool_lanes
     per_lane = max(math.ceil(users / pool_lanes - 1e-9), 1)
-    if client.kind == POISSON:
-        client = replace(client, rate_per_s=client.rate_per_s / pool_lanes)
     times = take(built.times, np.array([i]))
-    if case.speculative:
+    if case.speculative and lane.draft is None:
         times = speculative_times(times, case.speculative_tokens or 1, lane.choice.overhead.acceptance_fraction)
-    result = simulate(
-        times,
-        0,
-        scheduler_of(lane, static),
-        client,
-        Lengths(mean_tokens=case.isl, p95_tokens=case.isl),
-        Lengths(mean_tokens=case.osl * case.beams, p95_tokens=case.osl * case.beams),
-        concurrency=per_lane,
-        requests=_measured(case, per_lane),
-        seed=seed,
-    )
+    result = _simulated(case, lane, model, times, client, per_lane, seed)
+    for _ in range(SETTLING_ROUNDS if lane.draft else 0):
+        settled = replace(lane, drafted_requests=max(result.running_requests_mean, 1.0))
+        result = _simulated(case, lane, model, lanes(model, [settled]).times, client, per_lane, seed)
     scale = min(users / per_lane, pool_lanes) if case.concurrency else pool_lanes
     served = _first_chunk(_served(result, base, scale), case.client.first_chunk_steps, case.osl)
     if case.source_tokens:
@@ -397,14 +439,34 @@ def _aggregated(case: Case, lane: Lane, built: Lanes, i: int, base: Estimate, se
     return replace(served, e2e_s=result.mean("e2e_s") if not static else float(result.e2e_s.max()))
 
 
+def _simulated(
+    case: Case, lane: Lane, model: Model, times: StepTimes, client: Client, per_lane: int, seed: int
+) -> Simulation:
+    """One lane under its share of the traffic."""
+    drawn = case.input_p95 or case.output_p95 or case.client.trace
+    return simulate(
+        times,
+        0,
+        scheduler_of(lane, case.phase == "static"),
+        client,
+        case.inputs,
+        case.outputs,
+        concurrency=per_lane,
+        cached_fraction=case.cached_fraction,
+        context_tokens=float(model.longest_context_tokens) if drawn else math.inf,
+        requests=_measured(case, per_lane),
+        seed=seed,
+    )
+
+
 def _first_chunk(served: Estimate, steps: float, osl: float) -> Estimate:
     """TTFT and TPOT for a server that streams every few steps: its first chunk comes `steps` after the first token."""
     delay_s = steps * served.tpot_mean_s
     remaining = max(1.0 - steps / max(osl - 1, 1.0), 0.1)
     return replace(
         served,
-        **{f"ttft_{k}_s": getattr(served, f"ttft_{k}_s") + delay_s for k in ("mean", "p50", "p95", "p99")},
-        **{f"tpot_{k}_s": getattr(served, f"tpot_{k}_s") * remaining for k in ("mean", "p50", "p95", "p99")},
+        **{f"ttft_{k}_s": getattr(served, f"ttft_{k}_s") + delay_s for k in STATISTICS},
+        **{f"tpot_{k}_s": getattr(served, f"tpot_{k}_s") * remaining for k in STATISTICS},
     )
 
 
@@ -427,16 +489,25 @@ def _max_running(case: Case, lane: Lane, built: Lanes, i: int) -> int:
     return int(max(min(capacity // max(case.isl + case.osl, 1), lane.max_running_requests), 1))
 
 
-def _client(case: Case, static: bool) -> Client:
+def _client(case: Case, static: bool, pool_lanes: int) -> Client:
+    """The client of one of these lanes."""
     p: Protocol = case.client
     if static or p.kind in ("static", "single"):
         return Client(kind=STATIC)
+    if p.trace is not None:
+        t = p.trace.for_replica(pool_lanes)
+        recorded = {"arrival_s": t.arrival_s, "input_tokens": t.input_tokens, "output_tokens": t.output_tokens}
+        return Client(kind=TRACE, prefix_classes=case.prefix_classes, **recorded)
+    if p.users is not None:
+        each = whole_users(p.users.active_requests / pool_lanes)
+        return Client(kind=USERS, users=each, think_s=p.users.think_s, prefix_classes=case.prefix_classes)
     kinds = {"poisson": POISSON if p.rate_per_s else STEADY, "burst": BURST, "offline": BURST}
     return Client(
         kind=kinds.get(p.kind, STEADY),
         requests_per_user=1 if p.kind == "offline" else max(int(p.requests_per_user), 1),
-        rate_per_s=p.rate_per_s or 0.0,
-        arrival_cv=p.arrival_cv,
+        rate_per_s=(p.rate_per_s or 0.0) / pool_lanes,
+        arrival_cv=math.sqrt(1.0 + (p.arrival_cv**2 - 1.0) / pool_lanes),  # requests go to a lane at random
+        prefix_classes=case.prefix_classes,
         length_low_fraction=p.length_low_fraction,
         length_high_fraction=p.length_high_fraction,
     )
@@ -446,25 +517,46 @@ def _measured(case: Case, per_lane: int) -> int:
     """Number of measured requests: open loops need thousands for their tail, closed loops a few rounds."""
     if case.client.requests:
         return case.client.requests
-    return 2000 if case.client.kind == "poisson" else max(min(10 * per_lane, 2000), 100)
+    return 2000 if case.has_arrivals else max(min(10 * per_lane, 2000), 100)
 
 
 def _served(result: Simulation, base: Estimate, scale: float) -> Estimate:
-    tpot = result.mean("tpot_s")
+    seen = _seen(result)
     return replace(
         base,
-        ttft_mean_s=result.mean("ttft_s"),
-        ttft_p50_s=result.percentile("ttft_s", 50),
-        ttft_p95_s=result.percentile("ttft_s", 95),
-        ttft_p99_s=result.percentile("ttft_s", 99),
-        tpot_mean_s=tpot,
-        tpot_p50_s=result.percentile("tpot_s", 50),
-        tpot_p95_s=result.percentile("tpot_s", 95),
-        tpot_p99_s=result.percentile("tpot_s", 99),
-        itl_mean_s=tpot,
+        **{f"ttft_{k}_s": getattr(seen.ttft, f"{k}_s") for k in STATISTICS},
+        **{f"tpot_{k}_s": getattr(seen.tpot, f"{k}_s") for k in STATISTICS},
+        itl_mean_s=seen.tpot.mean_s,
         output_tokens_per_s=result.output_tokens_per_s * scale,
         total_tokens_per_s=result.total_tokens_per_s * scale,
         requests_per_s=result.requests_per_s * scale,
+        seen=seen,
+    )
+
+
+def _seen(result: Simulation) -> Seen:
+    return Seen(
+        ttft=_spread(result, "ttft_s"),
+        tpot=_spread(result, "tpot_s"),
+        e2e=_spread(result, "e2e_s"),
+        queue=_spread(result, "queue_s"),
+        running_mean=result.running_requests_mean,
+        busy_fraction=result.busy_fraction,
+        preemptions=result.preemptions,
+        requests=len(result.ttft_s),
+        rejected_requests=result.rejected_requests,
+    )
+
+
+def _spread(result: Simulation, metric: str) -> Spread:
+    p50_s, p90_s, p95_s, p99_s = result.percentiles(metric, 50, 90, 95, 99)
+    return Spread(
+        mean_s=result.mean(metric),
+        p50_s=p50_s,
+        p90_s=p90_s,
+        p95_s=p95_s,
+        p99_s=p99_s,
+        p95_bounds_s=result.bounds(metric, 95),
     )
 
 

@@ -19,7 +19,6 @@ from advisor.engine.fleet.portfolio import Member
 from advisor.engine.network import Model
 from advisor.engine.scheduler import OpenLoop, Verified, open_loop, scheduler_of, verify
 from advisor.engine.search import (
-    HEADROOM_FRACTION,
     demand_of,
     excess,
     instances_needed,
@@ -27,9 +26,11 @@ from advisor.engine.search import (
     licence_of,
     offer_usd_per_hour,
     offers_for,
+    running_cap,
     team_usd_per_hour,
+    usable_fraction,
 )
-from advisor.engine.step import Lane, Memory, Scheduler, StepTimes, lanes, take
+from advisor.engine.step import Demand, Lane, Memory, Scheduler, StepTimes, lanes, take
 from advisor.engine.terms import KINDS, Accelerator, Offer, Partition, Workload, cut_into, packing
 
 NO_LIMITS = Limits()
@@ -38,7 +39,8 @@ CHIPS_TRIED = 6  # cheapest cards that all workloads can use
 ROUNDS = 12  # fixed-point iterations for busy fractions
 SLACKS = (1.0, 0.8, 0.6)  # estimates within this share of the limits; tighter after a failed simulation
 STRETCHED = (
-    *("linear_s", "sample_s_per_sequence", "decode_s_per_context_token", "window_s_per_context_token"),
+    *("linear_s", "sample_s_per_sequence", "decode_s_per_context_token"),
+    *("repeat_s_per_context_token", "window_s_per_context_token"),
     *("decode_s_per_sequence", "source_s_per_sequence", "prefill_s_per_pair", "window_prefill_s_per_pair"),
 )
 
@@ -57,6 +59,11 @@ class Copy:
     kv_token_bytes: float
     requests_per_s: float
     load_fraction: float  # of the whole card's capacity
+
+    @property
+    def demand(self) -> Demand:
+        """Its requests, which are a random share of the workload's."""
+        return demand_of(self.workload, self.requests_per_s / self.workload.requests_per_s_peak)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -201,9 +208,10 @@ def copies_of(i: int, m: Member, a: Accelerator, isolated: bool = False) -> list
     for scheduler, own in _by_scheduler(table.lanes, rows).items():
         times = take(table.built.times, own)
         capacity = open_loop(times, np.full(len(own), 1e-9), demand_of(w), scheduler).capacity_requests_per_s
-        carrying = np.maximum(np.ceil(w.requests_per_s_peak / np.maximum(capacity * HEADROOM_FRACTION, 1e-9)), 1.0)
+        able = np.maximum(capacity * usable_fraction(w), 1e-9)
+        carrying = np.maximum(np.ceil(w.requests_per_s_peak / able), 1.0)
         rate = w.requests_per_s_peak / carrying
-        seen = open_loop(times, rate, demand_of(w), scheduler)
+        seen = open_loop(times, rate, demand_of(w, 1.0 / carrying), scheduler)
         far = latency_excess(w, seen.ttft_p95_estimate_s, seen.tpot_p95_estimate_s)
         for k in np.flatnonzero((capacity > 0) & (far <= 1.0)):
             row = int(own[k])
@@ -294,7 +302,7 @@ def stretches(copies: Sequence[Copy], shares_bytes: Sequence[float]) -> tuple[li
         for k, (c, room) in enumerate(zip(copies, shares_bytes, strict=True)):
             w = c.workload
             rate = np.array([c.requests_per_s])
-            seen = open_loop(_shared_times(c, room, stretch[k]), rate, demand_of(w), scheduler_of(c.lane))
+            seen = open_loop(_shared_times(c, room, stretch[k]), rate, c.demand, scheduler_of(c.lane))
             in_system_s = seen.ttft_mean_s[0] + (w.output_tokens.mean_tokens - 1) * seen.tpot_mean_s[0]
             busy[k] = 1.0 if not math.isfinite(in_system_s) else -math.expm1(-c.requests_per_s * float(in_system_s))
         before, stretch = stretch, [1.0 + sum(busy) - own for own in busy]
@@ -319,22 +327,22 @@ def _fit_together(copies: Sequence[Copy], a: Accelerator, slack: float) -> bool:
     limit = min(c.lane.framework.memory_fraction for c in copies)
     if sum(c.needed_bytes for c in copies) > limit * a.memory_bytes:
         return False
-    if sum(c.load_fraction for c in copies) > HEADROOM_FRACTION:
+    if sum(c.load_fraction for c in copies) > min(usable_fraction(c.workload) for c in copies):
         return False
     shares = _shares(tuple(copies), a.memory_bytes)
     return all(_meets_limits(c, x.times, slack) for c, x in zip(copies, shares, strict=True))
 
 
 def _meets_limits(c: Copy, times: StepTimes, slack: float) -> bool:
-    seen = open_loop(times, np.array([c.requests_per_s]), demand_of(c.workload), scheduler_of(c.lane))
-    return _excess(c.workload, seen) <= slack and float(seen.utilisation_fraction[0]) <= HEADROOM_FRACTION
+    seen = open_loop(times, np.array([c.requests_per_s]), c.demand, scheduler_of(c.lane))
+    return _excess(c.workload, seen) <= slack and float(seen.utilisation_fraction[0]) <= usable_fraction(c.workload)
 
 
 def _simulated(c: Copy, times: StepTimes) -> tuple[Lane, Verified]:
     """(lane with its cap, simulation) of a copy at its share of the peak; the cap allows random bursts."""
     rate = np.array([c.requests_per_s])
-    running = float(open_loop(times, rate, demand_of(c.workload), scheduler_of(c.lane)).running_requests[0])
-    seats = max(math.ceil(running + 3.0 * math.sqrt(running)), 4)
+    running = float(open_loop(times, rate, c.demand, scheduler_of(c.lane)).running_requests[0])
+    seats = max(running_cap(running, float(c.demand.crowding)), 4)
     lane = replace(c.lane, max_running_requests=min(seats, c.lane.max_running_requests))
     return lane, verify(c.workload, times, 0, lane, c.requests_per_s)
 

@@ -16,10 +16,9 @@ from advisor.engine.calibration import weighted_quantile
 from advisor.engine.cost import HOURS_PER_MONTH, TEAM
 from advisor.engine.fleet.length_classes import LengthClass, length_classes
 from advisor.engine.fleet.milp import Fleet, Job, Limits, Machine, Unit, cheapest
-from advisor.engine.scheduler import SEED, Simulation, request_lengths, scheduler_of, simulate
+from advisor.engine.scheduler import SEED, Simulation, gaps, request_lengths, scheduler_of, simulate
 from advisor.engine.search import (
     CONCURRENCY,
-    HEADROOM_FRACTION,
     SLACK,
     UNSERVABLE_REPLICAS,
     Catalog,
@@ -37,6 +36,7 @@ from advisor.engine.search import (
     packing_of,
     serving_estimates,
     team_usd_per_hour,
+    usable_fraction,
 )
 from advisor.engine.step import TRACE, Client, Lane, take
 from advisor.engine.terms import Offer, Workload, cost_text
@@ -209,7 +209,7 @@ def machine_options(
     for c, part in enumerate(classes):
         asked = replace(workload, input_tokens=part.input_tokens, requests_per_s_peak=BUSY_RATE, users=None, trace=None)
         capacity, _, _, ttft, tpot, _ = serving_estimates(asked, kept, take(table.built.times, rows))
-        able = np.where(latency_excess(asked, ttft, tpot) <= slack, capacity * HEADROOM_FRACTION, 0.0)
+        able = np.where(latency_excess(asked, ttft, tpot) <= slack, capacity * usable_fraction(workload), 0.0)
         able = np.where(np.isfinite(able), able, 0.0)
         best = np.argmax(able, axis=1)
         rates[:, c] = able[np.arange(len(rows)), best]
@@ -399,12 +399,19 @@ def _simulate(
     rate = sum(uses.values()) / (replicas * c.lanes)
     shares = [uses.get(k, 0.0) / workload.requests_per_s_peak / x.share_fraction for k, x in enumerate(classes)]
     prompt, output = _requests(workload, classes, shares)
-    arrival = np.cumsum(np.random.default_rng(SEED + 1).exponential(1 / rate, len(prompt)))
+    cv = math.sqrt(workload.arrival_cv2(rate / workload.requests_per_s_peak))
+    arrival = np.cumsum(gaps(cv, len(prompt), np.random.default_rng(SEED + 1))) / rate
     return simulate(
         simulations.table.built.times,
         option.row,
         scheduler_of(lane),
-        Client(kind=TRACE, arrival_s=arrival, input_tokens=prompt, output_tokens=output),
+        Client(
+            kind=TRACE,
+            arrival_s=arrival,
+            input_tokens=prompt,
+            output_tokens=output,
+            prefix_classes=workload.prefix_classes,
+        ),
         workload.input_tokens,
         workload.output_tokens,
         cached_fraction=workload.prefix_cache_hit_fraction,

@@ -21,7 +21,7 @@ class LoadTest(TypedDict):
     """One replica's share of the predicted load, and the commands that generate it."""
 
     requests: int
-    requests_per_s: float | None  # Poisson arrivals; None: closed loop
+    requests_per_s: float | None  # random arrivals; None: closed loop
     concurrency: int | None  # of a closed loop; None: open loop
     input_tokens_mean: float
     output_tokens_mean: float
@@ -39,6 +39,7 @@ class Load:
     requests_per_s: float | None
     concurrency: int | None
     generates_tokens: bool
+    arrival_cv2: float = 1.0
 
 
 def load_of(name: str, asked_name: str, s: Scored, workload: Workload) -> Load:
@@ -55,6 +56,7 @@ def load_of(name: str, asked_name: str, s: Scored, workload: Workload) -> Load:
         requests_per_s=rate,
         concurrency=seats,
         generates_tokens=workload.kind.generates_tokens,
+        arrival_cv2=workload.arrival_cv2(1.0 / (s.replicas - s.spare_replicas)),
     )
 
 
@@ -156,19 +158,35 @@ REQUESTS, REQUESTS_PER_S, SEED = {requests}, {rate}, {seed}
 INPUT = ({input_mu}, {input_sigma})  # mean and standard deviation of ln(tokens)
 OUTPUT = ({output_mu}, {output_sigma})
 CACHED_FRACTION, BLOCK_TOKENS, LONGEST_TOKENS = {cached}, {block}, {longest}
+GAP_SHAPE = {shape}  # of gamma distributed gaps: 1 over their squared coefficient of variation; 1: Poisson
+PREFIXES = {prefixes}  # share of the requests, shared tokens, different prefixes; none: CACHED_FRACTION of each prompt
+
+
+def shared_blocks(tokens_in):
+    """(first hash ID, number) of the blocks at the start of a prompt that other requests share."""
+    if not PREFIXES:
+        return 0, int(tokens_in * CACHED_FRACTION) // BLOCK_TOKENS
+    at, first = draw.random(), 0
+    for share, tokens, count in PREFIXES:
+        if at < share:
+            start = first + draw.randrange(count) * (tokens // BLOCK_TOKENS)
+            return start, min(tokens, tokens_in) // BLOCK_TOKENS
+        at, first = at - share, first + count * (tokens // BLOCK_TOKENS)
+    return 0, 0
+
 
 draw = random.Random(SEED)
-clock_s, fresh = 0.0, 1_000_000
+clock_s, fresh = 0.0, {fresh}
 with open("{trace}", "w") as out:
     for _ in range(REQUESTS):
-        clock_s += draw.expovariate(REQUESTS_PER_S) if REQUESTS_PER_S else 0.0
+        clock_s += draw.gammavariate(GAP_SHAPE, 1 / GAP_SHAPE / REQUESTS_PER_S) if REQUESTS_PER_S else 0.0
         tokens_in = max(round(math.exp(draw.gauss(*INPUT))), 2)
         tokens_out = max(round(math.exp(draw.gauss(*OUTPUT))), 1)
         tokens_out = min(tokens_out, LONGEST_TOKENS - 2)
         tokens_in = min(tokens_in, LONGEST_TOKENS - tokens_out)
-        shared = int(tokens_in * CACHED_FRACTION) // BLOCK_TOKENS
+        first, shared = shared_blocks(tokens_in)
         blocks = math.ceil(tokens_in / BLOCK_TOKENS)
-        ids = [*range(shared), *range(fresh, fresh + blocks - shared)]
+        ids = [*range(first, first + shared), *range(fresh, fresh + blocks - shared)]
         fresh += blocks - shared
         row = {{"timestamp": round(clock_s * 1000), "input_length": tokens_in, "output_length": tokens_out}}
         out.write(json.dumps({{**row, "hash_ids": ids}}) + "\\n")
@@ -192,6 +210,9 @@ def trace_script(load: Load, workload: Workload, longest_tokens: int) -> str:
         cached=repr(workload.prefix_cache_hit_fraction),
         block=BLOCK_TOKENS,
         longest=longest_tokens,
+        shape=f"{min(1 / max(load.arrival_cv2, 1e-6), 1e6):.6g}",
+        prefixes=repr([(c.fraction, int(c.shared_tokens), c.prefixes) for c in workload.prefix_classes]),
+        fresh=max(1_000_000, *(int(c.prefixes * c.shared_tokens) for c in workload.prefix_classes), 0),
     )
 
 

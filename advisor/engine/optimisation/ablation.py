@@ -58,7 +58,7 @@ def ablation_steps(
 
 def estimate_steps(model: Model, steps: Sequence[AblationStep], demand: Demand, users: int) -> list[StepEstimate]:
     """Estimates of each step with `users` requests in flight; those above the cap queue."""
-    built = lanes(model, [s.setup.lane for s in steps])
+    built = lanes(model, [s.setup.as_run for s in steps])
     return [_estimate_step(model, s, built, i, demand, users) for i, s in enumerate(steps)]
 
 

@@ -78,6 +78,11 @@ class Setup:
     disaggregated: bool = False  # prefill and decode in pools with matched rates
     offer: Offer | None = None  # whose host memory an offloaded cache fills
 
+    @property
+    def as_run(self) -> Lane:
+        """The lane with or without graphs."""
+        return replace(self.lane, eager=not self.graphs)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetupEstimate:
@@ -128,7 +133,7 @@ def estimate_setups(workload: Workload, model: Model, setups: Sequence[Setup]) -
     """One estimate per setup, in order; setups with the same batching share one vectorized closed-loop call."""
     if not setups:
         return []
-    built = lanes(model, [s.lane for s in setups])
+    built = lanes(model, [s.as_run for s in setups])
     groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for i, s in enumerate(setups):
         if built.memory.fits[i]:
@@ -209,12 +214,6 @@ def _does_not_fit(s: Setup) -> SetupEstimate:
 def times_of(model: Model, s: Setup, built: Lanes, i: int) -> StepTimes:
     """Step times of one setup, shape (1,), with the cost of every disabled technique added."""
     times = take(built.times, np.array([i]))
-    if not s.graphs:  # eager mode is also uncompiled, with more kernels per layer
-        layers = sum(b.count for b in decoder_blocks(model))
-        own = s.lane.choice
-        uncompiled_s = own.efficiency.host_factor * own.overhead.uncompiled_s_per_layer * layers
-        floor_s = np.maximum(times.eager_floor_s, uncompiled_s)
-        times = replace(times, graph_max_tokens=np.zeros(1), eager_floor_s=floor_s)
     if not s.fused_attention:
         rate = float(built.layouts.memory_bytes_per_s[i])
         added = unfused_s_per_pair(model, s.lane.choice.tp, rate)
@@ -495,7 +494,7 @@ def _quality_note(workload: Workload, model: Model, setup: Setup, plan: Setup) -
 
 def _drafting_note(workload: Workload, model: Model, plan: Setup, setup: Setup) -> str:
     """The speedup of a draft at batch size 1 and the batch size where it stops helping, as text."""
-    built = lanes(model, [plan.lane])
+    built = lanes(model, [plan.as_run])
     seats = seats_of(plan)
     demand, scheduler = demand_of(workload), scheduler_for(plan)
     both = concatenate([times_of(model, s, built, 0) for s in (plan, setup)])

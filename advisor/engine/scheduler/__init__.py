@@ -19,6 +19,7 @@ from advisor.engine.scheduler.percentiles import (
     whole_users,
 )
 from advisor.engine.scheduler.response import Response, response_of
+from advisor.engine.scheduler.sampling import gaps
 from advisor.engine.scheduler.simulation import Simulation, simulate
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "burst",
     "closed_loop",
     "disaggregated",
+    "gaps",
     "log_normal_cv2",
     "matched",
     "open_loop",

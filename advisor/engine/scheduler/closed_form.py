@@ -210,7 +210,7 @@ class _OpenLoad:
 def open_loop(
     times: StepTimes, rate_per_s: Array, demand: Demand, scheduler: Scheduler, rounds: int = 3, crowds: bool = False
 ) -> OpenLoop:
-    """Means and p95 estimates under Poisson arrivals at rate_per_s to each lane (N,); infinite above capacity.
+    """Means and p95 estimates at rate_per_s to each lane (N,), arriving as `demand` says; infinite above capacity.
 
     TPOT solves a fixed point: it sets the number of decoding requests by Little's law, which sets the step time.
     `crowds`: the p95 estimates count that a crowd of requests slows itself down, which makes it larger and longer.
@@ -277,12 +277,13 @@ def _gap_of(offered: _OpenLoad, tpot_s: Array) -> _Gap:
 
 
 def _prompt_queue(offered: _OpenLoad, beside: Array, room: Array) -> tuple[Array, Array]:
-    """(mean wait of a prompt for earlier prompts, fraction of time that prompts take) (Sakasegawa 1977)."""
+    """(mean wait of a prompt for earlier prompts, fraction of time that prompts take) (Sakasegawa 1977, Allen-Cunneen)."""
     at_once = np.maximum(room, 1.0)
     full_s = offered.load.step_s(beside, np.minimum(room, at_once), beside + at_once) / np.minimum(room, 1.0)
     share = np.minimum(offered.rate * full_s / at_once, NEARLY_ALL)
     power = np.sqrt(2 * (at_once + 1)) - 1
-    return full_s / at_once * share**power / (1 - share) * (1 + offered.demand.input_cv2) / 2, share
+    varied = (offered.demand.arrival_cv2 + offered.demand.input_cv2) / 2
+    return full_s / at_once * share**power / (1 - share) * varied, share
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -295,13 +296,14 @@ class _Prompt:
     share: Array  # of the time, that prompts take
     stalled_s: Array  # of each token, by prompts
     per_gap: Array  # steps with prompts between two tokens
+    arrival_cv2: Array  # of the gaps between prompts
     long_s: Array  # p95 of its own steps over their mean
     late_s: Array  # p95 of the wait for the step that runs
 
     def jitter_s(self, gap: _Gap, after_first: Array, separate: bool) -> Array:
         """P95 over the mean of what prompts add to a token."""
         each_s = gap.filled_s - gap.decode_s * (not separate)
-        return np.asarray(Z95 * np.sqrt(self.per_gap / np.maximum(after_first, 1.0)) * each_s)
+        return np.asarray(Z95 * np.sqrt(self.per_gap * self.arrival_cv2 / np.maximum(after_first, 1.0)) * each_s)
 
 
 def _prompt_of(offered: _OpenLoad, gap: _Gap) -> _Prompt:
@@ -326,6 +328,7 @@ def _prompt_of(offered: _OpenLoad, gap: _Gap) -> _Prompt:
         share=share,
         stalled_s=stall_s * slow / np.maximum(after_first, 1.0),
         per_gap=prompts,
+        arrival_cv2=np.asarray(offered.demand.arrival_cv2),
         long_s=own_s * (np.exp(Z95 * sigma - sigma**2 / 2) - 1),
         late_s=np.where(prompts > 0.05, filled_s, decode_s) * (1 + asynchronous) * (busy > 0.05),
     )
@@ -336,7 +339,8 @@ def _open_answer(offered: _OpenLoad, gap: _Gap) -> OpenLoop:
     load, rate, after_first = offered.load, offered.rate, offered.after_first
     p = _prompt_of(offered, gap)
     mean_tpot_s = gap.tpot_s + p.stalled_s
-    crowd_s = load.step_s(gap.decodes + Z95 * np.sqrt(gap.decodes - 1), 0.0, gap.decodes) - gap.decode_s
+    most = gap.decodes + Z95 * np.sqrt((gap.decodes - 1) * offered.demand.crowding)
+    crowd_s = load.step_s(most, 0.0, gap.decodes) - gap.decode_s
     jitter_s = p.jitter_s(gap, after_first, offered.separate)
     return _open_result(
         offered,
@@ -355,17 +359,19 @@ MOST_FEEDBACK = 0.95
 def _with_crowds(offered: _OpenLoad, gap: _Gap, found: OpenLoop) -> OpenLoop:
     """The result with the p95 of a queue whose service slows down as it fills.
 
-    The requests in flight vary more than a Poisson number: linearized around the mean, their variance is the mean over
+    The requests in flight vary more than their arrivals alone would make them: linearized around the mean, by 1 over
     1 - f'(TPOT), where f is the TPOT that an assumed TPOT leads to. A request at their p95 sees the steps of it.
-    Prompts wait for those before them as in an M/G/1 queue with an exponential tail.
+    Prompts wait for those before them as in a GI/G/1 queue with an exponential tail.
     """
-    after_first, rate, cv2 = offered.after_first, offered.rate, offered.demand.input_cv2
+    after_first, rate, demand = offered.after_first, offered.rate, offered.demand
     slope = (_gap_of(offered, gap.tpot_s * (1 + CROWD_STEP)).tpot_s / gap.tpot_s - 1) / CROWD_STEP
     mean = np.maximum(rate * after_first * gap.tpot_s, LEAST_RATE_PER_S)
-    most = mean + Z95 * np.sqrt(mean / (1 - np.clip(slope, 0.0, MOST_FEEDBACK)))
+    most = mean + Z95 * np.sqrt(mean * demand.crowding / (1 - np.clip(slope, 0.0, MOST_FEEDBACK)))
+    most = most + demand.crowding - 1  # more requests arrive in crowds than outside them
     crowd = _gap_of(offered, gap.tpot_s * np.minimum(most, np.maximum(offered.limit - 1, mean)) / mean)
     calm, full = _prompt_of(offered, gap), _prompt_of(offered, crowd)
-    each_s = full.own_s / (1 - full.share) * (1 + cv2) / 2  # mean wait of those that wait
+    varied = (demand.arrival_cv2 + demand.input_cv2) / 2
+    each_s = full.own_s / (1 - full.share) * varied  # mean wait of those that wait
     ttft_s = offered.request_s + full.own_s + np.hypot(calm.long_s, calm.late_s)
     ttft_s = ttft_s + each_s * np.log(np.maximum(full.share / 0.05, 1.0))
     jitter_s = calm.jitter_s(gap, after_first, offered.separate)

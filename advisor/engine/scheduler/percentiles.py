@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.engine.scheduler.response import Response
-from advisor.engine.scheduler.simulation import simulate, token_lengths, within_context
+from advisor.engine.scheduler.sampling import token_lengths, within_context
+from advisor.engine.scheduler.simulation import simulate
 from advisor.engine.step import MIXED, POISSON, STATIC, STEADY, TRACE, USERS, Client, Lane, Scheduler, StepTimes
 from advisor.engine.terms import Framework, Lengths, Trace, Workload, log_normal_sigma
 
@@ -23,7 +24,7 @@ SEED = 20261121
 class Verified:
     """Simulated latencies of one lane at the peak, with standard errors and bounds.
 
-    Arrivals are Poisson, or those of users who think after each answer. A request that is not served has infinite
+    Arrivals are as bursty as the workload says, or those of users who think after each answer. A request that is not served has infinite
     latencies in the percentiles; means are those of the others.
     """
 
@@ -97,7 +98,7 @@ def verify(
 ) -> Verified:
     """Simulate one lane of a finalist at `rate_per_s` requests/s; without arrivals, with all batch slots full.
 
-    Of users, it is the rate that they would send if answers took no time. The lane has its share of them, rounded up:
+    Its share of the peak says how bursty its arrivals are. Of users, it is the rate if answers took no time. The lane has its share of them, rounded up:
     the fullest lane if they are spread evenly. Lengths are drawn in pairs from a trace, if the workload has one.
     """
     trace, users = workload.trace, workload.users
@@ -107,7 +108,8 @@ def verify(
     if not workload.kind.has_arrivals:
         return _verified(workload, times, index, lane, replace(pairs, kind=STEADY), rate_per_s, requests)
     if users is None:
-        client = replace(pairs, kind=POISSON, rate_per_s=rate_per_s, arrival_cv=workload.arrival_cv)
+        cv = math.sqrt(workload.arrival_cv2(min(rate_per_s / workload.requests_per_s_peak, 1.0)))
+        client = replace(pairs, kind=POISSON, rate_per_s=rate_per_s, arrival_cv=cv)
         return _verified(workload, times, index, lane, client, rate_per_s, requests)
     share = rate_per_s * users.think_s
     client = replace(pairs, kind=USERS, users=whole_users(share), think_s=users.think_s)
@@ -159,7 +161,11 @@ def _late_fraction(workload: Workload, rate_per_s: float, seen: Verified) -> flo
 def verify_trace(workload: Workload, times: StepTimes, index: int, lane: Lane, trace: Trace) -> Verified:
     """Simulate one lane of a finalist with recorded arrivals and lengths."""
     client = Client(
-        kind=TRACE, arrival_s=trace.arrival_s, input_tokens=trace.input_tokens, output_tokens=trace.output_tokens
+        kind=TRACE,
+        arrival_s=trace.arrival_s,
+        input_tokens=trace.input_tokens,
+        output_tokens=trace.output_tokens,
+        prefix_classes=workload.prefix_classes,
     )
     count = len(trace.arrival_s)
     span_s = trace.arrival_s[-1] - trace.arrival_s[0]
@@ -169,15 +175,16 @@ def verify_trace(workload: Workload, times: StepTimes, index: int, lane: Lane, t
 def _verified(
     workload: Workload, times: StepTimes, index: int, lane: Lane, client: Client, rate_per_s: float, requests: int
 ) -> Verified:
+    shares = shares_prefixes(lane.framework)
     result = simulate(
         times,
         index,
         scheduler_of(lane),
-        client,
+        client if shares else replace(client, prefix_classes=()),
         workload.input_tokens,
         workload.output_tokens,
         concurrency=lane.max_running_requests,
-        cached_fraction=workload.prefix_cache_hit_fraction if shares_prefixes(lane.framework) else 0.0,
+        cached_fraction=workload.prefix_cache_hit_fraction if shares else 0.0,
         context_tokens=workload.context_tokens,
         requests=requests,
         seed=SEED,

@@ -82,13 +82,13 @@ from advisor.engine.search.simulated import (
     on_spot,
     repriced,
     resized_usd_per_hour,
+    running_cap,
     watts_at,
     with_best_plan,
     with_plan,
 )
 from advisor.engine.search.table import (
     BY_THE_HOUR,
-    HEADROOM_FRACTION,
     UNSERVABLE_REPLICAS,
     Table,
     autoscales,
@@ -103,6 +103,7 @@ from advisor.engine.search.table import (
     packing_of,
     serving_estimates,
     started_fraction,
+    usable_fraction,
 )
 from advisor.engine.search.variants.draft_risk import DraftRisk
 from advisor.engine.search.variants.evictions import as_cached
@@ -169,7 +170,6 @@ __all__ = [
     "DraftRisk",
     "FROM_SCRATCH",
     "Figures",
-    "HEADROOM_FRACTION",
     "MIN_WEIGHT_BITS",
     "SCORE_NAMES",
     "Point",
@@ -187,6 +187,8 @@ __all__ = [
     "WEIGHTS",
     "best_offers",
     "demand_of",
+    "running_cap",
+    "usable_fraction",
     "describe",
     "enumerate_lanes",
     "equal_fraction",

@@ -90,6 +90,7 @@ QUALITY_RANK = {"lossless": 0, "near_lossless": 1, "lossy": 2}
 FROM_SCRATCH = "from_scratch"  # Quantization.training of a format that needs training from scratch
 MIN_WEIGHT_BITS = 4.0  # below 4 bits a smaller model is usually better (arXiv 2210.17323)
 ONE_CHIP_FRACTION = 0.5  # of a chip's memory: an encoder whose 16-bit weights take less runs on one chip
+BUDGET_OPTIONS = ("$max_batched_tokens", "$step_tokens_of_attention_ranks")  # of a start command
 STRUCTURED_OUTPUT = "structured_output"  # framework feature: answers that follow a grammar
 ALLOWED_QUALITY = {"lossless": 0, "near_lossless": 1, "any": 2}
 
@@ -128,7 +129,6 @@ class Question:
 
     workload: Workload
     catalog: Catalog
-    simulates: bool = True  # False: its estimates are not simulated, so their p95 counts that crowds slow themselves
 
 
 def offers_for(question: Question) -> list[Offer]:
@@ -449,6 +449,40 @@ def _wide_sizes(
                 yield tp, 1, n, n // tp
 
 
+def asked_sizes(c: Constraints, model: Model, a: Accelerator, sold: int) -> list[tuple[int, ...]]:
+    """The (tp, pp, ep, dp) to try: those of the asked layout, also where the search would not try them by itself."""
+    found = list(_parallel_sizes(model, a, sold))
+    if not any(c.layout):
+        return found
+    kept = [sizes for sizes in found if all(n in (0, got) for n, got in zip(c.layout, sizes, strict=True))]
+    stated = tuple(n or 1 for n in c.layout)
+    return kept if stated in kept or layout_fault(model, a, sold, stated) else [*kept, stated]
+
+
+def layout_fault(model: Model, a: Accelerator, sold: int, sizes: tuple[int, ...]) -> str:
+    """Why the model cannot be split so; empty: it can. `sold`: the most accelerators that an offer connects."""
+    tp, pp, ep, dp = sizes
+    heads = [b.mixer.heads for b in model.blocks if isinstance(b.mixer, SoftmaxAttention)]
+    experts = [b.ffn.experts for b in model.blocks if b.ffn is not None and b.ffn.experts > 1]
+    if uneven := [h for h in heads if h % tp]:
+        return f"{uneven[0]} attention heads cannot be split {tp} ways"
+    if pp > (layers := sum(b.count for b in model.blocks)):
+        return f"the model has {layers} layers for {pp} pipeline stages"
+    if pp > 1 and (model.encoder_only or has_encoder(model)):
+        return "no framework documents pipeline parallelism for encoders"
+    if ep > 1 and not experts:
+        return "the model has no experts to spread"
+    if uneven := [e for e in experts if e % ep]:
+        return f"{uneven[0]} experts cannot be split {ep} ways"
+    if tp * dp % ep:
+        return f"ep {ep} does not divide tp x dp = {tp * dp}"
+    if tp > near_chips(a):
+        return f"tp {tp} spans more than the {near_chips(a)} accelerators that fast links connect"
+    if tp * dp > sold:
+        return f"tp x dp = {tp * dp}, and no offer that you allow connects more than {sold} of them"
+    return ""
+
+
 def enumerate_lanes(question: Question, chips: Sequence[Accelerator]) -> tuple[list[Lane], list[Rejection]]:
     """Every valid lane per accelerator (framework x format x KV-cache format x parallel sizes), and the rejections."""
     workload, catalog = question.workload, question.catalog
@@ -469,6 +503,9 @@ def enumerate_lanes(question: Question, chips: Sequence[Accelerator]) -> tuple[l
             for lane in _lanes_of(question, way, f, formats, _connected(way, sold[a.slug]))
         ]
         if not own:
+            if asked := _layout_refusal(question, a, sold[a.slug]):
+                rejections.append(asked)
+                continue
             detail = _partition_refusal(a, c.partitions) or _why_unsupported(question, a, formats)
             rejections.append(Rejection(accelerator=a.slug, reason="unsupported", detail=detail))
         lanes += own
@@ -498,6 +535,44 @@ def _partition_refusal(a: Accelerator, partitions: str) -> str:
     if partitions != "required" or a.partitions:
         return ""
     return f"{a.name} has no hardware partitions in the catalog, and your constraints require them"
+
+
+def _layout_refusal(question: Question, a: Accelerator, sold: int) -> Rejection | None:
+    """The rejection of a chip that cannot have the asked layout or step budget; None: that is not the cause."""
+    c, model = question.workload.constraints, question.catalog.model
+    known = question.catalog.frameworks
+    able = [f for f in known if launchable(f, model) and runs_on(f, a) and supports_model(f, model)]
+    field, why = "constraints.layout", ""
+    if any(c.layout):
+        sizes = tuple(n or 1 for n in c.layout)
+        why = layout_fault(model, a, sold, sizes)
+        why = why or next((w for f in able if (w := _not_started(f, a, model, sizes))), "")
+    if not why and c.max_batched_tokens and able and not any(states_budget(f) for f in able):
+        field, why = "constraints.max_batched_tokens", "no start command of its frameworks states a step budget"
+    if not why:
+        return None
+    return Rejection(
+        accelerator=a.slug,
+        reason="unsupported",
+        detail=f"your {field.rpartition('.')[2]} is not possible: {why}",
+        smallest_change=f"considered without {field}",
+        changes=(Change(field=field, value=None, said=f"without {field}"),),
+    )
+
+
+def _not_started(f: Framework, a: Accelerator, model: Model, sizes: tuple[int, ...]) -> str:
+    """Why the framework does not run the layout on the chip; empty: it does."""
+    tp, pp, ep, dp = sizes
+    if feature := unsupported_layout(f, a, tp=tp, pp=pp, ep=ep, dp=dp):
+        return f"{f.name} {f.version} has no documented {feature.replace('_', ' ')}"
+    fault = start_fault(f, a, model, tp=tp, moe_tp=max(tp * dp // ep, 1), pp=pp)
+    return fault.reason if fault else ""
+
+
+def states_budget(f: Framework) -> bool:
+    """Whether the framework splits prompts and its start command always states how many tokens a step has."""
+    parts = f.launch.template.command if f.launch else ()
+    return "chunked_prefill" in f.features and any(o in p.text and not p.when for p in parts for o in BUDGET_OPTIONS)
 
 
 def largest_connected_offer(question: Question) -> dict[str, int]:
@@ -551,7 +626,9 @@ def _lanes_of(
     sold: int,
 ) -> Iterator[Lane]:
     """The lanes of one chip with one framework."""
-    workload, catalog = question.workload, question.catalog
+    workload, catalog, c = question.workload, question.catalog, question.workload.constraints
+    if c.max_batched_tokens and not states_budget(f):
+        return
     reached = efficiency_on(catalog.scopes, a)
     extra = overhead(catalog.scopes, f.slug, f.version, a.family, a.kind)
     if workload.structured_output:  # the mask is computed on the host while the accelerator runs the step
@@ -559,11 +636,12 @@ def _lanes_of(
     loaded, on_chip = _weights_on(catalog.model, f, a, formats), defaults_on(f, a)
     layouts = [
         (tp, pp, ep, dp)
-        for tp, pp, ep, dp in _parallel_sizes(catalog.model, a, sold)
+        for tp, pp, ep, dp in asked_sizes(c, catalog.model, a, sold)
         if not unsupported_layout(f, a, tp=tp, pp=pp, ep=ep, dp=dp)
         if tp * dp <= a.chips_per_host or dp == 1 or experts_span_hosts(f, a)
         if start_fault(f, a, catalog.model, tp=tp, moe_tp=max(tp * dp // ep, 1), pp=pp) is None
     ]
+    seats = c.max_running_requests
     source = workload.source_tokens.mean_tokens if workload.source_tokens else 0.0
     held = workload.p95_request_tokens
     for q, kv, (tp, pp, ep, dp) in product(loaded, _cache_formats(workload, catalog.model, f, a), layouts):
@@ -584,10 +662,11 @@ def _lanes_of(
                     catalog.scopes, a.slug, f.slug, f.version, (q.slug, q.weights_dtype), (tp, pp, ep, dp)
                 ),
             ),
-            framework=replace(on_chip, max_running_requests=f.max_running_requests),  # the command states how many
+            # the command states how many
+            framework=replace(on_chip, max_running_requests=seats or f.max_running_requests),
             context_tokens=workload.input_tokens.mean_tokens + workload.output_tokens.mean_tokens,
-            max_batched_tokens=on_chip.default_max_batched_tokens,
-            max_running_requests=min(f.max_running_requests, int(CONCURRENCY[-1])),
+            max_batched_tokens=c.max_batched_tokens or on_chip.default_max_batched_tokens,
+            max_running_requests=seats or min(f.max_running_requests, int(CONCURRENCY[-1])),
             held_tokens=held,
             source_tokens=computed_source_tokens(catalog.model, source),
             whole_prompts=whole_prompts(catalog.model),

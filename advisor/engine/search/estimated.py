@@ -151,7 +151,7 @@ class KnownLanes:
         if missing:
             lanes = [lane for _, c in missing for lane in c.kept]
             times = join_lanes([c.built for _, c in missing if c.built is not None]).times
-            figures, at = serving_estimates(workload, lanes, times, crowds=True), 0
+            figures, at = serving_estimates(workload, lanes, times), 0
             for key, c in missing:
                 known[key] = tuple(figure[at : at + len(c.kept)] for figure in figures)
                 at += len(c.kept)
@@ -161,7 +161,8 @@ class KnownLanes:
 
     @staticmethod
     def _rate(workload: Workload) -> tuple[object, ...]:
-        return workload.requests_per_s_mean, workload.requests_per_s_peak, workload.users
+        rates = workload.requests_per_s_mean, workload.requests_per_s_peak, workload.users
+        return *rates, workload.arrival_cv, workload.slo.headroom_fraction
 
     def _loads_at(self, rate: tuple[object, ...]) -> dict[tuple[object, ...], tuple[Array, ...]]:
         found = self.loads.setdefault(rate, {})
@@ -236,7 +237,7 @@ def estimated_ranking(question: Question, known: KnownLanes | None = None) -> Es
     """The whole catalog for a prepared question; `known` keeps lanes for questions with the same model and lengths."""
     rejections, chips = admissible(question)
     catalog = replace(question.catalog, offers=tuple(offers_for(question)))
-    question = replace(question, catalog=catalog, simulates=False)
+    question = replace(question, catalog=catalog)
     lanes, refused, what = (known or KnownLanes()).served(question, chips)
     rejections += refused
     if not lanes:
@@ -308,11 +309,14 @@ def _best_by_what_is_bound(question: Question, table: Table, scale: Scale) -> di
     return found
 
 
-def _preference(e: Estimated | None) -> tuple[bool, bool, float]:
-    """Sort key: within every limit, by the objective; else the nearest to the latency limits; else over budget."""
+def _preference(e: Estimated | None) -> tuple[bool, bool, bool, float]:
+    """Sort key: within every limit, by the objective; else the nearest to the latency limits; else over budget.
+
+    An offer whose price is over a year old is never recommended, so it does not stand for a chip that has another.
+    """
     if e is None:
-        return True, True, math.inf
-    return False, not e.meets_slo, e.score if e.meets_slo else e.excess_fraction
+        return True, True, True, math.inf
+    return False, not e.meets_slo, e.offer.over_a_year_old, e.score if e.meets_slo else e.excess_fraction
 
 
 def _best_of_chips(question: Question, table: Table, scale: Scale, bridge: float) -> dict[str, Estimated | None]:

@@ -40,7 +40,6 @@ from advisor.engine.search.rejected.unranked import Unranked, unranked
 from advisor.engine.search.rejected.why_not import NearMiss, best_within_budget, does_not_fit, explain, outranked
 from advisor.engine.search.simulated import PoolsTried, Scored, Simulations, with_every_rental
 from advisor.engine.search.table import (
-    HEADROOM_FRACTION,
     UNSERVABLE_REPLICAS,
     Table,
     demand_of,
@@ -66,7 +65,6 @@ from advisor.engine.terms import CHOICE_FRACTION, Effort, Rejection, Workload, c
 
 __all__ = [
     "CONCURRENCY",
-    "HEADROOM_FRACTION",
     "SearchResult",
     "Catalog",
     "Point",

@@ -53,6 +53,7 @@ from advisor.engine.search.table import (
     BY_THE_HOUR,
     Table,
     best_offers,
+    demand_of,
     host_watts,
     licence_of,
     packing_of,
@@ -67,7 +68,8 @@ PILOT_REQUESTS = 500
 ANY_REPLICAS = 0  # in the key of a cached simulation that holds for every number of replicas
 HOPELESS = 1.5  # a design more than this many times over a limit is not replayed on the trace
 LOST = 2.5  # above this lower bound, more replicas or requests would not change the outcome
-MORE_REPLICAS_FRACTION = 0.25  # extra replicas to try before a design is rejected
+MORE_REPLICAS_FRACTION = 0.25  # extra replicas of the second trial of a design; its line to the first says how many
+MOST_REPLICAS_RATIO = 2.0  # of the plan: a design that needs more is rejected
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -289,9 +291,21 @@ SPOT = "spot"
 MOST_LATE = 4.0  # a batch that is later than this on spot instances is not tried with more replicas
 
 
-def running_cap(planned_requests: float) -> int:
-    """Cap on running requests: three Poisson standard deviations above the plan, so that bursts do not queue."""
-    return max(math.ceil(planned_requests + 3 * math.sqrt(planned_requests)), 1)
+def running_cap(planned_requests: float, crowding: float = 1.0) -> int:
+    """Cap on running requests: three standard deviations above the plan, so that bursts do not queue.
+
+    crowding: variance over mean of the requests at once (Demand.crowding).
+    """
+    return max(math.ceil(planned_requests + 3 * math.sqrt(planned_requests * crowding)), 1)
+
+
+def enough_replicas(first: SimulatedDesign, second: SimulatedDesign) -> float:
+    """Replicas at which the line through two designs that miss a limit reaches it; infinite if more do not help."""
+    gained = first.excess_fraction - second.excess_fraction
+    if not (math.isfinite(gained) and gained > 0):
+        return math.inf
+    added = second.design.replicas - first.design.replicas
+    return second.design.replicas + added * (second.excess_fraction - 1) / gained
 
 
 class Simulations:
@@ -336,10 +350,13 @@ class Simulations:
     def lane(self, design: Design) -> Lane:
         """The candidate's lane with a cap on running requests, of users at most one for each."""
         lane, users = self.table.lanes[design.row], self.workload.users
+        if seats := self.workload.constraints.max_running_requests:
+            return replace(lane, max_running_requests=seats)
         most = lane.max_running_requests if lane.draft else lane.framework.max_running_requests
         if users is not None:
             most = min(most, whole_users(users.active_requests / (design.replicas * lane.choice.lanes)))
-        return replace(lane, max_running_requests=min(running_cap(self.planned_requests(design)), most))
+        crowding = float(demand_of(self.workload, 1.0 / (design.replicas * lane.choice.lanes)).crowding)
+        return replace(lane, max_running_requests=min(running_cap(self.planned_requests(design), crowding), most))
 
     def kept_fraction(self, design: Design) -> float:
         """Share of the waiting conversations that stays in the design's KV cache at the peak; 1 without turns."""
@@ -423,20 +440,31 @@ class Simulations:
         return SimulatedDesign(design=design, verified=seen, excess_fraction=far, pilot=False)
 
     def fewest_replicas(self, workload: Workload, row: int, column: int) -> SimulatedDesign:
-        """The candidate with the fewest replicas that meet the limits, trying up to 25 % more; else its best run."""
+        """The candidate with the fewest replicas that meet the limits, trying up to twice the plan; else its best run.
+
+        Beyond a quarter more, it tries as many as its first two trials, taken as points of a line, promise to be enough.
+        """
         planned = int(self.table.replicas[row, column])
         most = planned + max(1, math.ceil(planned * MORE_REPLICAS_FRACTION))
-        first = self.pilot_then_full(workload, Design(row=row, column=column, replicas=planned))
+
+        def tried(replicas: int) -> SimulatedDesign:
+            return self.pilot_then_full(workload, Design(row=row, column=column, replicas=replicas))
+
+        first = tried(planned)
         lost = planned >= 4 and excess_bounds(workload, self.sure(workload, row, first.verified))[0] > LOST
         if first.excess_fraction <= 1 or lost:
             return first
-        best = self.pilot_then_full(workload, Design(row=row, column=column, replicas=most))
+        failing, best = planned, tried(most)
         if best.excess_fraction > 1:
-            return min(first, best, key=lambda t: t.excess_fraction)
-        failing = planned
+            enough = enough_replicas(first, best)
+            if enough > MOST_REPLICAS_RATIO * planned:
+                return min(first, best, key=lambda t: t.excess_fraction)
+            failing, second, best = most, best, tried(math.ceil(enough))
+            if best.excess_fraction > 1:
+                return min(first, second, best, key=lambda t: t.excess_fraction)
         while best.design.replicas - failing > 1:
             middle = (failing + best.design.replicas) // 2
-            trial = self.pilot_then_full(workload, Design(row=row, column=column, replicas=middle))
+            trial = tried(middle)
             if trial.excess_fraction <= 1:
                 best = trial
             else:

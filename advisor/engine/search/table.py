@@ -24,6 +24,7 @@ from advisor.engine.search.growing import instances_over_horizon
 from advisor.engine.search.limits import latency_excess, latency_margins
 from advisor.engine.search.variants.evictions import with_evictions
 from advisor.engine.step import (
+    NEARLY_ALL,
     Choice,
     Demand,
     Lane,
@@ -51,7 +52,6 @@ from advisor.engine.terms import (
 )
 
 Array = np.ndarray
-HEADROOM_FRACTION = 0.85  # of a lane's capacity; above it queueing dominates latency
 UNSERVABLE_REPLICAS = 1e9  # marks a lane that cannot serve the load with any number of replicas
 BY_THE_HOUR = ("on_demand", "spot")
 
@@ -94,8 +94,8 @@ class Table:
     tpot_margin: Array
 
 
-def demand_of(workload: Workload) -> Demand:
-    """Mean lengths in tokens, their squared coefficients of variation, and the prefix cache hit rate."""
+def demand_of(workload: Workload, share: Array | float = 1.0) -> Demand:
+    """What the closed forms know of the requests at a lane that gets this share of them: means and variation."""
     trace = workload.trace
     return Demand(
         input_tokens=workload.input_tokens.mean_tokens,
@@ -103,7 +103,13 @@ def demand_of(workload: Workload) -> Demand:
         input_cv2=recorded_cv2(trace.input_tokens) if trace else log_normal_cv2(workload.input_tokens),
         output_cv2=recorded_cv2(trace.output_tokens) if trace else log_normal_cv2(workload.output_tokens),
         cached_fraction=workload.prefix_cache_hit_fraction,
+        arrival_cv2=workload.arrival_cv2(share),
     )
+
+
+def usable_fraction(workload: Workload) -> float:
+    """Share of a replica's capacity that the peak may use: all but the stated headroom. The simulation decides."""
+    return min(1.0 - workload.slo.headroom_fraction, NEARLY_ALL)
 
 
 @lru_cache(maxsize=16)
@@ -126,7 +132,7 @@ def served(question: Question, lanes: Sequence[Lane]) -> Served:
     """Memory, step times and latencies of these lanes; those that do not fit are pruned."""
     room, kept, built = fitting(question.catalog.model, lanes)
     times = built.times if built else None
-    estimates = serving_estimates(question.workload, kept, times, crowds=not question.simulates)
+    estimates = serving_estimates(question.workload, kept, times)
     return Served(room=room, kept=tuple(kept), built=built, estimates=estimates)
 
 
@@ -243,14 +249,14 @@ def with_best_offers(question: Question, table: Table) -> Table:
 
 
 def serving_estimates(
-    workload: Workload, kept: Sequence[Lane], step_times: StepTimes | None, crowds: bool = False
+    workload: Workload, kept: Sequence[Lane], step_times: StepTimes | None
 ) -> tuple[Array, ...]:
     """(requests/s of a full replica, its mean TPOT, replicas for the peak, TTFT p95, TPOT p95, the peak in requests/s).
 
     Each has the shape (lanes, concurrency), times in s. With users the peak is their closed-loop rate (Little's law),
     first with every slot busy and then at the estimated latency. A lane is never asked for more requests at once than
     it has users, and each of them finds only the others' requests (arrival theorem: Sevcik and Mitrani 1981).
-    `crowds`: p95 counts that crowds slow themselves down; users, who wait for their answers, form none.
+    p95 counts that crowds slow themselves down; users, who wait for their answers, form none.
     """
     shape = (len(kept), len(CONCURRENCY))
     peak = np.full(shape, workload.requests_per_s_peak)
@@ -275,17 +281,19 @@ def serving_estimates(
         each = take(step_times, np.repeat(rows, shape[1]))
         each_demand = replace(demand, cached_fraction=np.ravel(demand.cached_fraction)) if workload.turns else demand
         for last in (False, True) if workload.users else (True,):
-            n = np.ceil(_ratio(peak[rows], capacity[rows] * HEADROOM_FRACTION))
+            n = np.ceil(_ratio(peak[rows], capacity[rows] * usable_fraction(workload)))
             if workload.users:
                 n = np.minimum(n, np.ceil(workload.users.active_requests / (seats * parallel[rows]) - 1e-9))
             replicas[rows] = np.where(np.isfinite(n), np.maximum(n, 1.0), UNSERVABLE_REPLICAS)
             rate = peak[rows] / replicas[rows] / parallel[rows]
             rate = rate * others_fraction(workload.users, replicas[rows] * parallel[rows])
+            varied = np.asarray(workload.arrival_cv2(1.0 / (replicas[rows] * parallel[rows])))
+            each_demand = replace(each_demand, arrival_cv2=varied.ravel())
             if not workload.kind.generates_tokens:
-                latency = batch_latency_p95_s(each, rate.ravel(), seats.ravel(), demand, scheduler)
+                latency = batch_latency_p95_s(each, rate.ravel(), seats.ravel(), each_demand, scheduler)
                 ttft[rows], tpot[rows] = latency.reshape(rate.shape), 0.0
                 continue
-            loaded = open_loop(each, rate.ravel(), each_demand, scheduler, crowds=crowds and not workload.users)
+            loaded = open_loop(each, rate.ravel(), each_demand, scheduler, crowds=not workload.users)
             if workload.users and not last:
                 e2e_s = loaded.ttft_mean_s + (workload.output_tokens.mean_tokens - 1) * loaded.tpot_mean_s
                 peak[rows] = _closed_loop_rate(workload.users, e2e_s.reshape(rate.shape), peak[rows])

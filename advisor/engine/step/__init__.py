@@ -16,6 +16,7 @@ from advisor.engine.step.compatibility.start_checks import (
 )
 from advisor.engine.step.compatibility.support import (
     EMBEDDINGS,
+    LORA,
     cache_unsupported,
     defaults_on,
     launchable,
@@ -33,10 +34,12 @@ from advisor.engine.step.drafts.speculative import (
     Acceptance,
     Draft,
     acceptances_of,
+    draft_of,
     drafts_of,
     methods_of,
     published_draft,
     speculative_times,
+    suits,
     supports_drafts,
     tokens_per_step,
     with_draft,
@@ -115,6 +118,8 @@ from advisor.engine.step.step_time import (
 )
 
 __all__ = [
+    "LORA",
+    "suits",
     "defaults_on",
     "broken_shard",
     "is_cast",
@@ -180,6 +185,7 @@ __all__ = [
     "concatenate",
     "context_tokens",
     "decode_ledger",
+    "draft_of",
     "drafts_of",
     "duration",
     "fitting",

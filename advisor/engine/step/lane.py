@@ -53,6 +53,8 @@ class Lane:
     whole_prompts: bool = False  # bidirectional attention: a prompt is computed in one step
     http: bool = True  # requests go through an HTTP server and a tokenizer
     draft: Draft | None = None  # speculative decoding; step times are then per generated token
+    drafted_requests: float = 0.0  # with a draft: those that decode together; 0: max_running_requests
+    eager: bool = False  # without CUDA graphs, and not compiled
     held_tokens: float = 0.0  # the cache of one scheduler must hold a request of this length
 
 
@@ -97,9 +99,9 @@ def _built(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -> La
 
 def _with_drafts(times: StepTimes, wanted: Sequence[Lane]) -> StepTimes:
     """The step times with those of lanes with drafts per generated token, computed for all lanes of a draft at once."""
-    groups: dict[tuple[int, int], list[int]] = {}
+    groups: dict[tuple[int, float], list[int]] = {}
     for i, w in enumerate(wanted):
-        groups.setdefault((id(w.draft), w.max_running_requests if w.draft else 0), []).append(i)
+        groups.setdefault((id(w.draft), _decoding(w) if w.draft else 0.0), []).append(i)
     parts, order = [], list[int]()
     small, row_of = _draft_model_times(wanted)
     for members in groups.values():
@@ -108,10 +110,15 @@ def _with_drafts(times: StepTimes, wanted: Sequence[Lane]) -> StepTimes:
         if w.draft is not None:
             choices = [wanted[i].choice for i in members]
             own = take(small, np.array([row_of[id(c)] for c in choices])) if small and w.draft.model else None
-            part = with_draft(part, w.draft, choices, float(w.max_running_requests), own)
+            part = with_draft(part, w.draft, choices, _decoding(w), own)
         parts.append(part)
         order += members
     return take(concatenate(parts), np.argsort(order))
+
+
+def _decoding(w: Lane) -> float:
+    """Sequences that decode together in a lane with a draft; further tokens of a step are prompt tokens."""
+    return w.drafted_requests or float(w.max_running_requests)
 
 
 def _draft_model_times(wanted: Sequence[Lane]) -> tuple[StepTimes | None, dict[int, int]]:
@@ -220,7 +227,9 @@ def _eager_s(model: Model, w: Lane) -> float:
     experts = sum(b.count for b in model.blocks if b.ffn is not None and b.ffn.experts > 1)
     blocks = sum(b.count for b in decoder_blocks(model))
     alone_s = (blocks - experts) * o.eager_s_per_layer + experts * o.eager_s_per_expert_layer
-    return alone_s + (blocks * ALL_REDUCES_PER_BLOCK * o.collective_host_s if w.choice.tp > 1 else 0.0)
+    launched_s = alone_s + (blocks * ALL_REDUCES_PER_BLOCK * o.collective_host_s if w.choice.tp > 1 else 0.0)
+    # a model that is not compiled has more kernels per layer
+    return max(launched_s, blocks * o.uncompiled_s_per_layer) if w.eager else launched_s
 
 
 def _pieces_s(model: Model, w: Lane) -> float:
@@ -252,6 +261,8 @@ def step_times(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -
         linear_s=passes * linear_s(model, x, GRID_TOKENS) + adapters_s(model, x, GRID_TOKENS),
         sample_s_per_sequence=cost.sample_s_per_sequence,
         decode_s_per_context_token=cost.decode_s_per_context_token,
+        repeat_s_per_context_token=cost.repeat_s_per_context_token,
+        cache_tokens=cost.cache_tokens,
         window_s_per_context_token=cost.window_s_per_context_token,
         window_tokens=cost.window_tokens,
         decode_s_per_sequence=cost.decode_s_per_sequence,
@@ -262,7 +273,7 @@ def step_times(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -
         host_s_per_sequence=host("host_s_per_sequence"),
         serial_s=passes * host("serial_s"),
         serial_s_per_sequence=host("serial_s_per_sequence"),
-        graph_max_tokens=np.array([float(w.framework.graph_max_tokens) for w in wanted]),
+        graph_max_tokens=np.array([float(w.framework.graph_max_tokens) * (not w.eager) for w in wanted]),
         eager_floor_s=slower * passes * np.array([_eager_s(model, w) for w in wanted]),
         prompt_floor_s=slower * passes * np.array([_pieces_s(model, w) for w in wanted]),
         tile_tokens=np.array([w.choice.overhead.tile_tokens for w in wanted]) * _scaled_by_row(wanted),

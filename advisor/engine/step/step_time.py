@@ -1,5 +1,6 @@
 """Step times, scheduler policies, clients and demand, as values of many candidates."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -29,6 +30,8 @@ class StepTimes:
     linear_s: np.ndarray  # (N, G) work that depends only on the tokens of the step: GEMM, MoE, norms, collectives
     sample_s_per_sequence: np.ndarray  # (N,) lm_head and sampling, per sequence that gets a token
     decode_s_per_context_token: np.ndarray  # (N,) KV read of full layers, per context token of a decoding sequence
+    repeat_s_per_context_token: np.ndarray  # (N,) the same for a token that another sequence of the step reads too
+    cache_tokens: np.ndarray  # (N,) of one full layer that the chip's cache holds, for such repeated reads
     window_s_per_context_token: np.ndarray  # (N,) the same for windowed layers, context capped at window_tokens
     window_tokens: np.ndarray  # (N,)
     decode_s_per_sequence: np.ndarray  # (N,) fixed part of decode attention
@@ -106,13 +109,24 @@ class Client:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Demand:
-    """Moments of the requests' token lengths; numbers, or arrays that broadcast with the candidates."""
+    """Moments of the requests' lengths and gaps; numbers, or arrays that broadcast with the candidates."""
 
     input_tokens: np.ndarray | float
     output_tokens: np.ndarray | float
     input_cv2: float = 0.0  # squared coefficient of variation
     output_cv2: float = 0.0
     cached_fraction: np.ndarray | float = 0.0  # of the prompt, found in the prefix cache
+    arrival_cv2: np.ndarray | float = 1.0  # of the gaps between arrivals at a lane; 1: Poisson
+
+    @property
+    def crowding(self) -> np.ndarray | float:
+        """Variance over mean of the requests in service at once if nothing slows them down; 1: Poisson.
+
+        Peakedness at infinitely many servers (Whitt 1984): 1 + (cv^2 - 1) E[min(S, S')] / E[S], where the service S of a
+        request lasts as long as its answer. Of a log-normal, that ratio is 1 - erf(sigma / 2), here with erf as a tanh.
+        """
+        sigma = np.sqrt(np.log1p(self.output_cv2))
+        return 1.0 + (self.arrival_cv2 - 1.0) * (1.0 - np.tanh(sigma / math.sqrt(math.pi)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -48,6 +48,8 @@ CAP, IDLE = "power_cap_fraction", "idle-power-fraction"
 PHASES = ("prefill_power_fraction", "decode_power_fraction")
 STAFF = ("operator-usd-per-year", "accelerators-per-operator")
 COLD_START = "cold-start-s"
+ARRIVAL_CV = "arrival-cv"
+ARRIVAL_CVS = (ARRIVAL_CV, f"{ARRIVAL_CV}-code")
 RESALE_YEARS = tuple(f"residual-value-year-{year}" for year in range(1, 6))
 FINANCE = {  # field of Assumptions -> key
     "superseded_ratio": "residual-superseded-ratio",
@@ -101,6 +103,7 @@ COSTS = {
     CAP,
     GRID_CURVE,
     COLD_START,
+    *ARRIVAL_CVS,
     HOST_SPEED,
     *SERVERLESS.values(),
     *SWINGS,
@@ -118,6 +121,12 @@ COSTS = {
     "scenarios",
     "currency",
 }  # keys of `tco:` that affect the answer
+
+
+def arrival_cv_key(spec: Json, rows: Json) -> str:
+    """The assumption about how bursty arrivals are that fits the task."""
+    own = f"{ARRIVAL_CV}-{spec.get('task')}"
+    return own if own in rows else ARRIVAL_CV
 
 
 def assumptions_of(spec: Json, rows: Json, place: Json | None = None) -> Assumptions:

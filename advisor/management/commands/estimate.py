@@ -13,14 +13,20 @@ from advisor.management.commands.advise import (
     BadFile,
     lines,
     model_config,
+    question,
+    read,
     require_catalog,
 )
 from advisor.workload import FIXED, WorkloadError
 from catalog.management.errors import BAD_INPUT
 
-WHOLE = ("count", "tp", "pp", "ep", "dp", "attention_dp", "moe_tp", "isl", "osl", "max_batched_tokens")
-TEXTS = ("accelerator", "weights", "kv", "framework", "framework_version", "client", "length_spread")
-REQUIRED = ("weights", "isl")  # for serving; argparse requires --model and --accelerator
+WHOLE = ("count", "tp", "pp", "ep", "dp", "attention_dp", "moe_tp", "isl", "isl_p95", "osl", "osl_p95",
+         "max_batched_tokens", "seats")  # fmt: skip
+TEXTS = ("accelerator", "weights", "kv", "framework", "framework_version", "client", "length_spread", "task")
+NUMBERS = ("host_speed_ratio", "rate", "burstiness", "memory_fraction", "prefix_cache_hit_rate")
+SECTIONS = ("adapters", "speculative", "users")
+FILES = ("workload", "trace")
+SIDES = ("input_tokens", "output_tokens")
 TRAINING_WHOLE = (
     "sequence_length", "micro_batch", "global_batch", "micro_batches", "cp", "virtual_stages", "zero", "rank",
     "response_tokens",
@@ -38,6 +44,20 @@ HELP = {
     "isl": "input tokens per request, such as 6000 or 6k",
     "osl": "output tokens per request",
     "max_batched_tokens": "token budget of a scheduler step",
+    "seats": "most running requests of a scheduler (--max-num-seqs); default: the framework's",
+    "isl_p95": "p95 of log-normal input lengths; default: all are equal",
+    "osl_p95": "p95 of log-normal output lengths; default: all are equal",
+    "rate": "requests/s that arrive, whether or not earlier ones are finished",
+    "burstiness": "coefficient of variation of the gaps between arrivals at --rate; 1: Poisson; default: assumed",
+    "task": "chat, code ...: for the assumed burstiness and acceptance of drafts; default: any",
+    "memory_fraction": "of the memory, for the server (--gpu-memory-utilization); default: the framework's",
+    "prefix_cache_hit_rate": "fraction of each prompt that the prefix cache holds",
+    "adapters": "LoRA adapters: their number, or count=8;rank=16;active=4",
+    "speculative": "drafts: method=ngram|eagle|mtp|draft;k=3;acceptance=0.6;draft=MODEL",
+    "users": "active=500;think_s=20, instead of --rate",
+    "prefixes": "share=0.5;tokens=2000;count=8: half of the requests begin with one of 8 texts; repeatable",
+    "workload": "workload file with the model and the traffic; other options replace its values",
+    "trace": "CSV of recorded requests (arrival_s,input_tokens,output_tokens), replayed as they are",
     "framework_version": "release of the framework; default: the catalog's",
     "count": "all accelerators; default: tp x pp x attention-dp x dp (+ the pools); training: dp x tp x pp x cp",
     "dp": "independent replicas; training: data-parallel size, default count / (tp x pp x cp)",
@@ -80,9 +100,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--kind", default="serving", metavar="KIND", help="serving, training or finetuning; default: serving"
         )
-        parser.add_argument(
-            "--model", required=True, help="model name or Hugging Face ID, or the path of a config.json"
-        )
+        parser.add_argument("--model", help="model name or Hugging Face ID, or the path of a config.json")
         parser.add_argument(
             "--confirm-size",
             action="store_true",
@@ -90,7 +108,19 @@ class Command(BaseCommand):
         )
         for name in (*WHOLE, *TEXTS):
             parser.add_argument(f"--{name.replace('_', '-')}", required=name == "accelerator", help=HELP.get(name))
-        parser.add_argument("--host-speed-ratio", help=HELP["host_speed_ratio"])
+        for name in (*NUMBERS, *SECTIONS):
+            parser.add_argument(f"--{name.replace('_', '-')}", help=HELP[name])
+        for name in FILES:
+            parser.add_argument(f"--{name}", type=Path, metavar="FILE", help=HELP[name])
+        parser.add_argument("--prefixes", action="append", metavar="K=V;...", help=HELP["prefixes"])
+        parser.add_argument(
+            "--enforce-eager", action="store_true", default=None, help="without CUDA graphs and compilation"
+        )
+        for flag, dest, said in (
+            ("--no-http", "http", "requests go straight to the engine, without HTTP server and tokenizer"),
+            ("--no-prefix-caching", "prefix_caching", "every prompt is computed in full"),
+        ):
+            parser.add_argument(flag, dest=dest, action="store_const", const=False, help=said)
         for name in ("prefill", "decode"):
             parser.add_argument(
                 f"--{name}-pool", metavar="K=V;...", help="workers, batch, tp, pp, ep, attention_dp, moe_tp"
@@ -113,7 +143,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        missing = [f"--{name}" for name in REQUIRED if options["kind"] == FIXED and options[name] is None]
+        missing = [f"--{name}" for name in required(options) if options[name] is None]
         if missing:
             self.parser.error(f"the following arguments are required: {', '.join(missing)}")
         require_catalog()
@@ -122,7 +152,7 @@ class Command(BaseCommand):
         except WorkloadError as error:
             self.refuse(*lines(error, with_flag))
         except BadFile as error:
-            self.refuse(f"--model: {error}")
+            self.refuse(str(error))
         as_json = options["format"] == "json"
         self.stdout.write(json.dumps(result.to_json(), indent=2, ensure_ascii=False) if as_json else table)
         sys.exit(OK if result.fits else NOTHING_FEASIBLE)
@@ -130,6 +160,15 @@ class Command(BaseCommand):
     def refuse(self, *lines: str) -> NoReturn:
         self.stderr.write("\n".join(lines))
         sys.exit(BAD_INPUT)
+
+
+def required(options: dict[str, Any]) -> tuple[str, ...]:
+    """Options that must be given; argparse requires --accelerator."""
+    if options["kind"] != FIXED:
+        return ("model",)
+    if options["workload"] is not None:
+        return ("weights",)
+    return ("model", "weights") if options["trace"] is not None else ("model", "weights", "isl")
 
 
 def estimated(options: dict[str, Any], warn: Callable[[str], object]) -> tuple[Any, str]:
@@ -148,15 +187,36 @@ def estimated(options: dict[str, Any], warn: Callable[[str], object]) -> tuple[A
 
 def arguments(options: dict[str, Any], warn: Callable[[str], object]) -> dict[str, Any]:
     """The command-line arguments that were given, as the API takes them."""
-    from advisor.workload import parse_pool
+    from advisor.workload import parse_pool, parse_section
 
-    own = ("host_speed_ratio", "concurrency", "use_measurements")
-    names = ("kind", *WHOLE, *TEXTS, *own, *TRAINING_WHOLE, *TRAINING_TEXTS, *SWITCHES)
+    own = ("concurrency", "use_measurements", "enforce_eager", "http", "prefix_caching")
+    names = ("kind", *WHOLE, *TEXTS, *NUMBERS, *own, *TRAINING_WHOLE, *TRAINING_TEXTS, *SWITCHES)
     raw = {name: options[name] for name in names if options[name] is not None}
     for name in ("prefill_pool", "decode_pool"):
         if options[name] is not None:
             raw[name] = parse_pool(name, options[name])
-    return {**raw, "model": model(options["model"], options["confirm_size"], warn)}
+    for name in SECTIONS:
+        if options[name] is not None:
+            raw[name] = parse_section(name, options[name])
+    if options["prefixes"]:
+        raw["prefixes"] = [parse_section("prefixes", text) for text in options["prefixes"]]
+    if options["trace"] is not None:
+        raw["trace"] = {"csv": read(options["trace"], "trace").decode("utf-8-sig", "replace")}
+    if options["workload"] is not None:
+        raw["workload"] = without_files(question(options["workload"], [], None, warn))
+    if options["model"] is not None:
+        try:
+            raw["model"] = model(options["model"], options["confirm_size"], warn)
+        except BadFile as fault:
+            raise BadFile(f"--model: {fault}") from None
+    return raw
+
+
+def without_files(spec: dict[str, Any]) -> dict[str, Any]:
+    """The workload without the names of the files whose mean and p95 it has."""
+    traffic = spec["traffic"] or {}
+    read = {side: {k: v for k, v in (traffic.get(side) or {}).items() if k != "trace"} for side in SIDES}
+    return {**spec, "traffic": {**traffic, **{side: each for side, each in read.items() if each}} or None}
 
 
 def model(text: str, confirmed: bool, warn: Callable[[str], object]) -> Any:

@@ -99,6 +99,8 @@ class Simulation(Section):
     """Seed of arrivals and lengths."""
     requests_per_s: PerSecond
     """Arrival rate: the workload's peak."""
+    arrival_cv: Ratio | None = None
+    """Coefficient of variation of the gaps between the arrivals of the whole workload; 1: Poisson; null: no arrivals."""
     ttft_standard_error_ms: Milliseconds | None
     """Standard error of the mean TTFT."""
     tpot_standard_error_ms: Milliseconds | None

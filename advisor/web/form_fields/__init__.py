@@ -3,7 +3,6 @@
 from advisor.engine.terms import KINDS, Kind
 from advisor.web.form_fields.buying import BALANCE, BUYING, FILED, FINANCE, FORECAST, OBJECTIVE, PLACES, RUN, SITE
 from advisor.web.form_fields.fields import (
-    CASES,
     CHOSEN_BY_SERVING,
     COUNTS,
     CURVE,
@@ -17,7 +16,7 @@ from advisor.web.form_fields.fields import (
     NUMBER,
     OF_SERVING,
     ONE_OF,
-    PATH,
+    SECTIONS,
     SOME_OF,
     STACKS,
     SWITCH,
@@ -33,14 +32,13 @@ from advisor.web.form_fields.fields import (
 from advisor.web.form_fields.question import QUESTION
 from advisor.web.form_fields.values import (
     ENGLISH,
-    cases_text,
     checks_of,
     in_field,
     in_points,
     is_share,
     only_english,
-    path_text,
     read,
+    sections_text,
     stripped,
     typed,
 )
@@ -58,7 +56,6 @@ from advisor.web.form_fields.workload_details import (
 
 __all__ = [
     "ADVANCED",
-    "CASES",
     "COUNTS",
     "CURVE",
     "ENGLISH",
@@ -73,8 +70,8 @@ __all__ = [
     "LIST",
     "NUMBER",
     "ONE_OF",
-    "PATH",
     "QUESTION",
+    "SECTIONS",
     "SOME_OF",
     "STACKS",
     "SWITCH",
@@ -84,7 +81,6 @@ __all__ = [
     "VALUES",
     "WHOLE",
     "YAML",
-    "cases_text",
     "checks_of",
     "in_field",
     "in_points",
@@ -93,8 +89,8 @@ __all__ = [
     "is_share",
     "is_shown",
     "only_english",
-    "path_text",
     "read",
+    "sections_text",
     "stripped",
     "typed",
 ]

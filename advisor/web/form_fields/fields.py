@@ -10,6 +10,8 @@ from django.utils.translation import gettext_noop as known
 NUMBER, WHOLE, TEXT, LIST, ONE_OF, SOME_OF = "number", "whole", "text", "list", "one of", "some of"
 LINES, COUNTS, CURVE, VALUES, FILE = "lines", "counts", "curve", "values", "file"
 NUMBERS, PATH, CASES, TOKENS, SWITCH = "numbers", "price path", "cases", "tokens", "switch"
+PREFIXES = "prefixes"
+SECTIONS = (PATH, CASES, PREFIXES)  # a section a line
 
 
 def _(text: str) -> str:

@@ -18,6 +18,8 @@ from advisor.web.form_fields.fields import (
     NUMBER,
     NUMBERS,
     PATH,
+    PREFIXES,
+    SECTIONS,
     TOKENS,
     VALUES,
     WHOLE,
@@ -28,7 +30,8 @@ from advisor.workload import POINT, Quantity, Style, Unclear, machines, quantity
 SIZES = (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3))  # of numbers of tokens
 SINGLE = (NUMBER, WHOLE, TOKENS)  # fields of one number
 LISTED = Style(listed=True)
-POINT_COLUMNS = ("month", "ratio", "low", "high")  # of a price path
+# of the numbers in a line: of a price path, and of a class of shared prefixes
+COLUMNS = {PATH: ("month", "ratio", "low", "high"), PREFIXES: ("share", "tokens", "count")}
 UNSET = "-"
 ENGLISH = "english"  # code of errors without a translation
 
@@ -60,8 +63,8 @@ def read(text: str, field: Field) -> object:
         return [number(part, field.path, LISTED) for part in parts] if len(parts) > 1 else text
     if field.reads == NUMBERS:
         return [number(part, field.path, LISTED) for part in words(text)]
-    if field.reads == PATH:
-        return [point(line, field.path) for line in lines(text)]
+    if field.reads in COLUMNS:
+        return [point(line, field) for line in lines(text)]
     if field.reads == CASES:
         return [case(line, field.path) for line in lines(text)]
     return number(text, field.path, Style(comma=decimal_comma())) if field.reads in SINGLE else text
@@ -79,10 +82,10 @@ def values(text: str, path: str) -> dict[str, object]:
     return {name.strip(): number(figure.strip(), inner[name.strip()], LISTED) for name, _, figure in pairs}
 
 
-def point(line: str, path: str) -> dict[str, object]:
-    """A line of a price path: `12 0.8 0.7 0.9`; a dash stands for an end that is not set."""
-    pairs = zip(POINT_COLUMNS, words(line), strict=False)
-    return {key: number(part, f"{path}.{key}", LISTED) for key, part in pairs if part != UNSET}
+def point(line: str, field: Field) -> dict[str, object]:
+    """A line of numbers such as a price path's `12 0.8 0.7 0.9`; a dash stands for one that is not set."""
+    pairs = zip(COLUMNS[field.reads], words(line), strict=False)
+    return {key: number(part, f"{field.path}.{key}", LISTED) for key, part in pairs if part != UNSET}
 
 
 def case(line: str, path: str) -> dict[str, object]:
@@ -111,8 +114,8 @@ def lines(text: str) -> list[str]:
 
 def checks_of(field: Field) -> list[Callable[[str], None]]:
     """What refuses a text before the workload is validated."""
-    if field.reads in (CURVE, NUMBERS, VALUES, PATH, CASES):
-        shape = {PATH: [points_only], CASES: [cases_only]}.get(field.reads, [])
+    if field.reads in (CURVE, NUMBERS, VALUES, *SECTIONS):
+        shape = {PATH: [points_only], PREFIXES: [prefixes_only], CASES: [cases_only]}.get(field.reads, [])
         return [with_points, *shape, clear(field)]
     return [clear(field)] if field.reads in SINGLE else []
 
@@ -158,6 +161,16 @@ def points_only(text: str) -> None:
         if len(parts) not in (2, 3, 4) or not all(is_number(part) or part == UNSET for part in parts):
             raise only_english(
                 f"line {at} ({line[:40]}) must be two to four numbers: month ratio low high, as in 12 0.8 0.7 0.9"
+            )
+
+
+def prefixes_only(text: str) -> None:
+    """Refuses a line that is not two or three numbers."""
+    for at, line in enumerate(lines(text), 1):
+        parts = words(line)
+        if len(parts) not in (2, 3) or not all(is_number(part) for part in parts):
+            raise only_english(
+                f"line {at} ({line[:40]}) must be two or three numbers: share tokens prefixes, as in 50% 2000 8"
             )
 
 
@@ -224,9 +237,12 @@ def shown(value: object) -> str:
     return short if not isinstance(value, float) or float(short) == value else repr(value)
 
 
-def path_text(points: Any) -> str:
-    """A price path as lines of month, ratio, low and high."""
-    rows = [[UNSET if p.get(key) is None else shown(p[key]) for key in POINT_COLUMNS] for p in points]
+def sections_text(sections: Any, field: Field) -> str:
+    """Sections as lines: scenarios by name, others as numbers in the order of COLUMNS."""
+    if field.reads == CASES:
+        return cases_text(sections)
+    keys = COLUMNS[field.reads]
+    rows = [[UNSET if p.get(key) is None else shown(p[key]) for key in keys] for p in sections]
     return "\n".join(re.sub(rf"( {UNSET})+$", "", " ".join(row)) for row in rows)
 
 

@@ -9,6 +9,7 @@ from advisor.web.form_fields.fields import (
     LINES,
     NUMBER,
     ONE_OF,
+    PREFIXES,
     TASKS,
     TEXT,
     TRACE_FILE,
@@ -65,10 +66,28 @@ PRECISION = Group(
             suggestions="curves",
         ),
         Field(
+            "traffic.burstiness",
+            _("Burstiness of arrivals"),
+            NUMBER,
+            _("Coefficient of variation of the gaps at the peak; 1 is random (Poisson). Empty: the trace's, or assumed"),
+        ),
+        Field(
+            "traffic.peak_window_s",
+            _("Window of the peak, seconds"),
+            NUMBER,
+            _("The peak is the mean rate of the busiest window of this length. Empty: one minute of a trace"),
+        ),
+        Field(
             "traffic.prefix_cache_hit_rate",
             _("Prefix cache hit rate"),
             NUMBER,
             _("Such as 30% of input tokens. With turns: share of the first prompt that conversations have in common"),
+        ),
+        Field(
+            "traffic.prefixes",
+            _("Shared prefixes"),
+            PREFIXES,
+            _("Instead of a hit rate. One class a line: share of requests, tokens, number of prefixes, as in 50% 2000 8"),
         ),
         Field(
             "traffic.host_cache_hit_rate",
@@ -77,7 +96,7 @@ PRECISION = Group(
             _("Such as 10% more input tokens, in a host-memory KV cache. Empty: KV offload is not estimated"),
         ),
     ),
-    says=_("Constant lengths; the same load all week; no prefix cache hits"),
+    says=_("Constant lengths; the same load all week; assumed burstiness; no prefix cache hits"),
 )
 CONVERSATIONS = Group(
     _("Conversations"),
@@ -165,6 +184,12 @@ LEVELS = Group(
             ONE_OF,
             _("Hosts that can fail while the limits hold; empty: one for data-center machines from 1 request/s"),
             choices=(("n", _("none (n)")), ("n+1", _("one (n+1)")), ("n+2", _("two (n+2)")), ("2n", _("double (2n)"))),
+        ),
+        Field(
+            "slo.headroom_fraction",
+            _("Headroom"),
+            NUMBER,
+            _("Share of the capacity that the peak leaves free, such as 15%. Empty: none, because bursts are simulated"),
         ),
         Field(
             "slo.confidence",

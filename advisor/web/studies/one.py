@@ -13,20 +13,21 @@ from advisor.advise import OPEN, QueueFull
 from advisor.api import file_of
 from advisor.models import Study
 from advisor.studies import pieces, tables
+from advisor.templatetags import units
 from catalog import clock
 from catalog.accounts import Right, caller_of, needs, organisation_of
 
 SHOWN = 100  # rows of the results on a page
 COLUMNS = {  # of the results that the page shows, and their headings; the files have all
     "answers": {
-        "workload": "Workload", "option": "First choice", "usd_per_month": "USD per month",
-        "usd_per_mtok_output": "USD per M output tokens", "usd_per_run": "USD per run", "ttft_ms_p95": "TTFT p95, ms",
-        "tpot_ms_p95": "TPOT p95, ms", "why_not": "Why not", "error": "Error",
+        "workload": "Workload", "option": "First choice", "usd_per_month": "Cost per month",
+        "usd_per_mtok_output": "Per million output tokens", "usd_per_run": "Cost per run",
+        "ttft_ms_p95": "TTFT p95, ms", "tpot_ms_p95": "TPOT p95, ms", "why_not": "Why not", "error": "Error",
     },
     "estimates": {
         "accelerator_count": "Accelerators", "framework": "Framework", "output_tokens_per_s": "Output tokens/s",
         "ttft_ms_mean": "Mean TTFT, ms", "tpot_ms_mean": "Mean TPOT, ms",
-        "usd_per_mtok_output": "USD per M output tokens", "free_gib": "Free GiB", "why_not": "Why not",
+        "usd_per_mtok_output": "Per million output tokens", "free_gib": "Free GiB", "why_not": "Why not",
         "error": "Error",
     },
 }  # fmt: skip
@@ -58,8 +59,8 @@ def context(request: HttpRequest, study: Study) -> dict[str, Any]:
         "progress": pieces.progress(study),
         "is_open": study.state in OPEN,
         "poll_s": 2 if age_s < 60 else 10,
-        "headings": list(used.values()),
-        "rows": [[row[name] for name in used] for row in rows],
+        "headings": [(title, any(is_number(row[name]) for row in rows)) for name, title in used.items()],
+        "rows": [[(shown(name, row[name]), is_number(row[name])) for name in used] for row in rows],
         "first": first + 1,
         "last": first + len(rows),
         "count": len(found),
@@ -67,6 +68,21 @@ def context(request: HttpRequest, study: Study) -> dict[str, Any]:
         "after": first + SHOWN if first + SHOWN < len(found) else None,
         "may_delete": caller_of(request).may_administer,
     }
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def shown(name: str, value: Any) -> str:
+    """A cell of the page, in three digits; the files have all."""
+    if value is None:
+        return "–"
+    if name.startswith(tables.SET):
+        return units.given(value) if is_number(value) else str(value)
+    if name.startswith("usd_"):
+        return units.dollars(value)
+    return units.sig(value) if isinstance(value, float) else str(value)
 
 
 def page_start(text: str, count: int) -> int:

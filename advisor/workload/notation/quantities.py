@@ -110,12 +110,12 @@ class Unclear(ValueError):
 # The end of a field's path, without statistics such as p95 -> its kind of quantity and its unit; the first that fits.
 ENDINGS: tuple[tuple[str, str, str], ...] = (
     (r"(^|_)usd(_per_(?P<per>\w+))?$|usd_per_(?P<each>\w+)$", "money", "USD"),
-    (r"fraction|(hit|discount)_rate$|confidence$|change_per_year$|residual_value|^acceptance", "share", ""),
+    (r"fraction|(hit|discount)_rate$|confidence$|prefixes_share$|change_per_year$|residual_value|^acceptance", "share", ""),
     (r"(^|_)ratios?$|seasonality$|load_curve$|^(tco_scenarios|weights)_|price_paths_\w+_(low|high)$|^pue",
      "ratio", ""),
     (r"kgco2e_per_kwh", "carbon", "kg/kWh"),
     (r"tokens_per_s(_per_user)?$", "rate", "tokens/s"),
-    (r"requests_per_s$", "rate", "requests/s"),
+    (r"requests_per_s$|^rate$", "rate", "requests/s"),
     (r"conversations_per_hour$", "rate", "conversations/h"),
     (r"words_per_minute$", "rate", "words/min"),
     (r"(?<!_per)_(?P<time>us|ms|s|hours|days|months|years)(_(workstation|computer))?$", "duration", ""),

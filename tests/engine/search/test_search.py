@@ -19,6 +19,7 @@ from advisor.engine.search.simulated import Design, Simulations
 from advisor.engine.search.table import demand_of, evaluate
 from advisor.engine.search.views import add_view_winners, best_per_accelerator
 from advisor.engine.step.lane import lanes
+from advisor.engine.step.step_time import NEARLY_ALL
 from advisor.engine.terms.workloads.workload import Constraints, Lengths, Slo
 from tests.engine.catalog_sample import LLAMA_70B, VLLM, catalog, offer, question
 
@@ -192,8 +193,8 @@ def test_arrays_agree_with_a_loop_over_single_plans():
         parallel = lane.choice.pp * lane.choice.dp
         users = max(CONCURRENCY[j] / parallel, 1.0)
         capacity = closed_loop(single.times, np.array([users]), demand, scheduler_of(lane)).requests_per_s[0] * parallel
-        n = max(math.ceil(5.0 / (capacity * 0.85)), 1)
-        loaded = open_loop(single.times, np.array([5.0 / n / parallel]), demand, scheduler_of(lane))
+        n = max(math.ceil(5.0 / (capacity * NEARLY_ALL)), 1)
+        loaded = open_loop(single.times, np.array([5.0 / n / parallel]), demand, scheduler_of(lane), crowds=True)
         assert table.capacity_requests_per_s[i, j] == pytest.approx(capacity)
         assert table.replicas[i, j] == n
         assert table.tpot_p95_s[i, j] == pytest.approx(loaded.tpot_p95_estimate_s[0])

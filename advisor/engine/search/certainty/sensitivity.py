@@ -218,11 +218,12 @@ def _tpot_s(workload: Workload, field: Contenders, i: int, replicas: float) -> f
     if math.isinf(replicas):
         return 1.0
     lane = field.lanes[i]
-    rate = np.array([workload.requests_per_s_peak / (replicas * lane.choice.lanes)])
-    demand = demand_of(workload)
+    share = 1.0 / (replicas * lane.choice.lanes)
+    rate, demand = np.array([workload.requests_per_s_peak * share]), demand_of(workload, share)
     if not shares_prefixes(lane.framework):
         demand = replace(demand, cached_fraction=0.0)
-    loaded = open_loop(take(field.times, np.array([i])), rate, demand, scheduler_of(lane))
+    times = take(field.times, np.array([i]))
+    loaded = open_loop(times, rate, demand, scheduler_of(lane), crowds=not workload.users)
     return float(loaded.tpot_p95_estimate_s[0])
 
 

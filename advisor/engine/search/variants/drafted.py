@@ -16,7 +16,15 @@ from advisor.engine.search.candidates import Catalog, Question, concurrency_of
 from advisor.engine.search.limits import latency_excess
 from advisor.engine.search.objective import MAX_RANKED, SLACK, Scale, best_of_kinds, rows_by_chip, table_scores
 from advisor.engine.search.simulated import running_cap
-from advisor.engine.search.table import UNSERVABLE_REPLICAS, Array, Table, estimated_excess, evaluate, joined
+from advisor.engine.search.table import (
+    UNSERVABLE_REPLICAS,
+    Array,
+    Table,
+    demand_of,
+    estimated_excess,
+    evaluate,
+    joined,
+)
 from advisor.engine.step import Draft, Lane, drafts_of, has_encoder, methods_of, published_draft, supports_drafts
 from advisor.engine.terms import OWNED, Framework, Workload
 
@@ -34,7 +42,7 @@ def with_drafts(question: Question, table: Table, scale: Scale) -> Table:
         return table
     known = Known(question=question, by_framework={})
     chosen = hopeful_rows(workload, table, scale, known)
-    firsts = [lane for h in chosen for lane in trials(table, h, first_of_each(known.drafts(table.lanes[h.row])))]
+    firsts = [lane for h in chosen for lane in trials(workload, table, h, first_of_each(known.drafts(table.lanes[h.row])))]
     if not firsts:
         return table
     first = evaluated(question, firsts)
@@ -142,18 +150,24 @@ def hopeful_rows(workload: Workload, table: Table, scale: Scale, known: Known) -
     return found
 
 
-def trials(table: Table, hopeful: Hopeful, drafts: Sequence[Draft]) -> list[Lane]:
+def trials(workload: Workload, table: Table, hopeful: Hopeful, drafts: Sequence[Draft]) -> list[Lane]:
     """One lane for each draft and range of batch sizes."""
     lane = table.lanes[hopeful.row]
-    caps = sorted({min(running_cap(planned), lane.max_running_requests) for planned in hopeful.batches})
+    caps = sorted({min(most_of(workload, planned), lane.max_running_requests) for planned in hopeful.batches})
     return [replace(lane, draft=d, max_running_requests=cap) for d in drafts for cap in caps]
+
+
+def most_of(workload: Workload, planned: float) -> int:
+    """Cap on running requests around a planned number, at most as bursty as the whole traffic."""
+    return running_cap(planned, float(demand_of(workload).crowding))
 
 
 def evaluated(question: Question, lanes: Sequence[Lane]) -> Table:
     """The table of these lanes; concurrencies outside a lane's range of batch sizes cannot serve."""
     table = evaluate(question, lanes)
     each = concurrency_of(table.lanes) / np.array([[lane.choice.lanes] for lane in table.lanes])
-    small = np.array([[lane.max_running_requests <= running_cap(BATCHES[0])] for lane in table.lanes])
+    most = most_of(question.workload, BATCHES[0])
+    small = np.array([[lane.max_running_requests <= most] for lane in table.lanes])
     inside = np.where(small, each <= BATCHES[0], (each > BATCHES[0]) & (each <= BATCHES[1]))
     return replace(
         table,

@@ -29,7 +29,7 @@ from advisor.engine.search.simulated import (
     over_budget,
     repriced,
 )
-from advisor.engine.search.table import HEADROOM_FRACTION, demand_of, evaluate, meets, packing_of
+from advisor.engine.search.table import demand_of, evaluate, meets, packing_of, usable_fraction
 from advisor.engine.search.variants.drafted import drafts_known, first_of_each, tries_drafts
 from advisor.engine.step import (
     Array,
@@ -129,7 +129,7 @@ def _caps(s: Scored) -> Sequence[int]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SizedPools:
-    """Both pools of one lane of the table for the peak with headroom, in closed form."""
+    """Both pools of one lane of the table for the peak, in closed form."""
 
     row: int
     prefill: int  # replicas
@@ -275,7 +275,7 @@ def grow_pool(replicas: int) -> int:
 def pool_sizes(
     workload: Workload, built: Lanes, index: int, lane: Lane, tpot_margin: float = 1.0
 ) -> tuple[int, int, int] | None:
-    """(prefill replicas, decode replicas, decode batch size) for the peak with headroom, in closed form."""
+    """(prefill replicas, decode replicas, decode batch size) for the peak, in closed form."""
     times, demand = take(built.times, np.array([index])), demand_of(workload)
     scheduler = scheduler_of(lane)
     wide = np.minimum(CONCURRENCY, lane.max_running_requests)[None, :]
@@ -287,7 +287,7 @@ def pool_sizes(
     best, prompts = int(np.argmax(rates)), float(np.max(first.requests_per_s))
     if not rates[best] > 0 or not prompts > 0:
         return None
-    peak = workload.requests_per_s_peak / HEADROOM_FRACTION / lane.choice.lanes
+    peak = workload.requests_per_s_peak / usable_fraction(workload) / lane.choice.lanes
     return math.ceil(peak / prompts), math.ceil(peak / float(rates[best])), int(wide[0][best])
 
 
@@ -317,7 +317,7 @@ def simulated_pools(
 ) -> Verified:
     """Both pools, each at its share of the peak, with this many requests."""
     prefill_only = replace(workload, output_tokens=Lengths(mean_tokens=1.0, p95_tokens=1.0))
-    cached = replace(workload, prefix_cache_hit_fraction=1.0)
+    cached = replace(workload, prefix_cache_hit_fraction=1.0, prefix_classes=())
     first, later = (
         verify(asked, built.times, index, lane, workload.requests_per_s_peak / (n * lane.choice.lanes), requests)
         for asked, n in zip((prefill_only, cached), sizes, strict=True)
@@ -366,7 +366,7 @@ def _scored(
     p = packing_of(lane.choice, s.offer)
     counts = [int(workload.slo.redundancy.replicas(n, p)) for n in sizes]
     replicas = sum(counts)
-    capacity = workload.requests_per_s_peak / HEADROOM_FRACTION
+    capacity = workload.requests_per_s_peak / usable_fraction(workload)
     deployment = replace(
         s,
         lane=lane,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.engine.search.candidates import CONCURRENCY, Question
+from advisor.engine.search.candidates import CONCURRENCY, Question, states_budget
 from advisor.engine.search.objective import EQUAL_FRACTION, Scale, final_score
 from advisor.engine.search.simulated import Design, Scored, SimulatedDesign, Simulations, instances_of
 from advisor.engine.search.table import evaluate, joined
@@ -22,7 +22,6 @@ from advisor.engine.terms import Workload
 BUDGETS = (512, 1024, 2048, 4096, 8192, 16384)
 LARGER = 2  # larger numbers of running requests to try than the finalist's
 COLUMNS = range(len(CONCURRENCY))
-OPTIONS = ("$max_batched_tokens", "$step_tokens_of_attention_ranks")  # of a start command
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,7 +36,8 @@ def with_step_budgets(
     workload: Workload, simulations: Simulations, finalists: Sequence[Scored], scale: Scale
 ) -> tuple[list[Scored], Simulations]:
     """The finalists, each with another budget where that costs less; then the simulations have rows for it too."""
-    budgeted = with_rows(simulations, finalists) if workload.variants == "adopt" else None
+    tries = workload.variants == "adopt" and workload.constraints.max_batched_tokens is None
+    budgeted = with_rows(simulations, finalists) if tries else None
     if budgeted is None:
         return list(finalists), simulations
     found = [cheaper(workload, budgeted, s, scale) for s in finalists]
@@ -66,18 +66,11 @@ def other_budgets(lane: Lane) -> Iterator[Lane]:
     None with attention data parallelism either: SGLang 0.5.23 divides the stated budget among the ranks
     (sglang/srt/arg_groups/parallel_hook.py), and the other engines were not read.
     """
-    if lane.whole_prompts or not states_budget(lane) or lane.choice.dp > 1:
+    if lane.whole_prompts or not states_budget(lane.framework) or lane.choice.dp > 1:
         return
     for tokens in BUDGETS:
         if tokens != lane.max_batched_tokens:
             yield replace(lane, max_batched_tokens=tokens)
-
-
-def states_budget(lane: Lane) -> bool:
-    """Whether the framework splits prompts and its start command always states how many tokens a step has."""
-    f = lane.framework
-    parts = f.launch.template.command if f.launch else ()
-    return "chunked_prefill" in f.features and any(o in p.text and not p.when for p in parts for o in OPTIONS)
 
 
 def cheaper(workload: Workload, budgeted: Budgeted, s: Scored, scale: Scale) -> Scored:

@@ -26,6 +26,10 @@ MEDUSA_HEADS, MEDUSA_POSITIONS = 4, 64  # heads and nodes of the tree (arXiv 240
 DRAFT_PASS_FRACTION = 0.1  # of a target step, our assumption; 0.02 in arXiv 2211.17192, without fixed serving costs
 ACCEPTANCE_KEY, SHOWN_KEY = "acceptance-", "tokens-a-step-"  # prefixes of the catalog's assumptions
 HOST_KEYS = {"step_s": "draft-step-ms", "pass_s": "draft-pass-ms"}  # assumptions, ms
+ATTENTION = (
+    *("decode_s_per_context_token", "repeat_s_per_context_token", "window_s_per_context_token"),
+    "decode_s_per_sequence",
+)
 NAMES = {
     "eagle": "EAGLE-3 head (one layer on the model's own features)",
     "medusa": "Medusa heads (four, verified as a tree)",
@@ -123,6 +127,7 @@ def speculative_times(
         linear_s=linear / s,
         sample_s_per_sequence=times.sample_s_per_sequence * (tokens + 1) / s,
         decode_s_per_context_token=times.decode_s_per_context_token * passes / s,
+        repeat_s_per_context_token=times.repeat_s_per_context_token * passes / s,
         window_s_per_context_token=times.window_s_per_context_token * passes / s,
         decode_s_per_sequence=times.decode_s_per_sequence * passes / s,
         host_s=times.host_s / s,
@@ -132,10 +137,7 @@ def speculative_times(
 
 def with_drafting_model(times: StepTimes, draft_times: StepTimes, tokens: int) -> StepTimes:
     """Step times with attention and sampling of the draft model's passes added."""
-    added = {
-        name: getattr(times, name) + tokens * getattr(draft_times, name)
-        for name in ("decode_s_per_context_token", "window_s_per_context_token", "decode_s_per_sequence")
-    }
+    added = {name: getattr(times, name) + tokens * getattr(draft_times, name) for name in ATTENTION}
     sampled = times.sample_s_per_sequence + draft_times.sample_s_per_sequence * tokens / (tokens + 1)
     return replace(
         times,
@@ -239,38 +241,43 @@ def suits(method: str, model: Model) -> bool:
 
 
 def drafts_of(model: Model, row: Acceptance, small: Model | None = None) -> Iterator[Draft]:
-    """One draft for each number of drafted tokens to try.
+    """One draft for each number of drafted tokens to try; `small`: the draft model."""
+    sizes = {"mtp": (1,), "medusa": (MEDUSA_HEADS,)}.get(row.method, TOKENS)
+    return (draft_of(model, row, k, small) for k in sizes)
+
+
+def draft_of(model: Model, row: Acceptance, tokens: int, small: Model | None = None) -> Draft:
+    """The draft of this many tokens per step.
 
     `small`: the draft model; without it, a pass of method `draft` costs DRAFT_PASS_FRACTION of a step.
     """
     draft_model = small if row.method == "draft" else None
     layers = sum(b.count for b in decoder_blocks(model))
     row_bytes = model.hidden * 2.0  # one row of an output head, 16-bit
-    pass_fraction, head_rows, sizes = {
-        "eagle": (1.0 / layers, min(EAGLE_VOCAB, model.vocab), TOKENS),
-        "mtp": (1.0 / layers, model.vocab, (1,)),
-        "draft": (0.0 if draft_model else DRAFT_PASS_FRACTION, 0, TOKENS),
-        "ngram": (0.0, 0, TOKENS),
-        "medusa": (0.0, model.vocab + model.hidden, (MEDUSA_HEADS,)),
+    pass_fraction, head_rows = {
+        "eagle": (1.0 / layers, min(EAGLE_VOCAB, model.vocab)),
+        "mtp": (1.0 / layers, model.vocab),
+        "draft": (0.0 if draft_model else DRAFT_PASS_FRACTION, 0),
+        "ngram": (0.0, 0),
+        "medusa": (0.0, model.vocab + model.hidden),
     }[row.method]
-    for k in sizes:
-        ends = [row.accepted_fraction or row.shown_tokens if end is None else end for end in (row.low, row.high)]
-        shown = [end if row.shown_tokens else tokens_per_step(end, k) for end in ends]
-        yield Draft(
-            method=row.method,
-            name=NAMES[row.method],
-            tokens=k,
-            accepted_fraction=row.accepted_fraction,
-            shown_tokens=row.shown_tokens or tokens_per_step(row.accepted_fraction, k),
-            pass_fraction=pass_fraction,
-            head_bytes=k * head_rows * row_bytes,
-            task=row.task,
-            source=row.source,
-            model=draft_model,
-            accepted_range=(0.0, 0.0) if row.shown_tokens else (ends[0], ends[1]),
-            shown_range=(shown[0], shown[1]),
-            host_s=row.step_s + (0.0 if row.method == "medusa" else k * row.pass_s),
-        )
+    ends = [row.accepted_fraction or row.shown_tokens if end is None else end for end in (row.low, row.high)]
+    shown = [end if row.shown_tokens else tokens_per_step(end, tokens) for end in ends]
+    return Draft(
+        method=row.method,
+        name=NAMES[row.method],
+        tokens=tokens,
+        accepted_fraction=row.accepted_fraction,
+        shown_tokens=row.shown_tokens or tokens_per_step(row.accepted_fraction, tokens),
+        pass_fraction=pass_fraction,
+        head_bytes=tokens * head_rows * row_bytes,
+        task=row.task,
+        source=row.source,
+        model=draft_model,
+        accepted_range=(0.0, 0.0) if row.shown_tokens else (ends[0], ends[1]),
+        shown_range=(shown[0], shown[1]),
+        host_s=row.step_s + (0.0 if row.method == "medusa" else tokens * row.pass_s),
+    )
 
 
 def supports_drafts(choice: Choice) -> bool:

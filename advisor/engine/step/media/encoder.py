@@ -121,7 +121,14 @@ def _normalized(workload: Workload, model: Model) -> tuple[Workload, Model]:
     trace = workload.trace and replace(
         workload.trace, input_tokens=(int(model.start_tokens),) * len(workload.trace.arrival_s)
     )  # the source itself is computed at its mean length
-    asked = replace(workload, input_tokens=start, source_tokens=given, prefix_cache_hit_fraction=0.0, trace=trace)
+    asked = replace(
+        workload,
+        input_tokens=start,
+        source_tokens=given,
+        prefix_cache_hit_fraction=0.0,
+        prefix_classes=(),
+        trace=trace,
+    )
     return asked, model
 
 
@@ -329,6 +336,6 @@ def batch_latency_p95_s(
     step_s, full_s = load.step_s(0.0, batch, batch, 1 - busy), load.step_s(0.0, full, full)
     utilization = rate * full_s / full
     capped = np.minimum(utilization, NEARLY_ALL)
-    queued_s = full_s * capped**4 / (2 * (1 - capped))
+    queued_s = full_s * capped**4 * demand.arrival_cv2 / (2 * (1 - capped))
     latency_s = times.request_s + step_s * (1 + 0.95 * busy) + queued_s
     return np.where(utilization < 1, latency_s, np.inf)

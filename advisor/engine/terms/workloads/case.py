@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+from advisor.engine.terms.workloads.demand import Trace, Users
+from advisor.engine.terms.workloads.requests import Lengths, PrefixClass
+
 PHASES = ("serving", "offline", "static", "prefill", "decode", "fit", "kernel")
 CLIENTS = ("steady", "burst", "poisson", "static", "offline", "single")
 
@@ -34,9 +37,10 @@ class Protocol:
     """How the benchmark client sent requests, which affects TTFT as much as the server does.
 
     steady: C requests always in flight, stationary mix. burst: requests_per_user x C requests, all submitted at once
-    through a semaphore of C (the mean includes the initial burst). poisson: open loop at rate_per_s. static: one batch
-    of C equal requests, started together and run to completion. offline: `requests` submitted at once (None: enough
-    that ramp-up and drain do not matter), as many in flight as fit. single: one request.
+    through a semaphore of C (the mean includes the initial burst). poisson: open loop at rate_per_s. trace: the
+    recorded requests, at their times and with their lengths. users: each thinks before the next request. static: one
+    batch of C equal requests, started together and run to completion. offline: `requests` submitted at once (None:
+    enough that ramp-up and drain do not matter), as many in flight as fit. single: one request.
     """
 
     kind: str = "steady"
@@ -48,6 +52,8 @@ class Protocol:
     first_chunk_steps: float = 0.0  # decode steps from the first token to the first streamed chunk, part of TTFT
     http: bool = True  # requests go through an HTTP server and a tokenizer
     arrival_cv: float = 1.0  # poisson: coefficient of variation of the gaps between arrivals (gamma); 1: Poisson
+    trace: Trace | None = None  # of the whole deployment, for kind trace
+    users: Users | None = None  # of the whole deployment, for kind users
     known: bool = True  # False: the source does not describe its client, so this is assumed
 
 
@@ -76,14 +82,44 @@ class Case:
     max_batched_tokens: int | None = None
     memory_fraction: float | None = None  # of the memory that the server may use; None: the framework's default
     layout_free: bool = False  # the source does not state the layout: the estimate chooses the best over `chips`
-    speculative: str | None = None  # mtp: multi-token prediction with `speculative_tokens` drafts per step
+    speculative: str | None = None  # a drafting method, with `speculative_tokens` drafts per step
     speculative_tokens: int | None = None
+    acceptance_fraction: float | None = None  # of the drafts; None: that of multi-token prediction in the calibration
+    draft_model: str | None = None  # model that drafts, for method draft
+    input_p95: float | None = None  # tokens; log-normal lengths with mean isl; None: constant, or the client's range
+    output_p95: float | None = None
+    cached_fraction: float = 0.0  # of each prompt, found in the prefix cache
+    prefix_classes: tuple[PrefixClass, ...] = ()  # replace the cached fraction
+    eager: bool = False  # the server runs without CUDA graphs and without a compiled model
     ttft_limit_s: float | None = None  # p99 limits that the benchmark set for a run at a fixed rate
     tpot_limit_s: float | None = None
     beams: int = 1  # beam search: sequences decoded per request, one of which is returned
     routing_evenness: float | None = None  # of an untrained router; None: that of trained routers
     source_tokens: float = 0.0  # encoder-decoder: the stated isl; `isl` is then the decoder's start tokens
     year: int | None = None  # of the measurement: software improves
+
+    @property
+    def inputs(self) -> Lengths:
+        """Input lengths of the requests."""
+        return Lengths(mean_tokens=self.isl, p95_tokens=self.input_p95 or self.isl)
+
+    @property
+    def outputs(self) -> Lengths:
+        """Output lengths of the requests, all beams together."""
+        return Lengths(mean_tokens=self.osl * self.beams, p95_tokens=(self.output_p95 or self.osl) * self.beams)
+
+    @property
+    def hit_fraction(self) -> float:
+        """Mean share of a prompt that the prefix cache holds once it is warm."""
+        if not self.prefix_classes:
+            return self.cached_fraction
+        shared = sum(c.fraction * min(c.shared_tokens, self.isl) for c in self.prefix_classes)
+        return shared / max(self.isl, 1.0)
+
+    @property
+    def has_arrivals(self) -> bool:
+        """Whether requests arrive at times of their own, not when others finish."""
+        return self.client.kind in ("poisson", "trace", "users")
 
 
 WEIGHTS = {

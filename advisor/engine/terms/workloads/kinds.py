@@ -241,6 +241,7 @@ BATCH = Kind(
     verdict_end=_run_cost,
     load_reasons=_simulated_run,
     unused_inputs=(
+        ("traffic.burstiness", "the requests of a batch job all wait at its start"),
         ("traffic.load_curve", "a batch job runs as fast as its hardware allows, at any hour"),
         ("traffic.trace", "a batch job uses the recorded lengths, not the recorded arrival times"),
         ("slo.ttft_ms_p95", NOBODY_WAITS),
@@ -248,6 +249,7 @@ BATCH = Kind(
         ("slo.e2e_ms_p95", NOBODY_WAITS),
         ("slo.tokens_per_s_per_user", NOBODY_WAITS),
         ("slo.availability", NOBODY_WAITS),
+        ("slo.headroom_fraction", NOBODY_WAITS),
     ),
 )
 
@@ -266,6 +268,7 @@ TRAINING = replace(
     main_step="prefill",
     unused_inputs=(
         *((f"slo.{name}", NO_USERS) for name in ("ttft_ms_p95", "tpot_ms_p95", "e2e_ms_p95", "tokens_per_s_per_user")),
+        ("slo.headroom_fraction", NO_USERS),
         ("slo.availability", "spare hosts follow from failures and repair times"),
         ("traffic", RUNS_FLAT_OUT),
     ),

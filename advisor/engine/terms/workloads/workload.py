@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from advisor.engine.terms.machines.redundancy import Redundancy
 from advisor.engine.terms.workloads.demand import Trace, Users
@@ -27,6 +27,7 @@ class Slo:
     default_spares: bool = False  # one spare host where the machines call for one (terms.spare_hosts)
     confidence: float | None = None  # least probability of meeting every limit; None: the limits hold as estimated
     sure_confidence: float | None = None  # the same for what cannot be undone, and preferred where it costs little
+    headroom_fraction: float = 0.0  # of a replica's capacity, kept free at the peak
 
     @property
     def redundancy(self) -> Redundancy:
@@ -56,6 +57,9 @@ class Constraints:
     terms: tuple[str, ...] = ("on_demand",)  # rental terms that are ranked
     quality: str = "near_lossless"  # lossless | near_lossless | any
     partitions: str = "auto"  # hardware partitions: no | auto (shown separately) | yes (ranked too) | required
+    layout: tuple[int, int, int, int] = (0, 0, 0, 0)  # tp, pp, ep, dp of a replica; 0: as the search finds best
+    max_batched_tokens: int | None = None  # of a step; None: the framework's, or what costs less
+    max_running_requests: int | None = None  # of a scheduler; None: as many as the plan needs
     max_accelerators: int | None = None
     max_usd_per_month: float | None = None
     max_capex_usd: float | None = None  # all purchases over the horizon
@@ -64,6 +68,11 @@ class Constraints:
     max_watts: float | None = None  # of the site, all chips busy, PUE included
     max_rack_watts: float | None = None  # per rack, before PUE
     cooling: str = "any"  # any | air | liquid: cooling of the site
+
+    @property
+    def fixes_servers(self) -> bool:
+        """Whether how a server is started is given, so that it has no separate pools."""
+        return any(self.layout) or self.max_batched_tokens is not None or self.max_running_requests is not None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -151,6 +160,14 @@ class Workload:
     context_tokens: float = math.inf  # the model's; requests drawn from distributions end there
     arrival_cv: float = 1.0  # coefficient of variation of the gaps between arrivals at the peak; 1: Poisson
     prefix_classes: tuple[PrefixClass, ...] = ()  # empty: every prompt has `prefix_cache_hit_fraction` in the cache
+
+    def arrival_cv2(self, share: Any = 1.0) -> Any:
+        """Squared coefficient of variation of the gaps at a lane that gets this share of the requests at random.
+
+        A renewal process of which each request stays with probability p has 1 + p (cv^2 - 1): the more lanes, the
+        closer to Poisson. 1 of users, who wait for their answers.
+        """
+        return 1.0 + share * (0.0 if self.users is not None else self.arrival_cv**2 - 1.0)
 
     @property
     def p95_request_tokens(self) -> float:

@@ -3,22 +3,27 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from advisor.engine.estimate import Resources, find_framework, methods_of_dtype, quantization_for
+from advisor.engine.network import Adapters as Resident
 from advisor.engine.network import Model, SoftmaxAttention, from_hf_config
+from advisor.engine.scheduler import shares_prefixes
 from advisor.engine.step import (
     KV_BYTES,
+    LORA,
+    adapters_unsupported,
     as_scheduled,
     broken_shard,
     cache_unsupported,
     has_decoder_beside,
+    methods_of,
     mixers_of,
     runs_on,
     start_fault,
+    suits,
     supports_weights,
     too_old,
     unsupported,
@@ -27,20 +32,26 @@ from advisor.engine.step import (
     yarn_warning,
 )
 from advisor.engine.step import supports_model as serves
-from advisor.engine.terms import KV, UNRANKED, WEIGHTS, Accelerator, Case, Framework, Pool, Protocol, Quantization
+from advisor.engine.terms import KV, UNRANKED, WEIGHTS, Accelerator, Case, Framework, Pool, Quantization
 from advisor.workload.errors import explain, explained
 from advisor.workload.fields import Name, Section
+from advisor.workload.fixed.traffic import (
+    MAX_CONCURRENCY,
+    DeploymentTraffic,
+    check_client,
+    check_lengths,
+    prefix_classes,
+    protocol_of,
+    with_traffic,
+)
 from advisor.workload.notation.names import names_of, several
 from advisor.workload.notation.sections import clear_of, with_numbers
-from advisor.workload.schema import ModelRef
+from advisor.workload.schema import Adapters, ModelRef
 from advisor.workload.text import WorkloadError, check_plain, error, near
 
 Ways = Annotated[int, Field(ge=1, le=4096)]
-Tokens = Annotated[int, Field(ge=1, le=1_000_000)]
-CLIENT = r"^(steady|static|burst:[1-9][0-9]{0,2}|poisson:[0-9]+(\.[0-9]+)?([eE][-+]?[0-9])?)$"
-SPREAD = r"^(0(\.[0-9]+)?|1(\.0*)?):(1(\.0*)?|0\.[0-9]+)$"
+Seats = Annotated[int, Field(ge=1, le=100_000)]
 Entry = TypeVar("Entry")
-MAX_CONCURRENCY = 100_000  # simulating more takes minutes and does not change the means
 
 
 def add_replicas_alias(schema: dict[str, Any]) -> None:
@@ -61,10 +72,30 @@ class PoolSpec(Section):
     ep: Ways = 1
     attention_dp: Ways = 1
     moe_tp: Ways | None = None
-    batch: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    batch: Seats | None = None
 
 
-class Deployment(Section):
+def count_alone(value: object) -> object:
+    """Adapters given as their number."""
+    return {"count": value} if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+class Drafts(Section):
+    """Speculative decoding: `k` tokens are drafted per request and step."""
+
+    method: Annotated[
+        Literal["ngram", "eagle", "mtp", "draft"],
+        Field(description="n-grams of the prompt, an EAGLE head, the model's own layer, or a small model"),
+    ]
+    k: Annotated[int, Field(ge=1, le=16, description="Drafted tokens per step")]
+    acceptance: Annotated[
+        Annotated[float, Field(ge=0, le=1)] | None,
+        Field(description="Probability that a drafted token is accepted if all before it are; default: as published"),
+    ] = None
+    draft: Annotated[Name | None, Field(description="Catalog name of the small model, for method draft")] = None
+
+
+class Deployment(DeploymentTraffic):
     """The arguments of `manage.py estimate` and POST /api/v1/estimate. Degrees of parallelism are per replica."""
 
     kind: Literal["serving"] = "serving"
@@ -87,17 +118,23 @@ class Deployment(Section):
         Name | None, Field(description="Default: the first framework that supports the deployment")
     ] = None
     framework_version: Name | None = None
-    isl: Annotated[
-        Tokens, Field(description="Input tokens per request; for speech models: positions of one window, 50 per second")
-    ]
-    osl: Annotated[
-        int, Field(ge=0, le=1_000_000, description="Output tokens per request; 0, 1 or omitted for embedding models")
-    ] = 0
-    concurrency: Annotated[
-        Annotated[int, Field(ge=1, le=MAX_CONCURRENCY)] | Literal["max"],
-        Field(description="Concurrent requests of the whole deployment; max: as many as fit"),
-    ] = "max"
-    max_batched_tokens: Annotated[int, Field(ge=16, le=1_000_000)] | None = None
+    max_batched_tokens: Annotated[
+        Annotated[int, Field(ge=16, le=1_000_000)] | None,
+        Field(description="Most tokens that the scheduler computes in one step; default: the framework's"),
+    ] = None
+    seats: Annotated[Seats | None, Field(description="Most running requests of a scheduler (--max-num-seqs)")] = None
+    memory_fraction: Annotated[
+        Annotated[float, Field(ge=0.05, le=1)] | None,
+        Field(description="Of the memory, for the server; default: the framework's"),
+    ] = None
+    enforce_eager: Annotated[bool, Field(description="Without CUDA graphs and compilation")] = False
+    prefix_caching: Annotated[bool, Field(description="Whether the server keeps prompts for others to share")] = True
+    adapters: Annotated[
+        Adapters | None,
+        BeforeValidator(count_alone, json_schema_input_type=int | Adapters | None),
+        Field(description="LoRA adapters served with the model: their number, or a section"),
+    ] = None
+    speculative: Annotated[Drafts | None, Field(description="Speculative decoding; default: none")] = None
     host_speed_ratio: Annotated[
         float | None,
         Field(
@@ -107,20 +144,9 @@ class Deployment(Section):
             "probe's, else the assumption host-speed-ratio",
         ),
     ] = None
-    client: Annotated[str, Field(pattern=CLIENT, description="steady, burst:10, poisson:RATE or static")] = "steady"
-    length_spread: Annotated[
-        str, Field(pattern=SPREAD, description="Lengths are uniform between these fractions of isl and osl: 0.8:1.0")
-    ] = "1.0:1.0"
     use_measurements: Annotated[
         bool, Field(description="Correct the prediction by measured rows of similar deployments")
     ] = True
-
-    @model_validator(mode="after")
-    def consistent(self) -> Self:
-        low, high = map(float, self.length_spread.split(":"))
-        if not 0 < low <= high:
-            raise PydanticCustomError("spread", "length_spread: give LOW:HIGH with 0 < LOW <= HIGH <= 1")
-        return self
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -149,7 +175,7 @@ class Fixed:
 def parse_deployment(raw: Mapping[str, Any]) -> Deployment:
     """The validated deployment. Raises WorkloadError with each field, the reason and what is allowed."""
     check_plain(dict(raw))
-    given, unclear = with_numbers(raw, Deployment)
+    given, unclear = with_numbers(with_traffic(raw), Deployment)
     try:
         return Deployment.model_validate(given)
     except ValidationError as e:
@@ -181,13 +207,25 @@ def parse_pool(field: str, text: str) -> dict[str, int]:
     return values
 
 
+def parse_section(field: str, text: str) -> dict[str, str]:
+    """The section written as `count=8;rank=16`; a number alone is a count. Raises WorkloadError."""
+    values = {}
+    for part in filter(None, text.split(";")):
+        key, equals, value = part.partition("=")
+        if not equals and not part.strip().isdecimal():
+            raise WorkloadError([error(field, f"{part}: use KEY=VALUE", "keys with values, separated by ;")])
+        values[key.strip() if equals else "count"] = value.strip() if equals else part.strip()
+    return values
+
+
 # --- against the catalog ----------------------------------------------------------------------------------------
 
 
 def fixed(d: Deployment, resources: Resources) -> Fixed:
     """The deployment as a Case. Raises WorkloadError for names not in the catalog and for contradictions."""
     model_id = d.model if isinstance(d.model, str) else next(iter(resources.models))
-    model = named("model", model_id, resources.models)
+    model = adapted(d, named("model", model_id, resources.models))
+    resources = replace(resources, models={**resources.models, model_id: model})
     chip = named("accelerator", d.accelerator, resources.accelerators)
     if not chip.served and not any(runs_on(f, chip) for f in resources.frameworks):
         raise refused(
@@ -201,16 +239,9 @@ def fixed(d: Deployment, resources: Resources) -> Fixed:
     framework = framework_of(d, chip, model, methods, resources.frameworks)
     quantization = format_of(methods, chip, model, framework)
     weights = weights if quantization.slug == methods[0].slug else quantization.slug
-    low, high = map(float, d.length_spread.split(":"))
-    kind, _, figure = d.client.partition(":")
-    client = Protocol(
-        kind=kind,
-        requests_per_user=float(figure) if kind == "burst" else 10,
-        rate_per_s=float(figure) if kind == "poisson" else None,
-        length_low_fraction=low,
-        length_high_fraction=high,
-    )
     check_lengths(d, model)
+    check_pools(d, model)
+    client = protocol_of(d)
     layout, notes = pools_of(d, model)
     case = Case(
         model_id=model_id,
@@ -221,12 +252,19 @@ def fixed(d: Deployment, resources: Resources) -> Fixed:
         framework_version=framework.version,
         isl=float(d.isl),
         osl=float(max(d.osl, 1)),
-        phase="static" if kind == "static" else "serving",
+        phase="static" if client.kind == "static" else "serving",
         client=client,
         mode="agg" if "pool" in layout else "disagg",
         kv_dtype=kv,
         concurrency=None if d.concurrency == "max" else float(d.concurrency),
         max_batched_tokens=d.max_batched_tokens,
+        max_batch=d.seats,
+        memory_fraction=d.memory_fraction,
+        eager=d.enforce_eager,
+        input_p95=d.isl_p95,
+        output_p95=d.osl_p95,
+        **cached(d, framework),
+        **drafted(d, model, framework, resources),
         **layout,
     )
     check_client(case)
@@ -234,6 +272,8 @@ def fixed(d: Deployment, resources: Resources) -> Fixed:
     if not chip.served:
         notes.append(f"{chip.name} is not recommended to anyone: {chip.not_served_reason}")
     notes += doubts(case, model, chip, framework, quantization)
+    if (d.prefixes or d.prefix_cache_hit_rate) and not shares(d, framework):
+        notes.append("the server has no prefix cache, so that every prompt is computed in full")
     if framework.version not in {f.version for f in resources.frameworks if f.slug == framework.slug}:
         notes.append(
             f"the catalog has no {framework.name} {framework.version}; the settings of the newest version below it, "
@@ -248,21 +288,69 @@ def fixed(d: Deployment, resources: Resources) -> Fixed:
     )
 
 
-def check_lengths(d: Deployment, model: Model) -> None:
-    """Raises WorkloadError if the model cannot have requests of these lengths."""
-    if model.diffusion is not None:
-        raise refused(
-            "model", "estimate times tokens; for images use advise with kind: image_generation", "a model of text"
-        )
-    if model.encoder_only and d.osl > 1:
-        raise refused("osl", "this model returns one vector per request and generates no tokens", "0 or 1")
-    if not model.encoder_only and d.osl < 1:
-        raise refused("osl", "must be at least 1", ">= 1")
-    if model.source_s and d.isl > model.source_tokens:
-        window = f"each request is one {model.source_s:g} s window; count longer audio as several requests"
-        raise refused("isl", window, f"at most {model.source_tokens:,} (50 a second)")
-    if (model.encoder_only or has_decoder_beside(model)) and (d.prefill_pool or d.decode_pool):
+def adapted(d: Deployment, model: Model) -> Model:
+    """The model with the adapters that are served with it. Raises WorkloadError."""
+    a = d.adapters
+    if a is None or not a.count:
+        return model
+    if a.active and a.active > a.count:
+        raise refused("adapters.active", f"exceeds adapters.count ({a.count})", f"1 .. {a.count}")
+    resident = Resident(count=a.count, rank=a.rank, active=a.active or a.count, attention_only=a.targets == "attention")
+    with_them = replace(model, adapters=resident)
+    if why := adapters_unsupported(with_them):
+        raise refused("adapters", why, "0")
+    return with_them
+
+
+def shares(d: Deployment, framework: Framework) -> bool:
+    """Whether the server keeps prompts that others can share."""
+    return d.prefix_caching and shares_prefixes(framework)
+
+
+def cached(d: Deployment, framework: Framework) -> dict[str, Any]:
+    """What the prefix cache holds, as keywords of a Case. Raises WorkloadError."""
+    classes = prefix_classes(d)
+    if not shares(d, framework):
+        return {}
+    return {"prefix_classes": classes, "cached_fraction": d.prefix_cache_hit_rate}
+
+
+def drafted(d: Deployment, model: Model, framework: Framework, resources: Resources) -> dict[str, Any]:
+    """Speculative decoding as keywords of a Case. Raises WorkloadError where it is not supported."""
+    s, field = d.speculative, "speculative"
+    if s is None:
+        return {}
+    able = [m for m in framework.speculative if suits(m, model) and m != "medusa"]
+    if s.method not in able:
+        why = f"{framework.name} {framework.version} has no documented drafts of this kind for this model"
+        raise refused(f"{field}.method", why, ", ".join(able) or "none: remove speculative")
+    if d.pp > 1:
+        raise refused(field, "drafts are not supported with pipeline parallelism", "pp 1")
+    small = resources.models.get(s.draft or "")
+    if (s.method == "draft") != (s.draft is not None) or s.draft and small is None:
+        raise refused(f"{field}.draft", "names the small model of method draft", "a model of the catalog")
+    if small is not None and small.vocab != model.vocab:
+        message = f"has {small.vocab:,} tokens in its vocabulary, the model {model.vocab:,}"
+        raise refused(f"{field}.draft", message, "a model with the same vocabulary")
+    rows = methods_of(framework, model, resources.acceptances, d.task)
+    published = next((a for a in rows if a.method == s.method and a.accepted_fraction), None)
+    if s.acceptance is None and published is None:
+        raise refused(f"{field}.acceptance", "is required: none is published for this method", "0 .. 1")
+    rate = s.acceptance if published is None or s.acceptance is not None else published.accepted_fraction
+    return {field: s.method, "speculative_tokens": s.k, "acceptance_fraction": rate, "draft_model": s.draft}
+
+
+def check_pools(d: Deployment, model: Model) -> None:
+    """Raises WorkloadError for what is not estimated of disaggregated pools."""
+    if not (d.prefill_pool or d.decode_pool):
+        return
+    if model.encoder_only or has_decoder_beside(model):
         raise refused("prefill_pool", "disaggregated serving is supported for decoder-only models", "remove both pools")
+    if d.seats is not None:
+        raise refused("seats", "must be set inside prefill_pool and decode_pool", "batch")
+    for name in ("isl_p95", "osl_p95", "prefixes", "prefix_cache_hit_rate", "speculative"):
+        if getattr(d, name):
+            raise refused(name, "is not estimated for disaggregated pools", "remove it, or both pools")
 
 
 def refused(field: str, message: str, allowed: str = "") -> WorkloadError:
@@ -405,16 +493,6 @@ def divisors(number: int) -> str:
     return ", ".join(str(n) for n in range(1, number + 1) if number % n == 0)
 
 
-def check_client(case: Case) -> None:
-    kind, users = case.client.kind, case.concurrency or 0
-    if case.mode == "disagg" and kind not in ("steady", "burst"):
-        raise refused("client", "disaggregated serving supports closed-loop clients only", "steady or burst:10")
-    if kind == "poisson" and not case.client.rate_per_s:
-        raise refused("client", "the rate must be above 0", "poisson:4")
-    if users * case.client.requests_per_user > 10 * MAX_CONCURRENCY:
-        raise refused("client", "has too many requests to simulate", f"at most {10 * MAX_CONCURRENCY:,} in all")
-
-
 def check_support(
     case: Case, model: Model, framework: Framework, quantization: Quantization, resources: Resources
 ) -> None:
@@ -438,6 +516,8 @@ def check_support(
         able = instead(lambda f: supports_weights(f, chip, wanted, model))
         formats = ", ".join(nearest_formats(framework, chip, model, wanted, resources))
         raise refused("weights", run, "; or ".join(filter(None, (formats, able))))
+    if model.adapters is not None and LORA not in framework.features:
+        raise refused("adapters", f"{release} has no documented LoRA adapters", instead(lambda f: LORA in f.features))
     if case.kv_dtype and (reason := cache_unsupported(framework, chip, case.kv_dtype, model)):
         caches = [kv for kv in framework.kv_dtypes if not cache_unsupported(framework, chip, kv, model)]
         able = instead(lambda f: not cache_unsupported(f, chip, case.kv_dtype or "", model))

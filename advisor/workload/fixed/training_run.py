@@ -29,9 +29,9 @@ from advisor.engine.training import (
     trains,
     unsupported_precision,
 )
-from advisor.workload.deployment import Deployment, parse_deployment, refused
 from advisor.workload.errors import explained
 from advisor.workload.fields import Name, Section
+from advisor.workload.fixed.deployment import Deployment, parse_deployment, refused
 from advisor.workload.notation.sections import clear_of, with_numbers
 from advisor.workload.schema import LONGEST_RATIO, ModelRef
 from advisor.workload.text import WorkloadError, check_plain, error

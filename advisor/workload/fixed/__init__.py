@@ -1,0 +1,1 @@
+"""Deployments and training runs as they are: what `estimate` takes."""
