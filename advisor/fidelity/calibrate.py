@@ -300,7 +300,12 @@ class Class(NamedTuple):
 
 
 TIMED = "timed"  # measured chips under frameworks whose host times were measured there
-CLASSES = (Class(TIMED, "model"), Class("measured", "model"), Class("relative", "accelerator"), Class("datasheet", "family"))
+CLASSES = (
+    Class(TIMED, "model"),
+    Class("measured", "model"),
+    Class("relative", "accelerator"),
+    Class("datasheet", "family"),
+)
 
 
 HeldOutRows = Mapping[str, Mapping[str, Sequence[HeldOut]]]  # basis -> metric kind -> rows
@@ -315,8 +320,9 @@ def held_out_rows(
 ) -> HeldOutRows:
     """The held-out `errors` by basis and metric kind, and those of rows that the fit did not use.
 
-    measured: rows on measured chips, their model held out; timed: those of them whose host was timed too. relative: rows on other chips, their chip held out.
-    datasheet: all rows, their family held out. `others`: (row, log error of the calibrated prediction).
+    measured: rows on measured chips, their model held out; timed: those of them whose host was timed too. relative:
+    rows on other chips, their chip held out. datasheet: all rows, their family held out. `others`: (row, log error of
+    the calibrated prediction).
     """
     families = {slug: chip.family for slug, chip in resources.accelerators.items()}
     result: dict[str, dict[str, list[HeldOut]]] = {}

@@ -2,14 +2,15 @@
 
 python -m tests.fidelity.open_loop_coverage [--points FOLDER] [--each]
 
-The points and FOLDER are those of tests.fidelity.open_loop. Intervals are made as in answers: draws of held-out errors of
-closed loops, moved through the simulated response to the load; for each point those of the other models. A measured p95
-is that of one window, so it is judged with the scatter of such windows in the simulation.
+The points and FOLDER are those of tests.fidelity.open_loop. Intervals are made as in answers: draws of held-out errors
+of closed loops, moved through the simulated response to the load; for each point those of the other models. A measured
+p95 is that of one window, so it is judged with the scatter of such windows in the simulation.
 """
 
 import argparse
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from tests.fidelity.open_loop import METRICS, Point, given, own
 
 REQUESTS, WINDOWS, SEEDS = 2000, 40, 4
 BANDS = {"up to 40 %": (0.0, 0.4), "40 to 75 %": (0.4, 0.75), "above 75 %": (0.75, math.inf)}  # of the capacity
-TIMED_ROWS = ("h200_vllm", "h200_vllm_033")  # sources of the closed loops
+TIMED_ROWS = ("h200_vllm",)  # sources of the closed loops
 KINDS = {"tpot_ms_mean": "tpot", "ttft_ms_mean": "ttft", "output_tokens_per_s": "throughput"}
 
 
@@ -95,8 +96,10 @@ def simulated(point: Point, resources: Resources) -> Simulated:
         input_cv2=float(prompt.var() / prompt.mean() ** 2), output_cv2=float(output.var() / output.mean() ** 2),
     )  # fmt: skip
     most = open_loop(times, np.array([point.rate_per_s]), demand, scheduler_of(lane)).capacity_requests_per_s
+    stated = re.search(r"-[pg](\d\d)$", point.name)  # of the measured saturation
+    load = int(stated[1]) / 100 if stated else point.rate_per_s / float(most[0])
     return Simulated(
-        point=point, lane=lane, load=point.rate_per_s / float(most[0]), predicted_s=predicted,
+        point=point, lane=lane, load=load, predicted_s=predicted,
         response=response_of(run, [f"{m}_{k}_s" for m in METRICS for k in ("mean", "p95")]),
         windows={m: np.array([getattr(each, f"{m}_p95_s") for each in one]) / predicted[m] for m in METRICS},
     )  # fmt: skip
@@ -114,7 +117,11 @@ def covered(seen: Simulated, scopes: Mapping[str, Any]) -> list[Covered]:
         measured_s = seen.point.measured_ms[metric, 95] / 1e3
         found.append(
             Covered(
-                seen=seen, metric=metric, ratio=measured_s / seen.predicted_s[metric], low=float(low), high=float(high),
+                seen=seen,
+                metric=metric,
+                ratio=measured_s / seen.predicted_s[metric],
+                low=float(low),
+                high=float(high),
                 half_width=math.sqrt(ends[1] / ends[0]),
             )  # fmt: skip
         )
@@ -127,12 +134,17 @@ def of_other_models(scopes: Mapping[str, Any], model: str) -> dict[str, Any]:
     from catalog.models import ScoredRow
 
     rows: dict[str, list[Any]] = {}
-    for r in ScoredRow.objects.filter(source_key__in=TIMED_ROWS, phase="serving", metric__in=KINDS).exclude(model=model):
+    for r in ScoredRow.objects.filter(source_key__in=TIMED_ROWS, phase="serving", metric__in=KINDS).exclude(
+        model=model
+    ):
         if r.predicted and r.measured:
             run, group = (r.key.rsplit(":", 1)[0], r.measured_on), f"{r.accelerator}/{r.model}/{r.source_key}"
             error = reliability.HeldOut(run, group, r.model, math.log(r.measured / r.predicted))
             rows.setdefault(KINDS[r.metric], []).append(error)
-    known = {m: reliability.distribution(np.array([r.log_ratio for r in of]), [r.group for r in of]) for m, of in rows.items()}
+    known = {
+        m: reliability.distribution(np.array([r.log_ratio for r in of]), [r.group for r in of])
+        for m, of in rows.items()
+    }
     values = {quantile_key(m, share): d.quantile(share) for m, d in known.items() for share in SHARES}
     together = reliability.correlation(reliability.pairs(rows["ttft"], rows["tpot"]))
     return {**scopes, "interval:timed": values | {CORRELATION: 1.0 if together is None else together}}

@@ -4,6 +4,7 @@ The simulation gives latencies for the estimated step times. True steps differ: 
 held-out errors say by how much. They come from means of closed loops, in which the number of requests in flight is
 fixed; under arrivals, slower steps also let requests pile up. So each draw of the steps is moved through the simulated
 response of the deployment to its load (scheduler/response.py), and intervals, probabilities and margins come from that.
+Where the burstiness of arrivals is assumed, it is drawn from its range, too.
 
 A draw of the chip's performance moves its throughput and TPOT; the error of TTFT is correlated with it, as far as
 held-out rows show it. A draw of the acceptance rate moves the TPOT of speculative decoding. Each cause has one draw,
@@ -198,9 +199,7 @@ def interval_ratios(scopes: Scopes | Mapping[str, Any], basis: str, choice: Choi
     return {name: known.ends for name, known in distributions(scopes, basis, choice).items()}
 
 
-def latency_correlation(
-    scopes: Scopes | Mapping[str, Any], basis: str, choice: Choice | None = None
-) -> float:
+def latency_correlation(scopes: Scopes | Mapping[str, Any], basis: str, choice: Choice | None = None) -> float:
     """Correlation of the normal scores of TTFT's and TPOT's errors; 1 in calibrations that do not store it."""
     return float(held_out_errors(scopes, basis, choice).get(CORRELATION, 1.0))
 
@@ -212,6 +211,7 @@ class Factors:
     ttft: Array | float
     tpot: Array | float  # of the time of a step, for each token that it yields
     duration: Array | float  # of a batch
+    bursts: Array | float = 0.0  # standard normal values of the burstiness of the arrivals
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -234,7 +234,7 @@ def moved(v: Verified, f: Factors) -> Moved:
     """
 
     def more(figure: str) -> Array | float:
-        return v.response.at(figure, f.tpot) if v.response else 1.0
+        return v.response.at(figure, f.tpot, f.bursts) if v.response else 1.0
 
     first = min(v.ttft_p95_s / v.e2e_p95_s, 1.0) if 0 < v.e2e_p95_s < math.inf else 1.0
     return Moved(
@@ -256,6 +256,7 @@ def factors_of(scopes: Scopes, lane: Lane) -> Factors | None:
         ttft=known["ttft"].at(-first_token_draw(lane, latency_correlation(scopes, basis, lane.choice))),
         tpot=known["tpot"].at(-fast) / accepted,
         duration=1.0 / (known["throughput"].at(fast) * accepted),
+        bursts=standard_normal("burstiness of the arrivals"),
     )
 
 
@@ -264,7 +265,7 @@ def latency_ranges(factors: Factors, response: Response | None) -> dict[str, Rat
     ranges = {}
     for name, draws in (("ttft", factors.ttft), ("tpot", factors.tpot)):
         for key, figure in ((name, f"{name}_mean_s"), (f"{name}_p95", f"{name}_p95_s")):
-            each = np.asarray(draws) * (response.at(figure, factors.tpot) if response else 1.0)
+            each = np.asarray(draws) * (response.at(figure, factors.tpot, factors.bursts) if response else 1.0)
             ranges[key] = (float(np.quantile(each, SHARES[0])), float(np.quantile(each, SHARES[-1])))
     return ranges
 

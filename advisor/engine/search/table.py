@@ -248,9 +248,7 @@ def with_best_offers(question: Question, table: Table) -> Table:
     )
 
 
-def serving_estimates(
-    workload: Workload, kept: Sequence[Lane], step_times: StepTimes | None
-) -> tuple[Array, ...]:
+def serving_estimates(workload: Workload, kept: Sequence[Lane], step_times: StepTimes | None) -> tuple[Array, ...]:
     """(requests/s of a full replica, its mean TPOT, replicas for the peak, TTFT p95, TPOT p95, the peak in requests/s).
 
     Each has the shape (lanes, concurrency), times in s. With users the peak is their closed-loop rate (Little's law),

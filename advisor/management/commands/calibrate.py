@@ -210,7 +210,9 @@ def write(
         if together is not None:
             ratios[CORRELATION] = together
         text = interval_text(basis, metrics)
-        calibration_files.write_scope(out, f"interval:{basis}", "measured" if basis == calibrate.TIMED else basis, as_of, text, ratios)
+        calibration_files.write_scope(
+            out, f"interval:{basis}", "measured" if basis == calibrate.TIMED else basis, as_of, text, ratios
+        )
     scores = report(fit, setup, facts, spans, validated, calibration_files.digest(out))
     calibration_files.write_report(out, scores | {"reliability": reliability.tables(unseen)})
 

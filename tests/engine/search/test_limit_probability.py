@@ -1,4 +1,4 @@
-"""The probability of meeting a limit follows the stored quantiles, moved through the response of a deployment to load."""
+"""The probability of meeting a limit follows the stored quantiles, moved through the response to the load."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -105,7 +105,9 @@ def test_where_kernels_and_host_were_timed_their_own_errors_count(first: Scored)
     known = SHIPPED.scopes | {limits.TIMED: narrow}
     timed, other = (limits.interval_ratios(known, "measured", c)["tpot"] for c in (choice, s.lane.choice))
     assert other[0] < timed[0] < timed[1] < other[1]
-    assert limits.interval_ratios(known, "relative", choice) == limits.interval_ratios(SHIPPED.scopes, "relative", choice)
+    assert limits.interval_ratios(known, "relative", choice) == limits.interval_ratios(
+        SHIPPED.scopes, "relative", choice
+    )
 
 
 @pytest.mark.parametrize("basis", BASES)

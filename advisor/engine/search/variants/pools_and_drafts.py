@@ -8,7 +8,7 @@ like any deployment before it is shown.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
@@ -299,8 +299,9 @@ def simulated(
     assert built is not None
 
     @cache
-    def run(requests: int, load: float = 1.0) -> Verified:
-        asked = replace(workload, requests_per_s_peak=workload.requests_per_s_peak * load)
+    def run(requests: int, load: float = 1.0, arrival_cv: float = workload.arrival_cv) -> Verified:
+        peak = workload.requests_per_s_peak * load
+        asked = replace(workload, requests_per_s_peak=peak, arrival_cv=arrival_cv)
         seen = simulated_pools(asked, built, index, lane, sizes, transfer_s, requests)
         simulations.catalog.effort.add(seen.work, 2 * requests)
         return seen
@@ -309,7 +310,9 @@ def simulated(
     sure = surely(workload, of_pools(simulations.factors(index)), pilot)
     if excess_bounds(workload, sure)[0] > 1:
         return pilot
-    return replace(run(REQUESTS), response=response_of(lambda load: run(PILOT_REQUESTS, load)))
+    see = partial(run, PILOT_REQUESTS)
+    burstiness = [see(arrival_cv=cv) for cv in workload.arrival_cv_range or ()]
+    return replace(run(REQUESTS), response=response_of(see, burstiness=burstiness))
 
 
 def simulated_pools(
