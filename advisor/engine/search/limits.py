@@ -311,10 +311,10 @@ def scaled(v: Verified, m: Moved) -> Verified:
 
     return replace(
         v,
-        ttft_p95_s=v.ttft_p95_s * m.ttft,
-        tpot_p95_s=v.tpot_p95_s * m.tpot,
-        e2e_p95_s=v.e2e_p95_s * m.e2e,
-        late_fraction=v.late_fraction * m.duration,
+        ttft_p95_s=float(v.ttft_p95_s * m.ttft),
+        tpot_p95_s=float(v.tpot_p95_s * m.tpot),
+        e2e_p95_s=float(v.e2e_p95_s * m.e2e),
+        late_fraction=float(v.late_fraction * m.duration),
         ttft_p95_bounds_s=times(m.ttft, v.ttft_p95_bounds_s),
         tpot_p95_bounds_s=times(m.tpot, v.tpot_p95_bounds_s),
         e2e_p95_bounds_s=times(m.e2e, v.e2e_p95_bounds_s),

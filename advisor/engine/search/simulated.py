@@ -404,8 +404,8 @@ class Simulations:
 
     def _full_slots(self, see: Callable[[float], Verified], key: Key, rate: float) -> Verified:
         """The lane with its share of a batch, simulated once for all numbers of replicas."""
-        row, slots, _, *settings = key
-        alike = (row, slots, ANY_REPLICAS, *settings)
+        row, slots, _, requests, load, cv = key
+        alike = (row, slots, ANY_REPLICAS, requests, load, cv)
         if alike not in self._seen:
             self._seen[alike] = see(rate)
         return at_rate(self.workload, self._seen[alike], rate)
