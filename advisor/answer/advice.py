@@ -270,9 +270,12 @@ def question_of(spec: Json, snapshot: Snapshot, lost: Lost) -> Question:
 
 def served_workload(spec: Json, snapshot: Snapshot) -> Workload:
     """The workload as the engine takes it, with what is assumed of arrivals and of the start of an instance."""
-    rows = snapshot.assumptions
-    cv, start_s = (float(spec["tco"].get(key, rows[key]["value"])) for key in (arrival_cv_key(spec, rows), COLD_START))
-    return replace(workload_of(spec, cv), cold_start_s=start_s)
+    rows, stated = snapshot.assumptions, spec["tco"]
+    assumed = arrival_cv_key(spec, rows)
+    cv, start_s = (float(stated.get(key, rows[key]["value"])) for key in (assumed, COLD_START))
+    ends = [rows[assumed].get(end) for end in ("low", "high")]
+    known = assumed in stated or None in ends
+    return replace(workload_of(spec, cv, None if known else (float(ends[0]), float(ends[1]))), cold_start_s=start_s)
 
 
 def _with_hosted(

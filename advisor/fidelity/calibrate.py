@@ -9,7 +9,7 @@ import numpy as np
 
 from advisor.engine.calibration import Array, Interval, Mask, Parameter, Places, Solution, least_squares
 from advisor.engine.estimate import Estimate, Resources, closed_form, estimate_all
-from advisor.engine.terms import Case, Scopes
+from advisor.engine.terms import Case, Scopes, overhead
 from advisor.fidelity.calibration_files import Setup
 from advisor.fidelity.rows import Row, case_of
 from advisor.fidelity.scores import scoring
@@ -299,7 +299,13 @@ class Class(NamedTuple):
     kind: str
 
 
-CLASSES = (Class("measured", "model"), Class("relative", "accelerator"), Class("datasheet", "family"))
+TIMED = "timed"  # measured chips under frameworks whose host times were measured there
+CLASSES = (
+    Class(TIMED, "model"),
+    Class("measured", "model"),
+    Class("relative", "accelerator"),
+    Class("datasheet", "family"),
+)
 
 
 HeldOutRows = Mapping[str, Mapping[str, Sequence[HeldOut]]]  # basis -> metric kind -> rows
@@ -314,8 +320,9 @@ def held_out_rows(
 ) -> HeldOutRows:
     """The held-out `errors` by basis and metric kind, and those of rows that the fit did not use.
 
-    measured: rows on measured chips, their model held out. relative: rows on other chips, their chip held out.
-    datasheet: all rows, their family held out. `others`: (row, log error of the calibrated prediction).
+    measured: rows on measured chips, their model held out; timed: those of them whose host was timed too. relative:
+    rows on other chips, their chip held out. datasheet: all rows, their family held out. `others`: (row, log error of
+    the calibrated prediction).
     """
     families = {slug: chip.family for slug, chip in resources.accelerators.items()}
     result: dict[str, dict[str, list[HeldOut]]] = {}
@@ -324,13 +331,22 @@ def held_out_rows(
         found: dict[str, list[HeldOut]] = {}
         for used, error in [*zip(fit.evidence.rows, errors[kind] + shift, strict=True), *others]:
             metric = scoring.interval_kind(used.row.metric, used.case)
-            own = basis == "datasheet" or bases.get(used.row.accelerator_slug) == basis
+            own = basis == "datasheet" or _class_of(used, resources, bases, basis) == basis
             if np.isfinite(error) and own and metric:
                 run = used.case, used.row.date
                 unit = unit_of(used, kind, families)
                 found.setdefault(metric, []).append(HeldOut(run, used.group, unit, -float(error)))
         result[basis] = dict(sorted(found.items()))
     return result
+
+
+def _class_of(used: Used, resources: Resources, bases: Mapping[str, str], asked: str) -> str:
+    basis = bases.get(used.row.accelerator_slug, "")
+    if asked != TIMED or basis != "measured":
+        return basis
+    chip, case = resources.accelerators[used.row.accelerator_slug], used.case
+    known = overhead(resources.scopes, case.framework, case.framework_version, chip.family, chip.kind)
+    return TIMED if known.timed else basis
 
 
 def intervals(rows: HeldOutRows) -> dict[str, dict[str, Interval]]:

@@ -110,10 +110,11 @@ def host_copy_fraction() -> float:
 
 
 @once()
-def assumed_burstiness(task: str) -> float:
-    """Of arrivals at a rate, if it is not stated."""
-    rows = {a.key: a.value for a in Assumption.objects.filter(key__startswith=ARRIVAL_CV)}
-    return rows[arrival_cv_key({"task": task}, rows)]
+def assumed_burstiness(task: str) -> tuple[float, tuple[float, float] | None]:
+    """(coefficient of variation, its range) of arrivals at a rate, if it is not stated."""
+    rows = {a.key: a for a in Assumption.objects.filter(key__startswith=ARRIVAL_CV)}
+    found = rows[arrival_cv_key({"task": task}, rows)]
+    return found.value, None if found.low is None or found.high is None else (found.low, found.high)
 
 
 @once()

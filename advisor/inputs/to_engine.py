@@ -178,10 +178,10 @@ def quantizations_of(rows: Sequence[Json]) -> tuple[Quantization, ...]:
     return tuple(quantization_of(r) for r in rows if r.get("applies_to", "weights") == "weights")
 
 
-def workload_of(spec: Json, assumed_cv: float = 1.0) -> Workload:
+def workload_of(spec: Json, assumed_cv: float = 1.0, assumed_range: tuple[float, float] | None = None) -> Workload:
     """The engine's workload, in SI units, from a validated workload file.
 
-    assumed_cv: of the gaps between arrivals, if neither the file nor its trace says how bursty they are.
+    assumed_cv, assumed_range: of the gaps between arrivals, if neither the file nor its trace says how bursty they are.
     """
     traffic, kind = spec["traffic"], KINDS[spec["kind"]]
     if kind.trains:
@@ -205,6 +205,7 @@ def workload_of(spec: Json, assumed_cv: float = 1.0) -> Workload:
         prefix_cache_hit_fraction=hit_fraction,
         prefix_classes=prefix_classes_of(traffic),
         arrival_cv=assumed_cv if arrival_cv is None else arrival_cv,
+        arrival_cv_range=assumed_range if arrival_cv is None else None,
         turns=turns,
         images=images_of(traffic),
         drawing=drawing_of(traffic),

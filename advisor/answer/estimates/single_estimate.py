@@ -15,8 +15,16 @@ from advisor.engine.cost import HOURS_PER_MONTH, JOULES_PER_KWH, Assumptions, Dr
 from advisor.engine.estimate import Estimate as Engine
 from advisor.engine.estimate import Seen, Spread, demand_of, estimate, means, prepare, prepared, queued_requests
 from advisor.engine.network import active_parameters, parameters
-from advisor.engine.scheduler import open_loop, scheduler_of
-from advisor.engine.search import describe, instances_needed, interval_ratios, offer_usd_per_hour
+from advisor.engine.scheduler import Response, open_loop, response_of, scheduler_of
+from advisor.engine.search import (
+    describe,
+    factors_of,
+    instances_needed,
+    interval_ratios,
+    latency_ranges,
+    of_pools,
+    offer_usd_per_hour,
+)
 from advisor.engine.step import (
     NO_CACHE_TOKENS,
     Demand,
@@ -30,7 +38,7 @@ from advisor.engine.step import (
     step_fractions,
     take,
 )
-from advisor.engine.terms import Case, Offer, Pool, SocketShare, efficiency, with_host_factor
+from advisor.engine.terms import Case, Offer, Pool, Protocol, Ratios, SocketShare, efficiency, with_host_factor
 from advisor.fidelity import nearest_rows
 from advisor.inputs import (
     assumed_burstiness,
@@ -81,10 +89,12 @@ def answer(d: Deployment, organisation: Organisation | None = None) -> Estimate:
     if d.speculative and d.speculative.draft:
         name, known = with_model(known, d.speculative.draft, organisation)
         d = d.model_copy(update={"speculative": d.speculative.model_copy(update={"draft": name})})
+    cv_range = None
     if d.rate is not None and d.burstiness is None:
-        d = d.model_copy(update={"burstiness": assumed_burstiness(d.task)})
+        cv, cv_range = assumed_burstiness(d.task)
+        d = d.model_copy(update={"burstiness": cv})
     fixed = deployment.fixed(d, known)
-    result = answer_of(fixed)
+    result = answer_of(fixed, cv_range)
     if result.fits and not d.host_speed_ratio:
         result = result.changed(warnings=[*result.warnings, *host_warning(fixed, result)])
     sizes = float(parameters(fixed.model)), float(active_parameters(fixed.model))
@@ -92,13 +102,14 @@ def answer(d: Deployment, organisation: Organisation | None = None) -> Estimate:
     return result.changed(evidence=nearest_rows.evidence(asked))
 
 
-def answer_of(fixed: Fixed) -> Estimate:
+def answer_of(fixed: Fixed, cv_range: Ratios | None = None) -> Estimate:
+    """cv_range: of the burstiness of arrivals, where it is assumed."""
     own = prepare(fixed.case, fixed.resources)
     if isinstance(own, str):
         raise WorkloadError([error("", own)])
     built = Built(fixed=fixed, own=own, lanes=lanes(fixed.model, own))
     if fixed.case.mode == "disagg" and not fixed.case.concurrency:
-        return answer_of(replace(fixed, case=at_full_concurrency(built)))
+        return answer_of(replace(fixed, case=at_full_concurrency(built)), cv_range)
     result = configuration(built)
     if not built.fits:
         return result.changed(smallest_change=changes(fixed))
@@ -113,7 +124,7 @@ def answer_of(fixed: Fixed) -> Estimate:
     result = result.changed(**costs(built, result, prefill_share), closed_form=closed_form(built))
     if seen.seen is not None:
         result = result.changed(accelerator_watts=accelerator_watts(built, result, prefill_share, seen.seen))
-    result = result.changed(interval=interval(built, result))
+    result = result.changed(interval=interval(built, result, response(fixed, cv_range)))
     if built.fixed.model.encoder_only:
         result = embedding(result)
     return result.changed(warnings=[*result.warnings, *warnings(built, result)])
@@ -469,19 +480,49 @@ def interval_of(built: Built) -> dict[str, tuple[float, float]]:
     return interval_ratios(built.fixed.resources.scopes, basis(built), built.own[-1].choice)
 
 
-def interval(built: Built, result: Estimate) -> Intervals:
-    """[low, high] of each headline figure at 90 %."""
+def interval(built: Built, result: Estimate, load: Response | None) -> Intervals:
+    """[low, high] of each headline figure at 90 %; latencies as in answers, with their response to the load."""
     half = interval_of(built)
+    drawn = factors_of(built.fixed.resources.scopes, built.own[-1])
+    if drawn is not None:
+        half |= latency_ranges(of_pools(drawn) if built.fixed.case.mode == "disagg" else drawn, load)
     ranges: dict[str, list[float | None]] = {}
-    for name, key, latency in (("ttft_ms", "ttft", result.ttft_ms), ("tpot_ms", "tpot", result.tpot_ms)):
-        if key in half and latency is not None:
-            ranges[name] = [number((latency.mean or math.nan) * f) for f in half[key]]
+    for key, latency in (("ttft", result.ttft_ms), ("tpot", result.tpot_ms)):
+        for name, value, known in (
+            ("", latency and latency.mean, key),
+            ("_p95", latency and latency.p95, f"{key}_p95"),
+        ):
+            if value and known in half:
+                ranges[f"{key}_ms{name}"] = [number(value * f) for f in half[known]]
     if "throughput" in half:
         low, high = half["throughput"]
         ranges["output_tokens_per_s"] = [number((result.output_tokens_per_s or math.nan) * f) for f in (low, high)]
         if usd := result.usd_per_mtok_output:
             ranges["usd_per_mtok_output"] = [number(usd / high), number(usd / low)]
     return Intervals(**ranges)
+
+
+def response(fixed: Fixed, cv_range: Ratios | None) -> Response | None:
+    """How the latencies answer to the load; None in a closed loop, whose load does not depend on the steps."""
+    if not fixed.case.has_arrivals:
+        return None
+
+    def at(load: float = 1.0, **changed: float) -> Engine:
+        client = replace(at_load(fixed.case.client, load), **changed)
+        return estimate(replace(fixed.case, client=client), fixed.resources)
+
+    burstiness = [at(arrival_cv=cv) for cv in cv_range or ()]
+    return response_of(at, ("ttft_mean_s", "ttft_p95_s", "tpot_mean_s", "tpot_p95_s"), burstiness)
+
+
+def at_load(client: Protocol, load: float) -> Protocol:
+    """The same requests, `load` times as fast; users think for a shorter time."""
+    if client.trace is not None:
+        sooner = tuple(each / load for each in client.trace.arrival_s)
+        return replace(client, trace=replace(client.trace, arrival_s=sooner))
+    if client.users is not None:
+        return replace(client, users=replace(client.users, think_s=client.users.think_s / load))
+    return replace(client, rate_per_s=(client.rate_per_s or 0.0) * load)
 
 
 def basis(built: Built) -> str:

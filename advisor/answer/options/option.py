@@ -15,7 +15,7 @@ from advisor.answer.options.calibration_marks import measured_correction
 from advisor.answer.options.card_sharing import partition
 from advisor.answer.options.card_sharing import warnings as adapter_warnings
 from advisor.answer.options.energy import grid_of, power_range
-from advisor.answer.options.intervals import intervals
+from advisor.answer.options.intervals import intervals, latency_ranges_of
 from advisor.answer.options.launch_flags import checked
 from advisor.answer.question import Question
 from advisor.answer.sentences import counted, keeps_cache, length_warnings, price_notes, reasons, warnings
@@ -83,6 +83,7 @@ def option(question: Question, outcome: SearchResult, s: Scored, rank: int | Non
     generates = workload.kind.generates_tokens
     c = s.lane.choice
     half = interval_ratios(question.snapshot.calibrations, c.efficiency.basis, c)
+    latencies = latency_ranges_of(question.snapshot.calibrations, s)
     tokens_per_s = {
         "input": workload.requests_per_s_mean * workload.given_tokens,
         "output": workload.requests_per_s_mean * workload.output_tokens.mean_tokens if generates else 0.0,
@@ -169,7 +170,7 @@ def option(question: Question, outcome: SearchResult, s: Scored, rank: int | Non
     if (run := batch_run(question, s)) is not None:
         result = result.changed(batch=run)
     ranges = bill.price_and_load_ranges(question, s) | {"power": power_range(question, s)}
-    result = result.changed(interval=intervals(result, half, ranges), demand=demand.sentences(result))
+    result = result.changed(interval=intervals(result, half | latencies, ranges), demand=demand.sentences(result))
     result = result.changed(
         reasons=[
             *reasons(workload, s, result),

@@ -17,6 +17,7 @@ from advisor.engine.scheduler.percentiles import (
     verify_trace,
     whole_users,
 )
+from advisor.engine.scheduler.response import Response, response_of
 from advisor.engine.scheduler.sampling import gaps
 from advisor.engine.scheduler.simulation import Simulation, simulate
 
@@ -27,6 +28,7 @@ __all__ = [
     "P95_UNSERVED_FRACTION",
     "PoolLanes",
     "REQUESTS",
+    "Response",
     "SEED",
     "Simulation",
     "Transfer",
@@ -39,6 +41,7 @@ __all__ = [
     "matched",
     "open_loop",
     "request_lengths",
+    "response_of",
     "scheduler_of",
     "shares_prefixes",
     "simulate",

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from advisor.engine.scheduler.response import Response
 from advisor.engine.scheduler.sampling import token_lengths, within_context
 from advisor.engine.scheduler.simulation import simulate
 from advisor.engine.step import MIXED, POISSON, STATIC, STEADY, TRACE, USERS, Client, Lane, Scheduler, StepTimes
@@ -47,6 +48,7 @@ class Verified:
     e2e_mean_s: float = 0.0
     offered_requests_per_s: float = 0.0  # to the lane
     of_trace: "Verified | None" = None  # the same lane with its share of the recorded requests
+    response: Response | None = None  # to slower steps and more load; None: latencies are in proportion to the steps
     late_fraction: float = 0.0  # batch: duration as a fraction of the deadline, startup and drain included; > 1: late
     ttft_p95_bounds_s: Bounds = (0.0, math.inf)  # confidence bounds of the percentile over all requests
     tpot_p95_bounds_s: Bounds = (0.0, math.inf)

@@ -31,9 +31,11 @@ from advisor.engine.search.limits import (
     accepted_share,
     correlated_normal,
     distributions,
+    factors_of,
     has_limits,
     interval_ratios,
     latency_excess,
+    latency_ranges,
     spot_late_fraction,
     standard_normal,
     tpot_limit_s,
@@ -105,7 +107,7 @@ from advisor.engine.search.table import (
 )
 from advisor.engine.search.variants.draft_risk import DraftRisk
 from advisor.engine.search.variants.evictions import as_cached
-from advisor.engine.search.variants.pools_and_drafts import simulated_pools
+from advisor.engine.search.variants.pools_and_drafts import of_pools, simulated_pools
 from advisor.engine.search.variants.scale_to_zero import ColdStartTimes, OnDemand, scaled_to_zero
 from advisor.engine.search.views import PRICE_BOUND_FACTOR, same
 
@@ -206,7 +208,10 @@ __all__ = [
     "METRICS",
     "correlated_normal",
     "distributions",
+    "factors_of",
     "interval_ratios",
+    "latency_ranges",
+    "of_pools",
     "latency_excess",
     "licence_of",
     "objective",

@@ -1,15 +1,19 @@
 """Latency limits: how far a latency is over them, and the probability that a deployment meets them.
 
-The simulation gives latencies for the estimated step times. True latencies differ: the quantiles of the calibration's
-held-out errors say by how much. They come from means of closed loops and are applied to percentiles, for which no
-quantiles of known clients exist. A draw of the chip's performance moves its throughput and TPOT; the error of TTFT is
-correlated with it, as far as held-out rows show it. A draw of the acceptance rate moves the TPOT of speculative
-decoding. Each cause has one draw, whichever deployments it touches.
+The simulation gives latencies for the estimated step times. True steps differ: the quantiles of the calibration's
+held-out errors say by how much. They come from means of closed loops, in which the number of requests in flight is
+fixed; under arrivals, slower steps also let requests pile up. So each draw of the steps is moved through the simulated
+response of the deployment to its load (scheduler/response.py), and intervals, probabilities and margins come from that.
+Where the burstiness of arrivals is assumed, it is drawn from its range, too.
+
+A draw of the chip's performance moves its throughput and TPOT; the error of TTFT is correlated with it, as far as
+held-out rows show it. A draw of the acceptance rate moves the TPOT of speculative decoding. Each cause has one draw,
+whichever deployments it touches.
 """
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from statistics import NormalDist
 from typing import Any
@@ -18,15 +22,16 @@ from zlib import crc32
 import numpy as np
 
 from advisor.engine.cost import Assumptions
-from advisor.engine.scheduler import SEED, Bounds, Verified
+from advisor.engine.scheduler import SEED, Bounds, Response, Verified
 from advisor.engine.step import Choice, Draft, Lane
-from advisor.engine.terms import Z95, RatioDistribution, Ratios, Scopes, Workload, stored_distribution
+from advisor.engine.terms import SHARES, Z95, RatioDistribution, Ratios, Scopes, Workload, stored_distribution
 
 Array = np.ndarray
 DRAWS = 4096
 METRICS = ("ttft", "tpot", "throughput")
 CORRECTED = ("tpot", "throughput")
 CORRELATION = "ttft_tpot_correlation"
+TIMED = "interval:timed"  # scope of errors where the kernels of the chip and the host times there are measured
 RELEASES = "interval:release"  # scope of what one release of a framework adds
 # Variance of the errors that chips share. Throughput of 92 combinations of chip, model and framework of the scorecard:
 # errors on two chips with the same model correlate by 0.26, with the same model and framework by 0.37 to 0.45.
@@ -153,13 +158,13 @@ def accepted_share(draft: Draft | None) -> Array | float:
 def distributions(
     scopes: Scopes | Mapping[str, Any], basis: str, choice: Choice | None = None
 ) -> dict[str, RatioDistribution]:
-    """Distribution of each metric over its estimate, from the calibration's held-out errors of this class.
+    """Distribution of each metric over its estimate, with the same requests in flight, from held-out errors.
 
     Where the times of the framework are estimates, it is wider. Near measured rows, TPOT and throughput are as certain
     as their correction, if that narrows them. Releases since the measured one widen it as a random walk does, unless
     the organization's own load tests correct it.
     """
-    row = scopes.get(f"interval:{basis}", {})
+    row = held_out_errors(scopes, basis, choice)
     stored = {name: known for name in METRICS if (known := stored_distribution(row, name)) is not None}
     unsure = choice.overhead.uncertain_ratio if choice else 1.0
     found = {name: known.widened(unsure) for name, known in stored.items()}
@@ -175,6 +180,14 @@ def distributions(
     }
 
 
+def held_out_errors(
+    scopes: Scopes | Mapping[str, Any], basis: str, choice: Choice | None = None
+) -> Mapping[str, float | str]:
+    """Quantiles of the errors of this class: where both the chip's kernels and the host were timed, its own."""
+    timed = scopes.get(TIMED) if basis == "measured" and choice and choice.overhead.timed else None
+    return timed or scopes.get(f"interval:{basis}", {})
+
+
 def release_log_sd(scopes: Scopes | Mapping[str, Any], choice: Choice | None) -> float:
     """Standard deviation of the logarithm of a figure over the releases since the measured one."""
     each = float(scopes.get(RELEASES, {}).get("log_sd_per_release", 0.0))
@@ -186,21 +199,50 @@ def interval_ratios(scopes: Scopes | Mapping[str, Any], basis: str, choice: Choi
     return {name: known.ends for name, known in distributions(scopes, basis, choice).items()}
 
 
-def latency_correlation(scopes: Scopes | Mapping[str, Any], basis: str) -> float:
+def latency_correlation(scopes: Scopes | Mapping[str, Any], basis: str, choice: Choice | None = None) -> float:
     """Correlation of the normal scores of TTFT's and TPOT's errors; 1 in calibrations that do not store it."""
-    return float(scopes.get(f"interval:{basis}", {}).get(CORRELATION, 1.0))
+    return float(held_out_errors(scopes, basis, choice).get(CORRELATION, 1.0))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Factors:
-    """True figures over their estimates: draws, or one quantile of them."""
+    """True figures of a lane over their estimates with the same requests in flight: draws, or one quantile of them."""
+
+    ttft: Array | float
+    tpot: Array | float  # of the time of a step, for each token that it yields
+    duration: Array | float  # of a batch
+    bursts: Array | float = 0.0  # standard normal values of the burstiness of the arrivals
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Moved:
+    """Simulated p95 latencies under these factors over those as simulated: draws, or one quantile of them."""
 
     ttft: Array | float
     tpot: Array | float
-    duration: Array | float  # of a batch
+    e2e: Array | float
+    duration: Array | float
 
 
-AS_ESTIMATED = Factors(ttft=1.0, tpot=1.0, duration=1.0)
+AS_SIMULATED = Moved(ttft=1.0, tpot=1.0, e2e=1.0, duration=1.0)
+
+
+def moved(v: Verified, f: Factors) -> Moved:
+    """The latencies that factors make of a simulation: slower steps also meet more requests.
+
+    Of the end-to-end time, TTFT's share has TTFT's own error.
+    """
+
+    def more(figure: str) -> Array | float:
+        return v.response.at(figure, f.tpot, f.bursts) if v.response else 1.0
+
+    first = min(v.ttft_p95_s / v.e2e_p95_s, 1.0) if 0 < v.e2e_p95_s < math.inf else 1.0
+    return Moved(
+        ttft=f.ttft * more("ttft_p95_s"),
+        tpot=f.tpot * more("tpot_p95_s"),
+        e2e=(first * f.ttft + (1 - first) * f.tpot) * more("e2e_p95_s"),
+        duration=f.duration,
+    )
 
 
 def factors_of(scopes: Scopes, lane: Lane) -> Factors | None:
@@ -211,29 +253,34 @@ def factors_of(scopes: Scopes, lane: Lane) -> Factors | None:
         return None
     fast, accepted = performance_draw(lane), accepted_share(lane.draft)
     return Factors(
-        ttft=known["ttft"].at(-first_token_draw(lane, latency_correlation(scopes, basis))),
+        ttft=known["ttft"].at(-first_token_draw(lane, latency_correlation(scopes, basis, lane.choice))),
         tpot=known["tpot"].at(-fast) / accepted,
         duration=1.0 / (known["throughput"].at(fast) * accepted),
+        bursts=standard_normal("burstiness of the arrivals"),
     )
 
 
-def at_confidence(factors: Factors, confidence: float) -> Factors:
-    """The factors that this share of the draws does not exceed."""
-    of = {name: getattr(factors, name) for name in ("ttft", "tpot", "duration")}
-    return Factors(**{name: float(np.quantile(draws, confidence, method="higher")) for name, draws in of.items()})
+def latency_ranges(factors: Factors, response: Response | None) -> dict[str, Ratios]:
+    """90 % interval of each latency as factors: of means `ttft` and `tpot`, of p95 `ttft_p95` and `tpot_p95`."""
+    ranges = {}
+    for name, draws in (("ttft", factors.ttft), ("tpot", factors.tpot)):
+        for key, figure in ((name, f"{name}_mean_s"), (f"{name}_p95", f"{name}_p95_s")):
+            each = np.asarray(draws) * (response.at(figure, factors.tpot, factors.bursts) if response else 1.0)
+            ranges[key] = (float(np.quantile(each, SHARES[0])), float(np.quantile(each, SHARES[-1])))
+    return ranges
 
 
 def latency_margins(scopes: Scopes, lane: Lane, confidence: float) -> tuple[float, float] | None:
-    """(TTFT, TPOT) at this confidence over their estimates; None if the calibration has no intervals."""
-    if lane.draft is not None:
-        drawn = factors_of(scopes, lane)
-        found = at_confidence(drawn, confidence) if drawn else None
-        return (float(found.ttft), float(found.tpot)) if found else None
-    known = distributions(scopes, lane.choice.efficiency.basis, lane.choice)
-    if set(known) != set(METRICS):
-        return None
-    z = np.quantile(_quantiles(), confidence, method="higher")  # one cause alone moves each
-    return float(known["ttft"].at(z)), float(known["tpot"].at(z))
+    """(TTFT, TPOT) at this confidence over their estimates, with the requests in flight as estimated.
+
+    None if the calibration has no intervals.
+    """
+    factors = factors_of(scopes, lane)
+    return (_at(factors.ttft, confidence), _at(factors.tpot, confidence)) if factors else None
+
+
+def _at(draws: Array | float, confidence: float) -> float:
+    return float(np.quantile(np.asarray(draws), confidence, method="higher"))
 
 
 def with_confidence(workload: Workload, v: Verified, factors: Factors, confidence: float) -> Verified:
@@ -241,49 +288,39 @@ def with_confidence(workload: Workload, v: Verified, factors: Factors, confidenc
 
     Each latency is its quantile, and all of them are moved alike by how the errors of different figures go together.
     """
-    sure = scaled(v, at_confidence(factors, confidence))
-    each = float(_worst(workload, AS_ESTIMATED, sure))
-    together = float(np.quantile(_worst(workload, factors, v), confidence, method="higher"))
-    if each <= 0.0 or not math.isfinite(each) or not math.isfinite(together):
+    drawn = moved(v, factors)
+    each = Moved(**{f.name: _at(getattr(drawn, f.name), confidence) for f in fields(Moved)})
+    sure = scaled(v, each)
+    if v.of_trace:
+        sure = replace(sure, of_trace=with_confidence(workload, v.of_trace, factors, confidence))
+    apart, together = float(_worst(workload, None, sure)), _at(_worst(workload, factors, v), confidence)
+    if apart <= 0.0 or not math.isfinite(apart) or not math.isfinite(together):
         return sure
-    moved = together / each
-    return scaled(sure, Factors(ttft=moved, tpot=moved, duration=moved))
+    ratio = together / apart
+    return scaled(sure, Moved(ttft=ratio, tpot=ratio, e2e=ratio, duration=ratio))
 
 
 # --- limits of a simulated deployment ---------------------------------------------------------------------------
 
 
-def scaled(v: Verified, f: Factors) -> Verified:
+def scaled(v: Verified, m: Moved) -> Verified:
     """The simulated latencies times these factors (each one number); their confidence bounds too."""
-    ends = [_latencies(v, f, *(bounds[end] for bounds in _bounds(v))) for end in (0, 1)]
-    ttft_s, tpot_s, e2e_s, late = _latencies(v, f, v.ttft_p95_s, v.tpot_p95_s, v.e2e_p95_s, v.late_fraction)
-    ttft, tpot, e2e, lateness = (_pair(low, high) for low, high in zip(*ends, strict=True))
+
+    def times(factor: Any, bounds: Bounds) -> Bounds:
+        return float(bounds[0] * factor), float(bounds[1] * factor)
+
     return replace(
         v,
-        ttft_p95_s=ttft_s,
-        tpot_p95_s=tpot_s,
-        e2e_p95_s=e2e_s,
-        late_fraction=late,
-        ttft_p95_bounds_s=ttft,
-        tpot_p95_bounds_s=tpot,
-        e2e_p95_bounds_s=e2e,
-        late_bounds_fraction=lateness,
-        of_trace=scaled(v.of_trace, f) if v.of_trace else None,
+        ttft_p95_s=float(v.ttft_p95_s * m.ttft),
+        tpot_p95_s=float(v.tpot_p95_s * m.tpot),
+        e2e_p95_s=float(v.e2e_p95_s * m.e2e),
+        late_fraction=float(v.late_fraction * m.duration),
+        ttft_p95_bounds_s=times(m.ttft, v.ttft_p95_bounds_s),
+        tpot_p95_bounds_s=times(m.tpot, v.tpot_p95_bounds_s),
+        e2e_p95_bounds_s=times(m.e2e, v.e2e_p95_bounds_s),
+        late_bounds_fraction=times(m.duration, v.late_bounds_fraction),
+        of_trace=scaled(v.of_trace, m) if v.of_trace else None,
     )
-
-
-def _bounds(v: Verified) -> tuple[Bounds, ...]:
-    return v.ttft_p95_bounds_s, v.tpot_p95_bounds_s, v.e2e_p95_bounds_s, v.late_bounds_fraction
-
-
-def _pair(low: Any, high: Any) -> Bounds:
-    return float(low), float(high)
-
-
-def _latencies(v: Verified, f: Factors, ttft_s: float, tpot_s: float, e2e_s: float, late: float) -> tuple[Any, ...]:
-    """(TTFT, TPOT, end-to-end, time of a batch) times the factors; of the end-to-end time, TTFT's share as TTFT."""
-    first = min(v.ttft_p95_s / v.e2e_p95_s, 1.0) if 0 < v.e2e_p95_s < math.inf else 1.0
-    return ttft_s * f.ttft, tpot_s * f.tpot, e2e_s * (first * f.ttft + (1 - first) * f.tpot), late * f.duration
 
 
 def slo_probability(workload: Workload, factors: Factors | None, v: Verified) -> float | None:
@@ -293,7 +330,8 @@ def slo_probability(workload: Workload, factors: Factors | None, v: Verified) ->
     return float((_worst(workload, factors, v) <= 1.0).mean())
 
 
-def _worst(workload: Workload, f: Factors, v: Verified) -> Array:
-    ttft_s, tpot_s, e2e_s, late = _latencies(v, f, v.ttft_p95_s, v.tpot_p95_s, v.e2e_p95_s, v.late_fraction)
-    worst = np.maximum(latency_excess(workload, ttft_s, tpot_s, e2e_s), late)
-    return np.asarray(np.maximum(worst, _worst(workload, f, v.of_trace)) if v.of_trace else worst)
+def _worst(workload: Workload, factors: Factors | None, v: Verified) -> Array:
+    m = moved(v, factors) if factors else AS_SIMULATED
+    late = latency_excess(workload, v.ttft_p95_s * m.ttft, v.tpot_p95_s * m.tpot, v.e2e_p95_s * m.e2e)
+    worst = np.maximum(late, v.late_fraction * m.duration)
+    return np.asarray(np.maximum(worst, _worst(workload, factors, v.of_trace)) if v.of_trace else worst)

@@ -23,8 +23,10 @@ from advisor.engine.scheduler import (
     P95_UNSERVED_FRACTION,
     REQUESTS,
     Bounds,
+    Response,
     Verified,
     at_rate,
+    response_of,
     verify,
     verify_trace,
     whole_users,
@@ -64,6 +66,7 @@ from advisor.engine.step import Lane, Lanes, Memory, Phases, phases
 from advisor.engine.terms import OWNED, Offer, Part, Workload, mean_fraction
 
 PILOT_REQUESTS = 500
+Key = tuple[int, int, int, int, float, float]  # row, slots, replicas, requests, load, burstiness
 ANY_REPLICAS = 0  # in the key of a cached simulation that holds for every number of replicas
 HOPELESS = 1.5  # a design more than this many times over a limit is not replayed on the trace
 LOST = 2.5  # above this lower bound, more replicas or requests would not change the outcome
@@ -312,7 +315,7 @@ class Simulations:
     def __init__(self, question: Question, table: Table) -> None:
         self.question, self.table = question, table
         self.workload, self.catalog = question.workload, question.catalog
-        self._seen: dict[tuple[int, int, int, int], Verified] = {}
+        self._seen: dict[Key, Verified] = {}
         self._drawn: dict[tuple[int, int, float], Phases] = {}
         self._factors: dict[int, Factors | None] = {}
         self.rentals = Rentals(question)
@@ -369,15 +372,22 @@ class Simulations:
             float(self.table.peak_requests_per_s[design.row, design.column]) / lanes,
         )
 
-    def run(self, design: Design, requests: int) -> Verified:
-        """Simulate one lane of the design at its share of the peak, with this many requests."""
+    def run(self, design: Design, requests: int, load: float = 1.0, arrival_cv: float | None = None) -> Verified:
+        """Simulate one lane of the design at its share of the peak, or of `load` times it, with this many requests.
+
+        Users who think for a shorter time are more load; their number stays. `arrival_cv`: in place of the workload's.
+        """
         lane = self.lane(design)
-        key = (design.row, lane.max_running_requests, design.replicas, requests)
+        cv = self.workload.arrival_cv if arrival_cv is None else arrival_cv
+        key = (design.row, lane.max_running_requests, design.replicas, requests, load, cv)
         if key not in self._seen:
             assert self.table.built is not None
             lanes = design.replicas * lane.choice.lanes
             asked = as_cached(self.workload, self.kept_fraction(design))
-            rate = self.workload.requests_per_s_peak / lanes
+            if asked.users is not None:
+                asked = replace(asked, users=replace(asked.users, think_s=asked.users.think_s / load))
+            asked = replace(asked, requests_per_s_peak=asked.requests_per_s_peak * load, arrival_cv=cv)
+            rate = asked.requests_per_s_peak / lanes
             simulate = partial(verify, asked, self.table.built.times, design.row, lane, requests=requests)
 
             def see(rate: float) -> Verified:
@@ -391,10 +401,10 @@ class Simulations:
         self.catalog.effort.add(seen.work, seen.requests)
         return seen
 
-    def _full_slots(self, see: Callable[[float], Verified], key: tuple[int, int, int, int], rate: float) -> Verified:
+    def _full_slots(self, see: Callable[[float], Verified], key: Key, rate: float) -> Verified:
         """The lane with its share of a batch, simulated once for all numbers of replicas."""
-        row, slots, _, requests = key
-        alike = (row, slots, ANY_REPLICAS, requests)
+        row, slots, _, requests, load, cv = key
+        alike = (row, slots, ANY_REPLICAS, requests, load, cv)
         if alike not in self._seen:
             self._seen[alike] = see(rate)
         return at_rate(self.workload, self._seen[alike], rate)
@@ -403,7 +413,7 @@ class Simulations:
         """Simulate one lane of the design with its round-robin share of the trace."""
         lane, trace = self.lane(design), self.workload.trace
         assert self.table.built is not None and trace is not None
-        key = (design.row, lane.max_running_requests, design.replicas, 0)
+        key = (design.row, lane.max_running_requests, design.replicas, 0, 1.0, 0.0)
         if key not in self._seen:
             share = trace.for_replica(design.replicas * lane.choice.lanes)
             self._seen[key] = self._counted(
@@ -422,10 +432,21 @@ class Simulations:
     def run_in_full(self, workload: Workload, design: Design) -> SimulatedDesign:
         """Simulate with all requests, and replay the trace if the workload has one."""
         seen = self.run(design, REQUESTS)
+        if workload.kind.has_arrivals and excess(workload, seen) <= HOPELESS:
+            seen = replace(seen, response=self.response(design))
         if workload.trace and excess(workload, seen) <= HOPELESS:
-            seen = replace(seen, of_trace=self.replay_trace(design))
+            seen = replace(seen, of_trace=replace(self.replay_trace(design), response=seen.response))
         far = excess(workload, self.sure(workload, design.row, seen))
         return SimulatedDesign(design=design, verified=seen, excess_fraction=far, pilot=False)
+
+    def response(self, design: Design) -> Response:
+        """How its latencies answer to slower steps and more load, and to arrivals of another burstiness if assumed.
+
+        By pilot runs: their ratios are closer than their percentiles.
+        """
+        see = partial(self.run, design, PILOT_REQUESTS)
+        assumed = self.workload.arrival_cv_range if self.workload.users is None else None
+        return response_of(see, burstiness=[see(arrival_cv=cv) for cv in assumed or ()])
 
     def fewest_replicas(self, workload: Workload, row: int, column: int) -> SimulatedDesign:
         """The candidate with the fewest replicas that meet the limits, trying up to twice the plan; else its best run.

@@ -189,10 +189,10 @@ def at_its_confidence(question: Question, table: Table) -> Table:
 
 def _margins(question: Question, lanes: Sequence[Lane]) -> dict[str, Any]:
     """The margins of each lane, which depend on its chip and its draft."""
-    margins, known = np.ones((2, len(lanes), 1)), dict[tuple[str, str, int], tuple[float, float] | None]()
+    margins, known = np.ones((2, len(lanes), 1)), dict[tuple[str, str, str, int], tuple[float, float] | None]()
     confidence, scopes = question.workload.slo.confidence, question.catalog.scopes
     for i, lane in enumerate(lanes if confidence else ()):
-        key = lane.choice.accelerator.slug, lane.choice.efficiency.basis, id(lane.draft)
+        key = lane.choice.accelerator.slug, lane.framework.slug, lane.choice.efficiency.basis, id(lane.draft)
         if key not in known:
             known[key] = latency_margins(scopes, lane, confidence or 0.0)
         if (margin := known[key]) is not None:

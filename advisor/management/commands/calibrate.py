@@ -210,7 +210,9 @@ def write(
         if together is not None:
             ratios[CORRELATION] = together
         text = interval_text(basis, metrics)
-        calibration_files.write_scope(out, f"interval:{basis}", basis, as_of, text, ratios)
+        calibration_files.write_scope(
+            out, f"interval:{basis}", "measured" if basis == calibrate.TIMED else basis, as_of, text, ratios
+        )
     scores = report(fit, setup, facts, spans, validated, calibration_files.digest(out))
     calibration_files.write_report(out, scores | {"reliability": reliability.tables(unseen)})
 
@@ -246,6 +248,8 @@ def source_text(name: str, free: Sequence[str], facts: Mapping[str, Any], setup:
 
 
 INTERVAL_ROWS = {
+    calibrate.TIMED: "rows on chips with measured kernels under frameworks whose host times were measured there, their "
+    "model held out",
     "measured": "rows on chips with measured kernels, their model held out",
     "relative": "rows on chips of families with measured rows, their chip held out",
     "datasheet": "all rows, their chip family held out",

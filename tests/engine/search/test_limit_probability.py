@@ -1,4 +1,4 @@
-"""The probability of meeting a limit follows the stored quantiles: for each figure and basis, and in an answer."""
+"""The probability of meeting a limit follows the stored quantiles, moved through the response to the load."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -50,8 +50,9 @@ def first() -> Scored:
 def test_a_limit_at_a_multiple_of_the_printed_value_has_the_stored_share(
     first: Scored, basis: str, multiple: float
 ) -> None:
+    """With the same requests in flight, as in the closed loops that the quantiles come from."""
     s = on_basis(first, basis)
-    v, drawn = s.verified, limits.factors_of(SHIPPED.scopes, s.lane)
+    v, drawn = replace(s.verified, response=None), limits.factors_of(SHIPPED.scopes, s.lane)
     ttft = replace(question(), slo=Slo(ttft_p95_s=multiple * v.ttft_p95_s))
     tpot = replace(question(), slo=Slo(tpot_p95_s=multiple * v.tpot_p95_s))
     assert holds(limits.slo_probability(ttft, drawn, v) or 0.0, stored_share(basis, "ttft", multiple))
@@ -72,14 +73,41 @@ def test_an_estimate_at_the_limit_is_about_as_likely_to_hold_as_not(first: Score
 
 
 @pytest.mark.parametrize("multiple", [0.8, 1.0, 1.25, 2.0])
-def test_every_option_of_an_answer_states_the_stored_share_of_its_own_ratio(first: Scored, multiple: float) -> None:
-    asked = question(slo=Slo(ttft_p95_s=multiple * first.verified.ttft_p95_s))
+def test_every_option_of_an_answer_states_the_stored_share_of_the_steps_that_reach_its_limit(
+    first: Scored, multiple: float
+) -> None:
+    asked = question(slo=Slo(tpot_p95_s=multiple * first.verified.tpot_p95_s))
     found = search(Question(asked, SHIPPED)).ranked
     assert found
+    slower = np.geomspace(0.1, 10.0, 20_001)
     for s in found:
-        ratio = (asked.slo.ttft_p95_s or 0.0) / s.verified.ttft_p95_s
-        ends = stored_share(s.lane.choice.efficiency.basis, "ttft", ratio)
+        assert s.verified.response is not None
+        reached = s.verified.tpot_p95_s * slower * s.verified.response.at("tpot_p95_s", slower)
+        steps = slower[np.searchsorted(reached, asked.slo.tpot_p95_s)]
+        ends = stored_share(s.lane.choice.efficiency.basis, "tpot", float(steps))
         assert s.slo_probability is not None and holds(s.slo_probability, ends)
+
+
+def test_an_interval_and_the_probability_of_a_limit_at_its_end_are_one_statement(first: Scored) -> None:
+    drawn = limits.factors_of(SHIPPED.scopes, first.lane)
+    assert drawn is not None
+    for key, figure, limit in (("ttft_p95", "ttft_p95_s", "ttft_p95_s"), ("tpot_p95", "tpot_p95_s", "tpot_p95_s")):
+        ends = limits.latency_ranges(drawn, first.verified.response)[key]
+        for end, share in zip(ends, (0.05, 0.95), strict=True):
+            asked = replace(question(), slo=Slo(**{limit: end * getattr(first.verified, figure)}))
+            assert limits.slo_probability(asked, drawn, first.verified) == pytest.approx(share, abs=0.002)
+
+
+def test_where_kernels_and_host_were_timed_their_own_errors_count(first: Scored) -> None:
+    s = on_basis(first, "measured")
+    choice = replace(s.lane.choice, overhead=replace(s.lane.choice.overhead, timed=True))
+    narrow = {key: 1.0 + (value - 1.0) / 2 for key, value in STORED["interval:measured"].items()}
+    known = SHIPPED.scopes | {limits.TIMED: narrow}
+    timed, other = (limits.interval_ratios(known, "measured", c)["tpot"] for c in (choice, s.lane.choice))
+    assert other[0] < timed[0] < timed[1] < other[1]
+    assert limits.interval_ratios(known, "relative", choice) == limits.interval_ratios(
+        SHIPPED.scopes, "relative", choice
+    )
 
 
 @pytest.mark.parametrize("basis", BASES)

@@ -8,10 +8,11 @@ like any deployment before it is shown.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 
 import numpy as np
 
-from advisor.engine.scheduler import REQUESTS, Bounds, Verified, closed_loop, scheduler_of, verify
+from advisor.engine.scheduler import REQUESTS, Bounds, Verified, closed_loop, response_of, scheduler_of, verify
 from advisor.engine.search.candidates import CONCURRENCY, Question, connected_chips
 from advisor.engine.search.limits import Factors, slo_probability, tpot_limit_s, with_confidence
 from advisor.engine.search.objective import Scale, final_score, table_scores
@@ -297,14 +298,21 @@ def simulated(
     built = simulations.table.built
     assert built is not None
 
-    def run(requests: int) -> Verified:
-        seen = simulated_pools(workload, built, index, lane, sizes, transfer_s, requests)
+    @cache
+    def run(requests: int, load: float = 1.0, arrival_cv: float = workload.arrival_cv) -> Verified:
+        peak = workload.requests_per_s_peak * load
+        asked = replace(workload, requests_per_s_peak=peak, arrival_cv=arrival_cv)
+        seen = simulated_pools(asked, built, index, lane, sizes, transfer_s, requests)
         simulations.catalog.effort.add(seen.work, 2 * requests)
         return seen
 
     pilot = run(PILOT_REQUESTS)
     sure = surely(workload, of_pools(simulations.factors(index)), pilot)
-    return pilot if excess_bounds(workload, sure)[0] > 1 else run(REQUESTS)
+    if excess_bounds(workload, sure)[0] > 1:
+        return pilot
+    see = partial(run, PILOT_REQUESTS)
+    burstiness = [see(arrival_cv=cv) for cv in workload.arrival_cv_range or ()]
+    return replace(run(REQUESTS), response=response_of(see, burstiness=burstiness))
 
 
 def simulated_pools(

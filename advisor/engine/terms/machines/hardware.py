@@ -172,11 +172,13 @@ class Overhead:
     core_flops_per_s: float = 0.0  # maximum rate of its matrix kernels per core; 0: they reach the chip's
     vector_rows: float = 0.0  # rows of a matrix up to which it has matrix-vector kernels, which pad no tile; 0: none
     uncertain_ratio: float = 1.0  # by how much its times may be off where they are estimates; 1: its own, measured
+    timed: bool = False  # its host times were measured on this chip family, with this release or an earlier one
     measured_version: str = ""  # the newest measured release at or below this one; empty: none
     releases_since: int = 0  # releases of the framework after that one, up to this one
     source: str = ""
 
 
+DERIVED = ("timed", "measured_version", "releases_since", "source")  # of an Overhead: no scope has them
 Scopes = Mapping[str, Mapping[str, float | str]]
 BASES = ("datasheet", "relative", "measured")
 TRAINING = "training"  # scope of the figures that only training reads; training:family:hopper has those of a family
@@ -260,15 +262,20 @@ def overhead(scopes: Scopes, framework: str, version: str, family: str = "", kin
     own = f"framework:{framework}"
     on_chips = (f"{own}:{kind}", f"{own}:{family}")
     stored = [v for v in {name[len(own) + 1 :].split(":")[0] for name in scopes if name.startswith(f"{own}:")} if v]
-    versions = [name for v in at_or_below(stored, version) for name in (f"{own}:{v}", f"{own}:{v}:{family}")]
+    below = at_or_below(stored, version)
+    versions = [name for v in below for name in (f"{own}:{v}", f"{own}:{v}:{family}")]
     names = ("framework", own, *on_chips, *versions)
-    wanted = tuple(f.name for f in fields(Overhead) if f.name not in ("source", "measured_version", "releases_since"))
+    wanted = tuple(f.name for f in fields(Overhead) if f.name not in DERIVED)
     measured, since = measured_release(scopes, framework, version)
     sources = [str(scopes[n]["source"]) for n in names if "source" in scopes.get(n, {})]
     if since:
         sources.append(f"newest measured release {measured}, {since} before {version}")
     return Overhead(
-        **_merge(scopes, names, wanted), measured_version=measured, releases_since=since, source="; ".join(sources)
+        **_merge(scopes, names, wanted),
+        timed=any(f"{own}:{v}:{family}" in scopes for v in below),
+        measured_version=measured,
+        releases_since=since,
+        source="; ".join(sources),
     )
 
 

@@ -159,6 +159,7 @@ class Workload:
     training: TrainingTask | None = None  # of a kind that trains
     context_tokens: float = math.inf  # the model's; requests drawn from distributions end there
     arrival_cv: float = 1.0  # coefficient of variation of the gaps between arrivals at the peak; 1: Poisson
+    arrival_cv_range: tuple[float, float] | None = None  # its 90 % range where it is assumed; None: it is known
     prefix_classes: tuple[PrefixClass, ...] = ()  # empty: every prompt has `prefix_cache_hit_fraction` in the cache
 
     def arrival_cv2(self, share: Any = 1.0) -> Any:
