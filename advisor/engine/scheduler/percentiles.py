@@ -119,13 +119,14 @@ def verify(
     Of users, it is the rate that they would send if answers took no time. The lane has its share of them, rounded up:
     the fullest lane if they are spread evenly. Lengths are drawn in pairs from a trace, if the workload has one.
     `requests` None: as many as percentiles need that are reported. How near they come to those of long runs without
-    stratified requests, at which cost: docs/explanation/methodology.md.
+    stratified requests, at which cost: docs/explanation/search-time.md.
     """
     if requests is not None or not workload.kind.has_arrivals:
         return _at_peak(workload, times, index, lane, rate_per_s, requests or REQUESTS)
     seen = _at_peak(workload, times, index, lane, rate_per_s, LONG_RUNS[0])
     for count in LONG_RUNS[1:]:
-        if seen.is_precise or seen.work * count > MOST_WORK * seen.requests:
+        precise = seen.is_precise and seen.requests > LONG_RUNS[0]  # the first only shows what a request costs
+        if precise or seen.work * count > MOST_WORK * seen.requests:
             break
         seen = _at_peak(workload, times, index, lane, rate_per_s, count)
     return seen

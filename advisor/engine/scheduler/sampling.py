@@ -101,7 +101,7 @@ def shared_prefixes(
 
 def stratified(count: int, rng: np.random.Generator) -> np.ndarray:
     """Numbers from [0, 1), one in each of `count` equal parts, in random order."""
-    return np.minimum((rng.permutation(count) + rng.random(count)) / max(count, 1), np.nextafter(1.0, 0.0))
+    return np.asarray(np.minimum((rng.permutation(count) + rng.random(count)) / max(count, 1), np.nextafter(1.0, 0.0)))
 
 
 def token_lengths(lengths: Lengths, low_fraction: float, high_fraction: float, quantiles: np.ndarray) -> np.ndarray:
@@ -112,7 +112,7 @@ def token_lengths(lengths: Lengths, low_fraction: float, high_fraction: float, q
         tokens = lengths.mean_tokens * np.exp(sigma * special.ndtri(quantiles) - sigma**2 / 2)
     else:
         tokens = lengths.mean_tokens * (low_fraction + (high_fraction - low_fraction) * quantiles)
-    return np.maximum(np.rint(tokens), 1).astype(np.int64)
+    return np.asarray(np.maximum(np.rint(tokens), 1).astype(np.int64))
 
 
 def _pairs(d: Drawing, inputs: np.ndarray, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -156,4 +156,4 @@ def _gaps(arrival_cv: float | None, count: int, rng: np.random.Generator) -> np.
 
 def _segment_durations(shape: float, gaps: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Sums of so many gaps, one in each quantile of their law."""
-    return special.gammaincinv(shape * gaps, stratified(len(gaps), rng)) / shape
+    return np.asarray(special.gammaincinv(shape * gaps, stratified(len(gaps), rng)) / shape)
