@@ -65,6 +65,7 @@ from advisor.engine.terms import (
 NAN = math.nan
 STATISTICS = ("mean", "p50", "p95", "p99")  # of TTFT and TPOT in an Estimate
 SETTLING_ROUNDS = 2  # of a draft: what it costs depends on how many requests decode together
+OPEN_LOOP_REQUESTS = 20_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -523,10 +524,10 @@ def _client(case: Case, static: bool, pool_lanes: int) -> Client:
 
 
 def _measured(case: Case, per_lane: int) -> int:
-    """Number of measured requests: open loops need thousands for their tail, closed loops a few rounds."""
+    """Number of measured requests: open loops need tens of thousands for their tail, closed loops a few rounds."""
     if case.client.requests:
         return case.client.requests
-    return 2000 if case.has_arrivals else max(min(10 * per_lane, 2000), 100)
+    return OPEN_LOOP_REQUESTS if case.has_arrivals else max(min(10 * per_lane, 2000), 100)
 
 
 def _served(result: Simulation, base: Estimate, scale: float) -> Estimate:

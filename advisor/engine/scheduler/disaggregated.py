@@ -61,7 +61,9 @@ def simulate_pools(
     )  # the web tier must not load numba
 
     begin, end, total = _counts(client, concurrency, requests)
-    sent, between = arriving(drawing(client, input_tokens, output_tokens, context_tokens), total, seed)
+    sent, between = arriving(
+        drawing(client, input_tokens, output_tokens, context_tokens), (begin, end - begin, total - end), seed
+    )
     prefill, decode = (
         Pool(
             costs=checked(_costs(times, lanes.index)),

@@ -67,6 +67,8 @@ from advisor.engine.terms import OWNED, Offer, Part, Workload, mean_fraction
 
 PILOT_REQUESTS = 500
 Key = tuple[int, int, int, int, float, float]  # row, slots, replicas, requests, load, burstiness
+MORE_REQUESTS = 10_000  # where the bounds of a full simulation enclose the limit, and it is this near to it
+NEAR_LIMIT_FRACTION = 0.1
 ANY_REPLICAS = 0  # in the key of a cached simulation that holds for every number of replicas
 HOPELESS = 1.5  # a design more than this many times over a limit is not replayed on the trace
 LOST = 2.5  # above this lower bound, more replicas or requests would not change the outcome
@@ -432,6 +434,8 @@ class Simulations:
     def run_in_full(self, workload: Workload, design: Design) -> SimulatedDesign:
         """Simulate with all requests, and replay the trace if the workload has one."""
         seen = self.run(design, REQUESTS)
+        if workload.kind.has_arrivals and not self._is_decided(workload, design, seen):
+            seen = self.run(design, MORE_REQUESTS)
         if workload.kind.has_arrivals and excess(workload, seen) <= HOPELESS:
             seen = replace(seen, response=self.response(design))
         if workload.trace and excess(workload, seen) <= HOPELESS:
@@ -447,6 +451,28 @@ class Simulations:
         see = partial(self.run, design, PILOT_REQUESTS)
         assumed = self.workload.arrival_cv_range if self.workload.users is None else None
         return response_of(see, burstiness=[see(arrival_cv=cv) for cv in assumed or ()])
+
+    def _is_decided(self, workload: Workload, design: Design, seen: Verified) -> bool:
+        """Whether a longer simulation would hardly change on which side of its limits a design is."""
+        sure = self.sure(workload, design.row, seen)
+        low, high = excess_bounds(workload, sure)
+        return not low <= 1 < high or abs(excess(workload, sure) - 1) > NEAR_LIMIT_FRACTION
+
+    def precise(self, workload: Workload, s: Scored) -> Scored:
+        """The deployment with the percentiles of a simulation that is long enough to report them.
+
+        As before where it would contradict the decision, made with confidence bounds.
+        """
+        built, asked = self.table.built, as_cached(workload, s.kept_fraction)
+        if built is None or s.pools or not workload.kind.has_arrivals:
+            return s
+        rate = workload.requests_per_s_peak / s.carrying_lanes
+        seen = verify(asked, built.times, s.row_index, s.lane, rate)
+        seen = replace(seen, of_trace=s.verified.of_trace, response=s.verified.response)
+        if (excess(workload, self.sure(workload, s.row_index, seen)) <= 1) != s.meets_slo:
+            return s
+        chance = slo_probability(workload, self.factors(s.row_index), seen)
+        return replace(s, verified=seen, slo_probability=chance)
 
     def fewest_replicas(self, workload: Workload, row: int, column: int) -> SimulatedDesign:
         """The candidate with the fewest replicas that meet the limits, trying up to twice the plan; else its best run.
