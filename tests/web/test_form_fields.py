@@ -152,6 +152,20 @@ def test_a_config_whose_size_is_doubtful_is_confirmed_in_the_yaml_and_kept_there
     assert again.is_valid() and again.spec == form.spec and again.spec["model"]["confirm_size"] is True
 
 
+def test_arrivals_and_shared_prefixes_go_through_the_form():
+    given = {"traffic.burstiness": "2.5", "traffic.peak_window_s": "5 min", "slo.headroom_fraction": "15%"}
+    spec = sent(**given, **{"traffic.prefixes": "50% 200 8\r\n0.1, 100"})
+    assert (spec["traffic"]["burstiness"], spec["traffic"]["peak_window_s"]) == (2.5, 300)
+    assert spec["traffic"]["prefixes"] == [
+        {"share": 0.5, "tokens": 200, "count": 8},
+        {"share": 0.1, "tokens": 100, "count": 1},
+    ]
+    assert spec["slo"]["headroom_fraction"] == 0.15
+    initial = from_spec(spec)
+    assert "yaml" not in initial and initial["traffic.prefixes"] == "0.5 200 8\n0.1 100 1"
+    assert parse(WorkloadForm().combined(initial)) == parse(as_file(spec)) == spec
+
+
 ASSUMED = {
     "rent-change-per-year": "-0.2",
     "electricity-change-per-year": "0.03",
