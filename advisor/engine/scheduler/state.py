@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 
 # Indices of `totals`, then of `state`.
-CLOCK_S, BUSY_S, RUNNING_S, STEPS, OUT_TOKENS, IN_TOKENS, FINISHED, PROMPT_STEPS, PROMPT_S, VISITED = range(10)
+CLOCK_S, BUSY_S, RUNNING_S, STEPS, OUT_TOKENS, IN_TOKENS, FINISHED, PROMPT_STEPS, PROMPT_S, VISITED, LAUNCH_S = range(11)
 FREE, RUNNING, NEXT, PREEMPTED, SUBMITTED, PREEMPTIONS, FREE_MIN = range(7)
-BY_TURN, TURN, TAKEN, DECODES, CONTEXT, WINDOWED, GROWING = range(7, 14)
+BY_TURN, TURN, TAKEN, DECODES, CONTEXT, WINDOWED, GROWING, HELD = range(7, 15)
 Totals = tuple[np.ndarray, np.ndarray, np.ndarray]  # (final totals, totals at the ends of the window, state)
 
 
@@ -81,7 +81,10 @@ class Turns(NamedTuple):
 
 
 class Server(NamedTuple):
-    """Everything that one simulation uses. `running` and `scheduled` are by slot, in order of admission."""
+    """Everything that one simulation uses. `running` and `scheduled` are by slot, in order of admission.
+
+    held: requests whose first or last token the device has computed and the host not yet read.
+    """
 
     costs: Costs
     rules: Rules
@@ -89,6 +92,7 @@ class Server(NamedTuple):
     turns: Turns
     running: np.ndarray
     scheduled: np.ndarray  # tokens of this step
+    held: np.ndarray
     state: np.ndarray
     totals: np.ndarray
     marks: np.ndarray
@@ -108,6 +112,7 @@ def server_of(costs: Costs, rules: Rules, table: Requests, totals: int, state: i
         raise ValueError("cannot simulate: a step time is negative or not finite; check the model and chip sizes")
     count, places = len(table.arrival_s), int(table.output.max(initial=0)) + 1
     slots, by_request = np.zeros((2, count + 1), np.int64), np.full((2, count), -1)
+    held = np.zeros(2 * count + 2, np.int64)
     turns = Turns(
         ending=np.full(places, -1),
         also_ending=by_request[0],
@@ -116,4 +121,6 @@ def server_of(costs: Costs, rules: Rules, table: Requests, totals: int, state: i
         joined=by_request[1],
     )
     marks = np.zeros((2, totals))
-    return Server(costs, rules, table, turns, slots[0], slots[1], np.zeros(state, np.int64), np.zeros(totals), marks)
+    return Server(
+        costs, rules, table, turns, slots[0], slots[1], held, np.zeros(state, np.int64), np.zeros(totals), marks
+    )
