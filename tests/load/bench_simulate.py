@@ -24,6 +24,8 @@ def example_times() -> StepTimes:
     values = {
         "sample_s_per_sequence": 1e-6,
         "decode_s_per_context_token": 3e-8,
+        "repeat_s_per_context_token": 1.5e-8,
+        "cache_tokens": 12_000,
         "window_s_per_context_token": 1e-8,
         "window_tokens": 1024,
         "decode_s_per_sequence": 1e-6,

@@ -38,7 +38,8 @@ CHIPS_TRIED = 6  # cheapest cards that all workloads can use
 ROUNDS = 12  # fixed-point iterations for busy fractions
 SLACKS = (1.0, 0.8, 0.6)  # estimates within this share of the limits; tighter after a failed simulation
 STRETCHED = (
-    *("linear_s", "sample_s_per_sequence", "decode_s_per_context_token", "window_s_per_context_token"),
+    *("linear_s", "sample_s_per_sequence", "decode_s_per_context_token"),
+    *("repeat_s_per_context_token", "window_s_per_context_token"),
     *("decode_s_per_sequence", "source_s_per_sequence", "prefill_s_per_pair", "window_prefill_s_per_pair"),
 )
 

@@ -17,6 +17,7 @@ from advisor.engine.scheduler.state import (
     CLOCK_S,
     CONTEXT,
     DECODES,
+    DISTINCT,
     FINISHED,
     FREE,
     FREE_MIN,
@@ -30,6 +31,7 @@ from advisor.engine.scheduler.state import (
     PREEMPTIONS,
     PROMPT_S,
     PROMPT_STEPS,
+    REPEATED,
     RUNNING,
     RUNNING_S,
     STEPS,
@@ -74,7 +76,7 @@ _whole_tiles, _grid_index, _on_line = (
     compiled(f) for f in (duration.whole_tiles, duration.grid_index, duration.on_line)
 )
 _sequences_s, _context_s, _pairs_s = (compiled(f) for f in (duration.sequences_s, duration.context_s, duration.pairs_s))
-_launch_s, _lasting_s = (compiled(f) for f in (duration.launch_s, duration.step_s))
+_launch_s, _lasting_s, _repeats_s = (compiled(f) for f in (duration.launch_s, duration.step_s, duration.repeats_s))
 
 CHUNKED_CODE, PREFILL_FIRST_CODE, MIXED_CODE, STATIC_CODE = range(len(POLICIES))
 
@@ -100,13 +102,37 @@ def _window_pairs(start: int, count: int, window: int) -> int:
 
 
 @compiled
+def _shared_blocks(s: Server, r: int) -> int:
+    """Blocks of the request that are those of its shared prefix."""
+    return s.table.cached[r] // s.costs.block_tokens if s.table.prefix[r] >= 0 else 0
+
+
+@compiled
+def _prefix_blocks(s: Server, r: int) -> int:
+    """Blocks of the request's shared prefix that are allocated or freed with it: no running request holds them."""
+    prefix = s.table.prefix[r]
+    if prefix < 0 or s.prefixes.holders[prefix] > 0:
+        return 0
+    return s.prefixes.tokens[prefix] // s.costs.block_tokens
+
+
+@compiled
+def _release(s: Server, r: int) -> None:
+    """Free the blocks of a request that is no longer running."""
+    s.state[FREE] += s.table.blocks[r] - _shared_blocks(s, r)
+    if s.table.prefix[r] >= 0:
+        s.prefixes.holders[s.table.prefix[r]] -= 1
+        s.state[FREE] += _prefix_blocks(s, r)
+
+
+@compiled
 def _preempt(s: Server) -> int:
     """Preempt the newest running request to the head of the queue; returns its tokens in this step."""
     table, state = s.table, s.state
     state[RUNNING] -= 1
     slot = state[RUNNING]
     r = s.running[slot]
-    state[FREE] += table.blocks[r]
+    _release(s, r)
     table.blocks[r] = table.computed[r] = 0
     state[PREEMPTED] += 1
     state[PREEMPTIONS] += 1
@@ -148,6 +174,12 @@ def _awaited_blocks(s: Server, r: int) -> int:
 
 
 @compiled
+def _taken_blocks(s: Server, r: int) -> int:
+    """Free blocks that the request takes when it is admitted."""
+    return _awaited_blocks(s, r) - _shared_blocks(s, r) + _prefix_blocks(s, r)
+
+
+@compiled
 def _admit(s: Server, budget: int, seen_s: float, batch: bool) -> int:
     """Admit waiting requests, preempted ones first, while tokens, slots and KV last. Returns the budget left."""
     rules, table, state = s.rules, s.table, s.state
@@ -159,14 +191,16 @@ def _admit(s: Server, budget: int, seen_s: float, batch: bool) -> int:
         r = s.running[len(s.running) - state[PREEMPTED]] if again else state[NEXT]
         if not again and table.arrival_s[r] + s.costs.request_s > seen_s:
             break
-        blocks = _awaited_blocks(s, r)
+        blocks = _taken_blocks(s, r)
         need = table.prompt[r] + table.generated[r] - table.cached[r]
         if blocks > state[FREE] or (rules.whole_prompts and started and need > budget):
             break
         state[PREEMPTED] -= again
         state[NEXT] += not again
         state[FREE] -= blocks
-        table.blocks[r] = blocks
+        table.blocks[r] = _awaited_blocks(s, r)
+        if table.prefix[r] >= 0:
+            s.prefixes.holders[table.prefix[r]] += 1
         table.computed[r] = table.cached[r]
         tokens = need if rules.whole_prompts else max(min(need, budget), 0)
         s.running[state[RUNNING]] = r
@@ -198,13 +232,22 @@ def _fill(s: Server, seen_s: float) -> int:
 
 
 @compiled
+def _reads_more(s: Server, prefix: int, before: int, tokens: int) -> tuple[int, int]:
+    """(tokens of a prefix read again, tokens read for the first time) if sequences of a step that read `before` tokens
+    of it are joined by one that reads `tokens`."""
+    once = max(min(s.prefixes.tokens[prefix] - before, tokens), 0)
+    return tokens - once, once
+
+
+@compiled
 def _step_s(s: Server, seen_s: float) -> float:
     """Seconds of the scheduled step, noted if it has a prompt; the host has been at it since `seen_s`."""
     costs, table, state = s.costs, s.table, s.state
-    tokens = sources = context = windowed = 0
+    tokens = sources = context = windowed = repeated = distinct = 0
     pairs = window_pairs = 0.0
     if state[TAKEN]:
         tokens, context, windowed = state[DECODES], state[CONTEXT], state[WINDOWED]
+        repeated, distinct = state[REPEATED], state[DISTINCT]
     sequences = decodes = sampled = tokens
     for slot in range(state[DECODES], state[RUNNING]):
         q = s.scheduled[slot]
@@ -220,12 +263,22 @@ def _step_s(s: Server, seen_s: float) -> float:
             decodes += 1
             context += target
             windowed += min(target, costs.window_tokens)
+            prefix = table.prefix[r]
+            if prefix >= 0:
+                before = s.prefixes.reads[prefix] * state[TAKEN] + s.prefixes.others[prefix]
+                again, once = _reads_more(s, prefix, before, table.cached[r])
+                s.prefixes.others[prefix] += table.cached[r]
+                repeated += again
+                distinct += once
         else:
             sources += start <= table.cached[r]
             pairs += q * start + q * (q + 1) / 2
             window_pairs += _window_pairs(start, q, costs.window_tokens)
+    if distinct > 0:
+        _forget_others(s)
     device_s = _sequences_s(costs, _linear_s(costs, tokens), sampled, decodes, sources)
-    device_s = _pairs_s(costs, _context_s(costs, device_s, context, windowed), pairs, window_pairs)
+    device_s = _context_s(costs, device_s, context, windowed) - _repeats_s(costs, repeated, distinct)
+    device_s = _pairs_s(costs, device_s, pairs, window_pairs)
     s.totals[LAUNCH_S] = _launch_s(costs, tokens, sequences, pairs > 0)
     step_s = _lasting_s(costs, device_s, s.totals[LAUNCH_S] - (s.totals[CLOCK_S] - seen_s), sequences)
     if pairs > 0:
@@ -263,11 +316,19 @@ def _deliver(s: Server, clock_s: float, launched_s: float) -> None:
 
 
 @compiled
+def _forget_others(s: Server) -> None:
+    for slot in range(s.state[DECODES], s.state[RUNNING]):
+        prefix = s.table.prefix[s.running[slot]]
+        if prefix >= 0:
+            s.prefixes.others[prefix] = 0
+
+
+@compiled
 def _finish(s: Server, r: int) -> int:
     """Finish a request after its last token; returns 1 for a measured request."""
     s.table.finish_s[r] = s.totals[CLOCK_S]
     _hold(s, r)
-    s.state[FREE] += s.table.blocks[r]
+    _release(s, r)
     s.totals[FINISHED] += 1
     return s.rules.first <= r < s.rules.last
 
@@ -355,7 +416,7 @@ def _awaited_s(s: Server) -> float:
     if none or s.rules.policy == STATIC_CODE or state[RUNNING] >= s.rules.max_running_requests:
         return np.inf
     r = s.running[len(s.running) - state[PREEMPTED]] if again else state[NEXT]
-    if _awaited_blocks(s, r) > state[FREE]:
+    if _taken_blocks(s, r) > state[FREE]:
         return np.inf
     return -np.inf if again else s.table.arrival_s[r] + s.costs.request_s
 
@@ -375,12 +436,25 @@ def _join(s: Server, r: int) -> None:
     state[DECODES] += 1
     state[CONTEXT] += target
     state[WINDOWED] += min(target, window)
+    if table.prefix[r] >= 0:
+        _read_by_turns(s, r, 1)
     if target < window:
         state[GROWING] += 1
         if window < target + left:
             turns.filling[(turn + window - target) % len(turns.filling)] += 1
     if not s.rules.reserve_full:
         turns.taking[(turn - table.computed[r]) % s.costs.block_tokens] += 1
+
+
+@compiled
+def _read_by_turns(s: Server, r: int, sign: int) -> None:
+    """Note that a request whose prompt begins with a shared prefix joins (1) or leaves (-1) those that decode by turns."""
+    prefix, tokens = s.table.prefix[r], s.table.cached[r]
+    before = s.prefixes.reads[prefix] - (tokens if sign < 0 else 0)
+    again, once = _reads_more(s, prefix, before, tokens)
+    s.state[REPEATED] += sign * again
+    s.state[DISTINCT] += sign * once
+    s.prefixes.reads[prefix] += sign * tokens
 
 
 @compiled
@@ -403,6 +477,8 @@ def _take_turn(s: Server) -> int:
         state[CONTEXT] -= target
         state[WINDOWED] -= min(target, window)
         state[GROWING] -= target <= window
+        if table.prefix[r] >= 0:
+            _read_by_turns(s, r, -1)
         if not s.rules.reserve_full:
             table.blocks[r] = _blocks(target - 1, s.costs.block_tokens)
             turns.taking[(state[TURN] - target + 1) % s.costs.block_tokens] -= 1
@@ -448,6 +524,7 @@ def _end_turns(s: Server) -> None:
             table.blocks[r] = _blocks(table.computed[r], s.costs.block_tokens)
     turns.filling[:] = 0
     turns.taking[:] = 0
+    s.prefixes.reads[:] = 0
     state[BY_TURN:HELD] = 0
 
 
@@ -503,14 +580,14 @@ def _go_on(s: Server, seen_s: float, mark_s: float) -> float:
     fixed_s = _sequences_s(costs, _linear_s(costs, decodes + q), decodes, decodes, 0)
     launch_s = _launch_s(costs, decodes + q, sequences, q > 0)
     context, windowed, growing, free = state[CONTEXT], state[WINDOWED], state[GROWING], state[FREE]
-    prompt_s = 0.0
+    prompt_s, saved_s = 0.0, _repeats_s(costs, state[REPEATED], state[DISTINCT])
     clock_s, busy_s, running_s, steps, places = totals[CLOCK_S], totals[BUSY_S], totals[RUNNING_S], 0, len(turns.ending)
     after, block = state[TURN] % places, state[TURN] % costs.block_tokens
     while awaited_s > seen_s and clock_s < mark_s and steps < most:
         after = after + 1 if after + 1 < places else 0
         if turns.ending[after] >= 0 or turns.taking[block] > free:
             break
-        device_s = _context_s(costs, fixed_s, context, windowed)
+        device_s = _context_s(costs, fixed_s, context, windowed) - saved_s
         if q > 0:
             pairs = q * start + q * (q + 1) / 2
             device_s = _pairs_s(costs, device_s, pairs, _window_pairs(start, q, costs.window_tokens))
@@ -593,7 +670,7 @@ def run_steps(costs: Costs, rules: Rules, table: Requests, concurrency: int, one
 
     `one_by_one` visits every request in every step: slower, with identical results to the last bit.
     """
-    s = server_of(costs, rules, table, totals=11, state=15)
+    s = server_of(costs, rules, table, totals=11, state=17)
     s.state[FREE] = s.state[FREE_MIN] = costs.total_blocks
     s.state[SUBMITTED] = min(concurrency, len(table.arrival_s)) if rules.closed else len(table.arrival_s)
     if _run(s, one_by_one) < 2:

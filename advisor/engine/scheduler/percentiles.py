@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.engine.scheduler.simulation import simulate, token_lengths, within_context
+from advisor.engine.scheduler.sampling import token_lengths, within_context
+from advisor.engine.scheduler.simulation import simulate
 from advisor.engine.step import MIXED, POISSON, STATIC, STEADY, TRACE, USERS, Client, Lane, Scheduler, StepTimes
 from advisor.engine.terms import Framework, Lengths, Trace, Workload, log_normal_sigma
 
@@ -157,7 +158,11 @@ def _late_fraction(workload: Workload, rate_per_s: float, seen: Verified) -> flo
 def verify_trace(workload: Workload, times: StepTimes, index: int, lane: Lane, trace: Trace) -> Verified:
     """Simulate one lane of a finalist with recorded arrivals and lengths."""
     client = Client(
-        kind=TRACE, arrival_s=trace.arrival_s, input_tokens=trace.input_tokens, output_tokens=trace.output_tokens
+        kind=TRACE,
+        arrival_s=trace.arrival_s,
+        input_tokens=trace.input_tokens,
+        output_tokens=trace.output_tokens,
+        prefix_classes=workload.prefix_classes,
     )
     count = len(trace.arrival_s)
     span_s = trace.arrival_s[-1] - trace.arrival_s[0]
@@ -167,15 +172,16 @@ def verify_trace(workload: Workload, times: StepTimes, index: int, lane: Lane, t
 def _verified(
     workload: Workload, times: StepTimes, index: int, lane: Lane, client: Client, rate_per_s: float, requests: int
 ) -> Verified:
+    shares = shares_prefixes(lane.framework)
     result = simulate(
         times,
         index,
         scheduler_of(lane),
-        client,
+        client if shares else replace(client, prefix_classes=()),
         workload.input_tokens,
         workload.output_tokens,
         concurrency=lane.max_running_requests,
-        cached_fraction=workload.prefix_cache_hit_fraction if shares_prefixes(lane.framework) else 0.0,
+        cached_fraction=workload.prefix_cache_hit_fraction if shares else 0.0,
         context_tokens=workload.context_tokens,
         requests=requests,
         seed=SEED,

@@ -3,11 +3,11 @@
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from advisor.engine.scheduler.sampling import Drawing, Drawn, arriving, drawing, drawn, with_prefixes
 from advisor.engine.scheduler.state import (
     BUSY_S,
     CLOCK_S,
@@ -38,7 +38,7 @@ from advisor.engine.step import (
     Scheduler,
     StepTimes,
 )
-from advisor.engine.terms import Lengths, log_normal_sigma
+from advisor.engine.terms import Lengths
 
 VISIT_STEPS = 5.0  # time to visit one request in a step, over that of a step in which all requests advance together
 BATCHES = 5
@@ -163,42 +163,36 @@ def simulate(
 ) -> Simulation:
     """Simulate one lane with this client; `requests` are measured (burst, static and trace have their own number).
 
-    The cached fraction of each prompt is not computed, but attention reads it and it takes KV (blocks are not shared).
+    Of each prompt, the shared prefix of its class is in the cache from the start: it is not computed, takes KV once while
+    any running request uses it, and a decode step reads it from memory once. Without classes, the cached fraction of each
+    prompt is not computed either, but is taken for its own history: every request has it and reads it for itself.
     Lengths drawn from a distribution end at `context_tokens`, the model's context, because clients cut longer prompts;
     recorded requests that are longer cannot be served.
     A lane of attention-DP ranks that step together is simulated alone first, then with the mean wait for the others.
     """
     costs = _costs(times, index)
     first, last, total = _population(client, concurrency, requests)
-    lengths = _Drawing(input_tokens, output_tokens, _spread(client), context_tokens)
-    longest = min(costs.total_blocks * costs.block_tokens, context_tokens)
-    think_s, at_once = np.zeros(total), concurrency
+    sampled = drawing(client, input_tokens, output_tokens, context_tokens)
     if client.kind in (POISSON, USERS):
-        prompt, output, between = _drawn(lengths, _recorded(client), total, seed, client.arrival_cv)
-        fits = prompt + output <= longest
-        if client.kind == POISSON:
-            arrival_s = np.cumsum(between * (1 / client.rate_per_s))[fits]
-        else:
-            arrival_s, think_s, at_once = _first_arrivals(client, between, fits)
+        sent, between = arriving(sampled, total, seed)
     else:
-        rng = np.random.default_rng(seed)
-        prompt, output = _lengths(client, lengths, total, rng)
-        if client.kind == STEADY and scheduler.policy != STATIC:
-            _stagger(prompt, output, concurrency, rng)
-        fits = prompt + output <= longest
-        arrival_s = _arrivals(client, concurrency, fits)
+        sent, between = _lengths(scheduler, client, sampled, concurrency, total, seed), np.zeros(total)
+    cached, prefix = _cached(sent, costs.block_tokens, 0.0 if client.prefix_classes else cached_fraction)
+    fits = _fitting(sent, cached, prefix, costs, context_tokens)
+    arrival_s, think_s, at_once = _arrivals(client, concurrency, between, fits)
     rules = _rules(scheduler, client, int(fits[:first].sum()), int(fits[:last].sum()))
     from advisor.engine.scheduler.loop import run_steps  # imported here because the web tier must not load numba
 
-    table = _table(arrival_s.copy(), prompt[fits], output[fits], cached_fraction, think_s[fits])
+    columns = (sent.prompt[fits], sent.output[fits], cached[fits], prefix[fits], think_s)
+    table = _table(arrival_s.copy(), *columns)
     totals, marks, state = run_steps(costs, rules, table, at_once)
     waited_s = _waited_s(totals, float(times.ranks[index])) if client.kind != STATIC else 0.0
     if waited_s > 0:
         costs = costs._replace(serial_s=costs.serial_s + waited_s)
-        table = _table(arrival_s, prompt[fits], output[fits], cached_fraction, think_s[fits])
+        table = _table(arrival_s, *columns)
         totals, marks, state = run_steps(costs, rules, table, at_once)
-    sent = _Sent(prompt=prompt[first:last], output=output[first:last], fits=fits[first:last])
-    return _summary(table, rules, costs, totals, marks, state, sent, seed)
+    measured = _Sent(prompt=sent.prompt[first:last], output=sent.output[first:last], fits=fits[first:last])
+    return _summary(table, rules, costs, totals, marks, state, measured, seed)
 
 
 class _Sent(NamedTuple):
@@ -230,17 +224,43 @@ def _waited_s(totals: np.ndarray, ranks: float) -> float:
     return float((1 - share) * (1 - (1 - share) ** (ranks - 1)) * max(excess_s, 0.0))
 
 
+def _cached(sent: Drawn, block_tokens: int, cached_fraction: float) -> tuple[np.ndarray, np.ndarray]:
+    """(cached tokens, shared prefix or -1) of each request; at least one token of each prompt is not cached.
+
+    Frameworks share whole blocks.
+    """
+    if not (sent.prefix >= 0).any():
+        return np.minimum((sent.prompt * cached_fraction).astype(np.int64), sent.prompt - 1), sent.prefix
+    cached = np.minimum(sent.shared_tokens, sent.prompt - 1).astype(np.int64) // block_tokens * block_tokens
+    return cached, np.where(cached > 0, sent.prefix, -1)
+
+
+def _fitting(sent: Drawn, cached: np.ndarray, prefix: np.ndarray, costs: Costs, context_tokens: float) -> np.ndarray:
+    """Which requests the server can hold alone, with the whole prefix of which they may use a part."""
+    shared, total = prefix >= 0, sent.prompt + sent.output
+    longest = np.zeros(int(prefix.max(initial=-1)) + 1, np.int64)
+    np.maximum.at(longest, prefix[shared], cached[shared])
+    held = total.copy()
+    held[shared] += longest[prefix[shared]] - cached[shared]
+    return (held <= costs.total_blocks * costs.block_tokens) & (total <= context_tokens)
+
+
 def _table(
-    arrival_s: np.ndarray, prompt: np.ndarray, output: np.ndarray, cached_fraction: float, think_s: np.ndarray
+    arrival_s: np.ndarray,
+    prompt: np.ndarray,
+    output: np.ndarray,
+    cached: np.ndarray,
+    prefix: np.ndarray,
+    think_s: np.ndarray,
 ) -> Requests:
-    """The requests before the simulation; at least one token of each prompt is not cached."""
-    cached = np.minimum((prompt * cached_fraction).astype(np.int64), prompt - 1)
+    """The requests before the simulation."""
     counted, timed = np.zeros((3, len(prompt)), np.int64), np.full((2, len(prompt)), np.inf)
     return Requests(
         arrival_s=arrival_s,
         prompt=prompt,
         output=output,
         cached=cached,
+        prefix=prefix,
         computed=counted[0],
         generated=counted[1],
         blocks=counted[2],
@@ -265,20 +285,6 @@ def _rules(scheduler: Scheduler, client: Client, first: int, last: int) -> Rules
     )
 
 
-def token_lengths(
-    lengths: Lengths, low_fraction: float, high_fraction: float, count: int, rng: np.random.Generator
-) -> np.ndarray:
-    """Integer lengths >= 1: constant, uniform between two fractions of the nominal, or log-normal by mean and p95."""
-    if lengths.p95_tokens > lengths.mean_tokens:
-        sigma = log_normal_sigma(lengths)
-        drawn = rng.lognormal(math.log(lengths.mean_tokens) - sigma**2 / 2, sigma, count)
-    elif low_fraction < high_fraction:
-        drawn = rng.uniform(low_fraction * lengths.mean_tokens, high_fraction * lengths.mean_tokens, count)
-    else:
-        drawn = np.full(count, lengths.mean_tokens * high_fraction)
-    return np.maximum(np.rint(drawn), 1).astype(np.int64)
-
-
 def _population(client: Client, concurrency: int, requests: int) -> tuple[int, int, int]:
     """(first measured request, end of the measured ones, number sent): warm-up requests before, further load after."""
     if client.kind == STEADY:
@@ -287,67 +293,6 @@ def _population(client: Client, concurrency: int, requests: int) -> tuple[int, i
         return requests // 5, requests // 5 + requests, 2 * requests
     count = {BURST: client.requests_per_user * concurrency, STATIC: concurrency, TRACE: len(client.arrival_s)}
     return 0, count[client.kind], count[client.kind]
-
-
-def _spread(client: Client) -> tuple[float, float]:
-    return client.length_low_fraction, client.length_high_fraction
-
-
-class _Drawing(NamedTuple):
-    """The distributions that lengths are drawn from."""
-
-    inputs: Lengths
-    outputs: Lengths
-    spread: tuple[float, float]
-    context_tokens: float
-
-
-Recorded = tuple[Any, Any] | None  # (input, output) lengths of the same requests
-
-
-def _recorded(client: Client) -> Recorded:
-    return (client.input_tokens, client.output_tokens) if len(client.input_tokens) else None
-
-
-def _pairs(
-    lengths: _Drawing, recorded: Recorded, count: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """(input, output) lengths: recorded requests in random order, else from the distributions, cut at the context."""
-    if recorded is not None:
-        rows = rng.integers(0, len(recorded[0]), count)
-        return np.array(recorded[0], np.int64)[rows], np.array(recorded[1], np.int64)[rows]
-    spread = *lengths.spread, count, rng
-    return within_context(
-        token_lengths(lengths.inputs, *spread), token_lengths(lengths.outputs, *spread), lengths.context_tokens
-    )
-
-
-def within_context(prompt: np.ndarray, output: np.ndarray, context_tokens: float) -> tuple[np.ndarray, np.ndarray]:
-    """(prompts, outputs) of at most the context together: a prompt that is too long leaves room for its answer."""
-    if math.isinf(context_tokens):
-        return prompt, output
-    output = np.minimum(output, max(int(context_tokens) - 1, 1))
-    return np.clip(prompt, 1, np.maximum(int(context_tokens) - output, 1)), output
-
-
-@lru_cache(maxsize=4)
-def _drawn(
-    lengths: _Drawing, recorded: Recorded, count: int, seed: int, arrival_cv: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(input lengths, output lengths, times between arrivals in units of their mean), the same for every design."""
-    rng = np.random.default_rng(seed)
-    drawn = _pairs(lengths, recorded, count, rng)
-    return *drawn, _gaps(arrival_cv, count, rng)
-
-
-def _gaps(arrival_cv: float, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Gaps between arrivals with mean 1: gamma with this coefficient of variation, exponential for 1."""
-    if arrival_cv == 1.0:
-        return rng.standard_exponential(count)
-    if arrival_cv <= 0:
-        return np.ones(count)
-    shape = arrival_cv**-2
-    return rng.standard_gamma(shape, count) / shape
 
 
 def _first_arrivals(client: Client, between: np.ndarray, fits: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
@@ -362,17 +307,34 @@ def _first_arrivals(client: Client, between: np.ndarray, fits: np.ndarray) -> tu
     return arrival_s, between[::-1] * client.think_s, known
 
 
-def _lengths(client: Client, lengths: _Drawing, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _lengths(scheduler: Scheduler, client: Client, sampled: Drawing, concurrency: int, count: int, seed: int) -> Drawn:
+    """The requests of a client whose arrivals are known or follow answers."""
+    rng = np.random.default_rng(seed)
     if client.kind == TRACE:
-        return np.array(client.input_tokens, np.int64), np.array(client.output_tokens, np.int64)
-    return _pairs(lengths, _recorded(client), count, rng)
+        recorded = np.array(client.input_tokens, np.int64), np.array(client.output_tokens, np.int64)
+        return with_prefixes(client.prefix_classes, *recorded, rng)
+    sent = drawn(sampled, count, rng)
+    if client.kind == STEADY and scheduler.policy != STATIC:
+        _stagger(sent.prompt, sent.output, concurrency, rng)
+    return sent
 
 
-def _arrivals(client: Client, concurrency: int, fits: np.ndarray) -> np.ndarray:
-    """Arrival times of the requests that fit; infinite until a closed loop submits them."""
+def _arrivals(
+    client: Client, concurrency: int, between: np.ndarray, fits: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """(arrivals, times to think after each request, arrivals known) of the requests that fit, in s.
+
+    Arrivals are infinite until a closed loop submits them.
+    """
+    never = np.zeros(int(fits.sum()))
+    if client.kind == USERS:
+        arrival_s, think_s, known = _first_arrivals(client, between, fits)
+        return arrival_s, think_s[fits], known
+    if client.kind == POISSON:
+        return np.cumsum(between * (1 / client.rate_per_s))[fits], never, concurrency
     if client.kind == TRACE:
-        return np.array(client.arrival_s, float)[fits]
-    return np.where(np.arange(fits.sum()) < concurrency, 0.0, np.inf)
+        return np.array(client.arrival_s, float)[fits], never, concurrency
+    return np.where(np.arange(len(never)) < concurrency, 0.0, np.inf), never, concurrency
 
 
 def _stagger(prompt: np.ndarray, output: np.ndarray, concurrency: int, rng: np.random.Generator) -> None:

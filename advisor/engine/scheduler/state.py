@@ -7,7 +7,7 @@ import numpy as np
 # Indices of `totals`, then of `state`.
 CLOCK_S, BUSY_S, RUNNING_S, STEPS, OUT_TOKENS, IN_TOKENS, FINISHED, PROMPT_STEPS, PROMPT_S, VISITED, LAUNCH_S = range(11)
 FREE, RUNNING, NEXT, PREEMPTED, SUBMITTED, PREEMPTIONS, FREE_MIN = range(7)
-BY_TURN, TURN, TAKEN, DECODES, CONTEXT, WINDOWED, GROWING, HELD = range(7, 15)
+BY_TURN, TURN, TAKEN, DECODES, CONTEXT, WINDOWED, GROWING, REPEATED, DISTINCT, HELD = range(7, 17)
 Totals = tuple[np.ndarray, np.ndarray, np.ndarray]  # (final totals, totals at the ends of the window, state)
 
 
@@ -18,6 +18,8 @@ class Costs(NamedTuple):
     linear_s: np.ndarray
     sample_s_per_sequence: float
     decode_s_per_context_token: float
+    repeat_s_per_context_token: float
+    cache_tokens: float
     window_s_per_context_token: float
     window_tokens: int
     decode_s_per_sequence: float
@@ -58,7 +60,8 @@ class Requests(NamedTuple):
     arrival_s: np.ndarray
     prompt: np.ndarray
     output: np.ndarray
-    cached: np.ndarray
+    cached: np.ndarray  # prompt tokens that are not computed; whole blocks where there is a prefix
+    prefix: np.ndarray  # shared prefix that the prompt begins with; -1: none
     computed: np.ndarray
     generated: np.ndarray
     blocks: np.ndarray
@@ -80,6 +83,15 @@ class Turns(NamedTuple):
     joined: np.ndarray  # by request: turn of the last update of `computed` and `generated`; -1: they are current
 
 
+class Prefixes(NamedTuple):
+    """By shared prefix: its tokens in whole blocks, and who uses it. Its blocks are allocated once for all requests."""
+
+    tokens: np.ndarray
+    holders: np.ndarray  # running requests
+    reads: np.ndarray  # tokens of it that all requests that decode by turns read in a step
+    others: np.ndarray  # the same of further requests of the step; 0 between steps
+
+
 class Server(NamedTuple):
     """Everything that one simulation uses. `running` and `scheduled` are by slot, in order of admission.
 
@@ -90,6 +102,7 @@ class Server(NamedTuple):
     rules: Rules
     table: Requests
     turns: Turns
+    prefixes: Prefixes
     running: np.ndarray
     scheduled: np.ndarray  # tokens of this step
     held: np.ndarray
@@ -120,7 +133,20 @@ def server_of(costs: Costs, rules: Rules, table: Requests, totals: int, state: i
         taking=np.zeros(costs.block_tokens, np.int64),
         joined=by_request[1],
     )
+    prefixes = np.zeros((4, int(table.prefix.max(initial=-1)) + 1), np.int64)
+    some = table.prefix >= 0
+    np.maximum.at(prefixes[0], table.prefix[some], table.cached[some])
     marks = np.zeros((2, totals))
     return Server(
-        costs, rules, table, turns, slots[0], slots[1], held, np.zeros(state, np.int64), np.zeros(totals), marks
+        costs,
+        rules,
+        table,
+        turns,
+        Prefixes(*prefixes),
+        slots[0],
+        slots[1],
+        held,
+        np.zeros(state, np.int64),
+        np.zeros(totals),
+        marks,
     )

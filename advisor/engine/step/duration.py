@@ -54,6 +54,15 @@ def context_s(costs: Costs, other_s: Value, context: Value, windowed: Value) -> 
     return other_s + context * costs.decode_s_per_context_token + windowed * costs.window_s_per_context_token
 
 
+def repeats_s(costs: Costs, repeated: Value, distinct: Value) -> Value:
+    """Seconds less than `context_s`: `repeated` tokens of full layers are read by several sequences of the step.
+
+    These have `distinct` tokens in common, which come from memory once. A chip's cache holds them, or a part of them.
+    """
+    held = np.minimum(costs.cache_tokens / np.maximum(distinct, 1.0), 1.0)
+    return repeated * held * (costs.decode_s_per_context_token - costs.repeat_s_per_context_token)
+
+
 def pairs_s(costs: Costs, other_s: Value, pairs: Value, window_pairs: Value) -> Value:
     """`other_s` plus prefill attention over (query, key) pairs of full and of windowed layers."""
     return other_s + pairs * costs.prefill_s_per_pair + window_pairs * costs.window_prefill_s_per_pair

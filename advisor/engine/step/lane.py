@@ -252,6 +252,8 @@ def step_times(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -
         linear_s=passes * linear_s(model, x, GRID_TOKENS) + adapters_s(model, x, GRID_TOKENS),
         sample_s_per_sequence=cost.sample_s_per_sequence,
         decode_s_per_context_token=cost.decode_s_per_context_token,
+        repeat_s_per_context_token=cost.repeat_s_per_context_token,
+        cache_tokens=cost.cache_tokens,
         window_s_per_context_token=cost.window_s_per_context_token,
         window_tokens=cost.window_tokens,
         decode_s_per_sequence=cost.decode_s_per_sequence,

@@ -176,6 +176,7 @@ def _row(model: Model, c: Choice) -> dict[str, float]:
         "activation_bytes": activation,
         "kv_bytes": KV_BYTES[c.kv_dtype],
         "kv_read_bytes": KV_BYTES[c.kv_dtype] / (o.kv_8_fraction if KV_BYTES[c.kv_dtype] == 1.0 else 1.0),
+        "cache_bytes": a.sram_bytes if a.kind == "gpu" else 0.0,  # that of a TPU or NPU is filled by the compiler
         "quantize_kernels": e.quantize_kernels if activation < 2.0 else 0.0,
         "quantize_bytes": e.quantize_bytes if activation < 2.0 else 0.0,
         "routing_evenness": c.routing_evenness or e.routing_evenness,

@@ -32,6 +32,10 @@ from advisor.engine.network import (
 
 DIRECT_BYTES_MAX = 8.0 * 2**20  # vLLM 0.24.0 on Hopper: largest message of its own all-reduce
 DIRECT_TOKENS_MAX = 256.0  # per rank: the most that low-latency all-to-all kernels take (DeepEP, docs/legacy.md)
+# Reads from the last-level cache of a GPU over reads from its memory, as fast as kernels get both. Published: 2.7 on H100
+# PCIe and 2.2 on MI300X (chipsandcheese.com/2023/07/02/nvidias-h100-funny-l2-and-tons-of-bandwidth,
+# chipsandcheese.com/p/testing-amds-giant-mi300x), about 1.5 on H200, whose cache is that of H100.
+CACHE_READS = 2.0
 STATE_BYTES = 4.0  # all frameworks we checked keep recurrent states in fp32
 
 
@@ -53,6 +57,7 @@ class Layouts(Rates):
     activation_bytes: Array  # per activation entering a quantized matrix
     kv_bytes: Array
     kv_read_bytes: Array  # effective bytes per cache element at the full memory rate: more if kernels read it slower
+    cache_bytes: Array  # last-level cache of the chip, for what a step reads again; 0: it has none that fills by itself
     quantize_kernels: Array  # extra kernels per matrix that quantize its input
     quantize_bytes: Array  # extra bytes per activation
     routing_evenness: Array
@@ -446,6 +451,8 @@ class AttentionCost:
     """Attention and sampling costs in seconds, per pipeline pass; shapes (N,)."""
 
     decode_s_per_context_token: Array
+    repeat_s_per_context_token: Array  # of a token that another sequence of the step has read
+    cache_tokens: Array  # of one full layer that fit the cache
     window_s_per_context_token: Array
     window_tokens: Array
     decode_s_per_sequence: Array
@@ -462,6 +469,8 @@ def attention_cost(model: Model, x: Layouts, source_tokens: Array | float = 0.0)
     """
     zero = np.zeros(len(x))
     full, windowed, sequence, pair, window_pair = zero, zero, zero, zero, zero
+    again = replace(x, memory_bytes_per_s=CACHE_READS * x.memory_bytes_per_s)
+    repeated, widest = zero, zero
     window = longest_window(model)
     for block in decoder_blocks(model):
         mixer = block.mixer
@@ -485,12 +494,17 @@ def attention_cost(model: Model, x: Layouts, source_tokens: Array | float = 0.0)
                 windowed, window_pair = windowed + share * read_s, window_pair + share * pair_s
             else:
                 full, pair = full + share * read_s, pair + share * pair_s
+                repeated = repeated + share * context_token(mixer, again)[0]
+                widest = np.maximum(widest, token_elements(mixer, x) * x.kv_bytes)
         if mixer.index_heads:
             share = block.count / index_every(mixer)
             full = full + share * mixer.index_dim / x.memory_bytes_per_s
+            repeated = repeated + share * mixer.index_dim / again.memory_bytes_per_s
             pair = pair + share * 2.0 * mixer.index_heads * mixer.index_dim / x.matmul_flops_per_s
     return AttentionCost(
         decode_s_per_context_token=full,
+        repeat_s_per_context_token=repeated,
+        cache_tokens=np.where(widest > 0, x.cache_bytes / np.maximum(widest, 1e-9), 0.0),
         window_s_per_context_token=windowed,
         window_tokens=zero + window,
         decode_s_per_sequence=sequence,
@@ -514,18 +528,23 @@ def _sample_s(model: Model, x: Layouts) -> Array:
     return np.asarray(each_s + model.vocab / x.tp * x.sample_bytes_per_logit / x.memory_bytes_per_s)
 
 
+def token_elements(mixer: SoftmaxAttention, x: Layouts) -> Array:
+    """Elements that one layer keeps of a token on one chip."""
+    if isinstance(mixer, Attention):
+        return np.maximum(mixer.kv_heads / x.tp, 1.0) * mixer.key_value_dim
+    stored = mixer.head_dim if isinstance(mixer, CompressedAttention) else mixer.kv_rank + mixer.rope_dim
+    return stored + 0.0 * x.tp
+
+
 def context_token(mixer: SoftmaxAttention, x: Layouts) -> tuple[Array, Array, Array]:
     """(decode seconds per cached token, prefill seconds per pair, heads per chip) of one layer; shapes (N,)."""
-    heads = mixer.heads / x.tp
+    heads, moved = mixer.heads / x.tp, token_elements(mixer, x) * x.kv_bytes
     if isinstance(mixer, Attention):
-        kv_heads = np.maximum(mixer.kv_heads / x.tp, 1.0)
-        moved = kv_heads * mixer.key_value_dim * x.kv_read_bytes
+        moved = token_elements(mixer, x) * x.kv_read_bytes
         decode_flops = prefill_flops = 2.0 * heads * mixer.key_value_dim
     elif isinstance(mixer, CompressedAttention):
-        moved = mixer.head_dim * x.kv_bytes
         decode_flops = prefill_flops = 4.0 * heads * mixer.head_dim
     else:
-        moved = (mixer.kv_rank + mixer.rope_dim) * x.kv_bytes
         decode_flops = 2.0 * heads * (2 * mixer.kv_rank + mixer.rope_dim)  # absorbed form
         prefill_flops = 2.0 * heads * (mixer.nope_dim + mixer.rope_dim + mixer.v_dim)  # expanded form
     decode_s = roof(decode_flops / x.attention_flops_per_s, moved / x.memory_bytes_per_s, x.roof_exponent)

@@ -29,6 +29,8 @@ class StepTimes:
     linear_s: np.ndarray  # (N, G) work that depends only on the tokens of the step: GEMM, MoE, norms, collectives
     sample_s_per_sequence: np.ndarray  # (N,) lm_head and sampling, per sequence that gets a token
     decode_s_per_context_token: np.ndarray  # (N,) KV read of full layers, per context token of a decoding sequence
+    repeat_s_per_context_token: np.ndarray  # (N,) the same for a token that another sequence of the step reads too
+    cache_tokens: np.ndarray  # (N,) of one full layer that the chip's cache holds, for such repeated reads
     window_s_per_context_token: np.ndarray  # (N,) the same for windowed layers, context capped at window_tokens
     window_tokens: np.ndarray  # (N,)
     decode_s_per_sequence: np.ndarray  # (N,) fixed part of decode attention

@@ -7,7 +7,7 @@ import pytest
 
 from advisor.engine.fleet.length_classes import length_classes
 from advisor.engine.fleet.mix import Mix, find_mix
-from advisor.engine.scheduler.simulation import token_lengths
+from advisor.engine.scheduler.sampling import token_lengths
 from advisor.engine.search import Question
 from advisor.engine.search.run import SearchResult, search
 from advisor.engine.terms.workloads.workload import Constraints, Lengths, Slo, Workload

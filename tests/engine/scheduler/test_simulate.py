@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from advisor.engine.scheduler.loop import _window_pairs
-from advisor.engine.scheduler.simulation import simulate, token_lengths
+from advisor.engine.scheduler.sampling import token_lengths
+from advisor.engine.scheduler.simulation import simulate
 from advisor.engine.step.duration import whole_tiles
 from advisor.engine.step.step_time import POLICIES, Client, Scheduler, StepTimes
 from advisor.engine.terms.workloads.workload import Lengths

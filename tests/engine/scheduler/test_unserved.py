@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.engine.scheduler.percentiles import verify
-from advisor.engine.scheduler.simulation import Simulation, simulate, within_context
+from advisor.engine.scheduler.sampling import within_context
+from advisor.engine.scheduler.simulation import Simulation, simulate
 from advisor.engine.search.rejected.why_not import misses
 from advisor.engine.search.simulated import excess
 from advisor.engine.step.step_time import POISSON, POLICIES, TRACE, Client, Scheduler

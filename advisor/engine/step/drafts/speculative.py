@@ -26,6 +26,10 @@ MEDUSA_HEADS, MEDUSA_POSITIONS = 4, 64  # heads and nodes of the tree (arXiv 240
 DRAFT_PASS_FRACTION = 0.1  # of a target step, our assumption; 0.02 in arXiv 2211.17192, without fixed serving costs
 ACCEPTANCE_KEY, SHOWN_KEY = "acceptance-", "tokens-a-step-"  # prefixes of the catalog's assumptions
 HOST_KEYS = {"step_s": "draft-step-ms", "pass_s": "draft-pass-ms"}  # assumptions, ms
+ATTENTION = (
+    *("decode_s_per_context_token", "repeat_s_per_context_token", "window_s_per_context_token"),
+    "decode_s_per_sequence",
+)
 NAMES = {
     "eagle": "EAGLE-3 head (one layer on the model's own features)",
     "medusa": "Medusa heads (four, verified as a tree)",
@@ -123,6 +127,7 @@ def speculative_times(
         linear_s=linear / s,
         sample_s_per_sequence=times.sample_s_per_sequence * (tokens + 1) / s,
         decode_s_per_context_token=times.decode_s_per_context_token * passes / s,
+        repeat_s_per_context_token=times.repeat_s_per_context_token * passes / s,
         window_s_per_context_token=times.window_s_per_context_token * passes / s,
         decode_s_per_sequence=times.decode_s_per_sequence * passes / s,
         host_s=times.host_s / s,
@@ -132,10 +137,7 @@ def speculative_times(
 
 def with_drafting_model(times: StepTimes, draft_times: StepTimes, tokens: int) -> StepTimes:
     """Step times with attention and sampling of the draft model's passes added."""
-    added = {
-        name: getattr(times, name) + tokens * getattr(draft_times, name)
-        for name in ("decode_s_per_context_token", "window_s_per_context_token", "decode_s_per_sequence")
-    }
+    added = {name: getattr(times, name) + tokens * getattr(draft_times, name) for name in ATTENTION}
     sampled = times.sample_s_per_sequence + draft_times.sample_s_per_sequence * tokens / (tokens + 1)
     return replace(
         times,
