@@ -14,9 +14,13 @@ Costs = Any
 
 
 def whole_tiles(tokens: Value, tile_tokens: Value) -> Value:
-    """Tokens rounded up to whole tiles, if there are more than one tile of them; unchanged if tile_tokens is 0."""
+    """Tokens rounded up to whole tiles, if they fill more than half of one; unchanged if tile_tokens is 0.
+
+    Fewer tokens have kernels with smaller tiles.
+    """
     tile = np.maximum(tile_tokens, 1e-9)
-    return np.maximum(tokens, (tile_tokens > 0) * (tokens > tile_tokens) * np.ceil(tokens / tile - 1e-6) * tile)
+    whole = np.ceil(tokens / tile - 1e-6) * tile
+    return np.maximum(tokens, (tile_tokens > 0) * (2 * tokens > tile_tokens) * whole)
 
 
 def grid_index(tokens: Value, grid_tokens: np.ndarray) -> Value:
