@@ -288,31 +288,15 @@ def _step_s(s: Server, seen_s: float) -> float:
 
 
 @compiled
-def _hold(s: Server, r: int) -> None:
-    """Note that the last step gave the request its first or last token."""
-    s.held[s.state[HELD]] = r
-    s.state[HELD] += 1
+def _deliver(s: Server, launched_s: float) -> None:
+    """Hand over the first tokens of the step before the one that the host has launched at `launched_s`.
 
-
-@compiled
-def _deliver(s: Server, clock_s: float, launched_s: float) -> None:
-    """Hand over the tokens of the step that ended at `clock_s`.
-
-    The host reads them after it has launched the step that follows, which may take longer than the device needed.
+    An asynchronous host reads them after that launch, which may take longer than the device needed for them.
     """
-    table, state = s.table, s.state
-    if launched_s > clock_s:
-        for k in range(state[HELD]):
-            r = s.held[k]
-            if table.first_token_s[r] == clock_s:
-                table.first_token_s[r] = launched_s
-            if table.finish_s[r] == clock_s:
-                table.finish_s[r] = launched_s
-        if s.rules.closed:  # and their users send the next ones
-            for r in range(state[NEXT], state[SUBMITTED]):
-                if table.arrival_s[r] == clock_s:
-                    table.arrival_s[r] = launched_s
-    state[HELD] = 0
+    for k in range(s.state[HELD]):
+        r = s.held[k]
+        s.table.first_token_s[r] = max(s.table.first_token_s[r], launched_s)
+    s.state[HELD] = 0
 
 
 @compiled
@@ -327,7 +311,6 @@ def _forget_others(s: Server) -> None:
 def _finish(s: Server, r: int) -> int:
     """Finish a request after its last token; returns 1 for a measured request."""
     s.table.finish_s[r] = s.totals[CLOCK_S]
-    _hold(s, r)
     _release(s, r)
     s.totals[FINISHED] += 1
     return s.rules.first <= r < s.rules.last
@@ -355,7 +338,9 @@ def _advance(s: Server) -> int:
         totals[OUT_TOKENS] += 1
         if table.generated[r] == 1:
             table.first_token_s[r] = totals[CLOCK_S]
-            _hold(s, r)
+            if table.output[r] > 1:
+                s.held[state[HELD]] = r
+                state[HELD] += 1
             totals[IN_TOKENS] += table.prompt[r]
         if table.generated[r] == table.output[r]:
             keep -= 1
@@ -595,8 +580,7 @@ def _go_on(s: Server, seen_s: float, mark_s: float) -> float:
         step_s = _lasting_s(costs, device_s, launch_s - (clock_s - seen_s), sequences)
         if s.rules.asynchronous:
             seen_s = max(clock_s, seen_s + launch_s)
-            if state[HELD] > 0:
-                _deliver(s, clock_s, seen_s)
+            _deliver(s, seen_s)
         else:
             seen_s = clock_s + step_s
         clock_s += step_s
@@ -646,7 +630,7 @@ def _run(s: Server, one_by_one: bool) -> int:
         step_s = _step_s(s, seen_s)
         if rules.asynchronous:
             seen_s = max(totals[CLOCK_S], seen_s + totals[LAUNCH_S])
-            _deliver(s, totals[CLOCK_S], seen_s)
+            _deliver(s, seen_s)
         else:
             seen_s = totals[CLOCK_S] + step_s
         state[HELD] = 0

@@ -95,7 +95,7 @@ class Prefixes(NamedTuple):
 class Server(NamedTuple):
     """Everything that one simulation uses. `running` and `scheduled` are by slot, in order of admission.
 
-    held: requests whose first or last token the device has computed and the host not yet read.
+    held: requests whose first token the device has computed and the host not yet read.
     """
 
     costs: Costs
@@ -124,8 +124,7 @@ def server_of(costs: Costs, rules: Rules, table: Requests, totals: int, state: i
     if not all(np.all(np.isfinite(value) & (np.asarray(value) >= 0)) for value in times_of(costs)):
         raise ValueError("cannot simulate: a step time is negative or not finite; check the model and chip sizes")
     count, places = len(table.arrival_s), int(table.output.max(initial=0)) + 1
-    slots, by_request = np.zeros((2, count + 1), np.int64), np.full((2, count), -1)
-    held = np.zeros(2 * count + 2, np.int64)
+    slots, by_request = np.zeros((3, count + 1), np.int64), np.full((2, count), -1)
     turns = Turns(
         ending=np.full(places, -1),
         also_ending=by_request[0],
@@ -145,7 +144,7 @@ def server_of(costs: Costs, rules: Rules, table: Requests, totals: int, state: i
         Prefixes(*prefixes),
         slots[0],
         slots[1],
-        held,
+        slots[2],
         np.zeros(state, np.int64),
         np.zeros(totals),
         marks,

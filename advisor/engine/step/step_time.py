@@ -155,14 +155,16 @@ class Load:
     def step_s(self, decodes: Array, prompts: Array, sequences: Array, idle: Array = 0.0) -> Array:
         """Seconds of a step of these decodes and (fractional) prompts; idle: probability that no step ran before it.
 
-        The host begins with a step that has prompts while the decodes before it are computed.
+        The host begins with a step that has prompts while the device computes the decodes before it; among steps of
+        prompts alone, it prepares them meanwhile.
         """
         tokens = decodes + prompts * self.prompt_tokens
         device_s = self._device_s(tokens, decodes, prompts)
         least_s = duration.launch_s(self, tokens, sequences, prompts > 0)
         if self.asynchronous and np.any(least_s > device_s):
-            before_s = np.maximum(self._device_s(decodes, decodes, 0.0), duration.launch_s(self, decodes, decodes, False))
-            least_s = least_s - (1.0 - idle) * (prompts > 0) * (decodes > 0) * before_s
+            decode_s = np.maximum(self._device_s(decodes, decodes, 0.0), duration.launch_s(self, decodes, decodes, False))
+            ahead_s = np.where(decodes > 0, decode_s, self.prepare_s)
+            least_s = least_s - (1.0 - idle) * (prompts > 0) * ahead_s
         return duration.step_s(self, device_s, least_s, sequences)
 
     def _device_s(self, tokens: Array, decodes: Array, prompts: Array) -> Array:

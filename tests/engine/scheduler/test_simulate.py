@@ -76,7 +76,7 @@ def test_the_host_launches_a_step_while_the_device_computes_the_one_before() -> 
     launch_s, decode_s = 0.5 + 0.009, STEP_S + TOKEN_S
     times = lane(graph_max_tokens=512, prompt_floor_s=0.5, prepare_s=0.009)
     run = trace(times, Scheduler(), (0.0, 100, 40), (0.6, 100, 1), (5.0, 100, 1))
-    assert run.ttft_s[0] == run.ttft_s[2] == pytest.approx(launch_s)
+    assert run.ttft_s[[0, 2]] == pytest.approx(launch_s)
     beside_s = run.e2e_s[0] - run.ttft_s[0] - 38 * decode_s
     assert beside_s == pytest.approx(launch_s - decode_s, abs=2 * TOKEN_S)
     waiting = trace(times, Scheduler(asynchronous=False), (0.0, 100, 40), (0.6, 100, 1))
@@ -91,13 +91,13 @@ def test_a_token_is_read_after_the_launch_of_the_next_step() -> None:
 
 
 def test_without_graphs_every_decode_step_waits_for_its_launches() -> None:
-    run = trace(lane(graph_max_tokens=0, eager_floor_s=0.3), Scheduler(), (0.0, 100, 3))
-    assert run.tpot_s[0] == pytest.approx(0.3)
+    run = trace(lane(graph_max_tokens=0, eager_floor_s=0.3), Scheduler(), (0.0, 100, 301))
+    assert run.tpot_s[0] == pytest.approx(0.3, rel=0.01)
 
 
 def test_host_time_hides_behind_the_device_and_serial_time_does_not() -> None:
     assert trace(lane(host_s=0.001), Scheduler(), (0.0, 1, 2)).tpot_s[0] == pytest.approx(STEP_S + TOKEN_S)
-    assert trace(lane(host_s=0.5), Scheduler(), (0.0, 1, 2)).tpot_s[0] == pytest.approx(0.5)
+    assert trace(lane(host_s=0.5), Scheduler(), (0.0, 1, 301)).tpot_s[0] == pytest.approx(0.5, rel=0.01)
     assert trace(lane(serial_s=0.5), Scheduler(), (0.0, 1, 2)).tpot_s[0] == pytest.approx(STEP_S + TOKEN_S + 0.5)
 
 
