@@ -27,7 +27,7 @@ def waves(rows: Amount, columns: Amount, cores: Amount) -> Array:
 
 
 def mean_waves(rows: Amount, columns: Amount, cores: Amount) -> Array:
-    """As `waves`, the mean over row counts near this one of a kernel that never splits K: half a wave more, at least one.
+    """As `waves`, of a kernel that never splits K, the mean over similar row counts: half a wave more, at least one.
 
     Tiles of few rows are made for them: no loss.
     """

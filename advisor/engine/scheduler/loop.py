@@ -288,15 +288,21 @@ def _step_s(s: Server, seen_s: float) -> float:
 
 
 @compiled
-def _deliver(s: Server, launched_s: float) -> None:
-    """Hand over the first tokens of the step before the one that the host has launched at `launched_s`.
+def _deliver(s: Server, clock_s: float, launched_s: float) -> None:
+    """Hand over the tokens of the step that ended at `clock_s`, when the host has launched the next at `launched_s`.
 
-    An asynchronous host reads them after that launch, which may take longer than the device needed for them.
+    An asynchronous host reads them after that launch, which may take longer than the device needed for them. In closed
+    loops, whoever has the last token sends the next request then.
     """
-    for k in range(s.state[HELD]):
+    table, state = s.table, s.state
+    for k in range(state[HELD]):
         r = s.held[k]
-        s.table.first_token_s[r] = max(s.table.first_token_s[r], launched_s)
-    s.state[HELD] = 0
+        table.first_token_s[r] = max(table.first_token_s[r], launched_s)
+    state[HELD] = 0
+    if s.rules.closed and launched_s > clock_s:
+        for r in range(state[NEXT], state[SUBMITTED]):
+            if table.arrival_s[r] == clock_s:
+                table.arrival_s[r] = launched_s
 
 
 @compiled
@@ -580,7 +586,8 @@ def _go_on(s: Server, seen_s: float, mark_s: float) -> float:
         step_s = _lasting_s(costs, device_s, launch_s - (clock_s - seen_s), sequences)
         if s.rules.asynchronous:
             seen_s = max(clock_s, seen_s + launch_s)
-            _deliver(s, seen_s)
+            if steps == 0:
+                _deliver(s, clock_s, seen_s)
         else:
             seen_s = clock_s + step_s
         clock_s += step_s
@@ -630,7 +637,7 @@ def _run(s: Server, one_by_one: bool) -> int:
         step_s = _step_s(s, seen_s)
         if rules.asynchronous:
             seen_s = max(totals[CLOCK_S], seen_s + totals[LAUNCH_S])
-            _deliver(s, seen_s)
+            _deliver(s, totals[CLOCK_S], seen_s)
         else:
             seen_s = totals[CLOCK_S] + step_s
         state[HELD] = 0

@@ -5,7 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 # Indices of `totals`, then of `state`.
-CLOCK_S, BUSY_S, RUNNING_S, STEPS, OUT_TOKENS, IN_TOKENS, FINISHED, PROMPT_STEPS, PROMPT_S, VISITED, LAUNCH_S = range(11)
+CLOCK_S, BUSY_S, RUNNING_S, STEPS, OUT_TOKENS, IN_TOKENS, FINISHED, PROMPT_STEPS, PROMPT_S, VISITED = range(10)
+LAUNCH_S = 10  # of the step that was launched last
 FREE, RUNNING, NEXT, PREEMPTED, SUBMITTED, PREEMPTIONS, FREE_MIN = range(7)
 BY_TURN, TURN, TAKEN, DECODES, CONTEXT, WINDOWED, GROWING, REPEATED, DISTINCT, HELD = range(7, 17)
 Totals = tuple[np.ndarray, np.ndarray, np.ndarray]  # (final totals, totals at the ends of the window, state)

@@ -162,7 +162,8 @@ class Load:
         device_s = self._device_s(tokens, decodes, prompts)
         least_s = duration.launch_s(self, tokens, sequences, prompts > 0)
         if self.asynchronous and np.any(least_s > device_s):
-            decode_s = np.maximum(self._device_s(decodes, decodes, 0.0), duration.launch_s(self, decodes, decodes, False))
+            host_s = duration.launch_s(self, decodes, decodes, False)
+            decode_s = np.maximum(self._device_s(decodes, decodes, 0.0), host_s)
             ahead_s = np.where(decodes > 0, decode_s, self.prepare_s)
             least_s = least_s - (1.0 - idle) * (prompts > 0) * ahead_s
         return duration.step_s(self, device_s, least_s, sequences)
