@@ -20,7 +20,7 @@ import numpy as np
 from advisor.engine.estimate import Resources, prepare
 from advisor.engine.scheduler import Simulation, scheduler_of, simulate
 from advisor.engine.step import POISSON, TRACE, Client, lanes
-from advisor.engine.terms import Case, Lengths, Pool, Protocol
+from advisor.engine.terms import Case, Lengths, Pool, PrefixClass, Protocol
 
 OWN = Path("fixtures/measurements")
 FILES = ("hopper-vllm-033-open-loop-2", "h200-vllm-033-open-loop")
@@ -28,6 +28,10 @@ PERCENTILES = (50, 95, 99)
 METRICS = ("ttft", "tpot")
 NOISE = {"ttft": 0.20, "tpot": 0.10}  # 90 % interval of a measured p95, block bootstrap, median point
 SEEDS, REQUESTS = 4, 4000
+SHARED = {  # traffic of the given points
+    "pc50": (PrefixClass(fraction=1.0, shared_tokens=1248, prefixes=8),),
+    "pcmix": (PrefixClass(fraction=0.5, shared_tokens=2000, prefixes=8),),
+}
 BEFORE_S, AFTER_S = 20.0, 15.0  # of load around a window of the given points
 
 
@@ -45,7 +49,7 @@ class Point:
     arrival_cv: float
     input_tokens: Lengths
     output_tokens: Lengths
-    cached_fraction: float
+    prefix_classes: tuple[PrefixClass, ...]
     measured_ms: dict[tuple[str, int], float]
     recorded: bool = False  # arrivals of a recorded trace, which only a replay predicts
 
@@ -125,7 +129,7 @@ def given(folder: Path) -> list[Point]:
                 arrival_cv=float(row["arrival_cv"]),
                 input_tokens=lengths(row["input_mean_nominal"], row["input_p95_nominal"]),
                 output_tokens=lengths(row["output_mean_nominal"], row["output_p95_nominal"]),
-                cached_fraction=shared,
+                prefix_classes=SHARED.get(row["traffic"], ()),
                 measured_ms={(m, p): float(row[f"{m}_p{p}_ms"]) for m in METRICS for p in PERCENTILES},
             )
         )
@@ -154,7 +158,7 @@ def own() -> list[Point]:
                     arrival_cv=cv,
                     input_tokens=lengths(row["isl_mean"], row["isl_mean"]),
                     output_tokens=lengths(row["osl_mean"], row["osl_mean"]),
-                    cached_fraction=0.0,
+                    prefix_classes=(),
                     measured_ms={(m, p): float(row[f"{m}_ms_p{p}"]) for m in METRICS for p in PERCENTILES},
                     recorded=row["arrivals"] == "trace",
                 )
@@ -177,6 +181,7 @@ def predicted(point: Point, resources: Resources, *, replay: bool) -> list[Simul
         client = Client(kind=POISSON, rate_per_s=point.rate_per_s, arrival_cv=point.arrival_cv)
         if point.case.client.http:  # traffic that is only known by its requests
             client = replace(client, input_tokens=point.client.input_tokens, output_tokens=point.client.output_tokens)
+    client = replace(client, prefix_classes=point.prefix_classes)
     return [
         simulate(
             built.times,
@@ -185,7 +190,6 @@ def predicted(point: Point, resources: Resources, *, replay: bool) -> list[Simul
             client,
             point.input_tokens,
             point.output_tokens,
-            cached_fraction=point.cached_fraction,
             context_tokens=32768,
             requests=REQUESTS,
             seed=seed,

@@ -26,6 +26,16 @@ def waves(rows: Amount, columns: Amount, cores: Amount) -> Array:
     return np.asarray(np.where((tiles > cores) & (cores > FEW_CORES), np.ceil(tiles / cores) * cores / tiles, 1.0))
 
 
+def mean_waves(rows: Amount, columns: Amount, cores: Amount) -> Array:
+    """As `waves`, of a kernel that never splits K, the mean over similar row counts: half a wave more, at least one.
+
+    Tiles of few rows are made for them: no loss.
+    """
+    filled = np.ceil(rows / TILE_ROWS) * np.ceil(columns / TILE_COLUMNS) / np.maximum(cores, 1)
+    some = (rows > TILE_ROWS) & (cores > FEW_CORES)
+    return np.asarray(np.where(some, np.maximum(filled + 0.5, 1.0) / filled, 1.0))
+
+
 def aligned_fractions(x: Rates, columns: Amount, inner: Amount) -> tuple[Amount, Amount]:
     """(compute, read) rate of a GEMM of these sizes per chip, relative to one whose rows start on 16 bytes.
 

@@ -79,6 +79,11 @@ def _running_limit(times: StepTimes, demand: Demand, scheduler: Scheduler, extra
     return np.minimum(by_kv, scheduler.max_running_requests), by_kv
 
 
+def _overlaps(scheduler: Scheduler) -> bool:
+    """Whether the host launches a step while the device computes the one before."""
+    return scheduler.asynchronous and scheduler.policy != STATIC
+
+
 def closed_loop(times: StepTimes, concurrency: Array, demand: Demand, scheduler: Scheduler) -> ClosedLoop:
     """Throughput, TTFT and TPOT with `concurrency` requests always in flight.
 
@@ -88,7 +93,7 @@ def closed_loop(times: StepTimes, concurrency: Array, demand: Demand, scheduler:
     """
     concurrency = np.asarray(concurrency, float)
     axes = max(concurrency.ndim - 1, 0)
-    load = load_of(times, demand, axes)
+    load = load_of(times, demand, axes, _overlaps(scheduler))
     limit, by_kv = _running_limit(times, demand, scheduler, axes)
     running = np.maximum(np.minimum(concurrency, limit), 1.0)  # lanes that cannot serve are marked below
     request_s = times.request_s.reshape((-1,) + (1,) * axes)
@@ -118,7 +123,7 @@ def burst(
     steady = closed_loop(times, concurrency, demand, scheduler)
     concurrency = np.asarray(concurrency, float)
     axes = max(concurrency.ndim - 1, 0)
-    load, served = load_of(times, demand, axes), np.isfinite(steady.tpot_mean_s)
+    load, served = load_of(times, demand, axes, _overlaps(scheduler)), np.isfinite(steady.tpot_mean_s)
     running = np.maximum(steady.running_requests, 1.0)
     rounds = requests_per_user * np.maximum(concurrency / running, 1.0)
     request_s = times.request_s.reshape((-1,) + (1,) * axes)
@@ -216,7 +221,7 @@ def open_loop(
     `crowds`: the p95 estimates count that a crowd of requests slows itself down, which makes it larger and longer.
     """
     offered = _OpenLoad(
-        load=load_of(times, demand, 0),
+        load=load_of(times, demand, 0, _overlaps(scheduler)),
         demand=demand,
         scheduler=scheduler,
         request_s=times.request_s,

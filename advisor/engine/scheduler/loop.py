@@ -22,7 +22,9 @@ from advisor.engine.scheduler.state import (
     FREE,
     FREE_MIN,
     GROWING,
+    HELD,
     IN_TOKENS,
+    LAUNCH_S,
     NEXT,
     OUT_TOKENS,
     PREEMPTED,
@@ -74,7 +76,7 @@ _whole_tiles, _grid_index, _on_line = (
     compiled(f) for f in (duration.whole_tiles, duration.grid_index, duration.on_line)
 )
 _sequences_s, _context_s, _pairs_s = (compiled(f) for f in (duration.sequences_s, duration.context_s, duration.pairs_s))
-_floor_s, _lasting_s, _repeats_s = (compiled(f) for f in (duration.floor_s, duration.step_s, duration.repeats_s))
+_launch_s, _lasting_s, _repeats_s = (compiled(f) for f in (duration.launch_s, duration.step_s, duration.repeats_s))
 
 CHUNKED_CODE, PREFILL_FIRST_CODE, MIXED_CODE, STATIC_CODE = range(len(POLICIES))
 
@@ -240,8 +242,8 @@ def _reads_more(s: Server, prefix: int, before: int, tokens: int) -> tuple[int, 
 
 
 @compiled
-def _step_s(s: Server, idle: bool) -> float:
-    """Seconds of the scheduled step, noted if it has a prompt; idle: no step ran just before it."""
+def _step_s(s: Server, seen_s: float) -> float:
+    """Seconds of the scheduled step, noted if it has a prompt; the host has been at it since `seen_s`."""
     costs, table, state = s.costs, s.table, s.state
     tokens = sources = context = windowed = repeated = distinct = 0
     pairs = window_pairs = 0.0
@@ -279,11 +281,30 @@ def _step_s(s: Server, idle: bool) -> float:
     device_s = _sequences_s(costs, _linear_s(costs, tokens), sampled, decodes, sources)
     device_s = _context_s(costs, device_s, context, windowed) - _repeats_s(costs, repeated, distinct)
     device_s = _pairs_s(costs, device_s, pairs, window_pairs)
-    step_s = _lasting_s(costs, device_s, _floor_s(costs, tokens, sequences, pairs > 0, idle), sequences)
+    s.totals[LAUNCH_S] = _launch_s(costs, tokens, sequences, pairs > 0)
+    step_s = _lasting_s(costs, device_s, s.totals[LAUNCH_S] - (s.totals[CLOCK_S] - seen_s), sequences)
     if pairs > 0:
         s.totals[PROMPT_STEPS] += 1
         s.totals[PROMPT_S] += step_s
     return step_s
+
+
+@compiled
+def _deliver(s: Server, clock_s: float, launched_s: float) -> None:
+    """Hand over the tokens of the step that ended at `clock_s`, when the host has launched the next at `launched_s`.
+
+    An asynchronous host reads them after that launch, which may take longer than the device needed for them. In closed
+    loops, whoever has the last token sends the next request then.
+    """
+    table, state = s.table, s.state
+    for k in range(state[HELD]):
+        r = s.held[k]
+        table.first_token_s[r] = max(table.first_token_s[r], launched_s)
+    state[HELD] = 0
+    if s.rules.closed and launched_s > clock_s:
+        for r in range(state[NEXT], state[SUBMITTED]):
+            if table.arrival_s[r] == clock_s:
+                table.arrival_s[r] = launched_s
 
 
 @compiled
@@ -325,6 +346,9 @@ def _advance(s: Server) -> int:
         totals[OUT_TOKENS] += 1
         if table.generated[r] == 1:
             table.first_token_s[r] = totals[CLOCK_S]
+            if table.output[r] > 1:
+                s.held[state[HELD]] = r
+                state[HELD] += 1
             totals[IN_TOKENS] += table.prompt[r]
         if table.generated[r] == table.output[r]:
             keep -= 1
@@ -494,7 +518,7 @@ def _end_turns(s: Server) -> None:
     turns.filling[:] = 0
     turns.taking[:] = 0
     s.prefixes.reads[:] = 0
-    state[BY_TURN:] = 0
+    state[BY_TURN:HELD] = 0
 
 
 @compiled
@@ -547,7 +571,7 @@ def _go_on(s: Server, seen_s: float, mark_s: float) -> float:
     else:
         awaited_s = _awaited_s(s)
     fixed_s = _sequences_s(costs, _linear_s(costs, decodes + q), decodes, decodes, 0)
-    least_s = _floor_s(costs, decodes + q, sequences, q > 0, False)
+    launch_s = _launch_s(costs, decodes + q, sequences, q > 0)
     context, windowed, growing, free = state[CONTEXT], state[WINDOWED], state[GROWING], state[FREE]
     prompt_s, saved_s = 0.0, _repeats_s(costs, state[REPEATED], state[DISTINCT])
     clock_s, busy_s, running_s, steps, places = totals[CLOCK_S], totals[BUSY_S], totals[RUNNING_S], 0, len(turns.ending)
@@ -561,8 +585,13 @@ def _go_on(s: Server, seen_s: float, mark_s: float) -> float:
             pairs = q * start + q * (q + 1) / 2
             device_s = _pairs_s(costs, device_s, pairs, _window_pairs(start, q, costs.window_tokens))
             start += q
-        step_s = _lasting_s(costs, device_s, least_s, sequences)
-        seen_s = clock_s if s.rules.asynchronous else clock_s + step_s
+        step_s = _lasting_s(costs, device_s, launch_s - (clock_s - seen_s), sequences)
+        if s.rules.asynchronous:
+            seen_s = max(clock_s, seen_s + launch_s)
+            if steps == 0:
+                _deliver(s, clock_s, seen_s)
+        else:
+            seen_s = clock_s + step_s
         clock_s += step_s
         busy_s += step_s
         prompt_s += step_s
@@ -591,7 +620,7 @@ def _go_on(s: Server, seen_s: float, mark_s: float) -> float:
 def _run(s: Server, one_by_one: bool) -> int:
     """Run until the measured requests are done; returns how many ends of the measured window were reached."""
     rules, state, totals = s.rules, s.state, s.totals
-    seen_s, opened, left, idle = 0.0, 0, rules.last - rules.first, True
+    seen_s, opened, left = 0.0, 0, rules.last - rules.first
     while left > 0:
         opened = _mark(s, opened)
         if not one_by_one and not state[BY_TURN]:
@@ -605,11 +634,15 @@ def _run(s: Server, one_by_one: bool) -> int:
             tokens = _fill(s, seen_s)
         if tokens == 0:
             seen_s = totals[CLOCK_S] = max(totals[CLOCK_S], s.table.arrival_s[state[NEXT]] + s.costs.request_s)
-            idle = True
+            state[HELD] = 0
             continue
-        step_s = _step_s(s, idle)
-        idle = False
-        seen_s = totals[CLOCK_S] if rules.asynchronous else totals[CLOCK_S] + step_s
+        step_s = _step_s(s, seen_s)
+        if rules.asynchronous:
+            seen_s = max(totals[CLOCK_S], seen_s + totals[LAUNCH_S])
+            _deliver(s, totals[CLOCK_S], seen_s)
+        else:
+            seen_s = totals[CLOCK_S] + step_s
+        state[HELD] = 0
         totals[CLOCK_S] += step_s
         totals[BUSY_S] += step_s
         totals[RUNNING_S] += step_s * state[RUNNING]
@@ -630,7 +663,7 @@ def run_steps(costs: Costs, rules: Rules, table: Requests, concurrency: int, one
 
     `one_by_one` visits every request in every step: slower, with identical results to the last bit.
     """
-    s = server_of(costs, rules, table, totals=10, state=16)
+    s = server_of(costs, rules, table, totals=11, state=17)
     s.state[FREE] = s.state[FREE_MIN] = costs.total_blocks
     s.state[SUBMITTED] = min(concurrency, len(table.arrival_s)) if rules.closed else len(table.arrival_s)
     if _run(s, one_by_one) < 2:

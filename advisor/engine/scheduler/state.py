@@ -6,8 +6,9 @@ import numpy as np
 
 # Indices of `totals`, then of `state`.
 CLOCK_S, BUSY_S, RUNNING_S, STEPS, OUT_TOKENS, IN_TOKENS, FINISHED, PROMPT_STEPS, PROMPT_S, VISITED = range(10)
+LAUNCH_S = 10  # of the step that was launched last
 FREE, RUNNING, NEXT, PREEMPTED, SUBMITTED, PREEMPTIONS, FREE_MIN = range(7)
-BY_TURN, TURN, TAKEN, DECODES, CONTEXT, WINDOWED, GROWING, REPEATED, DISTINCT = range(7, 16)
+BY_TURN, TURN, TAKEN, DECODES, CONTEXT, WINDOWED, GROWING, REPEATED, DISTINCT, HELD = range(7, 17)
 Totals = tuple[np.ndarray, np.ndarray, np.ndarray]  # (final totals, totals at the ends of the window, state)
 
 
@@ -94,7 +95,10 @@ class Prefixes(NamedTuple):
 
 
 class Server(NamedTuple):
-    """Everything that one simulation uses. `running` and `scheduled` are by slot, in order of admission."""
+    """Everything that one simulation uses. `running` and `scheduled` are by slot, in order of admission.
+
+    held: requests whose first token the device has computed and the host not yet read.
+    """
 
     costs: Costs
     rules: Rules
@@ -103,6 +107,7 @@ class Server(NamedTuple):
     prefixes: Prefixes
     running: np.ndarray
     scheduled: np.ndarray  # tokens of this step
+    held: np.ndarray
     state: np.ndarray
     totals: np.ndarray
     marks: np.ndarray
@@ -121,7 +126,7 @@ def server_of(costs: Costs, rules: Rules, table: Requests, totals: int, state: i
     if not all(np.all(np.isfinite(value) & (np.asarray(value) >= 0)) for value in times_of(costs)):
         raise ValueError("cannot simulate: a step time is negative or not finite; check the model and chip sizes")
     count, places = len(table.arrival_s), int(table.output.max(initial=0)) + 1
-    slots, by_request = np.zeros((2, count + 1), np.int64), np.full((2, count), -1)
+    slots, by_request = np.zeros((3, count + 1), np.int64), np.full((2, count), -1)
     turns = Turns(
         ending=np.full(places, -1),
         also_ending=by_request[0],
@@ -141,6 +146,7 @@ def server_of(costs: Costs, rules: Rules, table: Requests, totals: int, state: i
         Prefixes(*prefixes),
         slots[0],
         slots[1],
+        slots[2],
         np.zeros(state, np.int64),
         np.zeros(totals),
         marks,

@@ -14,9 +14,13 @@ Costs = Any
 
 
 def whole_tiles(tokens: Value, tile_tokens: Value) -> Value:
-    """Tokens rounded up to whole tiles, if there are more than one tile of them; unchanged if tile_tokens is 0."""
+    """Tokens rounded up to whole tiles, if they fill more than half of one; unchanged if tile_tokens is 0.
+
+    Fewer tokens have kernels with smaller tiles.
+    """
     tile = np.maximum(tile_tokens, 1e-9)
-    return np.maximum(tokens, (tile_tokens > 0) * (tokens > tile_tokens) * np.ceil(tokens / tile - 1e-6) * tile)
+    whole = np.ceil(tokens / tile - 1e-6) * tile
+    return np.maximum(tokens, (tile_tokens > 0) * (2 * tokens > tile_tokens) * whole)
 
 
 def grid_index(tokens: Value, grid_tokens: np.ndarray) -> Value:
@@ -68,22 +72,23 @@ def pairs_s(costs: Costs, other_s: Value, pairs: Value, window_pairs: Value) -> 
     return other_s + pairs * costs.prefill_s_per_pair + window_pairs * costs.window_prefill_s_per_pair
 
 
-def floor_s(costs: Costs, tokens: Value, sequences: Value, has_prompt: Value, idle: Value) -> Value:
-    """Host seconds that overlap the device: the minimum duration of a step of `tokens` tokens in `sequences` requests.
+def launch_s(costs: Costs, tokens: Value, sequences: Value, has_prompt: Value) -> Value:
+    """Host seconds to prepare and launch a step of `tokens` tokens in `sequences` requests.
 
     The host launches everything that is not in a CUDA graph. A step with more tokens than graphs are captured for is
     launched layer by layer, with or without a prompt. So a framework without graphs (graph_max_tokens 0) pays this in
     every decode step too: the device cannot finish a layer before it is launched. A step within the graphs that has a
     prompt launches attention between the pieces of piecewise graphs.
-
-    `idle`: whether no step ran before this one (a probability in averages). Then the host's preparation of a prompt,
-    which otherwise overlaps the previous step, delays the launches.
     """
     eager_s = (tokens > costs.graph_max_tokens) * costs.eager_floor_s
-    launch_s = np.maximum(eager_s, has_prompt * costs.prompt_floor_s) + has_prompt * idle * costs.prepare_s
-    return np.maximum(launch_s, costs.host_s + sequences * costs.host_s_per_sequence)
+    pieces_s = np.maximum(eager_s, has_prompt * costs.prompt_floor_s) + has_prompt * costs.prepare_s
+    return np.maximum(pieces_s, costs.host_s + sequences * costs.host_s_per_sequence)
 
 
 def step_s(costs: Costs, device_s: Value, least_s: Value, sequences: Value) -> Value:
-    """Seconds of a step with this device time and `floor_s`."""
+    """Seconds of a step with this device time, of which the host launches the last kernel after `least_s`.
+
+    An asynchronous scheduler launches a step while the device is busy with the one before. `least_s` is then `launch_s`
+    less the seconds by which the host began before the device was free.
+    """
     return np.maximum(device_s, least_s) + costs.serial_s + sequences * costs.serial_s_per_sequence

@@ -11,13 +11,13 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.engine.kernels import HALF
 from advisor.engine.network import Model, decoder_blocks, passes_of
 from advisor.engine.step.adapters import adapters_s, resident_bytes, swap_s
 from advisor.engine.step.drafts.heads import draft_bytes, drafting_choice
 from advisor.engine.step.drafts.speculative import Draft, with_draft
 from advisor.engine.step.layout import (
     Choice,
+    in_tiles,
     layouts,
 )
 from advisor.engine.step.media.encoder import NO_CACHE_TOKENS, source_s
@@ -237,12 +237,6 @@ def _pieces_s(model: Model, w: Lane) -> float:
     return sum(b.count for b in decoder_blocks(model)) * w.choice.overhead.pieces_s_per_layer
 
 
-def _scaled_by_row(wanted: Sequence[Lane]) -> Array:
-    """1 where GEMMs have quantized inputs with per-row scales, else 0; shape (N,)."""
-    methods = [w.choice.quantization for w in wanted]
-    return np.array([float(q.activations_dtype not in HALF and not q.slug.endswith("-block")) for q in methods])
-
-
 def step_times(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -> StepTimes:
     """Step times: device times from the operators, host times from the framework's overhead."""
     cost = attention_cost(model, x, _sources(wanted))
@@ -276,7 +270,7 @@ def step_times(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -
         graph_max_tokens=np.array([float(w.framework.graph_max_tokens) * (not w.eager) for w in wanted]),
         eager_floor_s=slower * passes * np.array([_eager_s(model, w) for w in wanted]),
         prompt_floor_s=slower * passes * np.array([_pieces_s(model, w) for w in wanted]),
-        tile_tokens=np.array([w.choice.overhead.tile_tokens for w in wanted]) * _scaled_by_row(wanted),
+        tile_tokens=np.array([w.choice.overhead.tile_tokens * in_tiles(w.choice.quantization) for w in wanted]),
         prepare_s=host("prepare_s") + host("parallel_prepare_s") * (x.tp > 1),
         kv_capacity_tokens=room.kv_capacity_tokens,
         block_tokens=np.array([float(w.framework.block_tokens) for w in wanted]),

@@ -28,7 +28,7 @@ def prefill_s(built: Lanes, i: int, tokens: float) -> float:
 def lane_step_s(built: Lanes, i: int, device_s: Array, tokens: float, sequences: float, prompt: bool) -> float:
     """`duration.step_s` of one lane: a decode step on a busy server or, with `prompt`, a prefill on an idle one."""
     times = take(built.times, np.array([i]))
-    least_s = duration.floor_s(times, tokens, sequences, prompt, prompt)
+    least_s = duration.launch_s(times, tokens, sequences, prompt)
     return float(duration.step_s(times, device_s, least_s, sequences)[0])
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from advisor.engine.kernels import chip_rates, rate_of
+from advisor.engine.kernels import HALF, chip_rates, rate_of
 from advisor.engine.network import Model
 from advisor.engine.step.compatibility.checkpoints import experts_only, kept_formats
 from advisor.engine.step.operators import Layouts
@@ -54,6 +54,11 @@ def unsupported(accelerator: Accelerator, quantization: Quantization) -> str:
 def quantizes(quantization: Quantization, model: Model) -> bool:
     """Whether the format has kernels for this model: those for expert layers alone do nothing for a dense model."""
     return quantization.experts_only != "always" or has_experts(model)
+
+
+def in_tiles(quantization: Quantization) -> bool:
+    """Whether matrices have quantized inputs with one scale per row, whose kernels compute whole tiles."""
+    return quantization.activations_dtype not in HALF and not quantization.slug.endswith("-block")
 
 
 def has_experts(model: Model) -> bool:
@@ -156,6 +161,7 @@ def _row(model: Model, c: Choice) -> dict[str, float]:
     chips = c.tp * c.dp
     return chip | {
         "kernel_s": chip["kernel_s"] * o.kernel_factor,
+        "tile_wave_fraction": o.tile_wave_fraction if in_tiles(c.quantization) else 0.0,
         "vector_rows": o.vector_rows,
         "tp": c.tp,
         "pp": c.pp,

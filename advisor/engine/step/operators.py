@@ -10,7 +10,16 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from advisor.engine.kernels import Array, Rates, aligned_fractions, collective_s, gemm_times, padded_rows, roof
+from advisor.engine.kernels import (
+    Array,
+    Rates,
+    aligned_fractions,
+    collective_s,
+    gemm_times,
+    mean_waves,
+    padded_rows,
+    roof,
+)
 from advisor.engine.network import (
     Attention,
     Block,
@@ -67,6 +76,7 @@ class Layouts(Rates):
     one_shot_s: Array  # launch of the framework's own all-reduce, in which chips read each other's data
     exchange_s: Array  # fixed cost of an all-to-all of tokens to their experts
     direct_hop_s: Array  # per doubling of the chips in the framework's own all-reduce, without its collective_factor
+    tile_wave_fraction: Array  # of quantized matrices in whole tiles: cost of their last wave
     vector_rows: Array  # rows of a matrix up to which matrix-vector kernels, without tiles, multiply it
     adapter_kernel_s: Array  # fixed cost of a kernel of a LoRA adapter
     further_adapter_s: Array
@@ -117,6 +127,8 @@ def gemm(
     moved = columns * inner * weight + rows * inner * activation + rows * columns * 2.0
     fractions = aligned_fractions(x, columns, inner) if not padded else (1.0, 1.0)
     flops_s, bytes_s = gemm_times(x, rate, rows, columns, inner, moved, fractions)
+    if quantized and np.any(x.tile_wave_fraction):
+        flops_s = flops_s * (1.0 + x.tile_wave_fraction * (mean_waves(rows, columns, x.cores) - 1.0))
     extra_s = x.quantize_kernels * x.kernel_s + rows * inner * x.quantize_bytes / x.memory_bytes_per_s
     time_s = count * (roof(flops_s, bytes_s, x.roof_exponent) + x.kernel_s + (extra_s if quantized else 0.0))
     return Operator(

@@ -42,11 +42,11 @@ class StepTimes:
     host_s_per_sequence: np.ndarray  # (N,) added to host_s per sequence of the step
     serial_s: np.ndarray  # (N,) host time per step that overlaps nothing
     serial_s_per_sequence: np.ndarray  # (N,)
-    graph_max_tokens: np.ndarray  # (N,) a step with more tokens takes at least eager_floor_s
+    graph_max_tokens: np.ndarray  # (N,) a step with more tokens takes the host eager_floor_s to launch
     eager_floor_s: np.ndarray  # (N,)
-    prompt_floor_s: np.ndarray  # (N,) minimum of a step within graph_max_tokens that has a prompt (piecewise graphs)
+    prompt_floor_s: np.ndarray  # (N,) the same within graph_max_tokens if it has a prompt (piecewise graphs)
     tile_tokens: np.ndarray  # (N,) GEMMs with more tokens than this cost whole tiles of this size; 0: no tiles
-    prepare_s: np.ndarray  # (N,) host time before the launches of a prefill step, hidden unless the server was idle
+    prepare_s: np.ndarray  # (N,) host time before the launches of a prefill step
     kv_capacity_tokens: np.ndarray  # (N,)
     block_tokens: np.ndarray  # (N,)
     request_s: np.ndarray  # (N,) front-end time until a request reaches the scheduler, part of TTFT
@@ -151,6 +151,7 @@ class Load:
     tile_tokens: np.ndarray
     prepare_s: np.ndarray
     ranks: np.ndarray
+    asynchronous: bool
 
     def linear_s(self, tokens: Array) -> Array:
         """`duration.linear_s` of all candidates; on powers of two, the exponent gives the interval faster."""
@@ -164,12 +165,24 @@ class Load:
         return duration.on_line(tokens, self.grid_tokens.take(i), self.width_tokens.take(i), *ends)
 
     def step_s(self, decodes: Array, prompts: Array, sequences: Array, idle: Array = 0.0) -> Array:
-        """Seconds of a step of these decodes and (fractional) prompts; idle: probability that no step ran before it."""
+        """Seconds of a step of these decodes and (fractional) prompts; idle: probability that no step ran before it.
+
+        The host begins with a step that has prompts while the device computes the decodes before it; among steps of
+        prompts alone, it prepares them meanwhile.
+        """
         tokens = decodes + prompts * self.prompt_tokens
-        linear_s = self.linear_s(duration.whole_tiles(tokens, self.tile_tokens))
-        device_s = linear_s + decodes * self.decode_s + prompts * self.prompt_s
-        least_s = duration.floor_s(self, tokens, sequences, prompts > 0, idle)
+        device_s = self._device_s(tokens, decodes, prompts)
+        least_s = duration.launch_s(self, tokens, sequences, prompts > 0)
+        if self.asynchronous and np.any(least_s > device_s):
+            host_s = duration.launch_s(self, decodes, decodes, False)
+            decode_s = np.maximum(self._device_s(decodes, decodes, 0.0), host_s)
+            ahead_s = np.where(decodes > 0, decode_s, self.prepare_s)
+            least_s = least_s - (1.0 - idle) * (prompts > 0) * ahead_s
         return duration.step_s(self, device_s, least_s, sequences)
+
+    def _device_s(self, tokens: Array, decodes: Array, prompts: Array) -> Array:
+        linear_s = self.linear_s(duration.whole_tiles(tokens, self.tile_tokens))
+        return linear_s + decodes * self.decode_s + prompts * self.prompt_s
 
 
 def causal_pairs(tokens: float, window: float | None = None) -> float:
@@ -188,7 +201,7 @@ def _capped_sum(start: Array, end: Array, cap: Array) -> Array:
     return (high * (high + 1) - low * (low + 1)) / 2 + cap * ((end - start) - (high - low))
 
 
-def load_of(times: StepTimes, demand: Demand, extra_axes: int) -> Load:
+def load_of(times: StepTimes, demand: Demand, extra_axes: int, asynchronous: bool = True) -> Load:
     """Step-time coefficients for this demand: shape (N,) plus `extra_axes` axes, to broadcast against loads."""
     shape = (-1,) + (1,) * extra_axes
     t = {name: getattr(times, name).reshape(shape) for name in StepTimes.__slots__ if name not in SHARED}
@@ -212,5 +225,6 @@ def load_of(times: StepTimes, demand: Demand, extra_axes: int) -> Load:
         prompt_tokens=np.maximum(i * (1 - hit), 1.0),
         decode_s=decode_s,
         prompt_s=prompt_s,
+        asynchronous=asynchronous,
         **{name: t[name] for name in names},
     )

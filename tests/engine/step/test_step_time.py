@@ -52,33 +52,30 @@ def test_context_and_pairs_are_paid_by_kind_of_layer():
     assert first(duration.pairs_s(costs, 1.0, 10, 100)) == 1 + 50 + 700
 
 
-def floor(tokens: float, sequences: float = 1, prompt: bool = False, idle: float = 0.0, **costs: float) -> float:
-    return first(duration.floor_s(priced(**costs), tokens, sequences, prompt, idle))
+def launch(tokens: float, sequences: float = 1, prompt: bool = False, **costs: float) -> float:
+    return first(duration.launch_s(priced(**costs), tokens, sequences, prompt))
 
 
 def test_a_step_of_more_tokens_than_graphs_hold_is_launched_layer_by_layer():
-    assert floor(64, graph_max_tokens=64.0, eager_floor_s=2.0) == 0
-    assert floor(65, graph_max_tokens=64.0, eager_floor_s=2.0) == 2
-    assert floor(1, graph_max_tokens=0.0, eager_floor_s=2.0) == 2
+    assert launch(64, graph_max_tokens=64.0, eager_floor_s=2.0) == 0
+    assert launch(65, graph_max_tokens=64.0, eager_floor_s=2.0) == 2
+    assert launch(1, graph_max_tokens=0.0, eager_floor_s=2.0) == 2
 
 
 def test_a_prompt_within_the_graphs_launches_its_attention():
-    assert floor(8, prompt=True, prompt_floor_s=3.0) == 3
-    assert floor(8, prompt_floor_s=3.0) == 0
-    assert floor(600, prompt=True, eager_floor_s=4.0, prompt_floor_s=3.0) == 4
-    assert floor(600, prompt=True, eager_floor_s=2.0, prompt_floor_s=3.0) == 3
+    assert launch(8, prompt=True, prompt_floor_s=3.0) == 3
+    assert launch(8, prompt_floor_s=3.0) == 0
+    assert launch(600, prompt=True, eager_floor_s=4.0, prompt_floor_s=3.0) == 4
+    assert launch(600, prompt=True, eager_floor_s=2.0, prompt_floor_s=3.0) == 3
 
 
-def test_only_a_prompt_to_an_idle_server_waits_for_its_preparation():
-    waits = [
-        floor(8, prompt=p, idle=i, prepare_s=4.0, prompt_floor_s=1.0) for p, i in ((1, 1), (1, 0.5), (1, 0), (0, 1))
-    ]
-    assert waits == [5, 3, 1, 0]
+def test_only_a_prompt_is_prepared():
+    assert [launch(8, prompt=p, prepare_s=4.0, prompt_floor_s=1.0) for p in (True, False)] == [5, 0]
 
 
 def test_the_host_takes_as_long_as_its_own_work_or_its_launches():
-    assert floor(8, sequences=10, host_s=1.0, host_s_per_sequence=0.5) == 6
-    assert floor(600, sequences=10, host_s=1.0, host_s_per_sequence=0.5, eager_floor_s=9.0) == 9
+    assert launch(8, sequences=10, host_s=1.0, host_s_per_sequence=0.5) == 6
+    assert launch(600, sequences=10, host_s=1.0, host_s_per_sequence=0.5, eager_floor_s=9.0) == 9
 
 
 def test_a_step_lasts_as_its_longer_side_and_then_what_overlaps_nothing():
@@ -153,7 +150,8 @@ def test_a_step_adds_its_decodes_and_prompts_to_the_work_of_its_tokens():
         priced(host_s_per_sequence=3.0, prompt_floor_s=40.0), Demand(input_tokens=10.0, output_tokens=1.0), 0
     )
     assert first(hosted.step_s(4.0, 0.0, 6.0)) == 18
-    assert first(hosted.step_s(4.0, 0.5, 6.0)) == 40
+    assert first(hosted.step_s(4.0, 0.5, 6.0, 1.0)) == 40
+    assert first(hosted.step_s(4.0, 0.5, 6.0)) == 40 - 4 * 3  # the host began while the decodes before were computed
 
 
 @COMMON

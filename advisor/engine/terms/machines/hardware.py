@@ -171,6 +171,7 @@ class Overhead:
     kernel_factor: float = 1.0  # launch and tail of one of its kernels over those inside a CUDA graph of the chip
     core_flops_per_s: float = 0.0  # maximum rate of its matrix kernels per core; 0: they reach the chip's
     vector_rows: float = 0.0  # rows of a matrix up to which it has matrix-vector kernels, which pad no tile; 0: none
+    tile_wave_fraction: float = 0.0  # of a wave of these tiles that is partly filled: 1 costs a whole one, 0 nothing
     uncertain_ratio: float = 1.0  # by how much its times may be off where they are estimates; 1: its own, measured
     timed: bool = False  # its host times were measured on this chip family, with this release or an earlier one
     measured_version: str = ""  # the newest measured release at or below this one; empty: none
@@ -204,6 +205,7 @@ UNMEASURED = {
     "kernel_factor": 1.0,
     "core_flops_per_s": 0.0,
     "vector_rows": 0.0,
+    "tile_wave_fraction": 0.0,
     "uncertain_ratio": 1.0,
 }
 
