@@ -484,8 +484,9 @@ def interval(built: Built, result: Estimate, load: Response | None) -> Intervals
     """[low, high] of each headline figure at 90 %; latencies as in answers, with their response to the load."""
     half = interval_of(built)
     drawn = factors_of(built.fixed.resources.scopes, built.own[-1])
+    drawn = of_pools(drawn) if built.fixed.case.mode == "disagg" else drawn
     if drawn is not None:
-        half |= latency_ranges(of_pools(drawn) if built.fixed.case.mode == "disagg" else drawn, load)
+        half |= latency_ranges(drawn, load)
     ranges: dict[str, list[float | None]] = {}
     for key, latency in (("ttft", result.ttft_ms), ("tpot", result.tpot_ms)):
         for name, value, known in (
@@ -507,12 +508,13 @@ def response(fixed: Fixed, cv_range: Ratios | None) -> Response | None:
     if not fixed.case.has_arrivals:
         return None
 
-    def at(load: float = 1.0, **changed: float) -> Engine:
-        client = replace(at_load(fixed.case.client, load), **changed)
+    def of(client: Protocol) -> Engine:
         return estimate(replace(fixed.case, client=client), fixed.resources)
 
-    burstiness = [at(arrival_cv=cv) for cv in cv_range or ()]
-    return response_of(at, ("ttft_mean_s", "ttft_p95_s", "tpot_mean_s", "tpot_p95_s"), burstiness)
+    client = fixed.case.client
+    burstier = of(replace(client, arrival_cv=cv_range[1])) if cv_range else None
+    figures = ("ttft_mean_s", "ttft_p95_s", "tpot_mean_s", "tpot_p95_s")
+    return response_of(lambda load: of(at_load(client, load)), figures, burstier)
 
 
 def at_load(client: Protocol, load: float) -> Protocol:

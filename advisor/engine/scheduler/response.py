@@ -25,27 +25,23 @@ class Response:
 
     loads: tuple[float, ...]  # ascending
     ratios: Mapping[str, tuple[float, ...]]  # of each figure, at each load; they do not fall
-    bursts: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # at both ends of an assumed burstiness
+    burstier: Mapping[str, float] = field(default_factory=dict)  # ratio at the upper end of an assumed burstiness
 
     def at(self, figure: str, load: Array | float, bursts: Array | float = 0.0) -> Array:
         """The figure at this multiple of the load over that at the planned load.
 
-        bursts: standard normal value of the burstiness, of which the ends are 5 % and 95 %.
+        bursts: standard normal value of the burstiness, whose upper end is at 95 %; less of it gains in proportion.
         """
         places = np.log(np.maximum(np.asarray(load, float), 1e-9))
         logs = np.interp(places, np.log(self.loads), np.log(self.ratios[figure]))
-        low, high = np.log(self.bursts.get(figure, (1.0, 1.0)))
-        z = np.asarray(bursts, float) / Z95
-        return np.asarray(np.exp(logs + np.maximum(z, 0.0) * high - np.minimum(z, 0.0) * low))
+        return np.asarray(np.exp(logs + np.asarray(bursts, float) / Z95 * math.log(self.burstier.get(figure, 1.0))))
 
 
-def response_of(
-    simulate: Callable[[float], Any], figures: Sequence[str] = FIGURES, burstiness: Sequence[Any] = ()
-) -> Response:
+def response_of(simulate: Callable[[float], Any], figures: Sequence[str] = FIGURES, burstier: Any = None) -> Response:
     """The response of a deployment; `simulate` gives its latencies at a multiple of the planned load.
 
-    burstiness: the same with the least and the most bursty arrivals; empty: it is known. All have the same random requests,
-    so that what is common to them cancels in the ratios.
+    burstier: the same with the most bursty arrivals; None: burstiness is known. All have the same random requests, so
+    that what is common to them cancels in the ratios.
     """
     seen = {load: simulate(load) for load in LOADS}
 
@@ -57,13 +53,12 @@ def response_of(
         rising = np.maximum.accumulate(np.maximum(np.where(np.isfinite(over), over, 1.0), 1e-9))
         return tuple((rising / rising[LOADS.index(1.0)]).tolist())
 
-    def ends(figure: str) -> tuple[float, float]:
-        base, *both = (getattr(each, figure) for each in (seen[1.0], *burstiness))
-        low, high = (each / base if base and math.isfinite(base) and math.isfinite(each) else 1.0 for each in both)
-        return min(low, 1.0), max(high, 1.0)
+    def most(figure: str) -> float:
+        base, high = getattr(seen[1.0], figure), getattr(burstier, figure)
+        return max(high / base, 1.0) if base and math.isfinite(base) and math.isfinite(high) else 1.0
 
     return Response(
         loads=LOADS,
         ratios={figure: ratios(figure) for figure in figures},
-        bursts={figure: ends(figure) for figure in figures} if burstiness else {},
+        burstier={} if burstier is None else {figure: most(figure) for figure in figures},
     )

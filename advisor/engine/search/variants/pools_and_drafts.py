@@ -311,8 +311,9 @@ def simulated(
     if excess_bounds(workload, sure)[0] > 1:
         return pilot
     see = partial(run, PILOT_REQUESTS)
-    burstiness = [see(arrival_cv=cv) for cv in workload.arrival_cv_range or ()]
-    return replace(run(REQUESTS), response=response_of(see, burstiness=burstiness))
+    assumed = workload.arrival_cv_range
+    burstier = see(arrival_cv=assumed[1]) if assumed else None
+    return replace(run(REQUESTS), response=response_of(see, burstier=burstier))
 
 
 def simulated_pools(
