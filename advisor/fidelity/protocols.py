@@ -128,9 +128,14 @@ def pool_settings(path: Path = POOLS) -> Mapping[Deployed, Mapping[str, PoolSett
     with path.open(newline="") as lines:
         for line in csv.DictReader(lines):
             key = tuple(line[name] for name in DEPLOYED)
-            whole = {name: int(line[name]) if line[name] else None for name in WHOLE}
-            layouts = {name: line[name] for name in ("prefill_layout", "decode_layout")}
-            found.setdefault(key, {})[line["users"]] = PoolSettings(**layouts, **whole)
+            prompts, tokens, seats = (int(line[name]) if line[name] else None for name in WHOLE)
+            found.setdefault(key, {})[line["users"]] = PoolSettings(
+                prefill_layout=line["prefill_layout"],
+                decode_layout=line["decode_layout"],
+                prefill_prompts=prompts,
+                prefill_tokens=tokens,
+                decode_seats=seats,
+            )
     return found
 
 
