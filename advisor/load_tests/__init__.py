@@ -1,6 +1,7 @@
 """Load tests of recommended deployments: reads result files and compares them with the predictions."""
 
 from advisor.load_tests.records import (
+    changes,
     compare,
     correct,
     correct_next,
@@ -17,6 +18,7 @@ from advisor.load_tests.result_files import read as read_result
 __all__ = [
     "LoadResult",
     "LoadResultError",
+    "changes",
     "compare",
     "correct",
     "correct_next",

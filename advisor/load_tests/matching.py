@@ -48,7 +48,6 @@ class Matched:
     time_factor: float  # on the steps of physics alone
     log_sd: float
     load: str  # that was simulated, in words
-    figures: Json  # metric -> statistic -> {measured, physics, matched}, ms
 
     def as_json(self) -> Json:
         return asdict(self)
@@ -75,19 +74,14 @@ def matched(option: Option, deployment: Deployment, found: Mapping[str, Any]) ->
     factor = _best(lambda f: misfit(run.figures(f), seen, noise))
     slopes = _slopes(run, factor)
     if run.load.client.kind != TRACE:  # the requests of the run are another draw than those of the simulation
-        draws = [run.figures(factor, seed) for seed in range(1, DRAWS + 1)]
+        draws = run.draws(factor)
         noise = noise_of(draws)
         factor *= math.exp(_step(draws, seen, noise, slopes))
-    physics, after = run.figures(1.0), run.figures(factor)
-    chi = math.sqrt(misfit(after, seen, noise) / sum(map(len, seen.values())))
+    chi = math.sqrt(misfit(run.expected(factor), seen, noise) / sum(map(len, seen.values())))
     return Matched(
         time_factor=round(factor, 4),
         log_sd=round(_factor_sd(seen, noise, slopes) * max(chi, 1.0), 4),
         load=run.load.said,
-        figures={
-            m: {k: {"measured": v, "physics": physics[m][k], "matched": after[m][k]} for k, v in seen[m].items()}
-            for m in METRICS
-        },
     )
 
 
@@ -95,9 +89,14 @@ def noise_of(draws: Sequence[Json]) -> Json:
     """Standard deviation of the log of each figure of a run around the mean of these draws."""
     found: Json = {}
     for m in METRICS:
-        logs = {k: [math.log(max(draw[m][k], 1e-9)) for draw in draws] for k in STATISTICS}
+        logs = {k: [_log(draw[m][k]) for draw in draws] for k in STATISTICS}
         found[m] = {k: math.hypot(FLOOR[m], math.sqrt(1 + 1 / len(each)) * stdev(each)) for k, each in logs.items()}
     return found
+
+
+def _log(ms: float) -> float:
+    """Also of a figure that there is not, such as the TPOT of answers with one token, or that is infinite."""
+    return math.log(min(max(ms, 1e-9), 1e12))
 
 
 Slopes = dict[tuple[str, str], float]  # (metric, statistic) -> d log(figure) / d log(factor)
@@ -118,7 +117,7 @@ def _step(draws: Sequence[Json], seen: Json, noise: Json, slopes: Slopes) -> flo
     moved = weight = 0.0
     for (m, k), slope in slopes.items():
         if k in seen[m]:
-            off = math.log(seen[m][k]) - fmean(math.log(draw[m][k]) for draw in draws)
+            off = math.log(seen[m][k]) - fmean(_log(draw[m][k]) for draw in draws)
             moved += slope * off / noise[m][k] ** 2
             weight += (slope / noise[m][k]) ** 2
     return min(max(moved / weight, -MOST_STEP), MOST_STEP) if weight else 0.0
@@ -131,7 +130,7 @@ def _factor_sd(seen: Json, noise: Json, slopes: Slopes) -> float:
 
 def predicted_figures(option: Option, deployment: Deployment, found: Mapping[str, Any], factor: float) -> Json:
     """metric -> statistic -> ms of the load test's own load, with this factor on all steps. Raises Unmatched."""
-    return _run_of(option, deployment, found).figures(factor)
+    return _run_of(option, deployment, found).expected(factor)
 
 
 def misfit(figures: Json, seen: Json, noise: Json) -> float:
@@ -176,6 +175,17 @@ class Run:
         """metric -> statistic -> ms."""
         found = self.simulated(factor, seed)
         return {m: {k: 1e3 * v for k, v in statistics(found, f"{m}_s").items()} for m in METRICS}
+
+    def draws(self, factor: float) -> list[Json]:
+        """The figures of several draws of the requests."""
+        return [self.figures(factor, seed) for seed in range(1, DRAWS + 1)]
+
+    def expected(self, factor: float) -> Json:
+        """The figures of the recorded arrivals, or the means of several draws."""
+        if self.load.client.kind == TRACE:
+            return self.figures(factor)
+        draws = self.draws(factor)
+        return {m: {k: math.exp(fmean(_log(d[m][k]) for d in draws)) for k in STATISTICS} for m in METRICS}
 
     def simulated(self, factor: float, seed: int = SEED) -> Simulation:
         choice = replace(self.lane.choice, correction=Correction(time_factor=factor))
@@ -230,7 +240,7 @@ def _run_of(option: Option, deployment: Deployment, found: Mapping[str, Any]) ->
     return Run(
         model=model,
         lane=own[0],
-        load=load_of(spec["traffic"], found, lanes=deployment.pp * deployment.dp),
+        load=load_of(spec["traffic"], found, deployment.pp * deployment.dp, _replayed_cv(deployment)),
         cached_fraction=float(spec["traffic"].get("prefix_cache_hit_rate") or 0.0),
     )
 
@@ -256,8 +266,17 @@ def _case(model_id: str, d: Deployment, found: Mapping[str, Any]) -> Case:
     )
 
 
-def load_of(traffic: Mapping[str, Any], found: Mapping[str, Any], lanes: int) -> Load:
-    """The load of the run on one of the replica's lanes."""
+def _replayed_cv(d: Deployment) -> float:
+    """CV of the gaps of the exported load_trace.py: one replica's share of the workload's arrivals."""
+    cv = d.simulation.arrival_cv if d.simulation else None
+    return math.sqrt(1 + (cv**2 - 1) / max(d.replicas - d.spare_replicas, 1)) if cv is not None else 1.0
+
+
+def load_of(traffic: Mapping[str, Any], found: Mapping[str, Any], lanes: int, replayed_cv: float = 1.0) -> Load:
+    """The load of the run on one of the replica's lanes.
+
+    replayed_cv: of a run that states no rate and no arrivals, which replays the exported trace.
+    """
     inputs, outputs, spread = lengths_of(traffic, found)
     requests = found.get("requests") or {}
     pairs = Client(
@@ -274,7 +293,8 @@ def load_of(traffic: Mapping[str, Any], found: Mapping[str, Any], lanes: int) ->
     if lanes == 1 and "arrival_s" in requests:
         client = replace(pairs, kind=TRACE, arrival_s=tuple(requests["arrival_s"]))
         return Load(client=client, inputs=inputs, outputs=outputs, said=f"its {sent:,} recorded arrivals")
-    cv, rate = found.get("arrival_cv", 1.0), found.get("rate_per_s") or found["requests_per_s"]
+    stated = found.get("rate_per_s")
+    cv, rate = found["arrival_cv"] if stated else replayed_cv, stated or found["requests_per_s"]
     client = replace(pairs, kind=POISSON, rate_per_s=rate / lanes, arrival_cv=cv)
     kind = {0.0: "evenly spaced", 1.0: "Poisson"}.get(cv, f"bursty (CV {cv:.3g})")
     return Load(client=client, inputs=inputs, outputs=outputs, said=f"{kind} arrivals at {rate:.4g} a second; {spread}")

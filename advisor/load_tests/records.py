@@ -240,6 +240,7 @@ def shown(option: Option) -> Json:
                 "measured": {k: v for k, v in t.measured.items() if k not in ("requests", "matched", "effect")},
                 "matched": t.measured.get("matched"),
                 "effect": t.measured.get("effect"),
+                "changes": changes(t.measured.get("effect") or {}),
                 **compare(deployment, t.measured),
             }
             for t in tests
@@ -286,7 +287,7 @@ def effect(test: LoadTest) -> Json:
     first = answer.recommendations[0] if answer.recommendations else None
     was_first = option.advice.options.order_by("rank")[0]  # may be a hosted API
     was_usd = None if was_first.usd_per_month is None else float(was_first.usd_per_month)
-    factors = [o.correction.time_factor if o and o.correction else 1.0 for o in (before, after)]
+    factors = [before.correction.time_factor if before.correction else 1.0, _factor_now(test, after or before)]
     rows: list[Json] = [
         {"name": "first choice", "before": was_first.label, "after": first.label if first else "none"},
         _changed("first choice, USD per month", was_usd, first.usd_per_month if first else None),
@@ -295,8 +296,10 @@ def effect(test: LoadTest) -> Json:
         rows.append(_changed(f"TPOT of {before.label}, ms", before.tpot_ms.mean, after.tpot_ms.mean))
         rows.append(_changed("replicas of this deployment", before.replicas, after.replicas))
         rows.append(_changed(f"cost of {before.label}, USD per month", before.usd_per_month, after.usd_per_month))
+    else:
+        rows.append({"name": before.label, "before": "recommended", "after": "not among the recommendations"})
     why_nothing = ""
-    if after is not None and abs(factors[1] / factors[0] - 1) < SAME_RATIO:
+    if abs(factors[1] / factors[0] - 1) < SAME_RATIO:
         why_nothing = "what it measured agrees with the prediction within 0.5 %, so step times stay as they are"
     return {
         "why_nothing": why_nothing,
@@ -307,15 +310,28 @@ def effect(test: LoadTest) -> Json:
     }
 
 
+def changes(effect: Json) -> list[str]:
+    """The lines of an effect that changed, in words."""
+    return [
+        f"{row['name']}: {_shown(row['before'])} before, {_shown(row['after'])} now"
+        for row in effect.get("rows", ())
+        if row["before"] != row["after"]
+    ]
+
+
+def _shown(value: float | str | None) -> str:
+    return value if isinstance(value, str) else "none" if value is None else f"{value:,.4g}"
+
+
 def correct(test: LoadTest) -> Json:
     """Matches a load test to the simulation of its own load, stores what that changes, and returns it (`effect`)."""
     found = match(test)
-    changes = effect(test)
+    changed = effect(test)
     if "time_factor" in test.measured["matched"]:
-        changes["figures"] = _figures(test, found)
-    test.measured = {**test.measured, "effect": changes}
+        changed["figures"] = _figures(test, found)
+    test.measured = {**test.measured, "effect": changed}
     test.save(update_fields=["measured"])
-    return changes
+    return changed
 
 
 def match(test: LoadTest) -> Json:

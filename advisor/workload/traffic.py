@@ -22,7 +22,7 @@ from advisor.workload.contents import (
 )
 from advisor.workload.fields import Count, Fraction, Name, NotNegative, Section, Tokens, number_as_mean
 from advisor.workload.text import WorkloadError, error
-from advisor.workload.traces.columns import COLUMNS, MAPPED
+from advisor.workload.traces.columns import COLUMNS, Mapped
 from advisor.workload.traces.requests import notes_of, recorded, requests_of
 
 # p95 / mean of a log-normal is exp(Z95 sigma - sigma^2 / 2), which is largest for sigma = Z95
@@ -117,7 +117,7 @@ class Traffic(Section):
     input_tokens: Annotated[Lengths, number_as_mean(Tokens | Lengths)] | None = None
     output_tokens: Annotated[Lengths, number_as_mean(Tokens | Literal[0] | Lengths | NoTokens)] | None = None
     trace: TraceRef | None = None  # a path (command line only), or the text
-    trace_columns: dict[Literal[MAPPED], Name] = {}  # columns of a trace whose names say nothing
+    trace_columns: dict[Mapped, Name] = {}  # columns of a trace whose names say nothing
     requests_per_s: Annotated[Rate, number_as_mean(PerSecond | Rate)] | None = None
     users: Users | None = None
     # coefficient of variation of the gaps between arrivals at the peak; 1: Poisson; unset: the trace's, else assumed

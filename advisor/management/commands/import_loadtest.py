@@ -64,16 +64,12 @@ def effect_lines(effect: dict[str, Any], matched: dict[str, Any]) -> list[str]:
         figures = [f"Simulated: {matched['load']}.", *figures]
     if not effect["rows"]:
         return [*figures, f"Nothing changes: {effect['why_nothing']}."]
-    table = [f"{row['name']}: {shown(row['before'])} before, {shown(row['after'])} now" for row in effect["rows"]]
+    table = load_tests.changes(effect)
     head = f"Step times of this deployment: x{effect['factor_before']:.3f} before, x{effect['factor_after']:.3f} now."
     notes = [effect["said"]] if effect["said"] else []
     if effect["why_nothing"]:
         notes.append(f"Nothing changes: {effect['why_nothing']}.")
     return [*figures, head, *notes, *table, "New answers use this load test. Ask again to store one."]
-
-
-def shown(value: float | str | None) -> str:
-    return value if isinstance(value, str) else "none" if value is None else f"{value:,.4g}"
 
 
 def lines(comparison: dict[str, Any]) -> list[str]:

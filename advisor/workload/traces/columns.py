@@ -10,13 +10,15 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Literal
 
 from advisor.workload.text import WorkloadError, error
 
 FIELD = "traffic.trace"
 COLUMNS = ("arrival_s", "input_tokens", "output_tokens")
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-MAPPED = (*(f"arrival_{unit}" for unit in SECONDS), *COLUMNS[1:])  # what a user can say a column is
+# What a user can say a column is
+Mapped = Literal["arrival_s", "arrival_ms", "arrival_us", "arrival_ns", "input_tokens", "output_tokens"]
 UNITS = {"sec": "s", "secs": "s", "seconds": "s", "millis": "ms", "milliseconds": "ms", "micros": "us", "nanos": "ns"}
 ARRIVAL = (
     "arrival", "arrival_time", "arrival_timestamp", "arrived_at", "timestamp", "start_time", "start_timestamp",
@@ -50,7 +52,7 @@ class Chosen:
 def chosen(names: Sequence[str], first: Mapping[str, str], mapped: Mapping[str, str], lines_of_json: bool) -> Chosen:
     """The columns among `names`, as the user mapped them or by their usual names. WorkloadError: one is missing.
 
-    first: the first row, whose time tells a unit that no name does. mapped: MAPPED name -> column.
+    first: the first row, whose time tells a unit that no name does. mapped: what a column is (Mapped) -> its name.
     """
     unknown = [column for column in mapped.values() if column not in names]
     if unknown:

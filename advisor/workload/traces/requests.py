@@ -3,7 +3,7 @@
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NoReturn
@@ -41,7 +41,7 @@ def requests_of(text: str) -> list[Request]:
 def recorded(text: str, columns: Mapping[str, str] | None = None, most_lines: int = MAX_LINES) -> Recorded:
     """A trace: CSV with a header line, or JSON with one object for each request. WorkloadError names the line.
 
-    columns: MAPPED name -> column of the trace. Requests without tokens and failed ones are left out. Of more than
+    columns: what a column is (Mapped) -> its name. Requests without tokens and failed ones are left out. Of more than
     MAX_REQUESTS, those of the busiest stretch are kept.
     """
     bare = text.lstrip("\ufeff")
@@ -99,6 +99,7 @@ def _of_csv(text: str, most_lines: int, before: int) -> Rows:
 
 def _of_json(text: str, bounds: Bounds) -> Rows:
     """One object a line, or a list of objects; objects inside an object count as its own keys."""
+    objects: Iterable[tuple[int, Any]]
     if text.startswith("["):
         objects = enumerate(read_json(text, bounds), 1)
     else:
