@@ -512,8 +512,13 @@ def _client(case: Case, static: bool, pool_lanes: int) -> Client:
         return Client(kind=STATIC)
     if p.trace is not None:
         t = p.trace.for_replica(pool_lanes)
-        recorded = {"arrival_s": t.arrival_s, "input_tokens": t.input_tokens, "output_tokens": t.output_tokens}
-        return Client(kind=TRACE, prefix_classes=case.prefix_classes, **recorded)
+        return Client(
+            kind=TRACE,
+            arrival_s=t.arrival_s,
+            input_tokens=t.input_tokens,
+            output_tokens=t.output_tokens,
+            prefix_classes=case.prefix_classes,
+        )
     if p.users is not None:
         each = whole_users(p.users.active_requests / pool_lanes)
         return Client(kind=USERS, users=each, think_s=p.users.think_s, prefix_classes=case.prefix_classes)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -75,6 +75,10 @@ class PoolSpec(Section):
     batch: Seats | None = None
 
 
+DraftMethod = Literal["ngram", "eagle", "mtp", "draft"]
+DRAFT_METHODS: tuple[str, ...] = get_args(DraftMethod)
+
+
 def count_alone(value: object) -> object:
     """Adapters given as their number."""
     return {"count": value} if isinstance(value, int) and not isinstance(value, bool) else value
@@ -84,7 +88,7 @@ class Drafts(Section):
     """Speculative decoding: `k` tokens are drafted per request and step."""
 
     method: Annotated[
-        Literal["ngram", "eagle", "mtp", "draft"],
+        DraftMethod,
         Field(description="n-grams of the prompt, an EAGLE head, the model's own layer, or a small model"),
     ]
     k: Annotated[int, Field(ge=1, le=16, description="Drafted tokens per step")]
@@ -95,8 +99,15 @@ class Drafts(Section):
     draft: Annotated[Name | None, Field(description="Catalog name of the small model, for method draft")] = None
 
 
+def without_followed(schema: dict[str, Any]) -> None:
+    """Takes from the JSON schema that keys are required which follow from a workload or a trace."""
+    schema["required"] = [name for name in schema["required"] if name not in ("model", "isl")]
+
+
 class Deployment(DeploymentTraffic):
     """The arguments of `manage.py estimate` and POST /api/v1/estimate. Degrees of parallelism are per replica."""
+
+    model_config = ConfigDict(json_schema_extra=without_followed)
 
     kind: Literal["serving"] = "serving"
     model: ModelRef
