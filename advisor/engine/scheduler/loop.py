@@ -49,8 +49,8 @@ from advisor.engine.scheduler.state import (
 )
 from advisor.engine.step import POLICIES, duration
 
-# Formulas and constants of these files are compiled into the functions below.
-SOURCES = b"".join(Path(str(module.__file__)).read_bytes() for module in (duration, state))
+# Formulas and constants of these files are compiled into the functions below, and those of this one into pools_loop.py.
+SOURCES = b"".join(Path(str(path)).read_bytes() for path in (duration.__file__, state.__file__, __file__))
 
 
 class _Files(CompileResultCacheImpl):
