@@ -275,7 +275,8 @@ def test_a_run_without_a_completed_request_is_left_out(tmp_path: Path) -> None:
 def test_a_figure_is_predicted_for_the_client_that_its_file_states(
     cells: dict[str, str], wanted: dict[str, Any]
 ) -> None:
-    row = Row(**dict.fromkeys(COLUMNS, "") | {"value": 1.0, "metric": "ttft_ms_mean", "source_key": "somebody"} | cells)
+    given: dict[str, Any] = {"value": 1.0, "metric": "ttft_ms_mean", "source_key": "somebody"}
+    row = Row(**dict.fromkeys(COLUMNS, "") | given | cells)
     client = client_of(row, run_of(run_facts(row)))
     assert {name: getattr(client, name) for name in wanted} == wanted
 

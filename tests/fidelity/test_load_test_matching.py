@@ -206,8 +206,8 @@ def test_the_sweep_matches_what_was_uploaded_and_the_page_shows_before_and_after
     assert shown["matched"]["load"].startswith("Poisson arrivals at 2 a second")
     rows = {row["name"]: row for row in shown["effect"]["figures"]}
     truth = run_of(option, RATE).expected(1.2)
-    for metric in ("TTFT", "TPOT"):
-        row, there = rows[f"{metric} p95"], truth[metric.lower()]["p95"]
+    for name in ("TTFT", "TPOT"):
+        row, there = rows[f"{name} p95"], truth[name.lower()]["p95"]
         assert abs(row["after"] / there - 1) < 0.06 and row["predicted"] / there < 0.9
     page = client.get(f"/advice/{option.advice_id}/options/1?section=run").content.decode()
     assert "Before and after this load test" in page and "Poisson arrivals at 2 a second" in page

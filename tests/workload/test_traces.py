@@ -20,7 +20,7 @@ AZURE = (
     "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n"
     "2023-11-16 18:17:04.0319600,3180,8\n2023-11-16 18:17:04.0780600,110,27\n"
 )
-MOONCAKE = [
+MOONCAKE: list[dict[str, Any]] = [
     {"timestamp": 0, "input_length": 4808, "output_length": 10, "hash_ids": [*range(10)]},
     {"timestamp": 52, "input_length": 3180, "output_length": 8, "hash_ids": [0, 1, *range(20, 25)]},
     {"timestamp": 98.1, "input_length": 110, "output_length": 27, "hash_ids": [40]},
