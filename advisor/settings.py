@@ -349,6 +349,7 @@ SPECTACULAR_SETTINGS = {
         "TrainingPrecision": "advisor.workload.schema.PRECISION_NAMES",
         "Recomputing": "advisor.workload.schema.RECOMPUTE_NAMES",
         "TuningObjective": "advisor.workload.schema.OBJECTIVE_NAMES",
+        "TuningMethod": "advisor.workload.schema.METHOD_NAMES",
         "DraftMethod": "advisor.workload.fixed.deployment.DRAFT_METHODS",
         "TrainingKind": "advisor.workload.fixed.training_run.TRAINING_KINDS",
     },

@@ -254,7 +254,7 @@ class AdviceSummary(OneAdvice):
         return Response(found.to_json())
 
 
-ASKED = AnyOf(name="EstimateRequest", models=(Deployment, TrainingRun), required=("accelerator",))
+ASKED = AnyOf(name="EstimateRequest", models=(Deployment, TrainingRun), required=("model", "accelerator"))
 ESTIMATED = AnyOf(name="EstimateResponse", models=(Estimate, TrainingEstimate), required=("fits", "warnings"))
 
 

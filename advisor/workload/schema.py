@@ -255,6 +255,7 @@ class Training(Section):
 
 
 TuningName = Literal["sft", "dpo", "grpo"]
+METHOD_NAMES = ("full", "lora", "qlora")
 OBJECTIVE_NAMES: tuple[str, ...] = get_args(TuningName)
 Reference = Annotated[
     Literal["yes", "no", "precomputed"],

@@ -99,15 +99,8 @@ class Drafts(Section):
     draft: Annotated[Name | None, Field(description="Catalog name of the small model, for method draft")] = None
 
 
-def without_followed(schema: dict[str, Any]) -> None:
-    """Takes from the JSON schema that keys are required which follow from a workload or a trace."""
-    schema["required"] = [name for name in schema["required"] if name not in ("model", "isl")]
-
-
 class Deployment(DeploymentTraffic):
     """The arguments of `manage.py estimate` and POST /api/v1/estimate. Degrees of parallelism are per replica."""
-
-    model_config = ConfigDict(json_schema_extra=without_followed)
 
     kind: Literal["serving"] = "serving"
     model: ModelRef
@@ -142,7 +135,7 @@ class Deployment(DeploymentTraffic):
     prefix_caching: Annotated[bool, Field(description="Whether the server keeps prompts for others to share")] = True
     adapters: Annotated[
         Adapters | None,
-        BeforeValidator(count_alone, json_schema_input_type=int | Adapters | None),
+        BeforeValidator(count_alone, json_schema_input_type=Annotated[int, Field(ge=0, le=100_000)] | Adapters | None),
         Field(description="LoRA adapters served with the model: their number, or a section"),
     ] = None
     speculative: Annotated[Drafts | None, Field(description="Speculative decoding; default: none")] = None
