@@ -562,6 +562,9 @@ def _go_on(s: Server, seen_s: float, mark_s: float) -> float:
     r, q, start, most, sequences = 0, 0, 0, 1 << 60, state[RUNNING]
     if sequences == 0 or sequences > s.rules.max_batched_tokens:
         return seen_s
+    if s.rules.closed and state[SUBMITTED] > state[NEXT]:
+        if s.table.arrival_s[state[SUBMITTED] - 1] == totals[CLOCK_S]:  # `_deliver` may still move it
+            return seen_s
     if sequences > decodes:
         r, q, awaited_s = s.running[decodes], s.rules.max_batched_tokens - decodes, np.inf
         start = s.table.computed[r]
