@@ -94,3 +94,13 @@ def test_a_limit_at_the_end_of_an_interval_holds_with_its_probability() -> None:
 def test_requests_that_are_not_served_at_any_load_do_not_count_as_queueing() -> None:
     r = response_of(lambda load: SimpleNamespace(**dict.fromkeys(FIGURES, np.inf)))
     assert all(ratios == (1.0,) * len(LOADS) for ratios in r.ratios.values())
+
+
+def test_an_assumed_burstiness_widens_intervals_to_its_own_end() -> None:
+    known = SimpleNamespace(**dict.fromkeys(FIGURES, 1.0))
+    bursty = SimpleNamespace(**dict.fromkeys(FIGURES, 1.5))
+    z, exact = standard_normal("bursts of a test"), np.ones(4096)
+    factors = Factors(ttft=exact, tpot=exact, duration=exact, bursts=z)
+    assert width("ttft_p95", response_of(lambda load: known), factors) == 0.0
+    low, high = latency_ranges(factors, response_of(lambda load: known, burstier=bursty))["ttft_p95"]
+    assert high == pytest.approx(1.5, rel=0.01) and low == pytest.approx(1 / 1.5, rel=0.01)

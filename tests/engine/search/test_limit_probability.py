@@ -65,10 +65,14 @@ def test_a_limit_at_a_multiple_of_the_printed_value_has_the_stored_share(
 
 @pytest.mark.parametrize("basis", ["relative", "datasheet"])
 def test_an_estimate_at_the_limit_is_about_as_likely_to_hold_as_not(first: Scored, basis: str) -> None:
-    """The median of the held-out groups is within 2.5 % of the prediction; of measured chips it is 3.4 % above."""
+    """The median of the held-out groups is within 2.5 % of the prediction; of measured chips it is 3.4 % above.
+
+    With the same requests in flight: on a full server, slower steps lengthen TTFT by more than faster ones shorten it.
+    """
     s = on_basis(first, basis)
-    asked = replace(question(), slo=Slo(ttft_p95_s=s.verified.ttft_p95_s))
-    reached = limits.slo_probability(asked, limits.factors_of(SHIPPED.scopes, s.lane), s.verified)
+    v = replace(s.verified, response=None)
+    asked = replace(question(), slo=Slo(ttft_p95_s=v.ttft_p95_s))
+    reached = limits.slo_probability(asked, limits.factors_of(SHIPPED.scopes, s.lane), v)
     assert reached is not None and 0.45 <= reached <= 0.6
 
 
@@ -79,7 +83,7 @@ def test_every_option_of_an_answer_states_the_stored_share_of_the_steps_that_rea
     asked = question(slo=Slo(tpot_p95_s=multiple * first.verified.tpot_p95_s))
     found = search(Question(asked, SHIPPED)).ranked
     assert found
-    slower = np.geomspace(0.1, 10.0, 20_001)
+    slower = np.geomspace(1e-3, 1e4, 40_001)
     for s in found:
         assert s.verified.response is not None
         reached = s.verified.tpot_p95_s * slower * s.verified.response.at("tpot_p95_s", slower)
