@@ -49,6 +49,7 @@ from advisor.engine.terms import (
 )
 
 NAN = math.nan
+OPEN_LOOP_REQUESTS = 20_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -443,10 +444,10 @@ def _client(case: Case, static: bool) -> Client:
 
 
 def _measured(case: Case, per_lane: int) -> int:
-    """Number of measured requests: open loops need thousands for their tail, closed loops a few rounds."""
+    """Number of measured requests: open loops need tens of thousands for their tail, closed loops a few rounds."""
     if case.client.requests:
         return case.client.requests
-    return 2000 if case.client.kind == "poisson" else max(min(10 * per_lane, 2000), 100)
+    return OPEN_LOOP_REQUESTS if case.client.kind == "poisson" else max(min(10 * per_lane, 2000), 100)
 
 
 def _served(result: Simulation, base: Estimate, scale: float) -> Estimate:

@@ -17,7 +17,7 @@ import numpy as np
 from advisor.engine.fleet.milp import Limits
 from advisor.engine.fleet.portfolio import Member
 from advisor.engine.network import Model
-from advisor.engine.scheduler import OpenLoop, Verified, open_loop, scheduler_of, verify
+from advisor.engine.scheduler import REQUESTS, OpenLoop, Verified, open_loop, scheduler_of, verify
 from advisor.engine.search import (
     HEADROOM_FRACTION,
     demand_of,
@@ -337,7 +337,7 @@ def _simulated(c: Copy, times: StepTimes) -> tuple[Lane, Verified]:
     running = float(open_loop(times, rate, demand_of(c.workload), scheduler_of(c.lane)).running_requests[0])
     seats = max(math.ceil(running + 3.0 * math.sqrt(running)), 4)
     lane = replace(c.lane, max_running_requests=min(seats, c.lane.max_running_requests))
-    return lane, verify(c.workload, times, 0, lane, c.requests_per_s)
+    return lane, verify(c.workload, times, 0, lane, c.requests_per_s, REQUESTS)
 
 
 @lru_cache(maxsize=256)

@@ -16,7 +16,7 @@ from advisor.engine.fleet.length_classes import LengthClass
 from advisor.engine.fleet.milp import Fleet, Job, Limits, Machine, Period, Unit, cheapest
 from advisor.engine.fleet.mix import MachineOption, machine_options
 from advisor.engine.plans import STAFF, Plan
-from advisor.engine.scheduler import Verified, verify
+from advisor.engine.scheduler import REQUESTS, Verified, verify
 from advisor.engine.search import (
     BY_THE_HOUR,
     CONCURRENCY,
@@ -329,7 +329,7 @@ def _simulated_unit(
     lane = option.lane if option.ready else Simulations(Question(w, members[i].catalog), table).lane(design)
     each = units[u].requests_per_s[i] / option.replicas  # requests/s of a busy replica
     rate = busiest.requests_per_s / replicas if w.kind.has_arrivals else each
-    return lane, verify(w, table.built.times, option.row, lane, rate / c.lanes)
+    return lane, verify(w, table.built.times, option.row, lane, rate / c.lanes, REQUESTS)
 
 
 def _fleet_result(

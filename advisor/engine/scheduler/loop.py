@@ -439,7 +439,7 @@ def _join(s: Server, r: int) -> None:
 
 @compiled
 def _read_by_turns(s: Server, r: int, sign: int) -> None:
-    """Note that a request whose prompt begins with a shared prefix joins (1) or leaves (-1) those that decode by turns."""
+    """Note that a request with a shared prefix joins (1) or leaves (-1) those that decode by turns."""
     prefix, tokens = s.table.prefix[r], s.table.cached[r]
     before = s.prefixes.reads[prefix] - (tokens if sign < 0 else 0)
     again, once = _reads_more(s, prefix, before, tokens)

@@ -10,7 +10,11 @@ from advisor.engine.scheduler.simulation import simulate
 from advisor.engine.step import MIXED, POISSON, STATIC, STEADY, TRACE, USERS, Client, Lane, Scheduler, StepTimes
 from advisor.engine.terms import Framework, Lengths, Trace, Workload, log_normal_sigma
 
-REQUESTS = 2000
+REQUESTS = 2000  # to compare designs
+# To report one: until the bounds of p95 and p99 are within these fractions of them, or with the most.
+LONG_RUNS = (5_000, 20_000, 80_000, 320_000)
+MOST_WORK = 2e7  # of one of them: about a second
+P95_BOUND_FRACTION, P99_BOUND_FRACTION = 0.08, 0.18
 # A server is started for all but one request in a thousand (launch/command.py); a batch that lacks more is incomplete.
 MOST_UNSERVED_FRACTION = 0.001
 P95_UNSERVED_FRACTION = 0.05  # above it, the 95th percentile of every latency is infinite
@@ -51,6 +55,8 @@ class Verified:
     ttft_p95_bounds_s: Bounds = (0.0, math.inf)  # confidence bounds of the percentile over all requests
     tpot_p95_bounds_s: Bounds = (0.0, math.inf)
     e2e_p95_bounds_s: Bounds = (0.0, math.inf)
+    ttft_p99_bounds_s: Bounds = (0.0, math.inf)
+    tpot_p99_bounds_s: Bounds = (0.0, math.inf)
     late_bounds_fraction: Bounds = (0.0, math.inf)
     work: float = 0.0  # of the simulation: steps, and requests visited in them
     longest_tokens: int = 0  # prompt plus answer of the longest request that was served
@@ -59,6 +65,20 @@ class Verified:
     def unserved_fraction(self) -> float:
         """Share of the simulated requests that the server cannot hold."""
         return self.rejected_requests / max(self.requests, 1)
+
+    @property
+    def is_precise(self) -> bool:
+        """Whether p95 and p99 of TTFT and TPOT are known well enough to be reported; infinite ones are not better known
+        with more requests."""
+        return all(
+            math.isinf(at_s) or high_s - low_s <= 2 * fraction * at_s
+            for at_s, (low_s, high_s), fraction in (
+                (self.ttft_p95_s, self.ttft_p95_bounds_s, P95_BOUND_FRACTION),
+                (self.tpot_p95_s, self.tpot_p95_bounds_s, P95_BOUND_FRACTION),
+                (self.ttft_p99_s, self.ttft_p99_bounds_s, P99_BOUND_FRACTION),
+                (self.tpot_p99_s, self.tpot_p99_bounds_s, P99_BOUND_FRACTION),
+            )
+        )
 
 
 def scheduler_of(lane: Lane, static: bool = False) -> Scheduler:
@@ -92,13 +112,29 @@ def log_normal_cv2(lengths: Lengths) -> float:
 
 
 def verify(
-    workload: Workload, times: StepTimes, index: int, lane: Lane, rate_per_s: float, requests: int = REQUESTS
+    workload: Workload, times: StepTimes, index: int, lane: Lane, rate_per_s: float, requests: int | None = None
 ) -> Verified:
     """Simulate one lane of a finalist at `rate_per_s` requests/s; without arrivals, with all batch slots full.
 
     Of users, it is the rate that they would send if answers took no time. The lane has its share of them, rounded up:
     the fullest lane if they are spread evenly. Lengths are drawn in pairs from a trace, if the workload has one.
+    `requests` None: as many as percentiles need that are reported. How near they come to those of long runs without
+    stratified requests, at which cost: docs/explanation/search-time.md.
     """
+    if requests is not None or not workload.kind.has_arrivals:
+        return _at_peak(workload, times, index, lane, rate_per_s, requests or REQUESTS)
+    seen = _at_peak(workload, times, index, lane, rate_per_s, LONG_RUNS[0])
+    for count in LONG_RUNS[1:]:
+        precise = seen.is_precise and seen.requests > LONG_RUNS[0]  # the first only shows what a request costs
+        if precise or seen.work * count > MOST_WORK * seen.requests:
+            break
+        seen = _at_peak(workload, times, index, lane, rate_per_s, count)
+    return seen
+
+
+def _at_peak(
+    workload: Workload, times: StepTimes, index: int, lane: Lane, rate_per_s: float, requests: int
+) -> Verified:
     trace, users = workload.trace, workload.users
     pairs = Client(prefix_classes=workload.prefix_classes)
     if trace is not None:
@@ -125,8 +161,8 @@ def request_lengths(workload: Workload, count: int, rng: np.random.Generator) ->
     if trace is not None:
         rows = rng.integers(0, len(trace.arrival_s), count)
         return np.array(trace.input_tokens)[rows], np.array(trace.output_tokens)[rows]
-    prompt = token_lengths(workload.input_tokens, 1.0, 1.0, count, rng)
-    output = token_lengths(workload.output_tokens, 1.0, 1.0, count, rng)
+    prompt = token_lengths(workload.input_tokens, 1.0, 1.0, rng.random(count))
+    output = token_lengths(workload.output_tokens, 1.0, 1.0, rng.random(count))
     return within_context(prompt, output, workload.context_tokens)
 
 
@@ -211,6 +247,8 @@ def _verified(
         ttft_p95_bounds_s=result.bounds("ttft_s", 95),
         tpot_p95_bounds_s=result.bounds("tpot_s", 95),
         e2e_p95_bounds_s=result.bounds("e2e_s", 95),
+        ttft_p99_bounds_s=result.bounds("ttft_s", 99),
+        tpot_p99_bounds_s=result.bounds("tpot_s", 99),
         late_bounds_fraction=(0.0, 0.0),
         longest_tokens=result.longest_tokens,
         work=result.work,

@@ -1,4 +1,11 @@
-"""Draws the requests of a simulation: lengths, shared prefixes and times between arrivals."""
+"""Draws the requests of a simulation: lengths, shared prefixes and times between arrivals.
+
+Percentiles under random arrivals need many requests, and fewer if those are spread over what can happen: lengths and
+classes are stratified, one draw in each of `count` quantiles, in random order. Arrivals are a renewal process in
+segments; the durations of the segments have the law of a sum of as many gaps, with one draw in each of their quantiles,
+and the gaps inside, divided by their sum, are independent of it because gaps are gamma. So no segment is more even than
+those of the process itself; only their sum is.
+"""
 
 import math
 from collections.abc import Sequence
@@ -6,10 +13,13 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import special
 
-from advisor.engine.step import Client
+from advisor.engine.step import USERS, Client
 from advisor.engine.terms import Lengths, PrefixClass, log_normal_sigma
 
+SEGMENTS = 10  # of the measured requests
+FEWEST_IN_SEGMENT = 20
 Recorded = tuple[Any, Any] | None  # (input, output) lengths of the same requests
 
 
@@ -22,7 +32,7 @@ class Drawing(NamedTuple):
     context_tokens: float
     recorded: Recorded
     classes: tuple[PrefixClass, ...]
-    arrival_cv: float
+    arrival_cv: float | None  # None: the times are not between arrivals; users think, independently of each other
 
 
 class Drawn(NamedTuple):
@@ -43,22 +53,27 @@ def drawing(client: Client, inputs: Lengths, outputs: Lengths, context_tokens: f
         context_tokens=context_tokens,
         recorded=(client.input_tokens, client.output_tokens) if len(client.input_tokens) else None,
         classes=client.prefix_classes,
-        arrival_cv=client.arrival_cv,
+        arrival_cv=client.arrival_cv if client.kind != USERS else None,
     )
 
 
-@lru_cache(maxsize=4)
-def arriving(d: Drawing, count: int, seed: int) -> tuple[Drawn, np.ndarray]:
-    """(requests, times between their arrivals in units of the mean), the same for every design."""
+@lru_cache(maxsize=8)
+def arriving(d: Drawing, parts: tuple[int, ...], seed: int) -> tuple[Drawn, np.ndarray]:
+    """(requests, times between their arrivals in units of the mean), the same for every design.
+
+    Each of the parts, warm-up, measured requests and further load, is stratified on its own.
+    """
     rng = np.random.default_rng(seed)
-    prompt, output = _pairs(d, count, rng)
-    between = _gaps(d.arrival_cv, count, rng)
-    return Drawn(prompt, output, *shared_prefixes(d.classes, count, rng)), between
+    each = [(*_stratified_pairs(d, count, rng), *shared_prefixes(d.classes, count, rng)) for count in parts]
+    between = np.concatenate([_gaps(d.arrival_cv, count, rng) for count in parts])
+    return Drawn(*(np.concatenate(columns) for columns in zip(*each, strict=True))), between
 
 
 def drawn(d: Drawing, count: int, rng: np.random.Generator) -> Drawn:
-    """Requests without times."""
-    return with_prefixes(d.classes, *_pairs(d, count, rng), rng)
+    """Requests without times, drawn independently: closed loops measure means, with few requests."""
+    if d.recorded is not None:
+        return with_prefixes(d.classes, *_recorded(d.recorded, rng.integers(0, len(d.recorded[0]), count)), rng)
+    return with_prefixes(d.classes, *_pairs(d, rng.random(count), rng.random(count)), rng)
 
 
 def with_prefixes(
@@ -75,7 +90,7 @@ def shared_prefixes(
     in random order."""
     if not classes:
         return np.full(count, -1), np.zeros(count)
-    which = np.searchsorted(np.cumsum([c.fraction for c in classes]), _stratified(count, rng), side="right")
+    which = np.searchsorted(np.cumsum([c.fraction for c in classes]), stratified(count, rng), side="right")
     prefix, first = np.full(count, -1), 0
     for k, each in enumerate(classes):
         members = np.flatnonzero(which == k)
@@ -84,32 +99,39 @@ def shared_prefixes(
     return prefix, np.array([*(each.shared_tokens for each in classes), 0.0])[which]
 
 
-def _stratified(count: int, rng: np.random.Generator) -> np.ndarray:
+def stratified(count: int, rng: np.random.Generator) -> np.ndarray:
     """Numbers from [0, 1), one in each of `count` equal parts, in random order."""
-    return (rng.permutation(count) + rng.random(count)) / count
+    return np.asarray(np.minimum((rng.permutation(count) + rng.random(count)) / max(count, 1), np.nextafter(1.0, 0.0)))
 
 
-def token_lengths(
-    lengths: Lengths, low_fraction: float, high_fraction: float, count: int, rng: np.random.Generator
-) -> np.ndarray:
-    """Integer lengths >= 1: constant, uniform between two fractions of the nominal, or log-normal by mean and p95."""
+def token_lengths(lengths: Lengths, low_fraction: float, high_fraction: float, quantiles: np.ndarray) -> np.ndarray:
+    """Integer lengths >= 1 at these quantiles: constant, uniform between two fractions of the nominal, or log-normal by
+    mean and p95."""
     if lengths.p95_tokens > lengths.mean_tokens:
         sigma = log_normal_sigma(lengths)
-        drawn = rng.lognormal(math.log(lengths.mean_tokens) - sigma**2 / 2, sigma, count)
-    elif low_fraction < high_fraction:
-        drawn = rng.uniform(low_fraction * lengths.mean_tokens, high_fraction * lengths.mean_tokens, count)
+        tokens = lengths.mean_tokens * np.exp(sigma * special.ndtri(quantiles) - sigma**2 / 2)
     else:
-        drawn = np.full(count, lengths.mean_tokens * high_fraction)
-    return np.maximum(np.rint(drawn), 1).astype(np.int64)
+        tokens = lengths.mean_tokens * (low_fraction + (high_fraction - low_fraction) * quantiles)
+    return np.asarray(np.maximum(np.rint(tokens), 1).astype(np.int64))
 
 
-def _pairs(d: Drawing, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """(input, output) lengths: recorded requests in random order, else from the distributions, cut at the context."""
-    if d.recorded is not None:
-        rows = rng.integers(0, len(d.recorded[0]), count)
-        return np.array(d.recorded[0], np.int64)[rows], np.array(d.recorded[1], np.int64)[rows]
-    spread = *d.spread, count, rng
-    return within_context(token_lengths(d.inputs, *spread), token_lengths(d.outputs, *spread), d.context_tokens)
+def _pairs(d: Drawing, inputs: np.ndarray, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(input, output) lengths at these quantiles, cut at the context."""
+    return within_context(
+        token_lengths(d.inputs, *d.spread, inputs), token_lengths(d.outputs, *d.spread, outputs), d.context_tokens
+    )
+
+
+def _stratified_pairs(d: Drawing, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """(input, output) lengths: recorded requests about equally often, by their tokens, else from the distributions."""
+    if d.recorded is None:
+        return _pairs(d, stratified(count, rng), stratified(count, rng))
+    by_tokens = np.argsort(np.add(*map(np.asarray, d.recorded)), kind="stable")
+    return _recorded(d.recorded, by_tokens[(stratified(count, rng) * len(by_tokens)).astype(np.int64)])
+
+
+def _recorded(recorded: tuple[Any, Any], rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return np.array(recorded[0], np.int64)[rows], np.array(recorded[1], np.int64)[rows]
 
 
 def within_context(prompt: np.ndarray, output: np.ndarray, context_tokens: float) -> tuple[np.ndarray, np.ndarray]:
@@ -120,11 +142,18 @@ def within_context(prompt: np.ndarray, output: np.ndarray, context_tokens: float
     return np.clip(prompt, 1, np.maximum(int(context_tokens) - output, 1)), output
 
 
-def _gaps(arrival_cv: float, count: int, rng: np.random.Generator) -> np.ndarray:
+def _gaps(arrival_cv: float | None, count: int, rng: np.random.Generator) -> np.ndarray:
     """Gaps between arrivals with mean 1: gamma with this coefficient of variation, exponential for 1."""
-    if arrival_cv == 1.0:
+    if arrival_cv is None:
         return rng.standard_exponential(count)
-    if arrival_cv <= 0:
+    if arrival_cv <= 0 or not count:
         return np.ones(count)
-    shape = arrival_cv**-2
-    return rng.standard_gamma(shape, count) / shape
+    shape, segments = arrival_cv**-2, min(SEGMENTS, max(count // FEWEST_IN_SEGMENT, 1))
+    each = np.array_split(rng.standard_gamma(shape, count), segments)
+    lasting = _segment_durations(shape, np.array([len(gaps) for gaps in each]), rng)
+    return np.concatenate([gaps * (duration / gaps.sum()) for gaps, duration in zip(each, lasting, strict=True)])
+
+
+def _segment_durations(shape: float, gaps: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Sums of so many gaps, one in each quantile of their law."""
+    return np.asarray(special.gammaincinv(shape * gaps, stratified(len(gaps), rng)) / shape)

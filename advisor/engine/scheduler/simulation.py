@@ -43,6 +43,7 @@ from advisor.engine.terms import Lengths
 VISIT_STEPS = 5.0  # time to visit one request in a step, over that of a step in which all requests advance together
 BATCHES = 5
 CONFIDENCE_ERRORS = 3.746947  # standard errors: 99th percentile of Student's t with BATCHES - 1 degrees of freedom
+MOST_AFTER = 10_000  # requests sent while the measured ones finish
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -163,9 +164,9 @@ def simulate(
 ) -> Simulation:
     """Simulate one lane with this client; `requests` are measured (burst, static and trace have their own number).
 
-    Of each prompt, the shared prefix of its class is in the cache from the start: it is not computed, takes KV once while
-    any running request uses it, and a decode step reads it from memory once. Without classes, the cached fraction of each
-    prompt is not computed either, but is taken for its own history: every request has it and reads it for itself.
+    The shared prefix of a request is in the cache from the start: it is not computed, takes KV once while any running
+    request uses it, and a decode step reads it from memory once. Without classes, the cached fraction of each prompt is
+    not computed either, but is taken for its own history, which no other request shares.
     Lengths drawn from a distribution end at `context_tokens`, the model's context, because clients cut longer prompts;
     recorded requests that are longer cannot be served.
     A lane of attention-DP ranks that step together is simulated alone first, then with the mean wait for the others.
@@ -174,7 +175,7 @@ def simulate(
     first, last, total = _population(client, concurrency, requests)
     sampled = drawing(client, input_tokens, output_tokens, context_tokens)
     if client.kind in (POISSON, USERS):
-        sent, between = arriving(sampled, total, seed)
+        sent, between = arriving(sampled, (first, last - first, total - last), seed)
     else:
         sent, between = _lengths(scheduler, client, sampled, concurrency, total, seed), np.zeros(total)
     cached, prefix = _cached(sent, costs.block_tokens, 0.0 if client.prefix_classes else cached_fraction)
@@ -290,7 +291,8 @@ def _population(client: Client, concurrency: int, requests: int) -> tuple[int, i
     if client.kind == STEADY:
         return 2 * concurrency, 2 * concurrency + requests, 3 * concurrency + requests
     if client.kind in (POISSON, USERS):
-        return requests // 5, requests // 5 + requests, 2 * requests
+        warm_up = requests // 5
+        return warm_up, warm_up + requests, warm_up + requests + min(requests - warm_up, MOST_AFTER)
     count = {BURST: client.requests_per_user * concurrency, STATIC: concurrency, TRACE: len(client.arrival_s)}
     return 0, count[client.kind], count[client.kind]
 

@@ -213,6 +213,8 @@ def search(question: Question, progress: Progress | None = None, choice_alone: b
     place = {id(s): k for k, s in enumerate(shown)}
     risks = {} if choice_alone else _draft_risks(question, shown[:FINALISTS])
     surer = {} if choice_alone else _surer(question.workload, simulations, scale, shown[:MOST_SURER])
+    shown, precise = _precise(question, simulations, shown)
+    ranked = [precise.get(id(s), s) for s in ranked]
     weak = bool(shown and shown[0].offer.weakness) and not choice_alone
     ranked_slugs = {s.lane.choice.accelerator.slug for s in shown}
     losers = [r for r in losers if r.accelerator not in ranked_slugs]
@@ -250,6 +252,14 @@ def search(question: Question, progress: Progress | None = None, choice_alone: b
         if question.workload.constraints.bound_factor
         else None,
     )
+
+
+def _precise(
+    question: Question, simulations: Simulations, shown: Sequence[Scored]
+) -> tuple[list[Scored], dict[int, Scored]]:
+    """(the deployments with percentiles of long simulations, the same by id of the deployment before)."""
+    found = {id(s): simulations.precise(question.workload, s) for s in shown if s.meets_slo}
+    return [found.get(id(s), s) for s in shown], found
 
 
 def _draft_risks(question: Question, first: Sequence[Scored]) -> dict[int, DraftRisk | None]:

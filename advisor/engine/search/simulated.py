@@ -63,6 +63,8 @@ from advisor.engine.step import Lane, Lanes, Memory, Phases, phases
 from advisor.engine.terms import OWNED, Offer, Part, Workload, mean_fraction
 
 PILOT_REQUESTS = 500
+MORE_REQUESTS = 10_000  # where the bounds of a full simulation enclose the limit, and it is this near to it
+NEAR_LIMIT_FRACTION = 0.1
 ANY_REPLICAS = 0  # in the key of a cached simulation that holds for every number of replicas
 HOPELESS = 1.5  # a design more than this many times over a limit is not replayed on the trace
 LOST = 2.5  # above this lower bound, more replicas or requests would not change the outcome
@@ -406,10 +408,49 @@ class Simulations:
     def run_in_full(self, workload: Workload, design: Design) -> SimulatedDesign:
         """Simulate with all requests, and replay the trace if the workload has one."""
         seen = self.run(design, REQUESTS)
+        if workload.kind.has_arrivals and not self._is_decided(workload, design, seen):
+            seen = self.run(design, MORE_REQUESTS)
         if workload.trace and excess(workload, seen) <= HOPELESS:
             seen = replace(seen, of_trace=self.replay_trace(design))
         far = excess(workload, self.sure(workload, design.row, seen))
         return SimulatedDesign(design=design, verified=seen, excess_fraction=far, pilot=False)
+
+    def _is_decided(self, workload: Workload, design: Design, seen: Verified) -> bool:
+        """Whether a longer simulation would hardly change on which side of its limits a design is."""
+        sure = self.sure(workload, design.row, seen)
+        low, high = excess_bounds(workload, sure)
+        return not low <= 1 < high or abs(excess(workload, sure) - 1) > NEAR_LIMIT_FRACTION
+
+    def at_its_limits(self, workload: Workload, trial: SimulatedDesign) -> SimulatedDesign:
+        """The design with latencies that pass as limits, whether 2,000 or more requests decide then."""
+        if not workload.kind.has_arrivals:
+            return trial
+        short, long = (self.run(trial.design, count) for count in (REQUESTS, MORE_REQUESTS))
+        worse = replace(
+            long,
+            of_trace=trial.verified.of_trace,
+            ttft_p95_s=max(short.ttft_p95_s, long.ttft_p95_s),
+            tpot_p95_s=max(short.tpot_p95_s, long.tpot_p95_s),
+            e2e_p95_s=max(short.e2e_p95_s, long.e2e_p95_s),
+        )
+        far = excess(workload, self.sure(workload, trial.design.row, worse))
+        return replace(trial, verified=worse, excess_fraction=far, pilot=False)
+
+    def precise(self, workload: Workload, s: Scored) -> Scored:
+        """The deployment with the percentiles of a simulation that is long enough to report them.
+
+        As before where it would contradict the decision, made with confidence bounds.
+        """
+        built, asked = self.table.built, as_cached(workload, s.kept_fraction)
+        if built is None or s.pools or not workload.kind.has_arrivals:
+            return s
+        rate = workload.requests_per_s_peak / s.carrying_lanes
+        seen = verify(asked, built.times, s.row_index, s.lane, rate)
+        seen = replace(seen, of_trace=s.verified.of_trace)
+        if (excess(workload, self.sure(workload, s.row_index, seen)) <= 1) != s.meets_slo:
+            return s
+        chance = slo_probability(workload, self.factors(s.row_index), seen)
+        return replace(s, verified=seen, slo_probability=chance)
 
     def fewest_replicas(self, workload: Workload, row: int, column: int) -> SimulatedDesign:
         """The candidate with the fewest replicas that meet the limits, trying up to 25 % more; else its best run."""

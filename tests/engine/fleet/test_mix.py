@@ -57,7 +57,7 @@ def test_the_means_of_the_classes_are_those_of_drawn_lengths() -> None:
     import numpy as np
 
     lengths = Lengths(mean_tokens=2000, p95_tokens=6000)
-    drawn = token_lengths(lengths, 1.0, 1.0, 400_000, np.random.default_rng(1))
+    drawn = token_lengths(lengths, 1.0, 1.0, np.random.default_rng(1).random(400_000))
     for c in length_classes(lengths):
         here = drawn[(drawn >= c.low_tokens) & (drawn < c.high_tokens)]
         assert len(here) / len(drawn) == pytest.approx(c.share_fraction, abs=0.005)

@@ -191,10 +191,10 @@ def test_poisson_requests_are_served_at_their_rate(policy: str) -> None:
 
 def test_drawn_lengths_have_the_mean_and_p95_asked_for() -> None:
     rng = np.random.default_rng(0)
-    drawn = token_lengths(Lengths(mean_tokens=2000, p95_tokens=6000), 1.0, 1.0, 200_000, rng)
+    drawn = token_lengths(Lengths(mean_tokens=2000, p95_tokens=6000), 1.0, 1.0, rng.random(200_000))
     assert drawn.mean() == pytest.approx(2000, rel=0.02)
     assert np.percentile(drawn, 95) == pytest.approx(6000, rel=0.02)
-    spread = token_lengths(fixed(1000), 0.8, 1.0, 10_000, rng)
+    spread = token_lengths(fixed(1000), 0.8, 1.0, rng.random(10_000))
     assert (spread.min(), spread.max()) == (800, 1000)
 
 

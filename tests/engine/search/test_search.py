@@ -47,7 +47,7 @@ def test_an_easy_question_is_answered_within_its_limits(easy: SearchResult):
     assert easy.ranked
     for s in easy.ranked:
         assert s.verified.ttft_p95_s <= 1.0 and s.verified.tpot_p95_s <= 0.04
-        assert s.verified.requests == 2000
+        assert s.verified.is_precise and s.verified.requests >= 20_000
 
 
 def test_each_accelerator_is_ranked_or_rejected_once(easy: SearchResult, hard: SearchResult):

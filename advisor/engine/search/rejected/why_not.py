@@ -230,7 +230,7 @@ def explain(
     if result.nearest is None:
         detail = "no offer connects enough chips for a layout that fits"
         return Rejection(accelerator=slug, reason="unpriced", detail=detail), None
-    nearest = result.nearest
+    nearest = simulations.at_its_limits(workload, result.nearest)
     missed = misses_with_confidence(free, simulations, nearest)
     if not missed:  # it keeps every limit, and cannot be paid for
         detail = "no offer provides enough machines for long enough to run a deployment that meets the limits"
