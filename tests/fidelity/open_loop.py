@@ -108,7 +108,7 @@ def case_of(row: dict[str, str], *, http: bool, max_batched_tokens: int, max_bat
 
 
 def given(folder: Path) -> list[Point]:
-    """The points of ../shared/data/open_loop.md: vLLM without HTTP."""
+    """The given points: vLLM 0.24.0 without HTTP."""
     rows_of = requests_of(folder / "h200_open_loop_requests.csv.xz", "t_arrival_s")
     points = []
     for row in table(folder / "h200_open_loop.csv"):
