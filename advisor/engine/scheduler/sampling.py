@@ -20,6 +20,7 @@ from advisor.engine.terms import Lengths, PrefixClass, log_normal_sigma
 
 SEGMENTS = 10  # of the measured requests
 FEWEST_IN_SEGMENT = 20
+MOST_KEPT = 25_000  # requests whose times are kept for the next design
 Recorded = tuple[Any, Any] | None  # (input, output) lengths of the same requests
 
 
@@ -57,16 +58,26 @@ def drawing(client: Client, inputs: Lengths, outputs: Lengths, context_tokens: f
     )
 
 
-@lru_cache(maxsize=8)
 def arriving(d: Drawing, parts: tuple[int, ...], seed: int) -> tuple[Drawn, np.ndarray]:
     """(requests, times between their arrivals in units of the mean), the same for every design.
 
     Each of the parts, warm-up, measured requests and further load, is stratified on its own.
     """
+    between = _between if sum(parts) <= MOST_KEPT else _between.__wrapped__
+    return _requests(d._replace(arrival_cv=None), parts, seed), between(d.arrival_cv, parts, seed)
+
+
+@lru_cache(maxsize=8)
+def _requests(d: Drawing, parts: tuple[int, ...], seed: int) -> Drawn:
     rng = np.random.default_rng(seed)
     each = [(*_stratified_pairs(d, count, rng), *shared_prefixes(d.classes, count, rng)) for count in parts]
-    between = np.concatenate([gaps(d.arrival_cv, count, rng) for count in parts])
-    return Drawn(*(np.concatenate(columns) for columns in zip(*each, strict=True))), between
+    return Drawn(*(np.concatenate(columns) for columns in zip(*each, strict=True)))
+
+
+@lru_cache(maxsize=256)  # designs with other numbers of lanes have other coefficients of variation
+def _between(arrival_cv: float | None, parts: tuple[int, ...], seed: int) -> np.ndarray:
+    rng = np.random.default_rng((seed, 1))
+    return np.concatenate([gaps(arrival_cv, count, rng) for count in parts])
 
 
 def drawn(d: Drawing, count: int, rng: np.random.Generator) -> Drawn:
