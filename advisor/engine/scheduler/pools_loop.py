@@ -7,8 +7,8 @@ import numpy as np
 
 from advisor.engine.scheduler.loop import (
     _context_s,
-    _floor_s,
     _lasting_s,
+    _launch_s,
     _linear_s,
     _pairs_s,
     _sequences_s,
@@ -143,7 +143,9 @@ def _start_prefill(pool: Pool, flow: Flow, s: Prefill, w: int, now_s: float, idl
     # The experts compute the tokens of all ranks, the rest of a layer those of its rank: about half of the work each.
     tokens = (most + (total + pool.ranks - 1) // pool.ranks) // 2
     device_s = _sequences_s(costs, _linear_s(costs, tokens), prompts, 0, prompts) + attention_s
-    least_s = max(_floor_s(costs, most, prompts, True, idle), costs.eager_floor_s)  # prefill servers capture no graphs
+    ahead_s = 0.0 if idle else costs.prepare_s  # prompts are prepared while the step before runs
+    launch_s = _launch_s(costs, most, prompts, True) - ahead_s
+    least_s = max(launch_s, costs.eager_floor_s)  # prefill servers capture no graphs
     s.until_s[w] = now_s + _lasting_s(costs, device_s, least_s, prompts)
 
 
@@ -176,7 +178,7 @@ def _start_decode(pool: Pool, flow: Flow, s: Decode, w: int, now_s: float) -> No
         most = max(most, n)
         windowed = min(s.context[w, k], n * costs.window_tokens)
         device_s = _context_s(costs, _sequences_s(costs, _linear_s(costs, n), n, n, 0), s.context[w, k], windowed)
-        slowest_s = max(slowest_s, _lasting_s(costs, device_s, _floor_s(costs, n, n, False, False), n))
+        slowest_s = max(slowest_s, _lasting_s(costs, device_s, _launch_s(costs, n, n, False), n))
     if most > 0:
         s.until_s[w] = now_s + slowest_s
     else:
