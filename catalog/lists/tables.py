@@ -592,7 +592,7 @@ class EvidenceTable(tables.Table):
 
     shown = (
         *("model", "accelerator", "chips", "engine", "weights_dtype", "concurrency"),
-        *("metric", "measured", "predicted", "error", "measured_on", "source"),
+        *("metric", "measured", "predicted", "error", "measured_on", "source", "licence"),
     )
     groups = {
         "Run": (

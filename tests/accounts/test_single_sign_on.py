@@ -216,7 +216,7 @@ def test_a_provider_that_is_away_or_another_one_is_named_on_a_page(
 ) -> None:
     settings.OIDC_ISSUER = "http://127.0.0.1:9"  # nobody listens
     answer = client.get("/sign-in/provider")
-    assert answer.status_code == 503 and "does not answer" in text_of(answer)
+    assert answer.status_code == 503 and "does not respond" in text_of(answer)
     settings.OIDC_ISSUER = idp.address.replace("127.0.0.1", "localhost")
     assert client.get("/sign-in/provider").status_code == 400
 

@@ -383,7 +383,9 @@ def open_form(built: Built, rate_per_s: float) -> ClosedForm:
     case, lane = built.fixed.case, built.own[0]
     demand, poisson = demand_of([case]), case.client.arrival_cv == 1.0
     ways = case.chips // lane.choice.tp
-    seen = open_loop(take(built.lanes.times, np.array([0])), np.array([rate_per_s / ways]), demand, scheduler_of(lane))
+    seen = open_loop(
+        take(built.lanes.times, np.array([0])), np.array([rate_per_s / ways]), demand, scheduler_of(lane), crowds=True
+    )
     return ClosedForm(
         ttft_ms_mean=number(seen.ttft_mean_s[0] * 1e3),
         tpot_ms_mean=number(seen.tpot_mean_s[0] * 1e3),

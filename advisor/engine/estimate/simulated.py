@@ -68,8 +68,8 @@ SETTLING_ROUNDS = 2  # of a draft: what it costs depends on how many requests de
 OPEN_LOOP_REQUESTS = 20_000
 # Expert kernels of a decode pool on NVIDIA GPUs reach the rate of other matrix kernels. The factor of servers that also
 # compute prompts makes TPOT with over 48 users per rank 1.2 to 1.7 times too long. Chosen among 0.4, 0.6, 0.8 and 1 by
-# looking at the rows that accuracy.md reports, so it is not checked on rows that the choice did not see. Imported runs of
-# MI355X are not better with it.
+# looking at the rows that accuracy.md reports, so it is not checked on rows that the choice did not see. Imported runs
+# of MI355X are not better with it.
 DECODE_POOL_EXPERT_FACTOR = 1.0
 
 
