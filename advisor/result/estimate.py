@@ -56,7 +56,7 @@ class Latency(Percentiles):
     p90: Milliseconds | None = None
     """90 of 100 requests are at least this fast."""
     p95_bounds: list[Milliseconds | None] | None = None
-    """[low, high] that chance in the simulated requests leaves for p95; null: too few requests to say."""
+    """[low, high] of p95, because a finite number of requests is simulated; null: too few requests to say."""
 
 
 class AblationStep(Section):
@@ -158,9 +158,9 @@ class Estimate(Setup):
     client: str
     """steady, burst, poisson, trace, users or static."""
     client_note: str
-    """What this client does, in words. TTFT assumes it."""
+    """What the client does, in words. TTFT depends on it."""
     seats: Count | None = None
-    """Most running requests of a scheduler."""
+    """Maximum number of requests that one scheduler runs at once."""
     rate: PerSecond | None = None
     """Requests that arrive; null: a closed loop, or a trace."""
     burstiness: Ratio | None = None
@@ -192,15 +192,15 @@ class Estimate(Setup):
     queue_ms: Latency | None = None
     """Wait before the first step that computes the request."""
     running_requests_mean: Number | None = None
-    """Requests that run at once in the whole deployment."""
+    """Mean number of requests that run at once in the whole deployment."""
     busy_fraction: Fraction | None = None
-    """Share of the time in which a replica computes."""
+    """Share of the time that a replica is busy."""
     preemptions: Count | None = None
-    """Requests of one replica that lost their cache and were computed again."""
+    """Requests of one replica that were evicted from the KV cache and computed again."""
     simulated_requests: Count | None = None
-    """Requests of one replica behind the latencies."""
+    """Simulated requests of one replica, from which the latencies come."""
     rejected_requests: Count | None = None
-    """Of them, those that do not fit the cache or the context."""
+    """Of these, the ones that exceed the KV cache or the context."""
     output_tokens_per_s: TokensPerSecond | None = None
     """Generated tokens; null for embeddings."""
     output_tokens_per_s_per_accelerator: TokensPerSecond | None = None
@@ -222,7 +222,7 @@ class Estimate(Setup):
     watts: Watts | None = None
     """Draw while it has work, hosts and cooling included."""
     accelerator_watts: Watts | None = None
-    """Mean draw of one accelerator under this load, as its own sensor shows it."""
+    """Mean power draw of one accelerator under this load, as its own sensor reports it."""
     joules_per_output_token: JoulesPerToken | None = None
     """Energy of a generated token; null for embeddings."""
     joules_per_input_token: JoulesPerToken | None = None

@@ -688,7 +688,7 @@ def server_errors(spec: Spec) -> list[dict[str, str]]:
     if given and (spec.kind not in KINDS or kind_named(spec.kind).trains):
         return [error(f"constraints.{key}", f"cannot be used with kind {spec.kind}", "remove it") for key in given]
     if c.max_batched_tokens and c.max_running_requests and c.max_running_requests > c.max_batched_tokens:
-        message = f"{c.max_running_requests:,} exceed the {c.max_batched_tokens:,} tokens of a step"
+        message = f"{c.max_running_requests:,} is more than the {c.max_batched_tokens:,} tokens of a step"
         return [error("constraints.max_running_requests", message, f"<= {c.max_batched_tokens}")]
     return []
 

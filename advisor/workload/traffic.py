@@ -246,7 +246,7 @@ def prefix_errors(traffic: Mapping[str, Any], kind: Kind) -> list[dict[str, str]
             return [error(field, f"contradicts traffic.{other}", "only one of the two")]
     errors = []
     if sum(each["share"] for each in prefixes) > 1 + 1e-9:
-        errors.append(error(field, "have shares of more than all requests", "shares that add up to at most 1"))
+        errors.append(error(field, "add up to more than all requests", "shares that add up to at most 1"))
     mean = (traffic["input_tokens"] or {}).get("mean")
     for i, each in enumerate(prefixes):
         if mean is not None and each["tokens"] > mean:

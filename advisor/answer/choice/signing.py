@@ -297,7 +297,7 @@ def ladder(workload: Workload, choice: Choice, s: Scored, at: int) -> list[Ladde
     included = s.spare_replicas > 0
     bursty = workload.users is None and workload.arrival_cv > 1
     enough = "enough for the stated peak"
-    enough += f" in bursts (coefficient of variation {workload.arrival_cv:.3g})" if bursty else ""
+    enough += f" with bursty arrivals (coefficient of variation {workload.arrival_cv:.3g})" if bursty else ""
     steps = [
         _step("mean_traffic", True, plain, s, mean, "", "enough for the mean traffic"),
         _step("stated_peak", True, plain, s, peak, "traffic.requests_per_s.peak", enough),

@@ -177,7 +177,7 @@ def client_note(case: Case) -> str:
     if client.kind == "trace":
         return f"the recorded requests, at their own times{lengths}"
     if client.kind == "users":
-        return f"users who send, wait for the answer and think{lengths}"
+        return f"users who send a request, wait for the answer and think{lengths}"
     if client.kind == "poisson":
         cv = client.arrival_cv
         bursts = f" in bursts (coefficient of variation of the gaps {cv:g})" if cv > 1 else " at random"
@@ -187,7 +187,7 @@ def client_note(case: Case) -> str:
         return f"{rounds}; TTFT includes the opening burst{lengths}"
     if client.kind == "static":
         return f"one batch of {users} requests{lengths}"
-    return f"{users} requests in flight all the time, after the ramp; TTFT has no opening burst{lengths}"
+    return f"{users} requests in flight all the time, measured after the ramp-up; TTFT has no opening burst{lengths}"
 
 
 def disaggregated(built: Built) -> Disaggregated:

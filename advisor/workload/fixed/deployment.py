@@ -124,15 +124,15 @@ class Deployment(DeploymentTraffic):
     framework_version: Name | None = None
     max_batched_tokens: Annotated[
         Annotated[int, Field(ge=16, le=1_000_000)] | None,
-        Field(description="Most tokens that the scheduler computes in one step; default: the framework's"),
+        Field(description="Maximum tokens that the scheduler computes in one step; default: the framework's"),
     ] = None
-    seats: Annotated[Seats | None, Field(description="Most running requests of a scheduler (--max-num-seqs)")] = None
+    seats: Annotated[Seats | None, Field(description="Maximum running requests per scheduler (--max-num-seqs)")] = None
     memory_fraction: Annotated[
         Annotated[float, Field(ge=0.05, le=1)] | None,
-        Field(description="Of the memory, for the server; default: the framework's"),
+        Field(description="Fraction of the memory that the server may use; default: the framework's"),
     ] = None
     enforce_eager: Annotated[bool, Field(description="Without CUDA graphs and compilation")] = False
-    prefix_caching: Annotated[bool, Field(description="Whether the server keeps prompts for others to share")] = True
+    prefix_caching: Annotated[bool, Field(description="Whether the server caches prompts for later requests")] = True
     adapters: Annotated[
         Adapters | None,
         BeforeValidator(count_alone, json_schema_input_type=Annotated[int, Field(ge=0, le=100_000)] | Adapters | None),
@@ -277,7 +277,7 @@ def fixed(d: Deployment, resources: Resources) -> Fixed:
         notes.append(f"{chip.name} is not recommended to anyone: {chip.not_served_reason}")
     notes += doubts(case, model, chip, framework, quantization)
     if (d.prefixes or d.prefix_cache_hit_rate) and not shares(d, framework):
-        notes.append("the server has no prefix cache, so that every prompt is computed in full")
+        notes.append("the server has no prefix cache, so every prompt is computed in full")
     if framework.version not in {f.version for f in resources.frameworks if f.slug == framework.slug}:
         notes.append(
             f"the catalog has no {framework.name} {framework.version}; the settings of the newest version below it, "

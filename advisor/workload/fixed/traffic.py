@@ -148,16 +148,16 @@ def untimed(spec: Mapping[str, Any]) -> list[dict[str, str]]:
     """What an estimate of a fixed deployment leaves out, so that its figures would not be those of the workload."""
     kinds = ("serving", "batch", "embedding")
     if spec["kind"] not in kinds:
-        return [error("workload.kind", f"estimate times no workload of kind {spec['kind']}", ", ".join(kinds))]
+        return [error("workload.kind", f"estimate cannot time workloads of kind {spec['kind']}", ", ".join(kinds))]
     traffic, errors = spec["traffic"], []
     if any("mean" not in (traffic[key] or {}) for key in ("input_tokens", "output_tokens")) or isinstance(
         traffic["trace"], str
     ):
         errors.append(error("workload.traffic", "file paths are not accepted here", "numbers, or trace: {csv: text}"))
     if traffic["images"]:
-        errors.append(error("workload.traffic.images", "estimate times no images", "remove it, or use advise"))
+        errors.append(error("workload.traffic.images", "estimate does not time images", "remove it, or use advise"))
     if spec["structured_output"] == "yes":
-        errors.append(error("workload.structured_output", "estimate times no grammars", "no, or use advise"))
+        errors.append(error("workload.structured_output", "estimate does not time grammars", "no, or use advise"))
     return errors
 
 
@@ -200,7 +200,7 @@ def protocol_of(d: DeploymentTraffic) -> Protocol:
     rate_per_s = float(figure) if kind == "poisson" else d.rate
     kind = "trace" if d.trace else "users" if d.users else "poisson" if d.rate else kind
     if d.burstiness is not None and kind != "poisson":
-        raise WorkloadError([error("burstiness", "is of requests that arrive at a rate", "remove it, or set rate")])
+        raise WorkloadError([error("burstiness", "applies only to arrivals at a rate", "remove it, or set rate")])
     return Protocol(
         kind=kind,
         requests_per_user=float(figure) if kind == "burst" else 10,
@@ -219,7 +219,7 @@ def prefix_classes(d: DeploymentTraffic) -> tuple[PrefixClass, ...]:
     if d.prefixes and d.prefix_cache_hit_rate:
         raise WorkloadError([error("prefix_cache_hit_rate", "contradicts prefixes", "only one of the two")])
     if sum(each.share for each in d.prefixes) > 1 + 1e-9:
-        message = "have shares of more than all requests"
+        message = "add up to more than all requests"
         raise WorkloadError([error("prefixes", message, "shares that add up to at most 1")])
     return tuple(PrefixClass(fraction=p.share, shared_tokens=p.tokens, prefixes=p.count) for p in d.prefixes)
 
@@ -228,8 +228,8 @@ def check_lengths(d: DeploymentTraffic, model: Model) -> None:
     """Raises WorkloadError if there are no requests of these lengths, or the model cannot have them."""
     errors = []
     if model.diffusion is not None:
-        message = "estimate times tokens; for images use advise with kind: image_generation"
-        errors.append(error("model", message, "a model of text"))
+        message = "estimate times only tokens; for images use advise with kind: image_generation"
+        errors.append(error("model", message, "a text model"))
     elif model.encoder_only and d.osl > 1:
         errors.append(error("osl", "this model returns one vector per request and generates no tokens", "0 or 1"))
     elif not model.encoder_only and d.osl < 1:
@@ -239,11 +239,11 @@ def check_lengths(d: DeploymentTraffic, model: Model) -> None:
         errors.append(error("isl", window, f"at most {model.source_tokens:,} (50 a second)"))
     elif has_decoder_beside(model) and (d.isl_p95 or d.osl_p95) or model.encoder_only and d.osl_p95:
         field = "osl_p95" if d.osl_p95 else "isl_p95"
-        errors.append(error(field, "estimate times equal lengths for models with an encoder", "remove it"))
+        errors.append(error(field, "estimate times only equal lengths for models with an encoder", "remove it"))
     for name in ("isl", "osl"):
         mean, p95 = getattr(d, name), getattr(d, f"{name}_p95")
         if p95 is not None and not mean <= p95 <= MAX_P95_OF_MEAN * mean:
-            message = f"{p95:,} is no 95th percentile of log-normal lengths with mean {mean:,}"
+            message = f"{p95:,} cannot be the 95th percentile of log-normal lengths with mean {mean:,}"
             errors.append(error(f"{name}_p95", message, f"{mean:,} .. {MAX_P95_OF_MEAN * mean:,.0f}, or a trace"))
         if p95 is not None and "length_spread" in d.model_fields_set:
             errors.append(error("length_spread", f"contradicts {name}_p95", "only one of the two"))

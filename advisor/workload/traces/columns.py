@@ -69,7 +69,7 @@ def chosen(names: Sequence[str], first: Mapping[str, str], mapped: Mapping[str, 
         if not column:
             raise _refused(
                 f"has no column {key}: its columns are {_listed(names)}",
-                f"a header line {','.join(COLUMNS)}, a usual name, or traffic.trace.columns: {{{key}: NAME}}",
+                f"a header line {','.join(COLUMNS)}, a usual name, or traffic.trace_columns: {{{key}: NAME}}",
             )
     if not unit and lines_of_json and "hash_ids" in names and "chat_id" not in names:
         unit = "ms"  # Mooncake's form

@@ -152,7 +152,7 @@ def _read(
         told.append(window)
     hits = hit_fraction([(given, hashes) for _, given, _, hashes in kept]) if any(each[3] for each in kept) else None
     if hits is not None:
-        told.append(f"an endless prefix cache holds {hits:.1%} of the prompt tokens, by hash_ids")
+        told.append(f"an unlimited prefix cache would hold {hits:.1%} of the prompt tokens, by hash_ids")
     start_s = kept[0][0]
     return [(at - start_s, given, made) for at, given, made, _ in kept], told, hits
 
