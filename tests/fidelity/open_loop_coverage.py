@@ -79,10 +79,12 @@ def simulated(point: Point, resources: Resources) -> Simulated:
         if point.case.client.http:
             client = replace(client, input_tokens=point.client.input_tokens, output_tokens=point.client.output_tokens)
 
+    client = replace(client, prefix_classes=point.prefix_classes)
+
     def run(load: float, requests: int = REQUESTS, seed: int = SEEDS) -> Any:
         seen = simulate(
             times, 0, scheduler_of(lane), at_load(client, load), point.input_tokens, point.output_tokens,
-            cached_fraction=point.cached_fraction, context_tokens=32768, requests=requests, seed=seed,
+            context_tokens=32768, requests=requests, seed=seed,
         )  # fmt: skip
         each = {f"{m}_p95_s": seen.percentile(f"{m}_s", 95) for m in METRICS}
         return SimpleNamespace(**each, **{f"{m}_mean_s": seen.mean(f"{m}_s") for m in METRICS})
@@ -91,8 +93,9 @@ def simulated(point: Point, resources: Resources) -> Simulated:
     one = [run(1.0, sent, seed) for seed in range(100, 100 + (1 if point.recorded else WINDOWS))]
     predicted = {m: float(np.mean([getattr(each, f"{m}_p95_s") for each in several])) for m in METRICS}
     prompt, output = (np.array(getattr(point.client, f"{side}_tokens")) for side in ("input", "output"))
+    shared = sum(each.fraction * each.shared_tokens for each in point.prefix_classes) / float(prompt.mean())
     demand = Demand(
-        input_tokens=float(prompt.mean()), output_tokens=float(output.mean()), cached_fraction=point.cached_fraction,
+        input_tokens=float(prompt.mean()), output_tokens=float(output.mean()), cached_fraction=shared,
         input_cv2=float(prompt.var() / prompt.mean() ** 2), output_cv2=float(output.var() / output.mean() ** 2),
     )  # fmt: skip
     most = open_loop(times, np.array([point.rate_per_s]), demand, scheduler_of(lane)).capacity_requests_per_s
