@@ -34,6 +34,9 @@ GRID = 9
 REFINED = 8  # golden sections of the best two intervals
 REQUESTS = 2000
 MAX_P95 = 3.8  # times the mean: just below the most of a log-normal
+MOST_REQUESTS = 20_000  # of a closed loop: what follows them is like them
+MOST_CV = 20.0
+RATES_PER_S = (1e-4, 1e6)
 SAME_LENGTH = 0.1  # the workload's spread of lengths is that of a run with these means
 
 
@@ -287,7 +290,10 @@ def load_of(traffic: Mapping[str, Any], found: Mapping[str, Any], lanes: int, re
     sent = found["completed"] + found["failed"]
     if seats := found["concurrency"]:
         each = max(math.ceil(seats / lanes), 1)
-        client = replace(pairs, kind=BURST, requests_per_user=max(round(sent / seats), 1))
+        if each > MOST_REQUESTS:
+            raise Unmatched(f"{seats:,.0f} requests at once are too many")
+        rounds = max(round(min(sent / seats, MOST_REQUESTS // each)), 1)
+        client = replace(pairs, kind=BURST, requests_per_user=rounds)
         said = f"{sent:,} requests, all sent at the start through {seats:,.0f} seats; {spread}"
         return Load(client=client, inputs=inputs, outputs=outputs, said=said, concurrency=each)
     if lanes == 1 and "arrival_s" in requests:
@@ -295,6 +301,8 @@ def load_of(traffic: Mapping[str, Any], found: Mapping[str, Any], lanes: int, re
         return Load(client=client, inputs=inputs, outputs=outputs, said=f"its {sent:,} recorded arrivals")
     stated = found.get("rate_per_s")
     cv, rate = found["arrival_cv"] if stated else replayed_cv, stated or found["requests_per_s"]
+    if not RATES_PER_S[0] <= rate <= RATES_PER_S[1] or cv > MOST_CV:
+        raise Unmatched(f"{rate:.4g} requests a second with a coefficient of variation of {cv:.4g} are out of range")
     client = replace(pairs, kind=POISSON, rate_per_s=rate / lanes, arrival_cv=cv)
     kind = {0.0: "evenly spaced", 1.0: "Poisson"}.get(cv, f"bursty (CV {cv:.3g})")
     return Load(client=client, inputs=inputs, outputs=outputs, said=f"{kind} arrivals at {rate:.4g} a second; {spread}")

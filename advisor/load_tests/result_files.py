@@ -1,5 +1,6 @@
 """Reads the result files of vllm bench serve, guidellm, aiperf and genai-perf."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -218,9 +219,12 @@ DETAILS = ("input_lens", "output_lens", "ttfts", "itls", "start_times", "errors"
 def _sum(values: Any) -> float:
     """The sum of one request's gaps between tokens."""
     try:
-        return float(sum(values))
-    except TypeError:
-        raise LoadResultError(f"itls has {str(values)[:40]}, which are no numbers.") from None
+        whole = float(sum(values))
+    except (TypeError, OverflowError):
+        whole = math.nan
+    if not 0 <= whole <= MAX_FIGURE:
+        raise LoadResultError(f"itls has {str(values)[:40]}, which are no times.")
+    return whole
 
 
 def _columns(lists: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
@@ -302,7 +306,7 @@ def _guidellm(report: Json) -> LoadResult:
         ttft_ms=of("time_to_first_token_ms"),
         tpot_ms=of("inter_token_latency_ms"),
         e2e_ms=of("request_latency", 1e3),
-        rate_per_s=_number(strategy, "rate") if strategy.get("type_") in GUIDELLM_CV else None,
+        rate_per_s=_number(strategy, "rate") if str(strategy.get("type_")) in GUIDELLM_CV else None,
         arrival_cv=GUIDELLM_CV.get(str(strategy.get("type_")), 1.0),
         input_tokens_p95=of("prompt_token_count").get("p95"),
         output_tokens_p95=of("output_token_count").get("p95"),
@@ -396,7 +400,8 @@ def _aiperf(data: Json) -> LoadResult:
 def _setting(config: Json, *names: str) -> float | None:
     """The first number above 0 of one of these settings, at any depth."""
     values = (node[name] for node in _sections(config) for name in names if name in node)
-    return next((float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool) and v > 0), None)
+    numbers = (v for v in values if isinstance(v, int | float) and not isinstance(v, bool))
+    return next((float(v) for v in numbers if 0 < v <= MAX_FIGURE), None)
 
 
 def _aiperf_cv(config: Json) -> float:

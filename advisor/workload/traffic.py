@@ -63,6 +63,7 @@ class NoTokens(Section):
 
 
 PerSecond = Annotated[float, Field(gt=0, le=1e6)]
+MAX_BURSTINESS = 20.0  # above it, almost all gaps that a simulation draws are 0
 
 
 class Rate(Section):
@@ -121,7 +122,7 @@ class Traffic(Section):
     requests_per_s: Annotated[Rate, number_as_mean(PerSecond | Rate)] | None = None
     users: Users | None = None
     # coefficient of variation of the gaps between arrivals at the peak; 1: Poisson; unset: the trace's, else assumed
-    burstiness: Annotated[float, Field(ge=0, le=20)] | None = None
+    burstiness: Annotated[float, Field(ge=0, le=MAX_BURSTINESS)] | None = None
     # the peak is the mean rate of the busiest window of this length; shorter swings are burstiness
     peak_window_s: Annotated[float, Field(ge=10, le=604_800)] | None = None
     load_curve: LoadCurve = "flat"
@@ -339,7 +340,8 @@ def arrival_cv_of(traffic: Mapping[str, Any], trace: Trace | None) -> float | No
     """Coefficient of variation of the gaps as stated, else of the recorded arrivals; None: neither."""
     if (stated := traffic.get("burstiness")) is not None:
         return float(stated)
-    return gaps_cv(trace.arrival_s, traffic.get("peak_window_s") or WINDOW_S) if trace else None
+    seen = gaps_cv(trace.arrival_s, traffic.get("peak_window_s") or WINDOW_S) if trace else None
+    return None if seen is None else min(seen, MAX_BURSTINESS)
 
 
 def trace_notes(traffic: Mapping[str, Any] | None) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from django.test import Client
 
 from advisor.answer import single_estimate
 from advisor.result import Estimate
-from advisor.workload import deployment
+from advisor.workload import WorkloadError, deployment
 from catalog.models import Assumption
 from tests.estimate_command import runner, said
 
@@ -131,3 +131,20 @@ def test_many_estimates_take_the_keys_too() -> None:
     first, wrong, last = answer["results"]
     assert first["estimate"]["seats"] == 64 and last["estimate"]["rate"] == 4
     assert wrong["problem"]["errors"][0]["field"] == "seats"
+
+
+def test_far_above_capacity_the_queue_is_served_at_capacity() -> None:
+    above, most = seen(rate=1e6), seen(rate=200)
+    assert above.requests_per_s == pytest.approx(most.requests_per_s, rel=0.1)
+    assert any("exceed the capacity" in line for line in above.warnings)
+
+
+def test_fewer_requests_of_long_answers_are_simulated() -> None:
+    e = seen(isl=100, isl_p95=None, osl=16_384, osl_p95=None, rate=0.01)
+    assert 2000 <= (e.simulated_requests or 0) < 3000 < (seen().simulated_requests or 0)
+
+
+@pytest.mark.parametrize("changes", [{"rate": 5e-324}, {"rate": 1e-7}, {"rate": None, "client": "poisson:1e9"}])
+def test_rates_that_no_clock_can_follow_are_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(WorkloadError, match="cannot be simulated"):
+        seen(**{"burstiness": None} | changes)

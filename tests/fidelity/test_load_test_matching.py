@@ -12,7 +12,7 @@ from advisor.advise import Unanswerable
 from advisor.engine.scheduler import Simulation
 from advisor.inputs import measured
 from advisor.load_tests import records
-from advisor.load_tests.matching import Run, _run_of
+from advisor.load_tests.matching import Run, Unmatched, _run_of, load_of
 from advisor.load_tests.records import _factor_now, match
 from advisor.load_tests.result_files import LoadResultError, parse
 from advisor.models import Option
@@ -161,7 +161,9 @@ def test_a_replay_without_arrivals_has_the_burstiness_of_the_exported_trace(opti
     ({"input_lens": [1, 2], "output_lens": [1]}, "output_lens has 1 values for 2 requests"),
     ({"input_lens": [1, 2], "output_lens": "two"}, "output_lens has no list for 2 requests"),
     ({"input_lens": [1, "x"], "output_lens": [1, 1]}, "input_lens is 'x': not a number"),
-    ({"input_lens": [1, 1], "output_lens": [2, 2], "itls": [[0.1], ["x"]]}, "itls has .*which are no numbers"),
+    ({"input_lens": [1, 1], "output_lens": [2, 2], "itls": [[0.1], ["x"]]}, "itls has .*which are no times"),
+    ({"input_lens": [1, 1], "output_lens": [2, 2], "itls": [[0.1], [10**400]]}, "itls has .*which are no times"),
+    ({"input_lens": [1, 1], "output_lens": [2, 2], "itls": [[0.1], [-1]]}, "itls has .*which are no times"),
     ({"request_rate": "fast"}, "request_rate is 'fast': not a number"),
     ({"burstiness": -1}, "burstiness is '-1': not a number of at least 0"),
     ({"mean_ttft_ms": "NaN"}, "mean_ttft_ms is 'NaN'"),
@@ -221,3 +223,30 @@ def test_a_run_with_failures_or_without_lengths_is_not_matched_and_says_why(opti
         test, _ = load_tests.record(option, written(vllm(rate=3, request_rate=3, **changes)), "r.json")
         assert why in load_tests.correct(test)["why_nothing"]
         assert "time_factor" not in test.measured["matched"]
+
+
+def test_settings_of_other_types_are_not_taken_for_a_load() -> None:
+    for value in (10**400, -1, True, [1], {}):
+        assert parse(written(aiperf(input_config={"x": {"concurrency": value}}))).concurrency is None
+    assert parse(written(guidellm(strategy={"type_": ["poisson"], "rate": 1.0}))).rate_per_s is None
+
+
+@pytest.mark.parametrize(("changes", "why"), [
+    ({"completed": 10**9, "num_prompts": 10**9, "max_concurrency": 10**6}, "1,000,000 requests at once are too many"),
+    ({"request_throughput": 0.0}, "0 requests a second .* out of range"),
+    ({"request_rate": 1e-300}, "1e-300 requests a second .* out of range"),
+    ({"request_rate": 2.0, "burstiness": 1e-300}, "coefficient of variation of 1e\\+150 are out of range"),
+])  # fmt: skip
+def test_a_load_that_no_simulation_can_follow_says_why(option: Option, changes: Any, why: str) -> None:
+    more = {"total_input_tokens": 10**12, "total_output_tokens": 10**12} if "completed" in changes else {}
+    found = parse(written(vllm(**{"request_rate": None} | more | changes))).as_json()
+    with pytest.raises(Unmatched, match=why):
+        load_of(option.advice.workload.spec["traffic"], found, lanes=1)
+
+
+@pytest.mark.parametrize("seats", [1e-320, 1.0, 64.0])
+def test_a_long_closed_loop_is_simulated_with_its_first_requests(option: Option, seats: float) -> None:
+    changes = {"completed": 10**9, "num_prompts": 10**9, "max_concurrency": seats, "request_rate": None}
+    found = parse(written(vllm(**changes))).as_json()
+    load = load_of(option.advice.workload.spec["traffic"], found, lanes=1)
+    assert load.client.requests_per_user * load.concurrency <= 20_000

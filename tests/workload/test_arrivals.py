@@ -8,7 +8,7 @@ import pytest
 from advisor.engine.terms import PrefixClass
 from advisor.inputs.to_engine import workload_of
 from advisor.workload.schema import parse
-from advisor.workload.traffic import gaps_cv, trace_statistics
+from advisor.workload.traffic import MAX_BURSTINESS, gaps_cv, trace_statistics
 from tests.workload.test_workload_refused import GOOD, refused, with_traffic
 
 HALF = {"share": 0.5, "tokens": 200, "count": 8}
@@ -45,6 +45,11 @@ def test_a_rate_that_changes_over_the_day_is_no_burst():
 def test_few_requests_say_nothing_about_bursts():
     assert gaps_cv(np.arange(50.0), 60.0) is None
     assert gaps_cv(np.zeros(500), 60.0) is None
+
+
+def test_requests_at_one_instant_have_the_most_burstiness_that_may_be_stated():
+    at_once = {"trace": {"csv": text([*np.zeros(1999), 59.0])}, "input_tokens": None, "output_tokens": None}
+    assert asked(**at_once, requests_per_s=None).arrival_cv == MAX_BURSTINESS
 
 
 def test_what_is_stated_goes_before_the_trace_and_the_trace_before_an_assumption():

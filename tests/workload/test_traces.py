@@ -95,6 +95,7 @@ def test_the_user_names_columns_with_their_unit() -> None:
     ('{"timestamp": 0\n', {}, "is not JSON"),
     ("[1, 2]", {}, "line 1: is not an object"),
     ("[]", {}, "has no column arrival_s"),
+    ("# only a note", {}, "has no column arrival_s"),
     ('[{"conversations": [{"from": "human", "value": "hi"}]}]', {}, "neither arrivals nor numbers of tokens"),
 ])  # fmt: skip
 def test_a_trace_that_cannot_be_read_says_why(text: str, columns: dict[str, str], says: str) -> None:
@@ -162,3 +163,9 @@ def test_a_file_is_read_like_its_text(tmp_path: Path) -> None:
     assert with_traces(spec, tmp_path) == parse({"model": "m", "traffic": {"trace": {"csv": jsonl(MOONCAKE)}}})
     stated = parse({"model": "m", "traffic": {"trace": "t.jsonl", "prefix_cache_hit_rate": 0.0}})
     assert with_traces(stated, tmp_path)["traffic"]["prefix_cache_hit_rate"] == 0.0
+
+
+@pytest.mark.parametrize("status", ["\u00b2", "9" * 5000, "200", "\u00b2\u00b2\u00b2"])
+def test_what_is_no_status_of_http_is_no_failure(status: str) -> None:
+    rows = [{"t": at, "in": 5, "out": 5, "status": status} for at in (1, 2)]
+    assert len(recorded(json.dumps(rows)).requests) == 2

@@ -66,6 +66,8 @@ NAN = math.nan
 STATISTICS = ("mean", "p50", "p95", "p99")  # of TTFT and TPOT in an Estimate
 SETTLING_ROUNDS = 2  # of a draft: what it costs depends on how many requests decode together
 OPEN_LOOP_REQUESTS = 20_000
+FEWEST_OPEN_REQUESTS = 2_000
+OPEN_LOOP_TOKENS = 4e7  # of their answers: fewer requests of longer ones, so that an estimate takes seconds
 # Expert kernels of a decode pool on NVIDIA GPUs reach the rate of other matrix kernels. The factor of servers that also
 # compute prompts makes TPOT with over 48 users per rank 1.2 to 1.7 times too long. Chosen among 0.4, 0.6, 0.8 and 1 by
 # looking at the rows that accuracy.md reports, so it is not checked on rows that the choice did not see. Imported runs
@@ -538,7 +540,9 @@ def _measured(case: Case, per_lane: int) -> int:
     """Number of measured requests: open loops need tens of thousands for their tail, closed loops a few rounds."""
     if case.client.requests:
         return case.client.requests
-    return OPEN_LOOP_REQUESTS if case.has_arrivals else max(min(10 * per_lane, 2000), 100)
+    if case.has_arrivals:
+        return int(max(min(OPEN_LOOP_REQUESTS, OPEN_LOOP_TOKENS / max(case.osl, 1.0)), FEWEST_OPEN_REQUESTS))
+    return max(min(10 * per_lane, 2000), 100)
 
 
 def _served(result: Simulation, base: Estimate, scale: float) -> Estimate:

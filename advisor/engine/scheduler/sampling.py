@@ -71,7 +71,8 @@ def arriving(d: Drawing, parts: tuple[int, ...], seed: int) -> tuple[Drawn, np.n
 def _requests(d: Drawing, parts: tuple[int, ...], seed: int) -> Drawn:
     rng = np.random.default_rng(seed)
     each = [(*_stratified_pairs(d, count, rng), *shared_prefixes(d.classes, count, rng)) for count in parts]
-    return Drawn(*(np.concatenate(columns) for columns in zip(*each, strict=True)))
+    found = Drawn(*(np.concatenate(columns) for columns in zip(*each, strict=True)))
+    return found._replace(prefix=numbered(found.prefix))
 
 
 @lru_cache(maxsize=256)  # designs with other numbers of lanes have other coefficients of variation
@@ -91,7 +92,17 @@ def with_prefixes(
     classes: Sequence[PrefixClass], prompt: np.ndarray, output: np.ndarray, rng: np.random.Generator
 ) -> Drawn:
     """The requests of these lengths, each with its prefix."""
-    return Drawn(prompt, output, *shared_prefixes(classes, len(prompt), rng))
+    prefix, shared_tokens = shared_prefixes(classes, len(prompt), rng)
+    return Drawn(prompt, output, numbered(prefix), shared_tokens)
+
+
+def numbered(prefix: np.ndarray) -> np.ndarray:
+    """The prefixes with numbers below that of requests, as the simulation has an entry for each number."""
+    if prefix.max(initial=-1) < len(prefix):
+        return prefix
+    some, found = prefix >= 0, prefix.copy()
+    found[some] = np.unique(prefix[some], return_inverse=True)[1]
+    return found
 
 
 def shared_prefixes(

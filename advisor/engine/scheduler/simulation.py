@@ -43,6 +43,7 @@ from advisor.engine.terms import Lengths
 VISIT_STEPS = 5.0  # time to visit one request in a step, over that of a step in which all requests advance together
 BATCHES = 5
 CONFIDENCE_ERRORS = 3.746947  # standard errors: 99th percentile of Student's t with BATCHES - 1 degrees of freedom
+LEAST_RATE_PER_S = 1e-9  # the compiled loop takes finite times only, of which its clock can tell steps apart
 MOST_AFTER = 10_000  # requests sent while the measured ones finish
 
 
@@ -335,7 +336,7 @@ def _arrivals(
         arrival_s, think_s, known = _first_arrivals(client, between, fits)
         return arrival_s, think_s[fits], known
     if client.kind == POISSON:
-        return np.cumsum(between * (1 / client.rate_per_s))[fits], never, concurrency
+        return np.cumsum(between * (1 / max(client.rate_per_s, LEAST_RATE_PER_S)))[fits], never, concurrency
     if client.kind == TRACE:
         return np.array(client.arrival_s, float)[fits], never, concurrency
     return np.where(np.arange(len(never)) < concurrency, 0.0, np.inf), never, concurrency
@@ -381,6 +382,8 @@ def _summary(
     window = marks[1] - marks[0]
     rate = window / window[CLOCK_S] if window[CLOCK_S] > 0 else np.zeros(len(totals))
     mean = totals / totals[CLOCK_S] if totals[CLOCK_S] > 0 else np.zeros(len(totals))
+    if window[FINISHED] == 0:  # all arrive before the first is finished: the rate is that at which the queue is served
+        rate = mean
     return Simulation(
         ttft_s=sent.all_s(ttft_s),
         tpot_s=sent.all_s(e2e_s - ttft_s)[several] / (sent.output[several] - 1),

@@ -1,6 +1,7 @@
 """AIPerf and GenAI-Perf: profile_export_aiperf.json and .csv."""
 
 import re
+from collections import deque
 from collections.abc import Collection
 from typing import Any
 
@@ -82,9 +83,9 @@ def _reading(where: str, record: Json) -> Reading:
 
 def _found(config: Any, *names: str, of: Collection[Any] = ()) -> Any:
     """The first value of one of these keys, at any depth; `of`: of these values alone."""
-    stack = [config]
+    stack = deque([config])
     while stack:
-        node = stack.pop(0)
+        node = stack.popleft()
         if isinstance(node, dict):
             for name in names:
                 if node.get(name) not in (None, "", []) and (not of or node[name] in of):

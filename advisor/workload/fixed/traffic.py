@@ -16,6 +16,7 @@ from advisor.workload.text import WorkloadError, error
 from advisor.workload.traces.columns import COLUMNS
 from advisor.workload.traces.requests import requests_of
 from advisor.workload.traffic import (
+    MAX_BURSTINESS,
     MAX_P95_OF_MEAN,
     SharedPrefix,
     TraceText,
@@ -27,6 +28,7 @@ from advisor.workload.traffic import (
 Tokens = Annotated[int, Field(ge=1, le=1_000_000)]
 CLIENT = r"^(steady|static|burst:[1-9][0-9]{0,2}|poisson:[0-9]+(\.[0-9]+)?([eE][-+]?[0-9])?)$"
 SPREAD = r"^(0(\.[0-9]+)?|1(\.0*)?):(1(\.0*)?|0\.[0-9]+)$"
+LEAST_RATE_PER_S = 1e-6  # below it, the clock of a simulation is too coarse for the latencies
 MAX_CONCURRENCY = 100_000  # simulating more takes minutes and does not change the means
 LENGTHS = ("isl", "isl_p95", "osl", "osl_p95", "length_spread")
 LOADS = ("client", "rate", "trace", "users")  # at most one says when requests are sent
@@ -69,7 +71,7 @@ class DeploymentTraffic(Section):
         float | None,
         Field(
             ge=0,
-            le=20,
+            le=MAX_BURSTINESS,
             description="Coefficient of variation of the gaps between arrivals at `rate`; 1: Poisson; default: assumed",
         ),
     ] = None
@@ -257,8 +259,12 @@ def check_client(case: Case) -> None:
     if case.mode == "disagg" and kind not in ("steady", "burst", "poisson"):
         allowed = "steady, burst:10 or poisson:RATE"
         raise WorkloadError([error("client", f"separate pools are not simulated with {kind} requests", allowed)])
-    if kind == "poisson" and not case.client.rate_per_s:
+    rate_per_s = case.client.rate_per_s
+    if kind == "poisson" and not rate_per_s:
         raise WorkloadError([error("client", "the rate must be above 0", "poisson:4")])
+    if rate_per_s is not None and not LEAST_RATE_PER_S <= rate_per_s <= 1e6:
+        allowed = f"{LEAST_RATE_PER_S:g} .. 1e+06 requests/s"
+        raise WorkloadError([error("rate", f"{rate_per_s:g} requests/s cannot be simulated", allowed)])
     if users * case.client.requests_per_user > 10 * MAX_CONCURRENCY:
         allowed = f"at most {10 * MAX_CONCURRENCY:,} in all"
         raise WorkloadError([error("client", "has too many requests to simulate", allowed)])

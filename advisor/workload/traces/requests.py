@@ -51,7 +51,7 @@ def recorded(text: str, columns: Mapping[str, str] | None = None, most_lines: in
         if is_json:
             rows = _of_json(body, FILES if most_lines > MAX_LINES else WEB)
         else:
-            rows = _of_csv(bare.split("\n", len(notes))[len(notes)], most_lines, len(notes))
+            rows = _of_csv(f"{bare}\n".split("\n", len(notes))[len(notes)], most_lines, len(notes))
         names = list(next(rows, (1, {}))[1])
         requests, told, hits = _read(names, rows, columns or {}, lines_of_json=is_json)
     except BoundedError as e:
@@ -197,7 +197,7 @@ def _why_not(row: Row, given: int, made: int) -> str:
         value = str(row[name]).strip().lower()
         if value in (*FAILED, "false") or value in ("0", "0.0") and name in ("success", "successful", "finished"):
             return "failed requests"
-        if value.isdigit() and 400 <= int(value) < 600:
+        if len(value) == 3 and value.isdecimal() and 400 <= int(value) < 600:
             return "failed requests"
     return "" if given and made else "requests without input or output tokens"
 

@@ -1,11 +1,13 @@
 """Classes of requests that share prefixes: computed once, kept once, and read from memory once in a decode step."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.engine.scheduler.sampling import shared_prefixes
+from advisor.engine.scheduler.sampling import arriving, drawing, shared_prefixes
 from advisor.engine.scheduler.simulation import Simulation, simulate
 from advisor.engine.step.step_time import POISSON, POLICIES, STEADY, USERS, Client, Scheduler, StepTimes
 from advisor.engine.terms import Lengths, PrefixClass
@@ -135,3 +137,10 @@ def test_more_sharing_never_makes_decoding_slower(policy: str) -> None:
     found = [tpot_s(), tpot_s(of(256, prefixes=64)), tpot_s(of(256, prefixes=4)), tpot_s(of(256)), tpot_s(of(496))]
     assert all(after <= before * 1.02 for before, after in zip(found, found[1:], strict=False))
     assert found[-1] < found[0]
+
+
+def test_millions_of_prefixes_take_no_more_memory_than_the_requests() -> None:
+    classes = [PrefixClass(fraction=0.5, shared_tokens=32, prefixes=10**7) for _ in range(2)]
+    client = Client(kind=POISSON, rate_per_s=1.0, prefix_classes=tuple(classes))
+    sent, _ = arriving(drawing(client, IN, OUT, math.inf), (20, 100, 80), 1)
+    assert set(sent.prefix.tolist()) == set(range(100)), "fifty of each class, as many as the largest part has"

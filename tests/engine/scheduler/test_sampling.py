@@ -140,3 +140,11 @@ def test_reported_percentiles_are_those_of_long_runs_without_strata(
     allowed = np.where([hardest] * 4, 0.10, 0.03) + 2 * error
     assert np.all(np.abs(found[:4] / long - 1) < allowed)
     assert hardest or np.all(np.abs(others[:, :2] / found[:2] - 1) < 0.05 + 2 * error[:2])
+
+
+@pytest.mark.parametrize("rate_per_s", [0.0, 5e-324, 1e-300, 1e9])
+def test_times_are_finite_at_any_rate(rate_per_s: float) -> None:
+    """The compiled loop would read beyond its arrays for a request that never arrives."""
+    client = Client(kind=POISSON, rate_per_s=rate_per_s, arrival_cv=20.0)
+    seen = simulate(TIMES, 0, Scheduler(), client, IN, OUT, requests=200)
+    assert np.isfinite(seen.e2e_s).all() and seen.requests_per_s > 0
