@@ -329,6 +329,11 @@ def phase_of(row: Row, client: Protocol) -> str:
     return client.kind if client.kind in ("static", "offline") else "serving"
 
 
+# Of a row that does not say how many were sent. More of them would lengthen the queue of a row whose rate is above the
+# predicted capacity, without end.
+REQUESTS_AT_A_RATE = 2000
+
+
 def client_of(row: Row, run: Run) -> Protocol:
     """The client of a row: that of its source, with the rate, count or kind that the row states."""
     text, note, client = row.concurrency_or_batch, note_of(row), run.client
@@ -344,7 +349,8 @@ def client_of(row: Row, run: Run) -> Protocol:
     if match := re.search(r"qps=([\d.]+)", text):
         known = {"known": True} if stated == "poisson" else {}
         cv = number(note.get("arrival_cv", ""), client.arrival_cv)
-        return _with(client, kind="poisson", rate_per_s=float(match[1]), arrival_cv=cv, **known, **_spread_of(note))
+        given = {"rate_per_s": float(match[1]), "arrival_cv": cv, "requests": client.requests or REQUESTS_AT_A_RATE}
+        return _with(client, kind="poisson", **given, **known, **_spread_of(note))
     if client.kind == "burst" and client.requests and count(text):
         return _with(client, requests_per_user=client.requests / float(text))
     return client

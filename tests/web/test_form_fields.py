@@ -32,7 +32,8 @@ TRAFFIC = {"input_tokens": 2000, "output_tokens": 300, "requests_per_s": 4}
 # what is not asked by a field of its own: paths, and what only a file can hold, such as a config.json and whether its
 # size is right: the form keeps both in its YAML
 NOT_ASKED = {"workloads", "model.config", "model.confirm_size", "traffic.input_tokens.trace",
-             "traffic.output_tokens.trace"}  # fmt: skip
+             "traffic.output_tokens.trace", "constraints.max_batched_tokens", "constraints.max_running_requests",
+             *(f"constraints.layout.{name}" for name in ("tp", "pp", "ep", "dp"))}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

@@ -253,12 +253,15 @@ def check_lengths(d: DeploymentTraffic, model: Model) -> None:
         raise WorkloadError(errors)
 
 
+NOT_POOLED = {"static": "static batches", "trace": "recorded arrivals yet", "users": "users who think yet"}
+
+
 def check_client(case: Case) -> None:
     """Raises WorkloadError for clients that cannot be simulated."""
     kind, users = case.client.kind, case.concurrency or 0
     if case.mode == "disagg" and kind not in ("steady", "burst", "poisson"):
         allowed = "steady, burst:10 or poisson:RATE"
-        raise WorkloadError([error("client", f"separate pools are not simulated with {kind} requests", allowed)])
+        raise WorkloadError([error("client", f"disaggregated serving has no {NOT_POOLED[kind]}", allowed)])
     rate_per_s = case.client.rate_per_s
     if kind == "poisson" and not rate_per_s:
         raise WorkloadError([error("client", "the rate must be above 0", "poisson:4")])

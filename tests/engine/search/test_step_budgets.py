@@ -41,7 +41,7 @@ def test_a_smaller_budget_needs_fewer_machines_beside_long_prompts(found: Search
     assert plain.lane.max_batched_tokens == 8192 and s.lane.max_batched_tokens < 8192
     assert s.chips < plain.chips == s.chips_at_default_budget and s.usd_per_hour < plain.usd_per_hour
     assert s.meets_slo and (s.slo_probability or 1.0) >= (plain.slo_probability or 0.0)
-    assert s.verified.requests == plain.verified.requests
+    assert min(s.verified.requests, plain.verified.requests) >= 20_000
 
 
 def test_the_answer_names_the_default_and_what_it_would_need(found: SearchResult) -> None:

@@ -45,7 +45,7 @@ def first(answer: SearchResult) -> Scored:
 def test_drafts_are_proposed_where_they_are_better_and_hold(drafted: SearchResult) -> None:
     plan, other = drafted.ranked[0], first(drafted)
     assert plan.lane.draft is None and other.lane.draft is not None and other.lane.draft.method == "ngram"
-    assert other.verified.requests == plan.verified.requests
+    assert other.verified.requests <= plan.verified.requests  # the plan's percentiles are reported from a longer run
     assert other.verified.tpot_p95_s < plan.verified.tpot_p95_s and other.usd_per_hour <= plan.usd_per_hour
     assert other.verified.ttft_p95_s <= 1.0 and other.meets_slo
 
