@@ -378,6 +378,8 @@ def from_spec(spec: Mapping[str, Any], fields: Mapping[str, Field] = FIELDS) -> 
             continue  # derived, or what a blank field stands for
         if value is None or (isinstance(value, Mapping) and field.reads not in (COUNTS, VALUES)):
             continue
+        if value == {} and dig(always, path) is None:
+            continue
         if field.reads in LINED:
             text = sections_text(value, field)
             if stripped(read(text, field)) != stripped(value):

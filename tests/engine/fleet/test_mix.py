@@ -18,7 +18,7 @@ OFFERS = (offer("big", 4.0), offer("small", 0.40))
 
 def asked(**changes: object) -> Workload:
     lengths = {"input_tokens": Lengths(mean_tokens=3000, p95_tokens=10000)}
-    rates = {"requests_per_s_mean": 10.0, "requests_per_s_peak": 30.0}
+    rates = {"requests_per_s_mean": 13.0, "requests_per_s_peak": 40.0}
     return question(**{**lengths, **rates, "slo": Slo(ttft_p95_s=3.0, tpot_p95_s=0.06), **changes})
 
 
@@ -70,7 +70,7 @@ def test_a_mix_that_is_advised_is_cheaper_and_holds(found: tuple[SearchResult, M
     assert mix.usd_per_hour < answer.ranked[0].usd_per_hour == mix.single_usd_per_hour
     assert mix.ttft_p95_s <= 3.0 and mix.tpot_p95_s <= 0.06
     assert mix.usd_per_hour == pytest.approx(sum(p.usd_per_hour for p in mix.parts))
-    assert sum(p.requests_per_s for p in mix.parts) == pytest.approx(30)
+    assert sum(p.requests_per_s for p in mix.parts) == pytest.approx(40)
     for p in mix.parts:
         assert p.usd_per_hour == pytest.approx(p.instances * p.offer.usd_per_hour)
 
