@@ -52,7 +52,7 @@ ADVICE: Mapping[str, tuple[str, str]] = {  # kind, what to do; {option} is the o
     "price": ("quote", "Get a written quote for {option}"),
     "rent": ("quote", "Ask for rent that is fixed for the whole term"),
     "hardware": ("quote", "Get a written quote with prices for later purchases"),
-    "resale": ("quote", "Get a buy-back offer for the hardware"),
+    "resale": ("quote", "Get a buy-back offer for the machines that you would buy"),
     "electricity": ("quote", "Get the electricity price of your contract"),
     "staff": ("quote", "Find out what staff costs you"),
     "api": ("quote", "Get the API price in writing"),

@@ -12,7 +12,6 @@ from advisor.engine.network import Model
 from advisor.engine.scheduler import (
     PoolLanes,
     Simulation,
-    Transfer,
     scheduler_of,
     simulate,
     simulate_pools,
@@ -68,11 +67,6 @@ SETTLING_ROUNDS = 2  # of a draft: what it costs depends on how many requests de
 OPEN_LOOP_REQUESTS = 20_000
 FEWEST_OPEN_REQUESTS = 2_000
 OPEN_LOOP_TOKENS = 4e7  # of their answers: fewer requests of longer ones, so that an estimate takes seconds
-# Expert kernels of a decode pool on NVIDIA GPUs reach the rate of other matrix kernels. The factor of servers that also
-# compute prompts makes TPOT with over 48 users per rank 1.2 to 1.7 times too long. Chosen among 0.4, 0.6, 0.8 and 1 by
-# looking at the rows that accuracy.md reports, so it is not checked on rows that the choice did not see. Imported runs
-# of MI355X are not better with it.
-DECODE_POOL_EXPERT_FACTOR = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -300,8 +294,8 @@ def _lane(
     if case.memory_fraction is not None:
         framework = replace(framework, memory_fraction=case.memory_fraction)
     host = overhead(resources.scopes, framework.slug, framework.version, accelerator.family, accelerator.kind)
-    if pool is case.decode_pool and accelerator.vendor == "nvidia":
-        host = replace(host, expert_factor=DECODE_POOL_EXPERT_FACTOR)
+    if pool is case.decode_pool:  # the factor is that of servers that also compute prompts: accuracy.md, "Two pools"
+        host = replace(host, expert_factor=1.0)
     return Lane(
         choice=Choice(
             accelerator=accelerator,
@@ -603,7 +597,7 @@ def _disaggregated(
         case.inputs,
         case.outputs,
         cached_fraction=case.cached_fraction,
-        transfer=Transfer(s_per_token=float(moved / link[-1].bytes_per_s) if link else 0.0),
+        transfer_s_per_token=float(moved / link[-1].bytes_per_s) if link else 0.0,
         concurrency=users,
         requests=_measured(case, users),
         seed=seed,

@@ -1,7 +1,7 @@
 """Serving under load: TTFT, TPOT and throughput from step times, in closed form and by simulation."""
 
 from advisor.engine.scheduler.closed_form import ClosedLoop, OpenLoop, burst, closed_loop, open_loop
-from advisor.engine.scheduler.disaggregated import PoolLanes, Transfer, matched, simulate_pools
+from advisor.engine.scheduler.disaggregated import PoolLanes, matched, simulate_pools
 from advisor.engine.scheduler.percentiles import (
     P95_UNSERVED_FRACTION,
     REQUESTS,
@@ -31,7 +31,6 @@ __all__ = [
     "Response",
     "SEED",
     "Simulation",
-    "Transfer",
     "Verified",
     "at_rate",
     "burst",

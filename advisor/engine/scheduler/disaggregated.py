@@ -7,7 +7,7 @@ import numpy as np
 
 from advisor.engine.scheduler.closed_form import closed_loop
 from advisor.engine.scheduler.sampling import arriving, drawing
-from advisor.engine.scheduler.simulation import Simulation, _cached, _costs
+from advisor.engine.scheduler.simulation import Simulation, cached_tokens, costs_of
 from advisor.engine.step import BURST, POISSON, STEADY, Array, Client, Demand, Scheduler, StepTimes
 from advisor.engine.terms import Lengths
 
@@ -24,14 +24,6 @@ class PoolLanes:
     whole_prompts: bool = False  # a step starts no part of a prompt, so a longer prompt has a step of its own
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Transfer:
-    """Moving the cache of a prompt from a prefill rank to a decode rank."""
-
-    s: float = 0.0  # of any prompt
-    s_per_token: float = 0.0
-
-
 def simulate_pools(
     times: StepTimes,
     first: PoolLanes,
@@ -40,7 +32,7 @@ def simulate_pools(
     input_tokens: Lengths,
     output_tokens: Lengths,
     *,
-    transfer: Transfer,
+    transfer_s_per_token: float = 0.0,
     concurrency: int = 1,
     cached_fraction: float = 0.0,
     context_tokens: float = math.inf,
@@ -50,8 +42,9 @@ def simulate_pools(
     """Simulate prefill, cache transfer and decode together, so that departures of one pool are arrivals of the other.
 
     The decode pool streams the first token, so TTFT holds the wait for a seat there. A router deals requests to the
-    workers of a pool in turn; inside a worker, a request goes to the rank with the fewest. Replaces a mean-value model
-    (2026-11-27): docs/explanation/accuracy.md has the errors before and after.
+    workers of a pool in turn; inside a worker, a request goes to the rank with the fewest.
+    `transfer_s_per_token` is the time to move the cache of a prompt to its decode rank. Errors:
+    docs/explanation/accuracy.md.
     """
     from advisor.engine.scheduler.pools_loop import (
         Pool,
@@ -66,7 +59,7 @@ def simulate_pools(
     )
     prefill, decode = (
         Pool(
-            costs=checked(_costs(times, lanes.index)),
+            costs=checked(costs_of(times, lanes.index)),
             workers=lanes.workers,
             ranks=lanes.ranks,
             step_tokens=lanes.step_tokens,
@@ -76,11 +69,11 @@ def simulate_pools(
         )
         for lanes in (first, later)
     )
-    cached, _ = _cached(sent, prefill.costs.block_tokens, 0.0 if client.prefix_classes else cached_fraction)
+    cached, _ = cached_tokens(sent, prefill.costs.block_tokens, 0.0 if client.prefix_classes else cached_fraction)
     fits = sent.prompt + sent.output <= min(decode.kv_tokens, context_tokens)
     arrival_s, known = _arrivals(client, concurrency, between[fits])
     flow = flow_of(arrival_s, sent.prompt[fits], sent.output[fits], cached[fits])
-    steps = run_pools(prefill, decode, flow, known, client.kind != POISSON, transfer.s, transfer.s_per_token)
+    steps = run_pools(prefill, decode, flow, known, client.kind != POISSON, transfer_s_per_token)
     moments = np.full((3, total), np.inf)
     moments[:, fits] = flow.arrival_s, flow.first_token_s, flow.finish_s
     moments[0, ~fits] = 0.0

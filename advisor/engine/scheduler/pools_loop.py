@@ -218,7 +218,6 @@ def _run(
     d: Decode,
     submitted: int,
     closed: bool,
-    transfer_s: float,
     transfer_s_per_token: float,
 ) -> float:
     """Simulate all requests, of which `submitted` have arrival times; returns the steps of both pools."""
@@ -246,7 +245,7 @@ def _run(
             r = p.done[w]
             while r >= 0:
                 after = flow.after[r]
-                flow.ready_s[r] = now_s + transfer_s + transfer_s_per_token * flow.prompt[r]
+                flow.ready_s[r] = now_s + transfer_s_per_token * flow.prompt[r]
                 to = flow.place[r] % later.workers
                 _queue(d.head, d.tail, flow.after, to, r)
                 if d.until_s[to] == np.inf:
@@ -289,9 +288,7 @@ def flow_of(arrival_s: np.ndarray, prompt: np.ndarray, output: np.ndarray, cache
     )
 
 
-def run_pools(
-    first: Pool, later: Pool, flow: Flow, sent: int, closed: bool, transfer_s: float, transfer_s_per_token: float
-) -> float:
+def run_pools(first: Pool, later: Pool, flow: Flow, sent: int, closed: bool, transfer_s_per_token: float) -> float:
     """Simulate all requests, the first `sent` of which have arrival times; returns the steps of both pools."""
     queues, tokens = np.full((5, max(first.workers, later.workers)), -1), np.zeros((2, first.ranks), np.int64)
     pairs, counted = np.zeros((2, first.ranks)), np.zeros((3, later.workers, later.ranks), np.int64)
@@ -316,4 +313,4 @@ def run_pools(
         turn=np.zeros(later.workers, np.int64),
         ending=np.full((later.workers, int(flow.output.max(initial=1)) + 1), -1),
     )
-    return _run(first, later, flow, prefill, decode, sent, closed, transfer_s, transfer_s_per_token)
+    return _run(first, later, flow, prefill, decode, sent, closed, transfer_s_per_token)

@@ -165,7 +165,10 @@ def within_context(prompt: np.ndarray, output: np.ndarray, context_tokens: float
 
 
 def gaps(arrival_cv: float | None, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Gaps between arrivals with mean 1: gamma with this coefficient of variation, exponential for 1."""
+    """Gaps between arrivals with mean 1, gamma with this coefficient of variation, in segments (see the module).
+
+    None: independent exponential times.
+    """
     if arrival_cv is None:
         return rng.standard_exponential(count)
     if arrival_cv <= 0 or not count:

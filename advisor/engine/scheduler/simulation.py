@@ -173,14 +173,14 @@ def simulate(
     recorded requests that are longer cannot be served.
     A lane of attention-DP ranks that step together is simulated alone first, then with the mean wait for the others.
     """
-    costs = _costs(times, index)
+    costs = costs_of(times, index)
     first, last, total = _population(client, concurrency, requests)
     sampled = drawing(client, input_tokens, output_tokens, context_tokens)
     if client.kind in (POISSON, USERS):
         sent, between = arriving(sampled, (first, last - first, total - last), seed)
     else:
         sent, between = _lengths(scheduler, client, sampled, concurrency, total, seed), np.zeros(total)
-    cached, prefix = _cached(sent, costs.block_tokens, 0.0 if client.prefix_classes else cached_fraction)
+    cached, prefix = cached_tokens(sent, costs.block_tokens, 0.0 if client.prefix_classes else cached_fraction)
     fits = _fitting(sent, cached, prefix, costs, context_tokens)
     arrival_s, think_s, at_once = _arrivals(client, concurrency, between, fits)
     rules = _rules(scheduler, client, int(fits[:first].sum()), int(fits[:last].sum()))
@@ -227,7 +227,7 @@ def _waited_s(totals: np.ndarray, ranks: float) -> float:
     return float((1 - share) * (1 - (1 - share) ** (ranks - 1)) * max(excess_s, 0.0))
 
 
-def _cached(sent: Drawn, block_tokens: int, cached_fraction: float) -> tuple[np.ndarray, np.ndarray]:
+def cached_tokens(sent: Drawn, block_tokens: int, cached_fraction: float) -> tuple[np.ndarray, np.ndarray]:
     """(cached tokens, shared prefix or -1) of each request; at least one token of each prompt is not cached.
 
     Frameworks share whole blocks.
@@ -349,7 +349,8 @@ def _stagger(prompt: np.ndarray, output: np.ndarray, concurrency: int, rng: np.r
     output[:concurrency] -= done
 
 
-def _costs(times: StepTimes, index: int) -> Costs:
+def costs_of(times: StepTimes, index: int) -> Costs:
+    """The step costs of one lane, in s and tokens, as the compiled loops take them."""
     whole = {"window_tokens", "graph_max_tokens", "tile_tokens", "block_tokens"}
 
     def value(name: str) -> Any:

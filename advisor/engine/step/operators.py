@@ -41,9 +41,8 @@ from advisor.engine.network import (
 
 DIRECT_BYTES_MAX = 8.0 * 2**20  # vLLM 0.24.0 on Hopper: largest message of its own all-reduce
 DIRECT_TOKENS_MAX = 256.0  # per rank: the most that low-latency all-to-all kernels take (DeepEP, docs/legacy.md)
-# Reads from the last-level cache of a GPU over reads from its memory. Published ratios are 1.5 to 2.7: L2 of H100 PCIe
-# 5.5 TB/s beside 2.04, Infinity Cache of MI300X 11.9 beside 5.3 (chipsandcheese.com, 2023-07-02 and 2024-06-25), L2 of
-# H100 and H200 about 7 TB/s beside 3.35 and 4.8.
+# Rate of reads from the last-level cache of a GPU over that of reads from its memory. Assumed, not measured: the
+# supplied open loops with shared prefixes suggest 1.4 to 2.2, too noisily to fit it.
 CACHE_READS = 2.0
 STATE_BYTES = 4.0  # all frameworks we checked keep recurrent states in fp32
 

@@ -115,7 +115,10 @@ def _arrival(names: Sequence[str], mapped: Mapping[str, str]) -> tuple[str, str]
 
 
 def _scale(text: str) -> float:
-    """Seconds of one unit of a time that states none: Unix times in ms, us and ns are told by their size."""
+    """Factor that turns a time without a stated unit into seconds.
+
+    Only the size of a Unix time shows whether it is in s, ms, us or ns. Smaller numbers and ISO texts count as seconds.
+    """
     try:
         value = abs(float(text))
     except ValueError:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from advisor.engine.scheduler import PoolLanes, Simulation, Transfer, simulate_pools
+from advisor.engine.scheduler import PoolLanes, Simulation, simulate_pools
 from advisor.engine.step.step_time import Client, StepTimes
 from tests.engine.serving_cases import fixed, lane
 
@@ -18,7 +18,7 @@ def served(
     rounds: int = 1,
     first: PoolLanes | None = None,
     later: PoolLanes | None = None,
-    transfer: Transfer | None = None,
+    transfer_s_per_token: float = 0.0,
     client: Client | None = None,
     requests: int = 200,
 ) -> Simulation:
@@ -29,15 +29,15 @@ def served(
         client or Client(kind="burst", requests_per_user=rounds),
         fixed(PROMPT),
         fixed(OUTPUT),
-        transfer=transfer or Transfer(),
+        transfer_s_per_token=transfer_s_per_token,
         concurrency=users,
         requests=requests,
     )
 
 
 def test_a_request_alone_takes_its_prompt_step_its_transfer_and_its_decode_steps() -> None:
-    run = served(lane(request_s=0.5), transfer=Transfer(s=0.2, s_per_token=1e-3))
-    assert run.ttft_s == pytest.approx([0.5 + STEP_S + PROMPT * TOKEN_S + 0.2 + PROMPT * 1e-3])
+    run = served(lane(request_s=0.5), transfer_s_per_token=1e-3)
+    assert run.ttft_s == pytest.approx([0.5 + STEP_S + PROMPT * TOKEN_S + PROMPT * 1e-3])
     assert run.tpot_s == pytest.approx([STEP_S + TOKEN_S])
     assert run.e2e_s == pytest.approx(run.ttft_s + (OUTPUT - 1) * run.tpot_s)
 
