@@ -53,14 +53,15 @@ def context(request: HttpRequest, study: Study) -> dict[str, Any]:
     names |= COLUMNS["estimates" if study.kind == Study.Kind.ESTIMATES else "answers"]
     rows = tables.objects(pieces.table_of(study), found[first : first + SHOWN])
     used = {name: title for name, title in names.items() if any(row[name] is not None for row in rows)}
+    numeric = {name: any(is_number(row[name]) for row in rows) for name in used}
     age_s = (clock.read() - study.created_at).total_seconds()
     return {
         "study": study,
         "progress": pieces.progress(study),
         "is_open": study.state in OPEN,
         "poll_s": 2 if age_s < 60 else 10,
-        "headings": [(title, any(is_number(row[name]) for row in rows)) for name, title in used.items()],
-        "rows": [[(shown(name, row[name]), is_number(row[name])) for name in used] for row in rows],
+        "headings": [(title, numeric[name]) for name, title in used.items()],
+        "rows": [[(shown(name, row[name]), numeric[name]) for name in used] for row in rows],
         "first": first + 1,
         "last": first + len(rows),
         "count": len(found),

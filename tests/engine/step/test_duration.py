@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.engine.scheduler.closed_form import closed_loop
-from advisor.engine.scheduler.simulation import simulate
+from advisor.engine.scheduler.simulation import Simulation, simulate
 from advisor.engine.step import duration
 from advisor.engine.step.lane import Lane, Lanes, lanes
 from advisor.engine.step.lane_times import prefill_s, step_s
@@ -50,8 +50,19 @@ def built_of(times: StepTimes) -> Lanes:
     return replace(lanes(LLAMA_8B, [sample_lane(chip("any"))]), times=times)
 
 
-def first_steps_s(times: StepTimes, prompt: int, output: int, sequences: int = 1) -> tuple[float, float]:
-    """(the step of the prompts, the mean decode step) of so many equal requests to an idle server, simulated."""
+def first_steps_s(times: StepTimes, prompt: int, output: int) -> tuple[float, float]:
+    """(the step of the prompt, the mean decode step) of a request to an idle server, simulated."""
+    run = together(times, prompt, output, 1)
+    return float(run.ttft_s[0]), float(run.mean("tpot_s"))
+
+
+def busy_s(times: StepTimes, prompt: int, output: int, sequences: int) -> float:
+    """Seconds of all steps for so many equal requests that arrive together, simulated."""
+    run = together(times, prompt, output, sequences)
+    return run.busy_fraction * run.duration_s
+
+
+def together(times: StepTimes, prompt: int, output: int, sequences: int) -> Simulation:
     client = Client(
         kind="trace",
         arrival_s=[0.0] * sequences,
@@ -59,8 +70,7 @@ def first_steps_s(times: StepTimes, prompt: int, output: int, sequences: int = 1
         output_tokens=[output] * sequences,
     )
     budget = Scheduler(max_batched_tokens=10**6)
-    run = simulate(times, 0, budget, client, fixed(prompt), fixed(output))
-    return float(run.ttft_s[0]), float(run.mean("tpot_s"))
+    return simulate(times, 0, budget, client, fixed(prompt), fixed(output))
 
 
 @SETTINGS
@@ -75,8 +85,8 @@ def test_search_simulation_and_estimate_agree_on_a_prompt_to_an_idle_server(time
 @SETTINGS
 @given(costs, st.integers(1, 300), st.integers(1, 3000))
 def test_search_simulation_and_estimate_agree_on_a_decode_step(times: StepTimes, sequences: int, prompt: int) -> None:
-    _, simulated_s = first_steps_s(times, prompt, 2, sequences)
-    assert step_s(built_of(times), 0, sequences, prompt + 1) == pytest.approx(simulated_s, rel=1e-9)
+    simulated_s = busy_s(times, prompt, 3, sequences) - busy_s(times, prompt, 2, sequences)  # the second decode step
+    assert step_s(built_of(times), 0, sequences, prompt + 2) == pytest.approx(simulated_s, rel=1e-9)
     flat = replace(times, window_s_per_context_token=np.zeros(1))  # whose mean over contexts is that of the mean
     load, together = load_of(flat, Demand(input_tokens=float(prompt), output_tokens=2.0), 0), np.array([sequences])
     expected_s = step_s(built_of(flat), 0, sequences, prompt + 1)
