@@ -92,7 +92,7 @@ bench: data
 	@$(ASK) training_layouts
 	@$(PY) -m tests.load.bench_peers
 	@$(PY) -m tests.load.bench_web
-	@$(BENCH_PYTHON) -m probes.tools.bench_ceiling
+	@$(BENCH_PYTHON) -m tests.measuring.bench_ceiling
 
 soak: $(ALL) data
 	@$(PY) -m tests.soak docs/reference/reliability.md

@@ -36,7 +36,7 @@ def variables() -> dict[str, Variable]:
     files += [path for folder in ("advisor", "catalog", "probes") for path in sorted((ROOT / folder).rglob("*.py"))]
     found: dict[str, Variable] = {}
     for path in files:
-        if not path.is_relative_to(ROOT / "probes" / "agent") and not path.is_relative_to(ROOT / "probes" / "tools"):
+        if not path.is_relative_to(ROOT / "probes" / "agent"):
             for each in read_in(path.read_text(encoding="utf-8")):
                 found.setdefault(each.name, each)
     return found

@@ -18,7 +18,7 @@ ENGINE = (
     "optimisation"
 ).split()
 ADVISOR = (
-    "workload result inputs answer report fidelity load_tests evidence claims studies api accounts web ops watch"
+    "workload result inputs answer report fidelity load_tests evidence studies api accounts web ops watch"
 ).split()
 CATALOG = ("loading accounts rest importers.models importers.prices pricing bundles details lists pages api").split()
 PROBES = "machines received fitted pages api status".split()
@@ -59,7 +59,6 @@ BELOW_IN_ADVISOR = {
     "report": "answer result",
     "load_tests": "advise fidelity inputs result",
     "evidence": "load_tests fidelity inputs",
-    "claims": "answer inputs result workload",
     "studies": "advise turns answer inputs result workload",
     "api": "studies advise load_tests report answer inputs result workload fidelity",
     "accounts": "api",

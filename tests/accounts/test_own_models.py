@@ -8,6 +8,7 @@ from django.test import Client
 
 from advisor import inputs, workload
 from advisor.api import tokens
+from advisor.inputs import from_catalog
 from catalog import owned_models
 from catalog.management.errors import BadInput
 from catalog.models import AuditEvent, Calibration, Organisation, ServedModel, default_organisation
@@ -68,10 +69,10 @@ def test_two_organizations_have_models_of_one_name_and_each_answers_with_its_own
     for owner, layers in ((acme, 16), (theirs, 8)):
         text = CONFIG.replace('"num_hidden_layers": 16', f'"num_hidden_layers": {layers}')
         call_import(owner, text)
-    rows = {owner: inputs.model_row(NAME, owner)["shape"]["blocks"][0]["count"] for owner in (acme, theirs)}
+    rows = {owner: from_catalog.model_row(NAME, owner)["shape"]["blocks"][0]["count"] for owner in (acme, theirs)}
     assert rows == {acme: 16, theirs: 8}
     with pytest.raises(ServedModel.DoesNotExist):
-        inputs.model_row(NAME, default_organisation())
+        from_catalog.model_row(NAME, default_organisation())
     assert inputs.catalog_resources([NAME]).models == {}
     assert list(inputs.catalog_resources([NAME], acme).models) == [NAME]
 

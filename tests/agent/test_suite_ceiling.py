@@ -4,7 +4,7 @@ import pytest
 
 from probes.agent.kinds import gemm
 from probes.agent.measure import Device, Skip
-from probes.tools import bench_ceiling
+from tests.measuring import bench_ceiling
 
 
 def outcome(ratio: float) -> bench_ceiling.Outcome:

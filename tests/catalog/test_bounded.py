@@ -170,8 +170,7 @@ def test_a_csv_has_as_many_rows_and_columns_as_it_may() -> None:
 # Where a text of somebody else could be parsed without bounds. Each file below reads only what this program wrote, what
 # the repository holds, or what the command line was given.
 OWN_TEXTS = {
-    "advisor/answer/options/launch_flags.py", "advisor/claims/claims.py",
-    "advisor/claims/probes.py",
+    "advisor/answer/options/launch_flags.py",
     "advisor/inputs/measured.py",
     "advisor/stored.py", "advisor/web/answers/kept.py", "advisor/workload/text.py", "advisor/workload/traces/files.py",
     "catalog/bundles/applied.py",

@@ -111,7 +111,6 @@ def test_every_command_that_takes_input_is_among_those_tried() -> None:
     ours = {name for name, app in get_commands().items() if app in ("advisor", "catalog", "probes")}
     assert ours - {command for command, *_ in BAD} - WITHOUT_INPUT == {
         "calibrate_training",
-        "claims",
         "export_loadtests",
         "support_matrix",
         "training_layouts",
@@ -139,17 +138,6 @@ def test_a_support_matrix_that_cannot_be_written_ends_with_2(
     monkeypatch.setattr("advisor.report.support_matrix.page", lambda *given: "")
     monkeypatch.setattr("advisor.inputs.catalog_resources", lambda: None)
     assert ended("support_matrix", "--write-docs", str(tmp_path / "nowhere" / "x.md")) == 2
-    assert "cannot be written" in capsys.readouterr().err
-
-
-def test_a_page_of_claims_that_cannot_be_written_ends_with_2(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    CatalogLoad.objects.create(version="test")
-    monkeypatch.setattr("advisor.claims.claims.judged", lambda checks: [])
-    monkeypatch.setattr("advisor.claims.claims.page", lambda found, day: "")
-    monkeypatch.setattr("advisor.claims.claims.Desk", lambda: SimpleNamespace(day=""))
-    assert ended("claims", "--write-docs", str(tmp_path / "nowhere" / "x.md")) == 2
     assert "cannot be written" in capsys.readouterr().err
 
 

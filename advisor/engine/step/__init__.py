@@ -41,7 +41,6 @@ from advisor.engine.step.drafts.speculative import (
     speculative_times,
     suits,
     supports_drafts,
-    tokens_per_step,
     with_draft,
 )
 from advisor.engine.step.kv_offload import HostCopy, host_copy_of
@@ -218,7 +217,6 @@ __all__ = [
     "supports_drafts",
     "some_lanes",
     "take",
-    "tokens_per_step",
     "unsupported",
     "whole_prompts",
     "with_draft",

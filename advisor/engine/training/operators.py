@@ -34,7 +34,7 @@ from advisor.engine.training.memory import products as kept_in_order
 from advisor.engine.training.rates import Rates
 from advisor.engine.training.run import Code, Recipe, Run
 
-# Kernels of PyTorch 2.11 on one H200 (probes/tools/bench_training.py; fixtures/measurements/h200-training-kernels.csv):
+# Kernels of PyTorch 2.11 on one H200 (tests/measuring; fixtures/measurements/h200-training-kernels.csv):
 SMALL_HEAD_FACTOR = 0.86  # of that rate with heads of 64
 # bytes per element at the chip's achieved read rate, (forward, backward): the time that kernels take, as bytes
 EAGER_NORM, EAGER_NORM_FP32, RMS_NORM, RMS_NORM_FP32 = (55.0, 120.0), (38.0, 111.0), (5.6, 15.0), (11.0, 28.0)

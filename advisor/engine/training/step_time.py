@@ -21,7 +21,7 @@ from advisor.engine.training.rates import Rates
 from advisor.engine.training.run import Run
 
 # time of fused AdamW over its seven reads and writes, by bytes of a state: PyTorch 2.11 on one H200
-# (probes/tools/bench_training.py, fixtures/measurements/h200-training-kernels.csv)
+# (tests/measuring/bench_training.py, fixtures/measurements/h200-training-kernels.csv)
 ADAM_FACTOR = {4.0: 1.17, 2.0: 1.52}
 SYNC_S = 0.010  # a step of sharded PyTorch code that waits for the host: idle time of a profiled step (h200_x4.md)
 DTENSOR_HOST_S_PER_LAYER = 0.011  # host time of a layer of DTensor tensor parallelism, forward and backward

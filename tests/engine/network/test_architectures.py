@@ -21,7 +21,6 @@ from advisor.engine.network import (
     from_hf_config,
     from_shape,
     gguf_format,
-    kv_elements,
     kv_elements_per_token,
     matrices,
     parameters,
@@ -29,6 +28,7 @@ from advisor.engine.network import (
     to_shape,
     vision_parameters,
 )
+from advisor.engine.network.model import kv_elements
 from advisor.engine.step.memory import kv_bytes_per_sequence, weights_bytes
 from advisor.engine.step.operators import attention_cost, context_token, linear_operators, linear_s
 from advisor.engine.training import operators as training_operators

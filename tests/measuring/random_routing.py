@@ -1,6 +1,6 @@
 """Counts the experts that a prompt uses when all weights are random, as in benchmarks with dummy weights.
 
-    python -m probes.tools.random_routing --out routing.csv
+    python -m tests.measuring.random_routing --out routing.csv
 
 With random weights, attention makes the tokens of a prompt more alike in each layer, so their routers agree: a prompt
 uses far fewer experts than the same number of tokens from different requests. This runs a forward pass with the real

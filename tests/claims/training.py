@@ -1,9 +1,9 @@
 """Checks of the claims about training, with closed-form formulas."""
 
-from advisor.claims.claims import LLAMA_70B, Check, Desk, Finding
 from advisor.engine.network import parameters
 from advisor.engine.terms import tick_text
 from catalog.models import Assumption
+from tests.claims.claims import LLAMA_70B, Check, Desk, Finding
 
 H100, A100 = "h100-sxm", "a100-80gb-sxm"
 GB, TB = 1e9, 1e12

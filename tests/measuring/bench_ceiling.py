@@ -1,6 +1,6 @@
 """Compares the suite's matrix products with the best alternatives on this GPU: cuBLAS, torch.compile and Triton.
 
-    python -m probes.tools.bench_ceiling [--shapes 8192x8192x8192,64x28672x4096] [--dtypes bf16,fp8] [--format json]
+    python -m tests.measuring.bench_ceiling [--shapes 8192x8192x8192,64x28672x4096] [--dtypes bf16,fp8] [--format json]
 
 The suite measures each shape as usual. Each alternative then multiplies equal operands over the same rotation of cold
 buffers, alternating with the others, so that clock changes affect all. The ratio is the best alternative's time over
@@ -47,7 +47,9 @@ class Outcome:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m probes.tools.bench_ceiling", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.measuring.bench_ceiling", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--shapes", default=SHAPES, help="MxNxK, comma-separated")
     parser.add_argument("--dtypes", default=DTYPES)
     parser.add_argument("--format", choices=("table", "json"), default="table")
@@ -196,7 +198,7 @@ def rivals_of(device: Device, dtype: str, shape: gemm.Shape) -> Rivals:
 
 def tiled(device: Device, shape: gemm.Shape) -> Callable[[Any, Any], Any]:
     """A plain tiled Triton product, autotuned."""
-    from probes.agent.kinds.triton_kernels import tiles
+    from tests.measuring import tiles
 
     return tiles.product(device, shape.m, shape.n, shape.k)
 

@@ -1,6 +1,6 @@
 """Measures the kernels of a training step on this GPU, and whole steps of a few decoder layers.
 
-    python -m probes.tools.bench_training [--seconds 0.4] [--out FILE.json]
+    python -m tests.measuring.bench_training [--seconds 0.4] [--out FILE.json]
 
 Products run as autograd runs them: forward x W^T, the gradient of x, the gradient of W. Each kernel repeats for about
 `--seconds`, so that clocks settle under the power limit. The layers are random and small in number: what is measured is

@@ -4,13 +4,14 @@ import math
 
 import numpy as np
 
-from advisor.claims.claims import LLAMA_8B, LLAMA_70B, Check, Desk, Finding, mean_tpot_ms, rate
-from advisor.claims.orders import CHECKS as ORDERS
-from advisor.claims.probes import CHECKS as PROBED
-from advisor.claims.training import CHECKS as TRAINING
-from advisor.engine.network import kv_elements, parameters
+from advisor.engine.network import parameters
+from advisor.engine.network.model import kv_elements
 from advisor.engine.terms import overhead, usd_text
 from catalog.models import ApiPrice, QuantizationMethod
+from tests.claims.claims import LLAMA_8B, LLAMA_70B, Check, Desk, Finding, mean_tpot_ms, rate
+from tests.claims.orders import CHECKS as ORDERS
+from tests.claims.probes import CHECKS as PROBED
+from tests.claims.training import CHECKS as TRAINING
 
 H100, A100, H200, V5E, V6E = "h100-sxm", "a100-80gb-sxm", "h200-sxm", "tpu-v5e", "tpu-v6e"
 GB = 1e9

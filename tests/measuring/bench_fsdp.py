@@ -1,6 +1,6 @@
 """A training step of a few decoder layers on every GPU of this host: alone, and sharded over all of them with FSDP2.
 
-    python -m torch.distributed.run --nproc-per-node 2 -m probes.tools.bench_fsdp [--layers 8] [--tokens 4096]
+    python -m torch.distributed.run --nproc-per-node 2 -m tests.measuring.bench_fsdp [--layers 8] [--tokens 4096]
 
 Prints one JSON line: seconds of a step on one GPU, of a step with FSDP2 on all, and of its communication alone. The two
 steps differ in more than communication: FSDP2 keeps FP32 weights and states, shards the update, and casts and copies.

@@ -6,8 +6,8 @@ from functools import lru_cache
 from statistics import median
 from typing import Any
 
-from advisor.claims.claims import Check, Desk, Finding
 from catalog.shipped import FIXTURES
+from tests.claims.claims import Check, Desk, Finding
 
 PROBE = "measurements/probes/h200-sxm--one-gpu-torch.json"
 ON = "measured on one H200 (fixtures/measurements/probes)"

@@ -1,4 +1,4 @@
-"""A plain tiled matrix product in Triton, used only by probes/tools/bench_ceiling.py for comparison with cuBLAS."""
+"""A plain tiled matrix product in Triton, used only by tests/measuring/bench_ceiling.py for comparison with cuBLAS."""
 
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
 from __future__ import annotations
@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...measure import Device, Work, time_work
-from .kernels import kernel, ready
+from probes.agent.kinds.triton_kernels.kernels import kernel, ready
+from probes.agent.measure import Device, Work, time_work
 
 try:
     import triton.language as tl

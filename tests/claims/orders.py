@@ -1,10 +1,10 @@
 """Checks of claims about an order of steps or with unstated conditions, by the gain of each step."""
 
-from advisor.claims.claims import LLAMA_8B, LLAMA_70B, Check, Desk, Finding, mean_tpot_ms, rate
 from advisor.engine.network import decoder_blocks, parameters
-from advisor.engine.step import tokens_per_step
+from advisor.engine.step.drafts.speculative import tokens_per_step
 from advisor.engine.terms import overhead
 from catalog.models import Assumption, QuantizationMethod
+from tests.claims.claims import LLAMA_8B, LLAMA_70B, Check, Desk, Finding, mean_tpot_ms, rate
 
 H100, A100, RTX, V6E = "h100-sxm", "a100-80gb-sxm", "rtx-4090", "tpu-v6e"
 GB = 1e9
