@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import model_json_schema
 
 from advisor.api.parsers import KEY_LENGTH
+from advisor.result import EXTRAS
 from catalog.rest import CONTENT_TYPE
 
 # --- documentation ----------------------------------------------------------------------------------------------
@@ -246,6 +247,13 @@ KEY_PARAMETER = OpenApiParameter(
     OpenApiParameter.HEADER,
     pattern=f"^[ -~]{{0,{KEY_LENGTH}}}$",
     description=f"At most {KEY_LENGTH} characters; the same key and workload give the same advice again.",
+)
+INCLUDE = OpenApiParameter(
+    "include",
+    OpenApiTypes.STR,
+    description="Parts of the answer to add, separated by commas: "
+    + "; ".join(f"`{name}` ({what})" for name, what in EXTRAS.items())
+    + "; or `all`.",
 )
 LOCATION = OpenApiParameter(
     "Location",

@@ -7,6 +7,7 @@ from rest_framework import exceptions, parsers
 from rest_framework.request import Request
 
 from advisor import workload
+from advisor.result import extras_named
 from advisor.workload import MAX_TEXT_BYTES, check_size
 from catalog.rest import StrictJSONParser, read_body
 
@@ -54,6 +55,14 @@ def workload_in(data: Any) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise workload.WorkloadError([workload.error("", "must be an object of keys", "a workload, or {workload}")])
     return workload.parse(data)
+
+
+def included(request: Request) -> frozenset[str]:
+    """The parts of an answer that `?include=` names. ValidationError: there is no such part."""
+    try:
+        return extras_named(request.query_params.get("include", ""))
+    except ValueError as error:
+        raise exceptions.ValidationError({"include": [str(error)]}) from None
 
 
 def idempotency_key(request: Request) -> str:

@@ -10,7 +10,9 @@ from rest_framework.reverse import reverse
 
 from advisor import advise
 from advisor.answer import calibration_marks
+from advisor.api.parsers import included
 from advisor.models import Advice, ApiToken, Share
+from advisor.result import short
 
 
 class LinksSerializer(serializers.Serializer[Any]):
@@ -88,7 +90,10 @@ class WorkloadField(serializers.DictField):
 
 @extend_schema_field({"$ref": "#/components/schemas/Answer"})  # the field adds null
 class AnswerField(serializers.DictField):
-    """advisor.result.Answer as JSON."""
+    """advisor.result.Answer as JSON, with the parts that the request includes."""
+
+    def to_representation(self, answer: Any) -> Any:
+        return short(answer, included(self.context["request"]))
 
 
 class AdviceSerializer(AdviceSummarySerializer):
@@ -96,7 +101,7 @@ class AdviceSerializer(AdviceSummarySerializer):
     result = AnswerField(
         source="answer",
         allow_null=True,
-        help_text="The answer when state is done, as `manage.py advise --format json` prints it",
+        help_text="The answer when state is done, as `manage.py advise --format json` prints it. `include` adds parts.",
     )
     calibrations = serializers.SerializerMethodField(help_text="Calibrations of chips that the answer used")
 

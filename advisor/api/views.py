@@ -21,17 +21,18 @@ from advisor.api import limits
 from advisor.api.openapi import (
     ESTIMATE_EXAMPLE,
     EXAMPLE,
+    INCLUDE,
     KEY_PARAMETER,
     LOCATION,
     TRAINING_EXAMPLE,
     AnyOf,
 )
-from advisor.api.parsers import PARSERS, idempotency_key, workload_in
+from advisor.api.parsers import PARSERS, idempotency_key, included, workload_in
 from advisor.api.serializers import AdviceSerializer, AdviceSummarySerializer
 from advisor.engine.terms import KINDS
 from advisor.models import Advice
 from advisor.report import summary_of
-from advisor.result import Answer, AnswerSummary, Estimate, SummaryLinks, TrainingEstimate
+from advisor.result import Answer, AnswerSummary, Estimate, SummaryLinks, TrainingEstimate, short
 from advisor.templatetags.units import STATES
 from advisor.workload import PORTFOLIO, Deployment, TrainingRun
 from catalog import rest
@@ -185,7 +186,8 @@ class AdviceDetail(OneAdvice):
     @extend_schema(
         operation_id="getAdvice",
         summary="Get the state, progress and result",
-        responses={200: AdviceSerializer, **problems(404, 406)},
+        parameters=[INCLUDE],
+        responses={200: AdviceSerializer, **problems(400, 404, 406)},
     )
     def get(self, request: Request, pk: Any) -> Response:
         return self.shown(self.advice(pk))
@@ -219,10 +221,11 @@ class AdviceResult(OneAdvice):
     @extend_schema(
         operation_id="getAdviceResult",
         summary="Get the result, as the command line prints it",
-        responses={200: Answer, **problems(404, 406, 409)},
+        parameters=[INCLUDE],
+        responses={200: Answer, **problems(400, 404, 406, 409)},
     )
     def get(self, request: Request, pk: Any) -> Response:
-        return Response(result_of(self.advice(pk)))
+        return Response(short(result_of(self.advice(pk)), included(request)))
 
 
 def result_of(advice: Advice) -> dict[str, Any]:

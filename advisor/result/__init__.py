@@ -2,6 +2,7 @@
 
 from advisor.result import reference
 from advisor.result.answer import (
+    EXTRAS,
     Answer,
     Assumption,
     Candidates,
@@ -18,6 +19,8 @@ from advisor.result.answer import (
     UsedCalibration,
     Views,
     Weights,
+    extras_named,
+    short,
 )
 from advisor.result.base import Percentiles, Section
 from advisor.result.decision import (
@@ -236,6 +239,9 @@ __all__ = [
     "Alone",
     "AloneOption",
     "Answer",
+    "EXTRAS",
+    "extras_named",
+    "short",
     "Assumption",
     "Availability",
     "HostLost",

@@ -1,6 +1,6 @@
-"""The whole answer of `advise`, as `GET /api/v1/advice/{id}/result` and `--format json` give it."""
+"""The whole answer of `advise`, of which `GET /api/v1/advice/{id}/result` and `--format json` leave out EXTRAS."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Discriminator, Field, Tag, WithJsonSchema
@@ -9,6 +9,7 @@ from advisor.result.base import (
     Chips,
     Count,
     Fraction,
+    Json,
     KgCo2ePerMtok,
     Milliseconds,
     Number,
@@ -515,3 +516,45 @@ def ends(values: Sequence[float | None] | None) -> list[float] | None:
     """The first and the last of some amounts; None: there are none, or one is not known."""
     known = [value for value in values or () if value is not None]
     return [known[0], known[-1]] if values and len(known) == len(values) > 1 else None
+
+
+EXTRAS = {
+    "pareto": "cost and speed of every deployment",
+    "options": "options beyond the first three that win none of `views`",
+    "details": "`tuning` of every option, `money` and `step` of all but the first",
+    "assumptions": "every default that the answer rests on",
+    "hosted": "hosted APIs beyond the five cheapest",
+}
+MOST_OPTIONS, MOST_HOSTED = 3, 5
+
+
+def extras_named(text: str) -> frozenset[str]:
+    """The parts in a list such as "pareto,hosted"; "all": every part. ValueError: there is no such part."""
+    names = {name.strip() for name in text.split(",") if name.strip()}
+    if unknown := sorted(names - EXTRAS.keys() - {"all"}):
+        raise ValueError(f"unknown part {', '.join(unknown)}; use {', '.join(EXTRAS)} or all")
+    return frozenset(EXTRAS if "all" in names else names)
+
+
+def short(answer: Json, include: Collection[str] = ()) -> Json:
+    """The JSON of an answer without the parts in EXTRAS that `include` does not name; the rest is the same object.
+
+    `recommendations` are cut by their rank, so the ranks in `views` stay valid.
+    """
+    left_out = EXTRAS.keys() - set(include)
+    found = {key: value for key, value in answer.items() if key not in left_out or key == "hosted"}
+    options = answer.get("recommendations", [])
+    if "options" in left_out:
+        kept = {*range(1, MOST_OPTIONS + 1), *(answer.get("views") or {}).values()}
+        options = [option for rank, option in enumerate(options, 1) if rank in kept]
+    if "details" in left_out:
+        options = [_without_details(option, first=rank == 1) for rank, option in enumerate(options, 1)]
+    found["recommendations"] = options
+    if "hosted" in left_out and "hosted" in answer:
+        found["hosted"] = answer["hosted"][:MOST_HOSTED]
+    return found
+
+
+def _without_details(option: Json, first: bool) -> Json:
+    details = {"tuning"} if first else {"tuning", "money", "step"}
+    return {key: value for key, value in option.items() if key not in details}

@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 
 from advisor.models import Advice
+from advisor.result import short
 from catalog.models import ServedModel
 from tests import sample_advice
 
@@ -59,8 +60,11 @@ def test_the_same_key_gives_the_same_advice_and_another_question_a_conflict(clie
 def test_a_done_advice_holds_its_result(client: Client) -> None:
     advice = sample_advice.advice()
     body = client.get(f"/api/v1/advice/{advice.pk}").json()
-    assert (body["state"], body["progress_fraction"], body["result"]) == ("done", 1, advice.result)
-    assert client.get(body["links"]["result"]).json() == advice.result
+    assert (body["state"], body["progress_fraction"], body["result"]) == ("done", 1, short(advice.result))
+    assert client.get(body["links"]["result"]).json() == short(advice.result)
+    assert client.get(body["links"]["result"] + "?include=all").json() == advice.result
+    refused = client.get(body["links"]["result"] + "?include=paretto")
+    assert refused.status_code == 400 and "paretto; use pareto, options" in refused.content.decode()
     assert body["links"]["cancel"] is None
 
 

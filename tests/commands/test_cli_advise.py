@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError, call_command, execute_from_command_line
 
 from advisor import advise, inputs
 from advisor.inputs.snapshot import Snapshot
@@ -78,10 +78,22 @@ def test_no_recommendations_at_all_cannot_be_asked_for(run: Run, asked: list[Any
     assert (code, output, asked) == (2, "", []) and errors.startswith("--top: ")
 
 
-def test_json_is_the_whole_result(run: Run, asked: list[Any]) -> None:
-    found = json.loads(run("--format", "json")[1])
+def test_json_with_every_part_is_the_whole_result(run: Run, asked: list[Any]) -> None:
+    found = json.loads(run("--format", "json", "--include", "all")[1])
     assert found.pop("elapsed_s") >= 0
     assert found == {key: value for key, value in sample_advice.result().items() if key != "elapsed_s"}
+
+
+def test_json_leaves_out_what_include_does_not_name(run: Run, asked: list[Any]) -> None:
+    short = json.loads(run("--format", "json")[1])
+    assert not short.keys() & {"pareto", "assumptions"}
+    assert "pareto" in json.loads(run("--format", "json", "--include", "pareto,hosted")[1])
+
+
+def test_a_part_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        execute_from_command_line(["manage.py", "advise", "w.yaml", "--include", "paretto"])
+    assert ended.value.code == 2 and "paretto; use pareto, options" in capsys.readouterr().err
 
 
 def test_markdown_has_the_plans_the_rejections_and_the_sources(run: Run, asked: list[Any]) -> None:

@@ -15,7 +15,7 @@ from django.http import Http404
 from advisor import inputs, report, workload
 from advisor.advise import default_organisation
 from advisor.inputs import Snapshot
-from advisor.result import Answer
+from advisor.result import EXTRAS, Answer, extras_named, short
 from advisor.workload import MAX_ERRORS, MAX_TEXT_BYTES, more_errors, with_traces
 from catalog.importers.models import model_files
 from catalog.loading.fixtures import FixtureError
@@ -53,6 +53,13 @@ class Command(BaseCommand):
             help="reproducible JSON for diffs: sorted keys, 6 significant digits, no timestamps",
         )
         parser.add_argument("--full", action="store_true", help="print the whole table and not the first screen alone")
+        parser.add_argument(
+            "--include",
+            type=extras,
+            default=frozenset(),
+            metavar="PART,...",
+            help=f"add to the JSON what it leaves out: {', '.join(EXTRAS)}, or all",
+        )
         parser.add_argument("--top", type=whole, metavar="N", help="show at most N recommendations")
         parser.add_argument(
             "--set",
@@ -121,7 +128,9 @@ class Command(BaseCommand):
         if options["document"]:
             self.write_document(answer, options["document"], options["out"], options["option"])
         answer = answer.changed(recommendations=answer.recommendations[: options["top"]])
-        self.stdout.write(RENDER[rendering(options)](answer))
+        if options["top"]:
+            options["include"] |= {"options"}
+        self.stdout.write(RENDER[rendering(options)](answer, options["include"]))
         sys.exit(OK if answer.is_feasible else NOTHING_FEASIBLE)
 
     def rank_quickly(self, spec: dict[str, Any], options: dict[str, Any]) -> NoReturn:
@@ -177,6 +186,14 @@ def whole(text: str) -> int:
     return number
 
 
+def extras(text: str) -> frozenset[str]:
+    """The named parts of an answer. ArgumentTypeError: there is no such part."""
+    try:
+        return extras_named(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None
+
+
 def require_catalog() -> None:
     try:
         if CatalogLoad.objects.exists():
@@ -228,12 +245,12 @@ def rendering(options: dict[str, Any]) -> str:
     return "screen" if options["format"] == "table" and not options["full"] else str(options["format"])
 
 
-RENDER: dict[str, Callable[[Answer], str]] = {
-    "screen": lambda answer: report.screen_text(report.screen_of(answer), "For all figures, add --full."),
-    "table": report.table,
-    "markdown": report.markdown,
-    "canonical": report.canonical,
-    "json": lambda answer: json.dumps(answer.to_json(), indent=2, ensure_ascii=False),
+RENDER: dict[str, Callable[[Answer, frozenset[str]], str]] = {
+    "screen": lambda answer, _: report.screen_text(report.screen_of(answer), "For all figures, add --full."),
+    "table": lambda answer, _: report.table(answer),
+    "markdown": lambda answer, _: report.markdown(answer),
+    "canonical": lambda answer, _: report.canonical(answer),
+    "json": lambda answer, include: json.dumps(short(answer.to_json(), include), indent=2, ensure_ascii=False),
 }
 
 
