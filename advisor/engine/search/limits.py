@@ -275,15 +275,25 @@ def latency_margins(scopes: Scopes, lane: Lane, confidence: float) -> tuple[floa
 
     None if the calibration has no intervals.
     """
-    factors = factors_of(scopes, lane)
-    return (_at(factors.ttft, confidence), _at(factors.tpot, confidence)) if factors else None
+    if lane.draft is not None:
+        factors = factors_of(scopes, lane)
+        return (_at(factors.ttft, confidence), _at(factors.tpot, confidence)) if factors else None
+    known = distributions(scopes, lane.choice.efficiency.basis, lane.choice)
+    if set(known) != set(METRICS):
+        return None
+    slower = -_quantiles()[DRAWS - 1 - _place(DRAWS, confidence)]  # distributions rise, so no draws are needed
+    return float(known["ttft"].at(slower)), float(known["tpot"].at(slower))
 
 
 def _at(draws: Array | float, confidence: float) -> float:
     """The quantile of the draws, the higher of two between which it is."""
     each = np.ravel(draws)
-    place = math.ceil((len(each) - 1) * confidence)
+    place = _place(len(each), confidence)
     return float(np.partition(each, place)[place])
+
+
+def _place(count: int, confidence: float) -> int:
+    return math.ceil((count - 1) * confidence)
 
 
 def with_confidence(workload: Workload, v: Verified, factors: Factors, confidence: float) -> Verified:
