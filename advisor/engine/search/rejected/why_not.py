@@ -240,7 +240,7 @@ def explain(
     scored = simulations.scored(workload, nearest)
     cost = cost_text(workload, scored.usd_per_hour)
     unserved = worst.key == UNSERVED
-    changes = () if unserved else _smallest_change(workload, simulations, nearest, missed, ask, candidates)
+    changes = () if unserved else _smallest_change(workload, nearest, scored, missed, ask, candidates)
     rejection = Rejection(
         accelerator=slug,
         reason="misses_slo",
@@ -262,8 +262,8 @@ NEVER_SERVES = "no number of these chips serves this load steadily, whatever the
 
 def _smallest_change(
     workload: Workload,
-    simulations: Simulations,
     nearest: SimulatedDesign,
+    scored: Scored,
     missed: Sequence[Miss],
     ask: Ask,
     candidates: Candidates,
@@ -275,7 +275,7 @@ def _smallest_change(
     """
     cell = nearest.design.row, nearest.design.column
     if cell in candidates(relax(without_budgets(workload), missed)):
-        return (*(m.change for m in missed), *_budget_changes(workload, simulations.scored(workload, nearest)))
+        return (*(m.change for m in missed), *_budget_changes(workload, scored))
     none = replace(workload.slo, ttft_p95_s=None, tpot_p95_s=None, e2e_p95_s=None, tokens_per_s_per_user=None)
     best = ask(without_budgets(replace(workload, slo=none))).best
     if best is None:
