@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from advisor.engine.cost import AFTER, FINANCING, TEAM, Prices
 from advisor.engine.plans.solve import (
@@ -389,7 +389,7 @@ def internal_rate(own: Plan, other: Plan) -> float | None:
     low, high = -0.99, 100.0
     if worth(low) * worth(high) > 0:
         return None
-    return float(brentq(worth, low, high, xtol=1e-10))
+    return float(scipy.optimize.brentq(worth, low, high, xtol=1e-10))
 
 
 # --- choosing ---------------------------------------------------------------------------------------------------

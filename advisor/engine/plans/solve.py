@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint
-from scipy.sparse import coo_array
 
 from advisor.engine.cost import Prices
 from advisor.engine.plans.highs import milp
@@ -333,7 +332,7 @@ def _by_program(demand: Demand, ways: Sequence[Way], prices: Prices, limits: Lim
         if len(same) > 1:
             rows.append((np.array(same), np.ones(len(same)), 0.0, float(demand.counts[group])))
     rows += _limit_rows(ways, prices, limits, columns, slots)
-    matrix = coo_array(
+    matrix = scipy.sparse.coo_array(
         (
             np.concatenate([r[1] for r in rows]),
             (np.repeat(np.arange(len(rows)), [len(r[0]) for r in rows]), np.concatenate([r[0] for r in rows])),
@@ -346,8 +345,8 @@ def _by_program(demand: Demand, ways: Sequence[Way], prices: Prices, limits: Lim
     result = milp(
         np.concatenate([columns.usd, slot_usd]),
         integrality=np.full(kept + hourly, int(coupled)),
-        bounds=Bounds(0, most),
-        constraints=LinearConstraint(matrix, [r[2] for r in rows], [r[3] for r in rows]),
+        bounds=scipy.optimize.Bounds(0, most),
+        constraints=scipy.optimize.LinearConstraint(matrix, [r[2] for r in rows], [r[3] for r in rows]),
         options={"mip_rel_gap": GAP_FRACTION if months <= EVERY_MONTH else LONG_GAP_FRACTION, "node_limit": MOST_NODES},
     )
     if result.x is None:
