@@ -280,13 +280,7 @@ def latency_margins(scopes: Scopes, lane: Lane, confidence: float) -> tuple[floa
 
 
 def _at(draws: Array | float, confidence: float) -> float:
-    """The quantile of the draws, the next higher one between two: np.quantile spends more on checks than on this."""
-    each = np.asarray(draws)
-    if not each.ndim:
-        return float(each)
-    place = math.ceil(confidence * (len(each) - 1))
-    ordered = np.partition(each, (place, -1))
-    return math.nan if np.isnan(ordered[-1]) else float(ordered[place])
+    return float(np.quantile(np.asarray(draws), confidence, method="higher"))
 
 
 def with_confidence(workload: Workload, v: Verified, factors: Factors, confidence: float) -> Verified:
@@ -299,7 +293,7 @@ def with_confidence(workload: Workload, v: Verified, factors: Factors, confidenc
     sure = scaled(v, each)
     if v.of_trace:
         sure = replace(sure, of_trace=with_confidence(workload, v.of_trace, factors, confidence))
-    apart, together = float(_worst(workload, None, sure)), _at(_worst(workload, factors, v, drawn), confidence)
+    apart, together = float(_worst(workload, None, sure)), _at(_worst(workload, factors, v), confidence)
     if apart <= 0.0 or not math.isfinite(apart) or not math.isfinite(together):
         return sure
     ratio = together / apart
@@ -336,9 +330,8 @@ def slo_probability(workload: Workload, factors: Factors | None, v: Verified) ->
     return float((_worst(workload, factors, v) <= 1.0).mean())
 
 
-def _worst(workload: Workload, factors: Factors | None, v: Verified, drawn: Moved | None = None) -> Array:
-    """The largest ratio of a latency or the duration to its limit. drawn: the factors' effect, if it is known."""
-    m = drawn or (moved(v, factors) if factors else AS_SIMULATED)
+def _worst(workload: Workload, factors: Factors | None, v: Verified) -> Array:
+    m = moved(v, factors) if factors else AS_SIMULATED
     late = latency_excess(workload, v.ttft_p95_s * m.ttft, v.tpot_p95_s * m.tpot, v.e2e_p95_s * m.e2e)
     worst = np.maximum(late, v.late_fraction * m.duration)
     return np.asarray(np.maximum(worst, _worst(workload, factors, v.of_trace)) if v.of_trace else worst)
