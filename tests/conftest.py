@@ -85,12 +85,12 @@ def strict() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Tests of the engine itself simulate everything anew."""
+    """Tests of the simulation itself simulate everything anew."""
     from advisor.engine.scheduler import percentiles
     from tests import simulated_once
 
     percentiles._verified = simulated_once.verified
-    simulated_once.off[:] = [True] if ROOT / "tests" / "engine" in item.path.parents else []
+    simulated_once.off[:] = [True] if ROOT / "tests" / "engine" / "scheduler" in item.path.parents else []
 
 
 def pytest_report_header() -> list[str]:
