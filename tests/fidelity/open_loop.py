@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from advisor.engine.estimate import Resources, prepare
+from advisor.engine.estimate.simulated import SETTLING_ROUNDS
 from advisor.engine.network import Adapters
 from advisor.engine.scheduler import Simulation, scheduler_of, simulate
 from advisor.engine.step import POISSON, TRACE, Client, Lane, StepTimes, lanes
@@ -204,14 +205,17 @@ def lengths(mean: str, p95: str) -> Lengths:
     return Lengths(mean_tokens=float(mean), p95_tokens=float(p95))
 
 
-def server_of(point: Point, resources: Resources) -> tuple[Lane, StepTimes]:
-    """The lane of a point and its step times, with as many adapters and as much cache as the server had."""
+def server_of(point: Point, resources: Resources, drafted: float = 1.0) -> tuple[Lane, StepTimes]:
+    """The lane of a point and its step times, with as many adapters and as much cache as the server had.
+
+    drafted: requests that decode together, on which the cost of drafts depends.
+    """
     model, prepared = resources.models[point.case.model_id], prepare(point.case, resources)
     assert not isinstance(prepared, str), prepared
     (lane,) = prepared
     if point.adapters:
         model = replace(model, adapters=Adapters(count=point.adapters, rank=ADAPTER_RANK, active=point.adapters))
-    times = lanes(model, [lane]).times
+    times = lanes(model, [replace(lane, drafted_requests=drafted)]).times
     if point.kv_cache_tokens:
         times = replace(times, kv_capacity_tokens=np.array([point.kv_cache_tokens]))
     return lane, times
@@ -232,6 +236,15 @@ def predicted(point: Point, resources: Resources, *, replay: bool) -> list[Simul
     """Simulations of a point: one replay, or several with generated arrivals."""
     lane, times = server_of(point, resources)
     client = client_of(point, replay=replay)
+    runs = simulated(point, lane, times, client, replay=replay)
+    for _ in range(SETTLING_ROUNDS if lane.draft else 0):
+        running = float(np.mean([run.running_requests_mean for run in runs]))
+        _, times = server_of(point, resources, max(running, 1.0))
+        runs = simulated(point, lane, times, client, replay=replay)
+    return runs
+
+
+def simulated(point: Point, lane: Lane, times: StepTimes, client: Client, *, replay: bool) -> list[Simulation]:
     return [
         simulate(
             times,

@@ -290,6 +290,12 @@ def _step_s(s: Server, seen_s: float) -> float:
 
 
 @compiled
+def _stream_s(s: Server) -> float:
+    """Seconds from the end of a step until the client has its tokens: the front end sends those of all requests."""
+    return s.costs.stream_s_per_sequence * s.state[RUNNING]
+
+
+@compiled
 def _deliver(s: Server, clock_s: float, launched_s: float) -> None:
     """Hand over the tokens of the step that ended at `clock_s`, when the host has launched the next at `launched_s`.
 
@@ -299,7 +305,7 @@ def _deliver(s: Server, clock_s: float, launched_s: float) -> None:
     table, state = s.table, s.state
     for k in range(state[HELD]):
         r = s.held[k]
-        table.first_token_s[r] = max(table.first_token_s[r], launched_s)
+        table.first_token_s[r] = max(table.first_token_s[r], launched_s + _stream_s(s))
     state[HELD] = 0
     if s.rules.closed and launched_s > clock_s:
         for r in range(state[NEXT], state[SUBMITTED]):
@@ -318,7 +324,7 @@ def _forget_others(s: Server) -> None:
 @compiled
 def _finish(s: Server, r: int) -> int:
     """Finish a request after its last token; returns 1 for a measured request."""
-    s.table.finish_s[r] = s.totals[CLOCK_S]
+    s.table.finish_s[r] = s.totals[CLOCK_S] + _stream_s(s)
     _release(s, r)
     s.totals[FINISHED] += 1
     return s.rules.first <= r < s.rules.last
@@ -345,7 +351,7 @@ def _advance(s: Server) -> int:
         table.generated[r] += 1
         totals[OUT_TOKENS] += 1
         if table.generated[r] == 1:
-            table.first_token_s[r] = totals[CLOCK_S]
+            table.first_token_s[r] = totals[CLOCK_S] + _stream_s(s)
             if table.output[r] > 1:
                 s.held[state[HELD]] = r
                 state[HELD] += 1

@@ -39,6 +39,7 @@ class Costs(NamedTuple):
     block_tokens: int
     total_blocks: int
     request_s: float
+    stream_s_per_sequence: float
 
 
 class Rules(NamedTuple):

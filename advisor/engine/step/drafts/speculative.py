@@ -103,6 +103,7 @@ def speculative_times(
     pass_fraction: time of one drafting pass relative to a decode step. head_s: time to read output heads for drafting,
     of every lane or of each.
     draft_times: step times of a separate draft model on the same chips; it prefills every prompt and makes each draft.
+    Its passes are not in CUDA graphs (vLLM 0.33.0, vllm/v1/worker/gpu/spec_decode/standalone_ar/speculator.py).
     slots: maximum sequences that decode; further tokens of a step are prompt tokens, for which nothing is drafted.
     None: every token of a step is charged as a decode, which overstates prompts.
     """
@@ -114,7 +115,9 @@ def speculative_times(
         [linear_s(computed, grid, row) + passes * linear_s(decodes, grid, row) for row in times.linear_s]
     ) + np.reshape(head_s, (-1, 1))
     passes += 1.0
+    launch_s: Array | float = 0.0  # of the draft model's passes, layer by layer
     if draft_times is not None:
+        launch_s = tokens * draft_times.eager_floor_s
         prompts = s * (grid - decodes)
         drafting = [
             tokens * linear_s(decodes, grid, row) + np.where(prompts > 0, linear_s(prompts, grid, row), 0.0)
@@ -130,7 +133,9 @@ def speculative_times(
         repeat_s_per_context_token=times.repeat_s_per_context_token * passes / s,
         window_s_per_context_token=times.window_s_per_context_token * passes / s,
         decode_s_per_sequence=times.decode_s_per_sequence * passes / s,
-        host_s=times.host_s / s,
+        host_s=(times.host_s + launch_s) / s,
+        eager_floor_s=times.eager_floor_s + launch_s / s,
+        prompt_floor_s=times.prompt_floor_s + launch_s / s,
         serial_s=times.serial_s / s,
     )
 

@@ -168,6 +168,8 @@ class Overhead:
     ngram_s_per_sequence: float = 0.0
     adapter_kernel_s: float = 0.0  # fixed cost of one LoRA kernel
     further_adapter_s: float = 0.0  # added for each further adapter in the batch
+    http_s_per_sequence: float = 0.0  # added to http_s for each request that streams its answer at the same time
+    adapter_launch_s: float = 0.0  # host time of one LoRA kernel that is not in a CUDA graph
     kernel_factor: float = 1.0  # launch and tail of one of its kernels over those inside a CUDA graph of the chip
     core_flops_per_s: float = 0.0  # maximum rate of its matrix kernels per core; 0: they reach the chip's
     vector_rows: float = 0.0  # rows of a matrix up to which it has matrix-vector kernels, which pad no tile; 0: none
@@ -202,6 +204,8 @@ UNMEASURED = {
     "ngram_s_per_sequence": 0.0,
     "adapter_kernel_s": 0.0,
     "further_adapter_s": 0.0,
+    "http_s_per_sequence": 0.0,
+    "adapter_launch_s": 0.0,
     "kernel_factor": 1.0,
     "core_flops_per_s": 0.0,
     "vector_rows": 0.0,
