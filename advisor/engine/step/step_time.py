@@ -101,6 +101,7 @@ class Client:
     users: int = 1
     think_s: float = 0.0
     arrival_cv: float = 1.0
+    whole_run: bool = False  # poisson: no load before and after the measured requests
     prefix_classes: tuple[PrefixClass, ...] = ()  # replace the cached fraction
 
     def __post_init__(self) -> None:
