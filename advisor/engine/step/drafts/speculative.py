@@ -97,13 +97,14 @@ def speculative_times(
     head_s: Array | float = 0.0,
     slots: float | None = None,
     draft_times: StepTimes | None = None,
+    launch_s: Array | float = 0.0,
 ) -> StepTimes:
     """Step times per generated token when every step verifies `tokens` drafts per sequence.
 
     pass_fraction: time of one drafting pass relative to a decode step. head_s: time to read output heads for drafting,
     of every lane or of each.
     draft_times: step times of a separate draft model on the same chips; it prefills every prompt and makes each draft.
-    Its passes are not in CUDA graphs (vLLM 0.33.0, vllm/v1/worker/gpu/spec_decode/standalone_ar/speculator.py).
+    launch_s: host time to launch its passes, where they are not in CUDA graphs; it overlaps the device.
     slots: maximum sequences that decode; further tokens of a step are prompt tokens, for which nothing is drafted.
     None: every token of a step is charged as a decode, which overstates prompts.
     """
@@ -115,9 +116,7 @@ def speculative_times(
         [linear_s(computed, grid, row) + passes * linear_s(decodes, grid, row) for row in times.linear_s]
     ) + np.reshape(head_s, (-1, 1))
     passes += 1.0
-    launch_s: Array | float = 0.0  # of the draft model's passes, layer by layer
     if draft_times is not None:
-        launch_s = tokens * draft_times.eager_floor_s
         prompts = s * (grid - decodes)
         drafting = [
             tokens * linear_s(decodes, grid, row) + np.where(prompts > 0, linear_s(prompts, grid, row), 0.0)
@@ -179,7 +178,15 @@ def with_draft(
         head_s=draft.head_bytes / np.array([c.tp for c in choices]) / rate,
         slots=slots,
         draft_times=draft_times,
+        launch_s=_launch_s(draft, choices),
     )
+
+
+def _launch_s(draft: Draft, choices: Sequence[Choice]) -> Array:
+    """Host seconds to launch all passes of a separate draft model layer by layer, shape (N,)."""
+    layers = sum(b.count for b in decoder_blocks(draft.model)) if draft.model else 0
+    slower = [c.correction.time_factor * c.efficiency.host_factor for c in choices]
+    return draft.tokens * layers * np.array(slower) * [c.overhead.draft_s_per_layer for c in choices]
 
 
 def _read_bytes_per_s(c: Choice) -> float:

@@ -169,6 +169,7 @@ class Overhead:
     adapter_kernel_s: float = 0.0  # fixed cost of one LoRA kernel
     further_adapter_s: float = 0.0  # added for each further adapter in the batch
     http_s_per_sequence: float = 0.0  # added to http_s for each request that streams its answer at the same time
+    draft_s_per_layer: float = 0.0  # host time of one layer of a draft model outside CUDA graphs; 0: it is inside
     adapter_launch_s: float = 0.0  # host time of one LoRA kernel that is not in a CUDA graph
     kernel_factor: float = 1.0  # launch and tail of one of its kernels over those inside a CUDA graph of the chip
     core_flops_per_s: float = 0.0  # maximum rate of its matrix kernels per core; 0: they reach the chip's
@@ -205,6 +206,7 @@ UNMEASURED = {
     "adapter_kernel_s": 0.0,
     "further_adapter_s": 0.0,
     "http_s_per_sequence": 0.0,
+    "draft_s_per_layer": 0.0,
     "adapter_launch_s": 0.0,
     "kernel_factor": 1.0,
     "core_flops_per_s": 0.0,
