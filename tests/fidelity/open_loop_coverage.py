@@ -28,7 +28,7 @@ from tests.fidelity.open_loop import DRAFT_MODEL, METRICS, Point, client_of, giv
 
 REQUESTS, WINDOWS, SEEDS = 2000, 40, 4
 BANDS = {"up to 40 %": (0.0, 0.4), "40 to 75 %": (0.4, 0.75), "above 75 %": (0.75, math.inf)}  # of the capacity
-TIMED_ROWS = ("h200_vllm",)  # sources of the closed loops
+TIMED_ROWS = ("h200_vllm", "h200_vllm_033")  # sources of the closed loops
 KINDS = {"tpot_ms_mean": "tpot", "ttft_ms_mean": "ttft", "output_tokens_per_s": "throughput"}
 
 
