@@ -78,6 +78,7 @@ _whole_tiles, _grid_index, _on_line = (
 _sequences_s, _context_s, _pairs_s = (compiled(f) for f in (duration.sequences_s, duration.context_s, duration.pairs_s))
 _launch_s, _lasting_s, _repeats_s = (compiled(f) for f in (duration.launch_s, duration.step_s, duration.repeats_s))
 
+GOLDEN = (5**0.5 - 1) / 2  # multiples of it fill [0, 1) evenly, in an order without short periods
 CHUNKED_CODE, PREFILL_FIRST_CODE, MIXED_CODE, STATIC_CODE = range(len(POLICIES))
 
 
@@ -242,6 +243,13 @@ def _reads_more(s: Server, prefix: int, before: int, tokens: int) -> tuple[int, 
 
 
 @compiled
+def _slower(costs: Costs, tokens: int, prompt_steps: float) -> float:
+    """Launch time of a step with a prompt over the usual one: slow steps are spread evenly over those with prompts."""
+    slow = tokens > costs.graph_max_tokens and (prompt_steps * GOLDEN) % 1.0 < costs.slow_share
+    return costs.slow_ratio if slow else 1.0
+
+
+@compiled
 def _step_s(s: Server, seen_s: float) -> float:
     """Seconds of the scheduled step, noted if it has a prompt; the host has been at it since `seen_s`."""
     costs, table, state = s.costs, s.table, s.state
@@ -282,6 +290,8 @@ def _step_s(s: Server, seen_s: float) -> float:
     device_s = _context_s(costs, device_s, context, windowed) - _repeats_s(costs, repeated, distinct)
     device_s = _pairs_s(costs, device_s, pairs, window_pairs)
     s.totals[LAUNCH_S] = _launch_s(costs, tokens, sequences, pairs > 0)
+    if pairs > 0:
+        s.totals[LAUNCH_S] *= _slower(costs, tokens, s.totals[PROMPT_STEPS])
     step_s = _lasting_s(costs, device_s, s.totals[LAUNCH_S] - (s.totals[CLOCK_S] - seen_s), sequences)
     if pairs > 0:
         s.totals[PROMPT_STEPS] += 1
@@ -580,7 +590,7 @@ def _go_on(s: Server, seen_s: float, mark_s: float) -> float:
     else:
         awaited_s = _awaited_s(s)
     fixed_s = _sequences_s(costs, _linear_s(costs, decodes + q), decodes, decodes, 0)
-    launch_s = _launch_s(costs, decodes + q, sequences, q > 0)
+    usual_s = launch_s = _launch_s(costs, decodes + q, sequences, q > 0)
     context, windowed, growing, free = state[CONTEXT], state[WINDOWED], state[GROWING], state[FREE]
     prompt_s, saved_s = 0.0, _repeats_s(costs, state[REPEATED], state[DISTINCT])
     clock_s, busy_s, running_s, steps, places = totals[CLOCK_S], totals[BUSY_S], totals[RUNNING_S], 0, len(turns.ending)
@@ -594,6 +604,7 @@ def _go_on(s: Server, seen_s: float, mark_s: float) -> float:
             pairs = q * start + q * (q + 1) / 2
             device_s = _pairs_s(costs, device_s, pairs, _window_pairs(start, q, costs.window_tokens))
             start += q
+            launch_s = usual_s * _slower(costs, decodes + q, totals[PROMPT_STEPS] + steps)
         step_s = _lasting_s(costs, device_s, launch_s - (clock_s - seen_s), sequences)
         if s.rules.asynchronous:
             seen_s = max(clock_s, seen_s + launch_s)

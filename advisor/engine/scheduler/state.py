@@ -40,6 +40,8 @@ class Costs(NamedTuple):
     total_blocks: int
     request_s: float
     stream_s_per_sequence: float
+    slow_share: float
+    slow_ratio: float
 
 
 class Rules(NamedTuple):

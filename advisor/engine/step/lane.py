@@ -276,6 +276,9 @@ def step_times(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -
         kv_capacity_tokens=room.kv_capacity_tokens,
         block_tokens=np.array([float(w.framework.block_tokens) for w in wanted]),
         request_s=np.array([w.choice.overhead.request_s + w.http * w.choice.overhead.http_s for w in wanted]),
+        # the host times of several ranks were fitted to whole runs, slow steps included
+        slow_share=np.array([w.choice.overhead.slow_share * (w.choice.tp == 1) for w in wanted]),
+        slow_ratio=np.array([w.choice.overhead.slow_ratio for w in wanted]),
         stream_s_per_sequence=np.array([w.http * w.choice.overhead.http_s_per_sequence for w in wanted]),
         ranks=np.where([w.framework.ranks_wait for w in wanted], np.minimum(x.dp, RANKS_MEASURED), 1.0),
     )

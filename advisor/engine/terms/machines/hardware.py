@@ -163,6 +163,10 @@ class Overhead:
     collective_host_s: float = 0.0  # host time of one all-reduce outside CUDA graphs: its launch, and the slowest rank
     parallel_prepare_s: float = 0.0  # added to prepare_s under TP: until every rank has the step
     kv_8_fraction: float = 1.0  # of the memory bandwidth, decode attention over an 8-bit KV cache; 1: unmeasured
+    slow_share: float = (
+        0.0  # of the steps outside CUDA graphs with a prompt, for which the host takes slow_ratio as long
+    )
+    slow_ratio: float = 1.0
     uncompiled_s_per_layer: float = 0.0  # host time of one layer that is neither compiled nor in a CUDA graph
     ngram_s: float = 0.0  # search for n-grams in the prompts, before each verification step
     ngram_s_per_sequence: float = 0.0
@@ -200,6 +204,8 @@ UNMEASURED = {
     "collective_host_s": 0.0,
     "parallel_prepare_s": 0.0,
     "kv_8_fraction": 1.0,
+    "slow_share": 0.0,
+    "slow_ratio": 1.0,
     "uncompiled_s_per_layer": 0.0,
     "ngram_s": 0.0,
     "ngram_s_per_sequence": 0.0,
