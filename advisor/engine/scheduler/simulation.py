@@ -301,6 +301,8 @@ def _population(client: Client, concurrency: int, requests: int) -> tuple[int, i
     """(first measured request, end of the measured ones, number sent): warm-up requests before, further load after."""
     if client.kind == STEADY:
         return 2 * concurrency, 2 * concurrency + requests, 3 * concurrency + requests
+    if client.whole_run:
+        return 0, requests, requests
     if client.kind in (POISSON, USERS):
         warm_up = requests // 5
         return warm_up, warm_up + requests, warm_up + requests + min(requests - warm_up, MOST_AFTER)

@@ -39,6 +39,9 @@ class Costs(NamedTuple):
     block_tokens: int
     total_blocks: int
     request_s: float
+    stream_s_per_sequence: float
+    slow_share: float
+    slow_ratio: float
 
 
 class Rules(NamedTuple):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.engine.network import Model, decoder_blocks, passes_of
-from advisor.engine.step.adapters import adapters_s, resident_bytes, swap_s
+from advisor.engine.step.adapters import adapters_s, launched_kernels, resident_bytes, swap_s
 from advisor.engine.step.drafts.heads import draft_bytes, drafting_choice
 from advisor.engine.step.drafts.speculative import Draft, with_draft
 from advisor.engine.step.layout import (
@@ -227,6 +227,7 @@ def _eager_s(model: Model, w: Lane) -> float:
     experts = sum(b.count for b in model.blocks if b.ffn is not None and b.ffn.experts > 1)
     blocks = sum(b.count for b in decoder_blocks(model))
     alone_s = (blocks - experts) * o.eager_s_per_layer + experts * o.eager_s_per_expert_layer
+    alone_s += launched_kernels(model) * o.adapter_launch_s
     launched_s = alone_s + (blocks * ALL_REDUCES_PER_BLOCK * o.collective_host_s if w.choice.tp > 1 else 0.0)
     # a model that is not compiled has more kernels per layer
     return max(launched_s, blocks * o.uncompiled_s_per_layer) if w.eager else launched_s
@@ -275,6 +276,10 @@ def step_times(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -
         kv_capacity_tokens=room.kv_capacity_tokens,
         block_tokens=np.array([float(w.framework.block_tokens) for w in wanted]),
         request_s=np.array([w.choice.overhead.request_s + w.http * w.choice.overhead.http_s for w in wanted]),
+        # the host times of several ranks were fitted to whole runs, slow steps included
+        slow_share=np.array([w.choice.overhead.slow_share * (w.choice.tp == 1) for w in wanted]),
+        slow_ratio=np.array([w.choice.overhead.slow_ratio for w in wanted]),
+        stream_s_per_sequence=np.array([w.http * w.choice.overhead.http_s_per_sequence for w in wanted]),
         ranks=np.where([w.framework.ranks_wait for w in wanted], np.minimum(x.dp, RANKS_MEASURED), 1.0),
     )
 

@@ -44,6 +44,10 @@ DIRECT_TOKENS_MAX = 256.0  # per rank: the most that low-latency all-to-all kern
 # Rate of reads from the last-level cache of a GPU over that of reads from its memory. Assumed, not measured: the
 # supplied open loops with shared prefixes suggest 1.4 to 2.2, too noisily to fit it.
 CACHE_READS = 2.0
+# Of that cache, for data that all cores read: each half keeps its own copy for its cores (NVIDIA A100 Tensor Core GPU
+# Architecture, "L2 cache"; not stated for other vendors). vLLM reads shared blocks once per request: cascade attention
+# is off by default (vllm/config/model.py, disable_cascade_attn).
+SHARED_CACHE_FRACTION = 0.5
 STATE_BYTES = 4.0  # all frameworks we checked keep recurrent states in fp32
 
 
@@ -515,7 +519,7 @@ def attention_cost(model: Model, x: Layouts, source_tokens: Array | float = 0.0)
     return AttentionCost(
         decode_s_per_context_token=full,
         repeat_s_per_context_token=repeated,
-        cache_tokens=np.where(widest > 0, x.cache_bytes / np.maximum(widest, 1e-9), 0.0),
+        cache_tokens=np.where(widest > 0, SHARED_CACHE_FRACTION * x.cache_bytes / np.maximum(widest, 1e-9), 0.0),
         window_s_per_context_token=windowed,
         window_tokens=zero + window,
         decode_s_per_sequence=sequence,

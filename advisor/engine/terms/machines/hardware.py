@@ -163,11 +163,18 @@ class Overhead:
     collective_host_s: float = 0.0  # host time of one all-reduce outside CUDA graphs: its launch, and the slowest rank
     parallel_prepare_s: float = 0.0  # added to prepare_s under TP: until every rank has the step
     kv_8_fraction: float = 1.0  # of the memory bandwidth, decode attention over an 8-bit KV cache; 1: unmeasured
+    slow_share: float = (
+        0.0  # of the steps outside CUDA graphs with a prompt, for which the host takes slow_ratio as long
+    )
+    slow_ratio: float = 1.0
     uncompiled_s_per_layer: float = 0.0  # host time of one layer that is neither compiled nor in a CUDA graph
     ngram_s: float = 0.0  # search for n-grams in the prompts, before each verification step
     ngram_s_per_sequence: float = 0.0
     adapter_kernel_s: float = 0.0  # fixed cost of one LoRA kernel
     further_adapter_s: float = 0.0  # added for each further adapter in the batch
+    http_s_per_sequence: float = 0.0  # added to http_s for each request that streams its answer at the same time
+    draft_s_per_layer: float = 0.0  # host time of one layer of a draft model outside CUDA graphs; 0: it is inside
+    adapter_launch_s: float = 0.0  # host time of one LoRA kernel that is not in a CUDA graph
     kernel_factor: float = 1.0  # launch and tail of one of its kernels over those inside a CUDA graph of the chip
     core_flops_per_s: float = 0.0  # maximum rate of its matrix kernels per core; 0: they reach the chip's
     vector_rows: float = 0.0  # rows of a matrix up to which it has matrix-vector kernels, which pad no tile; 0: none
@@ -197,11 +204,16 @@ UNMEASURED = {
     "collective_host_s": 0.0,
     "parallel_prepare_s": 0.0,
     "kv_8_fraction": 1.0,
+    "slow_share": 0.0,
+    "slow_ratio": 1.0,
     "uncompiled_s_per_layer": 0.0,
     "ngram_s": 0.0,
     "ngram_s_per_sequence": 0.0,
     "adapter_kernel_s": 0.0,
     "further_adapter_s": 0.0,
+    "http_s_per_sequence": 0.0,
+    "draft_s_per_layer": 0.0,
+    "adapter_launch_s": 0.0,
     "kernel_factor": 1.0,
     "core_flops_per_s": 0.0,
     "vector_rows": 0.0,
