@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Protocol as Interface
 
-from advisor.engine.terms import KV, WEIGHTS, Case, Pool, Protocol
+from advisor.engine.terms import KV, WEIGHTS, Case, Pool, PrefixClass, Protocol
 from advisor.fidelity.protocols import Run, run_of, settings_of
 
 MAX_BYTES = 64 * 2**20
@@ -129,7 +129,7 @@ FRAMEWORKS = (
     (r"vllm-gaudi ?(\S*).*", "vllm-gaudi", r"\1"),
     (r"mori-sglang ?(?:sglang-)?v?(\S*).*", "sglang", r"\1"),  # SGLang with MoRI between two pools
     (r"vLLM TPU.*", "vllm-tpu", ""),
-    (r"(?i:vllm) main-(\S+) \(TPU\)", "vllm-tpu", r"\1"),
+    (r"(?i:vllm) (main-\S+) \(TPU\)", "vllm-tpu", r"\1"),  # a commit is no release
     (r"(?i:vllm)(?: ROCm)? \(.*\)", "vllm", ""),  # a date or a remark, no version
     (r"vLLM ROCm docker (\S+)", "vllm", r"rocm-\1"),
     (r"v?LLM-D v?(\S+).*", "vllm", r"llm-d-\1"),
@@ -390,8 +390,8 @@ def limits_of(row: Row) -> tuple[float | None, float | None]:
 
 def max_batch_of(row: Row, run: Run) -> int | None:
     """The server's limit on running requests per replica, from the row or its source; None if not stated."""
-    match = re.search(r"max batch(?:/GPU)? (\d+)", row.concurrency_or_batch)
-    return int(match[1]) if match else run.max_batch
+    match = re.search(r"max batch(?:/GPU)? (\d+)|qps=\S+ max (\d+)", row.concurrency_or_batch)
+    return int(match[1] or match[2]) if match else run.max_batch
 
 
 def skip_of(row: Row, catalog: Catalog) -> Skip | None:
@@ -462,6 +462,7 @@ def _case(row: Row, run: Run, client: Protocol, weights: str, phase: str, isl: f
         tpot_limit_s=tpot_limit_s,
         routing_evenness=run.routing_evenness,
         beams=run.beams,
+        prefix_classes=(PrefixClass(fraction=1.0, shared_tokens=isl),) if run.shared_prompt and isl else (),
         year=count(row.date[:4]),
     )
 

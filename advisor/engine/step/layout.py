@@ -181,7 +181,9 @@ def _row(model: Model, c: Choice) -> dict[str, float]:
         "expert_read_bytes": expert_weight / _read_fraction(e, experts),
         "activation_bytes": activation,
         "kv_bytes": KV_BYTES[c.kv_dtype],
-        "kv_read_bytes": KV_BYTES[c.kv_dtype] / (o.kv_8_fraction if KV_BYTES[c.kv_dtype] == 1.0 else 1.0),
+        "kv_read_bytes": KV_BYTES[c.kv_dtype] / o.kv_fraction / (o.kv_8_fraction if KV_BYTES[c.kv_dtype] == 1.0 else 1.0),
+        "latent_read_bytes": KV_BYTES[c.kv_dtype] / o.kv_fraction,
+        "indexer_factor": o.indexer_factor,
         "cache_bytes": a.sram_bytes if a.kind == "gpu" else 0.0,  # that of a TPU or NPU is filled by the compiler
         "quantize_kernels": e.quantize_kernels if activation < 2.0 else 0.0,
         "quantize_bytes": e.quantize_bytes if activation < 2.0 else 0.0,
@@ -191,6 +193,7 @@ def _row(model: Model, c: Choice) -> dict[str, float]:
         "near_bytes_per_s": chip["near_bytes_per_s"] * (near.ring_fraction(chips) if near else 1.0),
         "exchange_bytes_per_s": chip["near_bytes_per_s"] * (near.exchange_fraction(chips) if near else 1.0),
         "collective_s": e.collective_s * o.collective_factor + (near.latency_s if near else 0.0),
+        "far_reduce_s": e.far_reduce_s,
         "one_shot_s": o.one_shot_s,
         "exchange_s": chip["collective_s"],
         "hop_s": e.hop_s * o.collective_factor,
