@@ -260,6 +260,15 @@ def with_host_factor(scopes: Scopes, factor: float, everywhere: bool = False) ->
     return {**scopes, **given}
 
 
+def overhead_scopes(scopes: Scopes, framework: str, version: str, family: str = "", kind: str = "") -> tuple[str, ...]:
+    """Scopes of the figures of a framework, from the widest to the narrowest, whether or not they exist."""
+    own = f"framework:{framework}"
+    stored = [v for v in {name[len(own) + 1 :].split(":")[0] for name in scopes if name.startswith(f"{own}:")} if v]
+    below = at_or_below(stored, version)
+    versions, on_family = [f"{own}:{v}" for v in below], [f"{own}:{v}:{family}" for v in below]
+    return ("framework", own, *versions, f"{own}:{kind}", f"{own}:{family}", *on_family)
+
+
 def overhead(scopes: Scopes, framework: str, version: str, family: str = "", kind: str = "") -> Overhead:
     """Overhead of a framework: each figure from the narrowest scope that has it.
 
@@ -267,12 +276,7 @@ def overhead(scopes: Scopes, framework: str, version: str, family: str = "", kin
     kind of chip, newest version, older ones, framework, default: a release was measured on other chips. The default has
     no host time of a layer, so that no framework takes another's. ValueError if none has a figure.
     """
-    own = f"framework:{framework}"
-    on_chips = (f"{own}:{kind}", f"{own}:{family}")
-    stored = [v for v in {name[len(own) + 1 :].split(":")[0] for name in scopes if name.startswith(f"{own}:")} if v]
-    below = at_or_below(stored, version)
-    versions, on_family = [f"{own}:{v}" for v in below], [f"{own}:{v}:{family}" for v in below]
-    names = ("framework", own, *versions, *on_chips, *on_family)
+    own, names = f"framework:{framework}", overhead_scopes(scopes, framework, version, family, kind)
     wanted = tuple(f.name for f in fields(Overhead) if f.name not in DERIVED)
     measured, since = measured_release(scopes, framework, version)
     sources = [str(scopes[n]["source"]) for n in names if "source" in scopes.get(n, {})]
@@ -280,7 +284,7 @@ def overhead(scopes: Scopes, framework: str, version: str, family: str = "", kin
         sources.append(f"newest measured release {measured}, {since} before {version}")
     return Overhead(
         **_merge(scopes, names, wanted),
-        timed=any(f"{own}:{v}:{family}" in scopes for v in below),
+        timed=any(n in scopes and n.count(":") > own.count(":") + 1 for n in names),
         measured_version=measured,
         releases_since=since,
         source="; ".join(sources),
