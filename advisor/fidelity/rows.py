@@ -135,6 +135,7 @@ FRAMEWORKS = (
     (r"v?LLM-D v?(\S+).*", "vllm", r"llm-d-\1"),
     (r".*?LLMBoost.*?vllm-([\d.]+).*", "vllm", r"\1"),
     (r"PyTorch vLLM", "vllm", ""),
+    (r"(?i:vllm) ?v?(\S+\.dev\d+\+g\S+).*", "vllm", r"build \1"),  # of a submitter, no release
     (r"(?i:vllm) ?v?([^,\s]*).*", "vllm", r"\1"),
     (r"(?i:sglang) ?v?([^,\s]*).*", "sglang", r"\1"),
     (r"(?:Jetpack [\d.]+, )?TensorRT [\d.]+.*", "tensorrt-llm", ""),  # MLPerf prints TensorRT's version
