@@ -182,7 +182,9 @@ def all_reduce(x: Layouts, name: str, count: float, size_bytes: Array, chips: Ar
     for the others twice. With the one-shot launch of vLLM's kernel, both are within 9 % of that kernel on four H200s,
     4 KiB to 6 MiB in a CUDA graph (docs/explanation/multi-gpu.md). Larger messages use the ring.
     """
-    ring = _collective(x, name, count, 2.0 * size_bytes, chips, x.collective_s + x.far_reduce_s * (chips > x.near_chips))
+    ring = _collective(
+        x, name, count, 2.0 * size_bytes, chips, x.collective_s + x.far_reduce_s * (chips > x.near_chips)
+    )
     hops_s = x.direct_hop_s * np.log2(np.maximum(chips, 1.0))
     once_s = hops_s + size_bytes * (chips - 1.0) / x.near_bytes_per_s
     twice_s = 2.0 * hops_s + 2.0 * size_bytes * (chips - 1.0) / np.maximum(chips, 1.0) / x.near_bytes_per_s

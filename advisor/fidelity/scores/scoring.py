@@ -160,7 +160,7 @@ def ratios_of(row: Row, case: Case, estimate: Any, scopes: Mapping[str, Mapping[
     if f"{kind}_high_ratio" not in factors:
         return None
     lane = getattr(estimate, "lane", None)
-    wider = max(lane.choice.overhead.uncertain_ratio, 1.0) if lane is not None and kind != "kernel" else 1.0
+    wider = lane.choice.uncertain_ratio if lane is not None and kind != "kernel" else 1.0
     return float(factors[f"{kind}_low_ratio"]) / wider, float(factors[f"{kind}_high_ratio"]) * wider
 
 

@@ -38,8 +38,13 @@ class Command(BaseCommand):
         parser.add_argument("--measurements", action="append", nargs="+", required=True, metavar="FILE.csv")
         parser.add_argument("--out", type=Path, default=calibration_files.CALIBRATION, metavar="DIR")
         parser.add_argument("--rounds", type=int, default=1, help="simulation rounds of the fit (default 1)")
-        parser.add_argument("--scope", action="append", default=[], metavar="NAME",
-                            help="fit only this engine on a family of chips, or this chip, and print its figures")  # fmt: skip
+        parser.add_argument(
+            "--scope",
+            action="append",
+            default=[],
+            metavar="NAME",
+            help="fit only the figures of this scope, and print them",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         from advisor.inputs import catalog_resources

@@ -172,6 +172,11 @@ def test_a_medium_message_is_summed_in_two_stages_where_that_is_faster():
     assert sent(1000, 8, one_shot_s=0.0, collective_s=500.0) == pytest.approx(87.5 + 2 * 0.75)
 
 
+def test_an_all_reduce_over_hosts_waits_for_the_network_too():
+    assert sent(1000, 16, far_reduce_s=50.0) - sent(1000, 16, far_reduce_s=0.0) == pytest.approx(50)
+    assert sent(1000, 8, far_reduce_s=50.0) == sent(1000, 8, far_reduce_s=0.0)
+
+
 def test_a_message_above_the_limit_of_the_own_kernel_takes_the_ring():
     size = 8.0 * 2**20 + 1
     assert sent(size, 4, one_shot_s=0.0, collective_s=500.0) == pytest.approx(1.5 * size / 20 + 500 + 0.5)
