@@ -513,10 +513,10 @@ def attention_cost(model: Model, x: Layouts, source_tokens: Array | float = 0.0)
                 repeated = repeated + share * context_token(mixer, again)[0]
                 widest = np.maximum(widest, token_elements(mixer, x) * x.kv_bytes)
         if mixer.index_heads:
-            share = block.count / index_every(mixer) * x.indexer_factor
-            full = full + share * mixer.index_dim / x.memory_bytes_per_s
-            repeated = repeated + share * mixer.index_dim / again.memory_bytes_per_s
-            pair = pair + share * 2.0 * mixer.index_heads * mixer.index_dim / x.matmul_flops_per_s
+            indexed = block.count / index_every(mixer) * x.indexer_factor
+            full = full + indexed * mixer.index_dim / x.memory_bytes_per_s
+            repeated = repeated + indexed * mixer.index_dim / again.memory_bytes_per_s
+            pair = pair + indexed * 2.0 * mixer.index_heads * mixer.index_dim / x.matmul_flops_per_s
     return AttentionCost(
         decode_s_per_context_token=full,
         repeat_s_per_context_token=repeated,
