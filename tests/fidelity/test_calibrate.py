@@ -244,7 +244,7 @@ def test_the_fit_of_a_scope_finds_what_the_rows_were_made_with():
     resources = catalog_resources()
     made = replace(resources, scopes={**resources.scopes, SCOPE: {"kernel_factor": 2.0, "matmul_factor": 0.6}})
     fit = calibrate.fit_scope(served_rows(made), resources, SCOPE, ENGINE, excluded=[])
-    assert np.abs(fit.after).max() < 0.06 < np.abs(fit.before).max()
+    assert np.abs(fit.after).max() < np.abs(fit.before).max() / 4  # shrunk to the values of the wider scopes
     assert 1.5 < fit.values["kernel_factor"] < 2.2
     assert fit.uncertain_ratio >= calibrate.LEAST_RATIO  # rows of one model
 
