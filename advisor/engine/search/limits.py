@@ -166,7 +166,7 @@ def distributions(
     """
     row = held_out_errors(scopes, basis, choice)
     stored = {name: known for name in METRICS if (known := stored_distribution(row, name)) is not None}
-    unsure = choice.overhead.uncertain_ratio if choice else 1.0
+    unsure = choice.uncertain_ratio if choice else 1.0
     found = {name: known.widened(unsure) for name, known in stored.items()}
     correction = choice.correction if choice else None
     near = correction.ratios if correction else None

@@ -37,6 +37,7 @@ def sixteen_bits(x: Layouts) -> Layouts:
         activation_bytes=none + HALF_BYTES,
         kv_bytes=none + HALF_BYTES,
         kv_read_bytes=none + HALF_BYTES,
+        latent_read_bytes=none + HALF_BYTES,
         quantize_kernels=none,
         quantize_bytes=none,
     )
