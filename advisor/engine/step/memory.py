@@ -23,6 +23,11 @@ from advisor.engine.step.operators import STATE_BYTES, Layouts, rank_columns, ra
 
 Array = NDArray[np.float64]
 HALF_BYTES = 2.0
+# Workspace of routed experts per token, expert and hidden number: permuted inputs, partial sums and outputs, in all ranks.
+# vLLM 0.24.0 on H200s with Qwen3-30B-A3B (fixtures/fidelity/h200_vllm_memory.csv): 20 to 21 bytes with one chip, TP2 and
+# EP2. It holds for larger models too: 23 for Qwen3-235B-A22B (github.com/vllm-project/vllm/issues/21348) and 20 for
+# Qwen3-Coder-480B (github.com/vllm-project/recipes/issues/12), which were not fitted.
+EXPERT_WORKSPACE_BYTES = 20.0
 LOGIT_BYTES = 4.0  # samplers use fp32 logits (vLLM, Sampler: logits.to(torch.float32))
 
 
@@ -128,8 +133,10 @@ def activations_bytes(model: Model, x: Layouts, max_batched_tokens: Array, max_r
         width = split / h / x.tp
         if block.ffn is not None:
             f = block.ffn
-            pairs = f.top_k if f.experts > 1 else 1
-            width = np.maximum(width, pairs * (f.inner / x.moe_tp * f.matrices + (f.latent or h)))
+            routed = f.experts > 1
+            each = (EXPERT_WORKSPACE_BYTES / HALF_BYTES if routed else 1.0) * (f.latent or h)
+            width = np.maximum(width, (f.top_k if routed else 1) * (f.inner / x.moe_tp * f.matrices + each))
         widest = np.maximum(widest, width + (block.residual_streams - 1) * h)
     rows = np.minimum(max_running_requests, max_batched_tokens)
-    return max_batched_tokens * (2.0 * widest + 6.0 * h) + rows * np.ceil(model.vocab / x.tp) * LOGIT_BYTES
+    # one rank gathers the logits of all
+    return max_batched_tokens * (HALF_BYTES * widest + 6.0 * h) + rows * model.vocab * LOGIT_BYTES + 0.0 * x.tp

@@ -316,6 +316,10 @@ def _over_budget_rejection(workload: Workload, s: Scored) -> Rejection:
     refuse = partial(Rejection, accelerator=slug, smallest_change=f"passes with {listed(changes)}", changes=changes)
     chips, grows = int(largest_chips(workload, s)), f" as the traffic grows (today {s.chips})"
     needs = f"needs {chips} accelerators{grows if chips > s.chips else ''}"
+    together = s.lane.choice.tp * s.lane.choice.pp * s.lane.choice.dp
+    weights, one = s.memory.weights_bytes * together / 2**30, s.lane.choice.accelerator.memory_bytes / 2**30
+    if weights > one:
+        needs += f" because the weights take {weights:,.0f} GiB and one has {one:,.0f}"
     if c.max_watts is not None and not largest_watts(workload, s) <= c.max_watts:
         return _power_rejection(s, largest_watts(workload, s), c.max_watts, refuse)
     if c.max_accelerators is not None and chips > c.max_accelerators:
