@@ -236,6 +236,14 @@ def _eager_s(model: Model, w: Lane) -> float:
     return max(launched_s, blocks * o.uncompiled_s_per_layer) if w.eager else launched_s
 
 
+def _audio_s(model: Model, wanted: Sequence[Lane]) -> Array:
+    """Host seconds in which the server process decodes a window of speech and computes its spectrogram, shape (N,).
+
+    One after another, while the encoder runs others: the slower of the two sets the pace.
+    """
+    return np.array([w.framework.audio_window_s if model.source_s and w.http else 0.0 for w in wanted])
+
+
 def _pieces_s(model: Model, w: Lane) -> float:
     """Host seconds to launch every layer with piecewise CUDA graphs (all but attention)."""
     return sum(b.count for b in decoder_blocks(model)) * w.choice.overhead.pieces_s_per_layer
@@ -264,7 +272,8 @@ def step_times(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -
         window_s_per_context_token=cost.window_s_per_context_token,
         window_tokens=cost.window_tokens,
         decode_s_per_sequence=cost.decode_s_per_sequence,
-        source_s_per_sequence=source_s(model, x, _sources(wanted)) + swap_s(model, x, pcie),
+        source_s_per_sequence=np.maximum(source_s(model, x, _sources(wanted)), _audio_s(model, wanted))
+        + swap_s(model, x, pcie),
         prefill_s_per_pair=passes * cost.prefill_s_per_pair,
         window_prefill_s_per_pair=cost.window_prefill_s_per_pair,
         host_s=passes * host("host_s"),
