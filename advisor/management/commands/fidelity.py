@@ -51,7 +51,12 @@ class Command(BaseCommand):
     help = "Predicts measured rows and reports the errors."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--measurements", action="append", required=True, metavar="FILE.csv")
+        parser.add_argument(
+            "--measurements",
+            action="append",
+            metavar="FILE.csv",
+            help="measured rows (columns: fixtures/README.md); without it, the rows of the shipped scorecard",
+        )
         parser.add_argument(
             "--by", default="", help="columns to group by, comma-separated, also derived ones such as family and phase"
         )
@@ -77,11 +82,14 @@ class Command(BaseCommand):
             raise BadInput(f"unknown column {', '.join(unknown)}; columns: {', '.join(scoring.COLUMNS)}")
         if options["limit"] is not None:
             at_least_one("--limit", options["limit"])
-        rows = self._rows(options["measurements"], options["limit"])
+        given = options["measurements"]
+        if not given and (options["write_docs"] or options["write_track_record"]):
+            raise BadInput("the scorecard's own rows cannot replace it: give --measurements FILE.csv")
+        known, estimator, families = catalog_estimator()
+        rows = self._rows(given, options["limit"]) if given else self._published(known, options["limit"])
         if options["write_track_record"]:
             self._write_track_record(rows, Path(options["write_track_record"]))
             return
-        known, estimator, families = catalog_estimator()
         trained = [row for row in rows if row.task == "training"]
         served = [r for r in rows if r.task != "training" and not (options["write_docs"] and kept_apart(r))]
         scored = scoring.predict(served, known, estimator, families) if served else []
@@ -107,6 +115,14 @@ class Command(BaseCommand):
         with writing(document):
             decision_document.write(record, document)
         self.stdout.write(decision_document.verdict(record))
+
+    def _published(self, known: Any, limit: int | None) -> list[Row]:
+        """The rows of the loaded scorecard, with a note on those that its columns do not describe completely."""
+        found, left = score_files.published(ScoredRow.objects.order_by("pk"), known)
+        self.stderr.write(f"{len(found)} rows of the shipped scorecard are predicted again; not predicted:")
+        for reason, count in left.items():
+            self.stderr.write(f"  {count} {reason}")
+        return found[:: max(len(found) // limit, 1)][:limit] if limit else found
 
     def _rows(self, paths: Sequence[str], limit: int | None) -> list[Row]:
         try:
