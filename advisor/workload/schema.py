@@ -716,7 +716,11 @@ def cross_checks(spec: Spec) -> list[dict[str, str]]:
     traffic = spec.traffic
     if "batch" in REQUIRED_SECTIONS[spec.kind] and spec.batch:
         errors += batch_errors(spec.batch, traffic)
-        if spec.batch.once == "yes" and spec.tco.horizon_months != spec.batch.months and "horizon_months" in spec.tco.model_fields_set:
+        if (
+            spec.batch.once == "yes"
+            and spec.tco.horizon_months != spec.batch.months
+            and "horizon_months" in spec.tco.model_fields_set
+        ):
             message = "is the horizon of a batch that runs once: the months until its deadline"
             errors.append(error("tco.horizon_months", message, f"{spec.batch.months}, or remove it"))
     if traffic and isinstance(traffic.load_curve, list) and not sum(traffic.load_curve):

@@ -157,7 +157,9 @@ def test_every_chip_draws_more_with_more_users_and_less_when_it_shares_the_model
     for slug, chip in known.accelerators.items():
         drawn: dict[tuple[int, int], float] = {}
         for tp, users in ((1, 1), (1, 64), (8, 1)):
-            case = replace(case_of("bf16", "bf16", users, Protocol()), accelerator_slug=slug, chips=tp, pool=Pool(tp=tp))
+            case = replace(
+                case_of("bf16", "bf16", users, Protocol()), accelerator_slug=slug, chips=tp, pool=Pool(tp=tp)
+            )
             own = prepare(case, known) if chip.served and (tp == 1 or chip.links) else ""
             if not isinstance(own, str):
                 drawn[tp, users] = step_fractions(

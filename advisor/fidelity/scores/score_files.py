@@ -140,7 +140,11 @@ def measured_row(row: ScoredRow) -> Row:
         framework=engine or WRITTEN.get(row.framework, f"{row.framework} {{}}").format(version).strip(" ()"),
         isl=f"{row.isl:g}",
         osl=f"{row.osl:g}",
-        concurrency_or_batch="offline" if row.client == "offline" else f"{row.concurrency:g}" if row.concurrency else "",
+        concurrency_or_batch="offline"
+        if row.client == "offline"
+        else f"{row.concurrency:g}"
+        if row.concurrency
+        else "",
         params_note=f"client={row.client}" if row.client in ("steady", "static") else "",
         date=row.measured_on,
         source_key=row.source_key,
