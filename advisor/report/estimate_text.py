@@ -137,9 +137,10 @@ def cost_lines(e: Estimate) -> list[str]:
         if e.is_embedding
         else ("output", e.joules_per_output_token, e.usd_per_mtok_output)
     )
+    each = f"{shown(e.accelerator_watts)} W of the accelerator + {shown(e.host_watts_per_accelerator)} W of its host"
     power = (
-        f"{shown(e.watts)} W under this load ({e.accelerator_count} x ({shown(e.accelerator_watts)} W of the accelerator "
-        f"+ {shown(e.host_watts_per_accelerator)} W of its host) x PUE {shown(e.pue)}), {shown(joules)} J per {kind} token"
+        f"{shown(e.watts)} W under this load ({e.accelerator_count} x ({each}) x PUE {shown(e.pue)}), {shown(joules)} J "
+        f"per {kind} token"
     )
     if e.usd_per_hour is None:
         return [power, "no current offer can hold it"]

@@ -23,10 +23,10 @@ from advisor.engine.step.operators import STATE_BYTES, Layouts, rank_columns, ra
 
 Array = NDArray[np.float64]
 HALF_BYTES = 2.0
-# Workspace of routed experts per token, expert and hidden number: permuted inputs, partial sums and outputs, in all ranks.
-# vLLM 0.24.0 on H200s with Qwen3-30B-A3B (fixtures/fidelity/h200_vllm_memory.csv): 20 to 21 bytes with one chip, TP2 and
-# EP2. It holds for larger models too: 23 for Qwen3-235B-A22B (github.com/vllm-project/vllm/issues/21348) and 20 for
-# Qwen3-Coder-480B (github.com/vllm-project/recipes/issues/12), which were not fitted.
+# Workspace of routed experts per token, expert and hidden number: permuted inputs, partial sums and outputs, on every
+# rank. vLLM 0.24.0 on H200s with Qwen3-30B-A3B (fixtures/fidelity/h200_vllm_memory.csv): 20 to 21 bytes with one chip,
+# TP2 and EP2. Models that were not fitted: 20 for Qwen3-Coder-480B (vllm-project/recipes#12), 28 for Qwen3-235B-A22B
+# (vllm-project/vllm#21348, with another cache connector).
 EXPERT_WORKSPACE_BYTES = 20.0
 LOGIT_BYTES = 4.0  # samplers use fp32 logits (vLLM, Sampler: logits.to(torch.float32))
 

@@ -6,6 +6,8 @@ from collections.abc import Collection, Container, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
+from django.urls import reverse
+
 from advisor.engine.search import MAX_RANKED
 from advisor.engine.terms import kind_named
 from advisor.report import distinct, has_changing_traffic, rejected_counts, screen_of

@@ -105,8 +105,8 @@ def images_workspace_bytes(model: Model, x: Layouts) -> Array:
 
     A server keeps it free whatever images come: it runs such an image before it sizes the cache. Every rank gathers the
     queries, keys and values of all heads. vLLM kept about 1.3 GiB for it with Qwen3.5-27B on two cards
-    (mitchross/talos-argocd-proxmox#1995) and 1.8 GiB with Qwen2.5-VL-72B on four (vllm-project/vllm#16570); this says 1.6
-    and 2.0.
+    (mitchross/talos-argocd-proxmox#1995) and 1.8 GiB with Qwen2.5-VL-72B on four (vllm-project/vllm#16570); this says
+    1.6 and 2.0.
     """
     vision = model.vision
     if vision is None:
