@@ -139,8 +139,8 @@ def cost_lines(e: Estimate) -> list[str]:
     )
     each = f"{shown(e.accelerator_watts)} W of the accelerator + {shown(e.host_watts_per_accelerator)} W of its host"
     power = (
-        f"{shown(e.watts)} W under this load ({e.accelerator_count} x ({each}) x PUE {shown(e.pue)}), {shown(joules)} J "
-        f"per {kind} token"
+        f"{shown(e.watts)} W under this load ({e.accelerator_count} x ({each}) x PUE {shown(e.pue)}), "
+        f"{shown(joules)} J per {kind} token"
     )
     if e.usd_per_hour is None:
         return [power, "no current offer can hold it"]

@@ -451,8 +451,8 @@ def power(built: Built, a: Assumptions, offer: Offer | None, span_fraction: floa
     """Mean power with all chips at this share of (limit - idle): of one chip, of its host, and with the building."""
     chip, share = built.fixed.accelerator, offer.host_watts_per_accelerator if offer else None
     host = usual_host_watts(chip, a) if share is None else share
-    alone = (np.array(value) for value in (chip.watts, chip.idle_watts, span_fraction))
-    each = float(watts_per_chip(*alone, a, np.array(0.0)))
+    limit, idle, span = np.array(chip.watts), np.array(chip.idle_watts), np.array(span_fraction)
+    each = float(watts_per_chip(limit, idle, span, a, np.array(0.0)))
     pue = offer.pue if offer else a.pue
     watts = (each + host) * built.fixed.case.chips * pue
     joules = watts / result.output_tokens_per_s if result.output_tokens_per_s else math.nan

@@ -133,10 +133,8 @@ def nothing(q: Question) -> str:
     recompute = [] if "full" in task.recompute else [f"{q.section}.recompute: auto"]
     less = [*recompute, *(change.said for change, _ in smaller_tasks(task, q.section))]
     helps = f" Less memory is needed with {' or '.join(less)}." if less else ""
-    return (
-        "No accelerator that your constraints allow can hold this run. The table of rejections says what each one lacks."
-        + helps
-    )
+    said = "No accelerator that your constraints allow can hold this run."
+    return f"{said} The table of rejections says what each one lacks.{helps}"
 
 
 def waits(c: Candidate) -> str:

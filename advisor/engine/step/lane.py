@@ -36,8 +36,8 @@ from advisor.engine.step.step_time import StepTimes
 from advisor.engine.terms import Framework
 
 ALL_REDUCES_PER_BLOCK = 2  # after attention and after the feed-forward part
-# Buffers of NCCL and of the engine's own all-reduce, per chip of a group. vLLM 0.24.0 on H200s: Llama-3.1-8B left 2.0 GiB
-# beside weights and cache on each of two and four chips and 1.9 GiB on one, although half and a quarter of its workspace.
+# Buffers of NCCL and of the engine's own all-reduce, per chip of a group. vLLM 0.24.0 on H200s: Llama-3.1-8B took 2 GiB
+# beside weights and cache on each of two and four chips, with less workspace than on one, where it took 1.9 GiB.
 GROUP_BYTES = 0.45 * 2.0**30
 RANKS_MEASURED = 2.0  # the wait for other ranks was measured with two; larger groups get it as a lower bound
 GRID_TOKENS: Array = np.power(2.0, np.arange(16))  # 1 .. 32,768 tokens in a step
