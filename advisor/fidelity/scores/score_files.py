@@ -113,7 +113,7 @@ def measured_row(row: ScoredRow) -> Row:
     first, _, last = (part.strip() for part in row.layout.partition("|"))
     ways = dict(re.findall(r"([a-z]+)(\d+)", first))
     run = run_of({"source": row.source_key, "framework": row.framework, "accelerator": row.accelerator})
-    tp = int(ways.get("tp", ways.get("dp", "1") if run.attention_dp_is_tp else "1"))
+    tp = int(ways.get("tp") or (ways.get("dp") if run.attention_dp_is_tp else None) or 1)
     pools = [_pool_text(part) if last else "" for part in (first, last)]
     version = "" if row.framework_version.startswith(ROUND) else row.framework_version
     engine = "TensorRT 1" if row.framework_version.startswith(ROUND) and row.framework == "tensorrt-llm" else ""

@@ -47,7 +47,7 @@ def test_a_format_outside_the_quality_limit_says_so_and_names_no_framework():
 
 def test_a_limit_on_the_count_names_the_memory_where_the_weights_need_more_than_one_chip():
     asked = question(constraints=Constraints(max_accelerators=1), slo=Slo())
-    large = replace(catalog(), model=replace(LLAMA_8B, blocks=(replace(LLAMA_8B.blocks[0], count=600),)))
+    large = replace(catalog(), model=replace(LLAMA_8B, blocks=(replace(LLAMA_8B.blocks[0], count=700),)))
     found = {r.reason: r.detail for r in search(Question(asked, large)).rejections}
     assert "because the weights take" in found["too_many"] and "but the limit is 1" in found["too_many"]
     small = search(Question(replace(asked, requests_per_s_mean=500.0, requests_per_s_peak=500.0), catalog()))
