@@ -23,7 +23,7 @@ from advisor.engine.training_search.uncertainty import (
     uncertainties,
     with_ratios,
 )
-from advisor.engine.training_search.why_not import budget_named, deadline_days, duration
+from advisor.engine.training_search.why_not import budget_named, deadline_days, duration, smaller_tasks
 
 __all__ = [
     "offloads_alike",
@@ -33,6 +33,7 @@ __all__ = [
     "beside_bytes",
     "iteration",
     "servers_of",
+    "smaller_tasks",
     "reach",
     "serves",
     "UNCERTAIN",

@@ -316,6 +316,12 @@ def _over_budget_rejection(workload: Workload, s: Scored) -> Rejection:
     refuse = partial(Rejection, accelerator=slug, smallest_change=f"passes with {listed(changes)}", changes=changes)
     chips, grows = int(largest_chips(workload, s)), f" as the traffic grows (today {s.chips})"
     needs = f"needs {chips} accelerators{grows if chips > s.chips else ''}"
+    together = s.lane.choice.tp * s.lane.choice.pp * s.lane.choice.dp
+    m, beside = s.memory, s.memory.activations_bytes + s.memory.overhead_bytes
+    weights, usable = m.weights_bytes * together, m.weights_bytes + m.kv_bytes + beside + m.free_bytes
+    if weights + beside > usable:
+        left = (usable - beside) / 2**30
+        needs += f" because the weights take {weights / 2**30:,.0f} GiB and one has {left:,.0f} for them"
     if c.max_watts is not None and not largest_watts(workload, s) <= c.max_watts:
         return _power_rejection(s, largest_watts(workload, s), c.max_watts, refuse)
     if c.max_accelerators is not None and chips > c.max_accelerators:
