@@ -35,8 +35,10 @@ def phase_lines(e: TrainingEstimate) -> list[str]:
 
 
 def batch_line(e: TrainingEstimate) -> str:
+    mean = round(e.global_batch_tokens / e.global_batch)
+    longest = f" (longest {e.sequence_length:,})" if mean != e.sequence_length else ""
     return (
-        f"global batch {e.global_batch:,} x {e.sequence_length:,} = {e.global_batch_tokens:,} tokens; "
+        f"global batch {e.global_batch:,} x {mean:,}{longest} = {e.global_batch_tokens:,} tokens; "
         f"{shown(e.trained_parameters / 1e6)} M of {shown(e.parameters / 1e6)} M parameters trained"
     )
 

@@ -138,7 +138,7 @@ class TrainingLayout(Section):
     adapter_rank: Count | None
     """Rank of the adapters; null: no adapters."""
     precision: str
-    """bf16, bf16_master, fp8, mxfp8, nvfp4, amp or fp32."""
+    """bf16, bf16_master, bf16_pure, fp8, mxfp8, nvfp4, amp or fp32."""
     formats: str
     """What the precision means here: bytes per parameter of weights, gradients, optimizer states and master copy."""
     optimizer: str

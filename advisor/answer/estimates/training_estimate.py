@@ -194,7 +194,7 @@ def configuration(timed: Timed, peak: PeakMemory, basis: str) -> TrainingEstimat
         sequence_parallel=p.sequence_parallel,
         recompute=run.recompute,
         offload=run.offload,
-        sequence_length=run.sequence_tokens,
+        sequence_length=run.longest_tokens or run.sequence_tokens,
         micro_batch=run.micro_batch,
         micro_batches=run.micro_batches,
         global_batch=sequences,
@@ -401,6 +401,8 @@ def alternatives(fixed: FixedRun) -> Iterator[Change]:
         yield {"recompute": recompute}
     for micro_batch in smaller(run.micro_batch):
         yield {"micro_batch": micro_batch}
+    if run.recipe.method == "full" and run.recipe.parameter_bytes + run.recipe.master_bytes > 2.0:
+        yield {"precision": "bf16_pure"}
     for zero in range(p.zero + 1, 4) if p.dp * p.cp > 1 else ():
         yield {"zero": zero}
     yield from wider(fixed)
@@ -450,5 +452,5 @@ def together(fixed: FixedRun) -> str:
     more = ({"dp": p.dp * factor, "count": p.chips * factor} for factor in WIDER)
     tried = [start, *(start | change for change in wider(fixed)), *(gentle | sharded | change for change in more)]
     fitting = (in_words(change) for change in tried if change and holds(fixed, change))
-    none = "no change of recompute, micro_batch, zero, tp, pp and dp: choose accelerators with more memory"
+    none = "no change of recompute, micro_batch, precision, zero, tp, pp and dp: choose accelerators with more memory"
     return next(fitting, none)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -165,7 +166,8 @@ def fixed_of(q: Question, c: Candidate) -> FixedRun:
             "framework": c.trained.setup.framework,
         }
     )
-    return fixed_run(asked, q.snapshot.model["hf_id"], q.catalog.model, c.trained.accelerator)
+    fixed = fixed_run(asked, q.snapshot.model["hf_id"], q.catalog.model, c.trained.accelerator)
+    return replace(fixed, run=replace(fixed.run, longest_tokens=run.longest_tokens))
 
 
 def label(q: Question, c: Candidate) -> str:

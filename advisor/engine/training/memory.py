@@ -95,7 +95,11 @@ def fits(peak: PeakMemory, accelerator_memory_bytes: float, other_bytes: float =
 
 
 def peak_memory(model: Model, run: Run, layers: "tuple[LayerBytes, ...] | None" = None) -> PeakMemory:
-    """The largest moment of one step over all ranks of the pipeline. `layers`: of this model and run, if known."""
+    """The largest moment of one step over all ranks of the pipeline, with the longest sequences.
+
+    `layers`: of this model and run, if known.
+    """
+    run = replace(run, sequence_tokens=run.longest_tokens or run.sequence_tokens)
     each = layers or layer_bytes(model, run)
     moments = (moment for stage in _stages(model, run, each) for moment in _moments(model, run, stage))
     return max(moments, key=lambda m: m.allocated_bytes)
@@ -142,8 +146,8 @@ class Widths:
         half = 4.0 if recipe.matmul_dtype == "fp32" else 2.0
         narrow = NARROW_BYTES.get(recipe.matmul_dtype, half)
         fused = run.code.gate == "fused"  # Transformer Engine keeps the 8-bit input; torchao casts it again
-        adapter = recipe.compute_bytes if _fsdp(run) else recipe.parameter_bytes
-        return Widths(half, 4.0 if recipe.autocast else half, narrow if fused else half, adapter)
+        adapter = recipe.compute_bytes if _fsdp(run) else recipe.adapter_bytes
+        return Widths(half, 4.0 if recipe.wide else half, narrow if fused else half, adapter)
 
 
 def is_adapted(recipe: Recipe, name: str) -> bool:
@@ -166,7 +170,7 @@ def _input_bytes(run: Run, w: Widths, width: float, names: tuple[str, ...]) -> f
     each matrix's own where that is wider or has its own dropout.
     """
     if run.recipe.method == "full":
-        eager = run.recipe.autocast and not run.code.compiled
+        eager = run.recipe.wide and not run.code.compiled
         return width * (w.half * len(names) if eager else w.quantized)
     count = sum(is_adapted(run.recipe, name) for name in names)
     if run.recipe.adapter_dropout:
@@ -202,7 +206,7 @@ def _kept(model: Model, block: Block, run: Run, w: Widths) -> list[Kept]:
         kept += [Kept(_input_bytes(run, w, h, ("in",)), "input")]
         kept += [Kept(w.half * (2.0 * _inward(model, block, a) + 3.0 * a.inner), "heads")]
     if f is not None:
-        alone = block.norms > 1 or a is None or run.recipe.autocast  # one norm: attention reads the same input
+        alone = block.norms > 1 or a is None or run.recipe.wide  # one norm: attention reads the same input
         kept += _ffn(f, h, run, w, alone)
     return kept
 
@@ -619,7 +623,7 @@ def _casts(run: Run, layers: Weights, stage: Stage) -> tuple[float, float]:
     """
     recipe = run.recipe
     wider = recipe.parameter_bytes > recipe.compute_bytes and not recipe.master_bytes and recipe.method == "full"
-    if _fsdp(run) or not (recipe.autocast or wider):
+    if _fsdp(run) or not (recipe.wide or wider):
         return 0.0, 0.0
     every, head = recipe.compute_bytes * (layers + stage.head).whole, recipe.compute_bytes * stage.head.whole
     return every, head if run.recompute == "full" else every

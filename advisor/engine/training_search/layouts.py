@@ -102,10 +102,13 @@ def untrainable(a: Accelerator, task: TrainingTask, setups: Sequence[Setup]) -> 
 def setups_of(a: Accelerator, task: TrainingTask, whole_model: bool) -> tuple[Setup, ...]:
     """The frameworks that run on the chip, with the precisions that both have."""
     able = [p for p in PRECISIONS if p in task.precisions and has_precision(a, p)]
+    pure = able == ["bf16_pure"]  # which no code keeps but transformers'
+    names = searched_frameworks(a.vendor, task.method, whole_model and not pure)
     return tuple(
         Setup(framework=name, precision=p)
-        for name in searched_frameworks(a.vendor, task.method, whole_model)
+        for name in names
         for p in able
+        if p != "bf16_pure" or FRAMEWORKS[name].code == "hf"
     )
 
 
@@ -234,6 +237,7 @@ def jobs(task: TrainingTask, model: Model, a: Accelerator, setup: Setup, chips: 
         efficiency=efficiency_on(catalog.scopes, a),
         chips=chips,
         sequence_tokens=task.sequence_tokens,
+        longest_tokens=task.longest_tokens,
         global_batch=global_batch(task),
         recipe=started_run.recipe,
         code=started_run.code,

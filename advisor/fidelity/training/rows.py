@@ -139,6 +139,7 @@ def megatron_code(row: Row) -> Code:
     return replace(
         training.MEGATRON,
         tp_overlap=True,
+        gradient_overlap=True,
         dispatch="one_copy" if release >= ONE_COPY_FROM and (rack or small) else "alltoall",
         exchange_overlap=captured or (row.accelerator_slug == "h100-sxm" and "235B" in row.model_id),
         graphs="full" if captured else "partial" if partial else "none",
@@ -234,7 +235,8 @@ def mlperf(row: Row, chips: int, length: int) -> Unstated | Skip:
     recipe = replace(MEGATRON_RECIPE, matmul_dtype="nvfp4" if narrow else "fp8")
     if "lora" in row.params_note:
         recipe = replace(recipe, **LORA)
-    return Unstated(sequence_tokens=length, global_batch=batch, recipe=recipe, code=training.MEGATRON)
+    code = replace(training.MEGATRON, tp_overlap=True, gradient_overlap=True)
+    return Unstated(sequence_tokens=length, global_batch=batch, recipe=recipe, code=code)
 
 
 def maxtext(row: Row, chips: int, length: int) -> Unstated | Skip:

@@ -199,8 +199,8 @@ class TrainingOption(Purchase, TrainingLayout):
     reference_gib: Gib = 0.0
     """Reference and reward model on an accelerator during the update, beside `memory`; 0: none."""
     tokens: Number
-    """Tokens that the run trains on; of DPO and GRPO with padding: pairs x 2, or iterations x responses, x
-    sequence_length."""
+    """Tokens that the run trains on; of DPO with padding, pairs x 2 x sequence_length; of GRPO without, iterations x
+    responses x the mean of prompt and response."""
     tokens_per_parameter: Number
     """Tokens over parameters; about 20 is compute-optimal for pre-training from scratch (Hoffmann et al. 2022)."""
     model_flops: Flops

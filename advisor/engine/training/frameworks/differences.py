@@ -58,6 +58,7 @@ NAMES = {
     "code.gradient_buffer": "one gradient buffer",
     "code.dtensor": "DTensor",
     "code.tp_overlap": "overlap of tensor parallelism",
+    "code.gradient_overlap": "overlap of data parallelism",
     "code.dispatch": "expert dispatch",
     "code.exchange_overlap": "overlap of the expert exchange",
     "code.context": "exchange of context parallelism",
