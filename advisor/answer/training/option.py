@@ -290,7 +290,7 @@ def intervals(q: Question, c: Candidate, draws: CostDraws) -> TrainingIntervals:
     fields = {
         "step_s": [number(c.step_s / high), number(c.step_s / low)],
         "tokens_per_s": [number(c.tokens_per_s * low), number(c.tokens_per_s * high)],
-        "days": days,
+        "days": [min(days[0] or 0.0, c.days), max(days[1] or 0.0, c.days)],
         "usd_total": usd,
         "tco_usd": usd,
         "usd_per_month": [number((each or 0.0) * monthly) for each in usd],

@@ -108,6 +108,7 @@ class Run:
 
     sequence_tokens: int
     longest_tokens: int = 0  # of a sequence, which memory must hold, where sequence_tokens is the mean; 0: all alike
+    varied_lengths: bool = False  # batches of different lengths follow one another, neither packed nor padded to one
     micro_batch: int = 1  # sequences of one forward pass on one dp rank
     micro_batches: int = 1  # accumulated, or in the pipeline, before the optimizer's step
     recipe: Recipe = field(default_factory=Recipe)

@@ -20,6 +20,7 @@ from advisor.engine.training_search.uncertainty import (
     Uncertainties,
     at_quantile,
     cost_draws,
+    speed_distribution,
     uncertainties,
     with_ratios,
 )
@@ -55,6 +56,7 @@ __all__ = [
     "duration",
     "prices_of_run",
     "search",
+    "speed_distribution",
     "strategies_of",
     "ways_of_run",
 ]

@@ -35,6 +35,7 @@ from advisor.engine.training import (
     offloads,
     rates_of,
     recipe_of,
+    run_basis,
     searched_frameworks,
     started,
     step_time,
@@ -173,8 +174,8 @@ def trained(question: Question, a: Accelerator, setup: Setup, chips: int) -> Tra
                 best = best or phases
                 continue
             made = Trained(
-                accelerator=a, setup=setup, chips=chips, layout=layout, basis=reached.basis, step=step,
-                candidates=found.candidates, phases=phases,
+                accelerator=a, setup=setup, chips=chips, layout=layout, basis=run_basis(a, reached.basis, chips),
+                step=step, candidates=found.candidates, phases=phases,
             )  # fmt: skip
             if not isinstance(best, Trained) or made.iteration_s < best.iteration_s:
                 best = made
@@ -313,7 +314,7 @@ def offloaded(question: Question, a: Accelerator, chips: int, offer: Offer) -> T
                 chips=chips,
                 layout=layout,
                 step=step,
-                basis=reached.basis,
+                basis=run_basis(a, reached.basis, chips),
                 candidates=layouts.candidates,
             )  # fmt: skip
         )

@@ -26,10 +26,9 @@ from advisor.result.base import (
 )
 from advisor.result.money import Money
 from advisor.result.options.launch import Launch
-from advisor.result.options.option import Beats, Operator, Purchase, Range
-from advisor.result.training import MeasuredRun, Phase, TeraflopsPerSecond, TrainingLayout
+from advisor.result.options.option import Beats, Operator, Purchase
+from advisor.result.training import Days, MeasuredRun, Phase, TeraflopsPerSecond, TrainingIntervals, TrainingLayout
 
-Days = Annotated[float, Unit("days")]
 KgCo2e = Annotated[float, Unit("kg CO2e")]
 UPDATE = "policy update"  # the phase whose ledger and memory the option shows
 EngineerDays = Annotated[float, Unit("engineer-days")]
@@ -115,25 +114,6 @@ class Serving(Section):
     """The same as a cost."""
     said: str
     """The same in words."""
-
-
-class TrainingIntervals(Section):
-    """90% intervals [low, high]; absent figures have none."""
-
-    step_s: Range | None = None
-    """Time of a step."""
-    tokens_per_s: Range | None = None
-    """Trained tokens per second."""
-    days: Range | None = None
-    """Days of the run, goodput included."""
-    usd_total: Range | None = None
-    """Present value of the plan."""
-    usd_per_month: Range | None = None
-    """Equal monthly payment."""
-    tco_usd: Range | None = None
-    """Present value of costs."""
-    peak_allocated_gib: Range | None = None
-    """Peak memory."""
 
 
 class TrainingStep(Section):

@@ -195,6 +195,7 @@ def fixed_run(d: TrainingRun, model_id: str, model: Model, chip: Accelerator) ->
     run = Run(
         sequence_tokens=mean,
         longest_tokens=longest,
+        varied_lengths=d.kind == "finetuning" and code_named(d) == "hf" and d.framework is None,
         micro_batch=d.micro_batch,
         micro_batches=micro_batches,
         recipe=recipe_of(d.precision, d.method, d.rank or 16, d.optimizer, code_named(d), p.zero, model),
