@@ -18,7 +18,13 @@ def table(e: TrainingEstimate) -> str:
     if e.phases:
         lines += [*phase_lines(e), ""]
     if e.fits:
-        lines += [*time_lines(e), "", *ledger_lines(e), "", f"evidence: {EVIDENCE.get(e.basis, e.basis)}; {e.bound}-bound"]
+        lines += [
+            *time_lines(e),
+            "",
+            *ledger_lines(e),
+            "",
+            f"evidence: {EVIDENCE.get(e.basis, e.basis)}; {e.bound}-bound",
+        ]
     else:
         lines += fit_lines(e)
     if e.fastest_layout:

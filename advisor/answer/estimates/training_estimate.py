@@ -145,7 +145,9 @@ def composed(result: TrainingEstimate, timed: Timed) -> TrainingEstimate:
     total = math.fsum(phase.time_s for phase in phases)  # of a mean rank
     generates = math.fsum(phase.time_s for phase in phases if phase.engine == "serving")
     return result.changed(
-        phases=phases, iteration_s=rounded(total * timed.slowed), generation_fraction=rounded(generates / total) if generates else None
+        phases=phases,
+        iteration_s=rounded(total * timed.slowed),
+        generation_fraction=rounded(generates / total) if generates else None,
     )
 
 

@@ -157,9 +157,12 @@ class Widths:
         return Widths(half, 4.0 if recipe.wide else half, narrow if fused else half, adapter)
 
 
+ADAPTED = {"query_value": ("q", "v", "kv_up"), "attention": ("q", "k", "v", "kv_up", "q_down", "kv_down", "o")}
+
+
 def is_adapted(recipe: Recipe, name: str) -> bool:
     """Whether LoRA trains an adapter beside the matrix of this name."""
-    return recipe.method != "full" and (recipe.adapter_matrices == "all" or name in ("q", "v", "kv_up"))
+    return recipe.method != "full" and (recipe.adapter_matrices == "all" or name in ADAPTED[recipe.adapter_matrices])
 
 
 def _norm_bytes(run: Run, w: Widths, width: float, of_stream: bool = True) -> float:

@@ -42,8 +42,11 @@ EAGER_ROTARY, EAGER_ROTARY_FP32, EAGER_GATE = (49.0, 55.0), (73.0, 71.0), (10.0,
 EAGER_LOSS = (28.0, 26.0)  # per token and vocabulary entry
 # of a rank-16 adapter beside a frozen linear layer, by bytes of its parameters: (input, output) forward and backward
 ADAPTER_BYTES = {4.0: ((19.0, 30.0), (27.0, 39.0)), 2.0: ((3.2, 9.1), (10.2, 9.5))}
-# products that hold a matrix which LoRA adapts even where it adapts only queries and values
-ADAPTED = {"attention/qkv": "q", "attention/query_up": "q", "attention/kv_up": "kv_up"}
+# products that hold a matrix which LoRA adapts where it adapts only some, and the name of that matrix
+ADAPTED = {
+    "attention/qkv": "q", "attention/query_up": "q", "attention/kv_up": "kv_up", "attention/query_down": "q_down",
+    "attention/kv_down": "kv_down", "attention/output": "o",
+}  # fmt: skip
 DEQUANTIZE_KERNELS = 2.0  # of the scales, which are quantized themselves, and of the weights
 BACKWARD_ATTENTION = 2.5  # five products where the forward pass has two
 

@@ -15,7 +15,7 @@ class Recipe:
 
     method: Method = "full"
     adapter_rank: int = 0  # of LoRA and QLoRA
-    adapter_matrices: Literal["all", "query_value"] = "all"  # of the layers
+    adapter_matrices: Literal["all", "attention", "query_value"] = "all"  # of the layers
     adapter_dropout: bool = False  # of the input of each adapter
     parameter_bytes: float = 4.0  # as stored between steps
     compute_bytes: float = 2.0  # of a weight as the matrix multiplies read it
