@@ -43,7 +43,8 @@ def phase_lines(e: TrainingEstimate) -> list[str]:
     what = "iteration" if e.objective == "grpo" else "step"
     tokens = f"{shown(e.global_batch_tokens / total)} trained tokens/s"
     return [
-        f"one {e.objective.upper()} {what}: {shown(total)} s{between(i.iteration_s, 's')}, {tokens}; reference model {shown(e.reference_gib)} GiB",
+        f"one {e.objective.upper()} {what}: {shown(total)} s{between(i.iteration_s, 's')}, {tokens}; "
+        f"reference model {shown(e.reference_gib)} GiB",
         *(f"  {p.name:24} {p.time_s:10.3f} s {p.time_s / total:6.1%}  {p.said}" for p in e.phases),
     ]
 
@@ -63,7 +64,8 @@ def memory_lines(e: TrainingEstimate) -> list[str]:
     ends = between(e.interval.peak_allocated_gib, "GiB") if e.interval else ""
     return [
         f"memory per accelerator at the peak ({e.peak_phase}{stage}), GiB of {shown(e.usable_gib)}: {parts}",
-        f"tensors take {shown(e.peak_allocated_gib)} GiB{ends}; PyTorch would reserve up to {shown(e.peak_reserved_gib)} GiB",
+        f"tensors take {shown(e.peak_allocated_gib)} GiB{ends}; "
+        f"PyTorch would reserve up to {shown(e.peak_reserved_gib)} GiB",
     ]
 
 

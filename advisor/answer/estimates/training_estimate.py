@@ -52,8 +52,8 @@ BASIS_WARNINGS = {
     "datasheet": "kernel rates are estimated from the datasheet, not measured on this accelerator",
 }
 ACROSS = (
-    "kernels were measured on this accelerator, but no run on more than {near} of them: the intervals are those of runs "
-    "on related accelerators"
+    "kernels were measured on this accelerator, but no run on more than {near} of them: the intervals are those of "
+    "runs on related accelerators"
 )
 FLOP_CONVENTION = (
     "model FLOPs of a token: {each}, plus 3 x the forward pass of causal attention, each pair of tokens counted once; "
@@ -115,7 +115,7 @@ def interval_of(e: TrainingEstimate, scopes: Scopes, experts: bool) -> TrainingI
 
 
 def answer_of(fixed: FixedRun, achieved: Efficiency, slowed: float = 1.0) -> TrainingEstimate:
-    """The estimate of this layout, without a search for a faster one. `slowed`: step of the slowest rank over a mean's."""
+    """The estimate of this layout alone. `slowed`: step of the slowest rank over that of a mean one."""
     timed, peak = timed_run(fixed, achieved, slowed), peak_memory(fixed.model, fixed.run)
     result = configuration(timed, peak, achieved.basis)
     if result.objective != "sft":

@@ -287,7 +287,7 @@ def intervals(q: Question, c: Candidate, draws: CostDraws) -> TrainingIntervals:
         return TrainingIntervals()
     days, usd = ([number(float(np.quantile(drawn, at))) for at in QUANTILES] for drawn in (draws.days, draws.usd_total))
     monthly = c.planned.plan.usd_per_month / c.usd_total if c.usd_total else 0.0
-    fields = {
+    fields: dict[str, list[float | None]] = {
         "step_s": [number(c.step_s / high), number(c.step_s / low)],
         "tokens_per_s": [number(c.tokens_per_s * low), number(c.tokens_per_s * high)],
         "days": [min(days[0] or 0.0, c.days), max(days[1] or 0.0, c.days)],

@@ -67,7 +67,8 @@ def recipe_of(
     """The formats of a run.
 
     bf16 is what each code means by it: Megatron-Core keeps FP32 gradients, master and states; FSDP (ZeRO 2 and 3)
-    shards FP32 weights and computes in BF16; else all is BF16. bf16_pure: all is BF16 with sharding too. Narrow formats are of the matrix multiplies alone.
+    shards FP32 weights and computes in BF16; else all is BF16. bf16_pure: all is BF16 with sharding too. Narrow
+    formats are of the matrix multiplies alone.
     """
     recipe = adapters(method, rank, code, zero) if method != "full" else full(precision, code, zero)
     if precision in NARROW:

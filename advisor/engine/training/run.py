@@ -97,8 +97,8 @@ class Code:
 HF = Code(norm="eager_fp32", rotary="eager", gate="eager", loss="upcast", stops_early=True)
 PLAIN = Code(norm="fused", rotary="eager", gate="eager", loss="upcast", stops_early=True)
 MEGATRON = Code(
-    norm="fused", rotary="fused", gate="fused", loss="vocabulary_parallel", gradient_buffer=True, gradient_overlap=False,
-    dispatch="one_copy",
+    norm="fused", rotary="fused", gate="fused", loss="vocabulary_parallel", gradient_buffer=True,
+    gradient_overlap=False, dispatch="one_copy",
 )  # fmt: skip
 
 

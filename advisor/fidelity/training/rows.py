@@ -224,7 +224,7 @@ def mlperf(row: Row, chips: int, length: int) -> Unstated | Skip:
     """MLPerf Training: layout and format are in the submissions' code, not in their results.
 
     8-bit products, from round 5.1 on NVFP4 on NVIDIA's Blackwell; 16 bits on TPUs. LoRA has rank 16 on all matrices of
-    attention. Submitters of NVIDIA and AMD use NeMo or Megatron-Core, Google MaxText.
+    attention (mlcommons/training, llama2_70b_lora/run_llama_70B_scrolls_r16.sh). Submitters of NVIDIA and AMD use NeMo or Megatron-Core, Google MaxText.
     """
     batch = noted(row.concurrency_or_batch, "GBS", 0)
     if not batch:
@@ -234,7 +234,7 @@ def mlperf(row: Row, chips: int, length: int) -> Unstated | Skip:
     narrow = row.source_key >= "mlperf_train_5.1" and row.accelerator_slug in ("b200", "b300", "gb200", "gb300")
     recipe = replace(MEGATRON_RECIPE, matmul_dtype="nvfp4" if narrow else "fp8")
     if "lora" in row.params_note:
-        recipe = replace(recipe, **LORA | {"adapter_matrices": "attention"})
+        recipe = replace(recipe, **{**LORA, "adapter_matrices": "attention"})
     code = replace(training.MEGATRON, tp_overlap=True, gradient_overlap=True)
     return Unstated(sequence_tokens=length, global_batch=batch, recipe=recipe, code=code)
 
