@@ -77,7 +77,7 @@ def test_the_code_follows_the_kind() -> None:
     ({"code": "plain", "zero": 0, "precision": "bf16_master"}, training.BF16_MASTER),
     ({"precision": "amp"}, training.AMP),
     ({"precision": "fp8"}, replace(training.MEGATRON_BF16, matmul_dtype="fp8")),
-    ({**FINE, "zero": 0}, training.LORA16),
+    ({**FINE, "zero": 0}, replace(training.LORA16, autocast=True)),
     ({**FINE, "rank": 64}, replace(training.LORA16, adapter_rank=64, parameter_bytes=2.0)),
 ])  # fmt: skip
 def test_a_precision_is_what_the_code_means_by_it(changes: dict[str, Any], recipe: training.Recipe) -> None:
@@ -143,8 +143,8 @@ def test_kinds_choose_what_is_parsed() -> None:
      "a multiple of 8"),
     ({"tp": 8, "sequence_parallel": True, "sequence_length": 4100}, "sequence_length",
      "4100 tokens cannot be split into tp = 8 pieces", "a multiple of 8"),
-    ({"precision": "nvfp4"}, "precision", "H100 has no NVFP4 matrix rate", "bf16, bf16_master, fp8, amp, fp32"),
-    ({"precision": "mxfp8"}, "precision", "H100 has no MXFP8 matrix rate", "bf16, bf16_master, fp8, amp, fp32"),
+    ({"precision": "nvfp4"}, "precision", "H100 has no NVFP4 matrix rate", "bf16, bf16_master, bf16_pure, fp8, amp, fp32"),
+    ({"precision": "mxfp8"}, "precision", "H100 has no MXFP8 matrix rate", "bf16, bf16_master, bf16_pure, fp8, amp, fp32"),
     ({"method": "lora"}, "method", "kind training trains all parameters, not lora", "full, or kind finetuning"),
     ({"rank": 8}, "rank", "is of adapters, and method full has none", "remove it, or use method lora or qlora"),
     ({**FINE, "precision": "amp"}, "precision", "amp is not available with lora", "bf16, fp8, mxfp8, nvfp4"),
@@ -205,7 +205,6 @@ def test_narrow_formats_need_the_chip() -> None:
     ({"tp": 16, "count": 16}, "tp 16 is wider than the 8 accelerators of a scale-up domain"),
     ({"count": 1, "zero": 2}, "ZeRO has no effect with one data-parallel rank"),
     ({"code": "hf", "zero": 0}, "bf16_master keeps FP32 masters"),
-    ({**FINE, "method": "qlora"}, "dequantize the NF4 weights"),
     ({"offload": "optimizer"}, "no transfer to or from host memory is taken to be hidden"),
     ({"optimizer": "muon"}, "muon changes the memory alone"),
     ({"sequence_length": 262144}, "longer than the model's context"),

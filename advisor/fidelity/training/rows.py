@@ -224,7 +224,8 @@ def mlperf(row: Row, chips: int, length: int) -> Unstated | Skip:
     """MLPerf Training: layout and format are in the submissions' code, not in their results.
 
     8-bit products, from round 5.1 on NVFP4 on NVIDIA's Blackwell; 16 bits on TPUs. LoRA has rank 16 on all matrices of
-    attention (mlcommons/training, llama2_70b_lora/run_llama_70B_scrolls_r16.sh). Submitters of NVIDIA and AMD use NeMo or Megatron-Core, Google MaxText.
+    attention (mlcommons/training, llama2_70b_lora/run_llama_70B_scrolls_r16.sh). Submitters of NVIDIA and AMD use NeMo
+    or Megatron-Core, Google MaxText.
     """
     batch = noted(row.concurrency_or_batch, "GBS", 0)
     if not batch:
