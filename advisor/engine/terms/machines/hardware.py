@@ -239,7 +239,7 @@ def efficiency(scopes: Scopes, slug: str, family: str, kind: str) -> Efficiency:
 
 
 def _training_efficiency(scopes: Scopes, own: tuple[str, ...]) -> TrainingEfficiency | None:
-    """Figures of training, from scopes like those of serving; before it had its own, the expert factor was serving's."""
+    """Figures of training, from scopes like those of serving; the expert factor is fitted to serving frameworks."""
     if TRAINING not in scopes:
         return None
     names = ("framework", TRAINING, *(f"{TRAINING}:{name}" for name in own))
