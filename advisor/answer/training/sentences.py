@@ -122,9 +122,12 @@ def nothing(q: Question) -> str:
             f"No run ends within {deadline_days(q.workload):g} days. Allow more days or more accelerators, or train on "
             "fewer tokens. The table of rejections says how long each accelerator takes."
         )
+    again = ["recompute: auto"] if len(q.task.recompute) == 1 and q.task.recompute != ("full",) else []
+    lighter = {"full": ["method: lora"], "lora": ["method: qlora"]}.get(q.task.method, [])
+    smaller = " or ".join([*again, *lighter, "a smaller sequence_length"])
     return (
         "No accelerator that your constraints allow can hold this run. The table of rejections says what each one "
-        "lacks; recompute: auto, method: lora or another sequence_length need less memory."
+        f"lacks; less memory is needed with {smaller}."
     )
 
 
