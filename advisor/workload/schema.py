@@ -240,7 +240,7 @@ class Batch(Section):
         return math.ceil(self.deadline_hours / HOURS_PER_MONTH)
 
 
-TrainingPrecision = Literal["auto", "bf16", "bf16_master", "fp8", "mxfp8", "nvfp4", "amp", "fp32"]
+TrainingPrecision = Literal["auto", "bf16", "bf16_master", "bf16_pure", "fp8", "mxfp8", "nvfp4", "amp", "fp32"]
 Optimizer = Literal["adamw", "adamw_8bit", "adafactor", "muon", "sgd"]
 Recomputing = Literal["auto", "none", "selective", "full"]
 PRECISION_NAMES: tuple[str, ...] = get_args(TrainingPrecision)

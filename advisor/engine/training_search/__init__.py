@@ -20,6 +20,7 @@ from advisor.engine.training_search.uncertainty import (
     Uncertainties,
     at_quantile,
     cost_draws,
+    speed_distribution,
     uncertainties,
     with_ratios,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "duration",
     "prices_of_run",
     "search",
+    "speed_distribution",
     "strategies_of",
     "ways_of_run",
 ]
