@@ -7,7 +7,7 @@ from advisor.engine.terms import Lengths, Rollout, TrainingTask, TuningObjective
 from advisor.engine.training import DEFAULTS, FailureRates, Range, Spot
 from advisor.engine.training_search import Reliability
 from advisor.inputs.snapshot import Snapshot
-from advisor.workload import LONGEST_RATIO
+from advisor.workload import LONGEST_RATIO, MULTIPLE_TOKENS
 
 Json = dict[str, Any]
 FAILURES = {
@@ -20,7 +20,6 @@ FAILURES = {
 TRAINING_ASSUMPTIONS = tuple(DEFAULTS)
 DATA = "training-bytes-per-token"
 BYTES_PER_TOKEN = 4.0  # a token as a 32-bit number
-MULTIPLE_TOKENS = 16  # of a mean sequence, so that parallel sizes divide it
 REFERENCES: dict[str, Literal["kept", "none", "precomputed"]] = {
     "yes": "kept", "no": "none", "precomputed": "precomputed",
 }  # fmt: skip

@@ -7,6 +7,7 @@ from advisor.workload.fixed import deployment
 from advisor.workload.fixed.deployment import Deployment, Fixed, parse_pool, parse_section
 from advisor.workload.fixed.training_run import (
     FIXED,
+    MULTIPLE_TOKENS,
     TRAINING_KINDS,
     FixedRun,
     TrainingRun,
@@ -117,6 +118,7 @@ __all__ = [
     "explained",
     "fixed_run",
     "rollout_of",
+    "MULTIPLE_TOKENS",
     "fold",
     "images_of",
     "lengths_of",

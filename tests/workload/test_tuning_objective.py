@@ -47,10 +47,10 @@ def test_a_parsed_question_can_be_parsed_again() -> None:
         assert parse(spec) == spec
 
 
-def test_an_iteration_has_all_responses_padded_to_the_longest() -> None:
+def test_an_iteration_trains_on_the_mean_response_and_holds_the_longest() -> None:
     task = task_of(parse({**BASE, "finetuning": {**GRPO, "prompts_per_iteration": 4}}))
-    assert task.global_batch == 4 * 8 and task.sequence_tokens == 2560  # 512 + 2 x 1,000, a multiple of 128
-    assert task.tokens == 10 * 32 * 2560
+    assert task.global_batch == 4 * 8 and task.sequence_tokens == 1520  # 512 + 1,000, a multiple of 16
+    assert task.tokens == 10 * 32 * 1520 and task.longest_tokens == 2512
     assert task.tuning is not None and task.tuning.rollout is not None
     assert task.tuning.rollout.longest_response_tokens == 2000 and task.tuning.reference == "kept"
 

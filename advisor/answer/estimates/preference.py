@@ -26,7 +26,7 @@ def tuning_of(d: TrainingRun) -> TuningObjective | None:
     return TuningObjective(name=d.objective, reference=REFERENCES[d.reference], rollout=rollout)
 
 
-def phases(fixed: FixedRun, peak: PeakMemory, rates: Rates, step: StepTime) -> list[PhaseSection]:
+def phases(fixed: FixedRun, peak: PeakMemory, rates: Rates, step: StepTime, slowed: float) -> list[PhaseSection]:
     """The parts of one step or iteration; their times add up to it. None: plain fine-tuning."""
     tuning = tuning_of(fixed.asked)
     if tuning is None:
@@ -40,15 +40,19 @@ def phases(fixed: FixedRun, peak: PeakMemory, rates: Rates, step: StepTime) -> l
     if isinstance(found, str):
         allowed = "a smaller global_batch or sequence_length, or more accelerators"
         raise WorkloadError([error("objective", f"generation cannot be estimated: {found}", allowed)])
-    return sections(found)
+    return sections(found, slowed)
 
 
-def sections(found: Sequence[Phase]) -> list[PhaseSection]:
-    """Phases as answers show them."""
+def sections(found: Sequence[Phase], slowed: float) -> list[PhaseSection]:
+    """Phases as answers show them, with the wait for the slowest rank: `slowed` times a mean one's."""
     total = math.fsum(p.time_s for p in found)
     return [
         PhaseSection(
-            name=p.name, engine=p.engine, time_s=rounded(p.time_s), fraction=rounded(p.time_s / total), said=p.said
+            name=p.name,
+            engine=p.engine,
+            time_s=rounded(p.time_s * slowed),
+            fraction=rounded(p.time_s / total),
+            said=p.said,
         )
         for p in found
     ]

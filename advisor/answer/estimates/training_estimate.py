@@ -141,12 +141,12 @@ def composed(result: TrainingEstimate, timed: Timed) -> TrainingEstimate:
     )
     if not result.fits:
         return result
-    phases = preference.phases(fixed, peak_memory(fixed.model, fixed.run), timed.rates, timed.step)
-    total = math.fsum(phase.time_s for phase in phases)  # of a mean rank
+    phases = preference.phases(fixed, peak_memory(fixed.model, fixed.run), timed.rates, timed.step, timed.slowed)
+    total = math.fsum(phase.time_s for phase in phases)
     generates = math.fsum(phase.time_s for phase in phases if phase.engine == "serving")
     return result.changed(
         phases=phases,
-        iteration_s=rounded(total * timed.slowed),
+        iteration_s=rounded(total),
         generation_fraction=rounded(generates / total) if generates else None,
     )
 

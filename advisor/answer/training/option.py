@@ -89,7 +89,7 @@ def option(q: Question, c: Candidate, rank: int, draws: CostDraws) -> TrainingOp
         mfu=rounded((step.mfu or 0.0) * updating / c.straggler_factor),
         hfu=rounded((step.hfu or 0.0) * updating / c.straggler_factor),
         objective=q.task.tuning.name if q.task.tuning else "sft",
-        phases=sections(c.trained.phases),
+        phases=sections(c.trained.phases, c.straggler_factor),
         generation_fraction=number(c.trained.serving_fraction) if c.trained.serving_fraction else None,
         reference_gib=rounded(reference_gib(q, c)),
         tokens=rounded(q.task.tokens),

@@ -173,7 +173,7 @@ class TrainingOption(Purchase, TrainingLayout):
     objective: str = "sft"
     """sft (supervised), dpo or grpo."""
     phases: list[Phase] = []
-    """Parts of a DPO step or a GRPO iteration, whose time is step_s with stragglers; absent for sft."""
+    """Parts of a DPO step or a GRPO iteration, which add up to step_s; absent for sft."""
     generation_fraction: Fraction | None = None
     """Share of the iteration that generates and scores responses; null where nothing is generated."""
     reference_gib: Gib = 0.0

@@ -41,6 +41,7 @@ from advisor.workload.text import WorkloadError, check_plain, error
 TRAINING_KINDS = ("training", "finetuning")
 FIXED = "serving"  # the kind of a fixed deployment that serves
 LEAST_PROMPT_TOKENS = 16
+MULTIPLE_TOKENS = 16  # of a mean sequence of GRPO, so that parallel sizes divide it
 LEAST_SAVED = 0.005  # of the peak, that recomputation is worth mentioning for
 WHOLE_MODEL = ("training",)  # kinds that train all parameters
 Ranks = Annotated[int, Field(ge=1, le=65_536)]
@@ -195,7 +196,7 @@ def fixed_run(d: TrainingRun, model_id: str, model: Model, chip: Accelerator) ->
     run = Run(
         sequence_tokens=mean,
         longest_tokens=longest,
-        varied_lengths=d.kind == "finetuning" and code_named(d) == "hf" and d.framework is None,
+        varied_lengths=has_all_lengths(d),
         micro_batch=d.micro_batch,
         micro_batches=micro_batches,
         recipe=recipe_of(d.precision, d.method, d.rank or 16, d.optimizer, code_named(d), p.zero, model),
@@ -217,11 +218,19 @@ def rollout_of(d: TrainingRun) -> Rollout:
     return Rollout(prompt_tokens=prompt, response_tokens=mean, longest_response_tokens=longest)
 
 
+def has_all_lengths(d: TrainingRun) -> bool:
+    """Whether batches of all lengths follow one another: the launch files of frameworks pack sequences.
+
+    DPO pads them to one length, and GRPO's memory is that of the longest alone.
+    """
+    return d.kind == "finetuning" and d.objective == "sft" and code_named(d) == "hf" and d.framework is None
+
+
 def lengths_of(d: TrainingRun) -> tuple[int, int]:
     """(mean, longest) tokens of a sequence; 0: all are alike. GRPO's trainers leave out the padding."""
     if d.objective != "grpo":
         return d.sequence_length, 0
-    lengths, each = rollout_of(d), d.tp * d.cp
+    lengths, each = rollout_of(d), max(MULTIPLE_TOKENS, d.tp * d.cp)
     mean = math.ceil((lengths.prompt_tokens + lengths.response_tokens) / each) * each
     return min(mean, d.sequence_length), d.sequence_length
 
