@@ -1,6 +1,5 @@
 """The figures of docs/how-to/train-a-model.md that the shipped catalog decides."""
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
