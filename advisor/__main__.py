@@ -2,14 +2,15 @@
 
 import os
 import sys
-from collections.abc import Sequence
-from importlib.metadata import version
+from collections.abc import Callable, Sequence
 
 MISSING = ("42P01", "42703")  # SQLSTATE of PostgreSQL: undefined table, undefined column
 
 
 def main() -> None:
     if sys.argv[1:] in (["--version"], ["version"]):
+        from importlib.metadata import version  # slower to import than the rest of a command's start
+
         print(f"Assay {version('assay')}")
         return
     execute(sys.argv)
@@ -18,11 +19,16 @@ def main() -> None:
 def execute(argv: Sequence[str]) -> None:
     """Runs a command. A database that is not prepared or cannot be reached ends it with 1 and says what to do."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "advisor.settings")
-    from django.core.management import execute_from_command_line
+    if argv[1:2] == ["advise"]:
+        from advisor.management.commands.advise import Command
+
+        run: Callable[[list[str]], None] = Command().run_from_argv  # it loads the tables when it needs them
+    else:
+        from django.core.management import execute_from_command_line as run
     from django.db import OperationalError, ProgrammingError
 
     try:
-        execute_from_command_line(list(argv))
+        run(list(argv))
     except (OperationalError, ProgrammingError) as error:
         if "--traceback" in argv or not (what := remedy(error)):
             raise

@@ -10,8 +10,6 @@ from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.utils import get_random_secret_key
 from kombu import Exchange, Queue
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from advisor import storage
 from advisor.watch import logs
@@ -291,13 +289,18 @@ CELERY_BEAT_SCHEDULE["probes"] = {
     "options": {"expires": MESSAGE_EXPIRES_S},
 }
 
+
+def redis_cache() -> dict[str, object]:
+    """By default, a call to Redis never times out, and is tried four times if Redis is not available."""
+    from redis.backoff import NoBackoff  # slow to import, and many installations have no Redis
+    from redis.retry import Retry
+
+    options = {"socket_connect_timeout": 1, "socket_timeout": 2, "retry": Retry(NoBackoff(), 1)}
+    return {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL, "OPTIONS": options}
+
+
 CACHES = {
-    "default": {
-        "BACKEND": "django.core.cache.backends.redis.RedisCache",
-        "LOCATION": REDIS_URL,
-        # By default, a call never times out, and is tried four times if Redis is not available.
-        "OPTIONS": {"socket_connect_timeout": 1, "socket_timeout": 2, "retry": Retry(NoBackoff(), 1)},
-    }
+    "default": redis_cache()
     if REDIS_URL
     else {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 20_000}},
     # Rendered pages of the catalog, compressed: about 10 kB each, in every web process.

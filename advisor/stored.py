@@ -7,7 +7,6 @@ from typing import Any
 
 from django.db import models
 
-from advisor.workload import named
 from catalog.shipped import FIXTURES
 
 Json = dict[str, Any]
@@ -54,6 +53,8 @@ class PackedJSONField(models.BinaryField):
 
 def upgraded(result: Mapping[str, Any], version: int) -> Json:
     """The result in the current format. Stored figures do not change; figures that were not computed are None."""
+    from advisor.workload import named  # here, because every process loads the tables, and few need the engine
+
     workload = result.get("workload")
     upgraded_result = dict(result) | ({"workload": named(workload)} if isinstance(workload, dict) else {})
     for step in range(version, RESULT_VERSION):

@@ -14,7 +14,6 @@ from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
 from django.utils.cache import get_conditional_response, patch_vary_headers
 from django.utils.translation import get_language_from_request
-from rest_framework.renderers import JSONRenderer
 
 from catalog import clock
 from catalog.accounts import caller_of
@@ -151,6 +150,8 @@ def rendered(response: HttpResponse) -> HttpResponse:
     """A response of the REST framework as bytes."""
     if not hasattr(response, "data"):
         return response
+    from rest_framework.renderers import JSONRenderer  # here, because commands read revisions and render nothing
+
     plain = HttpResponse(JSONRenderer().render(response.data), status=response.status_code)
     plain["Content-Type"] = "application/json"
     return plain

@@ -83,6 +83,16 @@ def strict() -> None:
     settings.INTERNAL_ERRORS_END_ANSWERS = True
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tests of the simulation itself simulate everything anew."""
+    from advisor.engine.scheduler import percentiles
+    from tests import simulated_once
+
+    percentiles._verified = simulated_once.verified
+    simulated_once.off[:] = [True] if ROOT / "tests" / "engine" / "scheduler" in item.path.parents else []
+
+
 def pytest_report_header() -> list[str]:
     return [f"service {name}: {'found' if where else 'not found'}" for name, where in FOUND.items()]
 

@@ -353,12 +353,12 @@ def test_the_ground_imports_where_django_celery_pandas_and_torch_are_absent(grou
     assert done.returncode == 0, done.stderr
 
 
-def test_the_web_tier_loads_neither_numba_nor_torch(tmp_path: Path) -> None:
+def test_the_web_tier_loads_no_compiler_no_solver_and_no_torch(tmp_path: Path) -> None:
     code = (
         "import os, sys\n"
         f"os.environ.update(DJANGO_SETTINGS_MODULE='advisor.settings', ASSAY_VAR={str(tmp_path / 'var')!r})\n"
         "import advisor.wsgi\n"
-        "sys.exit(', '.join(name for name in ('numba', 'torch', 'pandas', 'pyarrow') if name in sys.modules) or 0)"
+        "sys.exit(', '.join(name for name in ('numba', 'torch', 'pandas', 'scipy.optimize', 'scipy.special') if name in sys.modules) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -9,7 +9,7 @@ import numpy as np
 
 from advisor.engine.calibration import Array, Interval, Mask, Parameter, Places, Solution, least_squares
 from advisor.engine.estimate import Estimate, Resources, closed_form, estimate_all
-from advisor.engine.terms import Case, Scopes, overhead
+from advisor.engine.terms import Case, Scopes, efficiency, overhead, overhead_scopes
 from advisor.fidelity.calibration_files import Setup
 from advisor.fidelity.rows import Row, case_of
 from advisor.fidelity.scores import scoring
@@ -389,3 +389,140 @@ def summary(rows: Iterable[Used]) -> dict[str, Any]:
         "to": dates[-1] if dates else "",
         "versions": sorted(versions),
     }
+
+
+# ------------------------------------------------------------------ one engine on one family of chips
+
+STEP = 0.15  # natural log: of the differences that give the slopes
+TYPICAL_ERROR, FAR = 0.2, 0.35  # natural log: of a group of rows, and from where on an error counts less
+CASES_PER_GROUP, FULL_CASES = 12, 6
+KIND_WEIGHTS = {"tpot": 4.0, "throughput": 1.5, "ttft": 0.7, "prefill": 1.5}
+BESIDE_TPOT = 0.3  # of the weight of throughput, which follows from TPOT
+LEAST_RATIO, SAFE_MODELS = 1.3, 4  # uncertain_ratio of a scope with rows of fewer models
+RELATIVE_HALF_WIDTH = 0.21  # natural log: of the interval that uncertain_ratio widens
+
+
+class ScopeFit(NamedTuple):
+    """The figures of one scope, and log(predicted / measured) of its rows before, after, and with their model out."""
+
+    values: dict[str, float]
+    uncertain_ratio: float
+    rows: tuple[Used, ...]
+    weights: Array
+    before: Array
+    after: Array
+    left_out: Array
+
+
+def narrowest(case: Case, resources: Resources, scope: str) -> bool:
+    """Whether this scope is the narrowest one that the figures of a case come from."""
+    chip = resources.accelerators[case.accelerator_slug]
+    if scope.startswith("accelerator:"):
+        return scope == f"accelerator:{chip.slug}"
+    version = case.framework_version or next(
+        (f.version for f in reversed(resources.frameworks) if f.slug == case.framework), ""
+    )
+    names = overhead_scopes(resources.scopes, case.framework, version, chip.family, chip.kind)
+    return [name for name in names if name == scope or name in resources.scopes][-1] == scope
+
+
+def scope_rows(
+    rows: Iterable[Row], resources: Resources, scope: str, excluded: Iterable[Sequence[str]]
+) -> tuple[tuple[Used, ...], Array]:
+    """The rows of a scope and their weights: up to twelve settings of each chip, model, source and format.
+
+    A group with fewer settings than six counts less. excluded: (chip, model, source) that no fit may see.
+    """
+    apart, groups = {"|".join(each) for each in excluded}, dict[str, dict[Case, list[Used]]]()
+    for row in rows:
+        case, group = case_of(row, resources), group_of(row)
+        if not isinstance(case, Case) or group in apart or row.metric.endswith("_p99") or row.value <= 0:
+            continue
+        used = Used(row=row, case=case, kind=kind_of(row, case), group=f"{group}|{case.weights_dtype}")
+        known = used.kind in KIND_WEIGHTS and row.metric in scoring.METRICS and case.mode != "disagg"
+        known = known and (case.client.known or used.kind != "ttft") and not case.has_arrivals and not case.speculative
+        if known and narrowest(case, resources, scope):
+            groups.setdefault(used.group, {}).setdefault(case, []).append(used)
+    chosen, weights = list[Used](), list[float]()
+    for settings in groups.values():
+        cases = sorted(settings, key=lambda case: (case.concurrency or 0.0, case.isl, case.chips))
+        places = np.unique(np.linspace(0, len(cases) - 1, min(len(cases), CASES_PER_GROUP)).round().astype(int))
+        own = [used for i in places for used in settings[cases[i]]]
+        counts = Counter(used.kind for used in own)
+        for used in own:
+            weight = KIND_WEIGHTS[used.kind] / counts[used.kind] * min(len(places) / FULL_CASES, 1.0)
+            weights.append(weight * (BESIDE_TPOT if used.kind == "throughput" and counts["tpot"] else 1.0))
+        chosen += own
+    return tuple(chosen), np.array(weights)
+
+
+def fit_scope(
+    rows: Iterable[Row],
+    resources: Resources,
+    scope: str,
+    free: Mapping[str, Sequence[float]],
+    excluded: Iterable[Sequence[str]],
+    rounds: int = 3,
+) -> ScopeFit:
+    """Least squares of the simulated figures, shrunk to the values that the scope would have without its own.
+
+    free: figure -> (log standard deviation of that prior, lowest, highest value).
+    """
+    others = {name: value for name, value in resources.scopes.get(scope, {}).items() if name not in free}
+    bare = replace(resources, scopes={**resources.scopes, scope: others})
+    used, weights = scope_rows(rows, bare, scope, excluded)
+    if not used:
+        raise ValueError(f"no row has its figures from {scope}")
+    distinct, names = list(dict.fromkeys(u.case for u in used)), list(free)
+    start = _values(used[0].case, bare, names)
+    prior = np.log([start[name] for name in names])
+    sd, low, high = np.array([free[name] for name in names]).T
+
+    def errors(x: Array) -> Array:
+        values = dict(zip(names, np.exp(x).tolist(), strict=True))
+        known = replace(bare, scopes={**bare.scopes, scope: others | values})
+        estimates = dict(zip(distinct, estimate_all(distinct, known), strict=True))
+        figures = [scoring.prediction_of(u.row, u.case, estimates[u.case]) for u in used]
+        return np.array([_log_ratio(f, u.row.value) for f, u in zip(figures, used, strict=True)])
+
+    def solved(x: Array, e: Array, slopes: Array, mask: Mask) -> Array:
+        seen = mask & np.isfinite(e) & np.isfinite(slopes).all(axis=1)
+        weight = (weights * np.minimum(1.0, FAR / np.maximum(np.abs(e), 1e-9)) / TYPICAL_ERROR**2)[seen]
+        table = slopes[seen].T @ (weight[:, None] * slopes[seen]) + np.diag(sd**-2)
+        return np.asarray(np.linalg.solve(table, -slopes[seen].T @ (weight * e[seen]) - (x - prior) / sd**2))
+
+    x, every = prior.copy(), np.ones(len(used), bool)
+    before = e = errors(x)
+    slopes = np.zeros((len(used), len(names)))
+    for _ in range(rounds):
+        slopes = np.stack([(errors(x + STEP * row) - e) / STEP for row in np.eye(len(names))], axis=1)
+        x = np.clip(x + np.clip(solved(x, e, slopes, every), -0.7, 0.7), np.log(low), np.log(high))
+        e = errors(x)
+    models = np.array([u.row.model_id for u in used])
+    left_out = e.copy()
+    for model in np.unique(models):
+        own = models == model
+        left_out[own] = e[own] + slopes[own] @ np.clip(solved(x, e, slopes, ~own), -0.8, 0.8)
+    ratio = _wider(np.abs(left_out), weights, np.array([u.kind for u in used]), len(set(models)))
+    return ScopeFit(dict(zip(names, np.exp(x).tolist(), strict=True)), ratio, used, weights, before, e, left_out)
+
+
+def _values(case: Case, resources: Resources, names: Sequence[str]) -> dict[str, float]:
+    chip = resources.accelerators[case.accelerator_slug]
+    own = overhead(resources.scopes, case.framework, case.framework_version, chip.family, chip.kind)
+    figures = efficiency(resources.scopes, chip.slug, chip.family, chip.kind)
+    return {name: getattr(own if hasattr(own, name) else figures, name) for name in names}
+
+
+def _log_ratio(prediction: Any, measured: float) -> float:
+    value = getattr(prediction, "value", None)
+    return float(np.log(value / measured)) if value else float("nan")
+
+
+def _wider(errors: Array, weights: Array, kinds: Any, models: int) -> float:
+    """uncertain_ratio: what the 90 % interval of a related chip lacks to hold 90 % of the left-out errors."""
+    seen = np.isfinite(errors) & np.isin(kinds, ("tpot", "throughput"))
+    order = np.argsort(errors[seen])
+    reached = np.cumsum(weights[seen][order]) / weights[seen].sum()
+    ratio = float(np.exp(max(errors[seen][order][np.searchsorted(reached, 0.9)] - RELATIVE_HALF_WIDTH, 0.0)))
+    return ratio if models >= SAFE_MODELS else max(ratio, LEAST_RATIO)

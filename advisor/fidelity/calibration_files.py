@@ -74,6 +74,12 @@ def setup(accelerators: Mapping[str, Accelerator], directory: Path = CALIBRATION
     )
 
 
+def apart(directory: Path = CALIBRATION) -> Mapping[str, Any]:
+    """What `calibrate --scope` may change of an engine or a chip, and the groups that it may not see."""
+    document: Mapping[str, Any] = yaml.safe_load((directory / "fit" / "parameters.yaml").read_text(encoding="utf-8"))
+    return document["scopes"]
+
+
 def read_scopes(directory: Path = CALIBRATION) -> dict[str, dict[str, float]]:
     """Scope -> its values, from the files of a calibration."""
     scopes: dict[str, dict[str, float]] = {}

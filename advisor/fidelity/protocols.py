@@ -32,6 +32,7 @@ RUN_FIELDS = (
     "layers_over_chips",
     "routing_evenness",
     "beams",
+    "shared_prompt",
 )
 
 
@@ -56,6 +57,7 @@ class Run:
     layers_over_chips: bool = False  # a layer split: pipeline, one request at a time
     routing_evenness: float | None = None  # of an untrained router; larger is more even
     beams: int = 1  # beam search: sequences decoded for each request
+    shared_prompt: bool = False  # all requests have the same prompt, which the prefix cache holds
 
 
 class ProtocolError(ValueError):

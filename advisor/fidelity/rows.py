@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Protocol as Interface
 
-from advisor.engine.terms import KV, WEIGHTS, Case, Pool, Protocol
+from advisor.engine.terms import KV, WEIGHTS, Case, Pool, PrefixClass, Protocol
 from advisor.fidelity.protocols import Run, run_of, settings_of
 
 MAX_BYTES = 64 * 2**20
@@ -129,12 +129,13 @@ FRAMEWORKS = (
     (r"vllm-gaudi ?(\S*).*", "vllm-gaudi", r"\1"),
     (r"mori-sglang ?(?:sglang-)?v?(\S*).*", "sglang", r"\1"),  # SGLang with MoRI between two pools
     (r"vLLM TPU.*", "vllm-tpu", ""),
-    (r"(?i:vllm) main-(\S+) \(TPU\)", "vllm-tpu", r"\1"),
+    (r"(?i:vllm) (main-\S+) \(TPU\)", "vllm-tpu", r"\1"),  # a commit is no release
     (r"(?i:vllm)(?: ROCm)? \(.*\)", "vllm", ""),  # a date or a remark, no version
     (r"vLLM ROCm docker (\S+)", "vllm", r"rocm-\1"),
     (r"v?LLM-D v?(\S+).*", "vllm", r"llm-d-\1"),
     (r".*?LLMBoost.*?vllm-([\d.]+).*", "vllm", r"\1"),
     (r"PyTorch vLLM", "vllm", ""),
+    (r"(?i:vllm) ?v?(\S+\.dev\d+\+g\S+).*", "vllm", r"build \1"),  # of a submitter, no release
     (r"(?i:vllm) ?v?([^,\s]*).*", "vllm", r"\1"),
     (r"(?i:sglang) ?v?([^,\s]*).*", "sglang", r"\1"),
     (r"(?:Jetpack [\d.]+, )?TensorRT [\d.]+.*", "tensorrt-llm", ""),  # MLPerf prints TensorRT's version
@@ -390,8 +391,8 @@ def limits_of(row: Row) -> tuple[float | None, float | None]:
 
 def max_batch_of(row: Row, run: Run) -> int | None:
     """The server's limit on running requests per replica, from the row or its source; None if not stated."""
-    match = re.search(r"max batch(?:/GPU)? (\d+)", row.concurrency_or_batch)
-    return int(match[1]) if match else run.max_batch
+    match = re.search(r"max batch(?:/GPU)? (\d+)|qps=\S+ max (\d+)", row.concurrency_or_batch)
+    return int(match[1] or match[2]) if match else run.max_batch
 
 
 def skip_of(row: Row, catalog: Catalog) -> Skip | None:
@@ -462,6 +463,7 @@ def _case(row: Row, run: Run, client: Protocol, weights: str, phase: str, isl: f
         tpot_limit_s=tpot_limit_s,
         routing_evenness=run.routing_evenness,
         beams=run.beams,
+        prefix_classes=(PrefixClass(fraction=1.0, shared_tokens=isl),) if run.shared_prompt and isl else (),
         year=count(row.date[:4]),
     )
 

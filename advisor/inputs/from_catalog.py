@@ -239,6 +239,7 @@ def host_times_of(row: Json) -> Json:
         "ngram_s_per_sequence": times["ngram_ms_per_sequence"] / 1e3,
         "adapter_kernel_s": times["adapter_kernel_us"] / 1e6,
         "further_adapter_s": times["further_adapter_us"] / 1e6,
+        "adapter_launch_s": times.get("adapter_launch_us", 0.0) / 1e6,
         "eager_s_per_layer": times["eager_ms_per_layer"] / 1e3,
         "eager_s_per_expert_layer": times["eager_ms_per_expert_layer"] / 1e3,
         "uncertain_ratio": times["uncertain_ratio"],

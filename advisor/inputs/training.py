@@ -20,7 +20,7 @@ FAILURES = {
 TRAINING_ASSUMPTIONS = tuple(DEFAULTS)
 DATA = "training-bytes-per-token"
 BYTES_PER_TOKEN = 4.0  # a token as a 32-bit number
-PADDED_TOKENS = 128  # a padded sequence is a multiple, so that parallel sizes divide it
+MULTIPLE_TOKENS = 16  # of a mean sequence, so that parallel sizes divide it
 REFERENCES: dict[str, Literal["kept", "none", "precomputed"]] = {
     "yes": "kept", "no": "none", "precomputed": "precomputed",
 }  # fmt: skip
@@ -86,13 +86,14 @@ def rollout_of(section: Json) -> Rollout:
 
 
 def sequence_and_batch(section: Json, tuning: TuningObjective | None) -> tuple[int, int]:
-    """(tokens of a sequence, sequences of a step).
+    """(mean tokens of a sequence, sequences of a step).
 
-    GRPO pads every sequence to the prompt and the longest response. DPO trains on whole pairs.
+    GRPO trains on prompts and responses without padding: its trainers pack them, or take them one by one. DPO trains
+    on whole pairs.
     """
     if tuning is not None and tuning.rollout is not None:
-        longest = tuning.rollout.prompt_tokens + tuning.rollout.longest_response_tokens
-        sequence = math.ceil(longest / PADDED_TOKENS) * PADDED_TOKENS
+        mean = tuning.rollout.prompt_tokens + tuning.rollout.response_tokens
+        sequence = math.ceil(mean / MULTIPLE_TOKENS) * MULTIPLE_TOKENS
         return sequence, int(section["prompts_per_iteration"]) * int(section["samples_per_prompt"])
     sequence = int(section["sequence_length"])
     batch = max(round(section["global_batch_tokens"] / sequence), 1)
@@ -100,7 +101,7 @@ def sequence_and_batch(section: Json, tuning: TuningObjective | None) -> tuple[i
 
 
 def trained_tokens(section: Json, tuning: TuningObjective | None, sequence: int, batch: int) -> float:
-    """Tokens that the run trains on, padding included: of the pairs of DPO, or of all iterations of GRPO."""
+    """Tokens that the run trains on: of the pairs of DPO, padding included, or of all iterations of GRPO."""
     if tuning is None:
         return float(section["tokens"] or 0.0)
     if tuning.name == "dpo":
@@ -109,7 +110,8 @@ def trained_tokens(section: Json, tuning: TuningObjective | None, sequence: int,
 
 
 def lengths_of_task(task: TrainingTask) -> Lengths:
-    return Lengths(mean_tokens=float(task.sequence_tokens), p95_tokens=float(task.sequence_tokens))
+    longest = float(max(task.sequence_tokens, task.longest_tokens))
+    return Lengths(mean_tokens=longest, p95_tokens=longest)
 
 
 def reliability_of(spec: Json, snapshot: Snapshot) -> Reliability:

@@ -137,7 +137,11 @@ def cost_lines(e: Estimate) -> list[str]:
         if e.is_embedding
         else ("output", e.joules_per_output_token, e.usd_per_mtok_output)
     )
-    power = f"{shown(e.watts)} W under load, {shown(joules)} J per {kind} token"
+    each = f"{shown(e.accelerator_watts)} W of the accelerator + {shown(e.host_watts_per_accelerator)} W of its host"
+    power = (
+        f"{shown(e.watts)} W under this load ({e.accelerator_count} x ({each}) x PUE {shown(e.pue)}), "
+        f"{shown(joules)} J per {kind} token"
+    )
     if e.usd_per_hour is None:
         return [power, "no current offer can hold it"]
     return [

@@ -220,9 +220,13 @@ class Estimate(Setup):
     bound: str | None = None
     """What limits the step."""
     watts: Watts | None = None
-    """Draw while it has work, hosts and cooling included."""
+    """Mean draw under this load: all accelerators and their hosts, times PUE."""
     accelerator_watts: Watts | None = None
-    """Mean power draw of one accelerator under this load, as its own sensor reports it."""
+    """Mean draw of one accelerator under this load, as its own sensor reports it."""
+    host_watts_per_accelerator: Watts | None = None
+    """Draw of the host's other parts at its rating, per accelerator; it hardly depends on the load."""
+    pue: Ratio | None = None
+    """Power of the building over that of the servers."""
     joules_per_output_token: JoulesPerToken | None = None
     """Energy of a generated token; null for embeddings."""
     joules_per_input_token: JoulesPerToken | None = None

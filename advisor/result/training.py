@@ -15,10 +15,11 @@ from advisor.result.base import (
     Unit,
     WholeTokens,
 )
-from advisor.result.options.option import Operator
+from advisor.result.options.option import Operator, Range
 
 Sequences = Annotated[int, Unit("sequences")]
 TeraflopsPerSecond = Annotated[float, Unit("TFLOP/s")]
+Days = Annotated[float, Unit("days")]
 
 
 class TrainingMemory(Section):
@@ -41,7 +42,7 @@ class TrainingMemory(Section):
     buffers_gib: Gib
     """Gradients at work, buffers of reductions, workspaces of libraries."""
     overhead_gib: Gib
-    """CUDA context, NCCL buffers, and holes in the allocator's cache (fragmentation)."""
+    """CUDA context, NCCL buffers, and holes in the allocator's cache (fragmentation; more where lengths vary)."""
     free_gib: Gib
     """Left over; negative: so much is missing."""
 
@@ -138,7 +139,7 @@ class TrainingLayout(Section):
     adapter_rank: Count | None
     """Rank of the adapters; null: no adapters."""
     precision: str
-    """bf16, bf16_master, fp8, mxfp8, nvfp4, amp or fp32."""
+    """bf16, bf16_master, bf16_pure, fp8, mxfp8, nvfp4, amp or fp32."""
     formats: str
     """What the precision means here: bytes per parameter of weights, gradients, optimizer states and master copy."""
     optimizer: str
@@ -191,7 +192,31 @@ class TrainingLayout(Section):
     flop_convention: str
     """How these FLOPs are counted."""
     basis: str
-    """measured, relative or datasheet: what the kernels' rates rest on."""
+    """What the rates and the intervals rest on: kernels measured on this accelerator (measured; a run on more of them
+    than one scale-up domain has was not measured, and is relative), a related accelerator (relative), datasheet."""
+
+
+class TrainingIntervals(Section):
+    """90% intervals [low, high]; absent figures have none."""
+
+    step_s: Range | None = None
+    """Time of a step."""
+    tokens_per_s: Range | None = None
+    """Trained tokens per second."""
+    tokens_per_s_per_accelerator: Range | None = None
+    """The same per accelerator (estimate)."""
+    iteration_s: Range | None = None
+    """Time of all phases of DPO or GRPO (estimate)."""
+    days: Range | None = None
+    """Days of the run, goodput included."""
+    usd_total: Range | None = None
+    """Present value of the plan."""
+    usd_per_month: Range | None = None
+    """Equal monthly payment."""
+    tco_usd: Range | None = None
+    """Present value of costs."""
+    peak_allocated_gib: Range | None = None
+    """Peak memory."""
 
 
 class TrainingEstimate(TrainingLayout):
@@ -226,7 +251,7 @@ class TrainingEstimate(TrainingLayout):
     generation_fraction: Fraction | None = None
     """Share of the iteration that generates; null where nothing is generated."""
     step_s: Seconds | None = None
-    """Time of one step, from batch to batch; of DPO and GRPO the policy update alone."""
+    """Time of one step, from batch to batch, with the slowest of the ranks; of DPO and GRPO the policy update alone."""
     compute_s: Seconds | None = None
     """Kernels of all micro-batches on one rank, slowed where collectives overlap them."""
     communication_s: Seconds | None = None
@@ -261,6 +286,8 @@ class TrainingEstimate(TrainingLayout):
     """The same with recomputation."""
     step: list[Operator] | None = None
     """Ledger of one step on one rank; the times add up to `step_s`."""
+    interval: TrainingIntervals | None = None
+    """90% intervals."""
     bound: str | None = None
     """What takes most of the step: compute, memory, communication, bubble or host."""
     warnings: list[str]

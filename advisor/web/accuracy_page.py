@@ -56,6 +56,14 @@ COLUMNS: Mapping[str, str] = {  # sort key -> heading, for tables of groups
     "coverage_90": "Inside 90%",
 }
 MAX_IDS = 200
+QUESTION = "for_"  # prefix of the query parameters that name the chip, model and framework of a question
+LIKE = (
+    ("accelerator", "model", "framework"),
+    ("accelerator", "framework"),
+    ("accelerator",),
+    ("framework",),
+    ("model",),
+)
 
 
 class FilterForm(forms.Form):
@@ -98,7 +106,35 @@ def page(request: HttpRequest) -> HttpResponse:
     if (file_format := request.GET.get("format", "")) in ("csv", "json"):
         return saved(scorecard.filtered(card.listed(keys), dict(filters), keys), file_format)
     sort = request.GET.get("sort", "")
-    return render(request, "advisor/fidelity.html", {"form": form, **context(card, filters, keys, sort)})
+    asked = tuple((name, request.GET.get(QUESTION + name, "")) for name in LIKE[0])
+    question = {"question": for_question(card, asked), "asks": choices_of_question(card, dict(asked))}
+    return render(request, "advisor/fidelity.html", {"form": form, **context(card, filters, keys, sort), **question})
+
+
+def for_question(card: Card, asked: Pairs) -> list[Json]:
+    """Errors of the rows with the chip, model and framework of a question, then of those that share less with it."""
+    named = {name: value for name, value in asked if value}
+    shared = dict.fromkeys(tuple(name for name in names if name in named) for names in LIKE)
+    found = []
+    for names in filter(None, shared):
+        same = tuple((name, named[name]) for name in names)
+        lines = scorecard.filtered(card.lines, dict(same) | {"disputed": "without"})
+        found.append({
+            "said": ", ".join(value for _, value in same),
+            "href": address(same) + "#narrow-title",
+            "groups": len({line.point.group for line in lines}),
+            "figures": scorecard.figures(lines) if lines else None,
+        })  # fmt: skip
+    return found
+
+
+def choices_of_question(card: Card, asked: Mapping[str, str]) -> list[Json]:
+    """The fields of the question, with the values that rows have and the one that is asked for."""
+    values = values_of(card.head.digest)
+    return [
+        {"name": QUESTION + name, "label": LABELS[name], "values": values[name], "asked": asked[name]}
+        for name in LIKE[0]
+    ]
 
 
 def context(card: Card, filters: Pairs, keys: tuple[str, ...], sort: str) -> Json:

@@ -5,7 +5,15 @@ from advisor.workload.errors import explained, unknown
 from advisor.workload.fields import Name, Section
 from advisor.workload.fixed import deployment
 from advisor.workload.fixed.deployment import Deployment, Fixed, parse_pool, parse_section
-from advisor.workload.fixed.training_run import FIXED, TRAINING_KINDS, FixedRun, TrainingRun, fixed_run, parse_estimate
+from advisor.workload.fixed.training_run import (
+    FIXED,
+    TRAINING_KINDS,
+    FixedRun,
+    TrainingRun,
+    fixed_run,
+    parse_estimate,
+    rollout_of,
+)
 from advisor.workload.notation.machines import machines
 from advisor.workload.notation.names import Names, names_of
 from advisor.workload.notation.numbers import POINT, Style
@@ -108,6 +116,7 @@ __all__ = [
     "error",
     "explained",
     "fixed_run",
+    "rollout_of",
     "fold",
     "images_of",
     "lengths_of",

@@ -1,5 +1,6 @@
 """The schema of the workload file, with error messages that name the field and what is allowed."""
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
 
@@ -15,7 +16,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from advisor.engine.terms import KINDS, SERVING, kind_named
+from advisor.engine.terms import HOURS_PER_MONTH, KINDS, SERVING, kind_named
 from advisor.workload.contents import Audio, ImageOutput, Images, contents_errors, states_rate, with_one_vector
 from advisor.workload.errors import explained
 from advisor.workload.fields import Count, Fraction, GridCurve, Name, NotNegative, Positive, Section, whole
@@ -102,6 +103,9 @@ class Site(Section):
 def yes_or_no(value: object) -> object:
     """YAML 1.1 writers turn `yes` and `no` into booleans."""
     return {False: "no", True: "yes"}.get(value, value) if isinstance(value, bool) else value
+
+
+Switch = Annotated[Literal["yes", "no"], BeforeValidator(yes_or_no, json_schema_input_type=Literal["yes", "no"] | bool)]
 
 
 def nothing_for_none(value: object) -> object:
@@ -220,14 +224,23 @@ class Tco(Section):
 
 
 class Batch(Section):
-    """`requests` to finish within the deadline, repeated `every_hours` (default: every `deadline_hours`)."""
+    """`requests` to finish within the deadline, repeated `every_hours` (default: every `deadline_hours`), or once.
+
+    A single run is paid for over the months until its deadline, which are then the horizon.
+    """
 
     requests: Positive
     deadline_hours: Annotated[float, Field(gt=0, le=1e6)]
     every_hours: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    once: Switch = "no"
+
+    @property
+    def months(self) -> int:
+        """Horizon of a single run."""
+        return math.ceil(self.deadline_hours / HOURS_PER_MONTH)
 
 
-TrainingPrecision = Literal["auto", "bf16", "bf16_master", "fp8", "mxfp8", "nvfp4", "amp", "fp32"]
+TrainingPrecision = Literal["auto", "bf16", "bf16_master", "bf16_pure", "fp8", "mxfp8", "nvfp4", "amp", "fp32"]
 Optimizer = Literal["adamw", "adamw_8bit", "adafactor", "muon", "sgd"]
 Recomputing = Literal["auto", "none", "selective", "full"]
 PRECISION_NAMES: tuple[str, ...] = get_args(TrainingPrecision)
@@ -380,7 +393,6 @@ def no_for_false(value: object) -> object:
 
 
 SWITCH = ("yes", "no")
-Switch = Annotated[Literal["yes", "no"], BeforeValidator(yes_or_no, json_schema_input_type=Literal["yes", "no"] | bool)]
 
 
 def day_in_the_past(value: str) -> str:
@@ -541,18 +553,23 @@ def fill(spec: Spec) -> dict[str, Any]:
         rate = batch_rate(spec.batch) if "batch" in REQUIRED_SECTIONS[spec.kind] and spec.batch else None
         stated = spec.traffic.model_fields_set if spec.traffic else ()
         values["traffic"] = filled(with_requests(values["traffic"], stated), rate)
+    if spec.batch and spec.batch.once == "yes":
+        values["tco"]["horizon_months"] = spec.batch.months
     return values
 
 
 def batch_rate(batch: Batch) -> dict[str, float]:
     """Requests/s on average, and the rate needed to finish within the deadline (peak)."""
-    every_hours = batch.every_hours or batch.deadline_hours
+    repeated = batch.every_hours or batch.deadline_hours
+    every_hours = batch.months * HOURS_PER_MONTH if batch.once == "yes" else repeated
     return {"mean": batch.requests / every_hours / 3600, "peak": batch.requests / batch.deadline_hours / 3600}
 
 
 def batch_errors(batch: Batch, traffic: Traffic | None) -> list[dict[str, str]]:
     """Contradictions between the batch section and other fields."""
     errors = []
+    if batch.every_hours is not None and batch.once == "yes":
+        errors.append(error("batch.every_hours", "cannot be used with batch.once: yes", "one of the two"))
     if batch.every_hours is not None and batch.every_hours < batch.deadline_hours:
         allowed = f">= {batch.deadline_hours:g}, the deadline"
         errors.append(error("batch.every_hours", "is shorter than the deadline, so batches would overlap", allowed))
@@ -699,6 +716,13 @@ def cross_checks(spec: Spec) -> list[dict[str, str]]:
     traffic = spec.traffic
     if "batch" in REQUIRED_SECTIONS[spec.kind] and spec.batch:
         errors += batch_errors(spec.batch, traffic)
+        if (
+            spec.batch.once == "yes"
+            and spec.tco.horizon_months != spec.batch.months
+            and "horizon_months" in spec.tco.model_fields_set
+        ):
+            message = "is the horizon of a batch that runs once: the months until its deadline"
+            errors.append(error("tco.horizon_months", message, f"{spec.batch.months}, or remove it"))
     if traffic and isinstance(traffic.load_curve, list) and not sum(traffic.load_curve):
         errors.append(error("traffic.load_curve", "is zero in every hour", "at least one hour above 0"))
     output = traffic.output_tokens if traffic else None

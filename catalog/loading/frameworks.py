@@ -49,7 +49,7 @@ HOST_TIMES = (
 )
 BEHAVIOR = (
     *("compiled_stacks", "torch_compile", "prefixes_by_default", "builds_engines", "memory_as_needed"),
-    *("ranks_wait", "one_accelerator", "host_cache_option", "fp8_cache_weights"),
+    *("ranks_wait", "one_accelerator", "host_cache_option", "fp8_cache_weights", "audio_window_s"),
 )
 LAUNCH_TEXTS = (
     *("template", "package", "package_note", "checkpoint_file", "hosts", "health_path", "default_model_name"),
@@ -205,7 +205,7 @@ def _start_rule(where: str, given: Any) -> Row:
 
 def _host_times(where: str, given: Mapping[str, Any]) -> Row:
     """Host times; zero where the framework has no such overhead."""
-    times = group(where, given, HOST_TIMES)
+    times = group(where, given, HOST_TIMES, (*HOST_TIMES, "adapter_launch_us"))
     for key, value in times.items():
         check_number(f"{where}.{key}", value, zero=True)
     return times
@@ -216,6 +216,8 @@ def _behavior(where: str, given: Mapping[str, Any]) -> Row:
     for key, value in behavior.items():
         if key in ("compiled_stacks", "fp8_cache_weights"):
             check_texts(f"{where}.{key}", value)
+        elif key == "audio_window_s":
+            check_number(f"{where}.{key}", value)
         elif key == "host_cache_option":
             check_text(f"{where}.{key}", value)
         else:

@@ -35,6 +35,8 @@ def asked(*changes: str) -> dict[str, Any]:
     for change in (
         "constraints.accelerators.allow=[h200-sxm]",
         "constraints.acquisition=[rent]",
+        "constraints.frameworks.allow=[vllm]",
+        "constraints.formats.allow=[fp8]",
         "variants=no",
         *changes,
     ):
@@ -129,11 +131,12 @@ def test_a_licence_is_paid_for_every_chip_of_the_instances_and_told(ours: Organi
 
 
 def test_a_licence_of_a_framework_makes_the_other_one_win(ours: Organisation) -> None:
-    free = first(None)["framework"]
+    every = "constraints.frameworks.allow=[]"
+    free = first(None, every)["framework"]
     SupportLicence.objects.create(
         organisation=ours, name="Support", framework=free, usd_per_accelerator_per_year=90_000, as_of=TODAY, source="c"
     )
-    best = first(ours)
+    best = first(ours, every)
     assert best["framework"] != free and best["licence_usd_per_hour"] == 0
 
 

@@ -1,6 +1,7 @@
 """Batches from the file to the page: a deadline instead of limits on latency, and paid by the hour that they run."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from django.core.management import call_command
 from django.test import Client
 
 from advisor import advise
+from advisor.answer.options.option import batch_run
 from advisor.engine.search import Question
 from advisor.engine.search.run import search
 from advisor.engine.terms.workloads.kinds import BATCH
@@ -40,6 +42,20 @@ def test_the_rates_of_a_batch_follow_from_its_deadline() -> None:
     assert parse(spec) == spec
 
 
+def test_a_batch_that_runs_once_is_paid_for_over_the_months_until_its_deadline() -> None:
+    once = {**ASKED, "batch": {"requests": 86400, "deadline_hours": 800, "once": "yes"}}
+    spec = parse(once)
+    assert spec["tco"]["horizon_months"] == 2 and parse(spec) == spec
+    assert spec["traffic"]["requests_per_s"]["mean"] == pytest.approx(86400 / (2 * 730 * 3600))
+    with pytest.raises(WorkloadError) as caught:
+        parse({**once, "tco": {"horizon_months": 12}})
+    assert [item["field"] for item in caught.value.errors] == ["tco.horizon_months"]
+    for every_s, said in ((730 * 3600, None), (24 * 3600, 24.0)):
+        asked = Question(replace(batch(every_s=every_s), horizon_months=1), catalog())
+        run = batch_run(asked, search(asked).ranked[0])
+        assert run is not None and run.every_hours == said
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [
@@ -48,6 +64,7 @@ def test_the_rates_of_a_batch_follow_from_its_deadline() -> None:
         ({"traffic": {**ASKED["traffic"], "users": {"active": 3, "think_s": 9}}}, "traffic.users"),
         ({"batch": {"requests": 5, "deadline_hours": 0}}, "batch.deadline_hours"),
         ({"batch": None}, "batch"),
+        ({"batch": {"requests": 5, "deadline_hours": 8, "every_hours": 24, "once": "yes"}}, "batch.every_hours"),
     ],
 )
 def test_a_batch_that_contradicts_itself_is_refused(change: dict[str, Any], field: str) -> None:

@@ -207,5 +207,5 @@ def test_the_gentlest_change_of_each_kind_is_named() -> None:
 def test_what_no_change_can_help_says_so() -> None:
     e = estimated(model="deepseek-ai/DeepSeek-V3", accelerator="t4", count=1, global_batch=1, precision="amp")
     assert e.smallest_change == [
-        "no change of recompute, micro_batch, zero, tp, pp and dp: choose accelerators with more memory"
+        "no change of recompute, micro_batch, precision, zero, tp, pp and dp: choose accelerators with more memory"
     ]

@@ -124,3 +124,20 @@ def test_machines_that_are_owned_need_nothing_signed() -> None:
     first = found["recommendations"][0]
     assert first["provider"] == "owned" and first["accelerator_count"] <= 8
     assert "which you own" in found["verdict"] and first["money"]["plan"]["capex_usd"] == 0
+
+
+@pytest.mark.parametrize(("method", "offered"), [("full", "method: lora"), ("lora", "method: qlora"), ("qlora", "")])
+def test_where_nothing_fits_a_lighter_method_is_offered(method: str, offered: str) -> None:
+    asked = {"method": method, "tokens": 1e7, "sequence_length": 131_072, "global_batch_tokens": 131_072}
+    spec = parse(
+        {
+            "name": "long",
+            "model": MODEL,
+            "kind": "finetuning",
+            "finetuning": asked,
+            "constraints": {"accelerators": {"allow": ["rtx-4090"]}, "max_accelerators": 1},
+        }  # fmt: skip
+    )
+    said = str(recommend(spec, take_snapshot(spec, default_organisation())))
+    assert "less memory is needed with" in said
+    assert ("method: " in said) == bool(offered) and offered in said

@@ -21,7 +21,7 @@ NAMED = """
 """.split()
 FRAMEWORKS = """
     vllm sglang tensorrt-llm tgi lmdeploy llama.cpp mlx onnxruntime jetstream vllm-tpu neuron optimum-habana vllm-gaudi
-    deepspeed torchao executorch openvino coreml
+    deepspeed torchao executorch openvino coreml atom vllm-atom sglang-atom sglang-jax
 """.split()
 METHODS = """
     int8 fp8 gptq gptq-3bit awq nvfp4 mxfp4 mxfp6 mxfp8 gguf-q4-k-m kv-fp8 kv-int8 int4-qat bitnet int4-sparse

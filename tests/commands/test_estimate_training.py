@@ -80,7 +80,7 @@ def test_the_table_has_memory_throughput_utilization_and_the_step(run: Run) -> N
     for part in (
         "8 x H100", "global batch 16 x 4,096 = 65,536 tokens", "memory per accelerator at the peak", "tokens/s, ",
         "MFU ", "HFU ", "exposed communication", "pipeline bubble", "one step on one rank:", "attention/scores",
-        "basis: ", "FLOPs: model FLOPs of a token",
+        "evidence: ", "FLOPs: model FLOPs of a token",
     ):  # fmt: skip
         assert part in output
 

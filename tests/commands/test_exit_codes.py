@@ -142,7 +142,7 @@ def test_a_support_matrix_that_cannot_be_written_ends_with_2(
 
 
 def test_an_empty_catalog_is_no_bad_input_and_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
-    assert ended("advise", "workload.yaml") == 1
+    assert ended("advise", "fixtures/workloads/support-chat.yaml") == 1
     assert "manage.py load_catalog" in capsys.readouterr().err
 
 

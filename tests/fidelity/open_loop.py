@@ -11,19 +11,22 @@ import argparse
 import csv
 import lzma
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from advisor.engine.estimate import Resources, prepare
+from advisor.engine.estimate.simulated import SETTLING_ROUNDS
+from advisor.engine.network import Adapters
 from advisor.engine.scheduler import Simulation, scheduler_of, simulate
-from advisor.engine.step import POISSON, TRACE, Client, lanes
+from advisor.engine.step import POISSON, TRACE, Client, Lane, StepTimes, lanes
 from advisor.engine.terms import Case, Lengths, Pool, PrefixClass, Protocol
 
 OWN = Path("fixtures/measurements")
-FILES = ("hopper-vllm-033-open-loop-2", "h200-vllm-033-open-loop")
+FILES = ("hopper-vllm-033-open-loop-3", "hopper-vllm-033-open-loop-2", "h200-vllm-033-open-loop")
 PERCENTILES = (50, 95, 99)
 METRICS = ("ttft", "tpot")
 NOISE = {"ttft": 0.20, "tpot": 0.10}  # 90 % interval of a measured p95, block bootstrap, median point
@@ -32,6 +35,7 @@ SHARED = {  # traffic of the given points
     "pc50": (PrefixClass(fraction=1.0, shared_tokens=1248, prefixes=8),),
     "pcmix": (PrefixClass(fraction=0.5, shared_tokens=2000, prefixes=8),),
 }
+DRAFT_MODEL, ADAPTER_RANK = "meta-llama/Llama-3.2-1B", 16
 BEFORE_S, AFTER_S = 20.0, 15.0  # of load around a window of the given points
 
 
@@ -52,6 +56,9 @@ class Point:
     prefix_classes: tuple[PrefixClass, ...]
     measured_ms: dict[tuple[str, int], float]
     recorded: bool = False  # arrivals of a recorded trace, which only a replay predicts
+    partial: bool = False  # not every request is known, so that nothing can be replayed
+    kv_cache_tokens: float = 0.0  # of the server, where it was set; 0: what fits
+    adapters: int = 0
 
 
 def table(path: Path) -> Iterator[dict[str, str]]:
@@ -61,12 +68,21 @@ def table(path: Path) -> Iterator[dict[str, str]]:
 
 
 def requests_of(path: Path, arrival: str) -> dict[str, np.ndarray]:
-    """Point -> rows of (arrival s, input tokens, output tokens)."""
-    found: dict[str, list[tuple[float, float, float]]] = {}
+    """Point -> rows of (arrival s, input tokens, output tokens, 1 in the measured window, shared tokens)."""
+    found: dict[str, list[tuple[float, ...]]] = {}
     for row in table(path):
-        sent = row.get("tokens") or row["osl"]
-        found.setdefault(row["point"], []).append((float(row[arrival]), float(row["isl"]), float(sent)))
+        measured, shared = row.get("phase", "window") == "window", row.get("shared_tokens") or 0
+        tokens = float(row["isl"]), float(row.get("tokens") or row["osl"])
+        found.setdefault(row["point"], []).append((float(row[arrival]), *tokens, float(measured), float(shared)))
     return {point: np.array(sorted(rows)) for point, rows in found.items()}
+
+
+def prefixes_of(rows: np.ndarray) -> tuple[PrefixClass, ...]:
+    """The class of the requests that share a prefix with others, one of eight."""
+    shared = rows[:, 4]
+    if not shared.any():
+        return ()
+    return (PrefixClass(fraction=float((shared > 0).mean()), shared_tokens=float(shared.max()), prefixes=8),)
 
 
 def replay_of(rows: np.ndarray) -> Client:
@@ -81,7 +97,7 @@ def replay_of(rows: np.ndarray) -> Client:
 def under_load(rows: np.ndarray, window_s: float) -> tuple[np.ndarray, slice]:
     """(the window with load before and after it, as if it repeated, place of its own requests)."""
     before, after = rows[rows[:, 0] > window_s - BEFORE_S], rows[rows[:, 0] < AFTER_S]
-    shift = np.array([window_s, 0.0, 0.0])
+    shift = np.array([window_s, 0.0, 0.0, 0.0, 0.0])
     return np.concatenate([before - shift, rows, after + shift]), slice(len(before), len(before) + len(rows))
 
 
@@ -144,47 +160,94 @@ def own() -> list[Point]:
         rows_of = requests_of(path if path.exists() else path.with_suffix(".csv.xz"), "arrival_s")
         for row in table(OWN / f"{name}.csv"):
             rows = rows_of[row["point"]]
-            row |= {"isl_mean": str(rows[:, 1].mean()), "osl_mean": str(rows[:, 2].mean())}
-            cv = float(row.get("arrival_cv") or 1.0)
+            window = np.flatnonzero(rows[:, 3])
+            measured = rows[window]
+            row |= {"isl_mean": str(measured[:, 1].mean()), "osl_mean": str(measured[:, 2].mean())}
+            cv, budget = float(row.get("arrival_cv") or 1.0), int(row.get("max_batched_tokens") or 8192)
+            case = replace(case_of(row, http=True, max_batched_tokens=budget, max_batch=1024), **drafting(row))
             points.append(
                 Point(
                     name=row["point"],
                     group=f"own, {row['model_id'].split('/')[1]} {row['weights_dtype']}, {row['accelerator_slug']}",
                     held_out=row["held_out"] == "1",
-                    case=case_of(row, http=True, max_batched_tokens=8192, max_batch=1024),
+                    case=case,
                     client=replay_of(rows),
-                    sample=slice(0, len(rows)),
+                    sample=slice(int(window[0]), int(window[-1]) + 1),
                     rate_per_s=float(row["requests_per_s"]),
                     arrival_cv=cv,
                     input_tokens=lengths(row["isl_mean"], row["isl_mean"]),
                     output_tokens=lengths(row["osl_mean"], row["osl_mean"]),
-                    prefix_classes=(),
+                    prefix_classes=prefixes_of(measured),
                     measured_ms={(m, p): float(row[f"{m}_ms_p{p}"]) for m in METRICS for p in PERCENTILES},
                     recorded=row["arrivals"] == "trace",
+                    partial=float(row.get("recorded_fraction") or 1.0) < 1.0,
+                    kv_cache_tokens=float(row.get("kv_cache_tokens") or 0.0),
+                    adapters=int(row.get("adapters") or 0),
                 )
             )
     return points
+
+
+def drafting(row: Mapping[str, str]) -> dict[str, Any]:
+    """The drafts of a row as fields of a case; a draft model's acceptance was set, n-grams were never accepted."""
+    if not int(row.get("draft_tokens") or 0):
+        return {}
+    by_model = "-draft-" in row["point"]
+    return {
+        "speculative": "draft" if by_model else "ngram",
+        "speculative_tokens": int(row["draft_tokens"]),
+        "acceptance_fraction": 0.7 if by_model else 1e-9,
+        "draft_model": DRAFT_MODEL if by_model else None,
+    }
 
 
 def lengths(mean: str, p95: str) -> Lengths:
     return Lengths(mean_tokens=float(mean), p95_tokens=float(p95))
 
 
-def predicted(point: Point, resources: Resources, *, replay: bool) -> list[Simulation]:
-    """Simulations of a point: one replay, or several with generated arrivals."""
-    prepared = prepare(point.case, resources)
+def server_of(point: Point, resources: Resources, drafted: float = 1.0) -> tuple[Lane, StepTimes]:
+    """The lane of a point and its step times, with as many adapters and as much cache as the server had.
+
+    drafted: requests that decode together, on which the cost of drafts depends.
+    """
+    model, prepared = resources.models[point.case.model_id], prepare(point.case, resources)
     assert not isinstance(prepared, str), prepared
     (lane,) = prepared
-    built = lanes(resources.models[point.case.model_id], [lane])
+    if point.adapters:
+        model = replace(model, adapters=Adapters(count=point.adapters, rank=ADAPTER_RANK, active=point.adapters))
+    times = lanes(model, [replace(lane, drafted_requests=drafted)]).times
+    if point.kv_cache_tokens:
+        times = replace(times, kv_capacity_tokens=np.array([point.kv_cache_tokens]))
+    return lane, times
+
+
+def client_of(point: Point, *, replay: bool) -> Client:
+    """The very arrivals of a point, or arrivals as they are stated."""
     client = point.client
     if not replay:
         client = Client(kind=POISSON, rate_per_s=point.rate_per_s, arrival_cv=point.arrival_cv)
         if point.case.client.http:  # traffic that is only known by its requests
-            client = replace(client, input_tokens=point.client.input_tokens, output_tokens=point.client.output_tokens)
-    client = replace(client, prefix_classes=point.prefix_classes)
+            own = {side: getattr(point.client, side)[point.sample] for side in ("input_tokens", "output_tokens")}
+            client = replace(client, **own)
+    return replace(client, prefix_classes=point.prefix_classes)
+
+
+def predicted(point: Point, resources: Resources, *, replay: bool) -> list[Simulation]:
+    """Simulations of a point: one replay, or several with generated arrivals."""
+    lane, times = server_of(point, resources)
+    client = client_of(point, replay=replay)
+    runs = simulated(point, lane, times, client, replay=replay)
+    for _ in range(SETTLING_ROUNDS if lane.draft else 0):
+        running = float(np.mean([run.running_requests_mean for run in runs]))
+        _, times = server_of(point, resources, max(running, 1.0))
+        runs = simulated(point, lane, times, client, replay=replay)
+    return runs
+
+
+def simulated(point: Point, lane: Lane, times: StepTimes, client: Client, *, replay: bool) -> list[Simulation]:
     return [
         simulate(
-            built.times,
+            times,
             0,
             scheduler_of(lane),
             client,
@@ -233,7 +296,7 @@ def error_line(name: str, all_ratios: Sequence[Ratios]) -> str:
 def report(points: Sequence[Point], resources: Resources, *, each: bool) -> None:
     heads = "".join(f"{m[:2]} p{p}".rjust(7) for m in METRICS for p in PERCENTILES)
     for replay in (True, False):
-        shown = [p for p in points if replay or not p.recorded]
+        shown = [p for p in points if not (p.partial if replay else p.recorded)]
         found = {p.name: ratios_of(p, resources, replay=replay) for p in shown}
         print(f"\n{'same arrivals' if replay else 'generated arrivals':58s}{heads}")
         if each:
@@ -265,7 +328,7 @@ def main() -> None:
     from advisor.inputs import catalog_resources
 
     points = (given(options.points) if options.points else []) + own()
-    report(points, catalog_resources(sorted({p.case.model_id for p in points})), each=options.each)
+    report(points, catalog_resources(sorted({p.case.model_id for p in points} | {DRAFT_MODEL})), each=options.each)
 
 
 if __name__ == "__main__":

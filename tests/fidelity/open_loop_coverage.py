@@ -19,16 +19,16 @@ from typing import Any
 
 import numpy as np
 
-from advisor.engine.estimate import Resources, prepare
+from advisor.engine.estimate import Resources
 from advisor.engine.scheduler import Response, open_loop, response_of, scheduler_of, simulate
 from advisor.engine.search import CORRELATION, factors_of, latency_ranges
-from advisor.engine.step import POISSON, Client, Demand, Lane, lanes
+from advisor.engine.step import POISSON, Client, Demand, Lane
 from advisor.engine.terms import SHARES, quantile_key
-from tests.fidelity.open_loop import METRICS, Point, given, own
+from tests.fidelity.open_loop import DRAFT_MODEL, METRICS, Point, client_of, given, own, server_of
 
 REQUESTS, WINDOWS, SEEDS = 2000, 40, 4
 BANDS = {"up to 40 %": (0.0, 0.4), "40 to 75 %": (0.4, 0.75), "above 75 %": (0.75, math.inf)}  # of the capacity
-TIMED_ROWS = ("h200_vllm",)  # sources of the closed loops
+TIMED_ROWS = ("h200_vllm", "h200_vllm_033")  # sources of the closed loops
 KINDS = {"tpot_ms_mean": "tpot", "ttft_ms_mean": "ttft", "output_tokens_per_s": "throughput"}
 
 
@@ -69,17 +69,8 @@ def at_load(client: Client, load: float) -> Client:
 
 def simulated(point: Point, resources: Resources) -> Simulated:
     """With generated arrivals; a recorded trace with its own."""
-    prepared = prepare(point.case, resources)
-    assert not isinstance(prepared, str), prepared
-    (lane,) = prepared
-    times, sent = lanes(resources.models[point.case.model_id], [lane]).times, len(point.client.arrival_s)
-    client = point.client
-    if not point.recorded:
-        client = Client(kind=POISSON, rate_per_s=point.rate_per_s, arrival_cv=point.arrival_cv)
-        if point.case.client.http:
-            client = replace(client, input_tokens=point.client.input_tokens, output_tokens=point.client.output_tokens)
-
-    client = replace(client, prefix_classes=point.prefix_classes)
+    lane, times = server_of(point, resources)
+    sent, client = len(point.client.arrival_s[point.sample]), client_of(point, replay=point.recorded)
 
     def run(load: float, requests: int = REQUESTS, seed: int = SEEDS) -> Any:
         seen = simulate(
@@ -186,7 +177,7 @@ def main() -> None:
     from advisor.inputs import catalog_resources
 
     points = (given(options.points) if options.points else []) + own()
-    resources = catalog_resources(sorted({p.case.model_id for p in points}))
+    resources = catalog_resources(sorted({p.case.model_id for p in points} | {DRAFT_MODEL}))
     found = []
     for point in points:
         each = covered(simulated(point, resources), of_other_models(resources.scopes, point.case.model_id))

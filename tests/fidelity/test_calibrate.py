@@ -12,10 +12,12 @@ import yaml
 
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.calibration import least_squares
+from advisor.engine.estimate import estimate_all
 from advisor.engine.terms.workloads.case import Case
 from advisor.fidelity import calibrate, calibration_files
 from advisor.fidelity.rows import case_of
 from advisor.fidelity.scores.report import older_fit, stamp
+from advisor.inputs import catalog_resources
 from advisor.management.commands import calibrate as command
 from catalog.loading import fixtures
 from tests.engine.calibration.test_kernels import CHIP
@@ -217,3 +219,45 @@ def test_the_published_scores_belong_to_this_engine_and_calibration():
 def test_held_out_errors_of_an_older_calibration_are_marked():
     assert older_fit("old", "old") == "" and older_fit("old", "") == ""
     assert "calibration old" in older_fit("old", "new") and "shipped calibration, new" in older_fit("old", "new")
+
+
+# ------------------------------------------------------------------ one engine on one family of chips
+
+SCOPE = "framework:sglang:instinct-mi350"
+ENGINE = {"kernel_factor": (0.5, 0.4, 8.0), "matmul_factor": (0.4, 0.1, 1.5)}
+
+
+def served_rows(known, model="deepseek-ai/DeepSeek-R1"):
+    """TPOT of a burst on MI355X by users and prompt length, as predicted with these scopes."""
+    runs = [
+        row(id=f"{users}-{isl}", accelerator_slug="mi355x", model_id=model, framework="sglang 0.5.12", tp="8",
+            n_accelerators="8", concurrency_or_batch=users, isl=isl, source_key="inferencex_fixture")
+        for users in ("4", "64") for isl in ("1024", "8192")
+    ]  # fmt: skip
+    cases = [case_of(r, known) for r in runs]
+    return [replace(r, value=1e3 * e.tpot_mean_s) for r, e in zip(runs, estimate_all(cases, known), strict=True)]
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("shipped")
+def test_the_fit_of_a_scope_finds_what_the_rows_were_made_with():
+    resources = catalog_resources()
+    made = replace(resources, scopes={**resources.scopes, SCOPE: {"kernel_factor": 2.0, "matmul_factor": 0.6}})
+    fit = calibrate.fit_scope(served_rows(made), resources, SCOPE, ENGINE, excluded=[])
+    assert np.abs(fit.after).max() < np.abs(fit.before).max() / 4  # shrunk to the values of the wider scopes
+    assert 1.5 < fit.values["kernel_factor"] < 2.2
+    assert fit.uncertain_ratio >= calibrate.LEAST_RATIO  # rows of one model
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("shipped")
+def test_the_fit_of_a_scope_sees_no_excluded_group():
+    resources = catalog_resources()
+    rows = served_rows(resources)
+    group = ("mi355x", "deepseek-ai/DeepSeek-R1", "inferencex_fixture")
+    used, weights = calibrate.scope_rows(rows, resources, SCOPE, [])
+    assert len(used) == len(weights) == 4
+    assert calibrate.scope_rows(rows, resources, SCOPE, [group])[0] == ()
+    assert calibrate.scope_rows(rows, resources, "framework:sglang", [])[0] == ()  # the family's scope is narrower
+    with pytest.raises(ValueError, match="no row"):
+        calibrate.fit_scope(rows, resources, SCOPE, ENGINE, [group])

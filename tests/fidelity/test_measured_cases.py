@@ -262,3 +262,27 @@ def test_rows_without_a_case_say_why():
 def test_an_unknown_source_is_read_with_an_unknown_client():
     c = case(source_key="elsewhere")
     assert (c.client.kind, c.client.known, c.phase) == ("steady", False, "serving")
+
+
+def test_a_prompt_that_all_requests_share_is_in_the_cache():
+    wiki = {"source_key": "rtx6kpro_wiki", "task": "server_throughput", "metric": "output_tokens_per_s"}
+    shared = case(**wiki, isl="16384")
+    assert [(c.fraction, c.shared_tokens) for c in shared.prefix_classes] == [(1.0, 16384)]
+    assert (case(**wiki, isl="0").prefix_classes, case().prefix_classes) == ((), ())
+
+
+def test_a_rate_with_a_limit_in_flight_limits_the_batch():
+    assert case(source_key="spark_devreng", concurrency_or_batch="poisson qps=1.5 max 25").max_batch == 25
+    assert case(source_key="spark_devreng", concurrency_or_batch="poisson qps=1.5").max_batch is None
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [
+        ("vLLM main-5931b7e5 (TPU)", "main-5931b7e5"),
+        ("vllm 0.14.0rc3.dev30+gb026cf14e.d20260212.rocm700", "build 0.14.0rc3.dev30+gb026cf14e.d20260212.rocm700"),
+        ("vLLM 0.29.0+rocm723", "0.29.0+rocm723"),
+    ],
+)
+def test_a_commit_or_a_build_of_one_is_no_release(name, version):
+    assert framework_of(row(framework=name))[1] == version

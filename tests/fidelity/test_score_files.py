@@ -7,8 +7,10 @@ import pytest
 import yaml
 
 from advisor.engine.estimate.simulated import Estimate
+from advisor.fidelity.rows import case_of
 from advisor.fidelity.scores import score_files, scorecard, scoring
 from advisor.fidelity.training import rows as training_rows
+from advisor.inputs import catalog_resources
 from catalog.loading import scored as files
 from catalog.loading.fixtures import FixtureError
 from catalog.models import Scorecard, ScoredRow
@@ -130,3 +132,27 @@ def test_no_shipped_row_has_a_figure_of_a_source_that_keeps_its_own():
     for key in kept:
         for stored in files.scored_rows(score_files.DIRECTORY / f"{key}.csv"):
             assert stored["measured"] is None and stored["predicted"] is None and stored["low"] is None
+
+
+@pytest.mark.usefixtures("shipped")
+def test_most_shipped_rows_of_serving_say_enough_to_be_predicted_again():
+    """Their case is the one that was scored: framework, version, format, layout and phase are those of the row."""
+    known = catalog_resources()
+    files.load(score_files.DIRECTORY)
+    served = [stored for stored in ScoredRow.objects.exclude(phase="training") if stored.client != "poisson"]
+    found, left = score_files.published(served, known)
+    assert len(found) > 6000 and len(found) + sum(left.values()) == len(served)
+    by_key = {stored.key: stored for stored in served}
+    for restored in found[::50]:
+        case, stored = case_of(restored, known), by_key[restored.id]
+        assert (case.chips, case.isl, case.osl, case.model_id) == (stored.chips, stored.isl, stored.osl, stored.model)
+        assert case.client.kind == stored.client
+
+
+def test_a_row_that_its_columns_do_not_describe_is_counted_and_not_predicted(results, tmp_path):
+    write(results, tmp_path)
+    files.load(tmp_path)
+    ScoredRow.objects.filter(key="a:ttft").update(layout="tp3 of something")
+    ScoredRow.objects.filter(key="c:tpot").update(client="poisson")
+    found, left = score_files.published(ScoredRow.objects.order_by("pk"), CATALOG)
+    assert {row.id for row in found} == {"a:tpot", "b:tpot"} and sum(left.values()) == 2

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
+from advisor.answer import single_estimate
 from advisor.engine.cost.hourly import Draw
 from advisor.engine.estimate.simulated import Estimate, Resources, estimate_all, prepare
 from advisor.engine.network.model import Adapters, Model
@@ -20,6 +21,7 @@ from advisor.engine.terms.machines.hardware import overhead
 from advisor.engine.terms.workloads.case import Case, Pool, Protocol
 from advisor.inputs.current import catalog_resources
 from advisor.load_tests.result_files import parse
+from advisor.workload import deployment
 
 FOLDER, HELD_OUT = (Path("fixtures/measurements", name) for name in ("h200-serve", "h200-serve-qwen3-8b"))
 ROWS, HELD_OUT_ROWS = (
@@ -93,7 +95,9 @@ def compare_power(known: Resources) -> None:
     """Watts of the chip, whose four shares come from kernels timed alone: no served point is among them."""
     ratio = np.array([predicted / measured for predicted, measured in powers(known)])
     assert len(ratio) == 14
-    assert np.median(np.abs(ratio - 1)) < 0.075 and 0.88 < ratio.min() and ratio.max() < 1.09
+    # Short kernels and waits between chips draw less than large kernels. That halves the error of eight chips below and
+    # costs 1.5 points here, where each kernel is large.
+    assert np.median(np.abs(ratio - 1)) < 0.095 and 0.85 < ratio.min() and ratio.max() < 1.09
 
 
 def powers(known: Resources) -> Iterator[tuple[float, float]]:
@@ -114,6 +118,58 @@ def powers(known: Resources) -> Iterator[tuple[float, float]]:
             first, later = step_fractions(draw, known.models[model_id], lanes_of, 0, *at)
             share = float(row["output_tokens_per_s"]) / 256 * prefill_s(lanes_of, 0, at[0]) / prompts
             yield 77.0 + (700.0 - 77.0) * (share * first + (1 - share) * later), float(row["gpu_watts_mean"])
+
+
+# gpt-oss-120b (MXFP4) under vLLM on H100s: TP, users, output tokens; mean watts of one GPU and share of the readings in
+# which it worked: github.com/SemiAnalysisAI/InferenceX/issues/828, run 22537483477, 2026-03-01, prompts of 1,024
+# tokens. The readings include the start of the server (issue 1507 of the same project), when a GPU that holds a model
+# draws about 115 W (github.com/sgl-project/sglang/issues/3196).
+SHARED_BY_CHIPS = [
+    (8, 4, 1024, 159, 0.273), (8, 8, 1024, 173, 0.294), (8, 16, 1024, 189, 0.317), (8, 32, 1024, 205, 0.351),
+    (8, 64, 1024, 171, 0.242), (4, 64, 1024, 301, 0.470), (2, 64, 1024, 397, 0.554), (8, 4, 8192, 222, 0.722),
+    (8, 8, 8192, 253, 0.807),
+]  # fmt: skip
+LOADED_WATTS = 115.0
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("shipped")
+def test_chips_that_share_a_model_draw_what_was_read_while_they_worked() -> None:
+    ratios = []
+    for tp, users, osl, mean_watts, working in SHARED_BY_CHIPS:
+        asked = {"model": "openai/gpt-oss-120b", "accelerator": "h100-sxm", "tp": tp, "weights": "mxfp4",
+                 "framework": "vllm", "isl": 1024, "osl": osl, "concurrency": users}  # fmt: skip
+        e = single_estimate.answer(deployment.parse_deployment(asked))
+        assert e.accelerator_watts and e.host_watts_per_accelerator and e.pue
+        total = tp * (e.accelerator_watts + e.host_watts_per_accelerator) * e.pue
+        assert e.watts == pytest.approx(total, rel=1e-3)
+        ratios.append(e.accelerator_watts / (LOADED_WATTS + (mean_watts - LOADED_WATTS) / working))
+    assert np.median(np.abs(np.array(ratios) - 1)) < 0.06 and 0.85 < min(ratios) and max(ratios) < 1.1
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("shipped")
+def test_every_chip_draws_more_with_more_users_and_less_when_it_shares_the_model() -> None:
+    known = catalog_resources([LLAMA])
+    rows = {row["key"]: row["value"] for row in yaml.safe_load(Path("fixtures/overheads.yaml").read_text())}
+    names = ("waiting", "kernel", "memory", "compute")
+    draw, compared = Draw(**{f"{name}_fraction": rows[f"{name}-power-fraction"] for name in names}), 0
+    for slug, chip in known.accelerators.items():
+        drawn: dict[tuple[int, int], float] = {}
+        for tp, users in ((1, 1), (1, 64), (8, 1)):
+            case = replace(
+                case_of("bf16", "bf16", users, Protocol()), accelerator_slug=slug, chips=tp, pool=Pool(tp=tp)
+            )
+            own = prepare(case, known) if chip.served and (tp == 1 or chip.links) else ""
+            if not isinstance(own, str):
+                drawn[tp, users] = step_fractions(
+                    draw, known.models[LLAMA], lanes(known.models[LLAMA], own), 0, 1024.0, float(users), 1100.0
+                )[1]
+        assert all(0.0 < fraction <= 1.0 for fraction in drawn.values())
+        if len(drawn) == 3:
+            compared += 1
+            assert drawn[8, 1] < drawn[1, 1] < drawn[1, 64] + 1e-9, slug
+    assert compared > 30
 
 
 def compare_steps(model_id: str, known: Resources, rows: dict[str, dict[str, str]], within: float) -> None:

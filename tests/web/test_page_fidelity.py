@@ -43,6 +43,16 @@ def test_without_a_scorecard_the_page_says_what_to_do(client):
     assert client.get("/api/v1/fidelity").status_code == 404
 
 
+def test_the_page_begins_with_the_rows_like_the_question(client, card):
+    """Chip, model and framework together, then less of them; what nobody measured says so."""
+    text = text_of(client, "/fidelity?for_accelerator=b200&for_framework=vllm&for_model=none/such")
+    assert text.index("For your question") < text.index("Targets")
+    first = text[text.index("b200, none/such, vllm") :]
+    assert "nobody measured this" in first[: first.index("b200, vllm")]
+    assert "40" in first[first.index("b200, vllm") : first.index("Targets")]
+    assert "For your question" in text_of(client, "/fidelity")
+
+
 def test_the_page_says_which_targets_are_missed(client, card):
     text = text_of(client, "/fidelity")
     assert "targets are missed" in text

@@ -368,3 +368,17 @@ def test_a_model_of_ones_own_takes_the_place_of_the_catalogs():
     with pytest.raises(WorkloadError) as caught:
         with_config(KNOWN, "mine", {"model_type": "llama"})
     assert caught.value.errors[0]["field"] == "model.config"
+
+
+def test_a_format_that_no_framework_has_is_not_blamed_on_one():
+    """The framework that would be used has no part in it; where another one has the format, the named one is told."""
+    bare = [replace(f, weights=rules("bf16")) for f in (VLLM, SGLANG)]
+    known = replace(KNOWN, frameworks=tuple(bare))
+    with pytest.raises(WorkloadError) as caught:
+        fixed(parse_deployment(ASKED | {"weights": "fp8"}), known)
+    said = caught.value.errors[0]["message"]
+    assert "no framework has documented support for FP8" in said and VLLM.name in said and SGLANG.name in said
+    with pytest.raises(WorkloadError) as caught:
+        one = replace(KNOWN, frameworks=(bare[0], SGLANG))
+        fixed(parse_deployment(ASKED | {"weights": "fp8", "framework": "vllm"}), one)
+    assert "no framework" not in caught.value.errors[0]["message"]

@@ -3,15 +3,14 @@
 import math
 from collections.abc import Sequence
 
-from advisor.engine.terms import Rollout, TuningObjective
+from advisor.engine.terms import TuningObjective
 from advisor.engine.training import PeakMemory, Rates, StepTime, reference_bytes
 from advisor.engine.training_search import Phase, Servers, Trainer, iteration
 from advisor.inputs import REFERENCES, host_copy_fraction, resources_with, rounded
 from advisor.result import Phase as PhaseSection
-from advisor.workload import LONGEST_RATIO, FixedRun, TrainingRun, WorkloadError, error
+from advisor.workload import FixedRun, TrainingRun, WorkloadError, error, rollout_of
 
 GIB = 2.0**30
-LEAST_PROMPT_TOKENS = 16
 UNCHECKED_ESTIMATE = "no published measurement checks this composition of phases: time one iteration before you commit"
 UNCHECKED = (
     f"{UNCHECKED_ESTIMATE}; its ranges combine those of training and serving and do not cover the assumptions on "
@@ -25,14 +24,6 @@ def tuning_of(d: TrainingRun) -> TuningObjective | None:
         return None
     rollout = rollout_of(d) if d.objective == "grpo" else None
     return TuningObjective(name=d.objective, reference=REFERENCES[d.reference], rollout=rollout)
-
-
-def rollout_of(d: TrainingRun) -> Rollout:
-    """Lengths as given; prompt and longest response fill the sequence."""
-    mean = float(d.response_tokens or d.sequence_length // 4)
-    longest = float(d.longest_response_tokens or LONGEST_RATIO * mean)
-    prompt = float(d.prompt_tokens or max(d.sequence_length - longest, LEAST_PROMPT_TOKENS))
-    return Rollout(prompt_tokens=prompt, response_tokens=mean, longest_response_tokens=longest)
 
 
 def phases(fixed: FixedRun, peak: PeakMemory, rates: Rates, step: StepTime) -> list[PhaseSection]:

@@ -121,9 +121,8 @@ def answer_of(fixed: Fixed, cv_range: Ratios | None = None) -> Estimate:
         result = result.changed(concurrency=at_once, memory=memory(built, at_once))
     ledger, prefill_share = steps(built, result.concurrency)
     result = result.changed(**figures(built, seen), step=ledger, bound=bound_of(ledger))
-    result = result.changed(**costs(built, result, prefill_share), closed_form=closed_form(built))
-    if seen.seen is not None:
-        result = result.changed(accelerator_watts=accelerator_watts(built, result, prefill_share, seen.seen))
+    busy = seen.seen.busy_fraction if seen.seen else 1.0
+    result = result.changed(**costs(built, result, prefill_share, busy), closed_form=closed_form(built))
     result = result.changed(interval=interval(built, result, response(fixed, cv_range)))
     if built.fixed.model.encoder_only:
         result = embedding(result)
@@ -399,21 +398,21 @@ def open_form(built: Built, rate_per_s: float) -> ClosedForm:
 # --- what it costs ----------------------------------------------------------------------------------------------
 
 
-def costs(built: Built, result: Estimate, prefill_share: float) -> Json:
-    """Fields of the cheapest current offer that can hold it, and its power at full load."""
+def costs(built: Built, result: Estimate, prefill_share: float, busy_fraction: float) -> Json:
+    """Fields of the cheapest current offer that can hold it, and its power under this load."""
     offers, a = market(built.fixed.accelerator)
-    phases = mean_power_fraction(built, a, result.concurrency, prefill_share)
+    span_fraction = mean_power_fraction(built, a, result.concurrency, prefill_share) * busy_fraction
     used_gib = sum(gib for name, gib in result.memory.parts().items() if name != "free_gib")
     holding = [o for o in offers if o.share is None or holds(o.share, used_gib * GIB)]
     priced = [(usd, o) for o in holding if (usd := usd_per_hour(built.fixed.pools, o)) is not None]
     if not priced:
         unpriced = {"usd_per_hour": None, "price_as_of": None, "price_source": None}
-        return power(watts(built, a, None, phases), result, None) | unpriced
+        return power(built, a, None, span_fraction, result) | unpriced
     usd, offer = min(priced, key=lambda each: each[0])
     output = 0.0 if built.fixed.model.encoder_only else result.output_tokens_per_s or 0.0
     tokens_per_s = {"input": (result.total_tokens_per_s or 0.0) - output, "output": output}
     by_token = token_costs(usd, tokens_per_s, prefill_share)
-    return power(watts(built, a, offer, phases), result, offer) | {
+    return power(built, a, offer, span_fraction, result) | {
         "provider": offer.provider,
         "instance": offer.instance,
         "region": offer.region,
@@ -448,27 +447,21 @@ def mean_power_fraction(built: Built, a: Assumptions, concurrency: int, prefill_
     return prefill_share * first + (1.0 - prefill_share) * later
 
 
-def accelerator_watts(built: Built, result: Estimate, prefill_share: float, seen: Seen) -> float | None:
-    """Mean power of one accelerator under this load, as its own sensor shows it."""
-    chip, (_, a) = built.fixed.accelerator, market(built.fixed.accelerator)
-    idle = chip.idle_watts if math.isfinite(chip.idle_watts) else chip.watts * a.idle_fraction
-    span = mean_power_fraction(built, a, result.concurrency, prefill_share) * seen.busy_fraction
-    return number(idle + (chip.watts - idle) * span)
-
-
-def watts(built: Built, a: Assumptions, offer: Offer | None, span_fraction: float) -> float:
-    """All chips at this share of (limit - idle), in the hosts and the building of the offer."""
+def power(built: Built, a: Assumptions, offer: Offer | None, span_fraction: float, result: Estimate) -> Json:
+    """Mean power with all chips at this share of (limit - idle): of one chip, of its host, and with the building."""
     chip, share = built.fixed.accelerator, offer.host_watts_per_accelerator if offer else None
-    host = np.array(usual_host_watts(chip, a) if share is None else share)
-    each = watts_per_chip(np.array(chip.watts), np.array(chip.idle_watts), np.array(span_fraction), a, host)
-    return float(each) * built.fixed.case.chips * (offer.pue if offer else a.pue)
-
-
-def power(watts: float, result: Estimate, offer: Offer | None) -> Json:
+    host = usual_host_watts(chip, a) if share is None else share
+    limit, idle, span = np.array(chip.watts), np.array(chip.idle_watts), np.array(span_fraction)
+    each = float(watts_per_chip(limit, idle, span, a, np.array(0.0)))
+    pue = offer.pue if offer else a.pue
+    watts = (each + host) * built.fixed.case.chips * pue
     joules = watts / result.output_tokens_per_s if result.output_tokens_per_s else math.nan
     grid = offer.kgco2e_per_kwh if offer else None
     return {
         "watts": number(watts),
+        "accelerator_watts": number(each),
+        "host_watts_per_accelerator": number(host),
+        "pue": number(pue),
         "joules_per_output_token": number(joules),
         "kgco2e_per_mtok": number(joules * 1e6 / JOULES_PER_KWH * grid) if grid else None,
     }

@@ -8,7 +8,8 @@ from typing import Any
 from advisor.answer.estimates import preference
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.network import parameters
-from advisor.engine.terms import Accelerator, Efficiency, efficiency
+from advisor.engine.step import has_experts
+from advisor.engine.terms import Accelerator, Efficiency, Scopes, efficiency
 from advisor.engine.training import (
     HEAD,
     Job,
@@ -21,6 +22,7 @@ from advisor.engine.training import (
     StepTime,
     fastest,
     fits,
+    interval,
     ledger,
     model_flops,
     outside_bytes,
@@ -28,16 +30,19 @@ from advisor.engine.training import (
     peak_memory,
     rates_of,
     recomputed_flops,
+    run_basis,
     step_time,
+    straggler_factor,
     trained_parameters,
 )
+from advisor.engine.training_search import speed_distribution
 from advisor.inputs import number, resources_with, rounded
-from advisor.result import FastestLayout, Operator, TrainingEstimate, TrainingMemory
+from advisor.result import FastestLayout, Operator, TrainingEstimate, TrainingIntervals, TrainingMemory
 from advisor.workload import FixedRun, TrainingRun, WorkloadError, deployment, fixed_run
 from catalog.models import Organisation
 
 GIB, TERA = 2.0**30, 1e12
-PHASES = ("forward", "backward", "recompute", "overlap", "communication", "bubble", "optimizer", "host")
+PHASES = ("forward", "backward", "recompute", "overlap", "communication", "bubble", "optimizer", "host", "wait")
 Change = dict[str, Any]  # arguments and their new values
 RECOMPUTE = ("none", "selective", "full")
 WIDER = (2, 4, 8)  # times as many tensor-parallel ranks or pipeline stages
@@ -46,6 +51,10 @@ BASIS_WARNINGS = {
     "relative": "kernel rates are extrapolated from a related accelerator, not measured on this one",
     "datasheet": "kernel rates are estimated from the datasheet, not measured on this accelerator",
 }
+ACROSS = (
+    "kernels were measured on this accelerator, but no run on more than {near} of them: the intervals are those of "
+    "runs on related accelerators"
+)
 FLOP_CONVENTION = (
     "model FLOPs of a token: {each}, plus 3 x the forward pass of causal attention, each pair of tokens counted once; "
     "parameters are those in use (active experts), with the output head and without the input embedding. HFU adds "
@@ -59,12 +68,17 @@ FLOPS_OF = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Timed:
-    """A run with its rates and its step."""
+    """A run with its rates and its step, and how much longer the slowest rank takes than a mean one."""
 
     fixed: FixedRun
     rates: Rates
     lines: list[Line]
     step: StepTime
+    slowed: float = 1.0
+
+    @property
+    def step_s(self) -> float:
+        return float(self.step.step_s) * self.slowed
 
 
 def answer(d: TrainingRun, organisation: Organisation | None = None) -> TrainingEstimate:
@@ -78,12 +92,31 @@ def answer(d: TrainingRun, organisation: Organisation | None = None) -> Training
     chip = deployment.named("accelerator", d.accelerator, known.accelerators)
     fixed = fixed_run(d, model_id, known.models[model_id], chip)
     achieved = efficiency(known.scopes, chip.slug, chip.family, chip.kind)
-    return answer_of(fixed, achieved).changed(fastest_layout=fastest_layout(fixed, achieved))
+    slowed = straggler_factor(fixed.run.parallel.chips)
+    found = answer_of(fixed, achieved, slowed).changed(fastest_layout=fastest_layout(fixed, achieved, slowed))
+    return found.changed(interval=interval_of(found, known.scopes, has_experts(fixed.model)))
 
 
-def answer_of(fixed: FixedRun, achieved: Efficiency) -> TrainingEstimate:
-    """The estimate of this layout, without a search for a faster one."""
-    timed, peak = timed_run(fixed, achieved), peak_memory(fixed.model, fixed.run)
+def interval_of(e: TrainingEstimate, scopes: Scopes, experts: bool) -> TrainingIntervals:
+    """[low, high] of time, speed and memory at 90 %, from the errors on measured runs of this basis."""
+    low, high = (speed_distribution(scopes, e.basis, experts, e.generation_fraction or 0.0)).ends
+    update_low, update_high = speed_distribution(scopes, e.basis, experts).ends
+    fields: dict[str, list[float | None]] = {}
+    if e.step_s and e.tokens_per_s and e.tokens_per_s_per_accelerator:
+        ends = min(update_low, 1.0), max(update_high, 1.0)
+        fields["step_s"] = [number(e.step_s / ends[1]), number(e.step_s / ends[0])]
+        fields["tokens_per_s"] = [number(e.tokens_per_s * end) for end in ends]
+        fields["tokens_per_s_per_accelerator"] = [number(e.tokens_per_s_per_accelerator * end) for end in ends]
+    if e.iteration_s:
+        fields["iteration_s"] = [number(e.iteration_s / max(high, 1.0)), number(e.iteration_s / min(low, 1.0))]
+    if (memory := interval(scopes, e.basis, experts=experts).memory) is not None:
+        fields["peak_allocated_gib"] = [number(e.peak_allocated_gib * end) for end in memory]
+    return TrainingIntervals(**fields)
+
+
+def answer_of(fixed: FixedRun, achieved: Efficiency, slowed: float = 1.0) -> TrainingEstimate:
+    """The estimate of this layout alone. `slowed`: step of the slowest rank over that of a mean one."""
+    timed, peak = timed_run(fixed, achieved, slowed), peak_memory(fixed.model, fixed.run)
     result = configuration(timed, peak, achieved.basis)
     if result.objective != "sft":
         result = composed(result, timed)
@@ -109,17 +142,19 @@ def composed(result: TrainingEstimate, timed: Timed) -> TrainingEstimate:
     if not result.fits:
         return result
     phases = preference.phases(fixed, peak_memory(fixed.model, fixed.run), timed.rates, timed.step)
-    total = math.fsum(phase.time_s for phase in phases)
+    total = math.fsum(phase.time_s for phase in phases)  # of a mean rank
     generates = math.fsum(phase.time_s for phase in phases if phase.engine == "serving")
     return result.changed(
-        phases=phases, iteration_s=rounded(total), generation_fraction=rounded(generates / total) if generates else None
+        phases=phases,
+        iteration_s=rounded(total * timed.slowed),
+        generation_fraction=rounded(generates / total) if generates else None,
     )
 
 
 PAIRS = "global_batch counts sequences: a pair of a chosen and a rejected answer is two of them"
 
 
-def fastest_layout(fixed: FixedRun, achieved: Efficiency) -> FastestLayout | None:
+def fastest_layout(fixed: FixedRun, achieved: Efficiency, slowed: float) -> FastestLayout | None:
     """The fastest layout for the same chips, batch and formats, of code that can spread a model in all these ways."""
     run = fixed.run
     if fixed.code != "megatron" or run.offload != "none":
@@ -135,8 +170,8 @@ def fastest_layout(fixed: FixedRun, achieved: Efficiency) -> FastestLayout | Non
     best = found.layouts[0]
     return FastestLayout(
         flags=layout_flags(best.run),
-        step_s=rounded(best.step_s),
-        tokens_per_s=rounded(best.tokens_per_s),
+        step_s=rounded(best.step_s * slowed),
+        tokens_per_s=rounded(best.tokens_per_s / slowed),
         peak_allocated_gib=rounded(best.memory.allocated_bytes / GIB),
         candidates=found.candidates,
     )
@@ -151,24 +186,28 @@ def layout_flags(run: Run) -> str:
     return " ".join([*flags, f"--micro-batch {run.micro_batch}", f"--recompute {run.recompute}"])
 
 
-def timed_run(fixed: FixedRun, achieved: Efficiency) -> Timed:
+def timed_run(fixed: FixedRun, achieved: Efficiency, slowed: float) -> Timed:
     model, run = fixed.model, fixed.run
     x, rates = Shape.of(run), rates_of(fixed.chip, achieved, run.recipe, run.code)
     return Timed(
-        fixed=fixed, rates=rates, lines=ledger(model, x, rates, run), step=step_time(model, x, rates, run)
+        fixed=fixed, rates=rates, lines=ledger(model, x, rates, run), step=step_time(model, x, rates, run),
+        slowed=slowed,
     )  # fmt: skip
 
 
 # --- what it is -------------------------------------------------------------------------------------------------
 
 
-def configuration(timed: Timed, peak: PeakMemory, basis: str) -> TrainingEstimate:
+def configuration(timed: Timed, peak: PeakMemory, kernels: str) -> TrainingEstimate:
     """The run and its memory; figures of time follow where it fits."""
     fixed = timed.fixed
     d, run, model, chip = fixed.asked, fixed.run, fixed.model, fixed.chip
     p, needed = run.parallel, model_flops(model, run)
     sequences = run.micro_batch * run.micro_batches * p.dp
-    warnings = [*fixed.notes, *([BASIS_WARNINGS[basis]] if basis in BASIS_WARNINGS else [])]
+    basis = run_basis(chip, kernels, p.chips)
+    across = ACROSS.format(near=chip.links[0].chips if chip.links else 1)
+    unmeasured = across if basis != kernels else BASIS_WARNINGS.get(basis)
+    warnings = [*fixed.notes, *([unmeasured] if unmeasured else [])]
     return TrainingEstimate(
         kind=d.kind,
         objective=d.objective,
@@ -194,7 +233,7 @@ def configuration(timed: Timed, peak: PeakMemory, basis: str) -> TrainingEstimat
         sequence_parallel=p.sequence_parallel,
         recompute=run.recompute,
         offload=run.offload,
-        sequence_length=run.sequence_tokens,
+        sequence_length=run.longest_tokens or run.sequence_tokens,
         micro_batch=run.micro_batch,
         micro_batches=run.micro_batches,
         global_batch=sequences,
@@ -275,7 +314,7 @@ def in_memory(fixed: FixedRun, peak: PeakMemory) -> bool:
 def figures(timed: Timed) -> dict[str, float | None]:
     """Times and throughput of a step."""
     fixed, t = timed.fixed, timed.step
-    step_s, chips = float(t.step_s), fixed.run.parallel.chips
+    step_s, chips = timed.step_s, fixed.run.parallel.chips
     device_s = float(t.compute_s + t.exposed_s + t.bubble_s + t.update_s)
     needed = model_flops(fixed.model, fixed.run)
     hardware = needed + recomputed_flops(timed.lines, fixed.run)
@@ -290,7 +329,7 @@ def figures(timed: Timed) -> dict[str, float | None]:
         "bubble_s": number(float(t.bubble_s)),
         "bubble_fraction": number(float(t.bubble_s) / step_s),
         "update_s": number(float(t.update_s)),
-        "host_s": number(max(step_s - device_s, 0.0)),
+        "host_s": number(max(float(t.step_s) - device_s, 0.0)),
         "tokens_per_s": number(tokens_per_s),
         "tokens_per_s_per_accelerator": number(tokens_per_s / chips),
         "tflops_per_accelerator": number(needed / step_s / chips / TERA),
@@ -305,7 +344,7 @@ def breakdown(timed: Timed) -> list[Operator]:
     In a pipeline the rank is one without the output head, which waits for the stage that has it.
     """
     rows = merged([*operators(timed), *remainders(timed)])
-    least_s = SMALL_FRACTION * float(timed.step.step_s)
+    least_s = SMALL_FRACTION * timed.step_s
     shown = [row for row in rows if (row.time_s or 0.0) > least_s]
     return sorted(shown, key=lambda row: PHASES.index(row.phase))
 
@@ -351,6 +390,7 @@ def remainders(timed: Timed) -> Iterator[Operator]:
     yield rest("bubble", "fill and drain", float(t.bubble_s) - (head_s if piped else 0.0), "bubble")
     yield rest("optimizer", "update", float(t.update_s), "memory")
     yield rest("host", "launches and synchronization", float(t.step_s) - device_s, "host")
+    yield rest("wait", "stragglers", timed.step_s - float(t.step_s), "stragglers")
 
 
 def rest(phase: str, operator: str, seconds: float, bound: str) -> Operator:
@@ -401,6 +441,8 @@ def alternatives(fixed: FixedRun) -> Iterator[Change]:
         yield {"recompute": recompute}
     for micro_batch in smaller(run.micro_batch):
         yield {"micro_batch": micro_batch}
+    if run.recipe.method == "full" and run.recipe.parameter_bytes + run.recipe.master_bytes > 2.0:
+        yield {"precision": "bf16_pure"}
     for zero in range(p.zero + 1, 4) if p.dp * p.cp > 1 else ():
         yield {"zero": zero}
     yield from wider(fixed)
@@ -450,5 +492,5 @@ def together(fixed: FixedRun) -> str:
     more = ({"dp": p.dp * factor, "count": p.chips * factor} for factor in WIDER)
     tried = [start, *(start | change for change in wider(fixed)), *(gentle | sharded | change for change in more)]
     fitting = (in_words(change) for change in tried if change and holds(fixed, change))
-    none = "no change of recompute, micro_batch, zero, tp, pp and dp: choose accelerators with more memory"
+    none = "no change of recompute, micro_batch, precision, zero, tp, pp and dp: choose accelerators with more memory"
     return next(fitting, none)

@@ -194,8 +194,8 @@ def delivery_sentence(plan: PlanSection) -> str:
         return ""
     months = max(s.order_months_before for s in early)
     return (
-        f" Servers take about {months:g} months to arrive (tco.purchase-lead-months), and nothing can be rented until "
-        "then, so month 1 is the month of delivery."
+        f" Delivery takes about {months:g} months (tco.purchase-lead-months), and nothing can be rented until then, so "
+        "month 1 is the month of delivery."
     )
 
 

@@ -66,10 +66,12 @@ class CostModel:
         self.api_usd: float | None = None
         self.api_ranked = False
         self._options: dict[tuple[str, ...], list[joint.Option | None]] = {}
+        self._drawn: dict[int, tuple[joint.Option, joint.Costs]] = {}  # in the joint draws, by id of the option
 
     def of(self, places: Sequence[int]) -> "CostModel":
         """The model of some of its options, with what is already computed for them."""
         found = CostModel(self.question, [self.shown[i] for i in places])
+        found.draws, found._drawn = self.draws, self._drawn
         found._options = {kinds: [known[i] for i in places] for kinds, known in self._options.items()}
         return found
 
@@ -115,12 +117,15 @@ class CostModel:
 
     def costs(self, draws: joint.Draws, kinds: tuple[str, ...] = ()) -> list[joint.Costs | None]:
         """Costs of each option in each draw."""
-        return [
-            joint.costs(self.question.workload, option, joint.factors_of(option, self.uncertain, draws))
-            if option
-            else None
-            for option in self.options(kinds)
-        ]
+        return [self._costs_of(option, draws) if option else None for option in self.options(kinds)]
+
+    def _costs_of(self, option: joint.Option, draws: joint.Draws) -> joint.Costs:
+        if draws is self.draws and id(option) in self._drawn:
+            return self._drawn[id(option)][1]
+        found = joint.costs(self.question.workload, option, joint.factors_of(option, self.uncertain, draws))
+        if draws is self.draws:
+            self._drawn[id(option)] = option, found
+        return found
 
     def api(self, draws: joint.Draws) -> Array | None:
         """Equal monthly payment for the cheapest API in each draw, USD; None: there is none."""

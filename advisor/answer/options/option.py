@@ -328,12 +328,13 @@ def batch_run(question: Question, s: Scored) -> Batch | None:
         return None
     requests = workload.requests_per_s_peak * workload.deadline_s
     every_s = requests / workload.requests_per_s_mean
+    repeats = every_s < workload.horizon_months * HOURS_PER_MONTH * 3600 * (1 - 1e-9)
     return Batch(
         requests=round(requests),
         run_hours=number(s.verified.late_fraction * workload.deadline_s / 3600),
         start_hours=number(workload.cold_start_s / 3600),
         deadline_hours=number(workload.deadline_s / 3600),
-        every_hours=number(every_s / 3600),
+        every_hours=number(every_s / 3600) if repeats else None,
         usd_per_run=number(s.usd_per_hour * every_s / 3600),
         given_back=s.offer.term in BY_THE_HOUR,
         spot_lost_fraction=number(question.catalog.assumptions.spot_lost_fraction) if on_spot(s) else None,

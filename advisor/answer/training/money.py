@@ -93,7 +93,7 @@ def money_said(c: Candidate, money: Money | None, usd_per_run: float) -> str:
     if plan.capex_usd:
         said += f" Purchases: {usd_text(plan.capex_usd)}."
     if months := max((s.order_months_before for s in plan.steps if s.action == "buy"), default=0.0):
-        said += f" Servers take about {months:g} months to arrive, and the first run starts then."
+        said += f" Delivery takes about {months:g} months, and the first run starts then."
     if plan.liability_usd > 0:
         said += f" Liability: {usd_text(plan.liability_usd)} is still due after the run."
     return said

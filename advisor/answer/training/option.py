@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -165,7 +166,8 @@ def fixed_of(q: Question, c: Candidate) -> FixedRun:
             "framework": c.trained.setup.framework,
         }
     )
-    return fixed_run(asked, q.snapshot.model["hf_id"], q.catalog.model, c.trained.accelerator)
+    fixed = fixed_run(asked, q.snapshot.model["hf_id"], q.catalog.model, c.trained.accelerator)
+    return replace(fixed, run=replace(fixed.run, longest_tokens=run.longest_tokens))
 
 
 def label(q: Question, c: Candidate) -> str:
@@ -285,10 +287,10 @@ def intervals(q: Question, c: Candidate, draws: CostDraws) -> TrainingIntervals:
         return TrainingIntervals()
     days, usd = ([number(float(np.quantile(drawn, at))) for at in QUANTILES] for drawn in (draws.days, draws.usd_total))
     monthly = c.planned.plan.usd_per_month / c.usd_total if c.usd_total else 0.0
-    fields = {
+    fields: dict[str, list[float | None]] = {
         "step_s": [number(c.step_s / high), number(c.step_s / low)],
         "tokens_per_s": [number(c.tokens_per_s * low), number(c.tokens_per_s * high)],
-        "days": days,
+        "days": [min(days[0] or 0.0, c.days), max(days[1] or 0.0, c.days)],
         "usd_total": usd,
         "tco_usd": usd,
         "usd_per_month": [number((each or 0.0) * monthly) for each in usd],

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.answer import question
-from advisor.engine.search import allowed, distributions
+from advisor.engine.search import allowed
 from advisor.engine.step import has_experts
-from advisor.engine.terms import CERTAIN, SHARES, Accelerator, Offer, RatioDistribution, Ratios, TrainingTask
-from advisor.engine.training import interval, step_distribution
-from advisor.engine.training_search import Candidate, Found, Reliability
+from advisor.engine.terms import Accelerator, Offer, RatioDistribution, Ratios, TrainingTask
+from advisor.engine.training import interval
+from advisor.engine.training_search import Candidate, Found, Reliability, speed_distribution
 
 Json = dict[str, Any]
 
@@ -35,29 +35,9 @@ class Question(question.Question):
         return [o for o in self.catalog.offers if o.sells(chip) and allowed(o, self.workload.constraints)]
 
     def speed_distribution(self, c: Candidate) -> RatioDistribution:
-        """The true speed of a run over the estimate.
-
-        An iteration of DPO or GRPO has the errors of training in the phases that train and those of serving in those
-        that serve, by their time. Both are taken at the same quantile: how their errors go together is unknown.
-        """
-        basis, serving = c.trained.basis, c.trained.serving_fraction
-        trained = self._training_distribution(basis)
-        if not serving:
-            return trained
-        served = self._serving_distribution(basis)
-
-        def both(share: float) -> float:
-            return 1.0 / (serving / served.quantile(share) + (1.0 - serving) / trained.quantile(share))
-
-        return RatioDistribution.of({share: both(share) for share in SHARES})
-
-    def _training_distribution(self, basis: str) -> RatioDistribution:
-        """The true speed of a step over the estimate, by what the kernels' rates rest on."""
-        known = step_distribution(self.snapshot.calibrations, basis, experts=has_experts(self.catalog.model))
-        return known.inverse() if known is not None else self._serving_distribution(basis)
-
-    def _serving_distribution(self, basis: str) -> RatioDistribution:
-        return distributions(self.snapshot.calibrations, basis).get("throughput", CERTAIN)
+        """The true speed of a run over the estimate."""
+        experts = has_experts(self.catalog.model)
+        return speed_distribution(self.snapshot.calibrations, c.trained.basis, experts, c.trained.serving_fraction)
 
     def memory_ratios(self, basis: str) -> Ratios | None:
         """90% range of the true peak memory over the estimate; None: not known."""

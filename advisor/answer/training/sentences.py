@@ -13,7 +13,14 @@ from advisor.engine.network import parameters
 from advisor.engine.search import efficiency_on
 from advisor.engine.terms import OWNED, usd_text
 from advisor.engine.training import Rates, forward_s, rates_of
-from advisor.engine.training_search import Candidate, budget_named, deadline_days, delivery_days, duration
+from advisor.engine.training_search import (
+    Candidate,
+    budget_named,
+    deadline_days,
+    delivery_days,
+    duration,
+    smaller_tasks,
+)
 from advisor.result import TrainingOption
 from advisor.workload import LONGEST_RATIO
 
@@ -76,7 +83,7 @@ def undelivered(q: Question, c: Candidate) -> str:
     if not bought or c.delivery_days or wait + c.days <= deadline_days(q.workload):
         return ""
     return (
-        f" Buying is ruled out: servers take about {wait / DAYS_PER_MONTH:.3g} months to arrive "
+        f" Buying is ruled out: delivery takes about {wait / DAYS_PER_MONTH:.3g} months "
         f"(tco.purchase-lead-months), and the run must end within {deadline_days(q.workload):g} days."
     )
 
@@ -122,10 +129,12 @@ def nothing(q: Question) -> str:
             f"No run ends within {deadline_days(q.workload):g} days. Allow more days or more accelerators, or train on "
             "fewer tokens. The table of rejections says how long each accelerator takes."
         )
-    return (
-        "No accelerator that your constraints allow can hold this run. The table of rejections says what each one "
-        "lacks; recompute: auto, method: lora or another sequence_length need less memory."
-    )
+    task = q.task
+    recompute = [] if "full" in task.recompute else [f"{q.section}.recompute: auto"]
+    less = [*recompute, *(change.said for change, _ in smaller_tasks(task, q.section))]
+    helps = f" Less memory is needed with {' or '.join(less)}." if less else ""
+    said = "No accelerator that your constraints allow can hold this run."
+    return f"{said} The table of rejections says what each one lacks.{helps}"
 
 
 def waits(c: Candidate) -> str:

@@ -59,6 +59,7 @@ NOT_PROBED: Mapping[str, str] = {
     "sample_bytes_per_logit": "no probe measures it: it is fitted to whole models (manage.py calibrate)",
     "far_link_fraction": "no probe measures it: collectives run on one machine",
     "far_collective_s": "no probe measures it: collectives run on one machine",
+    "far_reduce_s": "no probe measures it: collectives run on one machine",
     "overlap_slowdown_fraction": "train_overlap measures it, and predictions keep their own (docs/reference/probes.md)",
 }
 BESIDE = frozenset({"training_factor"})  # whole steps: see advisor.fidelity.training.probes

@@ -524,6 +524,7 @@ def _client(case: Case, static: bool, pool_lanes: int) -> Client:
         requests_per_user=1 if p.kind == "offline" else max(int(p.requests_per_user), 1),
         rate_per_s=(p.rate_per_s or 0.0) / pool_lanes,
         arrival_cv=math.sqrt(1.0 + (p.arrival_cv**2 - 1.0) / pool_lanes),  # requests go to a lane at random
+        whole_run=p.whole_run,
         prefix_classes=case.prefix_classes,
         length_low_fraction=p.length_low_fraction,
         length_high_fraction=p.length_high_fraction,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import scipy
 
 from advisor.engine.cost import hour_usd
 from advisor.engine.plans import milp
@@ -112,11 +113,9 @@ class _Model:
 
     def constraint(self) -> tuple[Any, list[float], list[float]]:
         """(sparse matrix, lower bounds, upper bounds) of all rows."""
-        from scipy.sparse import coo_array
-
         triples = [(value, r, c) for r, cells in enumerate(self.rows) for c, value in cells.items()]
         values, rows, columns = zip(*triples, strict=True)
-        matrix = coo_array((values, (rows, columns)), shape=(len(self.rows), self.columns))
+        matrix = scipy.sparse.coo_array((values, (rows, columns)), shape=(len(self.rows), self.columns))
         return matrix.tocsc(), self.low, self.high
 
 

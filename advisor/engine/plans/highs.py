@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from scipy import optimize
+import scipy
 
 NOISE = b"HighsMipSolverData::"  # HiGHS in scipy 1.17 prints such lines, which would corrupt JSON output
 _STDOUT = threading.Lock()
@@ -18,7 +18,7 @@ _STDOUT = threading.Lock()
 def milp(*problem: Any, **options: Any) -> Any:
     """scipy.optimize.milp."""
     with _quiet():
-        return optimize.milp(*problem, **options)
+        return scipy.optimize.milp(*problem, **options)
 
 
 @contextmanager

@@ -8,10 +8,11 @@ horizon is settled at the horizon: its remaining payments, less what an exit rec
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from advisor.engine.cost import AFTER, FINANCING, TEAM, Prices
 from advisor.engine.plans.solve import (
@@ -46,6 +47,7 @@ from advisor.engine.plans.ways import (
 from advisor.engine.terms import HOURS_PER_MONTH, Part
 
 CENT = 0.01
+SOLVED = 1024  # plans that are kept; an answer asks for about as many different ones, and for most of them twice
 NAMES = ("rent", "reserve", "buy_now", "extend_later", "rent_then_buy", "mixed")
 
 
@@ -387,7 +389,7 @@ def internal_rate(own: Plan, other: Plan) -> float | None:
     low, high = -0.99, 100.0
     if worth(low) * worth(high) > 0:
         return None
-    return float(brentq(worth, low, high, xtol=1e-10))
+    return float(scipy.optimize.brentq(worth, low, high, xtol=1e-10))
 
 
 # --- choosing ---------------------------------------------------------------------------------------------------
@@ -401,6 +403,13 @@ def best_plan(
     The least team is a fixed cost that the schedule does not see, so plans without purchases, and with nothing but
     hardware of one's own, are compared with the schedule of all ways.
     """
+    return _best_plan(demand, tuple(ways), prices, overheads, limits)
+
+
+@lru_cache(maxsize=SOLVED)
+def _best_plan(
+    demand: Demand, ways: tuple[Way, ...], prices: Prices, overheads: Overheads, limits: Limits | None
+) -> Plan | None:
     every = range(len(ways))
     sets = [list(every)]
     rented = [i for i in every if ways[i].kind in (HOURLY, TERM)]

@@ -1,21 +1,22 @@
 """The cheapest schedule of rentals, commitments and purchases that covers the instances needed in each month.
 
-Where the need never shrinks, each group of instances is covered by itself, month by month from the end (dynamic
-programming). If all groups are needed in the same hours, and covering from a later month on never costs more, that is
-optimal: with F(t) the least cost from month t on, the differences F(t) - F(t + 1) are dual prices that no way to pay
-undercuts, and they do not depend on the group's size. Groups that are needed in different hours of a week could share a
-commitment over time, which is very rarely cheaper and not looked for. Where the need shrinks, a later start costs more,
-or a limit couples the months, it is an integer program: which instances are covered from when to when. Without limits
-its matrix is one of intervals (totally unimodular), so the linear program has whole numbers. HiGHS solves it.
+Where the need never shrinks until it ends, each group of instances is covered by itself, month by month from the end
+(dynamic programming); what covers a month may have started before it is needed. If all groups are needed in the same
+hours, that is optimal: with F(t) the least cost from month t on, the differences F(t) - F(t + 1) are dual prices, none
+is negative, no way to pay undercuts them, and they do not depend on the group's size. Groups that are needed in
+different hours of a week could share a commitment over time, which is very rarely cheaper and not looked for. A limit
+that the result keeps changes nothing. Where the need shrinks, or such a limit couples the months, it is an integer
+program: which instances are covered from when to when. Without limits its matrix is one of intervals (totally
+unimodular), so the linear program has whole numbers. HiGHS solves it.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint
-from scipy.sparse import coo_array
 
 from advisor.engine.cost import Prices
 from advisor.engine.plans.highs import milp
@@ -79,17 +80,29 @@ def cheapest(demand: Demand, ways: Sequence[Way], prices: Prices, limits: Limits
     """The cheapest schedule that covers the demand within the limits; None: no schedule does."""
     limits = limits or Limits()
     limited = limits.max_capex_usd is not None or limits.max_usd_per_month is not None
-    capped = any(w.most is not None for w in ways)
-    if demand.never_shrinks and not limited and not capped:
+    if demand.never_shrinks and not limited:
         columns, least, choice = _covered(demand, ways, prices)
         if not np.isfinite(least[:, 0]).all():
             return None
-        if (
-            np.isfinite(least).all()
-            and (np.diff(least, axis=1) <= TOLERANCE_FRACTION * np.abs(least[:, :1]) + 1e-9).all()
-        ):
-            return _traced(demand, ways, columns, choice)
+        if (least[:, 1:] > least[:, :-1] + TOLERANCE_FRACTION * np.abs(least[:, :1]) + 1e-9).any():
+            columns, least, choice = _covered(demand, ways, prices, early=True)
+        schedule = _traced(demand, ways, columns, choice)
+        if _keeps_most(schedule, ways, prices.months):
+            return schedule
     return _by_program(demand, ways, prices, limits)
+
+
+def _keeps_most(schedule: Schedule, ways: Sequence[Way], months: int) -> bool:
+    """Whether no way has more instances at the same time than there are."""
+    for i, way in enumerate(ways):
+        if way.most is not None:
+            count = sum((h.instances for h in schedule.hourly if h.way == i), np.zeros(months, dtype=int))
+            for c in schedule.commitments:
+                if c.way == i:
+                    count[c.start_month : c.until_month] += c.instances
+            if count.max(initial=0) > way.most:
+                return False
+    return True
 
 
 # --- by group ---------------------------------------------------------------------------------------------------
@@ -106,24 +119,37 @@ def least_from(demand: Demand, ways: Sequence[Way], prices: Prices) -> Array:
     return np.asarray(demand.counts @ _covered(demand, ways, prices)[1])
 
 
-def _covered(demand: Demand, ways: Sequence[Way], prices: Prices) -> tuple[Columns, Array, NDArray[np.int_]]:
-    """(columns, least present USD from each month on by group, the choice of each group in each month)."""
+def _covered(
+    demand: Demand, ways: Sequence[Way], prices: Prices, early: bool = False
+) -> tuple[Columns, Array, NDArray[np.int_]]:
+    """(columns, least present USD from each month on by group, the choice of each group in each month).
+
+    early: a commitment or purchase may start before the first month that it is needed in.
+    """
     groups, months = demand.fractions.shape
-    columns = columns_of(ways, prices)
-    order = np.argsort(columns.start, kind="stable")
-    ends = np.searchsorted(columns.start[order], np.arange(months + 1))
-    hourly = [(i, *hour_usd(w, prices)) for i, w in enumerate(ways) if w.kind == HOURLY]
-    least, choice = np.zeros((groups, months + 1)), np.full((groups, months), -1)
-    every = np.arange(groups)
+    columns, used = columns_of(ways, prices), demand.fractions > 0
+    by_hour, choice = np.full((groups, months), np.inf), np.full((groups, months), -1)
+    for i, way in enumerate(ways):
+        if way.kind == HOURLY:
+            full, kept = hour_usd(way, prices)
+            usd = demand.fractions * full + kept
+            better = used & (usd < by_hour * (1 - TOLERANCE_FRACTION))
+            by_hour, choice = np.where(better, usd, by_hour), np.where(better, i, choice)
+    by_hour = np.where(used, by_hour, 0.0)
+    least = np.zeros((groups, months + 1))
+    if not len(columns.way):
+        least[:, :-1] = np.cumsum(by_hour[:, ::-1], axis=1)[:, ::-1]
+        return columns, least, choice
+    latest_first = np.argsort(-columns.start, kind="stable")
+    starts = -columns.start[latest_first]
+    first_of, after_of = (np.searchsorted(starts, -np.arange(months), side=side) for side in ("left", "right"))
+    every, needed = np.arange(groups), used.any(axis=0)
     for month in range(months - 1, -1, -1):
-        used, after = demand.fractions[:, month], least[:, month + 1]
-        best = np.where(used > 0, np.inf, after)
-        for i, full, kept in hourly:
-            usd = used * full[month] + kept[month] + after
-            better = (used > 0) & (usd < best * (1 - TOLERANCE_FRACTION))
-            best, choice[:, month] = np.where(better, usd, best), np.where(better, i, choice[:, month])
-        here = order[ends[month] : ends[month + 1]]
-        if len(here):
+        best = by_hour[:, month] + least[:, month + 1]
+        here = latest_first[first_of[month] : None if early else after_of[month]]
+        if early:
+            here = here[columns.until[here] > month]
+        if needed[month] and len(here):
             costs = columns.usd[here] + least[:, columns.until[here]]
             usd = costs.min(axis=1)
             first = np.argmax(costs <= (usd + TOLERANCE_FRACTION * (1.0 + np.abs(usd)))[:, None], axis=1)
@@ -146,7 +172,7 @@ def _traced(demand: Demand, ways: Sequence[Way], columns: Columns, choice: NDArr
             chosen = int(choice[group, month])
             if chosen >= len(ways):
                 k = chosen - len(ways)
-                key = int(columns.way[k]), month, int(columns.until[k])
+                key = int(columns.way[k]), int(columns.start[k]), int(columns.until[k])
                 kept[key] = kept.get(key, 0) + count
                 month = key[2]
                 continue
@@ -175,6 +201,7 @@ def _schedule(
 # --- what a column costs ----------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=256)
 def hour_usd(way: Way, prices: Prices) -> tuple[Array, Array]:
     """Present USD of a full month by the hour, and of what is paid in every month of service, by month."""
     present = prices.present(np.arange(1, prices.months + 1))
@@ -190,7 +217,7 @@ def columns_of(ways: Sequence[Way], prices: Prices) -> Columns:
     A purchase is sold at the end of its run, at the latest at the end of its life or the horizon, and not before it
     has served its least months.
     """
-    found = [(i, *_columns(way, prices)) for i, way in enumerate(ways) if way.kind != HOURLY]
+    found = [(i, *_columns_of(way, prices)) for i, way in enumerate(ways) if way.kind != HOURLY]
     if not found:
         none = np.zeros(0, dtype=int)
         return Columns(way=none, start=none, until=none, usd=np.zeros(0))
@@ -202,7 +229,8 @@ def columns_of(ways: Sequence[Way], prices: Prices) -> Columns:
     )
 
 
-def _columns(way: Way, prices: Prices) -> tuple[NDArray[np.int_], NDArray[np.int_], Array]:
+@lru_cache(maxsize=256)
+def _columns_of(way: Way, prices: Prices) -> tuple[NDArray[np.int_], NDArray[np.int_], Array]:
     """(first month, month after the last, present USD) of the columns of one way."""
     months = prices.months
     running = np.concatenate([[0.0], np.cumsum(_running(way, prices) * prices.present(np.arange(1, months + 1)))])
@@ -304,7 +332,7 @@ def _by_program(demand: Demand, ways: Sequence[Way], prices: Prices, limits: Lim
         if len(same) > 1:
             rows.append((np.array(same), np.ones(len(same)), 0.0, float(demand.counts[group])))
     rows += _limit_rows(ways, prices, limits, columns, slots)
-    matrix = coo_array(
+    matrix = scipy.sparse.coo_array(
         (
             np.concatenate([r[1] for r in rows]),
             (np.repeat(np.arange(len(rows)), [len(r[0]) for r in rows]), np.concatenate([r[0] for r in rows])),
@@ -317,8 +345,8 @@ def _by_program(demand: Demand, ways: Sequence[Way], prices: Prices, limits: Lim
     result = milp(
         np.concatenate([columns.usd, slot_usd]),
         integrality=np.full(kept + hourly, int(coupled)),
-        bounds=Bounds(0, most),
-        constraints=LinearConstraint(matrix, [r[2] for r in rows], [r[3] for r in rows]),
+        bounds=scipy.optimize.Bounds(0, most),
+        constraints=scipy.optimize.LinearConstraint(matrix, [r[2] for r in rows], [r[3] for r in rows]),
         options={"mip_rel_gap": GAP_FRACTION if months <= EVERY_MONTH else LONG_GAP_FRACTION, "node_limit": MOST_NODES},
     )
     if result.x is None:

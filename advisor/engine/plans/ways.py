@@ -39,12 +39,24 @@ class Way:
     most: int | None = None  # instances at the same time; None: no limit
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Demand:
-    """Instances needed by month: groups of instances that are needed in the same hours, the base first."""
+    """Instances needed by month: groups of instances that are needed in the same hours, the base first.
+
+    Equal by value, so that the same demand is planned once.
+    """
 
     counts: NDArray[np.int_]  # instances of each group, shape (groups,)
     fractions: Array  # of the hours of each month in which the group is needed, shape (groups, months)
+
+    def _value(self) -> tuple[object, ...]:
+        return self.fractions.shape, tuple(self.counts.tolist()), self.fractions.tobytes()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Demand) and self._value() == other._value()
+
+    def __hash__(self) -> int:
+        return hash(self._value())
 
     @property
     def needed(self) -> NDArray[np.int_]:
@@ -53,8 +65,9 @@ class Demand:
 
     @property
     def never_shrinks(self) -> bool:
-        """Whether no group is needed less in a later month, so that each group can be covered by itself."""
-        return bool((np.diff(self.fractions, axis=1) >= -1e-12).all())
+        """Whether no group is needed less in a later month, until all end at once: each can be covered by itself."""
+        end = int(np.flatnonzero(self.needed)[-1:].sum()) + 1
+        return bool((np.diff(self.fractions[:, :end], axis=1) >= -1e-12).all())
 
 
 def demand_by_month(

@@ -8,6 +8,7 @@ import numpy as np
 from advisor.engine.scheduler.closed_form import closed_loop
 from advisor.engine.scheduler.sampling import arriving, drawing
 from advisor.engine.scheduler.simulation import Simulation, cached_tokens, costs_of
+from advisor.engine.scheduler.state import checked
 from advisor.engine.step import BURST, POISSON, STEADY, Array, Client, Demand, Scheduler, StepTimes
 from advisor.engine.terms import Lengths
 
@@ -46,12 +47,7 @@ def simulate_pools(
     `transfer_s_per_token` is the time to move the cache of a prompt to its decode rank. Errors:
     docs/explanation/accuracy.md.
     """
-    from advisor.engine.scheduler.pools_loop import (
-        Pool,
-        checked,
-        flow_of,
-        run_pools,
-    )  # the web tier must not load numba
+    from advisor.engine.scheduler.pools_loop import Pool, flow_of, run_pools  # the web tier must not load numba
 
     begin, end, total = _counts(client, concurrency, requests)
     sent, between = arriving(

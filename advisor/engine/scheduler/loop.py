@@ -65,8 +65,11 @@ class _Cache(FunctionCache):
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """Allocates nothing (_nrt=False): reference counting of arrays would take two thirds of the time."""
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
+    """Allocates nothing (_nrt=False): reference counting of arrays would take two thirds of the time.
+
+    Inlined (forceinline), because a call copies the whole server, some 230 words: five sixths of the time that is left.
+    """
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False, "forceinline": True}
     dispatcher: Any = njit(**options)(function)
     dispatcher._cache = _Cache(function)  # like cache=True, in the files above
     return dispatcher
@@ -78,6 +81,7 @@ _whole_tiles, _grid_index, _on_line = (
 _sequences_s, _context_s, _pairs_s = (compiled(f) for f in (duration.sequences_s, duration.context_s, duration.pairs_s))
 _launch_s, _lasting_s, _repeats_s = (compiled(f) for f in (duration.launch_s, duration.step_s, duration.repeats_s))
 
+GOLDEN = (5**0.5 - 1) / 2  # multiples of it fill [0, 1) evenly, in an order without short periods
 CHUNKED_CODE, PREFILL_FIRST_CODE, MIXED_CODE, STATIC_CODE = range(len(POLICIES))
 
 
@@ -242,6 +246,13 @@ def _reads_more(s: Server, prefix: int, before: int, tokens: int) -> tuple[int, 
 
 
 @compiled
+def _slower(costs: Costs, tokens: int, prompt_steps: float) -> float:
+    """Launch time of a step with a prompt over the usual one: slow steps are spread evenly over those with prompts."""
+    slow = tokens > costs.graph_max_tokens and (prompt_steps * GOLDEN) % 1.0 < costs.slow_share
+    return costs.slow_ratio if slow else 1.0
+
+
+@compiled
 def _step_s(s: Server, seen_s: float) -> float:
     """Seconds of the scheduled step, noted if it has a prompt; the host has been at it since `seen_s`."""
     costs, table, state = s.costs, s.table, s.state
@@ -282,11 +293,19 @@ def _step_s(s: Server, seen_s: float) -> float:
     device_s = _context_s(costs, device_s, context, windowed) - _repeats_s(costs, repeated, distinct)
     device_s = _pairs_s(costs, device_s, pairs, window_pairs)
     s.totals[LAUNCH_S] = _launch_s(costs, tokens, sequences, pairs > 0)
+    if pairs > 0:
+        s.totals[LAUNCH_S] *= _slower(costs, tokens, s.totals[PROMPT_STEPS])
     step_s = _lasting_s(costs, device_s, s.totals[LAUNCH_S] - (s.totals[CLOCK_S] - seen_s), sequences)
     if pairs > 0:
         s.totals[PROMPT_STEPS] += 1
         s.totals[PROMPT_S] += step_s
     return step_s
+
+
+@compiled
+def _stream_s(s: Server) -> float:
+    """Seconds from the end of a step until the client has its tokens: the front end sends those of all requests."""
+    return s.costs.stream_s_per_sequence * s.state[RUNNING]
 
 
 @compiled
@@ -299,7 +318,7 @@ def _deliver(s: Server, clock_s: float, launched_s: float) -> None:
     table, state = s.table, s.state
     for k in range(state[HELD]):
         r = s.held[k]
-        table.first_token_s[r] = max(table.first_token_s[r], launched_s)
+        table.first_token_s[r] = max(table.first_token_s[r], launched_s + _stream_s(s))
     state[HELD] = 0
     if s.rules.closed and launched_s > clock_s:
         for r in range(state[NEXT], state[SUBMITTED]):
@@ -318,7 +337,7 @@ def _forget_others(s: Server) -> None:
 @compiled
 def _finish(s: Server, r: int) -> int:
     """Finish a request after its last token; returns 1 for a measured request."""
-    s.table.finish_s[r] = s.totals[CLOCK_S]
+    s.table.finish_s[r] = s.totals[CLOCK_S] + _stream_s(s)
     _release(s, r)
     s.totals[FINISHED] += 1
     return s.rules.first <= r < s.rules.last
@@ -345,7 +364,7 @@ def _advance(s: Server) -> int:
         table.generated[r] += 1
         totals[OUT_TOKENS] += 1
         if table.generated[r] == 1:
-            table.first_token_s[r] = totals[CLOCK_S]
+            table.first_token_s[r] = totals[CLOCK_S] + _stream_s(s)
             if table.output[r] > 1:
                 s.held[state[HELD]] = r
                 state[HELD] += 1
@@ -574,7 +593,7 @@ def _go_on(s: Server, seen_s: float, mark_s: float) -> float:
     else:
         awaited_s = _awaited_s(s)
     fixed_s = _sequences_s(costs, _linear_s(costs, decodes + q), decodes, decodes, 0)
-    launch_s = _launch_s(costs, decodes + q, sequences, q > 0)
+    usual_s = launch_s = _launch_s(costs, decodes + q, sequences, q > 0)
     context, windowed, growing, free = state[CONTEXT], state[WINDOWED], state[GROWING], state[FREE]
     prompt_s, saved_s = 0.0, _repeats_s(costs, state[REPEATED], state[DISTINCT])
     clock_s, busy_s, running_s, steps, places = totals[CLOCK_S], totals[BUSY_S], totals[RUNNING_S], 0, len(turns.ending)
@@ -588,6 +607,7 @@ def _go_on(s: Server, seen_s: float, mark_s: float) -> float:
             pairs = q * start + q * (q + 1) / 2
             device_s = _pairs_s(costs, device_s, pairs, _window_pairs(start, q, costs.window_tokens))
             start += q
+            launch_s = usual_s * _slower(costs, decodes + q, totals[PROMPT_STEPS] + steps)
         step_s = _lasting_s(costs, device_s, launch_s - (clock_s - seen_s), sequences)
         if s.rules.asynchronous:
             seen_s = max(clock_s, seen_s + launch_s)

@@ -15,7 +15,7 @@ from advisor.engine.scheduler.loop import (
     _window_pairs,
     compiled,
 )
-from advisor.engine.scheduler.state import Costs, times_of
+from advisor.engine.scheduler.state import Costs
 
 
 class Pool(NamedTuple):
@@ -261,13 +261,6 @@ def _run(
                     submitted += 1
             _start_decode(later, flow, d, w, now_s)
     return steps
-
-
-def checked(costs: Costs) -> Costs:
-    """The costs. ValueError if a time is negative or not finite."""
-    if not all(np.all(np.isfinite(value) & (np.asarray(value) >= 0)) for value in times_of(costs)):
-        raise ValueError("cannot simulate: a step time is negative or not finite; check the model and chip sizes")
-    return costs
 
 
 def flow_of(arrival_s: np.ndarray, prompt: np.ndarray, output: np.ndarray, cached: np.ndarray) -> Flow:

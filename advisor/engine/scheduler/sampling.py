@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import special
+import scipy
 
 from advisor.engine.step import USERS, Client
 from advisor.engine.terms import Lengths, PrefixClass, log_normal_sigma
@@ -131,7 +131,7 @@ def token_lengths(lengths: Lengths, low_fraction: float, high_fraction: float, q
     mean and p95."""
     if lengths.p95_tokens > lengths.mean_tokens:
         sigma = log_normal_sigma(lengths)
-        tokens = lengths.mean_tokens * np.exp(sigma * special.ndtri(quantiles) - sigma**2 / 2)
+        tokens = lengths.mean_tokens * np.exp(sigma * scipy.special.ndtri(quantiles) - sigma**2 / 2)
     else:
         tokens = lengths.mean_tokens * (low_fraction + (high_fraction - low_fraction) * quantiles)
     return np.asarray(np.maximum(np.rint(tokens), 1).astype(np.int64))
@@ -181,4 +181,4 @@ def gaps(arrival_cv: float | None, count: int, rng: np.random.Generator) -> np.n
 
 def _segment_durations(shape: float, gaps: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Sums of so many gaps, one in each quantile of their law."""
-    return np.asarray(special.gammaincinv(shape * gaps, stratified(len(gaps), rng)) / shape)
+    return np.asarray(scipy.special.gammaincinv(shape * gaps, stratified(len(gaps), rng)) / shape)

@@ -2,7 +2,7 @@
 # mypy: disable-error-code="no-any-return"
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,6 +73,7 @@ class Simulation:
     duration_s: float
     seed: int
     work: float = 0.0  # steps, and requests visited in them: the time that it took to simulate is in proportion
+    _sorted: dict[str, np.ndarray] = field(init=False, default_factory=dict, repr=False, compare=False)
 
     def mean(self, metric: str) -> float:
         """Mean of ttft_s, tpot_s or e2e_s of the requests that were served; infinite if none was."""
@@ -83,11 +84,11 @@ class Simulation:
         return self.percentiles(metric, percent)[0]
 
     def percentiles(self, metric: str, *percents: float) -> list[float]:
-        """Several percentiles of one metric, sorted only once; linear interpolation as in numpy's `percentile`.
+        """Several percentiles of one metric; linear interpolation as in numpy's `percentile`.
 
         Infinite if and only if a larger share of the requests than the rest was not served.
         """
-        ordered = np.sort(self._values(metric))
+        ordered = self._ordered(metric)
         return [_quantile(ordered, percent / 100) for percent in percents]
 
     @property
@@ -107,8 +108,8 @@ class Simulation:
         come in bursts, and at least that of independent requests. Each bound is wrong in 1 % of cases; in 5 % if bursts
         last longer than a batch (tests/engine/scheduler/test_pilot.py).
         """
-        values, share = self._values(metric), percent / 100
-        ordered, count = np.sort(values), len(values)
+        values, ordered, share = self._values(metric), self._ordered(metric), percent / 100
+        count = len(values)
         late = values > ordered[math.ceil(share * count) - 1]
         error = CONFIDENCE_ERRORS * max(batch_error(late, BATCHES), math.sqrt(share * (1 - share) / count))
         low, high = (share - error) * count, (share + error) * count
@@ -116,6 +117,12 @@ class Simulation:
             float(ordered[math.floor(low) - 1]) if low >= 1 else 0.0,
             float(ordered[math.ceil(high) - 1]) if high <= count else math.inf,
         )
+
+    def _ordered(self, metric: str) -> np.ndarray:
+        """The latencies in ascending order, sorted once."""
+        if metric not in self._sorted:
+            self._sorted[metric] = np.sort(self._values(metric))
+        return self._sorted[metric]
 
     def _values(self, metric: str) -> np.ndarray:
         values = getattr(self, metric)
@@ -146,8 +153,9 @@ def batch_error(values: np.ndarray, batches: int = 20) -> float:
     size = len(values) // batches
     if size < 2:
         return math.inf
-    means = values[: size * batches].reshape(batches, size).mean(axis=1)
-    return float(means.std(ddof=1) / math.sqrt(batches))
+    sums = np.add.reduce(values[: size * batches].reshape(batches, size), axis=1, dtype=float).tolist()
+    middle = sum(sums) / batches
+    return math.sqrt(sum((each - middle) * (each - middle) for each in sums) / (batches - 1) / batches) / size
 
 
 def simulate(
@@ -293,6 +301,8 @@ def _population(client: Client, concurrency: int, requests: int) -> tuple[int, i
     """(first measured request, end of the measured ones, number sent): warm-up requests before, further load after."""
     if client.kind == STEADY:
         return 2 * concurrency, 2 * concurrency + requests, 3 * concurrency + requests
+    if client.whole_run:
+        return 0, requests, requests
     if client.kind in (POISSON, USERS):
         warm_up = requests // 5
         return warm_up, warm_up + requests, warm_up + requests + min(requests - warm_up, MOST_AFTER)

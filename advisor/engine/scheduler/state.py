@@ -1,6 +1,6 @@
 """State of one simulated server, for the compiled loop in loop.py."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,6 +39,9 @@ class Costs(NamedTuple):
     block_tokens: int
     total_blocks: int
     request_s: float
+    stream_s_per_sequence: float
+    slow_share: float
+    slow_ratio: float
 
 
 class Rules(NamedTuple):
@@ -113,18 +116,21 @@ class Server(NamedTuple):
     marks: np.ndarray
 
 
-def times_of(costs: Costs) -> list[np.ndarray | float]:
-    """All fields of the costs that are times in seconds."""
-    return [value for name, value in costs._asdict().items() if "_s_per_" in name or name.endswith("_s")]
+TIMES = tuple(k for k, name in enumerate(Costs._fields) if "_s_per_" in name or name.endswith("_s"))
+
+
+def checked(costs: Costs) -> Costs:
+    """The costs. ValueError if a time is negative or not finite: a compiled loop would then write outside its arrays."""
+    for k in TIMES:
+        value: Any = costs[k]
+        low, high = (value.min(), value.max()) if isinstance(value, np.ndarray) else (value, value)
+        if not 0 <= low <= high < np.inf:
+            raise ValueError("cannot simulate: a step time is negative or not finite; check the model and chip sizes")
+    return costs
 
 
 def server_of(costs: Costs, rules: Rules, table: Requests, totals: int, state: int) -> Server:
-    """An empty server; `totals` and `state`: lengths of these arrays.
-
-    ValueError if a time is negative or not finite, because the compiled loop would then write outside its arrays.
-    """
-    if not all(np.all(np.isfinite(value) & (np.asarray(value) >= 0)) for value in times_of(costs)):
-        raise ValueError("cannot simulate: a step time is negative or not finite; check the model and chip sizes")
+    """An empty server; `totals` and `state`: lengths of these arrays."""
     count, places = len(table.arrival_s), int(table.output.max(initial=0)) + 1
     slots, by_request = np.zeros((3, count + 1), np.int64), np.full((2, count), -1)
     turns = Turns(
@@ -135,11 +141,12 @@ def server_of(costs: Costs, rules: Rules, table: Requests, totals: int, state: i
         joined=by_request[1],
     )
     prefixes = np.zeros((4, int(table.prefix.max(initial=-1)) + 1), np.int64)
-    some = table.prefix >= 0
-    np.maximum.at(prefixes[0], table.prefix[some], table.cached[some])
+    if prefixes.size:
+        some = table.prefix >= 0
+        np.maximum.at(prefixes[0], table.prefix[some], table.cached[some])
     marks = np.zeros((2, totals))
     return Server(
-        costs,
+        checked(costs),
         rules,
         table,
         turns,

@@ -711,7 +711,31 @@ def _why_unsupported(question: Question, a: Accelerator, formats: Sequence[Quant
         return f"structured output is not documented for {names}"
     if not any(_cache_formats(question.workload, catalog.model, f, a) for f in running):
         return f"none of the KV-cache formats you allow is supported on {a.name}"
+    if not formats:
+        return _why_no_format(question)
     own = [q for q in formats if is_published(catalog.model, q)]
     usable = [f for f in running if supports_model(f, catalog.model) and launchable(f, catalog.model)]
-    reasons = [r for q in own or formats for f in usable if isinstance(r := weights_on(f, a, q, catalog.model), str)]
-    return next(iter(reasons), "its frameworks support none of the allowed weight formats")
+    refusals = {f.name: str(weights_on(f, a, q, catalog.model)) for q in own or formats for f in usable}
+    if len(refusals) == 1:
+        return next(iter(refusals.values()))
+    names = ", ".join(q.name for q in own or formats)
+    return f"no documented support for {names} on {a.name} in {', '.join(sorted(refusals))}"
+
+
+def _why_no_format(question: Question) -> str:
+    """Why the allowed weight formats include none for this model: the reason of each that is named, or of all."""
+    workload, catalog = question.workload, question.catalog
+    most, c = published_bits(catalog), workload.constraints
+
+    def why(q: Quantization) -> str:
+        if not quantizes(q, catalog.model):
+            return f"{q.name} has kernels for expert layers only; this model is dense"
+        if not (is_published(catalog.model, q) or can_convert(catalog.model, q, most)):
+            return f"no checkpoint in {q.name} is known, and the published one ({most:g} bits) is not converted to it"
+        if not within_quality(workload, catalog.model, q):
+            quality = quality_of(catalog.model, q).replace("_", "-")
+            return f"{q.name} is {quality}, outside constraints.quality: {c.quality}"
+        return f"{q.name} is for decoders; encoders stay in 16 bits"
+
+    allowed = [q for q in catalog.quantizations if _allowed_slug(q.slug, c.formats_allow, c.formats_deny)]
+    return "; ".join(dict.fromkeys(why(q) for q in allowed[:3])) or "your constraints allow none of the weight formats"

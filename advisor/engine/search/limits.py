@@ -13,7 +13,7 @@ whichever deployments it touches.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import NormalDist
 from typing import Any
@@ -166,7 +166,7 @@ def distributions(
     """
     row = held_out_errors(scopes, basis, choice)
     stored = {name: known for name in METRICS if (known := stored_distribution(row, name)) is not None}
-    unsure = choice.overhead.uncertain_ratio if choice else 1.0
+    unsure = choice.uncertain_ratio if choice else 1.0
     found = {name: known.widened(unsure) for name, known in stored.items()}
     correction = choice.correction if choice else None
     near = correction.ratios if correction else None
@@ -275,22 +275,43 @@ def latency_margins(scopes: Scopes, lane: Lane, confidence: float) -> tuple[floa
 
     None if the calibration has no intervals.
     """
-    factors = factors_of(scopes, lane)
-    return (_at(factors.ttft, confidence), _at(factors.tpot, confidence)) if factors else None
+    if lane.draft is not None:
+        factors = factors_of(scopes, lane)
+        return (_at(factors.ttft, confidence), _at(factors.tpot, confidence)) if factors else None
+    known = distributions(scopes, lane.choice.efficiency.basis, lane.choice)
+    if set(known) != set(METRICS):
+        return None
+    slower = -_quantiles()[DRAWS - 1 - _place(DRAWS, confidence)]  # distributions rise, so no draws are needed
+    return float(known["ttft"].at(slower)), float(known["tpot"].at(slower))
 
 
 def _at(draws: Array | float, confidence: float) -> float:
-    return float(np.quantile(np.asarray(draws), confidence, method="higher"))
+    """The quantile of the draws, the higher of two between which it is."""
+    each = np.ravel(draws)
+    place = _place(len(each), confidence)
+    return float(np.partition(each, place)[place])
+
+
+def _place(count: int, confidence: float) -> int:
+    return math.ceil((count - 1) * confidence)
 
 
 def with_confidence(workload: Workload, v: Verified, factors: Factors, confidence: float) -> Verified:
     """Latencies that meet every limit exactly where this share of the draws meets them all.
 
-    Each latency is its quantile, and all of them are moved alike by how the errors of different figures go together.
+    Each latency with a limit is its quantile, and all of them are moved alike by how the errors of different figures go
+    together; one without stays as simulated.
     """
-    drawn = moved(v, factors)
-    each = Moved(**{f.name: _at(getattr(drawn, f.name), confidence) for f in fields(Moved)})
-    sure = scaled(v, each)
+    drawn, slo = moved(v, factors), workload.slo
+    sure = scaled(
+        v,
+        Moved(
+            ttft=_at(drawn.ttft, confidence) if slo.ttft_p95_s is not None else 1.0,
+            tpot=_at(drawn.tpot, confidence) if tpot_limit_s(workload) is not None else 1.0,
+            e2e=_at(drawn.e2e, confidence) if slo.e2e_p95_s is not None else 1.0,
+            duration=_at(drawn.duration, confidence) if v.late_fraction else 1.0,
+        ),
+    )
     if v.of_trace:
         sure = replace(sure, of_trace=with_confidence(workload, v.of_trace, factors, confidence))
     apart, together = float(_worst(workload, None, sure)), _at(_worst(workload, factors, v), confidence)

@@ -213,26 +213,29 @@ def excess(workload: Workload, v: Verified) -> float:
 
     Infinite if more than one request in twenty is not served, with or without limits.
     """
+    return _excess(workload, v, (v.ttft_p95_s, v.tpot_p95_s, v.e2e_p95_s), v.late_fraction)
+
+
+def _excess(workload: Workload, v: Verified, p95_s: tuple[float, float, float], late_fraction: float) -> float:
     if v.unserved_fraction > P95_UNSERVED_FRACTION:
         return math.inf
     recorded = excess(workload, v.of_trace) if v.of_trace else 0.0
-    late = float(latency_excess(workload, v.ttft_p95_s, v.tpot_p95_s, v.e2e_p95_s))
-    return max(recorded, late, v.late_fraction)
+    return max(recorded, float(latency_excess(workload, *p95_s)), late_fraction)
 
 
 def excess_bounds(workload: Workload, v: Verified) -> Bounds:
     """(low, high) bounds on `excess`, from the confidence bounds of the simulated percentiles."""
+    latencies = zip(v.ttft_p95_bounds_s, v.tpot_p95_bounds_s, v.e2e_p95_bounds_s, strict=True)
     low, high = (
-        replace(
-            v,
-            ttft_p95_s=v.ttft_p95_bounds_s[end],
-            tpot_p95_s=v.tpot_p95_bounds_s[end],
-            e2e_p95_s=v.e2e_p95_bounds_s[end],
-            late_fraction=v.late_bounds_fraction[end],
-        )
-        for end in (0, 1)
+        _excess(workload, v, p95_s, late) for p95_s, late in zip(latencies, v.late_bounds_fraction, strict=True)
     )
-    return excess(workload, low), excess(workload, high)
+    return low, high
+
+
+def _is_decided(workload: Workload, sure: Verified) -> bool:
+    """Whether a longer simulation would hardly change on which side of its limits a design is."""
+    low, high = excess_bounds(workload, sure)
+    return not low <= 1 < high or abs(excess(workload, sure) - 1) > NEAR_LIMIT_FRACTION
 
 
 def budget_excess(workload: Workload, s: Scored) -> float:
@@ -318,6 +321,7 @@ class Simulations:
         self.question, self.table = question, table
         self.workload, self.catalog = question.workload, question.catalog
         self._seen: dict[Key, Verified] = {}
+        self._lanes: dict[Design, Lane] = {}
         self._drawn: dict[tuple[int, int, float], Phases] = {}
         self._factors: dict[int, Factors | None] = {}
         self.rentals = Rentals(question)
@@ -352,6 +356,11 @@ class Simulations:
 
     def lane(self, design: Design) -> Lane:
         """The candidate's lane with a cap on running requests, of users at most one for each."""
+        if design not in self._lanes:
+            self._lanes[design] = self._capped(design)
+        return self._lanes[design]
+
+    def _capped(self, design: Design) -> Lane:
         lane, users = self.table.lanes[design.row], self.workload.users
         if seats := self.workload.constraints.max_running_requests:
             return replace(lane, max_running_requests=seats)
@@ -434,11 +443,14 @@ class Simulations:
     def run_in_full(self, workload: Workload, design: Design) -> SimulatedDesign:
         """Simulate with all requests, and replay the trace if the workload has one."""
         seen = self.run(design, REQUESTS)
-        if workload.kind.has_arrivals and not self._is_decided(workload, design, seen):
+        sure = self.sure(workload, design.row, seen)
+        if workload.kind.has_arrivals and not _is_decided(workload, sure):
             seen = self.run(design, MORE_REQUESTS)
+            sure = self.sure(workload, design.row, seen)
         if workload.trace and excess(workload, seen) <= HOPELESS:
             seen = replace(seen, of_trace=self.replay_trace(design))
-        far = excess(workload, self.sure(workload, design.row, seen))
+            sure = self.sure(workload, design.row, seen)
+        far = excess(workload, sure)
         if workload.kind.has_arrivals and far <= 1.0:  # what fails with the requests in flight as simulated needs none
             response = self.response(design)
             replayed = replace(seen.of_trace, response=response) if seen.of_trace else None
@@ -454,12 +466,6 @@ class Simulations:
         see = partial(self.run, design, PILOT_REQUESTS)
         assumed = self.workload.arrival_cv_range if self.workload.users is None else None
         return response_of(see, burstier=see(arrival_cv=assumed[1]) if assumed else None)
-
-    def _is_decided(self, workload: Workload, design: Design, seen: Verified) -> bool:
-        """Whether a longer simulation would hardly change on which side of its limits a design is."""
-        sure = self.sure(workload, design.row, seen)
-        low, high = excess_bounds(workload, sure)
-        return not low <= 1 < high or abs(excess(workload, sure) - 1) > NEAR_LIMIT_FRACTION
 
     def at_its_limits(self, workload: Workload, trial: SimulatedDesign) -> SimulatedDesign:
         """The design with latencies that pass as limits, whether 2,000 or more requests decide then."""

@@ -46,6 +46,17 @@ def adapted(model: Model, block: Block) -> list[Matrix]:
     return found
 
 
+def launched_kernels(model: Model) -> int:
+    """Adapter kernels that the host launches for one step.
+
+    Matrices that read the same input share a pair of launches (vLLM, vllm/lora/layers/column_parallel_linear.py: merged
+    projections; vllm/lora/ops/triton_ops: slices of one grid), so there are two pairs for each matrix that is split by
+    rows, the last of attention or of a feed-forward part.
+    """
+    rows = (b.count * sum(m.split == "rows" for m in adapted(model, b)) for b in decoder_blocks(model))
+    return 2 * KERNELS * sum(rows)
+
+
 def adapter_bytes(model: Model, x: Layouts) -> Array:
     """Bytes of one adapter on one chip, shape (N,).
 

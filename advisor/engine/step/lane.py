@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.engine.network import Model, decoder_blocks, passes_of
-from advisor.engine.step.adapters import adapters_s, resident_bytes, swap_s
+from advisor.engine.step.adapters import adapters_s, launched_kernels, resident_bytes, swap_s
 from advisor.engine.step.drafts.heads import draft_bytes, drafting_choice
 from advisor.engine.step.drafts.speculative import Draft, with_draft
 from advisor.engine.step.layout import (
@@ -36,6 +36,9 @@ from advisor.engine.step.step_time import StepTimes
 from advisor.engine.terms import Framework
 
 ALL_REDUCES_PER_BLOCK = 2  # after attention and after the feed-forward part
+# Buffers of NCCL and of the engine's own all-reduce, per chip of a group. vLLM 0.24.0 on H200s: Llama-3.1-8B took 2 GiB
+# beside weights and cache on each of two and four chips, with less workspace than on one, where it took 1.9 GiB.
+GROUP_BYTES = 0.45 * 2.0**30
 RANKS_MEASURED = 2.0  # the wait for other ranks was measured with two; larger groups get it as a lower bound
 GRID_TOKENS: Array = np.power(2.0, np.arange(16))  # 1 .. 32,768 tokens in a step
 
@@ -194,6 +197,7 @@ def memory(model: Model, x: Layouts, wanted: Sequence[Lane]) -> Memory:
     )
     workspace = workspace + images_workspace_bytes(model, x) + drawing_workspace_bytes(model, x)
     overhead = np.array([w.framework.runtime_bytes for w in wanted])
+    overhead = overhead + np.where(x.tp * x.dp * x.pp > 1, GROUP_BYTES, 0.0)
     policy = np.array([w.framework.memory_policy for w in wanted])
     free = total - weights - workspace - overhead
     kv_total = total * fraction - weights - workspace - overhead
@@ -227,9 +231,18 @@ def _eager_s(model: Model, w: Lane) -> float:
     experts = sum(b.count for b in model.blocks if b.ffn is not None and b.ffn.experts > 1)
     blocks = sum(b.count for b in decoder_blocks(model))
     alone_s = (blocks - experts) * o.eager_s_per_layer + experts * o.eager_s_per_expert_layer
+    alone_s += launched_kernels(model) * o.adapter_launch_s
     launched_s = alone_s + (blocks * ALL_REDUCES_PER_BLOCK * o.collective_host_s if w.choice.tp > 1 else 0.0)
     # a model that is not compiled has more kernels per layer
     return max(launched_s, blocks * o.uncompiled_s_per_layer) if w.eager else launched_s
+
+
+def _audio_s(model: Model, wanted: Sequence[Lane]) -> Array:
+    """Host seconds in which the server process decodes a window of speech and computes its spectrogram, shape (N,).
+
+    One after another, while the encoder runs others: the slower of the two sets the pace.
+    """
+    return np.array([w.framework.audio_window_s if model.source_s and w.http else 0.0 for w in wanted])
 
 
 def _pieces_s(model: Model, w: Lane) -> float:
@@ -260,7 +273,8 @@ def step_times(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -
         window_s_per_context_token=cost.window_s_per_context_token,
         window_tokens=cost.window_tokens,
         decode_s_per_sequence=cost.decode_s_per_sequence,
-        source_s_per_sequence=source_s(model, x, _sources(wanted)) + swap_s(model, x, pcie),
+        source_s_per_sequence=np.maximum(source_s(model, x, _sources(wanted)), _audio_s(model, wanted))
+        + swap_s(model, x, pcie),
         prefill_s_per_pair=passes * cost.prefill_s_per_pair,
         window_prefill_s_per_pair=cost.window_prefill_s_per_pair,
         host_s=passes * host("host_s"),
@@ -275,6 +289,10 @@ def step_times(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -
         kv_capacity_tokens=room.kv_capacity_tokens,
         block_tokens=np.array([float(w.framework.block_tokens) for w in wanted]),
         request_s=np.array([w.choice.overhead.request_s + w.http * w.choice.overhead.http_s for w in wanted]),
+        # the host times of several ranks were fitted to whole runs, slow steps included
+        slow_share=np.array([w.choice.overhead.slow_share * (w.choice.tp == 1) for w in wanted]),
+        slow_ratio=np.array([w.choice.overhead.slow_ratio for w in wanted]),
+        stream_s_per_sequence=np.array([w.http * w.choice.overhead.http_s_per_sequence for w in wanted]),
         ranks=np.where([w.framework.ranks_wait for w in wanted], np.minimum(x.dp, RANKS_MEASURED), 1.0),
     )
 

@@ -12,6 +12,9 @@ from advisor.engine.step.operators import Layouts
 from advisor.engine.terms import Accelerator, Correction, Efficiency, Overhead, Quantization
 
 CORE_SHARPNESS = 4.0  # exponent of the smooth minimum of two rates; 2 to 8 changes llama.cpp figures by a few percent
+# Of TP over hosts: a small all-reduce takes 48 us over InfiniBand and 138 us over Ethernet (calibration/default.yaml),
+# and no answer knows the network.
+FAR_RATIO = 1.4
 KV_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5625, "fp32": 4.0}
 
 
@@ -37,6 +40,12 @@ class Choice:
     def lanes(self) -> int:
         """Schedulers of one replica: pipeline micro-batches x attention-DP ranks x instances of a partitioned chip."""
         return self.pp * self.dp * self.accelerator.instances
+
+    @property
+    def uncertain_ratio(self) -> float:
+        """By how much its times may be off beyond the errors of measured rows; 1: not at all."""
+        near = self.accelerator.links[0].chips if self.accelerator.links else 1
+        return max(self.overhead.uncertain_ratio, 1.0) * (FAR_RATIO if self.tp > near else 1.0)
 
 
 def unsupported(accelerator: Accelerator, quantization: Quantization) -> str:
@@ -181,7 +190,11 @@ def _row(model: Model, c: Choice) -> dict[str, float]:
         "expert_read_bytes": expert_weight / _read_fraction(e, experts),
         "activation_bytes": activation,
         "kv_bytes": KV_BYTES[c.kv_dtype],
-        "kv_read_bytes": KV_BYTES[c.kv_dtype] / (o.kv_8_fraction if KV_BYTES[c.kv_dtype] == 1.0 else 1.0),
+        "kv_read_bytes": KV_BYTES[c.kv_dtype]
+        / o.kv_fraction
+        / (o.kv_8_fraction if KV_BYTES[c.kv_dtype] == 1.0 else 1.0),
+        "latent_read_bytes": KV_BYTES[c.kv_dtype] / o.kv_fraction,
+        "indexer_factor": o.indexer_factor,
         "cache_bytes": a.sram_bytes if a.kind == "gpu" else 0.0,  # that of a TPU or NPU is filled by the compiler
         "quantize_kernels": e.quantize_kernels if activation < 2.0 else 0.0,
         "quantize_bytes": e.quantize_bytes if activation < 2.0 else 0.0,
@@ -191,6 +204,7 @@ def _row(model: Model, c: Choice) -> dict[str, float]:
         "near_bytes_per_s": chip["near_bytes_per_s"] * (near.ring_fraction(chips) if near else 1.0),
         "exchange_bytes_per_s": chip["near_bytes_per_s"] * (near.exchange_fraction(chips) if near else 1.0),
         "collective_s": e.collective_s * o.collective_factor + (near.latency_s if near else 0.0),
+        "far_reduce_s": e.far_reduce_s,
         "one_shot_s": o.one_shot_s,
         "exchange_s": chip["collective_s"],
         "hop_s": e.hop_s * o.collective_factor,

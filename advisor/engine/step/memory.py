@@ -23,6 +23,13 @@ from advisor.engine.step.operators import STATE_BYTES, Layouts, rank_columns, ra
 
 Array = NDArray[np.float64]
 HALF_BYTES = 2.0
+# Workspace of routed experts per token, expert and hidden number: permuted inputs, partial sums and outputs, on every
+# rank. vLLM 0.24.0 on H200s with Qwen3-30B-A3B (fixtures/fidelity/h200_vllm_memory.csv): 20 to 21 bytes with one chip,
+# TP2 and EP2. Models that were not fitted: 20 for Qwen3-Coder-480B (vllm-project/recipes#12), 28 for Qwen3-235B-A22B
+# (vllm-project/vllm#21348, with another cache connector).
+EXPERT_WORKSPACE_BYTES = 20.0
+# Engines send more tokens than this to their experts in parts: VLLM_FUSED_MOE_CHUNK_SIZE, vllm/envs.py of 0.11.0.
+EXPERT_CHUNK_TOKENS = 16384.0
 LOGIT_BYTES = 4.0  # samplers use fp32 logits (vLLM, Sampler: logits.to(torch.float32))
 
 
@@ -122,14 +129,17 @@ def _sequence_bytes(model: Model, x: Layouts, context_tokens: Array | float) -> 
 def activations_bytes(model: Model, x: Layouts, max_batched_tokens: Array, max_running_requests: Array) -> Array:
     """Peak workspace of a step in bytes, shape (N,): the largest live activations of a layer, and fp32 logits."""
     h = float(model.hidden)
-    widest = np.zeros(len(x))
+    widest = np.zeros(len(x))  # bytes
     for block in model.blocks:
         split, _ = mixer_elements(model, block)
-        width = split / h / x.tp
+        tokens, width = max_batched_tokens, split / h / x.tp
         if block.ffn is not None:
             f = block.ffn
-            pairs = f.top_k if f.experts > 1 else 1
-            width = np.maximum(width, pairs * (f.inner / x.moe_tp * f.matrices + (f.latent or h)))
-        widest = np.maximum(widest, width + (block.residual_streams - 1) * h)
+            inner = f.inner / x.moe_tp * f.matrices
+            width = np.maximum(width, inner + (f.latent or h)) if f.experts <= 1 else width
+            routed = f.top_k * (HALF_BYTES * inner + EXPERT_WORKSPACE_BYTES * (f.latent or h)) if f.experts > 1 else 0.0
+            widest = np.maximum(widest, np.minimum(tokens, EXPERT_CHUNK_TOKENS) * routed)
+        widest = np.maximum(widest, HALF_BYTES * tokens * (width + (block.residual_streams - 1) * h))
     rows = np.minimum(max_running_requests, max_batched_tokens)
-    return max_batched_tokens * (2.0 * widest + 6.0 * h) + rows * np.ceil(model.vocab / x.tp) * LOGIT_BYTES
+    # one rank gathers the logits of all
+    return widest + max_batched_tokens * 6.0 * h + rows * model.vocab * LOGIT_BYTES + 0.0 * x.tp

@@ -44,6 +44,10 @@ DIRECT_TOKENS_MAX = 256.0  # per rank: the most that low-latency all-to-all kern
 # Rate of reads from the last-level cache of a GPU over that of reads from its memory. Assumed, not measured: the
 # supplied open loops with shared prefixes suggest 1.4 to 2.2, too noisily to fit it.
 CACHE_READS = 2.0
+# Of that cache, for data that all cores read: each half keeps its own copy for its cores (NVIDIA A100 Tensor Core GPU
+# Architecture, "L2 cache"; not stated for other vendors). vLLM reads shared blocks once per request: cascade attention
+# is off by default (vllm/config/model.py, disable_cascade_attn).
+SHARED_CACHE_FRACTION = 0.5
 STATE_BYTES = 4.0  # all frameworks we checked keep recurrent states in fp32
 
 
@@ -65,6 +69,8 @@ class Layouts(Rates):
     activation_bytes: Array  # per activation entering a quantized matrix
     kv_bytes: Array
     kv_read_bytes: Array  # effective bytes per cache element at the full memory rate: more if kernels read it slower
+    latent_read_bytes: Array  # the same of caches that all heads share
+    indexer_factor: Array
     cache_bytes: Array  # last-level cache of the chip, for what a step reads again; 0: it has none that fills by itself
     quantize_kernels: Array  # extra kernels per matrix that quantize its input
     quantize_bytes: Array  # extra bytes per activation
@@ -72,6 +78,7 @@ class Layouts(Rates):
     sequence_head_bytes: Array  # decode attention's fixed cost per sequence and head, as bytes read
     sample_bytes_per_logit: Array
     exchange_bytes_per_s: Array  # `near_bytes_per_s` of an all-to-all, which a torus carries slower than a ring
+    far_reduce_s: Array
     one_shot_s: Array  # launch of the framework's own all-reduce, in which chips read each other's data
     exchange_s: Array  # fixed cost of an all-to-all of tokens to their experts
     direct_hop_s: Array  # per doubling of the chips in the framework's own all-reduce, without its collective_factor
@@ -135,7 +142,7 @@ def gemm(
     )
 
 
-def elementwise(x: Layouts, name: str, count: float, moved: Array, kernels: float) -> Operator:
+def elementwise(x: Layouts, name: str, count: float, moved: Array, kernels: Array | float) -> Operator:
     """Norms, rotary, activations, residuals: bytes only; `kernels`: launches that remain after kernel fusion."""
     bytes_s = moved / x.memory_bytes_per_s
     zero = np.zeros_like(moved)
@@ -179,7 +186,9 @@ def all_reduce(x: Layouts, name: str, count: float, size_bytes: Array, chips: Ar
     for the others twice. With the one-shot launch of vLLM's kernel, both are within 9 % of that kernel on four H200s,
     4 KiB to 6 MiB in a CUDA graph (docs/explanation/multi-gpu.md). Larger messages use the ring.
     """
-    ring = _collective(x, name, count, 2.0 * size_bytes, chips, x.collective_s)
+    ring = _collective(
+        x, name, count, 2.0 * size_bytes, chips, x.collective_s + x.far_reduce_s * (chips > x.near_chips)
+    )
     hops_s = x.direct_hop_s * np.log2(np.maximum(chips, 1.0))
     once_s = hops_s + size_bytes * (chips - 1.0) / x.near_bytes_per_s
     twice_s = 2.0 * hops_s + 2.0 * size_bytes * (chips - 1.0) / np.maximum(chips, 1.0) / x.near_bytes_per_s
@@ -325,7 +334,7 @@ def _indexer(a: SoftmaxAttention, each: Sequence[Matrix], count: int, x: Layouts
     query, *keys = each
     yield matrix_gemm(x, "indexer/query", count, m, query, kind="half")
     yield matrix_gemm(x, "indexer/key", count, m, *keys, kind="half")
-    yield elementwise(x, "indexer/top_k", count, 4.0 * m * a.index_heads * a.index_dim + 0 * x.tp, 4)
+    yield elementwise(x, "indexer/top_k", count, 4.0 * m * a.index_heads * a.index_dim + 0 * x.tp, 4 * x.indexer_factor)
 
 
 def _compressed(model: Model, a: CompressedAttention, count: int, x: Layouts, m: Array) -> Iterator[Operator]:
@@ -508,14 +517,14 @@ def attention_cost(model: Model, x: Layouts, source_tokens: Array | float = 0.0)
                 repeated = repeated + share * context_token(mixer, again)[0]
                 widest = np.maximum(widest, token_elements(mixer, x) * x.kv_bytes)
         if mixer.index_heads:
-            share = block.count / index_every(mixer)
-            full = full + share * mixer.index_dim / x.memory_bytes_per_s
-            repeated = repeated + share * mixer.index_dim / again.memory_bytes_per_s
-            pair = pair + share * 2.0 * mixer.index_heads * mixer.index_dim / x.matmul_flops_per_s
+            indexed = block.count / index_every(mixer) * x.indexer_factor
+            full = full + indexed * mixer.index_dim / x.memory_bytes_per_s
+            repeated = repeated + indexed * mixer.index_dim / again.memory_bytes_per_s
+            pair = pair + indexed * 2.0 * mixer.index_heads * mixer.index_dim / x.matmul_flops_per_s
     return AttentionCost(
         decode_s_per_context_token=full,
         repeat_s_per_context_token=repeated,
-        cache_tokens=np.where(widest > 0, x.cache_bytes / np.maximum(widest, 1e-9), 0.0),
+        cache_tokens=np.where(widest > 0, SHARED_CACHE_FRACTION * x.cache_bytes / np.maximum(widest, 1e-9), 0.0),
         window_s_per_context_token=windowed,
         window_tokens=zero + window,
         decode_s_per_sequence=sequence,
@@ -549,7 +558,7 @@ def token_elements(mixer: SoftmaxAttention, x: Layouts) -> Array:
 
 def context_token(mixer: SoftmaxAttention, x: Layouts) -> tuple[Array, Array, Array]:
     """(decode seconds per cached token, prefill seconds per pair, heads per chip) of one layer; shapes (N,)."""
-    heads, moved = mixer.heads / x.tp, token_elements(mixer, x) * x.kv_bytes
+    heads, moved = mixer.heads / x.tp, token_elements(mixer, x) * x.latent_read_bytes
     if isinstance(mixer, Attention):
         moved = token_elements(mixer, x) * x.kv_read_bytes
         decode_flops = prefill_flops = 2.0 * heads * mixer.key_value_dim

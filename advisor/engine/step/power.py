@@ -26,6 +26,8 @@ from advisor.engine.step.operators import (
 from advisor.engine.terms import Accelerator, Workload
 
 COMMUNICATION = "communication"
+# times of a layout in which a kernel or a collective starts and waits, and moves or computes nothing
+LATENCIES = ("kernel_s", "collective_s", "far_collective_s", "hop_s", "direct_hop_s", "exchange_s", "adapter_kernel_s")
 MIN_REQUESTS = 1e-9  # avoids a division by zero
 
 
@@ -38,11 +40,17 @@ def step_fractions(
     are those of the two ledgers, computed in one pass.
     """
     x = built.layouts.one(index)
-    operators = list(linear_operators_at(model, built, index, np.array([prompt, sequences])))
+    tokens_at = np.array([prompt, sequences])
+    operators = list(linear_operators_at(model, built, index, tokens_at))
     time_s, flops, moved = (np.array([getattr(op, name) for op in operators]) for name in ("time_s", "flops", "bytes"))
-    drawn = _drawn(draw, x, x.matmul_flops_per_s, time_s, flops, moved)
+    busy = _busy_fraction(model, built, index, tokens_at, time_s)
+    drawn = _drawn(draw, x, x.matmul_flops_per_s, time_s * busy, flops, moved)
     communicating = np.array([op.bound == COMMUNICATION for op in operators])
     drawn[communicating] = draw.kernel_fraction
+    # a kernel that starts or ends occupies as much of the chip as it does later; a collective waits for other chips
+    starting = draw.waiting_fraction + busy * (draw.kernel_fraction - draw.waiting_fraction)
+    starting[communicating] = draw.waiting_fraction
+    drawn = busy * drawn + (1.0 - busy) * starting
     cost = attention_cost(model, x)
     fractions = []
     for k, (phase, tokens, n, length) in enumerate(
@@ -61,6 +69,18 @@ def step_fractions(
         waited_s = max(step_s - math.fsum(busy_s), 0.0)
         fractions.append((used + waited_s * draw.waiting_fraction) / (math.fsum(busy_s) + waited_s))
     return fractions[0], fractions[1]
+
+
+def _busy_fraction(model: Model, built: Lanes, index: int, tokens: Array, time_s: Array) -> Array:
+    """Fraction of each operator's time in which its kernels move or compute something.
+
+    In the rest they start, end or wait for other chips. The kernels of a model split over many chips are so short that
+    they mostly wait, and draw far less than the large ones that the fractions of a kernel were fitted to.
+    """
+    x = built.layouts
+    at_once = replace(x, one_shot_s=np.minimum(x.one_shot_s, 0.0), **{n: 0.0 * getattr(x, n) for n in LATENCIES})
+    working = linear_operators_at(model, replace(built, layouts=at_once), index, tokens)
+    return np.minimum(np.array([op.time_s for op in working]) / np.maximum(time_s, 1e-30), 1.0)
 
 
 def _drawn(draw: Draw, x: Layouts, flops_per_s: Array, time_s: Array, flops: Array, moved: Array) -> Array:

@@ -50,6 +50,9 @@ class StepTimes:
     kv_capacity_tokens: np.ndarray  # (N,)
     block_tokens: np.ndarray  # (N,)
     request_s: np.ndarray  # (N,) front-end time until a request reaches the scheduler, part of TTFT
+    slow_share: np.ndarray  # (N,) of the steps with a prompt above graph_max_tokens, launched slow_ratio as slowly
+    slow_ratio: np.ndarray  # (N,)
+    stream_s_per_sequence: np.ndarray  # (N,) from a step's end until its tokens reach the client, per running request
     ranks: np.ndarray  # (N,) attention-DP ranks that step together, this lane included; 1: it waits for no other
 
 
@@ -100,6 +103,7 @@ class Client:
     users: int = 1
     think_s: float = 0.0
     arrival_cv: float = 1.0
+    whole_run: bool = False  # poisson: no load before and after the measured requests
     prefix_classes: tuple[PrefixClass, ...] = ()  # replace the cached fraction
 
     def __post_init__(self) -> None:

@@ -54,6 +54,7 @@ from advisor.engine.terms.machines.hardware import (
     cut_into,
     efficiency,
     overhead,
+    overhead_scopes,
     with_host_factor,
 )
 from advisor.engine.terms.machines.host import Host, WeightStore, rented_part, weight_store_of
@@ -295,6 +296,7 @@ __all__ = [
     "needed_by_hour",
     "over_turns",
     "overhead",
+    "overhead_scopes",
     "rented_part",
     "length_class",
     "release",

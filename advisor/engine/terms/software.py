@@ -222,6 +222,7 @@ class Framework:
     memory_as_needed: bool = False  # allocates memory as needed, not a fraction at startup
     host_cache_option: str = ""  # option that offloads evicted cache blocks to host memory; empty: none known
     fp8_cache_weights: tuple[str, ...] = ()  # weight dtypes with which its cache is FP8 by default
+    audio_window_s: float = 0.0  # host time of its server process for a window of speech, one after another; 0: none
     source: str = ""
     releases: int | None = None  # in a package index; None: not counted
     first_release: str = ""

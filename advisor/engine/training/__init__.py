@@ -41,7 +41,7 @@ from advisor.engine.training.frameworks.known import (
     started,
 )
 from advisor.engine.training.frameworks.maxtext import XLA
-from advisor.engine.training.intervals import Intervals, interval, interval_kind, step_distribution
+from advisor.engine.training.intervals import Intervals, interval, interval_kind, run_basis, step_distribution
 from advisor.engine.training.memory import PeakMemory, fits, outside_bytes, peak_memory
 from advisor.engine.training.offload import host_bytes, offloads
 from advisor.engine.training.operators import Line, Shape, ledger, trained_parameters
@@ -169,6 +169,7 @@ __all__ = [
     "least_memory",
     "interval",
     "interval_kind",
+    "run_basis",
     "step_distribution",
     "ledger",
     "model_flops",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 
 import numpy as np
-from scipy import special
+import scipy
 
 from advisor.engine.network import Model
 from advisor.engine.training.flops import model_flops
@@ -158,7 +158,9 @@ def pays_until(curve: Sequence[Point], least_gain: float = LEAST_SCALING_GAIN.va
 def slowest_deviations(ranks: int) -> float:
     """Mean of the largest of n standard normal values, in standard deviations."""
     x = np.linspace(0.0, 12.0, 4801)
-    below_x, below_minus_x = (np.exp(ranks * special.log_ndtr(side)) for side in (x, -x))  # the chance that all are
+    below_x, below_minus_x = (
+        np.exp(ranks * scipy.special.log_ndtr(side)) for side in (x, -x)
+    )  # the chance that all are
     return float(np.trapezoid(1.0 - below_x - below_minus_x, x))
 
 
@@ -220,7 +222,7 @@ def best_interval_s(blocked_s: float, mtbf_s: float) -> float:
     cost = blocked_s / mtbf_s
     if cost < SMALL_COST:
         return daly_s(blocked_s, mtbf_s)
-    return mtbf_s * (1.0 + float(special.lambertw(-math.exp(-1.0 - cost)).real))
+    return mtbf_s * (1.0 + float(scipy.special.lambertw(-math.exp(-1.0 - cost)).real))
 
 
 def efficiency(interval_s: float, blocked_s: float, lost_s: float, mtbf_s: float) -> float:
@@ -243,8 +245,8 @@ def poisson_range(mean: float, coverage: float = 0.9) -> tuple[int, int]:
     def quantile(p: float) -> int:
         if mean <= 0.0 or math.exp(-mean) >= p:
             return 0
-        k = max(math.ceil(float(special.pdtrik(p, mean))), 0)
-        return k - 1 if k and special.pdtr(k - 1, mean) >= p else k
+        k = max(math.ceil(float(scipy.special.pdtrik(p, mean))), 0)
+        return k - 1 if k and scipy.special.pdtr(k - 1, mean) >= p else k
 
     tail = (1.0 - coverage) / 2.0
     return quantile(tail), quantile(1.0 - tail)

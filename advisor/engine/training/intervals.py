@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from advisor.engine.terms import RatioDistribution, Ratios, stored_distribution
+from advisor.engine.terms import Accelerator, RatioDistribution, Ratios, stored_distribution
 
 SCOPE = "interval:training:"
 BASES = ("measured", "relative", "datasheet")  # what the rates of a chip's kernels rest on, the best first
@@ -14,6 +14,16 @@ class Intervals(NamedTuple):
 
     step: Ratios | None
     memory: Ratios | None
+
+
+def run_basis(a: Accelerator, kernels: str, chips: int) -> str:
+    """What a run's estimate rests on, if the rates of its chip's kernels rest on `kernels`.
+
+    Runs whose kernels were measured were measured inside one scale-up domain. Beyond it, the errors are those of runs
+    on related chips.
+    """
+    near = a.links[0].chips if a.links else 1
+    return "relative" if kernels == "measured" and chips > near else kernels
 
 
 def interval_kind(experts: bool, found: bool) -> str:
@@ -29,7 +39,12 @@ def interval(scopes: Mapping[str, Any], basis: str, *, experts: bool, found: boo
     """
     step = step_distribution(scopes, basis, experts=experts, found=found)
     memory = _stored(scopes, basis, "memory")
-    return Intervals(step=step.ends if step else None, memory=memory.ends if memory else None)
+    return Intervals(step=containing(step.ends) if step else None, memory=containing(memory.ends) if memory else None)
+
+
+def containing(ratios: Ratios) -> Ratios:
+    """The interval, extended to the estimate itself."""
+    return min(ratios[0], 1.0), max(ratios[1], 1.0)
 
 
 def step_distribution(

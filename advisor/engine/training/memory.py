@@ -48,6 +48,10 @@ CHUNK_TOKENS = 128  # of each sequence in one chunk of a chunked loss (LitGPT, c
 # Share of the loss's tensors that stays cached as holes: one of its three, the freed FP32 copy of the logits, is cut up
 # by smaller tensors. Measured 0.1 to 0.3 in runs of one stream; a run that would have kept 0.26 ran out of memory.
 HOLES = 1.0 / 3.0
+# Benchmarks with sequences of one length run up to the limit (fixtures/fidelity/llm_foundry.csv). Data of all lengths
+# leave cached blocks of other sizes, the more the larger the activations: GMLake found 15 % on average and up to 33 %
+# in fine-tuning on A100s (arXiv 2401.08156). The upper end, for a run that dies after hours is worse than a margin.
+VARIED_HOLES = 1.0 / 3.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,10 +99,17 @@ def fits(peak: PeakMemory, accelerator_memory_bytes: float, other_bytes: float =
 
 
 def peak_memory(model: Model, run: Run, layers: "tuple[LayerBytes, ...] | None" = None) -> PeakMemory:
-    """The largest moment of one step over all ranks of the pipeline. `layers`: of this model and run, if known."""
+    """The largest moment of one step over all ranks of the pipeline, with the longest sequences.
+
+    `layers`: of this model and run, if known.
+    """
+    run = replace(run, sequence_tokens=run.longest_tokens or run.sequence_tokens)
     each = layers or layer_bytes(model, run)
     moments = (moment for stage in _stages(model, run, each) for moment in _moments(model, run, stage))
-    return max(moments, key=lambda m: m.allocated_bytes)
+    peak = max(moments, key=lambda m: m.allocated_bytes)
+    if not run.varied_lengths:
+        return peak
+    return replace(peak, holes_bytes=peak.holes_bytes + VARIED_HOLES * (peak.activations_bytes + peak.logits_bytes))
 
 
 # --- what a layer keeps for the backward pass -------------------------------------------------------------------
@@ -142,13 +153,16 @@ class Widths:
         half = 4.0 if recipe.matmul_dtype == "fp32" else 2.0
         narrow = NARROW_BYTES.get(recipe.matmul_dtype, half)
         fused = run.code.gate == "fused"  # Transformer Engine keeps the 8-bit input; torchao casts it again
-        adapter = recipe.compute_bytes if _fsdp(run) else recipe.parameter_bytes
-        return Widths(half, 4.0 if recipe.autocast else half, narrow if fused else half, adapter)
+        adapter = recipe.compute_bytes if _fsdp(run) else recipe.adapter_bytes
+        return Widths(half, 4.0 if recipe.wide else half, narrow if fused else half, adapter)
+
+
+ADAPTED = {"query_value": ("q", "v", "kv_up"), "attention": ("q", "k", "v", "kv_up", "q_down", "kv_down", "o")}
 
 
 def is_adapted(recipe: Recipe, name: str) -> bool:
     """Whether LoRA trains an adapter beside the matrix of this name."""
-    return recipe.method != "full" and (recipe.adapter_matrices == "all" or name in ("q", "v", "kv_up"))
+    return recipe.method != "full" and (recipe.adapter_matrices == "all" or name in ADAPTED[recipe.adapter_matrices])
 
 
 def _norm_bytes(run: Run, w: Widths, width: float, of_stream: bool = True) -> float:
@@ -166,7 +180,7 @@ def _input_bytes(run: Run, w: Widths, width: float, names: tuple[str, ...]) -> f
     each matrix's own where that is wider or has its own dropout.
     """
     if run.recipe.method == "full":
-        eager = run.recipe.autocast and not run.code.compiled
+        eager = run.recipe.wide and not run.code.compiled
         return width * (w.half * len(names) if eager else w.quantized)
     count = sum(is_adapted(run.recipe, name) for name in names)
     if run.recipe.adapter_dropout:
@@ -202,7 +216,7 @@ def _kept(model: Model, block: Block, run: Run, w: Widths) -> list[Kept]:
         kept += [Kept(_input_bytes(run, w, h, ("in",)), "input")]
         kept += [Kept(w.half * (2.0 * _inward(model, block, a) + 3.0 * a.inner), "heads")]
     if f is not None:
-        alone = block.norms > 1 or a is None or run.recipe.autocast  # one norm: attention reads the same input
+        alone = block.norms > 1 or a is None or run.recipe.wide  # one norm: attention reads the same input
         kept += _ffn(f, h, run, w, alone)
     return kept
 
@@ -619,7 +633,7 @@ def _casts(run: Run, layers: Weights, stage: Stage) -> tuple[float, float]:
     """
     recipe = run.recipe
     wider = recipe.parameter_bytes > recipe.compute_bytes and not recipe.master_bytes and recipe.method == "full"
-    if _fsdp(run) or not (recipe.autocast or wider):
+    if _fsdp(run) or not (recipe.wide or wider):
         return 0.0, 0.0
     every, head = recipe.compute_bytes * (layers + stage.head).whole, recipe.compute_bytes * stage.head.whole
     return every, head if run.recompute == "full" else every

@@ -42,8 +42,12 @@ EAGER_ROTARY, EAGER_ROTARY_FP32, EAGER_GATE = (49.0, 55.0), (73.0, 71.0), (10.0,
 EAGER_LOSS = (28.0, 26.0)  # per token and vocabulary entry
 # of a rank-16 adapter beside a frozen linear layer, by bytes of its parameters: (input, output) forward and backward
 ADAPTER_BYTES = {4.0: ((19.0, 30.0), (27.0, 39.0)), 2.0: ((3.2, 9.1), (10.2, 9.5))}
-# products that hold a matrix which LoRA adapts even where it adapts only queries and values
-ADAPTED = {"attention/qkv": "q", "attention/query_up": "q", "attention/kv_up": "kv_up"}
+# products that hold a matrix which LoRA adapts where it adapts only some, and the name of that matrix
+ADAPTED = {
+    "attention/qkv": "q", "attention/query_up": "q", "attention/kv_up": "kv_up", "attention/query_down": "q_down",
+    "attention/kv_down": "kv_down", "attention/output": "o",
+}  # fmt: skip
+DEQUANTIZE_KERNELS = 2.0  # of the scales, which are quantized themselves, and of the weights
 BACKWARD_ATTENTION = 2.5  # five products where the forward pass has two
 
 
@@ -270,8 +274,8 @@ def element_traffic(model: Model, block: Block, x: Shape, recipe: Recipe, code: 
     multiplies by the root and by the weight (36 bytes an element, 72 in its backward pass).
     """
     h, eager = float(model.hidden), not code.compiled
-    stream = 4.0 if recipe.autocast else 2.0
-    fused_norm, eager_norm = (RMS_NORM_FP32, EAGER_NORM_FP32) if recipe.autocast else (RMS_NORM, EAGER_NORM)
+    stream = 4.0 if recipe.wide else 2.0
+    fused_norm, eager_norm = (RMS_NORM_FP32, EAGER_NORM_FP32) if recipe.wide else (RMS_NORM, EAGER_NORM)
     norm, kernels = (eager_norm, (6, 14)) if code.norm == "eager_fp32" and eager else (fused_norm, (1, 2))
     split = h / x.split_norms
     forward, backward = block.norms * split * norm[0], block.norms * split * norm[1]
@@ -280,14 +284,14 @@ def element_traffic(model: Model, block: Block, x: Shape, recipe: Recipe, code: 
     if code.gate == "eager" and eager:
         backward = backward + 3 * h * 3 * stream  # gradients of q, k, v and of gate, up added
         backward_kernels += 3
-    if recipe.autocast:  # each matrix casts its own input, and its gradient back
+    if recipe.wide:  # each matrix casts its own input, and its gradient back
         forward, backward = forward + 5 * h * 6.0, backward + 5 * h * 6.0
         forward_kernels, backward_kernels = forward_kernels + 5, backward_kernels + 5
     a = block.mixer
     if isinstance(a, Attention):
         turned = (a.heads * a.head_dim + a.kv_heads * a.head_dim) / x.tp
         rotary = (
-            (EAGER_ROTARY_FP32 if recipe.autocast else EAGER_ROTARY) if code.rotary == "eager" and eager else (4.0, 4.0)
+            (EAGER_ROTARY_FP32 if recipe.wide else EAGER_ROTARY) if code.rotary == "eager" and eager else (4.0, 4.0)
         )
         forward, backward = forward + turned * rotary[0], backward + turned * rotary[1]
         forward_kernels, backward_kernels = forward_kernels + 10, backward_kernels + 12
@@ -374,6 +378,12 @@ def ledger(model: Model, x: Shape, r: Rates, run: Run) -> list[Line]:
                 n * flops * (2.0 if trains_base else 1.0))  # fmt: skip
             repeated = again.products * repeated_part(model, block, p.name, x, code) * n
             add(p.name, "recompute", repeated * (once + quantize), repeated * flops)
+            if recipe.method == "qlora" and not p.half:
+                held = p.columns * p.inner if p.weights is None else p.weights
+                moved = held * (recipe.frozen_bytes + 2.0)  # bitsandbytes writes the 16-bit matrix before each product
+                seconds = n * (moved / r.memory_bytes_per_s + DEQUANTIZE_KERNELS * r.kernel_s)
+                for phase, times in (("forward", 1.0), ("backward", 1.0), ("recompute", np.sign(repeated))):
+                    add("dequantization", phase, times * seconds, 0.0, times * n * moved)
             if recipe.adapter_rank and is_adapted(recipe, ADAPTED.get(p.name, "")):
                 _adapters(add, p, r, recipe, n)
         scores, rate = n * attention_flops(model, block, x), head_factor(block)
@@ -397,7 +407,7 @@ def ledger(model: Model, x: Shape, r: Rates, run: Run) -> list[Line]:
 
 def _adapters(add: Any, p: Product, r: Rates, recipe: Recipe, n: Amount) -> None:
     """LoRA on one matrix: its input cast to the adapter's type, two thin products, the sum; and their gradients."""
-    (into, out), (into_back, out_back) = ADAPTER_BYTES[4.0 if recipe.parameter_bytes == 4.0 else 2.0]
+    (into, out), (into_back, out_back) = ADAPTER_BYTES[4.0 if recipe.adapter_bytes == 4.0 else 2.0]
     flops = n * 2.0 * p.rows * recipe.adapter_rank * (p.inner + p.columns)
     forward, backward = (n * p.rows * (p.inner * a + p.columns * b) for a, b in ((into, out), (into_back, out_back)))
     add("adapters", "forward", forward / r.memory_bytes_per_s + n * 5 * r.kernel_s, flops, forward)

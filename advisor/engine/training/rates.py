@@ -9,8 +9,10 @@ from advisor.engine.training.run import Code, Recipe
 
 HOST_CORES = 128  # of the host on which offloading was measured
 # Bytes to quantize one input: 2 read, and the narrow copy written along rows and along columns, as both products of the
-# backward pass need it (Transformer Engine). NVFP4 reads twice: its scale is that of the whole tensor.
-QUANTIZE_BYTES = {"fp8": 4.0, "mxfp8": 4.1, "nvfp4": 5.1}
+# backward pass need it (Transformer Engine). NVFP4 reads twice, because its scale is that of the whole tensor, turns
+# columns by a Hadamard transform and rounds gradients at random: as much time as 20 bytes, fitted to the 9 rows of
+# Megatron-Bridge on GB200 alone, with products at the rate of cuBLASLt
+QUANTIZE_BYTES = {"fp8": 4.0, "mxfp8": 4.1, "nvfp4": 20.0}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

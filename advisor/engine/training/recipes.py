@@ -21,7 +21,7 @@ from advisor.engine.training.run import (
     Recipe,
 )
 
-Precision = Literal["bf16", "bf16_master", "fp8", "mxfp8", "nvfp4", "amp", "fp32"]
+Precision = Literal["bf16", "bf16_master", "bf16_pure", "fp8", "mxfp8", "nvfp4", "amp", "fp32"]
 MethodName = Literal["full", "lora", "qlora"]
 OptimizerName = Literal["adamw", "adamw_8bit", "adafactor", "muon", "sgd"]
 ModelCode = Literal["hf", "plain", "megatron"]
@@ -29,7 +29,7 @@ ModelCode = Literal["hf", "plain", "megatron"]
 TRAINED_ON = ("gpu", "tpu", "npu")
 INFERENCE_FAMILIES = ("inferentia", "cloud-ai-100", "rngd")  # whose makers sell them for inference alone
 
-PRECISIONS: tuple[Precision, ...] = ("bf16", "bf16_master", "fp8", "mxfp8", "nvfp4", "amp", "fp32")
+PRECISIONS: tuple[Precision, ...] = ("bf16", "bf16_master", "bf16_pure", "fp8", "mxfp8", "nvfp4", "amp", "fp32")
 NARROW = ("fp8", "mxfp8", "nvfp4")
 FP32 = Recipe(parameter_bytes=4.0, compute_bytes=4.0, gradient_bytes=4.0, state_bytes=8.0, matmul_dtype="fp32")
 NF4_BYTES = 0.5 + 0.127 / 8  # 4 bits and double-quantized scales: 0.127 bits per parameter (QLoRA, arXiv 2305.14314)
@@ -67,7 +67,8 @@ def recipe_of(
     """The formats of a run.
 
     bf16 is what each code means by it: Megatron-Core keeps FP32 gradients, master and states; FSDP (ZeRO 2 and 3)
-    shards FP32 weights and computes in BF16; else all is BF16. Narrow formats are of the matrix multiplies alone.
+    shards FP32 weights and computes in BF16; else all is BF16. bf16_pure: all is BF16 with sharding too. Narrow
+    formats are of the matrix multiplies alone.
     """
     recipe = adapters(method, rank, code, zero) if method != "full" else full(precision, code, zero)
     if precision in NARROW:
@@ -83,14 +84,19 @@ def full(precision: Precision, code: ModelCode, zero: int) -> Recipe:
         return MEGATRON_BF16
     if precision == "bf16_master":
         return BF16_MASTER
+    if precision == "bf16_pure":
+        return BF16
     return FSDP_MIXED if zero >= 2 else BF16
 
 
 def adapters(method: MethodName, rank: int, code: ModelCode, zero: int) -> Recipe:
-    """LoRA or QLoRA on every matrix of the layers; FSDP casts the adapters to BF16 for the forward pass."""
+    """LoRA or QLoRA on every matrix of the layers, which multiplies in BF16 although adapters are stored in FP32.
+
+    Trainers run them under autocast (bf16: true); FSDP casts the adapters itself.
+    """
     base = MEGATRON_BF16 if code == "megatron" else LORA16
-    if code != "megatron" and zero >= 2:
-        base = replace(base, parameter_bytes=2.0)
+    if code != "megatron":
+        base = replace(base, parameter_bytes=2.0) if zero >= 2 else replace(base, autocast=True)
     frozen = NF4_BYTES if method == "qlora" else 2.0
     return replace(base, method=method, adapter_rank=rank, frozen_bytes=frozen)
 
@@ -121,6 +127,7 @@ def unsupported_precision(chip: Accelerator, precision: Precision) -> tuple[str,
 NAMES = {
     "bf16": "BF16",
     "bf16_master": "BF16",
+    "bf16_pure": "BF16",
     "fp8": "FP8",
     "mxfp8": "MXFP8",
     "nvfp4": "NVFP4",
@@ -132,7 +139,7 @@ NAMES = {
 def has_precision(chip: Accelerator, precision: str) -> bool:
     """Chips scale blocks of an MX format since they have FP4; NVFP4 is NVIDIA's."""
     rates = chip.flops_per_s
-    if precision in ("bf16", "bf16_master"):
+    if precision in ("bf16", "bf16_master", "bf16_pure"):
         return "bf16" in rates
     if precision == "amp":
         return "bf16" in rates or "fp16" in rates

@@ -15,7 +15,7 @@ class Recipe:
 
     method: Method = "full"
     adapter_rank: int = 0  # of LoRA and QLoRA
-    adapter_matrices: Literal["all", "query_value"] = "all"  # of the layers
+    adapter_matrices: Literal["all", "attention", "query_value"] = "all"  # of the layers
     adapter_dropout: bool = False  # of the input of each adapter
     parameter_bytes: float = 4.0  # as stored between steps
     compute_bytes: float = 2.0  # of a weight as the matrix multiplies read it
@@ -25,9 +25,19 @@ class Recipe:
     reduce_bytes: float = 4.0  # of a gradient in the reduction between ranks
     update_bytes: float = 0.0  # transient copy of the gradients in the optimizer's step
     frozen_bytes: float = 2.0  # of a frozen parameter of the base model (LoRA: 2, QLoRA in NF4: 0.5 and scales)
-    autocast: bool = False  # FP32 weights and residual stream; matrix multiplies cast their inputs
+    autocast: bool = False  # matrix multiplies cast FP32 weights and their inputs; see `wide`
     matmul_dtype: str = "bf16"  # of the matrix multiplies: bf16 | fp8 | mxfp8 | nvfp4 | fp32
     optimizer: Optimizer = "adamw"
+
+    @property
+    def wide(self) -> bool:
+        """Whether weights and residual stream are FP32 under autocast; the frozen base of adapters stays in 16 bits."""
+        return self.autocast and self.method == "full"
+
+    @property
+    def adapter_bytes(self) -> float:
+        """Of an input and a weight as the products of adapters read them."""
+        return self.compute_bytes if self.autocast else self.parameter_bytes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,6 +84,7 @@ class Code:
     dtensor: bool = False  # tensor parallelism through PyTorch's DTensor, whose dispatch takes host time
     tp_overlap: bool = False  # collectives of tensor parallelism run in parts beside the products (Transformer Engine)
     dispatch: Literal["alltoall", "one_copy"] = "alltoall"  # of tokens to experts: NCCL, or DeepEP and HybridEP
+    gradient_overlap: bool = True  # data parallelism gathers and reduces beside the computation
     exchange_overlap: bool = False  # that of one micro-batch beside the computation of another
     context: Literal["ring", "gather"] = "ring"  # keys and values beside attention, or all of them before it
     graphs: Literal["none", "partial", "full"] = (
@@ -81,12 +92,13 @@ class Code:
     )
 
 
-# transformers' Llama and its relatives, without and with torch.compile; a short model with nn.RMSNorm; Megatron-Core
+# transformers' Llama and its relatives, without and with torch.compile; a short model with nn.RMSNorm; Megatron-Core,
+# whose overlaps are off unless asked for (tp_comm_overlap, overlap_grad_reduce, overlap_param_gather)
 HF = Code(norm="eager_fp32", rotary="eager", gate="eager", loss="upcast", stops_early=True)
 PLAIN = Code(norm="fused", rotary="eager", gate="eager", loss="upcast", stops_early=True)
 MEGATRON = Code(
-    norm="fused", rotary="fused", gate="fused", loss="vocabulary_parallel", gradient_buffer=True, tp_overlap=True,
-    dispatch="one_copy",
+    norm="fused", rotary="fused", gate="fused", loss="vocabulary_parallel", gradient_buffer=True,
+    gradient_overlap=False, dispatch="one_copy",
 )  # fmt: skip
 
 
@@ -95,6 +107,8 @@ class Run:
     """One step of training: every rank of dp processes micro_batch x micro_batches sequences."""
 
     sequence_tokens: int
+    longest_tokens: int = 0  # of a sequence, which memory must hold, where sequence_tokens is the mean; 0: all alike
+    varied_lengths: bool = False  # batches of different lengths follow one another, neither packed nor padded to one
     micro_batch: int = 1  # sequences of one forward pass on one dp rank
     micro_batches: int = 1  # accumulated, or in the pipeline, before the optimizer's step
     recipe: Recipe = field(default_factory=Recipe)

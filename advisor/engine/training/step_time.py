@@ -58,7 +58,7 @@ def update_s(model: Model, x: Shape, r: Rates, run: Run) -> Amount:
     moved = 7.0 * width * ADAM_FACTOR.get(width, 1.0) + (recipe.parameter_bytes if recipe.master_bytes else 0.0)
     moved = moved + (2 * recipe.update_bytes + recipe.gradient_bytes if recipe.update_bytes else 0.0)
     seconds = (dense / shards + routed / expert_shards) * moved / r.memory_bytes_per_s * (run.offload == "none")
-    if recipe.autocast:  # weights cast for each forward pass, gradients cast back
+    if recipe.wide:  # weights cast for each forward pass, gradients cast back
         seconds = seconds + x.micro_batches * trained * 12.0 / r.memory_bytes_per_s
     touched = 3.0 if run.code.gate == "eager" else 2.0  # a kernel of its own, or the sum inside the product's write
     accumulated = (x.micro_batches - 1.0) * touched * recipe.gradient_bytes * trained / r.memory_bytes_per_s
@@ -152,7 +152,7 @@ def step_time(model: Model, x: Shape, r: Rates, run: Run, work: Work | None = No
     )
     hidden = np.maximum(c.gather_s - c.first_s, 0.0) + np.maximum(c.reduce_s - c.last_s, 0.0)
     # ZeRO 1 and DDP gather and reduce in one micro-batch; interleaved stages spread that over pp of them
-    spread = np.where(x.virtual_stages > 1, np.minimum(x.pp, x.micro_batches), 1.0)
+    spread = np.where(x.virtual_stages > 1, np.minimum(x.pp, x.micro_batches), 1.0) * run.code.gradient_overlap
     window = np.where(x.zero >= 2, computed, computed * spread / x.micro_batches)
     slowed, over = overlap(r, computed, hidden, window, beside)
     exposed = c.first_s + c.last_s + over + visible

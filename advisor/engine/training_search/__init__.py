@@ -20,10 +20,11 @@ from advisor.engine.training_search.uncertainty import (
     Uncertainties,
     at_quantile,
     cost_draws,
+    speed_distribution,
     uncertainties,
     with_ratios,
 )
-from advisor.engine.training_search.why_not import budget_named, deadline_days, duration
+from advisor.engine.training_search.why_not import budget_named, deadline_days, duration, smaller_tasks
 
 __all__ = [
     "offloads_alike",
@@ -33,6 +34,7 @@ __all__ = [
     "beside_bytes",
     "iteration",
     "servers_of",
+    "smaller_tasks",
     "reach",
     "serves",
     "UNCERTAIN",
@@ -55,6 +57,7 @@ __all__ = [
     "duration",
     "prices_of_run",
     "search",
+    "speed_distribution",
     "strategies_of",
     "ways_of_run",
 ]

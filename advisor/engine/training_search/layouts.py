@@ -35,6 +35,7 @@ from advisor.engine.training import (
     offloads,
     rates_of,
     recipe_of,
+    run_basis,
     searched_frameworks,
     started,
     step_time,
@@ -102,10 +103,13 @@ def untrainable(a: Accelerator, task: TrainingTask, setups: Sequence[Setup]) -> 
 def setups_of(a: Accelerator, task: TrainingTask, whole_model: bool) -> tuple[Setup, ...]:
     """The frameworks that run on the chip, with the precisions that both have."""
     able = [p for p in PRECISIONS if p in task.precisions and has_precision(a, p)]
+    pure = able == ["bf16_pure"]  # which no code keeps but transformers'
+    names = searched_frameworks(a.vendor, task.method, whole_model and not pure)
     return tuple(
         Setup(framework=name, precision=p)
-        for name in searched_frameworks(a.vendor, task.method, whole_model)
+        for name in names
         for p in able
+        if p != "bf16_pure" or FRAMEWORKS[name].code == "hf"
     )
 
 
@@ -170,8 +174,8 @@ def trained(question: Question, a: Accelerator, setup: Setup, chips: int) -> Tra
                 best = best or phases
                 continue
             made = Trained(
-                accelerator=a, setup=setup, chips=chips, layout=layout, basis=reached.basis, step=step,
-                candidates=found.candidates, phases=phases,
+                accelerator=a, setup=setup, chips=chips, layout=layout, basis=run_basis(a, reached.basis, chips),
+                step=step, candidates=found.candidates, phases=phases,
             )  # fmt: skip
             if not isinstance(best, Trained) or made.iteration_s < best.iteration_s:
                 best = made
@@ -234,6 +238,7 @@ def jobs(task: TrainingTask, model: Model, a: Accelerator, setup: Setup, chips: 
         efficiency=efficiency_on(catalog.scopes, a),
         chips=chips,
         sequence_tokens=task.sequence_tokens,
+        longest_tokens=task.longest_tokens,
         global_batch=global_batch(task),
         recipe=started_run.recipe,
         code=started_run.code,
@@ -309,7 +314,7 @@ def offloaded(question: Question, a: Accelerator, chips: int, offer: Offer) -> T
                 chips=chips,
                 layout=layout,
                 step=step,
-                basis=reached.basis,
+                basis=run_basis(a, reached.basis, chips),
                 candidates=layouts.candidates,
             )  # fmt: skip
         )

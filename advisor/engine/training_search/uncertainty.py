@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +18,9 @@ from advisor.engine.plans import (
     SERVICES,
     STAFF,
 )
-from advisor.engine.search import joint, standard_normal
-from advisor.engine.terms import CERTAIN, RatioDistribution, Ratios, around_estimate
+from advisor.engine.search import distributions, joint, standard_normal
+from advisor.engine.terms import CERTAIN, SHARES, RatioDistribution, Ratios, around_estimate
+from advisor.engine.training import step_distribution
 from advisor.engine.training_search.outcome import Candidate
 
 Array = NDArray[np.float64]
@@ -59,6 +61,26 @@ class Uncertainties:
     def alone(self, name: str) -> "Uncertainties":
         """The ranges with everything but one input as expected."""
         return replace(Uncertainties(), **{name: getattr(self, name)})
+
+
+def speed_distribution(
+    scopes: Mapping[str, Any], basis: str, experts: bool, serving_fraction: float = 0.0
+) -> RatioDistribution:
+    """The true speed of a run over the estimate.
+
+    An iteration of DPO or GRPO has the errors of training in the phases that train and those of serving in those that
+    serve, by their time. Both are taken at the same quantile: how their errors go together is unknown.
+    """
+    known, served = step_distribution(scopes, basis, experts=experts), distributions(scopes, basis).get("throughput")
+    trained = known.inverse() if known is not None else served or CERTAIN
+    if not serving_fraction:
+        return trained
+    slow = served or CERTAIN
+
+    def both(share: float) -> float:
+        return 1.0 / (serving_fraction / slow.quantile(share) + (1.0 - serving_fraction) / trained.quantile(share))
+
+    return RatioDistribution.of({share: both(share) for share in SHARES})
 
 
 def uncertainties(

@@ -1,5 +1,6 @@
 """Writes the scorecard files that `fidelity --write-docs` creates and the accuracy page shows."""
 
+import re
 import shutil
 import textwrap
 from collections import Counter
@@ -12,6 +13,8 @@ import yaml
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.terms import Case, Pool
 from advisor.engine.training import Run
+from advisor.fidelity.protocols import run_of
+from advisor.fidelity.rows import Catalog, Row, case_of
 from advisor.fidelity.scores.report import circumstance, noisy_cases
 from advisor.fidelity.scores.scorecard import TARGETS, TRAINING, Card, line_of, target_result
 from advisor.fidelity.scores.scoring import Scored, pair_case
@@ -69,6 +72,90 @@ def write(
         files.write(directory / f"{key}.csv", rows)
     (directory / files.HEAD).write_text(head(scored, len(shown), validation, calibration), encoding="utf-8")
     return len(shown)
+
+
+# how the sources of the published rows write a framework, so that its version is read from it again
+WRITTEN = {
+    "tensorrt-llm": "trtllm {}", "lmdeploy": "LMDeploy TurboMind {}", "neuron": "Transformers NeuronX, Neuron {}",
+    "llama.cpp": "llama.cpp ({})", "vllm-tpu": "vLLM TPU",
+}  # fmt: skip
+ROUND = "mlperf-"  # versions that follow from the source
+
+
+def published(rows: Iterable[ScoredRow], catalog: Catalog) -> tuple[list[Row], dict[str, int]]:
+    """(the rows of serving that can be predicted again from their published columns, why others cannot: how many)."""
+    found, left = [], Counter[str]()
+    for row in rows:
+        reason, restored = _restored(row, catalog)
+        if restored is None:
+            left[reason] += 1
+        else:
+            found.append(restored)
+    return found, dict(left.most_common())
+
+
+def _restored(row: ScoredRow, catalog: Catalog) -> tuple[str, Row | None]:
+    if row.measured is None:
+        return "the source's figures are not published here", None
+    if row.phase == TRAINING or row.client == "poisson" or row.phase == "kernel":
+        return f"{row.phase}, {row.client}: the published columns do not state the run", None
+    restored = measured_row(row)
+    case = case_of(restored, catalog)
+    if not isinstance(case, Case):
+        return case.reason, None
+    same = (case.framework, case.framework_version, layout_of(case), case.phase, case.weights_dtype)
+    stated = (row.framework, row.framework_version, row.layout, row.phase, row.weights_dtype)
+    return ("", restored) if same == stated else ("the published columns do not state the whole deployment", None)
+
+
+def measured_row(row: ScoredRow) -> Row:
+    """The measured row behind a published one, as far as its columns say."""
+    first, _, last = (part.strip() for part in row.layout.partition("|"))
+    ways = dict(re.findall(r"([a-z]+)(\d+)", first))
+    run = run_of({"source": row.source_key, "framework": row.framework, "accelerator": row.accelerator})
+    tp = int(ways.get("tp") or (ways.get("dp") if run.attention_dp_is_tp else None) or 1)
+    pools = [_pool_text(part) if last else "" for part in (first, last)]
+    version = "" if row.framework_version.startswith(ROUND) else row.framework_version
+    engine = "TensorRT 1" if row.framework_version.startswith(ROUND) and row.framework == "tensorrt-llm" else ""
+    return Row(
+        id=row.key,
+        task={"fit": "memory", "kernel": "kernel"}.get(row.phase, row.phase),
+        metric=row.metric,
+        value=float(row.measured or 0.0),
+        model=row.model,
+        model_id=row.model,
+        accelerator=row.accelerator,
+        accelerator_slug=row.accelerator,
+        n_accelerators=str(row.chips),
+        mode=row.mode,
+        tp=str(tp * run.cores_per_chip) if row.layout and not last else "",
+        pp=ways.get("pp", ""),
+        ep=str(int(ways["ep"]) * run.cores_per_chip) if "ep" in ways and not last else "",
+        attention_dp="" if run.attention_dp_is_tp else ways.get("dp", ""),
+        moe_tp="",
+        prefill_pool=pools[0],
+        decode_pool=pools[1],
+        weights_dtype=row.weights_dtype,
+        kv_dtype="",
+        framework=engine or WRITTEN.get(row.framework, f"{row.framework} {{}}").format(version).strip(" ()"),
+        isl=f"{row.isl:g}",
+        osl=f"{row.osl:g}",
+        concurrency_or_batch="offline"
+        if row.client == "offline"
+        else f"{row.concurrency:g}"
+        if row.concurrency
+        else "",
+        params_note=f"client={row.client}" if row.client in ("steady", "static") else "",
+        date=row.measured_on,
+        source_key=row.source_key,
+        confidence="A",
+        notes="",
+    )
+
+
+def _pool_text(layout: str) -> str:
+    names = {"tp": "tp", "pp": "pp", "dp": "attention_dp", "ep": "ep", "x": "workers"}
+    return ";".join(f"{names[name]}={size}" for name, size in re.findall(r"([a-z]+)(\d+)", layout) if name in names)
 
 
 def source_list(directory: Path) -> Path:

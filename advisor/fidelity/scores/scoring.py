@@ -149,14 +149,19 @@ def situation(metric: str, case: Case) -> str:
 
 
 def ratios_of(row: Row, case: Case, estimate: Any, scopes: Mapping[str, Mapping[str, Any]]) -> Ratios | None:
-    """(low, high) factors of the 90 % interval for the estimate's basis; None if there is none."""
+    """(low, high) factors of the 90 % interval for the estimate's basis; None if there is none.
+
+    Wider where the times of the framework on this chip are uncertain, as in answers (search/limits.py).
+    """
     factors = scopes.get(f"interval:{getattr(estimate, 'basis', '')}", {})
     kind = interval_kind(row.metric, case)
     if f"{kind}_high_ratio" not in factors:
         kind = kind.split("_")[0]
     if f"{kind}_high_ratio" not in factors:
         return None
-    return float(factors[f"{kind}_low_ratio"]), float(factors[f"{kind}_high_ratio"])
+    lane = getattr(estimate, "lane", None)
+    wider = lane.choice.uncertain_ratio if lane is not None and kind != "kernel" else 1.0
+    return float(factors[f"{kind}_low_ratio"]) / wider, float(factors[f"{kind}_high_ratio"]) * wider
 
 
 def _scored(

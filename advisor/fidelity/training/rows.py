@@ -139,6 +139,7 @@ def megatron_code(row: Row) -> Code:
     return replace(
         training.MEGATRON,
         tp_overlap=True,
+        gradient_overlap=True,
         dispatch="one_copy" if release >= ONE_COPY_FROM and (rack or small) else "alltoall",
         exchange_overlap=captured or (row.accelerator_slug == "h100-sxm" and "235B" in row.model_id),
         graphs="full" if captured else "partial" if partial else "none",
@@ -222,8 +223,9 @@ def own_runs(row: Row, chips: int, length: int) -> Run | Skip:
 def mlperf(row: Row, chips: int, length: int) -> Unstated | Skip:
     """MLPerf Training: layout and format are in the submissions' code, not in their results.
 
-    8-bit products, from round 5.1 on NVFP4 on NVIDIA's Blackwell; 16 bits on TPUs. LoRA has rank 16 on the attention's
-    matrices. Submitters of NVIDIA and AMD use NeMo or Megatron-Core, Google MaxText.
+    8-bit products, from round 5.1 on NVFP4 on NVIDIA's Blackwell; 16 bits on TPUs. LoRA has rank 16 on all matrices of
+    attention (mlcommons/training, llama2_70b_lora/run_llama_70B_scrolls_r16.sh). Submitters of NVIDIA and AMD use NeMo
+    or Megatron-Core, Google MaxText.
     """
     batch = noted(row.concurrency_or_batch, "GBS", 0)
     if not batch:
@@ -233,8 +235,9 @@ def mlperf(row: Row, chips: int, length: int) -> Unstated | Skip:
     narrow = row.source_key >= "mlperf_train_5.1" and row.accelerator_slug in ("b200", "b300", "gb200", "gb300")
     recipe = replace(MEGATRON_RECIPE, matmul_dtype="nvfp4" if narrow else "fp8")
     if "lora" in row.params_note:
-        recipe = replace(recipe, **LORA)
-    return Unstated(sequence_tokens=length, global_batch=batch, recipe=recipe, code=training.MEGATRON)
+        recipe = replace(recipe, **{**LORA, "adapter_matrices": "attention"})
+    code = replace(training.MEGATRON, tp_overlap=True, gradient_overlap=True)
+    return Unstated(sequence_tokens=length, global_batch=batch, recipe=recipe, code=code)
 
 
 def maxtext(row: Row, chips: int, length: int) -> Unstated | Skip:

@@ -66,7 +66,8 @@ def scope_labels(case: TrainingCase, resources: Resources) -> dict[str, str]:
     """What decides the interval of a run beside its layout."""
     chip = resources.accelerators[case.accelerator_slug]
     experts = has_experts(resources.models[case.model_id])
-    basis = efficiency(resources.scopes, chip.slug, chip.family, chip.kind).basis
+    kernels = efficiency(resources.scopes, chip.slug, chip.family, chip.kind).basis
+    basis = training.run_basis(chip, kernels, case.chips)
     return {"basis": basis, "experts": str(experts).lower()}
 
 

@@ -1,26 +1,40 @@
+from __future__ import annotations
+
 import json
 import os
 import sys
 import time
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
+import django
+from django.apps import apps
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DatabaseError
-from django.http import Http404
 
-from advisor import inputs, report, workload
-from advisor.advise import default_organisation
-from advisor.inputs import Snapshot
-from advisor.result import EXTRAS, Answer, extras_named, short
-from advisor.workload import MAX_ERRORS, MAX_TEXT_BYTES, more_errors, with_traces
-from catalog.importers.models import model_files
-from catalog.loading.fixtures import FixtureError
 from catalog.management.errors import BAD_INPUT
-from catalog.models import CatalogLoad
+
+if TYPE_CHECKING:
+    from advisor import inputs, report, result, workload
+    from advisor.inputs import Snapshot
+    from advisor.result import Answer
+else:  # --help needs none of them, and a file that cannot be read needs no tables
+
+    class Lazy:
+        """A module that is imported when one of its attributes is first read."""
+
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __getattr__(self, attribute: str) -> Any:
+            return getattr(import_module(self.name), attribute)
+
+    inputs, report, result, workload = map(
+        Lazy, ("advisor.inputs", "advisor.report", "advisor.result", "advisor.workload")
+    )
 
 MAX_SNAPSHOT_BYTES = 64 * 2**20
 OK, NOTHING_FEASIBLE = 0, 3
@@ -58,7 +72,7 @@ class Command(BaseCommand):
             type=extras,
             default=frozenset(),
             metavar="PART,...",
-            help=f"add to the JSON what it leaves out: {', '.join(EXTRAS)}, or all",
+            help="add to the JSON what it leaves out, for example pareto,options; all: everything",
         )
         parser.add_argument("--top", type=whole, metavar="N", help="show at most N recommendations")
         parser.add_argument(
@@ -101,30 +115,22 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        from advisor.answer import recommend  # here, so that --help does not import the engine
-        from advisor.inputs import take_snapshot
-
-        require_catalog()
         if options["top"] is not None and options["top"] < 1:
             self.refuse(f"--top: {options['top']} is too small; give a whole number from 1")
         if fault := document_fault(options["document"], options["out"], options["option"]):
             self.refuse(fault)
         try:
-            spec = question(
-                options["workload"],
-                options["set"],
-                options["prices_as_of"],
-                self.stderr.write,
-                options["trace_columns"],
-            )
+            raw = raw_question(options["workload"], options["set"], options["prices_as_of"], options["trace_columns"])
+            require_catalog()
+            spec = question_of(raw, options["workload"].parent, self.stderr.write)
             if options["quick"]:
                 self.rank_quickly(spec, options)
-            snapshot = file_snapshot(options["snapshot"], lambda: take_snapshot(spec, default_organisation()))
-            answer = timed(lambda: recommend(spec, snapshot))
-        except workload.WorkloadError as error:
-            self.refuse(*lines(error))
+            snapshot = file_snapshot(options["snapshot"], lambda: snapshot_of(spec))
+            answer = timed(lambda: recommended(spec, snapshot))
         except BadFile as error:
             self.refuse(str(error))
+        except workload.WorkloadError as error:
+            self.refuse(*lines(error))
         if options["document"]:
             self.write_document(answer, options["document"], options["out"], options["option"])
         answer = answer.changed(recommendations=answer.recommendations[: options["top"]])
@@ -136,11 +142,10 @@ class Command(BaseCommand):
     def rank_quickly(self, spec: dict[str, Any], options: dict[str, Any]) -> NoReturn:
         """Prints the closed-form ranking and ends."""
         from advisor.answer import quick
-        from advisor.inputs import take_snapshot
 
         if options["document"] or options["canonical"] or options["format"] == "markdown":
             self.refuse("--quick: prints a table or JSON; documents need a full answer")
-        snapshot = file_snapshot(options["snapshot"], lambda: take_snapshot(spec, default_organisation()))
+        snapshot = file_snapshot(options["snapshot"], lambda: snapshot_of(spec))
         ranking = quick.quick_ranking(spec, snapshot)
         ranking = ranking.changed(options=ranking.options[: options["top"]])
         as_json = options["format"] == "json"
@@ -154,6 +159,8 @@ class Command(BaseCommand):
         if not answer.is_feasible:
             self.stderr.write(f"{answer.verdict}\nNothing was written to {out}: {report.NO_ANSWER}")
             sys.exit(NOTHING_FEASIBLE)
+        from django.http import Http404
+
         name = named_file(document, out)
         try:
             content = report.DOCUMENTS[name][1](answer, rank or report.default_rank(answer, name))
@@ -189,12 +196,19 @@ def whole(text: str) -> int:
 def extras(text: str) -> frozenset[str]:
     """The named parts of an answer. ArgumentTypeError: there is no such part."""
     try:
-        return extras_named(text)
+        return result.extras_named(text)
     except ValueError as error:
         raise ArgumentTypeError(str(error)) from None
 
 
 def require_catalog() -> None:
+    """Loads the tables if the process has none yet. CommandError: they are missing or empty."""
+    if not apps.ready:
+        django.setup()
+    from django.db import DatabaseError
+
+    from catalog.models import CatalogLoad
+
     try:
         if CatalogLoad.objects.exists():
             return
@@ -250,7 +264,7 @@ RENDER: dict[str, Callable[[Answer, frozenset[str]], str]] = {
     "table": lambda answer, _: report.table(answer),
     "markdown": lambda answer, _: report.markdown(answer),
     "canonical": lambda answer, _: report.canonical(answer),
-    "json": lambda answer, include: json.dumps(short(answer.to_json(), include), indent=2, ensure_ascii=False),
+    "json": lambda answer, include: json.dumps(result.short(answer.to_json(), include), indent=2, ensure_ascii=False),
 }
 
 
@@ -261,9 +275,11 @@ class BadFile(Exception):
     """A file cannot be used; the message names it and says what to do."""
 
 
-def read(path: Path, what: str, max_bytes: int = MAX_TEXT_BYTES) -> bytes:
+def read(path: Path, what: str, max_bytes: int = 0) -> bytes:
+    """The content of a file. max_bytes: of the largest that is read; 0: of a text that people write."""
     try:
         with path.open("rb") as file:
+            max_bytes = max_bytes or workload.MAX_TEXT_BYTES
             content = file.read(max_bytes + 1)
     except FileNotFoundError:
         raise BadFile(f"{path}: no such {what}; check the path") from None
@@ -274,7 +290,7 @@ def read(path: Path, what: str, max_bytes: int = MAX_TEXT_BYTES) -> bytes:
     return content
 
 
-def read_json(path: Path, what: str, remedy: str, max_bytes: int = MAX_TEXT_BYTES) -> dict[str, Any]:
+def read_json(path: Path, what: str, remedy: str, max_bytes: int = 0) -> dict[str, Any]:
     try:
         data = json.loads(read(path, what, max_bytes))
     except ValueError as error:
@@ -299,6 +315,18 @@ def trace_columns(text: str) -> dict[str, str]:
     return {key.strip(): column.strip() for key, _, column in pairs}
 
 
+def snapshot_of(spec: dict[str, Any]) -> Snapshot:
+    from catalog.models import default_organisation
+
+    return inputs.take_snapshot(spec, default_organisation())
+
+
+def recommended(spec: dict[str, Any], snapshot: Snapshot) -> Answer:
+    from advisor.answer import recommend
+
+    return recommend(spec, snapshot)
+
+
 def ignore(text: str) -> None:
     """Drops a warning."""
 
@@ -314,7 +342,15 @@ def question(
 
     warn: takes each warning about the size of a model that is not in the catalog.
     """
-    raw = workload.load(read(path, "workload file"))
+    return question_of(raw_question(path, changes, prices_as_of, trace_columns), path.parent, warn)
+
+
+def raw_question(
+    path: Path, changes: list[str], prices_as_of: str | None, trace_columns: Mapping[str, str]
+) -> dict[str, Any]:
+    """The workload as the file and the options state it, not validated; of a portfolio with its parts read."""
+    content = read(path, "workload file")
+    raw = workload.load(content)
     if prices_as_of is not None:
         raw = {**raw, "prices_as_of": prices_as_of}
     for change in changes:
@@ -324,18 +360,25 @@ def question(
         raw = workload.set_path(raw, key, value)
     if trace_columns:
         raw = {**raw, "traffic": {**(raw.get("traffic") or {}), "trace_columns": dict(trace_columns)}}
-    raw, owner = with_workloads(raw, path.parent), default_organisation()
+    return with_workloads(raw, path.parent)
+
+
+def question_of(raw: dict[str, Any], folder: Path, warn: Callable[[str], object]) -> dict[str, Any]:
+    """The validated workload. folder: of the files that it refers to."""
+    from catalog.models import default_organisation
+
+    owner = default_organisation()
     try:
         parsed = workload.parse(raw)
     except workload.WorkloadError as e:
         raise workload.WorkloadError(e.errors + inputs.unknown_names_in_parts(raw, owner)) from None
-    spec = with_models(parsed, path.parent, warn)
+    spec = with_models(parsed, folder, warn)
     spec = inputs.with_catalog_names(spec, owner)
     inputs.check_catalog(spec, owner, files=True)
     if spec["kind"] == "portfolio":
-        read_parts = [with_traces(part, path.parent) for part in spec["workloads"]]
+        read_parts = [workload.with_traces(part, folder) for part in spec["workloads"]]
         return workload.named({**workload.unnamed(spec), "workloads": read_parts})
-    return with_traces(spec, path.parent)
+    return workload.with_traces(spec, folder)
 
 
 def with_workloads(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -352,6 +395,9 @@ def model_config(path: Path, confirmed: bool, how: str, warn: Callable[[str], ob
 
     A config.json that describes no known model is returned: the check of the whole question names its field.
     """
+    from catalog.importers.models import model_files
+    from catalog.loading.fixtures import FixtureError
+
     if not path.exists():
         raise BadFile(f"{path}: no such model configuration; check the path")
     try:
@@ -390,7 +436,7 @@ def file_snapshot(path: Path | None, make: Callable[[], Snapshot]) -> Snapshot:
     stored = read_json(path, "snapshot", remedy, MAX_SNAPSHOT_BYTES)
     if "catalog_version" not in stored:
         raise BadFile(f"{path}: this is not a catalog snapshot (it has no catalog_version); {remedy}")
-    snapshot = Snapshot.read(stored)
+    snapshot = inputs.Snapshot.read(stored)
     if not snapshot.complete:
         raise BadFile(f"{path}: this snapshot was written by an earlier version; {remedy}")
     return snapshot
@@ -400,7 +446,10 @@ def lines(
     failure: workload.WorkloadError, rename: Callable[[dict[str, str]], dict[str, str]] = lambda item: item
 ) -> list[str]:
     """A line for each reported error (after `rename`), and one that counts the rest."""
-    return [*(line(rename(item)) for item in failure.errors[:MAX_ERRORS]), *more_errors(failure.errors)]
+    return [
+        *(line(rename(item)) for item in failure.errors[: workload.MAX_ERRORS]),
+        *workload.more_errors(failure.errors),
+    ]
 
 
 def line(error: dict[str, str]) -> str:

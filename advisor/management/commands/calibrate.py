@@ -38,6 +38,13 @@ class Command(BaseCommand):
         parser.add_argument("--measurements", action="append", nargs="+", required=True, metavar="FILE.csv")
         parser.add_argument("--out", type=Path, default=calibration_files.CALIBRATION, metavar="DIR")
         parser.add_argument("--rounds", type=int, default=1, help="simulation rounds of the fit (default 1)")
+        parser.add_argument(
+            "--scope",
+            action="append",
+            default=[],
+            metavar="NAME",
+            help="fit only the figures of this scope, and print them",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         from advisor.inputs import catalog_resources
@@ -47,6 +54,10 @@ class Command(BaseCommand):
         with writing(options["out"]):  # fail before the fit, which takes minutes
             options["out"].mkdir(parents=True, exist_ok=True)
         resources = catalog_resources()
+        for scope in options["scope"]:
+            self.log(scope_text(scope, rows, resources))
+        if options["scope"]:
+            return
         for line in unused_probes():
             self.log(line)
         setup = calibration_files.setup(resources.accelerators)
@@ -92,6 +103,27 @@ class Command(BaseCommand):
         with writing(out):
             write(out, fit, resources, setup, bases, spans, unseen, validated)
         self.log(f"\nWrote {out}; digest {calibration_files.digest(out)}")
+
+
+def scope_text(scope: str, rows: Sequence[Row], resources: Resources) -> str:
+    """The fitted figures of one scope, and its errors by group: median ratio before, after, and its model left out."""
+    import math
+
+    import numpy as np
+
+    apart = calibration_files.apart()
+    free = apart["chip" if scope.startswith("accelerator:") else "engine"]
+    try:
+        fit = calibrate.fit_scope(rows, resources, scope, free, apart["excluded"])
+    except ValueError as error:
+        raise BadInput(str(error)) from error
+    lines = [f"{scope}: {', '.join(f'{name} {value:.3g}' for name, value in fit.values.items())}"]
+    lines.append(f"uncertain_ratio {fit.uncertain_ratio:.3g}; {len(fit.rows)} rows")
+    for group, kind in sorted({(used.group, used.kind) for used in fit.rows}):
+        own = np.array([used.group == group and used.kind == kind for used in fit.rows])
+        middle = [math.exp(np.nanmedian(errors[own])) for errors in (fit.before, fit.after, fit.left_out)]
+        lines.append(f"  {group} {kind}: {own.sum()} rows, {middle[0]:.2f}, {middle[1]:.2f}, {middle[2]:.2f}")
+    return "\n".join(lines)
 
 
 def unused_probes(directory: Path = calibration_files.PROBES) -> list[str]:

@@ -49,7 +49,7 @@ def write(out: Path, basis: str, figures: Mapping[str, Interval], newest: str) -
     text = (
         "quantiles of measured / predicted step time and peak memory, with equal weight for each group, from 5 and 95 "
         "% outwards until they hold 88 % of held-out chips (measured: models, datasheet: families, memory: groups); "
-        f"no value of the training engine is fitted to these rows ({counts or 'too few rows'})"
+        f"only the time of NVFP4's transforms is fitted, to 9 of these rows ({counts or 'too few rows'})"
     )
     as_of = newest if len(newest) == 10 else f"{newest}-28"
     calibration_files.write_scope(out, f"interval:training:{basis}", basis, as_of, text, ratios)

@@ -76,7 +76,7 @@ HELP = {
     "virtual_stages": "interleaved stages of a pipeline rank; default: 1 (plain 1F1B)",
     "zero": "ZeRO stage 0 to 3; 3 is FSDP; default: 1 for megatron, 3 for hf and plain, 0 on one rank",
     "rank": "rank of the adapters; default: 16",
-    "precision": "bf16, bf16_master, fp8, mxfp8, nvfp4, amp or fp32; default: bf16",
+    "precision": "bf16, bf16_master, bf16_pure, fp8, mxfp8, nvfp4, amp or fp32; default: bf16",
     "recompute": "activation recomputation: none, selective or full; default: none",
     "method": "full, lora or qlora; default: full",
     "optimizer": "adamw, adamw_8bit, adafactor, muon or sgd; default: adamw",

@@ -1,5 +1,6 @@
 """Scores the engine on measured rows: `fidelity --measurements FILE.csv [--by column,...] [--format table|json]`."""
 
+import csv
 import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -29,9 +30,11 @@ from advisor.fidelity import (
     training_scores,
 )
 from advisor.inputs import measured
+from advisor.workload import WorkloadError
 from catalog.loading.fixtures import FixtureError
 from catalog.management.errors import BadInput, at_least_one, writing
 from catalog.models import ScoredRow
+from catalog.shipped import FIXTURES
 
 
 def catalog_estimator() -> tuple[Any, scoring.Estimator, dict[str, str]]:
@@ -51,7 +54,12 @@ class Command(BaseCommand):
     help = "Predicts measured rows and reports the errors."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--measurements", action="append", required=True, metavar="FILE.csv")
+        parser.add_argument(
+            "--measurements",
+            action="append",
+            metavar="FILE.csv",
+            help="measured rows (columns: fixtures/README.md); without it, the rows of the shipped scorecard",
+        )
         parser.add_argument(
             "--by", default="", help="columns to group by, comma-separated, also derived ones such as family and phase"
         )
@@ -77,11 +85,14 @@ class Command(BaseCommand):
             raise BadInput(f"unknown column {', '.join(unknown)}; columns: {', '.join(scoring.COLUMNS)}")
         if options["limit"] is not None:
             at_least_one("--limit", options["limit"])
-        rows = self._rows(options["measurements"], options["limit"])
+        given = options["measurements"]
+        if not given and (options["write_docs"] or options["write_track_record"]):
+            raise BadInput("the scorecard's own rows cannot replace it: give --measurements FILE.csv")
+        known, estimator, families = catalog_estimator()
+        rows = self._rows(given, options["limit"]) if given else self._published(known, options["limit"])
         if options["write_track_record"]:
             self._write_track_record(rows, Path(options["write_track_record"]))
             return
-        known, estimator, families = catalog_estimator()
         trained = [row for row in rows if row.task == "training"]
         served = [r for r in rows if r.task != "training" and not (options["write_docs"] and kept_apart(r))]
         scored = scoring.predict(served, known, estimator, families) if served else []
@@ -96,6 +107,8 @@ class Command(BaseCommand):
             self.stdout.write(json.dumps(figures, allow_nan=False))
         else:
             self.stdout.write(table(figures, by or ["source_key"]))
+            if not given and not options["limit"]:
+                self.stdout.write(f"\n{public_reports()}")
 
     def _write_track_record(self, rows: Sequence[Row], document: Path) -> None:
         from advisor.inputs import catalog_resources
@@ -108,6 +121,14 @@ class Command(BaseCommand):
             decision_document.write(record, document)
         self.stdout.write(decision_document.verdict(record))
 
+    def _published(self, known: Any, limit: int | None) -> list[Row]:
+        """The rows of the loaded scorecard, with a note on those that its columns do not describe completely."""
+        found, left = score_files.published(ScoredRow.objects.order_by("pk"), known)
+        self.stderr.write(f"{len(found)} rows of the shipped scorecard are predicted again; not predicted:")
+        for reason, count in left.items():
+            self.stderr.write(f"  {count} {reason}")
+        return found[:: max(len(found) // limit, 1)][:limit] if limit else found
+
     def _rows(self, paths: Sequence[str], limit: int | None) -> list[Row]:
         try:
             rows = [row for path in paths for row in read(path)]
@@ -116,6 +137,50 @@ class Command(BaseCommand):
         if len({row.id for row in rows}) != len(rows):
             raise BadInput("two files have rows with the same ID; give each file only once")
         return rows[:limit] if limit else rows
+
+
+REPORTS = FIXTURES / "measurements" / "public_reports.csv"
+REPORTS_TEXT = """## Public reports
+
+What people reported about their own deployments, and what `estimate` says now. The reports are no random sample, and
+some are of old software or of one run. Figures are facts with their source; the arguments are in
+`fixtures/measurements/public_reports.csv`."""
+
+
+def public_reports() -> str:
+    """The section with a line for each public report: its source, the deployment, the figure and the prediction now."""
+    from advisor.answer import single_estimate
+    from advisor.workload import deployment
+
+    lines, ratios = [], []
+    for row in csv.DictReader(REPORTS.read_text(encoding="utf-8").splitlines()):
+        asked, measured = json.loads(row["arguments"]), float(row["measured"])
+        try:
+            found: Any = single_estimate.answer(deployment.parse_deployment(asked)).figure(row["figure"])
+        except WorkloadError as error:
+            lines.append((row["source"], deployed(asked), row["figure"], amount(measured), f"refused: {error}", "-"))
+            continue
+        ratios.append(float(found or 0.0) / measured)
+        off = report.percent_text(ratios[-1] - 1.0)
+        said = f"{row['figure']} ({row['note']})" if row["note"] else row["figure"]
+        lines.append((row["source"], deployed(asked), said, amount(measured), amount(float(found or 0.0)), off))
+    near = {most: sum(1 / (1 + most) <= ratio <= 1 + most for ratio in ratios) for most in (0.15, 0.3)}
+    counted = f"{near[0.15]} of {len(lines)} figures are within 15 % and {near[0.3]} within 30 %."
+    heads = ("source", "deployment", "figure", "measured", "predicted now", "off")
+    return "\n\n".join((REPORTS_TEXT, counted, report.table_of(heads, lines)))
+
+
+def amount(value: float) -> str:
+    """1,382 or 12.8"""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def deployed(asked: Mapping[str, Any]) -> str:
+    """A deployment in a few words."""
+    ways = " ".join(f"{name}{asked[name]}" for name in ("tp", "ep", "attention_dp") if asked.get(name))
+    tokens = f"{asked['isl']}/{asked['osl']} tokens, {asked['concurrency']} users"
+    where = f"{asked['accelerator']} {ways}".strip()
+    return f"{asked['model'].rpartition('/')[2]} {asked['weights']}, {asked['framework']}, {where}, {tokens}"
 
 
 def write_docs(
@@ -134,7 +199,7 @@ def write_docs(
     validation, calibration = calibration_files.read_report(), calibration_files.digest()
     rows = score_files.catalog_rows(scored, doubts)
     published = rows_to == score_files.DIRECTORY
-    others = peers_section(rows) if published else ""
+    others = f"{public_reports()}\n\n{peers_section(rows)}" if published else ""
     record = decided(scored=rows, recorded=peers.read()) if published else {}
     try:
         with writing(rows_to):

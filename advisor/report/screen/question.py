@@ -87,6 +87,7 @@ def rate_of(spec: Spec, traffic: Spec) -> str:
     """How many requests there are."""
     if batch := spec.get("batch"):
         again = f", every {given(batch['every_hours'])} h" if batch.get("every_hours") else ""
+        again = ", once" if batch.get("once") == "yes" else again
         return f"{given(batch['requests'])} requests within {given(batch['deadline_hours'])} h{again}"
     if users := traffic.get("users"):
         return unless_named(f"{given(users['active'])} users", spec, " at a time")

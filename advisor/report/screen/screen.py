@@ -247,8 +247,10 @@ def nearest(answer: Answer) -> NearMiss | Rejection | None:
 
 
 def fixed_wrong(answer: Answer) -> Rejection | None:
-    """The first accelerator that only how its server must be started rules out."""
-    return next((r for r in answer.rejected if set(r.change or {}) & FIXED and r.reason == "unsupported"), None)
+    """An accelerator that only how its server must be started rules out, or the one reason for all that are allowed."""
+    allowed = [r for r in answer.rejected if r.reason != "excluded"]
+    fixed = next((r for r in allowed if set(r.change or {}) & FIXED and r.reason == "unsupported"), None)
+    return fixed or (allowed[0] if len({r.detail for r in allowed}) == 1 else None)
 
 
 def nothing_meets(answer: Answer, near: NearMiss | Rejection | None) -> str:

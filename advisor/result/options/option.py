@@ -249,7 +249,7 @@ class Batch(Section):
     deadline_hours: Hours | None
     """Allowed duration."""
     every_hours: Hours | None
-    """Interval between runs."""
+    """Interval between runs; null: it runs once."""
     usd_per_run: Usd | None
     """Cost of one run."""
     given_back: bool

@@ -26,10 +26,9 @@ from advisor.result.base import (
 )
 from advisor.result.money import Money
 from advisor.result.options.launch import Launch
-from advisor.result.options.option import Beats, Operator, Purchase, Range
-from advisor.result.training import MeasuredRun, Phase, TeraflopsPerSecond, TrainingLayout
+from advisor.result.options.option import Beats, Operator, Purchase
+from advisor.result.training import Days, MeasuredRun, Phase, TeraflopsPerSecond, TrainingIntervals, TrainingLayout
 
-Days = Annotated[float, Unit("days")]
 KgCo2e = Annotated[float, Unit("kg CO2e")]
 UPDATE = "policy update"  # the phase whose ledger and memory the option shows
 EngineerDays = Annotated[float, Unit("engineer-days")]
@@ -117,25 +116,6 @@ class Serving(Section):
     """The same in words."""
 
 
-class TrainingIntervals(Section):
-    """90% intervals [low, high]; absent figures have none."""
-
-    step_s: Range | None = None
-    """Time of a step."""
-    tokens_per_s: Range | None = None
-    """Trained tokens per second."""
-    days: Range | None = None
-    """Days of the run, goodput included."""
-    usd_total: Range | None = None
-    """Present value of the plan."""
-    usd_per_month: Range | None = None
-    """Equal monthly payment."""
-    tco_usd: Range | None = None
-    """Present value of costs."""
-    peak_allocated_gib: Range | None = None
-    """Peak memory."""
-
-
 class TrainingStep(Section):
     """One step of the optimization plan: a technique, and what it changes on this accelerator."""
 
@@ -199,8 +179,8 @@ class TrainingOption(Purchase, TrainingLayout):
     reference_gib: Gib = 0.0
     """Reference and reward model on an accelerator during the update, beside `memory`; 0: none."""
     tokens: Number
-    """Tokens that the run trains on; of DPO and GRPO with padding: pairs x 2, or iterations x responses, x
-    sequence_length."""
+    """Tokens that the run trains on; of DPO with padding, pairs x 2 x sequence_length; of GRPO without, iterations x
+    responses x the mean of prompt and response."""
     tokens_per_parameter: Number
     """Tokens over parameters; about 20 is compute-optimal for pre-training from scratch (Hoffmann et al. 2022)."""
     model_flops: Flops

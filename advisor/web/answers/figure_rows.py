@@ -163,7 +163,7 @@ def powers(made: Fact, option: Option | TrainingOption) -> Fact:
 def label_of(option: Option | TrainingOption, path: str, part: str, spec: Mapping[str, Any]) -> tuple[str, str]:
     """(label, hint) where they depend on the option; empty: those of the figure."""
     every = option.every_days if isinstance(option, TrainingOption) else None
-    if isinstance(option, Option) and option.batch and path == "usd_per_month":
+    if isinstance(option, Option) and option.batch and option.batch.every_hours and path == "usd_per_month":
         run = f"a run every {given(option.batch.every_hours)} h"
         return f"Per month, {run}", ""
     if isinstance(option, Option) and option.batch and path == "output_tokens_per_s":

@@ -4,6 +4,9 @@ import csv
 import io
 from collections.abc import Collection, Container, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlencode
+
+from django.urls import reverse
 
 from advisor.engine.search import MAX_RANKED
 from advisor.engine.terms import kind_named
@@ -207,10 +210,18 @@ def wins(option: Option | ApiOption | TrainingOption, views: Views) -> list[str]
     return [view for view, rank in views.ranks().items() if rank == option.rank]
 
 
+def accuracy_url(option: Option, spec: Mapping[str, Any]) -> str:
+    """The accuracy page at the rows that are like this question."""
+    model = spec.get("model")
+    like = {"for_accelerator": option.accelerator, "for_framework": option.framework}
+    return f"{reverse('fidelity')}?{urlencode(like | ({'for_model': model} if isinstance(model, str) else {}))}"
+
+
 def option_context(option: Option, answer: Answer, spec: Mapping[str, Any]) -> dict[str, Any]:
     """One option with its charts; `answer`: where it comes from, for the comparison with hosted APIs."""
     return {
         "option": option,
+        "accuracy_url": accuracy_url(option, spec),
         "embedding": option.is_embedding,
         "memory_chart": chart_data.memory(charts.memory_bar(option.memory), charts.memory_parts(option.memory)),
         "memory_rows": charts.memory_parts(option.memory),

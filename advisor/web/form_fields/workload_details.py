@@ -60,6 +60,13 @@ PRECISION = Group(
         ),
         Field("batch.every_hours", _("Batch: repeat every, hours"), NUMBER, _("Empty: back to back")),
         Field(
+            "batch.once",
+            _("Batch: once"),
+            ONE_OF,
+            _("A single run; the horizon is the months until its deadline"),
+            choices=(("no", _("no")), ("yes", _("yes"))),
+        ),
+        Field(
             "traffic.load_curve",
             _("Load over the week"),
             CURVE,

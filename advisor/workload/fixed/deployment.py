@@ -518,7 +518,13 @@ def check_support(
     wanted = next(q for q in resources.quantizations if q.slug == quantization.slug)
     if isinstance(run := weights_on(framework, chip, wanted, model), str):
         able = instead(lambda f: supports_weights(f, chip, wanted, model))
-        formats = ", ".join(nearest_formats(framework, chip, model, wanted, resources))
+        serving = [framework] if able else [f for f in others if serves(f, model)]
+        reasons = {str(weights_on(f, chip, wanted, model)) for f in serving}
+        if len(reasons) > 1:  # no framework has it: the one that would be used has no part in that
+            names = ", ".join(sorted({f.name for f in serving}))
+            run = f"no framework has documented support for {wanted.name} on {chip.name} ({names})"
+        near_ones = (name for f in serving for name in nearest_formats(f, chip, model, wanted, resources))
+        formats = ", ".join(dict.fromkeys(near_ones))
         raise refused("weights", run, "; or ".join(filter(None, (formats, able))))
     if model.adapters is not None and LORA not in framework.features:
         able = instead(lambda f: LORA in f.features)

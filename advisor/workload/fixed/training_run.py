@@ -1,14 +1,15 @@
 """One training run on a fixed layout, as `estimate --kind training` takes it: validated and converted to a Run."""
 
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
 from advisor.engine.network import Attention, Model
 from advisor.engine.step import yarn_warning
-from advisor.engine.terms import Accelerator
+from advisor.engine.terms import Accelerator, Rollout
 from advisor.engine.training import (
     FRAMEWORKS,
     FrameworkName,
@@ -24,6 +25,7 @@ from advisor.engine.training import (
     heads_of,
     launch_differences,
     parallel_fault,
+    peak_memory,
     pipeline_fault,
     recipe_of,
     trains,
@@ -38,6 +40,8 @@ from advisor.workload.text import WorkloadError, check_plain, error
 
 TRAINING_KINDS = ("training", "finetuning")
 FIXED = "serving"  # the kind of a fixed deployment that serves
+LEAST_PROMPT_TOKENS = 16
+LEAST_SAVED = 0.005  # of the peak, that recomputation is worth mentioning for
 WHOLE_MODEL = ("training",)  # kinds that train all parameters
 Ranks = Annotated[int, Field(ge=1, le=65_536)]
 Sequences = Annotated[int, Field(ge=1, le=10_000_000)]
@@ -182,14 +186,16 @@ def fixed_run(d: TrainingRun, model_id: str, model: Model, chip: Accelerator) ->
     check_chip(d, chip)
     check_method(d)
     check_objective(d)
-    p = layout(d)
-    if fault := parallel_fault(p, model, d.sequence_length):
+    p, (mean, longest) = layout(d), lengths_of(d)
+    if fault := parallel_fault(p, model, mean):
         raise refused(fault.field, fault.message, fault.allowed)
     micro_batches = micro_batches_of(d, p.dp)
     if fault := pipeline_fault(p.pp, p.virtual_stages, micro_batches):
         raise refused(fault.field, fault.message, fault.allowed)
     run = Run(
-        sequence_tokens=d.sequence_length,
+        sequence_tokens=mean,
+        longest_tokens=longest,
+        varied_lengths=d.kind == "finetuning" and code_named(d) == "hf" and d.framework is None,
         micro_batch=d.micro_batch,
         micro_batches=micro_batches,
         recipe=recipe_of(d.precision, d.method, d.rank or 16, d.optimizer, code_named(d), p.zero, model),
@@ -199,8 +205,25 @@ def fixed_run(d: TrainingRun, model_id: str, model: Model, chip: Accelerator) ->
         offload=d.offload,
     )
     run = run if d.framework is None else run_by(d.framework, run, chip)
-    notes = tuple(notes_on(d, p, model, chip))
+    notes = (*notes_on(d, p, model, chip), *recompute_notes(run, model))
     return FixedRun(asked=d, model_id=model_id, model=model, chip=chip, run=run, notes=notes)
+
+
+def rollout_of(d: TrainingRun) -> Rollout:
+    """Lengths as given; prompt and longest response fill the sequence."""
+    mean = float(d.response_tokens or d.sequence_length // 4)
+    longest = float(d.longest_response_tokens or LONGEST_RATIO * mean)
+    prompt = float(d.prompt_tokens or max(d.sequence_length - longest, LEAST_PROMPT_TOKENS))
+    return Rollout(prompt_tokens=prompt, response_tokens=mean, longest_response_tokens=longest)
+
+
+def lengths_of(d: TrainingRun) -> tuple[int, int]:
+    """(mean, longest) tokens of a sequence; 0: all are alike. GRPO's trainers leave out the padding."""
+    if d.objective != "grpo":
+        return d.sequence_length, 0
+    lengths, each = rollout_of(d), d.tp * d.cp
+    mean = math.ceil((lengths.prompt_tokens + lengths.response_tokens) / each) * each
+    return min(mean, d.sequence_length), d.sequence_length
 
 
 def run_by(framework: FrameworkName, run: Run, chip: Accelerator) -> Run:
@@ -243,6 +266,8 @@ def check_method(d: TrainingRun) -> None:
     adapters = {"lora": ("bf16", "fp8", "mxfp8", "nvfp4"), "qlora": ("bf16",)}
     if d.method in adapters and d.precision not in adapters[d.method]:
         raise refused("precision", f"{d.precision} is not available with {d.method}", ", ".join(adapters[d.method]))
+    if d.precision == "bf16_pure" and code_named(d) == "megatron":
+        raise refused("precision", "Megatron-Core keeps FP32 master weights", "bf16, or code hf or plain")
     if d.compile and code_named(d) == "megatron":
         raise refused(
             "compile", "Megatron-Core fuses its kernels without torch.compile", "remove it, or code hf or plain"
@@ -323,6 +348,16 @@ def micro_batches_of(d: TrainingRun, dp: int) -> int:
     return count
 
 
+def recompute_notes(run: Run, model: Model) -> list[str]:
+    """Whether recomputation costs time and saves nothing, as repeating attention that stores no scores does."""
+    if run.recompute == "none":
+        return []
+    needed, without = (peak_memory(model, replace(run, recompute=kind)) for kind in (run.recompute, "none"))
+    if needed.allocated_bytes < (1.0 - LEAST_SAVED) * without.allocated_bytes:
+        return []
+    return [f"{run.recompute} recomputation saves no memory here and takes time: choose none"]
+
+
 def notes_on(d: TrainingRun, p: Parallel, model: Model, chip: Accelerator) -> list[str]:
     """Warnings about a run that can be estimated."""
     notes = [] if chip.served else [f"{chip.name} is not recommended to anyone: {chip.not_served_reason}"]
@@ -340,8 +375,6 @@ def notes_on(d: TrainingRun, p: Parallel, model: Model, chip: Accelerator) -> li
         notes.append(f"tp {p.tp} is wider than the {near} accelerators of a scale-up domain")
     if d.precision == "bf16" and d.method == "full" and code_named(d) != "megatron" and p.zero < 2:
         notes.append("weights, gradients and optimizer states are BF16; bf16_master keeps FP32 masters and states")
-    if d.method == "qlora":
-        notes.append("the time to dequantize the NF4 weights in each pass is not included")
     if d.offload != "none":
         notes.append(
             "the time on the host is estimated from one published run on 128 cores, and no transfer to or from host "

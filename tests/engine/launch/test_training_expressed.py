@@ -7,7 +7,7 @@ import pytest
 
 from advisor.engine.launch import LAUNCHERS, training_launch
 from advisor.engine.training import FRAMEWORKS, MEGATRON, MEGATRON_BF16, Code, Parallel, Recipe, Run
-from advisor.engine.training.frameworks.differences import NAMES, choices
+from advisor.engine.training.frameworks.differences import NAMES, OF_DATA, choices
 from tests.engine.launch.training_plans import place
 
 VENDORS = {"maxtext": "google", "nxdt": "aws"}
@@ -63,7 +63,8 @@ OTHERS: dict[str, Any] = {
     "code.stops_early": True,
     "code.gradient_buffer": False,
     "code.dtensor": True,
-    "code.tp_overlap": False,
+    "code.tp_overlap": True,
+    "code.gradient_overlap": True,
     "code.dispatch": "alltoall",
     "code.exchange_overlap": True,
     "code.context": "gather",
@@ -79,7 +80,7 @@ def with_choice(run: Run, name: str) -> Run:
 
 
 def test_every_choice_of_a_plan_has_a_name_and_is_tested() -> None:
-    own = {f.name for f in fields(Run)} - {"recipe", "parallel", "code"}
+    own = {f.name for f in fields(Run)} - {"recipe", "parallel", "code", *OF_DATA}
     every = own | {
         f"{part}.{f.name}"
         for part, kind in (("recipe", Recipe), ("parallel", Parallel), ("code", Code))

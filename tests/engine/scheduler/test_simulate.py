@@ -90,6 +90,33 @@ def test_a_token_is_read_after_the_launch_of_the_next_step() -> None:
     assert trace(times, Scheduler(asynchronous=False), (0.0, 100, 40), (0.1, 100, 40)).ttft_s[0] == pytest.approx(0.5)
 
 
+def test_a_share_of_the_eager_steps_with_prompts_is_launched_slowly() -> None:
+    times = lane(graph_max_tokens=512, eager_floor_s=1.0, slow_share=0.3, slow_ratio=2.0)
+    eager = trace(times, Scheduler(), *((10.0 * k, 600, 1) for k in range(100)))
+    assert set(np.round(eager.ttft_s, 6)) == {1.0, 2.0}
+    assert np.mean(eager.ttft_s > 1.5) == pytest.approx(0.3, abs=0.02)
+    assert trace(times, Scheduler(), *((10.0 * k, 400, 1) for k in range(100))).ttft_s.max() < 0.1
+    chunked = trace(times, Scheduler(max_batched_tokens=600), (0.0, 600 * 50, 1))
+    assert chunked.ttft_s[0] == pytest.approx(65.0, abs=1.1)
+
+
+def test_tokens_reach_the_client_later_by_a_share_for_each_running_request() -> None:
+    alone = trace(lane(stream_s_per_sequence=0.25), Scheduler(), (0.0, 100, 3))
+    assert alone.ttft_s == pytest.approx([STEP_S + 100 * TOKEN_S + 0.25])
+    assert alone.tpot_s == pytest.approx([STEP_S + TOKEN_S])  # the last token is as late as the first
+    both = trace(lane(stream_s_per_sequence=0.25), Scheduler(), (0.0, 100, 3), (0.0, 100, 3))
+    assert both.ttft_s == pytest.approx([STEP_S + 200 * TOKEN_S + 2 * 0.25] * 2)
+
+
+def test_a_whole_run_includes_its_drain_and_nothing_before_it() -> None:
+    client = Client(kind="poisson", rate_per_s=2.0, whole_run=True)
+    run = simulate(lane(), 0, Scheduler(), client, fixed(100), fixed(500), requests=50)
+    steady = simulate(lane(), 0, Scheduler(), replace(client, whole_run=False), fixed(100), fixed(500), requests=50)
+    assert len(run.ttft_s) == len(steady.ttft_s) == 50
+    assert 50 * 500 / run.duration_s <= run.output_tokens_per_s < 50 * 500 / (run.duration_s - 3 / 2.0)
+    assert run.output_tokens_per_s < 0.92 * steady.output_tokens_per_s
+
+
 def test_without_graphs_every_decode_step_waits_for_its_launches() -> None:
     run = trace(lane(graph_max_tokens=0, eager_floor_s=0.3), Scheduler(), (0.0, 100, 301))
     assert run.tpot_s[0] == pytest.approx(0.3, rel=0.01)

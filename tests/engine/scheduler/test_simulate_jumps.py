@@ -22,7 +22,7 @@ def lanes() -> Iterator[tuple[str, StepTimes]]:
     yield "a window", lane(**attention, **windows)
     yield "host and eager floors", lane(
         **attention, host_s=0.013, host_s_per_sequence=2e-4, serial_s_per_sequence=1e-5, graph_max_tokens=4,
-        eager_floor_s=0.02, request_s=0.004,
+        eager_floor_s=0.02, request_s=0.004, slow_share=0.3, slow_ratio=2.0,
     )  # fmt: skip
     yield (
         "no graphs, whole tiles, prompts prepared",

@@ -5,8 +5,8 @@ from dataclasses import replace
 from advisor.engine.search import Question
 from advisor.engine.search.candidates import admissible, enumerate_lanes
 from advisor.engine.search.run import search
-from advisor.engine.terms.workloads.workload import Constraints
-from tests.engine.catalog_sample import catalog, question
+from advisor.engine.terms.workloads.workload import Constraints, Slo
+from tests.engine.catalog_sample import BF16, FP8, LLAMA_8B, catalog, question
 from tests.engine.search.test_variants import BUSY, ONE_FRAMEWORK, POOLED, SUMMARIES
 
 
@@ -35,3 +35,20 @@ def test_drafts_and_pools_are_switched_off_each_by_itself():
     assert not search(Question(replace(SUMMARIES, drafts=False), ONE_FRAMEWORK)).variants
     assert search(Question(replace(BUSY, drafts=False), POOLED)).variants
     assert not search(Question(replace(BUSY, apart=False), POOLED)).variants
+
+
+def test_a_format_outside_the_quality_limit_says_so_and_names_no_framework():
+    lossy = replace(FP8, slug="fp6", name="FP6", weights_dtype="fp6", bits_per_weight=6.0, quality="lossy")
+    known = replace(catalog(), quantizations=(BF16, FP8, lossy))
+    answer = search(Question(question(constraints=Constraints(formats_allow=("fp6",))), known))
+    said = "FP6 is lossy, outside constraints.quality: near_lossless"
+    assert not answer.ranked and any(r.detail.startswith(said) for r in answer.rejections)
+
+
+def test_a_limit_on_the_count_names_the_memory_where_the_weights_need_more_than_one_chip():
+    asked = question(constraints=Constraints(max_accelerators=1), slo=Slo())
+    large = replace(catalog(), model=replace(LLAMA_8B, blocks=(replace(LLAMA_8B.blocks[0], count=700),)))
+    found = {r.reason: r.detail for r in search(Question(asked, large)).rejections}
+    assert "because the weights take" in found["too_many"] and "but the limit is 1" in found["too_many"]
+    small = search(Question(replace(asked, requests_per_s_mean=500.0, requests_per_s_peak=500.0), catalog()))
+    assert all("weights take" not in r.detail for r in small.rejections)

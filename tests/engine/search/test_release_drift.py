@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 from advisor.engine.estimate import find_framework
 from advisor.engine.search.limits import METRICS, RELEASES, interval_ratios
 from advisor.engine.step import defaults_on
-from advisor.engine.terms import MEASURED, RELEASED, Z95, Correction, at_or_below, overhead, release_key
+from advisor.engine.terms import (
+    MEASURED,
+    RELEASED,
+    Z95,
+    Correction,
+    at_or_below,
+    overhead,
+    overhead_scopes,
+    release_key,
+)
 from advisor.engine.terms.software import ChipDefaults
 from advisor.inputs.current import catalog_resources
 from tests.engine.catalog_sample import VLLM, chip, lane, scopes
@@ -120,3 +129,13 @@ def test_vllm_0_33_takes_twice_the_tokens_a_step_of_0_24_on_a_chip_of_160_gib():
     assert find_framework(of.frameworks, "vllm", "0.19.0").memory_fraction == 0.9
     assert overhead(of.scopes, "vllm", "0.33.0").releases_since == 0  # measured on one H200
     assert overhead(of.scopes, "sglang", "0.5.23").releases_since > 5
+
+
+def test_a_chip_family_is_narrower_than_a_release_measured_elsewhere():
+    names = overhead_scopes(
+        {"framework:e:1.0": {}, "framework:e:2.0:f": {}, "framework:e:9": {}}, "e", "2.1", "f", "gpu"
+    )
+    assert names == (
+        "framework", "framework:e", "framework:e:1.0", "framework:e:2.0",
+        "framework:e:gpu", "framework:e:f", "framework:e:1.0:f", "framework:e:2.0:f",
+    )  # fmt: skip

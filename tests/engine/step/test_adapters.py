@@ -17,6 +17,7 @@ from advisor.engine.step.adapters import (
     adapter_bytes,
     adapter_operators,
     adapters_unsupported,
+    launched_kernels,
     resident_bytes,
     served_rank,
     swap_s,
@@ -144,6 +145,17 @@ def test_one_adapter_is_launched_as_the_chips_own_kernels_at_least_and_read_wher
     assert first.time_s.item() == pytest.approx(2 * 5 * 4 * 20 / 50 + first.bytes.item() / 10 + 2 * 0.5)
     half = next(adapter_operators(small, chips(), np.array([0.5])))
     assert half.bytes.item() == 2 * (0.5 * 4 * 20 + 0.5 * (8 + 24 + 8))
+
+
+def test_outside_graphs_the_host_launches_two_kernels_for_each_input_of_a_layer():
+    # queries, keys and values share an input, and so do gate and up; output and down have their own: 4 pairs, 32 layers
+    assert launched_kernels(with_adapters()) == 32 * 4 * 2
+    assert launched_kernels(with_adapters(attention_only=True)) == 32 * 2 * 2
+    assert launched_kernels(LLAMA_8B) == 0
+    plain = lane(chip("big"), BF16)
+    slow = replace(plain, choice=replace(plain.choice, overhead=replace(plain.choice.overhead, adapter_launch_s=1e-4)))
+    floors = lanes(with_adapters(), [plain, slow]).times.eager_floor_s
+    assert floors[1] - floors[0] == pytest.approx(256 * 1e-4)
 
 
 def test_a_gated_query_is_adapted_at_twice_its_width():

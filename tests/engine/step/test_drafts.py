@@ -107,6 +107,14 @@ def test_a_drafting_model_makes_each_draft_and_reads_every_prompt():
     assert value(found, "window_prefill_s_per_pair") == pytest.approx(18.7)
 
 
+def test_passes_of_a_draft_model_outside_graphs_are_launched_with_each_step():
+    inside = speculative_times(TIMES, 3, 0.5, slots=8.0, draft_times=OWN)
+    outside = speculative_times(TIMES, 3, 0.5, slots=8.0, draft_times=OWN, launch_s=0.75)
+    for name in ("host_s", "eager_floor_s", "prompt_floor_s"):
+        assert value(outside, name) - value(inside, name) == pytest.approx(0.75 / 1.875)
+    assert np.array_equal(outside.linear_s, inside.linear_s)
+
+
 def test_an_ngram_search_is_waited_for_in_each_step_and_for_each_sequence():
     o = replace(ideal(Overhead), ngram_s=0.5, ngram_s_per_sequence=0.3)
     found = searched(TIMES, [o], 1.5)

@@ -319,3 +319,17 @@ def test_an_encoder_runs_once_for_a_request_whatever_its_answer():
     client = Client(kind=STATIC)
     short, long = (simulate(times, 0, scheduler_of(w), client, of_tokens(4), of_tokens(n)) for n in (10, 100))
     assert short.e2e_s[0] == pytest.approx(5, abs=0.1) and long.e2e_s[0] == pytest.approx(5, abs=0.5)
+
+
+def test_a_server_that_prepares_speech_on_its_host_is_no_faster_than_that():
+    """The slower of host and encoder sets the pace of the sources; text and servers without HTTP have no such work."""
+    wanted = beside(SPEECH, 1500.0)
+    slow = replace(wanted, framework=replace(wanted.framework, audio_window_s=0.5))
+    fast = replace(wanted, framework=replace(wanted.framework, audio_window_s=1e-6))
+    own, held, free = (float(lanes(SPEECH, [each]).times.source_s_per_sequence[0]) for each in (wanted, slow, fast))
+    assert held == 0.5 > own == free > 0
+    inside = lanes(SPEECH, [replace(slow, http=False)])
+    assert float(inside.times.source_s_per_sequence[0]) == own
+    text = beside(T5, 512.0)
+    with_host = replace(text, framework=replace(text.framework, audio_window_s=0.5))
+    assert lanes(T5, [with_host]).times.source_s_per_sequence == lanes(T5, [text]).times.source_s_per_sequence

@@ -130,6 +130,21 @@ def test_an_eight_bit_cache_is_read_at_its_own_rate_and_others_at_the_memorys():
     assert [found[kv]["kv_read_bytes"] for kv in found] == pytest.approx([2, 1 / 0.8, 1 / 0.8, 0.5625])
 
 
+def test_slow_attention_kernels_read_every_cache_slower():
+    found = rates(kv_dtype="fp8", overhead={"kv_fraction": 0.5})
+    assert found["kv_read_bytes"] == pytest.approx(1 / 0.8 / 0.5)
+    assert found["latent_read_bytes"] == pytest.approx(1 / 0.5)
+
+
+def test_times_over_hosts_are_less_certain():
+    values = {"accelerator": CHIP, "efficiency": EFFICIENCY, "quantization": BF16, "kv_dtype": "bf16"}
+    near, far = (
+        Choice(overhead=replace(OVERHEAD, uncertain_ratio=1.5), tp=tp, **values).uncertain_ratio for tp in (8, 16)
+    )
+    assert near == 1.5
+    assert far > near
+
+
 def test_experts_fill_what_tensor_and_attention_parallelism_leave():
     assert rates(tp=4, dp=2, ep=2)["moe_tp"] == 4
     assert rates(tp=4, dp=2, ep=16)["moe_tp"] == 1

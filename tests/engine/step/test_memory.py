@@ -14,6 +14,7 @@ from advisor.engine.network.blocks import (
 )
 from advisor.engine.network.matrices import layer_weights, mixer_vectors
 from advisor.engine.step.memory import (
+    EXPERT_CHUNK_TOKENS,
     Memory,
     activations_bytes,
     kv_bytes_per_sequence,
@@ -172,17 +173,21 @@ def test_the_widest_layer_and_the_logits_are_live_in_a_step():
     assert work(ATTENTION, None) == 100 * (2 * 36 + 48) + 10 * LOGITS
     assert work(ATTENTION, FFN) == 100 * (2 * 38 + 48) + 10 * LOGITS
     assert work(ATTENTION, replace(FFN, inner=4)) == 100 * (2 * 36 + 48) + 10 * LOGITS
-    assert work(ATTENTION, FFN, tp=2.0, moe_tp=2.0) == 100 * (2 * 23 + 48) + 10 * LOGITS / 2
+    assert work(ATTENTION, FFN, tp=2.0, moe_tp=2.0) == 100 * (2 * 23 + 48) + 10 * LOGITS  # of the whole vocabulary
 
 
 def test_a_token_is_live_in_each_of_its_experts():
-    assert work(None, EXPERTS) == 100 * (2 * 2 * 38 + 48) + 10 * LOGITS
+    """Of its two experts: 3 x 10 columns in 16 bits, and 20 bytes of each of the 8 hidden numbers, on every rank."""
+    assert work(None, EXPERTS) == 100 * (2 * (2 * 30 + 20 * 8) + 48) + 10 * LOGITS
+    assert work(None, EXPERTS, moe_tp=2.0) == 100 * (2 * (2 * 15 + 20 * 8) + 48) + 10 * LOGITS
+    most = 2 * (2 * 30 + 20 * 8) * EXPERT_CHUNK_TOKENS  # a longer step goes to the experts in parts
+    assert work(None, EXPERTS, tokens=3 * EXPERT_CHUNK_TOKENS) == most + 3 * EXPERT_CHUNK_TOKENS * 48 + 10 * LOGITS
     assert work(None, replace(EXPERTS, experts=1)) == 100 * (2 * 38 + 48) + 10 * LOGITS
 
 
 def test_no_more_rows_of_logits_than_tokens():
     assert work(None, None, tokens=4, requests=10) == 4 * (48 + LOGITS)
-    assert work(None, None, tokens=1, requests=1, tp=3.0) == 48 + 7 * 4  # 20 words on three chips: 7 on the fullest
+    assert work(None, None, tokens=1, requests=1, tp=3.0) == 48 + LOGITS  # gathered from three chips
 
 
 def test_the_widest_of_several_layers_counts_wherever_it_stands():

@@ -172,6 +172,11 @@ def test_a_medium_message_is_summed_in_two_stages_where_that_is_faster():
     assert sent(1000, 8, one_shot_s=0.0, collective_s=500.0) == pytest.approx(87.5 + 2 * 0.75)
 
 
+def test_an_all_reduce_over_hosts_waits_for_the_network_too():
+    assert sent(1000, 16, far_reduce_s=50.0) - sent(1000, 16, far_reduce_s=0.0) == pytest.approx(50)
+    assert sent(1000, 8, far_reduce_s=50.0) == sent(1000, 8, far_reduce_s=0.0)
+
+
 def test_a_message_above_the_limit_of_the_own_kernel_takes_the_ring():
     size = 8.0 * 2**20 + 1
     assert sent(size, 4, one_shot_s=0.0, collective_s=500.0) == pytest.approx(1.5 * size / 20 + 500 + 0.5)
@@ -186,8 +191,8 @@ def test_the_all_reduce_of_vllm_is_as_fast_as_measured_in_a_cuda_graph():
 
 
 def test_beyond_the_domain_each_chip_crosses_with_its_share_of_the_data():
-    """16 chips in domains of 8: 1,875 bytes inside, an eighth of them over the far link."""
-    assert sent(1000, 16) == pytest.approx(1875 / 20 + 1875 / 8 / 4 + 3 + 1 + 4 * 0.25)
+    """16 chips in domains of 8: 1,875 bytes inside, an eighth of them over the far link; all wait for the network."""
+    assert sent(1000, 16) == pytest.approx(1875 / 20 + 1875 / 8 / 4 + 3 + 1 + 1 + 4 * 0.25)
 
 
 def test_messages_around_the_knee_are_slower_until_the_ring_is_full():

@@ -12,6 +12,8 @@ from advisor.engine.training.rates import power_factor
 from tests.engine.training.test_step_time import EFFICIENCY, H200, scopes
 
 A100 = replace(H200, slug="a100", name="A100", family="ampere", flops_per_s={"bf16": 312e12}, watts=400)
+B200_FLOPS = {"bf16": 2250e12, "fp8": 4500e12, "fp4": 9000e12}
+B200 = replace(H200, slug="b200", name="B200", family="blackwell", flops_per_s=B200_FLOPS, watts=1000)
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 
 
@@ -46,10 +48,10 @@ def test_flashattention_2_is_faster_than_flashattention_1_and_slower_than_cudnn_
     assert forward == sorted(forward) and forward[0] < forward[1] < forward[2]
 
 
-def test_experts_outside_a_graph_are_as_slow_as_in_serving() -> None:
-    serving = yaml.safe_load((FIXTURES / "calibration" / "framework.yaml").read_text())["values"]["expert_factor"]
+def test_experts_outside_a_graph_are_slower_by_the_factor_of_training() -> None:
+    factor = yaml.safe_load((FIXTURES / "calibration" / "training.yaml").read_text())["values"]["expert_factor"]
     eager, whole = (rates_of(H200, EFFICIENCY, MEGATRON_BF16, replace(MEGATRON, graphs=g)) for g in ("none", "full"))
-    assert eager.expert_fraction == pytest.approx(serving * whole.expert_fraction)
+    assert eager.expert_fraction == pytest.approx(factor * whole.expert_fraction)
 
 
 def test_copies_to_the_host_are_as_fast_as_assumed_elsewhere() -> None:
@@ -92,3 +94,13 @@ def test_no_family_of_chips_is_named_in_the_training_engine() -> None:
         if f'"{family}"' in path.read_text()
     }
     assert named == set()
+
+
+def test_nvfp4_products_are_fast_and_their_inputs_slow_to_quantize() -> None:
+    """Of the narrow formats, NVFP4 multiplies fastest and takes longest for an input."""
+    known = efficiency(scopes(), "b200", "blackwell", "gpu")
+    eight, four = (
+        rates_of(B200, known, replace(MEGATRON_BF16, matmul_dtype=dtype), MEGATRON) for dtype in ("mxfp8", "nvfp4")
+    )
+    assert four.matmul_flops_per_s > 1.5 * eight.matmul_flops_per_s
+    assert four.quantize_bytes > 2 * eight.quantize_bytes

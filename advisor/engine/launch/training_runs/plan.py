@@ -69,12 +69,6 @@ def _ordered(vendor: str, run: Run) -> list[str]:
     return sorted(found, key=rank)
 
 
-def training_frameworks(vendor: str, run: Run) -> tuple[str, ...]:
-    """Names of the launchers that can run this plan, best first; empty: none runs it unchanged."""
-    names = _ordered(vendor, run)
-    return tuple(name for name in names if not any(d.prevents for d in launch_differences(run, vendor, name)))
-
-
 def training_launch(run: Run, place: TrainingPlace, framework: str = "") -> TrainingLaunch:
     """Command, files and notes; without a name, of the launcher that expresses most of the plan."""
     plan = per_device(run, place)

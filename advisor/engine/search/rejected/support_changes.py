@@ -70,9 +70,14 @@ def _least_changes(question: Question, slugs: set[str]) -> dict[str, tuple[Chang
     least: dict[str, tuple[Change, ...]] = {}
     for lane in enumerate_lanes(replace(question, workload=asked), chips)[0] if chips else []:
         slug, changes = lane.choice.accelerator.slug, lane_changes(lane, workload.constraints, question.catalog.model)
-        if slug not in least or len(changes) < len(least[slug]):
+        if slug not in least or _cost(changes) < _cost(least[slug]):
             least[slug] = changes
     return least
+
+
+def _cost(changes: Sequence[Change]) -> tuple[int, int]:
+    """Fewest changes first; of as many, those that keep the formats that the planner named."""
+    return len(changes), sum(change.field.startswith("constraints.formats") for change in changes)
 
 
 def lane_changes(lane: Lane, c: Constraints, model: Model) -> tuple[Change, ...]:

@@ -240,7 +240,7 @@ def explain(
     scored = simulations.scored(workload, nearest)
     cost = cost_text(workload, scored.usd_per_hour)
     unserved = worst.key == UNSERVED
-    changes = () if unserved else _smallest_change(workload, simulations, nearest, missed, ask, candidates)
+    changes = () if unserved else _smallest_change(workload, nearest, scored, missed, ask, candidates)
     rejection = Rejection(
         accelerator=slug,
         reason="misses_slo",
@@ -262,8 +262,8 @@ NEVER_SERVES = "no number of these chips serves this load steadily, whatever the
 
 def _smallest_change(
     workload: Workload,
-    simulations: Simulations,
     nearest: SimulatedDesign,
+    scored: Scored,
     missed: Sequence[Miss],
     ask: Ask,
     candidates: Candidates,
@@ -275,7 +275,7 @@ def _smallest_change(
     """
     cell = nearest.design.row, nearest.design.column
     if cell in candidates(relax(without_budgets(workload), missed)):
-        return (*(m.change for m in missed), *_budget_changes(workload, simulations.scored(workload, nearest)))
+        return (*(m.change for m in missed), *_budget_changes(workload, scored))
     none = replace(workload.slo, ttft_p95_s=None, tpot_p95_s=None, e2e_p95_s=None, tokens_per_s_per_user=None)
     best = ask(without_budgets(replace(workload, slo=none))).best
     if best is None:
@@ -316,6 +316,12 @@ def _over_budget_rejection(workload: Workload, s: Scored) -> Rejection:
     refuse = partial(Rejection, accelerator=slug, smallest_change=f"passes with {listed(changes)}", changes=changes)
     chips, grows = int(largest_chips(workload, s)), f" as the traffic grows (today {s.chips})"
     needs = f"needs {chips} accelerators{grows if chips > s.chips else ''}"
+    together = s.lane.choice.tp * s.lane.choice.pp * s.lane.choice.dp
+    m, beside = s.memory, s.memory.activations_bytes + s.memory.overhead_bytes
+    weights, usable = m.weights_bytes * together, m.weights_bytes + m.kv_bytes + beside + m.free_bytes
+    if weights + beside > usable:
+        left = (usable - beside) / 2**30
+        needs += f" because the weights take {weights / 2**30:,.0f} GiB and one has {left:,.0f} for them"
     if c.max_watts is not None and not largest_watts(workload, s) <= c.max_watts:
         return _power_rejection(s, largest_watts(workload, s), c.max_watts, refuse)
     if c.max_accelerators is not None and chips > c.max_accelerators:

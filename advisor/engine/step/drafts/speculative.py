@@ -97,12 +97,14 @@ def speculative_times(
     head_s: Array | float = 0.0,
     slots: float | None = None,
     draft_times: StepTimes | None = None,
+    launch_s: Array | float = 0.0,
 ) -> StepTimes:
     """Step times per generated token when every step verifies `tokens` drafts per sequence.
 
     pass_fraction: time of one drafting pass relative to a decode step. head_s: time to read output heads for drafting,
     of every lane or of each.
     draft_times: step times of a separate draft model on the same chips; it prefills every prompt and makes each draft.
+    launch_s: host time to launch its passes, where they are not in CUDA graphs; it overlaps the device.
     slots: maximum sequences that decode; further tokens of a step are prompt tokens, for which nothing is drafted.
     None: every token of a step is charged as a decode, which overstates prompts.
     """
@@ -130,7 +132,9 @@ def speculative_times(
         repeat_s_per_context_token=times.repeat_s_per_context_token * passes / s,
         window_s_per_context_token=times.window_s_per_context_token * passes / s,
         decode_s_per_sequence=times.decode_s_per_sequence * passes / s,
-        host_s=times.host_s / s,
+        host_s=(times.host_s + launch_s) / s,
+        eager_floor_s=times.eager_floor_s + launch_s / s,
+        prompt_floor_s=times.prompt_floor_s + launch_s / s,
         serial_s=times.serial_s / s,
     )
 
@@ -174,7 +178,15 @@ def with_draft(
         head_s=draft.head_bytes / np.array([c.tp for c in choices]) / rate,
         slots=slots,
         draft_times=draft_times,
+        launch_s=_launch_s(draft, choices),
     )
+
+
+def _launch_s(draft: Draft, choices: Sequence[Choice]) -> Array:
+    """Host seconds to launch all passes of a separate draft model layer by layer, shape (N,)."""
+    layers = sum(b.count for b in decoder_blocks(draft.model)) if draft.model else 0
+    slower = [c.correction.time_factor * c.efficiency.host_factor for c in choices]
+    return draft.tokens * layers * np.array(slower) * [c.overhead.draft_s_per_layer for c in choices]
 
 
 def _read_bytes_per_s(c: Choice) -> float:

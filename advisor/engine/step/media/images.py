@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from advisor.engine.kernels import Array
-from advisor.engine.network import Attention, Block, Model, vision_parameters
+from advisor.engine.network import Attention, Block, Model, pictures_of, vision_parameters
 from advisor.engine.step.operators import (
     Layouts,
     Operator,
@@ -24,6 +24,7 @@ from advisor.engine.step.operators import (
 )
 
 HALF_BYTES = 2.0
+LARGEST_PX = 20_000.0  # a side that every model scales down
 
 
 def sixteen_bits(x: Layouts) -> Layouts:
@@ -37,6 +38,7 @@ def sixteen_bits(x: Layouts) -> Layouts:
         activation_bytes=none + HALF_BYTES,
         kv_bytes=none + HALF_BYTES,
         kv_read_bytes=none + HALF_BYTES,
+        latent_read_bytes=none + HALF_BYTES,
         quantize_kernels=none,
         quantize_bytes=none,
     )
@@ -100,16 +102,23 @@ def vision_bytes(model: Model, x: Layouts) -> Array:
 
 
 def images_workspace_bytes(model: Model, x: Layouts) -> Array:
-    """Workspace of one image in the tower and the image tokens of one request, per chip, shape (N,)."""
-    vision, pictures = model.vision, model.pictures
-    if vision is None or pictures is None:
+    """Workspace of the tower for the largest image that the model takes, per chip, shape (N,).
+
+    A server keeps it free whatever images come: it runs such an image before it sizes the cache. Every rank gathers the
+    queries, keys and values of all heads. vLLM kept about 1.3 GiB for it with Qwen3.5-27B on two cards
+    (mitchross/talos-argocd-proxmox#1995) and 1.8 GiB with Qwen2.5-VL-72B on four (vllm-project/vllm#16570); this says
+    1.6 and 2.0.
+    """
+    vision = model.vision
+    if vision is None:
         return np.zeros(len(x))
+    largest = pictures_of(vision, 1.0, LARGEST_PX, LARGEST_PX)
     widest = max(
         max(b.mixer.heads * b.mixer.key_value_dim if isinstance(b.mixer, Attention) else 0, _inner(b))
         for b in vision.blocks
     )
-    tower = pictures.patches * (HALF_BYTES * widest / x.tp + 6.0 * vision.hidden)
-    return np.asarray(tower + pictures.tokens * model.hidden * HALF_BYTES)
+    tower = largest.passes * largest.patches * (HALF_BYTES * widest + 6.0 * vision.hidden)
+    return np.full(len(x), tower + largest.tokens * model.hidden * HALF_BYTES)
 
 
 def _inner(block: Block) -> int:

@@ -125,6 +125,7 @@ class Efficiency:
     far_collective_s: float
     hop_s: float  # added per doubling of the chips in a collective
     collective_knee_bytes: float  # message size below which a collective does not reach the link's bandwidth
+    far_reduce_s: float = 0.0  # added to an all-reduce of TP that crosses domains: its ranks wait for the network twice
     training_factor: float = 1.0  # time of whole training steps on one chip over what its kernels' rates predict
     # Of the time that collectives run beside a training step: how much longer its compute takes. 0.18: 24 channels on
     # an H100's 132 SMs.
@@ -162,12 +163,19 @@ class Overhead:
     acceptance_fraction: float  # of drafted tokens, multi-token prediction
     collective_host_s: float = 0.0  # host time of one all-reduce outside CUDA graphs: its launch, and the slowest rank
     parallel_prepare_s: float = 0.0  # added to prepare_s under TP: until every rank has the step
-    kv_8_fraction: float = 1.0  # of the memory bandwidth, decode attention over an 8-bit KV cache; 1: unmeasured
+    kv_fraction: float = 1.0  # of the memory bandwidth, decode attention
+    kv_8_fraction: float = 1.0  # of that, over an 8-bit KV cache; 1: unmeasured
+    indexer_factor: float = 1.0  # time of the indexer of sparse attention over its roofline
+    slow_share: float = 0.0  # of the steps with a prompt outside CUDA graphs: launches take slow_ratio times as long
+    slow_ratio: float = 1.0
     uncompiled_s_per_layer: float = 0.0  # host time of one layer that is neither compiled nor in a CUDA graph
     ngram_s: float = 0.0  # search for n-grams in the prompts, before each verification step
     ngram_s_per_sequence: float = 0.0
     adapter_kernel_s: float = 0.0  # fixed cost of one LoRA kernel
     further_adapter_s: float = 0.0  # added for each further adapter in the batch
+    http_s_per_sequence: float = 0.0  # added to http_s for each request that streams its answer at the same time
+    draft_s_per_layer: float = 0.0  # host time of one layer of a draft model outside CUDA graphs; 0: it is inside
+    adapter_launch_s: float = 0.0  # host time of one LoRA kernel that is not in a CUDA graph
     kernel_factor: float = 1.0  # launch and tail of one of its kernels over those inside a CUDA graph of the chip
     core_flops_per_s: float = 0.0  # maximum rate of its matrix kernels per core; 0: they reach the chip's
     vector_rows: float = 0.0  # rows of a matrix up to which it has matrix-vector kernels, which pad no tile; 0: none
@@ -191,17 +199,25 @@ UNMEASURED = {
     "odd_read_fraction": 1.0,
     "misaligned_matmul_fraction": 1.0,
     "misaligned_read_fraction": 1.0,
+    "far_reduce_s": 0.0,
     "training_factor": 1.0,
     "overlap_slowdown_fraction": 0.18,
     "host_factor": 1.0,
     "collective_host_s": 0.0,
     "parallel_prepare_s": 0.0,
+    "kv_fraction": 1.0,
     "kv_8_fraction": 1.0,
+    "slow_share": 0.0,
+    "slow_ratio": 1.0,
+    "indexer_factor": 1.0,
     "uncompiled_s_per_layer": 0.0,
     "ngram_s": 0.0,
     "ngram_s_per_sequence": 0.0,
     "adapter_kernel_s": 0.0,
     "further_adapter_s": 0.0,
+    "http_s_per_sequence": 0.0,
+    "draft_s_per_layer": 0.0,
+    "adapter_launch_s": 0.0,
     "kernel_factor": 1.0,
     "core_flops_per_s": 0.0,
     "vector_rows": 0.0,
@@ -254,19 +270,23 @@ def with_host_factor(scopes: Scopes, factor: float, everywhere: bool = False) ->
     return {**scopes, **given}
 
 
+def overhead_scopes(scopes: Scopes, framework: str, version: str, family: str = "", kind: str = "") -> tuple[str, ...]:
+    """Scopes of the figures of a framework, from the widest to the narrowest, whether or not they exist."""
+    own = f"framework:{framework}"
+    stored = [v for v in {name[len(own) + 1 :].split(":")[0] for name in scopes if name.startswith(f"{own}:")} if v]
+    below = at_or_below(stored, version)
+    versions, on_family = [f"{own}:{v}" for v in below], [f"{own}:{v}:{family}" for v in below]
+    return ("framework", own, *versions, f"{own}:{kind}", f"{own}:{family}", *on_family)
+
+
 def overhead(scopes: Scopes, framework: str, version: str, family: str = "", kind: str = "") -> Overhead:
     """Overhead of a framework: each figure from the narrowest scope that has it.
 
-    Scopes: newest version at or below this one on a chip family, that version, older ones, framework on a chip family,
-    on a kind of chip, framework, default. The default has no host time of a layer, so that no framework takes
-    another's. ValueError if none has a figure.
+    Scopes: newest version at or below this one on a chip family, older ones there, framework on a chip family, on a
+    kind of chip, newest version, older ones, framework, default: a release was measured on other chips. The default has
+    no host time of a layer, so that no framework takes another's. ValueError if none has a figure.
     """
-    own = f"framework:{framework}"
-    on_chips = (f"{own}:{kind}", f"{own}:{family}")
-    stored = [v for v in {name[len(own) + 1 :].split(":")[0] for name in scopes if name.startswith(f"{own}:")} if v]
-    below = at_or_below(stored, version)
-    versions = [name for v in below for name in (f"{own}:{v}", f"{own}:{v}:{family}")]
-    names = ("framework", own, *on_chips, *versions)
+    own, names = f"framework:{framework}", overhead_scopes(scopes, framework, version, family, kind)
     wanted = tuple(f.name for f in fields(Overhead) if f.name not in DERIVED)
     measured, since = measured_release(scopes, framework, version)
     sources = [str(scopes[n]["source"]) for n in names if "source" in scopes.get(n, {})]
@@ -274,7 +294,7 @@ def overhead(scopes: Scopes, framework: str, version: str, family: str = "", kin
         sources.append(f"newest measured release {measured}, {since} before {version}")
     return Overhead(
         **_merge(scopes, names, wanted),
-        timed=any(f"{own}:{v}:{family}" in scopes for v in below),
+        timed=any(n in scopes and n.count(":") > own.count(":") + 1 for n in names),
         measured_version=measured,
         releases_since=since,
         source="; ".join(sources),

@@ -53,6 +53,7 @@ class Protocol:
     first_chunk_steps: float = 0.0  # decode steps from the first token to the first streamed chunk, part of TTFT
     http: bool = True  # requests go through an HTTP server and a tokenizer
     arrival_cv: float = 1.0  # poisson: coefficient of variation of the gaps between arrivals (gamma); 1: Poisson
+    whole_run: bool = False  # poisson: `requests` are all there are; figures are from the first until the last ends
     trace: Trace | None = None  # of the whole deployment, for kind trace
     users: Users | None = None  # of the whole deployment, for kind users
     known: bool = True  # False: the source does not describe its client, so this is assumed

@@ -3,6 +3,7 @@
 A further kind is one more block below, its key in `KINDS`, and the engine that computes it.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeVar
@@ -136,9 +137,10 @@ def _busy(o: Outcome) -> str:
 def _simulated_run(o: Outcome) -> list[str]:
     assert o.run is not None
     paid = "released after each run" if o.run.released else "paid for between runs too"
+    again = f"again every {o.run.every_hours:g} h" if math.isfinite(o.run.every_hours) else "once"
     return [
         f"{o.run.requests:,} requests take {o.run.hours:.3g} h with all batch slots full (simulated); "
-        f"{o.run.deadline_hours:g} h are allowed, again every {o.run.every_hours:g} h; the machines are {paid}",
+        f"{o.run.deadline_hours:g} h are allowed, {again}; the machines are {paid}",
         f"this includes {o.run.start_hours * 60:.3g} minutes of startup (tco.cold-start-s) and a tail in which batch "
         "slots run empty",
     ]

@@ -116,6 +116,12 @@ class TrainingTask:
         """Tokens of one step."""
         return self.global_batch * self.sequence_tokens
 
+    @property
+    def longest_tokens(self) -> int:
+        """Of a sequence, where sequence_tokens is the mean of GRPO's; 0: all sequences are alike."""
+        rollout = self.tuning.rollout if self.tuning else None
+        return math.ceil(rollout.prompt_tokens + rollout.longest_response_tokens) if rollout else 0
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workload:

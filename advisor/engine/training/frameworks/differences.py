@@ -58,6 +58,7 @@ NAMES = {
     "code.gradient_buffer": "one gradient buffer",
     "code.dtensor": "DTensor",
     "code.tp_overlap": "overlap of tensor parallelism",
+    "code.gradient_overlap": "overlap of data parallelism",
     "code.dispatch": "expert dispatch",
     "code.exchange_overlap": "overlap of the expert exchange",
     "code.context": "exchange of context parallelism",
@@ -68,10 +69,12 @@ PREVENTING = frozenset(
     "sequence_tokens offload recipe.method recipe.adapter_rank recipe.matmul_dtype recipe.optimizer "
     "parallel.tp parallel.pp parallel.cp parallel.ep".split()
 )
+OF_DATA = ("longest_tokens", "varied_lengths")
 RECOMPUTED = ("none", "selective", "full")
 # Choices of the code that say nothing on a run without the parallelism or recomputation that they are of.
 BELONGS: dict[str, Callable[[Run], bool]] = {
     "code.tp_overlap": lambda run: run.parallel.tp > 1,
+    "code.gradient_overlap": lambda run: run.parallel.dp * run.parallel.cp > 1,
     "code.dtensor": lambda run: run.parallel.tp > 1,
     "code.dispatch": lambda run: run.parallel.ep > 1,
     "code.exchange_overlap": lambda run: run.parallel.ep > 1,
@@ -86,9 +89,9 @@ BELONGS: dict[str, Callable[[Run], bool]] = {
 
 
 def choices(run: Run) -> dict[str, Any]:
-    """Every choice of a run by name."""
+    """Every choice of a run by name; lengths of the data are none."""
     parts: dict[str, Recipe | Parallel | Code] = {"recipe": run.recipe, "parallel": run.parallel, "code": run.code}
-    flat = {f.name: getattr(run, f.name) for f in fields(run) if f.name not in parts}
+    flat = {f.name: getattr(run, f.name) for f in fields(run) if f.name not in {*parts, *OF_DATA}}
     return flat | {f"{part}.{f.name}": getattr(value, f.name) for part, value in parts.items() for f in fields(value)}
 
 

@@ -66,8 +66,9 @@ def _code(c: Code, p: Parallel) -> Code:
         attention=c.attention if c.attention in ATTENTION else "flash2",
         selective="attention",
         gradient_buffer=True,
-        tp_overlap=c.tp_overlap and p.tp > 1 and p.sequence_parallel,
+        tp_overlap=p.tp > 1 and p.sequence_parallel,  # the script switches it on (CommOverlapConfig)
         dispatch=c.dispatch,
+        gradient_overlap=True,
         exchange_overlap=c.exchange_overlap and p.ep > 1,
         context=c.context,
         graphs=c.graphs,

@@ -60,6 +60,7 @@ class Job:
     offload: Offload = "none"
     host: HostSide | None = None  # around the chips, for offload; its memory is not checked
     reference: bool = False  # a frozen copy of the model is kept beside the trained one
+    longest_tokens: int = 0  # of a sequence, where sequence_tokens is the mean; 0: all are alike
     beside_bytes: float = 0.0  # of each chip, taken by something else during the step
     uneven_stages: bool = False  # also pipelines that do not divide the layers, as Megatron's flexible layouts allow
 
@@ -169,6 +170,7 @@ def run_of(job: Job, row: Sequence[int]) -> Run:
     c = dict(zip(COLUMNS, (int(n) for n in row), strict=True))
     return Run(
         sequence_tokens=job.sequence_tokens,
+        longest_tokens=job.longest_tokens,
         micro_batch=c["micro_batch"],
         micro_batches=c["micro_batches"],
         recipe=job.recipe,
