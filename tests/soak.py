@@ -200,7 +200,7 @@ def page(rows: list[str], races: list[str], swarm: list[str], under_load: list[s
             "The promise: every accepted advice ends as done, failed or cancelled with a reason, even if every "
             "process is",
             "killed, and a result is counted once.",
-            "[How accepted work survives crashes](../explanation/lost-work.md) explains how.",
+            "[Operations](../how-to/operations.md#what-happens-to-accepted-work) explains how.",
             "",
             f"Measured {datetime.now(UTC):%Y-%m-%d} at {commit or 'an unknown commit'}, seed {SEED}.",
             "",

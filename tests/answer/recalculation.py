@@ -1,4 +1,4 @@
-"""The cost of an option, calculated again with pandas from docs/explanation/costs.md and the JSON of an answer.
+"""The cost of an option, calculated again with pandas from docs/reference/cost-formulas.md and the JSON of an answer.
 
 It imports nothing of Assay: an error of the engine cannot repeat itself here.
 """

@@ -1,4 +1,4 @@
-"""The money of 56 answers is recalculated from their JSON and docs/explanation/costs.md, and agrees to the cent.
+"""The money of 56 answers is recalculated from their JSON and docs/reference/cost-formulas.md, and agrees to the cent.
 
 `make test` recalculates half of them, with every kind of plan and of cost; `make soak` all.
 """

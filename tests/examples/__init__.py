@@ -11,15 +11,11 @@ stands between is written from `answers.json`, the answers of the last run. Noth
     <!-- figures {ask: support-chat, rows: {Accelerators: recommendations[0].accelerator_count}} -->
     <!-- file fixtures/workloads/support-chat.yaml -->
     <!-- output {command: estimate --model ..., lines: 8} -->      the first lines that a command prints
-    <!-- estimates                    one row per estimate
-    - {command: estimate --model ..., says: "TP1 x 8"}
-    -->
     <!-- inputs traffic -->           every key of a section of the workload file
     <!-- assumptions -->              every assumption of the catalog that `tco` overrides
     <!-- known -->                    accelerators by how well they are known
     <!-- held-out -->                 errors on rows that the fit did not see, of the last scorecard
     <!-- price-ages -->               prices by origin and date, when the examples were last answered
-    <!-- deciding-ages -->            the price that decides each shipped workload, and its age
 """
 
 import json
@@ -36,9 +32,9 @@ ROOT = Path(__file__).resolve().parents[2]
 WORKLOADS = ROOT / "fixtures" / "workloads"
 STORE = Path(__file__).with_name("answers.json")
 NAMED = (  # blocks asked for by a name alone
-    *("file", "inputs", "assumptions", "known", "held-out", "price-ages", "deciding-ages"),
+    *("file", "inputs", "assumptions", "known", "held-out", "price-ages"),
 )
-ASKED, RUN = ("answers", "ranking", "figures"), ("output", "estimates")
+ASKED, RUN = ("answers", "ranking", "figures"), ("output",)
 BLOCK = re.compile(rf"<!-- ({'|'.join(ASKED + RUN + NAMED)})\b(.*?)-->\n(.*?)<!-- end -->", flags=re.DOTALL)
 Json = dict[str, Any]
 

@@ -69,18 +69,6 @@ def output(item: Json, stored: dict[str, Json]) -> str:
     return "\n```text\n" + "\n".join(lines) + "\n```\n"
 
 
-def estimates(items: list[Json], stored: dict[str, Json]) -> str:
-    """A row per estimate: users, throughput and mean latencies."""
-    head = ["deployment", "users", "output tokens/s", "per accelerator", "mean TPOT", "mean TTFT"]
-    rows = []
-    for item in items:
-        found = stored[item["command"]]
-        figures = ("concurrency", "output_tokens_per_s", "output_tokens_per_s_per_accelerator")
-        speeds = [ms(found["tpot_ms"]), ms(found["ttft_ms"])]
-        rows.append([item["says"], *(amount(found[name]) for name in figures), *speeds])
-    return f"\n{table(head, rows)}\n"
-
-
 def inputs(section: str, stored: dict[str, Json]) -> str:
     """Every key of a section of the workload file."""
     from tests.examples import inputs  # needs Django
@@ -107,15 +95,9 @@ def price_ages(_: str, stored: dict[str, Json]) -> str:
     return f"\n{table(['origin', 'prices', 'oldest', 'newest', 'over 90 days old'], facts.price_ages())}\n"
 
 
-def deciding_ages(_: str, stored: dict[str, Json]) -> str:
-    head = ["question", "paid as", "seller", "price of", "days old when asked", "weakness"]
-    return f"\n{table(head, facts.deciding_ages())}\n"
-
-
 WRITERS: dict[str, Any] = {"answers": answers, "ranking": ranking, "figures": figures, "file": file, "output": output,
-                           "estimates": estimates, "inputs": inputs, "assumptions": assumptions,
-                           "known": known, "held-out": held_out, "price-ages": price_ages,
-                           "deciding-ages": deciding_ages}  # fmt: skip
+                           "inputs": inputs, "assumptions": assumptions,
+                           "known": known, "held-out": held_out, "price-ages": price_ages}  # fmt: skip
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:

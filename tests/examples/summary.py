@@ -1,6 +1,5 @@
 """What is kept of an answer: its best options in a few figures, and the values that pages show."""
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -58,20 +57,3 @@ def latencies(option: Json) -> Json:
 
 def rounded(value: Any) -> Any:
     return float(f"{value:.4g}") if isinstance(value, float) else value
-
-
-def estimate(printed: str) -> Json:
-    """What is kept of the output of a command: its text, or the figures of an estimate as JSON."""
-    if not printed.lstrip().startswith("{"):
-        return {"text": printed.rstrip()}
-    found = json.loads(printed)
-    kept = (
-        "output_tokens_per_s",
-        "output_tokens_per_s_per_accelerator",
-        "concurrency",
-        "step_s",
-        "tokens_per_s",
-        "mfu",
-    )
-    means = {name: rounded((found.get(name) or {}).get("mean")) for name in ("ttft_ms", "tpot_ms")}
-    return {name: rounded(found[name]) for name in kept if name in found} | means
