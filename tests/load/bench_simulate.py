@@ -44,6 +44,9 @@ def example_times() -> StepTimes:
         "kv_capacity_tokens": 2_000_000,
         "block_tokens": 16,
         "request_s": 1e-3,
+        "stream_s_per_sequence": 3e-4,
+        "slow_share": 0.3,
+        "slow_ratio": 1.75,
         "ranks": 1,
     }
     return StepTimes(

@@ -179,6 +179,7 @@ def simulate(
     not computed either, but is taken for its own history, which no other request shares.
     Lengths drawn from a distribution end at `context_tokens`, the model's context, because clients cut longer prompts;
     recorded requests that are longer cannot be served.
+    In closed loops, a user's next request does not wait for the delay of the stream (stream_s_per_sequence).
     A lane of attention-DP ranks that step together is simulated alone first, then with the mean wait for the others.
     """
     costs = costs_of(times, index)
