@@ -18,7 +18,9 @@ except SystemExit as end:
 """
 
 
-@pytest.mark.parametrize(("words", "code"), [(["--help"], 0), (["/nowhere.yaml"], 2), (["x.yaml", "--out", "memo.md"], 2)])
+@pytest.mark.parametrize(
+    ("words", "code"), [(["--help"], 0), (["/nowhere.yaml"], 2), (["x.yaml", "--out", "memo.md"], 2)]
+)
 def test_nothing_that_computes_an_answer_is_loaded_for_help_and_an_unusable_call(words: list[str], code: int) -> None:
     done = subprocess.run(
         [sys.executable, "-c", ENDED.format(later=LATER), *words], cwd=ROOT, capture_output=True, text=True
