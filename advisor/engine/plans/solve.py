@@ -4,8 +4,9 @@ Where the need never shrinks until it ends, each group of instances is covered b
 (dynamic programming); what covers a month may have started before it is needed. If all groups are needed in the same
 hours, that is optimal: with F(t) the least cost from month t on, the differences F(t) - F(t + 1) are dual prices, none
 is negative, no way to pay undercuts them, and they do not depend on the group's size. Groups that are needed in
-different hours of a week could share a commitment over time, which is very rarely cheaper and not looked for. A limit
-that the result keeps changes nothing. Where the need shrinks, or such a limit couples the months, it is an integer
+different hours of a week could share a commitment over time, which is very rarely cheaper and not looked for. Nothing
+starts early where covering every month from the first one on never costs more from a later month on. A limit that the
+result keeps changes nothing. Where the need shrinks, or such a limit couples the months, it is an integer
 program: which instances are covered from when to when. Without limits its matrix is one of intervals (totally
 unimodular), so the linear program has whole numbers. HiGHS solves it.
 """
@@ -81,13 +82,20 @@ def cheapest(demand: Demand, ways: Sequence[Way], prices: Prices, limits: Limits
     limits = limits or Limits()
     limited = limits.max_capex_usd is not None or limits.max_usd_per_month is not None
     if demand.never_shrinks and not limited:
-        columns, least, choice = _covered(demand, ways, prices)
-        if not np.isfinite(least[:, 0]).all():
-            return None
-        if (least[:, 1:] > least[:, :-1] + TOLERANCE_FRACTION * np.abs(least[:, :1]) + 1e-9).any():
+        begun = np.cumsum(demand.fractions > 0, axis=1) > 0
+        first = np.argmax(begun, axis=1)
+        at_first = np.take_along_axis(demand.fractions, first[:, None], axis=1)
+        always = Demand(counts=demand.counts, fractions=np.where(begun, demand.fractions, at_first))
+        columns, least, choice = _covered(always, ways, prices)
+        choice = np.where(begun, choice, -1)
+        tolerance = TOLERANCE_FRACTION * np.abs(least[:, :-1]) + 1e-9
+        if (least[:, 1:] > least[:, :-1] + tolerance).any():
             columns, least, choice = _covered(demand, ways, prices, early=True)
+        if not np.isfinite(np.take_along_axis(least, first[:, None], axis=1)).all():
+            return None
         schedule = _traced(demand, ways, columns, choice)
-        if _keeps_most(schedule, ways, prices.months):
+        pays = (columns.usd < 0).any()  # a purchase that sells for more than it cost is worth it without a need
+        if not pays and _keeps_most(schedule, ways, prices.months):
             return schedule
     return _by_program(demand, ways, prices, limits)
 
@@ -143,7 +151,7 @@ def _covered(
     latest_first = np.argsort(-columns.start, kind="stable")
     starts = -columns.start[latest_first]
     first_of, after_of = (np.searchsorted(starts, -np.arange(months), side=side) for side in ("left", "right"))
-    every, needed = np.arange(groups), used.any(axis=0)
+    every, needed = np.arange(groups), demand.needed
     for month in range(months - 1, -1, -1):
         best = by_hour[:, month] + least[:, month + 1]
         here = latest_first[first_of[month] : None if early else after_of[month]]

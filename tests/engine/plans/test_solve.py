@@ -26,7 +26,7 @@ def usd(schedule: Schedule | None, demand: Demand, ways: tuple[Way, ...], prices
 # --- against every schedule -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("paths", ["flat", "falling"])
+@pytest.mark.parametrize("paths", ["flat", "falling", "any"])
 @pytest.mark.parametrize("owned", [False, True])
 def test_growing_demand_is_covered_as_cheaply_as_by_the_best_of_all_schedules(paths: str, owned: bool) -> None:
     for seed in range(40):
@@ -38,6 +38,28 @@ def test_growing_demand_is_covered_as_cheaply_as_by_the_best_of_all_schedules(pa
         assert demand.never_shrinks
         for found in (cheapest(demand, ways, prices), solve._by_program(demand, ways, prices, Limits())):
             assert usd(found, demand, ways, prices) == pytest.approx(best, **NEAR), seed
+
+
+@pytest.mark.parametrize("paths", ["flat", "any"])
+def test_demand_that_ends_at_once_needs_no_program(paths: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a later start costs more, because prices rise; not where hardware sells for more than it cost."""
+    monkeypatch.setattr(solve, "_by_program", None)
+    early = tried = 0
+    for seed in range(60):
+        r = np.random.default_rng(seed)
+        months = int(r.integers(3, 7))
+        growing, ways = random_demand(r, months, grows=True, full_hours=True), random_ways(r, owned=False)
+        prices, end = random_prices(r, months, paths), int(r.integers(1, months + 1))
+        if (solve.columns_of(ways, prices).usd < 0).any():
+            continue
+        tried += 1
+        demand = Demand(counts=growing.counts, fractions=np.where(np.arange(months) < end, growing.fractions, 0.0))
+        best = cheapest_usd(demand, ways, prices, early=True)
+        found = cheapest(demand, ways, prices)
+        assert usd(found, demand, ways, prices) == pytest.approx(best, **NEAR), seed
+        first = int(np.argmax(demand.needed > 0))
+        early += found is not None and any(c.start_month < first for c in found.commitments)
+    assert tried > 30 and (early > 0 or paths == "flat")
 
 
 def test_demand_that_comes_and_goes_is_covered_as_cheaply_as_by_the_best_of_all_schedules() -> None:
