@@ -15,7 +15,7 @@ from advisor.engine.scheduler.loop import (
     _window_pairs,
     compiled,
 )
-from advisor.engine.scheduler.state import Costs, checked
+from advisor.engine.scheduler.state import Costs
 
 
 class Pool(NamedTuple):

@@ -226,7 +226,9 @@ def _excess(workload: Workload, v: Verified, p95_s: tuple[float, float, float], 
 def excess_bounds(workload: Workload, v: Verified) -> Bounds:
     """(low, high) bounds on `excess`, from the confidence bounds of the simulated percentiles."""
     latencies = zip(v.ttft_p95_bounds_s, v.tpot_p95_bounds_s, v.e2e_p95_bounds_s, strict=True)
-    low, high = (_excess(workload, v, p95_s, late) for p95_s, late in zip(latencies, v.late_bounds_fraction, strict=True))
+    low, high = (
+        _excess(workload, v, p95_s, late) for p95_s, late in zip(latencies, v.late_bounds_fraction, strict=True)
+    )
     return low, high
 
 
