@@ -14,7 +14,7 @@ from advisor.engine.terms import Framework, Lengths, Trace, Workload, log_normal
 REQUESTS = 2000  # to compare designs
 # To report one: until the bounds of p95 and p99 are within these fractions of them, or with the most.
 LONG_RUNS = (5_000, 20_000, 80_000, 320_000)
-MOST_WORK = 2e7  # of one of them: about a second
+MOST_WORK = 2e7  # of one of them: 0.3 s
 P95_BOUND_FRACTION, P99_BOUND_FRACTION = 0.08, 0.18
 # A server is started for all but one request in a thousand (launch/command.py); a batch that lacks more is incomplete.
 MOST_UNSERVED_FRACTION = 0.001

@@ -120,7 +120,7 @@ TIMES = tuple(k for k, name in enumerate(Costs._fields) if "_s_per_" in name or 
 
 
 def checked(costs: Costs) -> Costs:
-    """The costs. ValueError if a time is negative or not finite: a compiled loop would then write outside its arrays."""
+    """The costs. ValueError if a time is negative or not finite: a compiled loop would write outside its arrays."""
     for k in TIMES:
         value: Any = costs[k]
         low, high = (value.min(), value.max()) if isinstance(value, np.ndarray) else (value, value)

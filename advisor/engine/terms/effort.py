@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-# A unit is a step of a simulated server, about 10 ns: 8 s together.
+# A unit is a step of a simulated server, about 5 ns: 4 s together.
 MOST_WORK = 8.0e8
 CHOICE_FRACTION = 0.6  # of it for the ranking; the rest is for what is said beside it
 WORK_PER_REQUEST = 100.0  # to draw a request and to sort its latencies

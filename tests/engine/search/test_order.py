@@ -82,6 +82,15 @@ def test_probability_and_confidence_are_one_statement(found: SearchResult) -> No
         assert (excess(asked, sure) <= 1) == (confidence <= reached)
 
 
+@pytest.mark.parametrize("confidence", [0.05, 0.5, 0.8, 0.99])
+def test_margins_are_the_quantiles_of_the_draws(found: SearchResult, confidence: float) -> None:
+    lane = found.ranked[0].lane
+    drawn = limits.factors_of(UNSURE.scopes, lane)
+    assert drawn is not None and lane.draft is None
+    draws = (np.quantile(each, confidence, method="higher") for each in (drawn.ttft, drawn.tpot))
+    assert limits.latency_margins(UNSURE.scopes, lane, confidence) == pytest.approx(tuple(draws), rel=1e-12)
+
+
 def test_every_option_has_the_confidence_asked_for_and_costs_no_less(found: SearchResult) -> None:
     sure = search(Question(replace(LIMITED, slo=replace(LIMITED.slo, confidence=0.95)), UNSURE))
     assert sure.ranked and all((s.slo_probability or 0.0) >= 0.95 for s in sure.ranked)
