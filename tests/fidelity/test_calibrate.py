@@ -223,14 +223,14 @@ def test_held_out_errors_of_an_older_calibration_are_marked():
 
 # ------------------------------------------------------------------ one engine on one family of chips
 
-SCOPE = "framework:sglang:instinct-mi350"
+SCOPE = "framework:sglang:instinct-mi300"
 ENGINE = {"kernel_factor": (0.5, 0.4, 8.0), "matmul_factor": (0.4, 0.1, 1.5)}
 
 
 def served_rows(known, model="deepseek-ai/DeepSeek-R1"):
-    """TPOT of a burst on MI355X by users and prompt length, as predicted with these scopes."""
+    """TPOT of a burst on MI300X by users and prompt length, as predicted with these scopes."""
     runs = [
-        row(id=f"{users}-{isl}", accelerator_slug="mi355x", model_id=model, framework="sglang 0.5.12", tp="8",
+        row(id=f"{users}-{isl}", accelerator_slug="mi300x", model_id=model, framework="sglang 0.5.12", tp="8",
             n_accelerators="8", concurrency_or_batch=users, isl=isl, source_key="inferencex_fixture")
         for users in ("4", "64") for isl in ("1024", "8192")
     ]  # fmt: skip
@@ -254,7 +254,7 @@ def test_the_fit_of_a_scope_finds_what_the_rows_were_made_with():
 def test_the_fit_of_a_scope_sees_no_excluded_group():
     resources = catalog_resources()
     rows = served_rows(resources)
-    group = ("mi355x", "deepseek-ai/DeepSeek-R1", "inferencex_fixture")
+    group = ("mi300x", "deepseek-ai/DeepSeek-R1", "inferencex_fixture")
     used, weights = calibrate.scope_rows(rows, resources, SCOPE, [])
     assert len(used) == len(weights) == 4
     assert calibrate.scope_rows(rows, resources, SCOPE, [group])[0] == ()
