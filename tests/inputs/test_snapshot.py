@@ -102,7 +102,10 @@ def test_a_snapshot_that_does_not_say_how_frameworks_start_is_of_the_first_versi
 @pytest.mark.django_db
 @pytest.mark.usefixtures("frozen")
 def test_a_near_miss_says_by_how_much_and_passes_with_the_change_that_it_names() -> None:
-    raw = workload.set_path(workload.load(FILE.read_bytes()), "constraints.accelerators.allow", "[l40s]")
+    raw = workload.load(FILE.read_bytes())
+    few = {"accelerators.allow": "[l40s]", "frameworks.allow": "[vllm]", "formats.allow": "[fp8]"}
+    for path, value in ({f"constraints.{name}": value for name, value in few.items()} | {"variants": "no"}).items():
+        raw = workload.set_path(raw, path, value)
 
     def asked(ttft_ms: float) -> dict[str, Any]:
         spec = workload.parse(workload.set_path(raw, "slo.ttft_ms_p95", str(ttft_ms)))
