@@ -63,7 +63,7 @@ PRECISION = Group(
             "batch.once",
             _("Batch: once"),
             ONE_OF,
-            _("A single run; the horizon is the months until its deadline"),
+            _("The batch runs once; costs cover the months until its deadline"),
             choices=(("no", _("no")), ("yes", _("yes"))),
         ),
         Field(
