@@ -83,7 +83,16 @@ def test_embeddings_on_cpus_against_an_l4(capsys: pytest.CaptureFixture[str]) ->
     allowed = f"constraints.accelerators.allow=[l4,{','.join(CPUS)}]"
     with pytest.raises(SystemExit) as ended:
         call_command(
-            "advise", str(WORKLOAD), "--set", allowed, "--set", "constraints.acquisition=[rent]", "--format", "json"
+            "advise",
+            str(WORKLOAD),
+            "--set",
+            allowed,
+            "--set",
+            "constraints.acquisition=[rent]",
+            "--format",
+            "json",
+            "--include",
+            "options",
         )
     answer = json.loads(capsys.readouterr().out)
     ranked = {r["accelerator"]: r for r in reversed(answer["recommendations"])}  # the best of each

@@ -523,8 +523,11 @@ def check_support(
         if len(reasons) > 1:  # no framework has it: the one that would be used has no part in that
             names = ", ".join(sorted({f.name for f in serving}))
             run = f"no framework has documented support for {wanted.name} on {chip.name} ({names})"
-        near_ones = (name for f in serving for name in nearest_formats(f, chip, model, wanted, resources))
-        formats = ", ".join(dict.fromkeys(near_ones))
+        formats = ", ".join(nearest_formats(framework, chip, model, wanted, resources))
+        for f in serving if not formats and not able else ():  # this framework has none: another one's
+            if near_ones := nearest_formats(f, chip, model, wanted, resources):
+                able = f"use {f.slug} with {' or '.join(near_ones)}"
+                break
         raise refused("weights", run, "; or ".join(filter(None, (formats, able))))
     if model.adapters is not None and LORA not in framework.features:
         able = instead(lambda f: LORA in f.features)
