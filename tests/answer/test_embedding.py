@@ -92,7 +92,7 @@ def test_embeddings_on_cpus_against_an_l4(capsys: pytest.CaptureFixture[str]) ->
             "--format",
             "json",
             "--include",
-            "options",
+            "all",
         )
     answer = json.loads(capsys.readouterr().out)
     ranked = {r["accelerator"]: r for r in reversed(answer["recommendations"])}  # the best of each
