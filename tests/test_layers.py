@@ -358,7 +358,7 @@ def test_the_web_tier_loads_no_compiler_no_solver_and_no_torch(tmp_path: Path) -
         "import os, sys\n"
         f"os.environ.update(DJANGO_SETTINGS_MODULE='advisor.settings', ASSAY_VAR={str(tmp_path / 'var')!r})\n"
         "import advisor.wsgi\n"
-        "absent = ('numba', 'torch', 'pandas', 'scipy.optimize', 'scipy.special')\n"
+        "absent = ('numba', 'torch', 'pandas', 'pyarrow', 'scipy.optimize', 'scipy.special')\n"
         "sys.exit(', '.join(name for name in absent if name in sys.modules) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
