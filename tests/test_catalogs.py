@@ -15,7 +15,8 @@ SHIPPED = re.compile(
 # They check the data that is shipped, or need all of it: every chip, every measured row, the loader itself.
 DATA = set(
     """answer/test_advice_every_chip answer/test_estimate answer/test_live_estimate answer/test_purchases
-    answer/test_recipes answer/test_sharing_answer fidelity/test_track_record
+    answer/test_recipes answer/test_sharing_answer answer/test_training_properties engine/step/test_memory_measured
+    fidelity/test_calibrate fidelity/test_score_files fidelity/test_track_record
     answer/test_supported_only fidelity/test_local_engines catalog/test_load_catalog claims/test_claims
     commands/test_training_commands
     docs/test_commands engine/search/test_release_drift

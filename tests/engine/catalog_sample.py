@@ -184,7 +184,7 @@ def catalog(**changes: Any) -> Catalog:
             chip("big", memory_bytes=141 * GIB, memory_bytes_per_s=4.8e12),
             chip("small", memory_bytes=24 * GIB, memory_bytes_per_s=3e11, watts=72.0, links=(), chips_per_host=1,
                  flops_per_s={"bf16": 1.21e14, "fp8": 2.42e14, "fp32": 3e13}),
-            chip("tiny", memory_bytes=6 * GIB, memory_bytes_per_s=6e11, links=(), chips_per_host=1,
+            chip("tiny", memory_bytes=6.5 * GIB, memory_bytes_per_s=6e11, links=(), chips_per_host=1,
                  flops_per_s={"bf16": 1e14, "fp32": 3e13}),
             chip("unsold"),
             chip("board", served=False, not_served_reason="runs no serving framework"),

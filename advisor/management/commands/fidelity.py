@@ -88,11 +88,13 @@ class Command(BaseCommand):
         given = options["measurements"]
         if not given and (options["write_docs"] or options["write_track_record"]):
             raise BadInput("the scorecard's own rows cannot replace it: give --measurements FILE.csv")
-        known, estimator, families = catalog_estimator()
-        rows = self._rows(given, options["limit"]) if given else self._published(known, options["limit"])
+        rows = self._rows(given, options["limit"]) if given else []  # a wrong file is named before the catalog is read
         if options["write_track_record"]:
             self._write_track_record(rows, Path(options["write_track_record"]))
             return
+        known, estimator, families = catalog_estimator()
+        if not given:
+            rows = self._published(known, options["limit"])
         trained = [row for row in rows if row.task == "training"]
         served = [r for r in rows if r.task != "training" and not (options["write_docs"] and kept_apart(r))]
         scored = scoring.predict(served, known, estimator, families) if served else []
@@ -199,7 +201,8 @@ def write_docs(
     validation, calibration = calibration_files.read_report(), calibration_files.digest()
     rows = score_files.catalog_rows(scored, doubts)
     published = rows_to == score_files.DIRECTORY
-    others = f"{public_reports()}\n\n{peers_section(rows)}" if published else ""
+    others = peers_section(rows) if published else ""
+    others = f"{public_reports()}\n\n{others}" if published else ""
     record = decided(scored=rows, recorded=peers.read()) if published else {}
     try:
         with writing(rows_to):

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from advisor.engine.network import Attention, Model
 from advisor.engine.step import yarn_warning
-from advisor.engine.terms import Accelerator, Rollout
+from advisor.engine.terms import Accelerator, Rollout, kind_named
 from advisor.engine.training import (
     FRAMEWORKS,
     FrameworkName,
@@ -223,7 +223,8 @@ def has_all_lengths(d: TrainingRun) -> bool:
 
     DPO pads them to one length, and GRPO's memory is that of the longest alone.
     """
-    return d.kind == "finetuning" and d.objective == "sft" and code_named(d) == "hf" and d.framework is None
+    adapts = not kind_named(d.kind).trains_whole_model
+    return adapts and d.objective == "sft" and code_named(d) == "hf" and d.framework is None
 
 
 def lengths_of(d: TrainingRun) -> tuple[int, int]:
