@@ -29,6 +29,7 @@ from advisor.engine.search import (
     Table,
     best_offers,
     estimated_excess,
+    holds_replica,
     instances_needed,
     latency_excess,
     licence_of,
@@ -258,6 +259,8 @@ def _machines(
         return
     c = lane.choice
     for offer in offers:
+        if not holds_replica(c.accelerator, offer, c.tp * c.dp, c.pp):
+            continue
         chips = c.tp * c.pp * c.dp
         instances = int(instances_needed(np.array(1.0), chips, offer.accelerators, c.pp))
         replicas = max(instances * offer.accelerators // chips, 1)

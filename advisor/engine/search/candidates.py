@@ -591,6 +591,15 @@ def connected_chips(a: Accelerator, o: Offer) -> int:
     return max(o.tensor_parallel_chips, min(o.fabric_accelerators, max(near_chips(a), NETWORK_CHIPS_MAX)))
 
 
+def holds_replica(a: Accelerator, o: Offer, group: int, stages: int) -> bool:
+    """Whether a replica of `stages` groups of this many chips can run on instances of this offer.
+
+    Stages on separate rented instances need a network that the provider is known to have. A buyer can install one.
+    """
+    joined = stages == 1 or o.acquisition != "rent" or group * stages <= max(o.accelerators, o.fabric_accelerators)
+    return joined and group <= connected_chips(a, o)
+
+
 def concurrency_of(lanes: Sequence[Lane]) -> np.ndarray:
     """Requests in flight on one replica in each column of the table, shape (lanes, concurrency)."""
     ranks = np.array([w.choice.dp for w in lanes], dtype=float)[:, None]

@@ -34,7 +34,7 @@ from advisor.engine.plans import (
     named_plans,
     plan_of,
 )
-from advisor.engine.search.candidates import LEAST_HELD_MONTHS, Catalog, Question, allowed, connected_chips
+from advisor.engine.search.candidates import LEAST_HELD_MONTHS, Catalog, Question, allowed, holds_replica
 from advisor.engine.search.table import autoscales, licence_of, load_levels, run_fraction
 from advisor.engine.step import Lane
 from advisor.engine.terms import OWNED as OWNED_TERM
@@ -427,7 +427,7 @@ def allowed_offers(question: Question, lane: Lane) -> list[Offer]:
     return [
         o
         for o in question.catalog.offers
-        if o.sells(a) and allowed(o, question.workload.constraints) and c.tp * c.dp <= connected_chips(a, o)
+        if o.sells(a) and allowed(o, question.workload.constraints) and holds_replica(a, o, c.tp * c.dp, c.pp)
     ]
 
 

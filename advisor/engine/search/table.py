@@ -19,7 +19,7 @@ from advisor.engine.cost import (
     watts_per_chip,
 )
 from advisor.engine.scheduler import closed_loop, log_normal_cv2, open_loop, scheduler_of, shares_prefixes, whole_users
-from advisor.engine.search.candidates import CONCURRENCY, Catalog, Question, allowed, concurrency_of, connected_chips
+from advisor.engine.search.candidates import CONCURRENCY, Catalog, Question, allowed, concurrency_of, holds_replica
 from advisor.engine.search.growing import instances_over_horizon
 from advisor.engine.search.limits import latency_excess, latency_margins
 from advisor.engine.search.variants.evictions import with_evictions
@@ -468,7 +468,9 @@ def best_offers(
         licence = np.array([licence_of(question.catalog, kept[i]) for i in members])[:, None]
         shares: dict[tuple[int, int, int], Array] = {}
         for index, o, count in offers.get(accelerator.slug, ()):
-            able = np.flatnonzero(stage_chips <= connected_chips(accelerator, o))
+            able = np.flatnonzero(
+                [holds_replica(accelerator, o, n, k) for n, k in zip(stage_chips, stages, strict=True)]
+            )
             if o.share != accelerator.share or not len(able):
                 continue
             rows, chips = np.array(members)[able], (stage_chips * stages)[able][:, None]

@@ -301,7 +301,7 @@ def _told(
         return r  # a larger host would not help either
     usd = _rounded_down(ranked[0].usd_per_hour / ranked[0].chips if ranked else 1.0)
     assumed = "" if offers else f"; costed at {_rate(usd)}" + (", as the first choice" if ranked else "")
-    detail = f"{then.detail}; {r.detail}{assumed}"
+    detail = "; ".join(dict.fromkeys((then.detail, r.detail))) + assumed
     if not then.changes:
         return replace(then, detail=detail, dead_end=then.dead_end or NO_LAYOUT)
     first = min((offer_changes(o, workload.constraints) for o in offers), key=listed, default=[])
