@@ -521,7 +521,7 @@ def ends(values: Sequence[float | None] | None) -> list[float] | None:
 EXTRAS = {
     "pareto": "cost and speed of every deployment",
     "options": "options beyond the first three that win none of `views`",
-    "details": "`tuning` of every option, `money` and `step` of all but the first",
+    "details": "`tuning` of every option, `money` and `step` of all but the first, also of near misses",
     "assumptions": "every default that the answer rests on",
     "hosted": "hosted APIs beyond the five cheapest",
 }
@@ -549,6 +549,8 @@ def short(answer: Json, include: Collection[str] = ()) -> Json:
         options = [option for rank, option in enumerate(options, 1) if rank in kept]
     if "details" in left_out:
         options = [_without_details(option, first=rank == 1) for rank, option in enumerate(options, 1)]
+        if "near_misses" in answer:
+            found["near_misses"] = [_without_details(option, first=False) for option in answer["near_misses"]]
     found["recommendations"] = options
     if "hosted" in left_out and "hosted" in answer:
         found["hosted"] = answer["hosted"][:MOST_HOSTED]

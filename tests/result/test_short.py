@@ -20,6 +20,7 @@ ANSWER = {
     "assumptions": [3],
     "hosted": list(range(9)),
     "rejected": [4],
+    "near_misses": [option(0)],
 }
 
 
@@ -30,6 +31,7 @@ def test_the_first_option_the_runners_up_and_the_winners_of_views_stay() -> None
         ["launch", "money", "rank", "step"],
         ["launch", "rank"],
     ]
+    assert sorted(found["near_misses"][0]) == ["launch", "rank"]
     assert found.keys() == ANSWER.keys() - {"pareto", "assumptions"} and found["hosted"] == [0, 1, 2, 3, 4]
 
 
