@@ -189,7 +189,7 @@ def catalog(**changes: Any) -> Catalog:
             chip("unsold"),
             chip("board", served=False, not_served_reason="runs no serving framework"),
         ),
-        offers=(offer("big", 4.0), offer("big", 30.0, 8), offer("small", 0.7), offer("tiny", 0.3)),
+        offers=(offer("big", 4.0), offer("big", 30.0, 8), offer("small", 0.7), offer("tiny", 0.3, fabric_accelerators=4)),
         quantizations=(BF16, FP8, INT4),
         frameworks=(VLLM, SGLANG),
         scopes=scopes(),

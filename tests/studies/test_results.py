@@ -83,7 +83,7 @@ def test_an_estimate_is_that_of_the_command(both: Any) -> None:
     )  # fmt: skip
     assert big["fits"] and big["output_tokens_per_s"] == single.output_tokens_per_s
     unsupported = rows["meta-llama/Llama-3.1-8B", "tpu-v6e", "fp8"]
-    assert not unsupported["fits"] and "no documented support" in unsupported["why_not"]
+    assert not unsupported["fits"] and "documented support for FP8" in unsupported["why_not"]
 
 
 @pytest.mark.parametrize("kind", ["grid", "estimates"])
