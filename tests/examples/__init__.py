@@ -16,6 +16,7 @@ stands between is written from `answers.json`, the answers of the last run. Noth
     <!-- known -->                    accelerators by how well they are known
     <!-- held-out -->                 errors on rows that the fit did not see, of the last scorecard
     <!-- price-ages -->               prices by origin and date, when the examples were last answered
+    <!-- deciding-ages -->            the price that decides each shipped workload, and its age
 """
 
 import json
@@ -32,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WORKLOADS = ROOT / "fixtures" / "workloads"
 STORE = Path(__file__).with_name("answers.json")
 NAMED = (  # blocks asked for by a name alone
-    *("file", "inputs", "assumptions", "known", "held-out", "price-ages"),
+    *("file", "inputs", "assumptions", "known", "held-out", "price-ages", "deciding-ages"),
 )
 ASKED, RUN = ("answers", "ranking", "figures"), ("output",)
 BLOCK = re.compile(rf"<!-- ({'|'.join(ASKED + RUN + NAMED)})\b(.*?)-->\n(.*?)<!-- end -->", flags=re.DOTALL)

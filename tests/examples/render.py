@@ -95,9 +95,15 @@ def price_ages(_: str, stored: dict[str, Json]) -> str:
     return f"\n{table(['origin', 'prices', 'oldest', 'newest', 'over 90 days old'], facts.price_ages())}\n"
 
 
+def deciding_ages(_: str, stored: dict[str, Json]) -> str:
+    head = ["question", "paid as", "seller", "price of", "days old when asked", "weakness"]
+    return f"\n{table(head, facts.deciding_ages())}\n"
+
+
 WRITERS: dict[str, Any] = {"answers": answers, "ranking": ranking, "figures": figures, "file": file, "output": output,
                            "inputs": inputs, "assumptions": assumptions,
-                           "known": known, "held-out": held_out, "price-ages": price_ages}  # fmt: skip
+                           "known": known, "held-out": held_out, "price-ages": price_ages,
+                           "deciding-ages": deciding_ages}  # fmt: skip
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
