@@ -51,4 +51,5 @@ def test_a_limit_on_the_count_names_the_memory_where_the_weights_need_more_than_
     found = {r.reason: r.detail for r in search(Question(asked, large)).rejections}
     assert "because the weights take" in found["too_many"] and "but the limit is 1" in found["too_many"]
     small = search(Question(replace(asked, requests_per_s_mean=500.0, requests_per_s_peak=500.0), catalog()))
-    assert all("weights take" not in r.detail for r in small.rejections)
+    others = [r.detail for r in small.rejections if r.accelerator != "tiny"]  # which needs several for the weights
+    assert others and all("weights take" not in detail for detail in others)

@@ -57,19 +57,23 @@ def first_steps_s(times: StepTimes, prompt: int, output: int) -> tuple[float, fl
 
 
 def busy_s(times: StepTimes, prompt: int, output: int, sequences: int) -> float:
-    """Seconds of all steps for so many equal requests that arrive together, simulated."""
-    run = together(times, prompt, output, sequences)
+    """Seconds of all steps for so many equal requests that arrive together, simulated.
+
+    The scheduler is not asynchronous: it would work ahead during the step of the prompts, and launches of the first decode
+    steps would not show.
+    """
+    run = together(times, prompt, output, sequences, asynchronous=False)
     return run.busy_fraction * run.duration_s
 
 
-def together(times: StepTimes, prompt: int, output: int, sequences: int) -> Simulation:
+def together(times: StepTimes, prompt: int, output: int, sequences: int, asynchronous: bool = True) -> Simulation:
     client = Client(
         kind="trace",
         arrival_s=[0.0] * sequences,
         input_tokens=[prompt] * sequences,
         output_tokens=[output] * sequences,
     )
-    budget = Scheduler(max_batched_tokens=10**6)
+    budget = Scheduler(max_batched_tokens=10**6, asynchronous=asynchronous)
     return simulate(times, 0, budget, client, fixed(prompt), fixed(output))
 
 
