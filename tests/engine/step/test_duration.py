@@ -59,8 +59,8 @@ def first_steps_s(times: StepTimes, prompt: int, output: int) -> tuple[float, fl
 def busy_s(times: StepTimes, prompt: int, output: int, sequences: int) -> float:
     """Seconds of all steps for so many equal requests that arrive together, simulated.
 
-    The scheduler is not asynchronous: it would work ahead during the step of the prompts, and launches of the first decode
-    steps would not show.
+    The scheduler is not asynchronous: it would work ahead during the step of the prompts, and launches of the first
+    decode steps would not show.
     """
     run = together(times, prompt, output, sequences, asynchronous=False)
     return run.busy_fraction * run.duration_s
