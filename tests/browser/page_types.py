@@ -82,12 +82,8 @@ def of_advice(advice: Advice) -> dict[str, str]:
 
 
 def violations(page: Page, *, only_colors: bool = False, within: str | None = None) -> Iterator[str]:
-    """What axe finds on a page, best-practice rules included: the rule and where it is broken.
-
-    Swagger UI is left out: its colors are its own, and a slow machine has not drawn it when axe looks.
-    """
-    where = within or {"exclude": [["#swagger-ui"]]}
+    """What axe finds on a page, best-practice rules included: the rule and where it is broken."""
     options = {"resultTypes": ["violations"]} | ({"runOnly": ["cat.color"]} if only_colors else {})
-    for each in Axe().run(page, context=where, options=options).response["violations"]:
+    for each in Axe().run(page, context=within, options=options).response["violations"]:
         for node in each["nodes"]:
             yield f"{each['id']} at {' '.join(map(str, node['target']))}: {node['html'][:160]}"
