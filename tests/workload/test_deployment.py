@@ -371,7 +371,7 @@ def test_a_model_of_ones_own_takes_the_place_of_the_catalogs():
 
 
 def test_a_format_that_no_framework_has_is_not_blamed_on_one():
-    """The framework that would be used has no part in it; where another one has the format, the named one is told."""
+    """If no framework supports a format, the error names all of them; if another does, only the requested one."""
     bare = [replace(f, weights=rules("bf16")) for f in (VLLM, SGLANG)]
     known = replace(KNOWN, frameworks=tuple(bare))
     with pytest.raises(WorkloadError) as caught:

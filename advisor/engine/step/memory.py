@@ -142,4 +142,4 @@ def activations_bytes(model: Model, x: Layouts, max_batched_tokens: Array, max_r
         widest = np.maximum(widest, HALF_BYTES * tokens * (width + (block.residual_streams - 1) * h))
     rows = np.minimum(max_running_requests, max_batched_tokens)
     # one rank gathers the logits of all
-    return widest + max_batched_tokens * 6.0 * h + rows * model.vocab * LOGIT_BYTES + 0.0 * x.tp
+    return widest + max_batched_tokens * 6.0 * h + rows * model.vocab * LOGIT_BYTES

@@ -13,7 +13,7 @@ from functools import cache, partial
 import numpy as np
 
 from advisor.engine.scheduler import REQUESTS, Bounds, Verified, closed_loop, response_of, scheduler_of, verify
-from advisor.engine.search.candidates import CONCURRENCY, Question, connected_chips
+from advisor.engine.search.candidates import CONCURRENCY, Question, holds_replica
 from advisor.engine.search.limits import Factors, slo_probability, tpot_limit_s, with_confidence
 from advisor.engine.search.objective import Scale, final_score, table_scores
 from advisor.engine.search.rejected.why_not import NearMiss
@@ -192,7 +192,7 @@ def separates(lane: Lane, s: Scored) -> bool:
     apart = started and {"disaggregation", "prefix_caching"} <= set(f.features) and bool(a.links)
     apart &= lane.draft is None or DRAFTS_APART in f.features
     apart &= c.pp == 1 or STAGES_APART in f.features
-    return apart and c.accelerator is a and c.tp * c.dp <= connected_chips(a, s.offer)
+    return apart and c.accelerator is a and holds_replica(a, s.offer, c.tp * c.dp, c.pp)
 
 
 def sized_pools(workload: Workload, simulations: Simulations, s: Scored) -> list[SizedPools]:
