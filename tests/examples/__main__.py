@@ -65,7 +65,7 @@ def load() -> None:
     from django.core.management import call_command
 
     call_command("migrate", verbosity=0)
-    call_command("load_catalog", verbosity=0, no_scores=True)
+    call_command("load_catalog", verbosity=0)  # with measurements: they correct what a reader of the pages gets, too
 
 
 def setup() -> None:
