@@ -85,8 +85,10 @@ def running() -> Iterator[Provider]:
             self.send_header("Content-Type", "application/json")
             if location:
                 self.send_header("Location", location)
+            reply = json.dumps(answer).encode()
+            self.send_header("Content-Length", str(len(reply)))
             self.end_headers()
-            self.wfile.write(json.dumps(answer).encode())
+            self.wfile.write(reply)
 
         do_POST = do_GET
 
