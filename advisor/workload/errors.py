@@ -25,15 +25,16 @@ BOUNDS = {
     "one_of": ("expected", "must use exactly one form", "{}"),
 }
 OWN_MESSAGE = ("day",)  # error types that carry their own message
+SECTION = "a section of keys"
 TYPES = {
     "float_type": "a number",
     "int_type": "a whole number",
     "int_from_float": "a whole number",
     "string_type": "text",
     "list_type": "a list",
-    "dict_type": "a section of keys",
-    "model_type": "a section of keys",
-    "model_attributes_type": "a section of keys",
+    "dict_type": SECTION,
+    "model_type": SECTION,
+    "model_attributes_type": SECTION,
     "finite_number": "a finite number",
 }
 
@@ -99,6 +100,8 @@ def explain(item: Any, root: type[BaseModel]) -> dict[str, str]:
     if isinstance(given, str) and field in COUNTS:
         expected = MACHINES
     shown = json.dumps(given, default=str, ensure_ascii=False)[:60]
+    if kind.startswith("model_"):
+        return error(field, f"must be {SECTION}, not {shown}", f"keys {', '.join(allowed_keys(loc, root))}")
     quantity = quantity_at(root, unlisted(field)) if isinstance(given, str) else None
     allowed = quantity.examples if quantity and (not loc or loc[-1] not in FORMS) else expected
     return error(field, f"must be {expected}, not {shown}" if expected else item["msg"], allowed)
