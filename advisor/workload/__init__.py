@@ -24,6 +24,7 @@ from advisor.workload.notation.sections import quantity_at, with_numbers
 from advisor.workload.parts import check_parts
 from advisor.workload.rules import (
     LOAD_TEST_HOURS,
+    MOST_COMPUTERS,
     MOST_SMALL_CHIPS,
     SMALL_CHIP_BYTES,
     SWITCHED_OFF,
@@ -69,6 +70,7 @@ from advisor.workload.traffic import arrival_cv_of, prefix_classes_of, trace_not
 
 __all__ = [
     "LOAD_TEST_HOURS",
+    "MOST_COMPUTERS",
     "MOST_SMALL_CHIPS",
     "SMALL_CHIP_BYTES",
     "SWITCHED_OFF",

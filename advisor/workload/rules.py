@@ -16,6 +16,7 @@ SWITCHED_OFF = "none"  # slo.confidence: the limits hold as estimated
 # What nobody would order, and what a load test takes: rules of this project (docs/explanation/ranking.md), not
 # measured. A small chip has no more memory than a workstation card or an L40S; 32 of them are four hosts of eight.
 MOST_SMALL_CHIPS = 32  # for one model
+MOST_COMPUTERS = 2  # boards, mini PCs or Macs for one model: more of them want a server with remote management
 SMALL_CHIP_BYTES = 48e9  # most memory of a small chip
 LOAD_TEST_HOURS = 2.0  # of the machines of one replica: start, warm-up and the test
 

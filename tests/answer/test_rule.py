@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.answer.choice import Candidate, arrange
+from advisor.answer.choice import Candidate, apart, arrange
 from advisor.answer.choice.alternatives import arranged_by, price_ratio_to_win
 from advisor.answer.money.settling import worth
 from advisor.answer.money.uncertainty import with_sure_sale
 from advisor.engine.search.certainty.joint import Costs
+from advisor.engine.terms import Constraints
 
 LEAST, SURE = 0.5, 0.8
 DRAWS = 512
@@ -215,3 +216,19 @@ def test_a_sale_counts_at_what_it_surely_brings() -> None:
     paid, forgone = np.full(1001, 50.0), np.linspace(100.0, 1100.0, 1001)
     drawn = Costs(present_usd=paid, total_usd=paid, usd_per_month=paid, economic_usd_per_month=paid + forgone)
     assert with_sure_sale(drawn) == pytest.approx(np.full(1001, 350.0))
+
+
+@pytest.mark.parametrize(("chassis", "instances", "asked", "set_apart"), [
+    ("computer", 3, Constraints(), True),
+    ("computer", 2, Constraints(), False),
+    ("server", 3, Constraints(), False),
+    ("computer", 3, Constraints(accelerators_allow=("board",)), False),
+])  # fmt: skip
+def test_a_rack_of_small_computers_is_ordered_only_by_name(chassis, instances, asked, set_apart) -> None:
+    chip = SimpleNamespace(slug="board", chassis=chassis, memory_bytes=8e9)
+    choice = SimpleNamespace(accelerator=chip, efficiency=SimpleNamespace(basis="measured"))
+    offer = SimpleNamespace(term="purchase", over_a_year_old=False, orderable=True)
+    option = SimpleNamespace(
+        lane=SimpleNamespace(choice=choice), offer=offer, instances=instances, chips=instances, planned=None
+    )
+    assert bool(apart(option, asked)) is set_apart

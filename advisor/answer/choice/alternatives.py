@@ -28,8 +28,8 @@ from advisor.engine.search import (
     repriced,
     simplicity,
 )
-from advisor.engine.terms import OWNED, Offer, evaluating
-from advisor.workload import MOST_SMALL_CHIPS, SMALL_CHIP_BYTES
+from advisor.engine.terms import COMPUTER, OWNED, Constraints, Offer, evaluating
+from advisor.workload import MOST_COMPUTERS, MOST_SMALL_CHIPS, SMALL_CHIP_BYTES
 
 Array = np.ndarray
 STAYS_CHEAPEST = 0.8  # share of the draws in which a term must cost less than the hour to stand before it
@@ -76,7 +76,7 @@ def chosen(question: Question, outcome: SearchResult) -> Choice:
     start = 0
     for k, each in enumerate(trial):
         drawn = [_costs(s, u) for s, u in zip(each, usd[start : start + len(each)], strict=True)]
-        at, left = _preferred(each, drawn, least, sure, workload.constraints.max_usd_per_month)
+        at, left = _preferred(each, drawn, least, sure, workload.constraints)
         if left is not None:
             committed[k] = left
         sizes[k] = each[0], outcome.surer.get(k)
@@ -148,7 +148,9 @@ def rule_at(question: Question, choice: Choice) -> Callable[[Array], int] | None
     if question.workload.objective != "cost" or not shown:
         return None
     chips = [s.lane.choice.accelerator.slug for s in shown]
-    today = [replace(c, apart=apart(s)) for c, s in zip(choice.candidates, shown, strict=True)]
+    today = [
+        replace(c, apart=apart(s, question.workload.constraints)) for c, s in zip(choice.candidates, shown, strict=True)
+    ]
 
     def first_at(usd_per_hour: Array) -> int:
         ratios = usd_per_hour / np.array([s.economic_usd_per_hour for s in shown])
@@ -220,7 +222,7 @@ def _elsewhere(question: Question, s: Scored) -> Scored | None:
 
 
 def _preferred(
-    each: Sequence[Scored], usd: Sequence[Array], least: float, sure: float, budget_usd: float | None
+    each: Sequence[Scored], usd: Sequence[Array], least: float, sure: float, asked: Constraints
 ) -> tuple[int, Committed | None]:
     """(the alternative that stands for the chip, a term that is not taken).
 
@@ -241,10 +243,12 @@ def _preferred(
             allowed.append(k)
     if not allowed:
         return min(range(len(each)), key=lambda k: float(usd[k].mean())), left
-    allowed = [k for k in allowed if not apart(each[k])] or allowed  # a chip is not set apart for one of its offers
+    allowed = [
+        k for k in allowed if not apart(each[k], asked)
+    ] or allowed  # a chip is not set apart for one of its offers
     cheapest = min(allowed, key=lambda k: (float(usd[k].mean()), k))
     most = float(usd[cheapest].mean()) * (1.0 + NEAR_FRACTION)
-    most = most if budget_usd is None else min(most, budget_usd)
+    most = min(most, asked.max_usd_per_month or math.inf)
     surer = [k for k in allowed if (each[k].slo_probability or 1.0) >= sure and float(usd[k].mean()) <= most]
     at = min(surer or [cheapest], key=lambda k: (float(usd[k].mean()), k))
     if sold_out_on(each[at]):  # a seller who has some, at a cost that cannot be told apart
@@ -287,14 +291,17 @@ def candidate(question: Question, s: Scored, usd: Array, paid_usd: Array) -> Can
         weakness=max((2 if o.over_a_year_old else 1 if o.weakness else 0 for o in priced(s)), default=0),
         sold_out=bool(sold_out_on(s)),
         simplicity=(float(renamed), *simplicity(s, question.catalog.model)),
-        apart=apart(s),
+        apart=apart(s, question.workload.constraints),
         seller=(s.lane.choice.accelerator.slug, s.offer.provider, s.offer.acquisition),
     )
 
 
-def apart(s: Scored | Estimated) -> str:
+def apart(s: Scored | Estimated, asked: Constraints) -> str:
     """Why nobody would order an option; empty: somebody would."""
     a = s.lane.choice.accelerator
+    named = a.slug in asked.accelerators_allow or s.offer.term == OWNED
+    if s.instances > MOST_COMPUTERS and a.chassis == COMPUTER and not named:
+        return f"more than {MOST_COMPUTERS} small computers for one model"
     if s.chips > MOST_SMALL_CHIPS and a.memory_bytes <= SMALL_CHIP_BYTES:
         return f"more than {MOST_SMALL_CHIPS} cards of a small chip for one model"
     if s.lane.choice.efficiency.basis == "datasheet":

@@ -10,7 +10,7 @@ from advisor.engine.fleet import HostLoss, host_loss
 from advisor.engine.plans import TERM
 from advisor.engine.scheduler import Verified
 from advisor.engine.search import Scored, Table, instances_of, packing_of, tpot_limit_s
-from advisor.engine.terms import Workload, instances_packed, mean_fraction, needed_by_hour, unlike, usd_text
+from advisor.engine.terms import COMPUTER, Workload, instances_packed, mean_fraction, needed_by_hour, unlike, usd_text
 from advisor.inputs import SUPPLY, number
 from advisor.result import (
     Availability,
@@ -32,7 +32,6 @@ Json = dict[str, Any]
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 FEW = 100  # requests, below which a 95th percentile says little
 POOLED = 3  # replicas from which two pools are tried (engine/variants.py)
-COMPUTER = "computer"  # chassis of a chip that is a whole computer, such as a Mac
 API_LOSS = "One host lost: the provider handles it; get an availability guarantee in writing."
 FIXED_TERMS = {"purchase": "bought servers are paid for around the clock", "owned": "owned servers stay"}
 

@@ -129,7 +129,7 @@ def _ranked(p: Prepared, found: EstimatedRanking, apis: Sequence[HostedOffer]) -
     held = {_slug(e) for e in found.ranked if _keeps(e)}
     alone = [e for slug, e in found.owned.items() if e is not None and slug not in held]
     places = [
-        _Place(option=e, behind=bool(apart(e)), score=e.score, usd_per_hour=e.usd_per_hour)
+        _Place(option=e, behind=bool(apart(e, p.workload.constraints)), score=e.score, usd_per_hour=e.usd_per_hour)
         for e in (*found.ranked, *alone)
     ]
     places += [

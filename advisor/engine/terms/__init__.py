@@ -42,6 +42,8 @@ from advisor.engine.terms.conditioned import (
 from advisor.engine.terms.effort import CHOICE_FRACTION, Effort, OutOfWork
 from advisor.engine.terms.machines.cold_start import ColdStart, cold_start_of
 from advisor.engine.terms.machines.hardware import (
+    COMPUTER,
+    SERVER,
     TRAINING,
     Accelerator,
     Efficiency,
@@ -154,6 +156,8 @@ from advisor.engine.terms.workloads.workload import (
 )
 
 __all__ = [
+    "COMPUTER",
+    "SERVER",
     "CERTAIN",
     "EXPECTED_CONFIDENCE",
     "SURE_CONFIDENCE",

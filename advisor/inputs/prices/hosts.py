@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from advisor.engine.cost import Assumptions
+from advisor.engine.terms import COMPUTER, SERVER, Host, SocketShare
 from advisor.engine.terms import Accelerator as Chip
-from advisor.engine.terms import Host, SocketShare
 from advisor.inputs.snapshot import Snapshot
 from catalog.loading.fixtures import PER_CHIP
 from catalog.models import InstanceType
@@ -21,7 +21,6 @@ THREADS = 2  # vCPUs of a core, where the instance's cores are unknown
 MEMORY_RATIO, CORES, NETWORK = "host-memory-ratio", "host-cores-per-accelerator", "host-network-gbit-per-s"
 RESERVED = "cpu-reserved-cores"
 BOUGHT_DISK = "bought-host-disk-gb"
-COMPUTER, SERVER = "computer", "server"  # chassis of a chip: it is a whole computer; a passively cooled card
 CARDS_PER_HOST = {SERVER: (1, 2, 4, 8)}
 CARDS_PER_WORKSTATION = (1, 2, 4)
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from advisor.engine.terms.releases import at_or_below, measured_release
 
+COMPUTER, SERVER = "computer", "server"  # chassis of a chip: it is a whole computer; a passively cooled card
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Link:
