@@ -111,7 +111,7 @@ def test_a_purchase_names_servers_price_later_servers_and_delivery() -> None:
     bought = {"unit_usd_once": 505_000.0, "order_months_before": 10.0}
     steps = [step("buy", 1, 36, **bought), step("buy", 18, 36, **bought)]
     assert signed(option(steps)) == (
-        "buy one server of 8 × B200 now ($505,000), a second in month 18; ten months of delivery"
+        "buy one server of 8 × B200 now ($505,000, delivery takes ten months), a second in month 18"
     )
 
 
@@ -147,7 +147,7 @@ def test_rent_until_the_delivery_is_of_its_own_machines_and_not_of_those_that_ar
         step("rent", 3, 36, usd=1e4),
     ]
     assert signed(option([steps[0], steps[1]], bridge=bridge)) == (
-        "buy one server of 8 × B200 from month 3; rent 6 × H100 SXM until then"
+        "buy one server of 8 × B200 from month 3 and rent 6 × H100 SXM until delivery"
     )
     assert [s.action for s in lasting(steps, bridge)] == ["buy", "rent"]
     assert [s.action for s in lasting(steps, None)] == ["rent", "buy", "rent"]
@@ -166,7 +166,7 @@ def test_later_parts_of_a_plan_have_the_same_machines_and_the_bridge_stands_wher
     bridge = BridgeSetup.read(values | {"accelerator_name": "B200 (HGX/DGX)"})
     later = step("rent", 29, 36, instance="B200 (8 GPUs)", provider="hyperstack", term="on_demand")
     found = option([step("buy", 11, 36, order_months_before=10.0), later], bridge=bridge)
-    first = "buy one server of 8 × B200 from month 11; ten months of delivery; rent 10 × B200 until then"
+    first = "buy one server of 8 × B200 now (delivery takes ten months) and rent 10 × B200 until delivery"
     assert signed(found) == f"{first}; rent one server of 8 × B200 at hyperstack by the hour from month 29"
     assert signed(found, 1) == f"{first}; rent more later"
 
@@ -176,6 +176,6 @@ def test_a_purchase_is_named_however_short_the_sentence() -> None:
     rent = step("rent", 1, 10, usd=2e5, provider="coreweave", term="on_demand")
     buy = step("buy", 11, 36, usd=9e5, unit_usd_once=430_000.0, order_months_before=10.0)
     found = option([rent, buy], [SimpleNamespace(hourly_instances=int(month < 10)) for month in range(36)])
-    bought = "buy one server of 8 × B200 from month 11 ($430,000); ten months of delivery"
+    bought = "buy one server of 8 × B200 now ($430,000, delivery takes ten months)"
     assert signed(found) == f"rent one server of 8 × B200 at coreweave by the hour until month 10; {bought}"
     assert signed(found, 1) == f"{bought}; rent until then"

@@ -1,5 +1,6 @@
 """Machines in plain words: whole ones, as they are sold, and when a plan needs them."""
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -182,22 +183,23 @@ def part(option: Option | TrainingOption, steps: Sequence[PlanStep], end: int, i
     chip = chip_name(option.accelerator_name) if known else step.instance
     found = Machines(count=first, size=step.accelerators if known else 1, chip=chip, noun=noun_of(step.instance))
     found = found if found.size else machines_of(option)
-    when = "" if step.from_month == 1 else f" from month {step.from_month}"
+    wait = max(each.order_months_before for each in steps)
+    at_once = step.from_month <= 1 + math.ceil(wait)  # ordered in the first month
+    when = "" if at_once else f" from month {step.from_month}"
     used = in_use(option) if is_first and same and first == option.instances else ""
     if step.action == "keep":
         return f"keep {found.counted(first)}{used}{when}"
     if step.action == "buy":
-        once = f" ({dollars(step.unit_usd_once * first)})" if step.unit_usd_once else ""
-        now = " now" if is_first and not when else when
-        said = f"buy {found.counted(first)}{used}{now}{once}"
+        facts = [dollars(step.unit_usd_once * first)] if step.unit_usd_once else []
+        facts += [f"delivery takes {wait_text(wait)}"] if wait else []
+        now = " now" if at_once and (is_first or wait) else when
+        said = f"buy {found.counted(first)}{used}{now}" + (f" ({', '.join(facts)})" if facts else "")
     else:
         due = f" ({dollars(step.usd)} committed)" if step.action == "reserve" else ""
         last = max(each.until_month for each in steps)
         stops = f" until month {last}" if step.action == "rent" and last < end else ""
         said = f"rent {found.counted(first)}{used} at {step.provider} {how_long(step.term)}{when}{stops}{due}"
-    said += more_text(first, most, month)
-    wait = max(each.order_months_before for each in steps)
-    return said + (f"; {wait_text(wait)} of delivery" if wait else "")
+    return said + more_text(first, most, month)
 
 
 def wait_text(months: float) -> str:
@@ -240,7 +242,9 @@ def bridge_text(option: Ranked) -> str:
     bridge = option.money.plan.bridge if option.money and option.money.plan else None
     if bridge is None:
         return ""
-    return f"; rent {bridge.accelerators:,} × {chip_name(bridge.accelerator_name or bridge.accelerator)} until then"
+    return (
+        f" and rent {bridge.accelerators:,} × {chip_name(bridge.accelerator_name or bridge.accelerator)} until delivery"
+    )
 
 
 def of_fleet(answer: Answer) -> str:
