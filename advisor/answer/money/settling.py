@@ -50,11 +50,11 @@ class Input:
 
 ADVICE: Mapping[str, tuple[str, str]] = {  # kind, what to do; {option} is the option that the input is about
     "price": ("quote", "Get a written quote for {option}"),
-    "rent": ("quote", "Ask for rent that is fixed for the whole term"),
+    "rent": ("quote", "Get rental quotes with a price that is fixed for the whole term"),
     "hardware": ("quote", "Get a written quote with prices for later purchases"),
-    "resale": ("quote", "Get a buy-back offer for the machines that you would buy"),
+    "resale": ("quote", "Get a buy-back offer for the machines"),
     "electricity": ("quote", "Get the electricity price of your contract"),
-    "staff": ("quote", "Find out what staff costs you"),
+    "staff": ("quote", "Find out what your staff costs"),
     "api": ("quote", "Get the API price in writing"),
     "performance": ("measurement", "Load-test {option}"),
     "speed": ("measurement", "Time some training steps on {option}"),

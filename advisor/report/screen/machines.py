@@ -5,12 +5,14 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from advisor.result import Answer, ApiOption, Option, PlanStep, TrainingOption, lasting
+from advisor.result import AloneOption, Answer, ApiOption, Option, PlanStep, TrainingOption, lasting
 from advisor.templatetags.units import dollars
 
 Ranked = Option | ApiOption | TrainingOption
 IN_WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 NOUNS = ("workstation", "slice", "rack")  # in names of instances; all others are servers
+SHORT_NAMES = ("ada", "arc", "dual", "groq", "max", "nano", "orin", "thor", "xeon")
+LONGEST_ACRONYM = 4  # letters of a name in capitals (RTX); longer ones are words (Gaudi)
 TWO_SIZES = ("A100", "V100", "GH200")  # families sold with two memory sizes: the name states which
 WAYS = {
     "on_demand": "by the hour",
@@ -23,6 +25,7 @@ WAYS = {
 }
 TERMS = {"reserved_1y": "one year", "reserved_3y": "three years"}
 LATER = {"reserve": "rent"}  # verbs of the parts of a plan that are not named
+SHARED = "one shared fleet"  # PortfolioMoney.of
 MOST_PARTS = 2  # of a plan that the sentence names
 
 
@@ -36,6 +39,19 @@ def chip_name(name: str) -> str:
     bare = name[: found.start()] + name[found.end() :]
     family = bare.split()[0]
     return bare.replace(family, f"{family}-{found[1]}GB", 1) if family in TWO_SIZES else bare
+
+
+def chip_text(slug: str) -> str:
+    """A chip's catalog name as people write it: H200 SXM, Trainium2, TPU v6e, Apple M3 Ultra."""
+    return " ".join(_chip_word(word) for word in slug.split("-"))
+
+
+def _chip_word(word: str) -> str:
+    if re.fullmatch(r"v\d[a-z]?|\d+gb", word):
+        return word.replace("gb", " GB")
+    letters = re.split("[^a-z]", word, maxsplit=1)[0]
+    is_name = letters in SHORT_NAMES or len(letters) > LONGEST_ACRONYM
+    return word.capitalize() if is_name else word.upper().replace("PCIE", "PCIe")
 
 
 def list_of(names: Sequence[str]) -> str:
@@ -247,8 +263,24 @@ def bridge_text(option: Ranked) -> str:
     )
 
 
+def separate(answer: Answer) -> bool:
+    """Whether each workload of a portfolio is billed on machines of its own."""
+    p = answer.portfolio
+    return bool(p and p.money and p.money.of != SHARED and p.alone and all(each.option for each in p.alone))
+
+
+def on(option: AloneOption) -> str:
+    """4 × L40S, by the hour, nebius"""
+    seller = "" if option.provider in ("own", "owned", "") else f", {option.provider}"
+    way = WAYS.get(option.term, option.term.replace("_", " "))
+    return f"{option.accelerator_count:,} × {chip_text(option.accelerator)}, {way}{seller}"
+
+
 def of_fleet(answer: Answer) -> str:
     """What a portfolio signs."""
+    if answer.portfolio and separate(answer):
+        said = [f"{each.name} on {on(each.option)}" for each in answer.portfolio.alone if each.option]
+        return "; ".join(said[:MOST_PARTS]) + ("; the others as below" if len(said) > MOST_PARTS else "")
     money = answer.portfolio.money if answer.portfolio else None
     counts: dict[tuple[str, str, str], float] = {}
     for item in (

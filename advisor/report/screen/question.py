@@ -1,12 +1,11 @@
 """The question in one line: model, load, growth, limits, constraints, budget, owned machines."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from advisor.engine.terms import kind_named
 from advisor.report.asked import spec_of
-from advisor.report.screen.machines import list_of
+from advisor.report.screen.machines import chip_text, list_of
 from advisor.result import Answer
 from advisor.templatetags.training import amount, days_text
 from advisor.templatetags.units import dollars, given
@@ -16,8 +15,6 @@ WAYS = {"rent": "rent", "own": "buy", "api": "hosted API"}
 SPARES = {"n+1": "one spare", "n+2": "two spares", "2n": "everything twice"}
 METHODS = {"full": "fine-tuning of all weights", "lora": "LoRA fine-tuning", "qlora": "QLoRA fine-tuning"}
 LISTS = ("accelerators", "vendors", "providers", "regions", "frameworks", "formats")
-LONGEST_ACRONYM = 4  # letters of a name in capitals (RTX); longer ones are words (Gaudi)
-SHORT_NAMES = ("ada", "arc", "dual", "groq", "max", "nano", "orin", "thor", "xeon")
 NAMED = 3  # names of a constraint that are spelled out; of more, their number
 COUNTED = {"accelerators": "kinds of accelerator", "formats": "number formats"}  # "3 accelerators" would be a limit
 AREAS = ("eu", "us", "uk")  # regions that are abbreviations
@@ -168,19 +165,6 @@ def constraints_of(spec: Spec) -> Iterator[str]:
     if owned := spec.get("owned"):
         shown = [f"{given(count)} × {chip_text(name)}" for name, count in owned.items()]
         yield f"you own {few(shown, 'accelerators')}"
-
-
-def chip_text(slug: str) -> str:
-    """A chip's catalog name as people write it: H200 SXM, Trainium2, TPU v6e, Apple M3 Ultra."""
-    return " ".join(_chip_word(word) for word in slug.split("-"))
-
-
-def _chip_word(word: str) -> str:
-    if re.fullmatch(r"v\d[a-z]?|\d+gb", word):
-        return word.replace("gb", " GB")
-    letters = re.split("[^a-z]", word, maxsplit=1)[0]
-    is_name = letters in SHORT_NAMES or len(letters) > LONGEST_ACRONYM
-    return word.capitalize() if is_name else word.upper().replace("PCIE", "PCIe")
 
 
 def named(names: Sequence[object], key: str) -> list[str]:

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from advisor.report.asked import spec_of
 from advisor.report.screen.facts import cheapest_api, expected_of, expected_usd, foreseen, in_this_unit, per
-from advisor.report.screen.machines import Ranked, chip_name, short
+from advisor.report.screen.machines import Ranked, chip_name, on, separate, short
 from advisor.result import Answer, ApiOption, Decision, HostedOffer, NearMiss, Option, Rejection, TrainingOption
 from advisor.templatetags.units import dollars
 
 MOST_ROWS = 4
+MOST_PORTFOLIO_ROWS = 8
 NEAR = 0.02  # amounts that differ by less count as the same
 SURER = 0.05  # probabilities likewise
 UNKNOWN = "–"
@@ -232,13 +233,15 @@ def of_portfolio(answer: Answer, decision: Decision) -> tuple[Row, ...]:
     if alone is not None:
         found.append((alone, "Each workload on its own machines"))
     found.sort()
+    lines = [(what, usd, "costs more" if n else "First choice") for n, (usd, what) in enumerate(found)]
+    if separate(answer):
+        lines += [
+            (f"– {each.name}: {on(each.option)}", each.option.usd_per_month, "") for each in p.alone if each.option
+        ]
     return tuple(
-        Row(
-            what=what, usd=dollars(usd), usd_per_mtok="", probability="",
-            why="costs more" if n else "First choice", rank=None,
-        )
-        for n, (usd, what) in enumerate(found)
-    )  # fmt: skip
+        Row(what=what, usd=dollars(usd), usd_per_mtok="", probability="", why=why, rank=None)
+        for what, usd, why in lines[:MOST_PORTFOLIO_ROWS]
+    )
 
 
 def near_misses(answer: Answer) -> Table:

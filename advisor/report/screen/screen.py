@@ -9,8 +9,8 @@ from advisor.engine.terms import kind_named
 from advisor.report.asked import spec_of
 from advisor.report.screen import facts, rows
 from advisor.report.screen.facts import Fact, capital
-from advisor.report.screen.machines import Ranked, count_word, named, of_fleet, signed
-from advisor.report.screen.question import chip_text, question_of, title_of
+from advisor.report.screen.machines import Ranked, chip_text, count_word, named, of_fleet, signed
+from advisor.report.screen.question import question_of, title_of
 from advisor.result import Answer, Decision, Gate, NearMiss, Option, Rejection, Unranked
 from advisor.templatetags.changes import limits_to_raise
 from advisor.templatetags.units import dollars, given
