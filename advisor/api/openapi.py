@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import model_json_schema
 
 from advisor.api.parsers import KEY_LENGTH
+from advisor.api.waiting import LONGEST_S
 from advisor.result import EXTRAS
 from catalog.rest import CONTENT_TYPE
 
@@ -254,6 +255,12 @@ INCLUDE = OpenApiParameter(
     description="Parts of the answer to add, separated by commas: "
     + "; ".join(f"`{name}` ({what})" for name, what in EXTRAS.items())
     + "; or `all`.",
+)
+WAIT = OpenApiParameter(
+    "wait",
+    OpenApiTypes.INT,
+    description=f"Seconds to wait for the answer, at most {LONGEST_S}. Few requests may wait at a time; others "
+    "respond at once, with `Retry-After` if the answer is not finished.",
 )
 LOCATION = OpenApiParameter(
     "Location",

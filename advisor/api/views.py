@@ -9,6 +9,7 @@ from django import forms
 from django.db.models import F, QuerySet
 from django.shortcuts import get_object_or_404
 from django.utils.decorators import method_decorator
+from django.views.decorators.http import conditional_page
 from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_view
 from pydantic import ValidationError
 from rest_framework import generics, views
@@ -17,7 +18,7 @@ from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
 from advisor import advise, deletion, workload
-from advisor.api import limits
+from advisor.api import limits, waiting
 from advisor.api.openapi import (
     ESTIMATE_EXAMPLE,
     EXAMPLE,
@@ -25,6 +26,7 @@ from advisor.api.openapi import (
     KEY_PARAMETER,
     LOCATION,
     TRAINING_EXAMPLE,
+    WAIT,
     AnyOf,
 )
 from advisor.api.parsers import PARSERS, idempotency_key, included, workload_in
@@ -41,10 +43,13 @@ from catalog.lists import filters
 from catalog.models import Organisation
 from catalog.pricing import reader
 from catalog.rest import Conflict, problems
+from catalog.revision import REVALIDATE
 
 MAX_ESTIMATE = {"isl": 131_072, "osl": 16_384, "concurrency": 20_000, "trace": 20_000_000}  # of web requests: quick
 
 
+KEPT = {"Cache-Control": REVALIDATE}
+LATER = {"Retry-After": "1"}
 DELETED: dict[Any, Any] = {204: OpenApiResponse(description="Deleted."), **problems(401, 403, 404)}
 
 
@@ -151,23 +156,27 @@ class AdviceList(generics.ListAPIView[Advice]):
     @extend_schema(
         operation_id="askForAdvice",
         summary="Request advice",
-        description="Queues the workload. Poll the URL in Location until the state is done, failed or cancelled. "
+        description="Queues the workload. Poll the URL in Location until the state is done, failed or cancelled, or "
+        "wait for it with `?wait=30`: 200 if it is finished by then. "
         "Workers take turns between organizations, then between users; `ahead` counts those that start before it. 429: "
         "the organization or the user has too many queued requests.",
         request={kind: workload.Spec for kind in ("application/json", "application/yaml")},
-        parameters=[KEY_PARAMETER, LOCATION],
-        responses={202: AdviceSerializer, **problems(400, 406, 409, 413, 415, 422, 429)},
+        parameters=[KEY_PARAMETER, LOCATION, WAIT],
+        responses={200: AdviceSerializer, 202: AdviceSerializer, **problems(400, 406, 409, 413, 415, 422, 429)},
         examples=[EXAMPLE],
     )
     def post(self, request: Request) -> Response:
         spec = workload_in(request.data)
-        caller, key = caller_of(request), idempotency_key(request)
+        caller, key, seconds = caller_of(request), idempotency_key(request), waiting.wait_s(request)
         advice = advise.request(spec, caller.organisation, idempotency_key=key, made_by=caller.name)
+        finished = waiting.until_finished(advice, seconds)
         data = AdviceSerializer(advice, context=self.get_serializer_context()).data
-        url = reverse("api-advice", args=[advice.pk], request=request)
-        return Response(data, status=202, headers={"Location": url, "Retry-After": "1"})
+        headers = {"Location": reverse("api-advice", args=[advice.pk], request=request)}
+        return Response(data, 200, headers=headers) if finished else Response(data, 202, headers=headers | LATER)
 
 
+# Clients keep an answer and ask with its ETag before they use it again: 304 without a body if nothing changed.
+@method_decorator(conditional_page, name="dispatch")
 class OneAdvice(generics.GenericAPIView[Advice]):
     queryset = Advice.objects.none()
     serializer_class = AdviceSerializer
@@ -176,8 +185,8 @@ class OneAdvice(generics.GenericAPIView[Advice]):
         return get_object_or_404(advise.visible(organisation_of(self.request)), pk=pk)
 
     def shown(self, advice: Advice) -> Response:
-        waiting = {} if advice.state in advise.FINISHED else {"Retry-After": "1"}
-        return Response(self.get_serializer(advice).data, headers=waiting)
+        headers = KEPT if advice.state in advise.FINISHED else LATER
+        return Response(self.get_serializer(advice).data, headers=headers)
 
 
 class AdviceDetail(OneAdvice):
@@ -186,11 +195,13 @@ class AdviceDetail(OneAdvice):
     @extend_schema(
         operation_id="getAdvice",
         summary="Get the state, progress and result",
-        parameters=[INCLUDE],
+        parameters=[INCLUDE, WAIT],
         responses={200: AdviceSerializer, **problems(400, 404, 406)},
     )
     def get(self, request: Request, pk: Any) -> Response:
-        return self.shown(self.advice(pk))
+        advice, seconds = self.advice(pk), waiting.wait_s(request)
+        waiting.until_finished(advice, seconds)
+        return self.shown(advice)
 
     @extend_schema(
         operation_id="deleteAdvice",
@@ -225,7 +236,7 @@ class AdviceResult(OneAdvice):
         responses={200: Answer, **problems(400, 404, 406, 409)},
     )
     def get(self, request: Request, pk: Any) -> Response:
-        return Response(short(result_of(self.advice(pk)), included(request)))
+        return Response(short(result_of(self.advice(pk)), included(request)), headers=KEPT)
 
 
 def result_of(advice: Advice) -> dict[str, Any]:
@@ -254,7 +265,7 @@ class AdviceSummary(OneAdvice):
         names = {"html": "advice", "result": "api-advice-result", "workload": "advice-workload"}
         links = {key: reverse(name, args=[pk], request=request) for key, name in names.items()}
         found = summary_of(answer, str(pk), advice.workload.name, SummaryLinks(**links))
-        return Response(found.to_json())
+        return Response(found.to_json(), headers=KEPT)
 
 
 ASKED = AnyOf(name="EstimateRequest", models=(Deployment, TrainingRun), required=("model", "accelerator"))

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from advisor.api import waiting
 from advisor.models import Advice
+from advisor.ops.private_answers import PRIVATE
 from advisor.result import short
 from catalog.models import ServedModel
 from tests import sample_advice
@@ -91,3 +93,61 @@ def test_the_list_is_paged_and_filtered_and_light(client: Client) -> None:
     assert "result" not in body["results"][0]
     assert client.get("/api/v1/advice?offset=99999999999999999999999").json()["results"] == []
     assert client.get("/api/v1/advice?limit=-1&offset=x").status_code == 400
+
+
+def finish_while_asleep(monkeypatch: pytest.MonkeyPatch, looks: int) -> list[float]:
+    """The worker finishes after so many looks; the seconds slept."""
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == looks:
+            Advice.objects.update(state="done", result=sample_advice.result(), progress_fraction=1.0)
+
+    monkeypatch.setattr(waiting.time, "sleep", sleep)
+    return slept
+
+
+def test_a_question_can_wait_for_its_answer(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept = finish_while_asleep(monkeypatch, 3)
+    response = client.generic("POST", "/api/v1/advice?wait=30", json.dumps(WORKLOAD), "application/json")
+    assert (response.status_code, response.json()["state"], len(slept)) == (200, "done", 3)
+    assert response["Location"].endswith(response.json()["id"]) and "Retry-After" not in response
+
+
+def test_reading_can_wait_too_and_nobody_waits_in_vain(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept = finish_while_asleep(monkeypatch, 2)
+    advice = sample_advice.advice(state="queued")
+    assert client.get(f"/api/v1/advice/{advice.pk}?wait=5").json()["state"] == "done" and len(slept) == 2
+    assert client.get(f"/api/v1/advice/{advice.pk}?wait=5").json()["state"] == "done" and len(slept) == 2
+
+
+def test_only_some_requests_wait_and_the_others_are_told_to_come_back(client: Client) -> None:
+    advice = sample_advice.advice(state="queued")
+    held = [waiting.free.acquire(blocking=False) for _ in range(waiting.WAITERS)]
+    try:
+        response = client.get(f"/api/v1/advice/{advice.pk}?wait=30")
+    finally:
+        [waiting.free.release() for _ in held]
+    assert all(held) and (response.json()["state"], response["Retry-After"]) == ("queued", "1")
+
+
+@pytest.mark.parametrize("given", ["31", "-1", "x", "1.5", "9" * 5000, "٣"])
+def test_a_wrong_wait_is_refused_before_anything_is_queued(client: Client, given: str) -> None:
+    response = client.generic("POST", f"/api/v1/advice?wait={given}", json.dumps(WORKLOAD), "application/json")
+    assert response.status_code == 400 and "0 to 30" in response.content.decode()
+    assert not Advice.objects.exists()
+
+
+@pytest.mark.parametrize("part", ["", "/result", "/result?include=all", "/summary"])
+def test_an_answer_is_not_sent_twice(client: Client, part: str) -> None:
+    advice = sample_advice.advice()
+    url = f"/api/v1/advice/{advice.pk}{part}"
+    first = client.get(url)
+    assert first["Cache-Control"] == "private, no-cache"
+    again = client.get(url, headers={"If-None-Match": first["ETag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    Advice.objects.filter(pk=advice.pk).update(result={**advice.result, "elapsed_s": 99.0})
+    if "summary" not in part:
+        assert client.get(url, headers={"If-None-Match": first["ETag"]}).status_code == 200
+    assert client.get(f"/api/v1/advice/{sample_advice.advice(state='queued').pk}")["Cache-Control"] == PRIVATE
