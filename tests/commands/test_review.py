@@ -21,7 +21,7 @@ model: meta-llama/Llama-3.1-8B
 traffic: {input_tokens: 800, output_tokens: 200, requests_per_s: 2}
 slo: {ttft_ms_p95: 1500, tpot_ms_p95: 60}
 constraints: {accelerators: {allow: [l40s]}, frameworks: {allow: [vllm]}, acquisition: [rent], terms: [on_demand]}
-usd_per_accelerator_hour: {l40s: 1.0}
+usd_per_accelerator_hour: {l40s: 0.5}
 variants: no
 tco: {minimum-engineers-rented: 0}
 """
@@ -58,7 +58,7 @@ def test_a_higher_price_fails_and_a_changed_comment_passes(repository: Path, run
     file.write_text(WORKLOAD.replace("help desk", "service desk"))
     code, said, _ = run()
     assert code == 0 and "no workload moved beyond the limits" in said
-    file.write_text(WORKLOAD.replace("l40s: 1.0", "l40s: 1.2"))
+    file.write_text(WORKLOAD.replace("l40s: 0.5", "l40s: 0.6"))
     code, said, _ = run()
     assert code == 1 and "1 of 1 workloads moved" in said and "❌ cost a month" in said
     change = re.search(r"\(\+([\d.]+)%\)", said)
