@@ -97,6 +97,7 @@ soak: $(ALL) data
 	@$(PY) -m tests.soak docs/reference/reliability.md
 	@$(PY) -m tests.later --day 2027-06-01 --prices -q $$(grep -rl '"frozen"' tests --include='test_*.py')
 	@$(PY) -m pytest -q -m soak tests/docs tests/answer/test_live_estimate.py
+	@ASSAY_FULL_PROPERTIES=1 $(PY) -m pytest -q -m "hypothesis and not soak"
 	@$(PY) -m tests.fuzz_questions --examples
 	@$(PY) -m tests.fuzz_questions --count 500 --seed 100000
 	@$(PY) -m tests.fuzz_questions --count 1500 --seed 200000 --chips 8

@@ -41,6 +41,7 @@ hypothesis.settings.register_profile(
     deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
     derandomize="CI" in os.environ,
+    max_examples=100 if "ASSAY_FULL_PROPERTIES" in os.environ else 30,  # `make soak` tries the full number
 )
 hypothesis.settings.load_profile("any speed")
 ran: set[str] = set()

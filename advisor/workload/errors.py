@@ -100,7 +100,7 @@ def explain(item: Any, root: type[BaseModel]) -> dict[str, str]:
     if isinstance(given, str) and field in COUNTS:
         expected = MACHINES
     shown = json.dumps(given, default=str, ensure_ascii=False)[:60]
-    if kind.startswith("model_"):
+    if expected == SECTION and kind.startswith("model_"):
         return error(field, f"must be {SECTION}, not {shown}", f"keys {', '.join(allowed_keys(loc, root))}")
     quantity = quantity_at(root, unlisted(field)) if isinstance(given, str) else None
     allowed = quantity.examples if quantity and (not loc or loc[-1] not in FORMS) else expected
