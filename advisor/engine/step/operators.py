@@ -426,7 +426,7 @@ def _experts(x: Layouts, f: Ffn, count: int, m: Array, h: float, elements: float
     flops = 2.0 * rows * elements / x.moe_tp
     moved = used * elements / x.moe_tp * x.expert_read_bytes + pairs * (2 * h + 3 * inner) * 2.0
     flops_s, bytes_s = flops / x.expert_flops_per_s, moved / x.memory_bytes_per_s
-    # under EP, kernels map experts to ranks and mask the tokens of other ranks: measured 7 us a layer (docs/explanation/accuracy.md)
+    # under EP, kernels map experts to ranks and mask the tokens of other ranks: measured 7 us a layer
     kernels = 3.0 + 2.0 * x.quantize_kernels + np.where(x.ep > 1, 2.0, 0.0)
     time_s = count * (roof(flops_s, bytes_s, x.roof_exponent) + kernels * x.kernel_s)
     return Operator(
