@@ -11,7 +11,9 @@ from tests.examples import BLOCK
 
 def written() -> dict[str, int]:
     files = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
-    texts = {str(file.relative_to(ROOT)): file.read_text() for file in files if file.name not in ("inputs.md", "settings.md")}
+    texts = {
+        str(file.relative_to(ROOT)): file.read_text() for file in files if file.name not in ("inputs.md", "settings.md")
+    }
     return {
         name: len(re.findall(r"\S*\w\S*", BLOCK.sub("", text)))
         for name, text in texts.items()
