@@ -35,7 +35,6 @@ RECORDS = {
     "docs/how-to/workers.md": "limits of probes/limits.py and probes/calibrate.py",
     "docs/reference/inputs.md": "examples of the notation, advisor/workload/notation",
     "docs/reference/probes.md": "fixtures/measurements/probes",
-    "docs/tutorial/measure-a-machine.md": "fixtures/measurements/probes/amd-epyc-two-shared-cores.json",
     "README.md": "the 90% range of every answer",
 }
 # The size of a question, which its shipped file states: tests/docs checks that it is there.
