@@ -113,7 +113,7 @@ def finished(*states: str) -> Callable[[datetime], tuple[QuerySet[Any], ...]]:
 
 RULES = (
     Rule("answers", "KEEP_ADVICE_DAYS", finished(State.DONE)),
-    Rule("failed and cancelled questions", "KEEP_FAILED_DAYS", finished(State.FAILED, State.CANCELLED)),
+    Rule("failed and canceled questions", "KEEP_FAILED_DAYS", finished(State.FAILED, State.CANCELLED)),
     Rule("studies", "KEEP_STUDIES_DAYS", lambda before: (Study.objects.filter(finished_at__lt=before),)),
     Rule("expired links", "KEEP_SHARES_DAYS", lambda before: (Share.objects.filter(expires_at__lt=before),)),
     Rule(

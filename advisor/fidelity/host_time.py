@@ -27,7 +27,7 @@ TITLE = "one model (host time)"
 CHIP = "h200-sxm"
 # Hosts issue eager layers at two speeds, and the one of STEPS is fast. Against it: 1.5 and 1.7 (Llama-3.1-8B, BF16 and
 # FP8), 1.6 (16 layers of Qwen3-30B-A3B in BF16) and 1.9 (48 in FP8) on hosts of H100s (fixtures/measurements/h100x2-*);
-# 1.7 on another host of H200s, for both models (docs/explanation/predicted-and-measured.md).
+# 1.7 on another host of H200s, for both models (docs/explanation/accuracy.md).
 OTHER_HOSTS_RATIO = 1.6
 GRAPH_TOKENS = 512.0  # vLLM's default: larger steps run outside graphs
 

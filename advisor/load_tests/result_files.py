@@ -354,7 +354,7 @@ def _clock(unix_s: float | None) -> str:
 def _aiperf(data: Json) -> LoadResult:
     """Both tools write {metric: {unit, avg, p50, ...}}. Raises LoadResultError for unfinished runs."""
     if data.get("was_cancelled") or data.get("is_complete") is False:
-        raise LoadResultError(f"The run was not finished: {_text(data, 'incomplete_reason') or 'it was cancelled'}.")
+        raise LoadResultError(f"The run was not finished: {_text(data, 'incomplete_reason') or 'it was canceled'}.")
 
     def average(metric: str) -> float | None:
         return _number(_below(data, metric), "avg")

@@ -182,7 +182,7 @@ def test_a_job_whose_failure_cannot_be_told_does_not_end_the_agent(fake: FakeSer
 
 @pytest.mark.parametrize(
     ("reply", "words"),
-    [(Reply(body={"continue": False}), "cancelled by the server"), (Reply(409, {}), "this agent no longer owns it")],
+    [(Reply(body={"continue": False}), "canceled by the server"), (Reply(409, {}), "this agent no longer owns it")],
 )
 def test_a_run_that_the_server_gives_up_ends_at_once_and_sends_nothing(
     fake: FakeServer, tmp_path: Path, reply: Reply, words: str

@@ -58,7 +58,7 @@ BAD = [
     (
         "import_prices",
         ["--from", "csv", NOWHERE, "--organisation", "none"],
-        "no organisation 'none'; choose one of",
+        "no organization 'none'; choose one of",
     ),
     ("prices", ["release", "999"], "no held price 999; `manage.py prices held` lists them"),
     ("evidence", ["import", NOWHERE, "--source", "x"], "cannot be read"),

@@ -9,18 +9,15 @@ USD = re.compile(r"\$\d[\d,.]*")
 MEASURED = re.compile(r"(?<![\w.])\d[\d,.]*\s?(?:ms|s|tokens/s|GiB|kW|%)(?![\w%])")
 # Pages that record a dated measurement, a calculation or a rule of the engine, and where its figures are from.
 RECORDS = {
-    "docs/explanation/accuracy.md": "fixtures/measurements, fixtures/fidelity; each table has its date",
+    "docs/explanation/accuracy.md": "fixtures/measurements (h200-serve*, h100x2-serve* and others), fixtures/fidelity",
     "docs/explanation/conditioning.md": "the rule of advisor/inputs/measured.py",
     "docs/explanation/costs.md": "fixtures/overheads.yaml, with the source of each default",
     "docs/explanation/energy.md": "fixtures/measurements/probes; tests/engine/step/test_power.py",
-    "docs/explanation/multi-gpu.md": "fixtures/measurements/h100x2-*.csv",
-    "docs/explanation/predicted-and-measured.md": "fixtures/measurements/h200-serve*, h100x2-serve*",
     "docs/explanation/ranking.md": "the rules of advisor/engine/search; fixtures/calibration/interval-*.yaml",
     "docs/explanation/reading-an-answer.md": "the 90% range of every answer",
     "docs/explanation/search-time.md": "measured once, with the machine; docs/reference/performance.md is generated",
     "docs/explanation/threat-model.md": "limits that its tests name",
-    "docs/explanation/training.md": "fixtures/measurements/h200-training-kernels.csv, h100-training-steps.csv",
-    "docs/explanation/training-clusters.md": "tests/engine/training/test_cluster.py",
+    "docs/explanation/training.md": "h100-training-steps.csv; tests/engine/training/test_cluster.py",
     "docs/explanation/tuning.md": "published measurements, linked",
     "docs/faq.md": "the 90% range of every answer",
     "docs/glossary.md": "the 90% range of every answer",
@@ -38,8 +35,6 @@ RECORDS = {
     "docs/how-to/workers.md": "limits of probes/limits.py and probes/calibrate.py",
     "docs/reference/inputs.md": "examples of the notation, advisor/workload/notation",
     "docs/reference/probes.md": "fixtures/measurements/probes",
-    "docs/reference/questions.md": "tests/questions",
-    "docs/tutorial/measure-a-machine.md": "fixtures/measurements/probes/amd-epyc-two-shared-cores.json",
     "README.md": "the 90% range of every answer",
 }
 # The size of a question, which its shipped file states: tests/docs checks that it is there.
@@ -59,7 +54,6 @@ QUESTIONS = {
 AMOUNTS = {  # amounts of money that a question states: page, amount, where it is from
     ("docs/tutorial/cases/README.md", "$3,000"): "fixtures/workloads/startup-budget.yaml",
     ("docs/tutorial/cases/startup-budget.md", "$3,000"): "fixtures/workloads/startup-budget.yaml",
-    ("docs/reference/questions.md", "*"): "tests/questions: published prices, linked",
 }
 
 
@@ -75,7 +69,7 @@ def written() -> list[tuple[str, str]]:
 
 def test_no_amount_of_money_is_written_by_hand() -> None:
     found = {(page, amount.rstrip(".,")) for page, text in written() for amount in USD.findall(text)}
-    assert {each for each in found if each not in AMOUNTS and (each[0], "*") not in AMOUNTS} == set()
+    assert {each for each in found if each not in AMOUNTS} == set()
 
 
 def test_every_other_figure_is_on_a_page_that_says_where_it_is_from() -> None:

@@ -78,7 +78,7 @@ def test_nanoseconds_become_milliseconds() -> None:
         (written({"benchmarks": [{"metrics": 3}]}), "metrics is not an object"),
         (written({"benchmarks": [{}]}), "successful is missing"),
         (written(aiperf(is_complete=False, incomplete_reason="stalled")), "not finished: stalled"),
-        (written(aiperf(was_cancelled=True)), "cancelled"),
+        (written(aiperf(was_cancelled=True)), "canceled"),
         (written(aiperf(time_to_first_token=metric("fortnights", 1.0))), "'fortnights'"),
         (written(genai_perf(request_count={})), "avg is missing"),
         (b" " * (WEB.max_bytes + 1), "larger than 4 MiB"),

@@ -38,7 +38,7 @@ from advisor.result import (
     machine_of,
 )
 
-SOFTWARE_AND_POWER = "licences and power at the fleet's load"
+SOFTWARE_AND_POWER = "licenses and power at the fleet's load"
 
 
 def portfolio_money(members: Sequence[Member], answers: Sequence[Answer], plan: FleetPlan) -> PortfolioMoney | None:

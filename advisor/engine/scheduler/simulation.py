@@ -226,7 +226,7 @@ def _waited_s(totals: np.ndarray, ranks: float) -> float:
 
     The ranks exchange tokens in every layer, so that all take as long as the slowest. Mean field: each of the others
     has a prompt in the same share of its steps, independently, and the step then lasts as long as one with a prompt.
-    Measured with two ranks: docs/explanation/predicted-and-measured.md.
+    Measured with two ranks: docs/explanation/accuracy.md.
     """
     steps, with_prompt = totals[STEPS], totals[PROMPT_STEPS]
     if ranks <= 1 or not 0 < with_prompt < steps:

@@ -13,7 +13,7 @@ from advisor.engine.terms import Accelerator, Correction, Efficiency, Overhead, 
 
 CORE_SHARPNESS = 4.0  # exponent of the smooth minimum of two rates; 2 to 8 changes llama.cpp figures by a few percent
 # Widens intervals of TP over hosts, because no answer knows the network. Assumed: a small all-reduce, part of a step,
-# takes 48 us over InfiniBand, which the engine uses, and 138 us over Ethernet (docs/explanation/multi-gpu.md).
+# takes 48 us over InfiniBand, which the engine uses, and 138 us over Ethernet (docs/explanation/accuracy.md).
 FAR_RATIO = 1.4
 KV_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5625, "fp32": 4.0}
 

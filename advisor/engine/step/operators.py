@@ -184,7 +184,7 @@ def all_reduce(x: Layouts, name: str, count: float, size_bytes: Array, chips: Ar
 
     One-shot: every chip reads all others' data. Two-stage: every chip sums one part, then all read the sums; it waits
     for the others twice. With the one-shot launch of vLLM's kernel, both are within 9 % of that kernel on four H200s,
-    4 KiB to 6 MiB in a CUDA graph (docs/explanation/multi-gpu.md). Larger messages use the ring.
+    4 KiB to 6 MiB in a CUDA graph (docs/explanation/accuracy.md). Larger messages use the ring.
     """
     ring = _collective(
         x, name, count, 2.0 * size_bytes, chips, x.collective_s + x.far_reduce_s * (chips > x.near_chips)
@@ -426,7 +426,7 @@ def _experts(x: Layouts, f: Ffn, count: int, m: Array, h: float, elements: float
     flops = 2.0 * rows * elements / x.moe_tp
     moved = used * elements / x.moe_tp * x.expert_read_bytes + pairs * (2 * h + 3 * inner) * 2.0
     flops_s, bytes_s = flops / x.expert_flops_per_s, moved / x.memory_bytes_per_s
-    # under EP, kernels map experts to ranks and mask the tokens of other ranks: measured 7 us a layer (multi-gpu.md)
+    # under EP, kernels map experts to ranks and mask the tokens of other ranks: measured 7 us a layer
     kernels = 3.0 + 2.0 * x.quantize_kernels + np.where(x.ep > 1, 2.0, 0.0)
     time_s = count * (roof(flops_s, bytes_s, x.roof_exponent) + kernels * x.kernel_s)
     return Operator(

@@ -2,7 +2,7 @@
 
 A step function says how fast a layout trains while nothing fails. This module says what becomes of it in a run. Every
 default is a Range whose source is the row of the same key in fixtures/overheads.yaml; docs/explanation/
-training-clusters.md has the formulas and compares them with published runs.
+training.md has the formulas and compares them with published runs.
 """
 
 import math

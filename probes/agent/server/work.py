@@ -295,7 +295,7 @@ def beat_once(loop: Loop, job: client.Job, beat: Beat) -> float:
     """Sends one heartbeat and returns the seconds until the next. An unreachable server does not stop the child."""
     try:
         if not client.heartbeat(loop.server, job, *beat.stage):
-            beat.end("cancelled by the server")
+            beat.end("canceled by the server")
     except client.Gone:
         beat.end("this agent no longer owns it")
     except client.Unauthorised:

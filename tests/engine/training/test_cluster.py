@@ -478,9 +478,9 @@ def test_conversion_costs_days_of_engineers_once():
     assert conversion_usd(Range(value=10, low=5, high=20), 900.0) == Range(value=9000, low=4500, high=18_000)
 
 
-# --- further figures of docs/explanation/training-clusters.md -----------------------------------------------------
+# --- further figures of docs/explanation/training.md -----------------------------------------------------
 
-PAGE = (FIXTURES.parent / "docs" / "explanation" / "training-clusters.md").read_text()
+PAGE = (FIXTURES.parent / "docs" / "explanation" / "training.md").read_text()
 
 
 def cells(first: str) -> list[str]:
