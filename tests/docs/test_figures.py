@@ -27,6 +27,7 @@ RECORDS = {
     "docs/how-to/operations.md": "periods of the service, advisor/settings.py",
     "docs/how-to/refresh-prices.md": "the size of a download, stated by its importer",
     "docs/how-to/running.md": "tests/load_results",
+    "docs/how-to/review-workloads.md": "defaults of advisor/management/commands/review.py",
     "docs/how-to/sharing.md": "published measurements, linked",
     "docs/how-to/studies.md": "tests/studies/bench.py; limits of advisor/studies and advisor/settings.py",
     "docs/how-to/train-a-model.md": "published runs, linked; tests/answer/test_worked_examples.py",
