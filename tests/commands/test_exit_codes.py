@@ -18,6 +18,9 @@ NOWHERE = "{tmp}/nowhere/file.csv"
 BAD = [
     ("advise", [NOWHERE], "check the path"),
     ("advise", ["{tmp}", "--top", "0"], "give a whole number from 1"),
+    ("review", [NOWHERE, "--update"], "no such workload file"),
+    ("review", ["{tmp}", "--update"], "no workload files (.yaml, .yml) in this folder"),
+    ("review", ["{tmp}", "--cost", "x"], "must be a percentage from 0 to 1000"),
     ("estimate", ["--model", "{tmp}/nowhere.json", *ESTIMATE], "no such model configuration"),
     ("waterfall", ["--model", "m", "--accelerator", "a", "--users", "0"], "--users must be at least 1"),
     ("import_loadtest", ["999", NOWHERE], "no such option"),
