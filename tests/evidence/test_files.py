@@ -9,7 +9,8 @@ from django.core.management import call_command
 
 from advisor import evidence
 from advisor.evidence import Source
-from advisor.fidelity import COLUMNS, read
+from advisor.fidelity import COLUMNS
+from advisor.fidelity.checked_rows import read
 from catalog.bundles import apply, new_key, pack, undo, unpack
 from catalog.loading import evidence as files
 from catalog.loading.fixtures import FixtureError

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from advisor.fidelity import COLUMNS, MeasurementsError, Row, read
-from advisor.fidelity.checked_rows import AnyCatalog, check
-from advisor.fidelity.rows import case_of
+from advisor.fidelity import COLUMNS, Row
+from advisor.fidelity.checked_rows import AnyCatalog, check, read
+from advisor.fidelity.rows import MeasurementsError, case_of
 from advisor.fidelity.training.rows import SOURCES, training_case
 
 BLANK = dict.fromkeys((name for name in COLUMNS if name != "value"), "")

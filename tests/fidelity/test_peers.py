@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from advisor.fidelity.scores import peers, report, scorecard
+from advisor.fidelity.scores import peers, scorecard
 from catalog.loading import scored as files
 from catalog.models import ScoredRow
+from tests.laboratory import report
 
 ROOT = Path(__file__).parents[2]
 TOOLS = """

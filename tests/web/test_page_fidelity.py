@@ -5,11 +5,12 @@ import json
 import pytest
 
 from advisor.engine.estimate.simulated import Estimate
-from advisor.fidelity.scores import peers, score_files, scoring
+from advisor.fidelity.scores import peers, scoring
 from advisor.web import accuracy_page
 from catalog.loading import scored as files
 from catalog.models import ScoredRow
 from tests import sample_advice
+from tests.laboratory import score_files
 from tests.measured_samples import CATALOG, row
 from tests.pages import every_section
 
@@ -103,7 +104,7 @@ def test_the_track_record_is_shown_as_it_is_stored(client, card):
 
 
 def test_without_a_track_record_the_page_has_none(client, card, monkeypatch):
-    monkeypatch.setattr(accuracy_page.decision_document, "stored", dict)
+    monkeypatch.setattr(accuracy_page.stored, "track_record", dict)
     assert "Track record" not in text_of(client, "/fidelity")
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from advisor.answer.choice import Candidate
 from advisor.answer.choice.alternatives import arranged_by
-from advisor.engine.search import first_choice as rule
+from advisor.engine.search.certainty import first_choice as rule
 from advisor.engine.search.certainty.first_choice import Sizing, Table
 
 NORMAL = NormalDist()
