@@ -24,6 +24,7 @@ KNOWLEDGE: Mapping[str, str] = {
     NEW: "nothing of the model was measured",
     KNOWN: "the model was measured at other token lengths",
 }
+COMPARED = FIXTURES / "peers" / "compared.yaml"
 FIT_SCORES = FIXTURES / "calibration" / "fit" / "scores.yaml"
 MOST_CALIBRATION_ERROR = 0.04  # the target
 
@@ -98,3 +99,10 @@ def track_record_shown() -> Json:
 def fit_scores() -> Json:
     """The errors of the fit on rows that it did not see; empty if none were written."""
     return dict(yaml.safe_load(FIT_SCORES.read_text(encoding="utf-8"))) if FIT_SCORES.exists() else {}
+
+
+@functools.lru_cache(maxsize=1)
+def peers_on_the_same_rows(digest: str) -> tuple[Json, ...]:
+    """Errors of other tools and of Assay on the same rows; empty if they belong to another scorecard than this one."""
+    document = yaml.safe_load(COMPARED.read_text(encoding="utf-8"))
+    return tuple(document["entries"]) if document["scorecard"] == digest else ()

@@ -16,7 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from advisor.api import Pages
-from advisor.fidelity import Card, Json, Line, peers, scorecard, stored
+from advisor.fidelity import Card, Json, Line, scorecard, stored
 from advisor.web.charts import fidelity as fidelity_chart
 from catalog.lists import export
 from catalog.rest import Unprocessable, problems, refuse_empty, refuse_unknown
@@ -142,42 +142,14 @@ def context(card: Card, filters: Pairs, keys: tuple[str, ...], sort: str) -> Jso
         "left_out": left_out(card),
         "reliability": probabilities(),
         "peers": stored.PEERS,
-        "same_rows": same_rows(card.head.digest),
+        "same_rows": stored.peers_on_the_same_rows(card.head.digest),
         "decisions": stored.track_record_shown(),
         "save": address((*filters, *ids)),
     }
 
 
-SHOWN = ("median_ape", "group_median_ape", "p90_ape", "bias")
-
-
-@functools.lru_cache(maxsize=1)
-def same_rows(digest: str) -> tuple[Json, ...]:
-    """Errors of other tools and of this engine on the same rows; empty if the loaded scorecard has other rows."""
-    card = scorecard.card()
-    if card is None:
-        return ()
-    recorded = peers.read()
-    names = {tool.slug: tool.name for tool in recorded.tools}
-    try:
-        found = peers.compared(peers.paired(card.lines, recorded))
-    except peers.PeersError:
-        return ()
-    return tuple(
-        {
-            "tool": names[c.tool],
-            "figure": peers.FIGURES[c.figure],
-            "n": c.peer["n"],
-            "groups": c.groups,
-            "asked_on": recorded.asked_on,
-            "errors": {key: (c.peer[key], c.ours[key]) for key in SHOWN},
-        }
-        for c in found
-    )
-
-
 def same_rows_json(entry: Json) -> Json:
-    """An entry of `same_rows` with the errors of the tool and of Assay apart."""
+    """An entry of `peers_on_the_same_rows` with the errors of the tool and of Assay apart."""
     ours = {"peer": 0, "assay": 1}
     return {
         **{key: value for key, value in entry.items() if key != "errors"},
@@ -342,7 +314,9 @@ class Fidelity(views.APIView):
                     dict(zip(("system", "error", "conditions", "stated_in"), peer, strict=True))
                     for peer in stored.PEERS
                 ],
-                "peers_on_the_same_rows": [same_rows_json(entry) for entry in same_rows(card.head.digest)],
+                "peers_on_the_same_rows": [
+                    same_rows_json(entry) for entry in stored.peers_on_the_same_rows(card.head.digest)
+                ],
                 "sources": card.head.sources,
             }
         )

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.engine import ENGINE_VERSION
-from advisor.fidelity.scores import peers
-from advisor.fidelity.scores.peers import Comparison, Pair, Recorded
 from advisor.fidelity.scores.scoring import Scored
 from advisor.fidelity.scores.statistics import quantile
 from advisor.fidelity.stored import MOST_CALIBRATION_ERROR, PEERS, REASONS
+from tests.laboratory import peers
 from tests.laboratory.conditioning import Decision, Judged
+from tests.laboratory.peers import Comparison, Pair, Recorded
 from tests.laboratory.summaries import grouped, label, pair_case, summary
 
 MIN_GROUP_ROWS = 5  # smaller groups share one line

@@ -17,7 +17,6 @@ from catalog.shipped import FIXTURES
 
 FOLDER = FIXTURES / "flags"
 FLAG = re.compile(r"--?[A-Za-z][\w-]*")
-DEFINES = ("add_argument", "option", "CLIParameter", "DisableCLI")  # argparse, click, cyclopts as aiperf wraps it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,16 +10,17 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from advisor.engine.terms import Case
-from advisor.fidelity import Json, Row, peers, scorecard, scoring, stored
+from advisor.fidelity import Json, Row, scorecard, scoring, stored
 from advisor.fidelity.checked_rows import read
 from advisor.fidelity.rows import MeasurementsError
 from advisor.inputs import measured
 from advisor.workload import WorkloadError
+from catalog.loading import scored as scored_files
 from catalog.loading.fixtures import FixtureError
 from catalog.management.errors import BadInput, at_least_one, writing
 from catalog.models import ScoredRow
 from catalog.shipped import FIXTURES
-from tests.laboratory import calibration_files, conditioning, disputed, report, score_files, summaries
+from tests.laboratory import calibration_files, conditioning, disputed, peers, report, score_files, summaries
 from tests.laboratory.decisions import document as decision_document
 from tests.laboratory.decisions import record as decision_record
 from tests.laboratory.training import layouts as training_layouts
@@ -191,9 +192,9 @@ def write_docs(
     validation, calibration = stored.fit_scores(), calibration_files.digest()
     rows = score_files.catalog_rows(scored, doubts)
     published = rows_to == score_files.DIRECTORY
-    others = peers_section(rows) if published else ""
-    others = f"{public_reports()}\n\n{others}" if published else ""
-    record = decided(scored=rows, recorded=peers.read()) if published else {}
+    asked = pairs_of(rows) if published else None
+    others = f"{public_reports()}\n\n{report.peers_section(*asked)}" if asked else ""
+    record = decided(scored=rows, recorded=asked[0]) if asked else {}
     try:
         with writing(rows_to):
             score_files.write(scored, doubts, validation, calibration, rows_to, runs)
@@ -205,6 +206,9 @@ def write_docs(
         with writing(measured.PATH.parent):
             measured.PATH.write_text(conditioning.document(conditioned), encoding="utf-8")
             decision_document.write(record, document.with_name(decision_document.NAME))
+    if asked:
+        with writing(stored.COMPARED):
+            peers.write(scored_files.digest_of(rows_to), peers.shown(*asked))
     text = report.markdown(
         scored, doubts, report.calibrations(), validation, calibration, targets, training, conditioned, others
     )
@@ -212,11 +216,11 @@ def write_docs(
         document.write_text(text, encoding="utf-8")
 
 
-def peers_section(rows: Sequence[ScoredRow]) -> str:
-    """The section on other tools. Raises BadInput if their recorded answers do not belong to these rows."""
+def pairs_of(rows: Sequence[ScoredRow]) -> tuple[peers.Recorded, dict[str, list[peers.Pair]]]:
+    """The answers of other tools beside these rows. BadInput: they belong to other rows."""
     try:
         recorded = peers.read()
-        return report.peers_section(recorded, peers.paired(map(scorecard.line_of, rows), recorded))
+        return recorded, peers.paired(map(scorecard.line_of, rows), recorded)
     except peers.PeersError as error:
         raise BadInput(str(error)) from error
 

@@ -11,7 +11,6 @@ from advisor.engine.calibration import Observed
 from advisor.engine.estimate import Resources
 from advisor.engine.terms import Place, length_class
 from advisor.fidelity.rows import Row
-from advisor.fidelity.scores.peers import Recorded
 from advisor.fidelity.stored import KNOWN, NEW
 from advisor.inputs import measured
 from catalog import clock
@@ -22,6 +21,7 @@ from tests.laboratory.decisions import cases, errors, track_record
 from tests.laboratory.decisions.cases import Group, Setting
 from tests.laboratory.decisions.track_record import Method, Question
 from tests.laboratory.decisions.unseen import FIGURES, Expected, Refits, against
+from tests.laboratory.peers import Recorded
 
 Json = dict[str, Any]
 KINDS = ("vm", "bare_metal")
