@@ -7,11 +7,10 @@ import pytest
 from django.core.management import execute_from_command_line, get_commands
 from kombu.exceptions import OperationalError
 
-from advisor.fidelity.checked_rows import read
-from advisor.fidelity.rows import MeasurementsError
 from catalog.models import CatalogLoad
 from probes.models import Agent
 from tests import sample_advice
+from tests.laboratory.measurements import MeasurementsError, read
 
 pytestmark = pytest.mark.django_db
 ESTIMATE = ["--accelerator", "h200-sxm", "--weights", "fp8", "--isl", "1"]

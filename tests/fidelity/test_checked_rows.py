@@ -9,9 +9,10 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from advisor.fidelity import COLUMNS, Row
-from advisor.fidelity.checked_rows import AnyCatalog, check, read
-from advisor.fidelity.rows import MeasurementsError, case_of
+from advisor.fidelity.checked_rows import AnyCatalog
+from advisor.fidelity.rows import case_of
 from advisor.fidelity.training.rows import SOURCES, training_case
+from tests.laboratory.measurements import MeasurementsError, check, read
 
 BLANK = dict.fromkeys((name for name in COLUMNS if name != "value"), "")
 SERVED = {

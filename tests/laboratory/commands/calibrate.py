@@ -13,12 +13,11 @@ from advisor.engine.search.limits import CORRELATION, METRICS
 from advisor.engine.terms import SHARES, TRAINING, Case, Scopes
 from advisor.engine.terms.ratio_distribution import quantile_key
 from advisor.fidelity import Row, scoring
-from advisor.fidelity.checked_rows import read
-from advisor.fidelity.rows import MeasurementsError
 from catalog.management.errors import BadInput, at_least_one, writing
 from tests.laboratory import calibrate, calibration_files, disputed, host_time, reliability
 from tests.laboratory.calibration_files import Setup
 from tests.laboratory.least_squares import BudgetError, Interval
+from tests.laboratory.measurements import MeasurementsError, read
 
 SHARED_IDS = "two files have rows with the same ID; give each file only once"
 Table = dict[str, dict[str, float]]

@@ -9,12 +9,11 @@ from django.core.management.base import BaseCommand, CommandParser
 from advisor.engine.terms import SHARES
 from advisor.engine.terms.ratio_distribution import quantile_key
 from advisor.fidelity import Row
-from advisor.fidelity.checked_rows import read
-from advisor.fidelity.rows import MeasurementsError
 from catalog.management.errors import BadInput, writing
 from tests.laboratory import calibration_files
 from tests.laboratory.commands.fidelity import catalog_estimator
 from tests.laboratory.least_squares import Interval
+from tests.laboratory.measurements import MeasurementsError, read
 from tests.laboratory.training import intervals as training_intervals
 from tests.laboratory.training import scores as training_scores
 

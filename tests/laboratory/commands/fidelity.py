@@ -11,8 +11,6 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from advisor.engine.terms import Case
 from advisor.fidelity import Json, Row, scorecard, scoring, stored
-from advisor.fidelity.checked_rows import read
-from advisor.fidelity.rows import MeasurementsError
 from advisor.inputs import measured
 from advisor.workload import WorkloadError
 from catalog.loading import scored as scored_files
@@ -23,6 +21,7 @@ from catalog.shipped import FIXTURES
 from tests.laboratory import calibration_files, conditioning, disputed, peers, report, score_files, summaries
 from tests.laboratory.decisions import document as decision_document
 from tests.laboratory.decisions import record as decision_record
+from tests.laboratory.measurements import MeasurementsError, read
 from tests.laboratory.training import layouts as training_layouts
 from tests.laboratory.training import report as training_report
 from tests.laboratory.training import scores as training_scores

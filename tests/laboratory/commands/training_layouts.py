@@ -10,11 +10,10 @@ from django.core.management.base import BaseCommand
 
 from advisor.engine import training
 from advisor.engine.terms import efficiency
-from advisor.fidelity.checked_rows import read
-from advisor.fidelity.rows import MeasurementsError
 from catalog.management.errors import BadInput
 from tests.laboratory.commands.bench_search import one_core
 from tests.laboratory.commands.fidelity import catalog_estimator
+from tests.laboratory.measurements import MeasurementsError, read
 from tests.laboratory.training import layouts as training_layouts
 
 # (model, accelerator, chips, sequence length, sequences of a step)

@@ -7,8 +7,8 @@ from zlib import crc32
 
 import numpy as np
 
-from advisor.engine.search.certainty import first_choice
 from advisor.engine.terms import EXPECTED_CONFIDENCE, SURE_CONFIDENCE
+from tests.laboratory.decisions import first_choice
 from tests.laboratory.decisions.cases import Group, Limits, limits_of, usd_per_mtok
 from tests.laboratory.decisions.errors import Errors
 from tests.laboratory.least_squares import Array
