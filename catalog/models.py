@@ -856,7 +856,7 @@ class MeasuredFigure(models.Model):
     basis = models.CharField(max_length=20, blank=True)
     measured_on = models.CharField(max_length=10, blank=True)  # a year, month or day, as the source states it
     pair_index = models.IntegerField(null=True)  # rows with the same number compare different chips
-    circumstance = models.CharField(max_length=20, blank=True)  # a key of REASONS in advisor.fidelity.scores.report
+    circumstance = models.CharField(max_length=20, blank=True)  # a key of REASONS in advisor.fidelity.stored
     note = models.TextField(blank=True)
 
     class Meta:

@@ -24,15 +24,17 @@ from schemathesis.specs.openapi import checks
 from advisor import load_tests, workload
 from advisor.api import tokens
 from advisor.engine.estimate.simulated import Estimate
-from advisor.fidelity.scores import score_files, scoring
+from advisor.fidelity.scores import scoring
 from advisor.models import Comment, Share, Study, StudyPiece
 from advisor.workload.contents import with_one_vector
+from advisor.workload.fixed.training_run import TRAINING_KINDS
 from catalog import models as catalog
 from catalog.loading import scored
 from probes.machines import agents, jobs
 from probes.models import Result
 from tests import sample_advice, sample_load_results, sample_money
 from tests.clocks import TODAY
+from tests.laboratory import score_files
 from tests.measured_samples import CATALOG, row
 from tests.probes import samples
 from tests.probes.client import FakeAgent
@@ -82,7 +84,7 @@ def refused_for_its_content_alone(ctx: Any, response: Any, case: Any) -> bool | 
     if operation == "askForAdvice":
         spec: type[BaseModel] = workload.Spec
     else:
-        spec = workload.TrainingRun if body.get("kind") in workload.TRAINING_KINDS else workload.Deployment
+        spec = workload.TrainingRun if body.get("kind") in TRAINING_KINDS else workload.Deployment
     try:
         spec.model_validate(with_one_vector(body))
     except ValidationError as trouble:

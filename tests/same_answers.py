@@ -121,7 +121,8 @@ def shown(advice: Any) -> Iterator[tuple[str, str]]:
     paths = ["", "/options.csv", "/advice.md", "/workload.yaml", "/assumptions"]
     options = result["recommendations"]
     paths += [f"/options/{r['rank']}" for r in options[:: max(len(options) - 1, 1)]]
-    paths += [f"/documents/{name}" for name in DOCUMENT_PAGES]
+    if options or result.get("portfolio"):  # else there is nothing to sign
+        paths += [f"/documents/{name}" for name in DOCUMENT_PAGES]
     for path in paths:
         kind = "txt" if "." in path and not path.endswith(".html") else "html"
         yield (

@@ -4,20 +4,6 @@ from advisor.answer import quick
 from advisor.answer.advice import part_of_portfolio, recommend
 from advisor.answer.estimates import single_estimate, training_estimate
 from advisor.answer.money import CURRENCY
-from advisor.answer.options import calibration_marks, launch_flags, waterfall
+from advisor.answer.options import calibration_marks, waterfall
 from advisor.answer.question_notes import with_probes
 from advisor.answer.sentences import likely
-
-__all__ = [
-    "CURRENCY",
-    "calibration_marks",
-    "launch_flags",
-    "likely",
-    "part_of_portfolio",
-    "quick",
-    "recommend",
-    "single_estimate",
-    "training_estimate",
-    "waterfall",
-    "with_probes",
-]

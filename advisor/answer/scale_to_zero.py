@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from advisor.answer.options.option import option
 from advisor.answer.question import Question
@@ -22,7 +21,6 @@ from advisor.result import Option, Rejection, ScaleToZero
 
 MOST_SHOWN = 2  # chips; more differ little
 BUSY_REQUESTS = 2.0  # requests within the idle timeout at the mean load, above which a replica hardly ever stops
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)

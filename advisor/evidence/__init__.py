@@ -5,23 +5,3 @@ from advisor.evidence.imports import Imported, NotHeld, add, discard, predict, r
 from advisor.evidence.rows import KEY, OPTIONS, Source
 from advisor.evidence.sources import read_sources
 from advisor.evidence.state import export, held_line, measured_rows, status
-
-__all__ = [
-    "EvidenceError",
-    "FORMATS",
-    "Imported",
-    "KEY",
-    "NotHeld",
-    "OPTIONS",
-    "Source",
-    "add",
-    "discard",
-    "export",
-    "held_line",
-    "measured_rows",
-    "predict",
-    "read_sources",
-    "release",
-    "status",
-    "waiting",
-]

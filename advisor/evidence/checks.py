@@ -13,9 +13,9 @@ from statistics import median
 
 from advisor.engine.estimate import Resources, quantization_for
 from advisor.engine.kernels import rate_of
-from advisor.engine.network import active_parameters, embedding_parameters
+from advisor.engine.network import active_parameters, embedding_parameters, parameters
 from advisor.engine.terms import Case, Pool
-from advisor.fidelity import Row, disputed, layout_count
+from advisor.fidelity import Row, layout_count
 
 FAR = math.sqrt(1000)  # times the estimate: if a figure is within, the same figure 1,000 times off is not
 LITTLE = (0.4, 1.6)  # output tokens/s over those that C requests in flight give; ramp and drain take some
@@ -121,10 +121,21 @@ def _pools(stated: int, prefill: Pool, decode: Pool) -> str:
     return ""
 
 
+def weights_bytes(case: Case, resources: Resources) -> tuple[float, float]:
+    """Bytes of (all weights, active weights without embeddings), a lower bound: all matrices at the format's width."""
+    model = resources.models[case.model_id]
+    chip = resources.accelerators[case.accelerator_slug]
+    method = quantization_for(
+        case.weights_dtype, chip, resources.quantizations, model=resources.models.get(case.model_id)
+    )
+    width = 0.0 if isinstance(method, str) else method.bits_per_weight / 8
+    return parameters(model) * width, max(active_parameters(model) - embedding_parameters(model), 0) * width
+
+
 def physics(checked: Checked, resources: Resources) -> str:
     """Why no deployment can be that fast: memory, its bandwidth, or dense compute do not allow it."""
     case, row = checked.case, checked.row
-    all_bytes, active_bytes = disputed.weights_bytes(case, resources)
+    all_bytes, active_bytes = weights_bytes(case, resources)
     chip = resources.accelerators[case.accelerator_slug]
     if all_bytes > case.chips * chip.memory_bytes:
         return f"has {all_bytes / 1e9:.0f} GB of weights on {case.chips} x {chip.memory_bytes / 1e9:.0f} GB of memory"

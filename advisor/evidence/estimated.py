@@ -8,7 +8,7 @@ from advisor.engine.estimate import Resources, estimate_all
 from advisor.engine.step import KV_BYTES
 from advisor.engine.terms import KV, Case
 from advisor.evidence.checks import Checked
-from advisor.fidelity import Row, fault, score_files, scoring
+from advisor.fidelity import Row, fault, score_rows, scoring
 from catalog.loading.scored import replica_chips
 
 UNKNOWN_ENGINE = "no such framework"
@@ -99,7 +99,7 @@ def columns_of(s: scoring.Scored) -> dict[str, Any]:
     """The columns of an EvidenceRow but for its import and what the source states."""
     assert s.case is not None
     known = s if s.prediction is not None else replace(s, prediction=scoring.Prediction(value=None))
-    row = score_files.row_of(known, s.case, None) | {"circumstance": "", "source_key": s.row.source_key}
+    row = score_rows.row_of(known, s.case, None) | {"circumstance": "", "source_key": s.row.source_key}
     row |= {name: row[name][:most] for name, most in LENGTHS.items()}
     row["replica_chips"] = replica_chips(row["layout"])
     without = s.prediction is None or s.prediction.value is None

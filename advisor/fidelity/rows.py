@@ -1,21 +1,13 @@
-"""Reads the CSV of measured rows, and derives the deployment, requests and client (a Case) of each row."""
+"""Measured rows: the deployment, requests and client (a Case) of each."""
 
-import csv
 import math
 import re
 from collections.abc import Container
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Protocol as Interface
 
 from advisor.engine.terms import KV, WEIGHTS, Case, Pool, PrefixClass, Protocol
 from advisor.fidelity.protocols import Run, run_of, settings_of
-
-MAX_BYTES = 64 * 2**20
-
-
-class MeasurementsError(ValueError):
-    """The file is not a valid table of measured rows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,36 +62,6 @@ class Catalog(Interface):
 
     @property
     def accelerators(self) -> Container[str]: ...
-
-
-def read(path: str | Path) -> list[Row]:
-    """The rows of a measurements file; extra columns are ignored. Raises MeasurementsError."""
-    path = Path(path)
-    if not path.is_file():
-        raise MeasurementsError(f"{path}: no such file; expected a CSV file with the columns of measured rows")
-    if path.stat().st_size > MAX_BYTES:
-        raise MeasurementsError(f"{path}: is larger than {MAX_BYTES // 2**20} MiB")
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as lines:
-            return _rows(csv.DictReader(lines), path)
-    except UnicodeDecodeError as error:
-        raise MeasurementsError(f"{path}: is not UTF-8 text ({error.reason} at byte {error.start})") from error
-    except OSError as error:
-        raise MeasurementsError(f"{path} cannot be read: {error.strerror}; check its permissions") from error
-
-
-def _rows(reader: "csv.DictReader[str]", path: Path) -> list[Row]:
-    if missing := [name for name in COLUMNS if name not in (reader.fieldnames or ())]:
-        raise MeasurementsError(f"{path}: missing columns {', '.join(missing)}")
-    rows = []
-    for record in reader:
-        if any(record[name] is None for name in COLUMNS):
-            raise MeasurementsError(f"{path}, line {reader.line_num}: fewer cells than columns")
-        text = {name: record[name].strip() for name in COLUMNS if name != "value"}
-        rows.append(Row(value=number(record["value"], math.nan), **text))
-    if len({row.id for row in rows}) != len(rows):
-        raise MeasurementsError(f"{path}: two rows have the same ID")
-    return rows
 
 
 def number(text: str, blank: float) -> float:

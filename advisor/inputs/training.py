@@ -18,7 +18,6 @@ FAILURES = {
     "write_bytes_per_s_per_chip": "checkpoint-write-bytes-per-s-per-chip",
 }
 TRAINING_ASSUMPTIONS = tuple(DEFAULTS)
-DATA = "training-bytes-per-token"
 BYTES_PER_TOKEN = 4.0  # a token as a 32-bit number
 REFERENCES: dict[str, Literal["kept", "none", "precomputed"]] = {
     "yes": "kept", "no": "none", "precomputed": "precomputed",

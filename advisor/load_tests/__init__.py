@@ -14,20 +14,3 @@ from advisor.load_tests.records import (
 )
 from advisor.load_tests.result_files import LoadResult, LoadResultError, cv_of_shape
 from advisor.load_tests.result_files import read as read_result
-
-__all__ = [
-    "LoadResult",
-    "LoadResultError",
-    "changes",
-    "compare",
-    "correct",
-    "correct_next",
-    "csv_text",
-    "cv_of_shape",
-    "measured_rows",
-    "predicted",
-    "read_result",
-    "record",
-    "set_calibrates",
-    "shown",
-]

@@ -1,6 +1,6 @@
 """An answer as text: tables, Markdown and documents for finance."""
 
-from advisor.report import documents, estimate_text, support_matrix, training_text
+from advisor.report import documents, estimate_text, training_text
 from advisor.report.asked import has_changing_traffic
 from advisor.report.documents import (
     DOCUMENTS,
@@ -25,35 +25,3 @@ from advisor.report.screen import (
 )
 from advisor.report.summary import summary_of
 from advisor.report.text import canonical, markdown, meetings, table
-
-__all__ = [
-    "summary_of",
-    "DOCUMENTS",
-    "NO_ANSWER",
-    "NO_SHARED_ANSWER",
-    "ORIGINS",
-    "XLSX",
-    "answer_text",
-    "canonical",
-    "count_word",
-    "default_rank",
-    "distinct",
-    "documents",
-    "estimate_text",
-    "has_changing_traffic",
-    "has_document",
-    "markdown",
-    "meetings",
-    "months",
-    "plan_payments",
-    "plan_totals",
-    "quick_table",
-    "question_of",
-    "rejected_counts",
-    "screen_of",
-    "screen_text",
-    "support_matrix",
-    "table",
-    "title_of",
-    "training_text",
-]

@@ -2,5 +2,3 @@
 
 from advisor.studies import parts, pieces, tables
 from advisor.studies.plan import EstimatesStudy, GridStudy, PricesStudy, WorkloadsStudy
-
-__all__ = ["EstimatesStudy", "GridStudy", "PricesStudy", "WorkloadsStudy", "parts", "pieces", "tables"]

@@ -252,18 +252,6 @@ def percent_beside(value: object, other: object) -> str:
 
 
 @register.filter
-def si(value: object) -> str:
-    """A large count with an SI prefix: 8.4 T, 70.6 G."""
-    figure = number(value)
-    if figure is None:
-        return UNKNOWN
-    for factor, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(figure) >= factor:
-            return f"{sig(figure / factor)}\u00a0{prefix}"
-    return sig(figure)
-
-
-@register.filter
 def large(value: object) -> str:
     """A large count in words: 45.0 billion; below a million in full."""
     figure = number(value)
@@ -307,12 +295,6 @@ def state_text(state: object) -> str:
 def objective(name: object) -> str:
     """The objective of a question."""
     return OBJECTIVES.get(str(name), str(name))
-
-
-@register.filter
-def ninety(text: object) -> str:
-    """A range that holds 90% of the draws."""
-    return f"90%: {text}" if text else ""
 
 
 @register.filter

@@ -16,18 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from advisor.api import Pages
-from advisor.fidelity import (
-    PEERS,
-    REASONS,
-    Card,
-    Json,
-    Line,
-    calibration_files,
-    decision_document,
-    peers,
-    reliability,
-    scorecard,
-)
+from advisor.fidelity import Card, Json, Line, scorecard, stored
 from advisor.web.charts import fidelity as fidelity_chart
 from catalog.lists import export
 from catalog.rest import Unprocessable, problems, refuse_empty, refuse_unknown
@@ -152,43 +141,15 @@ def context(card: Card, filters: Pairs, keys: tuple[str, ...], sort: str) -> Jso
         "tables": [table(groups, by, filters, ids, sort) for by, groups in measures["groups"].items()],
         "left_out": left_out(card),
         "reliability": probabilities(),
-        "peers": PEERS,
-        "same_rows": same_rows(card.head.digest),
-        "decisions": decision_document.shown(),
+        "peers": stored.PEERS,
+        "same_rows": stored.peers_on_the_same_rows(card.head.digest),
+        "decisions": stored.track_record_shown(),
         "save": address((*filters, *ids)),
     }
 
 
-SHOWN = ("median_ape", "group_median_ape", "p90_ape", "bias")
-
-
-@functools.lru_cache(maxsize=1)
-def same_rows(digest: str) -> tuple[Json, ...]:
-    """Errors of other tools and of this engine on the same rows; empty if the loaded scorecard has other rows."""
-    card = scorecard.card()
-    if card is None:
-        return ()
-    recorded = peers.read()
-    names = {tool.slug: tool.name for tool in recorded.tools}
-    try:
-        found = peers.compared(peers.paired(card.lines, recorded))
-    except peers.PeersError:
-        return ()
-    return tuple(
-        {
-            "tool": names[c.tool],
-            "figure": peers.FIGURES[c.figure],
-            "n": c.peer["n"],
-            "groups": c.groups,
-            "asked_on": recorded.asked_on,
-            "errors": {key: (c.peer[key], c.ours[key]) for key in SHOWN},
-        }
-        for c in found
-    )
-
-
 def same_rows_json(entry: Json) -> Json:
-    """An entry of `same_rows` with the errors of the tool and of Assay apart."""
+    """An entry of `peers_on_the_same_rows` with the errors of the tool and of Assay apart."""
     ours = {"peer": 0, "assay": 1}
     return {
         **{key: value for key, value in entry.items() if key != "errors"},
@@ -247,7 +208,7 @@ def address(pairs: Pairs) -> str:
 def shown(line: Line, card: Card) -> Json:
     """A row with the likely reason for its error and its source."""
     row = line.row
-    reason = f"disputed: {row.note}" if row.circumstance == "disputed" else REASONS.get(row.circumstance, "")
+    reason = f"disputed: {row.note}" if row.circumstance == "disputed" else stored.REASONS.get(row.circumstance, "")
     source = card.head.sources.get(row.source_key) or {}
     return {"row": row, "ape": line.point.ape, "reason": reason, "source": source}
 
@@ -255,8 +216,8 @@ def shown(line: Line, card: Card) -> Json:
 @functools.lru_cache(maxsize=1)
 def probabilities() -> tuple[Json, ...]:
     """Predicted probabilities of meeting limits, and how often held-out groups meet them."""
-    tables = (calibration_files.read_report() or {}).get("reliability") or {}
-    most = reliability.MOST_CALIBRATION_ERROR
+    tables = stored.fit_scores().get("reliability") or {}
+    most = stored.MOST_CALIBRATION_ERROR
     return tuple(
         {"basis": basis, "figure": name, **table, "met": table["calibration_error"] <= most}
         for basis, figures in tables.items()
@@ -348,11 +309,14 @@ class Fidelity(views.APIView):
                 "left_out": card.head.left_out,
                 "intervals": card.head.intervals,
                 "reliability": probabilities(),
-                "track_record": decision_document.stored(),
+                "track_record": stored.track_record(),
                 "peers": [
-                    dict(zip(("system", "error", "conditions", "stated_in"), peer, strict=True)) for peer in PEERS
+                    dict(zip(("system", "error", "conditions", "stated_in"), peer, strict=True))
+                    for peer in stored.PEERS
                 ],
-                "peers_on_the_same_rows": [same_rows_json(entry) for entry in same_rows(card.head.digest)],
+                "peers_on_the_same_rows": [
+                    same_rows_json(entry) for entry in stored.peers_on_the_same_rows(card.head.digest)
+                ],
                 "sources": card.head.sources,
             }
         )

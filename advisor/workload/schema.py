@@ -410,9 +410,6 @@ Day = Annotated[str, Field(max_length=32, json_schema_extra={"format": "date"}),
 NO_OTHER_NAMES: Any = {"additionalProperties": False}
 
 
-CountOrNone = Annotated[int, Field(ge=0, le=10_000_000), BeforeValidator(whole)]
-
-
 class Spec(Section):
     name: Name | None = None  # filled in from the model and the load
     kind: Kind = "serving"

@@ -12,7 +12,8 @@ import pytest
 from advisor.advise import default_organisation
 from advisor.answer import quick, recommend
 from advisor.engine.scheduler import open_loop, scheduler_of, verify
-from advisor.engine.search import Question, enumerate_lanes, prepare_question
+from advisor.engine.search import Question, prepare_question
+from advisor.engine.search.candidates import enumerate_lanes
 from advisor.engine.search.table import demand_of, evaluate
 from advisor.engine.step import take
 from advisor.engine.terms import Workload

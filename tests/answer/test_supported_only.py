@@ -14,10 +14,10 @@ from advisor.engine.search.candidates import enumerate_lanes
 from advisor.engine.step import Lane, launchable, runs_on, supports_model, weights_on
 from advisor.engine.terms import Framework, Quantization
 from advisor.inputs import catalog_of, catalog_resources, take_snapshot, workload_of
-from advisor.report import support_matrix
 from advisor.workload import WorkloadError, deployment
 from catalog.models import QuantizationMethod, ServedModel
 from tests import as_json
+from tests.laboratory import support_matrix
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 TRAFFIC = {"input_tokens": 1000, "output_tokens": 200, "requests_per_s": 2}

@@ -8,8 +8,9 @@ import pytest
 from playwright.sync_api import expect
 
 from advisor.engine.estimate.simulated import Estimate
-from advisor.fidelity.scores import score_files, scoring
+from advisor.fidelity.scores import scoring
 from catalog.loading import scored as files
+from tests.laboratory import score_files
 from tests.measured_samples import CATALOG, row
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from advisor.management.commands import bench_advise
+from tests.laboratory.commands import bench_advise
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 

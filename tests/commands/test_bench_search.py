@@ -15,9 +15,9 @@ from advisor.engine.search.candidates import CONCURRENCY
 from advisor.engine.search.table import evaluate
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.inputs.to_engine import catalog_of, workload_of
-from advisor.management.commands import bench_search
 from advisor.workload import deployment
 from tests.as_json import estimate
+from tests.laboratory.commands import bench_search
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 CHIPS = ["h100-sxm", "h200-sxm", "mi300x", "l40s"]

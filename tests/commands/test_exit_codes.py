@@ -7,10 +7,10 @@ import pytest
 from django.core.management import execute_from_command_line, get_commands
 from kombu.exceptions import OperationalError
 
-from advisor.fidelity import MeasurementsError, read
 from catalog.models import CatalogLoad
 from probes.models import Agent
 from tests import sample_advice
+from tests.laboratory.measurements import MeasurementsError, read
 
 pytestmark = pytest.mark.django_db
 ESTIMATE = ["--accelerator", "h200-sxm", "--weights", "fp8", "--isl", "1"]
@@ -138,7 +138,7 @@ def test_a_support_matrix_that_cannot_be_written_ends_with_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     CatalogLoad.objects.create(version="test")
-    monkeypatch.setattr("advisor.report.support_matrix.page", lambda *given: "")
+    monkeypatch.setattr("tests.laboratory.support_matrix.page", lambda *given: "")
     monkeypatch.setattr("advisor.inputs.catalog_resources", lambda: None)
     assert ended("support_matrix", "--write-docs", str(tmp_path / "nowhere" / "x.md")) == 2
     assert "cannot be written" in capsys.readouterr().err

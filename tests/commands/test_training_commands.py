@@ -9,7 +9,8 @@ import pytest
 import yaml
 from django.core.management import call_command
 
-from advisor.engine.terms import SHARES, quantile_key
+from advisor.engine.terms import SHARES
+from advisor.engine.terms.ratio_distribution import quantile_key
 from advisor.fidelity import Row
 from catalog.management.errors import BadInput
 from tests.fidelity.test_training_rows import BRIDGE, MLPERF

@@ -17,8 +17,8 @@ from django.core.management import CommandError, call_command
 from advisor.engine.launch import LAUNCHERS, training_launch
 from advisor.engine.launch.training_runs.fsdp import SCRIPT
 from advisor.engine.training import Parallel, Run
-from advisor.management.training_options import FOLDER, sources
 from tests.engine.launch.training_plans import ADAPTERS, SHARDED, WIDE, place
+from tests.laboratory.training_options import FOLDER, sources
 
 LISTS = sorted(path.stem for path in FOLDER.glob("*.txt"))
 BY_HAND = ("nxdt-2025",)  # no release is on PyPI

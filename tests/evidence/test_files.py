@@ -9,7 +9,7 @@ from django.core.management import call_command
 
 from advisor import evidence
 from advisor.evidence import Source
-from advisor.fidelity import COLUMNS, read
+from advisor.fidelity import COLUMNS
 from catalog.bundles import apply, new_key, pack, undo, unpack
 from catalog.loading import evidence as files
 from catalog.loading.fixtures import FixtureError
@@ -17,6 +17,7 @@ from catalog.loading.load import load
 from catalog.models import CatalogLoad, EvidenceImport, EvidenceRow, HeldEvidence
 from tests.conftest import SHIPPED
 from tests.evidence import samples
+from tests.laboratory.measurements import read
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 

@@ -9,7 +9,7 @@ from django.test import Client
 
 from advisor import evidence
 from advisor.evidence import Source
-from advisor.fidelity import nearest_rows, score_files, scorecard, scoring
+from advisor.fidelity import nearest_rows, scorecard, scoring
 from advisor.inputs import catalog_resources, measured
 from advisor.report import estimate_text
 from catalog.details import freshness
@@ -17,6 +17,7 @@ from catalog.loading import scored as files
 from catalog.models import EvidenceRow
 from tests.evidence import samples
 from tests.fidelity.test_evidence import HERE
+from tests.laboratory import score_files
 from tests.measured_samples import row
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]

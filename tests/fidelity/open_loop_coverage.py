@@ -21,9 +21,11 @@ import numpy as np
 
 from advisor.engine.estimate import Resources
 from advisor.engine.scheduler import Response, open_loop, response_of, scheduler_of, simulate
-from advisor.engine.search import CORRELATION, factors_of, latency_ranges
+from advisor.engine.search import factors_of, latency_ranges
+from advisor.engine.search.limits import CORRELATION
 from advisor.engine.step import POISSON, Client, Demand, Lane
-from advisor.engine.terms import SHARES, quantile_key
+from advisor.engine.terms import SHARES
+from advisor.engine.terms.ratio_distribution import quantile_key
 from tests.fidelity.open_loop import DRAFT_MODEL, METRICS, Point, client_of, given, own, server_of
 
 REQUESTS, WINDOWS, SEEDS = 2000, 40, 4
@@ -124,8 +126,8 @@ def covered(seen: Simulated, scopes: Mapping[str, Any]) -> list[Covered]:
 
 def of_other_models(scopes: Mapping[str, Any], model: str) -> dict[str, Any]:
     """The scopes, with the errors of the other models for chips and hosts that were timed."""
-    from advisor.fidelity import reliability
     from catalog.models import ScoredRow
+    from tests.laboratory import reliability
 
     rows: dict[str, list[Any]] = {}
     for r in ScoredRow.objects.filter(source_key__in=TIMED_ROWS, phase="serving", metric__in=KINDS).exclude(

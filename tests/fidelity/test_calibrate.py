@@ -11,16 +11,16 @@ import pytest
 import yaml
 
 from advisor.engine import ENGINE_VERSION
-from advisor.engine.calibration import least_squares
 from advisor.engine.estimate import estimate_all
 from advisor.engine.terms.workloads.case import Case
-from advisor.fidelity import calibrate, calibration_files
+from advisor.fidelity import stored
 from advisor.fidelity.rows import case_of
-from advisor.fidelity.scores.report import older_fit, stamp
 from advisor.inputs import catalog_resources
-from advisor.management.commands import calibrate as command
 from catalog.loading import fixtures
 from tests.engine.calibration.test_kernels import CHIP
+from tests.laboratory import calibrate, calibration_files, least_squares
+from tests.laboratory.commands import calibrate as command
+from tests.laboratory.report import older_fit, stamp
 from tests.measured_samples import CATALOG, row
 from tests.probes import samples
 
@@ -197,7 +197,7 @@ def test_what_is_said_of_a_scope_names_its_fitted_values():
 
 
 def test_the_free_parameters_are_within_the_budget_that_their_fit_states():
-    report = calibration_files.read_report()
+    report = stored.fit_scores()
     parameters = yaml.safe_load((calibration_files.CALIBRATION / "fit" / "parameters.yaml").read_text())["parameters"]
     least_squares.check_budget(len(parameters), report["fitted_on"]["groups"])
     assert [(p["scope"], p["name"]) for p in report["parameters"]] == [(p["scope"], p["name"]) for p in parameters]
@@ -205,13 +205,13 @@ def test_the_free_parameters_are_within_the_budget_that_their_fit_states():
 
 def test_the_fitted_values_are_those_of_the_fixtures():
     scopes = calibration_files.read_scopes()
-    for p in calibration_files.read_report()["parameters"]:
+    for p in stored.fit_scores()["parameters"]:
         assert scopes[p["scope"]][p["name"]] == pytest.approx(p["fitted"])
 
 
 def test_the_published_scores_belong_to_this_engine_and_calibration():
     digest, text = calibration_files.digest(), DOCUMENT.read_text(encoding="utf-8")
-    report = calibration_files.read_report()
+    report = stored.fit_scores()
     assert report["engine_version"] == ENGINE_VERSION
     assert stamp(digest) in text and older_fit(report["digest"], digest) in text
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from advisor.fidelity import COLUMNS, MeasurementsError, Row, read
-from advisor.fidelity.checked_rows import AnyCatalog, check
+from advisor.fidelity import COLUMNS, Row
+from advisor.fidelity.checked_rows import AnyCatalog
 from advisor.fidelity.rows import case_of
 from advisor.fidelity.training.rows import SOURCES, training_case
+from tests.laboratory.measurements import MeasurementsError, check, read
 
 BLANK = dict.fromkeys((name for name in COLUMNS if name != "value"), "")
 SERVED = {

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from advisor.engine.estimate.simulated import Estimate
 from advisor.fidelity import nearest_rows
 from advisor.fidelity.nearest_rows import Situation, distance
-from advisor.fidelity.scores import score_files, scoring
+from advisor.fidelity.scores import scoring
 from advisor.report import estimate_text
 from catalog.loading import scored as files
 from catalog.models import Accelerator
+from tests.laboratory import score_files
 from tests.measured_samples import CATALOG, row
 
 HERE = Situation(

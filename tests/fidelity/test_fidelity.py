@@ -9,8 +9,9 @@ import yaml
 from django.core.management import CommandError, call_command
 
 from advisor.engine.estimate.simulated import Estimate
-from advisor.fidelity.scores import report, scoring
-from advisor.management.commands import fidelity
+from advisor.fidelity.scores import scoring
+from tests.laboratory import report
+from tests.laboratory.commands import fidelity
 from tests.measured_samples import CATALOG, record, row, write
 
 
@@ -117,11 +118,11 @@ def test_the_published_report_is_not_written_without_the_rows_that_other_tools_a
 def test_the_track_record_alone_is_written_from_the_loaded_scorecard(measurements, tmp_path, monkeypatch):
     from advisor import inputs
 
-    stored, asked = fidelity.decision_document.stored(), []
+    stored, asked = fidelity.stored.track_record(), []
     monkeypatch.setattr(inputs, "catalog_resources", lambda: CATALOG)
     monkeypatch.setattr(fidelity.disputed, "find", lambda rows, known: {})
     monkeypatch.setattr(fidelity.decision_record, "record", lambda rows, *rest: asked.extend(rows) or stored)
-    monkeypatch.setattr(fidelity.decision_document, "PATH", tmp_path / "record.yaml")
+    monkeypatch.setattr(fidelity.decision_document, "TRACK_RECORD", tmp_path / "record.yaml")
     text = run("--measurements", measurements, "--write-track-record", tmp_path / "page.md")
     assert "the first choice met its limits in" in text
     assert [r.id for r in asked] == ["a", "b"]  # no training

@@ -10,8 +10,9 @@ import pytest
 
 from advisor.engine.estimate.simulated import Estimate, estimate_all
 from advisor.engine.terms.workloads.case import Case
-from advisor.fidelity.rows import Catalog, Row, case_of, note_of, read
+from advisor.fidelity.rows import Catalog, Row, case_of, note_of
 from advisor.inputs.current import catalog_resources
+from tests.laboratory.measurements import unchecked as read
 
 MEASUREMENTS = Path("fixtures/measurements")
 CAMPAIGNS = ("h100x2-serve", "h100x2-serve-2")  # in the order measured; each has its own predictions

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from advisor.fidelity.rows import read
+from tests.laboratory.measurements import unchecked as read
 
 MEASUREMENTS = Path("fixtures/measurements")
 HELD_OUT = read(MEASUREMENTS / "h200-vllm-033-held-out.csv")

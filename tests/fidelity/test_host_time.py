@@ -5,8 +5,8 @@ import yaml
 
 from advisor.engine.network.blocks import Attention, Block, Ffn
 from advisor.engine.network.model import Model
-from advisor.fidelity import calibration_files, host_time
-from advisor.fidelity.host_time import Step
+from tests.laboratory import calibration_files, host_time
+from tests.laboratory.host_time import Step
 
 TRUE = {"request_s": 1.5e-3, "prepare_s": 2e-3, "pieces_s_per_layer": 1e-4, "eager_s_per_layer": 3e-4}
 RATIO = 2.5

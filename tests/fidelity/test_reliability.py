@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from advisor.fidelity import calibration_files
-from advisor.fidelity.scores import reliability
-from advisor.fidelity.scores.reliability import BOTH, MOST_CALIBRATION_ERROR, HeldOut
+from advisor.fidelity import stored
+from advisor.fidelity.stored import MOST_CALIBRATION_ERROR
+from tests.laboratory import reliability
+from tests.laboratory.reliability import BOTH, HeldOut
 
 CHIPS, GROUPS, ROWS = 30, 4, 5
 
@@ -67,7 +68,7 @@ def test_one_unit_alone_has_no_table() -> None:
 
 
 def test_the_published_tables_meet_their_target_and_cover_every_figure() -> None:
-    report = calibration_files.read_report()
+    report = stored.fit_scores()
     assert report is not None
     for basis in ("measured", "relative", "datasheet"):
         tables = report["reliability"][basis]

@@ -8,12 +8,13 @@ import yaml
 
 from advisor.engine.estimate.simulated import Estimate
 from advisor.fidelity.rows import case_of
-from advisor.fidelity.scores import score_files, scorecard, scoring
+from advisor.fidelity.scores import scorecard, scoring
 from advisor.fidelity.training import rows as training_rows
 from advisor.inputs import catalog_resources
 from catalog.loading import scored as files
 from catalog.loading.fixtures import FixtureError
 from catalog.models import Scorecard, ScoredRow
+from tests.laboratory import score_files, summaries
 from tests.measured_samples import CATALOG, row
 
 pytestmark = pytest.mark.django_db
@@ -44,7 +45,7 @@ def write(results, directory, disputed=None):
 def test_what_is_written_is_what_the_pages_sum_up(results, tmp_path):
     assert write(results, tmp_path) == 4
     assert files.load(tmp_path) == (4, 0)
-    of_pages, of_command = scorecard.figures(scorecard.card().lines), scoring.summary(results)
+    of_pages, of_command = scorecard.figures(scorecard.card().lines), summaries.summary(results)
     assert of_pages.pop("coverage_90") is of_command.pop("coverage_90") is None
     assert of_pages == pytest.approx(of_command, rel=1e-3)
     assert of_pages["pairs"] == 1

@@ -9,6 +9,7 @@ import pytest
 
 from advisor.engine.estimate.simulated import Estimate
 from advisor.fidelity.scores import scoring
+from tests.laboratory import summaries
 from tests.measured_samples import CATALOG, row
 
 MEASURED = SimpleNamespace(
@@ -111,7 +112,7 @@ def test_only_means_of_closed_loops_make_the_interval_that_answers_use(figure):
 def test_summary_gives_median_tail_and_bias():
     rows = [row(id=str(i), value=value, concurrency_or_batch=str(i)) for i, value in enumerate(("10", "8", "5"), 1)]
     results, _ = scored(rows, Estimate(fits=1.0, tpot_mean_s=0.01))
-    figures = scoring.summary(results)
+    figures = summaries.summary(results)
     assert figures["n"] == 3
     assert figures["median_ape"] == pytest.approx(0.25)
     assert figures["p90_ape"] == pytest.approx(0.85)
@@ -122,7 +123,7 @@ def test_a_large_group_counts_once_among_groups():
     many = [row(id=f"m{i}", value="10", concurrency_or_batch=str(i)) for i in range(1, 10)]
     other = [row(id="o", value="5", accelerator_slug="b200")]
     results, _ = scored(many + other, Estimate(fits=1.0, tpot_mean_s=0.01))
-    figures = scoring.summary(results)
+    figures = summaries.summary(results)
     assert figures["median_ape"] == 0 and figures["group_median_ape"] == pytest.approx(0.5)
 
 
@@ -130,7 +131,7 @@ def pair(measured, predicted):
     chips = ("h100-sxm", "b200")
     rows = [row(id=chip, accelerator_slug=chip, value=str(value)) for chip, value in zip(chips, measured, strict=True)]
     results, _ = scored(rows, *(Estimate(fits=1.0, tpot_mean_s=value / 1e3) for value in predicted))
-    return scoring.ordered_pairs(results)
+    return summaries.ordered_pairs(results)
 
 
 def test_pairs_of_chips_are_ordered_right_or_wrong():
@@ -146,13 +147,13 @@ def test_chips_that_measure_alike_are_no_pair():
 def test_different_lengths_are_no_pair():
     rows = [row(id="a", value="20"), row(id="b", accelerator_slug="b200", value="10", isl="8192")]
     results, _ = scored(rows, Estimate(fits=1.0, tpot_mean_s=0.01))
-    assert scoring.ordered_pairs(results) == (0, 0)
+    assert summaries.ordered_pairs(results) == (0, 0)
 
 
 def test_groups_carry_their_columns_and_count_what_they_skip():
     rows = [row(id="a"), row(id="b", accelerator_slug="b200"), row(id="c", task="training")]
     results, _ = scored(rows, Estimate(fits=1.0, tpot_mean_s=0.01))
-    groups = scoring.grouped(results, ["accelerator_slug", "phase"])
+    groups = summaries.grouped(results, ["accelerator_slug", "phase"])
     assert [(g["accelerator_slug"], g["phase"], g["n"], g["skipped"]) for g in groups] == [
         ("b200", "serving", 1, 0),
         ("h100-sxm", "serving", 1, 0),
@@ -163,7 +164,7 @@ def test_groups_carry_their_columns_and_count_what_they_skip():
 def test_the_report_is_strict_json_and_leaves_disputed_rows_out_on_the_second_line():
     rows = [row(id="good", value="10"), row(id="odd", value="1", concurrency_or_batch="8"), row(id="bad", value="nan")]
     results, _ = scored(rows, Estimate(fits=1.0, tpot_mean_s=0.01))
-    figures = scoring.report(results, ["source_key"], {"odd": "contradicts itself"})
+    figures = summaries.report(results, ["source_key"], {"odd": "contradicts itself"})
     json.dumps(figures, allow_nan=False)
     assert (figures["overall"]["n"], figures["undisputed"]["n"], figures["undisputed"]["disputed"]) == (2, 1, 1)
     assert figures["overall"]["skipped"] == 1 and figures["skipped_reasons"] == {"the value is not a number": 1}

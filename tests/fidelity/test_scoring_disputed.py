@@ -1,6 +1,6 @@
 """The checks that put a measured row on the list of disputed ones."""
 
-from advisor.fidelity.scores import disputed
+from tests.laboratory import disputed
 from tests.measured_samples import row
 
 

@@ -7,15 +7,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from advisor.engine.calibration import Observed, Parameter, Pooling
+from advisor.engine.calibration import Observed, Pooling
 from advisor.engine.terms import LAYOUT, LENGTHS, MODEL, SITE, STACK, Place, RatioDistribution
-from advisor.fidelity import calibrate
-from advisor.fidelity.decisions import cases, document, errors, record, track_record
-from advisor.fidelity.decisions.cases import Group, Limits, Setting
-from advisor.fidelity.decisions.track_record import Outcome, Question
-from advisor.fidelity.decisions.unseen import Expected, Refits
+from advisor.fidelity import stored
 from advisor.fidelity.rows import case_of
 from catalog.models import ScoredRow
+from tests.laboratory import calibrate
+from tests.laboratory.decisions import cases, document, errors, record, track_record
+from tests.laboratory.decisions.cases import Group, Limits, Setting
+from tests.laboratory.decisions.track_record import Outcome, Question
+from tests.laboratory.decisions.unseen import Expected, Refits
+from tests.laboratory.least_squares import Parameter
 from tests.measured_samples import row
 
 MODELS = ("meta-llama/Llama-3.1-8B", "deepseek-ai/DeepSeek-R1", "Qwen/Qwen3-30B-A3B")
@@ -355,33 +357,33 @@ def test_a_right_error_model_keeps_its_promises() -> None:
 
 
 def test_the_page_is_that_of_the_stored_record() -> None:
-    path = document.PATH.parents[3] / "docs" / "reference" / document.NAME
-    assert path.read_text(encoding="utf-8") == document.markdown(document.stored())
+    path = stored.TRACK_RECORD.parents[3] / "docs" / "reference" / document.NAME
+    assert path.read_text(encoding="utf-8") == document.markdown(stored.track_record())
 
 
 def test_the_stored_record_adds_up() -> None:
-    stored = document.stored()
-    decisions = sum(g["decisions"] for g in stored["groups"])
-    for methods in stored["methods"].values():
-        assert set(methods) == set(document.METHODS) == set(record.METHODS)
+    said = stored.track_record()
+    decisions = sum(g["decisions"] for g in said["groups"])
+    for methods in said["methods"].values():
+        assert set(methods) == set(stored.METHODS) == set(record.METHODS)
         for sets in methods.values():
             assert sets["all"]["decisions"] == decisions
             assert sets["TPOT"]["decisions"] + sets["TPOT and TTFT"]["decisions"] == decisions
             assert all(0 <= s["met_low"] <= s["met"] <= s["met_high"] <= 1 and s["tests"] >= 1 for s in sets.values())
-    for found in document.against_target(stored):
+    for found in document.against_target(said):
         assert found["reached"] is (found["met"] >= 0.9 and found["extra_mean"] <= 0.12)
 
 
 def test_what_the_page_says_in_words_follows_from_the_figures() -> None:
-    stored = document.stored()
-    for name, methods in stored["finer_steps"].items():  # "more often than the cheapest prediction does"
+    said = stored.track_record()
+    for name, methods in said["finer_steps"].items():  # "more often than the cheapest prediction does"
         assert methods["rule"]["all"]["met_low"] > methods["cheapest predicted"]["all"]["met"], name
-    for name, tested in stored["one_load_test"].items():  # "They promise less than happens"
+    for name, tested in said["one_load_test"].items():  # "They promise less than happens"
         before, after = (1 + tested[when]["extra_mean"] for when in ("before", "after"))
         assert 0 < tested["promised_mean"] < 1 - after / before, name
-    rule = stored["methods"][document.KNOWN]["rule"]
+    rule = said["methods"][stored.KNOWN]["rule"]
     assert rule["all"]["met"] >= rule["all"]["stated"]  # "the probabilities are not too high"
-    for methods in stored["methods"].values():  # "TTFT is hard to predict"
+    for methods in said["methods"].values():  # "TTFT is hard to predict"
         one, both = methods["rule"]["TPOT"], methods["rule"]["TPOT and TTFT"]
         assert one["stated"] > both["stated"] and one["extra_mean"] < both["extra_mean"]
 

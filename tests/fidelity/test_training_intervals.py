@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from advisor.engine.training import Intervals
+from advisor.engine.training.intervals import Intervals
 from advisor.fidelity.scores.scoring import Prediction, Scored
-from advisor.fidelity.training.intervals import intervals, used
-from advisor.fidelity.training.scores import with_interval
 from tests.fidelity.test_training_rows import BRIDGE
+from tests.laboratory.training.intervals import intervals, used
+from tests.laboratory.training.scores import with_interval
 
 LABELS = {"experts": "true", "layout": "stated", "basis": "relative", "family": "blackwell"}
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from advisor.engine.training import Parallel, Run
-from advisor.fidelity.training.layouts import compare, layout_text, within
 from tests.engine.training.test_layouts import H100, LLAMA3_70B
 from tests.engine.training.test_step_time import scopes
 from tests.fidelity.test_training_rows import BRIDGE
+from tests.laboratory.training.layouts import compare, layout_text, within
 
 ROW = replace(
     BRIDGE, model_id="llama", accelerator_slug="h100-sxm", n_accelerators="64", tp="4", pp="8", ep="", isl="8192",

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from advisor.engine.terms import Accelerator, Efficiency, efficiency
-from advisor.fidelity import calibration_files
 from advisor.fidelity.training import probes as training_probes
 from probes.agent.decoders import NETS
 from tests.engine.training.test_step_time import EFFICIENCY, FIXTURES, H200
+from tests.laboratory import calibration_files
 from tests.probes import samples
 
 LENGTHS = (2048, 4096, 8192)

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from advisor.fidelity.scores.scoring import Prediction, Scored
-from advisor.fidelity.training.layouts import compare
-from advisor.fidelity.training.report import markdown
 from tests.fidelity.test_training_layouts import ROW, Known
 from tests.fidelity.test_training_rows import BRIDGE
+from tests.laboratory.training.layouts import compare
+from tests.laboratory.training.report import markdown
 
 LABELS = {"experts": "true", "layout": "stated", "basis": "relative", "family": "blackwell"}
 

@@ -12,7 +12,7 @@ from catalog.models import default_organisation
 @pytest.mark.django_db
 @pytest.mark.usefixtures("shipped")
 def test_the_rows_of_the_catalog_are_read_before_the_first_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    quick.forget()
+    quick.kept.forget()
     monkeypatch.setattr(warm.connections, "close_all", lambda: None)
     warm.load()
     monkeypatch.setattr(quick.kept, "market_rows", lambda *given: pytest.fail("read again"))

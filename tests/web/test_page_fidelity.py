@@ -5,11 +5,12 @@ import json
 import pytest
 
 from advisor.engine.estimate.simulated import Estimate
-from advisor.fidelity.scores import peers, score_files, scoring
-from advisor.web import accuracy_page
+from advisor.fidelity import stored
+from advisor.fidelity.scores import scorecard, scoring
 from catalog.loading import scored as files
-from catalog.models import ScoredRow
+from catalog.models import Scorecard, ScoredRow
 from tests import sample_advice
+from tests.laboratory import peers, score_files
 from tests.measured_samples import CATALOG, row
 from tests.pages import every_section
 
@@ -64,7 +65,7 @@ def test_the_page_says_which_targets_are_missed(client, card):
 
 
 @pytest.fixture
-def other_tool(card, monkeypatch):
+def other_tool(card, monkeypatch, tmp_path):
     """A tool that answered 9 ms to a:tpot (measured 10, predicted 12) and has no answer to b:tpot."""
     asked = {row.key: peers.question_of(row) for row in ScoredRow.objects.all()}
     answers = (
@@ -73,10 +74,12 @@ def other_tool(card, monkeypatch):
     )
     tool = peers.Tool(slug="one", name="Tool One", method="", data="")
     recorded = peers.Recorded(asked_on="2026-11-25", tools=(tool,), not_asked=(), answers=answers)
-    monkeypatch.setattr(accuracy_page.peers, "read", lambda: recorded)
-    accuracy_page.same_rows.cache_clear()
+    head, lines = Scorecard.objects.get(), [scorecard.line_of(row) for row in ScoredRow.objects.all()]
+    monkeypatch.setattr(stored, "COMPARED", tmp_path / "compared.yaml")
+    peers.write(head.digest, peers.shown(recorded, peers.paired(lines, recorded)), stored.COMPARED)
+    stored.peers_on_the_same_rows.cache_clear()
     yield
-    accuracy_page.same_rows.cache_clear()
+    stored.peers_on_the_same_rows.cache_clear()
 
 
 def test_other_tools_are_shown_on_the_rows_that_they_answered(client, other_tool):
@@ -91,19 +94,19 @@ def test_other_tools_are_shown_on_the_rows_that_they_answered(client, other_tool
 
 
 def test_the_track_record_is_shown_as_it_is_stored(client, card):
-    stored = client.get("/api/v1/fidelity").json()["track_record"]
+    record = client.get("/api/v1/fidelity").json()["track_record"]
     text = text_of(client, "/fidelity")
     assert '<h2 id="track-record-title">Track record</h2>' in text
-    for knowledge, methods in stored["methods"].items():
+    for knowledge, methods in record["methods"].items():
         for method in ("rule", "cheapest predicted", "always B200"):
             assert f"{methods[method]['all']['met'] * 100:.1f}%" in text, (knowledge, method)
-    for tested in stored["one_load_test"].values():
+    for tested in record["one_load_test"].values():
         before, after = (f"{tested[when]['extra_mean'] * 100:.1f}%" for when in ("before", "after"))
         assert f"lowers the mean extra cost from {before} to {after}" in text
 
 
 def test_without_a_track_record_the_page_has_none(client, card, monkeypatch):
-    monkeypatch.setattr(accuracy_page.decision_document, "stored", dict)
+    monkeypatch.setattr(stored, "track_record", dict)
     assert "Track record" not in text_of(client, "/fidelity")
 
 

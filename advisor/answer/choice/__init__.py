@@ -11,18 +11,3 @@ from advisor.answer.choice.alternatives import (
 )
 from advisor.answer.choice.signing import BUDGET_QUANTILE, signed
 from advisor.engine.search import Arranged, Candidate, arrange
-
-__all__ = [
-    "BUDGET_QUANTILE",
-    "Arranged",
-    "Candidate",
-    "Choice",
-    "apart",
-    "arrange",
-    "availability_reasons",
-    "chosen",
-    "needed",
-    "rule_at",
-    "signed",
-    "sold_out_on",
-]

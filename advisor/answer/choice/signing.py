@@ -40,7 +40,6 @@ from advisor.workload import LOAD_TEST_HOURS
 
 BUDGET_QUANTILE = 0.8
 TERM_NAMES = {"reserved_1y": "one-year term", "reserved_3y": "three-year term"}
-Json = dict[str, Any]
 
 
 def signed(question: Question, choice: Choice, arranged: Arranged, answer: Answer) -> Decision | None:

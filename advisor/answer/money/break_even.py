@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -15,8 +14,6 @@ from advisor.engine.search import Scored
 from advisor.engine.terms import Workload
 from advisor.inputs import number
 from advisor.result import BreakEven, CostPath, HostedOffer, Option
-
-Json = dict[str, Any]
 
 
 def with_break_even(

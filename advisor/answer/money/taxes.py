@@ -1,7 +1,5 @@
 """A plan with taxes, as the workload sets them: VAT that cannot be recovered, and income tax."""
 
-from typing import Any
-
 import numpy as np
 
 from advisor.answer.money.plan import cents
@@ -9,7 +7,6 @@ from advisor.answer.question import Question
 from advisor.engine.plans import CAPITAL, RESALE, STAFF, Plan, book_values
 from advisor.result import Taxes
 
-Json = dict[str, Any]
 INCOME_TAX, VAT = "income-tax-fraction", "vat-fraction"
 
 

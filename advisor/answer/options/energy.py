@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from advisor.answer.question import Question
 from advisor.engine.cost import HOURS_PER_MONTH, JOULES_PER_KWH, Assumptions
@@ -11,7 +10,6 @@ from advisor.engine.terms import WEEK_HOURS, Accelerator, mean_fraction
 from advisor.inputs import number
 from advisor.result import Energy
 
-Json = dict[str, Any]
 CURVE = "grid_kgco2e_per_kwh"
 POWER_LOW, POWER_HIGH = "power-low-ratio", "power-high-ratio"
 FITTED_TO = "h200-sxm"  # the chip whose kernels the draw was fitted to

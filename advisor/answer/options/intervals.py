@@ -2,15 +2,12 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from advisor.engine.cost import combined_ratio
 from advisor.engine.search import Scored, factors_of, latency_ranges, of_pools
 from advisor.engine.terms import Ratios, Scopes
 from advisor.inputs import number
 from advisor.result import Intervals, Option, Percentiles
-
-Json = dict[str, Any]
 
 
 def intervals(option: Option, half: Mapping[str, Ratios], ranges: Mapping[str, Ratios]) -> Intervals:

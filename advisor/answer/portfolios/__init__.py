@@ -3,5 +3,3 @@
 from advisor.answer.portfolios.decision import decided
 from advisor.answer.portfolios.shared_fleet import portfolio_answer
 from advisor.answer.portfolios.train_and_serve import nothing_to_serve, with_training
-
-__all__ = ["decided", "nothing_to_serve", "portfolio_answer", "with_training"]

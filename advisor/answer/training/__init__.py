@@ -2,5 +2,3 @@
 
 from advisor.answer.training.advice import member, recommend
 from advisor.answer.training.sentences import deadline_said
-
-__all__ = ["deadline_said", "member", "recommend"]

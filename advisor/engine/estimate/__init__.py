@@ -1,6 +1,5 @@
 """Estimates of fixed deployments: by simulation, or in closed form for fits."""
 
-from advisor.engine.estimate import closed_form
 from advisor.engine.estimate.closed_form import demand_of, means, prepared
 from advisor.engine.estimate.simulated import (
     Estimate,
@@ -15,21 +14,3 @@ from advisor.engine.estimate.simulated import (
     quantization_for,
     queued_requests,
 )
-
-__all__ = [
-    "Estimate",
-    "Resources",
-    "Seen",
-    "Spread",
-    "closed_form",
-    "demand_of",
-    "estimate",
-    "estimate_all",
-    "find_framework",
-    "means",
-    "methods_of_dtype",
-    "prepare",
-    "prepared",
-    "quantization_for",
-    "queued_requests",
-]

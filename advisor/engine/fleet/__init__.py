@@ -14,33 +14,3 @@ from advisor.engine.fleet.portfolio import (
     spared_team_usd_by_month,
 )
 from advisor.engine.fleet.train_and_serve import IdleHours, OnePlan, TrainingMember, idle_hours, one_plan
-
-__all__ = [
-    "HostLoss",
-    "host_loss",
-    "IdleHours",
-    "OnePlan",
-    "TrainingMember",
-    "idle_hours",
-    "one_plan",
-    "DAY_HOURS",
-    "Limits",
-    "Machine",
-    "Member",
-    "MergedCopies",
-    "Mix",
-    "MachineOption",
-    "Packing",
-    "MixPart",
-    "Assignment",
-    "SharedFleet",
-    "TIME_SLICES",
-    "Tenant",
-    "SharingOption",
-    "merged_copies",
-    "find_mix",
-    "pack_models",
-    "plan_shared_fleet",
-    "spared_team_usd_by_month",
-    "sharing_options",
-]

@@ -27,7 +27,6 @@ from advisor.engine.search import (
 from advisor.engine.terms import Workload, replicas_left
 
 REQUESTS = 1000  # simulated after the loss
-SETTLED_FRACTION = 0.1  # relative tolerance of a closed-loop request rate
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

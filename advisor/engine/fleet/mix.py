@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.engine.calibration import weighted_quantile
 from advisor.engine.cost import HOURS_PER_MONTH, TEAM
 from advisor.engine.fleet.length_classes import LengthClass, length_classes
 from advisor.engine.fleet.milp import Fleet, Job, Limits, Machine, Unit, cheapest
@@ -40,7 +39,7 @@ from advisor.engine.search import (
     usable_fraction,
 )
 from advisor.engine.step import TRACE, Client, Lane, take
-from advisor.engine.terms import Offer, Workload, cost_text
+from advisor.engine.terms import Offer, Workload, cost_text, weighted_quantile
 
 KINDS = 5  # accelerators considered per class, cheapest first
 SIZES = 2  # machines per accelerator

@@ -27,7 +27,6 @@ from advisor.engine.search import (
 from advisor.engine.terms import Offer, Workload
 from advisor.engine.training_search import Candidate, Found, Reliability, by_seller, deadline_days, reach, serves
 
-WEEK_HOURS = 168
 S_PER_HOUR = 3600.0
 MOST_CHIPS_TRIED = 4  # kinds of accelerators for which one plan is computed
 WORTH_FRACTION = 1e-3  # of the cost of each alone

@@ -14,23 +14,3 @@ from advisor.engine.kernels.products import (
     waves,
 )
 from advisor.engine.kernels.rates import HALF, Amount, Rates, chip_rates, rate_of
-
-__all__ = [
-    "ALIGNED_ELEMENTS",
-    "Amount",
-    "Array",
-    "EXPERT_PADDING_ROWS",
-    "EXPERT_TILE_ROWS_MIN",
-    "HALF",
-    "KNEE_END_BYTES",
-    "Rates",
-    "aligned_fractions",
-    "chip_rates",
-    "collective_s",
-    "gemm_times",
-    "mean_waves",
-    "padded_rows",
-    "rate_of",
-    "roof",
-    "waves",
-]

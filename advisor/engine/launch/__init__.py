@@ -5,16 +5,3 @@ from advisor.engine.launch.draft_options import checkpoint_of
 from advisor.engine.launch.served_checkpoint import served_checkpoint
 from advisor.engine.launch.training_runs.place import TrainingPlace
 from advisor.engine.launch.training_runs.plan import LAUNCHERS, TrainingLaunch, training_launch
-
-__all__ = [
-    "LAUNCHERS",
-    "TrainingLaunch",
-    "TrainingPlace",
-    "training_launch",
-    "Launch",
-    "checkpoint_of",
-    "launch",
-    "rare_request_tokens",
-    "served_checkpoint",
-    "context_limit",
-]

@@ -17,28 +17,3 @@ from advisor.engine.optimisation.pitfalls import pitfalls
 from advisor.engine.optimisation.plan import OptimisationPlan, Setup, SetupEstimate
 from advisor.engine.optimisation.roofline import Roofline, roofline_of
 from advisor.engine.optimisation.training_plan import stability_notes, technique_steps
-
-__all__ = [
-    "stability_notes",
-    "technique_steps",
-    "Bounds",
-    "CacheAdvice",
-    "FormatAdvice",
-    "Roofline",
-    "SetupEstimate",
-    "OptimisationPlan",
-    "FrameworkComparison",
-    "Setup",
-    "cache_advice",
-    "cache_setups",
-    "format_advice",
-    "format_setups",
-    "roofline_of",
-    "made_on",
-    "pitfalls",
-    "plan",
-    "estimate_steps",
-    "framework_setups",
-    "compare_frameworks",
-    "ablation_steps",
-]

@@ -20,32 +20,3 @@ from advisor.engine.scheduler.percentiles import (
 from advisor.engine.scheduler.response import Response, response_of
 from advisor.engine.scheduler.sampling import gaps
 from advisor.engine.scheduler.simulation import Simulation, simulate
-
-__all__ = [
-    "Bounds",
-    "ClosedLoop",
-    "OpenLoop",
-    "P95_UNSERVED_FRACTION",
-    "PoolLanes",
-    "REQUESTS",
-    "Response",
-    "SEED",
-    "Simulation",
-    "Verified",
-    "at_rate",
-    "burst",
-    "closed_loop",
-    "gaps",
-    "log_normal_cv2",
-    "matched",
-    "open_loop",
-    "request_lengths",
-    "response_of",
-    "scheduler_of",
-    "shares_prefixes",
-    "simulate",
-    "simulate_pools",
-    "verify",
-    "verify_trace",
-    "whole_users",
-]

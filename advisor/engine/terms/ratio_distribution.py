@@ -117,3 +117,11 @@ def stored_distribution(row: Mapping[str, Any], name: str) -> RatioDistribution 
     """
     found = {share: float(row[key]) for share in SHARES if (key := quantile_key(name, share)) in row}
     return RatioDistribution.of(found) if SHARES[0] in found and SHARES[-1] in found else None
+
+
+def weighted_quantile(values: Array, weights: Array, share: float) -> float:
+    """Weighted quantile, linearly interpolated between the midpoints of the weights; share: 0 to 1."""
+    order = np.argsort(values)
+    ordered, mass = values[order], weights[order]
+    middle = (np.cumsum(mass) - mass / 2) / mass.sum()
+    return float(np.interp(share, middle, ordered))

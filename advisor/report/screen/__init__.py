@@ -6,17 +6,3 @@ from advisor.report.screen.question import question_of, title_of
 from advisor.report.screen.rows import distinct
 from advisor.report.screen.screen import rejected_counts, screen_of
 from advisor.report.screen.text import answer_text, markdown_table, screen_markdown, screen_text
-
-__all__ = [
-    "ORIGINS",
-    "answer_text",
-    "count_word",
-    "distinct",
-    "markdown_table",
-    "question_of",
-    "rejected_counts",
-    "screen_markdown",
-    "screen_of",
-    "screen_text",
-    "title_of",
-]

@@ -468,7 +468,3 @@ def plain(text: str) -> str:
 
 def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def lower(text: str) -> str:
-    return text[:1].lower() + text[1:] if text[1:2].islower() else text

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from advisor.engine.calibration import Observed, Pooling, conditioning
 from advisor.engine.terms import LAYOUT, LENGTHS, MODEL, SITE, STACK, Place, correction, length_class, scope_of
+from tests.laboratory import pooling_fit
 
 HERE = Place(
     framework="vllm", version="0.24.0", model="m", chip="h200", format="fp8", layout=(2, 1, 1, 1), lengths=(20, 16),
@@ -57,7 +58,7 @@ def test_held_out_rows_are_predicted_exactly_as_without_them():
         for i in range(30)
     ]
     units = [o.group for o in rows]
-    found = conditioning.held_out(rows, POOLING, units)
+    found = pooling_fit.held_out(rows, POOLING, units)
     for i, o in enumerate(rows):
         others = [other for other in rows if other.group != o.group]
         alone = conditioning.posterior(others, o.place, POOLING)
@@ -77,7 +78,7 @@ def test_the_fit_finds_the_variances_that_made_the_rows():
                 row(float(of_layout + rng.normal(0, 0.05)), model=f"m{stack}", layout=(layout, 1, 1, 1), lengths=(n, 1))
                 for n in range(4)
             ]
-    found = conditioning.fit(rows, (STACK, LAYOUT))
+    found = pooling_fit.fit(rows, (STACK, LAYOUT))
     assert math.sqrt(found.variances[STACK]) == pytest.approx(0.2, rel=0.25)
     assert math.sqrt(found.variances[LAYOUT]) == pytest.approx(0.1, rel=0.25)
     assert math.sqrt(found.noise) == pytest.approx(0.05, rel=0.15)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from advisor.engine.calibration import least_squares
-from advisor.engine.calibration.least_squares import Parameter
+from tests.laboratory import least_squares
+from tests.laboratory.least_squares import Parameter
 
 TRUE = {"memory_fraction": 0.8, "kernel_s": 4e-6}
 PARAMETERS = (

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from advisor.answer.choice import Candidate
 from advisor.answer.choice.alternatives import arranged_by
-from advisor.engine.search import first_choice as rule
-from advisor.engine.search.certainty.first_choice import Sizing, Table
+from tests.laboratory.decisions import first_choice as rule
+from tests.laboratory.decisions.first_choice import Sizing, Table
 
 NORMAL = NormalDist()
 DRAWS = 4096

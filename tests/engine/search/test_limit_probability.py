@@ -10,7 +10,8 @@ import yaml
 from advisor.engine.search import Question, limits
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Scored
-from advisor.engine.terms import SHARES, quantile_key
+from advisor.engine.terms import SHARES
+from advisor.engine.terms.ratio_distribution import quantile_key
 from advisor.engine.terms.workloads.workload import Slo
 from tests.engine.catalog_sample import CALIBRATION, catalog, question
 

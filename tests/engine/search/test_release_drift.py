@@ -10,16 +10,8 @@ from hypothesis import strategies as st
 from advisor.engine.estimate import find_framework
 from advisor.engine.search.limits import METRICS, RELEASES, interval_ratios
 from advisor.engine.step import defaults_on
-from advisor.engine.terms import (
-    MEASURED,
-    RELEASED,
-    Z95,
-    Correction,
-    at_or_below,
-    overhead,
-    overhead_scopes,
-    release_key,
-)
+from advisor.engine.terms import MEASURED, RELEASED, Z95, Correction, at_or_below, overhead, release_key
+from advisor.engine.terms.machines.hardware import overhead_scopes
 from advisor.engine.terms.software import ChipDefaults
 from advisor.inputs.current import catalog_resources
 from tests.engine.catalog_sample import VLLM, chip, lane, scopes

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.engine.terms import CERTAIN, SHARES, RatioDistribution, around_estimate, quantile_key, stored_distribution
+from advisor.engine.terms import CERTAIN, SHARES, RatioDistribution, around_estimate, stored_distribution
+from advisor.engine.terms.ratio_distribution import quantile_key
 
 SETTINGS = settings(max_examples=60, deadline=None)
 Z95 = NormalDist().inv_cdf(0.95)

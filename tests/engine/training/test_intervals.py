@@ -1,6 +1,7 @@
 """Which interval belongs to a run."""
 
-from advisor.engine.training import interval, interval_kind
+from advisor.engine.training import interval
+from advisor.engine.training.intervals import interval_kind
 
 SCOPES = {
     "interval:training:measured": {"dense_stated_step_low_ratio": 0.98, "dense_stated_step_high_ratio": 1.1},

@@ -18,7 +18,6 @@ import numpy as np
 from advisor.engine.search.simulated import Scored
 from advisor.engine.terms import Part, Workload
 
-Array = np.ndarray
 LONGEST_GAPS = 50.0  # r D beyond which the replica never stops; keeps exp() finite
 TERM = "scale_to_zero"
 

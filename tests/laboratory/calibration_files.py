@@ -12,10 +12,11 @@ from typing import Any
 import yaml
 
 from advisor.engine import ENGINE_VERSION
-from advisor.engine.calibration import Parameter, efficiency_of
+from advisor.engine.calibration.efficiency import efficiency_of
 from advisor.engine.terms import TRAINING, Accelerator, Scopes, efficiency
 from advisor.fidelity.training import probes as training_probes
 from catalog.shipped import FIXTURES
+from tests.laboratory.least_squares import Parameter
 
 CALIBRATION = FIXTURES / "calibration"
 KERNELS = FIXTURES / "measurements" / "h200-kernels.csv"
@@ -188,8 +189,3 @@ def write_report(directory: Path, report: Mapping[str, Any]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(yaml.safe_dump(dict(report), sort_keys=False, width=120, allow_unicode=True), encoding="utf-8")
     return path
-
-
-def read_report(directory: Path = CALIBRATION) -> Mapping[str, Any] | None:
-    path = directory / "fit" / "scores.yaml"
-    return yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else None

@@ -1,4 +1,7 @@
-"""Compares other tools with this engine on the same measured rows, from the answers recorded in fixtures/peers."""
+"""Compares other tools with this engine on the same measured rows, from the answers recorded in fixtures/peers.
+
+`manage.py shell -c "from tests.laboratory import peers; peers.write_published()"` makes the page's comparison anew.
+"""
 
 import csv
 from collections import defaultdict
@@ -9,16 +12,19 @@ from typing import Any
 
 import yaml
 
-from advisor.fidelity.scores.scorecard import Line, kind_of
+from advisor.fidelity.scores.scorecard import Line, kind_of, line_of
 from advisor.fidelity.scores.statistics import Point, summary
-from catalog.models import MeasuredFigure
+from advisor.fidelity.stored import COMPARED
+from catalog.loading import scored as files
+from catalog.models import MeasuredFigure, ScoredRow
 from catalog.shipped import FIXTURES
 
-DIRECTORY = FIXTURES / "peers"
+DIRECTORY, PUBLISHED = FIXTURES / "peers", FIXTURES / "fidelity"
 ANSWERS, TOOLS = "answers.csv", "tools.yaml"
 COLUMNS = ("key", "question", "tool", "predicted", "note")
 FIGURES: Mapping[str, str] = {"tpot": "TPOT", "ttft": "TTFT", "throughput": "output tokens/s"}
 MIN_ROWS = 5  # a smaller group of rows is not compared by itself
+SHOWN = ("median_ape", "group_median_ape", "p90_ape", "bias")  # on the accuracy page
 CLOSER_BY = 0.02  # of error: smaller differences count as equal
 
 
@@ -238,3 +244,39 @@ def unanswered(recorded: Recorded) -> dict[str, dict[str, int]]:
             of_tool = counts[answer.tool]
             of_tool[answer.note] = of_tool.get(answer.note, 0) + 1
     return {tool: dict(sorted(reasons.items(), key=lambda item: -item[1])) for tool, reasons in counts.items()}
+
+
+def shown(recorded: Recorded, pairs: Mapping[str, Sequence[Pair]]) -> list[dict[str, Any]]:
+    """What the accuracy page shows: for each tool and figure, its errors and Assay's on the same rows."""
+    names = {tool.slug: tool.name for tool in recorded.tools}
+    return [
+        {
+            "tool": names[c.tool],
+            "figure": FIGURES[c.figure],
+            "n": c.peer["n"],
+            "groups": c.groups,
+            "asked_on": recorded.asked_on,
+            "errors": {key: [c.peer[key], c.ours[key]] for key in SHOWN},
+        }
+        for c in compared(pairs)
+    ]
+
+
+def write(digest: str, entries: Sequence[Mapping[str, Any]], path: Path = COMPARED) -> None:
+    """digest: of the scorecard files that these errors belong to."""
+    document = {"scorecard": digest, "entries": [dict(entry) for entry in entries]}
+    head = "# Written by `fidelity --write-docs`; do not edit.\n"
+    path.write_text(head + yaml.safe_dump(document, sort_keys=False, width=120, allow_unicode=True), encoding="utf-8")
+
+
+def published_lines(directory: Path = PUBLISHED) -> list[Line]:
+    """The rows of the published scorecard, from its files."""
+    rows = [row for path in directory.glob("*.csv") if path.name != files.SOURCES for row in files.scored_rows(path)]
+    known = {field.name for field in ScoredRow._meta.get_fields()}
+    return [line_of(ScoredRow(**{key: value for key, value in row.items() if key in known})) for row in rows]
+
+
+def write_published() -> None:
+    """The comparison for the published scorecard, from its files and the recorded answers."""
+    recorded = read()
+    write(files.digest_of(PUBLISHED), shown(recorded, paired(published_lines(), recorded)))

@@ -8,7 +8,7 @@ from advisor.engine.terms import efficiency
 from advisor.engine.training import Run
 from advisor.fidelity.rows import Row
 from advisor.fidelity.training.rows import TIMES, TrainingCase, training_case
-from advisor.fidelity.training.scores import Resources
+from tests.laboratory.training.scores import Resources
 
 PUBLISHED = ("megatron_bridge", "megatron_lm", "nemo_24.07")  # sources whose layouts were tuned on the chips
 

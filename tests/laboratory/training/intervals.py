@@ -6,11 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.engine.calibration import Array, Interval, least_squares, weighted_quantile
-from advisor.engine.terms import SHARES
-from advisor.engine.training import interval_kind
-from advisor.fidelity.scores.scoring import Scored, point_of
+from advisor.engine.terms import SHARES, weighted_quantile
+from advisor.engine.training.intervals import interval_kind
+from advisor.fidelity.scores.scoring import Scored
 from advisor.fidelity.training.rows import MEMORY
+from tests.laboratory import least_squares
+from tests.laboratory.least_squares import Array, Interval
+from tests.laboratory.summaries import point_of
 
 MIN_GROUPS = 3
 TAILS = (0.05, 0.04, 0.03, 0.02, 0.01, 0.0)  # cut off at each end

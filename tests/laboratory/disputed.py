@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from advisor.engine.estimate import Resources, quantization_for
-from advisor.engine.network import active_parameters, embedding_parameters, parameters
+from advisor.engine.estimate import Resources
 from advisor.engine.terms import Case
+from advisor.evidence.checks import weights_bytes
 from advisor.fidelity.rows import Row, case_of, count, number
 from catalog.shipped import FIXTURES
 
@@ -70,17 +70,6 @@ def impossible(rows: Iterable[Row], resources: Resources) -> Iterable[tuple[str,
         fastest_s = active_bytes / (reading * chip.memory_bytes_per_s) / (1 + (case.speculative_tokens or 0))
         if row.metric in ("tpot_ms_mean", "tpot_ms_p50", "itl_ms_mean") and row.value / 1e3 < fastest_s:
             yield row.id, f"{row.value:.3g} ms per token, but reading the active weights takes {fastest_s * 1e3:.3g} ms"
-
-
-def weights_bytes(case: Case, resources: Resources) -> tuple[float, float]:
-    """Bytes of (all weights, active weights without embeddings), a lower bound: all matrices at the format's width."""
-    model = resources.models[case.model_id]
-    chip = resources.accelerators[case.accelerator_slug]
-    method = quantization_for(
-        case.weights_dtype, chip, resources.quantizations, model=resources.models.get(case.model_id)
-    )
-    width = 0.0 if isinstance(method, str) else method.bits_per_weight / 8
-    return parameters(model) * width, max(active_parameters(model) - embedding_parameters(model), 0) * width
 
 
 def miscounted(rows: Iterable[Row]) -> Iterable[tuple[str, str]]:

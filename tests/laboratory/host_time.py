@@ -15,10 +15,10 @@ from typing import Any
 
 from advisor.engine.estimate import Resources, estimate_all
 from advisor.engine.network import Model, decoder_blocks
-from advisor.fidelity import calibration_files
 from advisor.fidelity.rows import Row
 from advisor.fidelity.scores import scoring
 from catalog.shipped import FIXTURES
+from tests.laboratory import calibration_files
 
 STEPS = FIXTURES / "measurements" / "h200-steps.csv"
 SCOPE = "framework:vllm:0.24.0"

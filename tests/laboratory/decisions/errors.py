@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.engine.calibration import Array, Observed, Pooling
+from advisor.engine.calibration import Observed, Pooling
 from advisor.engine.terms import Z95, Place, RatioDistribution
+from tests.laboratory.least_squares import Array
 
 SCORES = np.linspace(-6.0, 6.0, 2401)
 JITTER = 1e-9

@@ -7,13 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from advisor.engine.calibration import Array, Interval, Mask, Parameter, Places, Solution, least_squares
 from advisor.engine.estimate import Estimate, Resources, closed_form, estimate_all
-from advisor.engine.terms import Case, Scopes, efficiency, overhead, overhead_scopes
-from advisor.fidelity.calibration_files import Setup
+from advisor.engine.terms import Case, Scopes, efficiency, overhead
+from advisor.engine.terms.machines.hardware import overhead_scopes
 from advisor.fidelity.rows import Row, case_of
 from advisor.fidelity.scores import scoring
-from advisor.fidelity.scores.reliability import HeldOut
+from tests.laboratory import least_squares
+from tests.laboratory.calibration_files import Setup
+from tests.laboratory.least_squares import Array, Interval, Mask, Parameter, Places, Solution
+from tests.laboratory.reliability import HeldOut
 
 Estimator = Callable[[Sequence[Case], Resources], Sequence[Estimate]]
 FITTED_FIELDS = tuple(closed_form.Means.__slots__)

@@ -11,20 +11,22 @@ from typing import Any
 import yaml
 
 from advisor.engine import ENGINE_VERSION
-from advisor.engine.terms import Case, Pool
+from advisor.engine.terms import Case
 from advisor.engine.training import Run
 from advisor.fidelity.protocols import run_of
 from advisor.fidelity.rows import Catalog, Row, case_of
-from advisor.fidelity.scores.report import circumstance, noisy_cases
+from advisor.fidelity.scores.score_rows import figures_of, layout_of, row_of
 from advisor.fidelity.scores.scorecard import TARGETS, TRAINING, Card, line_of, target_result
-from advisor.fidelity.scores.scoring import Scored, pair_case
-from advisor.fidelity.training import layouts as training_layouts
+from advisor.fidelity.scores.scoring import Scored
 from advisor.fidelity.training.rows import TrainingCase, training_case
 from catalog import clock
 from catalog.loading import scored as files
 from catalog.loading.fixtures import FixtureError
 from catalog.models import Scorecard, ScoredRow
 from catalog.shipped import FIXTURES
+from tests.laboratory.report import circumstance, noisy_cases
+from tests.laboratory.summaries import pair_case
+from tests.laboratory.training import layouts as training_layouts
 
 DIRECTORY = FIXTURES / "fidelity"
 WITHHELD = (
@@ -218,23 +220,6 @@ def pair_numbers(shown: Sequence[Scored]) -> dict[Any, int]:
     return {case: number for number, case in enumerate(case for case, on in chips.items() if len(on) > 1)}
 
 
-def figures_of(s: Scored) -> dict[str, Any]:
-    """The columns that rows of serving and of training share."""
-    p = s.prediction
-    assert p is not None
-    return {
-        "key": s.row.id,
-        "metric": s.row.metric,
-        "measured": s.row.value,
-        "predicted": p.value,
-        "low": p.low,
-        "high": p.high,
-        "bias_fraction": None if s.ratio is None else s.ratio - 1.0,
-        "inside": s.in_interval,
-        "measured_on": s.row.date[:10],
-    }
-
-
 def training_row(s: Scored) -> dict[str, Any]:
     """A training row: `mode` is the method, `isl` the sequence length, `concurrency` the sequences of a step."""
     case = training_case(s.row)
@@ -260,29 +245,6 @@ def training_row(s: Scored) -> dict[str, Any]:
     }
 
 
-def row_of(s: Scored, case: Case, pair: int | None) -> dict[str, Any]:
-    p = s.prediction
-    assert p is not None
-    return figures_of(s) | {
-        "accelerator": case.accelerator_slug,
-        "chips": case.chips,
-        "model": case.model_id,
-        "framework": case.framework,
-        "framework_version": case.framework_version,
-        "weights_dtype": case.weights_dtype,
-        "mode": case.mode,
-        "layout": layout_of(case),
-        "isl": case.isl,
-        "osl": case.osl,
-        "concurrency": case.concurrency,
-        "client": case.client.kind,
-        "client_known": case.client.known,
-        "phase": case.phase,
-        "basis": p.basis,
-        "pair_index": pair,
-    }
-
-
 def without_figures(row: Mapping[str, Any]) -> dict[str, Any]:
     """The row without its figures; only the error remains."""
     return {**row, **dict.fromkeys(WITHHELD)}
@@ -292,15 +254,3 @@ def circumstance_of(
     s: Scored, disputed: Mapping[str, str], repeats: set[tuple[str, tuple[Any, ...]]]
 ) -> dict[str, str]:
     return {"circumstance": circumstance(s, disputed, repeats), "note": disputed.get(s.row.id, "")}
-
-
-def layout_of(case: Case) -> str:
-    """The layout as text: tp8 x2, tp4 pp2, or tp4 | dp8 ep8 for two pools; empty if not stated."""
-    if case.prefill_pool and case.decode_pool:
-        return f"{lanes(case.prefill_pool)} | {lanes(case.decode_pool)}"
-    return lanes(case.pool) if case.pool else ""
-
-
-def lanes(pool: Pool) -> str:
-    ways = [f"{name}{getattr(pool, name)}" for name in ("tp", "pp", "dp", "ep") if getattr(pool, name) > 1]
-    return " ".join([*(ways or ["tp1"]), *([f"x{pool.replicas}"] if pool.replicas > 1 else [])])

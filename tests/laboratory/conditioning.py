@@ -6,10 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 import yaml
 
-from advisor.engine.calibration import LEVELS, Observed, Pooling, conditioning
+from advisor.engine.calibration import Observed, Pooling
+from advisor.engine.calibration.conditioning import LEVELS
 from advisor.engine.terms import LAYOUT, LENGTHS, MODEL, SITE, STACK, Z95
 from advisor.inputs import measured
 from catalog.models import ScoredRow
+from tests.laboratory import pooling_fit
 
 CLASSES = (measured.TPOT, measured.TTFT, measured.OFFLINE, measured.STATIC, measured.PREFILL)
 GAIN = 0.98  # a level is used if the mean error of held-out rows falls at least to this fraction
@@ -47,7 +49,7 @@ def units_of(observed: Sequence[Observed], unit: str) -> list[object]:
 
 def judged(observed: Sequence[Observed], pooling: Pooling, unit: str, informed_only: bool = True) -> Judged | None:
     """How well other units' rows predict the rows of each unit; None if fewer than ten rows are informed."""
-    result = conditioning.held_out(observed, pooling, units_of(observed, unit))
+    result = pooling_fit.held_out(observed, pooling, units_of(observed, unit))
     kept = result.informed if informed_only else np.ones(len(observed), bool)
     if kept.sum() < 10:
         return None
@@ -91,7 +93,7 @@ class Decision:
 
 def decide(observed: Sequence[Observed], figure: str) -> Decision:
     """Fits the variances and keeps the levels that reduce the error of held-out rows."""
-    full = conditioning.fit(observed)
+    full = pooling_fit.fit(observed)
     tried: dict[str, Judged] = {}
     kept = []
     for level in LEVELS:
@@ -101,7 +103,7 @@ def decide(observed: Sequence[Observed], figure: str) -> Decision:
         tried[level] = found
         if found.corrected_mean <= GAIN * found.physics_mean:
             kept.append(level)
-    pooling = conditioning.fit(observed, kept) if kept else Pooling(variances={}, noise=full.noise, levels=())
+    pooling = pooling_fit.fit(observed, kept) if kept else Pooling(variances={}, noise=full.noise, levels=())
     final = tuple(f for unit in UNITS if kept and (f := judged(observed, pooling, unit, unit != "group")) is not None)
     return Decision(figure=figure, pooling=pooling, tried=tried, final=final)
 

@@ -1,6 +1,5 @@
 """The stored track record, and docs/reference/track-record.md."""
 
-import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,33 +7,11 @@ from typing import Any
 import yaml
 
 from advisor.engine.terms import usd_text
-from advisor.fidelity.decisions.track_record import DRAWS
-from advisor.fidelity.scores.report import percent_text, table_of
-from catalog.shipped import FIXTURES
+from advisor.fidelity.stored import EXTRA_TARGET, KNOWLEDGE, KNOWN, MET_TARGET, METHODS, NEW, TRACK_RECORD, Json
+from tests.laboratory.decisions.track_record import DRAWS
+from tests.laboratory.report import percent_text, table_of
 
-Json = dict[str, Any]
-PATH = FIXTURES / "calibration" / "fit" / "track_record.yaml"
 NAME = "track-record.md"
-MET_TARGET, EXTRA_TARGET = 0.90, 0.12
-METHODS: Mapping[str, str] = {
-    "rule": "Assay's rule",
-    "cheapest predicted": "cheapest that is predicted to meet the limits",
-    "always B200": "the same, always on a B200",
-    "always newest": "the same, always on the newest chip",
-    "at least 80 %": "Assay's rule, but nothing below 80 % first",
-    "at least 90 %": "Assay's rule, but nothing below 90 % first",
-}
-NEW, KNOWN = "new model", "other lengths measured"
-KNOWLEDGE: Mapping[str, str] = {
-    NEW: "nothing of the model was measured",
-    KNOWN: "the model was measured at other token lengths",
-}
-
-
-@functools.lru_cache(maxsize=1)
-def stored() -> Json:
-    """The track record; empty if none was written."""
-    return dict(yaml.safe_load(PATH.read_text(encoding="utf-8"))) if PATH.exists() else {}
 
 
 def yaml_text(record: Json) -> str:
@@ -45,7 +22,7 @@ def yaml_text(record: Json) -> str:
 
 def write(record: Json, document: Path) -> None:
     """Writes the stored record and its page."""
-    PATH.write_text(yaml_text(record), encoding="utf-8")
+    TRACK_RECORD.write_text(yaml_text(record), encoding="utf-8")
     document.write_text(markdown(record), encoding="utf-8")
 
 
@@ -57,37 +34,6 @@ def against_target(record: Json) -> list[Json]:
         met = found["met"] >= MET_TARGET and found["extra_mean"] <= EXTRA_TARGET
         lines.append({"knowledge": KNOWLEDGE[name], **found, "reached": met})
     return lines
-
-
-def shown() -> Json:
-    """What the accuracy page shows of it; empty if none was written."""
-    record = stored()
-    if not record:
-        return {}
-    kept = ("rule", "cheapest predicted", "always B200", "at least 80 %")
-    lines = [
-        {"knowledge": KNOWLEDGE[name], "method": METHODS[method], **methods[method]["all"]}
-        for name, methods in record["methods"].items()
-        for method in kept
-    ]
-    tests = [
-        {
-            "knowledge": KNOWLEDGE[name],
-            "decisions": found["decisions"],
-            "before": found["before"],
-            "after": found["after"],
-        }
-        for name, found in record["one_load_test"].items()
-    ]
-    return {
-        "as_of": record["as_of"],
-        "groups": len(record["groups"]),
-        "models": len({g["model"] for g in record["groups"]}),
-        "target": {"met": MET_TARGET, "extra": EXTRA_TARGET},
-        "lines": lines,
-        "tests": tests,
-        "peers": [line for entry in record["peers"] for line in entry["lines"] if "decisions" in line],
-    }
 
 
 # --- the page -----------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.engine.terms import SHARES
+from advisor.engine.terms import SHARES, weighted_quantile
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -135,14 +135,6 @@ def refit(
     inside = np.clip(base[free], low[free] + 1e-9, high[free] - 1e-9)
     base[free] = least_squares(residuals, inside, bounds=(low[free], high[free]), x_scale=0.3).x
     return base
-
-
-def weighted_quantile(values: Array, weights: Array, share: float) -> float:
-    """Weighted quantile, linearly interpolated between the midpoints of the weights; share: 0 to 1."""
-    order = np.argsort(values)
-    ordered, mass = values[order], weights[order]
-    middle = (np.cumsum(mass) - mass / 2) / mass.sum()
-    return float(np.interp(share, middle, ordered))
 
 
 class Interval(NamedTuple):

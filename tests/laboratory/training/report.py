@@ -4,13 +4,14 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from advisor.engine.training import Run
-from advisor.fidelity.scores import scoring
-from advisor.fidelity.scores.report import HEADS, percent_text, skip_counts, summary_line, table_of
-from advisor.fidelity.scores.scoring import Scored, grouped
-from advisor.fidelity.training import layouts as training_layouts
-from advisor.fidelity.training.intervals import intervals
-from advisor.fidelity.training.layouts import Compared, layout_text
+from advisor.fidelity.scores.scoring import Scored
 from advisor.fidelity.training.rows import MEMORY
+from tests.laboratory import summaries
+from tests.laboratory.report import HEADS, percent_text, skip_counts, summary_line, table_of
+from tests.laboratory.summaries import grouped
+from tests.laboratory.training import layouts as training_layouts
+from tests.laboratory.training.intervals import intervals
+from tests.laboratory.training.layouts import Compared, layout_text
 
 PEERS = (
     ("Lumos", "3.3 %", "steps of the cluster that it profiled", "arXiv 2504.09307, quoted"),
@@ -54,7 +55,7 @@ def markdown(scored: Sequence[Scored], compared: Sequence[Compared]) -> str:
     parts = [
         "## Training",
         ABOUT,
-        table_of(("rows", *HEADS), [summary_line(name, scoring.summary(rows)) for name, rows in sets(times, memory)]),
+        table_of(("rows", *HEADS), [summary_line(name, summaries.summary(rows)) for name, rows in sets(times, memory)]),
         *by_parts(times),
         "### Training: memory",
         memory_text(known),

@@ -6,29 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.engine import ENGINE_VERSION
-from advisor.fidelity.conditioning import Decision, Judged
-from advisor.fidelity.scores import peers, reliability
-from advisor.fidelity.scores.peers import Comparison, Pair, Recorded
-from advisor.fidelity.scores.scoring import Scored, grouped, label, pair_case, summary
+from advisor.fidelity.scores.scoring import Scored
 from advisor.fidelity.scores.statistics import quantile
+from advisor.fidelity.stored import MOST_CALIBRATION_ERROR, PEERS, REASONS
+from tests.laboratory import peers
+from tests.laboratory.conditioning import Decision, Judged
+from tests.laboratory.peers import Comparison, Pair, Recorded
+from tests.laboratory.summaries import grouped, label, pair_case, summary
 
 MIN_GROUP_ROWS = 5  # smaller groups share one line
 WORST = 20
-
-# errors published for other tools: (tool, error, conditions, source)
-PEERS = (
-    (
-        "BLIS inference-sim",
-        "end-to-end 6.7 % median, ITL 7.1 %, TTFT mean 17.6 %, p99 29 %; unseen A100 15.7 %, L40S 13.3 %",
-        "36 unseen configurations, vLLM, after calibration",
-        "docs/blog/how-blis-learns-latency.md",
-    ),
-    ("LLMServingSim 2.0", "TTFT 2.1 %, TPOT 1.7 %", "an example in its contributors' guide", "pr-workflow.md"),
-    ("Vidur", "below 9 %", "latency; profiled chips, 7 dense models; quoted from memory", "its paper"),
-    ("GenZ", "5.82 % geometric mean", "whole-model runs on the chips of its paper", "abstract of its paper"),
-    ("LLMCompass", "10.9 % operators, 4.1 % inference", "A100, MI210, TPUv3", "ISCA 2024 abstract"),
-    ("chimeraforge 0.76", "decode median 35.9 %; 13 % of cells within 25 %", "n = 15", "its README"),
-)
 
 QUESTION = "How close are Assay's predictions to published measurements and to the project's own?"
 GENERATED = (
@@ -501,22 +488,6 @@ def noisy_cases(scored: Sequence[Scored]) -> set[tuple[str, tuple[Any, ...]]]:
     return {key for key, same in values.items() if min(same) > 0 and max(same) > 1.25 * min(same)}
 
 
-# Circumstances that often explain a large error, in order; the first that applies is reported. This is no proof.
-REASONS: Mapping[str, str] = {
-    "disputed": "disputed",
-    "misfit": "predicted not to fit, but it ran",
-    "noisy": "measured values of this case differ by more than 25 %",
-    "client": "the client's behavior is unknown",
-    "saturated": "saturated: the queue grows during the run, so small errors in the rate become large",
-    "speculative": "speculative decoding with an unstated acceptance rate",
-    "layout": "the source does not state the layout",
-    "tail": "99th percentile of few requests",
-    "tuned": "queueing at a rate tuned to the latency limits",
-    "old": "software of 2024 or earlier",
-    "": "unknown",
-}
-
-
 def likely_reason(s: Scored, disputed: Mapping[str, str], repeats: set[tuple[str, tuple[Any, ...]]]) -> str:
     """The likely reason for a row's error, as text."""
     name = circumstance(s, disputed, repeats)
@@ -637,7 +608,7 @@ def _reliability(tables: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
     if not every:
         return
     yield "## Reliability of the probabilities"
-    yield RELIABILITY.format(target=percent_text(reliability.MOST_CALIBRATION_ERROR))
+    yield RELIABILITY.format(target=percent_text(MOST_CALIBRATION_ERROR))
     multiples = [f"{line['multiple']:g} x" for line in every[0][2]["limits"]]
     lines = [
         (
@@ -647,7 +618,7 @@ def _reliability(tables: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
             t["groups"],
             *(f"{percent_text(x['predicted'])} / {percent_text(x['observed'])}" for x in t["limits"]),
             percent_text(t["calibration_error"]),
-            "met" if t["calibration_error"] <= reliability.MOST_CALIBRATION_ERROR else "missed",
+            "met" if t["calibration_error"] <= MOST_CALIBRATION_ERROR else "missed",
         )
         for basis, name, t in every
     ]

@@ -7,11 +7,11 @@ from zlib import crc32
 
 import numpy as np
 
-from advisor.engine.calibration import Array
-from advisor.engine.search import first_choice
 from advisor.engine.terms import EXPECTED_CONFIDENCE, SURE_CONFIDENCE
-from advisor.fidelity.decisions.cases import Group, Limits, limits_of, usd_per_mtok
-from advisor.fidelity.decisions.errors import Errors
+from tests.laboratory.decisions import first_choice
+from tests.laboratory.decisions.cases import Group, Limits, limits_of, usd_per_mtok
+from tests.laboratory.decisions.errors import Errors
+from tests.laboratory.least_squares import Array
 
 DRAWS = 1024
 RESAMPLES = 2000

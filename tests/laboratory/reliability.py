@@ -11,14 +11,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from advisor.engine.calibration import Array, least_squares, weighted_quantile
-from advisor.engine.search import correlated_normal, standard_normal
-from advisor.engine.terms import SHARES, RatioDistribution
+from advisor.engine.search import standard_normal
+from advisor.engine.search.limits import correlated_normal
+from advisor.engine.terms import SHARES, RatioDistribution, weighted_quantile
+from tests.laboratory import least_squares
+from tests.laboratory.least_squares import Array
 
 MULTIPLES = (0.6, 0.8, 1.0, 1.25, 1.6, 2.0)  # of the prediction
 BOTH = "ttft and tpot"
 LEAST_PAIRS = 10  # for a correlation
-MOST_CALIBRATION_ERROR = 0.04  # the target
 
 
 class HeldOut(NamedTuple):

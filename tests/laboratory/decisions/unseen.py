@@ -5,15 +5,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.engine.calibration import Array, Mask, Observed, Pooling, Solution, conditioning, least_squares
+from advisor.engine.calibration import Observed, Pooling
 from advisor.engine.estimate import Resources
 from advisor.engine.terms import Case, RatioDistribution, length_class
-from advisor.fidelity import calibrate
-from advisor.fidelity.calibration_files import Setup
 from advisor.fidelity.nearest_rows import bits
 from advisor.fidelity.rows import Row
-from advisor.fidelity.scores import reliability, scoring
+from advisor.fidelity.scores import scoring
 from catalog.models import ScoredRow
+from tests.laboratory import calibrate, least_squares, pooling_fit, reliability
+from tests.laboratory.calibration_files import Setup
+from tests.laboratory.least_squares import Array, Mask, Solution
 
 FIGURES = ("tpot", "ttft")
 
@@ -96,7 +97,7 @@ class Refits:
             correlation[basis] = 1.0 if together is None else together
         ratio = self.predicted(held)
         others = [[o for o in observed[figure] if o.place.model != shape][::THIN] for figure in FIGURES]
-        tpot, ttft = (conditioning.fit(against(rows, ratio)) for rows in others)
+        tpot, ttft = (pooling_fit.fit(against(rows, ratio)) for rows in others)
         return Expected(spread=spread, correlation=correlation, poolings=(tpot, ttft))
 
     def _errors(self, held: Mask, basis: str, units: np.ndarray) -> dict[str, list[reliability.HeldOut]]:

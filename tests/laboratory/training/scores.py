@@ -8,6 +8,7 @@ from advisor.engine.network import Model
 from advisor.engine.step import has_experts
 from advisor.engine.terms import Accelerator, Scopes, efficiency
 from advisor.engine.training import Run
+from advisor.engine.training.intervals import Intervals
 from advisor.fidelity.rows import Row, Skip
 from advisor.fidelity.scores.scoring import Prediction, Scored, labels_of
 from advisor.fidelity.training.rows import (
@@ -71,7 +72,7 @@ def scope_labels(case: TrainingCase, resources: Resources) -> dict[str, str]:
     return {"basis": basis, "experts": str(experts).lower()}
 
 
-def with_interval(row: Row, value: float | None, known: training.Intervals) -> Prediction:
+def with_interval(row: Row, value: float | None, known: Intervals) -> Prediction:
     """The prediction with its 90 % interval, in the row's unit: a rate is the inverse of a time."""
     ratios = known.memory if row.metric in MEMORY else known.step
     if value is None or ratios is None or row.metric == "fits_in_memory":

@@ -10,18 +10,18 @@ import numpy as np
 from advisor.engine.calibration import Observed
 from advisor.engine.estimate import Resources
 from advisor.engine.terms import Place, length_class
-from advisor.fidelity import calibrate, calibration_files
-from advisor.fidelity.decisions import cases, errors, track_record
-from advisor.fidelity.decisions.cases import Group, Setting
-from advisor.fidelity.decisions.document import KNOWN, NEW
-from advisor.fidelity.decisions.track_record import Method, Question
-from advisor.fidelity.decisions.unseen import FIGURES, Expected, Refits, against
 from advisor.fidelity.rows import Row
-from advisor.fidelity.scores.peers import Recorded
+from advisor.fidelity.stored import KNOWN, NEW
 from advisor.inputs import measured
 from catalog import clock
 from catalog.models import ScoredRow
 from catalog.pricing.derived import current_offers
+from tests.laboratory import calibrate, calibration_files
+from tests.laboratory.decisions import cases, errors, track_record
+from tests.laboratory.decisions.cases import Group, Setting
+from tests.laboratory.decisions.track_record import Method, Question
+from tests.laboratory.decisions.unseen import FIGURES, Expected, Refits, against
+from tests.laboratory.peers import Recorded
 
 Json = dict[str, Any]
 KINDS = ("vm", "bare_metal")
