@@ -1,5 +1,3 @@
 """The pages and calls of accounts: sign-in, invitations, members, tokens and the audit log."""
 
 from advisor.accounts import audit_page, emails, organization_page, pages, rest, sign_in_link, single_sign_on
-
-__all__ = ["audit_page", "emails", "organization_page", "pages", "rest", "sign_in_link", "single_sign_on"]

@@ -17,24 +17,3 @@ from advisor.web.answers import assumptions_page, compare_page, freshness_page, 
 from advisor.web.views import trouble
 from advisor.web.what_if import quick_estimate
 from advisor.web.what_if import views as what_if_views
-
-__all__ = [
-    "accuracy_page",
-    "assumptions_page",
-    "comments",
-    "compare_page",
-    "deletion_views",
-    "document_views",
-    "documentation",
-    "freshness_page",
-    "list_page",
-    "load_test_views",
-    "portfolio_form",
-    "price_pages",
-    "quick_estimate",
-    "share_links",
-    "studies",
-    "trouble",
-    "views",
-    "what_if_views",
-]

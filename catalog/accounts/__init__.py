@@ -26,29 +26,3 @@ from catalog.accounts.access import (
     why_not,
 )
 from catalog.accounts.secret_tokens import hashed, new_token
-
-__all__ = [
-    "Caller",
-    "MembersOnly",
-    "Right",
-    "SESSION_KEY",
-    "audit",
-    "caller_of",
-    "everything",
-    "for_any_account",
-    "for_templates",
-    "hashed",
-    "identities",
-    "invitations",
-    "memberships_of",
-    "needs",
-    "new_token",
-    "organisation_of",
-    "organizations",
-    "quotas",
-    "refused",
-    "retention",
-    "rights_behind",
-    "service_accounts",
-    "why_not",
-]

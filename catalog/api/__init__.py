@@ -1,9 +1,3 @@
 """REST views of the catalog, and of an organization's own prices."""
 
 from catalog.api import freshness, lists, own_prices
-
-__all__ = [
-    "freshness",
-    "lists",
-    "own_prices",
-]

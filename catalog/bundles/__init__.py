@@ -2,17 +2,3 @@
 
 from catalog.bundles.applied import CATALOG, FEEDS, apply, lines, undo
 from catalog.bundles.archive import MOST_BYTES, Bundle, BundleError, new_key, pack, unpack
-
-__all__ = [
-    "CATALOG",
-    "FEEDS",
-    "MOST_BYTES",
-    "Bundle",
-    "BundleError",
-    "apply",
-    "lines",
-    "new_key",
-    "pack",
-    "undo",
-    "unpack",
-]

@@ -2,12 +2,3 @@
 
 from catalog.details import evidence, facts, freshness, shapes
 from catalog.details.maturity import maturity, maturity_of
-
-__all__ = [
-    "evidence",
-    "facts",
-    "freshness",
-    "maturity",
-    "maturity_of",
-    "shapes",
-]

@@ -1,13 +1,3 @@
 """The catalog's lists: filters, facets, tables, addresses, saved views and exports."""
 
 from catalog.lists import address, drawn, export, filters, saved, table_html, tables
-
-__all__ = [
-    "address",
-    "drawn",
-    "export",
-    "filters",
-    "saved",
-    "table_html",
-    "tables",
-]

@@ -14,31 +14,3 @@ from catalog.rest.errors import document as problem_document
 from catalog.rest.fields import Body, Number, OneOf, Pattern, Text, Whole, YesNo
 from catalog.rest.listing import Filters, KnownParameters, Ordering, Pages, columns, refuse_empty, refuse_unknown
 from catalog.rest.parsers import StrictJSONParser, read_body
-
-__all__ = [
-    "CONTENT_TYPE",
-    "Body",
-    "Conflict",
-    "Filters",
-    "KnownParameters",
-    "Number",
-    "OneOf",
-    "Ordering",
-    "Pages",
-    "Pattern",
-    "ProblemSerializer",
-    "StrictJSONParser",
-    "Text",
-    "TooLarge",
-    "Unprocessable",
-    "Whole",
-    "YesNo",
-    "columns",
-    "flat",
-    "problem_document",
-    "problems",
-    "read_body",
-    "refusal",
-    "refuse_empty",
-    "refuse_unknown",
-]

@@ -1,8 +1,3 @@
 """The pages of workers, results and calibrations."""
 
 from probes.pages import result_figures, views
-
-__all__ = [
-    "result_figures",
-    "views",
-]

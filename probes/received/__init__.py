@@ -1,9 +1,3 @@
 """Results as machines send them: parsed, checked for plausibility, stored and released."""
 
 from probes.received import intake, plausibility, results
-
-__all__ = [
-    "intake",
-    "plausibility",
-    "results",
-]

@@ -1,5 +1,3 @@
 """Pages of studies."""
 
 from advisor.web.studies import every, one
-
-__all__ = ["every", "one"]

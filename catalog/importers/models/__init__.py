@@ -2,10 +2,3 @@
 
 from catalog.importers.models import hf, hub, model_files
 from catalog.importers.models.model_files import ModelFiles
-
-__all__ = [
-    "ModelFiles",
-    "hf",
-    "hub",
-    "model_files",
-]

@@ -14,19 +14,3 @@ from catalog.importers.prices import (
     skypilot,
 )
 from catalog.importers.prices.offers import Account, Offer
-
-__all__ = [
-    "Account",
-    "Offer",
-    "aws",
-    "azure",
-    "gcp",
-    "gpu_price_index",
-    "gpuhunt",
-    "hosted",
-    "lambda_cloud",
-    "litellm",
-    "names",
-    "openrouter",
-    "skypilot",
-]
