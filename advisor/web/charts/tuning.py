@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from advisor.result import CacheFormatChoice, FormatChoice, Option, Roofline, RooflinePhase, TuningPlan, TuningStep
+from advisor.result import CacheFormatChoice, FormatChoice, Option, TuningPlan, TuningStep
 from advisor.web.charts.plots import label, log_scale, sig_short, svg, wrapped
 from catalog.charts import Log
 
 WIDTH, ROW, TOP, BOTTOM = 720, 34, 10, 44
 NAMES, RIGHT = 300, 70  # pixels left and right of the bars
-ROOF_WIDTH, ROOF_HEIGHT, ROOF_LEFT, ROOF_RIGHT, ROOF_BOTTOM = 720, 360, 74, 24, 56
 NAME_LETTERS = 42
 FORMATS_SHOWN = 3  # in view; the others are closed
 LOSS = 0.995  # a smaller gain is a loss
@@ -58,63 +57,6 @@ def bar(step: TuningStep, rate: float, x: Log, start: float, y: float) -> str:
         f"<g><title>{tip}</title>{wrapped(NAMES - 8, y + ROW / 2, name, NAME_LETTERS)}"
         f'<rect class="step {kind}" x="{left}" y="{y + 6}" width="{max(right - left, 2):.1f}" height="{ROW - 12}"/>'
         f"{label(right + 6, y + ROW / 2 + 4, text, 'tick', 'start')}</g>"
-    )
-
-
-# --- roofline ---------------------------------------------------------------------------------------------------
-
-
-def roofline_svg(roofline: Roofline | None) -> str:
-    """FLOP/s over FLOP per byte: datasheet roofline, achieved roofline, and both phases."""
-    if roofline is None or not roofline.phases or not roofline.reached_flops_per_s:
-        return ""
-    flops, rate = roofline.reached_flops_per_s, roofline.reached_bytes_per_s or 0.0
-    sheet = (roofline.datasheet_flops_per_s or flops, roofline.datasheet_bytes_per_s or 0.0)
-    roofs = [("datasheet", "sheet", *sheet), (roofline.basis, "reached", flops, rate)]
-    ridges = [flops / rate for _, _, flops, rate in roofs]
-    intensities = [p.flops_per_byte for p in roofline.phases if p.flops_per_byte]
-    x = log_scale([*intensities, min(ridges) / 8, max(ridges) * 4], ROOF_LEFT, ROOF_WIDTH - ROOF_RIGHT)
-    top = max(flops for _, _, flops, _ in roofs) / 1e12
-    speeds = [p.flops_per_s / 1e12 for p in roofline.phases if p.flops_per_s]
-    lowest = min([*speeds, *(rate * x.low / 1e12 for *_, rate in roofs)])
-    y = log_scale([lowest, top], ROOF_HEIGHT - ROOF_BOTTOM, 24)
-    body = roof_axes(x, y) + "".join(roof(name, css, flops, rate, x, y) for name, css, flops, rate in roofs)
-    body += "".join(phase_mark(p, x, y) for p in roofline.phases)
-    return svg("lesson", ROOF_WIDTH, ROOF_HEIGHT, "Roofline of this plan", " ".join(roofline.sentences), body)
-
-
-def roof_axes(x: Log, y: Log) -> str:
-    floor, parts = ROOF_HEIGHT - ROOF_BOTTOM, []
-    for value in x.ticks():
-        parts += [f'<path class="grid" d="M{x(value)} 24V{floor}"/>', label(x(value), floor + 18, sig_short(value))]
-    for value in y.ticks():
-        parts.append(f'<path class="grid" d="M{ROOF_LEFT} {y(value)}H{ROOF_WIDTH - ROOF_RIGHT}"/>')
-        parts.append(label(ROOF_LEFT - 8, y(value) + 4, sig_short(value), anchor="end"))
-    parts.append(label((ROOF_LEFT + ROOF_WIDTH) / 2, ROOF_HEIGHT - 12, "FLOP per byte of memory read (log)", "name"))
-    turned = f'transform="translate(16 {(24 + floor) / 2}) rotate(-90)"'
-    return "".join(parts) + f'<text class="name" text-anchor="middle" {turned}>TFLOP/s per chip (log)</text>'
-
-
-def roof(name: str, css: str, flops_per_s: float, bytes_per_s: float, x: Log, y: Log) -> str:
-    ridge, high = flops_per_s / bytes_per_s, flops_per_s / 1e12
-    tip = f"{name}: {high:,.0f} TFLOP/s, {bytes_per_s / 1e12:.2f} TB/s, ridge at {ridge:,.0f} FLOP/byte"
-    rise = f"M{x(x.low)} {y(bytes_per_s * x.low / 1e12)}L{x(ridge)} {y(high)}H{x(x.high)}"
-    below = 15 if css == "reached" else -7
-    return (
-        f'<g><title>{escape(tip)}</title><path class="roof-line {css}" d="{rise}"/>'
-        f"{label(x(x.high) - 4, y(high) + below, f'{name}: {high:,.0f}', 'tick', 'end')}</g>"
-    )
-
-
-def phase_mark(p: RooflinePhase, x: Log, y: Log) -> str:
-    """The point of one phase; nothing where a figure is unknown."""
-    if not p.flops_per_byte or not p.flops_per_s:
-        return ""
-    px, py = x(p.flops_per_byte), y(p.flops_per_s / 1e12)
-    tip = f"{p.phase}: {p.flops_per_byte:,.0f} FLOP/byte, {p.flops_per_s / 1e12:,.0f} TFLOP/s per chip"
-    return (
-        f'<g><title>{escape(tip)}</title><circle class="phase {escape(p.phase)}" cx="{px}" cy="{py}" r="7"/>'
-        f"{label(px + 11, py + (16 if py < ROOF_HEIGHT - ROOF_BOTTOM - 22 else -6), p.phase, 'name', 'start')}</g>"
     )
 
 

@@ -22,6 +22,7 @@ from advisor.result import (
 from advisor.templatetags.units import dollars, duration, gib, percent, sig
 from advisor.web.charts import plots as charts
 from advisor.web.charts import tuning as tuning_charts
+from catalog.charts import drawn
 from catalog.pricing import reader
 
 Json = dict[str, Any]
@@ -222,10 +223,9 @@ def techniques(plan: TuningPlan | None) -> Chart:
 
 def roofline(found: Roofline | None) -> Chart:
     """Attainable and reached TFLOP/s over FLOP per byte."""
-    svg = tuning_charts.roofline_svg(found)
-    columns = ("Roofline or phase", "FLOP per byte", "TFLOP/s per chip")
-    if found is None or not svg:
-        return Chart(id="roofline", title="Roofline of this plan", svg="", data={})
+    title, columns = "Roofline of this plan", ("Roofline or phase", "FLOP per byte", "TFLOP/s per chip")
+    if found is None or not found.phases or not found.reached_flops_per_s:
+        return Chart(id="roofline", title=title, svg="", data={})
     flops, rate = found.reached_flops_per_s or 0.0, found.reached_bytes_per_s or 0.0
     sheet = (found.datasheet_flops_per_s or flops, found.datasheet_bytes_per_s or 0.0)
     roofs = [("datasheet", "--muted", True, *sheet), (found.basis, "--ink", False, flops, rate)]
@@ -265,7 +265,8 @@ def roofline(found: Roofline | None) -> Chart:
     }
     rows = [(f"{name}, ridge", sig(high / rate), sig(high / 1e12)) for name, _, _, high, rate in roofs]
     rows += [(p.phase, sig(p.flops_per_byte), sig((p.flops_per_s or 0.0) / 1e12)) for p in phases]
-    return Chart(id="roofline", title="Roofline of this plan", svg=svg, data=data, columns=columns, rows=tuple(rows))
+    picture = drawn(data, title, " ".join(found.sentences), "lesson")
+    return Chart(id="roofline", title=title, svg=picture, data=data, columns=columns, rows=tuple(rows))
 
 
 def roof_text(name: str, flops_per_s: float, bytes_per_s: float) -> str:
