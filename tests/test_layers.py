@@ -164,14 +164,13 @@ def walked(path: Path) -> Iterator[tuple[str, str]]:
 
 @cache
 def face(room: str) -> frozenset[str]:
-    """The names in a room's __all__; without one, those that its __init__ imports from the room."""
-    body, own = ast.parse(MODULES[room].read_text()).body, set[str]()
+    """The names that a room lends: its __all__, or where it has none, what its __init__ imports."""
+    body = tree(MODULES[room]).body
     for node in body:
         if isinstance(node, ast.Assign) and [t.id for t in node.targets if isinstance(t, ast.Name)] == ["__all__"]:
             return frozenset(ast.literal_eval(node.value))
-        if isinstance(node, ast.ImportFrom) and node.module and within(node.module, room):
-            own |= {alias.asname or alias.name for alias in node.names}
-    return frozenset(own)
+    imported = [node for node in body if isinstance(node, ast.ImportFrom)]
+    return frozenset(alias.asname or alias.name for node in imported for alias in node.names)
 
 
 def module_graph() -> dict[str, set[str]]:
@@ -259,7 +258,7 @@ def test_a_circle_is_found() -> None:
     assert cycle_in({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == ["a", "b", "c", "a"]
 
 
-def test_a_room_is_entered_only_through_its_face() -> None:
+def test_a_room_is_entered_only_through_the_names_that_it_lends() -> None:
     wrong = []
     for module, path in MODULES.items():
         here = room_of(module)
@@ -272,7 +271,7 @@ def test_a_room_is_entered_only_through_its_face() -> None:
     assert wrong == []
 
 
-def test_a_room_used_as_a_namespace_is_asked_only_for_the_names_of_its_face() -> None:
+def test_a_room_used_as_a_namespace_is_asked_only_for_the_names_that_it_lends() -> None:
     wrong = []
     for module, path in MODULES.items():
         named = {
@@ -285,7 +284,7 @@ def test_a_room_used_as_a_namespace_is_asked_only_for_the_names_of_its_face() ->
     assert wrong == []
 
 
-def test_every_name_of_a_face_is_used_outside_its_package() -> None:
+def test_every_name_that_a_package_lends_is_used_outside_it() -> None:
     """By other packages than the tests: imported by name, or as an attribute of the package."""
     faces = {module: face(module) for module, path in MODULES.items() if path.name == "__init__.py" and face(module)}
     used: dict[str, set[str]] = {package: set() for package in faces}

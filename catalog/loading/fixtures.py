@@ -173,6 +173,12 @@ def list_of(check: Check) -> Check:
     return check_items
 
 
+def listed_items(where: str, value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise FixtureError(f"{where}: expected a list, not {value!r}")
+    return value
+
+
 def check_number_or_zero(where: str, value: Any) -> None:
     check_number(where, value, zero=True)
 
@@ -235,13 +241,13 @@ def _check_mapping(where: str, value: Any) -> None:
 
 def _check_tiers(where: str, value: Any) -> None:
     tier = {"name": None, **each(("gb_per_s", "chips"), check_number), "topology": one_of(*TOPOLOGIES)}
-    for given in value:
+    for given in listed_items(where, value):
         check_fields(where.removesuffix(".tiers"), given, tier, each(("latency_us", "wraps_from"), check_number))
 
 
 def _check_profiles(where: str, value: Any) -> None:
     names = ("compute_slices", "memory_slices", "l2_slices", "gib", "cores", "instances")
-    for given in value:
+    for given in listed_items(where, value):
         check_keys(where.removesuffix(".profiles"), given, ("name", *names))
         place = f"{where.removesuffix('.profiles')}.{given['name']}"
         check_fields(place, given, {"name": None, **each(names, check_number)}, {})
@@ -256,7 +262,10 @@ CHIP: dict[str, tuple[Fields, Fields]] = {
     "links": ({"tiers": _check_tiers}, {}),
     "power": ({"tdp_watts": check_number}, {"idle_watts": check_number}),
     "price": ({"typical_usd": check_number}, {}),
-    "partitions": ({**each(("way", "compute_slices", "memory_slices"), None), "profiles": _check_profiles}, {}),
+    "partitions": (
+        {"way": None, **each(("compute_slices", "memory_slices"), check_number), "profiles": _check_profiles},
+        {},
+    ),
     "software": (
         {},
         {
@@ -317,11 +326,12 @@ def served_model(path: Path) -> Row:
         where, given, (*plain, "shape"), ("licence", "published", "conversions", "measured_only", "notes", *PARTS)
     )
     _check_slug(path, given)
+    _check_mapping(f"{where}: shape", given["shape"])
     shape = {key: value for key, value in given["shape"].items() if key not in META}
     check_keys(f"{where}: shape", given["shape"], ("blocks", *META), shape)
     try:
         check_plausible(from_shape(given["slug"], shape))
-    except (TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise FixtureError(f"{where}: shape: {error}") from error
     row = kept(given, (*plain, "licence", "notes")) | {"shape": shape}
     sources = {"shape": source_of(f"{where}: shape", given["shape"])}
@@ -355,7 +365,7 @@ def _checkpoints(where: str, given: Mapping[str, Any], sources: Row) -> Row:
             any_key = each(set(given[part]) - set(META), check_text) if part == "engines" else optional
             checkpoints["published" if part == "checkpoint" else part] = group(place, given[part], required, any_key)
             sources[part] = source_of(place, given[part])
-    for index, item in enumerate(given.get("conversions", [])):
+    for index, item in enumerate(listed_items(f"{where}: conversions", given.get("conversions", []))):
         place = f"{where}: conversions[{index}]"
         conversion = group(place, item, each(("hf_id", "format"), None), {"experts_only": check_switch, "others": None})
         checkpoints.setdefault("conversions", []).append(conversion)
@@ -456,6 +466,7 @@ def unit(where: str, given: Mapping[str, Any]) -> Row:
 def assumption(where: str, given: Mapping[str, Any]) -> Row:
     """The row of one default assumption."""
     check_keys(where, given, ("key", "value", "unit", *META), ("low", "high", "notes"))
+    check_text(f"{where}: key", given["key"])
     check = check_change if given["key"].endswith(CHANGES) else check_number_or_zero
     required = {**each(("key", "unit", *META), None), "value": check}
     place = _named(where, given, required, {"low": check, "high": check, "notes": None}, "key")

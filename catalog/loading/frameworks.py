@@ -37,6 +37,7 @@ from catalog.loading.fixtures import (
     group,
     kept,
     list_of,
+    listed_items,
     newest,
     one_of,
     read_yaml,
@@ -101,11 +102,11 @@ def frameworks(directory: Path) -> list[Row]:
 
 def versions(path: Path, known: Mapping[str, Row]) -> list[Row]:
     """The rows of a framework's file: its version, and earlier ones with what differs from it."""
-    given = read_yaml(path)
+    given, where = read_yaml(path), f"{path.name}: earlier"
     newest_row = framework(path, {key: value for key, value in given.items() if key != "earlier"}, known)
     return [
         newest_row,
-        *(_earlier(f"{path.name}: earlier", row, given, path, known) for row in given.get("earlier", ())),
+        *(_earlier(where, row, given, path, known) for row in listed_items(where, given.get("earlier", []))),
     ]
 
 
@@ -156,7 +157,7 @@ def framework(path: Path, given: Row, known: Mapping[str, Row]) -> Row:
 
 
 def _check_chip_defaults(where: str, value: Any) -> None:
-    for rule in value:
+    for rule in listed_items(where, value):
         check_keys(where, rule, (), ("chips", "from_gib", "below_gib", *CHIP_DEFAULTS))
 
 

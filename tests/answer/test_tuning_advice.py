@@ -126,11 +126,7 @@ def test_the_pictures_are_well_formed_and_the_page_shows_them(on_a100: Json, cli
     option = on_a100["recommendations"][0]
     tuning = Option.read(option).tuning
     assert tuning and tuning.plan
-    bars = [
-        n
-        for n in ElementTree.fromstring(tuning_charts.waterfall(tuning.plan)).iter()
-        if (n.get("class") or "").startswith("step ")
-    ]
+    bars = [n for n in ElementTree.fromstring(chart_data.techniques(tuning.plan).svg).iter() if n.tag == "rect"]
     assert len(bars) == len(
         [s for s in option["tuning"]["plan"]["steps"] if s["state"] in ("base", "used", "possible")]
     )

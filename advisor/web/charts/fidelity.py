@@ -80,6 +80,7 @@ def chart(kind: str, lines: Sequence[Line], axis_label: str, hue_of: Mapping[str
         "y": axis(f"predicted, {axis_label}", **frame),
         "series": [*bands, equal, *by_name.values()],
         "height": 400,
+        "legend": False,  # the page has one
     }
     close, near = (sum(abs(each.row.bias_fraction or 0.0) <= width for each in lines) / len(lines) for width in BANDS)
     description = f"{len(lines)} figures: {near:.0%} within 10% of the measurement, {close:.0%} within 25%."

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from advisor.result import Driver, Memory, Operator, ParetoPoint, PlanMonth, SensitivityBar, WaterfallStep
+from advisor.result import Driver, Memory, Operator, ParetoPoint, PlanMonth
 from advisor.templatetags.units import dollars, gib, given, large, ms
 from catalog.charts import (
     BOTTOM,
@@ -197,47 +197,10 @@ def stacked(parts: Sequence[tuple[str, float]], title: str, description: str) ->
     return svg("stacked", 1000, 40, title, description, "".join(rects), ' preserveAspectRatio="none"')
 
 
-STEP_HEIGHT, STEP_LEFT, STEP_RIGHT = 26, 250, 70
+BARS_WIDTH, BARS_LEFT, BAR_HEIGHT = 720, 300, 26
 NEGLIGIBLE = 0.001  # share of the variance
-RANGE_RIGHT, RANGE_LETTERS, LINE = 140, 34, 15  # room for both ends of a bill; letters and pixels of a line
+LABEL_RIGHT, NAME_LETTERS, LINE = 140, 42, 15  # room for both ends of a bill; letters and pixels of a line
 UNUSED = ("chips left over in whole instances", "spare replicas", "spare hosts", "idle hours and headroom")
-
-
-@reader.in_usd
-def waterfall(steps: Sequence[WaterfallStep]) -> str:
-    """A waterfall chart of the cost per million tokens; the last bar is the total."""
-    values = [(step.name, step.usd_per_mtok) for step in steps]
-    total = sum(value for _, value in values)
-    if total <= 0:
-        return ""
-    scale, at, parts = (WIDTH - STEP_LEFT - STEP_RIGHT) / total, 0.0, []
-    for row, (name, value) in enumerate([*values, ("a million tokens", total)]):
-        start = 0.0 if row == len(values) else at
-        css = "fall-total" if row == len(values) else "fall-unused" if name in UNUSED else "fall-part"
-        x, y, width = STEP_LEFT + start * scale, row * STEP_HEIGHT, max(value * scale, 1.0)
-        parts.append(label(STEP_LEFT - 8, y + 17, name, "name", "end"))
-        parts.append(f'<rect class="{css}" x="{x:.1f}" y="{y + 4}" width="{width:.1f}" height="{STEP_HEIGHT - 8}"/>')
-        parts.append(label(x + width + 6, y + 17, dollars(value), anchor="start"))
-        at += value
-    text = ", ".join(f"{name} {dollars(value)}" for name, value in values)
-    height = (len(values) + 1) * STEP_HEIGHT
-    title = "Cost per million tokens, step by step"
-    return svg("waterfall", WIDTH, height, title, text, "".join(parts))
-
-
-@reader.in_usd
-def tornado(bars: Sequence[SensitivityBar], what: str = "Monthly cost") -> str:
-    """A tornado chart: the first choice's cost at both ends of each assumption; dark if the ranking changes."""
-    ends = [(bar.assumption, bar.usd_per_month_low, bar.usd_per_month_high, bar.within_range) for bar in bars]
-    known = [(name, low, high, bool(dark)) for name, low, high, dark in ends if low is not None and high is not None]
-    return from_low_to_high(known, f"{what} of the first choice over the range of each assumption")
-
-
-@reader.in_usd
-def drivers(found: Sequence[Driver], what: str = "Monthly cost") -> str:
-    """A tornado chart: the first option's cost at both ends of each uncertain input that moves it."""
-    ends = [(each.name, each.usd_per_month_low, each.usd_per_month_high, False) for each in found if moves(each)]
-    return from_low_to_high(ends, f"{what} of the first option over the 90% range of each uncertain input")
 
 
 def moves(driver: Driver) -> bool:
@@ -245,27 +208,31 @@ def moves(driver: Driver) -> bool:
     return driver.usd_per_month_low != driver.usd_per_month_high or driver.variance_fraction >= NEGLIGIBLE
 
 
-def from_low_to_high(rows: Sequence[tuple[str, float, float, bool]], title: str) -> str:
-    """Horizontal bars from low to high: name, both ends, and whether the bar is dark."""
+def bars(data: Mapping[str, Any], title: str, kind: str, description: str = "") -> str:
+    """The SVG of an interactive chart's horizontal bars: names, bars from one value to another, and their labels."""
+    rows, is_log = data.get("rows", ()), bool(data) and data["value"]["log"]
     if not rows:
         return ""
-    least, most = min(min(low, high) for _, low, high, _ in rows), max(max(low, high) for _, low, high, _ in rows)
-    height = STEP_HEIGHT + LINE * any(len(name) > RANGE_LETTERS for name, *_ in rows)
-    room = (WIDTH - STEP_LEFT - RANGE_RIGHT) / ((most - least) or 1.0)
-    parts = []
-    for row, (name, low, high, dark) in enumerate(rows):
-        x, width, y = STEP_LEFT + (min(low, high) - least) * room, max(abs(high - low) * room, 1.0), row * height
-        css = "fall-total" if dark else "fall-part"
-        parts.append(wrapped(STEP_LEFT - 8, y + height / 2, name, RANGE_LETTERS))
-        parts.append(f'<rect class="{css}" x="{x:.1f}" y="{y + 4}" width="{width:.1f}" height="{height - 8}"/>')
-        bill = (
-            f"{dollars(min(low, high))} to {dollars(max(low, high))}"
-            if dollars(low) != dollars(high)
-            else f"stays {dollars(low)}"
-        )
-        parts.append(label(x + width + 6, y + height / 2 + 4, bill, anchor="start"))
-    text = ", ".join(f"{name} {dollars(low)} to {dollars(high)}" for name, low, high, _ in rows)
-    return svg("tornado", WIDTH, len(rows) * height, title, text, "".join(parts))
+    ends, edge = [value for row in rows for value in (row["from"], row["to"])], BARS_WIDTH - LABEL_RIGHT
+    least, room = min(ends), (edge - BARS_LEFT) / ((max(ends) - min(ends)) or 1.0)
+    scale = log_scale(ends, BARS_LEFT, edge) if is_log else lambda value: BARS_LEFT + (value - least) * room
+    height = BAR_HEIGHT + LINE * any(len(row["name"]) > NAME_LETTERS for row in rows)
+    floor, parts = height * len(rows), []
+    for value in scale.ticks() if isinstance(scale, Log) else ():
+        parts.append(f'<path class="grid" d="M{scale(value)} 0V{floor}"/>')
+        parts.append(label(scale(value), floor + 17, sig_short(value)))
+    if is_log:
+        parts.append(label((BARS_LEFT + edge) / 2, floor + 38, f"{data['value']['name']} (log)", "name"))
+    for n, row in enumerate(rows):
+        x, end, y = scale(min(row["from"], row["to"])), scale(max(row["from"], row["to"])), n * height
+        width, color = max(end - x, 1.0), f"var({row['color']})"
+        look = f'fill="none" stroke="{color}" stroke-dasharray="4 3"' if row.get("outline") else f'fill="{color}"'
+        bar = f'<rect {look} x="{x:.1f}" y="{y + 4}" width="{width:.1f}" height="{height - 8}"/>'
+        parts.append(wrapped(BARS_LEFT - 8, y + height / 2, row["name"], NAME_LETTERS))
+        parts.append(f"<g><title>{escape(row['text'])}</title>{bar}</g>")
+        parts.append(label(x + width + 6, y + height / 2 + 4, row["label"], anchor="start"))
+    text = description or ", ".join(f"{row['name']} {row['label']}" for row in rows)
+    return svg(kind, BARS_WIDTH, floor + 44 * is_log, title, text, "".join(parts))
 
 
 PLAN_HEIGHT, PLAN_TOP, PLAN_BOTTOM, PLAN_LEFT = 220, 14, 44, 56

@@ -104,6 +104,7 @@ def cost_chart(runs: Sequence[TrainingOption], base: str = "") -> Chart:
         "x": axis(f"{unit} of the run", "number", log=True),
         "y": axis("USD of the run", "usd", log=True),
         "series": series,
+        "legend": False,  # the page has one
         "limits": [{"axis": "x", "value": limit * factor, "name": f"deadline {given(limit)} days"}] if limit else [],
     }
     text = f"{len(runs)} ranked runs and {len(points) - len(runs)} other sizes of the first. Lower left is better."
