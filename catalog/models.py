@@ -287,9 +287,8 @@ class Price(models.Model):
     country = models.CharField(max_length=2, blank=True)  # ISO 3166-1 code; empty: not stated
     currency = models.CharField(max_length=3, default="USD")  # of the price list
     listed_price = models.DecimalField(max_digits=16, decimal_places=4, null=True, blank=True)  # None: it is in USD
-    smallest_unit_accelerators = models.PositiveIntegerField(
-        null=True, blank=True
-    )  # chips sold together at least; None: unknown
+    # chips sold together at least; None: unknown
+    smallest_unit_accelerators = models.PositiveIntegerField(null=True, blank=True)
     smallest_unit_source = models.TextField(blank=True)  # empty: the instance or purchase itself is the unit
     recorded_at = models.DateTimeField(default=timezone.now, null=True, editable=False)  # None: before this was kept
     made_by = models.CharField(max_length=150, blank=True)  # who added it, of an organization's own rows
@@ -552,9 +551,7 @@ class ApiPrice(models.Model):
     speed_source = models.TextField(blank=True)
     quantization = models.CharField(max_length=20, blank=True)  # of the weights, as the provider names it
     # slug of the accelerator that the provider says it uses
-    hardware = models.CharField(
-        max_length=60, default="", db_default="", blank=True
-    )  # slug of the accelerator that the provider says it uses
+    hardware = models.CharField(max_length=60, default="", db_default="", blank=True)
     withdrawn = models.DateField(null=True, blank=True)  # not offered since; `notes` has the source
     notes = models.TextField(blank=True)
     as_of = models.DateField()
@@ -604,9 +601,7 @@ class Framework(Sourced):
 class QuantizationMethod(Sourced):
     slug = models.SlugField(unique=True, max_length=60)
     name = models.CharField(max_length=80)
-    settings = (
-        models.JSONField()
-    )  # applies_to (weights | kv) and the remaining fields of advisor.engine.terms.Quantization
+    settings = models.JSONField()  # applies_to (weights | kv); the other fields of advisor.engine.terms.Quantization
     history = HistoricalRecords()
 
     class Meta:

@@ -74,12 +74,7 @@ class WorkloadForm(forms.Form):
         self.organisation = organisation  # whose own prices count, beside the public ones
         for field in self.asked.values():
             self.fields[field.path] = form_field(field)
-        self.fields[YAML] = forms.CharField(
-            label="YAML",
-            required=False,
-            strip=False,
-            widget=forms.Textarea(attrs={"rows": 12, "spellcheck": "false"}),
-        )
+        self.fields[YAML] = forms.CharField(label="YAML", required=False, strip=False, widget=textarea(12))
         self.specs: list[dict[str, Any]] = []
         self.yaml_alone = False
 
@@ -270,37 +265,18 @@ def sentence(text: str) -> str:
 
 def form_field(field: Field) -> forms.Field:
     """The Django field. Numbers are text inputs, because number inputs lose mistyped text."""
-    if field.reads == ONE_OF:
-        return forms.ChoiceField(
-            label=field.label, required=False, choices=field.choices, help_text=field.help, widget=forms.Select
-        )
-    if field.reads == SWITCH:
-        return forms.ChoiceField(label=field.label, required=False, choices=field.choices, widget=forms.RadioSelect)
+    common: dict[str, Any] = {"label": field.label, "required": False, "help_text": field.help}
+    if field.reads in (ONE_OF, SWITCH):
+        widget = forms.Select if field.reads == ONE_OF else forms.RadioSelect
+        return forms.ChoiceField(**common, choices=field.choices, widget=widget)
     if field.reads == SOME_OF:
-        return forms.MultipleChoiceField(
-            label=field.label,
-            required=False,
-            choices=field.choices,
-            help_text=field.help,
-            widget=forms.CheckboxSelectMultiple,
-        )
+        return forms.MultipleChoiceField(**common, choices=field.choices, widget=forms.CheckboxSelectMultiple)
     if field.reads == FILE:
-        file_input = forms.FileInput(attrs={"accept": ".csv,text/csv"})
-        return forms.FileField(label=field.label, required=False, help_text=field.help, widget=file_input)
-    if field.reads in LINED:
-        return forms.CharField(
-            label=field.label,
-            required=False,
-            help_text=field.help,
-            max_length=8000,
-            widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
-            validators=checks_of(field),
-        )
+        return forms.FileField(**common, widget=forms.FileInput(attrs={"accept": ".csv,text/csv"}))
     if field.reads == LINES:
-        textarea = forms.Textarea(attrs={"rows": 4, "spellcheck": "false"})
-        return forms.CharField(
-            label=field.label, required=False, help_text=field.help, max_length=900_000, widget=textarea
-        )
+        return forms.CharField(**common, max_length=900_000, widget=textarea(4))
+    if field.reads in LINED:
+        return forms.CharField(**common, max_length=8000, widget=textarea(3), validators=checks_of(field))
     attrs = {"autocomplete": "off"}
     if field.reads in (NUMBER, WHOLE) and not is_share(field):  # which ends in a percent sign
         attrs["inputmode"] = "decimal" if field.reads == NUMBER else "numeric"
@@ -308,13 +284,12 @@ def form_field(field: Field) -> forms.Field:
         attrs["list"] = f"{field.suggestions}-list"
     max_length = 8000 if field.reads == CURVE else 2000
     return forms.CharField(
-        label=field.label,
-        required=False,
-        help_text=field.help,
-        max_length=max_length,
-        widget=forms.TextInput(attrs=attrs),
-        validators=checks_of(field),
+        **common, max_length=max_length, widget=forms.TextInput(attrs=attrs), validators=checks_of(field)
     )
+
+
+def textarea(rows: int) -> forms.Textarea:
+    return forms.Textarea(attrs={"rows": rows, "spellcheck": "false"})
 
 
 def to_raw(cleaned: Mapping[str, Any], kind: object = None) -> dict[str, Any]:

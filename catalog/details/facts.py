@@ -1,6 +1,6 @@
 """The sections of the detail pages: figures of one catalog row, grouped by source."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -373,8 +373,8 @@ def links_text(chip: Accelerator) -> str:
 
 def quantization(row: QuantizationMethod) -> list[Section]:
     """The section of a quantization page: format and effect on quality."""
-    return [section("Method", row.sources.get("method"), *settings(row, tuple(row.settings)))]
+    return [section("Method", row.sources.get("method"), *settings(row, row.settings))]
 
 
-def settings(row: Framework | QuantizationMethod, keys: tuple[str, ...]) -> list[tuple[str, Any, str]]:
+def settings(row: Framework | QuantizationMethod, keys: Iterable[str]) -> list[tuple[str, Any, str]]:
     return [(key.replace("_", " ").capitalize(), row.settings.get(key), UNITS.get(key, "")) for key in keys]

@@ -20,15 +20,8 @@ from catalog.loading.fixtures import CONFIDENCES, DTYPES, KINDS, ORIGINS, TERMS,
 from catalog.loading.places import place_text
 from catalog.models import (
     Accelerator,
-    ApiPrice,
-    EvidenceRow,
     ExchangeRate,
-    Framework,
     Price,
-    QuantizationMethod,
-    Region,
-    ServedModel,
-    Unit,
 )
 from catalog.pricing import finding, reader
 from catalog.pricing.current import OFFICIAL
@@ -187,30 +180,15 @@ class AcceleratorFilter(Faceted):
     origin = AnyOf({each: finding.origin_words(each) for each in ORIGINS}, "Price origin")
     age = AnyOf(facets.AGES, "Age of the price")
     memory_gib_min = at_least("memory_gib", "Memory, GiB")
-    memory_gb_per_s_min = at_least("memory_gb_per_s", "Bandwidth, GB/s")
     dtype = choice(DTYPES, method="with_dtype", label="Supported dtype")
+    served = YesNo(label="Runs an open framework")
+    memory_gb_per_s_min = at_least("memory_gb_per_s", "Bandwidth, GB/s")
     bf16_tflops_min = at_least("bf16_tflops", "BF16 or FP16, TFLOP/s")
     tflops_per_watt_min = at_least("tflops_per_watt", "TFLOPS/W")
     tdp_watts_max = at_most("tdp_watts", "TDP, W")
     usd_per_hour_max = at_most("usd_per_hour_min", "Lowest USD/h")
     year_min = at_least("release_year", "Year", Whole)
-    served = YesNo(label="Runs an open framework")
     priced = YesNo(field_name="usd_per_hour_min", lookup_expr="isnull", exclude=True, label="Available to rent")
-
-    class Meta:
-        model = Accelerator
-        fields = (
-            "search",
-            "vendor",
-            "kind",
-            "region_group",
-            "term",
-            "origin",
-            "age",
-            "memory_gib_min",
-            "dtype",
-            "served",
-        )
 
     def with_dtype(self, queryset: QuerySet[Accelerator], name: str, value: str) -> QuerySet[Accelerator]:
         return queryset.filter(dense_tflops__has_key=value)
@@ -245,9 +223,6 @@ class PriceFilter(Faceted):
     search = Search("provider", "instance", "accelerator__name", "accelerator__slug", "region")
     accelerator = django_filters.CharFilter(method="of_chips", label="Accelerator, such as H100")
     place = django_filters.CharFilter(method="at_place", label="Place: eu, us, apac, a country or a region")
-    anywhere = django_filters.ChoiceFilter(
-        choices=YES_NO, method="unchanged", label="Include prices for any region", empty_label="Yes (default)"
-    )
     vendor = AnyText("Vendor")
     accelerator_kind = AnyOf(words(KINDS), "Class")
     region_group = AnyOf(facets.REGION_GROUPS, "Region")
@@ -260,6 +235,9 @@ class PriceFilter(Faceted):
         "Price origin",
     )
     age = AnyOf(facets.AGES, "Age")
+    anywhere = django_filters.ChoiceFilter(
+        choices=YES_NO, method="unchanged", label="Include prices for any region", empty_label="Yes (default)"
+    )
     confidence = choice(CONFIDENCES)
     provider = django_filters.CharFilter(lookup_expr="iexact")
     region = django_filters.CharFilter()
@@ -273,10 +251,6 @@ class PriceFilter(Faceted):
     )
     since = Day(field_name="as_of", lookup_expr="gte", label="Not older than")
     until = Day(field_name="as_of", lookup_expr="lte", label="Not newer than")
-
-    class Meta:
-        model = Price
-        fields = ("search", "accelerator", "place", *facets.PRICE_NAMES)
 
     def before_facets(self, queryset: QuerySet[Price]) -> QuerySet[Price]:
         given = self.form.cleaned_data
@@ -355,20 +329,12 @@ class ApiPriceFilter(Faceted):
     age = AnyOf(facets.AGES, "Age")
     since = Day(field_name="as_of", lookup_expr="gte", label="Not older than")
 
-    class Meta:
-        model = ApiPrice
-        fields = ("search", "model", *facets.API_NAMES, "since")
-
 
 class ModelFilter(django_filters.FilterSet):
     search = Search("hf_id", "slug", "family", "licence")
     family = django_filters.CharFilter()
     native_dtype = django_filters.CharFilter(label="Native dtype")
     context_min = at_least("max_context_tokens", "Context, tokens", Whole)
-
-    class Meta:
-        model = ServedModel
-        fields = ("search", "family", "native_dtype")
 
 
 class FrameworkFilter(django_filters.FilterSet):
@@ -380,19 +346,11 @@ class FrameworkFilter(django_filters.FilterSet):
         field_name="settings__quantizations", lookup_expr="icontains", label="Supported format"
     )
 
-    class Meta:
-        model = Framework
-        fields = ("search",)
-
 
 class QuantizationFilter(django_filters.FilterSet):
     search = Search("name", "slug")
-    applies_to = choice(("weights", "kv"), field_name="settings__applies_to", label="Applies to")
     quality = choice(("lossless", "near_lossless", "lossy"), field_name="settings__quality")
-
-    class Meta:
-        model = QuantizationMethod
-        fields = ("search", "quality")
+    applies_to = choice(("weights", "kv"), field_name="settings__applies_to", label="Applies to")
 
 
 class RegionFilter(django_filters.FilterSet):
@@ -401,10 +359,6 @@ class RegionFilter(django_filters.FilterSet):
     usd_per_kwh_max = at_most("electricity_usd_per_kwh", "Electricity, USD/kWh")
     kgco2e_per_kwh_max = at_most("grid_kgco2e_per_kwh", "Grid, kgCO2e/kWh")
 
-    class Meta:
-        model = Region
-        fields = ("search", "country")
-
 
 class UnitFilter(django_filters.FilterSet):
     search = Search("name", "slug", "accelerator__name", "accelerator__slug")
@@ -412,10 +366,6 @@ class UnitFilter(django_filters.FilterSet):
     kind = choice(UNIT_KINDS)
     cooling = django_filters.CharFilter(lookup_expr="icontains")
     watts_max = at_most("watts", "Power, W")
-
-    class Meta:
-        model = Unit
-        fields = ("search", "accelerator", "kind", "cooling")
 
 
 class Listed(django_filters.CharFilter):
@@ -434,7 +384,3 @@ class EvidenceFilter(django_filters.FilterSet):
     metric = django_filters.CharFilter(label="Metric")
     source = django_filters.CharFilter(field_name="source_key", label="Source")
     key = Listed(label="Row IDs, separated by commas")
-
-    class Meta:
-        model = EvidenceRow
-        fields = ("search", "accelerator", "model", "framework", "metric", "source", "key")

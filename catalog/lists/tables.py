@@ -58,7 +58,14 @@ class Led(TableQuerysetData):
 DATES, OLDER = {"age_days", "as_of"}, {"-is_first"}  # a page sorted by date shows older prices in that order
 
 
-class Number(tables.Column):
+class Stored(tables.Column):
+    """A column whose files have the value itself, however a page draws it."""
+
+    def value(self, value: Any) -> Any:
+        return value
+
+
+class Number(Stored):
     """A right-aligned number with thousands separators. Rows without a value sort last."""
 
     def __init__(self, accessor: str, title: str, places: int = 0, **rest: Any) -> None:
@@ -67,9 +74,6 @@ class Number(tables.Column):
 
     def render(self, value: float) -> str:
         return number(value, self.places)
-
-    def value(self, value: float) -> float:
-        return value
 
     def order(self, queryset: QuerySet[Any], is_descending: bool) -> tuple[QuerySet[Any], bool]:
         key = F(self.key)
@@ -83,17 +87,37 @@ class Usd(Number):
         return localized(exact_digits(value))
 
 
-class DateColumn(tables.Column):
+class Drawn(Stored):
+    """A column that a function of the value and the row draws."""
+
+    def __init__(self, draw: Callable[[Any, Any], str], title: str | None = None, **rest: Any) -> None:
+        super().__init__(verbose_name=title, **rest)
+        self.draw = draw
+
+    def render(self, value: Any, record: Any) -> str:
+        return self.draw(value, record)
+
+
+def aged(value: date, word: str) -> str:
     """A date with a CSS class for its age."""
-
-    def render(self, value: date) -> str:
-        return format_html('<span class="age-{}">{}</span>', age(value), day(value))
-
-    def value(self, value: date) -> date:
-        return value
+    return format_html('<span class="age-{}">{}</span>', word, day(value))
 
 
-class Link(tables.Column):
+def dated(title: str = "As of") -> Drawn:
+    return Drawn(lambda value, row: aged(value, age(value)), title)
+
+
+def text(title: str | None = None, **rest: Any) -> Drawn:
+    """A text that may be long."""
+    return Drawn(lambda value, row: shortened(value), title, **rest)
+
+
+def listed(title: str | None = None, **rest: Any) -> Drawn:
+    """A list as comma-separated text."""
+    return Drawn(lambda value, row: ", ".join(map(str, value)), title, orderable=False, **rest)
+
+
+class Link(Stored):
     """A text that leads to a page of the catalog, which takes these attributes of the row."""
 
     def __init__(self, page: str, *names: str, **rest: Any) -> None:
@@ -103,8 +127,25 @@ class Link(tables.Column):
     def render(self, value: Any, record: Any) -> str:
         return format_html('<a href="{}">{}</a>', path(self.page, *[of(record, name) for name in self.names]), value)
 
-    def value(self, value: Any) -> Any:
-        return value
+
+class AgeInDays(tables.Column):
+    """The days since a price was read."""
+
+    def render(self, value: date, record: Any) -> str:
+        word = age(value, origin=record.origin)
+        return format_html('<span class="age-{}" title="{}">{}</span>', word, day(value), self.value(value))
+
+    def value(self, value: date) -> int:
+        return (clock.today() - value).days
+
+
+class Place(Stored):
+    """A region. A price of any region says nothing about the place that was asked for."""
+
+    def render(self, value: str, record: Price, table: Any) -> str:
+        if not table.place or value not in ANYWHERE or record.country:
+            return value
+        return f"{value} ({place_text(table.place)} availability unknown)"
 
 
 @lru_cache(maxsize=8192)
@@ -117,16 +158,6 @@ def of(record: Any, path: str) -> Any:
     for name in path.split("__"):
         record = getattr(record, name)
     return record
-
-
-class Text(tables.Column):
-    """A text that may be long."""
-
-    def render(self, value: str) -> str:
-        return shortened(value)
-
-    def value(self, value: str) -> str:
-        return value
 
 
 class Tool(tables.Column):
@@ -175,14 +206,18 @@ def price_tools(price: Any, may_price: bool) -> str:
     return price_links(price.accelerator, {name: getattr(price, name) for name in names}, may_price)
 
 
-class ListColumn(tables.Column):
-    """A list as comma-separated text."""
+def newest_offer(value: date, chip: Any) -> str:
+    """Official prices never expire."""
+    return aged(value, "stale" if chip.is_offered and age(value) == "expired" else age(value))
 
-    def render(self, value: list[str]) -> str:
-        return ", ".join(map(str, value))
 
-    def value(self, value: list[str]) -> list[str]:
-        return value
+CHIP_COLUMNS = {  # by the title of their group
+    "Accelerator": ("name", "slug", "vendor", "family", "architecture", "kind", "form_factor", "release_year"),
+    "Memory": ("memory_gib", "memory_type", "memory_gb_per_s"),
+    "Compute and power": ("bf16_tflops", "fp8_tflops", "tdp_watts", "tflops_per_watt", "flops_per_byte"),
+    "Price": ("usd_per_hour_min", "gb_per_s_per_usd_hour", "usd_per_gib", "newest_offer"),
+    "Use": ("chips_per_host", "stacks", "bought_as", "served", "as_of"),
+}
 
 
 class AcceleratorTable(tables.Table):
@@ -200,43 +235,27 @@ class AcceleratorTable(tables.Table):
     usd_per_gib = Number("usd_per_gib", "USD per GiB, purchased", 1)
     chips_per_host = Number("chips_per_host", "Chips per host")
     release_year = tables.Column(verbose_name="Year")
-    stacks = ListColumn(orderable=False)
-    bought_as = ListColumn(orderable=False, verbose_name="Available as")
-    newest_offer = DateColumn(verbose_name="Newest offer")
-    as_of = DateColumn(verbose_name="As of")
+    stacks = listed()
+    bought_as = listed("Available as")
+    newest_offer = Drawn(newest_offer, "Newest offer")
+    as_of = dated()
     served = tables.BooleanColumn(yesno="yes,no", verbose_name="Served")
     tools = Tool("Prices", chip_tools)
 
     class Meta:
         model = Accelerator
-        fields = (
-            *("compare", "name", "slug", "vendor", "family", "architecture", "kind", "form_factor", "release_year"),
-            *("memory_gib", "memory_type", "memory_gb_per_s", "bf16_tflops", "fp8_tflops", "tdp_watts"),
-            *("tflops_per_watt", "flops_per_byte", "usd_per_hour_min", "gb_per_s_per_usd_hour", "usd_per_gib"),
-            *("newest_offer", "chips_per_host", "stacks", "bought_as", "served", "as_of", "tools"),
-        )
+        fields = ("compare", *(name for names in CHIP_COLUMNS.values() for name in names), "tools")
 
+    groups = CHIP_COLUMNS
     shown = (
         *("compare", "name", "vendor", "memory_gib", "memory_gb_per_s", "bf16_tflops", "tdp_watts"),
         *("tflops_per_watt", "flops_per_byte", "usd_per_hour_min", "gb_per_s_per_usd_hour", "tools"),
     )
 
-    groups = {
-        "Accelerator": ("name", "slug", "vendor", "family", "architecture", "kind", "form_factor", "release_year"),
-        "Memory": ("memory_gib", "memory_type", "memory_gb_per_s"),
-        "Compute and power": ("bf16_tflops", "fp8_tflops", "tdp_watts", "tflops_per_watt", "flops_per_byte"),
-        "Price": ("usd_per_hour_min", "gb_per_s_per_usd_hour", "usd_per_gib", "newest_offer"),
-        "Use": ("chips_per_host", "stacks", "bought_as", "served", "as_of"),
-    }
-
     def render_usd_per_hour_min(self, record: Any) -> str:
         if record.usd_per_hour_min is not None:
             return localized(amount_digits(record.usd_per_hour_min))
         return "–" if record.is_offered else NO_CURRENT_PRICE
-
-    def render_newest_offer(self, value: date, record: Any) -> str:
-        word = "stale" if record.is_offered and age(value) == "expired" else age(value)  # official prices never expire
-        return format_html('<span class="age-{}">{}</span>', word, day(value))
 
     def value_usd_per_hour_min(self, record: Any) -> Any:
         return record.usd_per_hour_min
@@ -280,15 +299,18 @@ class PriceTable(tables.Table):
     purchase_usd = Usd("purchase_usd", "Purchase, USD")
     purchase_usd_min = Usd("purchase_usd_min", "Purchase, low")
     purchase_usd_max = Usd("purchase_usd_max", "Purchase, high")
-    age_days = tables.Column(accessor="as_of", verbose_name="Age, days", attrs=NUMBER, order_by="-as_of")
+    age_days = AgeInDays(accessor="as_of", verbose_name="Age, days", attrs=NUMBER, order_by="-as_of")
     unit = tables.Column(verbose_name="Sold as")
     smallest_unit = Number("smallest_unit_accelerators", "Smallest unit, chips")
-    smallest_unit_source = Text(verbose_name="Source of the smallest unit")
+    smallest_unit_source = text("Source of the smallest unit")
     currency = tables.Column(verbose_name="Listed in")
     listed_price = Number("listed_price", "Listed price", 4)
-    source = Text()
-    notes = Text(verbose_name="Note")
-    as_of = tables.Column(verbose_name="As of")
+    region = Place()
+    term = Drawn(lambda value, row: value.replace("_", " "))
+    origin = Drawn(lambda value, row: origin_words(value))
+    source = text()
+    notes = text("Note")
+    as_of = Drawn(lambda value, row: aged(value, age(value, origin=row.origin)), "As of")
     availability = tables.Column(orderable=False)
     tools = Tool("History and your price", price_tools)
 
@@ -349,19 +371,9 @@ class PriceTable(tables.Table):
 
     place = ""  # that was asked for
 
-    def render_region(self, value: str, record: Price) -> str:
-        """A price of any region says nothing about the place that was asked for."""
-        if not self.place or value not in ANYWHERE or record.country:
-            return value
-        return f"{value} ({place_text(self.place)} availability unknown)"
-
     def render_availability(self, value: str, record: Any) -> str:
         """The last statement of a source, with its date."""
         return f"{value.replace('_', ' ')} on {day(record.availability_as_of)}"
-
-    def value_region(self, value: str) -> str:
-        """In files."""
-        return value
 
     def render_tools(self, record: Price) -> str:
         unit = "USD per chip-hour" if record.usd_per_hour is not None else "USD per chip"
@@ -376,37 +388,6 @@ class PriceTable(tables.Table):
         self.shown = (*self.shown[:place], *CONVERTED, *self.shown[place:])
         self.in_files = self.Meta.fields
 
-    def render_per_chip(self, value: float) -> str:
-        return localized(exact_digits(value))
-
-    def value_per_chip(self, value: float) -> float:
-        return value
-
-    def render_term(self, value: str) -> str:
-        return value.replace("_", " ")
-
-    def value_term(self, value: str) -> str:
-        return value
-
-    def render_origin(self, value: str) -> str:
-        return origin_words(value)
-
-    def value_origin(self, value: str) -> str:
-        return value
-
-    def render_as_of(self, value: date, record: Any) -> str:
-        return format_html('<span class="age-{}">{}</span>', age(value, origin=record.origin), day(value))
-
-    def value_as_of(self, value: date) -> date:
-        return value
-
-    def render_age_days(self, value: date, record: Any) -> str:
-        word = age(value, origin=record.origin)
-        return format_html('<span class="age-{}" title="{}">{}</span>', word, day(value), (clock.today() - value).days)
-
-    def value_age_days(self, value: date) -> int:
-        return (clock.today() - value).days
-
 
 class ApiPriceTable(tables.Table):
     model = Link("model", "model__slug")
@@ -414,11 +395,11 @@ class ApiPriceTable(tables.Table):
     usd_per_mtok_cached_input = Usd("usd_per_mtok_cached_input", "Cached input, USD/Mtok")
     usd_per_mtok_output = Usd("usd_per_mtok_output", "Output, USD/Mtok")
     output_tokens_per_s = Number("output_tokens_per_s", "Published speed, tokens/s", 1)
-    as_of = DateColumn(verbose_name="As of")
-    source = Text()
-    speed_source = Text(verbose_name="Source of the speed")
-    quantization = Text(verbose_name="Weight format")
-    hardware = Text(verbose_name="Runs on")
+    as_of = dated()
+    source = text()
+    speed_source = text("Source of the speed")
+    quantization = text("Weight format")
+    hardware = text("Runs on")
 
     class Meta:
         model = ApiPrice
@@ -436,7 +417,7 @@ class ModelTable(tables.Table):
     published_parameters = Number("published_parameters", "Published parameters")
     published_active_parameters = Number("published_active_parameters", "Published active parameters")
     max_context_tokens = Number("max_context_tokens", "Context, tokens")
-    as_of = DateColumn(verbose_name="As of")
+    as_of = dated()
 
     class Meta:
         model = ServedModel
@@ -456,15 +437,15 @@ class ModelTable(tables.Table):
 
 class FrameworkTable(tables.Table):
     name = Link("framework", "slug", "version")
-    vendors = ListColumn(accessor="settings__vendors", orderable=False, verbose_name="Vendors")
-    kinds = ListColumn(accessor="settings__kinds", orderable=False, verbose_name="Chip types")
-    stacks = ListColumn(accessor="settings__stacks", orderable=False, verbose_name="Stacks")
-    features = ListColumn(accessor="settings__features", orderable=False, verbose_name="Features")
+    vendors = listed("Vendors", accessor="settings__vendors")
+    kinds = listed("Chip types", accessor="settings__kinds")
+    stacks = listed("Stacks", accessor="settings__stacks")
+    features = listed("Features", accessor="settings__features")
     scheduler = tables.Column(accessor="settings__scheduler", orderable=False, verbose_name="Scheduler")
     role = tables.Column(accessor="settings__role", orderable=False, default="serving", verbose_name="Role")
     licence = tables.Column(accessor="settings__licence", orderable=False, verbose_name="License")
     maturity = tables.Column(empty_values=(), orderable=False)
-    as_of = DateColumn(verbose_name="As of")
+    as_of = dated()
 
     class Meta:
         model = Framework
@@ -478,8 +459,6 @@ class FrameworkTable(tables.Table):
     def render_maturity(self, record: Framework) -> str:
         return maturity(record).level
 
-    value_maturity = render_maturity
-
 
 class QuantizationTable(tables.Table):
     name = Link("quantization", "slug")
@@ -491,7 +470,7 @@ class QuantizationTable(tables.Table):
     activations = tables.Column(accessor="settings__activations_dtype", orderable=False, verbose_name="Compute dtype")
     quality = tables.Column(accessor="settings__quality", orderable=False, verbose_name="Quality")
     effort = tables.Column(accessor="settings__effort", orderable=False, verbose_name="How to create")
-    as_of = DateColumn(verbose_name="As of")
+    as_of = dated()
 
     class Meta:
         model = QuantizationMethod
@@ -508,7 +487,7 @@ class RegionTable(tables.Table):
     grid_kgco2e_per_kwh = Number("grid_kgco2e_per_kwh", "Grid, kgCO2e/kWh", 4)
     pue = Number("pue", "PUE", 2)
     colocation_usd_per_kw_month = Usd("colocation_usd_per_kw_month", "Colocation, USD/kW per month")
-    as_of = DateColumn(verbose_name="As of")
+    as_of = dated()
 
     class Meta:
         model = Region
@@ -530,7 +509,7 @@ class UnitTable(tables.Table):
     price_usd_min = Usd("price_usd_min", "Lowest price, USD")
     price_usd_max = Usd("price_usd_max", "Highest price, USD")
     network_gb_per_s = Number("network_gb_per_s", "Network, GB/s per chip", 1)
-    as_of = DateColumn(verbose_name="As of")
+    as_of = dated()
 
     class Meta:
         model = Unit
@@ -545,20 +524,16 @@ class UnitTable(tables.Table):
     )
 
 
-class Figure(tables.Column):
-    """The name of a measured figure: "TTFT p99, ms". Files keep the key."""
+ENDS = ("_tokens_per_s", "_ms_mean", "_ms_p50", "_ms_p99", "_ms")
 
-    ENDS = ("_tokens_per_s", "_ms_mean", "_ms_p50", "_ms_p99", "_ms")
 
-    def render(self, value: str) -> str:
-        end = next((end for end in self.ENDS if value.endswith(end)), "")
-        what, unit = value.removesuffix(end), end.strip("_").split("_")
-        if end == "_tokens_per_s":
-            return f"{what.capitalize()} tokens/s"
-        return f"{what.upper()} {' '.join(unit[1:])}".strip() + ", ms" if end else value
-
-    def value(self, value: str) -> str:
-        return value
+def figure_words(value: str, row: Any) -> str:
+    """The name of a measured figure: "TTFT p99, ms"."""
+    end = next((end for end in ENDS if value.endswith(end)), "")
+    what, unit = value.removesuffix(end), end.strip("_").split("_")
+    if end == "_tokens_per_s":
+        return f"{what.capitalize()} tokens/s"
+    return f"{what.upper()} {' '.join(unit[1:])}".strip() + ", ms" if end else value
 
 
 class EvidenceTable(tables.Table):
@@ -572,14 +547,16 @@ class EvidenceTable(tables.Table):
     concurrency = Number("concurrency", "Users")
     measured = Number("measured", "Measured", 3)
     predicted = Number("predicted", "Predicted", 3)
-    error = tables.Column(accessor="bias_fraction", verbose_name="Error of the prediction", attrs=NUMBER)
+    error = Drawn(
+        lambda value, row: f"{value * 100:+.0f}%", "Error of the prediction", accessor="bias_fraction", attrs=NUMBER
+    )
     source = tables.Column(accessor="source_key", verbose_name="Source")
-    metric = Figure(verbose_name="Figure")
+    metric = Drawn(figure_words, "Figure")
     licence = tables.Column(accessor="evidence_import__licence", verbose_name="License", default="not known")
-    client = Text(accessor="evidence_import__client", verbose_name="Load generator")
-    place = Text(accessor="evidence_import__place", verbose_name="Place")
-    caveats = Text(accessor="evidence_import__caveats", verbose_name="Caveats")
-    note = Text(verbose_name="Note")
+    client = text("Load generator", accessor="evidence_import__client")
+    place = text("Place", accessor="evidence_import__place")
+    caveats = text("Caveats", accessor="evidence_import__caveats")
+    note = text("Note")
     key = tables.Column(verbose_name="ID")
 
     class Meta:
@@ -602,9 +579,3 @@ class EvidenceTable(tables.Table):
         "Figure": ("metric", "measured", "predicted", "error", "basis", "note"),
         "Source": ("measured_on", "source", "licence", "client", "place", "caveats", "key"),
     }
-
-    def render_error(self, value: float) -> str:
-        return f"{value * 100:+.0f}%"
-
-    def value_error(self, value: float) -> float:
-        return value

@@ -14,6 +14,8 @@ import yaml
 from advisor.engine.network import check_plausible, from_shape
 
 Row = dict[str, Any]
+Check = Callable[[str, Any], None]  # of a value at a place; FixtureError: it is not allowed
+Fields = Mapping[str, Check | None]  # the keys of a mapping; None: any value
 
 DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp6", "fp4", "int4")
 KINDS = ("gpu", "tpu", "npu", "cpu", "lpu", "wafer", "rdu", "fpga", "apple", "edge")
@@ -59,19 +61,13 @@ API_PRICE_COLUMNS = (
 API_SPEED = ("output_tokens_per_s", "ttft_ms", "speed_kind", "speed_as_of", "speed_source")  # optional columns
 API_OTHER = ("quantization", "hardware", "withdrawn", "notes")  # optional columns
 SPEED_KINDS = ("measured", "stated")  # by somebody else, by the provider
-SOFTWARE = (
-    *("devices", "device_name", "kubernetes_resource", "kubernetes_devices", "kubernetes_note", "container"),
-    "gpu_memory_fraction",
-)
 SEGMENTS = ("consumer",)
 PRICE_MARKS = ("second_hand", "quote", "preview")
-UNIT_CONTENTS = ("instances", "shape", "network_gb_per_s", "sold_as")
 UNIT_KINDS = ("board", "host", "rack", "slice", "cluster")
 CHASSIS = ("computer", "workstation", "server")
 COOLINGS = ("air", "liquid", "air or liquid", "passive")
 QUALITIES = ("lossless", "near_lossless", "lossy")
 DRAFT_METHODS = ("eagle", "medusa", "draft")  # methods that draft with a checkpoint of their own
-PROFILE = ("name", "compute_slices", "memory_slices", "l2_slices", "gib", "cores", "instances")
 BENCHMARKS = "chips.csv"
 BENCHMARK_COLUMNS = ("accelerator", "what", "value", "unit", "conditions", "as_of", "source")
 RATE_COLUMNS = ("currency", "per_usd", "as_of", "source")
@@ -114,7 +110,7 @@ def check_keys(where: str, given: Any, required: Iterable[str], optional: Iterab
     """FixtureError: `given` is not a mapping, lacks a required key or has an unknown one."""
     if not isinstance(given, Mapping):
         raise FixtureError(f"{where}: expected a mapping")
-    allowed = [*required, *optional]
+    allowed = {*required, *optional}
     if unknown := [str(key) for key in given if key not in allowed]:
         raise FixtureError(f"{where}: unknown key {', '.join(unknown)}; allowed are {', '.join(sorted(allowed))}")
     if missing := [key for key in required if given.get(key) in (None, "")]:
@@ -162,6 +158,48 @@ def check_choice(where: str, value: Any, allowed: Iterable[str]) -> None:
         raise FixtureError(f"{where}: {value!r} is not one of {', '.join(choices)}")
 
 
+def one_of(*allowed: str) -> Check:
+    return lambda where, value: check_choice(where, value, allowed)
+
+
+def list_of(check: Check) -> Check:
+    """Checks each item of a list."""
+
+    def check_items(where: str, value: Any) -> None:
+        check_texts(where, value)
+        for item in value:
+            check(where, item)
+
+    return check_items
+
+
+def listed_items(where: str, value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise FixtureError(f"{where}: expected a list, not {value!r}")
+    return value
+
+
+def check_number_or_zero(where: str, value: Any) -> None:
+    check_number(where, value, zero=True)
+
+
+def check_date(where: str, value: Any) -> None:
+    if not isinstance(value, date):
+        raise FixtureError(f"{where}: expected a date (YYYY-MM-DD), not {value!r}")
+
+
+def each(names: Iterable[str], check: Check | None) -> dict[str, Check | None]:
+    return dict.fromkeys(names, check)
+
+
+def check_fields(where: str, given: Any, required: Fields, optional: Fields, between: str = ".") -> None:
+    """FixtureError: `given` lacks a required key, has an unknown one, or one with a value that is not allowed."""
+    check_keys(where, given, required, optional)
+    for key, check in {**required, **optional}.items():
+        if check and key in given:
+            check(f"{where}{between}{key}", given[key])
+
+
 def source_of(where: str, group: Mapping[str, Any]) -> Row:
     """The source, date and basis of a group of figures, JSON-serializable."""
     if not isinstance(group["source"], str) or not isinstance(group["as_of"], date):
@@ -175,17 +213,77 @@ def newest(sources: Mapping[str, Row]) -> date:
     return max(date.fromisoformat(source["as_of"]) for source in sources.values())
 
 
-def group(where: str, given: Mapping[str, Any], required: Iterable[str], optional: Iterable[str] = ()) -> Row:
-    """The figures of one group, without its source. FixtureError: keys are missing or unknown."""
-    check_keys(where, given, (*required, *META), optional)
+def group(where: str, given: Mapping[str, Any], required: Fields, optional: Fields | None = None) -> Row:
+    """The figures of one group, without its source. FixtureError: its keys or values are not allowed."""
+    check_fields(where, given, {**required, **each(META, None)}, optional or {})
     return {key: value for key, value in given.items() if key not in META}
 
 
-def _numbers(where: str, given: Mapping[str, Any], required: Iterable[str], optional: Iterable[str] = ()) -> Row:
-    figures = group(where, given, required, optional)
-    for key, value in figures.items():
-        check_number(f"{where}.{key}", value)
-    return figures
+def _sourced(where: str, given: Mapping[str, Any], parts: Iterable[str], between: str = ": ") -> Row:
+    """The sources of the parts that are given, and the newest of their dates."""
+    sources = {part: source_of(f"{where}{between}{part}", given[part]) for part in parts if part in given}
+    return {"sources": sources, "as_of": newest(sources)}
+
+
+def kept(given: Mapping[str, Any], names: Iterable[str]) -> Row:
+    return {name: given[name] for name in names if name in given}
+
+
+def _check_share(where: str, value: Any) -> None:
+    check_number(where, value)
+    if value > 1.0:
+        raise FixtureError(f"{where}: expected a fraction of the memory, at most 1, not {value!r}")
+
+
+def _check_mapping(where: str, value: Any) -> None:
+    check_keys(where, value, (), value)
+
+
+def _check_tiers(where: str, value: Any) -> None:
+    tier = {"name": None, **each(("gb_per_s", "chips"), check_number), "topology": one_of(*TOPOLOGIES)}
+    for given in listed_items(where, value):
+        check_fields(where.removesuffix(".tiers"), given, tier, each(("latency_us", "wraps_from"), check_number))
+
+
+def _check_profiles(where: str, value: Any) -> None:
+    names = ("compute_slices", "memory_slices", "l2_slices", "gib", "cores", "instances")
+    for given in listed_items(where, value):
+        check_keys(where.removesuffix(".profiles"), given, ("name", *names))
+        place = f"{where.removesuffix('.profiles')}.{given['name']}"
+        check_fields(place, given, {"name": None, **each(names, check_number)}, {})
+
+
+# The groups of an accelerator: required and optional keys.
+CHIP: dict[str, tuple[Fields, Fields]] = {
+    "memory": ({"gib": check_number, "type": None, "gb_per_s": check_number}, {"usual_gib": check_number}),
+    "host": ({"chips_per_host": check_number}, {"pcie_gb_per_s": check_number, "chassis": one_of(*CHASSIS)}),
+    "dense_tflops": ({}, each(DTYPES, check_number)),
+    "chip": ({}, each(("cores", "sram_mib", "clock_ghz"), check_number)),
+    "links": ({"tiers": _check_tiers}, {}),
+    "power": ({"tdp_watts": check_number}, {"idle_watts": check_number}),
+    "price": ({"typical_usd": check_number}, {}),
+    "partitions": (
+        {"way": None, **each(("compute_slices", "memory_slices"), check_number), "profiles": _check_profiles},
+        {},
+    ),
+    "software": (
+        {},
+        {
+            **each(("devices", "kubernetes_devices"), check_count),
+            **each(("device_name", "kubernetes_resource", "kubernetes_note"), check_text),
+            **{"container": _check_mapping, "gpu_memory_fraction": _check_share},
+        },
+    ),
+    "market": ({"segment": one_of(*SEGMENTS), "terms": None}, {}),
+}
+CHIP_COLUMNS = {  # of figures whose key in the file differs from their column
+    "usual_gib": "usual_memory_gib",
+    "gib": "memory_gib",
+    "type": "memory_type",
+    "gb_per_s": "memory_gb_per_s",
+    "typical_usd": "typical_price_usd",
+    "tiers": "links",
+}
 
 
 def accelerator(path: Path) -> Row:
@@ -193,123 +291,53 @@ def accelerator(path: Path) -> Row:
     given, where = read_yaml(path), path.name
     plain = ("slug", "name", "vendor", "family", "kind", "stacks", "bought_as", "served")
     optional = ("architecture", "form_factor", "release_year", "not_served_reason", "notes")
-    groups = ("dense_tflops", "chip", "links", "power", "price", "partitions", "software", "market")
-    check_keys(where, given, (*plain, "memory", "host"), (*optional, *groups))
-    check_choice(f"{where}: kind", given["kind"], KINDS)
+    required = {**each((*plain, "memory", "host"), None), "kind": one_of(*KINDS)}
+    check_fields(where, given, required, each((*optional, *CHIP), None), ": ")
+    _check_slug(path, given)
+    row: Row = kept(given, (*plain, *optional))
+    for name, (needed, more) in CHIP.items():
+        if name in given:
+            figures = group(f"{where}: {name}", given[name], needed, more)
+            whole = name in ("dense_tflops", "partitions", "software", "market")
+            row |= {name: figures} if whole else {CHIP_COLUMNS.get(key, key): each for key, each in figures.items()}
+    _check_partitions(where, row.get("partitions", {}))
+    return {"usual_memory_gib": None} | row | _sourced(where, given, CHIP)
+
+
+def _check_slug(path: Path, given: Mapping[str, Any]) -> None:
     if given["slug"] != path.stem:
-        raise FixtureError(f"{where}: slug {given['slug']!r} differs from the file name")
-    figures = _chip_figures(where, given)
-    sources = {key: source_of(f"{where}: {key}", given[key]) for key in ("memory", "host", *groups) if key in given}
-    row = {key: given[key] for key in (*plain, *optional) if key in given}
-    return row | figures | {"sources": sources, "as_of": newest(sources)}
+        raise FixtureError(f"{path.name}: slug {given['slug']!r} differs from the file name")
 
 
-def _host(where: str, given: Mapping[str, Any]) -> Row:
-    """What a host around the chip is like."""
-    host = group(where, given, ("chips_per_host",), ("pcie_gb_per_s", "chassis"))
-    for key in set(host) - {"chassis"}:
-        check_number(f"{where}.{key}", host[key])
-    if "chassis" in host:
-        check_choice(f"{where}.chassis", host["chassis"], CHASSIS)
-    return host
-
-
-def _chip_figures(where: str, given: Mapping[str, Any]) -> Row:
-    memory = group(f"{where}: memory", given["memory"], ("gib", "type", "gb_per_s"), ("usual_gib",))
-    for key in set(memory) - {"type"}:
-        check_number(f"{where}: memory.{key}", memory[key])
-    row: Row = {"usual_memory_gib": memory.get("usual_gib")}
-    row |= {"memory_gib": memory["gib"], "memory_type": memory["type"], "memory_gb_per_s": memory["gb_per_s"]}
-    row |= _host(f"{where}: host", given["host"])
-    if "dense_tflops" in given:
-        row["dense_tflops"] = _numbers(f"{where}: dense_tflops", given["dense_tflops"], (), DTYPES)
-    if "chip" in given:
-        row |= _numbers(f"{where}: chip", given["chip"], (), ("cores", "sram_mib", "clock_ghz"))
-    if "links" in given:
-        row["links"] = _links(f"{where}: links", given["links"])
-    if "power" in given:
-        row |= _numbers(f"{where}: power", given["power"], ("tdp_watts",), ("idle_watts",))
-    if "partitions" in given:
-        row["partitions"] = _partitions(f"{where}: partitions", given["partitions"])
-    if "price" in given:
-        row["typical_price_usd"] = _numbers(f"{where}: price", given["price"], ("typical_usd",))["typical_usd"]
-    if "software" in given:
-        row["software"] = _software(f"{where}: software", given["software"])
-    if "market" in given:
-        row["market"] = group(f"{where}: market", given["market"], ("segment", "terms"))
-        check_choice(f"{where}: market.segment", row["market"]["segment"], SEGMENTS)
-    return row
-
-
-def _software(where: str, given: Mapping[str, Any]) -> Row:
-    """How software sees the chip: device counts and names, and access from containers."""
-    software = group(where, given, (), SOFTWARE)
-    for key in ("devices", "kubernetes_devices"):
-        check_count(f"{where}.{key}", software.get(key, 1))
-    for key in ("device_name", "kubernetes_resource", "kubernetes_note"):
-        check_text(f"{where}.{key}", software.get(key, ""))
-    share = software.get("gpu_memory_fraction", 1.0)
-    check_number(f"{where}.gpu_memory_fraction", share)
-    if share > 1.0:
-        raise FixtureError(f"{where}.gpu_memory_fraction: expected a fraction of the memory, at most 1, not {share!r}")
-    container = software.get("container", {})
-    check_keys(f"{where}.container", container, (), container)
-    return software
-
-
-def _links(where: str, given: Mapping[str, Any]) -> list[Row]:
-    tiers = group(where, given, ("tiers",))["tiers"]
-    for tier in tiers:
-        check_keys(where, tier, ("name", "gb_per_s", "chips", "topology"), ("latency_us", "wraps_from"))
-        check_choice(f"{where}.topology", tier["topology"], TOPOLOGIES)
-        for key in tier.keys() - {"name", "topology"}:
-            check_number(f"{where}.{key}", tier[key])
-    return list(tiers)
-
-
-def _partitions(where: str, given: Mapping[str, Any]) -> Row:
-    """The hardware partition profiles. FixtureError: a profile needs more slices than the chip has."""
-    partitions = group(where, given, ("way", "compute_slices", "memory_slices", "profiles"))
-    for profile in partitions["profiles"]:
-        check_keys(where, profile, PROFILE)
-        for key in profile.keys() - {"name"}:
-            check_number(f"{where}.{profile['name']}.{key}", profile[key])
+def _check_partitions(where: str, partitions: Mapping[str, Any]) -> None:
+    """FixtureError: a profile needs more slices than the chip has."""
+    for profile in partitions.get("profiles", ()):
         for key in ("compute_slices", "memory_slices"):
             if profile[key] * profile["instances"] > partitions[key]:
-                raise FixtureError(
-                    f"{where}: {profile['instances']} x {profile['name']} need more {key} than the chip has"
-                )
-    return partitions
+                needed = f"{profile['instances']} x {profile['name']} need more {key} than the chip has"
+                raise FixtureError(f"{where}: partitions: {needed}")
 
 
 def served_model(path: Path) -> Row:
     """The row of one model. FixtureError: the engine cannot read its shape."""
     given, where = read_yaml(path), path.name
     plain = ("slug", "hf_id", "family", "native_dtype", "max_context_tokens")
-    more = (
-        "licence",
-        "published",
-        "checkpoint",
-        "conversions",
-        "drafts",
-        "engines",
-        "hosting",
-        "measured_only",
-        "notes",
+    check_keys(
+        where, given, (*plain, "shape"), ("licence", "published", "conversions", "measured_only", "notes", *PARTS)
     )
-    check_keys(where, given, (*plain, "shape"), more)
-    if given["slug"] != path.stem:
-        raise FixtureError(f"{where}: slug {given['slug']!r} differs from the file name")
+    _check_slug(path, given)
+    _check_mapping(f"{where}: shape", given["shape"])
     shape = {key: value for key, value in given["shape"].items() if key not in META}
     check_keys(f"{where}: shape", given["shape"], ("blocks", *META), shape)
     try:
         check_plausible(from_shape(given["slug"], shape))
-    except (TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise FixtureError(f"{where}: shape: {error}") from error
-    row = {key: given[key] for key in (*plain, "licence", "notes") if key in given} | {"shape": shape}
+    row = kept(given, (*plain, "licence", "notes")) | {"shape": shape}
     sources = {"shape": source_of(f"{where}: shape", given["shape"])}
     if "published" in given:
-        published = group(f"{where}: published", given["published"], ("parameters",), ("active_parameters", "rounded"))
+        more = each(("active_parameters", "rounded"), None)
+        published = group(f"{where}: published", given["published"], {"parameters": None}, more)
         sources["published"] = source_of(f"{where}: published", given["published"])
         sources["published"]["rounded"] = published.get("rounded", False)
         row["published_parameters"] = published["parameters"]
@@ -318,148 +346,140 @@ def served_model(path: Path) -> Row:
     return row | {"sources": sources, "as_of": newest(sources)}
 
 
+# What is known of a model's checkpoints: required and optional keys.
+PARTS: dict[str, tuple[Fields, Fields]] = {
+    "checkpoint": ({"format": None}, {"experts_only": check_switch, "kept": check_text, "others": None}),
+    "engines": ({}, {}),  # any engine, with its oldest version
+    "hosting": ({"providers": check_count}, {}),
+    "drafts": ({}, {"mtp_layers": check_count, **each(DRAFT_METHODS, check_text)}),
+}
+
+
 def _checkpoints(where: str, given: Mapping[str, Any], sources: Row) -> Row:
     """The published checkpoint, conversions by others and what drafts tokens; their sources are added to `sources`."""
     checkpoints: Row = {}
-    if "checkpoint" in given:
-        name = f"{where}: checkpoint"
-        published = group(name, given["checkpoint"], ("format",), ("experts_only", "kept", "others"))
-        check_switch(f"{name}.experts_only", published.get("experts_only", False))
-        check_text(f"{name}.kept", published.get("kept", ""))
-        checkpoints["published"], sources["checkpoint"] = published, source_of(name, given["checkpoint"])
-    for index, each in enumerate(given.get("conversions", [])):
-        name = f"{where}: conversions[{index}]"
-        conversion = group(name, each, ("hf_id", "format"), ("experts_only", "others"))
-        check_switch(f"{name}.experts_only", conversion.get("experts_only", False))
+    for part, (required, optional) in PARTS.items():
+        if part in given:
+            place = f"{where}: {part}"
+            _check_mapping(place, given[part])
+            any_key = each(set(given[part]) - set(META), check_text) if part == "engines" else optional
+            checkpoints["published" if part == "checkpoint" else part] = group(place, given[part], required, any_key)
+            sources[part] = source_of(place, given[part])
+    for index, item in enumerate(listed_items(f"{where}: conversions", given.get("conversions", []))):
+        place = f"{where}: conversions[{index}]"
+        conversion = group(place, item, each(("hf_id", "format"), None), {"experts_only": check_switch, "others": None})
         checkpoints.setdefault("conversions", []).append(conversion)
-        sources[f"conversion {conversion['hf_id']}"] = source_of(name, each)
-    if "engines" in given:
-        name = f"{where}: engines"
-        oldest = {key: value for key, value in given["engines"].items() if key not in META}
-        for engine, version in oldest.items():
-            check_text(f"{name}.{engine}", version)
-        checkpoints["engines"], sources["engines"] = oldest, source_of(name, given["engines"])
-    if "hosting" in given:
-        name = f"{where}: hosting"
-        checkpoints["hosting"] = group(name, given["hosting"], ("providers",))
-        check_count(f"{name}.providers", checkpoints["hosting"]["providers"])
-        sources["hosting"] = source_of(name, given["hosting"])
+        sources[f"conversion {conversion['hf_id']}"] = source_of(place, item)
     if given.get("measured_only"):
         check_switch(f"{where}: measured_only", given["measured_only"])
         checkpoints["measured_only"] = True
-    if "drafts" in given:
-        name = f"{where}: drafts"
-        drafts = group(name, given["drafts"], (), ("mtp_layers", *DRAFT_METHODS))
-        check_count(f"{name}.mtp_layers", drafts.get("mtp_layers", 1))
-        for method in DRAFT_METHODS:
-            check_text(f"{name}.{method}", drafts.get(method, ""))
-        checkpoints["drafts"], sources["drafts"] = drafts, source_of(name, given["drafts"])
     return checkpoints
+
+
+def _named(where: str, given: Any, required: Fields, optional: Fields, name: str = "slug") -> str:
+    """The place of a row of a list, with its name. FixtureError as in check_fields."""
+    check_keys(where, given, required, optional)
+    place = f"{where}: {given[name]}"
+    check_fields(place, given, required, optional, ": ")
+    return place
+
+
+QUANTIZATION: Fields = {
+    "applies_to": one_of("weights", "kv"),
+    **each(("weights_dtype", "activations_dtype", "quality_note"), None),
+    "bits_per_weight": check_number,
+    "quality": one_of(*QUALITIES),
+}
+QUANTIZATION_MORE: Fields = {
+    **each(("weight_only", "block_scaled"), check_switch),
+    "training": one_of("", "fine_tuning", "from_scratch"),
+    "experts_only": one_of("", "always", "latent"),
+    "effort": None,
+    "checkpoint_format": check_text,
+    "published_quality": one_of(*QUALITIES),
+    "shard_elements": check_count,
+}
 
 
 def quantization(where: str, given: Mapping[str, Any]) -> Row:
     """The row of one quantization method of weights or KV cache."""
-    settings = ("applies_to", "weights_dtype", "bits_per_weight", "activations_dtype", "quality", "quality_note")
-    more = ("weight_only", "block_scaled", "training", "experts_only", "effort")
-    loading = ("checkpoint_format", "published_quality", "shard_elements")
-    check_keys(where, given, ("slug", "name", *settings, *META), (*more, *loading, "notes"))
-    where = f"{where}: {given['slug']}"
-    check_choice(f"{where}: applies_to", given["applies_to"], ("weights", "kv"))
-    check_choice(f"{where}: quality", given["quality"], QUALITIES)
-    check_number(f"{where}: bits_per_weight", given["bits_per_weight"])
-    sources = {"method": source_of(where, given)}
-    row = {key: given[key] for key in ("slug", "name", "notes") if key in given}
-    check_switch(f"{where}: weight_only", given.get("weight_only", False))
-    check_switch(f"{where}: block_scaled", given.get("block_scaled", False))
-    check_choice(f"{where}: training", given.get("training", ""), ("", "fine_tuning", "from_scratch"))
-    check_choice(f"{where}: published_quality", given.get("published_quality", "lossless"), QUALITIES)
-    check_count(f"{where}: shard_elements", given.get("shard_elements", 1))
-    check_text(f"{where}: checkpoint_format", given.get("checkpoint_format", ""))
-    check_choice(f"{where}: experts_only", given.get("experts_only", ""), ("", "always", "latent"))
-    kept = {key: given[key] for key in (*settings, *more, *loading) if key in given}
-    return row | {"settings": kept, "sources": sources, "as_of": newest(sources)}
+    required = {**each(("slug", "name", *META), None), **QUANTIZATION}
+    place = _named(where, given, required, {**QUANTIZATION_MORE, "notes": None})
+    sources = {"method": source_of(place, given)}
+    settings = kept(given, (*QUANTIZATION, *QUANTIZATION_MORE))
+    row = kept(given, ("slug", "name", "notes"))
+    return row | {"settings": settings, "sources": sources, "as_of": newest(sources)}
+
+
+REGION = {  # the key of each part, and its column
+    "electricity": ("usd_per_kwh", "electricity_usd_per_kwh"),
+    "grid": ("kgco2e_per_kwh", "grid_kgco2e_per_kwh"),
+    "pue": ("ratio", "pue"),
+    "colocation": ("usd_per_kw_month", "colocation_usd_per_kw_month"),
+}
 
 
 def region(where: str, given: Mapping[str, Any]) -> Row:
     """The row of one region."""
-    check_keys(where, given, ("slug", "name", "country"), ("electricity", "grid", "pue", "colocation", "notes"))
-    where = f"{where}: {given['slug']}"
-    row = {key: given[key] for key in ("slug", "name", "country", "notes") if key in given}
-    sources = {}
-    for part, key, column in (
-        ("electricity", "usd_per_kwh", "electricity_usd_per_kwh"),
-        ("grid", "kgco2e_per_kwh", "grid_kgco2e_per_kwh"),
-        ("pue", "ratio", "pue"),
-        ("colocation", "usd_per_kw_month", "colocation_usd_per_kw_month"),
-    ):
+    place = _named(where, given, each(("slug", "name", "country"), None), each((*REGION, "notes"), None))
+    row = kept(given, ("slug", "name", "country", "notes"))
+    for part, (key, column) in REGION.items():
         if part in given:
-            row[column] = _numbers(f"{where}: {part}", given[part], (key,))[key]
-            sources[part] = source_of(f"{where}: {part}", given[part])
-    if not sources:
-        raise FixtureError(f"{where}: give at least one of electricity, grid, pue and colocation")
-    return row | {"sources": sources, "as_of": newest(sources)}
+            row[column] = group(f"{place}: {part}", given[part], {key: check_number})[key]
+    if not any(part in given for part in REGION):
+        raise FixtureError(f"{place}: give at least one of electricity, grid, pue and colocation")
+    return row | _sourced(place, given, REGION)
 
 
 def api_provider(where: str, given: Mapping[str, Any]) -> Row:
     """The row of one provider of hosted models."""
-    check_keys(where, given, ("slug", "name", *META), ("base_url", "locations", "withdrawn", "notes"))
-    where = f"{where}: {given['slug']}"
-    check_texts(f"{where}: locations", given.get("locations", []))
-    sources = {"endpoint": source_of(where, given)}
-    row = {key: given[key] for key in ("slug", "name", "base_url", "locations", "withdrawn", "notes") if key in given}
-    if not isinstance(row.get("withdrawn", date.min), date):
-        raise FixtureError(f"{where}: withdrawn: expected a date, not {given['withdrawn']!r}")
-    return row | {"sources": sources, "as_of": newest(sources)}
+    optional: Fields = {"base_url": None, "locations": check_texts, "withdrawn": check_date, "notes": None}
+    place = _named(where, given, each(("slug", "name", *META), None), optional)
+    sources = {"endpoint": source_of(place, given)}
+    return kept(given, ("slug", "name", *optional)) | {"sources": sources, "as_of": newest(sources)}
+
+
+UNIT: dict[str, tuple[Fields, Fields]] = {
+    "contents": (
+        {"accelerators": check_number},
+        {"instances": check_number, "shape": None, "network_gb_per_s": check_number, "sold_as": check_texts},
+    ),
+    "power": ({}, {"watts": check_number, "cooling": one_of(*COOLINGS)}),
+    "price": ({"usd": check_number}, each(("low_usd", "high_usd"), check_number)),
+    "lead_time": ({"text": None}, {}),
+}
+UNIT_COLUMNS = {"usd": "price_usd", "low_usd": "price_usd_min", "high_usd": "price_usd_max", "text": "lead_time"}
 
 
 def unit(where: str, given: Mapping[str, Any]) -> Row:
     """The row of one unit; `accelerator` is a slug."""
-    check_keys(
-        where, given, ("slug", "name", "kind", "accelerator", "contents"), ("power", "price", "lead_time", "notes")
-    )
-    where = f"{where}: {given['slug']}"
-    check_choice(f"{where}: kind", given["kind"], UNIT_KINDS)
-    row = {key: given[key] for key in ("slug", "name", "kind", "accelerator", "notes") if key in given}
-    row |= group(f"{where}: contents", given["contents"], ("accelerators",), UNIT_CONTENTS)
-    if "sold_as" in row:
-        check_texts(f"{where}: sold_as", row["sold_as"])
-    if "power" in given:
-        power = group(f"{where}: power", given["power"], (), ("watts", "cooling"))
-        check_choice(f"{where}: cooling", power.get("cooling", "air"), COOLINGS)
-        row |= power
-    if "price" in given:
-        price = _numbers(f"{where}: price", given["price"], ("usd",), ("low_usd", "high_usd"))
-        names = {"usd": "price_usd", "low_usd": "price_usd_min", "high_usd": "price_usd_max"}
-        row |= {names[key]: value for key, value in price.items()}
-    if "lead_time" in given:
-        row["lead_time"] = group(f"{where}: lead_time", given["lead_time"], ("text",))["text"]
-    for key in ("accelerators", "instances", "network_gb_per_s", "watts"):
-        if key in row:
-            check_number(f"{where}: {key}", row[key])
-    parts = [part for part in ("contents", "power", "price", "lead_time") if part in given]
-    sources = {part: source_of(f"{where}: {part}", given[part]) for part in parts}
-    return row | {"sources": sources, "as_of": newest(sources)}
+    plain = {**each(("slug", "name", "accelerator", "contents"), None), "kind": one_of(*UNIT_KINDS)}
+    place = _named(where, given, plain, each(("power", "price", "lead_time", "notes"), None))
+    row = kept(given, ("slug", "name", "kind", "accelerator", "notes"))
+    for part, (required, optional) in UNIT.items():
+        if part in given:
+            figures = group(f"{place}: {part}", given[part], required, optional)
+            row |= {UNIT_COLUMNS.get(key, key): value for key, value in figures.items()}
+    return row | _sourced(place, given, UNIT)
 
 
 def assumption(where: str, given: Mapping[str, Any]) -> Row:
     """The row of one default assumption."""
     check_keys(where, given, ("key", "value", "unit", *META), ("low", "high", "notes"))
-    where = f"{where}: {given['key']}"
-    for key in ("value", "low", "high"):
-        if key in given and given["key"].endswith(CHANGES):
-            check_change(f"{where}: {key}", given[key])
-        elif key in given:
-            check_number(f"{where}: {key}", given[key], zero=True)
-    sources = {"value": source_of(where, given)}
-    row = {key: given[key] for key in ("key", "value", "unit", "low", "high", "notes") if key in given}
+    check_text(f"{where}: key", given["key"])
+    check = check_change if given["key"].endswith(CHANGES) else check_number_or_zero
+    required = {**each(("key", "unit", *META), None), "value": check}
+    place = _named(where, given, required, {"low": check, "high": check, "notes": None}, "key")
+    sources = {"value": source_of(place, given)}
+    row = kept(given, ("key", "value", "unit", "low", "high", "notes"))
     return row | {"sources": sources, "as_of": newest(sources)}
 
 
 def calibration(path: Path) -> Row:
     """The row of one calibration file."""
     given = read_yaml(path)
-    check_keys(path.name, given, ("name", "basis", "values", "fitted_on", "engine_version", "as_of"))
-    check_choice(f"{path.name}: basis", given["basis"], ("measured", "relative", "datasheet"))
+    fields = {**each(("name", "values", "fitted_on", "engine_version", "as_of"), None)}
+    check_fields(path.name, given, {**fields, "basis": one_of("measured", "relative", "datasheet")}, {}, ": ")
     if not isinstance(given["as_of"], date) or not isinstance(given["values"], Mapping):
         raise FixtureError(f"{path.name}: as_of must be a date (YYYY-MM-DD) and values a mapping")
     return {**given, "engine_version": str(given["engine_version"])}

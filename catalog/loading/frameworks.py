@@ -1,7 +1,6 @@
 """Reads the framework fixtures and the templates of their launch commands."""
 
-from collections.abc import Callable, Mapping
-from datetime import date
+from collections.abc import Mapping
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -20,23 +19,32 @@ from advisor.engine.terms import (
 )
 from catalog.loading.fixtures import (
     META,
+    Check,
+    Fields,
     FixtureError,
     Row,
     check_choice,
     check_count,
+    check_date,
+    check_fields,
     check_keys,
     check_number,
+    check_number_or_zero,
     check_switch,
     check_text,
     check_texts,
+    each,
     group,
+    kept,
+    list_of,
+    listed_items,
     newest,
+    one_of,
     read_yaml,
     source_of,
 )
 
 SUPPORT = ("stacks", "vendors", "kinds", "mixers", "features")
-IN_RULES = ("formats", "chips", "not_chips", "mixers")
 LAYERS = ("dense", "experts")
 SCHEDULING = (
     *("scheduler", "default_max_batched_tokens", "max_running_requests", "memory_fraction", "block_tokens"),
@@ -47,23 +55,18 @@ HOST_TIMES = (
     *("uncompiled_ms_per_layer", "ngram_ms", "ngram_ms_per_sequence", "adapter_kernel_us", "further_adapter_us"),
     *("eager_ms_per_layer", "eager_ms_per_expert_layer", "uncertain_ratio"),
 )
-BEHAVIOR = (
-    *("compiled_stacks", "torch_compile", "prefixes_by_default", "builds_engines", "memory_as_needed"),
-    *("ranks_wait", "one_accelerator", "host_cache_option", "fp8_cache_weights", "audio_window_s"),
-)
-LAUNCH_TEXTS = (
-    *("template", "package", "package_note", "checkpoint_file", "hosts", "health_path", "default_model_name"),
-    *("device_note", "card_share"),
-)
-LAUNCH_LISTS = ("serves", "package_vendors", "expert_hosts", "omits")
-LAUNCH_NAMES = ("formats_on_load", "format_names", "cache_names", "images")  # mappings of strings
-LAUNCH_SWITCHES = ("image_has_entrypoint", "load_test")
-LAUNCH = (*LAUNCH_TEXTS, *LAUNCH_LISTS, *LAUNCH_NAMES, *LAUNCH_SWITCHES, "preference")
+BEHAVIOR: Fields = {
+    "compiled_stacks": check_texts,
+    **each(("torch_compile", "prefixes_by_default", "builds_engines", "memory_as_needed"), check_switch),
+    **each(("ranks_wait", "one_accelerator"), check_switch),
+    "host_cache_option": check_text,
+    "fp8_cache_weights": check_texts,
+    "audio_window_s": check_number,
+}
 SERVES = ("tokens", "vectors", "sources", "images")
 SCHEDULERS = ("chunked", "prefill_first", "static")
 MEMORY_POLICIES = ("total", "static", "free")
 HOSTS = ("ranked", "ray", "slurm")
-FLAGS = ("lists", "nearest", "why", "options_file")
 TEMPLATES, OLD_LIST = "launch_templates.yaml", "frameworks.yaml"
 ROLES = ("serving", "training", "library")
 FACTS = ("first_release", "releases", "licence", "speculative")
@@ -99,11 +102,11 @@ def frameworks(directory: Path) -> list[Row]:
 
 def versions(path: Path, known: Mapping[str, Row]) -> list[Row]:
     """The rows of a framework's file: its version, and earlier ones with what differs from it."""
-    given = read_yaml(path)
+    given, where = read_yaml(path), f"{path.name}: earlier"
     newest_row = framework(path, {key: value for key, value in given.items() if key != "earlier"}, known)
     return [
         newest_row,
-        *(_earlier(f"{path.name}: earlier", row, given, path, known) for row in given.get("earlier", ())),
+        *(_earlier(where, row, given, path, known) for row in listed_items(where, given.get("earlier", []))),
     ]
 
 
@@ -117,52 +120,59 @@ def _earlier(where: str, row: Any, newer: Row, path: Path, known: Mapping[str, R
 def framework(path: Path, given: Row, known: Mapping[str, Row]) -> Row:
     """The row of one framework version. `known` has the launch templates by slug."""
     where = path.name
-    parts: dict[str, tuple[str, ...]] = {"support": SUPPORT, "scheduling": SCHEDULING, "overhead": OVERHEAD}
+    parts = ("support", "scheduling", "overhead")
     optional = ("host_times", "behavior", "launch", "not_started", "flags", "facts", "released")
-    plain = ("notes", "role", "hardware", "aliases")
-    check_keys(where, given, ("slug", "name", "version", *parts), (*optional, *plain))
-    check_text(f"{where}: version", given["version"])
+    required = {**each(("slug", "name", *parts), None), "version": check_text}
+    plain = {"role": one_of(*ROLES), "hardware": None, "aliases": check_texts, **each(("notes", *optional), None)}
+    check_fields(where, given, required, plain, ": ")
     if path.stem not in (given["slug"], f"{given['slug']}-{given['version']}"):
         raise FixtureError(f"{where}: name the file {given['slug']}.yaml or {given['slug']}-{given['version']}.yaml")
-    role = given.get("role", "serving")
-    check_choice(f"{where}: role", role, ROLES)
-    if role == "serving" and "host_times" not in given:
+    if given.get("role", "serving") == "serving" and "host_times" not in given:
         raise FixtureError(f"{where}: missing host_times; copy those of a similar framework with basis: relative")
-    check_texts(f"{where}: aliases", given.get("aliases", []))
-    settings: Row = {key: given[key] for key in ("role", "hardware", "aliases") if key in given}
+    settings: Row = kept(given, ("role", "hardware", "aliases"))
     settings |= _support(f"{where}: support", given["support"])
-    settings |= group(f"{where}: scheduling", given["scheduling"], SCHEDULING, (*SCHEDULING, "on_chips"))
-    settings |= group(f"{where}: overhead", given["overhead"], OVERHEAD)
-    for rule in settings.get("on_chips", ()):
-        check_keys(f"{where}: scheduling.on_chips", rule, (), ("chips", "from_gib", "below_gib", *CHIP_DEFAULTS))
-    check_choice(f"{where}: scheduling.scheduler", settings["scheduler"], SCHEDULERS)
-    check_choice(f"{where}: scheduling.memory_policy", settings["memory_policy"], MEMORY_POLICIES)
+    settings |= group(f"{where}: scheduling", given["scheduling"], SCHEDULES, {"on_chips": _check_chip_defaults})
+    settings |= group(f"{where}: overhead", given["overhead"], each(OVERHEAD, None))
     settings["launch"] = _launch(f"{where}: launch", given["launch"], known) if "launch" in given else None
     if "not_started" in given:
-        settings["not_started_reason"] = group(f"{where}: not_started", given["not_started"], ("reason",))["reason"]
+        reason = group(f"{where}: not_started", given["not_started"], {"reason": None})
+        settings["not_started_reason"] = reason["reason"]
     elif not settings["launch"]:
         raise FixtureError(f"{where}: give launch, or not_started with the reason why it has no start command")
-    if "host_times" in given:
-        settings["host_times"] = _host_times(f"{where}: host_times", given["host_times"])
+    if "host_times" in given:  # zero where the framework has no such overhead
+        times, adapter = each(HOST_TIMES, check_number_or_zero), {"adapter_launch_us": check_number_or_zero}
+        settings["host_times"] = group(f"{where}: host_times", given["host_times"], times, adapter)
     if "behavior" in given:
-        settings |= _behavior(f"{where}: behavior", given["behavior"])
+        settings |= group(f"{where}: behavior", given["behavior"], {}, BEHAVIOR)
     if "released" in given:
-        settings["released"] = group(f"{where}: released", given["released"], ("versions",))["versions"]
-        check_texts(f"{where}: released.versions", settings["released"])
+        settings["released"] = group(f"{where}: released", given["released"], {"versions": check_texts})["versions"]
     if "flags" in given:
         settings["flags"] = _flags(f"{where}: flags", given["flags"], path.parent.parent / "flags")
     if "facts" in given:
-        settings |= _facts(f"{where}: facts", given["facts"])
+        facts = group(f"{where}: facts", given["facts"], {"licence": None}, FACTS_GIVEN)
+        settings |= facts | {key: facts[key].isoformat() for key in ("first_release",) if key in facts}
     sources = {part: source_of(f"{where}: {part}", given[part]) for part in (*parts, *optional) if part in given}
-    row = {key: given[key] for key in ("slug", "name", "version", "notes") if key in given}
+    row = kept(given, ("slug", "name", "version", "notes"))
     return row | {"settings": settings, "sources": sources, "as_of": newest(sources)}
+
+
+def _check_chip_defaults(where: str, value: Any) -> None:
+    for rule in listed_items(where, value):
+        check_keys(where, rule, (), ("chips", "from_gib", "below_gib", *CHIP_DEFAULTS))
+
+
+SCHEDULES: Fields = {
+    **each(SCHEDULING, None),
+    "scheduler": one_of(*SCHEDULERS),
+    "memory_policy": one_of(*MEMORY_POLICIES),
+}
+FACTS_GIVEN: Fields = {"first_release": check_date, "releases": check_number, "speculative": None}
 
 
 def _support(where: str, given: Mapping[str, Any]) -> Row:
     """Where the framework runs and what it loads; `quantizations` and `kv_dtypes` list the formats of the rules."""
-    support = group(where, given, tuple(RULE_LISTS), (*SUPPORT, "feature_chips", "start_checks"))
-    for key in SUPPORT:
-        check_texts(f"{where}.{key}", support.get(key, []))
+    optional = {**each(SUPPORT, check_texts), "feature_chips": None, "start_checks": None}
+    support = group(where, given, each(RULE_LISTS, None), optional)
     for feature, chips in support.get("feature_chips", {}).items():
         check_choice(f"{where}.feature_chips", feature, support.get("features", []))
         check_texts(f"{where}.feature_chips.{feature}", chips)
@@ -179,11 +189,9 @@ def _support(where: str, given: Mapping[str, Any]) -> Row:
 
 def _rule(where: str, given: Any, own: Row) -> Row:
     """Formats that work on some chips; a rule without a source has that of the whole support group."""
-    check_keys(where, given, ("formats",), (*IN_RULES, "layers", "weight_only", *META))
-    for key in IN_RULES:
-        check_texts(f"{where}.{key}", given.get(key, []))
-    check_choice(f"{where}.layers", given.get("layers", ""), ("", *LAYERS))
-    check_switch(f"{where}.weight_only", given.get("weight_only", False))
+    optional = {**each(("chips", "not_chips", "mixers"), check_texts), "layers": one_of("", *LAYERS)}
+    optional |= {"weight_only": check_switch, **each(META, None)}
+    check_fields(where, given, {"formats": check_texts}, optional)
     if not any(key in given for key in META):
         return {**given, **own}
     check_keys(where, given, ("formats", *META), given)
@@ -192,67 +200,11 @@ def _rule(where: str, given: Any, own: Row) -> Row:
 
 def _start_rule(where: str, given: Any) -> Row:
     """What the framework refuses when it starts, with its own source."""
-    check_keys(where, given, ("refuses", *META), ("chips", "models", "option"))
-    check_text(f"{where}.option", given.get("option", ""))
+    required = {"refuses": list_of(one_of(*START_CHECKS)), **each(META, None)}
+    check_fields(where, given, required, {**each(("chips", "models"), check_texts), "option": check_text})
     if ("option" in given) != (NEEDS_OPTION in given["refuses"]):
         raise FixtureError(f"{where}: {NEEDS_OPTION} and option belong together")
-    for key in ("refuses", "chips", "models"):
-        check_texts(f"{where}.{key}", given.get(key, []))
-    for name in given["refuses"]:
-        check_choice(f"{where}.refuses", name, START_CHECKS)
     return {**given, **source_of(where, given)}
-
-
-def _host_times(where: str, given: Mapping[str, Any]) -> Row:
-    """Host times; zero where the framework has no such overhead."""
-    times = group(where, given, HOST_TIMES, (*HOST_TIMES, "adapter_launch_us"))
-    for key, value in times.items():
-        check_number(f"{where}.{key}", value, zero=True)
-    return times
-
-
-def _behavior(where: str, given: Mapping[str, Any]) -> Row:
-    behavior = group(where, given, (), BEHAVIOR)
-    for key, value in behavior.items():
-        if key in ("compiled_stacks", "fp8_cache_weights"):
-            check_texts(f"{where}.{key}", value)
-        elif key == "audio_window_s":
-            check_number(f"{where}.{key}", value)
-        elif key == "host_cache_option":
-            check_text(f"{where}.{key}", value)
-        else:
-            check_switch(f"{where}.{key}", value)
-    return behavior
-
-
-def _launch(where: str, given: Mapping[str, Any], known: Mapping[str, Row]) -> Row:
-    """How the framework is installed and started, with the template in place of its name."""
-    launch = group(where, given, ("template", "serves"), LAUNCH)
-    checks: tuple[tuple[tuple[str, ...], Callable[[str, Any], None]], ...] = (
-        (LAUNCH_TEXTS, check_text),
-        (LAUNCH_LISTS, check_texts),
-        (LAUNCH_NAMES, _check_names),
-        (LAUNCH_SWITCHES, check_switch),
-        (("preference",), check_count),
-    )
-    for keys, check in checks:
-        for key in keys:
-            if key in launch:
-                check(f"{where}.{key}", launch[key])
-    for output in launch["serves"]:
-        check_choice(f"{where}.serves", output, SERVES)
-    if "hosts" in launch:
-        check_choice(f"{where}.hosts", launch["hosts"], HOSTS)
-    _check_placeholders(f"{where}.package", launch.get("package", ""), ("version",))
-    _check_placeholders(f"{where}.card_share", launch.get("card_share", ""), ("concurrency", "memory_fraction"))
-    for vendor, image in launch.get("images", {}).items():
-        _check_placeholders(f"{where}.images.{vendor}", image, ("version",))
-    if launch["template"] not in known:
-        names = ", ".join(sorted(known)) or "none"
-        raise FixtureError(f"{where}.template: {launch['template']!r} is not in {TEMPLATES}, which has {names}")
-    for part in (omits := launch.pop("omits", [])):
-        check_choice(f"{where}.omits", part, OMITTED)
-    return {**launch, "template": without_parts(known[launch["template"]], omits)}
 
 
 def _check_names(where: str, value: Any) -> None:
@@ -260,35 +212,56 @@ def _check_names(where: str, value: Any) -> None:
         raise FixtureError(f"{where}: expected a mapping of strings, such as {{fp8: fp8_e4m3}}")
 
 
-def _check_placeholders(where: str, text: str, allowed: tuple[str, ...]) -> None:
-    """FixtureError: the text has a $placeholder that is not in `allowed`."""
-    template = Template(text)
-    if not template.is_valid() or set(template.get_identifiers()) - set(allowed):
-        placeholders = ", ".join("$" + name for name in allowed)
-        raise FixtureError(f"{where}: {text!r}: the only placeholders allowed are {placeholders}")
+def _text_with(*allowed: str) -> Check:
+    """Checks a text whose only $placeholders are `allowed`."""
+
+    def check(where: str, value: Any) -> None:
+        check_text(where, value)
+        template = Template(value)
+        if not template.is_valid() or set(template.get_identifiers()) - set(allowed):
+            placeholders = ", ".join("$" + name for name in allowed)
+            raise FixtureError(f"{where}: {value!r}: the only placeholders allowed are {placeholders}")
+
+    return check
+
+
+def _check_images(where: str, value: Any) -> None:
+    _check_names(where, value)
+    for vendor, image in value.items():
+        _text_with("version")(f"{where}.{vendor}", image)
+
+
+LAUNCH: Fields = {
+    **each(("package_note", "checkpoint_file", "health_path", "default_model_name", "device_note"), check_text),
+    "package": _text_with("version"),
+    "card_share": _text_with("concurrency", "memory_fraction"),
+    "hosts": one_of(*HOSTS),
+    **each(("package_vendors", "expert_hosts"), check_texts),
+    "omits": list_of(one_of(*OMITTED)),
+    **each(("formats_on_load", "format_names", "cache_names"), _check_names),
+    "images": _check_images,
+    **each(("image_has_entrypoint", "load_test"), check_switch),
+    "preference": check_count,
+}
+
+
+def _launch(where: str, given: Mapping[str, Any], known: Mapping[str, Row]) -> Row:
+    """How the framework is installed and started, with the template in place of its name."""
+    launch = group(where, given, {"template": check_text, "serves": list_of(one_of(*SERVES))}, LAUNCH)
+    if launch["template"] not in known:
+        names = ", ".join(sorted(known)) or "none"
+        raise FixtureError(f"{where}.template: {launch['template']!r} is not in {TEMPLATES}, which has {names}")
+    omits = launch.pop("omits", [])
+    return {**launch, "template": without_parts(known[launch["template"]], omits)}
 
 
 def _flags(where: str, given: Mapping[str, Any], folder: Path) -> Row:
     """The lists of command-line flags, in flags/, that launch commands are checked against."""
-    flags = group(where, given, (), FLAGS)
-    check_texts(f"{where}.lists", flags.get("lists", []))
-    for key in ("nearest", "why", "options_file"):
-        check_text(f"{where}.{key}", flags.get(key, ""))
+    texts = each(("nearest", "why", "options_file"), check_text)
+    flags = group(where, given, {}, {"lists": check_texts, **texts})
     if bool(flags.get("lists")) == bool(flags.get("nearest")):
         raise FixtureError(f"{where}: give either lists (of this release) or nearest (from the project's source)")
     for stem in [*flags.get("lists", []), flags.get("nearest"), flags.get("options_file")]:
         if stem and not (folder / f"{stem}.txt").is_file():
             raise FixtureError(f"{where}: flags/{stem}.txt does not exist; create it with manage.py extract_flags")
     return flags
-
-
-def _facts(where: str, given: Mapping[str, Any]) -> Row:
-    """Release dates and counts of a framework, JSON-serializable."""
-    facts = group(where, given, ("licence",), FACTS)
-    if "first_release" in facts:
-        if not isinstance(facts["first_release"], date):
-            raise FixtureError(f"{where}.first_release: expected a date (YYYY-MM-DD)")
-        facts["first_release"] = facts["first_release"].isoformat()
-    if "releases" in facts:
-        check_number(f"{where}.releases", facts["releases"])
-    return facts

@@ -203,6 +203,16 @@ class Checked(forms.Form):
         given = str(self.cleaned_data["accelerator"])
         return self.book.slug_of(given) if given else ""
 
+    def as_page(self, no_chip: str, *amounts: str) -> None:
+        """Gives the fields the inputs of a page."""
+        chips = [(slug, chip.name) for slug, chip in self.book.chips.items()]
+        self.fields["accelerator"].widget = forms.Select(choices=[("", no_chip), *chips])
+        self.fields["as_of"].widget = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
+        self.fields["as_of"].initial = clock.today
+        self.fields["provider"].widget.attrs["list"] = "sellers"
+        for name in amounts:
+            self.fields[name].widget = forms.TextInput(attrs={"inputmode": "decimal"})
+
     @property
     def messages(self) -> list[tuple[str, str]]:
         """(field, message) of each error; the field is empty for an error of the whole."""
@@ -322,16 +332,10 @@ class PriceForm(Entry):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        chips = [(slug, chip.name) for slug, chip in self.book.chips.items()]
-        self.fields["accelerator"].widget = forms.Select(choices=[("", "Choose one"), *chips])
+        self.as_page("Choose one", "price", "low", "high")
         self.fields["currency"].widget = forms.Select(choices=[(name, name) for name in self.book.currencies])
-        self.fields["as_of"].widget = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
-        self.fields["as_of"].initial = clock.today
-        self.fields["provider"].widget.attrs["list"] = "sellers"
         for name, (label, help_text) in self.texts.items():
             self.fields[name].label, self.fields[name].help_text = label, help_text
-        for name in ("price", "low", "high"):
-            self.fields[name].widget = forms.TextInput(attrs={"inputmode": "decimal"})
 
     def clean_currency(self) -> str:
         return known_currency(self.book, str(self.cleaned_data["currency"]))
@@ -456,12 +460,7 @@ class DiscountForm(DiscountRow):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        chips = [(slug, chip.name) for slug, chip in self.book.chips.items()]
-        self.fields["accelerator"].widget = forms.Select(choices=[("", "all accelerators"), *chips])
-        self.fields["as_of"].widget = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
-        self.fields["as_of"].initial = clock.today
-        self.fields["provider"].widget.attrs["list"] = "sellers"
-        self.fields["discount_percent"].widget = forms.TextInput(attrs={"inputmode": "decimal"})
+        self.as_page("all accelerators", "discount_percent")
 
     def clean_discount_percent(self) -> Decimal:
         percent: Decimal = self.cleaned_data["discount_percent"]

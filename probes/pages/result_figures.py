@@ -134,7 +134,7 @@ def by_rows(rows: Sequence[Measurement]) -> str:
             if at not in series or rate > series[at][1]:
                 series[at] = (at, rate, f"{key_text(m.key)}: {sig(rate)} TFLOP/s")
     several = {name: list(points.values()) for name, points in best.items() if len(points) > 1}
-    return result_charts.curves(several, "Matrix multiplies by rows", "rows, M (log)", "TFLOP/s (log)")
+    return result_charts.curves(several, "Matrix multiplies by rows", "rows, M", "TFLOP/s")
 
 
 def by_size(rows: Sequence[Measurement], kinds: Sequence[str], axis: str) -> str:
@@ -147,7 +147,7 @@ def by_size(rows: Sequence[Measurement], kinds: Sequence[str], axis: str) -> str
             if at not in series or rate > series[at][1]:
                 series[at] = (at, rate, f"{m.kind} {key_text(m.key)}: {sig(rate)} GB/s")
     several = {name: list(points.values()) for name, points in best.items() if len(points) > 1}
-    return result_charts.curves(several, "Rate by size", "MiB (log)", "GB/s (log)")
+    return result_charts.curves(several, "Rate by size", "MiB", "GB/s")
 
 
 def figures(fit: Mapping[str, Any]) -> list[dict[str, str]]:

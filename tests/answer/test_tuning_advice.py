@@ -11,6 +11,7 @@ from advisor import report, workload
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.result import Answer, Option
 from advisor.web.charts import tuning as tuning_charts
+from advisor.web.interactive import chart_data
 from tests.as_json import recommend
 from tests.pages import every_section
 from tests.sample_advice import advice, result
@@ -125,16 +126,12 @@ def test_the_pictures_are_well_formed_and_the_page_shows_them(on_a100: Json, cli
     option = on_a100["recommendations"][0]
     tuning = Option.read(option).tuning
     assert tuning and tuning.plan
-    bars = [
-        n
-        for n in ElementTree.fromstring(tuning_charts.waterfall(tuning.plan)).iter()
-        if (n.get("class") or "").startswith("step ")
-    ]
+    bars = [n for n in ElementTree.fromstring(chart_data.techniques(tuning.plan).svg).iter() if n.tag == "rect"]
     assert len(bars) == len(
         [s for s in option["tuning"]["plan"]["steps"] if s["state"] in ("base", "used", "possible")]
     )
-    picture = ElementTree.fromstring(tuning_charts.roofline_svg(tuning.roofline))
-    assert len([n for n in picture.iter() if "phase" in (n.get("class") or "")]) == 2
+    picture = ElementTree.fromstring(chart_data.roofline(tuning.roofline).svg)
+    assert len([n for n in picture.iter() if n.tag == "g" and n.find("circle") is not None]) == 2
     page = every_section(client, f"/advice/{advice({**result(), **on_a100}).pk}/options/1")
     assert "Optimization plan" in page and "Pitfalls" in page and "KV cache format" in page
 

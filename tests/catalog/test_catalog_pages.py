@@ -44,6 +44,14 @@ def test_an_empty_catalog_says_what_to_do(client, name):
     assert "load_catalog" in page(client, f"/catalog/{name}")
 
 
+@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_a_file_of_every_column_has_values_and_no_markup(client, catalog, name, form):
+    columns = ",".join(LISTS[name].table.Meta.fields)
+    text = page(client, f"/catalog/{name}?columns={columns}&format={form}")
+    assert "<" not in text and "age-" not in text
+
+
 def test_the_catalog_opens_on_the_accelerators(client):
     assert client.get("/catalog/").url == "/catalog/accelerators"
 

@@ -7,8 +7,8 @@ import pytest
 
 from advisor.result import Memory, Operator, ParetoPoint
 from advisor.web.charts import plots as charts
-from advisor.web.charts.plots import FINE_STEPS, drawable, log_scale, memory_bar, memory_parts, pareto, step_bar
-from catalog.charts import Log
+from advisor.web.charts.plots import drawable, memory_bar, memory_parts, pareto, step_bar
+from catalog.charts import FINE_STEPS, Log, log_scale
 
 SVG = ElementTree.Element
 

@@ -12,7 +12,7 @@ from advisor.report.documents.bill import rent_of_one
 from advisor.result import Answer, LengthClass, Mix, MixPart, Option, TuningPlan
 from advisor.templatetags.units import percent_beside, sentence
 from advisor.web.charts import plots as charts
-from advisor.web.charts.tuning import waterfall
+from advisor.web.interactive import chart_data
 from tests import sample_advice, sample_money
 
 
@@ -77,12 +77,12 @@ def test_a_mix_that_was_not_sought_is_not_called_dearer(reason: str, said: str) 
 def test_a_range_says_both_of_its_ends_inside_the_picture() -> None:
     ends = (("performance of a chip with a name that is long", 4307.0, 10770.0), ("output length", 6461.0, 6461.0))
     first = sample().sensitivity[0]
-    svg = charts.tornado(
+    svg = chart_data.sensitivity(
         [first.changed(assumption=a, usd_per_month_low=low, usd_per_month_high=high) for a, low, high in ends]
-    )
+    ).svg
     assert "$4,307 to $10,770" in svg and "stays $6,461" in svg and "…" not in svg
     starts = [float(x) for x in re.findall(r'<text[^>]* x="([0-9.]+)"[^>]*>[a-z ]*[$]', svg)]
-    assert len(starts) == 2 and max(starts) + 7.2 * len("$4,307 to $10,770") < charts.WIDTH
+    assert len(starts) == 2 and max(starts) + 7.2 * len("$4,307 to $10,770") < charts.BARS_WIDTH
 
 
 def test_a_long_technique_keeps_all_of_its_name() -> None:
@@ -99,7 +99,7 @@ def test_a_long_technique_keeps_all_of_its_name() -> None:
     drawn = [
         {**texts, **unknown, **s, "output_tokens_per_s_per_accelerator": r} for s, r in zip(steps, rates, strict=True)
     ]
-    svg = waterfall(TuningPlan.read({"gain_ratio": 3.0, "steps": drawn}))
+    svg = chart_data.techniques(TuningPlan.read({"gain_ratio": 3.0, "steps": drawn})).svg
     assert "launched at once<" in svg and "Narrower weights: MXFP4<" in svg and "…" not in svg
 
 

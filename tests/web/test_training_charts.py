@@ -8,6 +8,7 @@ import pytest
 from advisor.result import Answer, TrainingOption
 from advisor.web.answers import training_page
 from advisor.web.charts import training as training_charts
+from catalog.charts import apart
 from tests import sample_training
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
@@ -22,7 +23,7 @@ def widths(svg: str) -> list[float]:
 
 
 def test_a_dearer_run_stands_higher_and_a_longer_one_farther_right() -> None:
-    svg = training_charts.cost_over_days(runs(), "/o/")
+    svg = training_charts.cost_chart(runs(), "/o/").svg
     places = {
         int(rank): (float(x), float(y))
         for rank, x, y in re.findall(r'href="/o/(\d+)".*?cx="([\d.]+)" cy="([\d.]+)"', svg)
@@ -37,7 +38,7 @@ def test_a_dearer_run_stands_higher_and_a_longer_one_farther_right() -> None:
 
 def test_every_size_of_the_first_choice_is_drawn_and_late_ones_are_crossed() -> None:
     first = runs()[0]
-    tips = re.findall("<title>(.*?)</title>", training_charts.cost_over_days(runs()))
+    tips = re.findall("<title>(.*?)</title>", training_charts.cost_chart(runs()).svg)
     for size in first.scaling:
         late = first.deadline_days is not None and size.days > first.deadline_days
         assert any(f"{size.accelerator_count:,} x {first.accelerator_name}" in tip and ("misses" in tip) == late
@@ -46,15 +47,15 @@ def test_every_size_of_the_first_choice_is_drawn_and_late_ones_are_crossed() -> 
 
 @pytest.mark.parametrize(("name", "unit"), [("pretrain", "days"), ("weekly", "minutes")])
 def test_the_time_axis_has_the_unit_of_the_longest_run(name: str, unit: str) -> None:
-    assert f"{unit} of the run (log)" in training_charts.cost_over_days(runs(name))
+    assert f"{unit} of the run (log)" in training_charts.cost_chart(runs(name)).svg
 
 
 def test_labels_that_would_cover_each_other_are_left_out() -> None:
-    assert training_charts.apart([(0, 0), (10, 5), (40, 5), (45, 60)]) == {(0, 0), (40, 5), (45, 60)}
+    assert apart([(0, 0), (10, 5), (40, 5), (45, 60)]) == {(0, 0), (40, 5), (45, 60)}
 
 
 def test_no_runs_no_picture() -> None:
-    assert training_charts.cost_over_days([]) == "" and training_charts.points_of([]) == []
+    assert training_charts.cost_chart([]).svg == "" and training_charts.points_of([]) == []
 
 
 def test_memory_parts_fill_the_accelerator() -> None:
@@ -86,7 +87,7 @@ def without_names(svg: str) -> Any:
 def test_every_picture_has_a_name() -> None:
     run = runs()[0]
     made = (
-        training_charts.cost_over_days(runs()), training_charts.memory_bar(run.memory),
+        training_charts.cost_chart(runs()).svg, training_charts.memory_bar(run.memory),
         training_charts.step_bar(run.step), training_charts.goodput_bar(run.goodput),
     )  # fmt: skip
     assert all(without_names(svg) for svg in made)

@@ -3,22 +3,29 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from html import escape
 from statistics import median
 from typing import Any
 
 from advisor.fidelity import Line, kind_of
 from advisor.templatetags.units import percent
-from advisor.web.charts.plots import FINE_STEPS, label, sig_short
 from advisor.web.interactive.chart_data import Chart, Json, axis
-from catalog.charts import Log
+from catalog.charts import (
+    BOTTOM,
+    FINE_STEPS,
+    HEIGHT,
+    HUE_COLORS,
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDTH,
+    Log,
+    drawn,
+    sig_short,
+)
 
-SIZE = 420
-LEFT, RIGHT, TOP, BOTTOM = 66, 14, 14, 50
 MAX_MARKS = 300
 HUES = 5  # chips with their own color; all others share a sixth
 BANDS = (0.25, 0.10)
-COLORS = ("--accent", "--compute", "--communication", "--activations", "--good", "--host")  # of the classes hue-0 to 5
 KINDS: Mapping[str, str] = {  # metric kind -> axis label
     "tpot": "time per output token, ms",
     "ttft": "time to first token, ms",
@@ -56,7 +63,7 @@ def chart(kind: str, lines: Sequence[Line], axis_label: str, hue_of: Mapping[str
         hue = hue_of[line.row.accelerator]
         name = line.row.accelerator if hue < HUES else "others"
         series = by_name.setdefault(
-            name, {"type": "points", "name": name, "color": COLORS[hue], "size": 7, "points": []}
+            name, {"type": "points", "name": name, "color": HUE_COLORS[hue], "size": 7, "points": []}
         )
         series["points"].append([line.row.measured, line.row.predicted, tip(line)])
     bands = [
@@ -66,17 +73,22 @@ def chart(kind: str, lines: Sequence[Line], axis_label: str, hue_of: Mapping[str
     equal = {"type": "line", "name": "predicted = measured", "color": "--ink", "dashed": True, "silent": True,
              "points": [[low, low, ""], [high, high, ""]]}  # fmt: skip
     frame: dict[str, Any] = {"log": True, "min": low, "max": high}
+    title = f"Predicted vs. measured: {axis_label}"
+    data = {
+        "kind": "xy",
+        "x": axis(f"measured, {axis_label}", **frame),
+        "y": axis(f"predicted, {axis_label}", **frame),
+        "series": [*bands, equal, *by_name.values()],
+        "height": 400,
+        "legend": False,  # the page has one
+    }
+    close, near = (sum(abs(each.row.bias_fraction or 0.0) <= width for each in lines) / len(lines) for width in BANDS)
+    description = f"{len(lines)} figures: {near:.0%} within 10% of the measurement, {close:.0%} within 25%."
     return Chart(
         id=f"accuracy-{kind}",
-        title=f"Predicted vs. measured: {axis_label}",
-        svg=picture(lines, axis_label, hue_of),
-        data={
-            "kind": "xy",
-            "x": axis(f"measured, {axis_label}", **frame),
-            "y": axis(f"predicted, {axis_label}", **frame),
-            "series": [*bands, equal, *by_name.values()],
-            "height": 400,
-        },
+        title=title,
+        svg=drawn(data, title, description, "scatter"),
+        data=data,
         columns=("Chip", "Figures", "Median error", "Within 10%", "Within 25%"),
         rows=tuple(errors_of(chip, lines) for chip in hue_of if any(line.row.accelerator == chip for line in lines)),
     )
@@ -98,19 +110,6 @@ def drawable(line: Line) -> bool:
     return bool(line.row.measured and line.row.predicted and line.row.measured > 0 and line.row.predicted > 0)
 
 
-def picture(lines: Sequence[Line], axis_label: str, hue_of: Mapping[str, int]) -> str:
-    x, y = scales(*ends(lines))
-    marks = "".join(mark(line, x, y, hue_of) for line in thinned(lines, x, y))
-    near = sum(abs(line.row.bias_fraction or 0.0) <= BANDS[1] for line in lines) / len(lines)
-    close = sum(abs(line.row.bias_fraction or 0.0) <= BANDS[0] for line in lines) / len(lines)
-    description = f"{len(lines)} figures: {near:.0%} within 10% of the measurement, {close:.0%} within 25%."
-    title = f"Predicted vs. measured: {axis_label}"
-    return (
-        f'<svg class="chart scatter" viewBox="0 0 {SIZE} {SIZE}" role="img" aria-label="{escape(title)}">'
-        f"<title>{escape(title)}</title><desc>{escape(description)}</desc>{ground(x, y, axis_label)}{marks}</svg>"
-    )
-
-
 def ends(lines: Sequence[Line]) -> tuple[float, float]:
     """The lowest and the highest value of both axes."""
     values = [value for line in lines for value in (line.row.measured, line.row.predicted) if value]
@@ -118,35 +117,7 @@ def ends(lines: Sequence[Line]) -> tuple[float, float]:
 
 
 def scales(low: float, high: float) -> tuple[Log, Log]:
-    return Log(low, high, LEFT, SIZE - RIGHT, FINE_STEPS), Log(low, high, SIZE - BOTTOM, TOP, FINE_STEPS)
-
-
-def ground(x: Log, y: Log, axis_label: str) -> str:
-    """The bands, the diagonal, the grid and the axis labels."""
-    floor, right = SIZE - BOTTOM, SIZE - RIGHT
-    parts = [f'<path class="band band-{round(width * 100)}" d="{band(x, y, width)}"/>' for width in BANDS]
-    for value in x.ticks(5):
-        parts += [f'<path class="grid" d="M{x(value)} {TOP}V{floor}"/>', label(x(value), floor + 17, sig_short(value))]
-        parts += [f'<path class="grid" d="M{LEFT} {y(value)}H{right}"/>']
-        parts.append(label(LEFT - 6, y(value) + 4, sig_short(value), anchor="end"))
-    parts.append(f'<path class="diagonal" d="M{LEFT} {floor}L{right} {TOP}"/>')
-    parts.append(f'<path class="axis" d="M{LEFT} {TOP}V{floor}H{right}"/>')
-    parts.append(label((LEFT + right) / 2, SIZE - 10, f"measured, {axis_label} (log)", "name"))
-    turned = f'transform="translate(14 {(TOP + floor) / 2:g}) rotate(-90)"'
-    parts.append(f'<text class="name" text-anchor="middle" {turned}>predicted (log)</text>')
-    return "".join(parts)
-
-
-def band(x: Log, y: Log, width: float) -> str:
-    """The strip of predictions at most this far off, cut at the frame."""
-
-    def edge(factor: float) -> list[tuple[float, float]]:
-        first, last = max(x.low, x.low / factor), min(x.high, x.high / factor)
-        return [(x(first), y(first * factor)), (x(last), y(last * factor))]
-
-    upper, lower = edge(1 + width), edge(1 - width)
-    corners = [*upper, (x(x.high), y(y.high)), *reversed(lower), (x(x.low), y(y.low))]
-    return "M" + "L".join(f"{px:g} {py:g}" for px, py in corners) + "Z"
+    return Log(low, high, LEFT, WIDTH - RIGHT, FINE_STEPS), Log(low, high, HEIGHT - BOTTOM, TOP, FINE_STEPS)
 
 
 def thinned(lines: Sequence[Line], x: Log, y: Log) -> Sequence[Line]:
@@ -158,13 +129,6 @@ def thinned(lines: Sequence[Line], x: Log, y: Log) -> Sequence[Line]:
         by_square.setdefault(square, line)
     distinct = list(by_square.values())
     return distinct[:: math.ceil(len(distinct) / MAX_MARKS)]
-
-
-def mark(line: Line, x: Log, y: Log, hue_of: Mapping[str, int]) -> str:
-    row = line.row
-    px, py = x(row.measured or 1.0), y(row.predicted or 1.0)
-    circle = f'<circle class="dot hue-{hue_of[row.accelerator]}" cx="{px:g}" cy="{py:g}" r="3">'
-    return f"{circle}<title>{escape(tip(line))}</title></circle>"
 
 
 def tip(line: Line) -> str:

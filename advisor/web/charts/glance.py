@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from advisor.engine.terms import tick_text
 from advisor.report import count_word
 from advisor.templatetags.units import localized
-from advisor.web.charts.plots import Linear, label, svg
+from catalog.charts import Linear, label, svg
 from catalog.pricing import reader
 
 WIDTH, HEIGHT = 344, 232

@@ -3,21 +3,32 @@
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from advisor.engine.terms import tick_text
-from advisor.result import Driver, Memory, Operator, ParetoPoint, PlanMonth, SensitivityBar, WaterfallStep
-from advisor.templatetags.units import dollars, gib, given, large, localized, ms
-from catalog.charts import Log
+from advisor.result import Driver, Memory, Operator, ParetoPoint, PlanMonth
+from advisor.templatetags.units import dollars, gib, given, large, ms
+from catalog.charts import (
+    BOTTOM,
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDTH,
+    Log,
+    axes,
+    axis,
+    drawn,
+    label,
+    limit_line,
+    log_scale,
+    sig_short,
+    svg,
+)
 from catalog.pricing import reader
 
-WIDTH, HEIGHT = 640, 400
-LEFT, RIGHT, TOP, BOTTOM = 74, 18, 26, 56
 MAX_POINTS = 400
 RANK_SPACING = 13  # pixels between the centers of two written ranks
-FINE_STEPS = ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1,))  # of a decade: costs and times often lie within one
 MAX_TIMES_CHEAPEST, MAX_TIMES_SLO = 50, 3
 MEMORY_PARTS = (
     ("weights_gib", "weights"),
@@ -28,15 +39,6 @@ MEMORY_PARTS = (
     ("overhead_gib", "overhead"),
     ("free_gib", "free"),
 )
-
-
-def log_scale(values: Sequence[float], start: float, end: float) -> Log:
-    """A log axis with margins around the values, at least a factor of 3 long."""
-    low, high = min(values) / 1.25, max(values) * 1.25
-    if high / low < 3:
-        middle = math.sqrt(low * high)
-        low, high = middle / math.sqrt(3), middle * math.sqrt(3)
-    return Log(low, high, start, end, FINE_STEPS)
 
 
 def drawable(points: Sequence[ParetoPoint]) -> list[ParetoPoint]:
@@ -84,7 +86,7 @@ def pareto(
         without=left_out["undrawable"],
     )
     parts = [
-        axes(x, y, f"{below}, ms (log)", f"{beside} (log)"),
+        axes({"x": axis(f"{below}, ms"), "y": axis(beside, "usd")}, x, y),
         limit_line(x, slo_ms, f"SLO {given(slo_ms)} ms") if slo_ms else "",
         frontier_line(shown, x, y),
         marks,
@@ -141,41 +143,6 @@ def frontier_line(points: Sequence[ParetoPoint], x: Log, y: Log) -> str:
     return f'<path class="frontier-line" d="{path}"/>'
 
 
-def limit_line(x: Log, limit: float, name: str) -> str:
-    """A vertical line at a limit that options must keep."""
-    at = x(limit)
-    anchor = "end" if at > WIDTH / 2 else "start"
-    text = label(at + (-6 if anchor == "end" else 6), TOP - 10, name, "slo", anchor)
-    return f'<path class="slo-line" d="M{at} {TOP - 6}V{HEIGHT - BOTTOM}"/>{text}'
-
-
-def axes(x: Log, y: Log, below: str, beside: str) -> str:
-    """The grid, ticks and the names of the axes; y is in dollars."""
-    floor, parts = HEIGHT - BOTTOM, []
-    for value in x.ticks():
-        parts += [f'<path class="grid" d="M{x(value)} {TOP}V{floor}"/>', label(x(value), floor + 18, sig_short(value))]
-    for value in y.ticks():
-        parts.append(f'<path class="grid" d="M{LEFT} {y(value)}H{WIDTH - RIGHT}"/>')
-        parts.append(label(LEFT - 8, y(value) + 4, localized(tick_text(value)), anchor="end"))
-    parts.append(f'<path class="axis" d="M{LEFT} {TOP}V{floor}H{WIDTH - RIGHT}"/>')
-    parts.append(label((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12, below, "name"))
-    middle = (TOP + floor) / 2
-    parts.append(
-        f'<text class="name" text-anchor="middle" transform="translate(16 {middle}) rotate(-90)">{beside}</text>'
-    )
-    return "".join(parts)
-
-
-def sig_short(value: float) -> str:
-    """A tick label without trailing zeros."""
-    text = f"{float(f'{value:.3g}'):,.9f}"
-    return localized(text.rstrip("0").rstrip("."))
-
-
-def label(x: float, y: float, text: object, kind: str = "tick", anchor: str = "middle") -> str:
-    return f'<text class="{kind}" x="{x:g}" y="{y:g}" text-anchor="{anchor}">{escape(str(text))}</text>'
-
-
 def memory_bar(memory: Memory) -> str:
     """A bar with the parts of one chip's memory; no free part if it is over capacity."""
     parts = memory_parts(memory)
@@ -230,47 +197,10 @@ def stacked(parts: Sequence[tuple[str, float]], title: str, description: str) ->
     return svg("stacked", 1000, 40, title, description, "".join(rects), ' preserveAspectRatio="none"')
 
 
-STEP_HEIGHT, STEP_LEFT, STEP_RIGHT = 26, 250, 70
+BARS_WIDTH, BARS_LEFT, BAR_HEIGHT = 720, 300, 26
 NEGLIGIBLE = 0.001  # share of the variance
-RANGE_RIGHT, RANGE_LETTERS, LINE = 140, 34, 15  # room for both ends of a bill; letters and pixels of a line
+LABEL_RIGHT, NAME_LETTERS, LINE = 140, 42, 15  # room for both ends of a bill; letters and pixels of a line
 UNUSED = ("chips left over in whole instances", "spare replicas", "spare hosts", "idle hours and headroom")
-
-
-@reader.in_usd
-def waterfall(steps: Sequence[WaterfallStep]) -> str:
-    """A waterfall chart of the cost per million tokens; the last bar is the total."""
-    values = [(step.name, step.usd_per_mtok) for step in steps]
-    total = sum(value for _, value in values)
-    if total <= 0:
-        return ""
-    scale, at, parts = (WIDTH - STEP_LEFT - STEP_RIGHT) / total, 0.0, []
-    for row, (name, value) in enumerate([*values, ("a million tokens", total)]):
-        start = 0.0 if row == len(values) else at
-        css = "fall-total" if row == len(values) else "fall-unused" if name in UNUSED else "fall-part"
-        x, y, width = STEP_LEFT + start * scale, row * STEP_HEIGHT, max(value * scale, 1.0)
-        parts.append(label(STEP_LEFT - 8, y + 17, name, "name", "end"))
-        parts.append(f'<rect class="{css}" x="{x:.1f}" y="{y + 4}" width="{width:.1f}" height="{STEP_HEIGHT - 8}"/>')
-        parts.append(label(x + width + 6, y + 17, dollars(value), anchor="start"))
-        at += value
-    text = ", ".join(f"{name} {dollars(value)}" for name, value in values)
-    height = (len(values) + 1) * STEP_HEIGHT
-    title = "Cost per million tokens, step by step"
-    return svg("waterfall", WIDTH, height, title, text, "".join(parts))
-
-
-@reader.in_usd
-def tornado(bars: Sequence[SensitivityBar], what: str = "Monthly cost") -> str:
-    """A tornado chart: the first choice's cost at both ends of each assumption; dark if the ranking changes."""
-    ends = [(bar.assumption, bar.usd_per_month_low, bar.usd_per_month_high, bar.within_range) for bar in bars]
-    known = [(name, low, high, bool(dark)) for name, low, high, dark in ends if low is not None and high is not None]
-    return from_low_to_high(known, f"{what} of the first choice over the range of each assumption")
-
-
-@reader.in_usd
-def drivers(found: Sequence[Driver], what: str = "Monthly cost") -> str:
-    """A tornado chart: the first option's cost at both ends of each uncertain input that moves it."""
-    ends = [(each.name, each.usd_per_month_low, each.usd_per_month_high, False) for each in found if moves(each)]
-    return from_low_to_high(ends, f"{what} of the first option over the 90% range of each uncertain input")
 
 
 def moves(driver: Driver) -> bool:
@@ -278,27 +208,31 @@ def moves(driver: Driver) -> bool:
     return driver.usd_per_month_low != driver.usd_per_month_high or driver.variance_fraction >= NEGLIGIBLE
 
 
-def from_low_to_high(rows: Sequence[tuple[str, float, float, bool]], title: str) -> str:
-    """Horizontal bars from low to high: name, both ends, and whether the bar is dark."""
+def bars(data: Mapping[str, Any], title: str, kind: str, description: str = "") -> str:
+    """The SVG of an interactive chart's horizontal bars: names, bars from one value to another, and their labels."""
+    rows, is_log = data.get("rows", ()), bool(data) and data["value"]["log"]
     if not rows:
         return ""
-    least, most = min(min(low, high) for _, low, high, _ in rows), max(max(low, high) for _, low, high, _ in rows)
-    height = STEP_HEIGHT + LINE * any(len(name) > RANGE_LETTERS for name, *_ in rows)
-    room = (WIDTH - STEP_LEFT - RANGE_RIGHT) / ((most - least) or 1.0)
-    parts = []
-    for row, (name, low, high, dark) in enumerate(rows):
-        x, width, y = STEP_LEFT + (min(low, high) - least) * room, max(abs(high - low) * room, 1.0), row * height
-        css = "fall-total" if dark else "fall-part"
-        parts.append(wrapped(STEP_LEFT - 8, y + height / 2, name, RANGE_LETTERS))
-        parts.append(f'<rect class="{css}" x="{x:.1f}" y="{y + 4}" width="{width:.1f}" height="{height - 8}"/>')
-        bill = (
-            f"{dollars(min(low, high))} to {dollars(max(low, high))}"
-            if dollars(low) != dollars(high)
-            else f"stays {dollars(low)}"
-        )
-        parts.append(label(x + width + 6, y + height / 2 + 4, bill, anchor="start"))
-    text = ", ".join(f"{name} {dollars(low)} to {dollars(high)}" for name, low, high, _ in rows)
-    return svg("tornado", WIDTH, len(rows) * height, title, text, "".join(parts))
+    ends, edge = [value for row in rows for value in (row["from"], row["to"])], BARS_WIDTH - LABEL_RIGHT
+    least, room = min(ends), (edge - BARS_LEFT) / ((max(ends) - min(ends)) or 1.0)
+    scale = log_scale(ends, BARS_LEFT, edge) if is_log else lambda value: BARS_LEFT + (value - least) * room
+    height = BAR_HEIGHT + LINE * any(len(row["name"]) > NAME_LETTERS for row in rows)
+    floor, parts = height * len(rows), []
+    for value in scale.ticks() if isinstance(scale, Log) else ():
+        parts.append(f'<path class="grid" d="M{scale(value)} 0V{floor}"/>')
+        parts.append(label(scale(value), floor + 17, sig_short(value)))
+    if is_log:
+        parts.append(label((BARS_LEFT + edge) / 2, floor + 38, f"{data['value']['name']} (log)", "name"))
+    for n, row in enumerate(rows):
+        x, end, y = scale(min(row["from"], row["to"])), scale(max(row["from"], row["to"])), n * height
+        width, color = max(end - x, 1.0), f"var({row['color']})"
+        look = f'fill="none" stroke="{color}" stroke-dasharray="4 3"' if row.get("outline") else f'fill="{color}"'
+        bar = f'<rect {look} x="{x:.1f}" y="{y + 4}" width="{width:.1f}" height="{height - 8}"/>'
+        parts.append(wrapped(BARS_LEFT - 8, y + height / 2, row["name"], NAME_LETTERS))
+        parts.append(f"<g><title>{escape(row['text'])}</title>{bar}</g>")
+        parts.append(label(x + width + 6, y + height / 2 + 4, row["label"], anchor="start"))
+    text = description or ", ".join(f"{row['name']} {row['label']}" for row in rows)
+    return svg(kind, BARS_WIDTH, floor + 44 * is_log, title, text, "".join(parts))
 
 
 PLAN_HEIGHT, PLAN_TOP, PLAN_BOTTOM, PLAN_LEFT = 220, 14, 44, 56
@@ -364,99 +298,9 @@ def wrapped(x: float, middle: float, text: str, letters: int) -> str:
     return "".join(label(x, start + LINE * i, line, "name", "end") for i, line in enumerate(lines))
 
 
-def svg(kind: str, width: int, height: int, title: str, description: str, body: str, extra: str = "") -> str:
-    return (
-        f'<svg class="chart {kind}" viewBox="0 0 {width} {height}" role="{"group" if "<a " in body else "img"}"'
-        f' aria-label="{escape(title)}"{extra}>'
-        f"<title>{escape(title)}</title><desc>{escape(description)}</desc>{body}</svg>"
-    )
-
-
 # --- lines over two axes ----------------------------------------------------------------------------------------
-
-NAME_ROW = 18  # pixels of one line of the legend
-
-
-@dataclass(frozen=True, slots=True)
-class Linear:
-    """A linear axis from zero: maps values to pixels."""
-
-    high: float
-    start: float
-    end: float
-
-    def __call__(self, value: float) -> float:
-        return round(self.start + value / self.high * (self.end - self.start), 1)
-
-    def ticks(self, limit: int = 6) -> list[float]:
-        """At most `limit` round values from 0 on."""
-        step = next(
-            step * 10.0**decade
-            for decade in range(math.floor(math.log10(self.high)) - 1, 20)
-            for step in (1, 2, 5)
-            if self.high / (step * 10.0**decade) < limit
-        )
-        return [step * n for n in range(int(self.high / step) + 1)]
 
 
 def lines(data: Mapping[str, Any], title: str) -> str:
-    """Lines, bands and single points of an interactive chart's data, for pages without scripts."""
-    points = [point for each in data["series"] for point in each["points"]]
-    if not points:
-        return ""
-    floor = HEIGHT - BOTTOM
-    x = scale_of(data["x"], [point[0] for point in points], LEFT, WIDTH - RIGHT)
-    tall = [value for point in points for value in point[1:3] if isinstance(value, float | int)]
-    y = scale_of(data["y"], tall, floor, TOP)
-    body = "".join(drawn_series(each, x, y) for each in data["series"])
-    named = [each for each in data["series"] if each["type"] != "band"]
-    in_dollars = data["y"]["unit"] == "usd"
-    parts = [grid(x, y, data["x"]["name"], data["y"]["name"], in_dollars), body]
-    for row, each in enumerate(named):
-        at = HEIGHT + NAME_ROW * row
-        parts.append(
-            f'<path d="M{LEFT} {at}h24" {stroke(each)}/>{label(LEFT + 32, at + 4, each["name"], "name", "start")}'
-        )
-    description = "; ".join(each["name"] for each in named)
-    return svg("lines", WIDTH, HEIGHT + NAME_ROW * len(named), title, description, "".join(parts))
-
-
-def scale_of(axis: Mapping[str, Any], values: Sequence[float], start: float, end: float) -> Log | Linear:
-    return log_scale(values, start, end) if axis["log"] else Linear((max(values) or 1.0) * 1.03, start, end)
-
-
-def stroke(series: Mapping[str, Any]) -> str:
-    dashes = ' stroke-dasharray="6 4"' if series.get("dashed") else ""
-    return f'fill="none" stroke="var({series["color"]})" stroke-width="2"{dashes}'
-
-
-def drawn_series(series: Mapping[str, Any], x: Log | Linear, y: Log | Linear) -> str:
-    if series["type"] == "band":
-        ends = [(x(at), y(low), y(high)) for at, low, high in series["points"]]
-        corners = [(px, low) for px, low, _ in ends] + [(px, high) for px, _, high in reversed(ends)]
-        shape = " ".join(f"{px},{py}" for px, py in corners)
-        return f'<polygon points="{shape}" fill="var({series["color"]})" opacity=".15"/>'
-    places = [(x(point[0]), y(point[1])) for point in series["points"]]
-    if series["type"] == "points":
-        return "".join(
-            f'<g><title>{escape(point[2])}</title><circle cx="{px}" cy="{py}" r="5" fill="var({series["color"]})"/></g>'
-            for point, (px, py) in zip(series["points"], places, strict=True)
-        )
-    return f'<path d="M{"L".join(f"{px} {py}" for px, py in places)}" {stroke(series)}/>'
-
-
-def grid(x: Log | Linear, y: Log | Linear, below: str, beside: str, dollars: bool) -> str:
-    """Grid lines, ticks and the names of both axes."""
-    floor, parts = HEIGHT - BOTTOM, []
-    for value in x.ticks():
-        parts.append(f'<path class="grid" d="M{x(value)} {TOP}V{floor}"/>')
-        parts.append(label(x(value), floor + 18, large(value)))
-    for value in y.ticks():
-        parts.append(f'<path class="grid" d="M{LEFT} {y(value)}H{WIDTH - RIGHT}"/>')
-        text = localized(tick_text(value)) if dollars else sig_short(value)
-        parts.append(label(LEFT - 8, y(value) + 4, text, anchor="end"))
-    parts.append(f'<path class="axis" d="M{LEFT} {TOP}V{floor}H{WIDTH - RIGHT}"/>')
-    parts.append(label((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 18, below, "name"))
-    turned = f'transform="translate(16 {(TOP + floor) / 2}) rotate(-90)"'
-    parts.append(f'<text class="name" text-anchor="middle" {turned}>{escape(beside)}</text>')
-    return "".join(parts)
+    """The SVG of an interactive chart's data."""
+    return drawn(data, title, x_text=large)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 from advisor.result import GoodputParts, Operator, TrainingMemory, TrainingOption
@@ -10,7 +9,7 @@ from advisor.templatetags.training import run_time, share
 from advisor.templatetags.units import dollars, gib, given
 from advisor.web.charts import plots as charts
 from advisor.web.interactive.chart_data import Chart, axis
-from catalog.charts import Log
+from catalog.charts import LATE, drawn
 from catalog.pricing import reader
 
 MEMORY_PARTS = (
@@ -32,7 +31,6 @@ GOODPUT_PARTS = (
     ("restart_fraction", "restarting after interruptions", "goodput-restart"),
     ("waiting_fraction", "waiting for repairs", "goodput-waiting"),
 )
-LABEL_WIDTH, LABEL_HEIGHT = 36, 22  # pixels that the label of a size takes
 UNITS = ((3.0, 1.0, "days"), (0.1, 24.0, "hours"), (0.0, 1440.0, "minutes"))  # from so many days on: factor, unit
 
 
@@ -77,41 +75,10 @@ def points_of(runs: Sequence[TrainingOption]) -> list[RunPoint]:
 
 
 @reader.in_usd
-def cost_over_days(runs: Sequence[TrainingOption], base: str = "") -> str:
-    """Cost of the run over its days; ranked runs link to `base` + rank, a line joins the sizes of the first choice."""
-    points = [point for point in points_of(runs) if point.days > 0 and point.usd > 0]
-    if not points:
-        return ""
-    longest = max(point.days for point in points)
-    factor, unit = next((factor, unit) for least, factor, unit in UNITS if longest >= least)
-    limit = runs[0].deadline_days
-    days = [point.days * factor for point in points] + ([limit * factor] if limit else [])
-    x = charts.log_scale(days, charts.LEFT, charts.WIDTH - charts.RIGHT)
-    y = charts.log_scale([point.usd for point in points], charts.HEIGHT - charts.BOTTOM, charts.TOP)
-    placed = [(point, x(point.days * factor), y(point.usd)) for point in points]
-    named = apart([(px, py) for point, px, py in placed if point.rank is None])
-    marks = "".join(
-        mark(point, px, py, base, (px, py) in named)
-        for point, px, py in sorted(placed, key=lambda each: -(each[0].rank or 1e9))
-    )
-    body = [
-        charts.axes(x, y, f"{unit} of the run (log)", "USD of the run (log)"),
-        charts.limit_line(x, limit * factor, f"deadline {given(limit)} days") if limit else "",
-        sizes_line(runs[0], x, y, factor),
-        marks,
-    ]
-    text = f"{len(runs)} ranked runs and {len(points) - len(runs)} other sizes of the first. Lower left is better."
-    return charts.svg("pareto", charts.WIDTH, charts.HEIGHT, "Cost vs. time of the run", text, "".join(body))
-
-
-LATE = "path://M0 1.5L1.5 0L5 3.5L8.5 0L10 1.5L6.5 5L10 8.5L8.5 10L5 6.5L1.5 10L0 8.5L3.5 5Z"  # a cross
-
-
-@reader.in_usd
 def cost_chart(runs: Sequence[TrainingOption], base: str = "") -> Chart:
-    """The same as an interactive chart."""
-    title, svg = "Cost vs. time of the run", cost_over_days(runs, base)
-    points = [point for point in points_of(runs) if point.days > 0 and point.usd > 0] if svg else []
+    """Cost of the run over its days; ranked runs link to `base` + rank, a line joins the sizes of the first choice."""
+    title = "Cost vs. time of the run"
+    points = [point for point in points_of(runs) if point.days > 0 and point.usd > 0]
     if not points:
         return Chart(id="cost-days", title=title, svg="", data={})
     longest = max(point.days for point in points)
@@ -137,42 +104,11 @@ def cost_chart(runs: Sequence[TrainingOption], base: str = "") -> Chart:
         "x": axis(f"{unit} of the run", "number", log=True),
         "y": axis("USD of the run", "usd", log=True),
         "series": series,
+        "legend": False,  # the page has one
         "limits": [{"axis": "x", "value": limit * factor, "name": f"deadline {given(limit)} days"}] if limit else [],
     }
-    return Chart(id="cost-days", title=title, svg=svg, data=data)
-
-
-def apart(places: Sequence[tuple[float, float]]) -> set[tuple[float, float]]:
-    """The places that are far enough from those before them for a label."""
-    kept: list[tuple[float, float]] = []
-    for x, y in places:
-        if all(abs(x - px) > LABEL_WIDTH or abs(y - py) > LABEL_HEIGHT for px, py in kept):
-            kept.append((x, y))
-    return set(kept)
-
-
-def mark(point: RunPoint, x: float, y: float, base: str, named: bool) -> str:
-    """A ranked run as a disc with its rank; another size of the first choice as a ring with its accelerators."""
-    tip = escape(point.tip)
-    if point.rank is None:
-        shape = (
-            f'<circle class="mark dominated" cx="{x}" cy="{y}" r="4"/>'
-            if point.in_time
-            else f'<path class="mark missed" d="M{x - 4} {y - 4}l8 8m0 -8l-8 8"/>'
-        )
-        name = charts.label(x, y + 18, f"{point.accelerator_count:,}×") if named else ""
-        return f"<g><title>{tip}</title>{shape}{name}</g>"
-    shape = f'<circle class="mark frontier ranked" cx="{x}" cy="{y}" r="9"/>'
-    body = f"<title>{tip}</title>{shape}{charts.label(x, y + 4, point.rank, 'rank')}"
-    return f'<a href="{escape(f"{base}{point.rank}")}" aria-label="{tip}">{body}</a>' if base else f"<g>{body}</g>"
-
-
-def sizes_line(first: TrainingOption, x: Log, y: Log, factor: float) -> str:
-    """Joins the first choice's sizes, the fewest accelerators first."""
-    corners = [(x(size.days * factor), y(size.usd_per_run or size.usd_total)) for size in first.scaling]
-    if len(corners) < 2:
-        return ""
-    return f'<path class="frontier-line" d="M{"L".join(f"{px} {py}" for px, py in corners)}"/>'
+    text = f"{len(runs)} ranked runs and {len(points) - len(runs)} other sizes of the first. Lower left is better."
+    return Chart(id="cost-days", title=title, svg=drawn(data, title, text, "pareto"), data=data)
 
 
 # --- bars -------------------------------------------------------------------------------------------------------

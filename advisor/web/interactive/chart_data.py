@@ -21,7 +21,7 @@ from advisor.result import (
 )
 from advisor.templatetags.units import dollars, duration, gib, percent, sig
 from advisor.web.charts import plots as charts
-from advisor.web.charts import tuning as tuning_charts
+from catalog.charts import drawn
 from catalog.pricing import reader
 
 Json = dict[str, Any]
@@ -105,11 +105,12 @@ def cost_waterfall(steps: Sequence[WaterfallStep]) -> Chart:
         rows.append(bar_row(step.name, at, at + step.usd_per_mtok, dollars(step.usd_per_mtok), color))
         at += step.usd_per_mtok
     rows.append(bar_row("a million tokens", 0.0, total, dollars(total), COLORS["fall-total"]))
+    title, data = "Cost per million tokens, step by step", bars("USD per M tokens", "usd", rows) if total > 0 else {}
     return Chart(
         id="waterfall",
-        title="Cost per million tokens, step by step",
-        svg=charts.waterfall(steps),
-        data=bars("USD per M tokens", "usd", rows) if total > 0 else {},
+        title=title,
+        svg=charts.bars(data, title, "waterfall"),
+        data=data,
         columns=("Part", "USD per M tokens"),
         rows=tuple((row["name"], row["label"]) for row in rows),
         scrolls=True,
@@ -139,7 +140,7 @@ def sensitivity(found: Sequence[SensitivityBar], what: str = "Monthly cost") -> 
         for bar in found
         if bar.usd_per_month_low is not None and bar.usd_per_month_high is not None
     )
-    return tornado("sensitivity", f"{what} over the range of each assumption", charts.tornado(found, what), rows)
+    return tornado("sensitivity", f"{what} over the range of each assumption", rows)
 
 
 @reader.in_usd
@@ -148,12 +149,13 @@ def drivers(found: Sequence[Driver], what: str = "Monthly cost") -> Chart:
     rows = ends_rows(
         (each.name, each.usd_per_month_low, each.usd_per_month_high, False) for each in found if charts.moves(each)
     )
-    return tornado("drivers", f"{what} over the range of each uncertain input", charts.drivers(found, what), rows)
+    return tornado("drivers", f"{what} over the range of each uncertain input", rows)
 
 
-def tornado(id: str, title: str, svg: str, rows: Sequence[Json]) -> Chart:
+def tornado(id: str, title: str, rows: Sequence[Json]) -> Chart:
+    data = bars("USD", "usd", rows) if rows else {}
     return Chart(
-        id=id, title=title, svg=svg, data=bars("USD", "usd", rows) if rows else {}, columns=("Input", "Range"),
+        id=id, title=title, svg=charts.bars(data, title, "tornado"), data=data, columns=("Input", "Range"),
         rows=tuple((row["name"], row["label"]) for row in rows), scrolls=True,
     )  # fmt: skip
 
@@ -201,31 +203,33 @@ def goodput(svg: str, rows: Sequence[Mapping[str, Any]]) -> Chart:
 
 
 def techniques(plan: TuningPlan | None) -> Chart:
-    """The rate before and after each technique."""
-    svg, rows, before = tuning_charts.waterfall(plan), [], None
-    drawn = [step for step in plan.steps if step.state in ("base", "used", "possible")] if plan and svg else []
-    reached = [s.output_tokens_per_s_per_accelerator or 0.0 for s in drawn if s.state != "possible"]
-    least = min((s.output_tokens_per_s_per_accelerator or 0.0 for s in drawn), default=0.0) / 1.25
-    for step in drawn:
-        rate = step.output_tokens_per_s_per_accelerator
-        if not rate:
-            continue
-        start = reached[-1] if step.state == "possible" else before or least
+    """The rate before and after each technique; possible ones in outline."""
+    title, rows, before = "Optimization plan", [], None
+    rated = [(step, step.output_tokens_per_s_per_accelerator) for step in plan.steps] if plan else []
+    drawn = [(step, rate) for step, rate in rated if step.state in ("base", "used", "possible") and rate]
+    reached = [rate for step, rate in drawn if step.state != "possible"]
+    if len(reached) < 2:
+        return Chart(id="techniques", title=title, svg="", data={})
+    for step, rate in drawn:
+        possible = step.state == "possible"
+        start = reached[-1] if possible else before or min(each for _, each in drawn) / 1.25
         gain = f"×{step.gain_ratio:.2f}" if step.gain_ratio is not None else charts.sig_short(rate)
         text = f"{step.name}: {step.change}, {charts.sig_short(rate)} tokens/s per chip ({step.state})"
         color = "--host" if step.gain_ratio is None else "--compute" if step.gain_ratio >= 1 else "--bad"
-        rows.append(bar_row(step.name, start, rate, gain, color, text) | {"outline": step.state == "possible"})
-        before = before if step.state == "possible" else rate
-    data = bars("output tokens/s per chip", "number", rows, log=True) if rows else {}
-    return Chart(id="techniques", title="Optimization plan", svg=svg, data=data, scrolls=True)
+        name = f"{step.name}: {step.change}" if possible and step.because.startswith("outside") else step.name
+        rows.append(bar_row(name, start, rate, gain, color, text) | {"outline": possible})
+        before = before if possible else rate
+    data = bars("output tokens/s per chip", "number", rows, log=True)
+    ends = f"From {charts.sig_short(reached[0])} to {charts.sig_short(reached[-1])} output tokens/s per chip"
+    picture = charts.bars(data, title, "waterfall", f"{ends}; outlined: further possibilities.")
+    return Chart(id="techniques", title=title, svg=picture, data=data, scrolls=True)
 
 
 def roofline(found: Roofline | None) -> Chart:
     """Attainable and reached TFLOP/s over FLOP per byte."""
-    svg = tuning_charts.roofline_svg(found)
-    columns = ("Roofline or phase", "FLOP per byte", "TFLOP/s per chip")
-    if found is None or not svg:
-        return Chart(id="roofline", title="Roofline of this plan", svg="", data={})
+    title, columns = "Roofline of this plan", ("Roofline or phase", "FLOP per byte", "TFLOP/s per chip")
+    if found is None or not found.phases or not found.reached_flops_per_s:
+        return Chart(id="roofline", title=title, svg="", data={})
     flops, rate = found.reached_flops_per_s or 0.0, found.reached_bytes_per_s or 0.0
     sheet = (found.datasheet_flops_per_s or flops, found.datasheet_bytes_per_s or 0.0)
     roofs = [("datasheet", "--muted", True, *sheet), (found.basis, "--ink", False, flops, rate)]
@@ -265,7 +269,8 @@ def roofline(found: Roofline | None) -> Chart:
     }
     rows = [(f"{name}, ridge", sig(high / rate), sig(high / 1e12)) for name, _, _, high, rate in roofs]
     rows += [(p.phase, sig(p.flops_per_byte), sig((p.flops_per_s or 0.0) / 1e12)) for p in phases]
-    return Chart(id="roofline", title="Roofline of this plan", svg=svg, data=data, columns=columns, rows=tuple(rows))
+    picture = drawn(data, title, " ".join(found.sentences), "lesson")
+    return Chart(id="roofline", title=title, svg=picture, data=data, columns=columns, rows=tuple(rows))
 
 
 def roof_text(name: str, flops_per_s: float, bytes_per_s: float) -> str:

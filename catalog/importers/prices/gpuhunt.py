@@ -3,7 +3,6 @@
 Trap: on a marketplace each row is somebody's host, gone within hours. Its prices become one median per chip and day.
 """
 
-import csv
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from importlib import import_module
@@ -18,6 +17,7 @@ from catalog.importers.prices.offers import (
     Offer,
     finite,
     is_government,
+    lines_of,
     offer,
     row,
     usd,
@@ -34,9 +34,7 @@ MEDIAN = f"median offer {PER_CHIP}"  # the instance, as in gpu_price_index
 def read(path: Path, provider: str, catalog: names.Catalog, as_of: str, account: Account) -> Iterator[Offer]:
     """The offers of one provider as rows for fixtures.price. FixtureError: the file has other columns."""
     with path.open(newline="", encoding="utf-8") as stream:
-        table = csv.DictReader(stream)
-        if missing := [column for column in FIELDS if column not in (table.fieldnames or ())]:
-            raise FixtureError(f"{path.name}: column {', '.join(missing)} is missing; is it a gpuhunt catalog?")
+        table = lines_of(stream, FIELDS, path.name, "gpuhunt")
         yield from rows(table, provider, catalog, as_of, f"gpuhunt {path.name}", account)
 
 
@@ -88,41 +86,38 @@ def discounted(found: Mapping[tuple[str, ...], Offer], account: Account) -> list
     return kept
 
 
-def single(line: Line, provider: str, as_of: str, source: str, gib: Mapping[str, float]) -> tuple[str, dict[str, str]]:
+def single(line: Line, provider: str, as_of: str, source: str, gib: Mapping[str, float]) -> tuple[str, Offer]:
     """Why a line is no offer, or an empty text and its row."""
     count, memory, price = finite(line["gpu_count"] or "0"), finite(line["gpu_memory"] or "0"), usd(line["price"])
     if not line["gpu_name"] or not count:
-        return "no accelerator", {}
+        return "no accelerator", Offer()
     tpu = names.TPU.fullmatch(line["gpu_name"].lower())
     slug, note = names.accelerator(line["gpu_name"], gib, None if tpu else memory or None)
     if slug is None:
         size = f" of {memory:g} GB" if memory and names.accelerator(line["gpu_name"], gib)[0] else ""
-        return f"no accelerator {line['gpu_name']!r}{size} in the catalog", {}
+        return f"no accelerator {line['gpu_name']!r}{size} in the catalog", Offer()
     if is_government(line["location"]):
-        return FOR_GOVERNMENTS, {}
+        return FOR_GOVERNMENTS, Offer()
     if count < 1 or count != int(count):
-        return "fraction of an accelerator", {}
+        return "fraction of an accelerator", Offer()
     if price is None:
         float(line["price"] or 0)
-        return "no price", {}
-    return "", {
-        "provider": provider,
-        "instance": line["instance_name"],
-        "accelerator": slug,
-        "accelerators": str(int(count)),
-        "region": line["location"],
-        "vcpus": line["cpu"],
-        "host_memory_gib": line["memory"],
-        "term": "spot" if line["spot"].lower() == "true" else "on_demand",
-        "usd_per_hour": str(price),
-        "purchase_usd": "",
-        "kind": "vm",
-        "as_of": as_of,
-        "source": source,
-        "notes": note,
-        "origin": "provider_api",
-        "confidence": "medium",
-    }
+        return "no price", Offer()
+    return "", row(
+        provider=provider,
+        instance=line["instance_name"],
+        chips=(slug, int(count)),
+        region=line["location"],
+        vcpus=line["cpu"],
+        host_memory_gib=line["memory"],
+        term="spot" if line["spot"].lower() == "true" else "on_demand",
+        usd_per_hour=price,
+        as_of=as_of,
+        source=source,
+        rows=(),
+        notes=note,
+        confidence="medium",
+    )
 
 
 def medians(hosts: Iterable[Offer], account: Account) -> Iterator[Offer]:

@@ -1,13 +1,14 @@
 """What the readers of price data share: documents, positive prices and rows with the same keys."""
 
+import csv
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, TextIO
 
 from catalog.loading.fixtures import FixtureError
 
@@ -132,48 +133,30 @@ def plain(price: Decimal) -> str:
     return f"{price:.6f}".rstrip("0").rstrip(".")
 
 
-def row(
-    *,
-    provider: str,
-    instance: str,
-    chips: Chips,
-    region: str,
-    term: str,
-    usd_per_hour: Decimal,
-    as_of: str,
-    source: str,
-    rows: tuple[int, ...],
-    hold: str = "",
-    origin: str = "provider_api",
-    confidence: str = "high",
-    kind: str = "vm",
-    vcpus: str = "",
-    host_memory_gib: str = "",
-    notes: str = "",
-    availability: str = "",
-) -> Offer:
+USUAL = {  # what most readers' rows have
+    "vcpus": "",
+    "host_memory_gib": "",
+    "purchase_usd": "",
+    "kind": "vm",
+    "notes": "",
+    "origin": "provider_api",
+    "confidence": "high",
+}
+
+
+def row(*, chips: Chips, usd_per_hour: Decimal, rows: tuple[int, ...], hold: str = "", **columns: str) -> Offer:
     """The row of one offer for fixtures.price. `chips`: slug and count; `usd_per_hour`: of the whole instance.
 
     `rows` and `hold`: as in Offer. `availability`: available or sold_out, if the seller says so.
     """
-    slug, count = chips
-    given = {
-        "provider": provider,
-        "instance": instance,
-        "accelerator": slug,
-        "accelerators": str(count),
-        "region": region,
-        "vcpus": vcpus,
-        "host_memory_gib": host_memory_gib,
-        "term": term,
-        "usd_per_hour": plain(usd_per_hour),
-        "purchase_usd": "",
-        "kind": kind,
-        "as_of": as_of,
-        "source": source,
-        "notes": notes,
-        "origin": origin,
-        "confidence": confidence,
-        **({"availability": availability} if availability else {}),
-    }
-    return offer(given, rows, hold)
+    given = {**USUAL, "accelerator": chips[0], "accelerators": str(chips[1]), "usd_per_hour": plain(usd_per_hour)}
+    said = {name: text for name, text in columns.items() if text or name != "availability"}
+    return offer(given | said, rows, hold)
+
+
+def lines_of(stream: TextIO, columns: tuple[str, ...], file: str, catalog: str) -> Iterable[Mapping[str, str]]:
+    """The lines of a CSV file of a collection of prices. FixtureError: it has other columns."""
+    table = csv.DictReader(stream)
+    if missing := [column for column in columns if column not in (table.fieldnames or ())]:
+        raise FixtureError(f"{file}: column {', '.join(missing)} is missing; is it a {catalog} catalog?")
+    return table

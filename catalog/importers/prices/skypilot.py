@@ -5,14 +5,13 @@ Price means capacity blocks only. A spot price equal to the on-demand price is n
 that its price was not found (skypilot-org/skypilot@21fd5541 sky/catalog/data_fetchers/fetch_gcp.py). No file is dated.
 """
 
-import csv
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 
 from catalog.importers.prices import names
-from catalog.importers.prices.offers import FOR_GOVERNMENTS, Account, Offer, finite, is_government, offer
-from catalog.loading.fixtures import FixtureError
+from catalog.importers.prices.offers import FOR_GOVERNMENTS, Account, Offer, finite, is_government, lines_of, row
 
 # The hosts that GCP sells with these accelerators, by name and count.
 GCP_HOSTS = {
@@ -54,10 +53,7 @@ def read(path: Path, cloud: str, catalog: names.Catalog, as_of: str, account: Ac
     offers: dict[tuple[str, ...], Zones] = {}
     hosts: dict[tuple[str, str], Zones] = {}
     with path.open(newline="", encoding="utf-8") as stream:
-        table = csv.DictReader(stream)
-        if missing := [column for column in COLUMNS if column not in (table.fieldnames or ())]:
-            raise FixtureError(f"{path.name}: column {', '.join(missing)} is missing; is it a SkyPilot catalog?")
-        for place, line in enumerate(table, start=2):
+        for place, line in enumerate(lines_of(stream, COLUMNS, path.name, "SkyPilot"), start=2):
             number = account.row()
             try:
                 if line["AcceleratorName"]:
@@ -119,26 +115,20 @@ def rows(
             reason = "no price of the GCP host"
         else:
             found.append(
-                offer(
-                    {
-                        "provider": cloud,
-                        "instance": instance or name.removeprefix("tpu-"),
-                        "accelerator": slug,
-                        "accelerators": str(int(count) * names.slice_chips(name)),
-                        "region": given["Region"],
-                        "vcpus": (host.given if host else given).get("vCPUs", ""),
-                        "host_memory_gib": (host.given if host else given).get("MemoryGiB", ""),
-                        "term": term,
-                        "usd_per_hour": str(round(price + at_host[0], 6)),
-                        "purchase_usd": "",
-                        "kind": "vm",
-                        "as_of": as_of,
-                        "source": f"skypilot-catalog {path.parent.name}/{path.name}",
-                        "notes": note,
-                        "origin": "provider_api",
-                        "confidence": "medium",
-                    },
-                    tuple({number, at_host[1]}),
+                row(
+                    provider=cloud,
+                    instance=instance or name.removeprefix("tpu-"),
+                    chips=(slug, int(count) * names.slice_chips(name)),
+                    region=given["Region"],
+                    vcpus=(host.given if host else given).get("vCPUs", ""),
+                    host_memory_gib=(host.given if host else given).get("MemoryGiB", ""),
+                    term=term,
+                    usd_per_hour=Decimal(str(round(price + at_host[0], 6))),
+                    as_of=as_of,
+                    source=f"skypilot-catalog {path.parent.name}/{path.name}",
+                    rows=tuple({number, at_host[1]}),
+                    notes=note,
+                    confidence="medium",
                 )
             )
     return ("" if found else reason), found
