@@ -12,7 +12,6 @@ from pydantic import BaseModel
 from pydantic.json_schema import model_json_schema
 
 from advisor.api.parsers import KEY_LENGTH
-from advisor.api.waiting import LONGEST_S
 from advisor.result import EXTRAS
 from catalog.rest import CONTENT_TYPE
 
@@ -256,6 +255,7 @@ INCLUDE = OpenApiParameter(
     + "; ".join(f"`{name}` ({what})" for name, what in EXTRAS.items())
     + "; or `all`.",
 )
+LONGEST_S = 30  # that a request may wait for an answer
 WAIT = OpenApiParameter(
     "wait",
     OpenApiTypes.INT,

@@ -2,6 +2,8 @@
 
 # mypy: allow-subclassing-any
 
+import threading
+import time
 from typing import Any, ClassVar
 
 import django_filters
@@ -12,19 +14,20 @@ from django.utils.decorators import method_decorator
 from django.views.decorators.http import conditional_page
 from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_view
 from pydantic import ValidationError
-from rest_framework import generics, views
+from rest_framework import exceptions, generics, views
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
 from advisor import advise, deletion, workload
-from advisor.api import limits, waiting
+from advisor.api import limits
 from advisor.api.openapi import (
     ESTIMATE_EXAMPLE,
     EXAMPLE,
     INCLUDE,
     KEY_PARAMETER,
     LOCATION,
+    LONGEST_S,
     TRAINING_EXAMPLE,
     WAIT,
     AnyOf,
@@ -56,6 +59,40 @@ DELETED: dict[Any, Any] = {204: OpenApiResponse(description="Deleted."), **probl
 def is_schema(view: Any) -> bool:
     """Whether drf-spectacular reads the view to describe it; there is no caller then."""
     return getattr(view, "swagger_fake_view", False)
+
+
+# --- waiting for an answer within a request ----------------------------------------------------------------------
+
+LOOK_S = 0.25  # between two looks at the state
+WAITERS = 1  # of a web process, which has four threads: others must stay free for quick calls
+
+free = threading.BoundedSemaphore(WAITERS)
+
+
+def wait_s(request: Request) -> int:
+    """The seconds of `?wait=`; 0 without it. ValidationError: not a whole number from 0 to LONGEST_S."""
+    text = request.query_params.get("wait", "0")
+    if not (text.isascii() and text.isdigit() and int(text[:4]) <= LONGEST_S):
+        raise exceptions.ValidationError(
+            {"wait": [f"{text[:20]} is not a whole number of seconds from 0 to {LONGEST_S}."]}
+        )
+    return int(text)
+
+
+def until_finished(advice: Advice, seconds: float) -> bool:
+    """Whether it is finished, after waiting at most so long; does not wait if too many requests do."""
+    if advice.state in advise.FINISHED or not seconds or not free.acquire(blocking=False):
+        return advice.state in advise.FINISHED
+    try:
+        end = time.monotonic() + seconds
+        while advice.state not in advise.FINISHED and time.monotonic() < end:
+            time.sleep(LOOK_S)
+            advice.refresh_from_db(fields=["state"])
+    finally:
+        free.release()
+    if advice.state in advise.FINISHED:
+        advice.refresh_from_db()
+    return advice.state in advise.FINISHED
 
 
 # --- views ------------------------------------------------------------------------------------------------------
@@ -167,9 +204,9 @@ class AdviceList(generics.ListAPIView[Advice]):
     )
     def post(self, request: Request) -> Response:
         spec = workload_in(request.data)
-        caller, key, seconds = caller_of(request), idempotency_key(request), waiting.wait_s(request)
+        caller, key, seconds = caller_of(request), idempotency_key(request), wait_s(request)
         advice = advise.request(spec, caller.organisation, idempotency_key=key, made_by=caller.name)
-        finished = waiting.until_finished(advice, seconds)
+        finished = until_finished(advice, seconds)
         data = AdviceSerializer(advice, context=self.get_serializer_context()).data
         headers = {"Location": reverse("api-advice", args=[advice.pk], request=request)}
         return Response(data, 200, headers=headers) if finished else Response(data, 202, headers=headers | LATER)
@@ -199,8 +236,8 @@ class AdviceDetail(OneAdvice):
         responses={200: AdviceSerializer, **problems(400, 404, 406)},
     )
     def get(self, request: Request, pk: Any) -> Response:
-        advice, seconds = self.advice(pk), waiting.wait_s(request)
-        waiting.until_finished(advice, seconds)
+        advice, seconds = self.advice(pk), wait_s(request)
+        until_finished(advice, seconds)
         return self.shown(advice)
 
     @extend_schema(

@@ -1,6 +1,6 @@
 """An answer as text: tables, Markdown and documents for finance."""
 
-from advisor.report import documents, estimate_text, training_text
+from advisor.report import documents, estimate_text, review, training_text
 from advisor.report.asked import has_changing_traffic
 from advisor.report.documents import (
     DOCUMENTS,

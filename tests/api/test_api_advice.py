@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from advisor.api import waiting
+from advisor.api import views
 from advisor.models import Advice
 from advisor.ops.private_answers import PRIVATE
 from advisor.result import short
@@ -104,7 +104,7 @@ def finish_while_asleep(monkeypatch: pytest.MonkeyPatch, looks: int) -> list[flo
         if len(slept) == looks:
             Advice.objects.update(state="done", result=sample_advice.result(), progress_fraction=1.0)
 
-    monkeypatch.setattr(waiting.time, "sleep", sleep)
+    monkeypatch.setattr(views.time, "sleep", sleep)
     return slept
 
 
@@ -124,11 +124,11 @@ def test_reading_can_wait_too_and_nobody_waits_in_vain(client: Client, monkeypat
 
 def test_only_some_requests_wait_and_the_others_are_told_to_come_back(client: Client) -> None:
     advice = sample_advice.advice(state="queued")
-    held = [waiting.free.acquire(blocking=False) for _ in range(waiting.WAITERS)]
+    held = [views.free.acquire(blocking=False) for _ in range(views.WAITERS)]
     try:
         response = client.get(f"/api/v1/advice/{advice.pk}?wait=30")
     finally:
-        [waiting.free.release() for _ in held]
+        [views.free.release() for _ in held]
     assert all(held) and (response.json()["state"], response["Retry-After"]) == ("queued", "1")
 
 

@@ -161,7 +161,7 @@ def rule_at(question: Question, choice: Choice) -> Callable[[Array], int] | None
     return first_at
 
 
-MOST_TIMES, HALVINGS = 100.0, 28  # of a price: up to which it is searched, and how often the range is halved
+MOST_TIMES, HALVINGS = 100.0, 40  # of a price: up to which it is searched, and how often the range is halved
 
 
 def price_ratio_to_win(question: Question, choice: Choice, share: float) -> float | None:
