@@ -16,7 +16,7 @@ from django.core.management import CommandError, call_command
 
 from advisor.engine.launch import LAUNCHERS, training_launch
 from advisor.engine.training import Parallel, Run
-from advisor.management.training_options import FOLDER, sources
+from advisor.management.package_options import FOLDER, sources
 from tests.engine.launch.training_plans import ADAPTERS, SHARDED, WIDE, place
 
 LISTS = sorted(path.stem for path in FOLDER.glob("*.txt"))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.answer.estimates import preference
+from advisor.answer.options.tuning import longest_wait
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.network import parameters
 from advisor.engine.step import has_experts
@@ -123,7 +124,9 @@ def answer_of(fixed: FixedRun, achieved: Efficiency, slowed: float = 1.0) -> Tra
     if not result.fits:
         return result.changed(smallest_change=changes(fixed))
     operators = breakdown(timed)
-    return result.changed(**figures(timed), step=operators, bound=bound_of(operators))
+    return result.changed(
+        **figures(timed), step=operators, bound=longest_wait((row.bound, row.time_s or 0.0) for row in operators)
+    )
 
 
 def composed(result: TrainingEstimate, timed: Timed) -> TrainingEstimate:
@@ -411,14 +414,6 @@ def added(group: Sequence[Operator]) -> Operator:
     return longest.changed(
         time_s=number(sum(row.time_s or 0.0 for row in group)), flops=number(flops) if flops else None
     )
-
-
-def bound_of(rows: Sequence[Operator]) -> str:
-    """What the step waits for the longest."""
-    waits: dict[str, float] = {}
-    for row in rows:
-        waits[row.bound] = waits.get(row.bound, 0.0) + (row.time_s or 0.0)
-    return max(waits, key=lambda bound: waits[bound])
 
 
 # --- what would fit ---------------------------------------------------------------------------------------------

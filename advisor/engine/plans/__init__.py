@@ -16,6 +16,7 @@ from advisor.engine.plans.plan import (
     named_plans,
     payback_month,
     plan_of,
+    prices_until,
 )
 from advisor.engine.plans.solve import (
     Commitment,
@@ -80,6 +81,7 @@ __all__ = [
     "named_plans",
     "payback_month",
     "plan_of",
+    "prices_until",
     "purchase_payments",
     "term_payments",
 ]

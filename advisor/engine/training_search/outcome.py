@@ -16,7 +16,7 @@ from advisor.engine.cost import (
 )
 from advisor.engine.network import Model
 from advisor.engine.plans import OWNED as OWNED_WAY
-from advisor.engine.plans import PURCHASE, Demand, Limits, Overheads, Way, best_plan, named_plans
+from advisor.engine.plans import PURCHASE, Demand, Limits, Overheads, Way, best_plan, named_plans, prices_until
 from advisor.engine.plans import Plan as DatedPlan
 from advisor.engine.search import (
     Catalog,
@@ -332,11 +332,7 @@ def demand_of_run(workload: Workload, instances: int, days: float) -> Demand:
 
 
 def prices_of_run(question: Question, months: int) -> Prices:
-    p = prices_of(question)
-    return replace(
-        p, months=months, rent=p.rent[:months], energy=p.energy[:months], hardware=p.hardware[:months],
-        resale=p.resale[: months + 1],
-    )  # fmt: skip
+    return prices_until(prices_of(question), months)
 
 
 def ways_of_run(

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from advisor.engine.training.frameworks.fsdp import WITH_TRITON
+from advisor.engine.training.frameworks.fsdp import transformers_code
 from advisor.engine.training.frameworks.relaid import relaid
 from advisor.engine.training.run import Code, Recipe, Run
 
@@ -51,18 +51,12 @@ def _scales(r: Recipe) -> bool:
 
 
 def _code(run: Run, vendor: str) -> Code:
-    c = run.code
-    triton = vendor in WITH_TRITON
-    return Code(
-        norm=c.norm if triton else "eager_fp32",
-        rotary=c.rotary if triton else "eager",
-        gate=c.gate if triton else "eager",
-        loss=c.loss if c.loss == "chunked" or (triton and c.loss == "fused_linear") else "upcast",
+    c = transformers_code(run.code, vendor)
+    return replace(
+        c,
+        loss="chunked" if run.code.loss == "chunked" else c.loss,
         attention="flash2",  # the one that keeps packed sequences apart
-        compiled="full" if c.compiled or _scales(run.recipe) else "",
-        selective="operators",
-        stops_early=True,
-        context="ring",
+        compiled="full" if run.code.compiled or _scales(run.recipe) else "",
     )
 
 

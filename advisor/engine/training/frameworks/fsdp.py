@@ -61,15 +61,22 @@ def _state_bytes(r: Recipe, optimizer: str, stored: float) -> float:
 def _code(run: Run, zero: int, vendor: str) -> Code:
     """transformers' code, with the kernels that the plan wants where the vendor's stack has them."""
     c = run.code
+    return replace(
+        transformers_code(c, vendor),
+        attention="flash2" if c.attention == "flash1" else c.attention,
+        compiled=c.compiled,
+        gradient_buffer=c.gradient_buffer and not zero,
+    )
+
+
+def transformers_code(c: Code, vendor: str) -> Code:
+    """Liger's kernels where the plan wants them and the vendor's stack has Triton."""
     triton = vendor in WITH_TRITON
     return Code(
         norm=c.norm if triton else "eager_fp32",
         rotary=c.rotary if triton else "eager",
         gate=c.gate if triton else "eager",
         loss="fused_linear" if triton and c.loss == "fused_linear" else "upcast",
-        attention="flash2" if c.attention == "flash1" else c.attention,
-        compiled=c.compiled,
         selective="operators",
         stops_early=True,
-        gradient_buffer=c.gradient_buffer and not zero,
     )
