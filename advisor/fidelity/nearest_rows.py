@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlencode
 
 from django.db.models import Count, Max, Q
@@ -44,24 +44,9 @@ IMPORTED = "/catalog/evidence"  # the page with imported rows
 BITS = re.compile(r"(?:q|fp|int|bf|uint|mxfp|nvfp)-?(\d+)")
 
 
-class OnChip(Protocol):
-    """A chip and a model, as runs of serving and of training have them."""
-
-    @property
-    def accelerator(self) -> str: ...
-    @property
-    def family(self) -> str: ...
-    @property
-    def model(self) -> str: ...
-    @property
-    def parameters(self) -> float | None: ...
-    @property
-    def active_parameters(self) -> float | None: ...
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Situation:
-    """The properties of a run that `distance` compares; None or empty: not stated."""
+class OnChip:
+    """What runs of serving and of training have in common; None or empty: not stated."""
 
     accelerator: str
     family: str
@@ -69,6 +54,12 @@ class Situation:
     parameters: float | None
     active_parameters: float | None
     framework: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Situation(OnChip):
+    """The properties of a run that `distance` compares."""
+
     framework_version: str
     weights: str
     mode: str
@@ -180,7 +171,7 @@ def nearest_of(asked: Situation, groups: Groups, most: int = NEAREST) -> list[tu
     return [(apart, run) for apart, _, run in found]
 
 
-def least(asked: Situation, measured: Situation) -> float:
+def least(asked: OnChip, measured: OnChip) -> float:
     """The part of the distance that all runs of one chip and model share."""
     return chips_apart(asked, measured) + models_apart(asked, measured)
 
@@ -264,16 +255,23 @@ def sizes_named(model: str | Mapping[str, Any]) -> Sizes:
     return parameters(own), active_parameters(own)
 
 
+def on_chip(accelerator: str, family: str, model: str, sizes: Sizes) -> Json:
+    """The fields of a situation that its chip and its model decide."""
+    known = {"parameters": sizes[0], "active_parameters": sizes[1]}
+    return {"accelerator": accelerator, "family": family, "model": model, **known}
+
+
+def family_of(accelerator: str) -> str:
+    """As scored rows name it; empty: not in the catalog."""
+    chip = Accelerator.objects.filter(slug=accelerator).only("family").first()
+    return chip.family.replace(" ", "-") if chip else ""
+
+
 def situation_of(line: Line, sizes: Mapping[str, Sizes]) -> Situation:
     row = line.row
-    whole, active = sizes.get(row.model, (None, None))
     replicas = row.chips / row.replica_chips if row.replica_chips else None
     return Situation(
-        accelerator=row.accelerator,
-        family=row.family,
-        model=row.model,
-        parameters=whole,
-        active_parameters=active,
+        **on_chip(row.accelerator, row.family, row.model, sizes.get(row.model, (None, None))),
         framework=row.framework,
         framework_version=row.framework_version,
         weights=row.weights_dtype,
@@ -289,13 +287,8 @@ def situation_of(line: Line, sizes: Mapping[str, Sizes]) -> Situation:
 def asked_for(deployment: Option | Estimate, model: str, sizes: Sizes, isl: float, osl: float) -> Situation:
     """The situation of an estimate or of an option of an answer (`deployment`)."""
     d = deployment
-    chip = Accelerator.objects.filter(slug=d.accelerator).only("family").first()
     return Situation(
-        accelerator=d.accelerator,
-        family=chip.family.replace(" ", "-") if chip else "",
-        model=model,
-        parameters=sizes[0],
-        active_parameters=sizes[1],
+        **on_chip(d.accelerator, family_of(d.accelerator), model, sizes),
         framework=d.framework,
         framework_version=d.framework_version,
         weights=d.quantization if d.quantization.startswith("mxfp") else d.weights_dtype,
@@ -353,26 +346,34 @@ def measured_row(far: float, line: Line, names: Mapping[str, str]) -> MeasuredRo
     """names: of the sources, by key."""
     row = line.row
     return MeasuredRow(
-        id=row.key,
-        accelerator=row.accelerator,
-        accelerator_count=row.chips,
-        model=row.model,
-        framework=row.framework,
-        framework_version=row.framework_version,
+        **row_fields(far, line, names),
         weights_dtype=row.weights_dtype,
-        layout=row.layout,
         isl=row.isl,
         osl=row.osl,
         concurrency=row.concurrency,
-        distance=round(far, 2),
-        near=far <= NEAR,
         metric=row.metric,
         measured=row.measured,
         predicted=row.predicted,
         error_fraction=None if imported(line) and row.predicted is None else line.point.ape,
-        source=names.get(row.source_key, row.source_key),
         url=address([row.key], imported(line)),
     )
+
+
+def row_fields(far: float, line: Line, names: Mapping[str, str]) -> Json:
+    """What an answer says of every measured row."""
+    row = line.row
+    return {
+        "id": row.key,
+        "accelerator": row.accelerator,
+        "accelerator_count": row.chips,
+        "model": row.model,
+        "framework": row.framework,
+        "framework_version": row.framework_version,
+        "layout": row.layout,
+        "distance": round(far, 2),
+        "near": far <= NEAR,
+        "source": names.get(row.source_key, row.source_key),
+    }
 
 
 def imported(line: Line) -> bool:
@@ -388,10 +389,16 @@ def address(ids: Iterable[str], imported: bool = False) -> str:
 
 def shown(rows: Sequence[MeasuredRow]) -> Json:
     """The evidence grouped by run for a page, with links, and whether no run is near."""
-    runs: dict[tuple[Any, ...], list[MeasuredRow]] = {}
-    for row in rows:
-        runs.setdefault(tuple(getattr(row, name) for name in RUN), []).append(row)
     scored = [row.id for row in rows if not row.url.startswith(IMPORTED)]
+    url = address(scored) if scored else ""
+    return {**shown_runs(rows, RUN), "url": url, "imported": len(scored) < len(rows)}
+
+
+def shown_runs(rows: Sequence[Any], run: Sequence[str]) -> Json:
+    """The figures of each run, whose fields `run` are alike."""
+    runs: dict[tuple[Any, ...], list[Any]] = {}
+    for row in rows:
+        runs.setdefault(tuple(getattr(row, name) for name in run), []).append(row)
     return {
         "runs": [
             {
@@ -402,6 +409,4 @@ def shown(rows: Sequence[MeasuredRow]) -> Json:
             for own in runs.values()
         ],
         "none_near": bool(rows) and not any(row.near for row in rows),
-        "url": address(scored) if scored else "",
-        "imported": len(scored) < len(rows),
     }

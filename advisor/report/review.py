@@ -1,7 +1,7 @@
 """Compares answers with earlier ones of the same workload files, for a check of pull requests."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from advisor.report.screen.machines import short
@@ -59,23 +59,26 @@ class Move:
 def record(answer: Answer, slo: Mapping[str, Any]) -> Record:
     """What to keep of an answer; slo: of its workload."""
     decision = answer.decision or answer.decide()
-    of_answer = {"prices_as_of": answer.catalog.prices_as_of if answer.catalog else ""}
-    of_answer["engine_version"] = answer.engine_version
+    known = Record(
+        first=NOTHING,
+        prices_as_of=answer.catalog.prices_as_of if answer.catalog else "",
+        engine_version=answer.engine_version,
+    )
     if decision is None or not answer.recommendations:
         fleet = answer.portfolio.money if answer.portfolio else None
-        first = answer.portfolio.said if answer.portfolio and fleet else NOTHING
-        return Record(first=first, usd=fleet.usd_per_month if fleet else None, **of_answer)
+        said = answer.portfolio.said if answer.portfolio and fleet else NOTHING
+        return replace(known, first=said, usd=fleet.usd_per_month if fleet else None)
     option = answer.recommendations[0]
     tied = [o for o in answer.recommendations if o.rank in decision.tied_ranks and o is not option]
     monthly = decision.usd_per_run is None
     month = decision.usd_per_month if decision.expected_usd_per_month is None else decision.expected_usd_per_month
-    return Record(
+    return replace(
+        known,
         first=short(option),
         equals=tuple(dict.fromkeys(short(o) for o in tied)),
         usd=month if monthly else decision.usd_per_run,
         per="month" if monthly else "run",
         margins=dict(margins(option, slo)),
-        **of_answer,
     )
 
 

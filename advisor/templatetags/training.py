@@ -1,6 +1,6 @@
 """Formats training runs for people: the question, days, ranges."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from django import template
@@ -134,13 +134,9 @@ def scientific(value: object) -> str:
 @register.filter
 def run_question(spec: Mapping[str, Any]) -> str:
     """What is trained, on what, until when: pre-training on 100 billion tokens · sequences of 8,192 tokens · …"""
-    section = spec.get(str(spec.get("kind"))) or {}
-    kind = kind_named(spec.get("kind"))
-    if kind.trains_whole_model:
-        what = "continued pre-training" if section.get("continued") == "yes" else "pre-training"
-    else:
-        what = METHODS.get(str(section.get("method")), "fine-tuning")
-        what += " (rank {})".format(section.get("rank")) if section.get("method") != "full" else ""
+    section, what = spec.get(str(spec.get("kind"))) or {}, training_said(spec)
+    if not kind_named(spec.get("kind")).trains_whole_model and section.get("method") != "full":
+        what += " (rank {})".format(section.get("rank"))
     asked = str(spec.get("objective"))
     goal = GOALS[asked] if asked in GOALS else objective(asked)
     tokens, budget = section.get("tokens"), section.get("budget_usd")
@@ -149,12 +145,23 @@ def run_question(spec: Mapping[str, Any]) -> str:
         "sequences of {} tokens".format(given(section.get("sequence_length"))),
         "{} tokens per step".format(amount(section.get("global_batch_tokens"))),
     ]
+    return " · ".join([*said, *dates_said(section), f"objective {goal}"])
+
+
+def training_said(spec: Mapping[str, Any]) -> str:
+    """What is done to the model: continued pre-training, LoRA fine-tuning."""
+    section = spec.get(str(spec.get("kind"))) or {}
+    if kind_named(spec.get("kind")).trains_whole_model:
+        return "continued pre-training" if section.get("continued") == "yes" else "pre-training"
+    return METHODS.get(str(section.get("method")), "fine-tuning")
+
+
+def dates_said(section: Mapping[str, Any]) -> Iterator[str]:
+    """Until when, and how often."""
     if section.get("deadline_days"):
-        said.append("within {}".format(days_text(section["deadline_days"])))
+        yield f"within {days_text(section['deadline_days'])}"
     if section.get("every_days"):
-        said.append("again every {}".format(days_text(section["every_days"])))
-    said.append(f"objective {goal}")
-    return " · ".join(said)
+        yield f"again every {days_text(section['every_days'])}"
 
 
 @register.filter

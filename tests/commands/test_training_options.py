@@ -15,10 +15,9 @@ import yaml
 from django.core.management import CommandError, call_command
 
 from advisor.engine.launch import LAUNCHERS, training_launch
-from advisor.engine.launch.training_runs.fsdp import SCRIPT
 from advisor.engine.training import Parallel, Run
 from tests.engine.launch.training_plans import ADAPTERS, SHARDED, WIDE, place
-from tests.laboratory.training_options import FOLDER, sources
+from tests.laboratory.package_options import FOLDER, sources
 
 LISTS = sorted(path.stem for path in FOLDER.glob("*.txt"))
 BY_HAND = ("nxdt-2025",)  # no release is on PyPI
@@ -191,11 +190,12 @@ def set_names(script: str) -> Iterator[str]:
 
 def test_names_of_liger_and_torchao_in_our_script() -> None:
     known = listed("liger-kernel-0.8.5")
-    plan = json.loads(files("fsdp2", SHARDED)["plan.json"])
+    given = files("fsdp2", SHARDED)
+    plan = json.loads(given["plan.json"])
     assert {f"apply_liger_kernel_to_llama.{name}" for name in (*plan["liger"], "cross_entropy", "model")} <= known
     known = listed("torchao-0.18.0")
     assert {"convert_to_float8_training.module_filter_fn", "convert_to_float8_training.config"} <= known
-    assert "from_recipe_name.recipe_name" in known and 'from_recipe_name("tensorwise")' in SCRIPT
+    assert "from_recipe_name.recipe_name" in known and 'from_recipe_name("tensorwise")' in given["train_fsdp.py"]
     assert "Float8LinearRecipeName.TENSORWISE" in known
 
 

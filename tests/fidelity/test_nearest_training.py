@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from advisor.fidelity import nearest_rows
 from advisor.fidelity.scores import scorecard
 from advisor.fidelity.training import nearest as nearest_training
 from advisor.fidelity.training.nearest import Situation, distance
@@ -27,8 +28,8 @@ def test_each_difference_counts_the_same_in_both_directions(change):
 
 
 def test_another_family_of_chips_is_not_similar_but_another_chip_of_the_family_is():
-    assert distance(HERE, replace(HERE, accelerator="h200-sxm")) <= nearest_training.NEAR
-    assert distance(HERE, replace(HERE, accelerator="b200", family="blackwell")) > nearest_training.NEAR
+    assert distance(HERE, replace(HERE, accelerator="h200-sxm")) <= nearest_rows.NEAR
+    assert distance(HERE, replace(HERE, accelerator="b200", family="blackwell")) > nearest_rows.NEAR
 
 
 def test_qlora_is_nearer_to_lora_than_to_full_training():

@@ -7,6 +7,7 @@ import pytest
 
 from advisor.result import Answer, TrainingOption
 from advisor.web.answers import training_page
+from advisor.web.charts import plots as charts
 from advisor.web.charts import training as training_charts
 from catalog.charts import apart
 from tests import sample_training
@@ -88,6 +89,6 @@ def test_every_picture_has_a_name() -> None:
     run = runs()[0]
     made = (
         training_charts.cost_chart(runs()).svg, training_charts.memory_bar(run.memory),
-        training_charts.step_bar(run.step), training_charts.goodput_bar(run.goodput),
+        charts.step_bar(run.step, "training"), training_charts.goodput_bar(run.goodput),
     )  # fmt: skip
     assert all(without_names(svg) for svg in made)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.answer.estimates import preference
+from advisor.answer.options.tuning import longest_wait
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.network import parameters
 from advisor.engine.step import has_experts
@@ -42,6 +43,7 @@ from advisor.workload import FixedRun, TrainingRun, WorkloadError, deployment, f
 from catalog.models import Organisation
 
 GIB, TERA = 2.0**30, 1e12
+SIZES = ("dp", "tp", "pp", "cp", "ep", "virtual_stages", "zero", "sequence_parallel")
 PHASES = ("forward", "backward", "recompute", "overlap", "communication", "bubble", "optimizer", "host", "wait")
 Change = dict[str, Any]  # arguments and their new values
 RECOMPUTE = ("none", "selective", "full")
@@ -123,7 +125,9 @@ def answer_of(fixed: FixedRun, achieved: Efficiency, slowed: float = 1.0) -> Tra
     if not result.fits:
         return result.changed(smallest_change=changes(fixed))
     operators = breakdown(timed)
-    return result.changed(**figures(timed), step=operators, bound=bound_of(operators))
+    return result.changed(
+        **figures(timed), step=operators, bound=longest_wait((row.bound, row.time_s or 0.0) for row in operators)
+    )
 
 
 def composed(result: TrainingEstimate, timed: Timed) -> TrainingEstimate:
@@ -209,33 +213,19 @@ def configuration(timed: Timed, peak: PeakMemory, kernels: str) -> TrainingEstim
     unmeasured = across if basis != kernels else BASIS_WARNINGS.get(basis)
     warnings = [*fixed.notes, *([unmeasured] if unmeasured else [])]
     return TrainingEstimate(
-        kind=d.kind,
-        objective=d.objective,
+        **{name: getattr(d, name) for name in ("kind", "objective", "method", "precision", "optimizer")},
+        **{name: getattr(p, name) for name in SIZES},
+        **{name: getattr(run, name) for name in ("recompute", "offload", "micro_batch", "micro_batches")},
         label=label(fixed),
         model=fixed.model_id,
         accelerator=chip.slug,
         accelerator_name=chip.name,
         accelerator_count=p.chips,
-        method=d.method,
         adapter_rank=run.recipe.adapter_rank or None,
-        precision=d.precision,
         formats=formats(run.recipe, chip),
-        optimizer=d.optimizer,
         code=fixed.code,
         compile=run.code.compiled or None,
-        dp=p.dp,
-        tp=p.tp,
-        pp=p.pp,
-        cp=p.cp,
-        ep=p.ep,
-        virtual_stages=p.virtual_stages,
-        zero=p.zero,
-        sequence_parallel=p.sequence_parallel,
-        recompute=run.recompute,
-        offload=run.offload,
         sequence_length=run.longest_tokens or run.sequence_tokens,
-        micro_batch=run.micro_batch,
-        micro_batches=run.micro_batches,
         global_batch=sequences,
         global_batch_tokens=run.global_tokens,
         parameters=rounded(parameters(model)),
@@ -322,13 +312,10 @@ def figures(timed: Timed) -> dict[str, float | None]:
     tokens_per_s = fixed.run.global_tokens / step_s
     return {
         "step_s": number(step_s),
-        "compute_s": number(float(t.compute_s)),
-        "communication_s": number(float(t.communication_s)),
+        **{name: number(float(getattr(t, name))) for name in ("compute_s", "communication_s", "bubble_s", "update_s")},
         "exposed_communication_s": number(float(t.exposed_s)),
         "exposed_communication_fraction": number(float(t.exposed_s) / step_s),
-        "bubble_s": number(float(t.bubble_s)),
         "bubble_fraction": number(float(t.bubble_s) / step_s),
-        "update_s": number(float(t.update_s)),
         "host_s": number(max(float(t.step_s) - device_s, 0.0)),
         "tokens_per_s": number(tokens_per_s),
         "tokens_per_s_per_accelerator": number(tokens_per_s / chips),
@@ -411,14 +398,6 @@ def added(group: Sequence[Operator]) -> Operator:
     return longest.changed(
         time_s=number(sum(row.time_s or 0.0 for row in group)), flops=number(flops) if flops else None
     )
-
-
-def bound_of(rows: Sequence[Operator]) -> str:
-    """What the step waits for the longest."""
-    waits: dict[str, float] = {}
-    for row in rows:
-        waits[row.bound] = waits.get(row.bound, 0.0) + (row.time_s or 0.0)
-    return max(waits, key=lambda bound: waits[bound])
 
 
 # --- what would fit ---------------------------------------------------------------------------------------------

@@ -293,29 +293,35 @@ def availability_text(o: Offer, places: Sequence[str]) -> str:
 def way_to_pay(s: Scored, places: Sequence[str] = ()) -> WayToPay:
     """A plan on one offer alone; the chosen way is the option's own plan, which may mix offers."""
     assert s.planned is not None
-    plan = s.planned.plan
-    capital = [p for p in s.parts if p.group == "capital"]
     chip = s.lane.choice.accelerator.name
     machine = machine_name(s.offer.form, s.offer.accelerators, chip, s.offer.instance)
+    return paid_way(s.planned.plan, s.parts, s.offer, s.instances, s.usd_per_hour).changed(
+        basis="assumed" if s.offer.source.startswith("assumed: ") else "catalog",
+        availability=availability_text(s.offer, places),
+        machines=machines_text(s.instances, machine) if s.offer.form else "",
+    )
+
+
+def paid_way(plan: Plan, parts: Sequence[Part], o: Offer, instances: int, usd_per_hour: float) -> WayToPay:
+    """A plan and the offer that it is named after."""
+    capital = [p for p in parts if p.group == "capital"]
     return WayToPay(
-        acquisition=s.offer.acquisition,
-        term=s.offer.term,
-        provider=s.offer.provider,
-        instance=s.offer.instance,
-        instances=s.instances,
-        region=s.offer.region,
-        usd_per_hour=rounded(s.usd_per_hour),
+        acquisition=o.acquisition,
+        term=o.term,
+        provider=o.provider,
+        instance=o.instance,
+        instances=instances,
+        region=o.region,
+        usd_per_hour=rounded(usd_per_hour),
         usd_per_month=cents(plan.usd_per_month),
         capital_usd=cents(float(plan.payments["capital"][0])),
         running_usd_per_month=cents(plan.usd_per_month - total_usd_per_hour(capital) * HOURS_PER_MONTH),
         life_months=max(w.life_months for w in plan.ways) if plan.capex_usd else None,
         npv_usd=cents(plan.present_usd),
         liability_usd=cents(plan.liability_usd),
-        price_as_of=s.offer.as_of,
-        price_source=s.offer.source,
-        basis="assumed" if s.offer.source.startswith("assumed: ") else "catalog",
-        availability=availability_text(s.offer, places),
-        machines=machines_text(s.instances, machine) if s.offer.form else "",
+        price_as_of=o.as_of,
+        price_source=o.source,
+        basis="catalog",
     )
 
 

@@ -228,17 +228,25 @@ def with_ranges(money: CostModel, options: Sequence[Option]) -> list[Option]:
             made.append(option)
             continue
         peak = s.planned.plan.most_usd_per_month / max(s.planned.plan.usd_per_month, 1e-9)
-        ranges = CostRanges(
-            usd_per_month=quantiles(each),
-            mean_usd_per_month=rounded(float(each.mean())),
-            total_usd=quantiles(c.total_usd),
-            wins_probability=rounded(float(won), 4),
-            over_budget_probability=None if limit is None else rounded(float((each * peak > limit).mean()), 4),
-        )
+        ranges = cost_ranges(each, c.total_usd, float(won), peak, limit)
         made.append(
             option.changed(money=option.money.changed(ranges=ranges), interval=with_costs(money, option, s, c, each))
         )
     return [*made, *options[len(made) :]]
+
+
+def cost_ranges(
+    monthly_usd: Array, total_usd: Array, won: float, peak: float = 1.0, limit_usd: float | None = None
+) -> CostRanges:
+    """The ranges of one plan. peak: its most expensive month over its mean; limit_usd: the budget of a month."""
+    over = None if limit_usd is None else rounded(float((monthly_usd * peak > limit_usd).mean()), 4)
+    return CostRanges(
+        usd_per_month=quantiles(monthly_usd),
+        mean_usd_per_month=rounded(float(monthly_usd.mean())),
+        total_usd=quantiles(total_usd),
+        wins_probability=rounded(won, 4),
+        over_budget_probability=over,
+    )
 
 
 def quantiles(usd: Array) -> list[float]:
@@ -509,18 +517,14 @@ def scenario(
     """One case for every deployment; hosted APIs are added when they are ranked among them."""
     found = [(option.rank or 0, c) for option, c in zip(options, costs, strict=False) if c is not None]
     first = min(found, key=lambda each: float(each[1].usd_per_month[0]))
-    return Scenario(
-        name=name,
-        ratios=ratios,
-        api_ratio=rounded(api),
-        first_rank=first[0],
-        costs=[
-            ScenarioCost(
-                rank=rank, usd_per_month=cents(float(c.usd_per_month[0])), total_usd=cents(float(c.total_usd[0]))
-            )
-            for rank, c in found
-        ],
-    )
+    costs_of = [(rank, float(c.usd_per_month[0]), float(c.total_usd[0])) for rank, c in found]
+    return case_of(name, ratios, first[0], costs_of).changed(api_ratio=rounded(api))
+
+
+def case_of(name: str, ratios: Json, first: int, found: Sequence[tuple[int, float, float]]) -> Scenario:
+    """One case. first: the rank that costs least; found: (rank, USD per month, USD in all) of each option."""
+    shown = [ScenarioCost(rank=rank, usd_per_month=cents(usd), total_usd=cents(total)) for rank, usd, total in found]
+    return Scenario(name=name, ratios=ratios, first_rank=first, costs=shown)
 
 
 def own_scenario(money: CostModel, options: Sequence[Option], case: Json) -> Scenario:

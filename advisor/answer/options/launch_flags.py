@@ -1,4 +1,4 @@
-"""Command-line options of released frameworks: reads them from a package and checks commands against them."""
+"""Command-line options of released frameworks: checks commands against the lists that were read from them."""
 
 import re
 import shlex

@@ -409,12 +409,8 @@ def ledgers(question: Question, outcome: SearchResult, s: Scored) -> tuple[list[
 
 def bound_of(steps: Sequence[Operator]) -> str:
     """What limits a decode step for the longest time; without decoding, a prefill step."""
-    waits: dict[str, float] = {}
     phase = "decode" if any(line.phase == "decode" for line in steps) else "prefill"
-    for line in steps:
-        if line.phase == phase:
-            waits[line.bound] = waits.get(line.bound, 0.0) + (line.time_s or 0.0)
-    return max(waits, key=lambda bound: waits[bound])
+    return tuning.longest_wait((line.bound, line.time_s or 0.0) for line in steps if line.phase == phase)
 
 
 def operator(line: Line) -> Operator:

@@ -1,6 +1,6 @@
 """How to run an option: optimization plan, formats, frameworks, pitfalls, roofline, drafts and separate pools."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, TypedDict
 
@@ -82,7 +82,8 @@ def tuning(
     by_format = dict(zip(formats, estimates, strict=False))
     by_cache = dict(zip(caches, estimates[len(formats) :], strict=False))
     by_framework = dict(zip(frameworks, estimates[len(formats) + len(caches) :], strict=True))
-    bounds = Bounds(prefill=longest_wait(prefill), decode=longest_wait(decode))
+    of_prefill, of_decode = (longest_wait((x.bound, x.time_s) for x in lines) for lines in (prefill, decode))
+    bounds = Bounds(prefill=of_prefill, decode=of_decode)
     methods = {row["slug"]: row for row in question.snapshot.quantizations}
     steps = engine_plan.optimisation_plan(question, s)
     cache_methods = [quantization_of(row) for row in methods.values() if row.get("applies_to") == "kv"]
@@ -97,11 +98,11 @@ def tuning(
     )
 
 
-def longest_wait(lines: list[Line]) -> str:
-    """What a step spends most of its time on: compute, memory, launch, communication or host."""
+def longest_wait(waited_s: Iterable[tuple[str, float]]) -> str:
+    """What a step spends most of its time on, such as compute, memory or communication; of nothing, memory."""
     waits: dict[str, float] = {}
-    for line in lines:
-        waits[line.bound] = waits.get(line.bound, 0.0) + line.time_s
+    for bound, seconds in waited_s:
+        waits[bound] = waits.get(bound, 0.0) + seconds
     return max(waits, key=lambda bound: waits[bound], default="memory")
 
 

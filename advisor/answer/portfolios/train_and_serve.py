@@ -173,64 +173,54 @@ def on_fleet(
 
 
 def by_itself(a: Answer, first: TrainingOption) -> RunOnFleet:
-    return RunOnFleet(
-        workload=workload_name(a),
-        service="",
-        way="alone",
-        accelerator=first.accelerator,
-        accelerator_count=first.accelerator_count,
-        days=first.days,
-        hours_per_week=None,
-        mean_hours_per_week=mean_hours_per_week(first, first.days),
-        usd_total=cents(first.usd_total),
-        saving_usd=0.0,
-        said=(
-            f"No service of this portfolio leaves enough machines idle that it keeps for {workload_name(a)}, and one "
-            "plan for both costs no less, so the run stays by itself."
-        ),
+    said = (
+        f"No service of this portfolio leaves enough machines idle that it keeps for {workload_name(a)}, and one "
+        "plan for both costs no less, so the run stays by itself."
     )
+    return run_on(a, first, ("alone", ""), (first.accelerator, first.accelerator_count), first.days, 0.0, said)
 
 
 def in_idle_hours(a: Answer, service: Member, use: IdleHours, first: TrainingOption) -> RunOnFleet:
-    chip = use.run.trained.accelerator
-    return RunOnFleet(
-        workload=workload_name(a),
-        service=service.workload.name,
-        way="idle_hours",
-        accelerator=chip.slug,
-        accelerator_count=use.run.chips,
-        days=rounded(use.days),
-        hours_per_week=rounded(use.hours_per_week),
-        mean_hours_per_week=rounded(use.hours_per_week),
-        usd_total=cents(use.usd),
-        saving_usd=cents(first.usd_total - use.usd),
-        said=(
-            f"{workload_name(a)} can train on {use.run.chips:,} x {chip.name} of {service.workload.name} alone in the "
-            f"{use.hours_per_week:,.3g} hours a week in which it leaves them idle: {use.days:,.3g} days for "
-            f"{usd_text(use.usd)} of electricity, {usd_text(first.usd_total - use.usd)} less than by itself. Each of "
-            f"the {use.starts_per_week} starts a week restores a checkpoint."
-        ),
+    chip, name = use.run.trained.accelerator, service.workload.name
+    said = (
+        f"{workload_name(a)} can train on {use.run.chips:,} x {chip.name} of {name} alone in the "
+        f"{use.hours_per_week:,.3g} hours a week in which it leaves them idle: {use.days:,.3g} days for "
+        f"{usd_text(use.usd)} of electricity, {usd_text(first.usd_total - use.usd)} less than by itself. Each of "
+        f"the {use.starts_per_week} starts a week restores a checkpoint."
+    )
+    machines, saving = (chip.slug, use.run.chips), first.usd_total - use.usd
+    return run_on(a, first, ("idle_hours", name), machines, use.days, saving, said).changed(
+        hours_per_week=rounded(use.hours_per_week), mean_hours_per_week=rounded(use.hours_per_week)
     )
 
 
 def in_one_plan(a: Answer, service: Member, p: OnePlan, first: TrainingOption) -> RunOnFleet:
-    chip, saving = p.run.trained.accelerator, p.alone_usd - p.plan.present_usd
+    chip, saving, name = p.run.trained.accelerator, p.alone_usd - p.plan.present_usd, service.workload.name
+    said = (
+        f"Planned together on {chip.name}, {name} and {workload_name(a)} have a "
+        f"present value of {usd_text(p.plan.present_usd)}, {usd_text(saving)} less than each by itself: the run "
+        f"takes {p.run.chips:,} of them for {p.run.days:,.3g} days, and both share machines and team."
+    )
+    return run_on(a, first, ("one_plan", name), (chip.slug, p.run.chips), p.run.days, saving, said)
+
+
+def run_on(
+    a: Answer, first: TrainingOption, way: tuple[Any, str], machines: tuple[str, int], days: float, saving: float,
+    said: str,
+) -> RunOnFleet:  # fmt: skip
+    """way: its name and its service; machines: accelerators and their number; saving: USD against the run alone."""
     return RunOnFleet(
         workload=workload_name(a),
-        service=service.workload.name,
-        way="one_plan",
-        accelerator=chip.slug,
-        accelerator_count=p.run.chips,
-        days=rounded(p.run.days),
+        service=way[1],
+        way=way[0],
+        accelerator=machines[0],
+        accelerator_count=machines[1],
+        days=rounded(days),
         hours_per_week=None,
-        mean_hours_per_week=mean_hours_per_week(first, p.run.days),
+        mean_hours_per_week=mean_hours_per_week(first, days),
         usd_total=cents(first.usd_total - saving),
         saving_usd=cents(saving),
-        said=(
-            f"Planned together on {chip.name}, {service.workload.name} and {workload_name(a)} have a "
-            f"present value of {usd_text(p.plan.present_usd)}, {usd_text(saving)} less than each by itself: the run "
-            f"takes {p.run.chips:,} of them for {p.run.days:,.3g} days, and both share machines and team."
-        ),
+        said=said,
     )
 
 

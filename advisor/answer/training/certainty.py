@@ -25,10 +25,8 @@ from advisor.inputs import rounded
 from advisor.result import (
     Beats,
     Chance,
-    CostRanges,
     Driver,
     Scenario,
-    ScenarioCost,
     TrainingOption,
     Uncertainty,
 )
@@ -118,17 +116,9 @@ def with_ranges(q: Question, r: TrainingOption, c: Candidate, d: CostDraws, won:
     if r.money is None:
         return None
     plan, limit = c.planned.plan, q.workload.constraints.max_usd_per_month
-    ratio = d.usd_total / c.usd_total if c.usd_total else np.ones(DRAWS)
-    over = None if limit is None else rounded(float((plan.most_usd_per_month * ratio > limit).mean()), 4)
-    return r.money.changed(
-        ranges=CostRanges(
-            usd_per_month=bill.quantiles(plan.usd_per_month * ratio),
-            mean_usd_per_month=rounded(float(plan.usd_per_month * ratio.mean())),
-            total_usd=bill.quantiles(d.paid_usd),
-            wins_probability=rounded(won, 4),
-            over_budget_probability=over,
-        )
-    )
+    monthly = plan.usd_per_month * (d.usd_total / c.usd_total if c.usd_total else np.ones(DRAWS))
+    peak = plan.most_usd_per_month / max(plan.usd_per_month, 1e-9)
+    return r.money.changed(ranges=bill.cost_ranges(monthly, d.paid_usd, won, peak, limit))
 
 
 def uncertainty(q: Question, options: Sequence[TrainingOption], draws: Sequence[CostDraws]) -> Uncertainty | None:
@@ -217,16 +207,6 @@ def quartile_ratios(ranges: Uncertainties, at: dict[str, float]) -> dict[str, fl
 
 def scenario(name: str, costs: Sequence[CostDraws], runs: Sequence[Candidate], ratios: dict[str, float]) -> Scenario:
     usd = [float(d.usd_total[0]) for d in costs]
-    return Scenario(
-        name=name,
-        ratios=ratios,
-        first_rank=int(np.argmin(usd)) + 1,
-        costs=[
-            ScenarioCost(
-                rank=rank,
-                usd_per_month=bill.cents(float(d.usd_total[0]) / c.planned.plan.prices.annuity),
-                total_usd=bill.cents(float(d.paid_usd[0])),
-            )
-            for rank, (c, d) in enumerate(zip(runs, costs, strict=True), 1)
-        ],
-    )
+    monthly = (each / c.planned.plan.prices.annuity for each, c in zip(usd, runs, strict=True))
+    found = [(k, month, float(d.paid_usd[0])) for k, (month, d) in enumerate(zip(monthly, costs, strict=True), 1)]
+    return bill.case_of(name, ratios, int(np.argmin(usd)) + 1, found)

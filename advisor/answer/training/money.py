@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from advisor.answer.money import CURRENCY, cents, cost_parts, figures_of
+from advisor.answer.money import CURRENCY, cents, cost_parts, figures_of, paid_way
 from advisor.answer.money.plan import LARGE_TEAM_FRACTION, months_text, section_of, steps_of
 from advisor.answer.money.taxes import taxes
 from advisor.answer.training.question import Question
 from advisor.answer.training.sentences import plain
-from advisor.engine.cost import HOURS_PER_MONTH, TEAM, Use, break_even_share, total_usd_per_hour, waterfall
+from advisor.engine.cost import HOURS_PER_MONTH, TEAM, Use, break_even_share, waterfall
 from advisor.engine.plans import (
     Plan,
     best_plan,
@@ -199,26 +199,8 @@ def spot_warning(q: Question, c: Candidate) -> list[str]:
 
 
 def way_to_pay(c: Candidate) -> WayToPay:
-    plan, o = c.planned.plan, c.offer
-    capital = [p for p in plan.parts() if p.group == "capital"]
-    return WayToPay(
-        acquisition=o.acquisition,
-        term=o.term,
-        provider=o.provider,
-        instance=o.instance,
-        instances=c.instances,
-        region=o.region,
-        usd_per_hour=rounded(plan.usd_per_month / HOURS_PER_MONTH),
-        usd_per_month=cents(plan.usd_per_month),
-        capital_usd=cents(float(plan.payments["capital"][0])),
-        running_usd_per_month=cents(plan.usd_per_month - total_usd_per_hour(capital) * HOURS_PER_MONTH),
-        life_months=max(w.life_months for w in plan.ways) if plan.capex_usd else None,
-        npv_usd=cents(plan.present_usd),
-        liability_usd=cents(plan.liability_usd),
-        price_as_of=o.as_of,
-        price_source=o.source,
-        basis="catalog",
-    )
+    plan = c.planned.plan
+    return paid_way(plan, plan.parts(), c.offer, c.instances, plan.usd_per_month / HOURS_PER_MONTH)
 
 
 def break_evens(q: Question, c: Candidate) -> Iterator[BreakEven]:

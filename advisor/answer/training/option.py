@@ -47,6 +47,7 @@ UNRELEASED = "no list of options is published with a release; they follow exampl
 GIB, TERA = 2.0**30, 1e12
 STACKS = {"cuda": "nvidia", "rocm": "amd", "xla": "google", "neuron": "aws"}
 QUANTILES = (0.05, 0.95)
+LOST = ("checkpoint_fraction", "rework_fraction", "restart_fraction", "waiting_fraction")
 ESTIMATED = (  # figures of one step, as `estimate` gives them
     *TrainingLayout.model_fields, "exposed_communication_fraction", "bubble_fraction", "bound", "step",
 )  # fmt: skip
@@ -153,8 +154,7 @@ def fixed_of(q: Question, c: Candidate) -> FixedRun:
             "sequence_length": run.sequence_tokens,
             "micro_batch": run.micro_batch,
             "micro_batches": run.micro_batches,
-            **{name: getattr(p, name) for name in ("dp", "tp", "pp", "cp", "ep", "zero", "virtual_stages")},
-            "sequence_parallel": p.sequence_parallel,
+            **{name: getattr(p, name) for name in training_estimate.SIZES},
             "recompute": run.recompute,
             "offload": run.offload,
             "precision": c.trained.setup.precision,
@@ -192,13 +192,10 @@ def goodput_parts(q: Question, c: Candidate) -> GoodputParts:
     mean = g.interruptions_per_day * c.days
     scale = mean / expected.value if expected.value else 1.0  # spot adds to failures
     return GoodputParts(
+        **{name: rounded(getattr(g, name)) for name in LOST},
         fraction=rounded(g.fraction),
         low_fraction=rounded(r.low),
         high_fraction=rounded(r.high),
-        checkpoint_fraction=rounded(g.checkpoint_fraction),
-        rework_fraction=rounded(g.rework_fraction),
-        restart_fraction=rounded(g.restart_fraction),
-        waiting_fraction=rounded(g.waiting_fraction),
         interruptions=rounded(mean),
         interruptions_low=rounded(math.floor(expected.low * scale)),
         interruptions_high=rounded(math.ceil(expected.high * scale)),

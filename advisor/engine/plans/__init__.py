@@ -16,6 +16,7 @@ from advisor.engine.plans.plan import (
     named_plans,
     payback_month,
     plan_of,
+    prices_until,
 )
 from advisor.engine.plans.solve import (
     Commitment,

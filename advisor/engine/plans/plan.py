@@ -538,7 +538,7 @@ def best_switch(
         start = month - overlap_months
         if not 0 < month < prices.months or start < 0:
             continue
-        before = _shortened(first[0], month), _until(prices, month)
+        before = _shortened(first[0], month), prices_until(prices, month)
         plan = best_plan(before[0], first[1], before[1], first[2])
         fractions = np.where(np.arange(prices.months) >= start, second[0].fractions, 0.0)
         after = best_plan(Demand(counts=second[0].counts, fractions=fractions), second[1], prices, second[2])
@@ -554,7 +554,7 @@ def _shortened(demand: Demand, months: int) -> Demand:
     return Demand(counts=demand.counts, fractions=demand.fractions[:, :months])
 
 
-def _until(prices: Prices, months: int) -> Prices:
+def prices_until(prices: Prices, months: int) -> Prices:
     """The prices of a shorter horizon."""
     return replace(
         prices, months=months, rent=prices.rent[:months], energy=prices.energy[:months],

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import scipy
@@ -377,13 +378,8 @@ def goodput_range(
 
     def lost(case: dict[str, float]) -> float:
         written = write_checkpoint(saved_bytes, cluster.chips, case["write_bytes_per_s_per_chip"], blocked_fraction)
-        at = replace(
-            cluster,
-            failures_per_chip_day=case["failures_per_chip_day"],
-            replaced_fraction=case["replaced_fraction"],
-            replacement_days=case["replacement_days"],
-            restart_s=case["restart_s"],
-        )
+        moved: dict[str, Any] = {name: value for name, value in case.items() if hasattr(cluster, name)}
+        at = replace(cluster, **moved)
         return -math.log(max(goodput(at, written).fraction, 1e-300))
 
     base, more, less = lost(middle), 0.0, 0.0

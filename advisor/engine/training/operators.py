@@ -51,6 +51,9 @@ DEQUANTIZE_KERNELS = 2.0  # of the scales, which are quantized themselves, and o
 BACKWARD_ATTENTION = 2.5  # five products where the forward pass has two
 
 
+SIZES = ("dp", "tp", "pp", "cp", "ep", "zero", "shards", "virtual_stages")  # of a Parallel
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shape:
     """Layouts as arrays of shape (N,), or numbers."""
@@ -76,15 +79,8 @@ class Shape:
             tokens=run.tokens / p.cp,
             sequence_tokens=float(run.sequence_tokens),
             micro_batches=float(run.micro_batches),
-            dp=float(p.dp),
-            tp=float(p.tp),
-            pp=float(p.pp),
-            cp=float(p.cp),
-            ep=float(p.ep),
-            zero=float(p.zero),
-            shards=float(p.shards),
+            **{name: float(getattr(p, name)) for name in SIZES},
             split_norms=float(p.tp if p.sequence_parallel else 1),
-            virtual_stages=float(p.virtual_stages),
             recompute=float(("none", "selective", "full").index(run.recompute)),
         )
 

@@ -16,7 +16,7 @@ from advisor.engine.cost import (
 )
 from advisor.engine.network import Model
 from advisor.engine.plans import OWNED as OWNED_WAY
-from advisor.engine.plans import PURCHASE, Demand, Limits, Overheads, Way, best_plan, named_plans
+from advisor.engine.plans import PURCHASE, Demand, Limits, Overheads, Way, best_plan, named_plans, prices_until
 from advisor.engine.plans import Plan as DatedPlan
 from advisor.engine.search import (
     Catalog,
@@ -56,6 +56,7 @@ S_PER_DAY, HOURS_PER_DAY = 86_400.0, 24.0
 MOST_SPARES = 8
 SPOT = "spot"
 LEAST_INTERRUPTIONS, MOST_INTERRUPTIONS = 1e-6, 60.0  # per instance-hour, of a spot instance
+FAILING = ("failures_per_chip_day", "replaced_fraction", "replacement_days", "restart_s")  # of FailureRates
 MEMORY_BOUND_FRACTION = 0.8  # of the bandwidth that kernels between the matrix multiplies reach
 
 
@@ -141,10 +142,7 @@ def cluster_of(t: Trained, offers: Sequence[Offer], r: Reliability, spares: int)
         chips=t.chips,
         chips_per_host=min(offer.accelerators, t.chips),
         spare_hosts=spares,
-        failures_per_chip_day=f.failures_per_chip_day.value,
-        replaced_fraction=f.replaced_fraction.value,
-        replacement_days=f.replacement_days.value,
-        restart_s=f.restart_s.value,
+        **{name: getattr(f, name).value for name in FAILING},
     )
 
 
@@ -332,11 +330,7 @@ def demand_of_run(workload: Workload, instances: int, days: float) -> Demand:
 
 
 def prices_of_run(question: Question, months: int) -> Prices:
-    p = prices_of(question)
-    return replace(
-        p, months=months, rent=p.rent[:months], energy=p.energy[:months], hardware=p.hardware[:months],
-        resale=p.resale[: months + 1],
-    )  # fmt: skip
+    return prices_until(prices_of(question), months)
 
 
 def ways_of_run(

@@ -24,7 +24,6 @@ from advisor.engine.training_search.outcome import Candidate, Reliability, candi
 from advisor.engine.training_search.why_not import BEST_MFU, Tried, deadline_days, outranked, why_not
 
 MORE = 4.0  # sizes up to this many times the smallest that makes the deadline are tried under `cost`
-VIEWS = ("cheapest", "fastest", "greenest", "simplest")
 
 Progress = Callable[[str, float], None]
 

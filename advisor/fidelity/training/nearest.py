@@ -6,25 +6,32 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.fidelity.nearest_rows import (
-    NEAR,
     NEAREST,
     OTHER_FRAMEWORK,
+    OnChip,
     Sizes,
     address,
-    chips_apart,
     doublings,
+    family_of,
     formats_apart,
-    models_apart,
+    least,
+    on_chip,
+    row_fields,
+    shown_runs,
     sizes_of,
 )
 from advisor.fidelity.scores.scorecard import Card, Line, card
 from advisor.fidelity.training.rows import MEMORY, RESERVED_GIB
 from advisor.result import MeasuredRun, TrainingOption
-from catalog.models import Accelerator, MeasuredFigure, ServedModel
+from catalog.models import MeasuredFigure, ServedModel
 
 Json = dict[str, Any]
 OTHER_METHOD = 1.5  # LoRA trains a small part of the weights: no gradients and no optimizer states of the others
 GIB = 2.0**30
+RUN = (  # what the figures of one run share
+    *("distance", "accelerator", "accelerator_count", "model", "layout", "global_batch"),
+    *("framework", "framework_version", "source"),
+)
 NAMES = {  # metric of a row -> that of the answer
     "tokens_per_s_per_accelerator": "tokens_per_s_per_accelerator",
     "tokens_per_s": "tokens_per_s",
@@ -37,15 +44,9 @@ NAMES = {  # metric of a row -> that of the answer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Situation:
-    """The properties of a training run that `distance` compares; None or empty: not stated."""
+class Situation(OnChip):
+    """The properties of a training run that `distance` compares."""
 
-    accelerator: str
-    family: str
-    model: str
-    parameters: float | None
-    active_parameters: float | None
-    framework: str
     method: str
     precision: str
     chips: int
@@ -64,8 +65,7 @@ class Run:
 def distance(asked: Situation, measured: Situation) -> float:
     """How different two runs are: the sum of what each difference adds, with serving's constants. Symmetric."""
     return (
-        chips_apart(asked, measured)
-        + models_apart(asked, measured)
+        least(asked, measured)
         + formats_apart(asked.precision, measured.precision)
         + OTHER_METHOD * ((asked.method == "full") != (measured.method == "full"))
         + OTHER_FRAMEWORK * (asked.framework != measured.framework) / 2.0
@@ -100,13 +100,8 @@ def runs_of(digest: str) -> tuple[Run, ...]:
 
 
 def situation_of(row: MeasuredFigure, sizes: Mapping[str, Sizes]) -> Situation:
-    whole, active = sizes.get(row.model, (None, None))
     return Situation(
-        accelerator=row.accelerator,
-        family=row.family,
-        model=row.model,
-        parameters=whole,
-        active_parameters=active,
+        **on_chip(row.accelerator, row.family, row.model, sizes.get(row.model, (None, None))),
         framework=kind_of_code(row.framework),
         method=row.mode,
         precision=row.weights_dtype,
@@ -127,13 +122,8 @@ def kind_of_code(framework: str) -> str:
 
 
 def asked_for(option: TrainingOption, model: str, sizes: Sizes) -> Situation:
-    chip = Accelerator.objects.filter(slug=option.accelerator).only("family").first()
     return Situation(
-        accelerator=option.accelerator,
-        family=chip.family.replace(" ", "-") if chip else "",
-        model=model,
-        parameters=sizes[0],
-        active_parameters=sizes[1],
+        **on_chip(option.accelerator, family_of(option.accelerator), model, sizes),
         framework=option.code,
         method=option.method,
         precision=option.precision.removesuffix("_master").replace("amp", "bf16"),
@@ -164,24 +154,15 @@ def measured_run(far: float, line: Line, scorecard: Card) -> MeasuredRun:
     row = line.row
     scale, metric = unit_of(row)
     return MeasuredRun(
-        id=row.key,
-        accelerator=row.accelerator,
-        accelerator_count=row.chips,
-        model=row.model,
-        framework=row.framework,
-        framework_version=row.framework_version,
+        **row_fields(far, line, {key: about.get("name", key) for key, about in scorecard.head.sources.items()}),
         method=row.mode,
         precision=row.weights_dtype,
-        layout=row.layout,
         sequence_length=round(row.isl),
         global_batch=round(row.concurrency) if row.concurrency else None,
-        distance=round(far, 2),
-        near=far <= NEAR,
         metric=metric,
         measured=None if row.measured is None else row.measured * scale,
         predicted=None if row.predicted is None else row.predicted * scale,
         error_fraction=line.point.ape,
-        source=(scorecard.head.sources.get(row.source_key) or {}).get("name", row.source_key),
         url=address([row.key]),
     )
 
@@ -198,12 +179,4 @@ def unit_of(row: MeasuredFigure) -> tuple[float, str]:
 
 def shown(rows: Sequence[MeasuredRun]) -> Json:
     """The evidence grouped by run for a page, with links, and whether no run is near."""
-    runs: dict[tuple[Any, ...], list[MeasuredRun]] = {}
-    for row in rows:
-        key = (row.distance, row.accelerator, row.accelerator_count, row.model, row.layout, row.global_batch)
-        runs.setdefault((*key, row.framework, row.framework_version, row.source), []).append(row)
-    return {
-        "runs": [{"run": own[0], "figures": own, "url": address(row.id for row in own)} for own in runs.values()],
-        "none_near": bool(rows) and not any(row.near for row in rows),
-        "url": address(row.id for row in rows) if rows else "",
-    }
+    return {**shown_runs(rows, RUN), "url": address(row.id for row in rows) if rows else ""}

@@ -279,8 +279,8 @@ def on(option: AloneOption) -> str:
 def of_fleet(answer: Answer) -> str:
     """What a portfolio signs."""
     if answer.portfolio and separate(answer):
-        said = [f"{each.name} on {on(each.option)}" for each in answer.portfolio.alone if each.option]
-        return "; ".join(said[:MOST_PARTS]) + ("; the others as below" if len(said) > MOST_PARTS else "")
+        each = [f"{one.name} on {on(one.option)}" for one in answer.portfolio.alone if one.option]
+        return "; ".join(each[:MOST_PARTS]) + ("; the others as below" if len(each) > MOST_PARTS else "")
     money = answer.portfolio.money if answer.portfolio else None
     counts: dict[tuple[str, str, str], float] = {}
     for item in (

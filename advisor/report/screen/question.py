@@ -7,13 +7,12 @@ from advisor.engine.terms import kind_named
 from advisor.report.asked import spec_of
 from advisor.report.screen.machines import chip_text, list_of
 from advisor.result import Answer
-from advisor.templatetags.training import amount, days_text
+from advisor.templatetags.training import amount, dates_said, training_said
 from advisor.templatetags.units import dollars, given
 
 Spec = Mapping[str, Any]
 WAYS = {"rent": "rent", "own": "buy", "api": "hosted API"}
 SPARES = {"n+1": "one spare", "n+2": "two spares", "2n": "everything twice"}
-METHODS = {"full": "fine-tuning of all weights", "lora": "LoRA fine-tuning", "qlora": "QLoRA fine-tuning"}
 LISTS = ("accelerators", "vendors", "providers", "regions", "frameworks", "formats")
 NAMED = 3  # names of a constraint that are spelled out; of more, their number
 COUNTED = {"accelerators": "kinds of accelerator", "formats": "number formats"}  # "3 accelerators" would be a limit
@@ -100,11 +99,7 @@ def rate_of(spec: Spec, traffic: Spec) -> str:
 
 def run_of(spec: Spec) -> Iterator[str]:
     """What is trained on how much, until when."""
-    section = spec.get(str(spec.get("kind"))) or {}
-    if kind_named(spec.get("kind")).trains_whole_model:
-        what = "continued pre-training" if section.get("continued") == "yes" else "pre-training"
-    else:
-        what = METHODS.get(str(section.get("method")), "fine-tuning")
+    section, what = spec.get(str(spec.get("kind"))) or {}, training_said(spec)
     objective = str(section.get("objective") or "").upper()
     what = f"{objective}, {what}" if objective in ("DPO", "GRPO") else what
     if section.get("tokens"):
@@ -116,10 +111,7 @@ def run_of(spec: Spec) -> Iterator[str]:
     elif section.get("budget_usd"):
         what += f" for {dollars(section['budget_usd'])}"
     yield what
-    if section.get("deadline_days"):
-        yield f"within {days_text(section['deadline_days'])}"
-    if section.get("every_days"):
-        yield f"again every {days_text(section['every_days'])}"
+    yield from dates_said(section)
 
 
 def limits_of(spec: Spec) -> Iterator[str]:

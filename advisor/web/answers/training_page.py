@@ -98,17 +98,19 @@ def drivers(first: TrainingOption, found: Sequence[Driver]) -> list[Driver]:
 
 def option_context(run: TrainingOption, spec: Mapping[str, Any]) -> dict[str, Any]:
     """One run with its pictures."""
-    steps = operators(run)
+    steps, parts = operators(run), training_charts.memory_rows(run.memory)
     return {
         "option": run,
         "training": True,
         "facts": figure_rows.facts(run, spec),
         "layout": list(layout_rows(run)),
         "memory_chart": chart_data.memory(
-            training_charts.memory_bar(run.memory), training_charts.memory_rows(run.memory), "Memory of an accelerator"
+            training_charts.memory_bar(run.memory),
+            training_charts.memory_rows(run.memory),
+            training_charts.MEMORY_TITLE,
         ),
-        "memory_rows": training_charts.memory_rows(run.memory),
-        "step_chart": chart_data.step_time(training_charts.step_bar(steps), steps, "training"),
+        "memory_rows": parts,
+        "step_chart": chart_data.step_time(charts.step_bar(steps, "training"), steps, "training"),
         "step_rows": step_rows(steps),
         "phases": phase_rows(steps),
         "evidence": nearest_training.shown(run.evidence),

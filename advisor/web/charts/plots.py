@@ -2,11 +2,11 @@
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from advisor.result import Driver, Memory, Operator, ParetoPoint, PlanMonth
+from advisor.result import Driver, Memory, Operator, ParetoPoint, PlanMonth, TrainingMemory
 from advisor.templatetags.units import dollars, gib, given, large, ms
 from catalog.charts import (
     BOTTOM,
@@ -39,6 +39,7 @@ MEMORY_PARTS = (
     ("overhead_gib", "overhead"),
     ("free_gib", "free"),
 )
+FEW_HAVE = ("source_kv_gib", "adapters_gib")
 
 
 def drawable(points: Sequence[ParetoPoint]) -> list[ParetoPoint]:
@@ -145,22 +146,28 @@ def frontier_line(points: Sequence[ParetoPoint], x: Log, y: Log) -> str:
 
 def memory_bar(memory: Memory) -> str:
     """A bar with the parts of one chip's memory; no free part if it is over capacity."""
-    parts = memory_parts(memory)
-    total = sum(part["value_gib"] for part in parts)
-    if total <= 0:
+    return parts_bar(memory_parts(memory), "Memory per chip")
+
+
+def parts_bar(parts: Sequence[dict[str, Any]], title: str) -> str:
+    if sum(part["value_gib"] for part in parts) <= 0:
         return ""
     text = ", ".join(f"{part['name']} {gib(part['value_gib'])}" for part in parts)
-    return stacked([(part["css"], part["value_gib"]) for part in parts], "Memory per chip", text)
+    return stacked([(part["css"], part["value_gib"]) for part in parts], title, text)
 
 
-def memory_parts(memory: Memory) -> list[dict[str, Any]]:
+def memory_parts(
+    memory: Memory | TrainingMemory,
+    names: Sequence[tuple[str, str]] = MEMORY_PARTS,
+    shown: Callable[[str, float], bool] = lambda key, gib: bool(gib) or key not in FEW_HAVE,
+) -> list[dict[str, Any]]:
     """The rows of the table beside the memory bar; negative and unknown parts count as 0."""
-    values = [(key, name, max(0.0, float(memory.figure(key)))) for key, name in MEMORY_PARTS]
+    values = [(key, name, max(0.0, float(memory.figure(key)))) for key, name in names]
     total = sum(value for _, _, value in values) or 1.0
     return [
         {"name": name, "value_gib": value, "share": value / total, "css": f"part-{key.removesuffix('_gib')}"}
         for key, name, value in values
-        if value or key not in ("source_kv_gib", "adapters_gib")  # few models have one
+        if shown(key, value)
     ]
 
 

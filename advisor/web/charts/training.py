@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from advisor.result import GoodputParts, Operator, TrainingMemory, TrainingOption
+from advisor.result import GoodputParts, TrainingMemory, TrainingOption
 from advisor.templatetags.training import run_time, share
-from advisor.templatetags.units import dollars, gib, given
+from advisor.templatetags.units import dollars, given
 from advisor.web.charts import plots as charts
 from advisor.web.interactive.chart_data import Chart, axis
 from catalog.charts import LATE, drawn
@@ -24,6 +24,7 @@ MEMORY_PARTS = (
     ("overhead_gib", "runtime and fragmentation"),
     ("free_gib", "free"),
 )
+MEMORY_TITLE = "Memory of an accelerator"
 GOODPUT_PARTS = (
     ("fraction", "training", "goodput-training"),
     ("checkpoint_fraction", "standing still for checkpoints", "goodput-checkpoint"),
@@ -116,28 +117,11 @@ def cost_chart(runs: Sequence[TrainingOption], base: str = "") -> Chart:
 
 def memory_rows(memory: TrainingMemory) -> list[dict[str, Any]]:
     """The parts that are there, and what is free; shares are of the accelerator's memory."""
-    values = [(key, name, max(0.0, float(memory.figure(key)))) for key, name in MEMORY_PARTS]
-    total = sum(value for _, _, value in values) or 1.0
-    return [
-        {"name": name, "value_gib": value, "share": value / total, "css": f"part-{key.removesuffix('_gib')}"}
-        for key, name, value in values
-        if value >= 0.005 or key == "free_gib"
-    ]
+    return charts.memory_parts(memory, MEMORY_PARTS, lambda key, gib: gib >= 0.005 or key == "free_gib")
 
 
 def memory_bar(memory: TrainingMemory) -> str:
-    rows = memory_rows(memory)
-    text = ", ".join(f"{row['name']} {gib(row['value_gib'])}" for row in rows)
-    return charts.stacked([(row["css"], row["value_gib"]) for row in rows], "Memory of an accelerator", text)
-
-
-def step_bar(operators: Sequence[Operator]) -> str:
-    """One step by operator, colored by what limits it."""
-    times = [(charts.bound_css(operator.bound), operator.time_s or 0.0) for operator in operators]
-    if sum(value for _, value in times) <= 0:
-        return ""
-    text = ", ".join(f"{operator.operator} ({operator.bound})" for operator in operators)
-    return charts.stacked(times, "One training step by operator", text)
+    return charts.parts_bar(memory_rows(memory), MEMORY_TITLE)
 
 
 def goodput_rows(goodput: GoodputParts) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -54,24 +55,31 @@ def _builder(job: Job, kind: str, mode: str, size: int, first: bool) -> Callable
     """All kinds, modes and sizes are measured in one session, since starting processes takes longer than measuring."""
 
     def build(device: Device) -> Work:
-        if device.gpu and device.count < 2:
-            raise Skip("one device only")
         session = ("collectives", job["count"], len(job["sizes"]))
-        if session not in device.kept:
-            if not first:
-                raise Skip("time budget")
-            device.release()
-            device.kept[session] = run_session(job)
-        answers, reason = device.kept[session]
-        answer = answers.get(_name(kind, mode, size))
-        if answer is None:
-            raise Skip(reason)
-        timing = Timing(answer["median_s"], answer["p10_s"], answer["p90_s"], answer["n"])
+        answer, timing = answered(device, session, partial(run_session, job), _name(kind, mode, size), first)
         limit = 1e-2 if kind == "all_reduce" else 0.0
         check = Check(answer["error"], limit, "float32" if limit else "exact")
         return Work([], bytes=bus_bytes(kind, size, job["count"]), check=lambda: check, timing=timing)
 
     return build
+
+
+def answered(
+    device: Device, session: tuple[Any, ...], run: Callable[[], tuple[Answers, str]], name: str, first: bool
+) -> tuple[dict[str, Any], Timing]:
+    """One answer of a session of all devices, which the first case runs; Skip: there is none."""
+    if device.gpu and device.count < 2:
+        raise Skip("one device only")
+    if session not in device.kept:
+        if not first:
+            raise Skip("time budget")
+        device.release()
+        device.kept[session] = run()
+    answers, reason = device.kept[session]
+    answer = answers.get(name)
+    if answer is None:
+        raise Skip(reason)
+    return answer, Timing(answer["median_s"], answer["p10_s"], answer["p90_s"], answer["n"])
 
 
 def _name(kind: str, mode: str, size: int) -> str:

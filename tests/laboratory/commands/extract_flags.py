@@ -6,9 +6,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from advisor.answer.options import launch_flags
-from catalog import clock
-from catalog.management.errors import BadInput, writing
-from tests.laboratory import flags
+from catalog.management.errors import BadInput
+from tests.laboratory.package_options import Package, server_options, written
 
 
 class Command(BaseCommand):
@@ -24,12 +23,8 @@ class Command(BaseCommand):
         if not archive.is_file() or len(parts) < 2:
             raise BadInput(f"{archive}: give a wheel or .tar.gz with its original name (NAME-VERSION...)")
         try:
-            names = flags.extract(kind, archive)
+            names = server_options(kind, Package(path=archive))
         except (ValueError, SyntaxError, OSError) as error:
             raise BadInput(str(error)) from error
         command = f"manage.py extract_flags {kind} {archive.name}"
-        text = flags.text_of(parts[0], parts[1], clock.today().isoformat(), command, names)
-        path = out / f"{kind}-{parts[1]}.txt"
-        with writing(path):
-            path.write_text(text)
-        self.stdout.write(f"{path.name}: {len(names)} options of {parts[0]} {parts[1]}")
+        self.stdout.write(written(out, kind, parts[0], parts[1], command, names))

@@ -5,9 +5,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from catalog import clock
-from catalog.management.errors import BadInput, writing
-from tests.laboratory.training_options import FOLDER, Package, extract, sources
+from catalog.management.errors import BadInput
+from tests.laboratory.package_options import FOLDER, Package, sources, training_options, written
 
 
 class Command(BaseCommand):
@@ -27,17 +26,9 @@ class Command(BaseCommand):
             raise BadInput(f"{package}: give a wheel or .tar.gz with its original name, or a folder and --release")
         version = release or parts[1]
         try:
-            found = extract(name, Package(path=package))
+            found = training_options(name, Package(path=package))
         except (ValueError, SyntaxError, OSError) as error:
             raise BadInput(str(error)) from error
         shown = f"site-packages --release {release}" if release else package.name
-        head = [
-            f"# package: {'torch' if name == 'torchrun' else name}",
-            f"# version: {version}",
-            f"# extracted on: {clock.today().isoformat()}",
-            f"# command: manage.py extract_training_options {name} {shown}",
-        ]
-        path = out / f"{name}-{version}.txt"
-        with writing(path):
-            path.write_text("\n".join([*head, *sorted(found)]) + "\n")
-        self.stdout.write(f"{path.name}: {len(found)} options of {name} {version}")
+        command = f"manage.py extract_training_options {name} {shown}"
+        self.stdout.write(written(out, name, "torch" if name == "torchrun" else name, version, command, found))

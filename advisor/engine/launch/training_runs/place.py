@@ -1,15 +1,20 @@
 """Where a training plan runs and for how long."""
 
+import json
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
-from advisor.engine.training import Run
+from advisor.engine.launch.training_runs.templates import FOLDER
+from advisor.engine.training import WITH_TRITON, Run
 
 DEFAULT_STEPS = 1000  # without a number of tokens
 DEFAULT_CHECKPOINT_STEPS = 500  # without a checkpoint interval
 FULL_RATE, CONTINUED_RATE, ADAPTER_RATE = 3e-4, 1e-5, 2e-4  # common starting points; a plan fixes no learning rate
 DROPOUT_FRACTION = 0.05  # of adapters with dropout (QLoRA, arXiv 2305.14314)
 WARMUP_STEPS = 100
+WEIGHT_DECAY, CLIP_NORM, SEED = 0.1, 1.0, 1234
+# names in configs/models and in HF_IDS of utils/globals.py, MaxText 0.2.5, also of siblings of one shape
+MAXTEXT_NAMES: dict[str, str] = json.loads((FOLDER / "maxtext_models.json").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,19 +57,6 @@ class TrainingPlace:
         return float(f"{self.learning_rate(run) / 10:.6g}")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Written:
-    """The command of one host and its files."""
-
-    argv: tuple[str, ...]  # without torchrun's own options
-    files: dict[str, str]
-    under_torchrun: bool = True  # False: one process per host starts by itself
-    in_pods: bool = True  # False: it starts in a folder of its own sources, which no published image holds
-    install: str  # packages, as pip takes them
-    prepare: tuple[str, ...] = ()  # shell lines to run once
-    notes: tuple[str, ...] = ()
-
-
 def per_device(run: Run, place: TrainingPlace) -> Run:
     """The plan with the devices of each chip as data-parallel ranks, or tensor-parallel ones where it has these."""
     n, p = place.devices_per_chip, run.parallel
@@ -76,3 +68,49 @@ def per_device(run: Run, place: TrainingPlace) -> Run:
     each = max(run.micro_batch * run.micro_batches // n, 1)
     micro_batch = math.gcd(run.micro_batch, each)
     return replace(more, micro_batch=micro_batch, micro_batches=each // micro_batch)
+
+
+def facts_of(run: Run, place: TrainingPlace, framework: str) -> dict[str, object]:
+    """What the templates of launch files may say of a plan: every choice of it by its name, and what follows."""
+    r, p, steps = run.recipe, run.parallel, place.steps(run)
+    sharded = p.shards // (p.cp * p.ep) if p.zero == 3 else 1
+    choices = {f.name: getattr(part, f.name) for part in (run, r, p, run.code) for f in fields(part)}
+    return choices | {
+        "framework": framework,
+        "model_id": place.model_id,
+        "maxtext_name": MAXTEXT_NAMES.get(place.model_id, ""),
+        "continued": place.continued,
+        "with_triton": place.vendor in WITH_TRITON,
+        "hosts": place.hosts,
+        "processes_per_host": place.processes_per_host,
+        "global_batch": run.micro_batch * run.micro_batches * p.dp,
+        "sequences_per_device": run.micro_batch * p.dp / p.chips,
+        "steps": steps,
+        "steps_and_one": steps + 1,
+        "checkpoint_steps": place.checkpoint_steps(),
+        "learning_rate": place.learning_rate(run),
+        "last_learning_rate": place.last_learning_rate(run),
+        "most_warmup_steps": WARMUP_STEPS,
+        "warmup_steps": min(WARMUP_STEPS, max(steps // 10, 1)),
+        "warmup_fraction": min(WARMUP_STEPS / steps, 0.1),
+        "weight_decay": WEIGHT_DECAY,
+        "clip_norm": CLIP_NORM,
+        "seed": SEED,
+        "adapter_alpha": 2 * r.adapter_rank,
+        "dropout_fraction": DROPOUT_FRACTION if r.adapter_dropout else 0.0,
+        "parameter_dtype": _dtype(r.parameter_bytes),
+        "compute_dtype": _dtype(r.compute_bytes),
+        "gradient_dtype": _dtype(r.gradient_bytes),
+        "reduce_dtype": _dtype(r.reduce_bytes),
+        "liger": "fused" in (run.code.norm, run.code.rotary, run.code.gate) or run.code.loss == "fused_linear",
+        "model_ranks": p.tp * p.pp,
+        "shards": p.shards,
+        "shard_dp": max(p.shard // p.cp, 1),
+        "replicas_of_shards": p.dp * p.cp // p.shard if p.shard else 1,
+        "sharded_axis": sharded,
+        "data_axis": p.dp // (p.ep * sharded),
+    }
+
+
+def _dtype(width_bytes: float) -> str:
+    return "float32" if width_bytes >= 4 else "bfloat16"

@@ -1,16 +1,12 @@
 """Launch files of a training plan: which launchers can run it, what they do differently, and their files and jobs."""
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from advisor.engine.launch.training_runs.axolotl import axolotl_files, deepspeed_files
-from advisor.engine.launch.training_runs.fsdp import fsdp_files
 from advisor.engine.launch.training_runs.jobs import Job, job_files, torchrun
-from advisor.engine.launch.training_runs.maxtext import maxtext_files
-from advisor.engine.launch.training_runs.megatron import megatron_files
-from advisor.engine.launch.training_runs.neuron import neuron_files
-from advisor.engine.launch.training_runs.place import TrainingPlace, Written, per_device
+from advisor.engine.launch.training_runs.place import TrainingPlace, facts_of, per_device
+from advisor.engine.launch.training_runs.templates import files_of, lines_of
 from advisor.engine.training import (
     ADAPTERS_FIRST,
     FRAMEWORKS,
@@ -24,20 +20,22 @@ from advisor.engine.training import (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Launcher:
-    """How the files of one training framework are written."""
+    """How one training framework is started."""
 
-    writes: Callable[[Run, TrainingPlace], Written]
-    options: tuple[str, ...] = ()  # the lists of fixtures/flags/training that its options are checked against
+    template: str
+    options: tuple[str, ...]  # the lists of fixtures/flags/training that its options are checked against
     released: bool = True  # False: these lists are of the project's source, because no release could be read
+    under_torchrun: bool = True
+    in_pods: bool = True
 
 
 LAUNCHERS = {
-    "fsdp2": Launcher(writes=fsdp_files, options=("torchrun-2.13.0",)),
-    "axolotl": Launcher(writes=axolotl_files, options=("axolotl-0.19.0",)),
-    "megatron-bridge": Launcher(writes=megatron_files, options=("megatron-bridge-0.3.1", "megatron-core-0.16.1")),
-    "deepspeed": Launcher(writes=deepspeed_files, options=("axolotl-0.19.0", "deepspeed-0.18.9")),
-    "maxtext": Launcher(writes=maxtext_files, options=("maxtext-0.2.5",)),
-    "nxdt": Launcher(writes=neuron_files, options=("nxdt-2025",), released=False),
+    "fsdp2": Launcher(template="fsdp.txt", options=("torchrun-2.13.0",)),
+    "axolotl": Launcher(template="axolotl.txt", options=("axolotl-0.19.0",)),
+    "megatron-bridge": Launcher(template="megatron.txt", options=("megatron-bridge-0.3.1", "megatron-core-0.16.1")),
+    "deepspeed": Launcher(template="axolotl.txt", options=("axolotl-0.19.0", "deepspeed-0.18.9")),
+    "maxtext": Launcher(template="maxtext.txt", options=("maxtext-0.2.5",), under_torchrun=False),
+    "nxdt": Launcher(template="neuron.txt", options=("nxdt-2025",), released=False, in_pods=False),
 }
 # https://rocm.docs.amd.com/en/docs-7.1.0/reference/api-libraries.html ("Train a model with Primus and Megatron-LM")
 PRIMUS = "AMD runs tensor and pipeline parallelism with Primus and Megatron-LM; its files are not written here"
@@ -78,32 +76,34 @@ def training_launch(run: Run, place: TrainingPlace, framework: str = "") -> Trai
     launcher = LAUNCHERS[name]
     actual = FRAMEWORKS[name].runs(plan, place.vendor)
     unlike = differences(plan, actual)
-    written = launcher.writes(actual, place)
+    facts = facts_of(actual, place, name)
+    files = files_of(launcher.template, facts)
+    install, prepare, own_notes = (lines_of(launcher.template, part, facts) for part in ("install", "prepare", "notes"))
     job = Job(
-        name=place.model_id.rsplit("/", 1)[-1],
-        argv=written.argv,
-        files=written.files,
-        under_torchrun=written.under_torchrun,
-        in_pods=written.in_pods,
+        argv=tuple(shlex.split(" ".join(lines_of(launcher.template, "argv", facts)))),
+        files=files,
+        under_torchrun=launcher.under_torchrun,
+        in_pods=launcher.in_pods,
         place=place,
     )
+    packages = f"pip install {' '.join(install)}"
     runs_plan = not any(d.prevents for d in unlike)
     elsewhere = (PRIMUS,) if place.vendor == "amd" and not runs_plan else ()
-    notes = (*_first(written, place), *written.notes, *elsewhere, *_device_note(place), *_told(unlike))
+    notes = (*_first(packages, place), *own_notes, *elsewhere, *_device_note(place), *_told(unlike))
     command = torchrun(job, "<address of the first host>:29500")
     return TrainingLaunch(
         framework=name,
         title=FRAMEWORKS[name].title,
         command=shlex.join(command),
-        files=written.files | {"prepare.sh": _prepare(written, notes)} | job_files(job),
+        files=files | {"prepare.sh": _prepare([packages, *prepare], notes)} | job_files(job),
         notes=notes,
         run=actual,
         runs_plan=runs_plan,
     )
 
 
-def _first(written: Written, place: TrainingPlace) -> tuple[str, ...]:
-    notes = [f"install: pip install {written.install}", "run prepare.sh once"]
+def _first(packages: str, place: TrainingPlace) -> tuple[str, ...]:
+    notes = [f"install: {packages}", "run prepare.sh once"]
     if place.hosts > 1:
         notes.append("all hosts run the same command in one folder that they share")
     if not place.tokens:
@@ -124,7 +124,7 @@ def _told(unlike: tuple[Difference, ...]) -> tuple[str, ...]:
     return prevents + tuple(f"not as planned: {d.note}" for d in unlike if not d.prevents)
 
 
-def _prepare(written: Written, notes: tuple[str, ...]) -> str:
+def _prepare(steps: Sequence[str], notes: tuple[str, ...]) -> str:
     """A script with the steps before the run; notes are comments, one line each whatever a model is called."""
     comments = [f"# {' '.join(note.split())}" for note in notes]
-    return "\n".join(["#!/bin/sh", *comments, "set -e", f"pip install {written.install}", *written.prepare]) + "\n"
+    return "\n".join(["#!/bin/sh", *comments, "set -e", *steps]) + "\n"

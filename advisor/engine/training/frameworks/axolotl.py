@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from advisor.engine.training.frameworks.fsdp import WITH_TRITON
+from advisor.engine.training.frameworks.fsdp import stored_in, transformers_code
 from advisor.engine.training.frameworks.relaid import relaid
 from advisor.engine.training.run import Code, Recipe, Run
 
@@ -31,17 +31,11 @@ def _recipe(r: Recipe, zero: int) -> Recipe:
     dtype = r.matmul_dtype if r.matmul_dtype in ("bf16", "fp32") or _scales(r) else "bf16"
     wide = dtype == "fp32"
     stored = 4.0 if zero or wide or r.method != "full" else 2.0
-    return replace(
-        r,
-        matmul_dtype=dtype,
-        parameter_bytes=stored,
+    return stored_in(
+        replace(r, matmul_dtype=dtype),
+        stored,
         compute_bytes=4.0 if wide else 2.0,
-        gradient_bytes=stored,
-        state_bytes={"adamw": 2.0, "sgd": 1.0}.get(r.optimizer, r.state_bytes / stored) * stored,
-        master_bytes=0.0,
         reduce_bytes=stored if not zero or wide else 2.0,
-        update_bytes=0.0,
-        frozen_bytes=2.0 if r.method == "lora" else r.frozen_bytes,
         autocast=not zero and stored > 2 and not wide,
     )
 
@@ -51,18 +45,12 @@ def _scales(r: Recipe) -> bool:
 
 
 def _code(run: Run, vendor: str) -> Code:
-    c = run.code
-    triton = vendor in WITH_TRITON
-    return Code(
-        norm=c.norm if triton else "eager_fp32",
-        rotary=c.rotary if triton else "eager",
-        gate=c.gate if triton else "eager",
-        loss=c.loss if c.loss == "chunked" or (triton and c.loss == "fused_linear") else "upcast",
+    c = transformers_code(run.code, vendor)
+    return replace(
+        c,
+        loss="chunked" if run.code.loss == "chunked" else c.loss,
         attention="flash2",  # the one that keeps packed sequences apart
-        compiled="full" if c.compiled or _scales(run.recipe) else "",
-        selective="operators",
-        stops_early=True,
-        context="ring",
+        compiled="full" if run.code.compiled or _scales(run.recipe) else "",
     )
 
 
@@ -78,18 +66,14 @@ def deepspeed_run(run: Run, vendor: str) -> Run:
     return replace(
         run,
         parallel=replace(p, zero=zero, shard=0),
-        recipe=replace(
-            r,
-            optimizer=optimizer,
-            matmul_dtype="bf16",
+        recipe=stored_in(  # FP32 masters and states beside 16-bit weights
+            replace(r, optimizer=optimizer, matmul_dtype="bf16"),
+            4.0,
             parameter_bytes=2.0,
             compute_bytes=2.0,
             gradient_bytes=4.0 if r.gradient_bytes >= 4 else 2.0,
-            state_bytes={"adamw": 8.0, "sgd": 4.0}.get(optimizer, r.state_bytes),
             master_bytes=4.0,
             reduce_bytes=reduced,
-            update_bytes=0.0,
-            frozen_bytes=2.0 if r.method == "lora" else r.frozen_bytes,
             autocast=False,
         ),
         code=replace(_code(run, vendor), compiled="full" if run.code.compiled else "", gradient_buffer=zero in (1, 2)),

@@ -1,6 +1,7 @@
 """What our script for FSDP2 or DDP makes of a plan (launch/training_runs/train_fsdp.txt)."""
 
 from dataclasses import replace
+from typing import Any
 
 from advisor.engine.training.frameworks.relaid import relaid
 from advisor.engine.training.run import Code, Offload, Recipe, Run
@@ -35,41 +36,48 @@ def _recipe(r: Recipe, zero: int) -> Recipe:
     if method != "full":
         stored = 4.0
     computed = 4.0 if dtype == "fp32" else 2.0
-    return replace(
-        r,
-        method=method,
-        optimizer=optimizer,
-        matmul_dtype=dtype,
-        parameter_bytes=stored,
+    return stored_in(
+        replace(r, method=method, optimizer=optimizer, matmul_dtype=dtype),
+        stored,
         compute_bytes=computed,
-        gradient_bytes=stored,
-        state_bytes=_state_bytes(r, optimizer, stored),
-        master_bytes=0.0,
         reduce_bytes=(min(r.reduce_bytes, 4.0) if r.reduce_bytes >= 4 else 2.0) if zero else stored,
-        update_bytes=0.0,
-        frozen_bytes=2.0 if method == "lora" else r.frozen_bytes,
         autocast=not zero and stored > computed,
     )
 
 
-def _state_bytes(r: Recipe, optimizer: str, stored: float) -> float:
-    """PyTorch's optimizers keep their states in the format of the weights."""
-    states = {"adamw": 2.0, "sgd": 1.0}.get(optimizer)
-    return r.state_bytes if states is None else states * stored
+def stored_in(r: Recipe, width_bytes: float, **others: float) -> Recipe:
+    """Weights, gradients and the optimizer's states in one format, without a master copy."""
+    states = {"adamw": 2.0, "sgd": 1.0}.get(r.optimizer)
+    fields: dict[str, Any] = {
+        "parameter_bytes": width_bytes,
+        "gradient_bytes": width_bytes,
+        "state_bytes": r.state_bytes if states is None else states * width_bytes,
+        "master_bytes": 0.0,
+        "update_bytes": 0.0,
+        "frozen_bytes": 2.0 if r.method == "lora" else r.frozen_bytes,
+    }
+    return replace(r, **fields | others)
 
 
 def _code(run: Run, zero: int, vendor: str) -> Code:
     """transformers' code, with the kernels that the plan wants where the vendor's stack has them."""
     c = run.code
+    return replace(
+        transformers_code(c, vendor),
+        attention="flash2" if c.attention == "flash1" else c.attention,
+        compiled=c.compiled,
+        gradient_buffer=c.gradient_buffer and not zero,
+    )
+
+
+def transformers_code(c: Code, vendor: str) -> Code:
+    """Liger's kernels where the plan wants them and the vendor's stack has Triton."""
     triton = vendor in WITH_TRITON
     return Code(
         norm=c.norm if triton else "eager_fp32",
         rotary=c.rotary if triton else "eager",
         gate=c.gate if triton else "eager",
         loss="fused_linear" if triton and c.loss == "fused_linear" else "upcast",
-        attention="flash2" if c.attention == "flash1" else c.attention,
-        compiled=c.compiled,
         selective="operators",
         stops_early=True,
-        gradient_buffer=c.gradient_buffer and not zero,
     )

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from advisor.engine.training.frameworks.fsdp import stored_in
 from advisor.engine.training.frameworks.relaid import relaid
 from advisor.engine.training.run import Code, Recipe, Run
 
@@ -34,19 +35,13 @@ def _recipe(r: Recipe) -> Recipe:
     """The optimizer's states have the format of the weights."""
     stored = 2.0 if r.parameter_bytes < 4 and not r.master_bytes and r.matmul_dtype != "fp32" else 4.0
     gradient = 4.0 if r.gradient_bytes >= 4 else 2.0
-    optimizer = r.optimizer if r.optimizer in OPTIMIZERS else "adamw"
-    states = {"adamw": 2.0 * stored, "sgd": stored}.get(optimizer, r.state_bytes)
-    return replace(
-        r,
-        optimizer=optimizer,
-        matmul_dtype=r.matmul_dtype if r.matmul_dtype in ("bf16", "fp32", "fp8") else "bf16",
-        parameter_bytes=stored,
+    dtype = r.matmul_dtype if r.matmul_dtype in ("bf16", "fp32", "fp8") else "bf16"
+    return stored_in(
+        replace(r, optimizer=r.optimizer if r.optimizer in OPTIMIZERS else "adamw", matmul_dtype=dtype),
+        stored,
         compute_bytes=4.0 if r.matmul_dtype == "fp32" else 2.0,
         gradient_bytes=gradient,
-        state_bytes=states,
-        master_bytes=0.0,
         reduce_bytes=gradient,
-        update_bytes=0.0,
         frozen_bytes=stored if r.method == "lora" else r.frozen_bytes,
         adapter_dropout=False,
         autocast=False,

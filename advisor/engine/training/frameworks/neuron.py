@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from advisor.engine.training.frameworks.fsdp import stored_in
 from advisor.engine.training.frameworks.maxtext import XLA
 from advisor.engine.training.frameworks.relaid import relaid
 from advisor.engine.training.run import Recipe, Run
@@ -38,15 +39,9 @@ def _recipe(r: Recipe) -> Recipe:
         frozen_bytes=4.0 if r.method != "full" else r.frozen_bytes,
     )
     if r.method != "full":  # autocast only
-        return replace(
-            base, parameter_bytes=4.0, gradient_bytes=4.0, state_bytes=8.0, master_bytes=0.0, reduce_bytes=4.0,
-            autocast=True,
-        )  # fmt: skip
+        return stored_in(base, 4.0, reduce_bytes=4.0, frozen_bytes=4.0, autocast=True)
     if r.parameter_bytes < 4 and not r.master_bytes:
-        return replace(
-            base, parameter_bytes=2.0, gradient_bytes=2.0, state_bytes=4.0, master_bytes=0.0, reduce_bytes=2.0,
-            autocast=False,
-        )  # fmt: skip
+        return stored_in(base, 2.0, reduce_bytes=2.0, autocast=False)
     return replace(
         base, parameter_bytes=2.0, gradient_bytes=4.0, state_bytes=8.0, master_bytes=4.0, reduce_bytes=4.0,
         autocast=False,

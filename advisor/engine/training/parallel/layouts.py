@@ -151,17 +151,9 @@ def shape_of(job: Job, table: NDArray[np.int64]) -> Shape:
     return Shape(
         tokens=c["micro_batch"] * job.sequence_tokens / c["cp"],
         sequence_tokens=np.full(len(table), float(job.sequence_tokens)),
-        micro_batches=c["micro_batches"],
-        dp=c["dp"],
-        tp=c["tp"],
-        pp=c["pp"],
-        cp=c["cp"],
-        ep=c["ep"],
-        zero=c["zero"],
         shards=c["dp"] * c["cp"],
         split_norms=c["tp"],
-        virtual_stages=c["virtual_stages"],
-        recompute=c["recompute"],
+        **{name: c[name] for name in COLUMNS if name != "micro_batch"},
     )
 
 

@@ -20,8 +20,8 @@ from typing import Any
 
 from ... import facts
 from ...decoders import NETS, TINY, Net, cost
-from ...measure import Case, Check, Device, Scalar, Skip, Timing, Work, relative_error, summary
-from ..collectives import Answers, Job, keep, run_session
+from ...measure import Case, Check, Device, Scalar, Work, relative_error, summary
+from ..collectives import Answers, Job, answered, keep, run_session
 from .step import KEPT, LIMIT, forward_layer, parameters, weights
 
 MATRICES = ("qkv", "out", "gate_up", "down")
@@ -64,19 +64,8 @@ def _builder(job: Job, sharding: str, tokens: int, flops: int, sent: int, first:
     """All cases are measured in one session, as those of collectives."""
 
     def build(device: Device) -> Work:
-        if device.gpu and device.count < 2:
-            raise Skip("one device only")
         session = ("overlap", job["count"], len(job["lengths"]))
-        if session not in device.kept:
-            if not first:
-                raise Skip("time budget")
-            device.release()
-            device.kept[session] = run_session(job, measure)
-        answers, reason = device.kept[session]
-        answer = answers.get(_name(sharding, tokens))
-        if answer is None:
-            raise Skip(reason)
-        timing = Timing(answer["median_s"], answer["p10_s"], answer["p90_s"], answer["n"])
+        answer, timing = answered(device, session, partial(run_session, job, measure), _name(sharding, tokens), first)
         check = Check(answer["error"], LIMIT, "float32")
         return Work([], flops, sent, lambda: check, timing=timing, parts_s=answer["parts_s"])
 
