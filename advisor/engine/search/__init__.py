@@ -69,7 +69,7 @@ from advisor.engine.search.planned import (
     ways_under,
 )
 from advisor.engine.search.rejected.unranked import Unranked, at_price, price_share, rate_usd_per_hour
-from advisor.engine.search.run import MORE_CHIPS, Point, SearchResult, prepare_question, search
+from advisor.engine.search.run import MORE_CHIPS, Point, SearchResult, choose, prepare_question, search
 from advisor.engine.search.simulated import (
     Design,
     Scored,
@@ -115,6 +115,7 @@ from advisor.engine.search.views import PRICE_BOUND_FACTOR, same
 __all__ = [
     "Question",
     "best",
+    "choose",
     "on_offer",
     "outward",
     "turning_point",
