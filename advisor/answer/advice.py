@@ -25,7 +25,7 @@ from advisor.answer.question_notes import no_limits, not_used
 from advisor.answer.scale_to_zero import found
 from advisor.answer.sentences import verdict
 from advisor.engine.fleet import Member, TrainingMember, find_mix, merged_copies
-from advisor.engine.search import MORE_CHIPS, Scored, SearchResult, prepare_question, search
+from advisor.engine.search import MORE_CHIPS, Scored, SearchResult, choose, prepare_question, search
 from advisor.engine.terms import Effort, Workload, evaluating, kind_named
 from advisor.inputs import COLD_START, COSTS, EGRESS, STORAGE, Snapshot, arrival_cv_key, catalog_of, workload_of
 from advisor.result import Answer, Candidates, Currency, NearMiss, Option, Scenario, Source, Views
@@ -39,16 +39,23 @@ Parts = Callable[[Json, Snapshot, Progress], list[Part]]
 SIZE_REASONS = {"too_expensive", "too_many", "too_much_power"}  # of rejections, that fewer machines may lift
 
 
-def recommend(spec: Json, snapshot: Snapshot, progress: Progress | None = None, parts: Parts | None = None) -> Answer:
+def recommend(
+    spec: Json,
+    snapshot: Snapshot,
+    progress: Progress | None = None,
+    parts: Parts | None = None,
+    first_screen: bool = False,
+) -> Answer:
     """Runs the engine on a snapshot and calls `progress(stage, fraction)` as it proceeds.
 
+    first_screen: leaves out the sections that the first screen does not show; what it shows is the same.
     parts: computes the workloads of a portfolio, for example on several workers; default: one after the other.
     """
     if spec["kind"] == PORTFOLIO:
         return _portfolio(spec, snapshot, progress, parts or _one_after_the_other)
     if kind_named(spec["kind"]).trains:
         return training.recommend(spec, snapshot, progress)
-    return _workload(spec, snapshot, progress)
+    return answered(lambda lost: _attempt(spec, snapshot, progress, lost, first_screen))
 
 
 def part_of_portfolio(spec: Json, snapshot: Snapshot, progress: Progress | None) -> Part:
@@ -92,13 +99,9 @@ def _portfolio(spec: Json, snapshot: Snapshot, progress: Progress | None, parts:
     return decided(answer, alone, monthly)
 
 
-def _workload(spec: Json, snapshot: Snapshot, progress: Progress | None) -> Answer:
-    return answered(lambda lost: _attempt(spec, snapshot, progress, lost))
-
-
-def _attempt(spec: Json, snapshot: Snapshot, progress: Progress | None, lost: Lost) -> Answer:
+def _attempt(spec: Json, snapshot: Snapshot, progress: Progress | None, lost: Lost, first_screen: bool) -> Answer:
     question = question_of(spec, snapshot, lost)
-    question, outcome = searched(question, progress)
+    question, outcome = searched(question, progress, first_screen)
     choice = chosen(question, outcome)
     outcome, costs = choice.outcome, choice.costs
     options = [one_option(question, outcome, s, rank) for rank, s in enumerate(outcome.shown, 1)]
@@ -140,6 +143,15 @@ def _attempt(spec: Json, snapshot: Snapshot, progress: Progress | None, lost: Lo
             "sensitivity", lambda: ranking.sensitivity(question, outcome, costs, rule_at(question, choice)), []
         ),
     )
+    if not first_screen:
+        answer = _with_other_ways(question, outcome, answer, lost)
+    answer = _with_hosted(question, answer, choice, lost, said)
+    return lost.told(with_left_out(answer, question.catalog.effort))
+
+
+def _with_other_ways(question: Question, outcome: SearchResult, answer: Answer, lost: Lost) -> Answer:
+    """The answer with several models on one card, adapters merged into copies, and mixed accelerators."""
+    options = answer.deployments
     if options and (card := lost.section("sharing", lambda: sharing(question, outcome), None)):
         answer = answer.changed(sharing=card)
     if question.catalog.model.adapters:
@@ -148,18 +160,19 @@ def _attempt(spec: Json, snapshot: Snapshot, progress: Progress | None, lost: Lo
     if question.workload.kind.mixes_accelerators:
         found_mix = lost.section("mix", lambda: mix(question.workload, find_mix(question, outcome)), None)
         answer = answer.changed(mix=found_mix)
-    answer = _with_hosted(question, answer, choice, lost, said)
-    return lost.told(with_left_out(answer, question.catalog.effort))
+    return answer
 
 
-def searched(question: Question, progress: Progress | None) -> tuple[Question, SearchResult]:
+def searched(
+    question: Question, progress: Progress | None, first_screen: bool = False
+) -> tuple[Question, SearchResult]:
     """The search, and the question as it was searched.
 
     A margin that the workload does not state makes nothing infeasible: the spare host is left out where it exceeds a
     limit on cost, chips or power, and the limits hold as estimated where nothing has even chances of them.
     """
-    outcome = search(question, progress)
-    reasons = {r.reason for r in outcome.rejections}
+    found = choose(question, progress)
+    reasons = {r.reason for r in found.result.rejections}
     slo = question.workload.slo
     looser = []
     if slo.default_spares and reasons & SIZE_REASONS:
@@ -168,12 +181,13 @@ def searched(question: Question, progress: Progress | None) -> tuple[Question, S
         looser.append(replace(slo, confidence=None))
     if len(looser) > 1:
         looser.append(replace(slo, default_spares=False, confidence=None))
-    for tried in looser if not outcome.ranked else []:
+    for tried in looser if not found.result.ranked else []:
         again = replace(question, workload=replace(question.workload, slo=tried))
-        found = search(again, progress)
-        if found.ranked:
-            return again, found
-    return question, outcome
+        other = choose(again, progress)
+        if other.result.ranked:
+            question, found = again, other
+            break
+    return question, found.result if first_screen and found.result.ranked else found.explain()
 
 
 def with_left_out(answer: Answer, effort: Effort) -> Answer:

@@ -212,7 +212,7 @@ def _elsewhere(question: Question, s: Scored) -> Scored | None:
     c = question.workload.constraints
     group = [
         o
-        for o in question.catalog.offers
+        for o in question.catalog.offers_of(s.lane.choice.accelerator.slug)
         if o.sells(s.lane.choice.accelerator) and o.acquisition == "rent" and not o.sold_out_on and allowed(o, c)
     ]
     best = cheapest(question, s, group) if group else None

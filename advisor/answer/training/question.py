@@ -32,7 +32,7 @@ class Question(question.Question):
 
     def offers_of(self, chip: Accelerator) -> list[Offer]:
         """The offers of a chip that the constraints allow."""
-        return [o for o in self.catalog.offers if o.sells(chip) and allowed(o, self.workload.constraints)]
+        return [o for o in self.catalog.offers_of(chip.slug) if o.sells(chip) and allowed(o, self.workload.constraints)]
 
     def speed_distribution(self, c: Candidate) -> RatioDistribution:
         """The true speed of a run over the estimate."""

@@ -1,6 +1,7 @@
 """Simulates finalists at their peak rate. All reported percentiles come from here."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,6 +16,7 @@ REQUESTS = 2000  # to compare designs
 # To report one: until the bounds of p95 and p99 are within these fractions of them, or with the most.
 LONG_RUNS = (5_000, 20_000, 80_000, 320_000)
 MOST_WORK = 2e7  # of one of them: 0.3 s
+TOO_WIDE = 1.25  # bounds expected to be wider than this many times what is needed: the run is skipped for a longer one
 P95_BOUND_FRACTION, P99_BOUND_FRACTION = 0.08, 0.18
 # A server is started for all but one request in a thousand (launch/command.py); a batch that lacks more is incomplete.
 MOST_UNSERVED_FRACTION = 0.001
@@ -72,15 +74,23 @@ class Verified:
     def is_precise(self) -> bool:
         """Whether p95 and p99 of TTFT and TPOT are known well enough to be reported; infinite ones are not better known
         with more requests."""
-        return all(
-            math.isinf(at_s) or high_s - low_s <= 2 * fraction * at_s
-            for at_s, (low_s, high_s), fraction in (
-                (self.ttft_p95_s, self.ttft_p95_bounds_s, P95_BOUND_FRACTION),
-                (self.tpot_p95_s, self.tpot_p95_bounds_s, P95_BOUND_FRACTION),
-                (self.ttft_p99_s, self.ttft_p99_bounds_s, P99_BOUND_FRACTION),
-                (self.tpot_p99_s, self.tpot_p99_bounds_s, P99_BOUND_FRACTION),
-            )
-        )
+        return all(width <= 1 for width in self._widths())
+
+    def width_with(self, requests: int) -> float:
+        """The widest finite bounds, over those that are needed, that are expected of so many requests."""
+        widest = max(filter(math.isfinite, self._widths()), default=0.0)
+        return widest * math.sqrt(self.requests / requests)
+
+    def _widths(self) -> Iterator[float]:
+        """How wide the bounds of p95 and p99 of TTFT and TPOT are, over what is needed to report them."""
+        for at_s, (low_s, high_s), fraction in (
+            (self.ttft_p95_s, self.ttft_p95_bounds_s, P95_BOUND_FRACTION),
+            (self.tpot_p95_s, self.tpot_p95_bounds_s, P95_BOUND_FRACTION),
+            (self.ttft_p99_s, self.ttft_p99_bounds_s, P99_BOUND_FRACTION),
+            (self.tpot_p99_s, self.tpot_p99_bounds_s, P99_BOUND_FRACTION),
+        ):
+            known = math.isinf(at_s) or high_s <= low_s
+            yield 0.0 if known else (high_s - low_s) / (2 * fraction * at_s) if at_s else math.inf
 
 
 def scheduler_of(lane: Lane, static: bool = False) -> Scheduler:
@@ -127,12 +137,20 @@ def verify(
     if requests is not None or not workload.kind.has_arrivals:
         return _at_peak(workload, times, index, lane, rate_per_s, requests or REQUESTS)
     seen = _at_peak(workload, times, index, lane, rate_per_s, LONG_RUNS[0])
-    for count in LONG_RUNS[1:]:
-        precise = seen.is_precise and seen.requests > LONG_RUNS[0]  # the first only shows what a request costs
-        if precise or seen.work * count > MOST_WORK * seen.requests:
-            break
+    while (count := next_run(seen)) is not None:
         seen = _at_peak(workload, times, index, lane, rate_per_s, count)
     return seen
+
+
+def next_run(seen: Verified) -> int | None:
+    """The requests of the next longer run; None: this one is precise enough, or a longer one takes too much work.
+
+    A run that would hardly be precise enough is skipped if there is time for a longer one.
+    """
+    if seen.is_precise and seen.requests > LONG_RUNS[0]:  # the first only shows what a request costs
+        return None
+    able = [n for n in LONG_RUNS if n > seen.requests and seen.work * n <= MOST_WORK * seen.requests]
+    return next((n for n in able if seen.width_with(n) <= TOO_WIDE), able[-1] if able else None)
 
 
 def _at_peak(

@@ -121,6 +121,17 @@ class Catalog:
     prepared_start: ColdStart | None = None  # cold start with a compile cache and local weights
     hosted: Mapping[str, str] = field(default_factory=dict)  # accelerator slug -> its vendor's API price for this model
     effort: Effort = field(default_factory=Effort, compare=False)  # of this answer; copies of the catalog share it
+    _placed: dict[str, list[tuple[int, Offer]]] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def placed_offers(self, slug: str) -> Sequence[tuple[int, Offer]]:
+        """The offers of one accelerator, each with its place in `offers`."""
+        if not self._placed and self.offers:
+            for place, o in enumerate(self.offers):
+                self._placed.setdefault(o.accelerator, []).append((place, o))
+        return self._placed.get(slug, ())
+
+    def offers_of(self, slug: str) -> list[Offer]:
+        return [o for _, o in self.placed_offers(slug)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,9 +257,7 @@ def _not_served(a: Accelerator, question: Question) -> Rejection:
 
 def _site_refusal(a: Accelerator, c: Constraints, catalog: Catalog) -> Rejection | None:
     """The rejection if only the site rules out every offer of a chip: that of the offer closest to fitting the site."""
-    refusals = [
-        site_rejection(o, c) for o in catalog.offers if o.accelerator == a.slug and _within_purchase_limits(o, c)
-    ]
+    refusals = [site_rejection(o, c) for o in catalog.offers_of(a.slug) if _within_purchase_limits(o, c)]
     refusing = [r for r in refusals if r is not None]
     return closest_rejection(refusing) if refusing else None
 
@@ -281,10 +290,10 @@ def _held_too_short(a: Accelerator, question: Question) -> Rejection | None:
 def _unpriced(a: Accelerator, c: Constraints, catalog: Catalog) -> Rejection:
     """No current offer, or only offers that the constraints exclude; then the one that needs the fewest changes."""
     rejection = Rejection(accelerator=a.slug, reason="unpriced", detail="")
-    elsewhere = [changes_needed(o, c) for o in catalog.offers if o.accelerator == a.slug]
+    elsewhere = [changes_needed(o, c) for o in catalog.offers_of(a.slug)]
     if not elsewhere:
         return replace(rejection, detail=catalog.stale.get(a.slug, "no current price in the catalog"))
-    if doubted := [o for o in catalog.offers if o.accelerator == a.slug and o.doubt and _is_only_doubted(o, c)]:
+    if doubted := [o for o in catalog.offers_of(a.slug) if o.doubt and _is_only_doubted(o, c)]:
         best = min(doubted, key=lambda o: o.usd_per_hour / o.accelerators)
         changes = changes_needed(best, c)
         return replace(
@@ -294,7 +303,7 @@ def _unpriced(a: Accelerator, c: Constraints, catalog: Catalog) -> Rejection:
             changes=tuple(changes),
         )
     fewest = min(elsewhere, key=lambda missing: (len(missing), listed(missing)))
-    marks = [mark for o in catalog.offers if o.accelerator == a.slug for mark in excluded_marks(o, c)]
+    marks = [mark for o in catalog.offers_of(a.slug) for mark in excluded_marks(o, c)]
     if marks and all(change.field == EXCLUDE for change in fewest):
         found = [MARKS[mark] for mark in dict.fromkeys(marks) if mark in MARKS]
         terms = f" ({a.market_terms})" if a.market_terms and "consumer" in marks else ""
@@ -514,7 +523,7 @@ def rented_parts(question: Question, a: Accelerator) -> list[Accelerator]:
     """The chip in each part of a socket that an allowed offer has; for other chips than processors, the chip."""
     if a.share:
         return [a]
-    own = [o for o in question.catalog.offers if o.accelerator == a.slug]
+    own = question.catalog.offers_of(a.slug)
     shares = {o.share for o in own if allowed(o, question.workload.constraints)}
     whole = [a] if None in shares or not shares else []
     serving = [share for share in shares if share is not None and share.serves]

@@ -426,7 +426,7 @@ def allowed_offers(question: Question, lane: Lane) -> list[Offer]:
     a, c = lane.choice.accelerator, lane.choice
     return [
         o
-        for o in question.catalog.offers
+        for o in question.catalog.offers_of(a.slug)
         if o.sells(a) and allowed(o, question.workload.constraints) and holds_replica(a, o, c.tp * c.dp, c.pp)
     ]
 

@@ -1,9 +1,9 @@
 """The search: enumerate, prune, price, rank and simulate deployments, and explain each rejection."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import TypeVar
 
 import numpy as np
@@ -21,6 +21,7 @@ from advisor.engine.search.declared_scores import declared
 from advisor.engine.search.objective import (
     MAX_RANKED,
     SLACK,
+    ChipResult,
     Progress,
     Scale,
     best_estimate,
@@ -37,7 +38,18 @@ from advisor.engine.search.owned_machines import OwnedMachines, owned_machines, 
 from advisor.engine.search.rejected.software import formats, frameworks, retry_with_any_quality
 from advisor.engine.search.rejected.support_changes import with_support_changes
 from advisor.engine.search.rejected.unranked import Unranked, unranked
-from advisor.engine.search.rejected.why_not import NearMiss, best_within_budget, does_not_fit, explain, outranked
+from advisor.engine.search.rejected.why_not import (
+    Ask,
+    Candidates,
+    NearMiss,
+    best_within_budget,
+    does_not_fit,
+    explain,
+    may_be_near,
+    outranked,
+    remembered,
+    without_budgets,
+)
 from advisor.engine.search.simulated import PoolsTried, Scored, Simulations, with_every_rental
 from advisor.engine.search.table import (
     UNSERVABLE_REPLICAS,
@@ -50,7 +62,7 @@ from advisor.engine.search.table import (
 )
 from advisor.engine.search.variants.draft_risk import DraftRisk, draft_risk
 from advisor.engine.search.variants.drafted import with_drafts
-from advisor.engine.search.variants.pools_and_drafts import FINALISTS, rescued, variants
+from advisor.engine.search.variants.pools_and_drafts import FINALISTS, RESCUE_EXCESS, rescued, rescues, variants
 from advisor.engine.search.variants.step_budgets import with_step_budgets
 from advisor.engine.search.views import (
     add_view_winners,
@@ -61,14 +73,16 @@ from advisor.engine.search.views import (
     without_weak_prices,
 )
 from advisor.engine.step import Lanes, normalize, prefill_fraction
-from advisor.engine.terms import CHOICE_FRACTION, Effort, Rejection, Workload, cost_text, evaluating
+from advisor.engine.terms import CHOICE_FRACTION, Accelerator, Effort, Rejection, Workload, cost_text, evaluating
 
 __all__ = [
     "CONCURRENCY",
+    "Chosen",
     "SearchResult",
     "Catalog",
     "Point",
     "Scored",
+    "choose",
     "demand_of",
     "describe",
     "enumerate_lanes",
@@ -154,22 +168,41 @@ def nearness(r: Rejection) -> tuple[int, float, str]:
     return REASONS.index(r.reason), far, r.accelerator
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failed:
+    """A chip of which no design keeps every limit."""
+
+    slug: str
+    result: ChipResult  # without limits on chips, cost or power
+    explain: Callable[[], tuple[Rejection, NearMiss | None]]  # why it is not ranked, computed once
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chosen:
+    """The choice, and what completes it."""
+
+    result: SearchResult  # rejections say why only where nothing is ranked
+    explain: Callable[[], SearchResult]  # with reasons, chips without a price, software that is not used, the chart
+
+
 def search(question: Question, progress: Progress | None = None, choice_alone: bool = False) -> SearchResult:
     """The ranked deployments for one workload; if none is feasible, `ranked` is empty.
 
-    `choice_alone` skips variants and the rejections of chips, frameworks and formats that were never simulated; the
-    choice is the same. `progress` is called with a stage name and a fraction from 0 to 1.
+    `choice_alone` skips variants, what is surer, what is owned, and the reasons of rejections where something is
+    ranked; the choice is the same. `progress` is called with a stage name and a fraction from 0 to 1.
     """
+    chosen = choose(question, progress, choice_alone)
+    return chosen.result if choice_alone else chosen.explain()
+
+
+def choose(question: Question, progress: Progress | None = None, choice_alone: bool = False) -> Chosen:
+    """As `search`, without what only explains the choice."""
     report = progress or (lambda stage, fraction: None)
-    question = prepare_question(question)
+    question = asked = prepare_question(question)
     rejections, chips = admissible(question)
     lanes, refused = enumerate_lanes(question, chips)
-    refused = refused if choice_alone else with_support_changes(question, refused)
     if not lanes:
-        rejections += refused
-        found, told = ([], rejections) if choice_alone else unranked(question, Scale(), [], rejections)
-        owned = [OwnedMachines(offer=o, carried_fraction=0.0) for o in owned_offers(question.catalog)]
-        return replace(empty_answer(told), unranked=tuple(found), owned=tuple(owned))
+        return _nothing_runs(question, rejections, refused)
     report("estimating step times", 0.1)
     table = evaluate(question, lanes)
     scores = declared(question)
@@ -178,12 +211,12 @@ def search(question: Question, progress: Progress | None = None, choice_alone: b
     simulations = Simulations(question, table)
     bounded, simulations = with_price_bound(question.workload, simulations, scale)
     question = replace(question, workload=bounded)
-    table = simulations.table
-    if not choice_alone:
-        rejections += refused + retry_with_any_quality(question, scale, does_not_fit(question, table))
-    ranked, near, losers = _decide(question.workload, simulations, scale, report)
-    ranked = [with_every_rental(replace(question, catalog=simulations.catalog), s) for s in ranked]
+    table = fitting = simulations.table
+    ranked, losers, failed = _decide(question.workload, simulations, scale, report)
     effort = question.catalog.effort
+    if effort.allows("other variants"):
+        ranked = _with_rescued(question.workload, simulations, scale, ranked, failed)
+    ranked = [with_every_rental(replace(question, catalog=simulations.catalog), s) for s in ranked]
     winning_views = (
         view_winners(question.workload, simulations, scale) if ranked and effort.allows("best of each view") else {}
     )
@@ -208,24 +241,18 @@ def search(question: Question, progress: Progress | None = None, choice_alone: b
     owned = [] if choice_alone else owned_machines(question, simulations, scale)
     alone = [each.alone for each in owned if each.alone is not None]
     shown, views = add_view_winners(question.workload, ranked, winning_views, scale, question.catalog.model, alone)
+    before = shown
     place = {id(s): k for k, s in enumerate(shown)}
-    risks = {} if choice_alone else _draft_risks(question, shown[:FINALISTS])
     surer = {} if choice_alone else _surer(question.workload, simulations, scale, shown[:MOST_SURER])
     shown, precise = _precise(question, simulations, shown)
     ranked = [precise.get(id(s), s) for s in ranked]
     weak = bool(shown and shown[0].offer.weakness) and not choice_alone
-    ranked_slugs = {s.lane.choice.accelerator.slug for s in shown}
-    losers = [r for r in losers if r.accelerator not in ranked_slugs]
-    report("explaining rejections", 0.95)
-    rejections += losers
-    left, rejections = ([], rejections) if choice_alone else unranked(question, scale, ranked, rejections)
-    return SearchResult(
+    found = SearchResult(
         ranked=tuple(ranked),
         shown=tuple(shown),
-        near_misses=tuple(near),
-        rejections=tuple(sorted(rejections, key=nearness)),
-        unranked=tuple(left),
-        points=tuple(_points(question.workload, table, shown, losers)),
+        near_misses=(),
+        rejections=tuple(rejections),
+        points=(),
         evaluated=table.evaluated,
         pruned=table.pruned,
         feasible=int(np.count_nonzero(meets(question.workload, table))),
@@ -234,21 +261,79 @@ def search(question: Question, progress: Progress | None = None, choice_alone: b
         table=table,
         variants={place[key]: v for key, v in others.items() if v},
         views=views,
-        frameworks_left=tuple(frameworks(question.workload, simulations, scale, chips, shown))
-        if not choice_alone and effort.allows("why other frameworks are not used")
-        else (),
-        formats_left=tuple(formats(question.workload, simulations, scale, chips, shown))
-        if not choice_alone and effort.allows("why other weight formats are not used")
-        else (),
         owned=tuple(owned),
         solid=without_weak_prices(question.workload, simulations, scale, shown) if weak else None,
-        effort=question.catalog.effort,
-        draft_risks={k: risk for k, risk in risks.items() if risk},
+        effort=effort,
         surer=surer,
         pools_tried=simulations.pools_tried.get(shown[0].lane.choice.accelerator.slug) if shown else None,
         bound_usd_per_month=question.workload.constraints.max_usd_per_month
         if question.workload.constraints.bound_factor
         else None,
+    )
+    if not ranked:
+        found = _with_reasons(question.workload, found, rejections, losers, failed)
+
+    def explained() -> SearchResult:
+        report("explaining rejections", 0.95)
+        told = _with_reasons(question.workload, found, rejections, losers, failed)
+        more = with_support_changes(asked, refused)
+        more += retry_with_any_quality(question, scale, does_not_fit(question, fitting))
+        told = replace(
+            told, rejections=(*more, *told.rejections), draft_risks=_draft_risks(question, before[:FINALISTS])
+        )
+        return _explained(question, simulations, chips, told)
+
+    return Chosen(result=found, explain=explained)
+
+
+def _nothing_runs(question: Question, rejections: list[Rejection], refused: list[Rejection]) -> Chosen:
+    """The answer where no lane is admissible."""
+    owned = tuple(OwnedMachines(offer=o, carried_fraction=0.0) for o in owned_offers(question.catalog))
+
+    def explained() -> SearchResult:
+        told = rejections + with_support_changes(question, refused)
+        left, told = unranked(question, Scale(), [], told)
+        return replace(empty_answer(told), unranked=tuple(left), owned=owned)
+
+    return Chosen(result=replace(empty_answer(rejections + refused), owned=owned), explain=explained)
+
+
+def _with_reasons(
+    workload: Workload,
+    found: SearchResult,
+    rejections: Sequence[Rejection],
+    losers: Sequence[Rejection],
+    failed: Sequence[Failed],
+) -> SearchResult:
+    """The result with why the simulated chips are not ranked, its near misses and the chart."""
+    near, missed = _missed(workload, failed, found.ranked)
+    slugs = {s.lane.choice.accelerator.slug for s in found.shown}
+    losers = [r for r in (*losers, *missed) if r.accelerator not in slugs]
+    assert found.table is not None
+    return replace(
+        found,
+        near_misses=tuple(near),
+        rejections=tuple(sorted([*rejections, *losers], key=nearness)),
+        points=tuple(_points(workload, found.table, found.shown, losers)),
+    )
+
+
+def _explained(
+    question: Question, simulations: Simulations, chips: Sequence[Accelerator], found: SearchResult
+) -> SearchResult:
+    """The result with what is said beside the choice: chips without a price, and software that is not used."""
+    workload, scale, allows = question.workload, found.scale, found.effort.allows
+    left, told = unranked(question, scale, found.ranked, found.rejections)
+    other_frameworks = allows("why other frameworks are not used")
+    because = frameworks(workload, simulations, scale, chips, found.shown) if other_frameworks else []
+    other_formats = allows("why other weight formats are not used")
+    formats_left = formats(workload, simulations, scale, chips, found.shown) if other_formats else []
+    return replace(
+        found,
+        rejections=tuple(sorted(told, key=nearness)),
+        unranked=tuple(left),
+        frameworks_left=tuple(because),
+        formats_left=tuple(formats_left),
     )
 
 
@@ -260,12 +345,13 @@ def _precise(
     return [found.get(id(s), s) for s in shown], found
 
 
-def _draft_risks(question: Question, first: Sequence[Scored]) -> dict[int, DraftRisk | None]:
-    return {
+def _draft_risks(question: Question, first: Sequence[Scored]) -> dict[int, DraftRisk]:
+    risks = {
         k: draft_risk(question, s)
         for k, s in enumerate(first)
         if question.catalog.effort.allows("what a lower acceptance of drafts would cost")
     }
+    return {k: risk for k, risk in risks.items() if risk}
 
 
 def _surer(workload: Workload, simulations: Simulations, scale: Scale, shown: Sequence[Scored]) -> dict[int, Scored]:
@@ -322,14 +408,14 @@ def empty_answer(rejections: Sequence[Rejection]) -> SearchResult:
 
 def _decide(
     workload: Workload, simulations: Simulations, scale: Scale, report: Progress
-) -> tuple[list[Scored], list[Scored], list[Rejection]]:
-    """(ranked, near misses, rejections): simulates chips in the order of their best estimates until none can rank."""
+) -> tuple[list[Scored], list[Rejection], list[Failed]]:
+    """(ranked, rejections, failed): simulates chips in the order of their best estimates until none can rank."""
     table, rows, catalog = simulations.table, rows_by_chip(simulations.table), simulations.catalog
     score, maybe = table_scores(workload, table, scale), meets(workload, table, SLACK)
     promised = {slug: best_estimate(score, maybe, own) for slug, own in rows.items()}
     ranked: list[Scored] = []
-    near: list[NearMiss] = []
     rejections: list[Rejection] = []
+    failed: list[Failed] = []
     for done, slug in enumerate(sorted(promised, key=lambda s: (promised[s], s))):
         own, last = rows[slug], ranked[MAX_RANKED - 1] if len(ranked) >= MAX_RANKED else None
         if last is not None and final_score(workload, last, scale) <= promised[slug] < math.inf:
@@ -342,30 +428,55 @@ def _decide(
         report(
             f"simulating {slug}, {done + 1} of at most {len(promised)} accelerators", 0.3 + 0.6 * done / len(promised)
         )
-        ask = partial(best_of_chip, simulations=simulations, own=own, score=score, scale=scale)
-        candidates = partial(designs, table=table, own=own, score=score)
+        ask = remembered(partial(best_of_chip, simulations=simulations, own=own, score=score, scale=scale))
         with evaluating(slug):
             best = best_within_budget(workload, ask)
-            if best is None:
-                rejection, miss = explain(workload, simulations, slug, ask, candidates)
-        if best is not None:
-            ranked.append(best)
-            ranked.sort(key=lambda s: (final_score(workload, s, scale), s.usd_per_hour, s.row_index))
+        if best is None:
+            candidates = partial(designs, table=table, own=own, score=score)
+            failed.append(_failed(workload, simulations, slug, ask, candidates))
             continue
-        rejections.append(rejection)
-        if miss is not None:
-            near.append(miss)
+        ranked.append(best)
+        ranked.sort(key=lambda s: (final_score(workload, s, scale), s.usd_per_hour, s.row_index))
     rejections += [
         outranked(workload, s.lane.choice.accelerator.slug, s.usd_per_hour, simulated=True) for s in ranked[MAX_RANKED:]
     ]
-    near.sort(key=lambda n: (n.excess_fraction, n.scored.usd_per_hour, n.scored.row_index))
-    saved = rescued(workload, simulations, near) if catalog.effort.allows("other variants") else []
-    slugs = {s.lane.choice.accelerator.slug for s in saved}
-    near = [n for n in near if n.scored.lane.choice.accelerator.slug not in slugs]
-    rejections = [r for r in rejections if r.accelerator not in slugs]
-    ranked = sorted([*ranked[:MAX_RANKED], *saved], key=lambda s: final_score(workload, s, scale))
+    return ranked[:MAX_RANKED], rejections, failed
+
+
+def _failed(workload: Workload, simulations: Simulations, slug: str, ask: Ask, candidates: Candidates) -> Failed:
+    @cache
+    def why() -> tuple[Rejection, NearMiss | None]:
+        with evaluating(slug):
+            return explain(workload, simulations, slug, ask, candidates)
+
+    return Failed(slug=slug, result=ask(without_budgets(workload)), explain=why)
+
+
+def _with_rescued(
+    workload: Workload, simulations: Simulations, scale: Scale, ranked: list[Scored], failed: Sequence[Failed]
+) -> list[Scored]:
+    """The ranking with deployments in separate pools on chips whose other designs nearly keep the limits."""
+    if not rescues(workload, simulations):
+        return ranked
+    close = [f for f in failed if may_be_near(workload, f.result, RESCUE_EXCESS)]
+    near = sorted((miss for f in close if (miss := f.explain()[1]) is not None), key=_by_excess)
+    saved = rescued(workload, simulations, near)
+    return sorted([*ranked, *saved], key=lambda s: final_score(workload, s, scale))
+
+
+def _by_excess(n: NearMiss) -> tuple[float, float, int]:
+    return n.excess_fraction, n.scored.usd_per_hour, n.scored.row_index
+
+
+def _missed(
+    workload: Workload, failed: Sequence[Failed], ranked: Sequence[Scored]
+) -> tuple[list[Scored], list[Rejection]]:
+    """(near misses, rejections) of the chips on which no design keeps every limit."""
+    slugs = {s.lane.choice.accelerator.slug for s in ranked}
+    told = [f.explain() for f in failed if f.slug not in slugs]
+    near = sorted((miss for _, miss in told if miss is not None), key=_by_excess)
     kept = [n.scored for n in near if n.excess_fraction <= NEAR_MISS] or [n.scored for n in near[: 0 if ranked else 1]]
-    return ranked, kept, rejections
+    return kept, [rejection for rejection, _ in told]
 
 
 def _not_examined(workload: Workload, slug: str, usd_per_hour: float) -> Rejection:

@@ -567,8 +567,8 @@ def _offers_by_chip(question: Question, slugs: Set[str]) -> Mapping[str, list[tu
     catalog = question.catalog
     by_chip: dict[str, list[tuple[int, Offer, int]]] = defaultdict(list)
     alike: dict[tuple[object, ...], list[int]] = defaultdict(list)
-    for i, o in enumerate(catalog.offers):
-        if o.accelerator not in slugs or not allowed(o, question.workload.constraints):
+    for i, o in (placed for slug in sorted(slugs) for placed in catalog.placed_offers(slug)):
+        if not allowed(o, question.workload.constraints):
             continue
         if o.acquisition != "rent" or o.held_instances or question.workload.objective == "carbon":
             by_chip[o.accelerator].append((i, o, 1))

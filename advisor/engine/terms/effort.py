@@ -22,9 +22,9 @@ class Effort:
     def add(self, steps: float, requests: int) -> None:
         self.spent += steps + WORK_PER_REQUEST * requests
 
-    def allows(self, stage: str, fraction: float = 1.0) -> bool:
-        """Whether less than this fraction of all work is spent; notes the stage as left out if not."""
-        if self.spent < fraction * MOST_WORK:
+    def allows(self, stage: str, fraction: float = 1.0, since: float = 0.0) -> bool:
+        """Whether less than this fraction of all work is spent, or was after `since`; else notes what is left out."""
+        if self.spent < min(since + fraction * MOST_WORK, MOST_WORK):
             return True
         self.left_out[stage] = None
         return False

@@ -52,7 +52,7 @@ def search(question: Question, r: Reliability, progress: Progress | None = None)
     for place, a in enumerate(chips):
         if progress:
             progress(f"searching layouts on {a.slug}, {place + 1} of {len(chips)} accelerators", place / len(chips))
-        offers = [o for o in question.catalog.offers if o.sells(a) and allowed(o, workload.constraints)]
+        offers = [o for o in question.catalog.offers_of(a.slug) if o.sells(a) and allowed(o, workload.constraints)]
         setups = setups_of(a, task_of(workload), workload.kind.trains_whole_model)
         refusal = untrainable(a, task_of(workload), setups)
         if refusal is not None:

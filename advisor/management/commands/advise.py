@@ -126,7 +126,8 @@ class Command(BaseCommand):
             if options["quick"]:
                 self.rank_quickly(spec, options)
             snapshot = file_snapshot(options["snapshot"], lambda: snapshot_of(spec))
-            answer = timed(lambda: recommended(spec, snapshot))
+            alone = rendering(options) == "screen" and not options["document"]
+            answer = timed(lambda: recommended(spec, snapshot, first_screen=alone))
         except BadFile as error:
             self.refuse(str(error))
         except workload.WorkloadError as error:
@@ -321,10 +322,10 @@ def snapshot_of(spec: dict[str, Any]) -> Snapshot:
     return inputs.take_snapshot(spec, default_organisation())
 
 
-def recommended(spec: dict[str, Any], snapshot: Snapshot) -> Answer:
+def recommended(spec: dict[str, Any], snapshot: Snapshot, first_screen: bool = False) -> Answer:
     from advisor.answer import recommend
 
-    return recommend(spec, snapshot)
+    return recommend(spec, snapshot, first_screen=first_screen)
 
 
 def ignore(text: str) -> None:

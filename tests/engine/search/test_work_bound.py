@@ -27,3 +27,11 @@ def test_the_bound_gives_the_same_answer_twice(monkeypatch: pytest.MonkeyPatch) 
     first, second = search(Question(question(), catalog())), search(Question(question(), catalog()))
     assert [s.usd_per_hour for s in first.shown] == [s.usd_per_hour for s in second.shown]
     assert first.effort.left_out == second.effort.left_out and first.effort.spent == second.effort.spent
+
+
+def test_a_stage_has_its_share_of_the_work_after_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(effort, "MOST_WORK", 100.0)
+    spent = effort.Effort(spent=50.0)
+    assert not spent.allows("absolute", 0.2)
+    assert spent.allows("its own", 0.2, since=40.0) and not spent.allows("used up", 0.2, since=30.0)
+    assert not effort.Effort(spent=100.0).allows("no work at all", 0.2, since=95.0)

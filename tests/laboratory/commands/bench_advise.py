@@ -35,7 +35,7 @@ PARTS = {
     "variants": ("advisor.engine.search.run._other_ways",),
     "views": ("advisor.engine.search.run.view_winners",),
     "why_not": tuple(
-        f"advisor.engine.search.run.{name}" for name in ("retry_with_any_quality", "frameworks", "formats")
+        f"advisor.engine.search.run.{name}" for name in ("_missed", "retry_with_any_quality", "frameworks", "formats")
     ),
     "unpriced": ("advisor.engine.search.run.unranked",),
     "tornado": ("advisor.answer.ranking.sensitivity",),

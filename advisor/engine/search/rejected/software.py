@@ -17,7 +17,7 @@ from advisor.engine.search.candidates import (
     published_bits,
 )
 from advisor.engine.search.objective import Scale, best_of_chip, describe, designs, table_scores
-from advisor.engine.search.rejected.why_not import explain
+from advisor.engine.search.rejected.why_not import explain, remembered
 from advisor.engine.search.simulated import Scored, Simulations
 from advisor.engine.search.table import evaluate
 from advisor.engine.step import (
@@ -45,7 +45,7 @@ from advisor.engine.terms import (
     listed,
 )
 
-RETRY_FRACTION = 0.2  # of all work, spent before chips on which nothing fits are no longer tried with lossy formats
+RETRY_FRACTION = 0.2  # of all work, for chips on which nothing fits without lossy formats
 CHIPS = 2  # formats outside the requested quality are tried on this many top-ranked chips
 
 
@@ -241,14 +241,17 @@ def retry_with_any_quality(question: Question, scale: Scale, unfit: Sequence[Rej
         return list(unfit)
     simulations = Simulations(replace(question, workload=wider), evaluate(replace(question, workload=wider), lanes))
     score = table_scores(wider, simulations.table, scale)
-    return [_retried(r, wider, simulations, scale, score) if r.accelerator in slugs else r for r in unfit]
+    begun = question.catalog.effort.spent
+    return [_retried(r, wider, simulations, scale, score, begun) if r.accelerator in slugs else r for r in unfit]
 
 
-def _retried(r: Rejection, workload: Workload, simulations: Simulations, scale: Scale, score: np.ndarray) -> Rejection:
+def _retried(
+    r: Rejection, workload: Workload, simulations: Simulations, scale: Scale, score: np.ndarray, begun: float
+) -> Rejection:
     own = _rows([lane.choice.accelerator.slug == r.accelerator for lane in simulations.table.lanes])
-    if not len(own) or not simulations.catalog.effort.allows("other weight formats", RETRY_FRACTION):
+    if not len(own) or not simulations.catalog.effort.allows("other weight formats", RETRY_FRACTION, begun):
         return r
-    ask = partial(best_of_chip, simulations=simulations, own=own, score=score, scale=scale)
+    ask = remembered(partial(best_of_chip, simulations=simulations, own=own, score=score, scale=scale))
     best = ask(workload).best
     if best is not None:
         change = f"passes with {QUALITY_ANY.said} ({describe(best.lane)}, {_cost(workload, best)})"
@@ -283,7 +286,7 @@ def _simulated_rejection(
         detail = "fits in memory on no remaining accelerator"
         return Rejection(accelerator=slug, reason="does_not_fit", detail=detail, dead_end=detail)
     score = table_scores(workload, simulations.table, scale)
-    ask = partial(best_of_chip, simulations=simulations, own=own, score=score, scale=scale, few=True)
+    ask = remembered(partial(best_of_chip, simulations=simulations, own=own, score=score, scale=scale, few=True))
     best = ask(workload).best
     if best is None:
         candidates = partial(designs, table=simulations.table, own=own, score=score)

@@ -27,7 +27,7 @@ from advisor.engine.search.objective import (
     table_scores,
 )
 from advisor.engine.search.rejected.support_changes import with_support_changes
-from advisor.engine.search.rejected.why_not import best_within_budget, does_not_fit, explain
+from advisor.engine.search.rejected.why_not import best_within_budget, does_not_fit, explain, remembered
 from advisor.engine.search.simulated import Scored, Simulations
 from advisor.engine.search.table import evaluate
 from advisor.engine.search.views import PRICED
@@ -178,7 +178,7 @@ def _simulated(question: Question, scale: Scale, slugs: set[str]) -> tuple[dict[
     for slug, own in rows_by_chip(table).items():
         if not question.catalog.effort.allows("accelerators without a price"):
             break
-        ask = partial(best_of_chip, simulations=simulations, own=own, score=score, scale=scale, few=True)
+        ask = remembered(partial(best_of_chip, simulations=simulations, own=own, score=score, scale=scale, few=True))
         design = best_within_budget(workload, ask)
         if design is not None:
             best[slug] = design

@@ -217,6 +217,32 @@ def best_within_budget(workload: Workload, ask: Ask) -> Scored | None:
     return best if best is not None and not over_budget(workload, best) else None
 
 
+def remembered(ask: Ask) -> Ask:
+    """`ask`, which answers each workload once."""
+    known: list[tuple[Workload, ChipResult]] = []
+
+    def again(workload: Workload) -> ChipResult:
+        found = next((result for asked, result in known if asked == workload), None)
+        if found is None:
+            found = ask(workload)
+            known.append((workload, found))
+        return found
+
+    return again
+
+
+def may_be_near(workload: Workload, result: ChipResult, excess_fraction: float) -> bool:
+    """Whether `explain` may find a design that misses its limits by no more than this.
+
+    `at_its_limits` takes the worse of two simulations, so it does not come nearer, except where the design failed only
+    for the requests in flight.
+    """
+    if result.best is not None:
+        return budget_excess(workload, result.best) <= excess_fraction
+    nearest = result.nearest
+    return nearest is not None and (nearest.excess_fraction <= excess_fraction or bool(nearest.verified.response))
+
+
 def explain(
     workload: Workload, simulations: Simulations, slug: str, ask: Ask, candidates: Candidates
 ) -> tuple[Rejection, NearMiss | None]:

@@ -79,10 +79,13 @@ def can_disaggregate(question: Question) -> bool:
     return applies and workload.kind.tries_disaggregation and workload.users is None and workload.trace is None
 
 
+def rescues(workload: Workload, simulations: Simulations) -> bool:
+    """Whether separate pools may replace a design that misses a limit."""
+    return workload.variants == "adopt" and can_disaggregate(Question(workload, simulations.catalog))
+
+
 def rescued(workload: Workload, simulations: Simulations, near: Sequence[NearMiss]) -> list[Scored]:
     """Deployments with separate pools that meet every limit, on chips whose other designs miss one by little."""
-    if workload.variants != "adopt" or not can_disaggregate(Question(workload, simulations.catalog)):
-        return []
     tried = [n.scored for n in near if n.excess_fraction <= RESCUE_EXCESS][:RESCUES]
     found = [in_pools(workload, simulations, s, RESCUE_REPLICAS * max(s.chips, 2)) for s in tried]
     return [v for v in found if v is not None and v.meets_slo]
