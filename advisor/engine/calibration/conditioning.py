@@ -177,5 +177,5 @@ def held_out(observed: Sequence[Observed], pooling: Pooling, units: Sequence[obj
     return HeldOut(log_mean=mean, log_sd=sd, informed=informed)
 
 
-def limited(log_error: float) -> float:
-    return min(max(log_error, -FAR), FAR)
+def limited(log_error: float, most: float = FAR) -> float:
+    return min(max(log_error, -most), most)
