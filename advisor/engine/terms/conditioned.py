@@ -77,9 +77,14 @@ class Correction:
         return math.exp(-Z95 * self.log_sd), math.exp(Z95 * self.log_sd)
 
     @property
+    def of_stack(self) -> bool:
+        """Whether rows of this very stack are among the scorecard's or the organization's own."""
+        return self.level not in ("", MODEL) and not self.imported
+
+    @property
     def by_owner(self) -> bool:
         """Whether load tests of this very stack, of the organization that asks, are among the rows."""
-        return self.level not in ("", MODEL) and any(key.startswith(LOAD_TEST) for key in self.keys)
+        return self.of_stack and any(key.startswith(LOAD_TEST) for key in self.keys)
 
 
 NONE = Correction()
