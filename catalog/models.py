@@ -859,7 +859,7 @@ class MeasuredFigure(models.Model):
 
 
 class ScoredRow(MeasuredFigure):
-    """A row of the scorecard. Corrections and the published errors are made of these rows alone."""
+    """A row of the scorecard. The published errors are made of these rows alone."""
 
     class Meta:
         ordering = ["pk"]
@@ -890,7 +890,8 @@ class EvidenceImport(models.Model):
 
 
 class EvidenceRow(MeasuredFigure):
-    """A measured figure that was imported. It is shown beside answers, and corrects none of them.
+    """A measured figure that was imported. It is shown beside answers, and corrects those for exactly its chip, model,
+    framework and format if neither the scorecard nor a load test has them.
 
     Without a prediction, `note` says why.
     """

@@ -251,6 +251,10 @@ def warnings(workload: Workload, s: Scored, option: Option) -> list[str]:
             f"{s.verified.rejected_requests} of {s.verified.requests} simulated requests exceed a replica's KV cache "
             f"and count as infinitely late{NO_P99 if s.verified.unserved_fraction > 0.01 else ''}"
         )
+    if option.correction is not None and option.correction.imported:
+        plural = "s" if option.correction.rows != 1 else ""
+        rows = f"{option.correction.rows} imported measurement{plural} of this chip, model and framework"
+        lines.append(f"step times rest on {rows}, made by others: load-test before signing")
     for name, limit_s in ((workload.kind.first_result, workload.slo.ttft_p95_s), ("TPOT", tpot_limit_s(workload))):
         high = (option.interval.of(f"{name.lower()}_ms_p95") or (None, None))[1]
         if limit_s is not None and high is not None and high > limit_s * 1e3:

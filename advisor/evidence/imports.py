@@ -1,7 +1,8 @@
 """Importing measured figures: what looks like a mistake is held until a person releases or discards it.
 
 Each figure of a file has one outcome: read = new + changed + confirmed + held + skipped. Imported figures are shown
-beside answers; corrections and published errors are made of the scorecard's rows alone.
+beside answers and correct those of exactly their deployment where nothing better was measured (inputs/measured.py);
+published errors are made of the scorecard's rows alone.
 """
 
 import hashlib

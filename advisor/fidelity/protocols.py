@@ -2,6 +2,8 @@
 
 import csv
 import functools
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -33,6 +35,7 @@ RUN_FIELDS = (
     "routing_evenness",
     "beams",
     "shared_prompt",
+    "seats_of_all_ranks",
 )
 
 
@@ -58,6 +61,7 @@ class Run:
     routing_evenness: float | None = None  # of an untrained router; larger is more even
     beams: int = 1  # beam search: sequences decoded for each request
     shared_prompt: bool = False  # all requests have the same prompt, which the prefix cache holds
+    seats_of_all_ranks: bool = False  # a stated limit on running requests is shared by the attention ranks
 
 
 class ProtocolError(ValueError):
@@ -105,6 +109,62 @@ def _matches(facts: Mapping[str, str], name: str, expected: Any) -> bool:
     if name == "prefix":  # of the source key: all rounds of one benchmark
         return any(facts["source"].startswith(option) for option in options)
     return facts.get(name, "") in options
+
+
+# ------------------------------------------------------------------ what a row says itself
+
+REQUESTS_EACH = r"(\d+) ?x ?C\b"
+REQUESTS = r"\brequests=(\d+)(?![\dx])|\b(\d+) requests\b"
+ALL_AT_ONCE = r"\ball (?:C )?at once\b"
+UNIFORM = r"uniform 1\.\.nominal|default range ratio \(uniform"
+AROUND = r"\brange (0?\.\d+)\b[^;]*mean lengths given"
+SEATS = r"(?:max-num-seqs|max running(?: requests)?)[ =](\d+)"
+SHORTEST = 0.01  # of the mean: one token
+
+
+def stated_client(note: str, load: str, users: float | None) -> dict[str, Any]:
+    """Fields of a Protocol that the words of a row's note state; they replace those of its source.
+
+    load: the row's concurrency or rate. Lengths are fractions of the row's, which are means of what was sent.
+    """
+    found: dict[str, Any] = {}
+    sent = int(match[1] or match[2]) if (match := re.search(REQUESTS, note)) else None
+    replicas = int(match[1]) if (match := re.search(r"\bof (\d+) replicas\b", note)) else 1
+    if match := re.search(REQUESTS_EACH, note):
+        found["requests_per_user"] = float(match[1])
+    elif re.search(ALL_AT_ONCE, note):
+        found["requests_per_user"] = 1.0
+    elif sent and users:
+        found["requests_per_user"] = max(sent / replicas / users, 1.0)
+    if re.search(UNIFORM, note):
+        found |= {"length_low_fraction": SHORTEST, "length_high_fraction": 2.0 - SHORTEST}
+    elif match := re.search(AROUND, note):
+        found |= {"length_low_fraction": 1.0 - float(match[1]), "length_high_fraction": 1.0 + float(match[1])}
+    elif "fixed lengths" in note or "exact lengths" in note:
+        found |= {"length_low_fraction": 1.0, "length_high_fraction": 1.0}
+    if {"requests_per_user", "length_low_fraction"} <= set(found):
+        found["known"] = True
+    if match := re.search(r"\bburstiness=([\d.]+)", load):  # the shape of gamma gaps
+        found["arrival_cv"] = 1.0 / math.sqrt(float(match[1]))
+    if sent and load.startswith(("poisson", "gamma")):
+        found |= {"requests": sent, "whole_run": True}
+    return found
+
+
+def users_of(note: str, load: str) -> float | None:
+    """Requests in flight of a closed loop: the load itself, or the most that a load generator lets wait.
+
+    `vllm bench serve` with a rate above what the server does and --max-concurrency keeps that many in flight.
+    """
+    if match := re.search(r"qps=\S+ max (\d+)", load):
+        return float(match[1]) if "bench serve" in note else None
+    return float(load) if re.fullmatch(r"\d+(\.\d+)?", load) and float(load) >= 1 else None
+
+
+def stated_seats(note: str) -> int | None:
+    """The server's limit on running requests in a row's note; None: it states none."""
+    match = re.search(SEATS, note)
+    return int(match[1]) if match else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

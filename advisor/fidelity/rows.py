@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Protocol as Interface
 
 from advisor.engine.terms import KV, WEIGHTS, Case, Pool, PrefixClass, Protocol
-from advisor.fidelity.protocols import Run, run_of, settings_of
+from advisor.fidelity.protocols import Run, run_of, settings_of, stated_client, stated_seats, users_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -299,7 +299,9 @@ REQUESTS_AT_A_RATE = 2000
 
 def client_of(row: Row, run: Run) -> Protocol:
     """The client of a row: that of its source, with the rate, count or kind that the row states."""
-    text, note, client = row.concurrency_or_batch, note_of(row), run.client
+    text, note = row.concurrency_or_batch, note_of(row)
+    users = users_of(row.params_note, text)
+    client = _with(run.client, **stated_client(row.params_note, text, users))
     stated = note.get("client", "")
     if stated == "static" and number(row.osl, 0) == 1 or row.metric in PREFILL_METRICS:
         return _with(client, kind="single")
@@ -307,8 +309,10 @@ def client_of(row: Row, run: Run) -> Protocol:
         each = number(note.get("requests_per_user", ""), client.requests_per_user)
         return _with(client, kind=stated, requests_per_user=each, known=True, **_spread_of(note))
     if text.startswith(("offline", "max", "qps=INF")):
-        queued = re.search(r"(\d+) prompts", text)
+        queued = re.search(r"(\d+) (?:prompts|requests)", text)
         return _with(client, kind="offline", requests=int(queued[1]) if queued else client.requests)
+    if users and "qps=" in text:
+        return _with(client, kind="steady", requests=None)
     if match := re.search(r"qps=([\d.]+)", text):
         known = {"known": True} if stated == "poisson" else {}
         cv = number(note.get("arrival_cv", ""), client.arrival_cv)
@@ -338,8 +342,8 @@ def concurrency_of(row: Row, client: Protocol, decode_pool: Pool | None) -> floa
         return None
     if client.kind == "single":
         return 1.0
-    if (users := count(row.concurrency_or_batch)) is not None:
-        return float(users)
+    if (users := users_of(row.params_note, row.concurrency_or_batch)) is not None:
+        return users
     if decode_pool is not None and decode_pool.max_batch:
         return float(decode_pool.max_batch * decode_pool.dp * decode_pool.replicas)
     return None
@@ -353,8 +357,13 @@ def limits_of(row: Row) -> tuple[float | None, float | None]:
 
 def max_batch_of(row: Row, run: Run) -> int | None:
     """The server's limit on running requests per replica, from the row or its source; None if not stated."""
-    match = re.search(r"max batch(?:/GPU)? (\d+)|qps=\S+ max (\d+)", row.concurrency_or_batch)
-    return int(match[1] or match[2]) if match else run.max_batch
+    if users_of(row.params_note, row.concurrency_or_batch) is None and (
+        match := re.search(r"max batch(?:/GPU)? (\d+)|qps=\S+ max (\d+)", row.concurrency_or_batch)
+    ):
+        return int(match[1] or match[2])
+    seats = stated_seats(row.params_note) or stated_seats(row.concurrency_or_batch) or run.max_batch
+    ranks = (count(row.attention_dp) or 1) if run.seats_of_all_ranks else 1
+    return max(seats // ranks, 1) if seats else None
 
 
 def skip_of(row: Row, catalog: Catalog) -> Skip | None:

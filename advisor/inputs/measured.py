@@ -1,6 +1,8 @@
-"""Measured rows that correct the predictions of an answer: the scorecard's, and an organization's own load tests.
+"""Measured rows that correct the predictions of an answer.
 
-The predictions of the scorecard's rows are physics alone. Which levels help is decided in advisor.fidelity.
+They are the scorecard's, an organization's own load tests, and, where there is neither, imported figures.
+
+The predictions of these rows are physics alone. Which levels help is decided in advisor.fidelity.
 """
 
 import functools
@@ -9,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -16,9 +19,9 @@ from django.db.models import Count, Max, Q
 
 from advisor.engine.calibration import Observed, Pooling, conditioning
 from advisor.engine.network import from_shape
-from advisor.engine.terms import ANY, LOAD_TEST, MODEL, Place, kind_named, length_class, release, scope_of
+from advisor.engine.terms import ANY, LOAD_TEST, MODEL, STACK, Place, kind_named, length_class, release, scope_of
 from advisor.inputs.read_once import once
-from catalog.models import Organisation, ScoredRow, ServedModel
+from catalog.models import EvidenceRow, MeasuredFigure, Organisation, ScoredRow, ServedModel
 from catalog.revision import revision
 from catalog.shipped import FIXTURES
 
@@ -27,8 +30,13 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 PATH = FIXTURES / "calibration" / "fit" / "conditioning.yaml"
+PARAMETERS = FIXTURES / "calibration" / "fit" / "parameters.yaml"
 OWN = "own"  # the site of an organization's load tests, and of its questions
 TPOT, TTFT, OFFLINE, STATIC, PREFILL = "tpot", "ttft", "offline", "static", "prefill"
+IMPORTED = "imported"  # the class of imported figures, whatever release of the framework they are of
+FREEDOM = 4.0  # degrees of freedom of the errors of imported figures
+FAR_IMPORTED = math.log(4.0)  # an imported figure further off than this has that error
+TIMES = {"tpot_ms_mean": 0, "itl_ms_mean": 1, "tpot_ms_p50": 2, "output_tokens_per_s": 3}  # the first of a run counts
 
 
 # --- rows ---------------------------------------------------------------------------------------------------------
@@ -56,7 +64,7 @@ def class_of(row: ScoredRow) -> str:
     return ""
 
 
-def layout_of(row: ScoredRow) -> tuple[int, int, int, int] | None:
+def layout_of(row: MeasuredFigure) -> tuple[int, int, int, int] | None:
     """(tp, pp, ep, dp) of a row; None if not stated or of several pools."""
     return layout_of_text(row.layout)
 
@@ -102,6 +110,43 @@ def observed_of(rows: Iterable[ScoredRow], wanted: str, shapes: Mapping[str, str
             Observed(key=row.key, place=place, log_error=error, group=f"{row.accelerator}|{model}|{row.source_key}")
         )
     return found
+
+
+def imported_of(rows: Iterable[EvidenceRow], shapes: Mapping[str, str]) -> list[Observed]:
+    """One observation for each imported run of a closed loop: its time per token, of any release of the framework.
+
+    Throughput counts for one user, whose tokens follow each other. Groups that tests of this project compare with
+    correct nothing.
+    """
+    found: dict[tuple[Any, ...], tuple[int, Observed]] = {}
+    for row in rows:
+        model, layout = shapes.get(row.model, row.model), layout_of(row)
+        one = row.concurrency == 1
+        timed = row.metric in TIMES and (one or row.metric != "output_tokens_per_s")
+        closed = row.phase == "serving" and row.mode == "agg" and row.client in ("steady", "burst")
+        apart = (row.accelerator, row.model, row.source_key) in kept_apart()
+        if layout is None or not timed or not closed or apart or not row.measured or not row.predicted:
+            continue
+        place = Place(
+            framework=row.framework, version=ANY, model=model, chip=row.accelerator, format=row.weights_dtype,
+            layout=layout, lengths=(length_class(row.isl), length_class(row.osl)), site=row.source_key,
+        )  # fmt: skip
+        run = (place, row.framework_version, row.isl, row.osl, row.concurrency, row.measured_on)
+        sign = -1.0 if row.metric == "output_tokens_per_s" else 1.0
+        error = conditioning.limited(sign * math.log(row.measured / row.predicted), FAR_IMPORTED)
+        group = f"{row.accelerator}|{model}|{row.source_key}"
+        rank = TIMES[row.metric]
+        if run not in found or rank < found[run][0]:
+            found[run] = rank, Observed(key=row.key, place=place, log_error=error, group=group)
+    return [observed for _, observed in found.values()]
+
+
+@functools.cache
+def kept_apart(path: Path = PARAMETERS) -> frozenset[tuple[str, ...]]:
+    """(chip, model, source) of public reports that tests compare with."""
+    if not path.exists():
+        return frozenset()
+    return frozenset(map(tuple, yaml.safe_load(path.read_text(encoding="utf-8"))["scopes"]["excluded"]))
 
 
 @functools.lru_cache(maxsize=1)
@@ -156,19 +201,31 @@ def scopes_for(
 
 @once()
 def _scopes_for(model: str, lengths: tuple[int, int], wanted: str, own: tuple[Observed, ...]) -> dict[str, Json]:
-    pooling = poolings().get(wanted)
-    if pooling is None or not pooling.levels:
-        return {}
-    return scopes_of([*_observed_of_model(model, wanted), *own], pooling, lengths)
+    found: dict[str, Json] = {}
+    if (pooling := poolings().get(IMPORTED)) is not None:
+        for scope, values in scopes_of(_imported_of_model(model), pooling, lengths).items():
+            found[scope] = values | {"imported": True}
+    if (pooling := poolings().get(wanted)) is not None and pooling.levels:
+        found |= scopes_of([*_observed_of_model(model, wanted), *own], pooling, lengths)
+    return found
 
 
 @once()
 def _observed_of_model(model: str, wanted: str) -> list[Observed]:
     """The rows of one class of a model and of those with its architecture."""
+    return observed_of(ScoredRow.objects.filter(model__in=_alike(model)).order_by("pk"), wanted, shapes())
+
+
+@once()
+def _imported_of_model(model: str) -> list[Observed]:
+    rows = EvidenceRow.objects.filter(model__in=_alike(model), metric__in=TIMES).order_by("pk").defer("given")
+    return imported_of(rows, shapes())
+
+
+def _alike(model: str) -> list[str]:
+    """The models of this one's architecture, itself included."""
     known = shapes()
-    name = known.get(model, model)
-    alike = [hf_id for hf_id, shape in known.items() if shape == name] or [model]
-    return observed_of(ScoredRow.objects.filter(model__in=alike).order_by("pk"), wanted, known)
+    return [hf_id for hf_id, shape in known.items() if shape == known.get(model, model)] or [model]
 
 
 def scopes_of_spec(spec: Json, model: str, organisation: Organisation | None) -> dict[str, Json]:
@@ -274,6 +331,20 @@ def scopes_of(observed: Sequence[Observed], pooling: Pooling, lengths: tuple[int
     return {scope: values for scope, values in found.items() if values["rows"]}
 
 
+def _doubt(observed: Sequence[Observed], place: Place, pooling: Pooling) -> float:
+    """By how much less certain imported figures are that disagree with the prediction more than others do.
+
+    They may be of another situation than they say, so the interval also grows back towards the prediction: the errors
+    are taken as Student's t with few degrees of freedom, whose scale grows with the distance of what was seen.
+    """
+    if place.version != ANY:
+        return 1.0
+    errors = [o.log_error for o in observed if o.place.key(STACK) == place.key(STACK)]
+    expected = sum(variance for _, variance in pooling.effects()) + pooling.noise
+    distance = median(errors) ** 2 / expected if errors else 0.0
+    return math.sqrt(max((FREEDOM + distance) / (FREEDOM + 1.0), 1.0))
+
+
 def _at(p: Place, layout: tuple[int, int, int, int], lengths: tuple[int, int]) -> Place:
     return Place(
         framework=p.framework, version=release(p.version), model=p.model, chip=p.chip, format=p.format, layout=layout,
@@ -285,7 +356,7 @@ def _values(observed: Sequence[Observed], place: Place, pooling: Pooling) -> Jso
     found = conditioning.posterior(observed, place, pooling)
     return {
         "time_factor": round(math.exp(found.log_mean), 4),
-        "log_sd": round(found.log_sd, 4),
+        "log_sd": round(found.log_sd * _doubt(observed, place, pooling), 4),
         "rows": found.rows,
         "level": found.level,
         "keys": list(found.keys),

@@ -96,7 +96,8 @@ LISTS = {
         filterset=filters.EvidenceFilter,
         table=tables.EvidenceTable,
         intro="Figures that others published, each beside what Assay predicts for the same run. They are shown for "
-        "comparison and do not change predictions.",
+        "comparison, and correct answers for exactly their accelerator, model, framework and format if there is no "
+        "better measurement.",
     ),
 }
 

@@ -1,4 +1,4 @@
-"""Imported figures are shown where measured rows are, with source and license; predictions and scores stay."""
+"""Imported figures are shown where measured rows are, with source and license; the scorecard stays."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 
 from advisor import evidence
+from advisor.engine.terms import Correction, correction
 from advisor.evidence import Source
 from advisor.fidelity import nearest_rows, scorecard, scoring
 from advisor.inputs import catalog_resources, measured
@@ -66,16 +67,33 @@ def test_a_discarded_import_is_gone_from_answers_at_once(card: None, tmp_path: P
     assert {each.accelerator for each in nearest_rows.evidence(ASKED)} == {"h100-sxm"}
 
 
-def test_nothing_imported_corrects_an_answer_or_counts_in_the_scorecard(card: None, tmp_path: Path) -> None:
+def test_nothing_imported_counts_in_the_scorecard_or_changes_a_calibration(card: None, tmp_path: Path) -> None:
     def state() -> Any:
         found = scorecard.card()
         assert found is not None
-        calibrations = catalog_resources().scopes
-        return measured.scopes_for(samples.MODEL, 1024, 1024), len(found.lines), found.head.digest, calibrations
+        return len(found.lines), found.head.digest, catalog_resources().scopes
 
     before = state()
     import_run(tmp_path)
     assert EvidenceRow.objects.count() == 9 and state() == before
+
+
+def test_an_imported_run_corrects_exactly_its_stack_where_the_scorecard_has_none(card: None, tmp_path: Path) -> None:
+    def of(chip: str, framework: str = "vllm", version: str = "0.19.0") -> Correction:
+        scopes = measured.scopes_for(samples.MODEL, 1024, 1024)
+        return correction(scopes, chip, framework, version, ("fp8",), (1, 1, 1, 1))
+
+    scored = of("h100-sxm")
+    assert not of("h200-sxm").rows
+    import_run(tmp_path)
+    found = of("h200-sxm")
+    assert (found.rows, found.imported, found.by_owner) == (1, True, False)
+    assert of("h200-sxm", version="0.33.0") == found  # of any release
+    (tpot,) = EvidenceRow.objects.filter(metric="tpot_ms_mean")
+    assert 1.0 < found.time_factor < tpot.measured / tpot.predicted or 1.0 > found.time_factor
+    assert not of("b200").rows and not of("h200-sxm", "sglang").rows and of("h100-sxm") == scored
+    EvidenceRow.objects.update(mode="disagg")
+    assert not of("h200-sxm").rows
 
 
 def test_the_page_the_file_and_the_rest_list_have_source_and_license(tmp_path: Path, client: Client) -> None:

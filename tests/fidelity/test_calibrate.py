@@ -13,7 +13,7 @@ import yaml
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.estimate import estimate_all
 from advisor.engine.terms.workloads.case import Case
-from advisor.fidelity import stored
+from advisor.fidelity import scoring, stored
 from advisor.fidelity.rows import case_of
 from advisor.inputs import catalog_resources
 from catalog.loading import fixtures
@@ -247,6 +247,31 @@ def test_the_fit_of_a_scope_finds_what_the_rows_were_made_with():
     assert np.abs(fit.after).max() < np.abs(fit.before).max() / 4  # shrunk to the values of the wider scopes
     assert 1.5 < fit.values["kernel_factor"] < 2.2
     assert fit.uncertain_ratio >= calibrate.LEAST_RATIO  # rows of one model
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("shipped")
+@pytest.mark.parametrize("factor", [0.4, 0.95, 1.0, 1.1, 3.0])
+def test_the_spread_of_an_engine_makes_its_intervals_hold_the_errors(factor):
+    """Measured so many times as slow as predicted: the needed ratio grows with the distance from the interval."""
+    resources = catalog_resources()
+    rows = [
+        replace(each, value=each.value * (factor if model else 1.0), id=f"{model} {each.id}")
+        for model in range(2)
+        for each in served_rows(resources, ("deepseek-ai/DeepSeek-R1", "deepseek-ai/DeepSeek-V3.2")[model])
+    ]
+    (found,) = calibrate.spreads(rows, resources, excluded=[])
+    assert (found.framework, found.family, found.models) == ("sglang", "instinct-mi300", 2)
+    assert found.uncertain_ratio >= calibrate.LEAST_RATIO  # fewer than four models
+    (one,) = calibrate.spreads([r for r in rows if r.id.startswith("0")], resources, excluded=[])
+    assert (one.uncertain_ratio, one.covered) == (calibrate.ONE_MODEL_RATIO, 1.0)
+    assert (found.covered < 1.0) == (factor in (0.4, 3.0))
+    if factor in (0.4, 3.0):
+        wider = {name: dict(values) for name, values in resources.scopes.items()}
+        wider[SCOPE]["uncertain_ratio"] = found.uncertain_ratio * 1.001
+        known = replace(resources, scopes=wider)
+        scored = scoring.predict(rows, known, lambda cases: estimate_all(cases, known))
+        assert all(s.in_interval for s in scored)
 
 
 @pytest.mark.django_db

@@ -34,6 +34,59 @@ def test_stated_client_of_a_row_is_taken():
     assert (c.client.kind, c.client.http, c.max_batch) == ("steady", False, 1024)
 
 
+@pytest.mark.parametrize(("note", "load", "rounds", "lengths"), [
+    ("vllm bench serve, random, ignore-eos, 1200 requests", "400", 3, (1.0, 1.0)),
+    ("vllm bench serve, 1024 requests;max-num-seqs=256;of 8 replicas", "32", 4, (1.0, 1.0)),
+    ("vllm bench serve, 500 requests all at once, fixed lengths", "500", 1, (1.0, 1.0)),
+    ("closed loop, all C at once, 3 runs;", "10", 1, (1.0, 1.0)),
+    ("requests=3xC;fixed lengths;no prefix cache", "64", 3, (1.0, 1.0)),
+    ("requests=1000;lengths uniform 1..nominal (1024/1024), means given;spec=none", "100", 10, (0.01, 1.99)),
+    ("sglang.bench_serving, random 1000/1000 with default range ratio (uniform lengths, mean 500), 64 requests",
+     "1", 64, (0.01, 1.99)),
+    ("vllm bench serve, random 4000/500 range 0.9, 100 requests, mean lengths given", "10", 10, (0.1, 1.9)),
+])  # fmt: skip
+def test_how_many_requests_of_which_lengths_a_note_states(note, load, rounds, lengths):
+    """A benchmark's burst: the first requests of all users wait for each other's prompts."""
+    c = case(source_key="cloudrift_server_benchmark", params_note=note, concurrency_or_batch=load)
+    assert (c.client.kind, c.client.requests_per_user, c.concurrency) == ("burst", rounds, float(load))
+    assert (c.client.length_low_fraction, c.client.length_high_fraction) == pytest.approx(lengths)
+    assert c.client.known == ("lengths" in note)
+
+
+@pytest.mark.parametrize(("note", "seats"), [
+    ("1200 requests;max-num-seqs=256 (vLLM default for this class) or more", 256),
+    ("320 requests all at once, max-num-seqs 135", 135),
+    ("3xC requests;max running requests 64", 64),
+    ("1200 requests", None),
+])  # fmt: skip
+def test_the_limit_on_running_requests_that_a_note_states(note, seats):
+    assert (
+        case(source_key="cloudrift_server_benchmark", params_note=note, concurrency_or_batch="400").max_batch == seats
+    )
+
+
+@pytest.mark.parametrize(("framework", "each"), [("SGLang 0.5.12", 64), ("vLLM 0.24.0", 256)])
+def test_sglang_shares_its_limit_among_the_attention_ranks(framework, each):
+    note = "strategy=high-throughput;max running 256;spec=none"
+    layout = {"n_accelerators": "4", "attention_dp": "4", "ep": "4"}
+    assert case(framework=framework, params_note=note, source_key="other", **layout).max_batch == each
+
+
+def test_a_rate_above_what_the_server_does_with_a_limit_of_the_client_is_a_closed_loop():
+    note = "vllm bench serve, random 4000/500 range 0.9, 100 requests, mean lengths given"
+    c = case(source_key="spark_devreng", params_note=note, concurrency_or_batch="poisson qps=1.5 max 25")
+    assert (c.client.kind, c.concurrency, c.max_batch) == ("steady", 25.0, None)
+    served = case(source_key="mlperf_inf_6.0", params_note="", concurrency_or_batch="poisson qps=1.5 max 25")
+    assert (served.client.kind, served.concurrency, served.max_batch) == ("poisson", None, 25)
+
+
+def test_a_note_states_how_bursty_and_how_long_an_open_loop_was():
+    note = "vllm bench serve, 200 requests, fixed lengths"
+    c = case(source_key="spark_devreng", params_note=note, concurrency_or_batch="gamma qps=0.3 burstiness=0.25")
+    assert (c.client.kind, c.client.rate_per_s, c.client.arrival_cv) == ("poisson", 0.3, 2.0)
+    assert (c.client.requests, c.client.whole_run) == (200, True)
+
+
 def test_single_prefill_is_one_request_alone():
     c = case(source_key="h200_vllm_prefill", params_note="client=static", metric="ttft_ms_mean", osl="1")
     assert (c.phase, c.client.kind, c.concurrency) == ("prefill", "single", 1)

@@ -1,17 +1,19 @@
 """Which measured rows correct predictions, and that load tests stay with their organization."""
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from advisor import load_tests
 from advisor.engine.calibration import Observed, Pooling
+from advisor.engine.search.limits import distributions
 from advisor.engine.terms import LAYOUT, STACK, Place, correction
 from advisor.inputs import measured
 from advisor.load_tests import records
 from advisor.models import LoadTest, Option
-from catalog.models import Organisation, ScoredRow
+from catalog.models import EvidenceRow, Organisation, ScoredRow
 from tests import sample_advice
 from tests.sample_load_results import vllm, written
 
@@ -81,6 +83,59 @@ def test_scopes_hold_each_stack_and_layout():
     assert 1.0 < beside.time_factor < here.time_factor
     assert beside.log_sd > here.log_sd and here.level == LAYOUT and beside.level == STACK
     assert correction(scopes, "h100-sxm", "vllm", "0.24.0", ("fp8",), (2, 1, 1, 1)).time_factor == 1.0
+
+
+def imported(**changes: Any) -> EvidenceRow:
+    row = scored()
+    values = {field: getattr(row, field) for field in ("metric", "accelerator", "model", "framework", "weights_dtype")}
+    values |= {"mode": "agg", "layout": "tp2", "isl": 1024.0, "osl": 256.0, "concurrency": 1.0, "phase": "serving"}
+    return EvidenceRow(**{"key": "row", "client": "steady", "measured": 40.0, "predicted": 10.0, **values, **changes})
+
+
+@pytest.mark.parametrize(("changes", "error"), [
+    ({}, math.log(4)),
+    ({"metric": "tpot_ms_p50"}, math.log(4)),
+    ({"metric": "output_tokens_per_s"}, -math.log(4)),
+    ({"measured": 400.0}, math.log(4)),  # a mistake or another situation: no more than this
+    ({"metric": "output_tokens_per_s", "concurrency": 64.0}, None),
+    ({"metric": "ttft_ms_mean"}, None),
+    ({"client": "poisson"}, None),
+    ({"mode": "disagg"}, None),
+    ({"layout": ""}, None),
+    ({"predicted": None}, None),
+    ({"accelerator": "mi300x", "model": "MiniMaxAI/MiniMax-M2.7", "source_key": "sglang_docs_cells"}, None),
+])  # fmt: skip
+def test_which_imported_figures_correct_predictions(changes: dict[str, Any], error: float | None):
+    found = measured.imported_of([imported(**changes)], {})
+    assert [o.log_error for o in found] == ([] if error is None else [pytest.approx(error)])
+
+
+def test_a_run_counts_once_with_its_mean_time_per_token():
+    rows = [imported(key=m, metric=m, measured=v) for m, v in (("tpot_ms_p50", 30.0), ("tpot_ms_mean", 20.0))]
+    (found,) = measured.imported_of(rows, {})
+    assert found.key == "tpot_ms_mean" and found.log_error == pytest.approx(math.log(2))
+
+
+@pytest.mark.parametrize("ratio", [0.4, 0.9, 1.0, 1.2, 2.0, 4.0])
+def test_a_contradiction_moves_the_prediction_and_widens_its_interval(ratio: float):
+    """The interval of a corrected stack has the measured figure, and is the wider the further that is away."""
+    pooling = measured.poolings()[measured.IMPORTED]
+
+    def corrected(measured_ms: float) -> Any:
+        scopes = measured.scopes_of(measured.imported_of([imported(measured=measured_ms)], {}), pooling, (20, 16))
+        scopes = {scope: values | {"imported": True} for scope, values in scopes.items()}
+        return correction(scopes, "h200-sxm", "vllm", "0.33.0", ("fp8",), (2, 1, 1, 1))
+
+    found, agreeing = corrected(10.0 * ratio), corrected(10.0)
+    assert min(1.0, ratio) <= found.time_factor <= max(1.0, ratio)
+    assert found.log_sd >= agreeing.log_sd and found.imported
+    low, high = found.ratios
+    assert low * found.time_factor < ratio < high * found.time_factor
+    stored = {"interval:measured": {"tpot_low_ratio": 0.9, "tpot_high_ratio": 1.3}}
+    timed = SimpleNamespace(timed=False, releases_since=9)
+    lane: Any = SimpleNamespace(uncertain_ratio=2.0, correction=found, overhead=timed)
+    known = distributions(stored, "measured", lane)
+    assert known["tpot"].ends[1] / known["tpot"].ends[0] == pytest.approx(high / low, rel=0.01)
 
 
 # --- an organization's own load tests ---------------------------------------------------------------------------

@@ -395,13 +395,14 @@ def summary(rows: Iterable[Used]) -> dict[str, Any]:
 
 # ------------------------------------------------------------------ one engine on one family of chips
 
+UNSURE = "uncertain_ratio"
 STEP = 0.15  # natural log: of the differences that give the slopes
 TYPICAL_ERROR, FAR = 0.2, 0.35  # natural log: of a group of rows, and from where on an error counts less
 CASES_PER_GROUP, FULL_CASES = 12, 6
 KIND_WEIGHTS = {"tpot": 4.0, "throughput": 1.5, "ttft": 0.7, "prefill": 1.5}
 BESIDE_TPOT = 0.3  # of the weight of throughput, which follows from TPOT
 LEAST_RATIO, SAFE_MODELS = 1.3, 4  # uncertain_ratio of a scope with rows of fewer models
-RELATIVE_HALF_WIDTH = 0.21  # natural log: of the interval that uncertain_ratio widens
+ONE_MODEL_RATIO = 1.6  # of one model alone, whose errors say nothing of others: about the largest of the other engines
 
 
 class ScopeFit(NamedTuple):
@@ -435,6 +436,13 @@ def scope_rows(
 
     A group with fewer settings than six counts less. excluded: (chip, model, source) that no fit may see.
     """
+    return grouped_rows(rows, resources, excluded, lambda case: narrowest(case, resources, scope))
+
+
+def grouped_rows(
+    rows: Iterable[Row], resources: Resources, excluded: Iterable[Sequence[str]], wanted: Callable[[Case], bool]
+) -> tuple[tuple[Used, ...], Array]:
+    """The rows of closed loops and lone prompts among them, and their weights."""
     apart, groups = {"|".join(each) for each in excluded}, dict[str, dict[Case, list[Used]]]()
     for row in rows:
         case, group = case_of(row, resources), group_of(row)
@@ -443,7 +451,7 @@ def scope_rows(
         used = Used(row=row, case=case, kind=kind_of(row, case), group=f"{group}|{case.weights_dtype}")
         known = used.kind in KIND_WEIGHTS and row.metric in scoring.METRICS and case.mode != "disagg"
         known = known and (case.client.known or used.kind != "ttft") and not case.has_arrivals and not case.speculative
-        if known and narrowest(case, resources, scope):
+        if known and wanted(case):
             groups.setdefault(used.group, {}).setdefault(case, []).append(used)
     chosen, weights = list[Used](), list[float]()
     for settings in groups.values():
@@ -470,22 +478,19 @@ def fit_scope(
 
     free: figure -> (log standard deviation of that prior, lowest, highest value).
     """
-    others = {name: value for name, value in resources.scopes.get(scope, {}).items() if name not in free}
+    others = {name: v for name, v in resources.scopes.get(scope, {}).items() if name not in (*free, UNSURE)}
     bare = replace(resources, scopes={**resources.scopes, scope: others})
     used, weights = scope_rows(rows, bare, scope, excluded)
     if not used:
         raise ValueError(f"no row has its figures from {scope}")
-    distinct, names = list(dict.fromkeys(u.case for u in used)), list(free)
+    names = list(free)
     start = _values(used[0].case, bare, names)
     prior = np.log([start[name] for name in names])
     sd, low, high = np.array([free[name] for name in names]).T
 
     def errors(x: Array) -> Array:
         values = dict(zip(names, np.exp(x).tolist(), strict=True))
-        known = replace(bare, scopes={**bare.scopes, scope: others | values})
-        estimates = dict(zip(distinct, estimate_all(distinct, known), strict=True))
-        figures = [scoring.prediction_of(u.row, u.case, estimates[u.case]) for u in used]
-        return np.array([_log_ratio(f, u.row.value) for f, u in zip(figures, used, strict=True)])
+        return _simulated_errors(used, replace(bare, scopes={**bare.scopes, scope: others | values}))[0]
 
     def solved(x: Array, e: Array, slopes: Array, mask: Mask) -> Array:
         seen = mask & np.isfinite(e) & np.isfinite(slopes).all(axis=1)
@@ -505,8 +510,64 @@ def fit_scope(
     for model in np.unique(models):
         own = models == model
         left_out[own] = e[own] + slopes[own] @ np.clip(solved(x, e, slopes, ~own), -0.8, 0.8)
-    ratio = _wider(np.abs(left_out), weights, np.array([u.kind for u in used]), len(set(models)))
-    return ScopeFit(dict(zip(names, np.exp(x).tolist(), strict=True)), ratio, used, weights, before, e, left_out)
+    values = dict(zip(names, np.exp(x).tolist(), strict=True))
+    _, ends = _simulated_errors(used, replace(bare, scopes={**bare.scopes, scope: others | values}))
+    ratio = _wider(left_out, ends, weights, used)
+    return ScopeFit(values, ratio, used, weights, before, e, left_out)
+
+
+class Spread(NamedTuple):
+    """How far off an engine's figures are on one family of chips."""
+
+    framework: str
+    family: str
+    groups: int  # of chip, model, source and format
+    models: int
+    covered: float  # share of the groups' figures inside the 90 % interval without an uncertain_ratio
+    uncertain_ratio: float  # with which it holds 90 % of them
+
+
+def spreads(rows: Iterable[Row], resources: Resources, excluded: Iterable[Sequence[str]]) -> list[Spread]:
+    """The spread of each engine on each family of chips over models, which count alike: the next one may be any.
+
+    Rows that a fit has seen make it look smaller than it is.
+    """
+    plain = {name: {k: v for k, v in values.items() if k != UNSURE} for name, values in resources.scopes.items()}
+    bare = replace(resources, scopes=plain)
+    used, weights = grouped_rows(rows, bare, excluded, lambda case: True)
+    errors, ends = _simulated_errors(used, bare)
+    places = [(u.case.framework, bare.accelerators[u.case.accelerator_slug].family) for u in used]
+    found = []
+    for framework, family in sorted(set(places)):
+        own = np.array([place == (framework, family) for place in places])
+        rows_here = tuple(u for u, mine in zip(used, own, strict=True) if mine)
+        lacks = _lacking(errors[own], ends[own], rows_here)
+        known = np.isfinite(lacks)
+        seen = np.where(known, weights[own], 0.0)
+        models = np.array([u.row.model_id for u in rows_here])
+        seen = seen / np.array([max(seen[models == model].sum(), 1e-9) for model in models])
+        if known.any():
+            found.append(
+                Spread(
+                    framework=framework,
+                    family=family,
+                    groups=len({u.group for u in rows_here}),
+                    models=len(set(models)),
+                    covered=float(seen[known & (lacks <= 0)].sum() / seen[known].sum()),
+                    uncertain_ratio=_wider(errors[own], ends[own], seen, rows_here),
+                )
+            )
+    return found
+
+
+def _simulated_errors(used: Sequence[Used], resources: Resources) -> tuple[Array, Array]:
+    """log(predicted / measured) of rows, and the logarithms of both ends of their intervals over the prediction."""
+    distinct = list(dict.fromkeys(u.case for u in used))
+    estimates = dict(zip(distinct, estimate_all(distinct, resources), strict=True))
+    figures = [scoring.prediction_of(u.row, u.case, estimates[u.case]) for u in used]
+    errors = np.array([_log_ratio(f, u.row.value) for f, u in zip(figures, used, strict=True)])
+    ends = [scoring.ratios_of(u.row, u.case, estimates[u.case], resources.scopes) for u in used]
+    return errors, np.log([each or (np.nan, np.nan) for each in ends])
 
 
 def _values(case: Case, resources: Resources, names: Sequence[str]) -> dict[str, float]:
@@ -521,10 +582,22 @@ def _log_ratio(prediction: Any, measured: float) -> float:
     return float(np.log(value / measured)) if value else float("nan")
 
 
-def _wider(errors: Array, weights: Array, kinds: Any, models: int) -> float:
-    """uncertain_ratio: what the 90 % interval of a related chip lacks to hold 90 % of the left-out errors."""
-    seen = np.isfinite(errors) & np.isin(kinds, ("tpot", "throughput"))
-    order = np.argsort(errors[seen])
+def _lacking(errors: Array, ends: Array, used: Sequence[Used]) -> Array:
+    """By how much (natural log) each row's interval would have to be wider on its side; NaN: a figure that is not used.
+
+    Below 0: the row is inside.
+    """
+    kinds = np.isin([u.kind for u in used], ("tpot", "throughput"))
+    return np.where(kinds, np.maximum(ends[:, 0] + errors, -errors - ends[:, 1]), np.nan)
+
+
+def _wider(errors: Array, ends: Array, weights: Array, used: Sequence[Used]) -> float:
+    """uncertain_ratio: what the 90 % intervals lack to hold 90 % of these errors."""
+    lacks, models = _lacking(errors, ends, used), len({u.row.model_id for u in used})
+    seen = np.isfinite(lacks)
+    if models == 1 or not seen.any():
+        return ONE_MODEL_RATIO
+    order = np.argsort(lacks[seen])
     reached = np.cumsum(weights[seen][order]) / weights[seen].sum()
-    ratio = float(np.exp(max(errors[seen][order][np.searchsorted(reached, 0.9)] - RELATIVE_HALF_WIDTH, 0.0)))
+    ratio = float(np.exp(max(lacks[seen][order][np.searchsorted(reached, 0.9)], 0.0)))
     return ratio if models >= SAFE_MODELS else max(ratio, LEAST_RATIO)

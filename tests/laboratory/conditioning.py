@@ -10,7 +10,7 @@ from advisor.engine.calibration import Observed, Pooling
 from advisor.engine.calibration.conditioning import LEVELS
 from advisor.engine.terms import LAYOUT, LENGTHS, MODEL, SITE, STACK, Z95
 from advisor.inputs import measured
-from catalog.models import ScoredRow
+from catalog.models import EvidenceRow, ScoredRow
 from tests.laboratory import pooling_fit
 
 CLASSES = (measured.TPOT, measured.TTFT, measured.OFFLINE, measured.STATIC, measured.PREFILL)
@@ -92,11 +92,15 @@ class Decision:
 
 
 def decide(observed: Sequence[Observed], figure: str) -> Decision:
-    """Fits the variances and keeps the levels that reduce the error of held-out rows."""
-    full = pooling_fit.fit(observed)
+    """Fits the variances and keeps the levels that reduce the error of held-out rows.
+
+    Imported figures say nothing about other chips: a model's errors on them are no smaller in the median.
+    """
+    levels = [level for level in LEVELS if figure != measured.IMPORTED or level != MODEL]
+    full = pooling_fit.fit(observed, levels)
     tried: dict[str, Judged] = {}
     kept = []
-    for level in LEVELS:
+    for level in levels:
         found = judged(observed, full, JUDGED_BY[level])
         if found is None:
             continue
@@ -108,14 +112,12 @@ def decide(observed: Sequence[Observed], figure: str) -> Decision:
     return Decision(figure=figure, pooling=pooling, tried=tried, final=final)
 
 
-def decisions(rows: Sequence[ScoredRow]) -> list[Decision]:
+def decisions(rows: Sequence[ScoredRow], imported: Iterable[EvidenceRow] = ()) -> list[Decision]:
     """One decision for each class that has rows of at least three groups."""
-    known, made = measured.shapes(), []
-    for figure in CLASSES:
-        observed = measured.observed_of(rows, figure, known)
-        if len({o.group for o in observed}) >= 3:
-            made.append(decide(observed, figure))
-    return made
+    known = measured.shapes()
+    classes = {figure: measured.observed_of(rows, figure, known) for figure in CLASSES}
+    classes[measured.IMPORTED] = measured.imported_of(imported, known)
+    return [decide(found, figure) for figure, found in classes.items() if len({o.group for o in found}) >= 3]
 
 
 def document(made: Iterable[Decision]) -> str:

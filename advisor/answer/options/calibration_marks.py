@@ -82,12 +82,20 @@ def measured_correction(choice: Choice, tpot: tuple[float, float] | None) -> Mea
         level=c.level,
         row_keys=list(c.keys),
         said=said(c),
+        imported=c.imported,
     )
 
 
 def said(c: Correction) -> str:
     """For example: Predicted step times are multiplied by 1.12, based on 14 benchmark results for this layout ..."""
-    rows = f"{c.rows} benchmark result{'s' if c.rows != 1 else ''}"
+    plural = "s" if c.rows != 1 else ""
+    if c.imported:
+        where = {STACK: " in other parallel layouts", LAYOUT: " in this layout", LENGTHS: " at about these lengths"}
+        return (
+            f"Predicted step times are multiplied by {c.time_factor:.2f}, based on {c.rows} imported "
+            f"measurement{plural} of this chip, model, framework and format{where.get(c.level, '')}."
+        )
+    rows = f"{c.rows} benchmark result{plural}"
     own = sum(key.startswith(OWN) for key in c.keys)
     yours = f", {own} of them from your own load tests" if own else ""
     return f"Predicted step times are multiplied by {c.time_factor:.2f}, based on {rows} {SHARED[c.level]}{yours}."

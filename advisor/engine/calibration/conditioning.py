@@ -91,5 +91,5 @@ def numbers_of(keys: Sequence[object]) -> NDArray[np.intp]:
     return np.array([known.setdefault(key, len(known)) for key in keys])
 
 
-def limited(log_error: float) -> float:
-    return min(max(log_error, -FAR), FAR)
+def limited(log_error: float, most: float = FAR) -> float:
+    return min(max(log_error, -most), most)

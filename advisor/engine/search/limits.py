@@ -161,8 +161,8 @@ def distributions(
     """Distribution of each metric over its estimate, with the same requests in flight, from held-out errors.
 
     Where the times of the framework are estimates, it is wider. Near measured rows, TPOT and throughput are as certain
-    as their correction, if that narrows them. Releases since the measured one widen it as a random walk does, unless
-    the organization's own load tests correct it.
+    as their correction, if that narrows them; near imported figures alone, exactly as certain, and TTFT is less so.
+    Releases since the measured one widen it as a random walk does, unless the organization's own load tests correct it.
     """
     row = held_out_errors(scopes, basis, choice)
     stored = {name: known for name in METRICS if (known := stored_distribution(row, name)) is not None}
@@ -170,6 +170,11 @@ def distributions(
     found = {name: known.widened(unsure) for name, known in stored.items()}
     correction = choice.correction if choice else None
     near = correction.ratios if correction else None
+    if correction is not None and near is not None and correction.imported:
+        return {
+            name: known.as_wide_as(near) if name in CORRECTED else known.spread(correction.log_sd)
+            for name, known in found.items()
+        }
     drift = release_log_sd(scopes, choice)
     measured_here = near is not None and correction is not None and correction.by_owner
     return {

@@ -43,9 +43,13 @@ class Choice:
 
     @property
     def uncertain_ratio(self) -> float:
-        """By how much its times may be off beyond the errors of measured rows; 1: not at all."""
+        """By how much its times may be off beyond the errors of measured rows; 1: not at all.
+
+        What is not known of other models of the engine is known of one that was measured on this chip.
+        """
         near = self.accelerator.links[0].chips if self.accelerator.links else 1
-        return max(self.overhead.uncertain_ratio, 1.0) * (FAR_RATIO if self.tp > near else 1.0)
+        engine = 1.0 if self.correction.of_stack else max(self.overhead.uncertain_ratio, 1.0)
+        return engine * (FAR_RATIO if self.tp > near else 1.0)
 
 
 def unsupported(accelerator: Accelerator, quantization: Quantization) -> str:

@@ -67,6 +67,7 @@ class Correction:
     rows: int = 0
     level: str = ""
     keys: tuple[str, ...] = ()
+    imported: bool = False  # by imported figures alone, of any release of the framework
 
     @property
     def ratios(self) -> tuple[float, float] | None:
@@ -76,9 +77,14 @@ class Correction:
         return math.exp(-Z95 * self.log_sd), math.exp(Z95 * self.log_sd)
 
     @property
+    def of_stack(self) -> bool:
+        """Whether rows of this very stack are among the scorecard's or the organization's own."""
+        return self.level not in ("", MODEL) and not self.imported
+
+    @property
     def by_owner(self) -> bool:
         """Whether load tests of this very stack, of the organization that asks, are among the rows."""
-        return self.level not in ("", MODEL) and any(key.startswith(LOAD_TEST) for key in self.keys)
+        return self.of_stack and any(key.startswith(LOAD_TEST) for key in self.keys)
 
 
 NONE = Correction()
@@ -98,11 +104,17 @@ def correction(
     formats: tuple[str, ...],
     layout: tuple[int, int, int, int],
 ) -> Correction:
-    """The correction of a deployment: that of its layout, else of its stack, else of its model anywhere, else none.
+    """The correction of a deployment: that of its layout, else of its stack, else of imported figures, which are of any
+    release, else of its model anywhere, else none.
 
     formats: names of its weight format, any of which a scope may have.
     """
-    names = [scope_of(chip, framework, version, weights, wanted) for wanted in (layout, None) for weights in formats]
+    names = [
+        scope_of(chip, framework, of, weights, wanted)
+        for of in (version, ANY)
+        for wanted in (layout, None)
+        for weights in formats
+    ]
     values = next((scopes[name] for name in (*names, scope_of(ANY, framework, ANY, ANY, None)) if name in scopes), None)
     if values is None:
         return NONE
@@ -112,4 +124,5 @@ def correction(
         rows=int(values["rows"]),
         level=str(values["level"]),
         keys=tuple(values["keys"]),
+        imported=bool(values.get("imported")),
     )

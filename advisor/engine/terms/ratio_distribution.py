@@ -87,13 +87,18 @@ class RatioDistribution:
         )
         return replace(self, log_ratios=tuple(moved))
 
-    def narrowed(self, ends: Ratios) -> "RatioDistribution":
-        """The same shape with errors in proportion, so that the 90 % interval is as wide as this one, if narrower."""
+    def as_wide_as(self, ends: Ratios) -> "RatioDistribution":
+        """The same shape with errors in proportion, so that the 90 % interval is as wide as this one."""
         low, high = self.ends
         if high <= low:
             return self
         kept = math.log(ends[1] / ends[0]) / math.log(high / low)
-        return replace(self, log_ratios=tuple(kept * each for each in self.log_ratios)) if kept < 1.0 else self
+        return replace(self, log_ratios=tuple(kept * each for each in self.log_ratios))
+
+    def narrowed(self, ends: Ratios) -> "RatioDistribution":
+        """As wide as this interval, if that is narrower."""
+        low, high = self.ends
+        return self.as_wide_as(ends) if ends[1] / ends[0] < high / low else self
 
 
 CERTAIN = RatioDistribution()  # the estimate is the true figure

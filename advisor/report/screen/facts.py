@@ -29,6 +29,8 @@ RANGE_END = "nearly all cases"  # the upper end of a 90% range
 MOST_STEPS = 2  # to do before signing
 LEAST_DOUBT = 0.05  # chance of another choice from which a test is worth a line
 LEAST_ROOM = 1.05  # capacity over the peak that is worth a figure
+WIDE = 3.0  # highest over lowest of a 90 % interval from which the first screen names it
+FAR = 1.3  # measured over predicted time, or the other way round, from which the first screen names it
 BASES = {
     "measured": "speed measured on this chip",
     "relative": "speed estimated from a related chip",
@@ -301,8 +303,29 @@ def rests_on(decision: Decision, option: Ranked | None, is_brief: bool = False) 
         price = "No price date"
     if isinstance(option, ApiOption):
         return f"{price}; speed as published, not measured by you."
-    basis = BASES.get(option.basis, "") if option else ""
-    return f"{price}{f'; {basis}' if basis else ''}."
+    known = "; ".join(filter(None, (basis_of(option), unsure_of(option)))) if option else ""
+    return f"{price}{f'; {known}' if known else ''}."
+
+
+def basis_of(option: Option | TrainingOption) -> str:
+    """What the speed rests on: imported figures of this very deployment before its chip's kernels."""
+    c = option.correction if isinstance(option, Option) else None
+    if c is None or not c.imported:
+        return BASES.get(option.basis, "")
+    slower = c.time_factor >= 1.0
+    ratio = c.time_factor if slower else 1.0 / c.time_factor
+    plural = "s" if c.rows != 1 else ""
+    said = f"speed from {c.rows} imported measurement{plural} of this chip, model and framework"
+    return f"{said}, {ratio:.1f} times {'slower' if slower else 'faster'} than predicted" if ratio > FAR else said
+
+
+def unsure_of(option: Option | TrainingOption) -> str:
+    """What a token may take, where the speed is poorly known."""
+    span = option.interval.tpot_ms if isinstance(option, Option) else None
+    low, high = span or (None, None)
+    if not low or not high or high < WIDE * low:
+        return ""
+    return f"poorly known: each further token takes {sig(low)} to {sig(high)} ms"
 
 
 def age_text(priced: object) -> str:

@@ -123,9 +123,11 @@ class MeasuredCorrection(Section):
     level: str
     """What the nearest rows share with this option: model, stack, layout, site (your own load tests) or lengths."""
     row_keys: list[str]
-    """The rows with the most weight, of the scorecard or of your own load tests."""
+    """The rows with the most weight, of the scorecard, of your own load tests or of imported figures."""
     said: str
     """The correction as a sentence."""
+    imported: bool = False
+    """Whether imported figures made it; the scorecard and your load tests have none of this chip and framework."""
 
 
 class LowerAcceptance(Section):

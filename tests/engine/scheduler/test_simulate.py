@@ -32,6 +32,39 @@ def test_a_request_alone_takes_its_prompt_step_and_its_decode_steps() -> None:
     assert run.busy_fraction == pytest.approx(1 - 0.5 / run.duration_s)
 
 
+BURST_POLICIES = [policy for policy in POLICIES if policy != "static"]
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+@pytest.mark.parametrize("policy", BURST_POLICIES)
+def test_the_more_requests_of_a_burst_the_longer_the_first_token_takes(policy: str, rounds: int) -> None:
+    """A lone prompt waits for nobody, so that no burst has a shorter mean TTFT; each request more adds to it."""
+    scheduler = Scheduler(policy=policy, max_batched_tokens=2048)
+    client = Client(kind="burst", requests_per_user=rounds)
+
+    def ttft_s(users: int) -> float:
+        return simulate(lane(), 0, scheduler, client, fixed(700), fixed(40), concurrency=users).mean("ttft_s")
+
+    seen = [ttft_s(users) for users in (1, 2, 3, 4, 8, 16, 32, 64)]
+    assert seen[0] == pytest.approx(STEP_S + 700 * TOKEN_S)
+    assert all(more >= fewer * (1 - 1e-9) for fewer, more in zip(seen, seen[1:], strict=False)), seen
+
+
+@pytest.mark.parametrize("users", [1, 2, 5, 9])
+@pytest.mark.parametrize("policy", BURST_POLICIES)
+def test_a_burst_whose_prompts_fill_one_step_has_the_time_of_that_step(policy: str, users: int) -> None:
+    scheduler, client = Scheduler(policy=policy, max_batched_tokens=10_000), Client(kind="burst", requests_per_user=1)
+    run = simulate(lane(), 0, scheduler, client, fixed(1000), fixed(20), concurrency=users)
+    assert run.ttft_s == pytest.approx([STEP_S + users * 1000 * TOKEN_S] * users)
+
+
+@pytest.mark.parametrize("users", [2, 5, 9])
+def test_a_burst_whose_prompts_fill_a_step_each_waits_for_half_of_them(users: int) -> None:
+    scheduler, client = Scheduler(policy="chunked", max_batched_tokens=1000), Client(kind="burst", requests_per_user=1)
+    run = simulate(lane(), 0, scheduler, client, fixed(1000), fixed(1), concurrency=users)
+    assert run.mean("ttft_s") == pytest.approx((users + 1) / 2 * (STEP_S + 1000 * TOKEN_S))
+
+
 def test_context_pairs_and_sampling_are_charged_exactly() -> None:
     times = lane(decode_s_per_context_token=1e-6, prefill_s_per_pair=1e-7, sample_s_per_sequence=1e-3)
     run = trace(times, Scheduler(), (0.0, 100, 2))

@@ -14,6 +14,7 @@ from advisor.engine.step.layout import (
     layouts,
     unsupported,
 )
+from advisor.engine.terms.conditioned import Correction
 from advisor.engine.terms.machines.hardware import Accelerator, Efficiency, Link, Overhead, Partition, cut_into
 from advisor.engine.terms.software import Quantization
 from tests.engine.catalog_sample import BF16, FP8, INT4, chip, format_of, ideal
@@ -143,6 +144,16 @@ def test_times_over_hosts_are_less_certain():
     )
     assert near == 1.5
     assert far > near
+
+
+@pytest.mark.parametrize(("level", "imported", "unsure"), [
+    ("", False, 1.5), ("model", False, 1.5), ("stack", False, 1.0), ("layout", False, 1.0), ("layout", True, 1.5),
+])  # fmt: skip
+def test_what_is_not_known_of_an_engine_is_known_of_a_model_that_was_measured_there(level, imported, unsure):
+    measured = Correction(rows=1, log_sd=0.1, level=level, imported=imported)
+    values = {"accelerator": CHIP, "efficiency": EFFICIENCY, "quantization": BF16, "kv_dtype": "bf16"}
+    choice = Choice(overhead=replace(OVERHEAD, uncertain_ratio=1.5), correction=measured, **values)
+    assert choice.uncertain_ratio == unsure
 
 
 def test_experts_fill_what_tensor_and_attention_parallelism_leave():

@@ -38,6 +38,11 @@ class Command(BaseCommand):
             metavar="NAME",
             help="fit only the figures of this scope, and print them",
         )
+        parser.add_argument(
+            "--spread",
+            action="store_true",
+            help="fit nothing; print how far off each engine is on each family of chips, with its uncertain_ratio",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         from advisor.inputs import catalog_resources
@@ -49,7 +54,10 @@ class Command(BaseCommand):
         resources = catalog_resources()
         for scope in options["scope"]:
             self.log(scope_text(scope, rows, resources))
-        if options["scope"]:
+        if options["spread"]:
+            for each in calibrate.spreads(rows, resources, calibration_files.apart()["excluded"]):
+                self.log(spread_text(each))
+        if options["scope"] or options["spread"]:
             return
         for line in unused_probes():
             self.log(line)
@@ -117,6 +125,13 @@ def scope_text(scope: str, rows: Sequence[Row], resources: Resources) -> str:
         middle = [math.exp(np.nanmedian(errors[own])) for errors in (fit.before, fit.after, fit.left_out)]
         lines.append(f"  {group} {kind}: {own.sum()} rows, {middle[0]:.2f}, {middle[1]:.2f}, {middle[2]:.2f}")
     return "\n".join(lines)
+
+
+def spread_text(s: calibrate.Spread) -> str:
+    return (
+        f"{s.framework} on {s.family}: {s.groups} groups, {s.models} models, {s.covered:.0%} inside without "
+        f"uncertain_ratio, which would be {s.uncertain_ratio:.3g}"
+    )
 
 
 def unused_probes(directory: Path = calibration_files.PROBES) -> list[str]:

@@ -16,7 +16,7 @@ from advisor.workload import WorkloadError
 from catalog.loading import scored as scored_files
 from catalog.loading.fixtures import FixtureError
 from catalog.management.errors import BadInput, at_least_one, writing
-from catalog.models import ScoredRow
+from catalog.models import EvidenceRow, ScoredRow
 from catalog.shipped import FIXTURES
 from tests.laboratory import calibration_files, conditioning, disputed, peers, report, score_files, summaries
 from tests.laboratory.decisions import document as decision_document
@@ -200,7 +200,7 @@ def write_docs(
     except FixtureError as error:
         raise BadInput(str(error)) from error
     targets = score_files.against_targets(scored, doubts, validation)
-    conditioned = conditioning.decisions(rows)
+    conditioned = conditioning.decisions(rows, EvidenceRow.objects.order_by("pk"))
     if published:
         with writing(measured.PATH.parent):
             measured.PATH.write_text(conditioning.document(conditioned), encoding="utf-8")
