@@ -299,17 +299,11 @@ def overhead_scopes(
     stored = [v for v in {name[len(own) + 1 :].split(":")[0] for name in scopes if name.startswith(f"{own}:")} if v]
     below = at_or_below(stored, version)
     versions, on_family = [f"{own}:{v}" for v in below], [f"{own}:{v}:{family}" for v in below]
-    on_chip = [f"{own}:{v}:accelerator:{slug}" for v in below]
-    return (
-        "framework",
-        own,
-        *versions,
-        f"{own}:{kind}",
-        f"{own}:{family}",
-        f"{own}:accelerator:{slug}",
-        *on_family,
-        *on_chip,
-    )
+    wide = ("framework", own, *versions, f"{own}:{kind}", f"{own}:{family}")
+    if not slug:
+        return (*wide, *on_family)
+    chip = f"accelerator:{slug}"
+    return (*wide, f"{own}:{chip}", *on_family, *(f"{own}:{v}:{chip}" for v in below))
 
 
 def overhead(
