@@ -14,7 +14,7 @@ from advisor.engine.search.candidates import Catalog
 from advisor.engine.step.lane import Lane
 from advisor.engine.step.layout import Choice
 from advisor.engine.terms.command_template import template_of
-from advisor.engine.terms.machines.hardware import Accelerator, Efficiency, Link, Overhead
+from advisor.engine.terms.machines.hardware import EXPERT_FORMATS, Accelerator, Efficiency, Link, Overhead
 from advisor.engine.terms.machines.offer import Offer
 from advisor.engine.terms.software import FlagLists, Framework, LaunchFacts, Quantization, SupportRule
 from advisor.engine.terms.workloads.kinds import SERVING
