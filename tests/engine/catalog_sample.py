@@ -14,7 +14,7 @@ from advisor.engine.search.candidates import Catalog
 from advisor.engine.step.lane import Lane
 from advisor.engine.step.layout import Choice
 from advisor.engine.terms.command_template import template_of
-from advisor.engine.terms.machines.hardware import Accelerator, Efficiency, Link, Overhead
+from advisor.engine.terms.machines.hardware import EXPERT_FORMATS, Accelerator, Efficiency, Link, Overhead
 from advisor.engine.terms.machines.offer import Offer
 from advisor.engine.terms.software import FlagLists, Framework, LaunchFacts, Quantization, SupportRule
 from advisor.engine.terms.workloads.kinds import SERVING
@@ -27,11 +27,16 @@ CALIBRATION = FIXTURES / "calibration"
 SHARP = 12.0  # roof exponent: near a maximum, and far from underflow on times of a picosecond
 
 
+EXPERT_SHARES = tuple(f"expert_{name}_fraction" for name in EXPERT_FORMATS)
+
+
 def ideal(kind: type) -> Any:
-    """Every share 1, every fixed cost 0."""
+    """Every share 1, every fixed cost 0; no expert kernel is timed."""
     values: dict[str, Any] = {}
     for f in fields(kind):
-        if f.name.endswith(("_fraction", "_factor")):
+        if f.name in EXPERT_SHARES:
+            values[f.name] = 0.0
+        elif f.name.endswith(("_fraction", "_factor")):
             values[f.name] = 1.0
         elif f.name not in ("basis", "source"):
             values[f.name] = 0.0

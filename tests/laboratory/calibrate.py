@@ -347,7 +347,7 @@ def _class_of(used: Used, resources: Resources, bases: Mapping[str, str], asked:
     if asked != TIMED or basis != "measured":
         return basis
     chip, case = resources.accelerators[used.row.accelerator_slug], used.case
-    known = overhead(resources.scopes, case.framework, case.framework_version, chip.family, chip.kind)
+    known = overhead(resources.scopes, case.framework, case.framework_version, chip.family, chip.kind, chip.slug)
     return TIMED if known.timed else basis
 
 
@@ -425,7 +425,7 @@ def narrowest(case: Case, resources: Resources, scope: str) -> bool:
     version = case.framework_version or next(
         (f.version for f in reversed(resources.frameworks) if f.slug == case.framework), ""
     )
-    names = overhead_scopes(resources.scopes, case.framework, version, chip.family, chip.kind)
+    names = overhead_scopes(resources.scopes, case.framework, version, chip.family, chip.kind, chip.slug)
     return [name for name in names if name == scope or name in resources.scopes][-1] == scope
 
 
@@ -572,7 +572,7 @@ def _simulated_errors(used: Sequence[Used], resources: Resources) -> tuple[Array
 
 def _values(case: Case, resources: Resources, names: Sequence[str]) -> dict[str, float]:
     chip = resources.accelerators[case.accelerator_slug]
-    own = overhead(resources.scopes, case.framework, case.framework_version, chip.family, chip.kind)
+    own = overhead(resources.scopes, case.framework, case.framework_version, chip.family, chip.kind, chip.slug)
     figures = efficiency(resources.scopes, chip.slug, chip.family, chip.kind)
     return {name: getattr(own if hasattr(own, name) else figures, name) for name in names}
 

@@ -67,7 +67,7 @@ def recalibrated(lane: Lane, scopes: Scopes, cache: Calibrations) -> Lane:
     if key not in cache:
         cache[key] = (
             efficiency(scopes, a.slug, a.family, a.kind),
-            overhead(scopes, f.slug, f.version, a.family, a.kind),
+            overhead(scopes, f.slug, f.version, a.family, a.kind, a.slug),
         )
     chip, framework = cache[key]
     return replace(lane, choice=replace(lane.choice, efficiency=chip, overhead=framework))

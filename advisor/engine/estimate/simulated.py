@@ -293,13 +293,14 @@ def _lane(
     model = resources.models.get(case.model_id)
     if case.memory_fraction is not None:
         framework = replace(framework, memory_fraction=case.memory_fraction)
-    host = overhead(resources.scopes, framework.slug, framework.version, accelerator.family, accelerator.kind)
+    a = accelerator
+    host = overhead(resources.scopes, framework.slug, framework.version, a.family, a.kind, a.slug)
     if pool is case.decode_pool:  # the factor is that of servers that also compute prompts: accuracy.md, "Two pools"
         host = replace(host, expert_factor=1.0)
     return Lane(
         choice=Choice(
             accelerator=accelerator,
-            efficiency=efficiency(resources.scopes, accelerator.slug, accelerator.family, accelerator.kind),
+            efficiency=efficiency(resources.scopes, a.slug, a.family, a.kind),
             overhead=host,
             quantization=quantization,
             kv_dtype=case.kv_dtype or default_kv_dtype(framework, case.weights_dtype),

@@ -128,7 +128,9 @@ def with_framework(catalog: Catalog, plan: Setup, f: Framework) -> Setup:
         framework=replace(on_chip, max_running_requests=f.max_running_requests),
         choice=replace(
             c,
-            overhead=overhead(catalog.scopes, f.slug, f.version, c.accelerator.family, c.accelerator.kind),
+            overhead=overhead(
+                catalog.scopes, f.slug, f.version, c.accelerator.family, c.accelerator.kind, c.accelerator.slug
+            ),
             kv_dtype=kv,
         ),
         max_batched_tokens=on_chip.default_max_batched_tokens,

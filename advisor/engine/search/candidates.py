@@ -638,7 +638,7 @@ def _lanes_of(
     if c.max_batched_tokens and not states_budget(f):
         return
     reached = efficiency_on(catalog.scopes, a)
-    extra = overhead(catalog.scopes, f.slug, f.version, a.family, a.kind)
+    extra = overhead(catalog.scopes, f.slug, f.version, a.family, a.kind, a.slug)
     if workload.structured_output:  # the mask is computed on the host while the accelerator runs the step
         extra = replace(extra, host_s_per_sequence=extra.host_s_per_sequence + catalog.grammar_mask_s)
     loaded, on_chip = _weights_on(catalog.model, f, a, formats), defaults_on(f, a)

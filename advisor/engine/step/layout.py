@@ -142,6 +142,33 @@ def _limited(rate: float, a: Accelerator, core_rate: float) -> float:
     return rate / (1.0 + (rate / cores) ** CORE_SHARPNESS) ** (1.0 / CORE_SHARPNESS) if cores else rate
 
 
+def _expert_format(quantization: Quantization | None) -> str:
+    """The format as the figures of expert kernels name it (`Overhead`); empty: none of theirs."""
+    if quantization is None:
+        return "bf16"
+    weights, activations = quantization.weights_dtype, quantization.activations_dtype
+    if activations == "fp8":
+        return {"mxfp4": "mxfp4_fp8", "fp8": "fp8_block" if quantization.block_scaled else "fp8"}.get(weights, "")
+    if quantization.weight_only:
+        return weights if weights in ("int4", "mxfp4") else ""
+    return "bf16" if activations in HALF else "nvfp4" if weights == "nvfp4" else ""
+
+
+def _expert_rates(c: Choice, quantization: Quantization | None, memory: float) -> tuple[float, float]:
+    """(FLOP/s, effective bytes per weight) of routed experts: of its kernels where they were timed on this chip."""
+    a, e, o = c.accelerator, c.efficiency, c.overhead
+    flops, stored, _ = _matmul(c, quantization)
+    name = _expert_format(quantization)
+    fraction = getattr(o, f"expert_{name}_fraction") if name else 0.0
+    if not fraction:
+        achieved = _limited(flops * o.matmul_factor, a, o.core_flops_per_s) * e.expert_fraction * o.expert_factor
+        return achieved, stored / _read_fraction(e, quantization)
+    peak = rate_of(a, quantization.activations_dtype if quantization is not None else "bf16") or 0.0
+    return peak * fraction * o.expert_served_factor, stored * memory / _limited(
+        memory, a, getattr(o, f"expert_{name}_core_bytes_per_s")
+    )
+
+
 def _read_fraction(e: Efficiency, quantization: Quantization | None) -> float:
     """Fraction of the memory rate at which weights of this format are read."""
     return e.weight_only_fraction if quantization is not None and quantization.weight_only else 1.0
@@ -168,7 +195,8 @@ def _row(model: Model, c: Choice) -> dict[str, float]:
     experts = c.experts or c.quantization
     whole = None if c.experts is None and experts_only(model, c.quantization) else c.quantization
     flops, weight, activation = _dense(model, c, whole)
-    expert_flops, expert_weight, _ = _matmul(c, experts)
+    expert_weight, memory = _matmul(c, experts)[1], _memory_rate(a, e, o)
+    expert_flops, expert_read = _expert_rates(c, experts, memory)
     half = rate_of(a, "bf16") or 0.0
     chip, near = chip_rates(a, e), a.links[0] if a.links else None
     chips = c.tp * c.dp
@@ -182,16 +210,14 @@ def _row(model: Model, c: Choice) -> dict[str, float]:
         "dp": c.dp,
         "moe_tp": c.moe_tp or max(chips // c.ep, 1),
         "matmul_flops_per_s": _limited(flops * o.matmul_factor, a, o.core_flops_per_s),
-        "expert_flops_per_s": _limited(expert_flops * o.matmul_factor, a, o.core_flops_per_s)
-        * e.expert_fraction
-        * o.expert_factor,
+        "expert_flops_per_s": expert_flops,
         "half_flops_per_s": _limited(chip["half_flops_per_s"] * o.matmul_factor, a, o.core_flops_per_s),
         "attention_flops_per_s": half * e.attention_fraction * e.matrix_factor * o.prefill_factor,
-        "memory_bytes_per_s": _memory_rate(a, e, o),
+        "memory_bytes_per_s": memory,
         "weight_bytes": weight,
         "weight_read_bytes": weight / _read_fraction(e, whole),
         "expert_weight_bytes": expert_weight,
-        "expert_read_bytes": expert_weight / _read_fraction(e, experts),
+        "expert_read_bytes": expert_read,
         "activation_bytes": activation,
         "kv_bytes": KV_BYTES[c.kv_dtype],
         "kv_read_bytes": KV_BYTES[c.kv_dtype]

@@ -159,7 +159,7 @@ class Overhead:
     core_bytes_per_s: float  # maximum read rate of its kernels per core; 0 or large: they saturate the memory
     prefill_factor: float  # attention kernels in prefill
     tile_tokens: float  # tile rows of its GEMMs with per-row scales; 0: their cost is not in whole tiles
-    expert_factor: float  # its grouped GEMM at many tokens
+    expert_factor: float  # its grouped GEMM at many tokens, in formats without figures of their own below
     collective_factor: float  # fixed cost of its collectives (fused, one-shot) relative to the library's
     one_shot_s: float  # launch of its own all-reduce inside the scale-up domain; large: it has none
     acceptance_fraction: float  # of drafted tokens, multi-token prediction
@@ -182,6 +182,23 @@ class Overhead:
     core_flops_per_s: float = 0.0  # maximum rate of its matrix kernels per core; 0: they reach the chip's
     vector_rows: float = 0.0  # rows of a matrix up to which it has matrix-vector kernels, which pad no tile; 0: none
     tile_wave_fraction: float = 0.0  # of a wave of these tiles that is partly filled: 1 costs a whole one, 0 nothing
+    # Its kernels of routed experts on this chip, by format: share of the dense peak that full tiles reach in a layer
+    # that is timed alone, and the bytes of weights that one core reads in a second; 0: not measured.
+    expert_bf16_fraction: float = 0.0
+    expert_bf16_core_bytes_per_s: float = 0.0
+    expert_fp8_fraction: float = 0.0
+    expert_fp8_core_bytes_per_s: float = 0.0
+    expert_fp8_block_fraction: float = 0.0
+    expert_fp8_block_core_bytes_per_s: float = 0.0
+    expert_int4_fraction: float = 0.0
+    expert_int4_core_bytes_per_s: float = 0.0
+    expert_mxfp4_fraction: float = 0.0
+    expert_mxfp4_core_bytes_per_s: float = 0.0
+    expert_mxfp4_fp8_fraction: float = 0.0  # activations in 8 bits
+    expert_mxfp4_fp8_core_bytes_per_s: float = 0.0
+    expert_nvfp4_fraction: float = 0.0
+    expert_nvfp4_core_bytes_per_s: float = 0.0
+    expert_served_factor: float = 1.0  # of these shares, what experts reach while requests are served
     uncertain_ratio: float = 1.0  # by how much its times may be off where they are estimates; 1: its own, measured
     timed: bool = False  # its host times were measured on this chip family, with this release or an earlier one
     measured_version: str = ""  # the newest measured release at or below this one; empty: none
@@ -195,8 +212,12 @@ BASES = ("datasheet", "relative", "measured")
 TRAINING = "training"  # scope of the figures that only training reads; training:family:hopper has those of a family
 
 
+EXPERT_FORMATS = ("bf16", "fp8", "fp8_block", "int4", "mxfp4", "mxfp4_fp8", "nvfp4")
 # defaults of figures that are optional for frameworks
 UNMEASURED = {
+    **{f"expert_{name}_fraction": 0.0 for name in EXPERT_FORMATS},
+    **{f"expert_{name}_core_bytes_per_s": 0.0 for name in EXPERT_FORMATS},
+    "expert_served_factor": 1.0,
     "odd_matmul_fraction": 1.0,
     "odd_read_fraction": 1.0,
     "misaligned_matmul_fraction": 1.0,
@@ -272,23 +293,31 @@ def with_host_factor(scopes: Scopes, factor: float, everywhere: bool = False) ->
     return {**scopes, **given}
 
 
-def overhead_scopes(scopes: Scopes, framework: str, version: str, family: str = "", kind: str = "") -> tuple[str, ...]:
+def overhead_scopes(
+    scopes: Scopes, framework: str, version: str, family: str = "", kind: str = "", slug: str = ""
+) -> tuple[str, ...]:
     """Scopes of the figures of a framework, from the widest to the narrowest, whether or not they exist."""
     own = f"framework:{framework}"
     stored = [v for v in {name[len(own) + 1 :].split(":")[0] for name in scopes if name.startswith(f"{own}:")} if v]
     below = at_or_below(stored, version)
     versions, on_family = [f"{own}:{v}" for v in below], [f"{own}:{v}:{family}" for v in below]
-    return ("framework", own, *versions, f"{own}:{kind}", f"{own}:{family}", *on_family)
+    wide = ("framework", own, *versions, f"{own}:{kind}", f"{own}:{family}")
+    if not slug:
+        return (*wide, *on_family)
+    chip = f"accelerator:{slug}"
+    return (*wide, f"{own}:{chip}", *on_family, *(f"{own}:{v}:{chip}" for v in below))
 
 
-def overhead(scopes: Scopes, framework: str, version: str, family: str = "", kind: str = "") -> Overhead:
+def overhead(
+    scopes: Scopes, framework: str, version: str, family: str = "", kind: str = "", slug: str = ""
+) -> Overhead:
     """Overhead of a framework: each figure from the narrowest scope that has it.
 
-    Scopes: newest version at or below this one on a chip family, older ones there, framework on a chip family, on a
-    kind of chip, newest version, older ones, framework, default: a release was measured on other chips. The default has
+    Scopes: newest version at or below this one on a chip family, older ones there, framework on a chip, on its family,
+    on its kind, newest version, older ones, framework, default: a release was measured on other chips. The default has
     no host time of a layer, so that no framework takes another's. ValueError if none has a figure.
     """
-    own, names = f"framework:{framework}", overhead_scopes(scopes, framework, version, family, kind)
+    own, names = f"framework:{framework}", overhead_scopes(scopes, framework, version, family, kind, slug)
     wanted = tuple(f.name for f in fields(Overhead) if f.name not in DERIVED)
     measured, since = measured_release(scopes, framework, version)
     sources = [str(scopes[n]["source"]) for n in names if "source" in scopes.get(n, {})]
@@ -296,7 +325,7 @@ def overhead(scopes: Scopes, framework: str, version: str, family: str = "", kin
         sources.append(f"newest measured release {measured}, {since} before {version}")
     return Overhead(
         **_merge(scopes, names, wanted),
-        timed=any(n in scopes and n.count(":") > own.count(":") + 1 for n in names),
+        timed=bool(family) and any(n in scopes and n.endswith(f":{family}") for n in names if n != f"{own}:{family}"),
         measured_version=measured,
         releases_since=since,
         source="; ".join(sources),
