@@ -190,6 +190,7 @@ CLASS_TEXTS = {
     "offline": "offline throughput",
     "static": "static batches: TPOT, throughput, whole batches",
     "prefill": "one prompt: TTFT, prefill tokens/s",
+    "imported": "imported figures: step times",
 }
 
 
@@ -221,7 +222,8 @@ def conditioned_section(made: Sequence[Decision]) -> str:
             "deployments ([how](../explanation/conditioning.md)). This table predicts every row without the rows held "
             "out with it. Errors are medians over groups, before (*physics*) and after the correction. *p90* is over "
             "rows, *in 90 %* is over rows (in parentheses: mean over groups), and *half-width* is the factor of the "
-            "corrected 90 % interval. Answers use only the corrections of serving TPOT and batch throughput; the "
+            "corrected 90 % interval. Answers use only the corrections of serving TPOT, batch throughput "
+            "and, where there is neither, imported figures; the "
             "others are scored here but not used.",
             table_of(
                 (
