@@ -50,6 +50,8 @@ def test_templates_and_messages_are_in_american_english() -> None:
         for file in sorted((ROOT / top).rglob("templates/**/*.html")):
             found[str(file.relative_to(ROOT))] = british(file.read_text())
         for file in sorted((ROOT / top).rglob("*.py")):
+            if file.name == "admin.py":  # its texts are lists of columns
+                continue
             found[str(file.relative_to(ROOT))] = [
                 word for text in messages(file) for word in british(text) if word not in VALUES
             ]
