@@ -77,7 +77,7 @@ def test_a_bad_row_refuses_the_file_with_its_line(tmp_path, form, text, words):
 
 
 def test_discounts_without_an_organisation_are_refused(tmp_path):
-    with pytest.raises(CommandError, match="give --organisation"):
+    with pytest.raises(CommandError, match="give --organization"):
         add(tmp_path, "discounts", DISCOUNTS, organisation=None)
     with pytest.raises(CommandError, match="choose one of default, ours"):
         add(tmp_path, "discounts", DISCOUNTS, organisation="nobody")

@@ -182,7 +182,7 @@ def test_a_dry_run_shows_what_would_be_held_and_keeps_nothing(tmp_path: Path):
 def test_a_released_private_price_stays_private(tmp_path: Path):
     ours = Organisation.objects.create(slug="ours", name="Ours")
     path = write(tmp_path, offer("eight", 8, "2.10"))
-    run("import_prices", path, "--from", "csv", "--organisation", "ours")
+    run("import_prices", path, "--from", "csv", "--organization", "ours")
     price_imports.release(HeldPrice.objects.get().pk, "ann")
     assert Price.objects.get(provider="cloud").organisation == ours
 

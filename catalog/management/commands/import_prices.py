@@ -36,7 +36,12 @@ class Command(BaseCommand):
         parser.add_argument(
             "--as-of", type=date.fromisoformat, default=clock.today(), help="date of the prices (default: today)"
         )
-        parser.add_argument("--organisation", help="slug of the organization that the rows are private to")
+        parser.add_argument(
+            "--organization",
+            "--organisation",
+            dest="organisation",
+            help="slug of the organization that the rows are private to",
+        )
         parser.add_argument("--by", default=operator(), help="who imports them (default: the user of this process)")
         parser.add_argument("--dry-run", action="store_true", help="show what would be added without adding it")
 
@@ -104,10 +109,10 @@ def organisation(file_format: str, slug: str | None) -> Organisation | None:
     """The owner of private rows; None for public ones. BadInput: it does not fit the format, or does not exist."""
     if slug is None:
         if file_format in PRIVATE:
-            raise BadInput(f"{file_format} belong to an organization; give --organisation")
+            raise BadInput(f"{file_format} belong to an organization; give --organization")
         return None
     if file_format not in ("csv", *PRIVATE):
-        raise BadInput(f"{file_format} prices are public; --organisation works only with csv, {' or '.join(PRIVATE)}")
+        raise BadInput(f"{file_format} prices are public; --organization works only with csv, {' or '.join(PRIVATE)}")
     owner = Organisation.objects.filter(slug=slug).first()
     if owner is None:
         raise BadInput(
