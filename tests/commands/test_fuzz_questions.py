@@ -20,7 +20,7 @@ def failed(outcomes: dict[int, Outcome]) -> str:
     return "\n\n".join(report(each, seed) for seed, each in outcomes.items() if each.faults)
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize("block", [0, 1, *(pytest.param(k, marks=pytest.mark.soak) for k in range(2, BLOCKS))])
 def test_no_question_ends_in_a_traceback_or_a_refusal_of_what_nobody_wrote(block: int, names: Names) -> None:
     seeds = range(SEED + block, SEED + QUESTIONS, BLOCKS)
     assert failed({seed: asked(drawn(seed, names, FEW_CHIPS)) for seed in seeds}) == ""
