@@ -208,7 +208,7 @@ def drawn_series(series: Mapping[str, Any], x: Scale, y: Scale) -> str:
     if series["type"] == "points":
         return marks
     text = next((point[2] for point in series["points"] if len(point) > 2 and point[2]), "")
-    line = f'<path d="M{"L".join(f"{px} {py}" for px, py in places)}" {stroke(series)}/>'
+    line = f'<path class="series" d="M{"L".join(f"{px} {py}" for px, py in places)}" {stroke(series)}/>'
     return (f"<g><title>{escape(text)}</title>{line}</g>" if text else line) + marks
 
 

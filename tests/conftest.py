@@ -153,7 +153,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
     fake = SimpleNamespace(snapshot=answers.snapshot, recommend=answers.recommend)
     monkeypatch.setattr(inputs, "take_snapshot", lambda *given: fake.snapshot(*given))
-    monkeypatch.setattr(answer, "recommend", lambda *given: fake.recommend(*given))
+    monkeypatch.setattr(answer, "recommend", lambda *given, first_screen=False: fake.recommend(*given))
     return fake
 
 

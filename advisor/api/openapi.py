@@ -258,7 +258,7 @@ INCLUDE = OpenApiParameter(
 LONGEST_S = 30  # that a request may wait for an answer
 WAIT = OpenApiParameter(
     "wait",
-    OpenApiTypes.INT,
+    {"type": "integer", "minimum": 0, "maximum": LONGEST_S},
     description=f"Seconds to wait for the answer, at most {LONGEST_S}. Few requests may wait at a time; others "
     "respond at once, with `Retry-After` if the answer is not finished.",
 )

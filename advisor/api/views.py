@@ -46,12 +46,10 @@ from catalog.lists import filters
 from catalog.models import Organisation
 from catalog.pricing import reader
 from catalog.rest import Conflict, problems
-from catalog.revision import REVALIDATE
 
 MAX_ESTIMATE = {"isl": 131_072, "osl": 16_384, "concurrency": 20_000, "trace": 20_000_000}  # of web requests: quick
 
 
-KEPT = {"Cache-Control": REVALIDATE}
 LATER = {"Retry-After": "1"}
 DELETED: dict[Any, Any] = {204: OpenApiResponse(description="Deleted."), **problems(401, 403, 404)}
 
@@ -212,7 +210,7 @@ class AdviceList(generics.ListAPIView[Advice]):
         return Response(data, 200, headers=headers) if finished else Response(data, 202, headers=headers | LATER)
 
 
-# Clients keep an answer and ask with its ETag before they use it again: 304 without a body if nothing changed.
+# A program asks with the ETag of the answer that it has: 304 without a body if nothing changed. Browsers store nothing.
 @method_decorator(conditional_page, name="dispatch")
 class OneAdvice(generics.GenericAPIView[Advice]):
     queryset = Advice.objects.none()
@@ -222,7 +220,7 @@ class OneAdvice(generics.GenericAPIView[Advice]):
         return get_object_or_404(advise.visible(organisation_of(self.request)), pk=pk)
 
     def shown(self, advice: Advice) -> Response:
-        headers = KEPT if advice.state in advise.FINISHED else LATER
+        headers = {} if advice.state in advise.FINISHED else LATER
         return Response(self.get_serializer(advice).data, headers=headers)
 
 
@@ -273,7 +271,7 @@ class AdviceResult(OneAdvice):
         responses={200: Answer, **problems(400, 404, 406, 409)},
     )
     def get(self, request: Request, pk: Any) -> Response:
-        return Response(short(result_of(self.advice(pk)), included(request)), headers=KEPT)
+        return Response(short(result_of(self.advice(pk)), included(request)))
 
 
 def result_of(advice: Advice) -> dict[str, Any]:
@@ -302,7 +300,7 @@ class AdviceSummary(OneAdvice):
         names = {"html": "advice", "result": "api-advice-result", "workload": "advice-workload"}
         links = {key: reverse(name, args=[pk], request=request) for key, name in names.items()}
         found = summary_of(answer, str(pk), advice.workload.name, SummaryLinks(**links))
-        return Response(found.to_json(), headers=KEPT)
+        return Response(found.to_json())
 
 
 ASKED = AnyOf(name="EstimateRequest", models=(Deployment, TrainingRun), required=("model", "accelerator"))

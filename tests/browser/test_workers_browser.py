@@ -75,7 +75,7 @@ def test_a_result_shows_points_under_the_roof_curves_and_every_figure(
 ) -> None:
     page = open_page(f"/workers/results/{three[0].pk}", **LOOKS[look])
     roof = page.locator("figure", has=page.get_by_role("img", name=re.compile("datasheet rooflines"))).first
-    points, lines = roof.locator("circle.dot"), roof.locator("path.roof-line")
+    points, lines = roof.locator("circle.dot"), roof.locator("path.series")
     entries = samples.document()["results"]
     placed = [e for e in entries if e["kind"] in result_figures.ROOF_KINDS and e["flops"] and e["bytes"]]
     expect(points).to_have_count(len(placed))

@@ -147,7 +147,7 @@ def test_a_chip_without_rents_says_so_and_an_unknown_one_is_not_found(client, la
 def test_only_neighboring_months_are_joined():
     points = tuple((date(2026, month, 28), date(2026, month, 1), 2.0) for month in (1, 2, 5))
     drawn = price_index_figure([IndexLine(name="<spot>", hue=1, points=points)], "Prices")["svg"]
-    paths = [each.split('"')[0] for each in drawn.split('<path d="')[1:]]
+    paths = [each.split('"')[0] for each in drawn.split('<path class="series" d="')[1:]]
     assert [(path.count("M"), path.count("L")) for path in paths] == [(1, 1), (1, 0)]
     assert "&lt;spot&gt;" in drawn and not price_index_figure([], "Prices")
 
