@@ -46,7 +46,7 @@ def test_chips_are_found_chosen_and_compared(open_page: Open, look: str) -> None
     if look == "without scripts":
         expect(page.get_by_role("img", name=re.compile("oofline")).locator("path.series")).to_have_count(2)
     else:
-        expect(page.locator("figure svg").first).to_be_visible()
+        expect(page.locator("#chart-roofline")).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
