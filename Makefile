@@ -21,9 +21,9 @@ ASK := $(PY) manage.py
 demo: $(CORE)
 	@$(ASK) demo
 
-# A file's tests stay together: many share a catalog. Each process imports all tests and makes a database, so no more
-# processes than cores; in the order of the folders, so that no slow file comes last.
-PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 4 ? n : 4)))
+# A file's tests stay together: many share a catalog. One process more than cores, because some tests mostly wait; in
+# the order of the folders, so that no slow file comes last.
+PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 4 ? n + 1 : 4)))
 PYTEST_ARGS ?= -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 test: $(ALL)
 	@$(PY) -m pytest $(PYTEST_ARGS)

@@ -58,7 +58,7 @@ def test_eight_by_eight_by_eight_against_the_best_layout() -> None:
     p, used = best.run.parallel, training.peak_memory(asked.model, run).allocated_bytes
     assert row("TP8 × PP8 × DP8")[1:] == [f"{step_s:.2f} s", f"{used / 2**30:.1f} GiB"]
     assert row("best layout")[1:] == [f"{best.step_s:.2f} s", f"{best.memory.allocated_bytes / 2**30:.1f} GiB"]
-    said = f"is TP{p.tp} × CP{p.cp} × PP{p.pp} × DP{p.dp} with {p.virtual_stages} interleaved parts in each stage"
+    said = f"is TP{p.tp} × CP{p.cp} × PP{p.pp} × DP{p.dp} with {p.virtual_stages} interleaved stages per pipeline rank"
     said += f" and micro-batches of {best.run.micro_batch}"
     assert p.ep == 1 and said in PAGE.replace("\n", " ")
     assert f"{step_s / best.step_s - 1.0:.0%} longer" in PAGE.replace("\n", " ")
