@@ -14,8 +14,9 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from operator import eq
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ NOISE = (
     (re.compile(r"import_loadtest \d+"), "import_loadtest N"),
     (re.compile(r"\b\d+(\.\d+)? (seconds?|minutes?|ms|s) ago\b"), "AGO"),
 )
-UNCOMPARED = {"computed_at", "cpu_s", "took_s"}
+UNCOMPARED = {"computed_at", "cpu_s", "elapsed_s", "took_s"}
 Json = dict[str, Any]
 
 
@@ -172,17 +173,17 @@ def compare(before: Path, after: Path) -> list[str]:
     return found
 
 
-def differences(path: str, was: Any, now: Any) -> Iterator[str]:
+def differences(path: str, was: Any, now: Any, equal: Callable[[Any, Any], bool] = eq) -> Iterator[str]:
     if isinstance(was, dict) and isinstance(now, dict):
         for key in sorted((was.keys() | now.keys()) - UNCOMPARED):
             if key not in was or key not in now:
                 yield f"{path}.{key} {'came' if key in now else 'went'}"
             else:
-                yield from differences(f"{path}.{key}", was[key], now[key])
+                yield from differences(f"{path}.{key}", was[key], now[key], equal)
     elif isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
         for index, (old, new) in enumerate(zip(was, now, strict=True)):
-            yield from differences(f"{path}[{index}]", old, new)
-    elif was != now:
+            yield from differences(f"{path}[{index}]", old, new, equal)
+    elif not equal(was, now):
         yield f"{path}: {str(was)[:100]} -> {str(now)[:100]}"
 
 

@@ -193,7 +193,7 @@ def runs_of_model(model: str) -> tuple[Run, ...]:
 
 
 def imported_runs() -> tuple[Run, ...]:
-    """The imported figures as runs. They are shown, and correct nothing."""
+    """The imported figures as runs, to be shown; inputs/measured.py says which of them correct an answer."""
     return _imported(imported_state(), "")
 
 

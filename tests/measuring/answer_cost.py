@@ -13,12 +13,12 @@ import os
 import resource
 import statistics
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.same_answers import differences
+
 WORKLOADS = Path("fixtures/workloads")
-UNCOMPARED = {"computed_at", "cpu_s", "took_s", "elapsed_s"}
 TOLERANCE = 1e-6
 Json = dict[str, Any]
 
@@ -84,22 +84,8 @@ def compare(before: Path, after: Path) -> list[str]:
     for name in sorted(was.keys() & now.keys()):
         old, new = was[name]["cost"], now[name]["cost"]
         print(name, ", ".join(f"{key} {old[key]} -> {new[key]}" for key in old))
-        found += [f"{name}{line}" for line in differences("", was[name]["answer"], now[name]["answer"])]
+        found += [f"{name}{line}" for line in differences("", was[name]["answer"], now[name]["answer"], equal)]
     return found
-
-
-def differences(path: str, was: Any, now: Any) -> Iterator[str]:
-    if isinstance(was, dict) and isinstance(now, dict):
-        for key in sorted((was.keys() | now.keys()) - UNCOMPARED):
-            if key not in was or key not in now:
-                yield f"{path}.{key} {'came' if key in now else 'went'}"
-            else:
-                yield from differences(f"{path}.{key}", was[key], now[key])
-    elif isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
-        for index, (old, new) in enumerate(zip(was, now, strict=True)):
-            yield from differences(f"{path}[{index}]", old, new)
-    elif not equal(was, now):
-        yield f"{path}: {str(was)[:100]} -> {str(now)[:100]}"
 
 
 def equal(was: Any, now: Any) -> bool:
