@@ -27,6 +27,7 @@ from advisor.engine.step import (
     launchable,
     mixers_of,
     model_mismatch,
+    published_conversion,
     quality_of,
     quantizes,
     runs_on,
@@ -684,12 +685,19 @@ def _lanes_of(
 def _weights_on(model: Model, f: Framework, a: Accelerator, formats: Sequence[Quantization]) -> list[Quantization]:
     """The formats as the framework runs them on the chip; of those that run alike, the one made for it.
 
-    BF16 and FP16 run alike: the published one where the chip has it.
+    BF16 and FP16 run alike: the published one where the chip has it. Nobody converts weights to scales by block where
+    one scale per tensor or channel runs too: it is as exact, and every kernel supports it.
     """
     run = [(q, as_run) for q in formats if isinstance(as_run := weights_on(f, a, q, model), Quantization)]
     run.sort(key=lambda pair: (pair[0] is not pair[1], is_cast(model, pair[0]) and not is_published(model, pair[0])))
     alike = {_as_multiplied(r): r for _, r in reversed(run)}
-    return list(alike.values())[::-1]
+    simple = {r.weights_dtype for r in alike.values() if not r.block_scaled and r.activations_dtype == r.weights_dtype}
+    return [r for r in alike.values() if not (r.weights_dtype in simple and _blocks_to_make(model, r))][::-1]
+
+
+def _blocks_to_make(model: Model, q: Quantization) -> bool:
+    """Whether it has scales by block, and no such checkpoint is known."""
+    return q.block_scaled and not is_published(model, q) and published_conversion(model, q) is None
 
 
 def _as_multiplied(q: Quantization) -> tuple[object, ...]:

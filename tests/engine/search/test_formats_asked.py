@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
+from advisor.engine.network.release import Release
 from advisor.engine.search import Question
 from advisor.engine.search.candidates import admissible, enumerate_lanes
 from advisor.engine.search.run import search
 from advisor.engine.terms.workloads.workload import Constraints, Slo
-from tests.engine.catalog_sample import BF16, FP8, LLAMA_8B, catalog, question
+from tests.engine.catalog_sample import BF16, FP8, LLAMA_8B, catalog, question, rules
 from tests.engine.search.test_variants import BUSY, ONE_FRAMEWORK, POOLED, SUMMARIES
 
 
@@ -53,3 +54,19 @@ def test_a_limit_on_the_count_names_the_memory_where_the_weights_need_more_than_
     small = search(Question(replace(asked, requests_per_s_mean=500.0, requests_per_s_peak=500.0), catalog()))
     others = [r.detail for r in small.rejections if r.accelerator != "tiny"]  # which needs several for the weights
     assert others and all("weights take" not in detail for detail in others)
+
+
+def test_scales_by_block_are_not_made_where_one_scale_per_tensor_runs():
+    block = replace(FP8, slug="fp8-block", name="FP8 block", bits_per_weight=8.002, block_scaled=True)
+
+    def formats(model, *quantizations, allow=()) -> set[str]:
+        served = tuple(replace(f, weights=rules("bf16", "fp8", "fp8-block")) for f in catalog().frameworks)
+        known = replace(catalog(), model=model, quantizations=(BF16, *quantizations), frameworks=served)
+        asked = Question(question(constraints=Constraints(formats_allow=allow)), known)
+        return {lane.choice.quantization.slug for lane in enumerate_lanes(asked, admissible(asked)[1])[0]}
+
+    assert "fp8-block" not in formats(LLAMA_8B, FP8, block)
+    assert "fp8-block" in formats(LLAMA_8B, FP8, block, allow=("fp8-block",))  # asked for by name
+    assert "fp8-block" in formats(LLAMA_8B, block)  # as in a framework without the other
+    made = replace(LLAMA_8B, conversions=(Release(hf_id="org/model-fp8-block", format="fp8-block"),))
+    assert {"fp8", "fp8-block"} <= formats(made, FP8, block)
