@@ -28,7 +28,7 @@ from django.utils import timezone
 from kombu.exceptions import ChannelError
 from kombu.exceptions import OperationalError as BrokerError
 
-from advisor import answer, inputs, leases, shutdown, storage, turns
+from advisor import answer, inputs, leases, shutdown, storage, turns, webhooks
 from advisor.celery import app
 from advisor.deletion import delete_expired
 from advisor.leases import LONG_AGO, OPEN, UNAVAILABLE, Lease
@@ -405,6 +405,18 @@ class Claim(Lease):
             log.warning("progress not stored", error=str(error))
             connection.close_if_unusable_or_obsolete()
 
+    def write(self, **values: Any) -> None:
+        """As any lease. The events of a failure are written in the same transaction."""
+        if values.get("state") != State.FAILED:
+            return Lease.write(self, **values)
+        with transaction.atomic():
+            Lease.write(self, **values)
+            webhooks.advice_ended([self.pk])
+
+    @staticmethod
+    def ended(pks: Sequence[Any]) -> None:
+        webhooks.advice_ended(pks)
+
     def finish(self, snapshot: inputs.Snapshot, result: Answer) -> None:
         with transaction.atomic():
             self.write(
@@ -423,9 +435,36 @@ class Claim(Lease):
             Option.objects.bulk_create(
                 option_row(self.pk, rank, option) for rank, option in enumerate(result.recommendations, 1)
             )
+            webhooks.advice_ended([self.pk], result.verdict)
+            self.compare_first(result)
+
+    def compare_first(self, result: Answer) -> None:
+        """Tells if the first choice differs from that of the answer that this one supersedes."""
+        advice = Advice.objects.select_related("workload", "supersedes").defer("snapshot", "result").get(pk=self.pk)
+        earlier = advice.supersedes
+        if earlier is None or earlier.state != State.DONE or not webhooks.subscribed(advice.organisation_id, WINNER):
+            return
+        if result.portfolio is not None:
+            before, after = (earlier.answer or {}).get("verdict", ""), result.verdict
+        else:
+            before, after = (first_label(each) for each in (earlier, advice))
+        if before != after:
+            webhooks.winner_changed(advice, str(earlier.pk), first_choice(earlier, before), first_choice(advice, after))
 
     def wake(self) -> None:
         wake(self.pk)
+
+
+WINNER = "winner.changed"
+
+
+def first_label(advice: Advice) -> str:
+    return advice.options.order_by("rank").values_list("label", flat=True).first() or ""
+
+
+def first_choice(advice: Advice, label: str) -> dict[str, Any]:
+    usd = advice.options.order_by("rank").values_list("usd_per_month", flat=True).first()
+    return {"label": label, "usd_per_month": None if usd is None else float(usd)}
 
 
 def option_row(pk: UUID | str, rank: int, option: Recommended | ApiOption | TrainingOption) -> Option:

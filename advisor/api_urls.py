@@ -1,6 +1,6 @@
 from django.urls import path
 
-from advisor.accounts import organization_page, rest
+from advisor.accounts import organization_page, rest, webhook_pages
 from advisor.api import (
     AdviceDetail,
     AdviceList,
@@ -60,6 +60,16 @@ urlpatterns = [
     path("invitations/<int:pk>", rest.OneInvitation.as_view(), name="api-invitation"),
     path("organization", organization_page.OneOrganization.as_view(), name="api-organization"),
     path("organization/export", organization_page.ExportOrganization.as_view(), name="api-organization-export"),
+    path("webhooks", webhook_pages.Webhooks.as_view(), name="api-webhooks"),
+    path("webhooks/<int:pk>", webhook_pages.OneWebhook.as_view(), name="api-webhook"),
+    path("webhooks/<int:pk>/rotate", webhook_pages.RotateWebhook.as_view(), name="api-webhook-rotate"),
+    path("webhooks/<int:pk>/test", webhook_pages.PingWebhook.as_view(), name="api-webhook-test"),
+    path("webhooks/<int:pk>/deliveries", webhook_pages.Deliveries.as_view(), name="api-webhook-deliveries"),
+    path(
+        "webhooks/<int:pk>/deliveries/<int:delivery>/redeliver",
+        webhook_pages.Redeliver.as_view(),
+        name="api-webhook-redeliver",
+    ),
     path("audit", rest.Audit.as_view(), name="api-audit"),
     path("quick", Quick.as_view(), name="api-quick"),
     path("estimate", EstimateOne.as_view(), name="api-estimate"),

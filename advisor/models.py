@@ -309,6 +309,54 @@ class ApiToken(models.Model):
         return self.before_accounts and get_user_model().objects.exists()
 
 
+class WebhookEndpoint(models.Model):
+    """A URL that is told about events of an organization. Its secret is derived from a salt, not stored (webhooks/)."""
+
+    organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT)
+    url = models.CharField(max_length=500)
+    events = models.JSONField(default=list)  # types, as webhooks.EVENTS names them
+    key_salt = models.CharField(max_length=64)  # with SECRET_KEY, gives the secret
+    old_key_salt = models.CharField(max_length=64, blank=True)  # signs too until old_key_until
+    old_key_until = models.DateTimeField(null=True, blank=True)
+    made_by = models.CharField(max_length=150, blank=True)
+    made_at = models.DateTimeField(default=timezone.now)
+    disabled_at = models.DateTimeField(null=True, blank=True)
+    disabled_because = models.CharField(max_length=200, blank=True)
+    answered_at = models.DateTimeField(null=True, blank=True)  # its last success
+    tried_at = models.DateTimeField(null=True, blank=True)  # the last attempt, so that endpoints take turns
+    busy_until = models.DateTimeField(null=True, blank=True)  # a worker sends to it, or it is given a pause
+
+    class Meta:
+        ordering = ["pk"]
+
+
+class WebhookDelivery(models.Model):
+    """One event for one endpoint: written with the event, sent later, kept as the log."""
+
+    class State(models.TextChoices):
+        WAITING = "waiting"
+        DELIVERED = "delivered"
+        FAILED = "failed"
+
+    endpoint = models.ForeignKey(WebhookEndpoint, on_delete=models.CASCADE, related_name="deliveries")
+    event_id = models.CharField(max_length=64)  # the same in every attempt
+    type = models.CharField(max_length=40)
+    body = models.TextField()  # the JSON that is signed and sent
+    state = models.CharField(max_length=12, choices=State, default=State.WAITING)
+    attempts = models.PositiveIntegerField(default=0)
+    next_attempt_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=timezone.now)
+    ended_at = models.DateTimeField(null=True, blank=True)
+    last_status = models.PositiveSmallIntegerField(null=True, blank=True)  # HTTP; None: no answer
+    last_error = models.CharField(max_length=200, blank=True)
+
+    class Meta:
+        ordering = ["-created_at", "-pk"]
+        verbose_name_plural = "webhook deliveries"
+        indexes = [models.Index(fields=["state", "next_attempt_at"], name="due_deliveries")]
+        constraints = [models.UniqueConstraint(fields=["endpoint", "event_id"], name="one_delivery_an_event")]
+
+
 class Duty(models.Model):
     """When a background task (the sweep) last ran."""
 

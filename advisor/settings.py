@@ -2,6 +2,7 @@
 
 import os
 import re
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from random import uniform
 
@@ -171,6 +172,7 @@ CELERY_TASK_ROUTES = {
     "prices.sync": {"queue": REFRESH},
     "catalog.bundle": {"queue": REFRESH},
     "answers.compare": {"queue": REFRESH},
+    "webhooks.send": {"queue": SWEEPS},
 }
 CELERY_RESULT_BACKEND = None
 CELERY_TASK_IGNORE_RESULT = True
@@ -222,6 +224,7 @@ KEEP_SHARES_DAYS = retention_days("ASSAY_KEEP_SHARES_DAYS")
 KEEP_LOAD_TESTS_DAYS = retention_days("ASSAY_KEEP_LOAD_TESTS_DAYS")
 KEEP_TOKENS_DAYS = retention_days("ASSAY_KEEP_TOKENS_DAYS")
 KEEP_LOGINS_DAYS = retention_days("ASSAY_KEEP_LOGINS_DAYS")
+KEEP_DELIVERIES_DAYS = retention_days("ASSAY_KEEP_DELIVERIES_DAYS")
 KEEP_AUDIT_DAYS = retention_days("ASSAY_KEEP_AUDIT_DAYS")
 # A worker compares the expiration of a message with its own clock, which may differ from that of beat by some minutes.
 MESSAGE_EXPIRES_S = 3600
@@ -255,6 +258,18 @@ for task, hours in (("prices.sync", PRICE_REFRESH_HOURS if PRICE_SOURCES else 0.
             "schedule": hours * 3600 * uniform(0.95, 1.05),  # noqa: S311  installations must not ask together
             "options": {"expires": MESSAGE_EXPIRES_S},
         }
+
+
+def networks(name: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    """Networks in CIDR notation, separated by commas."""
+    try:
+        return tuple(ip_network(each.strip()) for each in env.list(name, default=[]) if each.strip())
+    except ValueError as error:
+        raise ImproperlyConfigured(f"{name}: {error}; use networks such as 10.0.0.0/8, separated by commas") from error
+
+
+# Webhooks go to public addresses, and to those of these networks; without TLS only to loopback addresses of them.
+WEBHOOK_NETWORKS = networks("ASSAY_WEBHOOK_NETWORKS")
 
 METRICS_TOKEN = env.str("ASSAY_METRICS_TOKEN", default="")  # empty: /metrics answers this machine only
 WARM = env.bool("ASSAY_WARM", default=True)  # web processes load in the background what first pages need
