@@ -10,7 +10,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 from django_filters import rest_framework as filters
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -113,6 +113,11 @@ class Webhooks(Listed):
         operation_id="createWebhook",
         summary="Create a webhook, whose secret is shown once",
         request=WebhookBody,
+        examples=[
+            OpenApiExample(
+                "answers", {"url": "https://example.com/assay", "events": ["advice.finished"]}, request_only=True
+            )
+        ],
         responses={201: WebhookWithSecretSerializer, **REFUSALS},
     )
     def post(self, request: Request) -> Response:
