@@ -1,6 +1,7 @@
 from django.urls import path
 
 from advisor.accounts import organization_page, rest, webhook_pages
+from advisor.actuals import AdviceActuals
 from advisor.api import (
     AdviceDetail,
     AdviceList,
@@ -30,6 +31,7 @@ urlpatterns = [
     path("advice/<uuid:pk>", AdviceDetail.as_view(), name="api-advice"),
     path("advice/<uuid:pk>/cancel", CancelAdvice.as_view(), name="api-advice-cancel"),
     path("advice/<uuid:pk>/result", AdviceResult.as_view(), name="api-advice-result"),
+    path("advice/<uuid:pk>/actuals", AdviceActuals.as_view(), name="api-advice-actuals"),
     path("advice/<uuid:pk>/summary", AdviceSummary.as_view(), name="api-advice-summary"),
     path("advice/<uuid:pk>/documents/<str:name>", document_views.Document.as_view(), name="api-advice-document"),
     path("advice/<uuid:pk>/options/<int:rank>/load-tests", load_test_views.LoadTests.as_view(), name="api-load-tests"),
