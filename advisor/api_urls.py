@@ -22,11 +22,13 @@ from advisor.api import (
     StudyList,
     StudyParquet,
     StudyResults,
+    Version,
 )
 from advisor.web import accuracy_page, comments, document_views, load_test_views, share_links
 
 urlpatterns = [
     path("", Root.as_view(), name="api-root"),
+    path("version", Version.as_view(), name="api-version"),
     path("advice", AdviceList.as_view(), name="api-advice-list"),
     path("advice/<uuid:pk>", AdviceDetail.as_view(), name="api-advice"),
     path("advice/<uuid:pk>/cancel", CancelAdvice.as_view(), name="api-advice-cancel"),

@@ -15,6 +15,15 @@ from catalog import clock
 from catalog.models import Organisation, ServiceAccount
 
 
+def keyed(organisation: Organisation, key: str, owner: str, made_by: str) -> Q:
+    """Which requests an idempotency key names: those of its token or account, and those from before keys had owners.
+
+    owner: such as token-7; empty: everybody without either shares the organization's keys.
+    """
+    mine = Q(key_owner=owner) | Q(key_owner="", made_by=made_by)
+    return Q(organisation=organisation, idempotency_key=key) & mine
+
+
 class Workload(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT)
@@ -39,6 +48,7 @@ class Advice(models.Model):
     workload = models.ForeignKey(Workload, on_delete=models.PROTECT, related_name="advices")
     supersedes = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="successors")
     idempotency_key = models.CharField(max_length=80, blank=True)
+    key_owner = models.CharField(max_length=40, blank=True, default="", db_default="")  # whose key it is; see `keyed`
     request_id = models.CharField(max_length=64, blank=True, default="", db_default="")  # of the HTTP request, for logs
     state = models.CharField(max_length=12, choices=State, default=State.QUEUED)
     stage = models.CharField(max_length=60, blank=True)
@@ -74,7 +84,9 @@ class Advice(models.Model):
         ]
         constraints = [
             models.UniqueConstraint(
-                fields=["organisation", "idempotency_key"], condition=~Q(idempotency_key=""), name="one_advice_a_key"
+                fields=["organisation", "key_owner", "idempotency_key"],
+                condition=~Q(idempotency_key=""),
+                name="one_advice_a_callers_key",
             ),
             models.CheckConstraint(condition=~Q(state="done") | Q(result__isnull=False), name="done_has_a_result"),
             models.CheckConstraint(condition=~Q(state="failed") | ~Q(error=""), name="failed_has_a_reason"),
@@ -82,6 +94,8 @@ class Advice(models.Model):
                 condition=~Q(state="running") | Q(lease_until__isnull=False, attempt__gt=0), name="running_has_a_lease"
             ),
         ]
+
+    is_replay = False  # whether this row answers a repeated request; of one object, not stored
 
     @property
     def answer(self) -> dict[str, Any] | None:
@@ -110,6 +124,7 @@ class Study(models.Model):
         PORTFOLIO = "portfolio"  # the workloads of a portfolio that is being answered; not listed
 
     State = Advice.State
+    is_replay = False  # as of Advice
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT)
@@ -120,6 +135,7 @@ class Study(models.Model):
     points = models.PositiveIntegerField()  # rows of the results
     made_by = models.CharField(max_length=150, blank=True)
     idempotency_key = models.CharField(max_length=80, blank=True)
+    key_owner = models.CharField(max_length=40, blank=True, default="", db_default="")
     request_sha256 = models.CharField(max_length=64, blank=True)  # of the validated request
     state = models.CharField(max_length=12, choices=Advice.State, default=Advice.State.QUEUED)
     phase = models.PositiveSmallIntegerField(default=0)  # of the pieces that may be computed now; see StudyPiece
@@ -141,7 +157,9 @@ class Study(models.Model):
         ]
         constraints = [
             models.UniqueConstraint(
-                fields=["organisation", "idempotency_key"], condition=~Q(idempotency_key=""), name="one_study_a_key"
+                fields=["organisation", "key_owner", "idempotency_key"],
+                condition=~Q(idempotency_key=""),
+                name="one_study_a_callers_key",
             )
         ]
 

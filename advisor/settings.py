@@ -46,6 +46,7 @@ SECRET_KEY = env.str("SECRET_KEY", default="") or stored_secret(VAR / "secret_ke
 SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
 ALLOWED_HOSTS = env.list("ASSAY_ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.list("ASSAY_TRUSTED_ORIGINS", default=[])
+REVISION = env.str("ASSAY_REVISION", default="").strip()  # Git commit that an image was built from
 PUBLIC_URL = env.str("ASSAY_URL", default="http://127.0.0.1:8000")  # of links in e-mails
 OPEN = env.bool("ASSAY_OPEN", default=True)  # False: every page and call needs a login
 HUB_URL = env.str("ASSAY_HUB_URL", default="")  # empty: no access to the Hugging Face Hub
@@ -284,6 +285,7 @@ API_PER_MINUTE_TOKEN = env.int("ASSAY_API_PER_MINUTE_TOKEN", default=600)
 API_PER_MINUTE_ADDRESS = env.int("ASSAY_API_PER_MINUTE_ADDRESS", default=1200)
 ESTIMATES_PER_MINUTE = env.int("ASSAY_ESTIMATES_PER_MINUTE", default=60)  # per token, account or address
 QUICK_PER_MINUTE = env.int("ASSAY_QUICK_PER_MINUTE", default=240)  # what-if rankings; the same
+WORK_PER_MINUTE = env.int("ASSAY_WORK_PER_MINUTE", default=2400)  # of a token, in units of api/limits.py
 
 # Probes: polling rate and leases of agents.
 PROBE_LEASE_S = env.float("ASSAY_PROBE_LEASE_S", default=60.0)
@@ -329,7 +331,7 @@ CACHES = {
 
 REST_FRAMEWORK = {
     "EXCEPTION_HANDLER": "advisor.api.problems.problem",
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "advisor.api.lifecycle.Schema",
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "advisor.api.tokens.PersonToken",
         "rest_framework.authentication.SessionAuthentication",

@@ -19,7 +19,7 @@ from advisor.actuals.bill import Bill, read_bill
 from advisor.actuals.comparison import Forecast, compared, forecast_of, lines, said
 from advisor.actuals.files import ActualsError
 from advisor.actuals.tokens import read_tokens
-from advisor.api import OneAdvice
+from advisor.api import OneAdvice, limits
 from advisor.models import Advice
 from catalog import clock
 from catalog.accounts import Right, needs, organisation_of
@@ -120,6 +120,7 @@ class AdviceActuals(OneAdvice):
             raise exceptions.ValidationError({"bill": ["Give the file of the bill."]})
         if any(file is not None and file.size > WEB.max_bytes for file in given):
             raise TooLarge("A file is larger than 4 MiB; use manage.py actuals.")
+        limits.of_work(request, limits.BILL)
         contents = [None if file is None else file.read() for file in given]
         asked = {name: query.get(name, "")[:200] for name in ("tag", "only", "currency", "model")}
         try:
