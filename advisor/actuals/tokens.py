@@ -94,12 +94,14 @@ def _increases(source: Path | bytes, model: str) -> Iterator[tuple[str, str, Dec
     firsts = [each["values"][0] for each in found if isinstance(each.get("values"), list) and each["values"]]
     begun = min((time_in(str(f[0]), 1, "time") for f in firsts if isinstance(f, list) and f), default=None)
     for series in found:
-        labels = series.get("metric") if isinstance(series.get("metric"), Mapping) else {}
+        given = series.get("metric")
+        labels: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
         kind = next((k for k, form in COUNTERS.items() if form.search(str(labels.get("__name__", "")))), "")
         if not kind or (model and model not in labels.values()):
             continue
         before: Decimal | None = None
-        for n, sample in enumerate(series.get("values") or ()):
+        samples = series.get("values")
+        for n, sample in enumerate(samples if isinstance(samples, list) else ()):
             if not (isinstance(sample, list) and len(sample) == 2):
                 raise ActualsError("is not a range of Prometheus: each value must be [time, text]")
             value = amount_in({plain("value"): sample[1]}, "value", n + 1, str(labels["__name__"]))

@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 from django import forms
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
-from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
@@ -131,11 +130,11 @@ class AdviceActuals(OneAdvice):
 
 
 class ActualsForm(forms.Form):
-    bill = forms.FileField(label=_("Bill in FOCUS (CSV, gzipped CSV or Parquet)"))
-    tokens = forms.FileField(label=_("Tokens served (CSV, or JSON of Prometheus)"), required=False)
-    rank = forms.IntegerField(label=_("Option"), min_value=1, max_value=999, initial=1)
-    tag = forms.CharField(label=_("Split costs by tag"), max_length=200, required=False)
-    only = forms.CharField(label=_("Only rows with the tag KEY=VALUE"), max_length=200, required=False)
+    bill = forms.FileField(label="Bill in FOCUS (CSV, gzipped CSV or Parquet)")
+    tokens = forms.FileField(label="Tokens served (CSV, or JSON of Prometheus)", required=False)
+    rank = forms.IntegerField(label="Option", min_value=1, max_value=999, initial=1)
+    tag = forms.CharField(label="Split costs by tag", max_length=200, required=False)
+    only = forms.CharField(label="Only rows with the tag KEY=VALUE", max_length=200, required=False)
 
 
 @never_cache

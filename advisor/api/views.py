@@ -145,8 +145,8 @@ class RestAdviceFilters(AdviceFilters):
 LINKS = (
     "advice", "studies", "quick", "estimate", "estimates", "accelerators", "models", "prices", "own-prices",
     "discounts", "api-prices", "frameworks", "quantizations", "units", "regions", "assumptions", "freshness",
-    "fidelity", "version", "webhooks", "agents", "probe-jobs", "probe-results", "enrolments", "tokens", "own-tokens", "service-accounts",
-    "members", "invitations", "audit", "organization",
+    "fidelity", "agents", "probe-jobs", "probe-results", "enrolments", "tokens", "own-tokens", "service-accounts",
+    "members", "invitations", "audit", "organization", "webhooks", "version",
 )  # fmt: skip
 
 

@@ -108,7 +108,7 @@ def connected(parts: SplitResult) -> http.client.HTTPConnection:
     try:
         if parts.scheme == "https":
             connection.sock = ssl.create_default_context().wrap_socket(connection.sock, server_hostname=host)
-            connection.default_port = 443  # type: ignore[misc]  # so that the Host header leaves it out
+            connection.default_port = 443  # so that the Host header leaves it out
         connection.sock.settimeout(TOTAL_S)
     except BaseException:
         connection.sock.close()

@@ -38,9 +38,9 @@ def advice_ended(pks: Iterable[Any], verdict: str = "") -> None:
     ended = Advice.objects.filter(pk__in=pks, state__in=(Advice.State.DONE, Advice.State.FAILED))
     for advice in ended.select_related("workload", "organisation").defer("snapshot", "result"):
         if rows := subscribed(advice.organisation, "advice.finished"):
-            told = {"state": advice.state, "verdict": verdict, "error": advice.error}
-            told |= {"supersedes": advice.supersedes_id and str(advice.supersedes_id)}
-            written(rows, "advice.finished", str(advice.pk), about(advice) | told)
+            superseded = str(advice.supersedes_id) if advice.supersedes_id else None
+            told = {"state": advice.state, "verdict": verdict, "error": advice.error, "supersedes": superseded}
+            written(rows, "advice.finished", str(advice.pk), {**about(advice), **told})
 
 
 def winner_changed(advice: Advice, subject: str, before: Json, after: Json) -> None:

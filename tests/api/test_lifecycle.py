@@ -8,6 +8,7 @@ from django.core.cache import cache
 from django.test import Client, override_settings
 from django.urls import path
 from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.settings import patched_settings
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,11 +17,10 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from advisor.api import limits, tokens
-from advisor.api.lifecycle import Deprecation, deprecated
+from advisor.api.lifecycle.deprecation import Deprecation, deprecated
 from advisor.engine import ENGINE_VERSION
 from advisor.models import Advice
 from catalog.models import default_organisation
-from catalog.rest import problems
 from tests import sample_advice
 from tests.people import member
 
@@ -103,7 +103,7 @@ PAGE = "https://assay.example/docs/changes"
 
 @deprecated(Deprecation(since=SINCE, sunset=SUNSET, link=PAGE))
 class Old(APIView):
-    @extend_schema(operation_id="old", responses={200: dict, **problems(401)})
+    @extend_schema(operation_id="old", responses={200: dict})
     def get(self, request: Request) -> Response:
         return Response({}, headers={"Link": "<next>; rel=next"})
 
@@ -112,7 +112,7 @@ class Old(APIView):
 class Partly(APIView):
     @extend_schema(
         operation_id="partly",
-        responses={200: dict, **problems(401)},
+        responses={200: dict},
         parameters=[OpenApiParameter("ancient"), OpenApiParameter("new")],
     )
     def get(self, request: Request) -> Response:
@@ -120,7 +120,7 @@ class Partly(APIView):
 
 
 class Current(APIView):
-    @extend_schema(operation_id="current", responses={200: dict, **problems(401)})
+    @extend_schema(operation_id="current", responses={200: dict})
     def get(self, request: Request) -> Response:
         return Response({})
 
@@ -147,7 +147,8 @@ def test_responses_of_what_is_deprecated_have_the_headers_of_the_rfcs() -> None:
 
 
 def test_the_description_marks_what_is_deprecated() -> None:
-    found = SchemaGenerator(patterns=urlpatterns).get_schema(request=None, public=True)["paths"]
+    with patched_settings({"POSTPROCESSING_HOOKS": []}):  # those of the service look for its own operations
+        found = SchemaGenerator(patterns=urlpatterns).get_schema(request=None, public=True)["paths"]
     operations = {name.rpartition("/")[2]: found[name]["get"] for name in found}
     assert {name: bool(each.get("deprecated")) for name, each in operations.items()} == {
         "old": True, "partly": False, "current": False,
