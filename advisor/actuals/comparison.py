@@ -55,7 +55,7 @@ def forecast_of(option: Mapping[str, Any], per_usd: float = 1.0) -> Forecast:
     """From the JSON of a recommendation. ActualsError: it has no cost per month."""
     month = option.get("usd_per_month")
     if not isinstance(month, int | float) or isinstance(month, bool):
-        raise ActualsError("this option has no cost per month to compare with; choose another one")
+        raise ActualsError("rank: this option has no cost per month to compare with; choose another one")
     names = ("usd_per_mtok_input", "usd_per_mtok_output", "usd_per_mtok_blended")
     return Forecast(
         label=str(option.get("label") or ""),

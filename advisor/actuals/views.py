@@ -24,7 +24,7 @@ from catalog import clock
 from catalog.accounts import Right, needs, organisation_of
 from catalog.loading.bounded import WEB
 from catalog.models import ExchangeRate, Price
-from catalog.rest import Conflict, TooLarge, problems
+from catalog.rest import Conflict, TooLarge, Unprocessable, problems
 
 Json = dict[str, Any]
 TEXT = {"type": "string", "maxLength": 200}
@@ -105,7 +105,7 @@ class AdviceActuals(OneAdvice):
         "the currency of the bill; totals agree with it to the cent.",
         parameters=QUERY,
         request={"multipart/form-data": FILES},
-        responses={200: OpenApiResponse(OpenApiTypes.OBJECT), **problems(400, 401, 404, 406, 409, 413, 415)},
+        responses={200: OpenApiResponse(OpenApiTypes.OBJECT), **problems(400, 401, 404, 406, 409, 413, 415, 422)},
     )
     def post(self, request: Request, pk: Any) -> Response:
         advice, query = self.advice(pk), request.query_params
@@ -126,7 +126,7 @@ class AdviceActuals(OneAdvice):
             return Response(measured(contents[0], contents[1], option_of(advice.answer, int(rank)), **asked))
         except ActualsError as error:
             field, _, text = str(error).partition(": ")
-            raise exceptions.ValidationError({field: [text]} if text else str(error)) from None
+            raise Unprocessable({field: [text]}) from None
 
 
 class ActualsForm(forms.Form):

@@ -110,7 +110,7 @@ def results(asked: Iterable[Json], organisation: Organisation) -> Iterator[Json]
 def most_estimates() -> int:
     """In one call, so that it does not count more than the limit per minute."""
     limits_of = (PER_COUNT * settings.ESTIMATES_PER_MINUTE, settings.WORK_PER_MINUTE // limits.ENTRY)
-    return min(MAX_ESTIMATES, *(most for most in limits_of if most > 0))
+    return min([MAX_ESTIMATES, *(most for most in limits_of if most > 0)])
 
 
 class Estimates(views.APIView):

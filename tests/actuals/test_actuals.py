@@ -309,10 +309,10 @@ def test_rest_and_the_page_compare_what_is_uploaded(client: Client) -> None:
     told = client.post(f"{path}?rank=1", files(october(11000, 744)), headers=headers)
     assert told.status_code == 200 and told.json()["total"]["effective"] == 11000.0
     wrong = client.post(path, files(bill_of({"BilledCost": "x"})), headers=headers)
-    assert wrong.status_code == 400 and wrong.json()["errors"][0]["field"] == "bill"
+    assert wrong.status_code == 422 and wrong.json()["errors"][0]["field"] == "bill"
     assert "line 2, BilledCost" in wrong.json()["errors"][0]["message"]
-    for query in ("rank=9", "rank=x", "only=team"):
-        assert client.post(f"{path}?{query}", files(october(1, 1)), headers=headers).status_code == 400
+    for query, status in (("rank=9", 422), ("rank=x", 400), ("only=team", 422)):
+        assert client.post(f"{path}?{query}", files(october(1, 1)), headers=headers).status_code == status
     assert client.post(path, {}, headers=headers).status_code == 400
     theirs = api_tokens.make("x", "admin", organisation=organisation("theirs"))[0]
     other = {"Authorization": f"Bearer {theirs}"}
