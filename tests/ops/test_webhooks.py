@@ -5,14 +5,21 @@ import hashlib
 import hmac
 import json
 import socket
+import ssl
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_network
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 from django.core import mail
 from django.test import Client
 from django.utils import timezone
@@ -377,6 +384,40 @@ def test_a_receiver_that_does_not_answer_in_time_is_an_error(settings: Any, monk
     with socket.create_server(("127.0.0.1", 0)) as silent:
         status, error = addresses.post(f"http://127.0.0.1:{silent.getsockname()[1]}/", b"{}", {})
     assert status is None and error
+
+
+def certificate(name: str, folder: Path) -> Path:
+    """A self-signed certificate for a host, with its key, in one PEM file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    begins = datetime.now(UTC) - timedelta(days=1)
+    made = x509.CertificateBuilder(subject, subject, key.public_key(), 1, begins, begins + timedelta(days=9))
+    made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+    made = made.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    pem = folder / f"{name}.pem"
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    pem.write_bytes(private + made.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM))
+    return pem
+
+
+def test_https_checks_the_certificate_for_the_name_of_the_url(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pem = certificate("hooks.example", tmp_path)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    Thread(target=server.serve_forever, daemon=True).start()
+    port = server.server_address[1]
+    found = [(socket.AF_INET, 1, 6, "", ("127.0.0.1", port))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kw: found)
+    assert "certificate is not valid" in addresses.post(f"https://hooks.example:{port}/", b"{}", {})[1]
+    monkeypatch.setenv("SSL_CERT_FILE", str(pem))
+    assert addresses.post(f"https://hooks.example:{port}/x", b"{}", {}) == (204, "")
+    assert Receiver.got[0][0]["host"] == f"hooks.example:{port}"
+    assert "certificate is not valid" in addresses.post(f"https://other.example:{port}/", b"{}", {})[1]
+    server.shutdown()
 
 
 # --- REST and pages ---------------------------------------------------------------------------------------------
