@@ -1,6 +1,6 @@
 from django.urls import path
 
-from advisor.accounts import audit_page, organization_page, pages, sign_in_link, single_sign_on
+from advisor.accounts import audit_page, organization_page, pages, sign_in_link, single_sign_on, webhook_pages
 from catalog.accounts import for_any_account
 
 urlpatterns = [
@@ -26,6 +26,9 @@ urlpatterns = [
     path("service-accounts", pages.service_account_new, name="service-account-new"),
     path("service-accounts/<int:pk>", pages.service_account_change, name="service-account-change"),
     path("tokens/<int:pk>/delete", pages.token_delete, name="token-delete"),
+    path("webhooks", webhook_pages.every, name="webhooks"),
+    path("webhooks/<int:pk>", webhook_pages.one, name="webhook"),
+    path("webhooks/<int:pk>/deliveries/<int:delivery>", webhook_pages.redeliver, name="webhook-redeliver"),
     path("organization", organization_page.page, name="organization"),
     path("organization/export", organization_page.export, name="organization-export"),
     path("organization/delete", organization_page.delete, name="organization-delete"),

@@ -23,18 +23,18 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.db import IntegrityError, connection, transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 from kombu.exceptions import ChannelError
 from kombu.exceptions import OperationalError as BrokerError
 
-from advisor import answer, inputs, leases, shutdown, storage, turns
+from advisor import answer, inputs, leases, shutdown, storage, turns, webhooks
 from advisor.celery import app
 from advisor.deletion import delete_expired
 from advisor.leases import LONG_AGO, OPEN, UNAVAILABLE, Lease
 from advisor.leases import LostLease as LostLease
 from advisor.leases import persistently as persistently
-from advisor.models import Advice, Duty, Option, Workload
+from advisor.models import Advice, Duty, Option, Workload, keyed
 from advisor.result import Answer, ApiOption, TrainingOption
 from advisor.result import Option as Recommended
 from advisor.stored import RESULT_VERSION
@@ -76,39 +76,41 @@ def request(
     idempotency_key: str = "",
     supersedes: Advice | None = None,
     made_by: str = "",
+    key_owner: str = "",
 ) -> Advice:
     """Queues a validated workload of an organization (default: the default one), asked by `made_by`.
 
-    The same idempotency key and workload return the same advice again. Raises QueueFull.
+    The same idempotency key of the same owner (models.keyed) and the same workload return the same advice again, with
+    `is_replay`. Raises QueueFull and KeyReused.
     """
     organisation = organisation or default_organisation()
     spec = inputs.with_catalog_names(spec, organisation)
     inputs.check_catalog(spec, organisation)
-    if earlier := earlier_request(spec, organisation, idempotency_key):
+    named = keyed(organisation, idempotency_key, key_owner, made_by) if idempotency_key else None
+    if earlier := earlier_request(spec, named):
         return earlier
     check_room(organisation, made_by)
     try:
-        return _queue_new(spec, organisation, idempotency_key, supersedes, made_by)
+        return _queue_new(spec, organisation, (idempotency_key, key_owner), supersedes, made_by)
     except IntegrityError:  # another request with this key was faster
-        earlier = earlier_request(spec, organisation, idempotency_key)
+        earlier = earlier_request(spec, named)
         if earlier is None:
             raise
         return earlier
 
 
-def earlier_request(spec: dict[str, Any], organisation: Organisation, idempotency_key: str) -> Advice | None:
-    """The advice of an earlier request with this key. Raises KeyReused if it had another workload."""
-    if not idempotency_key:
-        return None
-    earlier = Advice.objects.filter(organisation=organisation, idempotency_key=idempotency_key)
-    advice = earlier.select_related("workload").first()
+def earlier_request(spec: dict[str, Any], named: Q | None) -> Advice | None:
+    """The advice of an earlier request with a key. Raises KeyReused if it had another workload."""
+    advice = Advice.objects.filter(named).select_related("workload").first() if named else None
     if advice and advice.workload.spec != spec:
         raise KeyReused("this idempotency key was used for another workload")
+    if advice:
+        advice.is_replay = True
     return advice
 
 
 def _queue_new(
-    spec: dict[str, Any], organisation: Organisation, key: str, supersedes: Advice | None, made_by: str
+    spec: dict[str, Any], organisation: Organisation, key: tuple[str, str], supersedes: Advice | None, made_by: str
 ) -> Advice:
     with transaction.atomic():
         quotas.use(organisation, "answers")
@@ -116,8 +118,12 @@ def _queue_new(
         return queue(workload, key, supersedes, made_by)
 
 
-def queue(workload: Workload, idempotency_key: str = "", supersedes: Advice | None = None, made_by: str = "") -> Advice:
+def queue(
+    workload: Workload, key: tuple[str, str] = ("", ""), supersedes: Advice | None = None, made_by: str = ""
+) -> Advice:
     """Creates a queued advice for this workload, and wakes a worker when the row is committed.
+
+    key: the idempotency key and its owner.
 
     A workload that asks for probes is held until probes.sweep releases it, or for ADVICE_PROBE_WAIT_S at most. A
     newer answer to the same question is not held again, because it is queued after a measurement.
@@ -132,7 +138,8 @@ def queue(workload: Workload, idempotency_key: str = "", supersedes: Advice | No
         advice = Advice.objects.create(
             organisation=workload.organisation,
             workload=workload,
-            idempotency_key=idempotency_key,
+            idempotency_key=key[0],
+            key_owner=key[1],
             request_id=logs.current_request_id(),
             supersedes=supersedes,
             made_by=made_by,
@@ -405,6 +412,18 @@ class Claim(Lease):
             log.warning("progress not stored", error=str(error))
             connection.close_if_unusable_or_obsolete()
 
+    def write(self, **values: Any) -> None:
+        """As any lease. The events of a failure are written in the same transaction."""
+        if values.get("state") != State.FAILED:
+            return Lease.write(self, **values)
+        with transaction.atomic():
+            Lease.write(self, **values)
+            webhooks.advice_ended([self.pk])
+
+    @staticmethod
+    def ended(pks: Sequence[Any]) -> None:
+        webhooks.advice_ended(pks)
+
     def finish(self, snapshot: inputs.Snapshot, result: Answer) -> None:
         with transaction.atomic():
             self.write(
@@ -423,9 +442,36 @@ class Claim(Lease):
             Option.objects.bulk_create(
                 option_row(self.pk, rank, option) for rank, option in enumerate(result.recommendations, 1)
             )
+            webhooks.advice_ended([self.pk], result.verdict)
+            self.compare_first(result)
+
+    def compare_first(self, result: Answer) -> None:
+        """Tells if the first choice differs from that of the answer that this one supersedes."""
+        advice = Advice.objects.select_related("workload", "supersedes").defer("snapshot", "result").get(pk=self.pk)
+        earlier = advice.supersedes
+        if earlier is None or earlier.state != State.DONE or not webhooks.subscribed(advice.organisation_id, WINNER):
+            return
+        if result.portfolio is not None:
+            before, after = (earlier.answer or {}).get("verdict", ""), result.verdict
+        else:
+            before, after = (first_label(each) for each in (earlier, advice))
+        if before != after:
+            webhooks.winner_changed(advice, str(earlier.pk), first_choice(earlier, before), first_choice(advice, after))
 
     def wake(self) -> None:
         wake(self.pk)
+
+
+WINNER = "winner.changed"
+
+
+def first_label(advice: Advice) -> str:
+    return advice.options.order_by("rank").values_list("label", flat=True).first() or ""
+
+
+def first_choice(advice: Advice, label: str) -> dict[str, Any]:
+    usd = advice.options.order_by("rank").values_list("usd_per_month", flat=True).first()
+    return {"label": label, "usd_per_month": None if usd is None else float(usd)}
 
 
 def option_row(pk: UUID | str, rank: int, option: Recommended | ApiOption | TrainingOption) -> Option:

@@ -1,6 +1,7 @@
 from django.urls import path
 
-from advisor.accounts import organization_page, rest
+from advisor.accounts import organization_page, rest, webhook_pages
+from advisor.actuals import AdviceActuals
 from advisor.api import (
     AdviceDetail,
     AdviceList,
@@ -21,15 +22,18 @@ from advisor.api import (
     StudyList,
     StudyParquet,
     StudyResults,
+    Version,
 )
 from advisor.web import accuracy_page, comments, document_views, load_test_views, share_links
 
 urlpatterns = [
     path("", Root.as_view(), name="api-root"),
+    path("version", Version.as_view(), name="api-version"),
     path("advice", AdviceList.as_view(), name="api-advice-list"),
     path("advice/<uuid:pk>", AdviceDetail.as_view(), name="api-advice"),
     path("advice/<uuid:pk>/cancel", CancelAdvice.as_view(), name="api-advice-cancel"),
     path("advice/<uuid:pk>/result", AdviceResult.as_view(), name="api-advice-result"),
+    path("advice/<uuid:pk>/actuals", AdviceActuals.as_view(), name="api-advice-actuals"),
     path("advice/<uuid:pk>/summary", AdviceSummary.as_view(), name="api-advice-summary"),
     path("advice/<uuid:pk>/documents/<str:name>", document_views.Document.as_view(), name="api-advice-document"),
     path("advice/<uuid:pk>/options/<int:rank>/load-tests", load_test_views.LoadTests.as_view(), name="api-load-tests"),
@@ -60,6 +64,16 @@ urlpatterns = [
     path("invitations/<int:pk>", rest.OneInvitation.as_view(), name="api-invitation"),
     path("organization", organization_page.OneOrganization.as_view(), name="api-organization"),
     path("organization/export", organization_page.ExportOrganization.as_view(), name="api-organization-export"),
+    path("webhooks", webhook_pages.Webhooks.as_view(), name="api-webhooks"),
+    path("webhooks/<int:pk>", webhook_pages.OneWebhook.as_view(), name="api-webhook"),
+    path("webhooks/<int:pk>/rotate", webhook_pages.RotateWebhook.as_view(), name="api-webhook-rotate"),
+    path("webhooks/<int:pk>/test", webhook_pages.PingWebhook.as_view(), name="api-webhook-test"),
+    path("webhooks/<int:pk>/deliveries", webhook_pages.Deliveries.as_view(), name="api-webhook-deliveries"),
+    path(
+        "webhooks/<int:pk>/deliveries/<int:delivery>/redeliver",
+        webhook_pages.Redeliver.as_view(),
+        name="api-webhook-redeliver",
+    ),
     path("audit", rest.Audit.as_view(), name="api-audit"),
     path("quick", Quick.as_view(), name="api-quick"),
     path("estimate", EstimateOne.as_view(), name="api-estimate"),

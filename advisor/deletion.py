@@ -12,7 +12,7 @@ from django.contrib.sessions.models import Session
 from django.db import transaction
 from django.db.models import Model, Q, QuerySet
 
-from advisor.models import Advice, ApiToken, Comment, LoadTest, Share, Study, Workload
+from advisor.models import Advice, ApiToken, Comment, LoadTest, Share, Study, WebhookDelivery, Workload
 from catalog import clock
 from catalog.accounts import audit
 from catalog.models import AuditEvent, Organisation, Retention
@@ -136,6 +136,12 @@ RULES = (
             AccessLog.objects.filter(attempt_time__lt=before),
         ),
         "",
+    ),
+    Rule(
+        "webhook deliveries",
+        "KEEP_DELIVERIES_DAYS",
+        lambda before: (WebhookDelivery.objects.filter(ended_at__lt=before),),
+        "endpoint__organisation",
     ),
     Rule("audit events", "KEEP_AUDIT_DAYS", lambda before: (AuditEvent.objects.filter(at__lt=before),)),
 )

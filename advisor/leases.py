@@ -9,7 +9,7 @@ the row. All times are the database's (catalog.clock), because the clocks of hos
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from typing import Any, ClassVar, TypeVar
 import structlog
 from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, OperationalError, connection
+from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
 from django.db.models import Q, QuerySet
 from django.db.models.expressions import Combinable
 
@@ -65,6 +65,10 @@ class Lease:
 
     def wake(self) -> None:
         """Wakes another worker for the row."""
+
+    @staticmethod
+    def ended(pks: Sequence[Any]) -> None:
+        """Called with rows that may have failed because their worker was lost, in the transaction that ends them."""
 
     @staticmethod
     def count_failed(rows: int) -> None:
@@ -208,7 +212,10 @@ def end(lease: type[Lease]) -> tuple[int, int]:
         f"The worker was lost {settings.ADVICE_MAX_ATTEMPTS} times during this calculation; it will not be tried again."
     )
     ended = {"state": State.FAILED, "error": reason, "lease_until": None, **lease.between}
-    failed = lost.filter(last).update(**ended, finished_at=clock.now())
+    with transaction.atomic():
+        over = list(lost.filter(last).values_list("pk", flat=True))
+        failed = lost.filter(last, pk__in=over).update(**ended, finished_at=clock.now()) if over else 0
+        lease.ended(over)
     queued = {"state": State.QUEUED, "lease_until": None, **lease.between, **lease.requeued}
     requeued = lost.exclude(last).update(**queued)
     tallies.add({(tallies.LEASE_EXPIRIES, lease.kind): requeued + failed})

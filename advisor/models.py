@@ -15,6 +15,15 @@ from catalog import clock
 from catalog.models import Organisation, ServiceAccount
 
 
+def keyed(organisation: Organisation, key: str, owner: str, made_by: str) -> Q:
+    """Which requests an idempotency key names: those of its token or account, and those from before keys had owners.
+
+    owner: such as token-7; empty: everybody without either shares the organization's keys.
+    """
+    mine = Q(key_owner=owner) | Q(key_owner="", made_by=made_by)
+    return Q(organisation=organisation, idempotency_key=key) & mine
+
+
 class Workload(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT)
@@ -39,6 +48,7 @@ class Advice(models.Model):
     workload = models.ForeignKey(Workload, on_delete=models.PROTECT, related_name="advices")
     supersedes = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="successors")
     idempotency_key = models.CharField(max_length=80, blank=True)
+    key_owner = models.CharField(max_length=40, blank=True, default="", db_default="")  # whose key it is; see `keyed`
     request_id = models.CharField(max_length=64, blank=True, default="", db_default="")  # of the HTTP request, for logs
     state = models.CharField(max_length=12, choices=State, default=State.QUEUED)
     stage = models.CharField(max_length=60, blank=True)
@@ -74,7 +84,9 @@ class Advice(models.Model):
         ]
         constraints = [
             models.UniqueConstraint(
-                fields=["organisation", "idempotency_key"], condition=~Q(idempotency_key=""), name="one_advice_a_key"
+                fields=["organisation", "key_owner", "idempotency_key"],
+                condition=~Q(idempotency_key=""),
+                name="one_advice_a_callers_key",
             ),
             models.CheckConstraint(condition=~Q(state="done") | Q(result__isnull=False), name="done_has_a_result"),
             models.CheckConstraint(condition=~Q(state="failed") | ~Q(error=""), name="failed_has_a_reason"),
@@ -82,6 +94,8 @@ class Advice(models.Model):
                 condition=~Q(state="running") | Q(lease_until__isnull=False, attempt__gt=0), name="running_has_a_lease"
             ),
         ]
+
+    is_replay = False  # whether this row answers a repeated request; of one object, not stored
 
     @property
     def answer(self) -> dict[str, Any] | None:
@@ -110,6 +124,7 @@ class Study(models.Model):
         PORTFOLIO = "portfolio"  # the workloads of a portfolio that is being answered; not listed
 
     State = Advice.State
+    is_replay = False  # as of Advice
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT)
@@ -120,6 +135,7 @@ class Study(models.Model):
     points = models.PositiveIntegerField()  # rows of the results
     made_by = models.CharField(max_length=150, blank=True)
     idempotency_key = models.CharField(max_length=80, blank=True)
+    key_owner = models.CharField(max_length=40, blank=True, default="", db_default="")
     request_sha256 = models.CharField(max_length=64, blank=True)  # of the validated request
     state = models.CharField(max_length=12, choices=Advice.State, default=Advice.State.QUEUED)
     phase = models.PositiveSmallIntegerField(default=0)  # of the pieces that may be computed now; see StudyPiece
@@ -141,7 +157,9 @@ class Study(models.Model):
         ]
         constraints = [
             models.UniqueConstraint(
-                fields=["organisation", "idempotency_key"], condition=~Q(idempotency_key=""), name="one_study_a_key"
+                fields=["organisation", "key_owner", "idempotency_key"],
+                condition=~Q(idempotency_key=""),
+                name="one_study_a_callers_key",
             )
         ]
 
@@ -307,6 +325,54 @@ class ApiToken(models.Model):
     def is_outdated(self) -> bool:
         """Whether it was made while nobody had an account, when everybody could make one, and somebody has one now."""
         return self.before_accounts and get_user_model().objects.exists()
+
+
+class WebhookEndpoint(models.Model):
+    """A URL that is told about events of an organization. Its secret is derived from a salt, not stored (webhooks/)."""
+
+    organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT)
+    url = models.CharField(max_length=500)
+    events = models.JSONField(default=list)  # types, as webhooks.EVENTS names them
+    key_salt = models.CharField(max_length=64)  # with SECRET_KEY, gives the secret
+    old_key_salt = models.CharField(max_length=64, blank=True)  # signs too until old_key_until
+    old_key_until = models.DateTimeField(null=True, blank=True)
+    made_by = models.CharField(max_length=150, blank=True)
+    made_at = models.DateTimeField(default=timezone.now)
+    disabled_at = models.DateTimeField(null=True, blank=True)
+    disabled_because = models.CharField(max_length=200, blank=True)
+    answered_at = models.DateTimeField(null=True, blank=True)  # its last success
+    tried_at = models.DateTimeField(null=True, blank=True)  # the last attempt, so that endpoints take turns
+    busy_until = models.DateTimeField(null=True, blank=True)  # a worker sends to it, or it is given a pause
+
+    class Meta:
+        ordering = ["pk"]
+
+
+class WebhookDelivery(models.Model):
+    """One event for one endpoint: written with the event, sent later, kept as the log."""
+
+    class State(models.TextChoices):
+        WAITING = "waiting"
+        DELIVERED = "delivered"
+        FAILED = "failed"
+
+    endpoint = models.ForeignKey(WebhookEndpoint, on_delete=models.CASCADE, related_name="deliveries")
+    event_id = models.CharField(max_length=64)  # the same in every attempt
+    type = models.CharField(max_length=40)
+    body = models.TextField()  # the JSON that is signed and sent
+    state = models.CharField(max_length=12, choices=State, default=State.WAITING)
+    attempts = models.PositiveIntegerField(default=0)
+    next_attempt_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=timezone.now)
+    ended_at = models.DateTimeField(null=True, blank=True)
+    last_status = models.PositiveSmallIntegerField(null=True, blank=True)  # HTTP; None: no answer
+    last_error = models.CharField(max_length=200, blank=True)
+
+    class Meta:
+        ordering = ["-created_at", "-pk"]
+        verbose_name_plural = "webhook deliveries"
+        indexes = [models.Index(fields=["state", "next_attempt_at"], name="due_deliveries")]
+        constraints = [models.UniqueConstraint(fields=["endpoint", "event_id"], name="one_delivery_an_event")]
 
 
 class Duty(models.Model):

@@ -14,11 +14,12 @@ import requests
 import structlog
 from django.conf import settings
 from django.core.mail import send_mail
+from django.db import transaction
 from django.db.models import Q
 from kombu.exceptions import ChannelError
 from kombu.exceptions import OperationalError as BrokerError
 
-from advisor import answer, inputs
+from advisor import answer, inputs, webhooks
 from advisor.celery import app
 from advisor.engine.terms import release_key, usd_text
 from advisor.models import Advice
@@ -39,6 +40,7 @@ from catalog.pricing.sources import SOURCES
 log = structlog.get_logger("assay.prices")
 State = PriceRefresh.State
 Json = dict[str, Any]
+Offer = tuple[str, ...]
 PRICED = ("prices", "other_terms", "serverless", "hosted")  # the parts of a snapshot that hold prices
 VERSIONS = ("engine_version", "catalog_version", "asked_on", "prices_as_of", "parts")
 ALL = tuple(each.name for each in fields(inputs.Snapshot) if each.name not in VERSIONS)
@@ -109,7 +111,9 @@ def compare(by: str, organisation: Organisation | None = None) -> PriceRefresh:
         watched = [advice for advice in _watched(organisation) if advice.snapshot]
         stored = [inputs.Snapshot.read(advice.snapshot or {}) for advice in watched]
         changed = [change for pair in zip(watched, stored, strict=True) if (change := _change(*pair, ALL))]
-        _ended(row, [], changed, watched)
+        with transaction.atomic():
+            _ended(row, [], changed, watched)
+            _tell_winners(row, changed, watched)
     return row
 
 
@@ -129,8 +133,61 @@ def _reported(row: PriceRefresh, is_new: bool, act: Callable[[], list[Json]]) ->
     """Acts, compares saved answers before and after where there is something new, and ends the run with its report."""
     watched = _watched() if is_new else []
     before = [inputs.take_snapshot(advice.workload.spec, advice.organisation) for advice in watched]
+    relied = _relied() if is_new else {}
     done = act()
-    _ended(row, done, [change for pair in zip(watched, before, strict=True) if (change := _change(*pair))], watched)
+    changed = [change for pair in zip(watched, before, strict=True) if (change := _change(*pair))]
+    with transaction.atomic():
+        _ended(row, done, changed, watched)
+        _tell_winners(row, changed, watched)
+        for organisation, offers in relied.items():
+            webhooks.prices_moved(organisation, f"refresh {row.pk}", _moved(organisation, offers))
+
+
+def _tell_winners(row: PriceRefresh, changed: Sequence[Change], watched: Sequence[Advice]) -> None:
+    """Tells organizations whose answers would have another first choice."""
+    for advice, change in ((a, c) for c in changed for a in watched if str(a.pk) == c.advice and c.what != "cost"):
+        before, after = (
+            {"label": getattr(change, when), "usd_per_month": getattr(change, f"usd_per_month_{when}")}
+            for when in ("before", "after")
+        )
+        webhooks.winner_changed(advice, f"refresh {row.pk}", before, after)
+
+
+def _relied() -> dict[Organisation, dict[Offer, tuple[Json, list[str], Any]]]:
+    """Of each organization that is told of prices, the offers of its current answers: option, answers, price now."""
+    found: dict[Organisation, dict[Offer, tuple[Json, list[str], Any]]] = {}
+    for organisation in Organisation.objects.all():
+        if not webhooks.subscribed(organisation, "price.moved"):
+            continue
+        uses: dict[Offer, tuple[Json, list[str]]] = {}
+        for advice in _watched(organisation):
+            for option in (advice.answer or {}).get("recommendations", ()):
+                if option.get("price_as_of"):
+                    uses.setdefault(_offer(option), (option, []))[1].append(str(advice.pk))
+        rows = _prices_since([option for option, _ in uses.values()], organisation) if uses else {}
+        found[organisation] = {offer: (*use, _newest(rows, offer)) for offer, use in uses.items()}
+    return found
+
+
+def _newest(rows: Mapping[Offer, list[Any]], offer: Offer) -> list[float | None] | None:
+    """The newest known amounts of an offer: per hour and to buy, or per million input and output tokens."""
+    known = rows.get(offer)
+    return [None if usd is None else float(usd) for usd in known[-1][1:]] if known else None
+
+
+def _moved(organisation: Organisation, offers: Mapping[Offer, tuple[Json, list[str], Any]]) -> list[Json]:
+    """The offers whose price differs from the one before."""
+    rows = _prices_since([option for option, *_ in offers.values()], organisation) if offers else {}
+    moved = []
+    for offer, (option, answers, before) in offers.items():
+        after = _newest(rows, offer)
+        if after is not None and after != before:
+            units = ("input", "output") if option["acquisition"] == "api" else ("per_hour", "purchase")
+            named = {name: option.get(name) for name in ("provider", "instance", "region", "accelerator", "term")}
+            usd = {f"usd_{w}": dict(zip(units, v or (None, None), strict=True))
+                   for w, v in (("before", before), ("after", after))}  # fmt: skip
+            moved.append({**named, **usd, "answers": sorted(set(answers))[:20]})
+    return moved
 
 
 def _ended(row: PriceRefresh, done: list[Json], changed: Sequence[Change], watched: Sequence[Advice]) -> None:
@@ -262,7 +319,6 @@ def _newer_parts(advice: Advice, frameworks: Mapping[str, Framework]) -> Iterato
 
 
 SEVERAL = re.compile(r"\(\d+ (GPU|chip)s\)")  # how an option names several chips of an offer that is priced per chip
-Offer = tuple[str, ...]
 
 
 def _offer(option: Mapping[str, Any]) -> Offer:

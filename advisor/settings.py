@@ -2,6 +2,7 @@
 
 import os
 import re
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from random import uniform
 
@@ -45,6 +46,7 @@ SECRET_KEY = env.str("SECRET_KEY", default="") or stored_secret(VAR / "secret_ke
 SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
 ALLOWED_HOSTS = env.list("ASSAY_ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.list("ASSAY_TRUSTED_ORIGINS", default=[])
+REVISION = env.str("ASSAY_REVISION", default="").strip()  # Git commit that an image was built from
 PUBLIC_URL = env.str("ASSAY_URL", default="http://127.0.0.1:8000")  # of links in e-mails
 OPEN = env.bool("ASSAY_OPEN", default=True)  # False: every page and call needs a login
 HUB_URL = env.str("ASSAY_HUB_URL", default="")  # empty: no access to the Hugging Face Hub
@@ -171,6 +173,7 @@ CELERY_TASK_ROUTES = {
     "prices.sync": {"queue": REFRESH},
     "catalog.bundle": {"queue": REFRESH},
     "answers.compare": {"queue": REFRESH},
+    "webhooks.send": {"queue": SWEEPS},
 }
 CELERY_RESULT_BACKEND = None
 CELERY_TASK_IGNORE_RESULT = True
@@ -222,6 +225,7 @@ KEEP_SHARES_DAYS = retention_days("ASSAY_KEEP_SHARES_DAYS")
 KEEP_LOAD_TESTS_DAYS = retention_days("ASSAY_KEEP_LOAD_TESTS_DAYS")
 KEEP_TOKENS_DAYS = retention_days("ASSAY_KEEP_TOKENS_DAYS")
 KEEP_LOGINS_DAYS = retention_days("ASSAY_KEEP_LOGINS_DAYS")
+KEEP_DELIVERIES_DAYS = retention_days("ASSAY_KEEP_DELIVERIES_DAYS")
 KEEP_AUDIT_DAYS = retention_days("ASSAY_KEEP_AUDIT_DAYS")
 # A worker compares the expiration of a message with its own clock, which may differ from that of beat by some minutes.
 MESSAGE_EXPIRES_S = 3600
@@ -256,6 +260,18 @@ for task, hours in (("prices.sync", PRICE_REFRESH_HOURS if PRICE_SOURCES else 0.
             "options": {"expires": MESSAGE_EXPIRES_S},
         }
 
+
+def networks(name: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    """Networks in CIDR notation, separated by commas."""
+    try:
+        return tuple(ip_network(each.strip()) for each in env.list(name, default=[]) if each.strip())
+    except ValueError as error:
+        raise ImproperlyConfigured(f"{name}: {error}; use networks such as 10.0.0.0/8, separated by commas") from error
+
+
+# Webhooks go to public addresses, and to those of these networks; without TLS only to loopback addresses of them.
+WEBHOOK_NETWORKS = networks("ASSAY_WEBHOOK_NETWORKS")
+
 METRICS_TOKEN = env.str("ASSAY_METRICS_TOKEN", default="")  # empty: /metrics answers this machine only
 WARM = env.bool("ASSAY_WARM", default=True)  # web processes load in the background what first pages need
 
@@ -269,6 +285,7 @@ API_PER_MINUTE_TOKEN = env.int("ASSAY_API_PER_MINUTE_TOKEN", default=600)
 API_PER_MINUTE_ADDRESS = env.int("ASSAY_API_PER_MINUTE_ADDRESS", default=1200)
 ESTIMATES_PER_MINUTE = env.int("ASSAY_ESTIMATES_PER_MINUTE", default=60)  # per token, account or address
 QUICK_PER_MINUTE = env.int("ASSAY_QUICK_PER_MINUTE", default=240)  # what-if rankings; the same
+WORK_PER_MINUTE = env.int("ASSAY_WORK_PER_MINUTE", default=2400)  # of a token, in units of api/limits.py
 
 # Probes: polling rate and leases of agents.
 PROBE_LEASE_S = env.float("ASSAY_PROBE_LEASE_S", default=60.0)
@@ -314,7 +331,7 @@ CACHES = {
 
 REST_FRAMEWORK = {
     "EXCEPTION_HANDLER": "advisor.api.problems.problem",
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "advisor.api.lifecycle.Schema",
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "advisor.api.tokens.PersonToken",
         "rest_framework.authentication.SessionAuthentication",

@@ -5,7 +5,7 @@ Their names must not change, so that queued messages stay valid.
 
 from django.conf import settings
 
-from advisor import advise, bundles, load_tests, refresh
+from advisor import advise, bundles, load_tests, refresh, webhooks
 from advisor.celery import app
 from advisor.studies import parts, pieces
 from catalog.models import Organisation
@@ -20,7 +20,13 @@ def run_advice(pk: str) -> None:
 def sweep() -> None:
     if advise.sweep_is_due():
         pieces.sweep()
+        webhooks.sweep()
         load_tests.correct_next()
+
+
+@app.task(name="webhooks.send")
+def send_webhooks() -> None:
+    webhooks.send_due()
 
 
 @app.task(name="study.run")

@@ -1,5 +1,6 @@
 from django.urls import path
 
+from advisor import actuals
 from advisor.web import (
     accuracy_page,
     assumptions_page,
@@ -26,6 +27,7 @@ urlpatterns = [
     path("advice/freshness", freshness_page.page, name="advice-freshness"),
     path("advice/compare", compare_page.page, name="compare"),
     path("advice/<uuid:pk>", views.advice, name="advice"),
+    path("advice/<uuid:pk>/actuals", actuals.page, name="advice-actuals"),
     path("advice/<uuid:pk>/assumptions", assumptions_page.page, name="advice-assumptions"),
     path("advice/<uuid:pk>/cancel", views.cancel, name="advice-cancel"),
     path("advice/<uuid:pk>/delete", deletion_views.advice, name="advice-delete"),

@@ -80,6 +80,7 @@ class Retention(models.Model):
     keep_shares_days = models.PositiveIntegerField(null=True, blank=True)
     keep_load_tests_days = models.PositiveIntegerField(null=True, blank=True)
     keep_tokens_days = models.PositiveIntegerField(null=True, blank=True)
+    keep_deliveries_days = models.PositiveIntegerField(null=True, blank=True)
     keep_audit_days = models.PositiveIntegerField(null=True, blank=True)
 
 

@@ -198,7 +198,13 @@ def nothing_kept() -> None:
 @pytest.fixture(autouse=True)
 def no_call_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """All tests call from one address; those about the limits set them."""
-    for name in ("API_PER_MINUTE_TOKEN", "API_PER_MINUTE_ADDRESS", "ESTIMATES_PER_MINUTE", "QUICK_PER_MINUTE"):
+    for name in (
+        "API_PER_MINUTE_TOKEN",
+        "API_PER_MINUTE_ADDRESS",
+        "ESTIMATES_PER_MINUTE",
+        "QUICK_PER_MINUTE",
+        "WORK_PER_MINUTE",
+    ):
         monkeypatch.setattr(settings, name, 0)
 
 

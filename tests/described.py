@@ -21,11 +21,11 @@ from schemathesis.core.failures import FailureGroup
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi import checks
 
-from advisor import load_tests, workload
+from advisor import load_tests, webhooks, workload
 from advisor.api import tokens
 from advisor.engine.estimate.simulated import Estimate
 from advisor.fidelity.scores import scoring
-from advisor.models import Comment, Share, Study, StudyPiece
+from advisor.models import Comment, Share, Study, StudyPiece, WebhookDelivery
 from advisor.workload.contents import with_one_vector
 from advisor.workload.fixed.training_run import TRAINING_KINDS
 from catalog import models as catalog
@@ -243,6 +243,9 @@ def seed() -> dict[str, list[Any]]:
         expires_at=timezone.now() + timedelta(days=1),
     )  # fmt: skip
     service = catalog.ServiceAccount.objects.create(organisation=organisation, name="nightly", role="viewer")
+    webhook = webhooks.create(organisation, "https://example.com/assay", ["advice.finished"], "ada")
+    webhooks.ping(webhook)
+    WebhookDelivery.objects.update(state="failed")
     comment = Comment.objects.create(advice=advices[0], text="Ask the vendor for a quote.", made_by="ada")
     return {
         "advice": [str(each.pk) for each in advices],
@@ -250,6 +253,8 @@ def seed() -> dict[str, list[Any]]:
         "comments": [comment.pk],
         "invitations": [invitation.pk],
         "service-accounts": [service.pk],
+        "webhooks": [webhook.pk],
+        "delivery": list(webhook.deliveries.values_list("pk", flat=True)),
         "done": [str(advices[0].pk)],
         "rank": [1, 2, 4],
         "probe-jobs": [str(job.pk)],

@@ -18,7 +18,8 @@ ENGINE = (
     "optimisation"
 ).split()
 ADVISOR = (
-    "workload result inputs answer report fidelity load_tests evidence studies api accounts web ops watch"
+    "workload result inputs answer report fidelity webhooks load_tests evidence studies api actuals accounts web ops "
+    "watch"
 ).split()
 CATALOG = ("loading accounts rest importers.models importers.prices pricing bundles details lists pages api").split()
 PROBES = "machines received fitted pages api status".split()
@@ -57,12 +58,14 @@ BELOW_IN_ADVISOR = {
     "fidelity": "inputs result workload",
     "answer": "fidelity inputs result workload",
     "report": "answer result",
-    "load_tests": "advise fidelity inputs result",
+    "webhooks": "",
+    "load_tests": "advise webhooks fidelity inputs result",
     "evidence": "load_tests fidelity inputs",
     "studies": "advise turns answer inputs result workload",
     "api": "studies advise load_tests report answer inputs result workload fidelity",
-    "accounts": "api",
-    "web": "api studies advise refresh load_tests report answer inputs result workload fidelity",
+    "actuals": "api advise",
+    "accounts": "webhooks api",
+    "web": "actuals api studies advise refresh load_tests report answer inputs result workload fidelity",
     "ops": "web api advise load_tests fidelity watch",
 }
 BELOW_IN_CATALOG = {

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from advisor.api.bulk_estimates import Estimates, Quick
     from advisor.api.deletions import OneLoadTest, OneShare, OneToken, Shares, Tokens
     from advisor.api.description import Description
+    from advisor.api.lifecycle import Version
     from advisor.api.serializers import ShareSerializer, TokenSerializer
     from advisor.api.studies import (
         CancelStudy,
@@ -42,6 +43,7 @@ VIEWS = {
     "advisor.api.deletions": ("OneLoadTest", "OneShare", "OneToken", "Shares", "Tokens"),
     "advisor.api.bulk_estimates": ("Estimates", "Quick"),
     "advisor.api.description": ("Description",),
+    "advisor.api.lifecycle": ("Version",),
     "advisor.api.serializers": ("ShareSerializer", "TokenSerializer"),
     "advisor.api.studies": (
         "CancelStudy", "ResumeStudy", "StudyCsv", "StudyDetail", "StudyList", "StudyParquet", "StudyResults", "file_of",
@@ -82,6 +84,7 @@ __all__ = [
     "StudyResults",
     "TokenSerializer",
     "Tokens",
+    "Version",
     "address",
     "count",
     "file_of",

@@ -109,8 +109,8 @@ def results(asked: Iterable[Json], organisation: Organisation) -> Iterator[Json]
 
 def most_estimates() -> int:
     """In one call, so that it does not count more than the limit per minute."""
-    per_minute = settings.ESTIMATES_PER_MINUTE
-    return min(MAX_ESTIMATES, PER_COUNT * per_minute) if per_minute > 0 else MAX_ESTIMATES
+    limits_of = (PER_COUNT * settings.ESTIMATES_PER_MINUTE, settings.WORK_PER_MINUTE // limits.ENTRY)
+    return min([MAX_ESTIMATES, *(most for most in limits_of if most > 0)])
 
 
 class Estimates(views.APIView):
@@ -150,7 +150,7 @@ class Estimates(views.APIView):
         base, entries = body.validated_data.get("base", {}), body.validated_data["estimates"]
         if len(entries) > most_estimates():
             raise Unprocessable({"estimates": [f"This installation takes at most {most_estimates()} in one call."]})
-        limits.of_estimate(request, -(-len(entries) // PER_COUNT))
+        limits.of_estimate(request, -(-len(entries) // PER_COUNT), len(entries))
         found = results(({**base, **each} for each in entries), organisation_of(request))
         if isinstance(request.accepted_renderer, NdjsonRenderer):
             lines = (NdjsonRenderer().render(each) + b"\n" for each in found)

@@ -19,6 +19,9 @@ from rest_framework import exceptions
 from rest_framework.request import Request
 
 WINDOW_S = 60
+ENTRY = 1  # units of work: about 5 ms of a processor
+# An estimate, a quick ranking, the comparison of a bill, and what a call leaves to workers.
+ESTIMATE, QUICK, BILL, ADVICE, STUDY = 20, 5, 40, 10, 40
 TIGHTEST = "assay.rate_limit"  # key in META, which Django and the REST framework share
 COUNTED = "assay.counted"  # key in META: the call was counted for its token
 Respond = Callable[[HttpRequest], HttpResponse]
@@ -132,8 +135,19 @@ def of_token(request: Request, pk: int) -> None:
         count(request, "token", str(pk), settings.API_PER_MINUTE_TOKEN)
 
 
-def of_estimate(request: Request, weight: int = 1) -> None:
-    """Counts estimates, which occupy a web thread while they are computed."""
+def of_work(request: Request | HttpRequest, units: int) -> None:
+    """Counts what a call with a token costs, so that tokens share the machines by work and not by calls.
+
+    Callers without one are limited by account, else by address.
+    """
+    if (who := caller_key(request)).startswith("token-"):
+        with suppress(CountersDown):
+            count(request, "work", who, settings.WORK_PER_MINUTE, units)
+
+
+def of_estimate(request: Request, weight: int = 1, entries: int = 0) -> None:
+    """Counts estimates, which occupy a web thread while they are computed. entries: of one call, which count less."""
+    of_work(request, entries * ENTRY or ESTIMATE)
     with suppress(CountersDown):
         count(request, "estimate", caller_key(request), settings.ESTIMATES_PER_MINUTE, weight)
     from catalog.accounts import organisation_of, quotas  # here, because middleware is created before apps are ready
@@ -143,6 +157,7 @@ def of_estimate(request: Request, weight: int = 1) -> None:
 
 def of_quick(request: Request | HttpRequest) -> None:
     """Counts a quick ranking; people make several a second while they type."""
+    of_work(request, QUICK)
     with suppress(CountersDown):
         count(request, "quick", caller_key(request), settings.QUICK_PER_MINUTE)
 

@@ -246,7 +246,15 @@ KEY_PARAMETER = OpenApiParameter(
     OpenApiTypes.STR,
     OpenApiParameter.HEADER,
     pattern=f"^[ -~]{{0,{KEY_LENGTH}}}$",
-    description=f"At most {KEY_LENGTH} characters; the same key and workload give the same advice again.",
+    description=f"At most {KEY_LENGTH} characters; the same key of the same token (else account) and "
+    "the same body give the first response again, with `Idempotency-Replayed: true`; another body gives 409.",
+)
+REPLAYED_HEADER = OpenApiParameter(
+    "Idempotency-Replayed",
+    {"type": "string", "enum": ["true"]},
+    OpenApiParameter.HEADER,
+    response=[200, 202],
+    description="Present if an earlier call with this Idempotency-Key was answered.",
 )
 INCLUDE = OpenApiParameter(
     "include",

@@ -7,6 +7,7 @@ from rest_framework import exceptions, parsers
 from rest_framework.request import Request
 
 from advisor import workload
+from advisor.api import limits
 from advisor.result import extras_named
 from advisor.workload import MAX_TEXT_BYTES, check_size
 from catalog.rest import StrictJSONParser, read_body
@@ -63,6 +64,20 @@ def included(request: Request) -> frozenset[str]:
         return extras_named(request.query_params.get("include", ""))
     except ValueError as error:
         raise exceptions.ValidationError({"include": [str(error)]}) from None
+
+
+REPLAYED = "Idempotency-Replayed"  # true: the response is that of an earlier request with the same key
+
+
+def replayed(row: Any) -> dict[str, str]:
+    """The header of a response to a repeated request."""
+    return {REPLAYED: "true"} if row.is_replay else {}
+
+
+def key_owner(request: Request) -> str:
+    """Whose idempotency keys a call uses: those of its token or account; empty: the organization's."""
+    named = limits.caller_key(request)
+    return named if named.startswith(("token-", "account-")) else ""
 
 
 def idempotency_key(request: Request) -> str:

@@ -20,8 +20,9 @@ from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
 from advisor import deletion, workload
-from advisor.api.openapi import KEY_PARAMETER, LOCATION, STUDY_EXAMPLE, AnyOf
-from advisor.api.parsers import PARSERS, idempotency_key
+from advisor.api import limits
+from advisor.api.openapi import KEY_PARAMETER, LOCATION, REPLAYED_HEADER, STUDY_EXAMPLE, AnyOf
+from advisor.api.parsers import PARSERS, idempotency_key, key_owner, replayed
 from advisor.api.views import DELETED, Pages, is_schema
 from advisor.models import Study
 from advisor.studies import EstimatesStudy, GridStudy, PricesStudy, WorkloadsStudy, pieces, tables
@@ -97,7 +98,7 @@ class StudyList(generics.ListAPIView[Study]):
         description="Checks everything and queues the pieces, or stores nothing. Poll the URL in Location; results are "
         "available while it runs. 422 names the workload by its index. 429: too many open studies.",
         request={kind: ASKED for kind in ("application/json", "application/yaml")},
-        parameters=[KEY_PARAMETER, LOCATION],
+        parameters=[KEY_PARAMETER, REPLAYED_HEADER, LOCATION],
         responses={202: StudySerializer, **problems(400, 406, 409, 413, 415, 422, 429)},
         examples=[STUDY_EXAMPLE],
     )
@@ -105,9 +106,13 @@ class StudyList(generics.ListAPIView[Study]):
         if not isinstance(request.data, dict):
             raise workload.WorkloadError([workload.error("", "must be an object of keys", "a study")])
         caller, key = caller_of(request), idempotency_key(request)
-        study = pieces.request(request.data, organisation_of(request), caller.name, key)
+        owner = key_owner(request)
+        limits.of_work(request, limits.STUDY)
+        study = pieces.request(request.data, organisation_of(request), caller.name, key, key_owner=owner)
         url = reverse("api-study", args=[study.pk], request=request)
-        return Response(self.get_serializer(study).data, status=202, headers={"Location": url, "Retry-After": "5"})
+        return Response(
+            self.get_serializer(study).data, status=202, headers={"Location": url, "Retry-After": "5"} | replayed(study)
+        )
 
 
 class OneStudy(generics.GenericAPIView[Study]):

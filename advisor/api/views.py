@@ -28,11 +28,12 @@ from advisor.api.openapi import (
     KEY_PARAMETER,
     LOCATION,
     LONGEST_S,
+    REPLAYED_HEADER,
     TRAINING_EXAMPLE,
     WAIT,
     AnyOf,
 )
-from advisor.api.parsers import PARSERS, idempotency_key, included, workload_in
+from advisor.api.parsers import PARSERS, idempotency_key, included, key_owner, replayed, workload_in
 from advisor.api.serializers import AdviceSerializer, AdviceSummarySerializer
 from advisor.engine.terms import KINDS
 from advisor.models import Advice
@@ -145,7 +146,7 @@ LINKS = (
     "advice", "studies", "quick", "estimate", "estimates", "accelerators", "models", "prices", "own-prices",
     "discounts", "api-prices", "frameworks", "quantizations", "units", "regions", "assumptions", "freshness",
     "fidelity", "agents", "probe-jobs", "probe-results", "enrolments", "tokens", "own-tokens", "service-accounts",
-    "members", "invitations", "audit", "organization",
+    "members", "invitations", "audit", "organization", "webhooks", "version",
 )  # fmt: skip
 
 
@@ -196,17 +197,20 @@ class AdviceList(generics.ListAPIView[Advice]):
         "Workers take turns between organizations, then between users; `ahead` counts those that start before it. 429: "
         "the organization or the user has too many queued requests.",
         request={kind: workload.Spec for kind in ("application/json", "application/yaml")},
-        parameters=[KEY_PARAMETER, LOCATION, WAIT],
+        parameters=[KEY_PARAMETER, REPLAYED_HEADER, LOCATION, WAIT],
         responses={200: AdviceSerializer, 202: AdviceSerializer, **problems(400, 406, 409, 413, 415, 422, 429)},
         examples=[EXAMPLE],
     )
     def post(self, request: Request) -> Response:
         spec = workload_in(request.data)
         caller, key, seconds = caller_of(request), idempotency_key(request), wait_s(request)
-        advice = advise.request(spec, caller.organisation, idempotency_key=key, made_by=caller.name)
+        limits.of_work(request, limits.ADVICE)
+        advice = advise.request(
+            spec, caller.organisation, idempotency_key=key, made_by=caller.name, key_owner=key_owner(request)
+        )
         finished = until_finished(advice, seconds)
         data = AdviceSerializer(advice, context=self.get_serializer_context()).data
-        headers = {"Location": reverse("api-advice", args=[advice.pk], request=request)}
+        headers = {"Location": reverse("api-advice", args=[advice.pk], request=request)} | replayed(advice)
         return Response(data, 200, headers=headers) if finished else Response(data, 202, headers=headers | LATER)
 
 

@@ -11,7 +11,7 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db import transaction
 from pydantic import ValidationError
 
-from advisor import inputs
+from advisor import inputs, webhooks
 from advisor.advise import Unanswerable, hold, with_measurements
 from advisor.engine.terms import correction, kind_named
 from advisor.fidelity import COLUMNS
@@ -60,7 +60,6 @@ def record(
             defaults={
                 "file_name": name,
                 "measured": measured,
-                "calibrates": calibrates,
                 "comparable": comparable,
                 "made_by": made_by,
             },
@@ -68,7 +67,9 @@ def record(
         if comparable and not test.comparable:  # recorded by a version that did not compare
             LoadTest.objects.filter(pk=test.pk).update(comparable=True)
         if calibrates and not test.calibrates:
-            LoadTest.objects.filter(pk=test.pk).update(calibrates=True)
+            set_calibrates(test, True)
+        elif comparable and is_new:
+            webhooks.calibration_changed(test)
     return test, is_new
 
 
@@ -76,7 +77,11 @@ def set_calibrates(test: LoadTest, wanted: bool) -> None:
     """Marks a load test as calibration or not. Raises LoadResultError if its load was not the predicted one."""
     if wanted:
         refuse_other_loads(test.option, test.measured)
-    LoadTest.objects.filter(pk=test.pk).update(calibrates=wanted)
+    with transaction.atomic():
+        changed = LoadTest.objects.filter(pk=test.pk, calibrates=not wanted).update(calibrates=wanted)
+        test.calibrates = wanted
+        if changed:
+            webhooks.calibration_changed(test)
 
 
 def other_loads(option: Option, measured: Mapping[str, Any]) -> list[str]:

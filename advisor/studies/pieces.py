@@ -27,7 +27,7 @@ from kombu.exceptions import OperationalError as BrokerError
 from advisor import advise, leases, shutdown, storage, turns
 from advisor.celery import app
 from advisor.leases import OPEN, UNAVAILABLE, Lease, LostLease, persistently
-from advisor.models import Study, StudyPiece, StudyRows
+from advisor.models import Study, StudyPiece, StudyRows, keyed
 from advisor.studies import compute, tables
 from advisor.studies.plan import Complete, Plan, planned
 from catalog import clock
@@ -53,30 +53,34 @@ def request(
     idempotency_key: str = "",
     complete: Complete = dict,
     awake: bool = True,
+    key_owner: str = "",
 ) -> Study:
     """Creates the study that a file or a body describes, with all its pieces, or nothing.
 
-    The same idempotency key and request return the same study again. complete: see `planned`. awake: sends messages
-    to the workers; if false, the caller must run the pieces with `drain`. Raises WorkloadError,
+    The same idempotency key of the same owner and request return the same study again. complete: see `planned`.
+    awake: sends messages to the workers; if false, the caller must run the pieces with `drain`. Raises WorkloadError,
     advise.QueueFull and advise.KeyReused.
     """
     plan = planned(raw, organisation, complete)
-    if earlier := earlier_request(plan, organisation, idempotency_key):
+    named = keyed(organisation, idempotency_key, key_owner, made_by) if idempotency_key else None
+    if earlier := earlier_request(plan, named):
         return earlier
     check_room(organisation, made_by)
     try:
-        return _create(plan, organisation, made_by, idempotency_key, awake)
+        return _create(plan, organisation, made_by, (idempotency_key, key_owner), awake)
     except IntegrityError:  # another request with this key was faster
-        earlier = earlier_request(plan, organisation, idempotency_key)
+        earlier = earlier_request(plan, named)
         if earlier is None:
             raise
         return earlier
 
 
-def earlier_request(plan: Plan, organisation: Organisation, key: str) -> Study | None:
-    earlier = Study.objects.filter(organisation=organisation, idempotency_key=key).first() if key else None
+def earlier_request(plan: Plan, named: Q | None) -> Study | None:
+    earlier = Study.objects.filter(named).first() if named else None
     if earlier and earlier.request_sha256 != plan.sha256:
         raise advise.KeyReused("this idempotency key was used for another study")
+    if earlier:
+        earlier.is_replay = True
     return earlier
 
 
@@ -102,7 +106,7 @@ def use_quota(plan: Plan, organisation: Organisation) -> None:
 
 
 @transaction.atomic
-def _create(plan: Plan, organisation: Organisation, made_by: str, key: str, awake: bool) -> Study:
+def _create(plan: Plan, organisation: Organisation, made_by: str, key: tuple[str, str], awake: bool) -> Study:
     use_quota(plan, organisation)
     now = clock.read()
     study = Study.objects.create(
@@ -112,7 +116,8 @@ def _create(plan: Plan, organisation: Organisation, made_by: str, key: str, awak
         axes=[list(axis) for axis in plan.axes],
         points=plan.points,
         made_by=made_by,
-        idempotency_key=key,
+        idempotency_key=key[0],
+        key_owner=key[1],
         request_sha256=plan.sha256,
         prices_as_of=plan.prices_as_of,
         created_at=now,

@@ -33,6 +33,7 @@ class Action(models.TextChoices):
     RESULT = "result", "released a result"
     CALIBRATION = "calibration", "undid a calibration"
     COMMENT = "comment", "commented"
+    WEBHOOK = "webhook", "changed a webhook"
     MODEL = "model", "added a model"
 
 

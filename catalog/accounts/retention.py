@@ -14,6 +14,7 @@ NAMES = {  # columns of Retention -> what is kept, for people; the setting has t
     "keep_shares_days": "expired links",
     "keep_load_tests_days": "load tests",
     "keep_tokens_days": "expired or revoked tokens",
+    "keep_deliveries_days": "webhook deliveries",
     "keep_audit_days": "entries of the audit log",
 }
 MAX_DAYS = 36_500

@@ -12,7 +12,7 @@ from django.db import OperationalError, transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from advisor import advise
+from advisor import advise, webhooks
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.calibration import Figure, determined
 from advisor.engine.terms import Efficiency
@@ -360,6 +360,7 @@ def recompute_advice(slug: str, also: Iterable[UUID] = (), owner: Organisation |
 
     `owner`: only those of this organization.
     """
+    webhooks.accelerator_calibrated(slug, owner)
     since = clock.read() - timedelta(days=RECOMPUTE_DAYS)
     ranked = Option.objects.filter(accelerator_slug=slug).values("advice_id")
     affected = Q(pk__in=ranked) | Q(pk__in=list(also))

@@ -10,7 +10,19 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
 from advisor.api import tokens
-from advisor.models import Advice, ApiToken, Comment, LoadTest, Option, Share, Study, StudyPiece, Workload
+from advisor.models import (
+    Advice,
+    ApiToken,
+    Comment,
+    LoadTest,
+    Option,
+    Share,
+    Study,
+    StudyPiece,
+    WebhookDelivery,
+    WebhookEndpoint,
+    Workload,
+)
 from catalog.models import (
     AuditEvent,
     Discount,
@@ -93,7 +105,10 @@ def theirs() -> dict[str, Any]:
     )
     row = {"point": 0, "set": {}, "workload": SECRET}
     StudyPiece.objects.create(study=study, index=0, points=[{"index": 0}], size=1, state="done", result=[row])
+    endpoint = WebhookEndpoint.objects.create(organisation=owner, url=f"https://{SECRET}.example/", events=[])
+    delivery = WebhookDelivery.objects.create(endpoint=endpoint, event_id="x", body=SECRET, state="failed")
     return {
+        "webhooks": endpoint.pk, "delivery": delivery.pk,
         "advice": advice.pk, "studies": study.pk,
         "rank": 1, "test": test.pk, "share": share.pk, "comment": comment.pk, "tokens": token.pk,
         "own-tokens": token.pk, "service-accounts": service.pk,
@@ -132,6 +147,7 @@ def states() -> list[Any]:
     tables = (
         Advice, Option, LoadTest, Share, Comment, ApiToken, Agent, Job, Result, Enrolment, Membership, Invitation,
         HeldPrice, PriceImport, Discount, Price, AuditEvent, Workload, ServiceAccount, Study, StudyPiece,
+        WebhookEndpoint, WebhookDelivery,
     )  # fmt: skip
     rows = [list(table.objects.order_by("pk").values()) for table in tables]  # type: ignore[attr-defined]
     return [[row | {"last_used_at": None} for row in each] for each in rows]  # of the token that asks

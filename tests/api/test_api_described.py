@@ -14,13 +14,14 @@ from tests.described import CALLERS, Described
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 CALLS = int(os.environ.get("ASSAY_API_CALLS", 2))  # of each operation that fit the description, and that do not
 IN_FULL = "ASSAY_API_CALLS" in os.environ
-# A generator guesses no enrollment token, no hash and no slug to confirm, and is no person with an account. Others need
-# what only other people's requests make: a disputed registration, a calibration that machines measured, and an imported
-# model.
+# A generator guesses no enrollment token, no hash, no bill and no slug to confirm, and is no person with an account.
+# Others need what only other people's requests make: a disputed registration, a calibration that machines measured, and
+# an imported model.
 NEVER_DONE = {
     "POST /api/agent/v1/register",
     "PUT /api/agent/v1/jobs/{id}/attempts/{attempt}/result",
     "POST /api/v1/advice/{id}/options/{rank}/load-tests",
+    "POST /api/v1/advice/{id}/actuals",
     "POST /api/v1/agents/{id}/approve",
     "GET /api/v1/calibrations/{id}",
     "POST /api/v1/calibrations/{id}/undo",

@@ -15,9 +15,9 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
-from advisor import advise, refresh
+from advisor import advise, refresh, webhooks
 from advisor.inputs import Snapshot
-from advisor.models import Advice, Workload
+from advisor.models import Advice, WebhookDelivery, Workload
 from catalog.importers.prices.offers import offer as offer_of
 from catalog.models import Accelerator, HeldPrice, Price, PriceRefresh, PriceSource
 from catalog.pricing import download, sources, sync
@@ -264,6 +264,44 @@ def test_the_report_names_the_answers_that_change(
     assert "8 x B200 ($800 a month) instead of 4 x H100" in page and f"/advice/{saved.pk}" in page
     told = Client().get("/catalog/prices/updates?format=json").json()
     assert told["report"] == report
+
+
+def test_webhooks_hear_which_offers_of_current_answers_moved_and_which_first_choices_changed(
+    chips: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("provider", "instance", "region", "accelerator", "term")
+    used, other = offer(3.0, TODAY - timedelta(days=3)), offer(9.0, TODAY - timedelta(days=3), provider="unused")
+    option = {"acquisition": "rent", "price_as_of": "2026-01-01", "label": "4 x H100"}
+    option |= {name: getattr(used, name) for name in names} | {"accelerator": used.accelerator.slug}
+    owner = advise.default_organisation()
+    workload = Workload.objects.create(organisation=owner, name="chat", spec={"name": "chat"})
+    answer = {"recommendations": [option]}
+    saved = Advice.objects.create(organisation=owner, workload=workload, state="done", result=answer, result_version=99)
+    webhooks.create(owner, "https://example.com/", ["price.moved", "winner.changed"], "ada")
+    monkeypatch.setattr(Advice, "answer", answer)
+    monkeypatch.setattr(
+        refresh.inputs, "take_snapshot", lambda spec, owner: Snapshot(prices=[{"count": Price.objects.count()}])
+    )
+    monkeypatch.setattr(refresh.answer, "recommend", lambda spec, snapshot: found(snapshot.prices == [{"count": 2}]))
+
+    def act() -> list[Any]:
+        for row, usd in ((used, 4.5), (other, 8.0)):
+            Price.objects.create(**{**values(row), "usd_per_hour": usd, "as_of": TODAY})
+        return []
+
+    refresh.run_with("ann", act)
+    told = {d.type: json.loads(d.body)["data"] for d in WebhookDelivery.objects.all()}
+    assert told["price.moved"]["offer_count"] == 1
+    moved = told["price.moved"]["offers"][0]
+    assert moved["provider"] == used.provider and moved["answers"] == [str(saved.pk)]
+    assert (moved["usd_before"]["per_hour"], moved["usd_after"]["per_hour"]) == (3.0, 4.5)
+    assert told["winner.changed"]["after"] == {"label": "8 x B200", "usd_per_month": 800.0}
+    refresh.run_with("ann", list)
+    assert WebhookDelivery.objects.count() == 2  # nothing moved this time
+
+
+def values(price: Price) -> dict[str, Any]:
+    return {f.name: getattr(price, f.name) for f in Price._meta.fields if f.name != "id"}
 
 
 def found(before: bool) -> Any:

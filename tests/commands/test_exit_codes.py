@@ -17,6 +17,10 @@ ESTIMATE = ["--accelerator", "h200-sxm", "--weights", "fp8", "--isl", "1"]
 NOWHERE = "{tmp}/nowhere/file.csv"
 BAD = [
     ("advise", [NOWHERE], "check the path"),
+    ("actuals", ["--bill", NOWHERE], "bill: cannot be read: No such file"),
+    ("actuals", ["--bill", NOWHERE, "--advice", "999"], "no such finished answer"),
+    ("actuals", ["--bill", NOWHERE, "--answer", NOWHERE], "no such answer"),
+    ("actuals", ["--bill", NOWHERE, "--advice", "9", "--workload", NOWHERE], "give one forecast alone"),
     ("advise", ["{tmp}", "--top", "0"], "give a whole number from 1"),
     ("review", [NOWHERE, "--update"], "no such workload file"),
     ("review", ["{tmp}", "--update"], "no workload files (.yaml, .yml) in this folder"),

@@ -57,6 +57,8 @@ def is_narrower(old: Any, new: Any) -> bool:
 # Constraints since the last version that hold for all rows that it writes.
 # The last version kept slugs and IDs unique among all models, and knew no own ones.
 HOLD = {"one_shared_slug", "one_shared_hf_id", "one_own_slug", "one_own_hf_id"}
+# It kept the keys of requests unique in an organization.
+HOLD |= {"one_advice_a_callers_key", "one_study_a_callers_key"}
 
 
 def flat(operations: Any) -> Iterator[Operation]:

@@ -1,0 +1,138 @@
+"""Tables that people give: the rows of CSV (also gzipped) and Parquet, by the names of their columns."""
+
+import csv
+import gzip
+import io
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any, BinaryIO
+
+MOST = Decimal("1e15")  # of an amount
+FINEST = -20  # exponent of its last digit
+MAX_CELL = 200_000
+MAX_COLUMNS = 500
+UNPACKED_BYTES = 64 * 2**20  # of an upload
+Row = Mapping[str, Any]
+Rows = Iterator[tuple[int, Row]]  # (line, cells by `plain` column name); the first has the names of all columns
+
+
+class ActualsError(ValueError):
+    """A bill or a table of tokens that cannot be used; the message says where and what to give."""
+
+
+def plain(name: object) -> str:
+    """The name of a column without case, blanks, `-` and `_`."""
+    return re.sub(r"[\s_-]", "", str(name)).lower()
+
+
+def rows_of(source: Path | bytes) -> Rows:
+    """The rows of a file, or of its content. ActualsError: it is not a table."""
+    try:
+        with source.open("rb") if isinstance(source, Path) else io.BytesIO(source) as file:
+            head = file.read(4)
+            file.seek(0)
+            if head == b"PAR1":
+                yield from _of_parquet(file)
+            elif head[:2] == b"\x1f\x8b":
+                opened: Any = gzip.GzipFile(fileobj=file)
+                yield from _of_csv(opened if isinstance(source, Path) else io.BytesIO(unpacked(opened)))
+            else:
+                yield from _of_csv(file)
+    except (OSError, EOFError, gzip.zlib.error) as error:  # type: ignore[attr-defined]
+        raise ActualsError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def unpacked(file: gzip.GzipFile) -> bytes:
+    content = file.read(UNPACKED_BYTES + 1)
+    if len(content) > UNPACKED_BYTES:
+        raise ActualsError(f"has more than {UNPACKED_BYTES // 2**20} MiB when unpacked; use manage.py actuals")
+    return content
+
+
+def _of_csv(file: Any) -> Rows:
+    text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+    try:
+        first = text.readline(MAX_CELL)
+        delimiter = max(",;\t", key=first.count)
+        names = [plain(name) for name in next(csv.reader([first], delimiter=delimiter), [])]
+        if twice := [name for name in names if name and names.count(name) > 1]:
+            raise ActualsError(f"has the column {twice[0]} twice")
+        if len(names) > MAX_COLUMNS or not any(names):
+            raise ActualsError("is not a table; give CSV with a header line, or Parquet")
+        yield 1, dict.fromkeys(names)
+        reader = csv.reader(text, delimiter=delimiter)
+        for cells in reader:
+            if any(cells):
+                if len(cells) != len(names):
+                    said = f"line {reader.line_num + 1} has {len(cells)} cells, and the header has {len(names)}"
+                    raise ActualsError(said)
+                yield reader.line_num + 1, dict(zip(names, cells, strict=True))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ActualsError(f"is not CSV in UTF-8: {error}") from None
+    finally:
+        text.detach()
+
+
+def _of_parquet(file: BinaryIO) -> Rows:
+    import pyarrow  # here: most callers need it for no file
+    import pyarrow.parquet
+
+    try:
+        table = pyarrow.parquet.ParquetFile(file)
+        names = [plain(name) for name in table.schema_arrow.names]
+        yield 1, dict.fromkeys(names)
+        line = 1
+        for batch in table.iter_batches(5_000):
+            for cells in batch.to_pylist():
+                line += 1
+                yield line, dict(zip(names, cells.values(), strict=True))
+    except (pyarrow.ArrowException, ValueError) as error:
+        if isinstance(error, ActualsError):
+            raise
+        raise ActualsError(f"is not Parquet: {str(error)[:200]}") from None
+
+
+def text_in(row: Row, name: str) -> str:
+    value = row.get(name)
+    return "" if value is None else str(value).strip()
+
+
+def amount_in(row: Row, name: str, line: int, shown: str) -> Decimal:
+    """The number in a cell; an empty one is 0. ActualsError: it is none."""
+    value = row.get(name)
+    if value is None or value == "":
+        return Decimal(0)
+    try:
+        number = value if isinstance(value, Decimal) else Decimal(str(value).strip())
+    except InvalidOperation:
+        number = Decimal("NaN")
+    exponent = number.as_tuple().exponent
+    if not number.is_finite() or abs(number) >= MOST or (isinstance(exponent, int) and exponent < FINEST):
+        number = number.quantize(Decimal("1e-15")) if number.is_finite() and abs(number) < MOST else Decimal("NaN")
+    if number.is_nan():
+        raise ActualsError(f"line {line}, {shown}: {str(value)[:40]!r} is not an amount; use a decimal point alone")
+    return number
+
+
+def time_in(value: Any, line: int, shown: str) -> datetime:
+    """A time in UTC: ISO 8601, a day, or seconds since 1970. ActualsError: it is none."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+    text = str(value or "").strip()
+    try:
+        if re.fullmatch(r"\d{9,11}(\.\d+)?", text):
+            return datetime.fromtimestamp(float(text), UTC)
+        found = datetime.fromisoformat(re.sub(r" (UTC|GMT)$", "Z", text))
+        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        said = f"line {line}, {shown}: {text[:40]!r} is not a time; write 2026-11-01T00:00:00Z or 2026-11-01"
+        raise ActualsError(said) from None
+
+
+def named(names: Iterable[str], wanted: Mapping[str, str]) -> list[str]:
+    """The columns that are missing, as the specification writes them. wanted: plain name -> written name."""
+    have = set(names)
+    return [shown for name, shown in wanted.items() if name not in have]
