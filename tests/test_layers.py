@@ -18,7 +18,7 @@ ENGINE = (
     "optimisation"
 ).split()
 ADVISOR = (
-    "workload result inputs answer report fidelity load_tests evidence studies api accounts web ops watch"
+    "workload result inputs answer report fidelity load_tests evidence deployments studies api accounts web ops watch"
 ).split()
 CATALOG = ("loading accounts rest importers.models importers.prices pricing bundles details lists pages api").split()
 PROBES = "machines received fitted pages api status".split()
@@ -59,10 +59,11 @@ BELOW_IN_ADVISOR = {
     "report": "answer result",
     "load_tests": "advise fidelity inputs result",
     "evidence": "load_tests fidelity inputs",
+    "deployments": "evidence load_tests answer inputs result workload",
     "studies": "advise turns answer inputs result workload",
     "api": "studies advise load_tests report answer inputs result workload fidelity",
     "accounts": "api",
-    "web": "api studies advise refresh load_tests report answer inputs result workload fidelity",
+    "web": "deployments api studies advise refresh load_tests report answer inputs result workload fidelity",
     "ops": "web api advise load_tests fidelity watch",
 }
 BELOW_IN_CATALOG = {

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         OneAdvice,
         Pages,
         Root,
+        within_limits,
     )
 
 # Loaded on first use: Django REST framework's settings name classes of this room, and its views read them on import.
@@ -48,7 +49,7 @@ VIEWS = {
     ),
     "advisor.api.views": (
         "AdviceDetail", "AdviceFilters", "AdviceList", "AdviceResult", "AdviceSummary", "CancelAdvice",
-        "EstimateOne", "OneAdvice", "Pages", "Root",
+        "EstimateOne", "OneAdvice", "Pages", "Root", "within_limits",
     ),
 }  # fmt: skip
 
@@ -91,6 +92,7 @@ __all__ = [
     "rest_s",
     "tokens",
     "unavailable",
+    "within_limits",
 ]
 
 
