@@ -32,6 +32,9 @@ SETTINGS = {  # of an estimate or a start command -> what people call it
     "enforce_eager": "eager mode", "speculative": "speculative decoding",
 }  # fmt: skip
 ESTIMATED = set(SETTINGS) - {"model", "max_model_len"}  # whose effect an estimate shows
+USUAL = {  # what a server does that is not told otherwise
+    "replicas": range(100_000), "kv": ("bf16", "fp16"), "prefix_caching": (True,),
+}  # fmt: skip
 DEFAULTS = {"pp": 1, "attention_dp": 1, "ep": 1, "tp": 1, "enforce_eager": False, "speculative": None}
 LIMITS = {"ttft_ms_p95": ("ttft_ms", "p95"), "tpot_ms_p95": ("tpot_ms", "p95"), "e2e_ms_p95": ("e2e_ms", "p95")}
 
@@ -173,9 +176,9 @@ def _differences(planned: Json, arguments: Json, found: Found, complete: bool) -
     for key, name in SETTINGS.items():
         wanted = planned.get(key, DEFAULTS.get(key))
         stated = deployed.get(key, DEFAULTS.get(key) if complete else None)
-        if stated is None and (key == "replicas" or not complete or wanted is None):
-            continue
         if wanted is None or _same(key, wanted, stated):
+            continue
+        if stated is None and (not complete or key == "framework_version" or wanted in USUAL.get(key, ())):
             continue
         different.append({"key": key, "setting": name, "planned": wanted, "deployed": stated, "effect": ""})
     return different

@@ -1,6 +1,5 @@
 """The command of an inference server: which of its options say what. Nothing is ever run."""
 
-import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -9,6 +8,7 @@ from typing import Any
 
 from advisor.answer import known_options
 from advisor.deployments.records import Settings
+from catalog.loading.bounded import BoundedError, Bounds, read_json
 
 # option without dashes, with _ for - -> setting; also the keys of the servers' logs and of SGLang's results
 VLLM = {
@@ -207,8 +207,8 @@ def speculation(value: Any) -> dict[str, Any] | None:
     """{method, k, draft} of vLLM's --speculative-config, as JSON or as Python writes it in a log."""
     if isinstance(value, str):
         try:
-            value = json.loads(value.replace("'", '"')) if len(value) < 5000 else None
-        except (ValueError, RecursionError):
+            value = read_json(value.replace("'", '"'), Bounds(max_bytes=5000))
+        except BoundedError:
             keys = (("method", "method"), ("k", "num_spec_tokens"), ("k", "num_speculative_tokens"), ("draft", "model"))
             printed = {k: re.search(rf"\b{key}=['\"]?([^'\",)]+)", value) for k, key in keys}
             found = {k: match[1] for k, match in printed.items() if match and match[1] != "None"}

@@ -13,6 +13,7 @@ from advisor.deployments.records import DeploymentError, Json, Record, Settings,
 MOST_ALIASES = 30  # aliases inside merged mappings multiply
 MOST_LEVELS = 60
 MOST_OBJECTS = 500
+MOST_LINE = 20_000
 DEVICE = re.compile(r"(?:^|\.com/|\.ai/|/)(?:gpu|gaudi|tpu|neuron\w*|npu|mig-\S+|xpu\S*|i915)$|^huawei\.com/")
 PRODUCT = re.compile(
     r"gpu[.-]product|accelerator|gpu\S*/(?:model|class|name)|gpu-(?:name|model|type)|instance-type", re.IGNORECASE
@@ -338,7 +339,7 @@ def commands_in(text: str, variables: Mapping[str, str]) -> list[tuple[Settings,
         if match := ASSIGNED.match(line):
             known[match[1]] = _filled(match[2].strip("\"'"), known)
             continue
-        if line.lstrip().startswith("#") or not STARTS.search(line):
+        if len(line) > MOST_LINE or line.lstrip().startswith("#") or not STARTS.search(line):
             continue
         for part in re.split(r"\s(?:&&|\|\||;)\s|;\s", line.removeprefix("ExecStart=")):
             words = words_of(part)

@@ -178,7 +178,8 @@ def grouped(records: Iterable[Record]) -> list[list[Record]]:
             continue
         same = [group for group in groups if group[0] & names]
         merged = (names.union(*(g[0] for g in same)), [*(r for g in same for r in g[1]), record])
-        groups = [g for g in groups if g not in same] + [merged]
+        at = groups.index(same[0]) if same else len(groups)
+        groups = [*groups[:at], merged, *(g for g in groups[at:] if g not in same)]
     if not groups:
         return [nameless] if nameless else []
     return [[*members, *nameless] for _, members in groups]

@@ -65,18 +65,15 @@ class Scrape:
         return next((self.samples[name] for name in names if name in self.samples), [])
 
     def total(self, names: Sequence[str]) -> float | None:
-        found = self.of(names)
-        return math.fsum(value for _, value in found) if found else None
+        return self._finite(sum(values) if (values := [v for _, v in self.of(names)]) else None)
 
     def mean(self, names: Sequence[str]) -> float | None:
-        found = self.of(names)
-        return math.fsum(value for _, value in found) / len(found) if found else None
+        return self._finite(sum(values) / len(values) if (values := [v for _, v in self.of(names)]) else None)
 
-    def engines(self) -> int:
-        """Engines (data-parallel ranks, pods) that report for themselves."""
-        marks = ("engine", "dp_rank", "instance", "pod", "worker_id", "WorkerId", "ReplicaId")
-        found = {tuple(sorted(kv for kv in labels if kv[0] in marks)) for labels, _ in self.of(RUNNING)}
-        return max(len(found), 1)
+    @staticmethod
+    def _finite(value: float | None) -> float | None:
+        """A gauge of a server without requests may be NaN."""
+        return value if value is not None and math.isfinite(value) else None
 
 
 def is_scrape(text: str) -> bool:
@@ -287,7 +284,7 @@ def _seen(
 
 def _mean_tpot(moved: Scrape, between: Spread) -> Spread:
     """The mean per token: of the gaps, or of the time to decode over the tokens after the first."""
-    if between:
+    if "mean" in between:
         return {"mean": between["mean"]}
     decode, count = (moved.total((f"request_decode_time_seconds_{end}",)) for end in ("sum", "count"))
     tokens = moved.total(("request_generation_tokens_sum",))

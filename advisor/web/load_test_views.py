@@ -216,9 +216,9 @@ class CompareDeployment(views.APIView):
     @extend_schema(
         operation_id="compareDeployment",
         summary="Compare a running deployment with its plan and its prediction",
-        description="From the texts of metrics, start-up logs, load-test results, manifests and scripts: settings that are "
-        "not as planned and what they change, measured against predicted figures, limits, spare capacity, and what may "
-        "correct predictions. No address is read; send the text of /metrics.",
+        description="From the texts of metrics, start-up logs, load-test results, manifests and scripts: settings that "
+        "are not as planned and what they change, measured against predicted figures, limits, spare capacity, and what "
+        "may correct predictions. No address is read; send the text of /metrics.",
         request={"application/json": DeploymentBody},
         examples=[DEPLOYMENT_EXAMPLE],
         responses={200: OpenApiResponse(OpenApiTypes.OBJECT), **problems(400, 404, 406, 413, 415, 422)},

@@ -21,6 +21,7 @@ NEVER_DONE = {
     "POST /api/agent/v1/register",
     "PUT /api/agent/v1/jobs/{id}/attempts/{attempt}/result",
     "POST /api/v1/advice/{id}/options/{rank}/load-tests",
+    "POST /api/v1/deployments/compare",
     "POST /api/v1/agents/{id}/approve",
     "GET /api/v1/calibrations/{id}",
     "POST /api/v1/calibrations/{id}/undo",
