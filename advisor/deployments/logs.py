@@ -1,7 +1,7 @@
 """Start-up logs of vLLM and SGLang: the settings that the server printed, and the memory that it found."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from advisor.deployments.flags import SGLANG, VLLM, settings_of
 from advisor.deployments.manifests import names
@@ -27,6 +27,7 @@ SGLANG_LINES = re.compile(
     r"server_args=ServerArgs\(|max_total_num_tokens=|KV Cache is allocated|Load weight end|(?:Decode|Prefill) batch[.,]"
 )
 MOST_PERIODS = 20_000
+STATES = ("#running-req", "gen throughput (token/s)", "#queue-req", "token usage")
 STATE = re.compile(r"(#running-req|gen throughput \(token/s\)|#queue-req|token usage): ([\d.]{0,20}\d)")
 
 
@@ -45,11 +46,10 @@ def read_log(text: str, source: str) -> list[Record]:
 
 
 def _last_start(text: str) -> str:
-    starts = [m.start() for m in re.finditer(r"vLLM API server version|non-default args:", text)]
-    if not starts:
-        return text
-    last = max(text.rfind("vLLM API server version"), 0)
-    return text[last:] if last else text[starts[-1] :]
+    """From the last start on that came as far as the engine."""
+    starts = [m.start() for m in re.finditer(r"vLLM API server version", text)][-100:]
+    parts = (text[at:] for at in reversed(starts))
+    return next((part for part in parts if "LLM engine" in part or "GPU KV cache size" in part), text)
 
 
 def _arguments(text: str, keyed: str) -> dict[str, str]:
@@ -91,9 +91,9 @@ def _gib(pattern: str, text: str) -> float | None:
     return max(found, default=None)
 
 
-def _mean(values: Iterable[float]) -> float | None:
-    each = list(values)
-    return sum(each) / len(each) if each else None
+def _mean(each: Sequence[float], engines: int = 1) -> float | None:
+    """The mean of one engine's lines, times the engines that write them."""
+    return engines * sum(each) / len(each) if each else None
 
 
 def _vllm(text: str) -> tuple[Settings, Seen]:
@@ -118,7 +118,7 @@ def _vllm(text: str) -> tuple[Settings, Seen]:
     tokens = [float(m.replace(",", "")) for m in re.findall(r"GPU KV cache size: ([\d,]*\d)", text)]
     ranks = len(set(re.findall(r"^\(?EngineCore_DP(\d+)\b[^\n]{0,200}GPU KV cache size", text, re.MULTILINE))) or 1
     capacity = sum(tokens[-ranks:]) if tokens else blocks * 16 if blocks else None
-    running, waiting, usage, prompt, made = [], [], [], [], []
+    prompt, made, running, waiting, usage = kept = [list[float]() for _ in range(5)]
     period = re.compile(
         rf"Avg prompt throughput: {NUMBER} tokens/s, Avg generation throughput: {NUMBER} tokens/s, "
         rf"Running: (\d+) reqs,(?: Swapped: \d+ reqs,)? (?:Waiting|Pending): (\d+) reqs, GPU KV cache usage: {NUMBER}%"
@@ -126,8 +126,9 @@ def _vllm(text: str) -> tuple[Settings, Seen]:
     for match in list(period.finditer(text))[-MOST_PERIODS:]:
         values = [float(v.replace(",", "")) for v in match.groups()]
         if values[0] + values[1] + values[2] > 0:  # idle times say nothing about the load
-            for kept, value in zip((prompt, made, running, waiting, usage), values, strict=True):
-                kept.append(value)
+            for each, value in zip(kept, values, strict=True):
+                each.append(value)
+    engines = len(set(re.findall(r"Engine (\d{3}): Avg", text))) or 1
     hits = _number(rf"[Pp]refix cache hit rate:(?: GPU:)? {NUMBER}%", text)
     seen = Seen(
         kv_capacity_tokens=capacity,
@@ -136,11 +137,11 @@ def _vllm(text: str) -> tuple[Settings, Seen]:
         graphs_gib=_gib(r"Graph capturing finished in [\d.]+ secs?, took", text),
         load_s=_number(rf"(?:Model loading took [\d.]+ G\w+(?: memory)? and|Loading weights took) {NUMBER} s", text),
         start_s=_number(rf"init engine \([^)\n]{{0,200}}\) took {NUMBER} s", text),
-        running=_mean(running),
-        waiting=_mean(waiting),
+        running=_mean(running, engines),
+        waiting=_mean(waiting, engines),
         kv_used_fraction=u / 100 if (u := _mean(usage)) is not None else None,
-        input_tokens_per_s=_mean(prompt),
-        output_tokens_per_s=_mean(made),
+        input_tokens_per_s=_mean(prompt, engines),
+        output_tokens_per_s=_mean(made, engines),
         prefix_hit_fraction=hits / 100 if hits is not None else None,
     )
     return settings, seen
@@ -158,17 +159,12 @@ def _sglang(text: str) -> tuple[Settings, Seen]:
     tokens = _number(r"max_total_num_tokens=(\d+)", text) or _number(
         rf"KV Cache is allocated{BETWEEN}#tokens: (\d+)", text
     )
-    made, running, waiting, usage = [], [], [], []
+    running, made, waiting, usage = kept = [list[float]() for _ in range(4)]
     for line in re.findall(r"Decode batch[.,].*", text)[-MOST_PERIODS:]:
         fields = {name: float(value) for name, value in STATE.findall(line) if value.count(".") < 2}
-        for kept, name in (
-            (running, "#running-req"),
-            (made, "gen throughput (token/s)"),
-            (waiting, "#queue-req"),
-            (usage, "token usage"),
-        ):
+        for each, name in zip(kept, STATES, strict=True):
             if name in fields:
-                kept.append(fields[name])
+                each.append(fields[name])
     keys = _gib(r"K size:", text), _gib(r"V size:", text)
     dp = 1 if settings.dp_attention else settings.dp or 1
     seen = Seen(

@@ -165,7 +165,7 @@ def _around(node: Mapping[str, Any], before: Around) -> Around:
 
 def _product(node: Mapping[str, Any]) -> str:
     """The accelerator that a pod's node has to have, as its label writes it."""
-    labels = [(k, v) for k, v in _map(node.get("nodeSelector")).items()]
+    labels: list[tuple[Any, Any]] = list(_map(node.get("nodeSelector")).items())
     required = _map(
         _map(_map(node.get("affinity")).get("nodeAffinity")).get("requiredDuringSchedulingIgnoredDuringExecution")
     )

@@ -60,7 +60,9 @@ def _readings(text: str) -> tuple[str, list[Settings]] | None:
 def _settings(said: Mapping[str, str]) -> Settings:
     framework, _, version = said.get("framework", "").partition(" ")
     sizes = (("tp", "tp"), ("pp", "pp"), ("accelerators", "n_accelerators"))
-    whole = {ours: int(said[theirs]) for ours, theirs in sizes if re.fullmatch(r"[1-9]\d{0,3}", said.get(theirs, ""))}
+    whole: dict[str, Any] = {
+        ours: int(said[theirs]) for ours, theirs in sizes if re.fullmatch(r"[1-9]\d{0,3}", said.get(theirs, ""))
+    }
     return Settings(
         framework=framework if framework in OPTIONS else None, version=version or None, model=said.get("model") or None,
         accelerator=said.get("accelerator") or None, **whole,

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -162,15 +163,15 @@ def _record(group: Sequence[Scrape], window_s: float | None) -> Record:
     elif any(first is None for first, _ in spans) and window_s is None:
         notes.append("counts since the server started; two scrapes under load say more")
     last = spans[0][1]
-    counters = {}
+    counters: dict[str, list[tuple[Labels, float]]] = {}
     for first, after in spans:
         for name, samples in after.samples.items():
             before = dict(first.samples.get(name, [])) if first else {}
             if any(value < before.get(labels, 0.0) for labels, value in samples) and not _is_gauge(name):
                 before = {}  # the server was restarted
             for labels, value in samples:
-                moved = value - before.get(labels, 0.0) if not _is_gauge(name) else value
-                counters.setdefault(name, []).append((labels, moved))
+                change = value - before.get(labels, 0.0) if not _is_gauge(name) else value
+                counters.setdefault(name, []).append((labels, change))
     moved = Scrape(last.source, last.framework, last.model, counters)
     gauges = Scrape(last.source, last.framework, last.model, {})
     for scrape in group:
@@ -211,7 +212,7 @@ def _is_gauge(name: str) -> bool:
 
 def _settings(scrape: Scrape) -> tuple[Settings, float | None]:
     """(what the metrics say about the start, KV cache of the server in tokens)."""
-    found: dict[str, object] = {}
+    found: dict[str, Any] = {}
     tokens = 0.0
     for labels, _ in scrape.of(("cache_config_info",)):
         label = dict(labels)
@@ -227,15 +228,15 @@ def _settings(scrape: Scrape) -> tuple[Settings, float | None]:
         if re.fullmatch(r"\d{1,9}", blocks) and re.fullmatch(r"\d{1,5}", size):
             tokens += int(blocks) * int(size)
     tokens = tokens or scrape.total(("max_total_num_tokens",)) or 0.0
-    settings = Settings(framework=scrape.framework, served_name=scrape.model[:300] or None, **found)  # type: ignore[arg-type]
+    settings = Settings(framework=scrape.framework, served_name=scrape.model[:300] or None, **found)
     return settings, tokens or None
 
 
 def _seen(
     moved: Scrape, gauges: Scrape, moments: float, window_s: float | None, tokens: float | None, servers: int
 ) -> Seen:
-    latencies = {name: _histogram(moved, names, 1e3) for name, names in LATENCIES.items()}
-    lengths = {name: _histogram(moved, names, 1.0) for name, names in LENGTHS.items()}
+    latencies: dict[str, Any] = {name: _histogram(moved, names, 1e3) for name, names in LATENCIES.items()}
+    lengths: dict[str, Any] = {name: _histogram(moved, names, 1.0) for name, names in LENGTHS.items()}
     requests, prompt, generated = (moved.total(names) for names in (REQUESTS, PROMPT, GENERATED))
     if not requests:
         requests = next((v for n in LATENCIES["e2e_ms"] if (v := moved.total((f"{n}_count",)))), requests)

@@ -12,7 +12,7 @@ from django.test import Client
 from advisor.answer import single_estimate
 from advisor.deployments import Asked, Given, Plan, compared, plan_of_answer, read_files
 from advisor.deployments.resolve import acceptance
-from advisor.workload import parse_estimate
+from advisor.workload.fixed.deployment import parse_deployment
 from catalog.management.errors import BadInput
 from catalog.models import Organisation
 from tests import sample_advice
@@ -38,7 +38,8 @@ def test_the_prediction_is_that_of_an_estimate_of_the_same_deployment_and_load()
     }  # fmt: skip
     assert found["estimate"] == arguments
     traffic = {"isl": 1000, "isl_p95": 3500, "osl": 200, "osl_p95": 350, "rate": 10.0, "prefix_cache_hit_rate": 0.1}
-    wanted = single_estimate.answer(parse_estimate(arguments | traffic | {"dp": 1}))
+    wanted = single_estimate.answer(parse_deployment(arguments | traffic | {"dp": 1}))
+    assert wanted.tpot_ms is not None and wanted.tpot_ms.mean is not None
     rows = {row["metric"]: row for row in found["rows"]}
     assert rows["TPOT mean"]["predicted"] == pytest.approx(wanted.tpot_ms.mean, rel=1e-4)
     assert rows["KV cache of a server"]["measured"] == [437_600, 437_600]  # of the metrics, as the server runs now
