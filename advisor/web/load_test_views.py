@@ -22,7 +22,7 @@ from advisor.models import Advice, LoadTest, Option
 from catalog.accounts import Right, caller_of, needs, organisation_of
 from catalog.loading.bounded import WEB, Bounds
 from catalog.models import Organisation
-from catalog.rest import Body, Number, StrictJSONParser, TooLarge, Whole, problems
+from catalog.rest import Body, Number, Pattern, StrictJSONParser, Text, TooLarge, Whole, problems
 
 
 def option_of(organisation: Organisation, pk: Any, rank: int) -> Option:
@@ -161,14 +161,13 @@ def one(test: LoadTest) -> dict[str, Any]:
 # --- a running deployment -----------------------------------------------------------------------------------------
 
 MOST_S = 30.0  # of computing, beside the prediction itself
+UUID = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 MOST_DEPLOYMENTS = 3  # in the files of one call
 
 
 class GivenFile(Body):
-    name = serializers.CharField(max_length=120, help_text="Its name, for messages.")
-    text = serializers.CharField(
-        max_length=WEB.max_bytes, trim_whitespace=False, help_text="Its contents; its kind is recognized."
-    )
+    name = Text(max_length=120, help_text="Its name, for messages.")
+    text = Text(max_length=WEB.max_bytes, help_text="Its contents; its kind is recognized.")
     at_s = Number(
         required=False, min_value=0, max_value=1e11, help_text="When it was made (Unix time); gives rates of a scrape."
     )
@@ -176,14 +175,14 @@ class GivenFile(Body):
 
 class DeploymentBody(Body):
     files = serializers.ListField(child=GivenFile(), min_length=1, max_length=20)
-    advice = serializers.UUIDField(required=False, help_text="The recommendation that was the plan.")
+    advice = Pattern(UUID, required=False, help_text="The recommendation that was the plan.")
     option = Whole(required=False, min_value=1, max_value=1000, help_text="Its option; default: 1.")
     workload = serializers.DictField(
         required=False,
         help_text="Without `advice`: a workload, whose limits are judged, and its load if none was measured.",
     )
-    model = serializers.CharField(required=False, max_length=200, help_text="Instead of the name in the files.")
-    accelerator = serializers.CharField(required=False, max_length=100, help_text="If the files do not say it.")
+    model = Text(required=False, max_length=200, help_text="Instead of the name in the files.")
+    accelerator = Text(required=False, max_length=100, help_text="If the files do not say it.")
     servers = Whole(required=False, min_value=1, max_value=4096, help_text="Replicas that the measurement covers.")
     window_s = Number(required=False, min_value=0.001, max_value=1e9, help_text="Over which the counters count.")
 
