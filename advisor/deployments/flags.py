@@ -87,8 +87,9 @@ class Command:
 
 def framework_of_image(image: str) -> tuple[str | None, str | None]:
     """(framework, version) of a container image, by its name and tag."""
-    found = next((slug for word, slug in IMAGES if word in image.lower()), None)
-    match = VERSION.search(image.rsplit("/", 1)[-1]) if found else None
+    helper = re.search(r"scheduler|epp|rout(?:er|ing)|sidecar|gateway|proxy|exporter", image.lower())
+    found = None if helper else next((slug for word, slug in IMAGES if word in image.lower()), None)
+    match = VERSION.search(image.rsplit("/", 1)[-1]) if found and "lmcache" not in image else None
     return found, match[1] if match else None
 
 

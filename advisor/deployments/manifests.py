@@ -129,7 +129,9 @@ def _walk(node: Any, around: Around, files: Mapping[str, str], level: int) -> It
         servers.append(
             _record(settings, replace(around, product=str(node.get("accelerator_type") or around.product)), unknown)
         )
-    if isinstance(node.get("vllmConfig"), dict) and node.get("modelURL"):  # values of vLLM's production stack
+    if isinstance(node.get("modelURL"), str) and (
+        "requestGPU" in node or "vllmConfig" in node
+    ):  # values of vLLM's production stack
         servers.append(_values(node, around))
     yield from servers
     if isinstance(node.get("serveConfigV2"), str):
@@ -224,8 +226,8 @@ def _container(c: Mapping[str, Any], around: Around, files: Mapping[str, str]) -
             if servers:
                 settings, unknown = servers[0]
                 return _record(settings.over(Settings(version=version)), around, unknown)
-    if started and started[0] in SHELLS and framework is None:
-        return None
+    if started and started[0] in SHELLS:  # it starts something else, or what another file says
+        started = []
     extra = words_of(variables.get("VLLM_ADDITIONAL_ARGS", "")) if framework in ("vllm", None) else []
     if framework == "tgi":
         extra += [w for k, v in variables.items() if k.lower() in OPTIONS["tgi"] for w in (f"--{k.lower()}", v)]
@@ -260,11 +262,12 @@ def names(settings: Settings) -> tuple[str, ...]:
 
 
 def _values(node: Mapping[str, Any], around: Around) -> Record:
-    config = _map(node["vllmConfig"])
+    config = _map(node.get("vllmConfig"))
+    _, version = framework_of_image(f"{node.get('repository')}:{node.get('tag')}")
     given = {re.sub(r"([A-Z])", lambda m: f"_{m[1].lower()}", str(k)): v for k, v in config.items() if k != "extraArgs"}
     given = {k: v for k, v in given.items() if k in OPTIONS["vllm"]}
     more = command_of(["vllm", "serve", *_words(config.get("extraArgs"))])
-    settings, _ = settings_of(given, OPTIONS["vllm"], "vllm", str(node.get("tag") or "").lstrip("v") or None)
+    settings, _ = settings_of(given, OPTIONS["vllm"], "vllm", version)
     settings = (more.settings if more else Settings()).over(settings)
     devices = _whole(node.get("requestGPU")) or around.devices
     return _record(
