@@ -217,11 +217,12 @@ def speculation(value: Any) -> dict[str, Any] | None:
     if not isinstance(value, Mapping):
         return None
     k = value.get("num_speculative_tokens")
+    k = int(k) if str(k).isdecimal() and len(str(k)) < 3 else None
     found = {
         "method": value.get("method") or ("draft_model" if value.get("model") else None),
         "draft": value.get("model"),
     }
-    found["k"] = k if isinstance(k, int) and not isinstance(k, bool) and 0 < k <= 64 else None
+    found["k"] = k
     return {key: each for key, each in found.items() if isinstance(each, str | int)} or None
 
 

@@ -7,7 +7,15 @@ from typing import Any
 
 import yaml
 
-from advisor.deployments.flags import OPTIONS, SERVERS, command_of, framework_of_image, settings_of, words_of
+from advisor.deployments.flags import (
+    OPTIONS,
+    SERVERS,
+    command_of,
+    framework_of_image,
+    settings_of,
+    speculation,
+    words_of,
+)
 from advisor.deployments.records import DeploymentError, Json, Record, Settings, tail
 
 MOST_ALIASES = 30  # aliases inside merged mappings multiply
@@ -153,15 +161,18 @@ def _around(node: Mapping[str, Any], before: Around) -> Around:
     settings = Settings(
         tp=_whole(parallel.get("tensor")), pp=_whole(parallel.get("pipeline")), dp=_whole(parallel.get("data")),
         expert_parallel=True if parallel.get("expert") is True else None,
+        speculative=speculation(_map(_map(node.get("speculator")).get("config"))),
     )  # fmt: skip
     return replace(
         before,
         replicas=replicas,
-        size=_whole(_map(node.get("leaderWorkerTemplate")).get("size")) or before.size,
+        size=_whole(_map(node.get("leaderWorkerTemplate")).get("size"))
+        or (_whole(parallel.get("data")) or 0) // (_whole(parallel.get("dataLocal")) or 10**6)
+        or (1 if parallel else before.size),
         product=_product(node) or before.product,
         devices=_devices(node) or before.devices,
         model=uri,
-        settings=settings.over(before.settings),
+        settings=settings.over(Settings() if parallel else before.settings),
     )
 
 
@@ -214,7 +225,8 @@ def _words(value: Any) -> list[str]:
 
 
 def _container(c: Mapping[str, Any], around: Around, files: Mapping[str, str]) -> Record | None:
-    image = str(c.get("image") or ("vllm" if around.model else ""))
+    of_kserve = around.model and c.get("name", "main") in ("main", "kserve-container")  # which adds image and command
+    image = str(c.get("image") or ("vllm" if of_kserve else ""))
     variables = _environment(c.get("env") or c.get("environment"))
     started = [*_words(c.get("command") or c.get("entrypoint")), *_words(c.get("args"))]
     around = replace(_around(c, around), devices=_devices(c) or around.devices)
@@ -252,9 +264,10 @@ def _record(settings: Settings, around: Around, unknown: Sequence[str] = ()) -> 
     settings = stated.over(around.settings).over(whole)
     notes = ("replicas is 0 in the manifest: an autoscaler decides",) if settings.replicas == 0 else ()
     settings = replace(settings, replicas=settings.replicas or None)
-    return Record(
-        kind="manifest", source="", settings=settings, unknown=tuple(unknown), notes=notes, names=names(settings)
-    )
+    called = names(settings)
+    if around.role == "prefill":  # a pool of its own
+        called = tuple(f"{name} (prefill)" for name in called)
+    return Record(kind="manifest", source="", settings=settings, unknown=tuple(unknown), notes=notes, names=called)
 
 
 def names(settings: Settings) -> tuple[str, ...]:

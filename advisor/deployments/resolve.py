@@ -16,9 +16,13 @@ WEIGHTS = {  # --quantization -> format of the catalog
 NAMED = {"fp4": "nvfp4", "int4": "awq"}  # the end of a checkpoint's name -> format
 CACHE = {"fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "bfloat16": "bf16", "float16": "fp16"}
 DRAFTS = {
-    "ngram": "ngram", "eagle": "eagle", "eagle3": "eagle", "mtp": "mtp", "nextn": "mtp", "draft_model": "draft",
+    "ngram": "ngram",
+    "eagle": "eagle",
+    "mtp": "mtp",
+    "nextn": "mtp",
+    "draft_model": "draft",
     "standalone": "draft",
-}  # fmt: skip
+}
 MOST_P95 = 20.0  # times the mean
 
 
@@ -125,7 +129,8 @@ def drafts(settings: Settings, seen: Seen) -> tuple[Json | None, str]:
     s = settings.speculative
     if not s:
         return None, ""
-    method = DRAFTS.get(str(s.get("method", "")).lower().removeprefix("deepseek_"))
+    written = str(s.get("method", "")).lower()  # such as eagle3 or qwen3_next_mtp
+    method = next((ours for name, ours in DRAFTS.items() if name in written), None)
     if method is None or method == "draft" and not s.get("draft"):
         return None, f"drafts by {s.get('method') or 'an unknown method'} are left out: they cannot be estimated"
     k = int(s.get("k") or 3)

@@ -36,6 +36,10 @@ SETTINGS: list[tuple[str, int, dict[str, Any]]] = [  # file, place of the record
                         "replicas": 2}),
     ("kserve.yaml", 1, {"model": QWEN, "tp": 2, "replicas": 3, "max_num_seqs": 96, "kv_dtype": "fp8",
                         "accelerators": 2}),
+    ("kserve-pools.yaml", 0, {"model": "deepseek-ai/DeepSeek-R1", "dp": 16, "tp": 1, "expert_parallel": True,
+                              "accelerators": 16, "speculative": {"method": "deepseek_mtp", "k": 1},
+                              "enforce_eager": True, "prefill_or_decode": None}),
+    ("kserve-pools.yaml", 1, {"tp": 8, "accelerators": 8, "replicas": 2, "prefill_or_decode": "prefill"}),
     ("compose.yaml", 0, {"model": QWEN, "version": "0.24.0", "tp": 4, "accelerators": 4, "expert_parallel": True,
                          "speculative": {"method": "mtp", "k": 2}}),
     ("slurm.sh", 0, {"framework": "sglang", "version": "0.5.2", "model": "deepseek-ai/DeepSeek-R1", "tp": 16, "dp": 16,
@@ -134,6 +138,10 @@ def test_a_printed_table_is_a_result() -> None:
     assert record.settings.model == LLAMA and record.result.tool == "vllm" and record.seen is not None
     assert record.seen.ttft_ms == {"mean": (79.56, 79.56), "p50": (70.91, 70.91), "p99": (109.46, 109.46)}
     assert (record.seen.concurrency, record.seen.input_tokens["mean"]) == (8, (1024, 1024))
+
+
+def test_pools_of_one_model_are_deployments_of_their_own() -> None:
+    assert [len(group) for group in grouped(read("kserve-pools.yaml"))] == [1, 1]
 
 
 def test_files_of_one_deployment_are_joined_and_contradictions_told() -> None:
