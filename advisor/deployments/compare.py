@@ -21,8 +21,11 @@ ROOM = (1.25, 1.5, 2.0, 3.0)  # times the measured load, tried one after another
 MOST_EFFECTS = 5
 SERVED_FRACTION = 0.97  # of the load: with less, requests pile up
 QUEUE_FRACTION = 0.1  # waiting requests over running ones
+TRUSTED = (0.8, 1.25)  # measured over predicted time of a token
 FULL_FRACTION = 0.9  # of the KV cache
 STATISTICS = ("mean", "p50", "p95", "p99")
+TAILS = {"mean": "", "p95": "_p95"}  # only these have an interval
+LATENCIES = (("TTFT", "ttft_ms"), ("TPOT", "tpot_ms"), ("end to end", "e2e_ms"))
 SETTINGS = {  # of an estimate or a start command -> what people call it
     "model": "model", "accelerator": "accelerator", "replicas": "replicas", "framework": "framework",
     "framework_version": "version", "weights": "weights", "kv": "KV cache format", "tp": "tensor parallel",
@@ -300,16 +303,14 @@ def _rows(e: Estimate, seen: Seen, *, planned_load: bool) -> list[Json]:
         return [row for row in memory if row]
     interval = e.interval
     rows = []
-    for name, key, spread in (("TTFT", "ttft_ms", seen.ttft_ms), ("TPOT", "tpot_ms", seen.tpot_ms),
-                              ("end to end", "e2e_ms", seen.e2e_ms), ("queue", "queue_ms", seen.queue_ms)):  # fmt: skip
+    for name, key in LATENCIES:
         latency = getattr(e, key)
-        for statistic in STATISTICS if key != "queue_ms" else ("mean",):
-            known = interval.of(key + {"mean": "", "p95": "_p95"}[statistic]) if interval and statistic in (
-                "mean", "p95") and key in ("ttft_ms", "tpot_ms") else None  # fmt: skip
+        for statistic in STATISTICS:
             value = getattr(latency, statistic) if latency is not None else None
-            if key == "e2e_ms" and latency is None and statistic == "mean":
+            if key == "e2e_ms" and statistic == "mean" and value is None:
                 value = e.e2e_ms_mean
-            rows.append(_row(f"{name} {statistic}", "ms", spread.get(statistic), value, known))
+            known = interval.of(f"{key}{TAILS[statistic]}") if interval and statistic in TAILS else None
+            rows.append(_row(f"{name} {statistic}", "ms", getattr(seen, key).get(statistic), value, known))
     rows += [
         _row("output tokens/s", "1/s", seen.output_tokens_per_s, e.output_tokens_per_s,
              interval.of("output_tokens_per_s") if interval and seen.concurrency else None),
@@ -446,10 +447,15 @@ def _answer(report: Json, seen: Seen, has_plan: bool) -> list[str]:
             verb = "keep" if each["predicted"] <= each["at_most"] else "miss"
             said.append(f"It should {verb} the p95 {name} limit of {each['at_most']:,.4g} ms: "
                         f"{each['predicted']:,.4g} predicted, not measured.")  # fmt: skip
+    ratio = report["correction"]["time_ratio"]
     if (full := seen.kv_used_fraction) is not None and full > FULL_FRACTION:
         said.append(f"Its KV cache is {full:.0%} full.")
     if seen.waiting is not None and seen.waiting > max(QUEUE_FRACTION * (seen.running or 0.0), 0.5):
         said.append(f"It has no spare capacity: {seen.waiting:,.3g} requests wait while {seen.running or 0:,.3g} run.")
+    elif any(each["kept"] is False for each in report["limits"]):
+        said.append("It has no spare capacity: it misses a limit at this load.")
+    elif ratio and not TRUSTED[0] <= ratio <= TRUSTED[1]:
+        said.append("The prediction is too far from what was measured to tell the spare capacity.")
     elif room := report["room"]:
         if room["holds"] is None:
             said.append("It should have no spare capacity at this load, by the prediction.")
@@ -463,7 +469,6 @@ def _answer(report: Json, seen: Seen, has_plan: bool) -> list[str]:
     if judged:
         inside = sum(r["inside"] for r in judged)
         said.append(f"{inside} of {len(judged)} measured figures with an interval are inside it.")
-    ratio = report["correction"]["time_ratio"]
     if ratio:
         said.append(f"A token takes {ratio:.3g} times the predicted time.")
     if report["not_predicted"]:

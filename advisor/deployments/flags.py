@@ -217,7 +217,7 @@ def speculation(value: Any) -> dict[str, Any] | None:
     if not isinstance(value, Mapping):
         return None
     k = value.get("num_speculative_tokens")
-    k = int(k) if str(k).isdecimal() and len(str(k)) < 3 else None
+    k = int(str(k)) if str(k).isdecimal() and len(str(k)) < 3 else None
     found = {
         "method": value.get("method") or ("draft_model" if value.get("model") else None),
         "draft": value.get("model"),

@@ -101,7 +101,9 @@ class Seen:
 
     def over(self, other: "Seen") -> "Seen":
         """These figures, completed by those of another record."""
-        mine = {f.name: v for f in fields(self) if (v := getattr(self, f.name)) not in (None, {}, 0)}
+        mine = {f.name: v for f in fields(self) if (v := getattr(self, f.name)) not in (None, {})}
+        if self.completed is None:
+            del mine["failed"]
         return replace(other, **mine)
 
 
@@ -155,11 +157,17 @@ def joined(records: Sequence[Record]) -> Found:
             if name not in ("model", "served_name", "accelerator", "version") and first != value:
                 conflicts.append(f"{name}: {source} says {_word(first)}, {record.source} says {_word(value)}")
         settings = settings.over(record.settings)
+    measured = any(record.kind in ("result", "metrics") for record in records)
     for record in sorted(records, key=lambda r: SEEN_BY.index(r.kind)):
-        seen = seen.over(record.seen) if record.seen else seen
+        if record.seen:  # a log covers all the time since the start, not the time of a measurement
+            own = replace(record.seen, **OF_LOADS) if measured and record.kind == "log" else record.seen
+            seen = seen.over(own)
     return Found(settings=settings, seen=seen, records=tuple(records), conflicts=tuple(dict.fromkeys(conflicts)))
 
 
+OF_LOADS: dict[str, Any] = dict.fromkeys(
+    ("running", "waiting", "kv_used_fraction", "prefix_hit_fraction", "input_tokens_per_s", "output_tokens_per_s")
+)
 SEEN_BY = ("result", "metrics", "log", "script", "manifest")
 
 

@@ -265,8 +265,8 @@ def _seen(
         requests_per_s=rate(requests),
         input_tokens_per_s=rate(prompt),
         output_tokens_per_s=rate(generated),
-        running=at_a_time(RUNNING),
-        waiting=at_a_time(WAITING),
+        running=_at_once(moved, ("request_inference_time_seconds_sum",), window_s, at_a_time(RUNNING)),
+        waiting=_at_once(moved, [f"{name}_sum" for name in LATENCIES["queue_ms"]], window_s, at_a_time(WAITING)),
         kv_used_fraction=gauges.mean(USAGE),
         prefix_hit_fraction=hit if hit is not None else gauges.mean(HIT_RATE),
         preemptions=round(p) if (p := moved.total(PREEMPTIONS)) is not None else None,
@@ -281,6 +281,12 @@ def _seen(
         **lengths,
         **latencies,
     )
+
+
+def _at_once(moved: Scrape, names: Sequence[str], window_s: float | None, gauge: float | None) -> float | None:
+    """The mean number of requests over the window, from the time that all spent; else that of the scraped moments."""
+    spent_s = moved.total(names)
+    return spent_s / window_s if spent_s is not None and window_s else gauge
 
 
 def _mean_tpot(moved: Scrape, between: Spread) -> Spread:

@@ -57,7 +57,7 @@ def _text(value: Any) -> str:
     if isinstance(value, Mapping):
         return " ".join(f"{k}={v}" for k, v in value.items())
     if isinstance(value, bool) or value is None:
-        return {True: "yes", False: "no", None: "none"}[value]
+        return {True: "yes", False: "no", None: "default"}[value]
     return f"{value:,.4g}" if isinstance(value, float) else str(value)
 
 

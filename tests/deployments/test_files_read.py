@@ -24,6 +24,8 @@ SETTINGS: list[tuple[str, int, dict[str, Any]]] = [  # file, place of the record
                      "prefix_caching": True, "enforce_eager": False, "speculative": {"method": "ngram", "k": 3}}),
     ("vllm-old.log", 0, {"version": "0.6.5", "model": "meta-llama/Llama-3.1-70B-Instruct", "tp": 4, "kv_dtype": "fp8",
                          "max_num_seqs": 256, "memory_fraction": 0.95, "prefix_caching": False}),
+    ("vllm-0.33.log", 0, {"version": "0.33.0", "model": "/models/fp8", "served_name": "meta-llama/Llama-3.1-8B", "tp": 1,
+                          "kv_dtype": "fp8", "max_num_seqs": 31, "max_batched_tokens": 8192, "memory_fraction": 0.92}),
     ("sglang.log", 0, {"framework": "sglang", "model": QWEN, "served_name": "qwen", "tp": 2, "kv_dtype": "fp8_e5m2",
                        "max_num_seqs": 2048, "max_model_len": 40960, "memory_fraction": 0.88}),
     ("vllm-new.prom", 0, {"framework": "vllm", "served_name": LLAMA, "memory_fraction": 0.9, "prefix_caching": True}),
@@ -70,6 +72,19 @@ def test_a_log_has_memory_and_the_load_of_busy_times() -> None:
     other = read("sglang.log")[0].seen
     assert other is not None and (other.kv_capacity_tokens, other.weights_gib) == (610_250, 30.59)
     assert other.kv_gib == pytest.approx(37.26) and other.running == 5 and other.output_tokens_per_s == 200.5
+
+
+def test_a_log_of_more_loads_than_one_says_nothing_about_a_measured_one() -> None:
+    found = joined(read("vllm-0.33.log", "vllm-new.prom"))
+    assert (found.seen.running, found.seen.weights_gib) == (11, 8.51)  # of the scrape, and of the log
+    assert joined(read("vllm-0.33.log")).seen.running not in (None, 11)
+
+
+def test_time_in_the_server_gives_the_mean_of_running_requests() -> None:
+    more = 'vllm:request_inference_time_seconds_sum{engine="0",model_name="' + LLAMA + '"} 7200.0\n'
+    text = (SAMPLES / "vllm-new.prom").read_bytes() + more.encode()
+    seen = read_files([Given("m", text)], window_s=360)[0].seen
+    assert seen is not None and seen.running == 20
 
 
 def test_counters_give_rates_over_the_time_since_the_start() -> None:
