@@ -114,7 +114,7 @@ def _vllm(text: str) -> tuple[Settings, Seen]:
         given.setdefault("max_num_batched_tokens", budget[1])
     if fraction := re.search(r"The current --gpu-memory-utilization=([\d.]{1,9}\d)", text):
         given.setdefault("gpu_memory_utilization", fraction[1].rstrip("0"))
-    version = re.search(r"(?:vLLM API server version|LLM engine \(v?)\s*v?(\d+\.\d+[\w.+]*)", text)
+    version = re.search(r"(?:vLLM API server version|LLM engine \(v?|█ +version)\s*v?(\d+\.\d+[\w.+]*)", text)
     settings, _ = settings_of(given, VLLM, "vllm", version[1].rstrip(".") if version else None)
     blocks = _number(r"# (?:GPU|CUDA) blocks: (\d+)", text)
     tokens = [float(m.replace(",", "")) for m in re.findall(r"GPU KV cache size: ([\d,]*\d)", text)]

@@ -24,7 +24,7 @@ SETTINGS: list[tuple[str, int, dict[str, Any]]] = [  # file, place of the record
                      "prefix_caching": True, "enforce_eager": False, "speculative": {"method": "ngram", "k": 3}}),
     ("vllm-old.log", 0, {"version": "0.6.5", "model": "meta-llama/Llama-3.1-70B-Instruct", "tp": 4, "kv_dtype": "fp8",
                          "max_num_seqs": 256, "memory_fraction": 0.95, "prefix_caching": False}),
-    ("vllm-0.33.log", 0, {"version": "0.33.0", "model": "/models/fp8", "served_name": "meta-llama/Llama-3.1-8B", "tp": 1,
+    ("vllm-0.33.log", 0, {"version": "0.33.0", "model": "/models/fp8", "served_name": "meta-llama/Llama-3.1-8B",
                           "kv_dtype": "fp8", "max_num_seqs": 31, "max_batched_tokens": 8192, "memory_fraction": 0.92}),
     ("sglang.log", 0, {"framework": "sglang", "model": QWEN, "served_name": "qwen", "tp": 2, "kv_dtype": "fp8_e5m2",
                        "max_num_seqs": 2048, "max_model_len": 40960, "memory_fraction": 0.88}),
