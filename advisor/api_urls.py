@@ -77,6 +77,7 @@ urlpatterns = [
     path("audit", rest.Audit.as_view(), name="api-audit"),
     path("quick", Quick.as_view(), name="api-quick"),
     path("estimate", EstimateOne.as_view(), name="api-estimate"),
+    path("deployments/compare", load_test_views.CompareDeployment.as_view(), name="api-compare-deployment"),
     path("estimates", Estimates.as_view(), name="api-estimates"),
     path("fidelity", accuracy_page.Fidelity.as_view(), name="api-fidelity"),
     path("fidelity/rows", accuracy_page.FidelityRows.as_view(), name="api-fidelity-rows"),

@@ -5,5 +5,6 @@ from advisor.answer.advice import part_of_portfolio, recommend
 from advisor.answer.estimates import single_estimate, training_estimate
 from advisor.answer.money import CURRENCY
 from advisor.answer.options import calibration_marks, waterfall
+from advisor.answer.options.launch_flags import known_options
 from advisor.answer.question_notes import with_probes
 from advisor.answer.sentences import likely

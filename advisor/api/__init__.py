@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         OneAdvice,
         Pages,
         Root,
+        within_limits,
     )
 
 # Loaded on first use: Django REST framework's settings name classes of this room, and its views read them on import.
@@ -50,7 +51,7 @@ VIEWS = {
     ),
     "advisor.api.views": (
         "AdviceDetail", "AdviceFilters", "AdviceList", "AdviceResult", "AdviceSummary", "CancelAdvice",
-        "EstimateOne", "OneAdvice", "Pages", "Root",
+        "EstimateOne", "OneAdvice", "Pages", "Root", "within_limits",
     ),
 }  # fmt: skip
 
@@ -94,6 +95,7 @@ __all__ = [
     "rest_s",
     "tokens",
     "unavailable",
+    "within_limits",
 ]
 
 

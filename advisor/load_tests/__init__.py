@@ -12,5 +12,6 @@ from advisor.load_tests.records import (
     set_calibrates,
     shown,
 )
-from advisor.load_tests.result_files import LoadResult, LoadResultError, cv_of_shape
+from advisor.load_tests.result_files import LoadResult, LoadResultError, cv_of_shape, percentiles_of
+from advisor.load_tests.result_files import parse_runs as read_runs
 from advisor.load_tests.result_files import read as read_result

@@ -1,4 +1,4 @@
-"""Reads the result files of vllm bench serve, guidellm, aiperf and genai-perf."""
+"""Reads the result files of load generators: one run, or all runs of a sweep."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ class LoadResultError(ValueError):
 class LoadResult:
     """What one run measured on one server; None if the file does not state it."""
 
-    tool: str  # vllm | guidellm | aiperf | genai-perf
+    tool: str  # vllm | sglang | guidellm | aiperf | genai-perf | inference-perf | llmperf
     tool_version: str
     ran_at: str  # as in the file; empty: not stated
     completed: int
@@ -58,21 +58,64 @@ def parse(content: bytes, bounds: Bounds = WEB) -> LoadResult:
     return read(_load(content, bounds))
 
 
+def parse_runs(content: bytes, bounds: Bounds = WEB) -> list[tuple[str, LoadResult]]:
+    """(place, result) of each run: one object, a list, one object a line, or the benchmarks of a sweep.
+
+    Runs that completed no request are left out, unless all are. LoadResultError: the file is not valid.
+    """
+    try:
+        objects: Any = read_json(content, bounds)
+    except Invalid:
+        lines = [line for line in content.splitlines() if line.strip()]
+        if len(lines) < 2:
+            _load(content, bounds)
+        objects = [_load(line, bounds) for line in lines]
+    except BoundedError as error:
+        raise LoadResultError(f"The file {error}.") from None
+    single = not isinstance(objects, list)
+    found, empty = [], ""
+    for place, each in enumerate([objects] if single else objects, 1):
+        if not isinstance(each, dict):
+            raise LoadResultError("The file is JSON, but neither an object nor a list of objects.")
+        benchmarks = each.get("benchmarks")
+        several = isinstance(benchmarks, list) and len(benchmarks) > 1
+        runs = [{**each, "benchmarks": [run]} for run in benchmarks or ()] if several else [each]
+        for inner, run in enumerate(runs, 1):
+            try:
+                found.append((f"benchmark {inner}" if several else "" if single else f"run {place}", read(run)))
+            except LoadResultError as error:
+                if NOTHING_DONE not in str(error):
+                    raise
+                empty = str(error)
+    if not found:
+        raise LoadResultError(empty or "The file has no run.")
+    return found
+
+
+NOTHING_DONE = "No request was completed"
+
+
 def read(data: dict[str, Any]) -> LoadResult:
     """The result in the object of a file. LoadResultError as for `parse`."""
     if isinstance(data.get("benchmarks"), list):
         result = _guidellm(data)
     elif isinstance(data.get("request_throughput"), Mapping):
         result = _aiperf(data)
+    elif isinstance(data.get("records"), Mapping) and "request_throughput" in data["records"]:
+        result = _aiperf({**data, **data["records"]})  # early versions
     elif "request_throughput" in data and "total_input_tokens" in data:
         result = _vllm(data)
+    elif isinstance(data.get("successes"), Mapping) and "load_summary" in data:
+        result = _inference_perf(data)
+    elif "results_number_completed_requests" in data or isinstance(data.get("results"), Mapping):
+        result = _llmperf(data)
     else:
         raise LoadResultError(
-            "This is not a result of vllm bench serve (--save-result), guidellm (--output kind=json), aiperf or "
-            "genai-perf (profile_export_aiperf.json)."
+            "This is not a result of vllm bench serve (--save-result), sglang.bench_serving, guidellm (--output "
+            "kind=json), aiperf or genai-perf (profile_export_aiperf.json), inference-perf or llmperf."
         )
     if result.completed < 1:
-        raise LoadResultError("No request was completed in this run. Check the server's log and run it again.")
+        raise LoadResultError(f"{NOTHING_DONE} in this run. Check the server's log and run it again.")
     return result
 
 
@@ -130,17 +173,20 @@ def _over(whole: float | None, parts: float) -> float | None:
     return whole / parts if whole is not None and parts else None
 
 
-# --- vllm bench serve -------------------------------------------------------------------------------------------
+# --- vllm bench serve, sglang.bench_serving ---------------------------------------------------------------------
 
 
 def _vllm(data: Json) -> LoadResult:
-    """The object that --save-result writes, with the requests of --save-detailed.
+    """The object that --save-result or --output-file writes, with the requests of --save-detailed.
 
     request_rate is "inf" for closed loops, replayed traces and requests that are all sent at once.
     """
+    of_sglang = "server_info" in data or "total_output_tokens_retokenized" in data
     completed = int(_required(data, "completed"))
     failed = _number(data, "failed")
-    sent = int(_number(data, "num_prompts") or completed)
+    if failed is None and isinstance(data.get("errors"), list):
+        failed = float(sum(bool(each) for each in data["errors"]))
+    sent = int(_number(data, "num_prompts") or completed + (failed or 0))
     requests, each = _vllm_requests(data)
 
     def of(metric: str) -> Figures:
@@ -151,7 +197,7 @@ def _vllm(data: Json) -> LoadResult:
         )
         return percentiles_of(each.get(metric, ())) | stated
 
-    ttft, tpot, e2e = of("ttft"), of("tpot"), of("e2el")
+    ttft, tpot, e2e = of("ttft"), of("tpot"), of("e2el") or of("e2e_latency")
     rate = (
         None if str(data.get("request_rate")).lower() in ("inf", "infinity", "none") else _number(data, "request_rate")
     )
@@ -168,8 +214,8 @@ def _vllm(data: Json) -> LoadResult:
     ):
         seats = float(sent)
     return LoadResult(
-        tool="vllm",
-        tool_version=_text(data, "vllm_version"),
+        tool="sglang" if of_sglang else "vllm",
+        tool_version="" if of_sglang else _text(data, "vllm_version"),
         ran_at=_text(data, "date"),
         completed=completed,
         failed=int(failed if failed is not None else max(sent - completed, 0)),
@@ -260,6 +306,85 @@ def percentiles_of(values: Sequence[float]) -> Figures:
         return {}
     cuts = quantiles(values, n=100, method="inclusive")
     return {"mean": fmean(values), **{p: cuts[int(p[1:]) - 1] for p in PERCENTILES}}
+
+
+# --- inference-perf, llmperf ------------------------------------------------------------------------------------
+
+
+def _inference_perf(data: Json) -> LoadResult:
+    """The summary_lifecycle_metrics.json of kubernetes-sigs/inference-perf: seconds, percentiles as p50 or median."""
+    done, load = _below(data, "successes"), _below(data, "load_summary")
+    rates = _below(done, "throughput")
+
+    def of(*path: str, scale: float = 1e3) -> Figures:
+        found = _below(done, *path)
+        each = {p: _number(found, p) for p in ("mean", *PERCENTILES)}
+        each["p50"] = each["p50"] if each["p50"] is not None else _number(found, "median")
+        return _figures(**{k: v * scale if v is not None else None for k, v in each.items()})
+
+    given, made = of("prompt_len", scale=1.0), of("output_len", scale=1.0)
+    return LoadResult(
+        tool="inference-perf",
+        tool_version="",
+        ran_at="",
+        completed=int(_required(done, "count")),
+        failed=int(_number(_below(data, "failures"), "count") or 0),
+        duration_s=_number(load, "send_duration"),
+        requests_per_s=_required(rates, "requests_per_sec"),
+        concurrency=_number(load, "concurrency"),
+        input_tokens_mean=given.get("mean"),
+        output_tokens_mean=made.get("mean"),
+        output_tokens_per_s=_number(rates, "output_tokens_per_sec"),
+        ttft_ms=of("latency", "time_to_first_token"),
+        tpot_ms=of("latency", "time_per_output_token"),
+        e2e_ms=of("latency", "request_latency"),
+        rate_per_s=_number(load, "requested_rate"),
+        input_tokens_p95=given.get("p95"),
+        output_tokens_p95=made.get("p95"),
+    )
+
+
+def _llmperf(data: Json) -> LoadResult:
+    """The summary of ray-project/llmperf, flat (results_ttft_s_mean) or nested. It is a closed loop.
+
+    Its inter-token latency is the end-to-end time over all tokens, the first included, so it is no TPOT.
+    """
+    whole = dict(_flat(data))
+
+    def of(metric: str, scale: float = 1e3) -> Figures:
+        named = {"mean": f"{metric}_mean", **{p: f"{metric}_quantiles_{p}" for p in PERCENTILES}}
+        found = {key: _number(whole, f"results_{name}") for key, name in named.items()}
+        return _figures(**{k: v * scale if v is not None else None for k, v in found.items()})
+
+    given, made = of("number_input_tokens", 1.0), of("number_output_tokens", 1.0)
+    completed = int(_required(whole, "results_number_completed_requests"))
+    per_minute = _required(whole, "results_num_completed_requests_per_min")
+    return LoadResult(
+        tool="llmperf",
+        tool_version=_text(whole, "version"),
+        ran_at=_clock(_number(whole, "timestamp")),
+        completed=completed,
+        failed=int(_number(whole, "results_number_errors") or 0),
+        duration_s=_over(60.0 * completed, per_minute),
+        requests_per_s=per_minute / 60,
+        concurrency=_number(whole, "num_concurrent_requests"),
+        input_tokens_mean=given.get("mean") or _number(whole, "mean_input_tokens"),
+        output_tokens_mean=made.get("mean") or _number(whole, "mean_output_tokens"),
+        output_tokens_per_s=_number(whole, "results_mean_output_throughput_token_per_s"),
+        ttft_ms=of("ttft_s"),
+        tpot_ms={},
+        e2e_ms=of("end_to_end_latency_s"),
+        input_tokens_p95=given.get("p95"),
+        output_tokens_p95=made.get("p95"),
+    )
+
+
+def _flat(node: Json, before: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in node.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{key}_")
+        else:
+            yield f"{before}{key}", value
 
 
 # --- guidellm ---------------------------------------------------------------------------------------------------

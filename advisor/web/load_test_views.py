@@ -1,5 +1,6 @@
-"""Load tests of an option on its page and in the API: upload a result, compare predicted with measured."""
+"""Load tests of an option on its page and in the API, and comparisons of running deployments."""
 
+import time
 from typing import Any
 
 from django.contrib import messages
@@ -13,14 +14,15 @@ from rest_framework import parsers, serializers, views
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from advisor import load_tests
+from advisor import load_tests, workload
+from advisor.api import limits, within_limits
 from advisor.engine.terms import kind_named
 from advisor.load_tests import LoadResultError
 from advisor.models import Advice, LoadTest, Option
 from catalog.accounts import Right, caller_of, needs, organisation_of
-from catalog.loading.bounded import WEB
+from catalog.loading.bounded import WEB, Bounds
 from catalog.models import Organisation
-from catalog.rest import TooLarge, problems
+from catalog.rest import Body, Number, Pattern, StrictJSONParser, Text, TooLarge, Whole, problems
 
 
 def option_of(organisation: Organisation, pk: Any, rank: int) -> Option:
@@ -154,3 +156,109 @@ def one(test: LoadTest) -> dict[str, Any]:
     comparison = load_tests.compare(load_tests.predicted(test.option), test.measured)
     measured = {key: value for key, value in test.measured.items() if key != "requests"}
     return {"id": test.pk, "calibrates": test.calibrates, "measured": measured, **comparison}
+
+
+# --- a running deployment -----------------------------------------------------------------------------------------
+
+MOST_S = 30.0  # of computing, beside the prediction itself
+UUID = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
+MOST_DEPLOYMENTS = 3  # in the files of one call
+
+
+class GivenFile(Body):
+    name = Text(max_length=120, help_text="Its name, for messages.")
+    text = Text(max_length=WEB.max_bytes, help_text="Its contents; its kind is recognized.")
+    at_s = Number(
+        required=False, min_value=0, max_value=1e11, help_text="When it was made (Unix time); gives rates of a scrape."
+    )
+
+
+class DeploymentBody(Body):
+    files = serializers.ListField(child=GivenFile(), min_length=1, max_length=20)
+    advice = Pattern(UUID, required=False, help_text="The recommendation that was the plan.")
+    option = Whole(required=False, min_value=1, max_value=1000, help_text="Its option; default: 1.")
+    workload = serializers.DictField(
+        required=False,
+        help_text="Without `advice`: a workload, whose limits are judged, and its load if none was measured.",
+    )
+    model = Text(required=False, max_length=200, help_text="Instead of the name in the files.")
+    accelerator = Text(required=False, max_length=100, help_text="If the files do not say it.")
+    servers = Whole(required=False, min_value=1, max_value=4096, help_text="Replicas that the measurement covers.")
+    window_s = Number(required=False, min_value=0.001, max_value=1e9, help_text="Over which the counters count.")
+
+
+DEPLOYMENT_EXAMPLE = OpenApiExample(
+    "a start-up log",
+    request_only=True,
+    value={
+        "files": [{
+            "name": "vllm.log",
+            "text": "INFO [core.py:77] Initializing a V1 LLM engine (v0.11.0) with config: "
+            "model='meta-llama/Llama-3.1-8B-Instruct', tensor_parallel_size=1\n"
+            "INFO [kv_cache_utils.py:1087] GPU KV cache size: 455,536 tokens\n",
+        }],
+        "accelerator": "h100-sxm",
+    },
+)  # fmt: skip
+
+
+class DeploymentParser(StrictJSONParser):
+    """Contents of several files as JSON texts."""
+
+    bounds = Bounds(max_bytes=2 * WEB.max_bytes, max_values=1000)
+    finite = True
+
+
+class CompareDeployment(views.APIView):
+    parser_classes = (DeploymentParser,)
+
+    @extend_schema(
+        operation_id="compareDeployment",
+        summary="Compare a running deployment with its plan and its prediction",
+        description="From the texts of metrics, start-up logs, load-test results, manifests and scripts: settings that "
+        "are not as planned and what they change, measured against predicted figures, limits, spare capacity, and what "
+        "may correct predictions. No address is read; send the text of /metrics.",
+        request={"application/json": DeploymentBody},
+        examples=[DEPLOYMENT_EXAMPLE],
+        responses={200: OpenApiResponse(OpenApiTypes.OBJECT), **problems(400, 404, 406, 413, 415, 422)},
+    )
+    def post(self, request: Request) -> Response:
+        limits.of_estimate(request)
+        body = DeploymentBody(data=request.data)
+        body.is_valid(raise_exception=True)
+        return Response(compared(body.validated_data, organisation_of(request)))
+
+
+def compared(asked: dict[str, Any], organisation: Organisation) -> dict[str, Any]:
+    """The comparison of one body. ValidationError, WorkloadError: what is wrong with it."""
+    from advisor import deployments  # here, so that web workers load the engine only for comparisons
+
+    plan = None
+    if "advice" in asked:
+        option = option_of(organisation, asked["advice"], asked.get("option", 1))
+        spec = option.advice.workload.spec
+        try:
+            planned = load_tests.predicted(option)
+        except LoadResultError as error:
+            raise serializers.ValidationError({"option": str(error)}) from error
+        plan = deployments.Plan(
+            said=planned.label, slo=spec.get("slo") or {}, spec=spec, option=planned,
+            option_name=f"{option.advice_id}/{option.rank}",
+        )  # fmt: skip
+    elif "workload" in asked:
+        spec = workload.parse(asked["workload"])
+        plan = deployments.Plan(said=f"workload {spec['name']}", slo=spec["slo"] or {}, spec=spec)
+    given = [deployments.Given(each["name"], each["text"].encode(), each.get("at_s")) for each in asked["files"]]
+    wanted = deployments.Asked(
+        plan=plan, model=asked.get("model", ""), accelerator=asked.get("accelerator", ""), servers=asked.get("servers"),
+        organisation=organisation, within=within_limits, ends_at=time.monotonic() + MOST_S,
+    )  # fmt: skip
+    try:
+        groups = deployments.grouped(deployments.read_files(given, asked.get("window_s")))
+        if len(groups) > MOST_DEPLOYMENTS:
+            raise deployments.DeploymentError(
+                f"The files have {len(groups)} deployments; send those of at most {MOST_DEPLOYMENTS}."
+            )
+        return {"deployments": [deployments.compared(group, wanted) for group in groups]}
+    except deployments.DeploymentError as error:
+        raise serializers.ValidationError({"files": [str(error)]}) from error

@@ -22,6 +22,7 @@ NEVER_DONE = {
     "PUT /api/agent/v1/jobs/{id}/attempts/{attempt}/result",
     "POST /api/v1/advice/{id}/options/{rank}/load-tests",
     "POST /api/v1/advice/{id}/actuals",
+    "POST /api/v1/deployments/compare",
     "POST /api/v1/agents/{id}/approve",
     "GET /api/v1/calibrations/{id}",
     "POST /api/v1/calibrations/{id}/undo",

@@ -45,13 +45,16 @@ def jsonl(rows: list[dict[str, Any]]) -> str:
     "arrival_ms;prompt_len;output_len\n0;4808;10\n52;3180;8\n98.1;110;27\n",
     "timestamp (us)\tprompt tokens\tcompletion tokens\n0\t4808\t10\n52000\t3180\t8\n98100\t110\t27\n",
     "timestamp,input_tokens,output_tokens\n1700000000000,4808,10\n1700000000052,3180,8\n1700000000098.1,110,27\n",
+    "Timestamp (UTC),Prompt Token Count,Completion Token Count\n2024-10-15 00:00:00 UTC,\"4,808\",10\n"
+    "2024-10-15 00:00:00.052 UTC,\"3,180\",8\n2024-10-15 00:00:00.0981 UTC,110,27\n",
+    "requestStartTimeMs,gen_ai.usage.input_tokens,gen_ai.usage.output_tokens\n0,4808,10\n52,3180,8\n98.1,110,27\n",
     jsonl(MOONCAKE),
     json.dumps(MOONCAKE),
     jsonl([{**row, "timestamp": row["timestamp"] / 1000, "chat_id": 1, "turn": 1, "type": "text"} for row in MOONCAKE]),
     jsonl([{"timestamp": r["timestamp"] / 1000, "data": {"input_tokens": r["input_length"],
         "output_tokens": r["output_length"]}} for r in MOONCAKE]),
 ], ids=["azure-2023", "azure-2024", "azure-images", "burstgpt", "splitwise", "vidur", "semicolons", "tabs-us",
-    "unix-ms", "mooncake", "json-list", "bailian", "nested"])  # fmt: skip
+    "unix-ms", "utc-thousands", "camel-otel", "mooncake", "json-list", "bailian", "nested"])  # fmt: skip
 def test_published_forms_have_the_same_requests(text: str) -> None:
     found = requests_of(text)
     assert [(given, made) for _, given, made in found] == [(given, made) for _, given, made in SAME]
@@ -91,6 +94,7 @@ def test_the_user_names_columns_with_their_unit() -> None:
     ("time,in\n0,1\n", {}, "has no column output_tokens"),
     (AZURE.replace("2023-11-16 18:17:04.0319600", "yesterday"), {}, "line 3: 'yesterday' is not a time"),
     (jsonl(MOONCAKE).replace("3180", '"many"'), {}, "line 2: 'many' is not a number of tokens"),
+    (jsonl(MOONCAKE).replace("3180", "NaN"), {}, "line 2: 'NaN' is not a number of tokens (input_length)"),
     (jsonl(MOONCAKE).replace("[40]", "[[40]]"), {}, "line 3: hash_ids is not a list of numbers"),
     ('{"timestamp": 0\n', {}, "is not JSON"),
     ("[1, 2]", {}, "line 1: is not an object"),

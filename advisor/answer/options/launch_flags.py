@@ -75,6 +75,13 @@ def options(stem: str) -> Options:
     )
 
 
+@cache
+def known_options(framework: str) -> frozenset[str]:
+    """Options of all read releases of a framework, as Python names; empty: none was read."""
+    lists = [options(path.stem).names for path in sorted(FOLDER.glob(f"{framework}-*.txt"))] if framework else []
+    return frozenset(name.lstrip("-").replace("-", "_") for names in lists for name in names)
+
+
 def flags_of(argv: list[str]) -> list[str]:
     """The option names in a command, without the values given by `=` and what is Python's own."""
     if argv[:2] == ["python", "-m"]:

@@ -22,18 +22,21 @@ Mapped = Literal["arrival_s", "arrival_ms", "arrival_us", "arrival_ns", "input_t
 UNITS = {"sec": "s", "secs": "s", "seconds": "s", "millis": "ms", "milliseconds": "ms", "micros": "us", "nanos": "ns"}
 ARRIVAL = (
     "arrival", "arrival_time", "arrival_timestamp", "arrived_at", "timestamp", "start_time", "start_timestamp",
-    "request_time", "request_timestamp", "t_arrival", "relative_time", "created_at", "datetime", "date_time", "date",
-    "time", "ts", "t",
+    "request_time", "request_timestamp", "request_start_time", "request_arrival_time", "t_arrival", "relative_time",
+    "created_at", "created", "datetime", "date_time", "date", "time", "start", "ts", "t",
 )  # fmt: skip
 INPUT = (
     "input_tokens", "input_length", "context_tokens", "request_tokens", "prompt_tokens", "prompt_size",
     "num_prefill_tokens", "prefill_tokens", "num_prompt_tokens", "num_input_tokens", "prompt_length", "prompt_len",
-    "input_len", "input_size", "query_tokens", "isl", "in",
+    "input_len", "input_size", "query_tokens", "prompt_token_count", "input_token_count", "n_prompt_tokens",
+    "n_input_tokens", "gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "tokens_in", "isl", "in",
 )  # fmt: skip
 OUTPUT = (
     "output_tokens", "output_length", "generated_tokens", "response_tokens", "completion_tokens", "token_size",
     "num_decode_tokens", "decode_tokens", "num_generated_tokens", "num_output_tokens", "response_length", "output_len",
-    "output_size", "generation_tokens", "answer_tokens", "osl", "out",
+    "output_size", "generation_tokens", "answer_tokens", "completion_token_count", "output_token_count",
+    "n_output_tokens", "n_completion_tokens", "n_generated_tokens", "gen_ai.usage.output_tokens",
+    "gen_ai.usage.completion_tokens", "tokens_out", "osl", "out",
 )  # fmt: skip
 # A time without a unit that is larger than this in seconds (the year 5138) is a Unix time in a smaller one
 LAST_S = 1e11
@@ -107,10 +110,11 @@ def _arrival(names: Sequence[str], mapped: Mapping[str, str]) -> tuple[str, str]
     if column := _named(names, ARRIVAL):
         return column, ""
     for name in names:
-        stem, _, end = re.sub(r"[\s()\[\]]+", "_", name.lower()).strip("_").rpartition("_")
+        words = re.sub(r"(?<=[a-z])(?=[A-Z])|[\s()\[\]]+", "_", name).lower()
+        stem, _, end = words.strip("_").rpartition("_")
         unit = UNITS.get(end, end)
-        if unit in SECONDS and _named([stem], ARRIVAL):
-            return name, unit
+        if (unit in SECONDS or unit == "utc") and _named([stem], ARRIVAL):
+            return name, unit if unit in SECONDS else ""
     return "", ""
 
 
@@ -131,5 +135,5 @@ def _seconds(text: str, scale: float) -> float:
     try:
         return float(text) * scale
     except ValueError:
-        moment = datetime.fromisoformat(text.strip())
+        moment = datetime.fromisoformat(text.strip().removesuffix("UTC").rstrip())
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from catalog.loading.bounded import FILES, WEB, BoundedError, Bounds, read_csv, 
 MAX_REQUESTS = 20_000
 MAX_LINES = 5 * MAX_REQUESTS  # empty ones too
 LINE = Bounds(max_bytes=2**20, max_values=100_000)  # of JSON lines
+THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?:,\d{3})*$)")
 NOTE = "# "  # starts a line before the header that says what was done to the trace
 SIZES = ("a number of tokens", 0, 1e7)
 FAILED = ("error", "errored", "failed", "failure", "timeout", "cancelled", "canceled", "aborted")
@@ -133,7 +135,9 @@ def _read(
     for number, row in rows:
         columns = columns or chosen(names, {k: _text(v) or "" for k, v in row.items()}, mapped, lines_of_json)
         at = _time(_text(row.get(columns.arrival)), number, columns)
-        given, made = (round(cell(_text(row.get(name)), number, *SIZES)) for name in (columns.inputs, columns.outputs))
+        given, made = (
+            round(cell(_text(row.get(name)), number, *SIZES, name)) for name in (columns.inputs, columns.outputs)
+        )
         if reason := _why_not(row, given, made):
             left_out[reason] += 1
             continue
@@ -177,17 +181,20 @@ def _time(text: str | None, line: int, columns: Chosen) -> float:
     except ValueError:
         value = math.nan
     if not 0 <= value <= 1e10:
-        _refuse(f"line {line}: {text!r} is not a time in seconds", "0 .. 1e+10, or 2023-11-16 18:17:03.98")
+        _refuse(
+            f"line {line}: {text!r} is not a time in seconds ({columns.arrival[:40]})",
+            "0 .. 1e+10, or 2023-11-16 18:17:03.98",
+        )
     return value
 
 
-def cell(text: str | None, line: int, what: str, low: float, high: float) -> float:
+def cell(text: str | None, line: int, what: str, low: float, high: float, name: str) -> float:
     try:
-        value = float(text or "")
+        value = float(THOUSANDS.sub("", text or ""))
     except ValueError:
         value = math.nan
     if not low <= value <= high:
-        _refuse(f"line {line}: {text!r} is not {what}", f"{low:g} .. {high:g}")
+        _refuse(f"line {line}: {text!r} is not {what} ({name[:40]})", f"{low:g} .. {high:g}")
     return value
 
 
