@@ -59,7 +59,8 @@ def default_rank(answer: Answer, name: str) -> int:
     there is a memo alone, and the others are about the first deployment, as are files for other systems.
     """
     api = first_api(answer)
-    if not name.endswith(".yaml") and answer.recommendations and (name.startswith("memo") or (api is not None and api.payments is not None)):
+    of_api = name.startswith("memo") or (api is not None and api.payments is not None and not name.endswith(".yaml"))
+    if answer.recommendations and of_api:
         return answer.recommendations[0].rank or 1
     return first_rank(answer)
 

@@ -88,7 +88,7 @@ def _workload(option: Option, pool: Pool, rule: Json) -> Json:
         "image": pool.containers[0]["image"],
         "args": escaped(map(shlex.quote, words)),  # the preset's shell evaluates them
         "env": environment(option, pool),
-        "resources": pool.containers[0]["resources"],
+        **{key: value for key, value in pool.containers[0].items() if key == "resources"},
     }
     template = without(pod(option, pool, container), "volumes")
     workers = {"worker": template} if pool.hosts > 1 else {}

@@ -79,7 +79,7 @@ def _resources(option: Option | TrainingOption, chips: int, instance: str, alone
     region = option.region if re.fullmatch(cloud.get("region", ""), option.region) else ""
     accelerators = known["accelerators"].get(option.accelerator, {}).get(cloud["name"], "")
     sliced = known["slices"].get(option.accelerator, {}).get(cloud["name"], "")
-    if not accelerators and not sliced:
+    if alone and not accelerators and not sliced:
         raise refused("skypilot", f"it has no name for {option.accelerator} on {cloud['name']}")
     named = Template(sliced).substitute(chips=chips, cores=2 * chips) if sliced else f"{accelerators}:{chips}"
     return {
