@@ -92,7 +92,11 @@ class Command(BaseCommand):
             help="columns of the recorded trace that have unusual names, for example "
             "arrival_ms=ts,input_tokens=n_in,output_tokens=n_out; arrivals in s, ms, us or ns",
         )
-        parser.add_argument("--document", choices=FILES, help="write one document for finance, or a file for another system, instead of the answer")
+        parser.add_argument(
+            "--document",
+            choices=FILES,
+            help="write one document for finance, or a file for another system, instead of the answer",
+        )
         parser.add_argument(
             "--out",
             type=Path,

@@ -19,6 +19,7 @@ import jsonschema
 import pytest
 import yaml
 from django.http import Http404
+from django.test import Client
 
 from advisor.answer.options import launch_flags
 from advisor.engine.launch.command import launch
@@ -28,7 +29,7 @@ from advisor.engine.search.simulated import Pools, Scored
 from advisor.report.documents.exports import EXPORTS, can_export
 from advisor.report.documents.exports.pods import facts
 from advisor.result import Answer
-from tests import sample_advice
+from tests import sample_advice, sample_training
 from tests.engine.catalog_sample import BF16, FP8, INT4, LLAMA_8B, catalog, question, reached, shipped, software
 from tests.engine.launch.test_launch import under
 from tests.engine.optimisation.test_ablation import NGRAMS
@@ -120,10 +121,10 @@ def faults(text: str, name: str) -> list[str]:
     return [e.json_path + e.message for kind, each in read(text, name) for e in validator(kind).iter_errors(each)]
 
 
-def exports(answer: Answer) -> Iterator[tuple[str, str]]:
+def exports(answer: Answer, rank: int = 1) -> Iterator[tuple[str, str]]:
     for name, (_, make) in EXPORTS.items():
         with suppress(Http404):
-            yield name, str(make(answer, 1))
+            yield name, str(make(answer, rank))
 
 
 def limits(container: Json) -> int:
@@ -321,6 +322,47 @@ def test_the_servers_of_a_shared_machine_get_their_own_accelerators_and_ports(be
         found.append(sorted(said.splitlines()))
     all_four = [f"{2 * i},{2 * i + 1} serve org/model at {8000 + i}" for i in range(4)]
     assert found == [all_four, all_four[:3]]
+
+
+@pytest.mark.django_db
+def test_a_file_is_a_document_over_rest_on_a_page_and_by_link(client: Client, best: Scored) -> None:
+    s = deployment(best, random.Random(1), framework="vllm", slug="h100-sxm", tp=8, pp=1, dp=1, replicas=2, pools=False)
+    answer = answer_of(s)
+    advice = sample_advice.advice(answer.to_json())
+    for name in EXPORTS:
+        for base in ("/api/v1/advice", "/advice"):
+            found = client.get(f"{base}/{advice.pk}/documents/{name}?rank=1")
+            assert found.status_code == 200 and found["Content-Type"].startswith("application/yaml")
+            assert found["Content-Disposition"].startswith("attachment") and faults(found.content.decode(), name) == []
+
+
+@pytest.mark.django_db
+def test_a_file_that_cannot_be_is_a_problem_with_the_reason(client: Client, best: Scored) -> None:
+    s = deployment(best, random.Random(1), framework="sglang", slug="mi300x", tp=8, pp=1, dp=1, replicas=2, pools=False)
+    advice = sample_advice.advice(answer_of(s, seller=SELLERS[5]).to_json())
+    for name, why in (("dynamo.yaml", "nvidia.com/gpu"), ("skypilot.yaml", "no cloud akash")):
+        found = client.get(f"/api/v1/advice/{advice.pk}/documents/{name}")
+        assert found.status_code == 404 and found["Content-Type"] == "application/problem+json"
+        assert why in found.json()["detail"]
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("shipped")
+def test_a_training_run_is_a_task_on_as_many_accelerators_as_planned() -> None:
+    made = 0
+    for answer in (Answer.read(sample_training.result(name)) for name in ("pretrain", "weekly", "bought")):
+        for run in answer.machines:
+            found = dict(exports(answer, run.rank or 1))
+            assert set(found) <= {"skypilot.yaml"}
+            for text in found.values():
+                task = yaml.safe_load(text)
+                each = int(task["resources"]["accelerators"].partition(":")[2])
+                assert faults(text, "skypilot.yaml") == [] and each * task["num_nodes"] == run.accelerator_count
+                read_by_run = {name for name in run.launch.files if name.endswith((".py", ".yml", ".json"))}
+                assert all(name in task["setup"] for name in {"prepare.sh", *read_by_run})
+                assert subprocess.run(["bash", "-n", "-c", task["setup"] + task["run"]], timeout=30).returncode == 0
+                made += 1
+    assert made
 
 
 def test_a_schema_refuses_what_it_does_not_know() -> None:

@@ -79,7 +79,7 @@ def _pool(role: str, files: Mapping[str, str], ending: str, system: str) -> Pool
     text, script = files.get(f"kubernetes{ending}.yaml"), files.get(f"serve{ending}.sh")
     if not text or not script:
         raise refused(system, NO_MANIFEST)
-    *maps, workload, _ = [each for each in yaml.safe_load_all(text) if each]
+    *maps, workload, _ = [each for each in yaml.load_all(text, yaml.CSafeLoader) if each]
     spec = workload["spec"]
     group = spec.get("leaderWorkerTemplate")
     pods = [group["leaderTemplate"], group["workerTemplate"]] if group else [spec["template"]]

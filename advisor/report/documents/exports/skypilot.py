@@ -5,8 +5,10 @@ import shlex
 from collections.abc import Mapping
 from string import Template
 
+import yaml
+
 from advisor.engine.launch import FIRST_HOST, label
-from advisor.report.documents.exports.pods import Json, Pool, document, facts, pools_of, refused, started
+from advisor.report.documents.exports.pods import Json, Pool, document, facts, pools_of, refused, started, value_of
 from advisor.report.documents.subject import chosen
 from advisor.result import Answer, Option, TrainingOption
 
@@ -145,7 +147,8 @@ def _training(option: TrainingOption) -> str:
     files = option.launch.files
     if "prepare.sh" not in files:
         raise refused("skypilot", "no launch files are written for this run")
-    hosts = _hosts(option.launch.command)
+    in_slice = option.accelerator in facts()["skypilot"]["slices"]  # SkyPilot starts the run on all its hosts
+    hosts = 1 if in_slice else _hosts(option)
     chips = option.accelerator_count // hosts
     plan = {name: text for name, text in files.items() if name not in RUN_FILES}
     written = _setup({**plan, "prepare.sh": files["prepare.sh"]})["setup"]
@@ -163,9 +166,13 @@ def _training(option: TrainingOption) -> str:
     return document(option, "skypilot", ["start it with: sky jobs launch", *_terms(option)], task)
 
 
-def _hosts(command: str) -> int:
-    words = shlex.split(command)
-    return int(words[words.index("--nnodes") + 1]) if "--nnodes" in words else 1
+def _hosts(option: TrainingOption) -> int:
+    """Hosts of the run. Http404: its launch files do not say how many."""
+    if said := value_of(shlex.split(option.launch.command), "--nnodes"):
+        return int(said)
+    if jobs := [each for each in yaml.safe_load_all(option.launch.files.get("jobset.yaml", "")) if each]:
+        return int(jobs[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["parallelism"])
+    raise refused("skypilot", "its launch files do not say how many hosts it has")
 
 
 def _joined(command: str) -> str:
