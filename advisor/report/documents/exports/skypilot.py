@@ -32,6 +32,9 @@ def _serving(option: Option) -> str:
     if option.partition:
         raise refused("skypilot", "it has no names for partitions of an accelerator")
     pool = pools_of(option, "skypilot")[0]
+    slices = facts()["skypilot"]["slices"].get(option.accelerator)
+    if slices and (pool.hosts > 1 or pool.devices not in facts()["nodes"][option.accelerator]["topologies"]):
+        raise refused("skypilot", f"no slice of one host has {pool.devices * pool.hosts} x {option.accelerator}")
     if "command" not in pool.containers[0]:
         raise refused("skypilot", "the image starts its server by its entrypoint, which SkyPilot does not run")
     devices_each = max(pool.devices * pool.hosts * pool.replicas // option.accelerator_count, 1)
