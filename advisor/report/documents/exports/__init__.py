@@ -11,6 +11,7 @@ from advisor.report.documents.exports.clusters import dynamo, kserve, llm_d
 from advisor.report.documents.exports.skypilot import skypilot
 from advisor.result import Answer
 
+__all__ = ["EXPORTS", "can_export"]
 YAML = "application/yaml"
 EXPORTS: dict[str, tuple[str, Callable[[Answer, int], str | bytes]]] = {
     "kserve.yaml": (YAML, kserve),

@@ -11,7 +11,7 @@ from django.http import Http404
 
 from advisor.engine.launch import printable, yaml_text
 from advisor.report.documents.subject import chosen
-from advisor.result import Answer, Option
+from advisor.result import Answer, Option, TrainingOption
 from catalog.shipped import FIXTURES
 
 Json = dict[str, Any]
@@ -146,7 +146,7 @@ def escaped(words: Iterable[str]) -> list[str]:
     return [word.replace("$", "$$") for word in words]
 
 
-def document(option: Option, system: str, notes: Iterable[str], *objects: Json) -> str:
+def document(option: Option | TrainingOption, system: str, notes: Iterable[str], *objects: Json) -> str:
     """YAML of several objects, with comments at the top."""
     lines = [f"{option.label}, {option.framework} {option.framework_version}", f"for {facts()[system]['release']}"]
     lines += ["replace the text in < >"] if any("<" in str(each) for each in objects) else []
