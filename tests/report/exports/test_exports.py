@@ -73,7 +73,7 @@ def maker(slug: str) -> Json:
 def deployment(best: Scored, rng: random.Random, **given: Any) -> Scored:
     """A random layout, format, chip, framework and number of replicas; `given` of these is fixed."""
     pick = {
-        "framework": rng.choice(("vllm", "vllm", "sglang", "tensorrt-llm", rng.choice(STARTED))),
+        "framework": rng.choice(("vllm", "vllm", "sglang", "tensorrt-llm", "vllm-tpu", rng.choice(STARTED))),
         "slug": rng.choice(CHIPS), "tp": rng.choice(SIZES), "pp": rng.choice((1, 1, 2)), "dp": rng.choice((1, 1, 2, 8)),
         "quantization": rng.choice((BF16, FP8, INT4)), "kv_dtype": rng.choice(("bf16", "fp8")),
         "replicas": rng.randint(1, 9), "pools": rng.random() < 0.3, "hosts_of": 8,
@@ -277,6 +277,21 @@ def test_what_a_system_cannot_run_is_refused_with_the_reason(
     assert not can_export(answer, f"{system}.yaml", 1)
     with pytest.raises(Http404, match=why):
         EXPORTS[f"{system}.yaml"][1](answer, 1)
+
+
+@pytest.mark.parametrize(("chips", "topology"), [(1, "1x1"), (8, "2x4"), (2, "<topology of the slice>")])
+def test_a_pod_on_a_slice_asks_for_its_nodes(best: Scored, chips: int, topology: str) -> None:
+    s = deployment(best, random.Random(1), framework="vllm-tpu", slug="tpu-v6e", tp=chips, pp=1, dp=1, pools=False)
+    made = dict(exports(answer_of(s, seller=SELLERS[4])))
+    nodes = {"cloud.google.com/gke-tpu-accelerator": "tpu-v6e-slice", "cloud.google.com/gke-tpu-topology": topology}
+    ((_, service),) = read(made["kserve.yaml"], "kserve.yaml")
+    ((_, values),) = read(made["llm-d.yaml"], "llm-d.yaml")
+    assert service["spec"]["predictor"]["nodeSelector"] == values["decode"]["nodeSelector"] == nodes
+    assert values["accelerator"] == {"type": "google", "resources": {"google": "google.com/tpu"}}
+    assert ("skypilot.yaml" in made) is (chips != 2)  # there is no slice of two
+    if chips != 2:
+        resources = yaml.safe_load(made["skypilot.yaml"])["resources"]
+        assert resources["accelerators"] == f"tpu-v6e-{chips}" and resources["infra"] == "gcp/us-east5"
 
 
 @pytest.mark.parametrize("name", NAMES)

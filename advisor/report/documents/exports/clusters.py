@@ -132,7 +132,10 @@ def llm_d(answer: Answer, rank: int) -> str:
 def _proxy(option: Option, known: Json) -> Json:
     if option.disaggregated is None:
         return {"enabled": False}
-    return {"enabled": True, "targetPort": known["decode_port"], "connector": known["connectors"][option.framework]}
+    connector = known["connectors"].get(option.framework)
+    if connector is None:
+        raise refused("llm-d", f"its routing sidecar has no connector for {option.framework}")
+    return {"enabled": True, "targetPort": known["decode_port"], "connector": connector}
 
 
 def _values(option: Option, pool: Pool, port: int) -> Json:
