@@ -4,9 +4,11 @@ from advisor.report import documents, estimate_text, review, training_text
 from advisor.report.asked import has_changing_traffic
 from advisor.report.documents import (
     DOCUMENTS,
+    EXPORTS,
     NO_ANSWER,
     NO_SHARED_ANSWER,
     XLSX,
+    can_export,
     default_rank,
     has_document,
 )

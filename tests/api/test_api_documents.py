@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from advisor.report import EXPORTS
 from tests import sample_advice, sample_money
 
 pytestmark = pytest.mark.django_db
@@ -39,7 +40,8 @@ def test_the_description_lists_every_document(client: Client) -> None:
     schema = client.get("/api/schema/", headers={"Accept": "application/json"}).json()
     described = schema["paths"]["/api/v1/advice/{id}/documents/{name}"]["get"]
     names = next(each["schema"]["enum"] for each in described["parameters"] if each["name"] == "name")
-    assert set(names) == set(KINDS) and set(described["responses"]["200"]["content"]) == set(KINDS.values())
+    kinds = {"application/yaml", *KINDS.values()}
+    assert set(names) == {*KINDS, *EXPORTS} and set(described["responses"]["200"]["content"]) == kinds
 
 
 def test_a_media_type_that_it_does_not_have_is_refused_with_the_one_it_has() -> None:

@@ -17,7 +17,9 @@ from catalog import clock
 from catalog.management.errors import writing
 
 FOLDER = launch_flags.FOLDER / "training"
-DEFINES = ("add_argument", "option", "CLIParameter", "DisableCLI")  # argparse, click, cyclopts as aiperf wraps it
+# argparse, click, cyclopts as aiperf wraps it, argparse as Dynamo does
+DEFINES = ("add_argument", "option", "CLIParameter", "DisableCLI", "add_negatable_bool_argument")
+NAMED = ("name", "flag_name", "obsolete_flag")  # keywords that hold the name of an option
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,7 +103,8 @@ def _called(node: ast.Call) -> str:
 
 def _flags(node: ast.Call) -> Iterator[str]:
     toggles = any("BooleanOptionalAction" in ast.dump(k.value) for k in node.keywords if k.arg == "action")
-    given = [*node.args, *(k.value for k in node.keywords if k.arg == "name")]
+    toggles |= _called(node) == "add_negatable_bool_argument"
+    given = [*node.args, *(k.value for k in node.keywords if k.arg in NAMED)]
     texts = [c.value for arg in given for c in ast.walk(arg) if isinstance(c, ast.Constant)]
     for text in texts:
         if isinstance(text, str) and launch_flags.FLAG.fullmatch(text):

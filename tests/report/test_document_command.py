@@ -86,6 +86,12 @@ def test_a_refusal_says_what_to_do_and_writes_nothing(run: Run, tmp_path: Path, 
     assert [path.name for path in tmp_path.iterdir()] == ["workload.yaml"]
 
 
+def test_a_file_for_another_system_is_refused_with_the_reason_and_the_options_that_have_one(run: Run) -> None:
+    code, output, errors = run("--document", "dynamo", "--out", "a.yaml", "--option", "2")
+    assert (code, output) == (2, "") and not Path("a.yaml").exists()
+    assert "Dynamo" in errors and "Options with documents: none." in errors
+
+
 def test_nothing_feasible_ends_with_3_and_no_file(run: Run) -> None:
     code, output, errors = run("--document", "memo", "--out", "a.md", found=sample_advice.infeasible)
     assert (code, output) == (3, "") and "Nothing was written to a.md" in errors and not Path("a.md").exists()

@@ -201,7 +201,7 @@ def test_exports_hold_every_run(client: Client, name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_document_of_every_run_can_be_opened(client: Client, name: str) -> None:
     made = advice(name)
-    for document in report.DOCUMENTS:
+    for document in report.DOCUMENTS.keys() - report.EXPORTS.keys():
         for run in runs(name):
             response = client.get(f"/advice/{made.pk}/documents/{document}?rank={run.rank}")
             assert response.status_code == 200, (document, run.rank)

@@ -46,6 +46,7 @@ FILES = {
     "assumptions": "assumptions.csv",
     "cashflow": "cash-flow.csv",
     "workbook": "workbook.xlsx",
+    **{system: f"{system}.yaml" for system in ("kserve", "llm-d", "dynamo", "skypilot")},
 }  # --document: the document's name
 
 
@@ -91,7 +92,11 @@ class Command(BaseCommand):
             help="columns of the recorded trace that have unusual names, for example "
             "arrival_ms=ts,input_tokens=n_in,output_tokens=n_out; arrivals in s, ms, us or ns",
         )
-        parser.add_argument("--document", choices=FILES, help="write one document for finance instead of the answer")
+        parser.add_argument(
+            "--document",
+            choices=FILES,
+            help="write one document for finance, or a file for another system, instead of the answer",
+        )
         parser.add_argument(
             "--out",
             type=Path,
@@ -172,6 +177,8 @@ class Command(BaseCommand):
                 self.stdout.write(f"{out}: {document} of {answer.verdict}")
         except Http404 as error:
             with_document = answer.recommendations if document == "memo" else answer.machines
+            if name in report.EXPORTS:
+                with_document = [r for r in answer.machines if report.can_export(answer, name, r.rank or 1)]
             ranks = ", ".join(str(r.rank) for r in with_document) or "none"
             self.refuse(f"--option: {error} Options with documents: {ranks}.")
         except BadFile as error:

@@ -7,9 +7,6 @@ from catalog.management.errors import BadInput
 from catalog.models import DEFAULT_ORGANISATION, Organisation, Role, ServiceAccount
 
 BY = "manage.py"
-DONE = {
-    "make": "made", "list": "", "role": "role changed", "disable": "disabled", "enable": "enabled", "delete": "deleted",
-}  # fmt: skip
 
 
 class Command(BaseCommand):

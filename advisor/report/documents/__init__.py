@@ -1,9 +1,10 @@
-"""Documents: decision memo, bill of materials, costs, assumptions, cash flow, workbook."""
+"""Documents: decision memo, bill of materials, costs, assumptions, cash flow, workbook, files for other systems."""
 
 from collections.abc import Callable
 
 from django.template.loader import render_to_string
 
+from advisor.report.documents.exports import EXPORTS, can_export
 from advisor.report.documents.memos.memo import memo, memo_markdown
 from advisor.report.documents.order import order_document
 from advisor.report.documents.subject import NO_ANSWER, NO_SHARED_ANSWER, default_rank, has_document, has_papers
@@ -13,9 +14,11 @@ from advisor.result import Answer
 
 __all__ = [
     "DOCUMENTS",
+    "EXPORTS",
     "NO_ANSWER",
     "NO_SHARED_ANSWER",
     "XLSX",
+    "can_export",
     "default_rank",
     "has_document",
     "has_papers",
@@ -49,4 +52,5 @@ DOCUMENTS: dict[str, tuple[str, Callable[[Answer, int], str | bytes]]] = {
     "assumptions.csv": ("text/csv", assumptions_csv),
     "cash-flow.csv": ("text/csv", cash_flow_csv),
     "workbook.xlsx": (XLSX, workbook),
+    **EXPORTS,
 }

@@ -56,10 +56,11 @@ def default_rank(answer: Answer, name: str) -> int:
     """The rank of the option that a document is about unless another is named.
 
     All documents are about the first option, which may be a hosted API. Of an API in an answer of an earlier version
-    there is a memo alone, and the others are about the first deployment.
+    there is a memo alone, and the others are about the first deployment, as are files for other systems.
     """
     api = first_api(answer)
-    if answer.recommendations and (name.startswith("memo") or (api is not None and api.payments is not None)):
+    of_api = name.startswith("memo") or (api is not None and api.payments is not None and not name.endswith(".yaml"))
+    if answer.recommendations and of_api:
         return answer.recommendations[0].rank or 1
     return first_rank(answer)
 

@@ -27,47 +27,10 @@ from catalog.loading.fixtures import FixtureError
 
 PRICE_LIST = "AWS Price List, AmazonEC2"
 SPOT = "EC2 DescribeSpotPriceHistory"
-SIZES = {  # family: slug, and accelerators by size
-    "p3": ("v100-16gb-sxm", {"2xlarge": 1, "8xlarge": 4, "16xlarge": 8}),
-    "p3dn": ("v100-32gb-sxm", {"24xlarge": 8}),
-    "p4d": ("a100-40gb-sxm", {"24xlarge": 8}),
-    "p4de": ("a100-80gb-sxm", {"24xlarge": 8}),
-    "p5": ("h100-sxm", {"4xlarge": 1, "48xlarge": 8}),
-    "p5e": ("h200-sxm", {"48xlarge": 8}),
-    "p5en": ("h200-sxm", {"48xlarge": 8}),
-    "p6-b200": ("b200", {"48xlarge": 8}),
-    "p6-b300": ("b300", {"48xlarge": 8}),
-    "p6e-gb200": ("gb200", {"36xlarge": 4}),  # 9 or 18 of them are sold together as an UltraServer
-    "g4dn": (
-        "t4",
-        {"xlarge": 1, "2xlarge": 1, "4xlarge": 1, "8xlarge": 1, "16xlarge": 1, "12xlarge": 4, "metal": 8},
-    ),
-    **{
-        family: (
-            slug,
-            {
-                **dict.fromkeys(("xlarge", "2xlarge", "4xlarge", "8xlarge", "16xlarge"), 1),
-                **{"12xlarge": 4, "24xlarge": 4, "48xlarge": 8},
-            },
-        )
-        for family, slug in (("g5", "a10g"), ("g6", "l4"), ("g6e", "l40s"))
-    },
-    "g7e": (
-        "rtx-pro-6000-blackwell-server",
-        {"2xlarge": 1, "4xlarge": 1, "8xlarge": 1, "12xlarge": 2, "24xlarge": 4, "48xlarge": 8},
-    ),
-    "inf1": ("inferentia1", {"xlarge": 1, "6xlarge": 4, "24xlarge": 16}),
-    "inf2": ("inferentia2", {"xlarge": 1, "8xlarge": 1, "24xlarge": 6, "48xlarge": 12}),
-    "trn1": ("trainium1", {"2xlarge": 1, "32xlarge": 16}),
-    "trn1n": ("trainium1", {"32xlarge": 16}),
-    "trn2": ("trainium2", {"3xlarge": 1, "48xlarge": 16}),
-    "trn2u": ("trainium2", {"48xlarge": 16}),
-    "dl1": ("gaudi1", {"24xlarge": 8}),
-    "dl2q": ("qualcomm-ai100-std", {"24xlarge": 8}),
-    "f2": ("aws-f2-vu47p", {"6xlarge": 1, "12xlarge": 2, "48xlarge": 8}),
-}
 INSTANCES = {
-    f"{family}.{size}": (slug, count) for family, (slug, sizes) in SIZES.items() for size, count in sizes.items()
+    f"{family}.{size}": (slug, count)
+    for family, (slug, sizes) in names.LISTED["aws"]["sizes"].items()
+    for size, count in sizes.items()
 }
 NEW_FAMILIES = {  # families of chips that the catalog has, without their sizes
     "p6e-gb300": "gb300",

@@ -13,7 +13,7 @@ from decimal import Decimal
 from io import StringIO
 
 from catalog.importers.prices import names
-from catalog.importers.prices.gpuhunt import MEDIAN, MIN_OFFERS
+from catalog.importers.prices.gpuhunt import MIN_OFFERS
 from catalog.importers.prices.offers import (
     FOR_GOVERNMENTS,
     UNREADABLE,
@@ -32,19 +32,7 @@ COLUMNS = (
     *("date", "source", "segment", "pricing", "gpu_model", "sku", "region", "gpu_count", "usd_per_hour"),
     *("usd_per_gpu_hour", "sample_size"),
 )
-CHIPS = {  # the source states which variant each of its names is
-    "A100-40GB": "a100-40gb-sxm",
-    "A100-80GB": "a100-80gb-sxm",
-    "A100-80GB-PCIe": "a100-80gb-pcie",
-    "B200": "b200",
-    "B300": "b300",
-    "H100": "h100-sxm",
-    "H100-NVL": "h100-nvl",
-    "H100-PCIe": "h100-pcie",
-    "H200": "h200-sxm",
-    "L40S": "l40s",
-    "MI300X": "mi300x",
-}
+CHIPS: dict[str, str] = names.LISTED["gpu_price_index"]["chips"]  # the source states which variant each is
 FORM_NOTE = "SXM or PCIe not stated by the source"
 PLACEHOLDER = Decimal("0.5")
 TERMS = ("on_demand", "spot")
@@ -63,87 +51,7 @@ class Seller:
     instances: Mapping[str, str] = field(default_factory=dict)  # the catalog's names
 
 
-SELLERS = {
-    "aws": Seller(provider="aws", origin="provider_api"),
-    "azure": Seller(provider="azure", origin="provider_api"),
-    "gcp": Seller(provider="gcp", origin="official_list"),
-    "oracle": Seller(provider="oci", origin="provider_api", kind="bare_metal", region="global", spot_region="global"),
-    "coreweave": Seller(provider="coreweave", origin="official_list", kind="bare_metal", spot_region="north-america"),
-    "crusoe": Seller(
-        provider="crusoe",
-        origin="official_list",
-        per_chip=True,
-        instances={
-            "NVIDIA A100 80GB SXM": "a100-80gb-sxm",
-            "NVIDIA A100 80GB PCIe": "a100-80gb-pcie",
-            "NVIDIA H100 80GB HGX": "h100-80gb-sxm",
-            "NVIDIA H200 141GB HGX": "h200",
-            "NVIDIA L40S 48GB": "l40s",
-            "AMD MI300X 192GB": "mi300x",
-        },
-    ),
-    "hyperstack": Seller(
-        provider="hyperstack",
-        origin="official_list",
-        per_chip=True,
-        instances={
-            "NVIDIA A100 SXM": "A100-80GB-SXM",
-            "NVIDIA A100": "A100-80GB-PCIe",
-            "NVIDIA A100 NVLink": "A100-80GB-PCIe-NVLink",
-            "NVIDIA B200": "B200",
-            "NVIDIA B300": "B300",
-            "NVIDIA H100 SXM": "H100-SXM",
-            "NVIDIA H100": "H100-PCIe",
-            "NVIDIA H100 PCIe": "H100-PCIe",
-            "NVIDIA H100 NVLink": "H100-PCIe-NVLink",
-            "NVIDIA H200 SXM": "H200-SXM",
-        },
-    ),
-    "lambda": Seller(
-        provider="lambda",
-        origin="official_list",
-        instances={
-            **{f"gpu_{n}x_a100_pcie_40gb": f"gpu_{n}x_a100_pcie" for n in (1, 2, 4)},
-            "gpu_1x_a100_sxm_40gb": "gpu_1x_a100_sxm4",
-            "gpu_8x_a100_sxm_40gb": "gpu_8x_a100_sxm4_40gb",
-            "gpu_8x_a100_sxm_80gb": "gpu_8x_a100_80gb_sxm4",
-            **{f"gpu_{n}x_b200_sxm6_180gb": f"gpu_{n}x_b200_sxm6" for n in (1, 2, 4, 8)},
-            **{f"gpu_{n}x_h100_sxm_80gb": f"gpu_{n}x_h100_sxm5" for n in (1, 2, 4, 8)},
-            "gpu_1x_h100_pcie_80gb": "gpu_1x_h100_pcie",
-        },
-    ),
-    "nebius": Seller(
-        provider="nebius",
-        origin="official_list",
-        per_chip=True,
-        instances={f"NVIDIA HGX {chip}": f"HGX {chip}" for chip in ("B200", "B300", "H100", "H200")},
-    ),
-    "runpod": Seller(
-        provider="runpod",
-        origin="provider_api",
-        per_chip=True,
-        instances={
-            "NVIDIA A100-SXM4-40GB": "A100 SXM 40GB",
-            "NVIDIA A100-SXM4-80GB": "A100 SXM 80GB",
-            "NVIDIA A100 80GB PCIe": "A100 PCIe 80GB",
-            "NVIDIA B200": "B200",
-            "NVIDIA B300 SXM6 AC": "B300",
-            "NVIDIA H100 80GB HBM3": "H100 SXM",
-            "NVIDIA H100 NVL": "H100 NVL",
-            "NVIDIA H100 PCIe": "H100 PCIe",
-            "NVIDIA H200": "H200 SXM",
-            "NVIDIA L40S": "L40S",
-            "AMD Instinct MI300X OAM": "MI300X",
-        },
-    ),
-    "vast": Seller(
-        provider="vast-ai",
-        origin="marketplace",
-        kind="marketplace",
-        per_chip=True,
-        instances={"median-offer": MEDIAN.removesuffix(f" {PER_CHIP}")},
-    ),
-}
+SELLERS = {name: Seller(**given) for name, given in names.LISTED["gpu_price_index"]["sellers"].items()}
 
 
 def read(text: str, catalog: names.Catalog, as_of: str, account: Account) -> Iterator[Offer]:

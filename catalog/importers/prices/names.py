@@ -9,78 +9,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
-from catalog.importers.prices.offers import Chips
+import yaml
 
-PROVIDERS = {  # names in SkyPilot and gpuhunt that differ from the catalog's
-    "cudocompute": "cudo",
-    "datacrunch": "verda",
-    "hotaisle": "hot-aisle",
-    "jarvislabs": "jarvis-labs",
-    "lambdalabs": "lambda",
-    "massedcompute": "massed-compute",
-    "oracle": "oci",
-    "vast": "vast-ai",
-    "vastai": "vast-ai",
-}
+from catalog.importers.prices.offers import Chips
+from catalog.shipped import FIXTURES
+
+LISTED = yaml.safe_load((FIXTURES / "price_names.yaml").read_text(encoding="utf-8"))
+PROVIDERS: dict[str, str] = LISTED["providers"]  # names in SkyPilot and gpuhunt that differ from the catalog's
 MARKETPLACES = ("vast-ai", "tensordock", "salad", "akash", "spheron")  # anybody's hosts, gone within hours
 VENDORS = re.compile(
     r"^(?:nvidia|amd|intel|google|aws|amazon|habana|qualcomm|xilinx|tenstorrent|huawei|apple|geforce|instinct|tesla"
     r"|quadro|cloud|radeon)(?=[a-z0-9])"
 )
 # Names that are no slug of the catalog, without spaces and signs. Several slugs: the first that fits the memory.
-ALIASES: Mapping[str, tuple[str, ...]] = {
-    "a100": ("a100-40gb-sxm", "a100-80gb-sxm"),
-    "a100pcie": ("a100-40gb-pcie", "a100-80gb-pcie"),
-    "a100sxm": ("a100-40gb-sxm", "a100-80gb-sxm"),
-    "a100sxm4": ("a100-40gb-sxm", "a100-80gb-sxm"),
-    "a100x": ("a100-80gb-pcie",),
-    "a5000": ("rtx-a5000",),
-    "a6000": ("rtx-a6000",),
-    "b60": ("arc-pro-b60",),
-    "gaudi": ("gaudi1",),
-    "gaudihl205": ("gaudi1",),
-    "gb10": ("gb10-dgx-spark",),
-    "dgxspark": ("gb10-dgx-spark",),
-    "gh200": ("gh200-96gb", "gh200-144gb"),
-    "h100": ("h100-sxm",),
-    "h100mega": ("h100-sxm",),
-    "h100plus": ("h100-sxm",),
-    "h200": ("h200-sxm",),
-    "hl205": ("gaudi1",),
-    "hl225": ("gaudi2",),
-    "hl325": ("gaudi3",),
-    "inferentia": ("inferentia1",),
-    "n150": ("tenstorrent-n150d",),
-    "n300": ("tenstorrent-n300d",),
-    "p100a": ("tenstorrent-p100a",),
-    "p150": ("tenstorrent-p150a",),
-    "r9700": ("radeon-ai-pro-r9700",),
-    "rtx3060": ("rtx-3060-12gb",),
-    "rtx3080": ("rtx-3080-10gb",),
-    "rtx4060ti": ("rtx-4060ti-16gb",),
-    "rtx5060ti": ("rtx-5060ti-16gb",),
-    "rtx6000adageneration": ("rtx-6000-ada",),
-    "rtxpro4000": ("rtx-pro-4000-blackwell",),
-    "rtxpro4500": ("rtx-pro-4500-blackwell",),
-    "rtxpro5000": ("rtx-pro-5000-blackwell-72gb",),
-    "rtxpro6000": ("rtx-pro-6000-blackwell-server",),
-    "rtxpro6000bse": ("rtx-pro-6000-blackwell-server",),  # Blackwell server edition
-    "rtxpro6000s": ("rtx-pro-6000-blackwell-server",),
-    "rtxpro6000server": ("rtx-pro-6000-blackwell-server",),
-    "rtxpro6000blackwellworkstation": ("rtx-pro-6000-blackwell",),
-    "rtxpro6000we": ("rtx-pro-6000-blackwell",),
-    "rtxpro6000ws": ("rtx-pro-6000-blackwell",),
-    "rtxpro6000workstation": ("rtx-pro-6000-blackwell",),
-    "trainium": ("trainium1",),
-    "tpu7x": ("tpu-v7",),
-    "tpuv5lite": ("tpu-v5e",),
-    "tpuv5litepod": ("tpu-v5e",),
-    "tpuv6": ("tpu-v6e",),
-    "tpuv7x": ("tpu-v7",),
-    "v100": ("v100-16gb-sxm", "v100-32gb-sxm"),
-    "vr200": ("rubin-vr200",),
-    "w7900": ("radeon-pro-w7900",),
-}
+ALIASES: Mapping[str, tuple[str, ...]] = {name: tuple(slugs) for name, slugs in LISTED["accelerators"].items()}
 UNSTATED_FORM = re.compile(r"(a100|h100|v100)(\d+gb)?")
 SIZE = re.compile(r"(?<![a-z0-9])(\d{2,3}) ?gi?b?\b", re.IGNORECASE)  # 80GB, 141 GB
 ASSUMED_NOTE = "SXM/PCIe not stated by the source"
