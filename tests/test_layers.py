@@ -18,8 +18,8 @@ ENGINE = (
     "optimisation"
 ).split()
 ADVISOR = (
-    "workload result inputs answer report fidelity webhooks load_tests evidence deployments studies api actuals accounts web "
-    "ops watch"
+    "workload result inputs answer report fidelity webhooks load_tests evidence deployments studies api actuals accounts "
+    "web ops watch"
 ).split()
 CATALOG = ("loading accounts rest importers.models importers.prices pricing bundles details lists pages api").split()
 PROBES = "machines received fitted pages api status".split()
