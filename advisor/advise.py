@@ -23,17 +23,17 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.db import IntegrityError, connection, transaction
-from django.db.models import QuerySet
+from django.db.models import QuerySet, Subquery
 from django.utils import timezone
-from kombu.exceptions import ChannelError
-from kombu.exceptions import OperationalError as BrokerError
 
 from advisor import answer, inputs, leases, shutdown, storage, turns
-from advisor.celery import app
+from advisor.celery import app as app
 from advisor.deletion import delete_expired
+from advisor.later import asked_before, sections
 from advisor.leases import LONG_AGO, OPEN, UNAVAILABLE, Lease
 from advisor.leases import LostLease as LostLease
 from advisor.leases import persistently as persistently
+from advisor.leases import wake as wake
 from advisor.models import Advice, Duty, Option, Workload
 from advisor.result import Answer, ApiOption, TrainingOption
 from advisor.result import Option as Recommended
@@ -55,6 +55,7 @@ State = Advice.State
 FINISHED = (State.DONE, State.FAILED, State.CANCELLED)
 SWEEP_BATCH = 500
 SWEEP, SWEPT, GAP = "sweep", "swept", "first sweep after a gap"  # names of duties: begun, ended well, late
+OF_ANSWER = ("engine_version", "catalog_version", "prices_as_of", "calibration_ids")  # columns, told by the snapshot
 DIGITS = 16  # max_digits of Option's money columns
 Progress = Callable[[str, float], None]
 PartsOf = Callable[[Advice, dict[str, Any], inputs.Snapshot, Progress], list[Any]]
@@ -67,7 +68,7 @@ class KeyReused(ValueError):
 def visible(organisation: Organisation) -> QuerySet[Advice]:
     """The answers of an organization, with deferred snapshots."""
     rows = Advice.objects.filter(organisation=organisation)
-    return rows.select_related("workload").defer("snapshot")
+    return rows.select_related("workload", "completion").defer("snapshot")
 
 
 def request(
@@ -76,19 +77,23 @@ def request(
     idempotency_key: str = "",
     supersedes: Advice | None = None,
     made_by: str = "",
+    fresh: bool = False,
 ) -> Advice:
     """Queues a validated workload of an organization (default: the default one), asked by `made_by`.
 
-    The same idempotency key and workload return the same advice again. Raises QueueFull.
+    The same idempotency key and workload return the same advice again. A question whose answer is stored is finished
+    at once, unless `fresh`: the answer counts for the quotas, but needs no place in the queue. Raises QueueFull.
     """
     organisation = organisation or default_organisation()
     spec = inputs.with_catalog_names(spec, organisation)
     inputs.check_catalog(spec, organisation)
     if earlier := earlier_request(spec, organisation, idempotency_key):
         return earlier
-    check_room(organisation, made_by)
+    known = None if fresh else asked_before.answered(spec, organisation)
+    if known is None:
+        check_room(organisation, made_by)
     try:
-        return _queue_new(spec, organisation, idempotency_key, supersedes, made_by)
+        return _queue_new(spec, organisation, idempotency_key, supersedes, made_by, known)
     except IntegrityError:  # another request with this key was faster
         earlier = earlier_request(spec, organisation, idempotency_key)
         if earlier is None:
@@ -108,15 +113,48 @@ def earlier_request(spec: dict[str, Any], organisation: Organisation, idempotenc
 
 
 def _queue_new(
-    spec: dict[str, Any], organisation: Organisation, key: str, supersedes: Advice | None, made_by: str
+    spec: dict[str, Any],
+    organisation: Organisation,
+    key: str,
+    supersedes: Advice | None,
+    made_by: str,
+    known: Advice | None,
 ) -> Advice:
+    """known: the answer to give again, unless it has been deleted since."""
     with transaction.atomic():
         quotas.use(organisation, "answers")
         workload = Workload.objects.create(organisation=organisation, name=spec["name"], spec=spec, made_by=made_by)
-        return queue(workload, key, supersedes, made_by)
+        known = known and Advice.objects.select_for_update().defer("result", "snapshot").filter(pk=known.pk).first()
+        advice = queue(workload, key, supersedes, made_by, wakes=known is None)
+        return advice if known is None else give_again(known, advice)
 
 
-def queue(workload: Workload, idempotency_key: str = "", supersedes: Advice | None = None, made_by: str = "") -> Advice:
+def give_again(known: Advice, advice: Advice) -> Advice:
+    """Finishes a queued advice with the answer of another one. Both have the same question and the same snapshot."""
+    stored = Advice.objects.filter(pk=known.pk)  # copied by the database, as it is packed
+    now = clock.read()
+    values = {
+        **{name: getattr(known, name) for name in (*OF_ANSWER, "result_version")},
+        **{name: Subquery(stored.values(name)) for name in ("result", "snapshot")},
+        "reused_from": known.reused_from or {"id": str(known.pk), "finished_at": str(known.finished_at)},
+    }
+    Advice.objects.filter(pk=advice.pk).update(
+        state=State.DONE, started_at=now, finished_at=now, progress_fraction=1, **values
+    )
+    for option in known.options.all():
+        option.pk, option.advice = None, advice
+        option.save()
+    sections.copy(known, advice)
+    return visible(advice.organisation).get(pk=advice.pk)
+
+
+def queue(
+    workload: Workload,
+    idempotency_key: str = "",
+    supersedes: Advice | None = None,
+    made_by: str = "",
+    wakes: bool = True,
+) -> Advice:
     """Creates a queued advice for this workload, and wakes a worker when the row is committed.
 
     A workload that asks for probes is held until probes.sweep releases it, or for ADVICE_PROBE_WAIT_S at most. A
@@ -139,8 +177,9 @@ def queue(workload: Workload, idempotency_key: str = "", supersedes: Advice | No
             created_at=now,
             sent_at=now,
             held_until=held_until,
+            question_key=asked_before.key_of(workload.spec, workload.organisation),
         )
-        if held_until is None:
+        if held_until is None and wakes:
             transaction.on_commit(partial(wake, advice.pk))
     return advice
 
@@ -176,25 +215,18 @@ def again_at_its_prices(advice: Advice, made_by: str = "") -> Advice:
     asked_on = inputs.Snapshot.read(advice.snapshot).asked_on if advice.snapshot else ""
     day = asked_on or timezone.localdate(advice.created_at).isoformat()
     spec = {**advice.workload.spec, "prices_as_of": day}
-    return request(spec, advice.organisation, supersedes=advice, made_by=made_by)
+    return request(spec, advice.organisation, supersedes=advice, made_by=made_by, fresh=True)
 
 
 def cancel(advice: Advice) -> bool:
-    """Cancels an advice. False if it was finished. A worker that computes it stops at its next write."""
+    """Cancels an advice, or the rest of it after its verdict. False if it was complete.
+
+    A worker that computes it stops at its next write.
+    """
     unfinished = Advice.objects.filter(pk=advice.pk, state__in=OPEN)
     done = unfinished.update(state=State.CANCELLED, finished_at=clock.now(), lease_until=None, stage="")
     advice.refresh_from_db()
-    return bool(done)
-
-
-def wake(pk: UUID | str) -> bool:
-    """Wakes a worker. False if the broker is not available; the sweep then sends the message later."""
-    try:
-        app.send_task("advice.run", args=[str(pk)])
-    except (BrokerError, ChannelError, OSError) as error:
-        log.warning("broker not available", advice=str(pk), error=str(error))
-        return False
-    return True
+    return bool(done) or sections.stop(advice.pk)
 
 
 def run(pk: UUID | str, parts: PartsOf | None = None) -> None:
@@ -212,12 +244,17 @@ def run(pk: UUID | str, parts: PartsOf | None = None) -> None:
         return
     if claim is not None:
         work(claim, parts)
+    elif (left := persistently(sections.next_claim)) is not None:  # by a worker that was lost
+        sections.work(left)
 
 
 def work(claim: "Claim", parts: PartsOf | None = None) -> None:
-    """Computes a claimed advice. `parts`: as in `run`."""
+    """Computes a claimed advice: its verdict, then its sections. `parts`: as in `run`."""
+    left: list[tuple[sections.SectionsClaim, sections.Complete]] = []
     ids = {"advice": str(claim.pk), **({logs.REQUEST_ID: claim.request_id} if claim.request_id else {})}
-    leases.work(claim, partial(compute, parts=parts), **ids)
+    leases.work(claim, partial(compute, parts=parts, left=left), **ids)
+    for due, complete in left:
+        sections.work(due, complete)
 
 
 def may_start(pk: UUID | str) -> bool:
@@ -231,8 +268,11 @@ def may_start(pk: UUID | str) -> bool:
     return True
 
 
-def compute(claim: "Claim", parts: PartsOf | None = None) -> None:
-    """Takes the snapshot, searches and writes the result. A second attempt uses the first one's snapshot."""
+def compute(claim: "Claim", parts: PartsOf | None = None, left: list[Any] | None = None) -> None:
+    """Takes the snapshot, searches and writes the verdict. A second attempt uses the first one's snapshot.
+
+    left: gets the claim on the sections that are due then, and what computes the complete answer.
+    """
     advice = Advice.objects.select_related("workload", "organisation").filter(pk=claim.pk).first()
     if advice is None:  # deleted since it was claimed
         raise LostLease
@@ -244,18 +284,26 @@ def compute(claim: "Claim", parts: PartsOf | None = None) -> None:
         persistently(partial(claim.write, snapshot=snapshot.stored()))
     begun_s, away_s = time.monotonic(), [0.0]
     spec = advice.workload.spec
-    report: Progress = clock_s.timed(claim.report)
+    due: sections.SectionsClaim | None = None
+    timed = clock_s.timed(claim.report)
+
+    def report(stage: str, fraction: float) -> None:
+        timed(stage, fraction) if due is None else due.check()
+
     if spec.get("kind") == PORTFOLIO:
         report = giving_way(report, len(spec["workloads"]), away_s)
     if parts is not None and len(spec.get("workloads") or ()) > 1:
-        result = answer.recommend(spec, snapshot, report, partial(parts, advice))
+        found = answer.verdict_first(spec, snapshot, report, partial(parts, advice))
     else:
-        result = answer.recommend(spec, snapshot, report)
+        found = answer.verdict_first(spec, snapshot, report)
+    result = found.answer
     if advice.held_until or advice.probed:
         result = answer.with_probes(result, advice.probed or nobody_measured())
     result = result.changed(elapsed_s=round(time.monotonic() - begun_s - sum(away_s), 3))
     clock_s.begin("write")
-    persistently(partial(claim.finish, snapshot, result))
+    due = persistently(partial(claim.finish, snapshot, result, found.complete is not None))
+    if due is not None and left is not None:
+        left.append((due, found.complete))
     waited = (advice.started_at or advice.created_at) - advice.created_at
     parts_s = clock_s.ended() | {"wait": waited.total_seconds()}
     log.info("done", elapsed_s=result.elapsed_s)
@@ -405,7 +453,8 @@ class Claim(Lease):
             log.warning("progress not stored", error=str(error))
             connection.close_if_unusable_or_obsolete()
 
-    def finish(self, snapshot: inputs.Snapshot, result: Answer) -> None:
+    def finish(self, snapshot: inputs.Snapshot, result: Answer, is_due: bool = False) -> sections.SectionsClaim | None:
+        """Writes the answer. is_due: its sections follow; returns the claim on them."""
         with transaction.atomic():
             self.write(
                 state=State.DONE,
@@ -423,6 +472,7 @@ class Claim(Lease):
             Option.objects.bulk_create(
                 option_row(self.pk, rank, option) for rank, option in enumerate(result.recommendations, 1)
             )
+            return sections.begin(self.pk) if is_due else None
 
     def wake(self) -> None:
         wake(self.pk)
@@ -462,7 +512,7 @@ def sweep(others: Sequence[type[Lease]] = ()) -> dict[str, int]:
 
     others: further kinds of leases that end in the same way.
     """
-    kinds: list[type[Lease]] = [Claim, *others]
+    kinds: list[type[Lease]] = [Claim, sections.SectionsClaim, *others]
     ended = [] if is_first_after_gap() else [leases.end(kind) for kind in kinds]
     requeued, failed = (sum(column) for column in zip((0, 0), *ended, strict=True))
     counts = {"requeued": requeued, "failed": failed, "sent": send_waiting()}
@@ -489,10 +539,14 @@ def is_first_after_gap() -> bool:
 
 def send_waiting() -> int:
     """Resends the message of each advice whose last one is overdue. Returns the number."""
-    waiting = ready().filter(sent_at__lt=clock.ago(settings.ADVICE_RESEND_S)).order_by("sent_at")
+    waiting = ready().filter(sent_at__lt=clock.ago(settings.ADVICE_RESEND_S))
+    return sum(map(_send, (waiting, sections.overdue())))
+
+
+def _send(rows: "QuerySet[Any]") -> int:
     sent = []
-    for pk in waiting.values_list("pk", flat=True)[:SWEEP_BATCH]:
+    for pk in rows.order_by("sent_at").values_list("pk", flat=True)[:SWEEP_BATCH]:
         if not wake(pk):  # avoids a timeout for each remaining one
             break
         sent.append(pk)
-    return Advice.objects.filter(pk__in=sent, state=State.QUEUED).update(sent_at=clock.now())
+    return rows.model.objects.filter(pk__in=sent, state=State.QUEUED).update(sent_at=clock.now())

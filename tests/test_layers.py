@@ -60,9 +60,9 @@ BELOW_IN_ADVISOR = {
     "load_tests": "advise fidelity inputs result",
     "evidence": "load_tests fidelity inputs",
     "studies": "advise turns answer inputs result workload",
-    "api": "studies advise load_tests report answer inputs result workload fidelity",
+    "api": "studies advise later load_tests report answer inputs result workload fidelity",
     "accounts": "api",
-    "web": "api studies advise refresh load_tests report answer inputs result workload fidelity",
+    "web": "api studies advise later refresh load_tests report answer inputs result workload fidelity",
     "ops": "web api advise load_tests fidelity watch",
 }
 BELOW_IN_CATALOG = {

@@ -530,8 +530,11 @@ COMPLETED = ("bookable", "owned", "candidates")  # keys that the first screen sh
 
 def with_sections(answer: Json, sections: Mapping[str, Json]) -> Json:
     """The JSON of an answer with sections by name, in the order of its fields."""
+    if not sections:
+        return {**answer}
     found = {**answer, **{key: value for content in sections.values() for key, value in content.items()}}
-    return {key: found[key] for key in Answer.model_fields if key in found}
+    place = {key: at for at, key in enumerate(Answer.model_fields)}
+    return {key: found[key] for key in sorted(found, key=lambda key: place.get(key, len(place)))}
 
 
 def sections_in(answer: Json) -> dict[str, Json]:
