@@ -25,8 +25,8 @@ class LinksSerializer(serializers.Serializer[Any]):
 
 
 class SectionsSerializer(serializers.Serializer[Any]):
-    due = serializers.ListField(child=serializers.ChoiceField([*SECTIONS]), help_text="Still being computed")
-    done = serializers.ListField(child=serializers.ChoiceField([*SECTIONS]))
+    due = serializers.ListField(child=serializers.CharField(), help_text=f"Still being computed: {', '.join(SECTIONS)}")
+    done = serializers.ListField(child=serializers.CharField())
     missing = serializers.CharField(allow_blank=True, help_text="Why those in neither list will not be computed")
 
 

@@ -80,7 +80,7 @@ def calibration(owned: bool) -> None:
 
 def load_test(comparable: bool = True) -> None:
     option = Option.objects.order_by("pk").first()
-    LoadTest.objects.create(option=option, file_sha256="0" * 64, measured={}, comparable=comparable)
+    LoadTest.objects.create(option=option, file_sha256="0" * 64, measured={"tpot_ms": {}}, comparable=comparable)
 
 
 def load_test_switched() -> None:
@@ -153,7 +153,7 @@ def test_what_is_not_complete_or_asks_for_measurements_is_computed() -> None:
     assert ask(fresh=True).reused_from is None
     assert ask().reused_from["id"] != str(first.pk)
     Completion.objects.filter(pk=done.pk).update(state=State.DONE)
-    assert ask(probe="yes").reused_from is None and ask(probe="yes").reused_from is None
+    assert ask(probe="preferred").reused_from is None and ask(probe="preferred").reused_from is None
 
 
 def test_a_run_again_is_computed_and_quotas_count_what_is_given_again() -> None:
