@@ -27,7 +27,7 @@ from pydantic import ValidationError
 
 from advisor import advise, report
 from advisor.answer import calibration_marks
-from advisor.api import is_program, unavailable
+from advisor.api import incomplete, is_program, unavailable
 from advisor.fidelity import nearest_rows
 from advisor.later import sections as later
 from advisor.later.sections import Incomplete
@@ -106,6 +106,8 @@ def or_incomplete(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespon
         try:
             return view(request, *args, **kwargs)
         except Incomplete as error:
+            if is_program(request):
+                return incomplete(error)
             context = {"detail": str(error), "is_due": error.is_due, "shared": "token" in kwargs}
             response = render(request, "advisor/incomplete.html", context, status=202 if error.is_due else 409)
             if error.is_due:
