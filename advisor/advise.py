@@ -287,11 +287,12 @@ def compute(claim: "Claim", parts: PartsOf | None = None, left: list[Any] | None
     due: sections.SectionsClaim | None = None
     timed = clock_s.timed(claim.report)
 
-    def report(stage: str, fraction: float) -> None:
+    def told(stage: str, fraction: float) -> None:
         timed(stage, fraction) if due is None else due.check()
 
+    report: Progress = told
     if spec.get("kind") == PORTFOLIO:
-        report = giving_way(report, len(spec["workloads"]), away_s)
+        report = giving_way(told, len(spec["workloads"]), away_s)
     if parts is not None and len(spec.get("workloads") or ()) > 1:
         found = answer.verdict_first(spec, snapshot, report, partial(parts, advice))
     else:
