@@ -6,7 +6,6 @@ The predictions of these rows are physics alone. Which levels help is decided in
 """
 
 import functools
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -304,7 +303,8 @@ def own_state(organisation: Organisation | None) -> str:
     tests = LoadTest.objects.filter(option__advice__organisation=organisation)
     switches = {"matched": Q(measured__has_key="matched"), "comparable": Q(comparable=True), "used": Q(calibrates=True)}
     counts = {name: Sum("pk", filter=on, default=0) for name, on in switches.items()}  # which ones, not only how many
-    return json.dumps(tests.aggregate(count=Count("pk"), newest=Max("pk"), **counts))
+    found = tests.aggregate(count=Count("pk"), newest=Max("pk"), **counts)
+    return "-".join(str(found[name] or 0) for name in sorted(found))
 
 
 def hf_id(name: str) -> str:
