@@ -23,17 +23,17 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.db import IntegrityError, connection, transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Q, QuerySet, Subquery
 from django.utils import timezone
-from kombu.exceptions import ChannelError
-from kombu.exceptions import OperationalError as BrokerError
 
 from advisor import answer, inputs, leases, shutdown, storage, turns, webhooks
-from advisor.celery import app
+from advisor.celery import app as app
 from advisor.deletion import delete_expired
+from advisor.later import asked_before, sections
 from advisor.leases import LONG_AGO, OPEN, UNAVAILABLE, Lease
 from advisor.leases import LostLease as LostLease
 from advisor.leases import persistently as persistently
+from advisor.leases import wake as wake
 from advisor.models import Advice, Duty, Option, Workload, keyed
 from advisor.result import Answer, ApiOption, TrainingOption
 from advisor.result import Option as Recommended
@@ -55,6 +55,7 @@ State = Advice.State
 FINISHED = (State.DONE, State.FAILED, State.CANCELLED)
 SWEEP_BATCH = 500
 SWEEP, SWEPT, GAP = "sweep", "swept", "first sweep after a gap"  # names of duties: begun, ended well, late
+OF_ANSWER = ("engine_version", "catalog_version", "prices_as_of", "calibration_ids")  # columns, told by the snapshot
 DIGITS = 16  # max_digits of Option's money columns
 Progress = Callable[[str, float], None]
 PartsOf = Callable[[Advice, dict[str, Any], inputs.Snapshot, Progress], list[Any]]
@@ -67,7 +68,7 @@ class KeyReused(ValueError):
 def visible(organisation: Organisation) -> QuerySet[Advice]:
     """The answers of an organization, with deferred snapshots."""
     rows = Advice.objects.filter(organisation=organisation)
-    return rows.select_related("workload").defer("snapshot")
+    return rows.select_related("workload", "completion").defer("snapshot")
 
 
 def request(
@@ -77,11 +78,13 @@ def request(
     supersedes: Advice | None = None,
     made_by: str = "",
     key_owner: str = "",
+    fresh: bool = False,
 ) -> Advice:
     """Queues a validated workload of an organization (default: the default one), asked by `made_by`.
 
     The same idempotency key of the same owner (models.keyed) and the same workload return the same advice again, with
-    `is_replay`. Raises QueueFull and KeyReused.
+    `is_replay`. A question whose answer is stored is finished at once, unless `fresh`: it counts for the quotas, but
+    needs no place in the queue. Raises QueueFull and KeyReused.
     """
     organisation = organisation or default_organisation()
     spec = inputs.with_catalog_names(spec, organisation)
@@ -89,9 +92,11 @@ def request(
     named = keyed(organisation, idempotency_key, key_owner, made_by) if idempotency_key else None
     if earlier := earlier_request(spec, named):
         return earlier
-    check_room(organisation, made_by)
+    known = None if fresh else asked_before.answered(spec, organisation)
+    if known is None:
+        check_room(organisation, made_by)
     try:
-        return _queue_new(spec, organisation, (idempotency_key, key_owner), supersedes, made_by)
+        return _queue_new(spec, organisation, (idempotency_key, key_owner), supersedes, made_by, known)
     except IntegrityError:  # another request with this key was faster
         earlier = earlier_request(spec, named)
         if earlier is None:
@@ -110,16 +115,48 @@ def earlier_request(spec: dict[str, Any], named: Q | None) -> Advice | None:
 
 
 def _queue_new(
-    spec: dict[str, Any], organisation: Organisation, key: tuple[str, str], supersedes: Advice | None, made_by: str
+    spec: dict[str, Any],
+    organisation: Organisation,
+    key: tuple[str, str],
+    supersedes: Advice | None,
+    made_by: str,
+    known: Advice | None,
 ) -> Advice:
+    """known: the answer to give again, unless it has been deleted since."""
     with transaction.atomic():
         quotas.use(organisation, "answers")
         workload = Workload.objects.create(organisation=organisation, name=spec["name"], spec=spec, made_by=made_by)
-        return queue(workload, key, supersedes, made_by)
+        known = known and Advice.objects.select_for_update().defer("result", "snapshot").filter(pk=known.pk).first()
+        advice = queue(workload, key, supersedes, made_by, wakes=known is None)
+        return advice if known is None else give_again(known, advice)
+
+
+def give_again(known: Advice, advice: Advice) -> Advice:
+    """Finishes a queued advice with the answer of another one. Both have the same question and the same snapshot."""
+    stored = Advice.objects.filter(pk=known.pk)  # copied by the database, as it is packed
+    now = clock.read()
+    values = {
+        **{name: getattr(known, name) for name in (*OF_ANSWER, "result_version")},
+        **{name: Subquery(stored.values(name)) for name in ("result", "snapshot")},
+        "reused_from": known.reused_from or {"id": str(known.pk), "finished_at": str(known.finished_at)},
+    }
+    Advice.objects.filter(pk=advice.pk).update(
+        state=State.DONE, started_at=now, finished_at=now, progress_fraction=1, **values
+    )
+    for option in known.options.all():
+        option.pk, option.advice = None, advice
+        option.save()
+    sections.copy(known, advice)
+    webhooks.advice_ended([advice.pk], (known.answer or {}).get("verdict", ""))
+    return visible(advice.organisation).get(pk=advice.pk)
 
 
 def queue(
-    workload: Workload, key: tuple[str, str] = ("", ""), supersedes: Advice | None = None, made_by: str = ""
+    workload: Workload,
+    key: tuple[str, str] = ("", ""),
+    supersedes: Advice | None = None,
+    made_by: str = "",
+    wakes: bool = True,
 ) -> Advice:
     """Creates a queued advice for this workload, and wakes a worker when the row is committed.
 
@@ -146,8 +183,9 @@ def queue(
             created_at=now,
             sent_at=now,
             held_until=held_until,
+            question_key=asked_before.key_of(workload.spec, workload.organisation),
         )
-        if held_until is None:
+        if held_until is None and wakes:
             transaction.on_commit(partial(wake, advice.pk))
     return advice
 
@@ -183,25 +221,18 @@ def again_at_its_prices(advice: Advice, made_by: str = "") -> Advice:
     asked_on = inputs.Snapshot.read(advice.snapshot).asked_on if advice.snapshot else ""
     day = asked_on or timezone.localdate(advice.created_at).isoformat()
     spec = {**advice.workload.spec, "prices_as_of": day}
-    return request(spec, advice.organisation, supersedes=advice, made_by=made_by)
+    return request(spec, advice.organisation, supersedes=advice, made_by=made_by, fresh=True)
 
 
 def cancel(advice: Advice) -> bool:
-    """Cancels an advice. False if it was finished. A worker that computes it stops at its next write."""
+    """Cancels an advice, or the rest of it after its verdict. False if it was complete.
+
+    A worker that computes it stops at its next write.
+    """
     unfinished = Advice.objects.filter(pk=advice.pk, state__in=OPEN)
     done = unfinished.update(state=State.CANCELLED, finished_at=clock.now(), lease_until=None, stage="")
     advice.refresh_from_db()
-    return bool(done)
-
-
-def wake(pk: UUID | str) -> bool:
-    """Wakes a worker. False if the broker is not available; the sweep then sends the message later."""
-    try:
-        app.send_task("advice.run", args=[str(pk)])
-    except (BrokerError, ChannelError, OSError) as error:
-        log.warning("broker not available", advice=str(pk), error=str(error))
-        return False
-    return True
+    return bool(done) or sections.stop(advice.pk)
 
 
 def run(pk: UUID | str, parts: PartsOf | None = None) -> None:
@@ -219,12 +250,17 @@ def run(pk: UUID | str, parts: PartsOf | None = None) -> None:
         return
     if claim is not None:
         work(claim, parts)
+    elif (left := persistently(sections.next_claim)) is not None:  # by a worker that was lost
+        sections.work(left)
 
 
 def work(claim: "Claim", parts: PartsOf | None = None) -> None:
-    """Computes a claimed advice. `parts`: as in `run`."""
+    """Computes a claimed advice: its verdict, then its sections. `parts`: as in `run`."""
+    left: list[tuple[sections.SectionsClaim, sections.Complete]] = []
     ids = {"advice": str(claim.pk), **({logs.REQUEST_ID: claim.request_id} if claim.request_id else {})}
-    leases.work(claim, partial(compute, parts=parts), **ids)
+    leases.work(claim, partial(compute, parts=parts, left=left), **ids)
+    for due, complete in left:
+        sections.work(due, complete)
 
 
 def may_start(pk: UUID | str) -> bool:
@@ -238,8 +274,11 @@ def may_start(pk: UUID | str) -> bool:
     return True
 
 
-def compute(claim: "Claim", parts: PartsOf | None = None) -> None:
-    """Takes the snapshot, searches and writes the result. A second attempt uses the first one's snapshot."""
+def compute(claim: "Claim", parts: PartsOf | None = None, left: list[Any] | None = None) -> None:
+    """Takes the snapshot, searches and writes the verdict. A second attempt uses the first one's snapshot.
+
+    left: gets the claim on the sections that are due then, and what computes the complete answer.
+    """
     advice = Advice.objects.select_related("workload", "organisation").filter(pk=claim.pk).first()
     if advice is None:  # deleted since it was claimed
         raise LostLease
@@ -251,18 +290,27 @@ def compute(claim: "Claim", parts: PartsOf | None = None) -> None:
         persistently(partial(claim.write, snapshot=snapshot.stored()))
     begun_s, away_s = time.monotonic(), [0.0]
     spec = advice.workload.spec
-    report: Progress = clock_s.timed(claim.report)
+    due: sections.SectionsClaim | None = None
+    timed = clock_s.timed(claim.report)
+
+    def told(stage: str, fraction: float) -> None:
+        timed(stage, fraction) if due is None else due.check()
+
+    report: Progress = told
     if spec.get("kind") == PORTFOLIO:
-        report = giving_way(report, len(spec["workloads"]), away_s)
+        report = giving_way(told, len(spec["workloads"]), away_s)
     if parts is not None and len(spec.get("workloads") or ()) > 1:
-        result = answer.recommend(spec, snapshot, report, partial(parts, advice))
+        found = answer.verdict_first(spec, snapshot, report, partial(parts, advice))
     else:
-        result = answer.recommend(spec, snapshot, report)
+        found = answer.verdict_first(spec, snapshot, report)
+    result = found.answer
     if advice.held_until or advice.probed:
         result = answer.with_probes(result, advice.probed or nobody_measured())
     result = result.changed(elapsed_s=round(time.monotonic() - begun_s - sum(away_s), 3))
     clock_s.begin("write")
-    persistently(partial(claim.finish, snapshot, result))
+    due = persistently(partial(claim.finish, snapshot, result, found.complete is not None))
+    if due is not None and left is not None:
+        left.append((due, found.complete))
     waited = (advice.started_at or advice.created_at) - advice.created_at
     parts_s = clock_s.ended() | {"wait": waited.total_seconds()}
     log.info("done", elapsed_s=result.elapsed_s)
@@ -424,7 +472,8 @@ class Claim(Lease):
     def ended(pks: Sequence[Any]) -> None:
         webhooks.advice_ended(pks)
 
-    def finish(self, snapshot: inputs.Snapshot, result: Answer) -> None:
+    def finish(self, snapshot: inputs.Snapshot, result: Answer, is_due: bool = False) -> sections.SectionsClaim | None:
+        """Writes the answer. is_due: its sections follow; returns the claim on them."""
         with transaction.atomic():
             self.write(
                 state=State.DONE,
@@ -444,6 +493,7 @@ class Claim(Lease):
             )
             webhooks.advice_ended([self.pk], result.verdict)
             self.compare_first(result)
+            return sections.begin(self.pk) if is_due else None
 
     def compare_first(self, result: Answer) -> None:
         """Tells if the first choice differs from that of the answer that this one supersedes."""
@@ -508,7 +558,7 @@ def sweep(others: Sequence[type[Lease]] = ()) -> dict[str, int]:
 
     others: further kinds of leases that end in the same way.
     """
-    kinds: list[type[Lease]] = [Claim, *others]
+    kinds: list[type[Lease]] = [Claim, sections.SectionsClaim, *others]
     ended = [] if is_first_after_gap() else [leases.end(kind) for kind in kinds]
     requeued, failed = (sum(column) for column in zip((0, 0), *ended, strict=True))
     counts = {"requeued": requeued, "failed": failed, "sent": send_waiting()}
@@ -535,10 +585,14 @@ def is_first_after_gap() -> bool:
 
 def send_waiting() -> int:
     """Resends the message of each advice whose last one is overdue. Returns the number."""
-    waiting = ready().filter(sent_at__lt=clock.ago(settings.ADVICE_RESEND_S)).order_by("sent_at")
+    waiting = ready().filter(sent_at__lt=clock.ago(settings.ADVICE_RESEND_S))
+    return sum(map(_send, (waiting, sections.overdue())))
+
+
+def _send(rows: "QuerySet[Any]") -> int:
     sent = []
-    for pk in waiting.values_list("pk", flat=True)[:SWEEP_BATCH]:
+    for pk in rows.order_by("sent_at").values_list("pk", flat=True)[:SWEEP_BATCH]:
         if not wake(pk):  # avoids a timeout for each remaining one
             break
         sent.append(pk)
-    return Advice.objects.filter(pk__in=sent, state=State.QUEUED).update(sent_at=clock.now())
+    return rows.model.objects.filter(pk__in=sent, state=State.QUEUED).update(sent_at=clock.now())

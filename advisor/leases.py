@@ -23,8 +23,11 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
 from django.db.models import Q, QuerySet
 from django.db.models.expressions import Combinable
+from kombu.exceptions import ChannelError
+from kombu.exceptions import OperationalError as BrokerError
 
 from advisor import shutdown, storage
+from advisor.celery import app
 from advisor.models import Advice
 from advisor.watch import tallies, tracing
 from advisor.workload import WorkloadError
@@ -37,6 +40,10 @@ UNAVAILABLE = (OperationalError, InterfaceError)
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 RETRY_S = (0.1, 2.0)  # first and longest pause while the database is not available
 Found = TypeVar("Found")
+
+
+class Failed(Exception):
+    """The calculation cannot end well; the message is the reason that people read."""
 
 
 class LostLease(Exception):
@@ -84,6 +91,11 @@ class Lease:
             if self.lost.is_set() or not self.hold(**values):
                 self.lost.set()
                 raise LostLease
+
+    def check(self) -> None:
+        """Raises LostLease if this claim is known to own nothing any more."""
+        if self.lost.is_set():
+            raise LostLease
 
     def hold(self, **values: Any) -> bool:
         """Renews the lease. False: this claim owns nothing any more."""
@@ -195,7 +207,7 @@ def work(claim: Held, compute: Callable[[Held], None], **named: str) -> None:
             elif not connection.is_usable():
                 persistently(claim.return_to_queue)
             # else it is an error of one statement, which may occur again: the lease expires, which costs an attempt
-        except WorkloadError as error:
+        except (WorkloadError, Failed) as error:
             claim.fail(str(error))
         except SoftTimeLimitExceeded:
             claim.fail(too_long())
@@ -236,6 +248,16 @@ def persistently(act: Callable[[], Found]) -> Found:
             connection.close_if_unusable_or_obsolete()
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, longest_s)
+
+
+def wake(pk: Any) -> bool:
+    """Wakes a worker for an answer. False if the broker is not available; the sweep then sends the message later."""
+    try:
+        app.send_task("advice.run", args=[str(pk)])
+    except (BrokerError, ChannelError, OSError) as error:
+        log.warning("broker not available", advice=str(pk), error=str(error))
+        return False
+    return True
 
 
 def too_long() -> str:

@@ -10,6 +10,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from advisor.result import with_sections
 from advisor.stored import PackedJSONField, upgraded
 from catalog import clock
 from catalog.models import Organisation, ServiceAccount
@@ -62,6 +63,8 @@ class Advice(models.Model):
         null=True, blank=True
     )  # not computed before this time, so that machines can measure
     probed = models.JSONField(null=True, blank=True)  # what machines measured for this workload
+    question_key = models.CharField(max_length=64, blank=True, default="", db_default="")  # of later/asked_before.py
+    reused_from = models.JSONField(null=True, blank=True)  # id and finished_at of the answer that was given again
     sent_at = models.DateTimeField(default=timezone.now)  # time of the last message to the workers
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
@@ -81,6 +84,7 @@ class Advice(models.Model):
             models.Index(fields=["organisation", "-created_at"], name="newest_advice"),
             models.Index(fields=["state", "finished_at"], name="oldest_finished_advice"),
             models.Index(fields=["started_at"], name="newest_turns"),
+            models.Index(fields=["organisation", "question_key"], condition=~Q(question_key=""), name="asked_before"),
         ]
         constraints = [
             models.UniqueConstraint(
@@ -99,8 +103,22 @@ class Advice(models.Model):
 
     @property
     def answer(self) -> dict[str, Any] | None:
-        """The result, upgraded to the current RESULT_VERSION; None if there is none."""
-        return None if self.result is None else upgraded(self.result, self.result_version)
+        """The result with its sections, upgraded to the current RESULT_VERSION; None: there is none."""
+        if self.result is None:
+            return None
+        sections = dict(self.sections.values_list("name", "content"))
+        return upgraded(with_sections(self.result, sections), self.result_version)
+
+    @property
+    def completion_or_none(self) -> "Completion | None":
+        """The work on its sections; None: its answer was computed in one step."""
+        return getattr(self, "completion", None)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether sections beyond the first screen are still being computed."""
+        completion = self.completion_or_none
+        return completion is not None and completion.state in (self.State.QUEUED, self.State.RUNNING)
 
     @property
     def is_done(self) -> bool:
@@ -111,6 +129,43 @@ class Advice(models.Model):
     def is_held(self) -> bool:
         """Whether it waits for measurements."""
         return self.state == self.State.QUEUED and self.held_until is not None and self.held_until > clock.read()
+
+
+class Completion(models.Model):
+    """The work on the sections of an advice beyond its first screen, with state, lease and attempt (later/sections.py).
+
+    Answers that were computed in one step have none.
+    """
+
+    State = Advice.State
+
+    advice = models.OneToOneField(Advice, primary_key=True, on_delete=models.CASCADE, related_name="completion")
+    engine_version = models.CharField(max_length=20)  # of the verdict; other versions add nothing
+    state = models.CharField(max_length=12, choices=Advice.State, default=Advice.State.QUEUED)
+    attempt = models.PositiveIntegerField(default=0)
+    claim = models.CharField(max_length=32, blank=True, default="")
+    lease_until = models.DateTimeField(null=True, blank=True)
+    sent_at = models.DateTimeField(default=timezone.now)  # time of the last message to the workers
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+    error = models.TextField(blank=True)  # why it failed or was stopped
+
+    class Meta:
+        indexes = [models.Index(fields=["state", "lease_until"], name="due_sections")]
+
+
+class AdviceSection(models.Model):
+    """A section of an answer beyond its first screen, added once after the verdict by the same engine version."""
+
+    advice = models.ForeignKey(Advice, on_delete=models.CASCADE, related_name="sections")
+    name = models.CharField(max_length=20)  # of result.SECTIONS
+    engine_version = models.CharField(max_length=20)
+    content = PackedJSONField()  # keys of the answer and their values
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["advice", "name", "engine_version"], name="one_section_a_version")
+        ]
 
 
 class Study(models.Model):

@@ -28,6 +28,17 @@ def recommend(
     return answer.changed(workload=spec, recommendations=options, rejected=[])
 
 
+def in_one_step(compute: Callable[..., Answer]) -> Callable[..., Any]:
+    """`answer.verdict_first` with `compute` in place of `answer.recommend`, and nothing left after the verdict."""
+
+    def verdict_first(*given: Any) -> Any:
+        from advisor.answer.advice import Verdict
+
+        return Verdict(answer=compute(*given), complete=None)
+
+    return verdict_first
+
+
 def spec(**values: Any) -> dict[str, Any]:
     """A validated question."""
     from advisor import workload

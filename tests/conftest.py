@@ -154,6 +154,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     fake = SimpleNamespace(snapshot=answers.snapshot, recommend=answers.recommend)
     monkeypatch.setattr(inputs, "take_snapshot", lambda *given: fake.snapshot(*given))
     monkeypatch.setattr(answer, "recommend", lambda *given, first_screen=False: fake.recommend(*given))
+    monkeypatch.setattr(answer, "verdict_first", answers.in_one_step(lambda *given: fake.recommend(*given)))
     return fake
 
 

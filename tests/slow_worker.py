@@ -66,7 +66,7 @@ def replace_engine() -> None:
     django.setup()
     from advisor import answer, inputs
 
-    inputs.take_snapshot, answer.recommend = quick.snapshot, recommend
+    inputs.take_snapshot, answer.verdict_first = quick.snapshot, quick.in_one_step(recommend)
 
 
 replace_engine()

@@ -18,8 +18,8 @@ ENGINE = (
     "optimisation"
 ).split()
 ADVISOR = (
-    "workload result inputs answer report fidelity webhooks load_tests evidence deployments studies api actuals accounts "
-    "web ops watch"
+    "workload result inputs answer report fidelity webhooks load_tests evidence deployments studies api actuals "
+    "accounts web ops watch"
 ).split()
 CATALOG = ("loading accounts rest importers.models importers.prices pricing bundles details lists pages api").split()
 PROBES = "machines received fitted pages api status".split()
@@ -63,10 +63,11 @@ BELOW_IN_ADVISOR = {
     "evidence": "load_tests fidelity inputs",
     "deployments": "evidence load_tests answer inputs result workload",
     "studies": "advise turns answer inputs result workload",
-    "api": "studies advise load_tests report answer inputs result workload fidelity",
+    "api": "studies advise later load_tests report answer inputs result workload fidelity",
     "actuals": "api advise",
     "accounts": "webhooks api",
-    "web": "actuals deployments api studies advise refresh load_tests report answer inputs result workload fidelity",
+    "web": "actuals deployments api studies advise later refresh load_tests report answer inputs result workload "
+    "fidelity",
     "ops": "web api advise load_tests fidelity watch",
 }
 BELOW_IN_CATALOG = {

@@ -1,7 +1,7 @@
 """Engine values to a typed answer: options, costs, explanations."""
 
 from advisor.answer import quick
-from advisor.answer.advice import part_of_portfolio, recommend
+from advisor.answer.advice import part_of_portfolio, recommend, verdict_first
 from advisor.answer.estimates import single_estimate, training_estimate
 from advisor.answer.money import CURRENCY
 from advisor.answer.options import calibration_marks, waterfall

@@ -1,7 +1,7 @@
 """From a workload and a snapshot of the catalog to the answer: runs the engine and assembles the sections."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from advisor.answer import money as bill
@@ -10,7 +10,7 @@ from advisor.answer.choice import Choice, availability_reasons, chosen, rule_at,
 from advisor.answer.hosted import hosted
 from advisor.answer.internal_errors import Lost, answered
 from advisor.answer.mix import mix
-from advisor.answer.one_ranking import ranked_together
+from advisor.answer.one_ranking import moved_owned, ranked_together
 from advisor.answer.one_ranking import verdict as together_verdict
 from advisor.answer.options import demand
 from advisor.answer.options.calibration_marks import calibrations_used
@@ -25,7 +25,7 @@ from advisor.answer.question_notes import no_limits, not_used
 from advisor.answer.scale_to_zero import found
 from advisor.answer.sentences import verdict
 from advisor.engine.fleet import Member, TrainingMember, find_mix, merged_copies
-from advisor.engine.search import MORE_CHIPS, Scored, SearchResult, choose, prepare_question, search
+from advisor.engine.search import MORE_CHIPS, Chosen, Scored, SearchResult, choose, prepare_question, search
 from advisor.engine.terms import Effort, Workload, evaluating, kind_named
 from advisor.inputs import COLD_START, COSTS, EGRESS, STORAGE, Snapshot, arrival_cv_key, catalog_of, workload_of
 from advisor.result import Answer, Candidates, Currency, NearMiss, Option, Scenario, Source, Views
@@ -55,7 +55,32 @@ def recommend(
         return _portfolio(spec, snapshot, progress, parts or _one_after_the_other)
     if kind_named(spec["kind"]).trains:
         return training.recommend(spec, snapshot, progress)
-    return answered(lambda lost: _attempt(spec, snapshot, progress, lost, first_screen))
+
+    def attempt(lost: Lost) -> Answer:  # both steps, so that what an internal error strikes is left out of both
+        found = _attempt(spec, snapshot, progress, lost)
+        return found.answer if first_screen or found.complete is None else found.complete()
+
+    return answered(attempt)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """An answer with its first screen, and what adds the sections to it; None: it has them all."""
+
+    answer: Answer
+    complete: Callable[[], Answer] | None
+
+
+def verdict_first(
+    spec: Json, snapshot: Snapshot, progress: Progress | None = None, parts: Parts | None = None
+) -> Verdict:
+    """As `recommend`, which returns the same as `complete`, but with the answer as soon as the choice is made.
+
+    Only the keys of SECTIONS differ. Portfolios, training and what is infeasible are answered in one step.
+    """
+    if spec["kind"] == PORTFOLIO or kind_named(spec["kind"]).trains:
+        return Verdict(answer=recommend(spec, snapshot, progress, parts), complete=None)
+    return answered(lambda lost: _attempt(spec, snapshot, progress, lost))
 
 
 def part_of_portfolio(spec: Json, snapshot: Snapshot, progress: Progress | None) -> Part:
@@ -99,9 +124,10 @@ def _portfolio(spec: Json, snapshot: Snapshot, progress: Progress | None, parts:
     return decided(answer, alone, monthly)
 
 
-def _attempt(spec: Json, snapshot: Snapshot, progress: Progress | None, lost: Lost, first_screen: bool) -> Answer:
+def _attempt(spec: Json, snapshot: Snapshot, progress: Progress | None, lost: Lost) -> Verdict:
     question = question_of(spec, snapshot, lost)
-    question, outcome = searched(question, progress, first_screen)
+    question, found = searched(question, progress)
+    outcome = found.result if found.result.ranked else found.explain(found.result.shown)
     choice = chosen(question, outcome)
     outcome, costs = choice.outcome, choice.costs
     options = [one_option(question, outcome, s, rank) for rank, s in enumerate(outcome.shown, 1)]
@@ -111,9 +137,7 @@ def _attempt(spec: Json, snapshot: Snapshot, progress: Progress | None, lost: Lo
         for k, o in enumerate(options)
     ]
     options = ranking.with_probabilities(question, outcome, options, costs.usd_per_hour())
-    near_misses = [one_near_miss(question, outcome, s) for s in outcome.near_misses]
-    left, solid = ranking.unranked(question, outcome), solid_choice(outcome, options)
-    machines = owned(question, outcome, costs)
+    near_misses, solid = _near_misses(question, outcome), solid_choice(outcome, options)
 
     def said(ranged: Sequence[Option]) -> str:
         ended = first_sentences(question, outcome, ranged[0]) if ranged else ""
@@ -131,27 +155,71 @@ def _attempt(spec: Json, snapshot: Snapshot, progress: Progress | None, lost: Lo
         views=Views(**{view: place + 1 for view, place in outcome.views.items()}),
         price_bound=ranking.price_bound(question.workload, outcome),
         weights=ranking.weights(question.workload),
-        near_misses=near_misses,
-        owned=machines,
+        owned=owned(question, outcome, costs),
         rejected=[ranking.rejection(r) for r in outcome.rejections],
-        unranked=left,
+        bookable=ranking.bookable(question, options, []),
         unknown_places=lost.section("unknown places", lambda: bill.unknown_places(question, outcome.shown), []),
-        bookable=ranking.bookable(question, options, left),
-        left_out=ranking.left_out(outcome),
-        pareto=pareto(question.workload, outcome, options),
         sensitivity=lost.section(
             "sensitivity", lambda: ranking.sensitivity(question, outcome, costs, rule_at(question, choice)), []
         ),
     )
-    if not first_screen:
-        answer = _with_other_ways(question, outcome, answer, lost)
-    answer = _with_hosted(question, answer, choice, lost, said)
-    return lost.told(with_left_out(answer, question.catalog.effort))
+    answer, place = _with_hosted(question, answer, choice, lost, said)
+    in_choice = [*question.catalog.effort.left_out]
+
+    def complete(explained: SearchResult) -> Answer:
+        found = _with_explanations(question, _explained(outcome, explained), answer, choice.costs, options, place)
+        found = _with_other_ways(question, outcome, found, options, lost)
+        return lost.told(with_left_out(found, outcome, question.catalog.effort, in_choice))
+
+    if not outcome.ranked:
+        return Verdict(answer=complete(outcome), complete=None)
+    first = lost.told(with_left_out(answer, outcome, question.catalog.effort, in_choice))
+    return Verdict(answer=first, complete=lambda: complete(found.explain(outcome.shown)))
 
 
-def _with_other_ways(question: Question, outcome: SearchResult, answer: Answer, lost: Lost) -> Answer:
+def _explained(outcome: SearchResult, explained: SearchResult) -> SearchResult:
+    """The chosen options with what explains them."""
+    return replace(
+        outcome,
+        rejections=explained.rejections,
+        near_misses=explained.near_misses,
+        points=explained.points,
+        unranked=explained.unranked,
+        frameworks_left=explained.frameworks_left,
+        formats_left=explained.formats_left,
+    )
+
+
+def _with_explanations(
+    question: Question,
+    outcome: SearchResult,
+    answer: Answer,
+    costs: bill.CostModel,
+    options: Sequence[Option],
+    place: Mapping[int | None, int],
+) -> Answer:
+    """The answer with why everything else is not recommended. place: from ranks of `options` to those of the answer."""
+    left = ranking.unranked(question, outcome)
+    points = pareto(question.workload, outcome, options)
+    return answer.changed(
+        near_misses=_near_misses(question, outcome),
+        owned=[moved_owned(each, place) for each in owned(question, outcome, costs)],
+        rejected=[ranking.rejection(r) for r in outcome.rejections],
+        unranked=left,
+        bookable=ranking.bookable(question, options, left),
+        left_out=ranking.left_out(outcome),
+        pareto=[p.changed(rank=place[p.rank]) if p.rank else p for p in points],
+    )
+
+
+def _near_misses(question: Question, outcome: SearchResult) -> list[NearMiss]:
+    return [one_near_miss(question, outcome, s) for s in outcome.near_misses]
+
+
+def _with_other_ways(
+    question: Question, outcome: SearchResult, answer: Answer, options: Sequence[Option], lost: Lost
+) -> Answer:
     """The answer with several models on one card, adapters merged into copies, and mixed accelerators."""
-    options = answer.deployments
     if options and (card := lost.section("sharing", lambda: sharing(question, outcome), None)):
         answer = answer.changed(sharing=card)
     if question.catalog.model.adapters:
@@ -163,10 +231,8 @@ def _with_other_ways(question: Question, outcome: SearchResult, answer: Answer, 
     return answer
 
 
-def searched(
-    question: Question, progress: Progress | None, first_screen: bool = False
-) -> tuple[Question, SearchResult]:
-    """The search, and the question as it was searched.
+def searched(question: Question, progress: Progress | None) -> tuple[Question, Chosen]:
+    """The choice, and the question as it was searched.
 
     A margin that the workload does not state makes nothing infeasible: the spare host is left out where it exceeds a
     limit on cost, chips or power, and the limits hold as estimated where nothing has even chances of them.
@@ -187,19 +253,23 @@ def searched(
         if other.result.ranked:
             question, found = again, other
             break
-    return question, found.result if first_screen and found.result.ranked else found.explain()
+    return question, found
 
 
-def with_left_out(answer: Answer, effort: Effort) -> Answer:
-    """The answer with what was not examined because the search reached its limit of work."""
+def with_left_out(answer: Answer, outcome: SearchResult, effort: Effort, in_choice: Sequence[str]) -> Answer:
+    """The answer with what was not examined because the search reached its limit of work.
+
+    The verdict names what was left out of the choice.
+    """
     if not effort.left_out:
         return answer
-    stages = [*effort.left_out]
-    count = sum(r.reason == "not_examined" for r in answer.rejected)
-    told = [f"{count} accelerators" if stage == MORE_CHIPS and count else stage for stage in stages]
+    answer = answer.changed(candidates=answer.candidates.changed(not_examined=[*effort.left_out]))
+    if not in_choice:
+        return answer
+    count = sum(r.reason == "not_examined" for r in outcome.rejections)
+    told = [f"{count} accelerators" if stage == MORE_CHIPS and count else stage for stage in in_choice]
     return answer.changed(
-        verdict=f"{answer.verdict} The search reached its work limit and did not examine: {', '.join(told)}.",
-        candidates=answer.candidates.changed(not_examined=stages),
+        verdict=f"{answer.verdict} The search reached its work limit and did not examine: {', '.join(told)}."
     )
 
 
@@ -251,11 +321,12 @@ def _member_attempt(
     member = Member(question=question, answer=outcome, week=question.workload.week)
     costs = bill.CostModel(question, outcome.ranked[:1])
     choice = replace(choice, costs=costs)
-    answer = _with_hosted(question, answer, choice, lost, said, together=False)
+    answer, _ = _with_hosted(question, answer, choice, lost, said, together=False)
     if answer.recommendations:
         answer = answer.changed(decision=answer.decide())
         answer = answer.changed(decision=signed(question, choice, choice.arranged, answer))
-    return lost.told(with_left_out(answer, question.catalog.effort)), member, costs
+    effort = question.catalog.effort
+    return lost.told(with_left_out(answer, outcome, effort, [*effort.left_out])), member, costs
 
 
 def _frame(question: Question, outcome: SearchResult, ranked: Sequence[Scored]) -> Json:
@@ -299,9 +370,10 @@ def _with_hosted(
     lost: Lost,
     said: Callable[[Sequence[Option]], str],
     together: bool = True,
-) -> Answer:
+) -> tuple[Answer, Mapping[int | None, int]]:
     """The answer with hosted APIs, scale to zero, break-even, its verdict, and the inputs that did not change it.
 
+    The mapping has the new ranks of its options.
     `together` ranks them among the options; workloads of a portfolio share machines, so theirs are only listed.
     """
     spec, workload = question.spec, question.workload
@@ -319,7 +391,7 @@ def _with_hosted(
         not_used=not_used(spec, COSTS | services),
     )
     if not together:
-        return answer
+        return answer, {}
     answer = answer.changed(separate_pools=separate_pools(outcome))
     answer = answer.changed(
         uncertainty=lost.section("uncertainty", lambda: bill.uncertainty(costs), None),
@@ -331,7 +403,7 @@ def _with_hosted(
     on_demand = found(question, outcome)
     if on_demand.rejection is not None:
         answer = answer.changed(scale_to_zero=on_demand.rejection)
-    answer, arranged = ranked_together(question, outcome, answer, on_demand.options, choice)
+    answer, arranged, place = ranked_together(question, outcome, answer, on_demand.options, choice)
     first = answer.recommendations[0].rank if answer.recommendations else None
     whole = (
         together_verdict(spec, answer, answer.verdict) + owned_sentence(answer.owned, first) + switch_sentence(answer)
@@ -344,7 +416,7 @@ def _with_hosted(
     spreads = [ranking.spread_of(question, s) for s in outcome.shown]
     settle = lost.section("settle", lambda: bill.settle_serving(workload, outcome, costs, spreads, answer), None)
     answer = answer.changed(decision=answer.decide(settle))
-    return answer.changed(decision=signed(question, choice, arranged, answer))
+    return answer.changed(decision=signed(question, choice, arranged, answer)), place
 
 
 def switch_sentence(answer: Answer) -> str:

@@ -45,8 +45,8 @@ def ranked_together(
     answer: Answer,
     on_demand: Sequence[tuple[float, Option]],
     choice: Choice,
-) -> tuple[Answer, Arranged]:
-    """(the answer with its hosted APIs ranked among its options by the same rule, the rule's view of that ranking).
+) -> tuple[Answer, Arranged, Mapping[int | None, int]]:
+    """(the answer with its hosted APIs ranked among its options by the same rule, the rule's view, the new ranks).
 
     `on_demand`: deployments that scale to zero, with their objective. The others keep their order. Under another
     objective than cost an API stands before the first deployment with a worse one. An API that nobody shows to meet the
@@ -64,7 +64,7 @@ def ranked_together(
     )[:MAX_RANKED]
     others: list[tuple[float, HostedOffer | Option]] = [*apis, *on_demand]
     if not others:
-        return answer, choice.arranged
+        return answer, choice.arranged, {option.rank: option.rank or 0 for option in deployments}
     candidates = [*choice.candidates, *(_candidate(choice, each) for _, each in others)]
     arranged = arrange(candidates, *needed(question))
     if workload.objective == "cost":
@@ -89,12 +89,11 @@ def ranked_together(
         recommendations=options,
         hosted=[offer.changed(rank=ranks.get(id(offer))) for offer in answer.hosted],
         views=moved_views(answer.views, place, options),
-        pareto=[p.changed(rank=place.get(p.rank)) if p.rank else p for p in answer.pareto],
         scenarios=[moved_scenario(each, place, options, workload.horizon_months) for each in answer.scenarios],
         switch=moved_switch(answer.switch, place),
         owned=[moved_owned(each, place) for each in answer.owned],
     )
-    return ranked, arranged
+    return ranked, arranged, place
 
 
 def _candidate(choice: Choice, each: HostedOffer | Option) -> Candidate:

@@ -7,7 +7,7 @@ from advisor.api import limits, tokens
 from advisor.api.limits import Exceeded, address, count, reached, rest_s
 from advisor.api.page_tokens import is_program
 from advisor.api.parsers import JSONParser
-from advisor.api.problems import unavailable
+from advisor.api.problems import incomplete, unavailable
 
 if TYPE_CHECKING:
     from advisor.api.bulk_estimates import Estimates, Quick
@@ -89,6 +89,7 @@ __all__ = [
     "address",
     "count",
     "file_of",
+    "incomplete",
     "is_program",
     "limits",
     "reached",

@@ -270,6 +270,11 @@ WAIT = OpenApiParameter(
     description=f"Seconds to wait for the answer, at most {LONGEST_S}. Few requests may wait at a time; others "
     "respond at once, with `Retry-After` if the answer is not finished.",
 )
+FRESH = OpenApiParameter(
+    "fresh",
+    {"type": "integer", "enum": [0, 1]},
+    description="1: compute the answer even if the same question was answered before.",
+)
 LOCATION = OpenApiParameter(
     "Location",
     OpenApiTypes.URI,

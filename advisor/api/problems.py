@@ -12,6 +12,7 @@ from rest_framework import exceptions
 
 from advisor import storage
 from advisor.advise import KeyReused, QueueFull
+from advisor.later import sections
 from advisor.workload import WorkloadError
 from catalog.rest import TooLarge, flat, problem_document, refusal
 
@@ -19,6 +20,7 @@ MISSING_CREDENTIALS = (
     "This call needs credentials: sign in, or send a token (Authorization: Bearer aat_...). "
     "Create one with manage.py token make NAME."
 )
+LATER = {"Retry-After": "1"}
 NOTHING_HERE = "Nothing was found at this URL: the ID or name may be wrong, or the object was deleted."
 
 
@@ -50,6 +52,13 @@ def unavailable(exc: BaseException | None) -> Unavailable | None:
     return None
 
 
+def incomplete(exc: sections.Incomplete) -> JsonResponse:
+    """202 while the sections that are asked for are being computed, else 409."""
+    if not exc.is_due:
+        return refusal(409, str(exc))
+    return refusal(202, str(exc), kind="urn:assay:problem:incomplete", title="Not complete yet", headers=LATER)
+
+
 def problem(exc: Exception, context: dict[str, Any]) -> JsonResponse | None:
     """The REST framework's exception handler; None for unexpected errors (500 by views.server_error)."""
     if isinstance(exc, WorkloadError):
@@ -59,6 +68,8 @@ def problem(exc: Exception, context: dict[str, Any]) -> JsonResponse | None:
     if isinstance(exc, QueueFull):
         wait = {"Retry-After": str(exc.wait_s)} if exc.status == HTTPStatus.TOO_MANY_REQUESTS else {}
         return refusal(exc.status, str(exc), kind="urn:assay:problem:quota", title="Quota reached", headers=wait)
+    if isinstance(exc, sections.Incomplete):
+        return incomplete(exc)
     if isinstance(exc, RequestDataTooBig):
         exc = TooLarge()
     if isinstance(exc, UnreadablePostError):

@@ -11,8 +11,9 @@ from rest_framework.reverse import reverse
 from advisor import advise
 from advisor.answer import calibration_marks
 from advisor.api.parsers import included
+from advisor.later import sections
 from advisor.models import Advice, ApiToken, Share
-from advisor.result import short
+from advisor.result import SECTIONS, short, without_due
 
 
 class LinksSerializer(serializers.Serializer[Any]):
@@ -23,10 +24,30 @@ class LinksSerializer(serializers.Serializer[Any]):
     cancel = serializers.URLField(allow_null=True)
 
 
+class SectionsSerializer(serializers.Serializer[Any]):
+    due = serializers.ListField(child=serializers.CharField(), help_text=f"Still being computed: {', '.join(SECTIONS)}")
+    done = serializers.ListField(child=serializers.CharField())
+    missing = serializers.CharField(allow_blank=True, help_text="Why those in neither list will not be computed")
+
+
+class ReusedSerializer(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    finished_at = serializers.DateTimeField()
+
+
 class AdviceSummarySerializer(serializers.ModelSerializer[Advice]):
     name = serializers.CharField(source="workload.name")
     ahead = serializers.SerializerMethodField(
         help_text="How many queued requests will start before it; null: it is not queued, or waits for measurements"
+    )
+    sections = serializers.SerializerMethodField(
+        help_text="What is computed after the verdict; null until the state is done"
+    )
+    reused_from = ReusedSerializer(
+        allow_null=True,
+        read_only=True,
+        help_text="The earlier answer to the same question that is given again, because nothing it depends on has "
+        "changed; null: this one was computed",
     )
     links = serializers.SerializerMethodField()
 
@@ -50,6 +71,8 @@ class AdviceSummarySerializer(serializers.ModelSerializer[Advice]):
             "prices_as_of",
             "supersedes",
             "ahead",
+            "sections",
+            "reused_from",
             "links",
         ]
 
@@ -60,6 +83,14 @@ class AdviceSummarySerializer(serializers.ModelSerializer[Advice]):
         if "ahead" not in places:
             places["ahead"] = advise.ahead()
         return places["ahead"].get(advice.pk)
+
+    @extend_schema_field(SectionsSerializer(allow_null=True))
+    def get_sections(self, advice: Advice) -> dict[str, Any] | None:
+        if not advice.is_done:
+            return None
+        absent = sections.absent(advice)
+        done = [name for name in SECTIONS if name not in absent]
+        return {"due": absent if advice.is_due else [], "done": done, "missing": sections.missing(advice)}
 
     @extend_schema_field(LinksSerializer)
     def get_links(self, advice: Advice) -> dict[str, str | None]:
@@ -92,6 +123,10 @@ class WorkloadField(serializers.DictField):
 class AnswerField(serializers.DictField):
     """advisor.result.Answer as JSON, with the parts that the request includes."""
 
+    def get_attribute(self, advice: Advice) -> Any:
+        answer = advice.answer
+        return None if answer is None else without_due(answer, sections.absent(advice))
+
     def to_representation(self, answer: Any) -> Any:
         return short(answer, included(self.context["request"]))
 
@@ -101,7 +136,8 @@ class AdviceSerializer(AdviceSummarySerializer):
     result = AnswerField(
         source="answer",
         allow_null=True,
-        help_text="The answer when state is done, as `manage.py advise --format json` prints it. `include` adds parts.",
+        help_text="The answer when state is done, as `manage.py advise --format json` prints it, without the keys of "
+        "sections that are not computed. `include` adds parts.",
     )
     calibrations = serializers.SerializerMethodField(help_text="Calibrations of chips that the answer used")
 

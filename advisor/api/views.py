@@ -24,6 +24,7 @@ from advisor.api import limits
 from advisor.api.openapi import (
     ESTIMATE_EXAMPLE,
     EXAMPLE,
+    FRESH,
     INCLUDE,
     KEY_PARAMETER,
     LOCATION,
@@ -34,8 +35,10 @@ from advisor.api.openapi import (
     AnyOf,
 )
 from advisor.api.parsers import PARSERS, idempotency_key, included, key_owner, replayed, workload_in
+from advisor.api.problems import LATER
 from advisor.api.serializers import AdviceSerializer, AdviceSummarySerializer
 from advisor.engine.terms import KINDS
+from advisor.later import sections
 from advisor.models import Advice
 from advisor.report import summary_of
 from advisor.result import Answer, AnswerSummary, Estimate, SummaryLinks, TrainingEstimate, short
@@ -51,7 +54,6 @@ from catalog.rest import Conflict, problems
 MAX_ESTIMATE = {"isl": 131_072, "osl": 16_384, "concurrency": 20_000, "trace": 20_000_000}  # of web requests: quick
 
 
-LATER = {"Retry-After": "1"}
 DELETED: dict[Any, Any] = {204: OpenApiResponse(description="Deleted."), **problems(401, 403, 404)}
 
 
@@ -76,6 +78,14 @@ def wait_s(request: Request) -> int:
             {"wait": [f"{text[:20]} is not a whole number of seconds from 0 to {LONGEST_S}."]}
         )
     return int(text)
+
+
+def is_fresh(request: Request) -> bool:
+    """Whether `?fresh=1` asks for an answer that is computed anew."""
+    text = request.query_params.get("fresh", "0")
+    if text not in ("0", "1"):
+        raise exceptions.ValidationError({"fresh": [f"{text[:20]} is not 0 or 1."]})
+    return text == "1"
 
 
 def until_finished(advice: Advice, seconds: float) -> bool:
@@ -193,11 +203,12 @@ class AdviceList(generics.ListAPIView[Advice]):
         operation_id="askForAdvice",
         summary="Request advice",
         description="Queues the workload. Poll the URL in Location until the state is done, failed or cancelled, or "
-        "wait for it with `?wait=30`: 200 if it is finished by then. "
+        "wait for it with `?wait=30`: 200 if it is finished by then. A question that was answered before is finished "
+        "at once if nothing that the answer depends on has changed: `reused_from` names the earlier answer. "
         "Workers take turns between organizations, then between users; `ahead` counts those that start before it. 429: "
         "the organization or the user has too many queued requests.",
         request={kind: workload.Spec for kind in ("application/json", "application/yaml")},
-        parameters=[KEY_PARAMETER, REPLAYED_HEADER, LOCATION, WAIT],
+        parameters=[KEY_PARAMETER, REPLAYED_HEADER, LOCATION, WAIT, FRESH],
         responses={200: AdviceSerializer, 202: AdviceSerializer, **problems(400, 406, 409, 413, 415, 422, 429)},
         examples=[EXAMPLE],
     )
@@ -206,7 +217,12 @@ class AdviceList(generics.ListAPIView[Advice]):
         caller, key, seconds = caller_of(request), idempotency_key(request), wait_s(request)
         limits.of_work(request, limits.ADVICE)
         advice = advise.request(
-            spec, caller.organisation, idempotency_key=key, made_by=caller.name, key_owner=key_owner(request)
+            spec,
+            caller.organisation,
+            idempotency_key=key,
+            made_by=caller.name,
+            key_owner=key_owner(request),
+            fresh=is_fresh(request),
         )
         finished = until_finished(advice, seconds)
         data = AdviceSerializer(advice, context=self.get_serializer_context()).data
@@ -224,7 +240,7 @@ class OneAdvice(generics.GenericAPIView[Advice]):
         return get_object_or_404(advise.visible(organisation_of(self.request)), pk=pk)
 
     def shown(self, advice: Advice) -> Response:
-        headers = {} if advice.state in advise.FINISHED else LATER
+        headers = {} if advice.state in advise.FINISHED and not advice.is_due else LATER
         return Response(self.get_serializer(advice).data, headers=headers)
 
 
@@ -234,6 +250,8 @@ class AdviceDetail(OneAdvice):
     @extend_schema(
         operation_id="getAdvice",
         summary="Get the state, progress and result",
+        description="State done means that the verdict is ready and will not change. `result` lacks the keys of "
+        "the sections that `sections.due` lists until they are computed; `Retry-After` is sent until then.",
         parameters=[INCLUDE, WAIT],
         responses={200: AdviceSerializer, **problems(400, 404, 406)},
     )
@@ -256,7 +274,7 @@ class AdviceDetail(OneAdvice):
 class CancelAdvice(OneAdvice):
     @extend_schema(
         operation_id="cancelAdvice",
-        summary="Cancel queued or running advice",
+        summary="Cancel queued or running advice, or the sections that are due after its verdict",
         request=None,
         responses={200: AdviceSerializer, **problems(404, 406, 409)},
     )
@@ -264,18 +282,21 @@ class CancelAdvice(OneAdvice):
         advice = self.advice(pk)
         if not advise.cancel(advice) and advice.state != Advice.State.CANCELLED:
             raise Conflict(f"This recommendation is {advice.state}; only a queued or running one can be canceled.")
-        return self.shown(advice)
+        return self.shown(self.advice(pk))
 
 
 class AdviceResult(OneAdvice):
     @extend_schema(
         operation_id="getAdviceResult",
-        summary="Get the result, as the command line prints it",
+        summary="Get the complete result, as the command line prints it",
+        description="202 with `Retry-After` while sections are still being computed.",
         parameters=[INCLUDE],
-        responses={200: Answer, **problems(400, 404, 406, 409)},
+        responses={200: Answer, **problems(202, 400, 404, 406, 409)},
     )
     def get(self, request: Request, pk: Any) -> Response:
-        return Response(short(result_of(self.advice(pk)), included(request)))
+        advice = self.advice(pk)
+        sections.check_complete(advice)
+        return Response(short(result_of(advice), included(request)))
 
 
 def result_of(advice: Advice) -> dict[str, Any]:
@@ -304,6 +325,10 @@ class AdviceSummary(OneAdvice):
         names = {"html": "advice", "result": "api-advice-result", "workload": "advice-workload"}
         links = {key: reverse(name, args=[pk], request=request) for key, name in names.items()}
         found = summary_of(answer, str(pk), advice.workload.name, SummaryLinks(**links))
+        if due := sections.absent(advice):
+            found = found.changed(rejected_count=None, sections_due=due)
+        if advice.reused_from:
+            found = found.changed(reused_from=advice.reused_from["id"])
         return Response(found.to_json())
 
 

@@ -15,7 +15,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from django.db.models import Count, Max, Q
+from django.db.models import Count, Max, Q, Sum
 
 from advisor.engine.calibration import Observed, Pooling, conditioning
 from advisor.engine.network import from_shape
@@ -301,8 +301,10 @@ def own_state(organisation: Organisation | None) -> str:
     from advisor.models import LoadTest
 
     tests = LoadTest.objects.filter(option__advice__organisation=organisation)
-    matched = Count("pk", filter=Q(measured__has_key="matched"))
-    return "{count}-{newest}-{matched}".format(**tests.aggregate(count=Count("pk"), newest=Max("pk"), matched=matched))
+    switches = {"matched": Q(measured__has_key="matched"), "comparable": Q(comparable=True), "used": Q(calibrates=True)}
+    counts = {name: Sum("pk", filter=on, default=0) for name, on in switches.items()}  # which ones, not only how many
+    found = tests.aggregate(count=Count("pk"), newest=Max("pk"), **counts)
+    return "-".join(str(found[name] or 0) for name in sorted(found))
 
 
 def hf_id(name: str) -> str:

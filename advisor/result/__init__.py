@@ -3,6 +3,7 @@
 from advisor.result import reference
 from advisor.result.answer import (
     EXTRAS,
+    SECTIONS,
     Answer,
     Assumption,
     Candidates,
@@ -20,7 +21,10 @@ from advisor.result.answer import (
     Views,
     Weights,
     extras_named,
+    sections_in,
     short,
+    with_sections,
+    without_due,
 )
 from advisor.result.base import Percentiles, Section
 from advisor.result.decision import (

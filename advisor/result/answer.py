@@ -1,6 +1,6 @@
 """The whole answer of `advise`, of which `GET /api/v1/advice/{id}/result` and `--format json` leave out EXTRAS."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Discriminator, Field, Tag, WithJsonSchema
@@ -516,6 +516,36 @@ def ends(values: Sequence[float | None] | None) -> list[float] | None:
     """The first and the last of some amounts; None: there are none, or one is not known."""
     known = [value for value in values or () if value is not None]
     return [known[0], known[-1]] if values and len(known) == len(values) > 1 else None
+
+
+# What the first screen of an answer does not show, computed after it: keys by section.
+SECTIONS: dict[str, tuple[str, ...]] = {
+    "rejected": ("rejected", "near_misses", "unranked", "bookable", "owned", "candidates"),
+    "software": ("left_out",),
+    "chart": ("pareto",),
+    "other_ways": ("sharing", "adapters", "mix"),
+}
+COMPLETED = ("bookable", "owned", "candidates")  # keys that the first screen shows and a section adds to
+
+
+def with_sections(answer: Json, sections: Mapping[str, Json]) -> Json:
+    """The JSON of an answer with sections by name, in the order of its fields."""
+    if not sections:
+        return {**answer}
+    found = {**answer, **{key: value for content in sections.values() for key, value in content.items()}}
+    place = {key: at for at, key in enumerate(Answer.model_fields)}
+    return {key: found[key] for key in sorted(found, key=lambda key: place.get(key, len(place)))}
+
+
+def sections_in(answer: Json) -> dict[str, Json]:
+    """The sections in the JSON of a complete answer."""
+    return {name: {key: answer[key] for key in keys if key in answer} for name, keys in SECTIONS.items()}
+
+
+def without_due(answer: Json, due: Collection[str]) -> Json:
+    """The JSON of an answer without the keys of sections that are not computed yet."""
+    left_out = {key for name in due for key in SECTIONS[name] if key not in COMPLETED}
+    return {key: value for key, value in answer.items() if key not in left_out}
 
 
 EXTRAS = {

@@ -342,8 +342,12 @@ class AnswerSummary(Section):
     """The second option; null: there is none."""
     option_count: Count
     """How many options are ranked."""
-    rejected_count: Count
-    """How many accelerators are rejected, each with its reason, in the full answer."""
+    rejected_count: Count | None
+    """How many accelerators are rejected, each with its reason, in the full answer; null: still being computed."""
+    sections_due: list[str] = []
+    """Sections of the full answer that are not computed yet; absent: it is complete."""
+    reused_from: str | None = None
+    """ID of the earlier answer to the same question that is given again; absent: this one was computed."""
     prices_as_of: str
     """Date of the newest price."""
     engine_version: str

@@ -185,11 +185,6 @@ class PieceClaim(Lease):
         ended = {"state": State.DONE, "lease_until": None, "finished_at": clock.now()}
         self.write(**ended, result=rows, cpu_s=cpu_s, overhead_cpu_s=overhead_cpu_s, part=part)
 
-    def check(self) -> None:
-        """Raises LostLease if the study was canceled or another worker has the piece."""
-        if self.lost.is_set():
-            raise LostLease
-
 
 def run(pk: UUID | str, wave: int, parts: "advise.PartsOf | None" = None) -> None:
     """Computes one answer or piece, whichever is next, and wakes the next worker. For the message of this wave.

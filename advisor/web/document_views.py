@@ -14,9 +14,10 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
 from advisor.api import OneAdvice
+from advisor.later import sections
 from advisor.models import Advice
 from advisor.report import DOCUMENTS, NO_ANSWER, NO_SHARED_ANSWER, XLSX, default_rank, has_document
-from advisor.web.views import answer_of, finished, shared_advice, unlisted
+from advisor.web.views import answer_of, finished, or_incomplete, shared_advice, unlisted
 from catalog.accounts import organisation_of
 from catalog.pricing import reader
 from catalog.rest import problems
@@ -31,6 +32,7 @@ def document(advice: Advice, name: str, rank: str | None) -> HttpResponse:
         raise Http404(f"This recommendation is {advice.state}: it has no result to create documents from.")
     if rank is not None and not (rank.isascii() and rank.isdigit() and len(rank) < 4):
         raise Http404("rank must be a whole number of at least 1.")
+    sections.check_complete(advice)
     answer = answer_of(advice)
     kind, make = DOCUMENTS[name]
     if not has_document(answer, name):
@@ -44,6 +46,7 @@ def document(advice: Advice, name: str, rank: str | None) -> HttpResponse:
 
 
 @require_safe
+@or_incomplete
 def page(request: HttpRequest, pk: Any, name: str) -> HttpResponse:
     return document(finished(organisation_of(request), pk), name, request.GET.get("rank"))
 
@@ -51,6 +54,7 @@ def page(request: HttpRequest, pk: Any, name: str) -> HttpResponse:
 @login_not_required
 @never_cache
 @require_safe
+@or_incomplete
 def shared_page(request: HttpRequest, token: str, name: str) -> HttpResponse:
     """The same documents for anyone who has the link."""
     return unlisted(document(shared_advice(token), name, request.GET.get("rank")))
@@ -99,7 +103,7 @@ class Document(OneAdvice):
                 (200, kind): OpenApiResponse(OpenApiTypes.BINARY if kind == XLSX else OpenApiTypes.STR)
                 for kind in sorted({kind for kind, _ in DOCUMENTS.values()})
             },
-            **problems(404, 406),
+            **problems(202, 404, 406, 409),
         },
     )
     def get(self, request: Request, pk: Any, name: str) -> HttpResponse:

@@ -63,7 +63,11 @@ def end(advice: Advice, by: str, **which: Any) -> bool:
 def by_token(token: str) -> Share | None:
     """The live link with this token."""
     hash_rest()
-    links = live(Share.objects.select_related("advice__workload").defer("advice__result", "advice__snapshot"))
+    links = live(
+        Share.objects.select_related("advice__workload", "advice__completion").defer(
+            "advice__result", "advice__snapshot"
+        )
+    )
     return links.filter(token_hash=hashed(token)).first()
 
 

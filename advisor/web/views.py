@@ -16,6 +16,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import translation
+from django.utils.dateparse import parse_datetime
 from django.utils.functional import Promise
 from django.utils.html import format_html
 from django.utils.text import slugify
@@ -26,8 +27,10 @@ from pydantic import ValidationError
 
 from advisor import advise, report
 from advisor.answer import calibration_marks
-from advisor.api import is_program, unavailable
+from advisor.api import incomplete, is_program, unavailable
 from advisor.fidelity import nearest_rows
+from advisor.later import sections as later
+from advisor.later.sections import Incomplete
 from advisor.models import Advice
 from advisor.report import documents
 from advisor.result import Answer, ApiOption, TrainingOption
@@ -53,6 +56,13 @@ UNREADABLE = "This answer was stored by another version and cannot be displayed.
 def finished(organisation: Organisation, pk: Any) -> Advice:
     """A done advice of an organization, or 404."""
     return get_object_or_404(advise.visible(organisation).exclude(result=None).defer("result", "snapshot"), pk=pk)
+
+
+def completed(organisation: Organisation, pk: Any) -> Advice:
+    """The same. Raises Incomplete where sections are not computed."""
+    advice = finished(organisation, pk)
+    later.check_complete(advice)
+    return advice
 
 
 class UnreadableAnswer(Http404):
@@ -84,6 +94,25 @@ def or_unreadable(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespon
         except UnreadableAnswer as error:
             context = {"advice": error.advice, "detail": UNREADABLE, "shared": "token" in kwargs}
             return render(request, "advisor/unreadable.html", context)
+
+    return shown
+
+
+def or_incomplete(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """The view, or a page that says that what it needs is still being computed, and asks again."""
+
+    @wraps(view)
+    def shown(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        try:
+            return view(request, *args, **kwargs)
+        except Incomplete as error:
+            if is_program(request):
+                return incomplete(error)
+            context = {"detail": str(error), "is_due": error.is_due, "shared": "token" in kwargs}
+            response = render(request, "advisor/incomplete.html", context, status=202 if error.is_due else 409)
+            if error.is_due:
+                response["Retry-After"] = "1"
+            return unlisted(response) if "token" in kwargs else response
 
     return shown
 
@@ -204,10 +233,19 @@ def advice(request: HttpRequest, pk: Any) -> HttpResponse:
     advice = get_object_or_404(advise.visible(organisation_of(request)).defer("result", "snapshot"), pk=pk)
     if advice.state in advise.FINISHED:
         if is_poll(request):
-            return HttpResponseClientRefresh()
+            return still_due(request, advice)
         return render(request, "advisor/advice.html", advice_context(request, advice))
     template = "advisor/progress.html" if is_poll(request) else "advisor/waiting.html"
     return render(request, template, {"advice": advice, **progress(advice)})
+
+
+def still_due(request: HttpRequest, advice: Advice) -> HttpResponse:
+    """The line that says that sections are being computed, or the whole page again once they are."""
+    return render(request, "advisor/_due.html", due(request)) if advice.is_due else HttpResponseClientRefresh()
+
+
+def due(request: HttpRequest) -> dict[str, Any]:
+    return {"is_due": True, "poll_url": request.get_full_path(), "poll_s": 1}
 
 
 def is_poll(request: HttpRequest) -> bool:
@@ -233,6 +271,9 @@ def advice_context(request: HttpRequest, advice: Advice) -> dict[str, Any]:
         context |= answer_context(request, advice, base)
     context["shares"] = share_links.live(advice.shares.all()).order_by("expires_at")
     context["comments"] = comments.shown(advice, caller_of(request))
+    if advice.reused_from:
+        earlier = advise.visible(advice.organisation).filter(pk=advice.reused_from["id"])
+        context["reused"] = {"on": parse_datetime(advice.reused_from["finished_at"]), "is_stored": earlier.exists()}
     context |= what_if.lineage(advice)
     if advice.is_done and what_if.can_change(advice.workload.spec, advice.organisation):
         context |= what_if.form_context(advice.workload.spec, reverse("what-if", args=[advice.pk]))
@@ -243,6 +284,7 @@ def answer_context(request: HttpRequest, advice: Advice, base: str, *, shared: b
     """What the page of an answer shows; its sections are kept, for every reader of the organization alike."""
     answer, spec = answer_of(advice), advice.workload.spec
     section, sort = section_of(request), request.GET.get("sort", "")
+    absent = bool(later.absent(advice))
     opened = [name for name in ("ranked", "hosted") if request.GET.get(name) == ALL]
 
     def draw() -> kept.Html:
@@ -250,10 +292,12 @@ def answer_context(request: HttpRequest, advice: Advice, base: str, *, shared: b
         found |= {"advice": advice, "spec": spec, "shared": shared, "option_base": base, "sort": sort}
         screen = "advisor/_screen.html" if found["is_first"] else "advisor/_screen_line.html"
         pieces = {"screen": screen, "chart": "advisor/_over_time.html", "notes": "advisor/_notes.html"}
-        pieces |= {"parts": "advisor/_parts.html"}
+        if not absent or found["section"] not in sections.EXPLAINING:
+            pieces |= {"parts": "advisor/_parts.html"}
         return kept.rendered(request, pieces, found)
 
     return {
+        **(due(request) if advice.is_due else {"missing": later.missing(advice)}),
         "result": answer,
         "documents": base.removesuffix("options/") + "documents/",
         "has_documents": documents.has_papers(answer),
@@ -387,8 +431,9 @@ def download(advice: Advice, extension: str, content_type: str, text: str) -> Ht
 
 @require_safe
 @reader.in_english
+@or_incomplete
 def export_json(request: HttpRequest, pk: Any) -> HttpResponse:
-    advice = finished(organisation_of(request), pk)
+    advice = completed(organisation_of(request), pk)
     result = advice.answer or {}  # as stored: readable or not
     marked = {"calibrations": calibration_marks.used(result)} if "calibrations" in result else {}
     response = JsonResponse(result | marked, json_dumps_params={"indent": 1})
@@ -406,15 +451,17 @@ def export_workload(request: HttpRequest, pk: Any) -> HttpResponse:
 
 @require_safe
 @reader.in_english
+@or_incomplete
 def export_csv(request: HttpRequest, pk: Any) -> HttpResponse:
-    advice = finished(organisation_of(request), pk)
+    advice = completed(organisation_of(request), pk)
     return download(advice, "csv", "text/csv; charset=utf-8", csv_text(answer_of(advice)))
 
 
 @require_safe
 @reader.in_english
+@or_incomplete
 def export_markdown(request: HttpRequest, pk: Any) -> HttpResponse:
-    advice = finished(organisation_of(request), pk)
+    advice = completed(organisation_of(request), pk)
     answer = answer_of(advice)
     undone = [f"> {calibration_marks.undone_notice(c)}\n" for c in calibration_marks.undone(answer)]
     text = "\n".join([*undone, report.markdown(answer)])
@@ -446,6 +493,8 @@ def unlisted(response: HttpResponse) -> HttpResponse:
 def shared(request: HttpRequest, token: str) -> HttpResponse:
     """The advice page without its controls."""
     advice = shared_advice(token)
+    if is_poll(request):
+        return unlisted(still_due(request, advice))
     base = reverse("shared", args=[token]) + "/options/"
     context = {"advice": advice, "spec": advice.workload.spec, "shared": True}
     context |= answer_context(request, advice, base, shared=True)

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from advisor import report
-from advisor.answer import recommend
+from advisor.answer import recommend, verdict_first
 from advisor.engine.scheduler import percentiles
 from advisor.inputs.check import check_catalog
 from advisor.inputs.from_catalog import take_snapshot
+from advisor.result import SECTIONS, sections_in, with_sections
 from tests.answer.test_demand_road import BIG, BUSY, FEW, asked, traffic
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
@@ -45,12 +46,19 @@ def test_the_first_screen_is_that_of_the_complete_answer(name: str, simulated: l
     spec = asked(**QUESTIONS[name])
     check_catalog(spec)
     snapshot = take_snapshot(spec)
-    first = recommend(spec, snapshot, first_screen=True)
-    alone = sum(simulated)
+    begun = verdict_first(spec, snapshot)
+    first, alone = begun.answer, sum(simulated)
+    rest = begun.complete() if begun.complete else first
+    both = sum(simulated)
     whole = recommend(spec, snapshot)
     shown = [report.screen_text(report.screen_of(each), "") for each in (first, whole)]
     assert shown[0] == shown[1]
-    assert first.is_feasible == whole.is_feasible
-    assert 0 < alone <= sum(simulated) - alone
-    if whole.is_feasible:
-        assert json.dumps(first.to_json()["decision"]) == json.dumps(whole.to_json()["decision"])
+    assert first.is_feasible == whole.is_feasible == (begun.complete is not None)
+    assert json.dumps(first.to_json().get("decision")) == json.dumps(whole.to_json().get("decision"))
+    assert json.dumps(rest.to_json()) == json.dumps(whole.to_json())
+    assert 0 < alone <= both == sum(simulated) - both  # what is computed in two steps takes no more
+    later = sections_in(whole.to_json())
+    assert json.dumps(with_sections(first.to_json(), later)) == json.dumps(whole.to_json())
+    assert later.keys() == SECTIONS.keys()
+    labels = {option.rank: option.label for option in whole.deployments}
+    assert [p.label for p in whole.pareto if p.rank and not labels[p.rank].startswith(p.label.split(",")[0])] == []

@@ -55,7 +55,7 @@ def quick(compute: Callable[..., Any] = answers.recommend) -> Iterator[list[str]
     with (
         mock.patch.object(advise.app, "send_task", lambda name, args, **options: sent.append(args[0])),
         mock.patch.object(inputs, "take_snapshot", answers.snapshot),
-        mock.patch.object(answer, "recommend", compute),
+        mock.patch.object(answer, "verdict_first", answers.in_one_step(compute)),
     ):
         yield sent
 

@@ -65,7 +65,7 @@ from advisor.engine.search.planned import (
     ways_under,
 )
 from advisor.engine.search.rejected.unranked import Unranked, at_price, price_share, rate_usd_per_hour
-from advisor.engine.search.run import MORE_CHIPS, Point, SearchResult, choose, prepare_question, search
+from advisor.engine.search.run import MORE_CHIPS, Chosen, Point, SearchResult, choose, prepare_question, search
 from advisor.engine.search.simulated import (
     Design,
     Scored,

@@ -182,7 +182,8 @@ class Chosen:
     """The choice, and what completes it."""
 
     result: SearchResult  # rejections say why only where nothing is ranked
-    explain: Callable[[], SearchResult]  # with reasons, chips without a price, software that is not used, the chart
+    # with reasons, chips without a price, software that is not used, and the chart of these options
+    explain: Callable[[Sequence[Scored]], SearchResult]
 
 
 def search(question: Question, progress: Progress | None = None, choice_alone: bool = False) -> SearchResult:
@@ -192,7 +193,7 @@ def search(question: Question, progress: Progress | None = None, choice_alone: b
     ranked; the choice is the same. `progress` is called with a stage name and a fraction from 0 to 1.
     """
     chosen = choose(question, progress, choice_alone)
-    return chosen.result if choice_alone else chosen.explain()
+    return chosen.result if choice_alone else chosen.explain(chosen.result.shown)
 
 
 def choose(question: Question, progress: Progress | None = None, choice_alone: bool = False) -> Chosen:
@@ -251,7 +252,7 @@ def choose(question: Question, progress: Progress | None = None, choice_alone: b
         ranked=tuple(ranked),
         shown=tuple(shown),
         near_misses=(),
-        rejections=tuple(rejections),
+        rejections=tuple([*rejections, *_not_shown(losers, shown)]),
         points=(),
         evaluated=table.evaluated,
         pruned=table.pruned,
@@ -265,23 +266,21 @@ def choose(question: Question, progress: Progress | None = None, choice_alone: b
         solid=without_weak_prices(question.workload, simulations, scale, shown) if weak else None,
         effort=effort,
         surer=surer,
+        draft_risks={} if choice_alone else _draft_risks(question, before[:FINALISTS]),
         pools_tried=simulations.pools_tried.get(shown[0].lane.choice.accelerator.slug) if shown else None,
         bound_usd_per_month=question.workload.constraints.max_usd_per_month
         if question.workload.constraints.bound_factor
         else None,
     )
     if not ranked:
-        found = _with_reasons(question.workload, found, rejections, losers, failed)
+        found = _with_reasons(question.workload, found, rejections, losers, failed, shown)
 
-    def explained() -> SearchResult:
+    def explained(options: Sequence[Scored]) -> SearchResult:
         report("explaining rejections", 0.95)
-        told = _with_reasons(question.workload, found, rejections, losers, failed)
+        told = _with_reasons(question.workload, found, rejections, losers, failed, options)
         more = with_support_changes(asked, refused)
         more += retry_with_any_quality(question, scale, does_not_fit(question, fitting))
-        told = replace(
-            told, rejections=(*more, *told.rejections), draft_risks=_draft_risks(question, before[:FINALISTS])
-        )
-        return _explained(question, simulations, chips, told)
+        return _explained(question, simulations, chips, replace(told, rejections=(*more, *told.rejections)))
 
     return Chosen(result=found, explain=explained)
 
@@ -290,7 +289,7 @@ def _nothing_runs(question: Question, rejections: list[Rejection], refused: list
     """The answer where no lane is admissible."""
     owned = tuple(OwnedMachines(offer=o, carried_fraction=0.0) for o in owned_offers(question.catalog))
 
-    def explained() -> SearchResult:
+    def explained(_: Sequence[Scored]) -> SearchResult:
         told = rejections + with_support_changes(question, refused)
         left, told = unranked(question, Scale(), [], told)
         return replace(empty_answer(told), unranked=tuple(left), owned=owned)
@@ -304,18 +303,24 @@ def _with_reasons(
     rejections: Sequence[Rejection],
     losers: Sequence[Rejection],
     failed: Sequence[Failed],
+    options: Sequence[Scored],
 ) -> SearchResult:
-    """The result with why the simulated chips are not ranked, its near misses and the chart."""
+    """The result with why the simulated chips are not ranked, its near misses and the chart of these options."""
     near, missed = _missed(workload, failed, found.ranked)
-    slugs = {s.lane.choice.accelerator.slug for s in found.shown}
-    losers = [r for r in (*losers, *missed) if r.accelerator not in slugs]
+    losers = _not_shown((*losers, *missed), found.shown)
     assert found.table is not None
     return replace(
         found,
         near_misses=tuple(near),
         rejections=tuple(sorted([*rejections, *losers], key=nearness)),
-        points=tuple(_points(workload, found.table, found.shown, losers)),
+        points=tuple(_points(workload, found.table, options, losers)),
     )
+
+
+def _not_shown(rejections: Sequence[Rejection], shown: Sequence[Scored]) -> list[Rejection]:
+    """The rejections of chips of which no option is shown."""
+    slugs = {s.lane.choice.accelerator.slug for s in shown}
+    return [r for r in rejections if r.accelerator not in slugs]
 
 
 def _explained(

@@ -1,4 +1,4 @@
-"""A finished answer never changes: each web process reads it once, and draws each of its sections once."""
+"""A complete answer never changes: each web process reads it once, and draws each of its sections once."""
 
 import hashlib
 import json
@@ -12,6 +12,7 @@ from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString, mark_safe
 
+from advisor.later import sections
 from advisor.models import Advice
 from advisor.result import Answer
 from catalog import clock
@@ -28,11 +29,11 @@ def read(advice: Advice) -> Answer:
 
     Raises Advice.DoesNotExist if it was deleted, pydantic.ValidationError where another version stored it.
     """
-    return _read(advice.pk, advice.finished_at, advice.result_version)
+    return _read(advice.pk, advice.finished_at, advice.result_version, tuple(sections.absent(advice)))
 
 
 @lru_cache(maxsize=ANSWERS)
-def _read(pk: Any, finished_at: Any, result_version: int) -> Answer:
+def _read(pk: Any, finished_at: Any, result_version: int, absent: tuple[str, ...]) -> Answer:
     return Answer.read(Advice.objects.only("result", "result_version").get(pk=pk).answer)
 
 
@@ -46,7 +47,15 @@ def drawn(advice: Advice, about: list[Any], make: Callable[[], Html]) -> dict[st
     Besides the advice and `about`, that is the catalog, the day (prices age) and the currency. `make` must not
     depend on who reads the page.
     """
-    state = [str(advice.pk), str(advice.finished_at), revision(), program(), str(clock.today()), reader.code()]
+    state = [
+        str(advice.pk),
+        str(advice.finished_at),
+        *sections.absent(advice),
+        revision(),
+        program(),
+        str(clock.today()),
+        reader.code(),
+    ]
     key = hashlib.sha256(json.dumps([*state, *about]).encode()).hexdigest()[:32]
     packed = caches["pages"].get(key)
     if packed is None:

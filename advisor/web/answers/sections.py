@@ -37,6 +37,9 @@ OF_OPTIONS = (*TITLES[:3], ("plan", "Payment plan"), *TITLES[3:])
 OPTION, RUN = sections_of("option", OF_OPTIONS), sections_of("run", OF_OPTIONS)
 
 
+EXPLAINING = {"why", "alternatives"}  # slugs of the sections that are shown only once the answer is complete
+
+
 def asked_for(sections: Sequence[Section], slug: str) -> tuple[Section, ...]:
     """The section of a request: the one named, or the first."""
     return next(((section,) for section in sections if section.slug == slug), tuple(sections[:1]))

@@ -39,7 +39,7 @@ def told(found: SearchResult) -> list[tuple[Any, ...]]:
 def test_the_choice_is_the_same_without_the_reasons(asked: dict[str, Any]) -> None:
     chosen = choose(Question(question(**asked), catalog()))
     work = chosen.result.effort.spent
-    whole = chosen.explain()
+    whole = chosen.explain(chosen.result.shown)
     assert told(chosen.result) == told(whole) and chosen.result.views == whole.views
     assert whole.effort.spent >= work
     every = {r.accelerator for r in whole.rejections} | {s.lane.choice.accelerator.slug for s in whole.shown}
