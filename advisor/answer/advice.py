@@ -104,7 +104,7 @@ def _attempt(spec: Json, snapshot: Snapshot, progress: Progress | None, lost: Lo
     question, outcome = searched(question, progress, first_screen)
     choice = chosen(question, outcome)
     outcome, costs = choice.outcome, choice.costs
-    options = [one_option(question, outcome, s, rank) for rank, s in enumerate(outcome.shown, 1)]
+    options = [one_option(question, outcome, s, rank, not first_screen) for rank, s in enumerate(outcome.shown, 1)]
     options = [o.changed(apart=c.apart) if c.apart else o for o, c in zip(options, choice.candidates, strict=True)]
     options = [
         o.changed(reasons=[*o.reasons, *why]) if (why := availability_reasons(choice, k)) else o
@@ -140,12 +140,14 @@ def _attempt(spec: Json, snapshot: Snapshot, progress: Progress | None, lost: Lo
         left_out=ranking.left_out(outcome),
         pareto=pareto(question.workload, outcome, options),
         sensitivity=lost.section(
-            "sensitivity", lambda: ranking.sensitivity(question, outcome, costs, rule_at(question, choice)), []
+            "sensitivity",
+            lambda: ranking.sensitivity(question, outcome, costs, rule_at(question, choice), first_screen),
+            [],
         ),
     )
     if not first_screen:
         answer = _with_other_ways(question, outcome, answer, lost)
-    answer = _with_hosted(question, answer, choice, lost, said)
+    answer = _with_hosted(question, answer, choice, lost, said, first_screen=first_screen)
     return lost.told(with_left_out(answer, question.catalog.effort))
 
 
@@ -203,9 +205,9 @@ def with_left_out(answer: Answer, effort: Effort) -> Answer:
     )
 
 
-def one_option(question: Question, outcome: SearchResult, s: Scored, rank: int | None) -> Option:
+def one_option(question: Question, outcome: SearchResult, s: Scored, rank: int | None, tuned: bool = True) -> Option:
     with evaluating(s.lane.choice.accelerator.slug):
-        return option(question, outcome, s, rank)
+        return option(question, outcome, s, rank, tuned)
 
 
 def one_near_miss(question: Question, outcome: SearchResult, s: Scored) -> NearMiss:
@@ -299,6 +301,7 @@ def _with_hosted(
     lost: Lost,
     said: Callable[[Sequence[Option]], str],
     together: bool = True,
+    first_screen: bool = False,
 ) -> Answer:
     """The answer with hosted APIs, scale to zero, break-even, its verdict, and the inputs that did not change it.
 
@@ -321,8 +324,9 @@ def _with_hosted(
     if not together:
         return answer
     answer = answer.changed(separate_pools=separate_pools(outcome))
+    if not first_screen:
+        answer = answer.changed(uncertainty=lost.section("uncertainty", lambda: bill.uncertainty(costs), None))
     answer = answer.changed(
-        uncertainty=lost.section("uncertainty", lambda: bill.uncertainty(costs), None),
         scenarios=lost.section(
             "scenarios", lambda: bill.scenarios(costs, options, spec["tco"].get("scenarios") or []), list[Scenario]()
         ),
