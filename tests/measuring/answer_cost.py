@@ -94,7 +94,7 @@ def answered(name: str, counter: Counter, first_screen: bool) -> Json:
 
 def change_traffic(spec: Json, ratio: float) -> None:
     """Multiplies the traffic of a workload, or of each workload of a portfolio."""
-    for part in spec.get("workloads", []):
+    for part in spec.get("workloads") or []:
         change_traffic(part, ratio)
     for path in TRAFFIC:
         *outer, last = path.split(".")

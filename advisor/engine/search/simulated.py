@@ -327,7 +327,7 @@ class Simulations:
         self._asked: list[Workload] = []
         self._numbers: dict[int, tuple[Workload, int]] = {}  # by id of the workload
         self._trials: dict[tuple[int, Design, bool], SimulatedDesign] = {}  # of a number; whether in full
-        self._scores: dict[tuple[int, int], tuple[SimulatedDesign, object, Scored]] = {}  # by number and id of the trial
+        self._scores: dict[tuple[int, int], tuple[SimulatedDesign, object, Scored]] = {}  # by number, id of trial
         self.rentals = Rentals(question)
         self.pools_tried: dict[str, PoolsTried] = {}  # by accelerator
 
