@@ -57,7 +57,7 @@ def recommend(
         return training.recommend(spec, snapshot, progress)
 
     def attempt(lost: Lost) -> Answer:  # both steps, so that what an internal error strikes is left out of both
-        found = _attempt(spec, snapshot, progress, lost)
+        found = _attempt(spec, snapshot, progress, lost, first_screen)
         return found.answer if first_screen or found.complete is None else found.complete()
 
     return answered(attempt)
@@ -124,13 +124,16 @@ def _portfolio(spec: Json, snapshot: Snapshot, progress: Progress | None, parts:
     return decided(answer, alone, monthly)
 
 
-def _attempt(spec: Json, snapshot: Snapshot, progress: Progress | None, lost: Lost) -> Verdict:
+def _attempt(
+    spec: Json, snapshot: Snapshot, progress: Progress | None, lost: Lost, first_screen: bool = False
+) -> Verdict:
+    """first_screen: the answer is only printed, so it lacks also what its other sections share with it."""
     question = question_of(spec, snapshot, lost)
     question, found = searched(question, progress)
     outcome = found.result if found.result.ranked else found.explain(found.result.shown)
     choice = chosen(question, outcome)
     outcome, costs = choice.outcome, choice.costs
-    options = [one_option(question, outcome, s, rank) for rank, s in enumerate(outcome.shown, 1)]
+    options = [one_option(question, outcome, s, rank, not first_screen) for rank, s in enumerate(outcome.shown, 1)]
     options = [o.changed(apart=c.apart) if c.apart else o for o, c in zip(options, choice.candidates, strict=True)]
     options = [
         o.changed(reasons=[*o.reasons, *why]) if (why := availability_reasons(choice, k)) else o
@@ -160,10 +163,12 @@ def _attempt(spec: Json, snapshot: Snapshot, progress: Progress | None, lost: Lo
         bookable=ranking.bookable(question, options, []),
         unknown_places=lost.section("unknown places", lambda: bill.unknown_places(question, outcome.shown), []),
         sensitivity=lost.section(
-            "sensitivity", lambda: ranking.sensitivity(question, outcome, costs, rule_at(question, choice)), []
+            "sensitivity",
+            lambda: ranking.sensitivity(question, outcome, costs, rule_at(question, choice), first_screen),
+            [],
         ),
     )
-    answer, place = _with_hosted(question, answer, choice, lost, said)
+    answer, place = _with_hosted(question, answer, choice, lost, said, first_screen=first_screen)
     in_choice = [*question.catalog.effort.left_out]
 
     def complete(explained: SearchResult) -> Answer:
@@ -273,9 +278,9 @@ def with_left_out(answer: Answer, outcome: SearchResult, effort: Effort, in_choi
     )
 
 
-def one_option(question: Question, outcome: SearchResult, s: Scored, rank: int | None) -> Option:
+def one_option(question: Question, outcome: SearchResult, s: Scored, rank: int | None, tuned: bool = True) -> Option:
     with evaluating(s.lane.choice.accelerator.slug):
-        return option(question, outcome, s, rank)
+        return option(question, outcome, s, rank, tuned)
 
 
 def one_near_miss(question: Question, outcome: SearchResult, s: Scored) -> NearMiss:
@@ -370,6 +375,7 @@ def _with_hosted(
     lost: Lost,
     said: Callable[[Sequence[Option]], str],
     together: bool = True,
+    first_screen: bool = False,
 ) -> tuple[Answer, Mapping[int | None, int]]:
     """The answer with hosted APIs, scale to zero, break-even, its verdict, and the inputs that did not change it.
 
@@ -393,8 +399,9 @@ def _with_hosted(
     if not together:
         return answer, {}
     answer = answer.changed(separate_pools=separate_pools(outcome))
+    if not first_screen:
+        answer = answer.changed(uncertainty=lost.section("uncertainty", lambda: bill.uncertainty(costs), None))
     answer = answer.changed(
-        uncertainty=lost.section("uncertainty", lambda: bill.uncertainty(costs), None),
         scenarios=lost.section(
             "scenarios", lambda: bill.scenarios(costs, options, spec["tco"].get("scenarios") or []), list[Scenario]()
         ),

@@ -136,11 +136,16 @@ def _first_of_sellers(shown: Sequence[Scored], scores: Array, equal: float) -> A
 
 
 def sensitivity(
-    question: Question, outcome: SearchResult, costs: bill.CostModel, rule: Callable[[Array], int] | None
+    question: Question,
+    outcome: SearchResult,
+    costs: bill.CostModel,
+    rule: Callable[[Array], int] | None,
+    of_chip: bool = False,
 ) -> list[SensitivityBar]:
     """For each assumption: its range, the winner's bill at both ends, and where another option wins.
 
-    rule: the first of `outcome.shown` at given costs; None: the objective alone orders.
+    rule: the first of `outcome.shown` at given costs; None: the objective alone orders. of_chip: only what is assumed
+    of the first choice's chip, which its decision needs.
     """
     if len(outcome.ranked) < 2 or outcome.table is None:
         return []
@@ -152,7 +157,7 @@ def sensitivity(
         load_fraction=bill.price_and_load_ranges(question, outcome.ranked[0])["load"],
         host_ratio=host_ratios(question.spec["tco"], question.snapshot, outcome.ranked[0].lane.choice.accelerator.slug),
     )
-    bars = tornado(question.workload, outcome.scale, outcome.table, contenders, ranges, outcome.effort, rule)
+    bars = tornado(question.workload, outcome.scale, outcome.table, contenders, ranges, outcome.effort, rule, of_chip)
     return [sensitivity_bar(contenders, b) for b in bars]
 
 

@@ -72,7 +72,7 @@ HOST_FIELDS = {
 }
 
 
-def option(question: Question, outcome: SearchResult, s: Scored, rank: int | None) -> Option:
+def option(question: Question, outcome: SearchResult, s: Scored, rank: int | None, tuned: bool = True) -> Option:
     """A deployment of the search; without a rank it has neither tuning, variants nor what the loss of a host does."""
     asked, asked_hit_fraction = question, question.workload.prefix_cache_hit_fraction
     served = replace(
@@ -200,7 +200,7 @@ def option(question: Question, outcome: SearchResult, s: Scored, rank: int | Non
     variants = [option(question, outcome, v, None) for v in outcome.variants.get(rank - 1, ())]
     return result.changed(
         one_host_lost=demand.host_lost(asked, outcome.table, s),
-        tuning=tuning.tuning(question, s, outcome.built, prefill, decode),
+        tuning=tuning.tuning(question, s, outcome.built, prefill, decode) if tuned else None,
         variants=[tuning.variant(result, other) for other in variants],
     )
 

@@ -82,6 +82,7 @@ _sequences_s, _context_s, _pairs_s = (compiled(f) for f in (duration.sequences_s
 _launch_s, _lasting_s, _repeats_s = (compiled(f) for f in (duration.launch_s, duration.step_s, duration.repeats_s))
 
 GOLDEN = (5**0.5 - 1) / 2  # multiples of it fill [0, 1) evenly, in an order without short periods
+CLOCK_ERROR = 1e-14  # of the difference of two times, as a fraction of them
 CHUNKED_CODE, PREFILL_FIRST_CODE, MIXED_CODE, STATIC_CODE = range(len(POLICIES))
 
 
@@ -575,7 +576,8 @@ def _go_on(s: Server, seen_s: float, mark_s: float) -> float:
     """Run all steps until the next event, which differ only in their context; returns the new `seen_s`.
 
     Each step is a turn, with a full chunk of the last request's prompt if it is being prefilled. Times are added one by
-    one in the order of `_step_s`, so that the clock is identical to the last bit.
+    one in the order of `_step_s`, so that the clock is identical to the last bit. Contexts only grow: once the device
+    takes longer than the host, it does so until the next event, and nothing waits for the host.
     """
     costs, state, turns, totals, decodes = s.costs, s.state, s.turns, s.totals, s.state[DECODES]
     r, q, start, most, sequences = 0, 0, 0, 1 << 60, state[RUNNING]
@@ -626,6 +628,28 @@ def _go_on(s: Server, seen_s: float, mark_s: float) -> float:
         growing -= turns.filling[after]
         turns.filling[after] = 0
         steps += 1
+        free_s = _lasting_s(costs, device_s, 0.0, sequences) if s.rules.asynchronous else device_s  # for the host
+        if q > 0 or free_s <= launch_s + CLOCK_ERROR * (clock_s + 1.0):
+            continue
+        if s.rules.asynchronous and seen_s + launch_s > clock_s:
+            continue
+        while awaited_s > seen_s and clock_s < mark_s:  # the same for steps that the host launches in time
+            following = after + 1 if after + 1 < places else 0
+            if turns.ending[following] >= 0 or turns.taking[block] > free:
+                break
+            after = following
+            step_s = _lasting_s(costs, _context_s(costs, fixed_s, context, windowed) - saved_s, 0.0, sequences)
+            seen_s = clock_s if s.rules.asynchronous else clock_s + step_s
+            clock_s += step_s
+            busy_s += step_s
+            running_s += step_s * sequences
+            free -= turns.taking[block]
+            block = block + 1 if block + 1 < costs.block_tokens else 0
+            context += decodes
+            windowed += growing
+            growing -= turns.filling[after]
+            turns.filling[after] = 0
+            steps += 1
     totals[CLOCK_S], totals[BUSY_S], totals[RUNNING_S] = clock_s, busy_s, running_s
     totals[STEPS] += steps
     totals[OUT_TOKENS] += steps * decodes

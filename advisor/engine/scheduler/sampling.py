@@ -63,16 +63,21 @@ def arriving(d: Drawing, parts: tuple[int, ...], seed: int) -> tuple[Drawn, np.n
 
     Each of the parts, warm-up, measured requests and further load, is stratified on its own.
     """
-    between = _between if sum(parts) <= MOST_KEPT else _between.__wrapped__
-    return _requests(d._replace(arrival_cv=None), parts, seed), between(d.arrival_cv, parts, seed)
+    return requests_of(d._replace(arrival_cv=None), parts, seed), times_between(d.arrival_cv, parts, seed)
 
 
 @lru_cache(maxsize=8)
-def _requests(d: Drawing, parts: tuple[int, ...], seed: int) -> Drawn:
+def requests_of(d: Drawing, parts: tuple[int, ...], seed: int) -> Drawn:
+    """The requests, whose times are drawn apart: an `arrival_cv` only makes them another entry of the cache."""
     rng = np.random.default_rng(seed)
     each = [(*_stratified_pairs(d, count, rng), *shared_prefixes(d.classes, count, rng)) for count in parts]
     found = Drawn(*(np.concatenate(columns) for columns in zip(*each, strict=True)))
     return found._replace(prefix=numbered(found.prefix))
+
+
+def times_between(arrival_cv: float | None, parts: tuple[int, ...], seed: int) -> np.ndarray:
+    between = _between if sum(parts) <= MOST_KEPT else _between.__wrapped__
+    return between(arrival_cv, parts, seed)
 
 
 @lru_cache(maxsize=256)  # designs with other numbers of lanes have other coefficients of variation

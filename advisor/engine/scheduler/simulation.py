@@ -3,11 +3,20 @@
 
 import math
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from advisor.engine.scheduler.sampling import Drawing, Drawn, arriving, drawing, drawn, with_prefixes
+from advisor.engine.scheduler.sampling import (
+    Drawing,
+    Drawn,
+    drawing,
+    drawn,
+    requests_of,
+    times_between,
+    with_prefixes,
+)
 from advisor.engine.scheduler.state import (
     BUSY_S,
     CLOCK_S,
@@ -185,17 +194,20 @@ def simulate(
     costs = costs_of(times, index)
     first, last, total = _population(client, concurrency, requests)
     sampled = drawing(client, input_tokens, output_tokens, context_tokens)
+    cached_fraction = 0.0 if client.prefix_classes else cached_fraction
     if client.kind in (POISSON, USERS):
-        sent, between = arriving(sampled, (first, last - first, total - last), seed)
+        parts = (first, last - first, total - last)
+        between = times_between(sampled.arrival_cv, parts, seed)
+        sent, held = _sent(sampled._replace(arrival_cv=None), parts, seed, costs.block_tokens, cached_fraction)
     else:
         sent, between = _lengths(scheduler, client, sampled, concurrency, total, seed), np.zeros(total)
-    cached, prefix = cached_tokens(sent, costs.block_tokens, 0.0 if client.prefix_classes else cached_fraction)
-    fits = _fitting(sent, cached, prefix, costs, context_tokens)
+        held = held_by(sent, costs.block_tokens, cached_fraction)
+    fits = _fitting(held, costs, context_tokens)
     arrival_s, think_s, at_once = _arrivals(client, concurrency, between, fits)
     rules = _rules(scheduler, client, int(fits[:first].sum()), int(fits[:last].sum()))
     from advisor.engine.scheduler.loop import run_steps  # imported here because the web tier must not load numba
 
-    columns = (sent.prompt[fits], sent.output[fits], cached[fits], prefix[fits], think_s)
+    columns = (*(_only(column, fits) for column in (sent.prompt, sent.output, held.cached, held.prefix)), think_s)
     table = _table(arrival_s.copy(), *columns)
     totals, marks, state = run_steps(costs, rules, table, at_once)
     waited_s = _waited_s(totals, float(times.ranks[index])) if client.kind != STATIC else 0.0
@@ -216,6 +228,8 @@ class _Sent(NamedTuple):
 
     def all_s(self, served_s: np.ndarray) -> np.ndarray:
         """The latencies of all requests, from those of the served ones; infinite for the others."""
+        if len(served_s) == len(self.fits):
+            return served_s
         latency_s = np.full(len(self.fits), np.inf)
         latency_s[self.fits] = served_s
         return latency_s
@@ -247,14 +261,46 @@ def cached_tokens(sent: Drawn, block_tokens: int, cached_fraction: float) -> tup
     return cached, np.where(cached > 0, sent.prefix, -1)
 
 
-def _fitting(sent: Drawn, cached: np.ndarray, prefix: np.ndarray, costs: Costs, context_tokens: float) -> np.ndarray:
-    """Which requests the server can hold alone, with the whole prefix of which they may use a part."""
+class Held(NamedTuple):
+    """What requests take of the cache."""
+
+    cached: np.ndarray
+    prefix: np.ndarray
+    tokens: np.ndarray  # with the whole prefix of which they may use a part
+    total: np.ndarray  # of prompt and answer
+    most: tuple[int, int]  # of both
+
+
+def held_by(sent: Drawn, block_tokens: int, cached_fraction: float) -> Held:
+    cached, prefix = cached_tokens(sent, block_tokens, cached_fraction)
     shared, total = prefix >= 0, sent.prompt + sent.output
     longest = np.zeros(int(prefix.max(initial=-1)) + 1, np.int64)
     np.maximum.at(longest, prefix[shared], cached[shared])
-    held = total.copy()
-    held[shared] += longest[prefix[shared]] - cached[shared]
-    return (held <= costs.total_blocks * costs.block_tokens) & (total <= context_tokens)
+    tokens = total.copy()
+    tokens[shared] += longest[prefix[shared]] - cached[shared]
+    return Held(cached, prefix, tokens, total, (int(tokens.max(initial=0)), int(total.max(initial=0))))
+
+
+@lru_cache(maxsize=8)
+def _sent(
+    d: Drawing, parts: tuple[int, ...], seed: int, block_tokens: int, cached_fraction: float
+) -> tuple[Drawn, Held]:
+    """Requests that all designs share."""
+    sent = requests_of(d, parts, seed)
+    return sent, held_by(sent, block_tokens, cached_fraction)
+
+
+def _fitting(held: Held, costs: Costs, context_tokens: float) -> np.ndarray:
+    """Which requests the server can hold alone."""
+    room = costs.total_blocks * costs.block_tokens
+    if held.most[0] <= room and held.most[1] <= context_tokens:
+        return np.ones(len(held.total), bool)
+    return (held.tokens <= room) & (held.total <= context_tokens)
+
+
+def _only(column: np.ndarray, fits: np.ndarray) -> np.ndarray:
+    """These requests of a column, which no simulation changes."""
+    return column if fits.all() else column[fits]
 
 
 def _table(
@@ -360,6 +406,7 @@ def _stagger(prompt: np.ndarray, output: np.ndarray, concurrency: int, rng: np.r
     output[:concurrency] -= done
 
 
+@lru_cache(maxsize=64)  # designs are simulated several times, one after the other
 def costs_of(times: StepTimes, index: int) -> Costs:
     """The step costs of one lane, in s and tokens, as the compiled loops take them."""
     whole = {"window_tokens", "graph_max_tokens", "tile_tokens", "block_tokens"}

@@ -651,7 +651,9 @@ def _lanes_of(
         if start_fault(f, a, catalog.model, tp=tp, moe_tp=max(tp * dp // ep, 1), pp=pp) is None
     ]
     seats = c.max_running_requests
-    source = workload.source_tokens.mean_tokens if workload.source_tokens else 0.0
+    asked_source_tokens = workload.source_tokens.mean_tokens if workload.source_tokens else 0.0
+    source, whole = computed_source_tokens(catalog.model, asked_source_tokens), whole_prompts(catalog.model)
+    started = replace(on_chip, max_running_requests=seats or f.max_running_requests)  # the command states how many
     held = workload.p95_request_tokens
     for q, kv, (tp, pp, ep, dp) in product(loaded, _cache_formats(workload, catalog.model, f, a), layouts):
         if q.shard_elements > 1 and broken_shard(catalog.model, q, tp, max(tp * dp // ep, 1)):
@@ -671,14 +673,13 @@ def _lanes_of(
                     catalog.scopes, a.slug, f.slug, f.version, (q.slug, q.weights_dtype), (tp, pp, ep, dp)
                 ),
             ),
-            # the command states how many
-            framework=replace(on_chip, max_running_requests=seats or f.max_running_requests),
+            framework=started,
             context_tokens=workload.input_tokens.mean_tokens + workload.output_tokens.mean_tokens,
             max_batched_tokens=c.max_batched_tokens or on_chip.default_max_batched_tokens,
             max_running_requests=seats or min(f.max_running_requests, int(CONCURRENCY[-1])),
             held_tokens=held,
-            source_tokens=computed_source_tokens(catalog.model, source),
-            whole_prompts=whole_prompts(catalog.model),
+            source_tokens=source,
+            whole_prompts=whole,
         )
 
 

@@ -492,12 +492,14 @@ class Rentals:
 
     def add(self, design: tuple[int, int], d: Deployed) -> None:
         """A deployment that keeps the limits; design: its row and replicas."""
+        if design in self.known:
+            return
         offers = tuple(o for o in allowed_offers(self.question, d.lane) if o.acquisition == "rent")
         if not offers:
             return
         each = combinations(self.question.workload, d, offers, near=math.inf)
         usd = min((self._hourly_usd(d, combination) for combination in each), default=math.inf)
-        if math.isfinite(usd) and design not in self.known:
+        if math.isfinite(usd):
             each_of = sorted({**self.known, design: (usd, d, offers)}.items(), key=lambda one: (one[1][0], one[0]))
             kept = dict(each_of[:MOST_BRIDGES])
             if kept.keys() != self.known.keys():

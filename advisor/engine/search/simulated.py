@@ -324,6 +324,10 @@ class Simulations:
         self._lanes: dict[Design, Lane] = {}
         self._drawn: dict[tuple[int, int, float], Phases] = {}
         self._factors: dict[int, Factors | None] = {}
+        self._asked: list[Workload] = []
+        self._numbers: dict[int, tuple[Workload, int]] = {}  # by id of the workload
+        self._trials: dict[tuple[int, Design, bool], SimulatedDesign] = {}  # of a number; whether in full
+        self._scores: dict[tuple[int, int], tuple[SimulatedDesign, object, Scored]] = {}  # by number, id of trial
         self.rentals = Rentals(question)
         self.pools_tried: dict[str, PoolsTried] = {}  # by accelerator
 
@@ -432,16 +436,44 @@ class Simulations:
             )
         return self._seen[key]
 
+    def _number(self, workload: Workload) -> int:
+        """The same for workloads between which designs differ by nothing but their rank.
+
+        These have another objective, except `carbon`, which chooses other offers, or another bound on the price that is
+        not the user's.
+        """
+        if id(workload) not in self._numbers:
+            c, asked = workload.constraints, workload
+            if workload.objective != "carbon":
+                own = replace(c, max_usd_per_month=None, bound_factor=None) if c.bound_factor else c
+                asked = replace(workload, objective="cost", constraints=own)
+            if asked not in self._asked:
+                self._asked.append(asked)
+            self._numbers[id(workload)] = workload, self._asked.index(asked)
+        return self._numbers[id(workload)][1]
+
     def pilot_then_full(self, workload: Workload, design: Design) -> SimulatedDesign:
         """Run a pilot, then the full simulation if the pilot does not rule the design out."""
+        key = (self._number(workload), design, False)
+        if key not in self._trials:
+            self._trials[key] = self._pilot_then_full(workload, design)
+        return self._trials[key]
+
+    def run_in_full(self, workload: Workload, design: Design) -> SimulatedDesign:
+        """Simulate with all requests, and replay the trace if the workload has one."""
+        key = (self._number(workload), design, True)
+        if key not in self._trials:
+            self._trials[key] = self._run_in_full(workload, design)
+        return self._trials[key]
+
+    def _pilot_then_full(self, workload: Workload, design: Design) -> SimulatedDesign:
         pilot = self.run(design, PILOT_REQUESTS)
         sure = self.sure(workload, design.row, pilot)
         if excess_bounds(workload, sure)[0] > 1:
             return SimulatedDesign(design=design, verified=pilot, excess_fraction=excess(workload, sure), pilot=True)
         return self.run_in_full(workload, design)
 
-    def run_in_full(self, workload: Workload, design: Design) -> SimulatedDesign:
-        """Simulate with all requests, and replay the trace if the workload has one."""
+    def _run_in_full(self, workload: Workload, design: Design) -> SimulatedDesign:
         seen = self.run(design, REQUESTS)
         sure = self.sure(workload, design.row, seen)
         if workload.kind.has_arrivals and not _is_decided(workload, sure):
@@ -562,6 +594,17 @@ class Simulations:
         return None
 
     def _scored(self, workload: Workload, trial: SimulatedDesign) -> Scored:
+        key = self._number(workload), id(trial)
+        known = self._scores.get(key)
+        if known is None or known[1] is not self.rentals.known:  # what can bridge a delivery may change its plan
+            found = self._deployment(workload, trial)
+            known = self._scores[key] = trial, self.rentals.known, found
+        s = known[2]
+        paid = s.planned is not None  # without a plan, the offers have too few machines
+        return replace(s, meets_slo=paid and s.meets_slo and is_sure(workload, s) and not over_budget(workload, s))
+
+    def _deployment(self, workload: Workload, trial: SimulatedDesign) -> Scored:
+        """The deployment of a simulated design, whatever it costs."""
         row, carrying = trial.design.row, trial.design.replicas
         catalog, lane = self.catalog, self.lane(trial.design)
         spot_late = spot_late_fraction(workload, catalog.assumptions, trial.verified.late_fraction)
@@ -607,12 +650,7 @@ class Simulations:
         if workload.deadline_s is not None and on_spot(deployment):
             deployment = replace(deployment, verified=replace(trial.verified, late_fraction=spot_late))
         chance = slo_probability(workload, self.factors(row), deployment.verified)
-        deployment = replace(deployment, slo_probability=chance)
-        paid = deployment.planned is not None  # without a plan, the offers have too few machines
-        holds = (
-            paid and deployment.meets_slo and is_sure(workload, deployment) and not over_budget(workload, deployment)
-        )
-        return replace(deployment, meets_slo=holds)
+        return replace(deployment, slo_probability=chance)
 
     def _may_be_rented(self, workload: Workload, trial: SimulatedDesign, s: Scored) -> None:
         """Remembers a deployment that keeps the limits as one that can bridge a delivery."""

@@ -463,20 +463,19 @@ def best_offers(
         groups[(c.accelerator.slug, c.accelerator.share, *alone)].append(row)
     for members in groups.values():
         accelerator = kept[members[0]].choice.accelerator
-        stage_chips = np.array([kept[i].choice.tp * kept[i].choice.dp for i in members])
-        stages = np.array([kept[i].choice.pp for i in members])
+        sizes = [(kept[i].choice.tp * kept[i].choice.dp, kept[i].choice.pp) for i in members]
+        replica_chips = np.array([n * k for n, k in sizes])
         licence = np.array([licence_of(question.catalog, kept[i]) for i in members])[:, None]
         shares: dict[tuple[int, int, int], Array] = {}
         for index, o, count in offers.get(accelerator.slug, ()):
-            able = np.flatnonzero(
-                [holds_replica(accelerator, o, n, k) for n, k in zip(stage_chips, stages, strict=True)]
-            )
+            held = {size for size in set(sizes) if holds_replica(accelerator, o, *size)}
+            able = np.flatnonzero([size in held for size in sizes])
             if o.share != accelerator.share or not len(able):
                 continue
-            rows, chips = np.array(members)[able], (stage_chips * stages)[able][:, None]
-            sizes = zip(stage_chips[able].tolist(), stages[able].tolist(), strict=True)
+            rows, chips = np.array(members)[able], replica_chips[able][:, None]
             failing, spare = host_chips(accelerator, o), spare_hosts(accelerator, o)
-            packed = [packing(n * k, o.accelerators, k, failing, spare) for n, k in sizes]
+            each = {(n, k): packing(n * k, o.accelerators, k, failing, spare) for n, k in held}
+            packed = [each[sizes[i]] for i in able.tolist()]
             p = Packing(*(figure[:1] if dated else figure for figure in np.array(packed, dtype=float).T[:, :, None]))
             needs = partial(workload.slo.redundancy.instances, p=p)
             today = needs(carrying[rows])

@@ -19,7 +19,7 @@ NEARLY_ALL = 0.97  # of capacity, our limit: queueing estimates diverge at 1, so
 CLIENTS = (STEADY, BURST, POISSON, STATIC, TRACE, USERS)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class StepTimes:
     """Costs of one scheduler step on each of N lanes (TP groups), seconds; the first axis is the candidate.
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from advisor.engine.terms.workloads.requests import Z95
@@ -13,6 +14,7 @@ ANY = "*"  # any chip, version or format
 LOAD_TEST = "load test"  # start of the keys of an organization's own rows
 
 
+@lru_cache(maxsize=1024)
 def release(version: str) -> str:
     """Major and minor version: kernels and schedulers change between these."""
     return ".".join(version.split(".")[:2])

@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 RELEASE = re.compile(r"[vb]?(\d+(?:\.\d+)*)(?:[^0-9.].*|\.[^0-9].*)?")
 RELEASED, MEASURED = "released:", "measured:"  # scopes by framework: the versions are their keys
 
 
+@lru_cache(maxsize=4096)
 def release_key(version: str) -> tuple[int, ...] | None:
     """Numbers by which releases are ordered; None for names such as nightly-dev. Suffixes are ignored."""
     found = RELEASE.fullmatch(version)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.engine.scheduler import percentiles
-from advisor.engine.search import Question, candidates, planned
+from advisor.engine.search import Catalog, Question, candidates, planned
 from advisor.engine.search.rejected.why_not import explain, may_be_near, remembered, without_budgets
 from advisor.engine.search.run import SearchResult, choose, search
 from advisor.engine.search.variants.pools_and_drafts import RESCUE_EXCESS
@@ -106,6 +106,29 @@ def test_ten_times_the_offers_take_no_more_simulations_or_plans(monkeypatch: pyt
     assert many["simulate"] == once["simulate"]
     assert many["best_plan"] <= 3 * once["best_plan"]
     assert many["allowed"] <= 10 * once["allowed"]
+
+
+def several(copies: int, offers: int) -> Catalog:
+    """So many copies of every accelerator, each 50% dearer than the one before, with so many offers for one."""
+    few = catalog()
+    sold = tuple(
+        replace(o, accelerator=f"{o.accelerator}-{n}", provider=f"{k}", usd_per_hour=o.usd_per_hour * (1 + n / 2 + k))
+        for o in few.offers
+        for n in range(copies)
+        for k in range(offers)
+    )
+    alike = tuple(replace(a, slug=f"{a.slug}-{n}") for a in few.accelerators for n in range(copies))
+    return replace(few, accelerators=alike, offers=sold)
+
+
+def test_five_times_the_accelerators_with_ten_times_the_offers_take_at_most_three_times_the_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    once, many = (
+        counted(monkeypatch, Question(question(variants="no"), each)) for each in (several(4, 1), several(20, 2))
+    )
+    assert once["simulate"] < many["simulate"] <= 3 * once["simulate"]
+    assert many["best_plan"] <= 3 * once["best_plan"]
 
 
 def test_offers_of_other_accelerators_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

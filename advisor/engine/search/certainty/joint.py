@@ -9,6 +9,7 @@ rents share the path of the market.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from statistics import NormalDist
 from typing import Any
 
@@ -51,7 +52,7 @@ MOST_SIZES = 12  # sizes of one option that are planned; larger fleets cost in p
 DRIVERS = ("load", "performance", "rent", "hardware", "resale", "electricity", "staff", "api")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Uncertain:
     """90% ranges of the inputs, as (low, high) ratios to the expected value; yearly changes as (low, high)."""
 
@@ -66,7 +67,7 @@ class Uncertain:
     paths: Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]] = field(default_factory=dict)  # (low, high) ratios
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Draws:
     """Standard normal values of each input, shape (draws,); `price` and `performance` by chip."""
 
@@ -166,9 +167,10 @@ class Option:
     most: float = math.inf  # serving replicas for which there are machines; draws that need more pay for these
 
 
-def paths(uncertain: Uncertain, prices: Prices, draws: Draws) -> dict[str, Array]:
+@lru_cache(maxsize=4)  # all options of an answer share them
+def paths(uncertain: Uncertain, months: int, draws: Draws) -> dict[str, Array]:
     """Factor of rent, electricity and hardware on the expected price of each month, shape (draws, months + 1)."""
-    years = np.arange(prices.months + 1) / 12.0
+    years = np.arange(months + 1) / 12.0
     made = {}
     for name, change, z in (
         ("rent", uncertain.rent_change, draws.rent),
@@ -187,6 +189,7 @@ def paths(uncertain: Uncertain, prices: Prices, draws: Draws) -> dict[str, Array
     return made
 
 
+@lru_cache(maxsize=256)
 def resale_factor(uncertain: Uncertain, held_months: int, month: int, draws: Draws) -> Array:
     """Factor on the expected resale value, shape (draws,)."""
     if "resale" in uncertain.paths:
@@ -235,7 +238,7 @@ def factors_of(option: Option, uncertain: Uncertain, draws: Draws) -> Factors:
         load=centered(uncertain.load, draws.load),
         rent_today=today["rent"],
         own_today=today["own"],
-        **paths(uncertain, option.exposures[0].prices, draws),
+        **paths(uncertain, option.exposures[0].prices.months, draws),
         resale=lambda held, month: resale_factor(uncertain, held, month, draws),
         staff=centered(uncertain.staff, draws.staff),
         delivery=draws.delivery,

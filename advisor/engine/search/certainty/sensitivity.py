@@ -340,18 +340,22 @@ def tornado(
     ranges: Ranges,
     effort: Effort | None = None,
     rule: Rule | None = None,
+    of_chip: bool = False,
 ) -> list[Bar]:
     """Bars for price, performance, host time, load, output length and prefix cache hit rate; the widest first.
 
-    A bar for which no work is left is left out. With users or a trace only price, performance and host time, since
-    the load and lengths are then given.
+    A bar for which no work is left is left out. With users or a trace, or `of_chip`, only price, performance and host
+    time; the load and lengths are then given.
     """
     if len(ranked) < 2:
         return []
     effort = effort or Effort()
     field, ones, chip = contenders_of(workload, table, ranked), np.ones(len(ranked)), ranked[0].lane.choice.accelerator
     on_winner_chip = np.array([s.lane.choice.accelerator.slug == chip.slug for s in ranked])
-    today, today_s = replicas_needed(workload, field)
+
+    @cache
+    def replicas_needed_today() -> tuple[Array, Array]:
+        return replicas_needed(workload, field)
 
     def at_price(x: float) -> Standing:
         return standing_at(workload, scale, ranked, ones, ones, np.where(on_winner_chip, x, 1.0), rule)
@@ -365,6 +369,7 @@ def tornado(
 
     def at_workload(changed: Workload) -> Standing:
         now, now_s = replicas_needed(changed, field)
+        today, today_s = replicas_needed_today()
         share = np.where(np.isfinite(now), now / np.where(np.isfinite(today), today, now), UNSERVABLE_REPLICAS)
         return settle_replicas(changed, scale, table, ranked, share, now_s / today_s, effort, rule)
 
@@ -398,10 +403,11 @@ def tornado(
     ]
     if ranges.host_ratio:
         bars.append(bar(f"host time of {chip.name}", "times the assumed host time", at_host, 1.0, ranges.host_ratio))
-    if workload.users is None and workload.trace is None:
+    given = of_chip or workload.users is not None or workload.trace is not None
+    if not given:
         load = lambda x: at_workload(at_load(workload, x))  # noqa: E731
         bars += examined(bar, "load", "times today's requests/s", load, 1.0, ranges.load_fraction)
-    if workload.users is None and workload.trace is None and workload.kind.generates_tokens:
+    if not given and workload.kind.generates_tokens:
         mean, hits = workload.output_tokens.mean_tokens, workload.prefix_cache_hit_fraction
         span = (mean * ranges.output_fraction[0], mean * ranges.output_fraction[1])
         bars += examined(bar, "output length", "tokens", lambda x: at_workload(_longer(workload, x)), mean, span)
