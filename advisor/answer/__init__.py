@@ -2,7 +2,7 @@
 
 from advisor.answer import quick
 from advisor.answer.advice import part_of_portfolio, recommend
-from advisor.answer.estimates import single_estimate, training_estimate
+from advisor.answer.estimates import closed_estimates, single_estimate, training_estimate
 from advisor.answer.money import CURRENCY
 from advisor.answer.options import calibration_marks, waterfall
 from advisor.answer.question_notes import with_probes

@@ -103,6 +103,10 @@ class Deployment(DeploymentTraffic):
     """The arguments of `manage.py estimate` and POST /api/v1/estimate. Degrees of parallelism are per replica."""
 
     kind: Literal["serving"] = "serving"
+    method: Annotated[
+        Literal["simulated", "closed_form"],
+        Field(description="closed_form: means by formulas, without simulation, intervals and measured rows"),
+    ] = "simulated"
     model: ModelRef
     accelerator: Name
     count: Annotated[
