@@ -2,6 +2,7 @@ from django.urls import path
 
 from advisor.accounts import organization_page, rest
 from advisor.api import (
+    AdviceBatch,
     AdviceDetail,
     AdviceList,
     AdviceResult,
@@ -27,6 +28,7 @@ from advisor.web import accuracy_page, comments, document_views, load_test_views
 urlpatterns = [
     path("", Root.as_view(), name="api-root"),
     path("advice", AdviceList.as_view(), name="api-advice-list"),
+    path("advice/batch", AdviceBatch.as_view(), name="api-advice-batch"),
     path("advice/<uuid:pk>", AdviceDetail.as_view(), name="api-advice"),
     path("advice/<uuid:pk>/cancel", CancelAdvice.as_view(), name="api-advice-cancel"),
     path("advice/<uuid:pk>/result", AdviceResult.as_view(), name="api-advice-result"),

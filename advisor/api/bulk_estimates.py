@@ -1,5 +1,6 @@
-"""REST views of many estimates in one call, which reads the catalog once, and of the closed-form ranking."""
+"""REST views of many estimates or workloads in one call, and of the closed-form ranking."""
 
+import hashlib
 import itertools
 import json
 import math
@@ -15,16 +16,17 @@ from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.reverse import reverse
 
-from advisor import inputs, workload
+from advisor import advise, inputs, workload
 from advisor.api import limits
-from advisor.api.openapi import ESTIMATE_EXAMPLE, EXAMPLE
-from advisor.api.parsers import PARSERS, workload_in
+from advisor.api.openapi import ESTIMATE_EXAMPLE, EXAMPLE, KEY_PARAMETER
+from advisor.api.parsers import PARSERS, idempotency_key, workload_in
 from advisor.api.problems import workload_problem
 from advisor.api.views import estimate_of
 from advisor.result import QuickRanking
 from advisor.workload import FIXED, MAX_ERRORS
-from catalog.accounts import organisation_of, quotas
+from catalog.accounts import caller_of, organisation_of, quotas
 from catalog.loading.bounded import Bounds
 from catalog.models import Organisation
 from catalog.rest import (
@@ -38,6 +40,7 @@ from catalog.rest import (
 )
 
 MAX_ESTIMATES, MAX_CLOSED = 1_000, 10_000  # simulated, and in all
+MAX_BATCH = 100
 PER_COUNT, CLOSED_PER_COUNT = quotas.PER_COUNT, quotas.CLOSED_PER_COUNT
 MOST_S = 120.0  # of computing; what is left then is refused, so that one call cannot occupy a web thread for long
 PART = 2_500  # entries in closed form that are computed together: fewer start the stream sooner
@@ -231,6 +234,75 @@ class Estimates(views.APIView):
             rows.append(line(each))
         head = f'{{"count":{len(rows)},"error_count":{errors},"results":['.encode()
         return HttpResponse(b"".join((head, b",".join(rows), b"]}")), content_type="application/json")
+
+
+# --- many workloads -------------------------------------------------------------------------------------------
+
+
+class BatchBody(Body):
+    workloads = ObjectsField(min_length=1, max_length=MAX_BATCH, help_text="Each as for POST /api/v1/advice.")
+
+
+class BatchResult(serializers.Serializer[Any]):
+    index = serializers.IntegerField(help_text="Zero-based index in `workloads`.")
+    id = serializers.UUIDField(allow_null=True, help_text="Of the advice; null: there is a problem.")
+    state = serializers.CharField(allow_null=True)
+    location = serializers.URLField(allow_null=True, help_text="Poll it, as Location of a single request.")
+    problem = ProblemSerializer(allow_null=True, help_text="Why this workload was not queued.")
+
+
+class BatchResults(serializers.Serializer[Any]):
+    count = serializers.IntegerField(help_text="Results.")
+    error_count = serializers.IntegerField(help_text="Results with a problem.")
+    results = BatchResult(many=True)
+
+
+class AdviceBatch(views.APIView):
+    parser_classes = [EstimatesParser]
+
+    @extend_schema(
+        operation_id="askForManyAdvices",
+        summary=f"Request advice for up to {MAX_BATCH} workloads in one call",
+        description="Queues each workload as a single request would: one that is not valid, or exceeds a quota, has a "
+        "`problem`, and the others are queued. The same Idempotency-Key and workloads give the same advice again. For "
+        "one table of results instead of answers, or more workloads, create a study.",
+        request=BatchBody,
+        parameters=[KEY_PARAMETER],
+        responses={200: BatchResults, **problems(400, 406, 413, 415, 422)},
+        examples=[OpenApiExample("two workloads", request_only=True, value={"workloads": [EXAMPLE.value] * 2})],
+    )
+    def post(self, request: Request) -> Response:
+        refuse_unknown(request, set())
+        body = BatchBody(data=request.data)
+        body.is_valid(raise_exception=True)
+        key, caller, rows = idempotency_key(request), caller_of(request), list[Json]()
+        for index, raw in enumerate(body.validated_data["workloads"]):
+            row: Json = dict.fromkeys(("id", "state", "location", "problem"))
+            try:
+                workload.check_size(raw)
+                found = advise.request(
+                    workload_in(raw), caller.organisation, idempotency_key=key_of(key, index), made_by=caller.name
+                )
+                url = reverse("api-advice", args=[found.pk], request=request)
+                row |= {"id": str(found.pk), "state": found.state, "location": url}
+            except (workload.WorkloadError, advise.QueueFull, advise.KeyReused) as error:
+                row["problem"] = problem_of(error)
+            rows.append({"index": index, **row})
+        errors = sum(row["problem"] is not None for row in rows)
+        return Response({"count": len(rows), "error_count": errors, "results": rows})
+
+
+def key_of(key: str, index: int) -> str:
+    """The idempotency key of one workload of a call."""
+    return hashlib.sha256(f"{key} {index}".encode()).hexdigest() if key else ""
+
+
+def problem_of(error: workload.WorkloadError | advise.QueueFull | advise.KeyReused) -> Json:
+    """What a single request would be refused with."""
+    if isinstance(error, workload.WorkloadError):
+        return workload_problem(error)
+    status = error.status if isinstance(error, advise.QueueFull) else 409
+    return problem_document(int(status), detail=str(error))
 
 
 # --- the closed-form ranking ------------------------------------------------------------------------------------

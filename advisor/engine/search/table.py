@@ -433,10 +433,18 @@ def replicas_on(question: Question, kept: Sequence[Lane], offer: Array, carrying
     needed = question.workload.slo.redundancy
     if not needed:
         return carrying, grown
-    packed = np.ones((len(Packing._fields), *carrying.shape))
-    for i, w in enumerate(kept):
-        for index in set(offer[i].tolist()) - {-1}:
-            packed[:, i, offer[i] == index] = np.array(packing_of(w.choice, question.catalog.offers[index]))[:, None]
+    alike: dict[tuple[int, int, int, int], tuple[int, Choice]] = {}  # of what packing depends on, its first choice
+    kinds = [
+        alike.setdefault((id(c.accelerator), c.tp, c.pp, c.dp), (len(alike), c))[0] for c in (w.choice for w in kept)
+    ]
+    choices, offers = [c for _, c in alike.values()], question.catalog.offers
+    codes, place = np.unique(
+        np.array(kinds, dtype=int)[:, None] * (len(offers) + 1) + offer.astype(int) + 1, return_inverse=True
+    )
+    pairs = [divmod(code, len(offers) + 1) for code in codes.tolist()]
+    none = Packing(*np.ones(len(Packing._fields)))
+    found = [packing_of(choices[kind], offers[index - 1]) if index else none for kind, index in pairs]
+    packed = np.array(found, dtype=float).T[:, place.reshape(carrying.shape)] if found else carrying[None]
     p = Packing(*packed)
     return np.asarray(needed.replicas(carrying, p)), np.asarray(needed.replicas(grown, p))
 
@@ -463,21 +471,25 @@ def best_offers(
         groups[(c.accelerator.slug, c.accelerator.share, *alone)].append(row)
     for members in groups.values():
         accelerator = kept[members[0]].choice.accelerator
-        stage_chips = np.array([kept[i].choice.tp * kept[i].choice.dp for i in members])
-        stages = np.array([kept[i].choice.pp for i in members])
+        sizes = [(kept[i].choice.tp * kept[i].choice.dp, kept[i].choice.pp) for i in members]
+        distinct = list(dict.fromkeys(sizes))  # few: what an offer holds, and how, depends on them alone
+        size_of = np.array([distinct.index(size) for size in sizes])
+        group_chips = np.array([n * k for n, k in sizes])
         licence = np.array([licence_of(question.catalog, kept[i]) for i in members])[:, None]
         shares: dict[tuple[int, int, int], Array] = {}
         for index, o, count in offers.get(accelerator.slug, ()):
-            able = np.flatnonzero(
-                [holds_replica(accelerator, o, n, k) for n, k in zip(stage_chips, stages, strict=True)]
-            )
+            held = np.array([holds_replica(accelerator, o, n, k) for n, k in distinct])
+            able = np.flatnonzero(held[size_of])
             if o.share != accelerator.share or not len(able):
                 continue
-            rows, chips = np.array(members)[able], (stage_chips * stages)[able][:, None]
-            sizes = zip(stage_chips[able].tolist(), stages[able].tolist(), strict=True)
+            rows, chips = np.array(members)[able], group_chips[able][:, None]
             failing, spare = host_chips(accelerator, o), spare_hosts(accelerator, o)
-            packed = [packing(n * k, o.accelerators, k, failing, spare) for n, k in sizes]
-            p = Packing(*(figure[:1] if dated else figure for figure in np.array(packed, dtype=float).T[:, :, None]))
+            packed = [
+                packing(n * k, o.accelerators, k, failing, spare) if fits else Packing(*np.ones(len(Packing._fields)))
+                for (n, k), fits in zip(distinct, held.tolist(), strict=True)
+            ]
+            own = np.array(packed, dtype=float)[size_of[able]]
+            p = Packing(*(figure[:1] if dated else figure for figure in own.T[:, :, None]))
             needs = partial(workload.slo.redundancy.instances, p=p)
             today = needs(carrying[rows])
             instances = over_horizon(question, o, carrying[rows], needs) if workload.forecast else today
