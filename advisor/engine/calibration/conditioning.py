@@ -70,7 +70,7 @@ class Evidence:
             each = [known.setdefault(o.place.key(level), len(known)) for o in self.observed]
             self.numbers[level] = known, np.array(each, dtype=np.intp)
         known, rows = self.numbers[level]
-        return rows == known.get(place.key(level), -1)
+        return np.asarray(rows == known.get(place.key(level), -1))
 
     def posterior(self, place: Place) -> Posterior:
         """Without a row that shares a used level, the mean is 0: the prediction stays as the physics gives it."""
@@ -97,7 +97,9 @@ class Evidence:
         key = near.tobytes()
         if key not in self.inverses:
             rows = [self.observed[i] for i in near]
-            self.inverses[key] = np.linalg.inv(covariance_of(rows, self.effects, self.noise))
+            self.inverses[key] = np.asarray(
+                np.linalg.inv(covariance_of(rows, self.effects, self.noise)), dtype=np.float64
+            )
         return self.inverses[key]
 
 
