@@ -75,8 +75,10 @@ class ObjectsField(serializers.ListField):
     def to_internal_value(self, data: Any) -> list[Json]:
         if not isinstance(data, list):
             self.fail("not_a_list", input_type=type(data).__name__)
-        if wrong := {i: ["Must be an object of keys."] for i, each in enumerate(data) if not isinstance(each, dict)}:
-            raise exceptions.ValidationError(dict(list(wrong.items())[:MAX_ERRORS]))
+        if wrong := {
+            str(i): ["Must be an object of keys."] for i, each in enumerate(data) if not isinstance(each, dict)
+        }:
+            raise exceptions.ValidationError(dict(itertools.islice(wrong.items(), MAX_ERRORS)))
         return data
 
 

@@ -85,8 +85,8 @@ def day_of(piece: StudyPiece, point: Json) -> str:
 def answered(piece: StudyPiece, point: Json, check: Callable[[], None]) -> Json:
     """The first choice for a workload, or why there is none."""
     spec = point["asked"]
-    rows = [rows_of(piece.study_id, point[name]) for name in ("market", "model")]
-    snapshot = inputs.joined(*rows, spec.get("price_ratios", {}))
+    market, model = (rows_of(piece.study_id, point[name]) for name in ("market", "model"))
+    snapshot = inputs.joined(market, model, spec.get("price_ratios", {}))
     if point.get("method") == CLOSED_FORM:
         return ranked_row(spec, quick.quick_row(spec, snapshot, (piece.study_id, point["market"])))
     return row_of(spec, answer.recommend(spec, snapshot, lambda stage, done: check(), first_screen=True))
