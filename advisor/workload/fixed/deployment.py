@@ -75,6 +75,8 @@ class PoolSpec(Section):
     batch: Seats | None = None
 
 
+EstimateMethod = Literal["simulated", "closed_form"]
+ESTIMATE_METHODS: tuple[str, ...] = get_args(EstimateMethod)
 DraftMethod = Literal["ngram", "eagle", "mtp", "draft"]
 DRAFT_METHODS: tuple[str, ...] = get_args(DraftMethod)
 
@@ -104,7 +106,7 @@ class Deployment(DeploymentTraffic):
 
     kind: Literal["serving"] = "serving"
     method: Annotated[
-        Literal["simulated", "closed_form"],
+        EstimateMethod,
         Field(description="closed_form: means by formulas, without simulation, intervals and measured rows"),
     ] = "simulated"
     model: ModelRef
