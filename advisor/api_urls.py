@@ -3,6 +3,7 @@ from django.urls import path
 from advisor.accounts import organization_page, rest, webhook_pages
 from advisor.actuals import AdviceActuals
 from advisor.api import (
+    AdviceBatch,
     AdviceDetail,
     AdviceList,
     AdviceResult,
@@ -30,6 +31,7 @@ urlpatterns = [
     path("", Root.as_view(), name="api-root"),
     path("version", Version.as_view(), name="api-version"),
     path("advice", AdviceList.as_view(), name="api-advice-list"),
+    path("advice/batch", AdviceBatch.as_view(), name="api-advice-batch"),
     path("advice/<uuid:pk>", AdviceDetail.as_view(), name="api-advice"),
     path("advice/<uuid:pk>/cancel", CancelAdvice.as_view(), name="api-advice-cancel"),
     path("advice/<uuid:pk>/result", AdviceResult.as_view(), name="api-advice-result"),

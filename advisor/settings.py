@@ -370,6 +370,7 @@ SPECTACULAR_SETTINGS = {
         "Recomputing": "advisor.workload.schema.RECOMPUTE_NAMES",
         "TuningObjective": "advisor.workload.schema.OBJECTIVE_NAMES",
         "TuningMethod": "advisor.workload.schema.METHOD_NAMES",
+        "EstimateMethod": "advisor.workload.fixed.deployment.ESTIMATE_METHODS",
         "DraftMethod": "advisor.workload.fixed.deployment.DRAFT_METHODS",
         "TrainingKind": "advisor.workload.fixed.training_run.TRAINING_KINDS",
     },

@@ -2,7 +2,7 @@
 
 from advisor.answer import quick
 from advisor.answer.advice import part_of_portfolio, recommend, verdict_first
-from advisor.answer.estimates import single_estimate, training_estimate
+from advisor.answer.estimates import closed_estimates, single_estimate, training_estimate
 from advisor.answer.money import CURRENCY
 from advisor.answer.options import calibration_marks, waterfall
 from advisor.answer.options.launch_flags import known_options

@@ -10,7 +10,7 @@ from advisor.api.parsers import JSONParser
 from advisor.api.problems import incomplete, unavailable
 
 if TYPE_CHECKING:
-    from advisor.api.bulk_estimates import Estimates, Quick
+    from advisor.api.bulk_estimates import AdviceBatch, Estimates, Quick
     from advisor.api.deletions import OneLoadTest, OneShare, OneToken, Shares, Tokens
     from advisor.api.description import Description
     from advisor.api.lifecycle import Version
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 # Loaded on first use: Django REST framework's settings name classes of this room, and its views read them on import.
 VIEWS = {
     "advisor.api.deletions": ("OneLoadTest", "OneShare", "OneToken", "Shares", "Tokens"),
-    "advisor.api.bulk_estimates": ("Estimates", "Quick"),
+    "advisor.api.bulk_estimates": ("AdviceBatch", "Estimates", "Quick"),
     "advisor.api.description": ("Description",),
     "advisor.api.lifecycle": ("Version",),
     "advisor.api.serializers": ("ShareSerializer", "TokenSerializer"),
@@ -56,6 +56,7 @@ VIEWS = {
 }  # fmt: skip
 
 __all__ = [
+    "AdviceBatch",
     "AdviceDetail",
     "AdviceFilters",
     "AdviceList",

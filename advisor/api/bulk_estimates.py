@@ -1,26 +1,32 @@
-"""REST views of many estimates in one call, which reads the catalog once, and of the closed-form ranking."""
+"""REST views of many estimates or workloads in one call, and of the closed-form ranking."""
 
+import hashlib
+import itertools
+import json
+import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from django.conf import settings
-from django.http import StreamingHttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field
 from rest_framework import exceptions, serializers, views
 from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.reverse import reverse
 
-from advisor import inputs, workload
+from advisor import advise, inputs, workload
 from advisor.api import limits
-from advisor.api.openapi import ESTIMATE_EXAMPLE, EXAMPLE
-from advisor.api.parsers import PARSERS, workload_in
+from advisor.api.openapi import ESTIMATE_EXAMPLE, EXAMPLE, KEY_PARAMETER
+from advisor.api.parsers import PARSERS, idempotency_key, key_owner, workload_in
 from advisor.api.problems import workload_problem
 from advisor.api.views import estimate_of
 from advisor.result import QuickRanking
-from catalog.accounts import organisation_of, quotas
+from advisor.workload import FIXED, MAX_ERRORS
+from catalog.accounts import caller_of, organisation_of, quotas
 from catalog.loading.bounded import Bounds
 from catalog.models import Organisation
 from catalog.rest import (
@@ -33,15 +39,17 @@ from catalog.rest import (
     refuse_unknown,
 )
 
-MAX_ESTIMATES = 1000
-PER_COUNT = quotas.PER_COUNT
+MAX_ESTIMATES, MAX_CLOSED = 1_000, 10_000  # simulated, and in all
+MAX_BATCH = 100
+PER_COUNT, CLOSED_PER_COUNT = quotas.PER_COUNT, quotas.CLOSED_PER_COUNT
 MOST_S = 120.0  # of computing; what is left then is refused, so that one call cannot occupy a web thread for long
+PART = 2_500  # entries in closed form that are computed together: fewer start the stream sooner
 LATE = "Not computed: this call reached its limit of {:.0f} seconds. Send the rest again, in smaller calls."
 Json = dict[str, Any]
 
 
 class EstimatesParser(StrictJSONParser):
-    bounds = Bounds(max_bytes=1_000_000, max_values=100 * MAX_ESTIMATES)
+    bounds = Bounds(max_bytes=4_000_000, max_values=40 * MAX_CLOSED)
     finite = True
 
 
@@ -59,14 +67,52 @@ class AnyFormat(DefaultContentNegotiation):
         return [each for each in renderers if each.format == format] or renderers
 
 
+class ObjectsField(serializers.ListField):
+    """Objects whose keys are checked later, each as a whole."""
+
+    child = serializers.DictField()
+
+    def to_internal_value(self, data: Any) -> list[Json]:
+        if not isinstance(data, list):
+            self.fail("not_a_list", input_type=type(data).__name__)
+        if wrong := {
+            str(i): ["Must be an object of keys."] for i, each in enumerate(data) if not isinstance(each, dict)
+        }:
+            raise exceptions.ValidationError(dict(itertools.islice(wrong.items(), MAX_ERRORS)))
+        return data
+
+
 class EstimatesBody(Body):
     base = serializers.DictField(required=False, help_text="Keys that all estimates share.")
-    estimates = serializers.ListField(
-        child=serializers.DictField(),
+    estimates = ObjectsField(
+        required=False,
         min_length=1,
-        max_length=MAX_ESTIMATES,
+        max_length=MAX_CLOSED,
         help_text="Each with the keys of POST /api/v1/estimate, which replace those of `base`.",
     )
+    axes = serializers.DictField(
+        required=False,
+        child=serializers.ListField(min_length=1, max_length=MAX_CLOSED),
+        help_text="Instead of `estimates`: keys with lists of values. Every combination is estimated; the last key "
+        "varies fastest.",
+    )
+
+    def validate(self, attrs: Json) -> Json:
+        if ("estimates" in attrs) == ("axes" in attrs):
+            raise exceptions.ValidationError({"estimates": ["Give either estimates or axes."]})
+        axes = attrs.get("axes", {})
+        if "axes" in attrs and not 0 < math.prod(map(len, axes.values())) * bool(axes) <= MAX_CLOSED:
+            raise exceptions.ValidationError({"axes": [f"Give 1 to {MAX_CLOSED:,} combinations."]})
+        return attrs
+
+
+def entries_of(body: Json) -> list[Json]:
+    """The entries of a valid body, each with the keys of `base`."""
+    base = body.get("base", {})
+    if "estimates" in body:
+        return [{**base, **each} for each in body["estimates"]]
+    axes = body["axes"]
+    return [{**base, **dict(zip(axes, values, strict=True))} for values in itertools.product(*axes.values())]
 
 
 @extend_schema_field({"$ref": "#/components/schemas/EstimateResponse"})  # the field adds null
@@ -86,31 +132,64 @@ class EstimateResults(serializers.Serializer[Any]):
     results = EstimateResult(many=True)
 
 
-def result_of(index: int, asked: Json, organisation: Organisation, kept: Json, ends_at: float) -> Json:
-    """The estimate of one entry, or the problem that a single call would be refused with."""
-    found: Json = {"index": index, "estimate": None, "problem": None}
-    if time.monotonic() > ends_at:
-        return {**found, "problem": problem_document(503, detail=LATE.format(MOST_S))}
+def in_closed_form(entry: Json) -> bool:
+    return entry.get("method") == "closed_form" and entry.get("kind", FIXED) == FIXED
+
+
+def result_of(asked: Json, organisation: Organisation, kept: Json) -> Json | workload.WorkloadError:
+    """The estimate of one entry, or why a single call would be refused."""
     try:
         workload.check_size(asked)
         with inputs.read_once(kept):
-            return {**found, "estimate": estimate_of(asked, organisation)}
+            return estimate_of(asked, organisation)
     except workload.WorkloadError as error:
-        return {**found, "problem": workload_problem(error)}
+        return error
 
 
-def results(asked: Iterable[Json], organisation: Organisation) -> Iterator[Json]:
+def results(entries: Sequence[Json], organisation: Organisation) -> Iterator[Json]:
     """In the order of the entries."""
+    from advisor.answer import closed_estimates  # here, so that web workers load the engine only for estimates
+
     kept: Json = {}
     ends_at = time.monotonic() + MOST_S
-    for index, each in enumerate(asked):
-        yield result_of(index, each, organisation, kept, ends_at)
+    late = problem_document(503, detail=LATE.format(MOST_S))
+    for start in range(0, len(entries), PART):
+        part = entries[start : start + PART]
+        asked = [entry for entry in part if in_closed_form(entry)]
+        closed = closed_estimates.kept(organisation).results(asked, ends_at) if asked else iter(())
+        for index, entry in enumerate(part, start):
+            found: Any = None
+            if time.monotonic() <= ends_at:
+                found = next(closed) if in_closed_form(entry) else result_of(entry, organisation, kept)
+            problem = late if found is None else workload_problem(found) if is_refusal(found) else None
+            yield {"index": index, "estimate": None if problem else found, "problem": problem}
 
 
-def most_estimates() -> int:
-    """In one call, so that it does not count more than the limit per minute."""
-    limits_of = (PER_COUNT * settings.ESTIMATES_PER_MINUTE, settings.WORK_PER_MINUTE // limits.ENTRY)
-    return min([MAX_ESTIMATES, *(most for most in limits_of if most > 0)])
+def is_refusal(found: Any) -> bool:
+    return isinstance(found, workload.WorkloadError)
+
+
+def line(row: Json) -> bytes:
+    return json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def check_count(entries: Sequence[Json]) -> tuple[int, int]:
+    """(estimates that a call counts as, its units of work). Raises Unprocessable: too many for one call or a minute."""
+    closed = sum(map(in_closed_form, entries))
+    counts = {"simulated": len(entries) - closed, "closed_form": closed}
+    units, weight = 0.0, 0
+    for method, most, a_count in (
+        ("simulated", MAX_ESTIMATES, PER_COUNT),
+        ("closed_form", MAX_CLOSED, CLOSED_PER_COUNT),
+    ):
+        unit = limits.ENTRY * PER_COUNT / a_count  # of one entry
+        limits_of = (a_count * settings.ESTIMATES_PER_MINUTE, int(settings.WORK_PER_MINUTE / unit))
+        most = min([most, *(limit for limit in limits_of if limit > 0)])
+        if counts[method] > most:
+            message = f"This installation takes at most {most} with method {method} in one call."
+            raise Unprocessable({"estimates": [message]})
+        units, weight = units + unit * counts[method], weight - (-counts[method] // a_count)
+    return weight, math.ceil(units)
 
 
 class Estimates(views.APIView):
@@ -120,10 +199,12 @@ class Estimates(views.APIView):
 
     @extend_schema(
         operation_id="estimateDeployments",
-        summary=f"Estimate up to {MAX_ESTIMATES:,} deployments or training steps in one call",
+        summary=f"Estimate up to {MAX_CLOSED:,} deployments or training steps in one call",
         description="Each result equals that of POST /api/v1/estimate. An entry that is not valid has a `problem`; the "
         "others are computed. All read the same state of the catalog. With `Accept: application/x-ndjson`, each result "
-        f"is a line that is sent when it is computed. {PER_COUNT} entries count as one estimate.",
+        "is a line that is sent when it is computed. With `method: closed_form` in `base`, a call takes "
+        f"{MAX_CLOSED:,} entries, {CLOSED_PER_COUNT} of which count as one estimate; else {MAX_ESTIMATES:,} and "
+        f"{PER_COUNT}.",
         request=EstimatesBody,
         responses={
             (200, "application/json"): EstimateResults,
@@ -147,17 +228,93 @@ class Estimates(views.APIView):
             raise exceptions.ValidationError({"format": ["Use json or ndjson, or leave it out."]})
         body = EstimatesBody(data=request.data)
         body.is_valid(raise_exception=True)
-        base, entries = body.validated_data.get("base", {}), body.validated_data["estimates"]
-        if len(entries) > most_estimates():
-            raise Unprocessable({"estimates": [f"This installation takes at most {most_estimates()} in one call."]})
-        limits.of_estimate(request, -(-len(entries) // PER_COUNT), len(entries))
-        found = results(({**base, **each} for each in entries), organisation_of(request))
+        entries = entries_of(body.validated_data)
+        limits.of_estimate(request, *check_count(entries))
+        found = results(entries, organisation_of(request))
         if isinstance(request.accepted_renderer, NdjsonRenderer):
-            lines = (NdjsonRenderer().render(each) + b"\n" for each in found)
+            lines = (line(each) + b"\n" for each in found)
             return StreamingHttpResponse(lines, content_type=NdjsonRenderer.media_type)
-        rows = list(found)
-        errors = sum(each["problem"] is not None for each in rows)
+        rows, errors = [], 0
+        for each in found:
+            errors += each["problem"] is not None
+            rows.append(line(each))
+        head = f'{{"count":{len(rows)},"error_count":{errors},"results":['.encode()
+        return HttpResponse(b"".join((head, b",".join(rows), b"]}")), content_type="application/json")
+
+
+# --- many workloads -------------------------------------------------------------------------------------------
+
+
+class BatchBody(Body):
+    workloads = ObjectsField(min_length=1, max_length=MAX_BATCH, help_text="Each as for POST /api/v1/advice.")
+
+
+class BatchResult(serializers.Serializer[Any]):
+    index = serializers.IntegerField(help_text="Zero-based index in `workloads`.")
+    id = serializers.UUIDField(allow_null=True, help_text="Of the advice; null: there is a problem.")
+    state = serializers.CharField(allow_null=True)
+    location = serializers.URLField(allow_null=True, help_text="Poll it, as Location of a single request.")
+    problem = ProblemSerializer(allow_null=True, help_text="Why this workload was not queued.")
+
+
+class BatchResults(serializers.Serializer[Any]):
+    count = serializers.IntegerField(help_text="Results.")
+    error_count = serializers.IntegerField(help_text="Results with a problem.")
+    results = BatchResult(many=True)
+
+
+class AdviceBatch(views.APIView):
+    parser_classes = [EstimatesParser]
+
+    @extend_schema(
+        operation_id="askForManyAdvices",
+        summary=f"Request advice for up to {MAX_BATCH} workloads in one call",
+        description="Queues each workload as a single request would: one that is not valid, or exceeds a quota, has a "
+        "`problem`, and the others are queued. The same Idempotency-Key and workloads give the same advice again. For "
+        "one table of results instead of answers, or more workloads, create a study.",
+        request=BatchBody,
+        parameters=[KEY_PARAMETER],
+        responses={200: BatchResults, **problems(400, 406, 413, 415, 422)},
+        examples=[OpenApiExample("two workloads", request_only=True, value={"workloads": [EXAMPLE.value] * 2})],
+    )
+    def post(self, request: Request) -> Response:
+        refuse_unknown(request, set())
+        body = BatchBody(data=request.data)
+        body.is_valid(raise_exception=True)
+        key, caller, rows = idempotency_key(request), caller_of(request), list[Json]()
+        owner = key_owner(request)
+        limits.of_work(request, limits.ADVICE * len(body.validated_data["workloads"]))
+        for index, raw in enumerate(body.validated_data["workloads"]):
+            row: Json = dict.fromkeys(("id", "state", "location", "problem"))
+            try:
+                workload.check_size(raw)
+                found = advise.request(
+                    workload_in(raw),
+                    caller.organisation,
+                    idempotency_key=key_of(key, index),
+                    made_by=caller.name,
+                    key_owner=owner,
+                )
+                url = reverse("api-advice", args=[found.pk], request=request)
+                row |= {"id": str(found.pk), "state": found.state, "location": url}
+            except (workload.WorkloadError, advise.QueueFull, advise.KeyReused) as error:
+                row["problem"] = problem_of(error)
+            rows.append({"index": index, **row})
+        errors = sum(row["problem"] is not None for row in rows)
         return Response({"count": len(rows), "error_count": errors, "results": rows})
+
+
+def key_of(key: str, index: int) -> str:
+    """The idempotency key of one workload of a call."""
+    return hashlib.sha256(f"{key} {index}".encode()).hexdigest() if key else ""
+
+
+def problem_of(error: workload.WorkloadError | advise.QueueFull | advise.KeyReused) -> Json:
+    """What a single request would be refused with."""
+    if isinstance(error, workload.WorkloadError):
+        return workload_problem(error)
+    status = error.status if isinstance(error, advise.QueueFull) else 409
+    return problem_document(int(status), detail=str(error))
 
 
 # --- the closed-form ranking ------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ from advisor.engine.terms import KINDS
 from advisor.later import sections
 from advisor.models import Advice
 from advisor.report import summary_of
-from advisor.result import Answer, AnswerSummary, Estimate, SummaryLinks, TrainingEstimate, short
+from advisor.result import Answer, AnswerSummary, ClosedEstimate, Estimate, SummaryLinks, TrainingEstimate, short
 from advisor.templatetags.units import STATES
 from advisor.workload import PORTFOLIO, Deployment, TrainingRun
 from catalog import rest
@@ -333,7 +333,9 @@ class AdviceSummary(OneAdvice):
 
 
 ASKED = AnyOf(name="EstimateRequest", models=(Deployment, TrainingRun), required=("model", "accelerator"))
-ESTIMATED = AnyOf(name="EstimateResponse", models=(Estimate, TrainingEstimate), required=("fits", "warnings"))
+ESTIMATED = AnyOf(
+    name="EstimateResponse", models=(Estimate, ClosedEstimate, TrainingEstimate), required=("fits", "warnings")
+)
 
 
 class EstimateOne(views.APIView):
@@ -345,7 +347,7 @@ class EstimateOne(views.APIView):
         description="Responds immediately, without a search. With kind training or finetuning, one step of a training "
         "run; else a deployment. If `fits` is false, memory is too small, and `smallest_change` says what would help. "
         "`evidence` has the most similar measurements and their predictions; `near` is false for those that differ "
-        "much.",
+        "much. With `method: closed_form`, memory, cost and means by formulas, without simulation: ClosedEstimate.",
         request={kind: ASKED for kind in ("application/json", "application/yaml")},
         responses={200: ESTIMATED, **problems(400, 406, 413, 415, 422)},
         examples=[ESTIMATE_EXAMPLE, TRAINING_EXAMPLE],
@@ -360,11 +362,13 @@ class EstimateOne(views.APIView):
 def estimate_of(raw: dict[str, Any], organisation: Organisation) -> dict[str, Any]:
     """The estimate of one body, on the catalog that the organization sees. Raises WorkloadError."""
     # here, so that web workers load the engine only for estimates
-    from advisor.answer import single_estimate, training_estimate
+    from advisor.answer import closed_estimates, single_estimate, training_estimate
 
     asked = workload.parse_estimate(raw)
     if isinstance(asked, TrainingRun):
         return training_estimate.answer(asked, organisation).to_json()
+    if asked.method == "closed_form":
+        return closed_estimates.answer(raw, organisation).to_json()
     return single_estimate.answer(within_limits(asked), organisation).to_json()
 
 

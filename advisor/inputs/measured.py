@@ -202,12 +202,23 @@ def scopes_for(
 @once()
 def _scopes_for(model: str, lengths: tuple[int, int], wanted: str, own: tuple[Observed, ...]) -> dict[str, Json]:
     found: dict[str, Json] = {}
-    if (pooling := poolings().get(IMPORTED)) is not None:
-        for scope, values in scopes_of(_imported_of_model(model), pooling, lengths).items():
+    imported, rows = _evidence(model, IMPORTED, ()), _evidence(model, wanted, own)
+    if imported is not None:
+        for scope, values in scopes_of(imported, lengths).items():
             found[scope] = values | {"imported": True}
-    if (pooling := poolings().get(wanted)) is not None and pooling.levels:
-        found |= scopes_of([*_observed_of_model(model, wanted), *own], pooling, lengths)
+    if rows is not None and rows.effects:
+        found |= scopes_of(rows, lengths)
     return found
+
+
+@once()
+def _evidence(model: str, wanted: str, own: tuple[Observed, ...]) -> conditioning.Evidence | None:
+    """The rows of one class, and those of the organization's load tests; None: nothing was fitted to this class."""
+    pooling = poolings().get(wanted)
+    if pooling is None:
+        return None
+    rows = _imported_of_model(model) if wanted == IMPORTED else _observed_of_model(model, wanted)
+    return conditioning.Evidence([*rows, *own], pooling)
 
 
 @once()
@@ -313,27 +324,28 @@ def hf_id(name: str) -> str:
     return row.hf_id if row else name
 
 
-def scopes_of(observed: Sequence[Observed], pooling: Pooling, lengths: tuple[int, int]) -> dict[str, Json]:
+def scopes_of(rows: conditioning.Evidence, lengths: tuple[int, int]) -> dict[str, Json]:
     """The corrections of each stack and layout in these rows, and of other chips where the model level is used."""
     found: dict[str, Json] = {}
-    for o in observed:
+    levels = [level for level, _ in rows.effects]
+    for o in rows.observed:
         p = o.place
         for layout in (p.layout, None):
             scope = scope_of(p.chip, p.framework, p.version, p.format, layout)
             if scope not in found:
-                found[scope] = _values(observed, _at(p, layout or (0, 0, 0, 0), lengths), pooling)
-        if MODEL in pooling.levels:
+                found[scope] = _values(rows, _at(p, layout or (0, 0, 0, 0), lengths))
+        if MODEL in levels:
             scope = scope_of(ANY, p.framework, ANY, ANY, None)
             if scope not in found:
                 elsewhere = Place(
                     framework=p.framework, version=ANY, model=p.model, chip=ANY, format=ANY, layout=(0, 0, 0, 0),
                     lengths=lengths, site=OWN,
                 )  # fmt: skip
-                found[scope] = _values(observed, elsewhere, pooling)
+                found[scope] = _values(rows, elsewhere)
     return {scope: values for scope, values in found.items() if values["rows"]}
 
 
-def _doubt(observed: Sequence[Observed], place: Place, pooling: Pooling) -> float:
+def _doubt(rows: conditioning.Evidence, place: Place) -> float:
     """By how much less certain imported figures are that disagree with the prediction more than others do.
 
     They may be of another situation than they say, so the interval also grows back towards the prediction: the errors
@@ -341,8 +353,8 @@ def _doubt(observed: Sequence[Observed], place: Place, pooling: Pooling) -> floa
     """
     if place.version != ANY:
         return 1.0
-    errors = [o.log_error for o in observed if o.place.key(STACK) == place.key(STACK)]
-    expected = sum(variance for _, variance in pooling.effects()) + pooling.noise
+    errors = rows.errors[rows.at(place, STACK)].tolist()
+    expected = sum(variance for _, variance in rows.effects) + rows.noise
     distance = median(errors) ** 2 / expected if errors else 0.0
     return math.sqrt(max((FREEDOM + distance) / (FREEDOM + 1.0), 1.0))
 
@@ -354,11 +366,11 @@ def _at(p: Place, layout: tuple[int, int, int, int], lengths: tuple[int, int]) -
     )  # fmt: skip
 
 
-def _values(observed: Sequence[Observed], place: Place, pooling: Pooling) -> Json:
-    found = conditioning.posterior(observed, place, pooling)
+def _values(rows: conditioning.Evidence, place: Place) -> Json:
+    found = rows.posterior(place)
     return {
         "time_factor": round(math.exp(found.log_mean), 4),
-        "log_sd": round(found.log_sd * _doubt(observed, place, pooling), 4),
+        "log_sd": round(found.log_sd * _doubt(rows, place), 4),
         "rows": found.rows,
         "level": found.level,
         "keys": list(found.keys),

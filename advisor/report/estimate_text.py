@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from advisor.engine.terms import usd_text
-from advisor.result import Estimate, Latency, MeasuredRow, Operator
+from advisor.result import ClosedEstimate, Estimate, Latency, MeasuredRow, Operator
 
 RATES = {  # evidence for the rates of the accelerator
     "measured": "rates of this accelerator: measured",
@@ -37,6 +37,20 @@ def table(e: Estimate) -> str:
     else:
         lines += ["DOES NOT FIT", *(f"  fits with {option_of(change)}" for change in e.smallest_change or [])]
     return "\n".join([*lines, *(f"warning: {w}" for w in e.warnings), "", *evidence_lines(e.evidence)])
+
+
+def closed_table(e: ClosedEstimate) -> str:
+    """The same of an estimate by closed formulas."""
+    lines = [e.label, *memory_lines(e), ""]
+    if (found := e.closed_form) is None:
+        lines += ["DOES NOT FIT"]
+    else:
+        figures = found.to_json() | {"requests_per_s": e.requests_per_s, "total_tokens_per_s": e.total_tokens_per_s}
+        lines += ["by closed formulas, not simulated:"]
+        lines += [f"  {name}: {shown(value)}" for name, value in figures.items() if value is not None]
+        price = f"{usd_text(e.usd_per_hour or 0.0)} per hour at {e.provider} (price of {e.price_as_of})"
+        lines.append("no current offer can hold it" if e.usd_per_hour is None else price)
+    return "\n".join([*lines, *(f"warning: {w}" for w in e.warnings)])
 
 
 def option_of(change: str) -> str:
@@ -115,7 +129,7 @@ def latency_line(name: str, ms: Latency | None) -> str:
     return f"{name}  mean {shown(ms.mean)} ms, p50 {shown(ms.p50)}, p95 {shown(ms.p95)}, p99 {shown(ms.p99)}"
 
 
-def memory_lines(e: Estimate) -> list[str]:
+def memory_lines(e: Estimate | ClosedEstimate) -> list[str]:
     parts = ", ".join(f"{name.removesuffix('_gib')} {shown(gib)}" for name, gib in e.memory.parts().items())
     source = e.source_kv_bytes_per_sequence
     encoder = f", {shown(source)} for the encoder input of each request" if source else ""

@@ -43,7 +43,7 @@ from advisor.result.decision import (
     TermOffer,
     lasting,
 )
-from advisor.result.estimate import Ablation, AblationStep, ClosedForm, Estimate, Latency, MeasuredRow
+from advisor.result.estimate import Ablation, AblationStep, ClosedEstimate, ClosedForm, Estimate, Latency, MeasuredRow
 from advisor.result.figures import FIGURES, GROUPS, HOSTED, Figure, csv_columns, interval, shown_in
 from advisor.result.hosted import ApiOption, HostedOffer, SloState, Speed, TokenCharge
 from advisor.result.money import (

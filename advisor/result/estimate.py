@@ -59,6 +59,76 @@ class Latency(Percentiles):
     """[low, high] of p95, because a finite number of requests is simulated; null: too few requests to say."""
 
 
+class ClosedEstimate(Setup):
+    """The same deployment by closed formulas alone. Fields that both have are equal, but those that follow from
+    throughput: here it is that of the closed form."""
+
+    method: str
+    """closed_form."""
+    model: str
+    """Hugging Face ID."""
+    accelerator_name: str
+    """Display name."""
+    moe_tp: Count
+    """Tensor-parallel size of the experts."""
+    max_batched_tokens: WholeTokens
+    """Token budget of a step."""
+    isl: Tokens
+    """Prompt length."""
+    osl: Tokens
+    """Output length."""
+    client: str
+    """steady, burst, poisson or static."""
+    seats: Count
+    """Maximum number of requests that one scheduler runs at once."""
+    rate: PerSecond | None
+    """Requests that arrive; null: a closed loop."""
+    memory: Memory
+    """Memory of an accelerator by part."""
+    fits: bool
+    """Whether it can be loaded. If not, only memory and warnings are given."""
+    usable_gib: Gib | None
+    """Memory of an accelerator that the framework may use."""
+    kv_bytes_per_token: Bytes | None
+    """KV cache of one token on one accelerator."""
+    source_kv_bytes_per_sequence: Bytes | None
+    """Cross-attention cache of one request on one accelerator."""
+    kv_capacity_tokens: Tokens | None
+    """KV cache of a replica; null: the model keeps none."""
+    closed_form: ClosedForm | None = None
+    """Latency and throughput."""
+    requests_per_s: PerSecond | None = None
+    """Finished requests; absent for embeddings, as are all figures of throughput."""
+    output_tokens_per_s_per_accelerator: TokensPerSecond | None = None
+    """Generated tokens per accelerator."""
+    total_tokens_per_s: TokensPerSecond | None = None
+    """Prompt and output tokens."""
+    provider: str | None = None
+    """Seller of the cheapest current offer that holds it; absent: none does."""
+    instance: str | None = None
+    """Its instance type or server."""
+    region: str | None = None
+    """Its region."""
+    acquisition: str | None = None
+    """rent or own."""
+    price_as_of: str | None = None
+    """Date of the price."""
+    price_source: str | None = None
+    """Where the price was read."""
+    usd_per_hour: UsdPerHour | None = None
+    """Total cost; null: no current offer holds it."""
+    usd_per_month: UsdPerMonth | None = None
+    """Total cost of a month."""
+    usd_per_mtok_blended: UsdPerMtok | None = None
+    """Cost of a million tokens."""
+    warnings: list[str]
+    """What to check."""
+    basis: str
+    """measured, relative or datasheet."""
+    engine_version: str
+    """Version of the estimate."""
+
+
 class AblationStep(Section):
     """Estimated figures after one more optimization."""
 

@@ -1,21 +1,24 @@
 """One piece of a study: from its points and the rows of the catalog to rows of the results."""
 
+import functools
 import pickle
 import time
 import zlib
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 import structlog
 from django.utils.crypto import constant_time_compare, salted_hmac
 
 from advisor import answer, inputs
+from advisor.answer import quick
 from advisor.engine import ENGINE_VERSION
 from advisor.leases import LostLease
 from advisor.models import Advice, StudyPiece, StudyRows
-from advisor.result import FIGURES, Answer, Estimate, Intervals, interval
-from advisor.studies.plan import SIZES
+from advisor.result import FIGURES, Answer, Estimate, Intervals, QuickRanking, interval
+from advisor.studies.plan import CLOSED_FORM, SIZES
 from advisor.workload import TrainingRun, WorkloadError, parse_estimate
 from catalog.models import CatalogLoad, Organisation
 
@@ -55,14 +58,20 @@ def results(piece: StudyPiece, check: Callable[[], None]) -> list[Json]:
     if is_estimates and catalog_version() != piece.study.catalog_version:
         raise CatalogChanged
     rows = []
-    for point in piece.points:
+    for point in alike_together(piece.points):
         check()
         began_s = time.process_time()
         row = compute(point, check)
         row |= {"prices_as_of": day_of(piece, point), "catalog_version": piece.study.catalog_version}
         row |= {"engine_version": ENGINE_VERSION, "cpu_s": round(time.process_time() - began_s, 3)}
         rows.append({"point": point["index"], "set": point["set"], "state": "done"} | row)
-    return rows
+    return sorted(rows, key=lambda row: row["point"])
+
+
+def alike_together(points: list[Json]) -> list[Json]:
+    """Rankings with the same lanes after one another, which then are built once."""
+    closed = bool(points) and "method" in points[0]
+    return sorted(points, key=lambda point: quick.lanes_key(point["asked"])) if closed else points
 
 
 def day_of(piece: StudyPiece, point: Json) -> str:
@@ -75,14 +84,40 @@ def day_of(piece: StudyPiece, point: Json) -> str:
 
 def answered(piece: StudyPiece, point: Json, check: Callable[[], None]) -> Json:
     """The first choice for a workload, or why there is none."""
-    stored = dict(
-        StudyRows.objects.filter(study=piece.study, key__in=(point["market"], point["model"])).values_list(
-            "key", "rows"
-        )
-    )
     spec = point["asked"]
-    snapshot = inputs.joined(stored[point["market"]], stored[point["model"]], spec.get("price_ratios", {}))
-    return row_of(spec, answer.recommend(spec, snapshot, lambda stage, done: check()))
+    market, model = (rows_of(piece.study_id, point[name]) for name in ("market", "model"))
+    snapshot = inputs.joined(market, model, spec.get("price_ratios", {}))
+    if point.get("method") == CLOSED_FORM:
+        return ranked_row(spec, quick.quick_row(spec, snapshot, (piece.study_id, point["market"])))
+    return row_of(spec, answer.recommend(spec, snapshot, lambda stage, done: check(), first_screen=True))
+
+
+@functools.lru_cache(maxsize=4)
+def rows_of(study: UUID, key: str) -> Json:
+    """Rows of the catalog as a study read them: they never change. Nobody may change what is returned."""
+    found: Json = StudyRows.objects.values_list("rows", flat=True).get(study_id=study, key=key)
+    return found
+
+
+def ranked_row(spec: Json, found: QuickRanking) -> Json:
+    """The first option of a ranking by formulas, or what is closest to one."""
+    within = [each for each in found.options if each.meets_slo is not False]
+    nearest = [each for each in found.missed if each.over_limit_fraction is not None]
+    row: Json = {
+        "workload": spec["name"],
+        "model": spec["model"] if isinstance(spec["model"], str) else "own-model",
+        "feasible": bool(within),
+        "decision": "Ranked by closed formulas, not simulated.",
+        "action": None,
+        "why_not": None,
+    }
+    if not within:
+        said = [f"{each.label} is {each.over_limit_fraction:.0%} over a latency limit" for each in nearest[:1]]
+        said += [f"{each.accelerator}: {each.detail}" for each in found.rejected if each.reason != "excluded"]
+        return row | {"why_not": "; ".join(said[:MOST_REASONS]) or "nothing in the catalog is allowed"}
+    first = within[0]
+    row |= {"option": first.label} | {name: getattr(first, name, None) for name in TEXTS}
+    return row | {name: getattr(first, name) for name in ("usd_per_month", "ttft_ms_p95", "tpot_ms_p95")}
 
 
 def row_of(spec: Json, found: Answer) -> Json:

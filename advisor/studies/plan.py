@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import Field, JsonValue, ValidationError
 
 from advisor import inputs
+from advisor.answer import quick
 from advisor.workload import (
     MAX_ERRORS,
     PORTFOLIO,
@@ -38,8 +39,9 @@ Json = dict[str, Any]
 Errors = list[dict[str, str]]
 MAX_WORKLOADS, MAX_GRID, MAX_DAYS, MAX_ESTIMATES = 2_000, 5_000, 400, 50_000
 # Points of a piece, from the CPU seconds of one on the reference machine (docs/how-to/studies.md): an answer takes 5 to
-# 13 s, an estimate 0.15 s, the rows of a market 0.4 s and those of a model 0.05 s.
-ANSWERS, ESTIMATES, MARKETS, MODELS = 1, 24, 8, 60
+# 13 s, a ranking 0.2 s, an estimate 0.15 s, the rows of a market 0.4 s and those of a model 0.05 s.
+ANSWERS, RANKINGS, ESTIMATES, MARKETS, MODELS = 1, 40, 24, 8, 60
+CLOSED_FORM = "closed_form"
 SIZES = (1, 2, 4, 8, 16)  # tensor-parallel sizes that `tp: auto` tries
 # What inputs.with_catalog_names changes in a workload.
 NAMED = ("model", "finetuning", "constraints", "owned", "inventory", "usd_per_accelerator_hour")
@@ -52,7 +54,14 @@ class Named(Section):
     """Title; default: derived from the study."""
 
 
-class WorkloadsStudy(Named):
+class Searched(Named):
+    """A study of answers to workloads."""
+
+    method: Literal["simulated", "closed_form"] = "simulated"
+    """closed_form: each row is the first option of the ranking by formulas, not simulated."""
+
+
+class WorkloadsStudy(Searched):
     """The same question for each of many workloads."""
 
     kind: Literal["workloads"]
@@ -62,7 +71,7 @@ class WorkloadsStudy(Named):
     """Prices as they were known on this day; default: today."""
 
 
-class GridStudy(Named):
+class GridStudy(Searched):
     """One workload with every combination of some values."""
 
     kind: Literal["grid"]
@@ -77,7 +86,7 @@ class GridStudy(Named):
     """Prices as they were known on this day; default: today."""
 
 
-class PricesStudy(Named):
+class PricesStudy(Searched):
     """One workload at the prices of several days."""
 
     kind: Literal["prices"]
@@ -138,7 +147,14 @@ class Plan:
     def sha256(self) -> str:
         """Of what is asked: the same request has the same."""
         return digest(
-            [self.kind, self.name, [[point["set"], point["asked"]] for point in itertools.chain(*self.phases[1])]]
+            [
+                self.kind,
+                self.name,
+                [
+                    [point["set"], point["asked"], *([point["method"]] if "method" in point else [])]
+                    for point in itertools.chain(*self.phases[1])
+                ],
+            ]
         )
 
 
@@ -159,15 +175,15 @@ def planned(raw: Mapping[str, Any], organisation: Organisation, complete: Comple
         study = KINDS[str(kind)].model_validate(dict(raw))
     except ValidationError as failure:
         raise WorkloadError(explained(failure, KINDS[str(kind)])) from None
-    asked = Asked(organisation, complete)
+    asked = Asked(organisation, complete, getattr(study, "method", ""))
     return PLANS[str(kind)](study, asked)
 
 
 class Asked:
     """Checks workloads one after the other against the catalog; names that recur are looked up once."""
 
-    def __init__(self, organisation: Organisation, complete: Complete) -> None:
-        self.organisation, self.complete = organisation, complete
+    def __init__(self, organisation: Organisation, complete: Complete, method: str = "") -> None:
+        self.organisation, self.complete, self.method = organisation, complete, method
         self.found: dict[str, Json] = {}
         self.errors: Errors = []
 
@@ -179,6 +195,8 @@ class Asked:
             if raw.get("kind") == PORTFOLIO:
                 raise WorkloadError([error("kind", "a portfolio cannot be part of a study", "its workloads")])
             spec = self.complete(parse({**raw, **({"prices_as_of": day} if day else {})}))
+            if self.method == CLOSED_FORM:
+                quick.check_kind(spec)
             spec = self.with_names(spec)
             inputs.check_catalog(spec, self.organisation, before=len(self.errors))
             return spec
@@ -292,7 +310,7 @@ def months_after(day: datetime.date, months: int) -> datetime.date:
     return datetime.date(year, month + 1, min(day.day, calendar.monthrange(year, month + 1)[1]))
 
 
-def searched(study: Named, points: list[Json], axes: tuple[str, ...], day: str, title: str) -> Plan:
+def searched(study: Searched, points: list[Json], axes: tuple[str, ...], day: str, title: str) -> Plan:
     """Pieces that answer workloads, after those that read what they need of the catalog."""
     markets: dict[str, Json] = {}
     models: dict[str, Json] = {}
@@ -304,8 +322,10 @@ def searched(study: Named, points: list[Json], axes: tuple[str, ...], day: str, 
             point[name] = digest(question)
             kept[point[name]] = question
         point["index"] = i
+        point |= {"method": CLOSED_FORM} if study.method == CLOSED_FORM else {}
     reads = [*cut(keyed(markets), MARKETS), *cut(keyed(models), MODELS)]
-    return plan(study, reads, cut(points, ANSWERS), axes, day, title)
+    size = RANKINGS if study.method == CLOSED_FORM else ANSWERS
+    return plan(study, reads, cut(points, size), axes, day, title)
 
 
 def keyed(questions: Mapping[str, Json]) -> list[Json]:

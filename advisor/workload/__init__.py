@@ -5,6 +5,7 @@ from advisor.workload.errors import explained, unknown
 from advisor.workload.fields import Name, Section
 from advisor.workload.fixed import deployment
 from advisor.workload.fixed.deployment import Deployment, Fixed, parse_pool, parse_section
+from advisor.workload.fixed.traffic import LEAST_RATE_PER_S, MAX_CONCURRENCY
 from advisor.workload.fixed.training_run import (
     FIXED,
     MULTIPLE_TOKENS,

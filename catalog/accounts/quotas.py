@@ -20,6 +20,7 @@ NAMES = {  # columns of Quota -> what they count, for people
 }
 PER_DAY = {"answers": "max_answers_per_day", "estimates": "max_estimates_per_day"}  # columns of Usage
 PER_COUNT = 20  # estimates of one call or study that count as one: they share what a single one reads
+CLOSED_PER_COUNT = 200  # of estimates by closed formulas alone
 TOO_MANY, CONFLICT = 429, 409
 
 

@@ -88,10 +88,15 @@ def test_the_catalog_is_read_once_however_many_there_are() -> None:
     [
         {},
         {"estimates": []},
-        {"estimates": [BASE] * 1001},
+        {"estimates": [BASE] * 10_001},
         {"estimates": [3]},
         {"estimates": BASE},
         {"estimates": [BASE], "bases": {}},
+        {"estimates": [BASE], "axes": {"tp": [1]}},
+        {"axes": {}},
+        {"axes": {"tp": []}},
+        {"axes": {"tp": 1}},
+        {"axes": {"isl": list(range(1, 102)), "osl": list(range(1, 101))}},
         {"estimates": [BASE], "base": []},
         [BASE],
     ],
@@ -103,7 +108,7 @@ def test_a_body_of_another_form_is_refused_as_a_whole(body: Any) -> None:
 
 
 def test_more_bytes_than_a_call_may_have_are_refused() -> None:
-    assert post(MANY, {"estimates": [{**BASE, "model": "x" * 1_100_000}]}).status_code == 413
+    assert post(MANY, {"estimates": [{**BASE, "model": "x" * 4_100_000}]}).status_code == 413
 
 
 def test_a_stream_has_one_result_in_each_line() -> None:

@@ -12,8 +12,8 @@ from django.test import Client
 from advisor import answer, inputs
 from advisor.answer import single_estimate
 from advisor.models import Study
-from advisor.studies import pieces, tables
-from advisor.workload import Deployment, parse
+from advisor.studies import pieces, plan, tables
+from advisor.workload import Deployment, WorkloadError, parse
 from catalog.models import default_organisation
 from tests.clocks import TODAY
 from tests.studies import sample
@@ -134,3 +134,31 @@ def test_results_are_available_while_a_study_runs(client: Client) -> None:
     assert client.get(f"{url}/results.csv").content.decode().count("\n") == 7
     parquet = client.get(f"{url}/results.parquet")
     assert pyarrow.parquet.read_table(io.BytesIO(parquet.content)).num_rows == 6
+
+
+def test_a_row_in_closed_form_is_the_first_of_the_ranking_by_formulas() -> None:
+    raw = {
+        **sample.GRID,
+        "method": "closed_form",
+        "grid": {"traffic.requests_per_s.mean": [2, 3], "objective": ["cost"]},
+    }
+    study = computed(raw)
+    assert pieces.progress(study).pieces == 1  # shares lanes
+    rows = pieces.Rows(study)[:]
+    assert [row["point"] for row in rows] == [0, 1] and study.points == 2
+    for row in rows:
+        changes = row["set"]
+        spec = inputs.with_catalog_names(parse(plan.changed(raw["workload"], changes)), default_organisation())
+        first = answer.quick.quick_answer(spec, default_organisation()).options[0]
+        figures = ("usd_per_month", "ttft_ms_p95", "tpot_ms_p95", "accelerator", "provider", "replicas")
+        assert {name: row[name] for name in figures} == {name: getattr(first, name) for name in figures}
+        assert row["feasible"] and "not simulated" in row["decision"]
+
+
+def test_what_has_no_ranking_is_refused_before_anything_is_stored() -> None:
+    training = {"kind": "finetuning", "model": "meta-llama/Llama-3.1-8B", "finetuning": {"tokens": 1_000_000}}
+    with pytest.raises(WorkloadError, match="no quick ranking"):
+        pieces.request(
+            {"kind": "workloads", "method": "closed_form", "workloads": [training]}, default_organisation(), awake=False
+        )
+    assert not Study.objects.exists()

@@ -13,9 +13,20 @@ from advisor.answer.sentences import UNMEASURED
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.cost import HOURS_PER_MONTH, JOULES_PER_KWH, Assumptions, Draw, watts_per_chip
 from advisor.engine.estimate import Estimate as Engine
-from advisor.engine.estimate import Seen, Spread, demand_of, estimate, means, prepare, prepared, queued_requests
-from advisor.engine.network import active_parameters, parameters
-from advisor.engine.scheduler import Response, open_loop, response_of, scheduler_of
+from advisor.engine.estimate import (
+    Means,
+    Seen,
+    Spread,
+    estimate,
+    means,
+    means_on,
+    prepare,
+    prepared,
+    queued_requests,
+    vectors_on,
+)
+from advisor.engine.network import Model, active_parameters, parameters
+from advisor.engine.scheduler import Response, response_of
 from advisor.engine.search import (
     describe,
     factors_of,
@@ -27,18 +38,25 @@ from advisor.engine.search import (
 )
 from advisor.engine.step import (
     NO_CACHE_TOKENS,
-    Demand,
     Lane,
     Lanes,
     adapter_bytes,
-    batch_capacity_requests_per_s,
     decode_ledger,
     lanes,
     prefill_ledger,
     step_fractions,
-    take,
 )
-from advisor.engine.terms import Case, Offer, Pool, Protocol, Ratios, SocketShare, efficiency, with_host_factor
+from advisor.engine.terms import (
+    Accelerator,
+    Case,
+    Offer,
+    Pool,
+    Protocol,
+    Ratios,
+    SocketShare,
+    efficiency,
+    with_host_factor,
+)
 from advisor.fidelity import nearest_rows
 from advisor.inputs import (
     assumed_burstiness,
@@ -80,6 +98,20 @@ def answer(d: Deployment, organisation: Organisation | None = None) -> Estimate:
 
     Raises WorkloadError where the arguments name something unknown or contradict each other.
     """
+    fixed, cv_range = fixed_of(d, organisation)
+    result = answer_of(fixed, cv_range)
+    if result.fits and not d.host_speed_ratio:
+        result = result.changed(warnings=[*result.warnings, *host_warning(fixed, result)])
+    sizes = float(parameters(fixed.model)), float(active_parameters(fixed.model))
+    asked = nearest_rows.asked_for(result, fixed.case.model_id, sizes, result.isl, fixed.case.osl)
+    return result.changed(evidence=nearest_rows.evidence(asked))
+
+
+def fixed_of(d: Deployment, organisation: Organisation | None) -> tuple[Fixed, Ratios | None]:
+    """(the deployment on this catalog, range of the burstiness of its arrivals if that is assumed).
+
+    Raises WorkloadError where the arguments name something unknown or contradict each other.
+    """
     lengths = (float(d.isl), float(d.osl)) if d.use_measurements else None
     model_id, known = resources_with(d.model, lengths, organisation)
     if d.host_speed_ratio:
@@ -93,13 +125,7 @@ def answer(d: Deployment, organisation: Organisation | None = None) -> Estimate:
     if d.rate is not None and d.burstiness is None:
         cv, cv_range = assumed_burstiness(d.task)
         d = d.model_copy(update={"burstiness": cv})
-    fixed = deployment.fixed(d, known)
-    result = answer_of(fixed, cv_range)
-    if result.fits and not d.host_speed_ratio:
-        result = result.changed(warnings=[*result.warnings, *host_warning(fixed, result)])
-    sizes = float(parameters(fixed.model)), float(active_parameters(fixed.model))
-    asked = nearest_rows.asked_for(result, fixed.case.model_id, sizes, result.isl, fixed.case.osl)
-    return result.changed(evidence=nearest_rows.evidence(asked))
+    return deployment.fixed(d, known), cv_range
 
 
 def answer_of(fixed: Fixed, cv_range: Ratios | None = None) -> Estimate:
@@ -160,7 +186,7 @@ def configuration(built: Built) -> Estimate:
         client_note=client_note(case),
         memory=memory(built, running(built)),
         fits=built.fits,
-        **cache_sizes(built),
+        **cache_sizes(lane, built.lanes, len(built.own) - 1, pool),
         warnings=list(fixed.doubts),
         basis=basis(built),
         correction=measured_correction(built.own[-1].choice, interval_of(built).get("tpot")),
@@ -220,14 +246,17 @@ def in_flight(built: Built, seen: Seen) -> int:
 
 def memory(built: Built, at_once: int) -> Memory:
     """GiB per chip of one replica with these requests in flight (of the decode pool, where there are two)."""
-    room, i = built.lanes.memory, len(built.own) - 1
-    pool = built.fixed.pools[-1]
-    each = float(room.kv_bytes_per_sequence[i])
-    there = max(float(room.kv_bytes[i]), 0.0)
-    held = min(max(at_once / pool.dp, 1.0) * each, there) if built.fits else each
+    i = len(built.own) - 1
+    return Memory(**memory_gib(built.fixed.model, built.lanes, i, built.fixed.pools[-1], at_once))
+
+
+def memory_gib(model: Model, built: Lanes, i: int, pool: Pool, at_once: int) -> dict[str, float]:
+    """GiB per chip by part of lane i with these requests in flight in its replica."""
+    room = built.memory
+    each, left = float(room.kv_bytes_per_sequence[i]), float(room.kv_bytes[i])
+    held = min(max(at_once / pool.dp, 1.0) * each, max(left, 0.0)) if left >= room.least_kv_bytes[i] else each
     source = held * float(room.source_bytes_per_sequence[i]) / each if each else 0.0
-    adapters = float(adapter_bytes(built.fixed.model, built.lanes.layouts)[i])
-    adapters *= built.fixed.model.adapters.active if built.fixed.model.adapters else 0
+    adapters = float(adapter_bytes(model, built.layouts)[i]) * model.adapters.active if model.adapters else 0.0
     parts = {
         "weights_gib": float(room.weights_bytes[i]) - adapters,
         **({"adapters_gib": adapters} if adapters else {}),
@@ -235,15 +264,16 @@ def memory(built: Built, at_once: int) -> Memory:
         **({"source_kv_gib": source} if source else {}),
         "activations_gib": float(room.activations_bytes[i]),
         "overhead_gib": float(room.overhead_bytes[i]),
-        "free_gib": float(room.kv_bytes[i]) - held,
+        "free_gib": left - held,
     }
-    return Memory(**{name: rounded(size / GIB) for name, size in parts.items()})
+    return {name: rounded(size / GIB) for name, size in parts.items()}
 
 
-def cache_sizes(built: Built) -> Json:
-    room, i, pool = built.lanes.memory, len(built.own) - 1, built.fixed.pools[-1]
+def cache_sizes(lane: Lane, built: Lanes, i: int, pool: Pool) -> Json:
+    """The cache of lane i and of its replica."""
+    room = built.memory
     source = float(room.source_bytes_per_sequence[i])
-    per_token = (float(room.kv_bytes_per_sequence[i]) - source) / built.own[-1].context_tokens
+    per_token = (float(room.kv_bytes_per_sequence[i]) - source) / lane.context_tokens
     capacity = float(room.kv_capacity_tokens[i])
     return {
         "usable_gib": number(float(room.usable_bytes[i]) / GIB),
@@ -348,51 +378,37 @@ def together(built: Built, concurrency: int) -> float:
 
 def closed_form(built: Built) -> ClosedForm | None:
     """The search's formulas for this deployment, beside the simulation; None where there are none."""
-    case, resources = built.fixed.case, built.fixed.resources
-    if built.fixed.model.encoder_only:
-        return ClosedForm(capacity_requests_per_s=number(vectors_per_s(built)))
-    if case.mode != "agg" or case.client.kind in ("trace", "users"):
+    fixed = built.fixed
+    if not has_closed_form(fixed):
         return None
-    if case.client.rate_per_s:
-        return open_form(built, case.client.rate_per_s)
-    these = prepared([case if case.concurrency else at_full_concurrency(built)], resources)
-    formula = means(these, resources, resources.scopes)[0]
-    return ClosedForm(
-        ttft_ms_mean=number(formula.ttft_mean_s * 1e3),
-        tpot_ms_mean=number(formula.tpot_mean_s * 1e3),
-        output_tokens_per_s=number(formula.output_tokens_per_s),
-    )
+    compute = vectors_on if fixed.model.encoder_only else means_on
+    if fixed.model.encoder_only or fixed.case.has_arrivals:
+        return ClosedForm(**formulas(fixed, compute([fixed.case], built.own, built.lanes)[0]))
+    these = prepared([fixed.case if fixed.case.concurrency else at_full_concurrency(built)], fixed.resources)
+    return ClosedForm(**formulas(fixed, means(these, fixed.resources, fixed.resources.scopes)[0]))
 
 
-def vectors_per_s(built: Built) -> float:
-    """Most requests/s that the whole deployment can embed: every step is full."""
-    lane, case = built.own[0], built.fixed.case
-    demand = Demand(input_tokens=case.isl, output_tokens=1.0)
-    seats = np.array([float(lane.max_running_requests)])
-    each = batch_capacity_requests_per_s(take(built.lanes.times, np.array([0])), seats, demand, scheduler_of(lane))
-    return float(each[0]) * (case.chips // lane.choice.tp)
+def has_closed_form(fixed: Fixed) -> bool:
+    return fixed.model.encoder_only or fixed.case.mode == "agg" and fixed.case.client.kind not in ("trace", "users")
+
+
+def formulas(fixed: Fixed, m: Means) -> Json:
+    """Fields of a ClosedForm: those that this kind of model and client has."""
+    capacity = {"capacity_requests_per_s": number(m.capacity_requests_per_s)}
+    if fixed.model.encoder_only:
+        return capacity
+    found = {
+        "ttft_ms_mean": number(m.ttft_mean_s * 1e3),
+        "tpot_ms_mean": number(m.tpot_mean_s * 1e3),
+        "output_tokens_per_s": number(m.output_tokens_per_s),
+    }
+    if not fixed.case.has_arrivals:
+        return found
+    return {**found, "ttft_ms_p95": number(m.ttft_p95_s * 1e3), "tpot_ms_p95": number(m.tpot_p95_s * 1e3), **capacity}
 
 
 def at_full_concurrency(built: Built) -> Case:
     return replace(built.fixed.case, concurrency=float(running(built) * built.fixed.pools[-1].replicas))
-
-
-def open_form(built: Built, rate_per_s: float) -> ClosedForm:
-    """Closed form at an arrival rate."""
-    case, lane = built.fixed.case, built.own[0]
-    demand, poisson = demand_of([case]), case.client.arrival_cv == 1.0
-    ways = case.chips // lane.choice.tp
-    seen = open_loop(
-        take(built.lanes.times, np.array([0])), np.array([rate_per_s / ways]), demand, scheduler_of(lane), crowds=True
-    )
-    return ClosedForm(
-        ttft_ms_mean=number(seen.ttft_mean_s[0] * 1e3),
-        tpot_ms_mean=number(seen.tpot_mean_s[0] * 1e3),
-        ttft_ms_p95=number(seen.ttft_p95_estimate_s[0] * 1e3) if poisson else None,
-        tpot_ms_p95=number(seen.tpot_p95_estimate_s[0] * 1e3) if poisson else None,
-        output_tokens_per_s=number(seen.output_tokens_per_s[0] * ways),
-        capacity_requests_per_s=number(seen.capacity_requests_per_s[0] * ways),
-    )
 
 
 # --- what it costs ----------------------------------------------------------------------------------------------
@@ -400,19 +416,33 @@ def open_form(built: Built, rate_per_s: float) -> ClosedForm:
 
 def costs(built: Built, result: Estimate, prefill_share: float, busy_fraction: float) -> Json:
     """Fields of the cheapest current offer that can hold it, and its power under this load."""
-    offers, a = market(built.fixed.accelerator)
+    _, a = market(built.fixed.accelerator)
     span_fraction = mean_power_fraction(built, a, result.concurrency, prefill_share) * busy_fraction
-    used_gib = sum(gib for name, gib in result.memory.parts().items() if name != "free_gib")
-    holding = [o for o in offers if o.share is None or holds(o.share, used_gib * GIB)]
-    priced = [(usd, o) for o in holding if (usd := usd_per_hour(built.fixed.pools, o)) is not None]
-    if not priced:
-        unpriced = {"usd_per_hour": None, "price_as_of": None, "price_source": None}
-        return power(built, a, None, span_fraction, result) | unpriced
-    usd, offer = min(priced, key=lambda each: each[0])
+    found = cheapest(built.fixed.accelerator, built.fixed.pools, result.memory.parts())
+    if found is None:
+        return power(built, a, None, span_fraction, result) | price(None)
+    usd, offer = found
     output = 0.0 if built.fixed.model.encoder_only else result.output_tokens_per_s or 0.0
     tokens_per_s = {"input": (result.total_tokens_per_s or 0.0) - output, "output": output}
     by_token = token_costs(usd, tokens_per_s, prefill_share)
-    return power(built, a, offer, span_fraction, result) | {
+    by_name = {f"usd_per_mtok_{name}": number(value) for name, value in by_token.items() if name != "cached"}
+    return power(built, a, offer, span_fraction, result) | price(found) | by_name
+
+
+def cheapest(chip: Accelerator, pools: tuple[Pool, ...], memory_gib: dict[str, float]) -> tuple[float, Offer] | None:
+    """(USD per hour, offer) of the cheapest current offer that holds these pools."""
+    used_gib = sum(gib for name, gib in memory_gib.items() if name != "free_gib")
+    holding = [o for o in market(chip)[0] if o.share is None or holds(o.share, used_gib * GIB)]
+    priced = [(usd, o) for o in holding if (usd := usd_per_hour(pools, o)) is not None]
+    return min(priced, key=lambda each: each[0]) if priced else None
+
+
+def price(found: tuple[float, Offer] | None) -> Json:
+    """Fields of the offer."""
+    if found is None:
+        return {"usd_per_hour": None, "price_as_of": None, "price_source": None}
+    usd, offer = found
+    return {
         "provider": offer.provider,
         "instance": offer.instance,
         "region": offer.region,
@@ -421,7 +451,6 @@ def costs(built: Built, result: Estimate, prefill_share: float, busy_fraction: f
         "price_source": offer.source,
         "usd_per_hour": number(usd),
         "usd_per_month": number(usd * HOURS_PER_MONTH),
-        **{f"usd_per_mtok_{name}": number(value) for name, value in by_token.items() if name != "cached"},
     }
 
 
@@ -527,20 +556,29 @@ def basis(built: Built) -> str:
 
 
 def warnings(built: Built, result: Estimate) -> list[str]:
-    lines = []
     case, i = built.fixed.case, len(built.own) - 1
     pending = queued_requests(replace(case, concurrency=None), built.own[i], built.lanes, i)
     seats = pending * case.chips // built.own[i].choice.tp
-    if case.concurrency and case.mode == "agg" and case.concurrency > seats:
+    capacity = result.closed_form.capacity_requests_per_s if result.closed_form else None
+    return [*load_warnings(case, seats, capacity or 0.0), *basis_warning(basis(built))]
+
+
+def load_warnings(case: Case, seats: int, capacity_requests_per_s: float) -> list[str]:
+    """Requests that wait, because so many run at once or so many are served in a second."""
+    if case.mode != "agg":
+        return []
+    lines = []
+    if case.concurrency and case.concurrency > seats:
         lines.append(
             f"only about {seats:,} of {case.concurrency:,.0f} requests run at once; the rest wait in the queue"
         )
-    capacity = result.closed_form.capacity_requests_per_s if result.closed_form else None
-    if case.client.rate_per_s and case.mode == "agg" and (capacity or 0.0) < case.client.rate_per_s:
+    if case.client.rate_per_s and capacity_requests_per_s < case.client.rate_per_s:
         lines.append(f"{case.client.rate_per_s:g} requests/s exceed the capacity: the queue grows without limit")
-    if basis(built) != "measured":
-        lines.append(UNMEASURED.get(basis(built), UNMEASURED["datasheet"]))
     return lines
+
+
+def basis_warning(name: str) -> list[str]:
+    return [] if name == "measured" else [UNMEASURED.get(name, UNMEASURED["datasheet"])]
 
 
 def host_warning(fixed: Fixed, result: Estimate) -> list[str]:

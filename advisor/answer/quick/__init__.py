@@ -1,4 +1,4 @@
 """Quick answers: the whole catalog ranked by closed formulas."""
 
-from advisor.answer.quick.kept import Busy
-from advisor.answer.quick.ranking import missing_from, quick_answer, quick_ranking
+from advisor.answer.quick.kept import Busy, lanes_key
+from advisor.answer.quick.ranking import check_kind, missing_from, quick_answer, quick_ranking, quick_row

@@ -112,7 +112,12 @@ def prepared(spec: Json, organisation: Organisation | None, revision: str) -> Pr
     parts = [spec["model"], spec["kind"], spec["traffic"], spec.get("use_measurements"), asked_on(spec)]
     of_model = (revision, organisation.pk if organisation else None, key_of(parts))
     model = MODELS.get(of_model, lambda: model_rows(spec, organisation))
-    snapshot = offers.at_price_ratios(Snapshot(**market, **model), ratios)
+    return prepared_on(spec, offers.at_price_ratios(Snapshot(**market, **model), ratios), state)
+
+
+def prepared_on(spec: Json, snapshot: Snapshot, state: object) -> Prepared:
+    """The question on a snapshot, from what is kept of others with the same rows of the market, which `state` names."""
+    ratios = spec.get("price_ratios") or {}
     of_catalog = key_of([spec["tco"], spec["owned"], spec.get("usd_per_accelerator_hour"), ratios])
     catalog = CATALOGS.get((state, of_catalog), lambda: catalog_of(spec, snapshot))
     catalog = replace(catalog, **model_parts(spec, snapshot))

@@ -12,7 +12,16 @@ from advisor.answer.hosted import hosted, usd_per_hour
 from advisor.answer.money import traffic_ratio
 from advisor.answer.one_ranking import best_of_provider, tpot_s
 from advisor.answer.options.option import GIB, token_costs
-from advisor.answer.quick.kept import ANSWERS, Prepared, key_of, one_at_a_time, prepared, prepared_from, revision_for
+from advisor.answer.quick.kept import (
+    ANSWERS,
+    Prepared,
+    key_of,
+    one_at_a_time,
+    prepared,
+    prepared_from,
+    prepared_on,
+    revision_for,
+)
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.search import (
     NEAR_FRACTION,
@@ -78,6 +87,12 @@ def quick_ranking(spec: Json, snapshot: Snapshot) -> QuickRanking:
     """The closed-form ranking of a validated workload on a snapshot; nothing is kept."""
     check_kind(spec)
     return _ranking(prepared_from(spec, snapshot, catalog_of(spec, snapshot), KnownLanes()))
+
+
+def quick_row(spec: Json, snapshot: Snapshot, state: object) -> QuickRanking:
+    """The same, from what is kept of other questions with the same rows of the market, which `state` names."""
+    check_kind(spec)
+    return _ranking(prepared_on(spec, snapshot, state))
 
 
 def quick_answer(spec: Json, organisation: Organisation | None = None) -> QuickRanking:

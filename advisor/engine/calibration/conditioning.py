@@ -50,32 +50,57 @@ class Pooling:
 
 
 def posterior(observed: Sequence[Observed], place: Place, pooling: Pooling) -> Posterior:
-    """Mean and spread of the log error of a new measurement at this place, given these rows.
+    """Mean and spread of the log error of a new measurement at this place, given these rows."""
+    return Evidence(observed, pooling).posterior(place)
 
-    Without a row that shares a used level, the mean is 0: the prediction stays as the physics gives it.
-    """
-    effects = pooling.effects()
-    near = [o for o in observed if any(o.place.key(level) == place.key(level) for level, _ in effects)]
-    prior = sum(variance for _, variance in effects) + pooling.noise
-    if not near:
-        return Posterior(log_mean=0.0, log_sd=math.sqrt(prior), rows=0, level="", keys=())
-    shared = sum(
-        variance * np.array([o.place.key(level) == place.key(level) for o in near], float)
-        for level, variance in effects
-    )
-    weights = np.linalg.solve(covariance_of(near, effects, pooling.noise), shared)
-    errors = np.array([o.log_error for o in near])
-    left = max(prior - float(shared @ weights), 1e-12)
-    order = np.argsort(-np.abs(weights), kind="stable")
-    nearest = next(level for level, _ in reversed(effects) if any(o.place.key(level) == place.key(level) for o in near))
-    count = sum(o.place.key(nearest) == place.key(nearest) for o in near)
-    return Posterior(
-        log_mean=float(weights @ errors),
-        log_sd=math.sqrt(left),
-        rows=count,
-        level=nearest,
-        keys=tuple(near[i].key for i in order[:5]),
-    )
+
+class Evidence:
+    """Measured rows to condition on. What many places share of the computation is done once."""
+
+    def __init__(self, observed: Sequence[Observed], pooling: Pooling) -> None:
+        self.observed, self.effects, self.noise = observed, pooling.effects(), pooling.noise
+        self.errors = np.array([o.log_error for o in observed])
+        self.numbers: dict[str, tuple[dict[object, int], NDArray[np.intp]]] = {}
+        self.inverses: dict[bytes, Array] = {}
+
+    def at(self, place: Place, level: str) -> NDArray[np.bool_]:
+        """Which rows share this level with the place."""
+        if level not in self.numbers:
+            known: dict[object, int] = {}
+            each = [known.setdefault(o.place.key(level), len(known)) for o in self.observed]
+            self.numbers[level] = known, np.array(each, dtype=np.intp)
+        known, rows = self.numbers[level]
+        return np.asarray(rows == known.get(place.key(level), -1))
+
+    def posterior(self, place: Place) -> Posterior:
+        """Without a row that shares a used level, the mean is 0: the prediction stays as the physics gives it."""
+        alike = {level: self.at(place, level) for level, _ in self.effects}
+        near = np.flatnonzero(np.logical_or.reduce(list(alike.values()))) if alike else np.array([], dtype=np.intp)
+        prior = sum(variance for _, variance in self.effects) + self.noise
+        if not len(near):
+            return Posterior(log_mean=0.0, log_sd=math.sqrt(prior), rows=0, level="", keys=())
+        shared = sum(variance * alike[level][near] for level, variance in self.effects)
+        weights = self.inverse(near) @ shared
+        left = max(prior - float(shared @ weights), 1e-12)
+        order = np.argsort(-np.abs(weights).round(12), kind="stable")
+        nearest = next(level for level, _ in reversed(self.effects) if alike[level].any())
+        return Posterior(
+            log_mean=float(weights @ self.errors[near]),
+            log_sd=math.sqrt(left),
+            rows=int(alike[nearest].sum()),
+            level=nearest,
+            keys=tuple(self.observed[near[i]].key for i in order[:5]),
+        )
+
+    def inverse(self, near: NDArray[np.intp]) -> Array:
+        """Of the covariance of these rows."""
+        key = near.tobytes()
+        if key not in self.inverses:
+            rows = [self.observed[i] for i in near]
+            self.inverses[key] = np.asarray(
+                np.linalg.inv(covariance_of(rows, self.effects, self.noise)), dtype=np.float64
+            )
+        return self.inverses[key]
 
 
 def covariance_of(observed: Sequence[Observed], effects: Iterable[tuple[str, float]], noise: float) -> Array:

@@ -1,20 +1,30 @@
-"""Closed-form estimates of many cases at once, for fits, where simulating each case would take too long."""
+"""Closed-form estimates of many cases at once, for fits and bulk estimates: simulating each would take too long."""
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.engine.estimate.simulated import Resources, kernel_flops_per_s, of_decoder, prepare, queued_requests
-from advisor.engine.scheduler import ClosedLoop, burst, closed_loop, log_normal_cv2, scheduler_of
+from advisor.engine.estimate.simulated import (
+    Calibrations,
+    Resources,
+    calibration,
+    kernel_flops_per_s,
+    of_decoder,
+    prepare,
+    queued_requests,
+)
+from advisor.engine.scheduler import ClosedLoop, burst, closed_loop, log_normal_cv2, open_loop, scheduler_of
 from advisor.engine.step import (
+    POISSON,
     STEADY,
     Demand,
     Lane,
     Lanes,
     Scheduler,
+    batch_capacity_requests_per_s,
     idle_s,
     lanes,
     prefill_s,
@@ -22,10 +32,9 @@ from advisor.engine.step import (
     step_s,
     take,
 )
-from advisor.engine.terms import Case, Efficiency, Overhead, Scopes, efficiency, overhead
+from advisor.engine.terms import Case, Scopes
 
 NAN = math.nan
-Calibrations = dict[tuple[str, ...], tuple[Efficiency, Overhead]]  # by chip, framework and version
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,8 +43,13 @@ class Means:
 
     ttft_mean_s: float = NAN
     tpot_mean_s: float = NAN
+    ttft_p95_s: float = NAN  # at an arrival rate only, as are TPOT p95 and running_requests
+    tpot_p95_s: float = NAN
     output_tokens_per_s: float = NAN
     prefill_tokens_per_s: float = NAN
+    requests_per_s: float = NAN
+    capacity_requests_per_s: float = NAN  # at an arrival rate, and of vectors
+    running_requests: float = NAN  # of one lane
     flops_per_s: float = NAN
 
 
@@ -62,14 +76,7 @@ def prepared(cases: Sequence[Case], resources: Resources) -> Prepared:
 
 def recalibrated(lane: Lane, scopes: Scopes, cache: Calibrations) -> Lane:
     """The lane with the calibration of these scopes."""
-    a, f = lane.choice.accelerator, lane.framework
-    key = (a.slug, f.slug, f.version)
-    if key not in cache:
-        cache[key] = (
-            efficiency(scopes, a.slug, a.family, a.kind),
-            overhead(scopes, f.slug, f.version, a.family, a.kind, a.slug),
-        )
-    chip, framework = cache[key]
+    chip, framework = calibration(lane.choice.accelerator, lane.framework, scopes, cache)
     return replace(lane, choice=replace(lane.choice, efficiency=chip, overhead=framework))
 
 
@@ -87,11 +94,38 @@ def means(batch: Prepared, resources: Resources, scopes: Scopes) -> list[Means]:
                 estimates[i] = _kernel(batch.cases[i], lane)
             continue
         built = lanes(resources.models[model_id], model_lanes)
-        for row, i in enumerate(members):
-            if batch.cases[i].phase in ("prefill", "decode") and built.memory.fits[row]:
-                estimates[i] = _single_request(batch.cases[i], built, row)
-        for key, rows in _groups(batch, members, model_lanes).items():
-            _loops(batch, members, model_lanes, built, key, rows, estimates)
+        for i, found in zip(members, means_on([batch.cases[i] for i in members], model_lanes, built), strict=True):
+            estimates[i] = found
+    return estimates
+
+
+def means_on(cases: Sequence[Case], own: Sequence[Lane], built: Lanes) -> list[Means]:
+    """Means of cases that have a closed form, each on its lane, all at once; NaN where it does not fit."""
+    estimates: list[Means] = [Means()] * len(cases)
+    fits = built.memory.fits.tolist()
+    for row, case in enumerate(cases):
+        if case.phase in ("prefill", "decode") and fits[row]:
+            estimates[row] = _single_request(case, built, row)
+    for key, rows in _groups(cases, own).items():
+        compute = _open if key.kind == POISSON else _loops
+        found = compute([cases[r] for r in rows], [own[r] for r in rows], built, key, rows)
+        for row, each in zip(rows, found, strict=True):
+            estimates[row] = each if fits[row] else Means()
+    return estimates
+
+
+def vectors_on(cases: Sequence[Case], own: Sequence[Lane], built: Lanes) -> list[Means]:
+    """The most requests/s that whole deployments of encoders embed: every step is full."""
+    estimates: list[Means] = [Means()] * len(cases)
+    groups: dict[Scheduler, list[int]] = defaultdict(list)
+    for row, lane in enumerate(own):
+        groups[scheduler_of(lane)].append(row)
+    for scheduler, rows in groups.items():
+        demand = Demand(input_tokens=np.array([cases[r].isl for r in rows]), output_tokens=1.0)
+        seats = np.array([float(own[r].max_running_requests) for r in rows])
+        each = batch_capacity_requests_per_s(take(built.times, np.array(rows)), seats, demand, scheduler)
+        for row, rate in zip(rows, each.tolist(), strict=True):
+            estimates[row] = Means(capacity_requests_per_s=rate * (cases[row].chips // own[row].choice.tp))
     return estimates
 
 
@@ -109,59 +143,86 @@ def _single_request(case: Case, built: Lanes, row: int) -> Means:
     return Means(tpot_mean_s=seconds, output_tokens_per_s=1 / seconds)
 
 
-def _groups(
-    batch: Prepared, members: Sequence[int], model_lanes: Sequence[Lane]
-) -> Mapping[tuple[object, ...], list[int]]:
-    """Rows with the same scheduler and client, which one call of a closed form computes."""
-    groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
-    for row, i in enumerate(members):
-        case = batch.cases[i]
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """What the cases that one call of a closed form computes have in common."""
+
+    scheduler: Scheduler
+    kind: str
+    requests_per_user: float
+    spread: tuple[float, ...]
+    phase: str
+    drafted_tokens: int
+    acceptance_fraction: float
+
+
+def _groups(cases: Sequence[Case], own: Sequence[Lane]) -> Mapping[_Group, list[int]]:
+    groups: dict[_Group, list[int]] = defaultdict(list)
+    for row, (case, lane) in enumerate(zip(cases, own, strict=True)):
         if case.phase in ("prefill", "decode"):
             continue
         p = case.client
-        cap = case.max_batch or model_lanes[row].framework.max_running_requests
-        scheduler = replace(scheduler_of(model_lanes[row], case.phase == "static"), max_running_requests=cap)
+        scheduler = scheduler_of(lane, case.phase == "static")
+        if p.kind != POISSON:
+            cap = case.max_batch or lane.framework.max_running_requests
+            scheduler = replace(scheduler, max_running_requests=cap)
         cv2 = (log_normal_cv2(case.inputs), log_normal_cv2(case.outputs))
         spread = (p.length_low_fraction, p.length_high_fraction, *cv2)
-        draft = case.speculative_tokens or 1 if case.speculative and not model_lanes[row].draft else 0
-        groups[(scheduler, p.kind, p.requests_per_user, spread, case.phase, draft)].append(row)
+        drafted = case.speculative_tokens or 1 if case.speculative and not lane.draft else 0
+        accepted = lane.choice.overhead.acceptance_fraction if drafted else 0.0
+        groups[_Group(scheduler, p.kind, p.requests_per_user, spread, case.phase, drafted, accepted)].append(row)
     return groups
 
 
 def _loops(
-    batch: Prepared,
-    members: Sequence[int],
-    model_lanes: Sequence[Lane],
-    built: Lanes,
-    key: tuple[object, ...],
-    rows: Sequence[int],
-    estimates: list[Means],
-) -> None:
-    """Computes the rows of one group and writes the means of those that fit into `estimates`."""
-    scheduler, kind, requests_per_user, _, phase, draft = key
-    assert isinstance(scheduler, Scheduler)
-    group = [batch.cases[members[r]] for r in rows]
+    cases: Sequence[Case], own: Sequence[Lane], built: Lanes, key: _Group, rows: Sequence[int]
+) -> Iterator[Means]:
+    """The closed loops and batches of one group, whose lanes are these rows of `built`."""
     times = take(built.times, np.array(rows))
-    if draft:
-        times = speculative_times(times, int(str(draft)), model_lanes[rows[0]].choice.overhead.acceptance_fraction)
-    parallel = np.array([max(c.chips // model_lanes[r].choice.tp, 1) for c, r in zip(group, rows, strict=True)])
+    if key.drafted_tokens:
+        times = speculative_times(times, key.drafted_tokens, key.acceptance_fraction)
+    parallel = [max(c.chips // w.choice.tp, 1) for c, w in zip(cases, own, strict=True)]
     users = np.array(
         [
-            c.concurrency / n if c.concurrency else queued_requests(c, model_lanes[r], built, r)
-            for c, r, n in zip(group, rows, parallel, strict=True)
+            c.concurrency / n if c.concurrency else queued_requests(c, w, built, r)
+            for c, w, n, r in zip(cases, own, parallel, rows, strict=True)
         ]
     )
     users = np.maximum(np.ceil(users - 1e-9), 1.0)
-    demand = demand_of(group)
-    if kind == STEADY:
-        loop = closed_loop(times, users, demand, scheduler)
+    demand = demand_of(cases)
+    if key.kind == STEADY:
+        loop = closed_loop(times, users, demand, key.scheduler)
     else:
-        once = kind in ("static", "offline", "single") or phase == "static"
-        rounds = 1 if once else max(int(float(str(requests_per_user))), 1)
-        loop = burst(times, users, demand, scheduler, rounds)
-    for k, (case, r) in enumerate(zip(group, rows, strict=True)):
-        if built.memory.fits[r]:
-            estimates[members[r]] = _means(case, loop, k, users[k], parallel[k])
+        once = key.kind in ("static", "offline", "single") or key.phase == "static"
+        loop = burst(times, users, demand, key.scheduler, 1 if once else max(int(key.requests_per_user), 1))
+    return map(_means, cases, _columns(loop), users.tolist(), parallel)
+
+
+def _columns(loop: ClosedLoop) -> Iterator[tuple[float, ...]]:
+    """(TTFT, TPOT, output tokens/s, requests/s) of each row."""
+    each = (loop.ttft_mean_s, loop.tpot_mean_s, loop.output_tokens_per_s, loop.requests_per_s)
+    return zip(*(column.tolist() for column in each), strict=True)
+
+
+def _open(
+    cases: Sequence[Case], own: Sequence[Lane], built: Lanes, key: _Group, rows: Sequence[int]
+) -> Iterator[Means]:
+    """The cases of one group at their arrival rates, which all lanes share."""
+    ways = [c.chips // w.choice.tp for c, w in zip(cases, own, strict=True)]
+    rates = np.array([(c.client.rate_per_s or 0.0) / n for c, n in zip(cases, ways, strict=True)])
+    seen = open_loop(take(built.times, np.array(rows)), rates, demand_of(cases), key.scheduler, crowds=True)
+    for k, (case, n) in enumerate(zip(cases, ways, strict=True)):
+        poisson = case.client.arrival_cv == 1.0
+        yield Means(
+            ttft_mean_s=float(seen.ttft_mean_s[k]),
+            tpot_mean_s=float(seen.tpot_mean_s[k]),
+            ttft_p95_s=float(seen.ttft_p95_estimate_s[k]) if poisson else NAN,
+            tpot_p95_s=float(seen.tpot_p95_estimate_s[k]) if poisson else NAN,
+            output_tokens_per_s=float(seen.output_tokens_per_s[k]) * n,
+            requests_per_s=float(seen.requests_per_s[k]) * n,
+            capacity_requests_per_s=float(seen.capacity_requests_per_s[k]) * n,
+            running_requests=float(seen.running_requests[k]),
+        )
 
 
 def demand_of(cases: Sequence[Case]) -> Demand:
@@ -179,12 +240,14 @@ def demand_of(cases: Sequence[Case]) -> Demand:
     )
 
 
-def _means(case: Case, loop: ClosedLoop, k: int, users: float, parallel: float) -> Means:
-    """Figures of the deployment from row k of a closed loop with `users` on each of `parallel` lanes."""
-    chunk_steps, tpot_s = case.client.first_chunk_steps, float(loop.tpot_mean_s[k])
+def _means(case: Case, row: tuple[float, ...], users: float, parallel: int) -> Means:
+    """Figures of the deployment from a row of a closed loop with `users` on each of `parallel` lanes."""
+    ttft_s, tpot_s, tokens_per_s, requests_per_s = row
+    chunk_steps = case.client.first_chunk_steps
     busy_lanes = min((case.concurrency or users * parallel) / users, parallel)
     return Means(
-        ttft_mean_s=float(loop.ttft_mean_s[k]) + chunk_steps * tpot_s,
+        ttft_mean_s=ttft_s + chunk_steps * tpot_s,
         tpot_mean_s=tpot_s * max(1.0 - chunk_steps / max(case.osl - 1, 1.0), 0.1),
-        output_tokens_per_s=float(loop.output_tokens_per_s[k]) * busy_lanes / case.beams,
+        output_tokens_per_s=tokens_per_s * busy_lanes / case.beams,
+        requests_per_s=requests_per_s * busy_lanes,
     )

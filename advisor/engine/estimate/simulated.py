@@ -49,7 +49,9 @@ from advisor.engine.step import (
 from advisor.engine.terms import (
     Accelerator,
     Case,
+    Efficiency,
     Framework,
+    Overhead,
     Pool,
     Protocol,
     Quantization,
@@ -62,6 +64,7 @@ from advisor.engine.terms import (
 )
 
 NAN = math.nan
+Calibrations = dict[tuple[str, ...], tuple[Efficiency, Overhead]]  # by chip, framework and version
 STATISTICS = ("mean", "p50", "p95", "p99")  # of TTFT and TPOT in an Estimate
 SETTLING_ROUNDS = 2  # of a draft: what it costs depends on how many requests decode together
 OPEN_LOOP_REQUESTS = 20_000
@@ -177,8 +180,11 @@ def of_decoder(case: Case, resources: Resources) -> Case:
     return case if model is None else as_scheduled(case, model)
 
 
-def prepare(case: Case, resources: Resources) -> tuple[Lane, ...] | str:
-    """The lanes of a case (one, or prefill and decode if disaggregated), or why it cannot be estimated."""
+def prepare(case: Case, resources: Resources, known: Calibrations | None = None) -> tuple[Lane, ...] | str:
+    """The lanes of a case (one, or prefill and decode if disaggregated), or why it cannot be estimated.
+
+    known: the calibration of chips and frameworks by these scopes, which is added to.
+    """
     accelerator = resources.accelerators.get(case.accelerator_slug)
     if case.phase == "kernel":
         if accelerator is None:
@@ -201,7 +207,7 @@ def prepare(case: Case, resources: Resources) -> tuple[Lane, ...] | str:
         pools = [_free_pool(case, model, accelerator, framework, quantization, resources)]
     if any(p is None for p in pools):
         return "layout not stated"
-    return tuple(_lane(case, p, accelerator, framework, quantization, resources) for p in pools if p is not None)
+    return tuple(_lane(case, p, accelerator, framework, quantization, resources, known) for p in pools if p is not None)
 
 
 def _kernel_lane(case: Case, accelerator: Accelerator, resources: Resources) -> Lane:
@@ -286,21 +292,19 @@ def _lane(
     framework: Framework,
     quantization: Quantization,
     resources: Resources,
+    known: Calibrations | None = None,
 ) -> Lane:
     framework = defaults_on(framework, accelerator)
-    cap = case.max_batch or pool.max_batch or framework.max_running_requests
-    running = min(cap, math.ceil(case.concurrency / _lane_count(pool))) if case.concurrency else cap
     model = resources.models.get(case.model_id)
     if case.memory_fraction is not None:
         framework = replace(framework, memory_fraction=case.memory_fraction)
-    a = accelerator
-    host = overhead(resources.scopes, framework.slug, framework.version, a.family, a.kind, a.slug)
+    chip, host = calibration(accelerator, framework, resources.scopes, {} if known is None else known)
     if pool is case.decode_pool:  # the factor is that of servers that also compute prompts: accuracy.md, "Two pools"
         host = replace(host, expert_factor=1.0)
     return Lane(
         choice=Choice(
             accelerator=accelerator,
-            efficiency=efficiency(resources.scopes, a.slug, a.family, a.kind),
+            efficiency=chip,
             overhead=host,
             quantization=quantization,
             kv_dtype=case.kv_dtype or default_kv_dtype(framework, case.weights_dtype),
@@ -319,15 +323,44 @@ def _lane(
             ),
         ),
         framework=framework,
-        context_tokens=max(case.isl + case.osl, 1.0),
+        context_tokens=_context_tokens(case),
         max_batched_tokens=case.max_batched_tokens or pool.max_batched_tokens or framework.default_max_batched_tokens,
-        max_running_requests=max(int(running), 1),
+        max_running_requests=_most_running(case, pool, framework),
         source_tokens=mean_source_tokens(case, model) if model else 0.0,
         whole_prompts=model is not None and whole_prompts(model),
         http=case.client.http,
         draft=_draft(case, model, resources) if model else None,
         eager=case.eager,
     )
+
+
+def calibration(
+    a: Accelerator, framework: Framework, scopes: Scopes, known: Calibrations
+) -> tuple[Efficiency, Overhead]:
+    """What a chip and a framework on it achieve by these scopes, which `known` keeps."""
+    key = (a.slug, framework.slug, framework.version)
+    if key not in known:
+        host = overhead(scopes, framework.slug, framework.version, a.family, a.kind, a.slug)
+        known[key] = efficiency(scopes, a.slug, a.family, a.kind), host
+    return known[key]
+
+
+def at_numbers_of(case: Case, lane: Lane) -> Lane:
+    """The lane of a decoder's case that differs in lengths and concurrency alone from that of the lane."""
+    assert case.pool is not None
+    running = _most_running(case, case.pool, lane.framework)
+    return replace(lane, context_tokens=_context_tokens(case), max_running_requests=running)
+
+
+def _context_tokens(case: Case) -> float:
+    return max(case.isl + case.osl, 1.0)
+
+
+def _most_running(case: Case, pool: Pool, framework: Framework) -> int:
+    """Requests that a lane runs at once: the server's limit, or its share of those that there are."""
+    cap = case.max_batch or pool.max_batch or framework.max_running_requests
+    running = min(cap, math.ceil(case.concurrency / _lane_count(pool))) if case.concurrency else cap
+    return max(int(running), 1)
 
 
 def _draft(case: Case, model: Model, resources: Resources) -> Draft | None:
@@ -381,8 +414,7 @@ def _estimate(case: Case, case_lanes: tuple[Lane, ...], model: Model, built: Lan
     if case.phase == "fit" or not base.fits:
         return base if base.fits or case.phase == "fit" else replace(base, problem="does not fit")
     if not np.isfinite(built.times.linear_s[start : start + len(case_lanes)]).all():
-        name = lane.choice.accelerator.name
-        return problem(f"the bandwidth between {name} accelerators is unknown: set tp, pp and attention_dp to 1")
+        return problem(unknown_bandwidth(lane))
     if case.phase == "prefill":
         seconds = prefill_s(built, start, case.isl)
         rate = (case.source_tokens or case.isl) / seconds
@@ -394,6 +426,11 @@ def _estimate(case: Case, case_lanes: tuple[Lane, ...], model: Model, built: Lan
         return _disaggregated(case, case_lanes, built, start, base, seed)
     assert case.pool is not None or case.layout_free
     return _aggregated(case, lane, model, built, start, base, seed)
+
+
+def unknown_bandwidth(lane: Lane) -> str:
+    name = lane.choice.accelerator.name
+    return f"the bandwidth between {name} accelerators is unknown: set tp, pp and attention_dp to 1"
 
 
 def _memory_figures(case_lanes: tuple[Lane, ...], built: Lanes, start: int) -> Estimate:

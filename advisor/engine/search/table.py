@@ -433,10 +433,18 @@ def replicas_on(question: Question, kept: Sequence[Lane], offer: Array, carrying
     needed = question.workload.slo.redundancy
     if not needed:
         return carrying, grown
-    packed = np.ones((len(Packing._fields), *carrying.shape))
-    for i, w in enumerate(kept):
-        for index in set(offer[i].tolist()) - {-1}:
-            packed[:, i, offer[i] == index] = np.array(packing_of(w.choice, question.catalog.offers[index]))[:, None]
+    alike: dict[tuple[int, int, int, int], tuple[int, Choice]] = {}  # of what packing depends on, its first choice
+    kinds = [
+        alike.setdefault((id(c.accelerator), c.tp, c.pp, c.dp), (len(alike), c))[0] for c in (w.choice for w in kept)
+    ]
+    choices, offers = [c for _, c in alike.values()], question.catalog.offers
+    codes, place = np.unique(
+        np.array(kinds, dtype=int)[:, None] * (len(offers) + 1) + offer.astype(int) + 1, return_inverse=True
+    )
+    pairs = [divmod(code, len(offers) + 1) for code in codes.tolist()]
+    none = Packing(*np.ones(len(Packing._fields)))
+    found = [packing_of(choices[kind], offers[index - 1]) if index else none for kind, index in pairs]
+    packed = np.array(found, dtype=float).T[:, place.reshape(carrying.shape)] if found else carrying[None]
     p = Packing(*packed)
     return np.asarray(needed.replicas(carrying, p)), np.asarray(needed.replicas(grown, p))
 

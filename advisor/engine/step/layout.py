@@ -176,8 +176,11 @@ def _read_fraction(e: Efficiency, quantization: Quantization | None) -> float:
 
 def layouts(model: Model, choices: Sequence[Choice]) -> Layouts:
     """The rates of N choices, as arrays of shape (N,)."""
-    rows = [_corrected(_row(model, c), c.correction.time_factor) for c in choices]
-    return Layouts(**{f.name: np.array([float(r[f.name]) for r in rows]) for f in fields(Layouts)})
+    distinct = {id(c): c for c in choices}  # many lanes differ in their scheduler's limits alone
+    rows = [_corrected(_row(model, c), c.correction.time_factor) for c in distinct.values()]
+    place = {key: i for i, key in enumerate(distinct)}
+    at = np.array([place[id(c)] for c in choices], dtype=int)
+    return Layouts(**{f.name: np.array([float(r[f.name]) for r in rows])[at] for f in fields(Layouts)})
 
 
 def _corrected(row: dict[str, float], time_factor: float) -> dict[str, float]:

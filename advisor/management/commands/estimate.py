@@ -78,7 +78,7 @@ HELP = {
     "rank": "rank of the adapters; default: 16",
     "precision": "bf16, bf16_master, bf16_pure, fp8, mxfp8, nvfp4, amp or fp32; default: bf16",
     "recompute": "activation recomputation: none, selective or full; default: none",
-    "method": "full, lora or qlora; default: full",
+    "method": "serving: simulated or closed_form (formulas alone); training: full, lora or qlora; default: the first",
     "optimizer": "adamw, adamw_8bit, adafactor, muon or sgd; default: adamw",
     "offload": "what is kept in host memory: none, optimizer or all; default: none",
     "code": "hf, plain or megatron; default: megatron, for finetuning hf",
@@ -173,14 +173,18 @@ def required(options: dict[str, Any]) -> tuple[str, ...]:
 
 def estimated(options: dict[str, Any], warn: Callable[[str], object]) -> tuple[Any, str]:
     """The estimate that the arguments ask for, and its table."""
-    from advisor.answer import single_estimate, training_estimate
+    from advisor.answer import closed_estimates, single_estimate, training_estimate
     from advisor.report import estimate_text, training_text  # here, so that --help does not import the engine
     from advisor.workload import TrainingRun, parse_estimate
 
-    asked = parse_estimate(arguments(options, warn))
+    raw = arguments(options, warn)
+    asked = parse_estimate(raw)
     if isinstance(asked, TrainingRun):
         step = training_estimate.answer(asked)
         return step, training_text.table(step)
+    if asked.method == "closed_form":
+        closed = closed_estimates.answer(raw)
+        return closed, estimate_text.closed_table(closed)
     estimate = single_estimate.answer(asked)
     return estimate, estimate_text.table(estimate)
 

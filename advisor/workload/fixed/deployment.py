@@ -75,6 +75,8 @@ class PoolSpec(Section):
     batch: Seats | None = None
 
 
+EstimateMethod = Literal["simulated", "closed_form"]
+ESTIMATE_METHODS: tuple[str, ...] = get_args(EstimateMethod)
 DraftMethod = Literal["ngram", "eagle", "mtp", "draft"]
 DRAFT_METHODS: tuple[str, ...] = get_args(DraftMethod)
 
@@ -103,6 +105,10 @@ class Deployment(DeploymentTraffic):
     """The arguments of `manage.py estimate` and POST /api/v1/estimate. Degrees of parallelism are per replica."""
 
     kind: Literal["serving"] = "serving"
+    method: Annotated[
+        EstimateMethod,
+        Field(description="closed_form: means by formulas, without simulation, intervals and measured rows"),
+    ] = "simulated"
     model: ModelRef
     accelerator: Name
     count: Annotated[

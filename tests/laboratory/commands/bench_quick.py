@@ -1,5 +1,6 @@
 """Benchmarks the closed-form ranking of the whole catalog: what-if questions after the first one."""
 
+import itertools
 import json
 import statistics
 import time
@@ -41,6 +42,8 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("workloads", nargs="*", help=f"names of shipped workloads; default: {', '.join(DEFAULT)}")
+        parser.add_argument("--estimates", type=int, default=10_000, help="in closed form, of one call; 0: none")
+        parser.add_argument("--questions", type=int, default=40, help="of a grid of 200 in closed form; 0: none")
         parser.add_argument("--runs", type=int, default=3)
         parser.add_argument("--format", choices=("table", "json"), default="table")
 
@@ -53,8 +56,9 @@ class Command(BaseCommand):
             raise BadInput(f"no such shipped workload: {', '.join(unknown)}; see fixtures/workloads")
         rows = [measure(name, options["runs"]) for name in names]
         every = [ms for row in rows for ms in row.pop("each_ms")]
+        rates = {**estimates_rate(options["estimates"]), **questions_rate(options["questions"])}
         total = {"median_ms": statistics.median(every), "p95_ms": percentile(every, 95), "what_ifs": len(every)}
-        result = {"workloads": rows, "all": total}
+        result = {"workloads": rows, "all": total, **rates}
         self.stdout.write(json.dumps(result, indent=1) if options["format"] == "json" else table(result))
 
 
@@ -82,6 +86,45 @@ def measure(name: str, runs: int) -> dict[str, Any]:
         "candidates": ranking.candidates,
         "each_ms": each_ms,
     }
+
+
+CHIPS = ("h100-sxm", "h200-sxm", "mi300x", "l40s", "a100-sxm-80gb")
+BASE = {"model": "meta-llama/Llama-3.1-8B", "weights": "fp8", "osl": 200, "method": "closed_form"}
+SIZES = {"accelerator": CHIPS, "tp": (1, 2, 4, 8), "isl": (100, 500, 1000, 2000, 8000), "concurrency": range(1, 101)}
+
+
+def estimates_rate(count: int) -> dict[str, float]:
+    """Estimates of one call in a CPU second, from its entries to lines of JSON."""
+    from advisor.answer import closed_estimates
+
+    if not count:
+        return {}
+    combinations = itertools.islice(itertools.product(*SIZES.values()), count)
+    entries = [{**BASE, **dict(zip(SIZES, values, strict=True))} for values in combinations]
+    ms, _ = timed_ms(lambda: [json.dumps(found) for found in closed_estimates.Estimator().results(entries)])
+    return {"estimates": len(entries), "estimates_per_cpu_s": len(entries) / ms * 1e3}
+
+
+def questions_rate(count: int) -> dict[str, float]:
+    """Questions of a grid of 200 about one model in a CPU second, as a study answers them by formulas."""
+    from advisor import inputs
+    from advisor.answer import quick
+
+    if not count:
+        return {}
+    asked = question(FOLDER / "support-chat.yaml", [])
+    snapshot = inputs.take_snapshot(asked)
+    axes = itertools.product((20, 30, 40, 60, 100), (1, 2, 4, 8, 16, 24, 32, 48, 64, 96), (500, 1000, 2000, 4000))
+    specs = []
+    for tpot, mean, tokens in axes:
+        traffic = asked["traffic"] | {
+            "input_tokens": {"mean": tokens, "p95": 3 * tokens},
+            "requests_per_s": {"mean": mean, "peak": 3 * mean},
+        }
+        specs.append({**asked, "slo": {**asked["slo"], "tpot_ms_p95": tpot}, "traffic": traffic})
+    specs = sorted(specs[:: max(len(specs) // count, 1)][:count], key=quick.lanes_key)
+    ms, _ = timed_ms(lambda: [quick.quick_row(spec, snapshot, "bench") for spec in specs])
+    return {"questions": len(specs), "questions_per_cpu_s": len(specs) / ms * 1e3}
 
 
 def changes(spec: dict[str, Any], ranking: Any, run: int) -> Iterator[dict[str, list[str]]]:
@@ -127,4 +170,7 @@ def table(result: dict[str, Any]) -> str:
     lines.append(
         f"all {total['what_ifs']} what-ifs: median {total['median_ms']:,.0f} ms, p95 {total['p95_ms']:,.0f} ms"
     )
+    for what in ("estimates", "questions"):
+        if what in result:
+            lines.append(f"{result[what]:,} {what} in closed form: {result[f'{what}_per_cpu_s']:,.1f} a CPU second")
     return "\n".join(lines)
