@@ -145,7 +145,7 @@ LINKS = (
     "advice", "studies", "quick", "estimate", "estimates", "accelerators", "models", "prices", "own-prices",
     "discounts", "api-prices", "frameworks", "quantizations", "units", "regions", "assumptions", "freshness",
     "fidelity", "agents", "probe-jobs", "probe-results", "enrolments", "tokens", "own-tokens", "service-accounts",
-    "members", "invitations", "audit", "organization",
+    "members", "invitations", "audit", "organization", "saved-views", "price-updates", "held-prices",
 )  # fmt: skip
 
 
