@@ -20,6 +20,7 @@ from catalog.models import (
     Organisation,
     Price,
     PriceImport,
+    SavedView,
     ServiceAccount,
 )
 from probes.machines import agents, jobs
@@ -93,13 +94,15 @@ def theirs() -> dict[str, Any]:
     )
     row = {"point": 0, "set": {}, "workload": SECRET}
     StudyPiece.objects.create(study=study, index=0, points=[{"index": 0}], size=1, state="done", result=[row])
+    view = SavedView.objects.create(organisation=owner, list_name="prices", name=SECRET)
     return {
         "advice": advice.pk, "studies": study.pk,
         "rank": 1, "test": test.pk, "share": share.pk, "comment": comment.pk, "tokens": token.pk,
         "own-tokens": token.pk, "service-accounts": service.pk,
         "workers": agent.pk, "agents": agent.pk, "jobs": job.pk, "probe-jobs": job.pk, "results": result.pk,
         "probe-results": result.pk, "claim": enrolment.pk, "members": Membership.objects.get(user=user).pk,
-        "invitations": invitation.pk, "held": held.pk, "owner": owner,
+        "invitations": invitation.pk, "held": held.pk, "held-prices": held.pk, "saved-views": view.pk,
+        "owner": owner,
     }  # fmt: skip
 
 
@@ -131,7 +134,7 @@ def states() -> list[Any]:
     """Every row of the tables that hold an organization's data."""
     tables = (
         Advice, Option, LoadTest, Share, Comment, ApiToken, Agent, Job, Result, Enrolment, Membership, Invitation,
-        HeldPrice, PriceImport, Discount, Price, AuditEvent, Workload, ServiceAccount, Study, StudyPiece,
+        HeldPrice, PriceImport, Discount, Price, AuditEvent, Workload, ServiceAccount, Study, StudyPiece, SavedView,
     )  # fmt: skip
     rows = [list(table.objects.order_by("pk").values()) for table in tables]  # type: ignore[attr-defined]
     return [[row | {"last_used_at": None} for row in each] for each in rows]  # of the token that asks

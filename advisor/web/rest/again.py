@@ -109,7 +109,8 @@ class Successors(Asks, generics.ListAPIView[Advice]):
     )
     def post(self, request: Request, pk: Any) -> Response:
         self.serializer_class = AdviceSerializer
-        return self.made(pages.asked(workload_in(request.data), caller_of(request), self.advice(pk)))
+        earlier = self.advice(pk)
+        return self.made(pages.asked(workload_in(request.data), caller_of(request), earlier))
 
 
 # --- what-if ----------------------------------------------------------------------------------------------------
