@@ -174,6 +174,7 @@ class RowsSerializer(serializers.Serializer[Any]):
     count = serializers.IntegerField(help_text="Rows of the pieces that are done or failed")
     next = serializers.URLField(allow_null=True)
     previous = serializers.URLField(allow_null=True)
+    next_cursor = serializers.CharField(allow_null=True)
     results = serializers.ListField(child=serializers.DictField(), help_text="One object for each row, as in the CSV")
 
 
@@ -186,6 +187,7 @@ class StudyResults(OneStudy):
         parameters=[
             OpenApiParameter("limit", {"type": "integer", "minimum": 1}, description="Rows; 200 at most"),
             OpenApiParameter("offset", {"type": "integer", "minimum": 0}, description="Rows to skip"),
+            OpenApiParameter("cursor", str, description="`next_cursor` of a page"),
         ],
         responses={200: RowsSerializer, **problems(400, 404, 406)},
     )

@@ -31,7 +31,7 @@ from catalog.models import (
 )
 from catalog.pricing.derived import DERIVED, NO_CURRENT_PRICE, accelerators, public_prices
 from catalog.pricing.finding import in_currency
-from catalog.rest import Filters, KnownParameters, Ordering, Pages, columns
+from catalog.rest import Filters, KnownParameters, Ordering, Pages, columns, selected
 from catalog.revision import kept_list
 
 PROBLEM = "application/problem+json"
@@ -53,7 +53,7 @@ class Listed(viewsets.ReadOnlyModelViewSet[Any]):
 
     @kept_list
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Any:
-        return super().retrieve(request, *args, **kwargs)
+        return Response(selected(request, self, super().retrieve(request, *args, **kwargs).data))
 
 
 class AcceleratorSerializer(serializers.ModelSerializer[Accelerator]):
