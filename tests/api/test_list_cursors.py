@@ -146,9 +146,10 @@ def test_a_field_that_is_not_there_is_refused_with_those_that_are(path: str, all
     assert error["field"] == "fields" and allowed in error["message"]
 
 
+NAMES = st.sampled_from("abc")
 JSON = st.recursive(
     st.none() | st.integers(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner),
 )
 PATHS = st.lists(st.lists(NAMES, min_size=1, max_size=3).map(".".join), min_size=1, max_size=4)
 
