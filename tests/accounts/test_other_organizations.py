@@ -37,7 +37,7 @@ SHARED = (
     "api/v1/frameworks", "api/v1/quantizations", "api/v1/units", "api/v1/regions", "api/v1/assumptions",
     "api/v1/calibrations", "api/v1/fidelity", "workers/calibrations",
 )  # fmt: skip
-BY_SECRET = ("s/", "join/", "password/reset/")  # a link is the credential
+BY_SECRET = ("s/", "join/", "password/reset/", "api/v1/shared/")  # a link is the credential
 NOT_OURS = ("admin/", "api/agent/", "static/")
 
 

@@ -19,10 +19,12 @@ from django.db import models, transaction
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
+from django.utils.html import escape
 from drf_spectacular.generators import SchemaGenerator
 
 from advisor.api import tokens
 from advisor.models import ApiToken, Comment, Share, Study, StudyPiece
+from advisor.report import DOCUMENTS
 from advisor.web import share_links
 from catalog.accounts import audit
 from catalog.models import (
@@ -281,7 +283,7 @@ def membership(user: Any) -> int:
 SECRETS = ("token", "token_hash", "token_prefix", "key_salt", "claim", "id", "password", "last_login", "session_data")
 BY_DOOR = ("file_format", "file_name", "idempotency_key", "request_id")  # how it came in
 AGO = re.compile(r"(<time[^>]*>)[^<]*|\b(?:now|a second|\d+\s+seconds?)(?: ago)?")
-UNWATCHED = ("session", "tally", "usage", "accessattempt", "accesslog")
+UNWATCHED = ("session", "tally", "usage", "accessattempt", "accesslog", "permission")
 
 
 def tables() -> list[type[models.Model]]:
@@ -300,7 +302,8 @@ def state(before: dict[str, set[Any]]) -> dict[str, list[str]]:
         if name.startswith("catalog."):
             rows = rows.filter(organisation__isnull=False) if "organisation" in fields else rows[:0]
         told = [{"is_new": row[table._meta.pk.attname] not in before[name]} | kept_of(table, row) for row in rows]
-        found[name] = sorted(secretless(quiet(json.dumps(each, default=str, sort_keys=True))) for each in told)
+        text = "\n".join(json.dumps(each, default=str, sort_keys=True) for each in told)
+        found[name] = sorted(secretless(quiet(text)).splitlines())
     return found
 
 
@@ -636,3 +639,88 @@ def test_a_call_does_what_the_page_does(world: World, half: int) -> None:
 def differing(one: str, other: str) -> list[str]:
     lines = [set(each.replace("<", "\n<").splitlines()) for each in (one, other)]
     return sorted(lines[0] ^ lines[1])[:10]
+
+
+FILES = {  # path of the page's file: that of the call
+    "/advice/{advice}/workload.yaml": "/advice/{advice}/workload.yaml",
+    "/advice/{advice}/options.csv": "/advice/{advice}/options.csv",
+    "/advice/{advice}/advice.md": "/advice/{advice}/advice.md",
+    **{
+        f"/advice/{{advice}}/documents/{name}": f"/advice/{{advice}}/documents/{name}"
+        for name in DOCUMENTS
+        if not name.endswith(".xlsx")  # a file of ZIP, with the time of each member
+    },
+    "/s/{link}/documents/memo.md": "/shared/{link}/documents/memo.md",
+    "/advice/compare?item={advice}&item={other}&format=csv": "/compare.csv?item={advice}&item={other}",
+    "/studies/{ended}/results.csv": "/studies/{ended}/results.csv",
+}
+
+
+def test_a_file_of_a_call_is_the_file_of_the_page(world: World) -> None:
+    for page, call in FILES.items():
+        one, other = world.web.get(world.path(page)), world.calls("GET", call)
+        assert one.status_code == other.status_code == 200, (page, one.status_code, other.content[:300])
+        assert one.content == other.content and one["Content-Type"] == other["Content-Type"], page
+        assert one.get("Content-Disposition") == other.get("Content-Disposition"), page
+
+
+def test_what_a_page_says_in_json_is_what_the_call_says(world: World) -> None:
+    one = world.web.get(world.path("/advice/{advice}/result.json")).json()
+    assert world.calls("GET", "/advice/{advice}/result?include=all").json() == one
+    one = world.web.get("/catalog/prices/updates?format=json").json()
+    assert world.calls("GET", "/price-updates").json() == one
+    asked = "?vendor=amd&budget=90000"
+    one = world.web.get(world.path("/advice/{advice}/what-if") + asked, headers={"Accept": "application/json"}).json()
+    assert world.calls("GET", "/advice/{advice}/what-if" + asked).json() == one
+    shared = Client().get(world.path("/api/v1/shared/{link}/what-if") + asked)
+    assert shared.json()["ranking"]["workload"] == one["ranking"]["workload"] and "noindex" in shared["X-Robots-Tag"]
+
+
+def test_a_comparison_has_the_figures_of_its_page(world: World) -> None:
+    query = world.path("?item={advice}:1&item={advice}:2")
+    found = world.calls("GET", f"/compare{query}").json()
+    text = world.web.get(f"/advice/compare{query}").content.decode()
+    rows = [row for group in found["groups"] if group["title"] != "Question" for row in group["rows"]]
+    assert len(rows) > 10 and [item["letter"] for item in found["items"]] == ["A", "B"]
+    for row in rows:
+        assert all(str(escape(cell["text"])) in text for cell in row["cells"]), row
+    assert world.calls("GET", "/compare?item=x&item=y").status_code == 404
+    assert world.calls("GET", world.path("/compare?item={advice}")).status_code == 422
+
+
+def test_a_shared_answer_is_read_without_an_account_until_its_link_ends(world: World) -> None:
+    path = world.path("/api/v1/shared/{link}")
+    found = Client().get(path)
+    assert found.json()["result"]["recommendations"] and "calibrations" not in found.json()["result"]
+    assert found["X-Robots-Tag"] == "noindex, nofollow" and found["Referrer-Policy"] == "no-referrer"
+    world.posts("/advice/{advice}/unshare", link=world.ids["share"])
+    assert [Client().get(f"{path}{end}").status_code for end in ("", "/what-if", "/documents/memo.md")] == [404] * 3
+
+
+def test_hostile_bodies_of_the_calls_of_pages_are_refused(world: World) -> None:
+    wrong: list[tuple[str, str, Any, int]] = [
+        ("POST", "/advice/{advice}/rescore", {"prices": "tomorrow"}, 400),
+        ("POST", "/advice/{running}/rescore", {}, 409),
+        ("POST", "/advice/{advice}/what-if", {"controls": {"colour": "red"}}, 422),
+        ("POST", "/advice/{advice}/what-if", {"controls": {"budget": {"a": 1}}}, 400),
+        ("POST", "/advice/{advice}/what-if", {"controls": {}}, 422),
+        ("POST", "/advice/{advice}/what-if", {"controls": {"vendor": ["nobody"]}}, 422),
+        ("POST", "/advice/{running}/what-if", {"controls": {"budget": 1}}, 409),
+        ("GET", "/advice/{advice}/what-if?colour=red", None, 422),
+        ("PATCH", "/advice/{advice}/options/1/load-tests/{test}", {"calibrates": "yes"}, 400),
+        ("PATCH", "/advice/{advice}/options/1/load-tests/999999", {"calibrates": True}, 404),
+        ("POST", "/saved-views", {"list_name": "secrets", "name": "x"}, 400),
+        ("POST", "/saved-views", {"list_name": "prices", "name": "x", "query": "search=" + "x" * 3000}, 400),
+        ("POST", "/models/import", {}, 422),
+        ("POST", "/models/import", {"config": {"model_type": "nothing"}}, 422),
+        ("POST", "/models/import", {"config": QWEN, "hf_id": "a/b"}, 422),
+        ("POST", "/models/import", {"hf_id": "../../etc/passwd"}, 422),
+        ("POST", "/held-prices/999999/release", None, 404),
+        ("POST", "/agents/{agent}/approve", {"claim": 999999}, 409),
+        ("GET", "/advice/{running}/options.csv", None, 409),
+        ("GET", "/compare?item=a&what=b", None, 400),
+    ]
+    for method, path, body, status in wrong:
+        answer = world.calls(method, path, body)
+        assert answer.status_code == status, (method, path, body, answer.status_code, answer.content[:300])
+        assert answer["Content-Type"] == "application/problem+json" and answer.json()["detail"]
