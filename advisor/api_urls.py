@@ -21,8 +21,17 @@ from advisor.api import (
     StudyParquet,
     StudyResults,
 )
-from advisor.web import accuracy_page, comments, document_views, load_test_views, share_links
-from advisor.web.rest import again, files, held, shared
+from advisor.web import (
+    accuracy_page,
+    again,
+    comments,
+    document_views,
+    files,
+    held,
+    load_test_views,
+    share_links,
+    shared,
+)
 
 urlpatterns = [
     path("", Root.as_view(), name="api-root"),

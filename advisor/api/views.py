@@ -39,7 +39,7 @@ from advisor.api.openapi import (
 from advisor.api.parsers import PARSERS, idempotency_key, included, workload_in
 from advisor.api.serializers import AdviceSerializer, AdviceSummarySerializer
 from advisor.engine.terms import KINDS
-from advisor.inputs.what_if import OBJECTIVES
+from advisor.inputs import what_if
 from advisor.models import Advice
 from advisor.report import summary_of
 from advisor.result import Answer, AnswerSummary, Estimate, SummaryLinks, TrainingEstimate, short
@@ -167,7 +167,7 @@ class AdviceFilters(django_filters.FilterSet):
     objective = django_filters.ChoiceFilter(
         field_name="workload__spec__objective",
         label="Ranked by",
-        choices=[(name, objective(name)) for name in OBJECTIVES],
+        choices=[(name, objective(name)) for name in what_if.OBJECTIVES],
         empty_label="Any",
     )
     constraint = Limited(

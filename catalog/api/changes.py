@@ -18,8 +18,7 @@ from catalog.lists import saved
 from catalog.loading.bounded import Bounds
 from catalog.loading.fixtures import FixtureError
 from catalog.models import SavedView, ServedModel
-from catalog.pages import model_import, saved_views
-from catalog.pages.lists import LISTS
+from catalog.pages import lists, model_import, saved_views
 from catalog.rest import Body, OneOf, StrictJSONParser, Text, TooLarge, Unprocessable, Whole, YesNo, problems
 
 REFUSALS = problems(400, 401, 403, 406, 409, 413, 415, 422)
@@ -46,7 +45,7 @@ class ViewSerializer(serializers.ModelSerializer[SavedView]):
 
 
 class ViewBody(Body):
-    list_name = OneOf(choices=list(LISTS))
+    list_name = OneOf(choices=list(lists.LISTS))
     name = Text(max_length=60)
     query = Text(
         max_length=2000, required=False, allow_blank=True, help_text="Filters, sort and columns as in the address."
