@@ -4,6 +4,7 @@ import json
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
+from django.forms.utils import ErrorDict
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
@@ -29,6 +30,11 @@ class FilesParser(StrictJSONParser):
     bounds = Bounds(max_bytes=MAX_BYTES, max_values=100_000)
     finite = True
     too_large = TooLarge("The body is larger than 2 MB.")
+
+
+def by_name(errors: ErrorDict) -> dict[str, list[str]]:
+    """The errors of a page's form."""
+    return {name: [str(text) for text in texts] for name, texts in errors.items()}
 
 
 class ViewSerializer(serializers.ModelSerializer[SavedView]):
@@ -79,7 +85,7 @@ class SavedViews(generics.ListAPIView[SavedView]):
         body.is_valid(raise_exception=True)
         form = saved_views.ViewForm(body.validated_data)
         if not form.is_valid():
-            raise Unprocessable(form.errors)
+            raise Unprocessable(by_name(form.errors))
         try:
             row = saved.save(organisation_of(request), form.cleaned_data, caller_of(request).name)
         except saved.TooMany as error:
@@ -147,7 +153,7 @@ class ModelImport(generics.GenericAPIView[ServedModel]):
         texts = {name: json.dumps(asked[name]) for name in ("config", "quantization") if name in asked}
         form = model_import.ImportForm({**asked, **texts})
         if not form.is_valid():
-            raise Unprocessable(form.errors)
+            raise Unprocessable(by_name(form.errors))
         try:
             files, name = form.given()
             row = model_import.row_of(files, name)

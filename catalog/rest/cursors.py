@@ -62,7 +62,7 @@ class Rows:
     def order(self, n: int, back: bool = False) -> OrderBy:
         """By the key, rows without it last; or everything reversed."""
         nulls = {"nulls_first" if back else "nulls_last": True}
-        return OrderBy(F(alias(n)), descending=self.orders[n].descending != back, **nulls)  # type: ignore[arg-type]
+        return OrderBy(F(alias(n)), descending=self.orders[n].descending != back, **nulls)
 
     def place_of(self, row: Any, back: bool = False) -> Place:
         return {"after": [getattr(row, alias(n)) for n in range(len(self.orders))], "back": back}
@@ -114,7 +114,7 @@ def orders_of(query: QuerySet[Any]) -> list[OrderBy]:
     if not terms and query.query.default_ordering:
         terms = query.model._meta.ordering or ()
     found = [order_of(term) for term in terms]
-    names = {order.expression.name for order in found if isinstance(order.expression, F)}
+    names = {getattr(order.expression, "name", "") for order in found}
     return found if names & {"pk", query.model._meta.pk.name} else [*found, F("pk").asc()]
 
 

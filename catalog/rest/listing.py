@@ -37,7 +37,8 @@ class Pages(pagination.LimitOffsetPagination):
         return min(super().get_offset(request), MAX_OFFSET)
 
     def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any]:
-        self.request, self.view = request, view
+        self.asked, self.view = request, view
+        self.request = request  # of the framework's links
         self.limit, self.offset = self.get_limit(request) or self.default_limit, self.get_offset(request)
         self.count = self.get_count(queryset)
         place, rows = cursors.read(request), cursors.Rows(queryset)
@@ -52,17 +53,18 @@ class Pages(pagination.LimitOffsetPagination):
         return found
 
     def get_paginated_response(self, data: Any) -> Response:
-        data = selected(self.request, self.view, data)
-        setattr(self.request._request, APPLIED, True)
-        after, before = (place and cursors.written(self.request, place) for place in (self.after, self.before))
+        data = selected(self.asked, self.view, data)
+        setattr(self.asked._request, APPLIED, True)
+        places = (self.after, self.before)
+        after, before = (cursors.written(self.asked, place) if place is not None else None for place in places)
         following, preceding = self.get_next_link(), self.get_previous_link()
         if self.by_cursor:
-            following, preceding = (text and self.link(text) for text in (after, before))
+            following, preceding = (self.link(text) if text else None for text in (after, before))
         pages = {"next": following, "previous": preceding, "next_cursor": after}
         return Response({"count": self.count, **pages, "results": data})
 
     def link(self, cursor: str) -> str:
-        return replace_query_param(self.request.build_absolute_uri(), "cursor", cursor)
+        return replace_query_param(self.asked.build_absolute_uri(), "cursor", cursor)
 
     def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
         cursor = "`next_cursor` of a page, or empty for the first; other rows that come or go meanwhile move none."

@@ -1,7 +1,7 @@
 """Asking again: re-runs, changed questions and what-ifs of an answer; and comparisons of answers."""
 
 from dataclasses import asdict
-from typing import Any, ClassVar
+from typing import Any
 
 from django.db.models import QuerySet
 from django.http import Http404, QueryDict
@@ -85,7 +85,7 @@ class Rescore(Asks):
 class Successors(Asks, generics.ListAPIView[Advice]):
     pagination_class = Pages
     parser_classes = PARSERS
-    serializer_class = AdviceSummarySerializer
+    serializer_class: Any = AdviceSummarySerializer
 
     def get_queryset(self) -> QuerySet[Advice]:
         if getattr(self, "swagger_fake_view", False):
@@ -130,7 +130,7 @@ class WhatIfSerializer(serializers.Serializer[Any]):
     compared = ComparedSerializer(many=True, help_text="With the estimates of the question as it was.")
 
     def get_ranking(self, found: Any) -> QuickRanking:
-        return found["ranking"]  # type: ignore[no-any-return]
+        return found["ranking"]
 
 
 CONTROLS = [
@@ -172,7 +172,7 @@ def estimated(request: Request, advice: Advice, shared: bool = False) -> Respons
     found = changed(advice, request.query_params, shared)
     limits.of_quick(request)
     try:
-        context = what_ifs.results_context(request, found, "", shared)  # type: ignore[arg-type]
+        context = what_ifs.results_context(request, found, "", shared)
     except quick.Busy:
         raise Unready from None
     except pages.UnreadableAnswer:
@@ -257,7 +257,6 @@ class RestingSerializer(serializers.Serializer[Any]):
 class AnswersFreshness(generics.GenericAPIView[Advice]):
     queryset = Advice.objects.none()
     serializer_class = RestingSerializer
-    rights: ClassVar = {}
 
     @extend_schema(
         operation_id="listAnswersFreshness",
