@@ -99,6 +99,7 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
     "simple_history.middleware.HistoryRequestMiddleware",
     "axes.middleware.AxesMiddleware",
+    "catalog.rest.selection.ChooseFields",
 ]
 
 ROOT_URLCONF = "advisor.urls"
@@ -355,6 +356,7 @@ SPECTACULAR_SETTINGS = {
         "drf_spectacular.hooks.postprocess_schema_enums",
         "advisor.api.openapi.plain_nullables",
         "advisor.api.openapi.workload_alone_or_inside",
+        "advisor.api.openapi.document_fields",
         "advisor.api.openapi.document_refusals",
     ],
     "SERVE_PERMISSIONS": ["advisor.api.tokens.Allowed"],

@@ -1,7 +1,7 @@
 from django.urls import path
 from rest_framework.routers import SimpleRouter
 
-from catalog.api import freshness, lists, own_prices
+from catalog.api import changes, freshness, lists, own_prices
 
 router = SimpleRouter(trailing_slash=False)
 router.register("accelerators", lists.Accelerators, basename="api-accelerator")
@@ -16,6 +16,9 @@ router.register("assumptions", lists.Assumptions, basename="api-assumption")
 router.register("evidence", lists.Evidence, basename="api-evidence")
 
 urlpatterns = [
+    path("models/import", changes.ModelImport.as_view(), name="api-model-import"),
+    path("saved-views", changes.SavedViews.as_view(), name="api-saved-views"),
+    path("saved-views/<int:pk>", changes.OneSavedView.as_view(), name="api-saved-view"),
     *router.urls,
     path("freshness", freshness.Freshness.as_view(), name="api-freshness"),
     path("own-prices", own_prices.OwnPrices.as_view(), name="api-own-prices"),

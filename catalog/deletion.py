@@ -29,7 +29,6 @@ def delete_model(row: ServedModel, by: str) -> None:
             f"{row.hf_id} ships with Assay, and load_catalog would restore it. Only imported models can be deleted."
         )
     pk = row.pk
-    row._history_user = None  # type: ignore[attr-defined]  # else simple_history reads request.user, which may be a token
     with transaction.atomic():
         row.api_prices.all().delete()
         row.delete()

@@ -13,6 +13,13 @@ from simple_history.models import HistoricalRecords
 DEFAULT_ORGANISATION = "default"
 
 
+def account_behind(request: Any, **given: Any) -> Any:
+    """For the history of a row: the account that asks, also by one of its tokens; None: there is none."""
+    user = getattr(request, "user", None)
+    token = getattr(user, "token", None)
+    return token.user if token else user
+
+
 class Organisation(models.Model):
     slug = models.SlugField(unique=True)
     name = models.CharField(max_length=120)
@@ -229,7 +236,7 @@ class Accelerator(Sourced):
     typical_price_usd = models.FloatField(null=True, blank=True)
     served = models.BooleanField(default=True)
     not_served_reason = models.CharField(max_length=200, blank=True)
-    history = HistoricalRecords()
+    history = HistoricalRecords(get_user=account_behind)
 
     class Meta:
         ordering = ["vendor", "slug"]
@@ -519,7 +526,7 @@ class ServedModel(Sourced):
     # engines: the oldest version of each that runs it; hosting: providers that offer it; measured_only: not offered
     checkpoints = models.JSONField(default=dict, blank=True)
     shape = models.JSONField()  # hidden, vocab, tied_embeddings, blocks ...: the fields of advisor.engine.network.Model
-    history = HistoricalRecords()
+    history = HistoricalRecords(get_user=account_behind)
     objects = OwnedManager()
 
     class Meta:
@@ -575,7 +582,7 @@ class ApiProvider(Sourced):
     base_url = models.CharField(max_length=200, blank=True)  # of its OpenAI-compatible endpoint
     locations = models.JSONField(default=list, blank=True)  # ISO country codes; empty: not published
     withdrawn = models.DateField(null=True, blank=True)  # day on which it stopped selling API access per token
-    history = HistoricalRecords()
+    history = HistoricalRecords(get_user=account_behind)
 
     class Meta:
         ordering = ["slug"]
@@ -589,7 +596,7 @@ class Framework(Sourced):
     name = models.CharField(max_length=60)
     version = models.CharField(max_length=40)
     settings = models.JSONField()  # the remaining fields of advisor.engine.terms.Framework, in human units
-    history = HistoricalRecords()
+    history = HistoricalRecords(get_user=account_behind)
 
     class Meta:
         ordering = ["slug", "version"]
@@ -603,7 +610,7 @@ class QuantizationMethod(Sourced):
     slug = models.SlugField(unique=True, max_length=60)
     name = models.CharField(max_length=80)
     settings = models.JSONField()  # applies_to (weights | kv); the other fields of advisor.engine.terms.Quantization
-    history = HistoricalRecords()
+    history = HistoricalRecords(get_user=account_behind)
 
     class Meta:
         ordering = ["slug"]
@@ -620,7 +627,7 @@ class Region(Sourced):
     grid_kgco2e_per_kwh = models.FloatField(null=True, blank=True)
     pue = models.FloatField(null=True, blank=True)
     colocation_usd_per_kw_month = models.FloatField(null=True, blank=True)
-    history = HistoricalRecords()
+    history = HistoricalRecords(get_user=account_behind)
 
     class Meta:
         ordering = ["slug"]
@@ -647,7 +654,7 @@ class Unit(Sourced):
     price_usd_min = models.FloatField(null=True, blank=True)
     price_usd_max = models.FloatField(null=True, blank=True)
     lead_time = models.CharField(max_length=60, default="unknown")  # only with a source and its date
-    history = HistoricalRecords()
+    history = HistoricalRecords(get_user=account_behind)
 
     class Meta:
         ordering = ["kind", "slug"]
@@ -745,7 +752,7 @@ class Assumption(Sourced):
     unit = models.CharField(max_length=40)
     low = models.FloatField(null=True, blank=True)
     high = models.FloatField(null=True, blank=True)
-    history = HistoricalRecords()
+    history = HistoricalRecords(get_user=account_behind)
 
     class Meta:
         ordering = ["key"]

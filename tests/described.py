@@ -108,6 +108,9 @@ CHECKS = [
 ]
 
 
+UNGUESSED = {"fields", "cursor"}  # no generator guesses the name of a field, or a signed place
+
+
 class Described:
     """The API with rows of every kind in its database; `ids` are those that a path can name.
 
@@ -302,7 +305,9 @@ def with_ids(raw: Json, ids: Mapping[str, list[Any]]) -> Json:
     for path, operations in raw["paths"].items():
         parts = path.split("/")
         for operation in operations.values():
-            for parameter in operation.get("parameters", ()):
+            known = [each for each in operation.get("parameters", ()) if each["name"] not in UNGUESSED]
+            operation["parameters"] = known
+            for parameter in known:
                 if parameter["in"] == "path":
                     at = parts.index("{" + parameter["name"] + "}")
                     finished = parts[at - 1] == "advice" and parts[at + 1 :] not in ([], ["cancel"])

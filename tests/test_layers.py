@@ -81,7 +81,7 @@ BELOW_IN_CATALOG = {
     "details": "pricing loading",
     "lists": "details pricing accounts loading",
     "pages": "lists details pricing importers accounts loading",
-    "api": "details pricing accounts rest lists loading",
+    "api": "pages details pricing accounts rest lists loading",
 }
 BELOW_IN_PROBES = {
     "machines": "agent",

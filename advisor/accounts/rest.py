@@ -337,6 +337,11 @@ class WithTokens(OfAdmins):
         token, fresh = tokens.rotate(row)
         return self.shown(fresh, 201, token=token)
 
+    def revoked(self, pk: int) -> Response:
+        if not tokens.revoke(self.one(pk), self.by()):
+            raise Conflict("This token was revoked before.")
+        return self.shown(self.one(pk))
+
 
 class AllTokens(WithTokens, Tokens):
     """The list of `Tokens`, and creation."""
@@ -366,6 +371,18 @@ class RotateToken(WithTokens):
     )
     def post(self, request: Request, pk: int) -> Response:
         return self.rotated(pk)
+
+
+class RevokeToken(WithTokens):
+    @extend_schema(
+        operation_id="revokeApiToken",
+        summary="End a token now; it stays in the list",
+        parameters=[ID],
+        request=None,
+        responses={200: TokenSerializer, **ONE_REFUSALS},
+    )
+    def post(self, request: Request, pk: int) -> Response:
+        return self.revoked(pk)
 
 
 class OwnTokensOnly(WithTokens):
@@ -433,6 +450,18 @@ class RotateOwnToken(OwnTokensOnly):
     )
     def post(self, request: Request, pk: int) -> Response:
         return self.rotated(pk)
+
+
+class RevokeOwnToken(OwnTokensOnly):
+    @extend_schema(
+        operation_id="revokeOwnToken",
+        summary="End a personal token now; it stays in the list",
+        parameters=[ID],
+        request=None,
+        responses={200: TokenSerializer, **ONE_REFUSALS},
+    )
+    def post(self, request: Request, pk: int) -> Response:
+        return self.revoked(pk)
 
 
 # --- audit ------------------------------------------------------------------------------------------------------

@@ -6,15 +6,22 @@ from typing import TYPE_CHECKING, Any
 from advisor.api import limits, tokens
 from advisor.api.limits import Exceeded, address, count, reached, rest_s
 from advisor.api.page_tokens import is_program
-from advisor.api.parsers import JSONParser
+from advisor.api.parsers import PARSERS, JSONParser, workload_in
 from advisor.api.problems import incomplete, unavailable
 
 if TYPE_CHECKING:
-    from advisor.api.bulk_estimates import AdviceBatch, Estimates, Quick
+    from advisor.api.bulk_estimates import AdviceBatch, Estimates, Quick, Unready
     from advisor.api.deletions import OneLoadTest, OneShare, OneToken, Shares, Tokens
     from advisor.api.description import Description
     from advisor.api.lifecycle import Version
-    from advisor.api.serializers import ShareSerializer, TokenSerializer
+    from advisor.api.openapi import INCLUDE
+    from advisor.api.serializers import (
+        AdviceSerializer,
+        AdviceSummarySerializer,
+        AnswerField,
+        ShareSerializer,
+        TokenSerializer,
+    )
     from advisor.api.studies import (
         CancelStudy,
         ResumeStudy,
@@ -42,10 +49,13 @@ if TYPE_CHECKING:
 # Loaded on first use: Django REST framework's settings name classes of this room, and its views read them on import.
 VIEWS = {
     "advisor.api.deletions": ("OneLoadTest", "OneShare", "OneToken", "Shares", "Tokens"),
-    "advisor.api.bulk_estimates": ("AdviceBatch", "Estimates", "Quick"),
+    "advisor.api.bulk_estimates": ("AdviceBatch", "Estimates", "Quick", "Unready"),
     "advisor.api.description": ("Description",),
     "advisor.api.lifecycle": ("Version",),
-    "advisor.api.serializers": ("ShareSerializer", "TokenSerializer"),
+    "advisor.api.openapi": ("INCLUDE",),
+    "advisor.api.serializers": (
+        "AdviceSerializer", "AdviceSummarySerializer", "AnswerField", "ShareSerializer", "TokenSerializer",
+    ),
     "advisor.api.studies": (
         "CancelStudy", "ResumeStudy", "StudyCsv", "StudyDetail", "StudyList", "StudyParquet", "StudyResults", "file_of",
     ),
@@ -61,18 +71,23 @@ __all__ = [
     "AdviceFilters",
     "AdviceList",
     "AdviceResult",
+    "AdviceSerializer",
     "AdviceSummary",
+    "AdviceSummarySerializer",
+    "AnswerField",
     "CancelAdvice",
     "Description",
     "CancelStudy",
     "EstimateOne",
     "Estimates",
     "Exceeded",
+    "INCLUDE",
     "JSONParser",
     "OneAdvice",
     "OneLoadTest",
     "OneShare",
     "OneToken",
+    "PARSERS",
     "Pages",
     "Quick",
     "ResumeStudy",
@@ -86,6 +101,7 @@ __all__ = [
     "StudyResults",
     "TokenSerializer",
     "Tokens",
+    "Unready",
     "Version",
     "address",
     "count",
@@ -98,6 +114,7 @@ __all__ = [
     "tokens",
     "unavailable",
     "within_limits",
+    "workload_in",
 ]
 
 

@@ -215,6 +215,22 @@ def workload_alone_or_inside(result: dict[str, Any], **given: Any) -> dict[str, 
     return result
 
 
+FIELDS = {
+    "name": "fields", "in": "query", "required": False, "schema": {"type": "string"},
+    "description": "Only these fields, separated by commas, with dots for inner ones: `id,links.self`; of a list, of "
+    "each row. 400 names those that there are.",
+}  # fmt: skip
+
+
+def document_fields(result: dict[str, Any], **given: Any) -> dict[str, Any]:
+    """The choice of fields, of every call that reads JSON."""
+    for path, operations in result["paths"].items():
+        read = operations.get("get")
+        if read and path.startswith("/api/v1/") and "application/json" in read["responses"]["200"].get("content", {}):
+            read.setdefault("parameters", []).append(FIELDS)
+    return result
+
+
 def document_refusals(result: dict[str, Any], **given: Any) -> dict[str, Any]:
     """What any call can be answered with, where its view does not say so itself (a hook of the generator)."""
     known = {"description": "", "content": {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}

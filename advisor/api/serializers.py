@@ -37,6 +37,8 @@ class ReusedSerializer(serializers.Serializer[Any]):
 
 class AdviceSummarySerializer(serializers.ModelSerializer[Advice]):
     name = serializers.CharField(source="workload.name")
+    kind = serializers.SerializerMethodField(help_text="What the workload does")
+    tags = serializers.SerializerMethodField()
     ahead = serializers.SerializerMethodField(
         help_text="How many queued requests will start before it; null: it is not queued, or waits for measurements"
     )
@@ -56,6 +58,8 @@ class AdviceSummarySerializer(serializers.ModelSerializer[Advice]):
         fields = [
             "id",
             "name",
+            "kind",
+            "tags",
             "state",
             "stage",
             "progress_fraction",
@@ -75,6 +79,12 @@ class AdviceSummarySerializer(serializers.ModelSerializer[Advice]):
             "reused_from",
             "links",
         ]
+
+    def get_kind(self, advice: Advice) -> str:
+        return str(advice.workload.spec.get("kind", "serving"))
+
+    def get_tags(self, advice: Advice) -> list[str]:
+        return list(advice.workload.spec.get("tags", ()))
 
     def get_ahead(self, advice: Advice) -> int | None:
         if advice.state != Advice.State.QUEUED:

@@ -2,6 +2,7 @@
 
 from typing import Any, ClassVar
 
+import django_filters
 from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
@@ -27,7 +28,8 @@ from advisor.api.views import DELETED, Pages, is_schema
 from advisor.models import Study
 from advisor.studies import EstimatesStudy, GridStudy, PricesStudy, WorkloadsStudy, pieces, tables
 from catalog.accounts import Right, caller_of, organisation_of
-from catalog.rest import Conflict, problems
+from catalog.lists import filters
+from catalog.rest import Conflict, Filters, KnownParameters, Ordering, problems
 
 ASKED = AnyOf(name="StudyRequest", models=(WorkloadsStudy, GridStudy, PricesStudy, EstimatesStudy), required=("kind",))
 PARQUET = "application/vnd.apache.parquet"
@@ -75,6 +77,19 @@ class StudySerializer(serializers.ModelSerializer[Study]):
         return {key: reverse(name, args=[study.pk], request=self.context["request"]) for key, name in names.items()}
 
 
+class StudyFilters(django_filters.FilterSet):
+    """State, kind, a part of the name, author and days of the request."""
+
+    name = django_filters.CharFilter(lookup_expr="icontains", label="Part of the name")
+    author = django_filters.CharFilter(field_name="made_by", label="User name, or `token NAME`; exact")
+    since = filters.Day(field_name="created_at", lookup_expr="date__gte", label="Requested from")
+    until = filters.Day(field_name="created_at", lookup_expr="date__lte", label="Requested until")
+
+    class Meta:
+        model = Study
+        fields: ClassVar = ["state", "kind"]
+
+
 @extend_schema_view(
     get=extend_schema(
         operation_id="listStudies",
@@ -86,7 +101,10 @@ class StudyList(generics.ListAPIView[Study]):
     serializer_class = StudySerializer
     pagination_class = Pages
     parser_classes = PARSERS
-    filterset_fields: ClassVar = ["state", "kind"]
+    filter_backends = (KnownParameters, Filters, Ordering)
+    filterset_class = StudyFilters
+    ordering_fields: ClassVar = ["created_at", "finished_at", "kind", "made_by", "name", "state"]
+    ordering: ClassVar = ["-created_at"]
     queryset = Study.objects.none()
 
     def get_queryset(self) -> QuerySet[Study]:
@@ -179,6 +197,7 @@ class RowsSerializer(serializers.Serializer[Any]):
     count = serializers.IntegerField(help_text="Rows of the pieces that are done or failed")
     next = serializers.URLField(allow_null=True)
     previous = serializers.URLField(allow_null=True)
+    next_cursor = serializers.CharField(allow_null=True)
     results = serializers.ListField(child=serializers.DictField(), help_text="One object for each row, as in the CSV")
 
 
@@ -191,6 +210,7 @@ class StudyResults(OneStudy):
         parameters=[
             OpenApiParameter("limit", {"type": "integer", "minimum": 1}, description="Rows; 200 at most"),
             OpenApiParameter("offset", {"type": "integer", "minimum": 0}, description="Rows to skip"),
+            OpenApiParameter("cursor", str, description="`next_cursor` of a page"),
         ],
         responses={200: RowsSerializer, **problems(400, 404, 406)},
     )

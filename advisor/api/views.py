@@ -2,13 +2,17 @@
 
 # mypy: allow-subclassing-any
 
+import json
 import threading
 import time
+from functools import reduce
+from operator import and_, or_
 from typing import Any, ClassVar
 
 import django_filters
 from django import forms
-from django.db.models import F, QuerySet
+from django.db.models import F, Q, QuerySet
+from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from django.shortcuts import get_object_or_404
 from django.utils.decorators import method_decorator
 from django.views.decorators.http import conditional_page
@@ -38,11 +42,12 @@ from advisor.api.parsers import PARSERS, idempotency_key, included, key_owner, r
 from advisor.api.problems import LATER
 from advisor.api.serializers import AdviceSerializer, AdviceSummarySerializer
 from advisor.engine.terms import KINDS
+from advisor.inputs import what_if
 from advisor.later import sections
 from advisor.models import Advice
 from advisor.report import summary_of
 from advisor.result import Answer, AnswerSummary, ClosedEstimate, Estimate, SummaryLinks, TrainingEstimate, short
-from advisor.templatetags.units import STATES
+from advisor.templatetags.units import STATES, objective, words
 from advisor.workload import PORTFOLIO, Deployment, TrainingRun
 from catalog import rest
 from catalog.accounts import Right, caller_of, organisation_of
@@ -118,8 +123,48 @@ class Pages(rest.Pages):
 KINDS_ASKED = {**{kind.name: kind.title for kind in KINDS.values()}, PORTFOLIO: "several workloads on one fleet"}
 
 
+LIMITS = ("max_usd_per_month", "max_capex_usd", "max_accelerators")  # of the constraints
+NAMED = ("accelerators", "vendors", "providers", "regions", "frameworks", "formats")  # allowed or denied by name
+
+
+def text_at(*keys: str) -> KeyTextTransform:
+    """A value of the stored question as text; a list as JSON."""
+    value: Any = "workload__spec"
+    for key in keys[:-1]:
+        value = KeyTransform(key, value)
+    return KeyTextTransform(keys[-1], value)
+
+
+class Names(django_filters.CharFilter):
+    """Questions whose list at `keys` has this name, in upper or lower case."""
+
+    def __init__(self, *keys: str, **options: Any) -> None:
+        super().__init__(**options)
+        self.keys = keys
+
+    def filter(self, qs: QuerySet[Any], value: str) -> QuerySet[Any]:
+        if not value:
+            return qs
+        alias = f"{'_'.join(self.keys)}_text"
+        written = {json.dumps(value), json.dumps(value, ensure_ascii=False)}  # databases store either
+        found = [Q(**{f"{alias}__icontains": text}) for text in written]
+        return qs.alias(**{alias: text_at(*self.keys)}).filter(reduce(or_, found))
+
+
+class Limited(django_filters.ChoiceFilter):
+    """Questions that set this constraint."""
+
+    def filter(self, qs: QuerySet[Any], value: str) -> QuerySet[Any]:
+        if not value:
+            return qs
+        paths = [(value,)] if value in LIMITS else [(value, "allow"), (value, "deny")]
+        texts = {f"limit_{n}": text_at("constraints", *path) for n, path in enumerate(paths)}
+        unset = [Q(**{f"{name}__isnull": True}) | Q(**{f"{name}__in": ("null", "[]")}) for name in texts]
+        return qs.alias(**texts).exclude(reduce(and_, unset))
+
+
 class AdviceFilters(django_filters.FilterSet):
-    """Kind, state and days of the request."""
+    """Kind, state, tag, constraints and days of the request."""
 
     kind = django_filters.ChoiceFilter(
         field_name="workload__spec__kind", label="Kind", choices=list(KINDS_ASKED.items()), empty_label="Any"
@@ -129,6 +174,22 @@ class AdviceFilters(django_filters.FilterSet):
         choices=[(name, STATES.get(name, name)) for name in Advice.State.values],
         empty_label="Any",
     )
+    tag = Names("tags", label="Tag")
+    objective = django_filters.ChoiceFilter(
+        field_name="workload__spec__objective",
+        label="Ranked by",
+        choices=[(name, objective(name)) for name in what_if.OBJECTIVES],
+        empty_label="Any",
+    )
+    constraint = Limited(
+        label="With a constraint on",
+        choices=[*((name, words(name)) for name in LIMITS), *((name, name) for name in NAMED)],
+        empty_label="Any",
+    )
+    vendor = Names("constraints", "vendors", "allow", label="Limited to the vendor")
+    accelerator = Names("constraints", "accelerators", "allow", label="Limited to the accelerator")
+    provider = Names("constraints", "providers", "allow", label="Limited to the provider")
+    region = Names("constraints", "regions", "allow", label="Limited to the region")
     since = filters.Day(field_name="created_at", lookup_expr="date__gte", label="Requested from")
     until = filters.Day(field_name="created_at", lookup_expr="date__lte", label="Requested until")
 
@@ -149,14 +210,18 @@ class RestAdviceFilters(AdviceFilters):
 
     class Meta:
         model = Advice
-        fields = ["name", "model", "kind", "state", "author", "since", "until"]
+        fields = [
+            "name", "model", "kind", "state", "author", "tag", "objective", "constraint", "vendor", "accelerator",
+            "provider", "region", "since", "until",
+        ]  # fmt: skip
 
 
 LINKS = (
     "advice", "studies", "quick", "estimate", "estimates", "accelerators", "models", "prices", "own-prices",
     "discounts", "api-prices", "frameworks", "quantizations", "units", "regions", "assumptions", "freshness",
     "fidelity", "agents", "probe-jobs", "probe-results", "enrolments", "tokens", "own-tokens", "service-accounts",
-    "members", "invitations", "audit", "organization", "webhooks", "version",
+    "members", "invitations", "audit", "organization", "webhooks", "version", "saved-views", "price-updates",
+    "held-prices",
 )  # fmt: skip
 
 
@@ -189,7 +254,7 @@ class AdviceList(generics.ListAPIView[Advice]):
     parser_classes = PARSERS
     filter_backends = (rest.KnownParameters, rest.Filters, rest.Ordering)
     filterset_class = RestAdviceFilters
-    ordering_fields: ClassVar = ["created_at", "finished_at", "name", "state"]
+    ordering_fields: ClassVar = ["created_at", "finished_at", "kind", "made_by", "name", "state"]
     ordering: ClassVar = ["-created_at"]
     queryset = Advice.objects.none()
 
@@ -197,7 +262,7 @@ class AdviceList(generics.ListAPIView[Advice]):
         if is_schema(self):
             return self.queryset
         rows = advise.visible(organisation_of(self.request)).defer("result")
-        return rows.annotate(name=F("workload__name"))
+        return rows.annotate(name=F("workload__name"), kind=text_at("kind"))
 
     @extend_schema(
         operation_id="askForAdvice",

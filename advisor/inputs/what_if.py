@@ -333,10 +333,15 @@ def _changes(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any
 
 
 def _follows(path: str, spec: Json) -> bool:
-    """Whether the field follows from another one that is listed."""
+    """Whether the field follows from another one that is listed, or only names the question."""
     traffic = spec.get("traffic") or {}
     by_other = bool(spec.get("batch") or traffic.get("users") or states_rate(traffic))
-    return path == "name" or (path.startswith("traffic.requests_per_s") and by_other) or path.endswith("_per_s.mean")
+    return (
+        path == "name"
+        or path.endswith("tags")
+        or (path.startswith("traffic.requests_per_s") and by_other)
+        or path.endswith("_per_s.mean")
+    )
 
 
 SAID = {

@@ -14,6 +14,7 @@ from advisor.web import (
     views,
 )
 from advisor.web.answers import assumptions_page, compare_page, freshness_page, list_page
+from advisor.web.rest import again, files, held, shared
 from advisor.web.views import trouble
 from advisor.web.what_if import quick_estimate
 from advisor.web.what_if import views as what_if_views

@@ -19,7 +19,7 @@ from advisor.api import Pages
 from advisor.fidelity import Card, Json, Line, scorecard, stored
 from advisor.web.charts import fidelity as fidelity_chart
 from catalog.lists import export
-from catalog.rest import Unprocessable, problems, refuse_empty, refuse_unknown
+from catalog.rest import PAGE, Unprocessable, problems, refuse_empty, refuse_unknown
 from catalog.revision import kept
 
 Pairs = tuple[tuple[str, str], ...]  # query parameters: (name, value)
@@ -270,7 +270,7 @@ def asked_rows(request: Request) -> tuple[Card, list[Line]]:
     if card is None:
         raise exceptions.NotFound("No scorecard is loaded: run manage.py load_catalog.")
     form = FilterForm(request.query_params, card)
-    refuse_unknown(request, {*form.fields, "id", "sort", "limit", "offset", "format"}, repeatable=("id",))
+    refuse_unknown(request, {*form.fields, "id", "sort", *PAGE}, repeatable=("id",))
     refuse_empty(request, ("disputed", "sort"))
     if (sort := request.query_params.get("sort")) and sort not in SORTS:
         raise exceptions.ValidationError({"sort": [f"There is no such column. Columns: {', '.join(COLUMNS)}."]})
@@ -330,6 +330,7 @@ class FidelityRows(views.APIView):
             *PARAMETERS,
             OpenApiParameter("limit", {"type": "integer", "minimum": 1}),
             OpenApiParameter("offset", {"type": "integer", "minimum": 0}),
+            OpenApiParameter("cursor", str),
         ],
         responses={200: OpenApiResponse(OpenApiTypes.OBJECT), **problems(400, 404, 406, 422)},
     )

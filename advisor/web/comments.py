@@ -29,13 +29,14 @@ def add_to(advice: Advice, text: str, caller: Caller) -> Comment:
     """Adds a comment to an advice that the caller sees. Advice.DoesNotExist: it was deleted."""
     with transaction.atomic():
         advise.hold(advice.pk)
-        comment = Comment.objects.create(advice=advice, text=text, author=caller.account, made_by=caller.name[:150])
+        comment = Comment.objects.create(advice=advice, text=text, author=caller.person, made_by=caller.name[:150])
         audit.record(advice.organisation, caller.name, audit.Action.COMMENT, advice.workload.name)
     return comment
 
 
 def may_delete(comment: Comment, caller: Caller) -> bool:
-    is_author = caller.account is not None and comment.author_id == caller.account.pk and caller.may(Right.PLAN)
+    person = caller.person
+    is_author = person is not None and comment.author_id == person.pk and caller.may(Right.PLAN)
     return is_author or caller.may(Right.ADMINISTER)
 
 

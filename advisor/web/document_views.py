@@ -76,6 +76,26 @@ def renderer_of(kind: str) -> type[Made]:
 RENDERERS = {name: renderer_of(kind) for name, (kind, _) in DOCUMENTS.items()}
 
 
+def described(operation_id: str, **more: Any) -> Any:
+    """The description of a call that returns any of the documents."""
+    return extend_schema(
+        operation_id=operation_id,
+        summary=f"A document for finance or for a cluster: {', '.join(DOCUMENTS)}",
+        parameters=[
+            OpenApiParameter("name", OpenApiTypes.STR, OpenApiParameter.PATH, enum=list(DOCUMENTS)),
+            OpenApiParameter("rank", {"type": "integer", "minimum": 1}, description="The option; 1 without it"),
+        ],
+        responses={
+            **{
+                (200, kind): OpenApiResponse(OpenApiTypes.BINARY if kind == XLSX else OpenApiTypes.STR)
+                for kind in sorted({kind for kind, _ in DOCUMENTS.values()})
+            },
+            **problems(202, 404, 406, 409),
+        },
+        **more,
+    )
+
+
 class Document(OneAdvice):
     def get_renderers(self) -> list[BaseRenderer]:
         """Of the document's own media type; a name that does not exist is a 404 whatever is accepted."""
@@ -91,24 +111,12 @@ class Document(OneAdvice):
             kind = DOCUMENTS[name][0]
             raise exceptions.NotAcceptable(f"{name} is {kind}: send Accept: {kind}, or no Accept header.") from None
 
-    @extend_schema(
-        operation_id="getAdviceDocument",
-        summary=f"A document for finance: {', '.join(DOCUMENTS)}",
-        parameters=[
-            OpenApiParameter("name", OpenApiTypes.STR, OpenApiParameter.PATH, enum=list(DOCUMENTS)),
-            OpenApiParameter("rank", {"type": "integer", "minimum": 1}, description="The option; 1 without it"),
-        ],
-        responses={
-            **{
-                (200, kind): OpenApiResponse(OpenApiTypes.BINARY if kind == XLSX else OpenApiTypes.STR)
-                for kind in sorted({kind for kind, _ in DOCUMENTS.values()})
-            },
-            **problems(202, 404, 406, 409),
-        },
-    )
+    @described("getAdviceDocument")
     def get(self, request: Request, pk: Any, name: str) -> HttpResponse:
-        advice = self.advice(pk)
+        return self.made(self.advice(pk), name)
+
+    def made(self, advice: Advice, name: str) -> HttpResponse:
         try:
-            return document(advice, name, request.query_params.get("rank"))
+            return document(advice, name, self.request.query_params.get("rank"))
         except Http404 as missing:
             raise exceptions.NotFound(str(missing)) from None

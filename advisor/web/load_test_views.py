@@ -15,14 +15,25 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from advisor import load_tests, workload
-from advisor.api import limits, within_limits
+from advisor.api import JSONParser, OneLoadTest, limits, within_limits
 from advisor.engine.terms import kind_named
 from advisor.load_tests import LoadResultError
 from advisor.models import Advice, LoadTest, Option
 from catalog.accounts import Right, caller_of, needs, organisation_of
 from catalog.loading.bounded import WEB, Bounds
 from catalog.models import Organisation
-from catalog.rest import Body, Number, Pattern, StrictJSONParser, Text, TooLarge, Whole, problems
+from catalog.rest import (
+    Body,
+    Conflict,
+    Number,
+    Pattern,
+    StrictJSONParser,
+    Text,
+    TooLarge,
+    Whole,
+    YesNo,
+    problems,
+)
 
 
 def option_of(organisation: Organisation, pk: Any, rank: int) -> Option:
@@ -156,6 +167,33 @@ def one(test: LoadTest) -> dict[str, Any]:
     comparison = load_tests.compare(load_tests.predicted(test.option), test.measured)
     measured = {key: value for key, value in test.measured.items() if key != "requests"}
     return {"id": test.pk, "calibrates": test.calibrates, "measured": measured, **comparison}
+
+
+class SwitchBody(Body):
+    calibrates = YesNo(help_text="Whether it may be exported as measured rows")
+
+
+class OneTest(OneLoadTest):
+    parser_classes = (JSONParser,)
+
+    @extend_schema(
+        operation_id="changeLoadTest",
+        summary="Use a load test as calibration, or no longer",
+        description="409: its load was not the predicted one.",
+        parameters=[RANK, OpenApiParameter("test", int, OpenApiParameter.PATH)],
+        request=SwitchBody,
+        responses={200: OpenApiResponse(OpenApiTypes.OBJECT), **problems(400, 404, 406, 409, 413, 415)},
+    )
+    def patch(self, request: Request, pk: Any, rank: int, test: int) -> Response:
+        option, body = option_of(organisation_of(request), pk, rank), SwitchBody(data=request.data)
+        body.is_valid(raise_exception=True)
+        measured = get_object_or_404(option.load_tests.select_related("option"), pk=test)
+        try:
+            load_tests.set_calibrates(measured, body.validated_data["calibrates"])
+        except LoadResultError as error:
+            raise Conflict(str(error)) from None
+        measured.refresh_from_db()
+        return Response(one(measured))
 
 
 # --- a running deployment -----------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ OF_ROW = (
 )  # fmt: skip
 OF_FLEET = (
     "constraints.regions.allow", "constraints.max_usd_per_month", "constraints.acquisition",
-    "owned", "constraints.accelerators.allow", "tco.horizon_months",
+    "owned", "constraints.accelerators.allow", "tco.horizon_months", "tags",
 )  # fmt: skip
 NAME = "name"
 TYPED = (*(path for path in OF_ROW if not FIELDS[path].choices), YAML)  # what makes a row more than an empty one

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_POST
 from advisor import refresh
 from catalog.accounts import Caller, Right, caller_of, organisation_of, refused
 from catalog.loading.fixtures import FixtureError
-from catalog.models import HeldPrice, PriceImport, PriceRefresh
+from catalog.models import HeldPrice, Organisation, PriceImport, PriceRefresh
 from catalog.pricing import imports
 
 SHOWN = 20  # imports, and earlier refreshes
@@ -24,23 +24,39 @@ def updates(request: HttpRequest) -> HttpResponse:
     finished = PriceRefresh.objects.exclude(finished_at=None)
     last = finished.first()
     own = organisation_of(request)
-    changes = refresh.changes_for(last.report, own) if last else []
     if request.GET.get("format") == "json":
-        body = {"state": last.state, "started_at": last.started_at.isoformat(), "error": last.error} if last else {}
-        report = {**last.report, "answers_changed": changes} if last and last.report else last and last.report
-        return JsonResponse({**body, "report": report})
+        return JsonResponse(newest_report(own))
     caller = caller_of(request)
-    held = HeldPrice.objects.filter(state=HeldPrice.State.HELD).select_related("price_import")
+    changes = refresh.changes_for(last.report, own) if last else []
     context: dict[str, Any] = {
         "status": refresh.status(),
         "last": last,
         "report": last.report if last else {},
         "changes": [(change, refresh.change_line(change)) for change in changes],
         "refreshes": finished[1:SHOWN],
-        "held": [(row, caller.may(right_to_decide(row))) for row in seen(held, "price_import__organisation", caller)],
+        "held": [(row, caller.may(right_to_decide(row))) for row in waiting(caller)],
         "imports": seen(PriceImport.objects.all(), "organisation", caller)[:SHOWN],
     }
     return render(request, "advisor/price_updates.html", context)
+
+
+def newest_report(own: Organisation) -> dict[str, Any]:
+    """The last finished refresh, with the changes of an organization's answers."""
+    last = PriceRefresh.objects.exclude(finished_at=None).first()
+    if last is None:
+        return {"report": None}
+    body = {"state": last.state, "started_at": last.started_at.isoformat(), "error": last.error}
+    changes = {"answers_changed": refresh.changes_for(last.report, own)} if last.report else {}
+    return {**body, "report": {**last.report, **changes}}
+
+
+def held_prices(caller: Caller) -> QuerySet[HeldPrice]:
+    """Those that the caller sees, decided or not."""
+    return seen(HeldPrice.objects.select_related("price_import"), "price_import__organisation", caller)
+
+
+def waiting(caller: Caller) -> QuerySet[HeldPrice]:
+    return held_prices(caller).filter(state=HeldPrice.State.HELD)
 
 
 def seen(rows: QuerySet[Any], owner: str, caller: Caller) -> QuerySet[Any]:
@@ -58,8 +74,7 @@ def right_to_decide(row: HeldPrice) -> Right:
 def decide(request: HttpRequest, pk: int) -> HttpResponse:
     """Releases or discards one held price."""
     caller = caller_of(request)
-    waiting = seen(HeldPrice.objects.select_related("price_import"), "price_import__organisation", caller)
-    if sent := refused(request, right_to_decide(get_object_or_404(waiting, pk=pk)), "price-updates"):
+    if sent := refused(request, right_to_decide(get_object_or_404(held_prices(caller), pk=pk)), "price-updates"):
         return sent
     release = request.POST.get("decision") == "release"
     try:

@@ -48,6 +48,7 @@ from catalog.rest import refusal
 
 log = structlog.get_logger("assay.web")
 SHARE_DAYS = (7, 30, 90)
+THEN = "then"  # re-run at the prices of its day
 ALL = "all"  # of a list; once also of the sections
 GONE = "This recommendation was deleted."
 UNREADABLE = "This answer was stored by another version and cannot be displayed. Re-run it."
@@ -374,13 +375,8 @@ def cancel(request: HttpRequest, pk: Any) -> HttpResponse:
 @needs(Right.PLAN, "advice-list")
 def rescore(request: HttpRequest, pk: Any) -> HttpResponse:
     advice = get_object_or_404(advise.visible(organisation_of(request)), pk=pk)
-    keeps_prices = request.POST.get("prices") == "then" and advice.state in advise.FINISHED
-    caller = caller_of(request)
     try:
-        if keeps_prices:
-            return redirect("advice", advise.again_at_its_prices(advice, caller.name).pk)
-        advise.check_room(advice.organisation, caller.name)
-        return redirect("advice", advise.rescore(advice, caller.name).pk)
+        return redirect("advice", again(advice, request.POST.get("prices") == THEN, caller_of(request).name).pk)
     except advise.QueueFull as error:
         messages.error(request, str(error))
         return redirect("advice", pk)
@@ -389,6 +385,17 @@ def rescore(request: HttpRequest, pk: Any) -> HttpResponse:
     except WorkloadError as trouble:  # the catalog has changed since
         messages.error(request, f"This request cannot be re-run as it is: {trouble}. Change it in the form.")
         return redirect("advice", pk)
+
+
+def again(advice: Advice, at_its_prices: bool, by: str) -> Advice:
+    """The same question once more, at the prices of its day or at today's; an unfinished one is returned unchanged.
+
+    Raises QueueFull, Advice.DoesNotExist (deleted meanwhile) and WorkloadError (the catalog has changed since).
+    """
+    if at_its_prices and advice.state in advise.FINISHED:
+        return advise.again_at_its_prices(advice, by)
+    advise.check_room(advice.organisation, by)
+    return advise.rescore(advice, by)
 
 
 @require_POST
@@ -441,31 +448,42 @@ def export_json(request: HttpRequest, pk: Any) -> HttpResponse:
     return response
 
 
-@require_safe
 @reader.in_english
-def export_workload(request: HttpRequest, pk: Any) -> HttpResponse:
+def workload_file(advice: Advice) -> HttpResponse:
     """The workload file of any advice, finished or not; `advise` and the form accept it."""
-    advice = get_object_or_404(advise.visible(organisation_of(request)), pk=pk)
     return download(advice, "yaml", "application/yaml; charset=utf-8", forms.as_file(advice.workload.spec))
 
 
-@require_safe
 @reader.in_english
-@or_incomplete
-def export_csv(request: HttpRequest, pk: Any) -> HttpResponse:
-    advice = completed(organisation_of(request), pk)
+def csv_file(advice: Advice) -> HttpResponse:
+    later.check_complete(advice)
     return download(advice, "csv", "text/csv; charset=utf-8", csv_text(answer_of(advice)))
 
 
-@require_safe
 @reader.in_english
-@or_incomplete
-def export_markdown(request: HttpRequest, pk: Any) -> HttpResponse:
-    advice = completed(organisation_of(request), pk)
+def markdown_file(advice: Advice) -> HttpResponse:
+    later.check_complete(advice)
     answer = answer_of(advice)
     undone = [f"> {calibration_marks.undone_notice(c)}\n" for c in calibration_marks.undone(answer)]
     text = "\n".join([*undone, report.markdown(answer)])
     return download(advice, "md", "text/markdown; charset=utf-8", text)
+
+
+@require_safe
+def export_workload(request: HttpRequest, pk: Any) -> HttpResponse:
+    return workload_file(get_object_or_404(advise.visible(organisation_of(request)), pk=pk))
+
+
+@require_safe
+@or_incomplete
+def export_csv(request: HttpRequest, pk: Any) -> HttpResponse:
+    return csv_file(finished(organisation_of(request), pk))
+
+
+@require_safe
+@or_incomplete
+def export_markdown(request: HttpRequest, pk: Any) -> HttpResponse:
+    return markdown_file(finished(organisation_of(request), pk))
 
 
 # --- shared -----------------------------------------------------------------------------------------------------

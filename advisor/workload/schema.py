@@ -57,6 +57,7 @@ ModelRef = Annotated[
     Annotated[Name, Tag("~plain")] | Annotated[Config, Tag("~section")],
     Discriminator(text_or_section),
 ]
+TagName = Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[^\s,;\"\\\x00-\x1f\x7f]+$")]
 # a workload of a portfolio: the path of its file, or its contents
 MemberRef = Annotated[
     Annotated[Name, Tag("~plain")] | Annotated[dict[str, Any], Tag("~section")],
@@ -448,6 +449,7 @@ class Spec(Section):
     ] = "no"
     use_measurements: Switch = "yes"  # whether to correct predictions by measured rows of similar deployments
     prices_as_of: Day | None = None  # use the prices, discounts and licenses known on that day
+    tags: Annotated[list[TagName], Field(max_length=20)] = []  # to find the question by; they change no answer
 
 
 # --- validating -------------------------------------------------------------------------------------------------

@@ -69,6 +69,12 @@ class Caller:
         return self.user if self.role else None
 
     @property
+    def person(self) -> Any:
+        """The account, also where one of its tokens asks; None for visitors and tokens of an organization."""
+        token = getattr(self.user, "token", None)
+        return token.user if token else self.account
+
+    @property
     def is_member(self) -> bool:
         """Whether the caller belongs to the organization; visitors of an open installation do not."""
         return self.organisation is not None and (self.is_alone or bool(self.name))

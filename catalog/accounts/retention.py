@@ -42,6 +42,7 @@ def change(organisation: Organisation, days: dict[str, int | None], by: str) -> 
         raise Refused(
             f"{wrong[0]}: give a number of days from 1 to {MAX_DAYS}, or nothing to keep what the settings say."
         )
+    before = own(organisation)
     Retention.objects.update_or_create(organisation=organisation, defaults=days)
-    text = ", ".join(f"{name} {value}" for name, value in days.items())
+    text = ", ".join(f"{name} {value}" for name, value in days.items() if value != before[name])
     audit.record(organisation, by, audit.Action.LIMITS, organisation.name, text)

@@ -1,3 +1,3 @@
-"""REST views of the catalog, and of an organization's own prices."""
+"""REST views of the catalog, and of what organizations add to it: prices, views and models."""
 
-from catalog.api import freshness, lists, own_prices
+from catalog.api import changes, freshness, lists, own_prices

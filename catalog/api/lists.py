@@ -7,11 +7,12 @@ from django.db.models import F, QuerySet
 from django.http import Http404
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_view
-from rest_framework import mixins, serializers, viewsets
+from rest_framework import decorators, mixins, serializers, viewsets
 from rest_framework.exceptions import APIException, PermissionDenied
 from rest_framework.request import Request
+from rest_framework.response import Response
 
-from catalog import clock
+from catalog import clock, owned_models
 from catalog.accounts import Right, caller_of, why_not
 from catalog.deletion import NotDeletable, delete_model, may_delete
 from catalog.details import maturity
@@ -30,7 +31,7 @@ from catalog.models import (
 )
 from catalog.pricing.derived import DERIVED, NO_CURRENT_PRICE, accelerators, public_prices
 from catalog.pricing.finding import in_currency
-from catalog.rest import Filters, KnownParameters, Ordering, Pages, columns
+from catalog.rest import Filters, KnownParameters, Ordering, Pages, columns, selected
 from catalog.revision import kept_list
 
 PROBLEM = "application/problem+json"
@@ -52,7 +53,7 @@ class Listed(viewsets.ReadOnlyModelViewSet[Any]):
 
     @kept_list
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Any:
-        return super().retrieve(request, *args, **kwargs)
+        return Response(selected(request, self, super().retrieve(request, *args, **kwargs).data))
 
 
 class AcceleratorSerializer(serializers.ModelSerializer[Accelerator]):
@@ -244,7 +245,23 @@ class Models(mixins.DestroyModelMixin, Listed):
     filterset_class = filters.ModelFilter
     lookup_field = "slug"
 
-    rights = {"DELETE": Right.ADMINISTER}
+    rights = {"DELETE": Right.ADMINISTER, "POST": Right.MAINTAIN}
+
+    @extend_schema(
+        operation_id="shareModel",
+        summary="Let all organizations see a model of the caller's organization",
+        description="For operators and admins of the default organization. 409: there is a shared one of this name.",
+        request=None,
+        responses={200: ModelSerializer, (409, PROBLEM): OpenApiTypes.OBJECT},
+    )
+    @decorators.action(detail=True, methods=["post"])
+    def share(self, request: Request, slug: str = "") -> Response:
+        row = self.get_object()
+        try:
+            owned_models.share(row, caller_of(request).name)
+        except owned_models.Taken as error:
+            raise Refused(str(error)) from None
+        return Response(self.get_serializer(row).data)
 
     def get_queryset(self) -> QuerySet[ServedModel]:
         is_schema = getattr(self, "swagger_fake_view", False)

@@ -18,10 +18,11 @@ from advisor.engine.network import (
     parameters,
 )
 from catalog import owned_models
-from catalog.accounts import Right, caller_of, refused
+from catalog.accounts import Caller, Right, caller_of, refused
 from catalog.details import shapes
 from catalog.importers.models import ModelFiles, hf, hub, model_files
 from catalog.loading.fixtures import FixtureError, Row
+from catalog.models import ServedModel
 from catalog.pages.lists import page
 
 
@@ -114,12 +115,11 @@ def model_import(request: HttpRequest) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         try:
             files, name = form.given()
-            published = form.cleaned_data["published_parameters"]
-            row = hf.model_row(files.config, name, files.source, None)
             if "keep" in request.POST and context["may_keep"]:
-                files.warnings(form.cleaned_data["confirm_size"], "check “The size is right”", published)
-                return add(request, row, published)
-            context |= preview(row, files, published)
+                kept = add(form, files, name, caller_of(request), "check “The size is right”")
+                messages.success(request, f"{kept.hf_id} was added to the catalog.")
+                return redirect("catalog:model", kept.slug)
+            context |= preview(row_of(files, name), files, form.cleaned_data["published_parameters"])
         except FixtureError as error:
             form.add_error(None, str(error))
     is_wrong = request.method == "POST" and bool(form.errors)
@@ -131,21 +131,26 @@ def model_import(request: HttpRequest) -> HttpResponse:
     return page(request, "import", context, status=422 if is_wrong else 200)
 
 
-def add(request: HttpRequest, row: Row, published: int | None) -> HttpResponse:
-    """Adds the model for the caller's organization. FixtureError: the name is taken; nothing is overwritten.
+def row_of(files: ModelFiles, name: str) -> Row:
+    """The model as a row of the catalog. FixtureError: its files do not describe a known architecture."""
+    return hf.model_row(files.config, name, files.source, None)
 
-    In single-user mode it is everybody's; there, maintainers of the catalog share it on its page.
+
+def add(form: ImportForm, files: ModelFiles, name: str, caller: Caller, confirm: str) -> ServedModel:
+    """Adds the model for the caller's organization. `confirm`: how to confirm a doubtful size.
+
+    FixtureError: the size is doubtful, or the name is taken; nothing is overwritten. In single-user mode it is
+    everybody's; there, maintainers of the catalog share it on its page.
     """
+    row, published = row_of(files, name), form.cleaned_data["published_parameters"]
+    files.warnings(form.cleaned_data["confirm_size"], confirm, published)
     if published:
         row["published_parameters"] = published
         row["sources"]["published"] = row["sources"]["shape"] | {"source": "provided by a user", "rounded": False}
-    caller = caller_of(request)
     try:
-        owned_models.add(row, None if caller.is_alone else caller.own, caller.name)
+        return owned_models.add(row, None if caller.is_alone else caller.own, caller.name)
     except owned_models.Taken as error:
         raise FixtureError(str(error)) from None
-    messages.success(request, f"{row['hf_id']} was added to the catalog.")
-    return redirect("catalog:model", row["slug"])
 
 
 def preview(row: Row, files: ModelFiles, published: int | None) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """The page that saves and deletes views. The lists themselves have no form with a token: they are kept."""
 
 from http import HTTPStatus
-from typing import Any
 
 from django import forms
 from django.contrib import messages
@@ -48,10 +47,13 @@ def views(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
         form = ViewForm(request.POST)
         if form.is_valid():
-            given = form.cleaned_data
-            if rows.filter(list_name=given["list_name"]).exclude(name=given["name"]).count() < saved.MAX_VIEWS:
-                return save(request, rows, owner, given)
-            form.add_error("name", f"There are {saved.MAX_VIEWS} views of this list. Delete one first.")
+            try:
+                row = saved.save(owner, form.cleaned_data, caller_of(request).name)
+            except saved.TooMany as error:
+                form.add_error("name", str(error))
+            else:
+                messages.success(request, f"Saved the view {row.name}.")
+                return redirect(f"{reverse('catalog:list', args=[row.list_name])}?{row.query}")
     else:
         asked = request.GET.get("list", "")
         initial = {"list_name": asked, "query": request.GET.get("query", "")}
@@ -64,17 +66,3 @@ def views(request: HttpRequest) -> HttpResponse:
     }
     wrong = form is not None and bool(form.errors)
     return page(request, "views", context, HTTPStatus.UNPROCESSABLE_ENTITY if wrong else HTTPStatus.OK)
-
-
-def save(request: HttpRequest, rows: Any, owner: Any, given: dict[str, Any]) -> HttpResponse:
-    """Stores the view and opens it. It replaces one of the same name: a new row, so that kept pages are made again."""
-    rows.filter(list_name=given["list_name"], name=given["name"]).delete()
-    SavedView.objects.create(
-        organisation=owner,
-        list_name=given["list_name"],
-        name=given["name"],
-        query=given["query"],
-        made_by=caller_of(request).name,
-    )
-    messages.success(request, f"Saved the view {given['name']}.")
-    return redirect(f"{reverse('catalog:list', args=[given['list_name']])}?{given['query']}")

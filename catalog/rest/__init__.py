@@ -12,5 +12,6 @@ from catalog.rest.errors import (
 )
 from catalog.rest.errors import document as problem_document
 from catalog.rest.fields import Body, Number, OneOf, Pattern, Text, Whole, YesNo
-from catalog.rest.listing import Filters, KnownParameters, Ordering, Pages, columns, refuse_empty, refuse_unknown
+from catalog.rest.listing import PAGE, Filters, KnownParameters, Ordering, Pages, columns, refuse_empty, refuse_unknown
 from catalog.rest.parsers import StrictJSONParser, read_body
+from catalog.rest.selection import selected

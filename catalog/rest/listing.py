@@ -10,14 +10,20 @@ from rest_framework import pagination
 from rest_framework.exceptions import ValidationError
 from rest_framework.filters import BaseFilterBackend, OrderingFilter
 from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.utils.urls import replace_query_param
+
+from catalog.rest import cursors
+from catalog.rest.selection import APPLIED, NAME, selected
 
 MAX_OFFSET = 10_000_000
 SORTS = ("ordering", "sort")
+PAGE = ("limit", "offset", "cursor")
 MOST_NAMED = 30  # choices that an error names
 
 
 class Pages(pagination.LimitOffsetPagination):
-    """limit and offset, both bounded: databases fail on numbers over 64 bits."""
+    """limit and offset, both bounded: databases fail on numbers over 64 bits; or limit and cursor."""
 
     default_limit = 50
     max_limit = 1000
@@ -30,10 +36,42 @@ class Pages(pagination.LimitOffsetPagination):
         refuse_non_number(request, "offset", 0)
         return min(super().get_offset(request), MAX_OFFSET)
 
+    def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any]:
+        self.asked, self.view = request, view
+        self.request = request  # of the framework's links
+        self.limit, self.offset = self.get_limit(request) or self.default_limit, self.get_offset(request)
+        self.count = self.get_count(queryset)
+        place, rows = cursors.read(request), cursors.Rows(queryset)
+        self.by_cursor = place is not None
+        if place is not None:
+            found, self.after, self.before = rows.page(place, self.limit)
+            return found
+        found = list(rows.found[self.offset : self.offset + self.limit])
+        end, self.before = self.offset + len(found), None
+        more = bool(found) and end < self.count
+        self.after = (rows.place_of(found[-1]) if rows.orders else {"at": end}) if more else None
+        return found
+
+    def get_paginated_response(self, data: Any) -> Response:
+        data = selected(self.asked, self.view, data)
+        setattr(self.asked._request, APPLIED, True)
+        places = (self.after, self.before)
+        after, before = (cursors.written(self.asked, place) if place is not None else None for place in places)
+        following, preceding = self.get_next_link(), self.get_previous_link()
+        if self.by_cursor:
+            following, preceding = (self.link(text) if text else None for text in (after, before))
+        pages = {"next": following, "previous": preceding, "next_cursor": after}
+        return Response({"count": self.count, **pages, "results": data})
+
+    def link(self, cursor: str) -> str:
+        return replace_query_param(self.asked.build_absolute_uri(), "cursor", cursor)
+
     def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
+        cursor = "`next_cursor` of a page, or empty for the first; other rows that come or go meanwhile move none."
         return [
             page_parameter("limit", 1, f"Rows per page: {self.default_limit} by default, {self.max_limit} at most."),
             page_parameter("offset", 0, "Rows to skip."),
+            {"name": "cursor", "in": "query", "required": False, "description": cursor, "schema": {"type": "string"}},
         ]
 
     def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
@@ -43,6 +81,10 @@ class Pages(pagination.LimitOffsetPagination):
             "count": {"type": "integer", "description": "Rows on all pages."},
             "next": {**link, "description": "The next page; null on the last one."},
             "previous": {**link, "description": "The page before; null on the first one."},
+            "next_cursor": {
+                "type": ["string", "null"],
+                "description": "`cursor` of the next page; null on the last.",
+            },
             "results": schema,
         }
         return {"type": "object", "properties": properties, "required": list(properties)}
@@ -130,7 +172,7 @@ class KnownParameters(BaseFilterBackend):
         filters = filterset.base_filters if filterset else {}
         sorting = SORTS if Ordering in view.filter_backends else ()
         several = {name for name, each in filters.items() if isinstance(each, MultipleChoiceFilter)}
-        refuse_unknown(request, {"limit", "offset", "format", *sorting, *filters}, several)
+        refuse_unknown(request, {*PAGE, *sorting, *filters}, several)
         texts = {name for name, each in filters.items() if isinstance(each, (CharFilter, MultipleChoiceFilter))}
         refuse_empty(request, {*sorting, *filters} - texts)
         return queryset
@@ -138,7 +180,7 @@ class KnownParameters(BaseFilterBackend):
 
 def refuse_unknown(request: Request, known: set[str], repeatable: Collection[str] = ()) -> None:
     """Raises ValidationError for URL parameters that are unknown or given more than once."""
-    asked = request.query_params
+    asked, known = request.query_params, known | {NAME, "format"}
     message = f"unknown parameter; allowed are {', '.join(sorted(known - {'format'}))}"
     errors = {name: [message] for name in sorted(set(asked) - known)}
     errors |= {

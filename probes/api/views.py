@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from django.db.models import Prefetch, QuerySet
+from django.shortcuts import get_object_or_404
 from django_filters.rest_framework import FilterSet
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_view
@@ -63,6 +64,18 @@ class AgentSerializer(serializers.ModelSerializer[Agent]):
         return agents.status(agent)
 
 
+class RotatedSerializer(AgentSerializer):
+    token = serializers.CharField(help_text="Shown once; only its hash is stored")
+
+    class Meta(AgentSerializer.Meta):
+        fields = [*AgentSerializer.Meta.fields, "token"]
+        read_only_fields = fields
+
+
+class ApproveBody(rest.Body):
+    claim = rest.Whole(required=False, allow_null=True, help_text="ID of the registration, where several wait")
+
+
 @extend_schema_view(
     list=extend_schema(operation_id="listAgents", summary="List the machines that run probes"),
     retrieve=extend_schema(operation_id="getAgent", summary="Get a machine"),
@@ -114,19 +127,38 @@ class Agents(mixins.ListModelMixin, mixins.RetrieveModelMixin, ProbeViewSet):
     @extend_schema(
         operation_id="approveAgent",
         summary="Approve a registration without proof that replaces this machine",
-        description="409 unless exactly one registration waits for approval.",
-        request=None,
-        responses={200: AgentSerializer, **problems(403, 404, 409)},
+        description="409 unless exactly one registration waits for approval, or `claim` names one of them.",
+        request=ApproveBody,
+        responses={200: AgentSerializer, **problems(400, 403, 404, 409)},
     )
     @decorators.action(detail=True, methods=["post"])
     def approve(self, request: Request, pk: Any = None) -> Response:
-        agent = self.get_object()
-        claims = list(agents.pending_claims(self.organisation(), agent)[:2])
+        agent, body = self.get_object(), ApproveBody(data=request.data)
+        body.is_valid(raise_exception=True)
+        waiting = agents.pending_claims(self.organisation(), agent)
+        chosen = body.validated_data.get("claim")
+        claims = list(waiting.filter(pk=chosen) if chosen is not None else waiting[:2])
         if len(claims) != 1:
-            count = "More than one registration is" if claims else "No registration is"
-            raise Conflict(f"{count} waiting for approval for this machine. See its page under Workers.")
+            ids = ", ".join(str(each.pk) for each in waiting)
+            raise Conflict(
+                f"Name one of these registrations as claim: {ids}." if ids else
+                "No registration is waiting for approval for this machine."
+            )  # fmt: skip
         agents.approve(claims[0], self.who())
         return self.reply(agent)
+
+    @extend_schema(
+        operation_id="rotateAgent",
+        summary="Create a new token and key for a machine",
+        request=None,
+        responses={200: RotatedSerializer, **problems(403, 404)},
+    )
+    @decorators.action(detail=True, methods=["post"])
+    def rotate(self, request: Request, pk: Any = None) -> Response:
+        agent = get_object_or_404(self.rows().filter(revoked_at=None), pk=pk)
+        token = agents.rotate(agent, new_key=True, by=self.who()).token
+        agent.refresh_from_db()
+        return Response({**self.get_serializer(agent).data, "token": token})
 
     def reply(self, agent: Agent) -> Response:
         agent.refresh_from_db()

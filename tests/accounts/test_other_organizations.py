@@ -32,6 +32,7 @@ from catalog.models import (
     Organisation,
     Price,
     PriceImport,
+    SavedView,
     ServiceAccount,
 )
 from probes.machines import agents, jobs
@@ -48,7 +49,7 @@ SHARED = (
     "api/v1/frameworks", "api/v1/quantizations", "api/v1/units", "api/v1/regions", "api/v1/assumptions",
     "api/v1/calibrations", "api/v1/fidelity", "workers/calibrations",
 )  # fmt: skip
-BY_SECRET = ("s/", "join/", "password/reset/")  # a link is the credential
+BY_SECRET = ("s/", "join/", "password/reset/", "api/v1/shared/")  # a link is the credential
 NOT_OURS = ("admin/", "api/agent/", "static/")
 
 
@@ -107,6 +108,7 @@ def theirs() -> dict[str, Any]:
     StudyPiece.objects.create(study=study, index=0, points=[{"index": 0}], size=1, state="done", result=[row])
     endpoint = WebhookEndpoint.objects.create(organisation=owner, url=f"https://{SECRET}.example/", events=[])
     delivery = WebhookDelivery.objects.create(endpoint=endpoint, event_id="x", body=SECRET, state="failed")
+    view = SavedView.objects.create(organisation=owner, list_name="prices", name=SECRET)
     return {
         "webhooks": endpoint.pk, "delivery": delivery.pk,
         "advice": advice.pk, "studies": study.pk,
@@ -114,7 +116,8 @@ def theirs() -> dict[str, Any]:
         "own-tokens": token.pk, "service-accounts": service.pk,
         "workers": agent.pk, "agents": agent.pk, "jobs": job.pk, "probe-jobs": job.pk, "results": result.pk,
         "probe-results": result.pk, "claim": enrolment.pk, "members": Membership.objects.get(user=user).pk,
-        "invitations": invitation.pk, "held": held.pk, "owner": owner,
+        "invitations": invitation.pk, "held": held.pk, "held-prices": held.pk, "saved-views": view.pk,
+        "owner": owner,
     }  # fmt: skip
 
 
@@ -146,7 +149,7 @@ def states() -> list[Any]:
     """Every row of the tables that hold an organization's data."""
     tables = (
         Advice, Option, LoadTest, Share, Comment, ApiToken, Agent, Job, Result, Enrolment, Membership, Invitation,
-        HeldPrice, PriceImport, Discount, Price, AuditEvent, Workload, ServiceAccount, Study, StudyPiece,
+        HeldPrice, PriceImport, Discount, Price, AuditEvent, Workload, ServiceAccount, Study, StudyPiece, SavedView,
         WebhookEndpoint, WebhookDelivery,
     )  # fmt: skip
     rows = [list(table.objects.order_by("pk").values()) for table in tables]  # type: ignore[attr-defined]

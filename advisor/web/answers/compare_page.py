@@ -51,14 +51,12 @@ def items_of(organisation: Organisation, keys: Sequence[str]) -> list[Item]:
 @require_safe
 @or_unreadable
 def page(request: HttpRequest) -> HttpResponse:
-    keys = list(dict.fromkeys(key.strip().lower() if "@" not in key else key for key in request.GET.getlist("item")))
+    keys = keys_of(request.GET.getlist("item"))
     if not comparison.LEAST <= len(keys) <= comparison.MOST:
         return render(request, "advisor/compare.html", {"given": len(keys)}, status=422)
     items = items_of(organisation_of(request), keys)
     if request.GET.get("format") == "csv":
-        names, lines = comparison.table(items)
-        headers = {"Content-Disposition": 'attachment; filename="comparison.csv"'}
-        return HttpResponse(export.text(names, lines), content_type="text/csv; charset=utf-8", headers=headers)
+        return csv_file(items)
     show_all = request.GET.get("question") == "all"
     address = reverse("compare")
     context = {
@@ -71,6 +69,17 @@ def page(request: HttpRequest) -> HttpResponse:
         "query": urlencode({"item": keys}, doseq=True),
     }
     return render(request, "advisor/compare.html", context)
+
+
+def keys_of(given: Sequence[str]) -> list[str]:
+    """The items of an address, each once."""
+    return list(dict.fromkeys(key.strip().lower() if "@" not in key else key for key in given))
+
+
+def csv_file(items: Sequence[Item]) -> HttpResponse:
+    names, lines = comparison.table(items)
+    headers = {"Content-Disposition": 'attachment; filename="comparison.csv"'}
+    return HttpResponse(export.text(names, lines), content_type="text/csv; charset=utf-8", headers=headers)
 
 
 def remove_url(address: str, keys: Sequence[str], key: str) -> str:

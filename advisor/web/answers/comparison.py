@@ -370,3 +370,30 @@ def table(items: Sequence[Item]) -> tuple[list[str], list[list[Any]]]:
 
 def csv_value(cell: Cell) -> Any:
     return cell.value if isinstance(cell.value, int | float) and not isinstance(cell.value, bool) else cell.text
+
+
+def as_json(items: Sequence[Item]) -> dict[str, Any]:
+    """The same for programs: unrounded values, with the texts of the page."""
+    found = [("Question", question(items, show_all=True)), *groups(items)]
+    return {
+        "items": [
+            {
+                "letter": item.letter, "key": item.key, "advice": str(item.advice.pk),
+                "name": item.advice.workload.name, "part": item.part, "trouble": item.trouble,
+            }
+            for item in items
+        ],
+        "cautions": cautions(items),
+        "groups": [{"title": title, "rows": [row_json(row) for row in each]} for title, each in found],
+    }  # fmt: skip
+
+
+def row_json(row: Row) -> dict[str, Any]:
+    cells = [
+        {
+            "value": csv_value(cell), "text": cell.text, "range": list(cell.ends) if cell.ends else None,
+            "change": cell.change, "best": cell.best,
+        }
+        for cell in row.cells
+    ]  # fmt: skip
+    return {"label": row.label, "differs": row.differs, "cells": cells}

@@ -44,7 +44,7 @@ from catalog.rest import refusal
 RUN = "run"  # the full answer whose figures replace the estimates
 TURN = "turn"  # asks where the winner changes
 NAME = "name"  # of a what-if that is saved
-NOT_CONTROLS = (RUN, TURN, NAME, reader.NAME, "csrfmiddlewaretoken")
+NOT_CONTROLS = (RUN, TURN, NAME, reader.NAME, "csrfmiddlewaretoken", "fields", "format")
 MOST_NAMED = 120  # characters of a name
 NUMBERS = {c.name for c in what_if.CONTROLS if c.reads in NUMERIC}
 ROWS = 20
@@ -230,22 +230,25 @@ def json_of(a: Asked, context: Json, status: int) -> HttpResponse:
         return refusal(422, "; ".join(f"{e['field']}: {e['message']}" for e in errors), errors, kind, title)
     if status != 200:
         return refusal(status, context["trouble"], headers={"Retry-After": "5"})
-    return JsonResponse(
-        {
-            "changes": context["changes"],
-            "ranking": context["ranking"].to_json(),
-            "compared": [
-                {
-                    "rank": row.rank,
-                    "accelerator": row.option.accelerator,
-                    "provider": row.option.provider,
-                    "rank_before": row.before_rank,
-                    "cost_difference_fraction": row.more_fraction,
-                }
-                for row in context["estimated"]
-            ],
-        }
-    )
+    return JsonResponse(figures_of(context))
+
+
+def figures_of(context: Json) -> Json:
+    """What a results context says, for programs."""
+    return {
+        "changes": context["changes"],
+        "ranking": context["ranking"].to_json(),
+        "compared": [
+            {
+                "rank": row.rank,
+                "accelerator": row.option.accelerator,
+                "provider": row.option.provider,
+                "rank_before": row.before_rank,
+                "cost_difference_fraction": row.more_fraction,
+            }
+            for row in context["estimated"]
+        ],
+    }
 
 
 @never_cache
@@ -270,16 +273,20 @@ def save(request: HttpRequest, advice: Advice, url: str) -> HttpResponse:
         return redirect(back)
     if a.spec == advice.workload.spec:
         return redirect("advice", advice.pk)
-    name = request.POST.get(NAME, "").strip()[:MOST_NAMED] or advice.workload.name
     try:
-        spec = {**a.spec, "name": name}
-        found = advise.request(spec, advice.organisation, supersedes=advice, made_by=caller_of(request).name)
+        found = queued(a, request.POST.get(NAME, ""), caller_of(request).name)
     except Advice.DoesNotExist:
         raise Http404(views.GONE) from None
     except (WorkloadError, advise.QueueFull) as trouble:
         messages.error(request, str(trouble))
         return redirect(back)
     return redirect(f"{back}&{RUN}={found.pk}")
+
+
+def queued(a: Asked, name: str, by: str) -> Advice:
+    """The changed question as a queued successor. Raises as advise.request, and Advice.DoesNotExist."""
+    spec = {**a.spec, "name": name.strip()[:MOST_NAMED] or a.advice.workload.name}
+    return advise.request(spec, a.advice.organisation, supersedes=a.advice, made_by=by)
 
 
 @login_not_required
