@@ -14,10 +14,15 @@ from advisor.management.commands.advise import (
     lines,
     model_config,
     question,
+    raw_question,
     read,
     require_catalog,
+    with_models,
+    with_traces,
 )
-from advisor.workload import FIXED, WorkloadError
+from advisor.management.remote import add_server, asked
+from advisor.result import Estimate, TrainingEstimate
+from advisor.workload import FIXED, WorkloadError, parse
 from catalog.management.errors import BAD_INPUT
 
 WHOLE = ("count", "tp", "pp", "ep", "dp", "attention_dp", "moe_tp", "isl", "isl_p95", "osl", "osl_p95",
@@ -141,12 +146,14 @@ class Command(BaseCommand):
         parser.add_argument(
             "--format", choices=["table", "json"], default="table", help="output format; default: table"
         )
+        add_server(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         missing = [f"--{name}" for name in required(options) if options[name] is None]
         if missing:
             self.parser.error(f"the following arguments are required: {', '.join(missing)}")
-        require_catalog()
+        if not options["server"]:
+            require_catalog()
         try:
             result, table = estimated(options, self.stderr.write)
         except WorkloadError as error:
@@ -173,19 +180,43 @@ def required(options: dict[str, Any]) -> tuple[str, ...]:
 
 def estimated(options: dict[str, Any], warn: Callable[[str], object]) -> tuple[Any, str]:
     """The estimate that the arguments ask for, and its table."""
-    from advisor.answer import single_estimate, training_estimate
     from advisor.report import estimate_text, training_text  # here, so that --help does not import the engine
+
+    found = ask(options, warn) if options["server"] else computed(options, warn)
+    table = training_text.table(found) if isinstance(found, TrainingEstimate) else estimate_text.table(found)
+    return found, table
+
+
+def ask(options: dict[str, Any], warn: Callable[[str], object]) -> Estimate | TrainingEstimate:
+    """The estimate of a server."""
+    body = arguments(options, warn, stated)
+    with asked(options["server"], with_flag) as assay:
+        found = assay.estimate(**body)
+    return (Estimate if options["kind"] == FIXED else TrainingEstimate).read(found)
+
+
+def computed(options: dict[str, Any], warn: Callable[[str], object]) -> Estimate | TrainingEstimate:
+    from advisor.answer import single_estimate, training_estimate
     from advisor.workload import TrainingRun, parse_estimate
 
-    asked = parse_estimate(arguments(options, warn))
-    if isinstance(asked, TrainingRun):
-        step = training_estimate.answer(asked)
-        return step, training_text.table(step)
-    estimate = single_estimate.answer(asked)
-    return estimate, estimate_text.table(estimate)
+    run = parse_estimate(arguments(options, warn))
+    return training_estimate.answer(run) if isinstance(run, TrainingRun) else single_estimate.answer(run)
 
 
-def arguments(options: dict[str, Any], warn: Callable[[str], object]) -> dict[str, Any]:
+def stated(path: Path, warn: Callable[[str], object]) -> dict[str, Any]:
+    """The workload of a file with the files that it refers to read; names of the catalog are not checked."""
+    return with_traces(with_models(parse(raw_question(path, [], None, {})), path.parent, warn), path.parent)
+
+
+def known(path: Path, warn: Callable[[str], object]) -> dict[str, Any]:
+    return question(path, [], None, warn)
+
+
+def arguments(
+    options: dict[str, Any],
+    warn: Callable[[str], object],
+    read_workload: Callable[[Path, Callable[[str], object]], dict[str, Any]] = known,
+) -> dict[str, Any]:
     """The command-line arguments that were given, as the API takes them."""
     from advisor.workload import parse_pool, parse_section
 
@@ -203,7 +234,7 @@ def arguments(options: dict[str, Any], warn: Callable[[str], object]) -> dict[st
     if options["trace"] is not None:
         raw["trace"] = {"csv": read(options["trace"], "trace").decode("utf-8-sig", "replace")}
     if options["workload"] is not None:
-        raw["workload"] = without_files(question(options["workload"], [], None, warn))
+        raw["workload"] = without_files(read_workload(options["workload"], warn))
     if options["model"] is not None:
         try:
             raw["model"] = model(options["model"], options["confirm_size"], warn)
