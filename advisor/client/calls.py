@@ -13,11 +13,10 @@ from uuid import uuid4
 
 import httpx
 
-from .shown import Answer, answer_of
+from .shown import Answer, answer_of, error_line
 
 Workload = Mapping[str, Any] | Path | str  # a path, or the text of a workload file
-MOST_PAUSE_S = 60.0  # between two tries, whatever Retry-After says
-AT_ONCE = 1000  # estimates of one call
+MOST_PAUSE_S, AT_ONCE = 60.0, 1000  # whatever Retry-After says; estimates of one call
 
 
 class AssayError(Exception):
@@ -32,8 +31,7 @@ class Problem(AssayError):
         said = json.loads(text) if is_problem else {}
         self.status, self.errors = response.status_code, said.get("errors") or []
         self.detail = said.get("detail") or said.get("title") or f"{response.url} answered {self.status}."
-        lines = [f"{e['field'] or 'workload'}: {e['message']} {e['allowed']}".strip() for e in self.errors]
-        super().__init__("\n".join([self.detail, *lines]))
+        super().__init__("\n".join([self.detail, *map(error_line, self.errors)]))
 
 
 def call(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,7 +41,7 @@ def call(method: Callable[..., Any]) -> Callable[..., Any]:
 
 def pause_s(response: httpx.Response, otherwise: float) -> float:
     text = response.headers.get("Retry-After", "")
-    return min(float(text), MOST_PAUSE_S) if text.isascii() and text.isdigit() else otherwise
+    return min(float(text), MOST_PAUSE_S) if text.isdecimal() else otherwise
 
 
 def body_of(workload: Workload) -> dict[str, Any]:

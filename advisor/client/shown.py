@@ -2,6 +2,7 @@
 
 import importlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -21,6 +22,11 @@ def written(row: Any, path: str) -> str:
     if row is None or isinstance(row, dict | list):
         return ""
     return f"{row:,.{0 if abs(row) >= 100 else 3}f}" if isinstance(row, float) else str(row)
+
+
+def error_line(error: Mapping[str, str]) -> str:
+    allowed = f" (allowed: {error['allowed']})" if error.get("allowed") else ""
+    return f"{error['field'] or 'workload'}: {error['message']}{allowed}"
 
 
 def plain(text: str) -> str:

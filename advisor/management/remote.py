@@ -11,6 +11,7 @@ from django.apps import apps
 from django.core.management.base import CommandError
 
 from advisor.client.calls import Assay, AssayError, Problem
+from advisor.client.shown import error_line
 from catalog.management.errors import BadInput
 
 REFUSED_INPUT = (400, 409, 413, 415, 422)  # statuses that another input would not get
@@ -43,12 +44,6 @@ def asked(server: str, rename: Rename = lambda item: item) -> Iterator[Assay]:
         raise CommandError(f"{server} refuses this ({problem.status}): {said}") from None
     except (AssayError, ValueError) as error:
         raise CommandError(str(error)) from None
-
-
-def error_line(error: dict[str, str]) -> str:
-    """One error of a problem document, or of a workload, in a line."""
-    allowed = f" (allowed: {error['allowed']})" if error.get("allowed") else ""
-    return f"{error['field'] or 'workload'}: {error['message']}{allowed}"
 
 
 def names_files(raw: Any) -> bool:

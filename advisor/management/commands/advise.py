@@ -15,7 +15,8 @@ import django
 from django.apps import apps
 from django.core.management.base import BaseCommand, CommandError
 
-from advisor.management.remote import add_server, asked, error_line, names_files
+from advisor.client.shown import error_line
+from advisor.management.remote import add_server, asked, names_files
 from catalog.management.errors import BAD_INPUT
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ else:  # --help needs none of them, and a file that cannot be read needs no tabl
 MAX_SNAPSHOT_BYTES = 64 * 2**20
 OK, NOTHING_FEASIBLE = 0, 3
 STANDARD_OUTPUT = Path("-")
+LENGTHS = ("input_tokens", "output_tokens")
 FILES = {
     "memo": "memo.md",
     "bom": "bill-of-materials.csv",
@@ -407,9 +409,20 @@ def with_traces(spec: dict[str, Any], folder: Path) -> dict[str, Any]:
     return workload.with_traces(spec, folder)
 
 
+def without_files(spec: dict[str, Any]) -> dict[str, Any]:
+    """The workload without the names of the files whose mean and p95 it has; of a portfolio those of its parts."""
+    if spec["kind"] == "portfolio":
+        return {**spec, "workloads": [without_files(part) for part in spec["workloads"]]}
+    traffic = spec["traffic"] or {}
+    read = {side: {k: v for k, v in (traffic.get(side) or {}).items() if k != "trace"} for side in LENGTHS}
+    return {**spec, "traffic": {**traffic, **{side: each for side, each in read.items() if each}} or None}
+
+
 def workload_to_send(raw: dict[str, Any], folder: Path, warn: Callable[[str], object]) -> dict[str, Any]:
     """The workload for a server, which checks it: as it is stated, or with the files that it refers to read."""
-    return with_traces(with_models(workload.parse(raw), folder, warn), folder) if names_files(raw) else raw
+    if not names_files(raw):
+        return raw
+    return without_files(with_traces(with_models(workload.parse(raw), folder, warn), folder))
 
 
 def with_workloads(raw: dict[str, Any], folder: Path) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from advisor.management.commands.advise import (
     require_catalog,
     with_models,
     with_traces,
+    without_files,
 )
 from advisor.management.remote import add_server, asked
 from advisor.result import Estimate, TrainingEstimate
@@ -31,7 +32,6 @@ TEXTS = ("accelerator", "weights", "kv", "framework", "framework_version", "clie
 NUMBERS = ("host_speed_ratio", "rate", "burstiness", "memory_fraction", "prefix_cache_hit_rate")
 SECTIONS = ("adapters", "speculative", "users")
 FILES = ("workload", "trace")
-SIDES = ("input_tokens", "output_tokens")
 TRAINING_WHOLE = (
     "sequence_length", "micro_batch", "global_batch", "micro_batches", "cp", "virtual_stages", "zero", "rank",
     "response_tokens",
@@ -241,13 +241,6 @@ def arguments(
         except BadFile as fault:
             raise BadFile(f"--model: {fault}") from None
     return raw
-
-
-def without_files(spec: dict[str, Any]) -> dict[str, Any]:
-    """The workload without the names of the files whose mean and p95 it has."""
-    traffic = spec["traffic"] or {}
-    read = {side: {k: v for k, v in (traffic.get(side) or {}).items() if k != "trace"} for side in SIDES}
-    return {**spec, "traffic": {**traffic, **{side: each for side, each in read.items() if each}} or None}
 
 
 def model(text: str, confirmed: bool, warn: Callable[[str], object]) -> Any:
