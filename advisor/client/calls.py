@@ -102,11 +102,11 @@ class Calls:
             raise Problem(response, "".join([line async for line in self._lines(response)]))
         return response
 
-    async def _ready(self, path: str, timeout_s: float = 900.0, **params: Any) -> httpx.Response:
-        """The response, once it is neither 202 (parts are still computed) nor of an unfinished advice."""
+    async def _ready(self, path: str, timeout_s: float = 900.0, ended: bool = False, **params: Any) -> httpx.Response:
+        """The response, once it is not 202 (parts are still computed) and, if `ended`, the advice has ended."""
         end = time.monotonic() + timeout_s
         while (response := await self._send("GET", path, params=params)).status_code == 202 or (
-            "wait" in params and response.json()["state"] in ("queued", "running")
+            ended and response.json()["state"] in ("queued", "running")
         ):
             if time.monotonic() > end:
                 raise AssayError(f"{path} is not finished after {timeout_s:g} seconds.")
@@ -115,7 +115,9 @@ class Calls:
 
     async def _answer(self, advice_id: str, *, timeout_s: float = 900.0, include: str = "pareto") -> Answer:
         """The Answer of an advice, which is waited for. include: parts of it, as in the API."""
-        advice = (await self._ready(f"advice/{advice_id}", timeout_s, wait=min(30, int(timeout_s)))).json()
+        advice = (
+            await self._ready(f"advice/{advice_id}", timeout_s, True, wait=max(0, min(30, int(timeout_s))))
+        ).json()
         if advice["state"] != "done":
             raise AssayError(f"Advice {advice_id} is {advice['state']}. {advice['error']}".strip())
         result = (await self._ready(f"advice/{advice_id}/result", timeout_s, include=include)).json()
