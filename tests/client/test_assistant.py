@@ -188,7 +188,7 @@ def http(server: str, tmp_path: Path) -> Iterator[str]:
     address = f"http://127.0.0.1:{port}/mcp"
     for _ in range(600):
         try:
-            httpx.get(address)
+            httpx.get(address.removesuffix("/mcp"))
             break
         except httpx.TransportError:
             assert process.poll() is None, process.stderr and process.stderr.read()
