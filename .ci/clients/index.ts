@@ -37,9 +37,9 @@ async function patient(request: Request): Promise<Response> {
   }
 }
 
-/** What a call returned. Throws Problem if it was refused. */
-function dataOf<T>(found: { data?: T; error?: unknown; response: Response }): T {
-  if (found.data !== undefined) return found.data;
+/** What a call returned, as a type of the document: openapi-fetch derives its own. Throws Problem if it was refused. */
+function dataOf<T>(found: { data?: unknown; error?: unknown; response: Response }): T {
+  if (found.data !== undefined) return found.data as T;
   const said = (found.error ?? {}) as Partial<Schemas["Problem"]>;
   throw new Problem(found.response.status, said.detail || said.title || found.response.statusText, said.errors);
 }
@@ -55,7 +55,8 @@ export class Assay {
   /** The finished advice to a workload, with its typed result. key: an idempotency key of your own. */
   async advise(workload: Workload, timeoutS = 900, key: string = crypto.randomUUID()): Promise<Advice & { result: Answer }> {
     const header = { "Idempotency-Key": key };
-    const queued = dataOf(await this.http.POST("/api/v1/advice", { body: workload, params: { header } }));
+    const found = await this.http.POST("/api/v1/advice", { body: workload as never, params: { header } });
+    const queued = dataOf<Advice>(found);
     return this.answer(queued.id, timeoutS);
   }
 
@@ -64,7 +65,7 @@ export class Assay {
     const end = Date.now() + 1000 * timeoutS;
     for (;;) {
       const found = await this.http.GET("/api/v1/advice/{id}", { params: { path: { id }, query: { wait: 30 } } });
-      const advice = dataOf(found);
+      const advice = dataOf<Advice>(found);
       if (advice.state === "done" && advice.result) return { ...advice, result: advice.result };
       if (advice.state === "failed" || advice.state === "cancelled" || Date.now() > end)
         throw new Error(`Advice ${id} is ${advice.state}. ${advice.error ?? ""}`.trim());
@@ -74,6 +75,6 @@ export class Assay {
 
   /** One deployment or training step. */
   async estimate(deployment: EstimateRequest): Promise<Estimate> {
-    return dataOf(await this.http.POST("/api/v1/estimate", { body: deployment }));
+    return dataOf(await this.http.POST("/api/v1/estimate", { body: deployment as never }));
   }
 }

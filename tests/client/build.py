@@ -55,9 +55,8 @@ def run(*command: str | Path, folder: Path) -> None:
         raise subprocess.CalledProcessError(done.returncode or 1, done.args)
 
 
-def python(schema: Path, to: Path) -> None:
-    """An installable package."""
-    shutil.rmtree(to, ignore_errors=True)
+def hand_written(to: Path) -> None:
+    """The package without what is generated."""
     package = to / "assay_client"
     package.mkdir(parents=True)
     (to / "pyproject.toml").write_text(PROJECT)
@@ -65,6 +64,12 @@ def python(schema: Path, to: Path) -> None:
     (package / "py.typed").write_text("")
     for name in ("calls.py", "shown.py"):
         shutil.copy(OURS / name, package / name)
+
+
+def python(schema: Path, to: Path) -> None:
+    """An installable package."""
+    shutil.rmtree(to, ignore_errors=True)
+    hand_written(to)
     (to / "config.yaml").write_text("post_hooks: []\n")
     generator = Path(sys.executable).with_name("openapi-python-client")
     options = ("--path", schema, "--meta", "none", "--config", "config.yaml", "--output-path", "assay_client/generated")
@@ -79,7 +84,15 @@ def typescript(schema: Path, to: Path) -> None:
         shutil.copy(ROOT / ".ci" / "clients" / file, to / file)
     shutil.copy(ROOT / ".ci" / "clients" / "index.ts", to / "src" / "index.ts")
     run("npm", "ci", "--no-fund", "--no-audit", "--ignore-scripts", folder=to)
-    run("node_modules/.bin/openapi-typescript", schema, "--output", "src/schema.ts", folder=to)
+    run(
+        "node_modules/.bin/openapi-typescript",
+        schema,
+        "--output",
+        "src/schema.ts",
+        "--default-non-nullable",
+        "false",
+        folder=to,
+    )
     run("node_modules/.bin/tsc", folder=to)
 
 
@@ -92,7 +105,7 @@ def main(to: Path) -> None:
     print(f"{to / 'python'}: pip install it, then `from assay_client import Assay`")
     if shutil.which("npm"):
         typescript(schema, to / "typescript")
-        print(f"{to / 'typescript'}: npm install it, then `import {{ Assay }} from \"assay-client\"`")
+        print(f'{to / "typescript"}: npm install it, then `import {{ Assay }} from "assay-client"`')
     else:
         print("no npm here: the TypeScript client was left out")
 
