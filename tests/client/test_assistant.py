@@ -23,6 +23,7 @@ from advisor.client import assistant
 from advisor.client.calls import Answer
 from tests.client.conftest import CHAT
 
+pytestmark = pytest.mark.django_db
 ROOT = Path(__file__).resolve().parents[2]
 WORKLOAD = {
     "name": "help-desk",
@@ -114,7 +115,6 @@ def test_a_decision_is_that_of_the_answer(tools: Any, answer: Answer, server: st
     assert httpx.get(told["links"]["page"]).status_code in (200, 302)
 
 
-@pytest.mark.django_db
 def test_advise_asks_as_the_token(tools: Any) -> None:
     from advisor.models import Advice
 
@@ -143,7 +143,6 @@ def test_refusals_say_what_to_do(tools: Any, monkeypatch: pytest.MonkeyPatch, se
     assert refused and "token" in text.lower()
 
 
-@pytest.mark.django_db
 def test_a_token_that_reads_cannot_ask(tools: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from advisor.api import tokens
 

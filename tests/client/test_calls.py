@@ -17,6 +17,7 @@ from advisor.client.calls import Answer, Assay, AssayError, AsyncAssay, Problem
 from advisor.models import Advice
 from tests.client.conftest import CHAT, ESTIMATE
 
+pytestmark = pytest.mark.django_db
 ROOT = Path(__file__).resolve().parents[2]
 ADVICE = {"id": "a1", "name": "chat", "state": "done", "error": "", "workload": {}, "links": {"html": "http://h/a1"}}
 RESULT = {"verdict": "Two of them.", "recommendations": [{"rank": 1, "label": "2 x A", "usd_per_month": 10.5}]}
@@ -126,7 +127,6 @@ def test_a_token_that_is_not_known(server: str) -> None:
     assert refused.value.status == 401
 
 
-@pytest.mark.django_db
 def test_a_token_that_may_only_read_cannot_ask(server: str) -> None:
     from advisor.api import tokens
 

@@ -22,6 +22,7 @@ from tests.client import build
 from tests.client.conftest import CHAT
 from tests.docs import FENCE
 
+pytestmark = pytest.mark.django_db
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "reference" / "api.md").read_text()
 SECTIONS = dict(re.findall(r"^#{2,3} (.+?)\n(.*?)(?=^#{2,3} |\Z)", PAGE, flags=re.MULTILINE | re.DOTALL))
@@ -41,7 +42,8 @@ class Folder:
         (path / "bin").mkdir()
         (path / "bin" / "assay").write_text(f'#!/bin/sh\nexec {sys.executable} -m advisor "$@"\n')
         (path / "bin" / "assay").chmod(0o755)
-        (path / "bin" / "python3").symlink_to(sys.executable)
+        (path / "bin" / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        (path / "bin" / "python3").chmod(0o755)
         build.hand_written(path / "lib")
         self.env = {**os.environ, "PATH": f"{path / 'bin'}:{os.environ['PATH']}", "ASSAY_VAR": str(path / "var")}
         self.env |= {"ASSAY_URL": server, "ASSAY_TOKEN": token, "PYTHONPATH": f"{path / 'lib'}:{ROOT}"}
