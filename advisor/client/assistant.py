@@ -302,9 +302,9 @@ def http_options(host: str, port: int, names: list[str]) -> Json:
 
 
 def run(host: str = "", port: int = 0, names: list[str] | None = None) -> None:
-    """Serves over stdio, or over HTTP at host and port until it is stopped."""
+    """Serves over stdio, or over HTTP at host and port until it is stopped; callers over HTTP bring their own token."""
     if not host:
         server().run("stdio")
     else:
-        os.environ.pop("ASSAY_TOKEN", None)  # callers bring their own
+        os.environ.pop("ASSAY_TOKEN", None)
         server().run("streamable-http", **http_options(host, port, names or []))

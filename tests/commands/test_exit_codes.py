@@ -18,6 +18,7 @@ NOWHERE = "{tmp}/nowhere/file.csv"
 BAD = [
     ("advise", [NOWHERE], "check the path"),
     ("advise", ["{tmp}", "--top", "0"], "give a whole number from 1"),
+    ("mcp", ["--http", "here"], "is not HOST:PORT"),
     ("review", [NOWHERE, "--update"], "no such workload file"),
     ("review", ["{tmp}", "--update"], "no workload files (.yaml, .yml) in this folder"),
     ("review", ["{tmp}", "--cost", "x"], "must be a percentage from 0 to 1000"),
