@@ -16,7 +16,7 @@ CORE := $(VENV)/.core
 ALL := $(VENV)/.all
 ASK := $(PY) manage.py
 
-.PHONY: demo test serve check style types django layout docs wheel messages examples lock fidelity bench soak mutants data chart-library clean
+.PHONY: demo test serve check style types django layout docs wheel clients messages examples lock fidelity bench soak mutants data chart-library clean
 
 demo: $(CORE)
 	@$(ASK) demo
@@ -45,6 +45,10 @@ wheel: docs
 	@rm -rf build/lib build/bdist.* build/dist
 	@$(PY) -m pip wheel --quiet --no-deps --wheel-dir build/dist .
 	@echo "$$(ls build/dist/*.whl): pip install it, then run \`assay up\`"
+
+# Clients of the REST API, generated from its OpenAPI document: build/clients/python, and with npm build/clients/typescript
+clients: $(ALL)
+	@$(PY) -m tests.client.build
 
 messages: $(ALL)
 	@$(PY) -m tests.messages
@@ -123,7 +127,7 @@ chart-library:
 # A fresh environment with everything, frozen: public versions only, nothing of this machine.
 lock:
 	@rm -rf build/lock && $(PYTHON) -m venv build/lock
-	@build/lock/bin/python -m pip install --quiet --editable '.[agent,dev,otel]'
+	@build/lock/bin/python -m pip install --quiet --editable '.[agent,dev,otel,mcp]'
 	@{ echo "# Every package of every extra. Made by: make lock"; \
 	  build/lock/bin/python -m pip freeze --exclude-editable | sed -E 's/\+[a-z0-9.]+$$//'; } > build/requirements.txt
 	@! grep -n '@\|://\|^-' build/requirements.txt
@@ -140,7 +144,7 @@ $(CORE): pyproject.toml requirements.txt
 
 $(ALL): $(CORE)
 	@echo "installing the agents' and development extras into $(VENV) ..."
-	@$(PIP) --editable '.[agent,dev,otel]'
+	@$(PIP) --editable '.[agent,dev,otel,mcp]'
 	@touch $@
 
 clean:

@@ -18,14 +18,14 @@ ENGINE = (
     "optimisation"
 ).split()
 ADVISOR = (
-    "workload result inputs answer report fidelity webhooks load_tests evidence deployments studies api actuals "
-    "accounts web ops watch"
+    "client workload result inputs answer report fidelity webhooks load_tests evidence deployments studies api "
+    "actuals accounts web ops watch"
 ).split()
 CATALOG = ("loading accounts rest importers.models importers.prices pricing bundles details lists pages api").split()
 PROBES = "machines received fitted pages api status".split()
 # Entered by module (`from catalog.pricing import own`), not by name: commands and the engine's inputs need one module
 # of each, without the models that the others load.
-BY_MODULE = {"catalog.loading", "catalog.pricing"}
+BY_MODULE = {"advisor.client", "catalog.loading", "catalog.pricing"}
 ROOMS = [
     *(f"advisor.engine.{name}" for name in ENGINE),
     *(f"advisor.{name}" for name in ADVISOR),
@@ -52,6 +52,7 @@ BELOW_IN_ENGINE = {
 }
 BELOW_IN_ADVISOR = {
     "watch": "",
+    "client": "",
     "workload": "",
     "result": "",
     "inputs": "result workload",

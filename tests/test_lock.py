@@ -12,7 +12,10 @@ from packaging.version import Version
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-WANTED = [Requirement(text) for text in [*PROJECT["dependencies"], *EXTRAS["agent"], *EXTRAS["dev"], *EXTRAS["otel"]]]
+WANTED = [
+    Requirement(text)
+    for text in [*PROJECT["dependencies"], *EXTRAS["agent"], *EXTRAS["dev"], *EXTRAS["otel"], *EXTRAS["mcp"]]
+]
 LINES = [line for line in (ROOT / "requirements.txt").read_text().splitlines() if not line.startswith("#")]
 LOCKED = {canonicalize_name(name): Version(version) for name, version in (line.split("==") for line in LINES)}
 

@@ -1,7 +1,6 @@
 """The published schema against real answers, and a client generated from it that asks for advice and reads it."""
 
 import importlib
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from advisor.models import Advice
 from advisor.result import Answer
 from advisor.workload import parse
 from tests.api.test_schema_of_answers import answer_validator
+from tests.client import build
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 CHAT = {
@@ -62,20 +62,13 @@ WORKLOADS = {each["name"]: each for each in (CHAT, EMBEDDING, BATCH, TRAINING, P
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The package that openapi-python-client makes of the schema."""
+    """The classes that openapi-python-client makes of the schema, in the package that `make clients` builds."""
     folder = tmp_path_factory.mktemp("client")
     call_command("spectacular", "--file", str(folder / "schema.yaml"))
-    name = "assay_generated_client"
-    (folder / "config.yaml").write_text("post_hooks: []\n")
-    command = [str(Path(sys.executable).with_name("openapi-python-client")), "generate", "--meta", "none"]
-    command += ["--path", "schema.yaml", "--config", "config.yaml", "--output-path", name]
-    made = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
-    output = made.stdout + made.stderr
-    assert made.returncode == 0, output
-    assert "has resulted in the removal of" not in output, output
-    sys.path.insert(0, str(folder))
-    yield importlib.import_module(name)
-    sys.path.remove(str(folder))
+    build.python(folder / "schema.yaml", folder / "python")
+    sys.path.insert(0, str(folder / "python"))
+    yield importlib.import_module("assay_client.generated")
+    sys.path.remove(str(folder / "python"))
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +113,19 @@ def test_a_generated_client_asks_for_advice_and_reads_typed_options(client: Any)
     assert isinstance(best.memory, models.AnswerMemory) and best.memory.weights_gib > 0
     assert isinstance(best.money, models.AnswerMoney) and best.money.ways_to_pay[0].provider == best.provider
     assert isinstance(best.batch, types.Unset)
+
+
+def test_the_built_package_waits_for_an_answer_and_reads_typed_options(client: Any) -> None:
+    assay_client = importlib.import_module("assay_client")
+    models = importlib.import_module(f"{client.__name__}.models")
+    transport = httpx.WSGITransport(app=get_wsgi_application())
+    with assay_client.Assay("http://127.0.0.1", "", transport=transport) as assay:
+        queued = assay.advise(CHAT, wait=False)
+        advise.run(queued["id"])
+        answer = assay.answer(queued["id"], include="all")
+    best = answer.typed().recommendations[0]
+    assert isinstance(best, models.AnswerOption) and best.usd_per_month == answer.rows[0]["usd_per_month"]
+    assert answer.typed().to_dict() == answer.result
 
 
 def test_a_generated_client_estimates_one_deployment(client: Any) -> None:

@@ -22,6 +22,7 @@ BAD = [
     ("actuals", ["--bill", NOWHERE, "--answer", NOWHERE], "no such answer"),
     ("actuals", ["--bill", NOWHERE, "--advice", "9", "--workload", NOWHERE], "give one forecast alone"),
     ("advise", ["{tmp}", "--top", "0"], "give a whole number from 1"),
+    ("mcp", ["--http", "here"], "is not HOST:PORT"),
     ("review", [NOWHERE, "--update"], "no such workload file"),
     ("review", ["{tmp}", "--update"], "no workload files (.yaml, .yml) in this folder"),
     ("review", ["{tmp}", "--cost", "x"], "must be a percentage from 0 to 1000"),

@@ -15,12 +15,14 @@ import django
 from django.apps import apps
 from django.core.management.base import BaseCommand, CommandError
 
+from advisor.client.shown import error_line
+from advisor.management.remote import add_server, asked, names_files
 from catalog.management.errors import BAD_INPUT
 
 if TYPE_CHECKING:
     from advisor import inputs, report, result, workload
     from advisor.inputs import Snapshot
-    from advisor.result import Answer
+    from advisor.result import Answer, QuickRanking
 else:  # --help needs none of them, and a file that cannot be read needs no tables
 
     class Lazy:
@@ -39,6 +41,7 @@ else:  # --help needs none of them, and a file that cannot be read needs no tabl
 MAX_SNAPSHOT_BYTES = 64 * 2**20
 OK, NOTHING_FEASIBLE = 0, 3
 STANDARD_OUTPUT = Path("-")
+LENGTHS = ("input_tokens", "output_tokens")
 FILES = {
     "memo": "memo.md",
     "bom": "bill-of-materials.csv",
@@ -118,14 +121,19 @@ class Command(BaseCommand):
         parser.add_argument(
             "--snapshot", type=Path, help="read the catalog from this file; created if it does not exist"
         )
+        add_server(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["top"] is not None and options["top"] < 1:
             self.refuse(f"--top: {options['top']} is too small; give a whole number from 1")
         if fault := document_fault(options["document"], options["out"], options["option"]):
             self.refuse(fault)
+        if options["quick"] and (options["document"] or options["canonical"] or options["format"] == "markdown"):
+            self.refuse("--quick: prints a table or JSON; documents need a full answer")
         try:
             raw = raw_question(options["workload"], options["set"], options["prices_as_of"], options["trace_columns"])
+            if options["server"]:
+                self.ask(raw, options)
             require_catalog()
             spec = question_of(raw, options["workload"].parent, self.stderr.write)
             if options["quick"]:
@@ -137,6 +145,20 @@ class Command(BaseCommand):
             self.refuse(str(error))
         except workload.WorkloadError as error:
             self.refuse(*lines(error))
+        self.print_answer(answer, options)
+
+    def ask(self, raw: dict[str, Any], options: dict[str, Any]) -> NoReturn:
+        """Prints the server's answer as that of this process, and ends."""
+        if options["snapshot"]:
+            self.refuse("--snapshot: a server answers from its own catalog; leave out --snapshot, or give --server ''")
+        sent = workload_to_send(raw, options["workload"].parent, self.stderr.write)
+        with asked(options["server"]) as assay:
+            if options["quick"]:
+                self.print_ranking(result.QuickRanking.read(assay.quick(sent)), options)
+            found = assay.advise(sent, include="all")
+        self.print_answer(result.Answer.read(found.result), options)
+
+    def print_answer(self, answer: Answer, options: dict[str, Any]) -> NoReturn:
         if options["document"]:
             self.write_document(answer, options["document"], options["out"], options["option"])
         answer = answer.changed(recommendations=answer.recommendations[: options["top"]])
@@ -149,10 +171,10 @@ class Command(BaseCommand):
         """Prints the closed-form ranking and ends."""
         from advisor.answer import quick
 
-        if options["document"] or options["canonical"] or options["format"] == "markdown":
-            self.refuse("--quick: prints a table or JSON; documents need a full answer")
         snapshot = file_snapshot(options["snapshot"], lambda: snapshot_of(spec))
-        ranking = quick.quick_ranking(spec, snapshot)
+        self.print_ranking(quick.quick_ranking(spec, snapshot), options)
+
+    def print_ranking(self, ranking: QuickRanking, options: dict[str, Any]) -> NoReturn:
         ranking = ranking.changed(options=ranking.options[: options["top"]])
         as_json = options["format"] == "json"
         self.stdout.write(
@@ -383,10 +405,31 @@ def question_of(raw: dict[str, Any], folder: Path, warn: Callable[[str], object]
     spec = with_models(parsed, folder, warn)
     spec = inputs.with_catalog_names(spec, owner)
     inputs.check_catalog(spec, owner, files=True)
+    return with_traces(spec, folder)
+
+
+def with_traces(spec: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The workload, with its traces read; of a portfolio those of its parts."""
     if spec["kind"] == "portfolio":
         read_parts = [workload.with_traces(part, folder) for part in spec["workloads"]]
         return workload.named({**workload.unnamed(spec), "workloads": read_parts})
     return workload.with_traces(spec, folder)
+
+
+def without_files(spec: dict[str, Any]) -> dict[str, Any]:
+    """The workload without the names of the files whose mean and p95 it has; of a portfolio those of its parts."""
+    if spec["kind"] == "portfolio":
+        return {**spec, "workloads": [without_files(part) for part in spec["workloads"]]}
+    traffic = spec["traffic"] or {}
+    read = {side: {k: v for k, v in (traffic.get(side) or {}).items() if k != "trace"} for side in LENGTHS}
+    return {**spec, "traffic": {**traffic, **{side: each for side, each in read.items() if each}} or None}
+
+
+def workload_to_send(raw: dict[str, Any], folder: Path, warn: Callable[[str], object]) -> dict[str, Any]:
+    """The workload for a server, which checks it: as it is stated, or with the files that it refers to read."""
+    if not names_files(raw):
+        return raw
+    return without_files(with_traces(with_models(workload.parse(raw), folder, warn), folder))
 
 
 def with_workloads(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -455,11 +498,6 @@ def lines(
 ) -> list[str]:
     """A line for each reported error (after `rename`), and one that counts the rest."""
     return [
-        *(line(rename(item)) for item in failure.errors[: workload.MAX_ERRORS]),
+        *(error_line(rename(item)) for item in failure.errors[: workload.MAX_ERRORS]),
         *workload.more_errors(failure.errors),
     ]
-
-
-def line(error: dict[str, str]) -> str:
-    allowed = f" (allowed: {error['allowed']})" if error.get("allowed") else ""
-    return f"{error['field'] or 'workload'}: {error['message']}{allowed}"

@@ -14,10 +14,16 @@ from advisor.management.commands.advise import (
     lines,
     model_config,
     question,
+    raw_question,
     read,
     require_catalog,
+    with_models,
+    with_traces,
+    without_files,
 )
-from advisor.workload import FIXED, WorkloadError
+from advisor.management.remote import add_server, asked
+from advisor.result import ClosedEstimate, Estimate, TrainingEstimate
+from advisor.workload import FIXED, WorkloadError, parse
 from catalog.management.errors import BAD_INPUT
 
 WHOLE = ("count", "tp", "pp", "ep", "dp", "attention_dp", "moe_tp", "isl", "isl_p95", "osl", "osl_p95",
@@ -26,7 +32,6 @@ TEXTS = ("accelerator", "weights", "kv", "framework", "framework_version", "clie
 NUMBERS = ("host_speed_ratio", "rate", "burstiness", "memory_fraction", "prefix_cache_hit_rate")
 SECTIONS = ("adapters", "speculative", "users")
 FILES = ("workload", "trace")
-SIDES = ("input_tokens", "output_tokens")
 TRAINING_WHOLE = (
     "sequence_length", "micro_batch", "global_batch", "micro_batches", "cp", "virtual_stages", "zero", "rank",
     "response_tokens",
@@ -141,12 +146,14 @@ class Command(BaseCommand):
         parser.add_argument(
             "--format", choices=["table", "json"], default="table", help="output format; default: table"
         )
+        add_server(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         missing = [f"--{name}" for name in required(options) if options[name] is None]
         if missing:
             self.parser.error(f"the following arguments are required: {', '.join(missing)}")
-        require_catalog()
+        if not options["server"]:
+            require_catalog()
         try:
             result, table = estimated(options, self.stderr.write)
         except WorkloadError as error:
@@ -171,25 +178,56 @@ def required(options: dict[str, Any]) -> tuple[str, ...]:
     return ("model", "weights") if options["trace"] is not None else ("model", "weights", "isl")
 
 
+Found = Estimate | ClosedEstimate | TrainingEstimate
+
+
 def estimated(options: dict[str, Any], warn: Callable[[str], object]) -> tuple[Any, str]:
     """The estimate that the arguments ask for, and its table."""
-    from advisor.answer import closed_estimates, single_estimate, training_estimate
     from advisor.report import estimate_text, training_text  # here, so that --help does not import the engine
+
+    found = ask(options, warn) if options["server"] else computed(options, warn)
+    if isinstance(found, TrainingEstimate):
+        return found, training_text.table(found)
+    if isinstance(found, ClosedEstimate):
+        return found, estimate_text.closed_table(found)
+    return found, estimate_text.table(found)
+
+
+def ask(options: dict[str, Any], warn: Callable[[str], object]) -> Found:
+    """The estimate of a server."""
+    body = arguments(options, warn, stated)
+    with asked(options["server"], with_flag) as assay:
+        found = assay.estimate(**body)
+    if options["kind"] != FIXED:
+        return TrainingEstimate.read(found)
+    return (ClosedEstimate if options["method"] == "closed_form" else Estimate).read(found)
+
+
+def computed(options: dict[str, Any], warn: Callable[[str], object]) -> Found:
+    from advisor.answer import closed_estimates, single_estimate, training_estimate
     from advisor.workload import TrainingRun, parse_estimate
 
     raw = arguments(options, warn)
-    asked = parse_estimate(raw)
-    if isinstance(asked, TrainingRun):
-        step = training_estimate.answer(asked)
-        return step, training_text.table(step)
-    if asked.method == "closed_form":
-        closed = closed_estimates.answer(raw)
-        return closed, estimate_text.closed_table(closed)
-    estimate = single_estimate.answer(asked)
-    return estimate, estimate_text.table(estimate)
+    run = parse_estimate(raw)
+    if isinstance(run, TrainingRun):
+        return training_estimate.answer(run)
+    return closed_estimates.answer(raw) if run.method == "closed_form" else single_estimate.answer(run)
 
 
-def arguments(options: dict[str, Any], warn: Callable[[str], object]) -> dict[str, Any]:
+def stated(path: Path, warn: Callable[[str], object]) -> dict[str, Any]:
+    """The workload of a file with the files that it refers to read; names of the catalog are not checked."""
+    return with_traces(with_models(parse(raw_question(path, [], None, {})), path.parent, warn), path.parent)
+
+
+def known(path: Path, warn: Callable[[str], object]) -> dict[str, Any]:
+    return question(path, [], None, warn)
+
+
+def arguments(
+    options: dict[str, Any],
+    warn: Callable[[str], object],
+    read_workload: Callable[[Path, Callable[[str], object]], dict[str, Any]] = known,
+) -> dict[str, Any]:
     """The command-line arguments that were given, as the API takes them."""
     from advisor.workload import parse_pool, parse_section
 
@@ -207,20 +245,13 @@ def arguments(options: dict[str, Any], warn: Callable[[str], object]) -> dict[st
     if options["trace"] is not None:
         raw["trace"] = {"csv": read(options["trace"], "trace").decode("utf-8-sig", "replace")}
     if options["workload"] is not None:
-        raw["workload"] = without_files(question(options["workload"], [], None, warn))
+        raw["workload"] = without_files(read_workload(options["workload"], warn))
     if options["model"] is not None:
         try:
             raw["model"] = model(options["model"], options["confirm_size"], warn)
         except BadFile as fault:
             raise BadFile(f"--model: {fault}") from None
     return raw
-
-
-def without_files(spec: dict[str, Any]) -> dict[str, Any]:
-    """The workload without the names of the files whose mean and p95 it has."""
-    traffic = spec["traffic"] or {}
-    read = {side: {k: v for k, v in (traffic.get(side) or {}).items() if k != "trace"} for side in SIDES}
-    return {**spec, "traffic": {**traffic, **{side: each for side, each in read.items() if each}} or None}
 
 
 def model(text: str, confirmed: bool, warn: Callable[[str], object]) -> Any:

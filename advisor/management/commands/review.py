@@ -12,13 +12,17 @@ from advisor.management.commands.advise import (
     BadFile,
     lines,
     question,
+    raw_question,
     read_json,
     recommended,
     replace_file,
     require_catalog,
     snapshot_of,
+    workload_to_send,
 )
+from advisor.management.remote import add_server, asked
 from advisor.report import review
+from advisor.result import Answer
 from catalog.management.errors import BAD_INPUT
 
 KINDS = (".yaml", ".yml")
@@ -49,14 +53,16 @@ class Command(BaseCommand):
             help="how much less of a latency limit may be left; default: 10%%",
         )
         parser.add_argument("--format", choices=["markdown", "json"], default="markdown")
+        add_server(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         allowed = review.Allowed(cost_fraction=options["cost"], margin_points=options["margin"])
         try:
             files = sorted(set(workload_files(options["paths"])))
             before = earlier(options["answers"], options["update"])
-            require_catalog()
-            now = {file.as_posix(): self.answered(file) for file in files}
+            if not options["server"]:
+                require_catalog()
+            now = {file.as_posix(): self.answered(file, options["server"]) for file in files}
             found = {name: moves(before.get(name), one, allowed) for name, one in now.items()}
             if options["update"]:
                 kept = {name: one.stored() for name, one in sorted({**before, **now}.items()) if Path(name).exists()}
@@ -69,9 +75,14 @@ class Command(BaseCommand):
         )
         sys.exit(1 if fails and not options["update"] else 0)
 
-    def answered(self, file: Path) -> review.Record:
+    def answered(self, file: Path, server: str) -> review.Record:
         """The answer of one file, as it is kept."""
         try:
+            if server:
+                sent = workload_to_send(raw_question(file, [], None, {}), file.parent, self.stderr.write)
+                with asked(server, lambda item: {**item, "field": f"{file}: {item['field'] or 'workload'}"}) as assay:
+                    found = assay.advise(sent, include="all")
+                return review.record(Answer.read(found.result), found.workload.get("slo") or {})
             spec = question(file, [], warn=self.stderr.write)
             return review.record(recommended(spec, snapshot_of(spec)), spec.get("slo") or {})
         except workload.WorkloadError as error:

@@ -7,6 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from advisor import refresh
+from advisor.management.remote import add_server, asked
 from catalog.details import freshness
 from catalog.management.errors import BadInput, operator
 from catalog.pricing import sync
@@ -20,8 +21,17 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_const", const="json", dest="format", help="same as --format json")
         parser.add_argument("--answers", action="store_true", help="list saved answers that are based on older data")
         parser.add_argument("--compare", action="store_true", help="compute these answers again and say what changes")
+        add_server(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if options["server"]:
+            if options["answers"] or options["compare"]:
+                raise BadInput("--answers and --compare read this server's database; give --server '' on the server")
+            with asked(options["server"]) as assay:
+                found = assay.get("freshness")
+            as_json = options["format"] == "json"
+            self.stdout.write(json.dumps(found, indent=1) if as_json else "\n".join(freshness.lines(found)))
+            return
         try:
             row = refresh.compare(operator()) if options["compare"] else None
         except sync.AlreadyRunning as error:
