@@ -147,7 +147,9 @@ def give_again(known: Advice, advice: Advice) -> Advice:
         option.pk, option.advice = None, advice
         option.save()
     sections.copy(known, advice)
-    webhooks.advice_ended([advice.pk], (known.answer or {}).get("verdict", ""))
+    verdict = (known.answer or {}).get("verdict", "")
+    webhooks.advice_ended([advice.pk], verdict)
+    compare_first(advice.pk, verdict)
     return visible(advice.organisation).get(pk=advice.pk)
 
 
@@ -492,27 +494,28 @@ class Claim(Lease):
                 option_row(self.pk, rank, option) for rank, option in enumerate(result.recommendations, 1)
             )
             webhooks.advice_ended([self.pk], result.verdict)
-            self.compare_first(result)
+            compare_first(self.pk, result.verdict)
             return sections.begin(self.pk) if is_due else None
-
-    def compare_first(self, result: Answer) -> None:
-        """Tells if the first choice differs from that of the answer that this one supersedes."""
-        advice = Advice.objects.select_related("workload", "supersedes").defer("snapshot", "result").get(pk=self.pk)
-        earlier = advice.supersedes
-        if earlier is None or earlier.state != State.DONE or not webhooks.subscribed(advice.organisation_id, WINNER):
-            return
-        if result.portfolio is not None:
-            before, after = (earlier.answer or {}).get("verdict", ""), result.verdict
-        else:
-            before, after = (first_label(each) for each in (earlier, advice))
-        if before != after:
-            webhooks.winner_changed(advice, str(earlier.pk), first_choice(earlier, before), first_choice(advice, after))
 
     def wake(self) -> None:
         wake(self.pk)
 
 
 WINNER = "winner.changed"
+
+
+def compare_first(pk: UUID | str, verdict: str) -> None:
+    """Tells if the first choice of an answer differs from that of the answer that it supersedes."""
+    advice = Advice.objects.select_related("workload", "supersedes").defer("snapshot", "result").get(pk=pk)
+    earlier = advice.supersedes
+    if earlier is None or earlier.state != State.DONE or not webhooks.subscribed(advice.organisation_id, WINNER):
+        return
+    if advice.workload.spec.get("kind") == PORTFOLIO:
+        before, after = (earlier.answer or {}).get("verdict", ""), verdict
+    else:
+        before, after = (first_label(each) for each in (earlier, advice))
+    if before != after:
+        webhooks.winner_changed(advice, str(earlier.pk), first_choice(earlier, before), first_choice(advice, after))
 
 
 def first_label(advice: Advice) -> str:

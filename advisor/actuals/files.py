@@ -6,7 +6,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal, InvalidOperation, localcontext
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,6 +15,8 @@ FINEST = -20  # exponent of its last digit
 MAX_CELL = 200_000
 MAX_COLUMNS = 500
 UNPACKED_BYTES = 64 * 2**20  # of an upload
+UPLOADED_ROWS = 300_000  # of Parquet, where a few bytes may be millions of equal rows
+YEARS = range(2000, 2201)
 Row = Mapping[str, Any]
 Rows = Iterator[tuple[int, Row]]  # (line, cells by `plain` column name); the first has the names of all columns
 
@@ -35,7 +37,7 @@ def rows_of(source: Path | bytes) -> Rows:
             head = file.read(4)
             file.seek(0)
             if head == b"PAR1":
-                yield from _of_parquet(file)
+                yield from _of_parquet(file, is_upload=not isinstance(source, Path))
             elif head[:2] == b"\x1f\x8b":
                 opened: Any = gzip.GzipFile(fileobj=file)
                 yield from _of_csv(opened if isinstance(source, Path) else io.BytesIO(unpacked(opened)))
@@ -76,20 +78,29 @@ def _of_csv(file: Any) -> Rows:
         text.detach()
 
 
-def _of_parquet(file: BinaryIO) -> Rows:
+def _of_parquet(file: BinaryIO, *, is_upload: bool) -> Rows:
     import pyarrow  # here: most callers need it for no file
     import pyarrow.parquet
 
     try:
-        table = pyarrow.parquet.ParquetFile(file)
+        schema = pyarrow.parquet.ParquetFile(file).schema
+        texts = [each.path for each in map(schema.column, range(len(schema))) if each.physical_type == "BYTE_ARRAY"]
+        # A text that many rows repeat stays one text: 2 kB may hold thousands of megabytes.
+        table = pyarrow.parquet.ParquetFile(file, read_dictionary=texts if is_upload else None)
+        if is_upload and table.metadata.num_rows > UPLOADED_ROWS:
+            raise ActualsError(f"has more than {UPLOADED_ROWS:,} rows; use manage.py actuals")
         names = [plain(name) for name in table.schema_arrow.names]
         yield 1, dict.fromkeys(names)
         line = 1
         for batch in table.iter_batches(5_000):
-            for cells in batch.to_pylist():
-                line += 1
-                yield line, dict(zip(names, cells.values(), strict=True))
-    except (pyarrow.ArrowException, ValueError) as error:
+            if is_upload and batch.nbytes > UNPACKED_BYTES:
+                raise ActualsError(f"has more than {UNPACKED_BYTES // 2**20} MiB in 5,000 rows; use manage.py actuals")
+            step = 1 if is_upload else 5_000  # of rows that are spread out at once
+            for start in range(0, batch.num_rows, step):
+                for cells in batch.slice(start, step).to_pylist():
+                    line += 1
+                    yield line, dict(zip(names, cells.values(), strict=True))
+    except (pyarrow.ArrowException, ValueError, OverflowError) as error:
         if isinstance(error, ActualsError):
             raise
         raise ActualsError(f"is not Parquet: {str(error)[:200]}") from None
@@ -111,7 +122,8 @@ def amount_in(row: Row, name: str, line: int, shown: str) -> Decimal:
         number = Decimal("NaN")
     exponent = number.as_tuple().exponent
     if not number.is_finite() or abs(number) >= MOST or (isinstance(exponent, int) and exponent < FINEST):
-        number = number.quantize(Decimal("1e-15")) if number.is_finite() and abs(number) < MOST else Decimal("NaN")
+        with localcontext(prec=60):
+            number = number.quantize(Decimal("1e-15")) if number.is_finite() and abs(number) < MOST else Decimal("NaN")
     if number.is_nan():
         raise ActualsError(f"line {line}, {shown}: {str(value)[:40]!r} is not an amount; use a decimal point alone")
     return number
@@ -119,13 +131,16 @@ def amount_in(row: Row, name: str, line: int, shown: str) -> Decimal:
 
 def time_in(value: Any, line: int, shown: str) -> datetime:
     """A time in UTC: ISO 8601, a day, or seconds since 1970. ActualsError: it is none."""
-    if isinstance(value, datetime):
-        return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
     text = str(value or "").strip()
     try:
-        if re.fullmatch(r"\d{9,11}(\.\d+)?", text):
-            return datetime.fromtimestamp(float(text), UTC)
-        found = datetime.fromisoformat(re.sub(r" (UTC|GMT)$", "Z", text))
+        if isinstance(value, datetime):
+            found = value
+        elif re.fullmatch(r"\d{9,11}(\.\d+)?", text):
+            found = datetime.fromtimestamp(float(text), UTC)
+        else:
+            found = datetime.fromisoformat(re.sub(r" (UTC|GMT)$", "Z", text))
+        if found.year not in YEARS:
+            raise ValueError
         return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
         said = f"line {line}, {shown}: {text[:40]!r} is not a time; write 2026-11-01T00:00:00Z or 2026-11-01"

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import httpx
 
-from .shown import Answer, answer_of, error_line
+from .shown import Answer, answer_of, error_line, problem_in
 
 Workload = Mapping[str, Any] | Path | str  # a path, or the text of a workload file
 MOST_PAUSE_S, AT_ONCE = 60.0, 1000  # whatever Retry-After says; estimates of one call
@@ -27,8 +27,7 @@ class Problem(AssayError):
     """The server refused the call. `errors`: `field` (a key path), `message` and `allowed` of each invalid field."""
 
     def __init__(self, response: httpx.Response, text: str) -> None:
-        is_problem = response.headers.get("Content-Type", "").startswith("application/problem+json")
-        said = json.loads(text) if is_problem else {}
+        said = problem_in(response.headers.get("Content-Type", ""), text)
         self.status, self.errors = response.status_code, said.get("errors") or []
         self.detail = said.get("detail") or said.get("title") or f"{response.url} answered {self.status}."
         super().__init__("\n".join([self.detail, *map(error_line, self.errors)]))
@@ -86,6 +85,8 @@ class Calls:
     async def _send(self, method: str, path: str, stream: bool = False, **options: Any) -> httpx.Response:
         """Every call may be repeated: Idempotency-Key makes one request of a repeated one."""
         request = self._http.build_request(method, path, **options)
+        if not str(request.url).startswith(str(self._http.base_url)):  # the token is for this server alone
+            raise ValueError(f"Give a path below {self.url}/api/v1/, such as freshness.")
         for tried in range(1, self.tries + 1):
             try:
                 sent = self._http.send(request, stream=stream)

@@ -1,6 +1,7 @@
 """An answer and its frontier as notebooks show them, and as pandas frames. Texts of an answer are never markup."""
 
 import importlib
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +23,15 @@ def written(row: Any, path: str) -> str:
     if row is None or isinstance(row, dict | list):
         return ""
     return f"{row:,.{0 if abs(row) >= 100 else 3}f}" if isinstance(row, float) else str(row)
+
+
+def problem_in(kind: str, text: str) -> dict[str, Any]:
+    """The problem document in a response; empty: it has none, such as a page of a proxy."""
+    try:
+        said = json.loads(text) if kind.startswith("application/problem+json") else {}
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
 
 
 def error_line(error: Mapping[str, str]) -> str:

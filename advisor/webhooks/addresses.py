@@ -18,6 +18,8 @@ CONNECT_S, TOTAL_S = 6, 10
 MOST_ADDRESSES = 2  # of one name
 MAX_URL = 500
 OF_CLOUDS = (ip_address("168.63.129.16"),)  # public addresses that answer inside a cloud's own network
+# Special networks that some versions of Python call global: protocol assignments, site-local, documentation.
+SPECIAL = tuple(map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "fec0::/10", "3fff::/20", "5f00::/16")))
 TRANSLATED = ip_network("64:ff9b::/96")  # the last 32 bits are an IPv4 address
 Address = IPv4Address | IPv6Address
 
@@ -55,7 +57,8 @@ def refuse(address: Address, scheme: str) -> None:
     allowed = any(inner.version == network.version and inner in network for network in settings.WEBHOOK_NETWORKS)
     if scheme == "http" and not (allowed and inner.is_loopback):
         raise RefusedUrl("Use https://; http:// is only for loopback addresses that ASSAY_WEBHOOK_NETWORKS allows.")
-    is_public = inner.is_global and not (inner.is_multicast or inner.is_reserved or inner in OF_CLOUDS)
+    is_special = inner in OF_CLOUDS or any(inner in network for network in SPECIAL)
+    is_public = inner.is_global and not (inner.is_multicast or inner.is_reserved or is_special)
     if inner.is_link_local or not (is_public or allowed):
         raise RefusedUrl(
             f"{address} is not a public address; ASSAY_WEBHOOK_NETWORKS can allow networks of this installation."

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.core import signing
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, Q, QuerySet, TextField
 from django.db.models.expressions import OrderBy
+from django.db.models.functions import Left
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 
 SALT = "assay.cursor"
 MAX_CHARACTERS = 4000
+SORTED_CHARACTERS = 100  # of a long text: the cursor holds them, and an address has its limits
 NOT_OF_THE_LIST = ("cursor", "limit", "offset", "fields", "include", "format")  # that change no row and no order
 OTHER_LIST = "This cursor is not valid, or of a list with other filters or another order. Leave it out to start again."
 Place = dict[str, Any]  # of a query: {after: values of the keys, back: whether towards the start}; else {at: number}
@@ -57,6 +59,9 @@ class Rows:
         if isinstance(found, QuerySet):
             self.orders = orders_of(found)
             keys = {alias(n): order.expression for n, order in enumerate(self.orders)}
+            query = found.annotate(**keys)
+            long = [n for n in keys if isinstance(query.query.annotations[n].output_field, TextField)]
+            keys |= {n: Left(keys[n], SORTED_CHARACTERS) for n in long}
             self.found = found.annotate(**keys).order_by(*(self.order(n) for n in range(len(self.orders))))
 
     def order(self, n: int, back: bool = False) -> OrderBy:

@@ -10,6 +10,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.core.management import call_command
@@ -17,7 +19,7 @@ from django.test import Client
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.actuals import ActualsError
+from advisor.actuals import ActualsError, files
 from advisor.actuals.bill import CATEGORIES, cents, read_bill, tags_of
 from advisor.actuals.comparison import compared, forecast_of, in_words
 from advisor.actuals.tokens import read_tokens
@@ -142,6 +144,8 @@ def test_currencies_are_not_added() -> None:
         ({"EffectiveCost": "1e999999"}, "is not an amount"),
         ({"ChargePeriodStart": "yesterday"}, "is not a time; write 2026-11-01T00:00:00Z"),
         ({"ChargePeriodStart": ""}, "is not a time"),
+        ({"ChargePeriodStart": "9999-12-31"}, "is not a time"),
+        ({"ChargePeriodStart": "0001-01-01T00:00:00+05:00"}, "is not a time"),
         ({"ChargeCategory": "Fee"}, "is none of Usage, Purchase, Tax, Credit, Adjustment"),
     ],
 )
@@ -159,6 +163,41 @@ def test_no_content_is_an_internal_error(content: bytes) -> None:
             read(content)
 
 
+@pytest.mark.parametrize("at", [-(2**55), -(2**62), 2**62, 253_402_300_800_000_000])
+@pytest.mark.parametrize("zone", [None, "Asia/Tokyo"])
+def test_times_of_parquet_out_of_range_are_refused(at: int, zone: str | None) -> None:
+    times = pyarrow.array([at], pyarrow.int64()).cast(pyarrow.timestamp("us", zone))
+    buffer = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table({"day": times, "input_tokens": [1], "output_tokens": [1]}), buffer)
+    with pytest.raises(ActualsError):
+        read_tokens(buffer.getvalue())
+
+
+def test_small_uploads_of_many_rows_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(files, "UPLOADED_ROWS", 10)
+    path = tmp_path / "tokens.parquet"
+    row = {"day": ["2026-11-01"], "input_tokens": [1], "output_tokens": [1]}
+    pyarrow.parquet.write_table(pyarrow.table({name: value * 11 for name, value in row.items()}), path)
+    with pytest.raises(ActualsError, match="more than 10 rows"):
+        read_tokens(path.read_bytes())
+    assert read_tokens(path)["2026-11"].total == 22  # the operator's own file
+
+
+def test_a_long_text_of_many_rows_is_held_once() -> None:
+    count, text, buffer = 400, "a" * 4_000_000, io.BytesIO()
+    one = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * count, pyarrow.int32()), [text])
+    columns = {"day": ["2026-11-01"] * count, "input_tokens": [1] * count, "output_tokens": [1] * count, "note": one}
+    pyarrow.parquet.write_table(pyarrow.table(columns), buffer, dictionary_pagesize_limit=2**24, compression="zstd")
+    before = pyarrow.default_memory_pool().max_memory()
+    assert len(buffer.getvalue()) < 10_000 and read_tokens(buffer.getvalue())["2026-11"].input == count
+    assert pyarrow.default_memory_pool().max_memory() - before < 200_000_000  # spread out, they are 1.6 GB
+
+
+def test_a_finely_divided_amount_is_rounded() -> None:
+    table = b"day,input_tokens,output_tokens\n2026-01-01,100000000000000.000000000000000000001,1\n"
+    assert read_tokens(table)["2026-01"].input == 10**14
+
+
 @given(st.text(max_size=60))
 def test_no_tags_are_an_internal_error(text: str) -> None:
     assert isinstance(tags_of(text), dict)
@@ -172,8 +211,6 @@ def test_tags_as_json_as_pairs_and_as_text() -> None:
 
 
 def test_parquet_and_gzip_give_the_same_sums(tmp_path: Path) -> None:
-    import pyarrow
-    import pyarrow.parquet
 
     costs = [Decimal("1.005"), Decimal("-0.015"), Decimal("10.0000000001")]
     rows = [{"BilledCost": cost, "EffectiveCost": cost, "Tags": '{"team": "a"}'} for cost in costs]

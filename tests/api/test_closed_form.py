@@ -198,3 +198,17 @@ def test_the_command_prints_the_same(capsys: pytest.CaptureFixture[str]) -> None
     with pytest.raises(SystemExit):
         call_command("estimate", *arguments)
     assert "by closed formulas, not simulated" in capsys.readouterr().out
+
+
+def test_hostile_entries_leave_nothing_large_in_the_process() -> None:
+    estimator = closed_estimates.Estimator()
+    wrong = {**CLOSED, "sets": 1}
+    found = list(estimator.results([wrong] * 30))
+    kept = [each for each in estimator.kinds.values() if isinstance(each, Exception)]
+    assert all(str(each) == str(found[0]) for each in found) and len(kept) == 1
+    assert kept[0].__traceback__ is None  # it would hold the frames of all calls, and with them their bodies
+    list(estimator.results([{**CLOSED, "framework": f"{n}" + "x" * 100_000} for n in range(5)]))
+    assert sum(map(len, estimator.kinds)) < closed_estimates.MOST_KEY_BYTES
+    hosts = [{**CLOSED, "host_speed_ratio": 1 + n / 1000} for n in range(closed_estimates.HOSTS_KEPT + 5)]
+    assert all(isinstance(each, dict) for each in estimator.results(hosts))
+    assert len(estimator.calibrations) <= closed_estimates.HOSTS_KEPT

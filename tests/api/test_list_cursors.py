@@ -1,6 +1,7 @@
 """Cursors of lists: every row once and in order, whatever is added or removed meanwhile; and `fields`."""
 
 import json
+import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.models import Advice, Workload
+from catalog.models import Price
 from catalog.rest.selection import chosen, tree_of
 from tests import sample_advice
 
@@ -87,6 +89,21 @@ def test_pages_by_cursor_are_the_list(path: str) -> None:
             break
         page = get(page["next"])
     assert found[:120] == whole
+
+
+@pytest.mark.parametrize("text", ["x", "\u6f22\U0001f600"])
+def test_long_texts_are_pages_too(text: str) -> None:
+    """Sorted by a text that no address could hold; rows that begin alike are sorted by their keys."""
+    for n, row in enumerate(Price.objects.order_by("pk")[:5]):
+        noise = "".join(map(chr, random.Random(n).choices(range(0x4E00, 0x9000), k=3000)))  # does not compress
+        Price.objects.filter(pk=row.pk).update(source=noise if n < 3 else f"\u9fff{text * 2000}{-n}")
+    asked = "/api/v1/prices?sort=-source&limit="
+    whole = [row["id"] for row in get(f"{asked}12")["results"]]
+    found, page = list[Any](), get(f"{asked}1&cursor=")
+    while len(found) < len(whole):
+        found += [row["id"] for row in page["results"]]
+        page = get(page["next"])
+    assert found == whole
 
 
 def test_a_page_by_offset_names_the_cursor_of_the_next() -> None:

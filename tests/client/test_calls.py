@@ -241,3 +241,19 @@ def test_it_needs_neither_django_nor_pandas() -> None:
 
 def test_the_client_stays_small() -> None:
     assert len((ROOT / "advisor/client/calls.py").read_text().splitlines()) < 200
+
+
+@pytest.mark.parametrize("path", ["https://evil.example/x", "http://here:81/api/v1/x", "http://here.evil/api/v1/x"])
+def test_the_token_is_sent_to_no_other_server(path: str) -> None:
+    assay, asked = client_of((200, {}, {}))
+    with pytest.raises(ValueError, match="Give a path below"):
+        assay.get(path)
+    assert asked == []
+
+
+@pytest.mark.parametrize("content", [b"[1]", b"<html>"])
+def test_a_problem_that_is_none_is_told_by_its_status(content: bytes) -> None:
+    headers = {"Content-Type": "application/problem+json"}
+    reply = httpx.MockTransport(lambda request: httpx.Response(400, content=content, headers=headers))
+    with pytest.raises(Problem, match="answered 400"):
+        Assay("http://here/", "aat_x", transport=reply).get("x")

@@ -1,5 +1,6 @@
 """The same question asked again: its answer is given again only if nothing that it depends on has changed."""
 
+import json
 from collections.abc import Callable
 from datetime import date
 from types import SimpleNamespace
@@ -9,9 +10,9 @@ import pytest
 from django.db.models import F
 from django.test import Client
 
-from advisor import advise, deletion
+from advisor import advise, deletion, inputs
 from advisor.later import asked_before
-from advisor.models import Advice, Completion, LoadTest, Option
+from advisor.models import Advice, Completion, LoadTest, Option, WebhookEndpoint
 from catalog import clock
 from catalog.accounts import quotas
 from catalog.models import Calibration, Discount, Organisation, Price, ServedModel
@@ -178,3 +179,28 @@ def test_pages_and_rest_say_so(client: Client) -> None:
     deletion.delete_advice(first, "ada")
     page = client.get(f"/advice/{again['id']}").content.decode()
     assert "The same question was answered on" in page and f"/advice/{first.pk}" not in page
+
+
+def test_what_is_kept_tells_which_load_tests_are_switched_on() -> None:
+    ask()
+    option = Option.objects.order_by("pk").first()
+    rows = [LoadTest.objects.create(option=option, file_sha256=str(n) * 64, measured={}) for n in range(4)]
+    states = set()
+    for chosen in (rows[0], rows[3]), (rows[1], rows[2]):  # equal sums of their keys
+        LoadTest.objects.update(calibrates=False)
+        LoadTest.objects.filter(pk__in=[each.pk for each in chosen]).update(calibrates=True)
+        states.add(inputs.measured.own_state(advise.default_organisation()))
+    assert len(states) == 2
+
+
+def test_an_answer_that_is_given_again_tells_its_receivers_of_another_first_choice() -> None:
+    first = ask()
+    Option.objects.filter(advice=first, rank=1).update(label="what was first then")
+    ask(fresh=True)
+    endpoint = WebhookEndpoint.objects.create(
+        organisation=first.organisation, url="https://example.com", events=["winner.changed"], key_salt="0" * 64
+    )
+    again = advise.request(answers.spec(), supersedes=first, made_by="ada")
+    assert again.reused_from is not None
+    (event,) = endpoint.deliveries.all()
+    assert json.loads(event.body)["data"]["before"]["label"] == "what was first then"

@@ -48,6 +48,8 @@ Json = dict[str, Any]
 NUMBERS = ("isl", "osl", "concurrency", "rate")  # of which one validation serves any plain values
 MOST_TOKENS, MOST_RATE_PER_S = 1_000_000, 1e6
 KINDS_KEPT, ESTIMATORS_KEPT = 10_000, 2
+HOSTS_KEPT, PRICES_KEPT = 50, 10_000  # of an estimator; callers choose the keys
+MOST_KEY_BYTES = 4_000  # of a kind that is kept
 ESTIMATORS = Kept(ESTIMATORS_KEPT)
 
 
@@ -89,14 +91,14 @@ class Estimator:
             return self.validated(raw)
         known = self.kinds.get(key)
         if isinstance(known, WorkloadError):
-            raise known
+            raise WorkloadError(known.errors)  # the kept one would keep the frames of every call that raised it
         if known is not None and allowed(known.fixed, numbers):
             return changed(known, numbers)
         try:
             found = self.validated(raw)
         except WorkloadError as failure:
             if not any(depends_on_numbers(each) for each in failure.errors):
-                self.keep(key, failure)
+                self.keep(key, WorkloadError(failure.errors))
             raise
         if allowed(found.fixed, numbers):
             self.keep(key, found)
@@ -117,6 +119,8 @@ class Estimator:
         if not has_closed_form(fixed):
             message = "has no formula for recorded requests, users who think and separate pools"
             raise WorkloadError([error("method", message, "simulated")])
+        if len(self.calibrations) >= HOSTS_KEPT and d.host_speed_ratio not in self.calibrations:
+            self.calibrations.clear()
         own = prepare(fixed.case, fixed.resources, self.calibrations[d.host_speed_ratio])
         if isinstance(own, str):
             raise WorkloadError([error("", own)])
@@ -180,10 +184,14 @@ class Estimator:
         """Fields of the cheapest offer; the memory in use decides only where a part of a host is rented."""
         chip = fixed.accelerator
         key = (chip.slug, fixed.pools, tuple(memory.values()) if chip.kind == "cpu" else ())
-        if key not in self.prices:
+        found = self.prices.get(key)
+        if found is None:
             with read_once(self.read):
-                self.prices[key] = price(cheapest(chip, fixed.pools, memory))
-        return self.prices[key]
+                found = price(cheapest(chip, fixed.pools, memory))
+            if len(self.prices) >= PRICES_KEPT:
+                self.prices.clear()
+            self.prices[key] = found
+        return found
 
 
 def kept(organisation: Organisation | None) -> Estimator:
@@ -224,9 +232,10 @@ def kind_key(raw: Mapping[str, Any], numbers: Numbers) -> bytes | None:
     lengths = (length_class(numbers.isl), length_class(numbers.osl), numbers.osl > 0)
     given = ("concurrency" in raw, numbers.concurrency is None, "rate" in raw, numbers.rate is None)
     try:
-        return marshal.dumps((rest, lengths, given), 2)  # unlike ==, it tells 1 from True and from 1.0
+        key = marshal.dumps((rest, lengths, given), 2)  # unlike ==, it tells 1 from True and from 1.0
     except ValueError:
         return None
+    return key if len(key) <= MOST_KEY_BYTES else None
 
 
 def allowed(fixed: Fixed, n: Numbers) -> bool:
