@@ -293,9 +293,7 @@ def answer_context(request: HttpRequest, advice: Advice, base: str, *, shared: b
         found = page(answer, spec, base, sort, section, opened)
         found |= {"advice": advice, "spec": spec, "shared": shared, "option_base": base, "sort": sort}
         if sections.needs(found["parts"], "run") and found.get("best"):
-            found |= {
-                "exports": exports(answer, found["best"]["option"].rank, papers)
-            }
+            found |= {"exports": exports(answer, found["best"]["option"].rank, papers)}
         screen = "advisor/_screen.html" if found["is_first"] else "advisor/_screen_line.html"
         pieces = {"screen": screen, "chart": "advisor/_over_time.html", "notes": "advisor/_notes.html"}
         if not absent or found["section"] not in sections.EXPLAINING:
