@@ -62,7 +62,7 @@ class Month:
     effective: dict[str, Decimal] = field(default_factory=dict)
     by_tag: dict[str, tuple[Decimal, Decimal]] = field(default_factory=dict)  # billed, effective
     covered: Decimal = ZERO  # contracted cost of usage that a commitment pays
-    eligible: Decimal = ZERO  # contracted cost of all usage
+    eligible: Decimal = ZERO  # contracted cost of all usage; 0 without the column CommitmentDiscountStatus
     commitment_used: Decimal = ZERO  # effective cost
     commitment_unused: Decimal = ZERO
     hours_used: Decimal = ZERO  # of accelerators
@@ -157,7 +157,7 @@ def _add_usage(month: Month, row: Row, line: int, effective: Decimal, accelerato
     elif not is_unused:
         name = next((n for n in ("ContractedCost", "ListCost") if text_in(row, plain(n))), "EffectiveCost")
         cost = amount_in(row, plain(name), line, name)
-        month.eligible += cost
+        month.eligible += cost if "commitmentdiscountstatus" in row else ZERO
         if status == "used":
             month.commitment_used += effective
             month.covered += cost

@@ -10,6 +10,7 @@ from advisor.report.documents import (
     XLSX,
     can_export,
     default_rank,
+    exports_of,
     has_document,
 )
 from advisor.report.plan_figures import months, plan_payments, plan_totals

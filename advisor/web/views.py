@@ -287,10 +287,13 @@ def answer_context(request: HttpRequest, advice: Advice, base: str, *, shared: b
     section, sort = section_of(request), request.GET.get("sort", "")
     absent = bool(later.absent(advice))
     opened = [name for name in ("ranked", "hosted") if request.GET.get(name) == ALL]
+    papers = base.removesuffix("options/") + "documents/"
 
     def draw() -> kept.Html:
         found = page(answer, spec, base, sort, section, opened)
         found |= {"advice": advice, "spec": spec, "shared": shared, "option_base": base, "sort": sort}
+        if sections.needs(found["parts"], "run") and found.get("best"):
+            found |= {"exports": exports(answer, found["best"]["option"].rank, papers)}
         screen = "advisor/_screen.html" if found["is_first"] else "advisor/_screen_line.html"
         pieces = {"screen": screen, "chart": "advisor/_over_time.html", "notes": "advisor/_notes.html"}
         if not absent or found["section"] not in sections.EXPLAINING:
@@ -300,7 +303,7 @@ def answer_context(request: HttpRequest, advice: Advice, base: str, *, shared: b
     return {
         **(due(request) if advice.is_due else {"missing": later.missing(advice)}),
         "result": answer,
-        "documents": base.removesuffix("options/") + "documents/",
+        "documents": papers,
         "has_documents": documents.has_papers(answer),
         "undone": calibration_marks.undone(answer),
         "title": report.title_of(answer),
@@ -308,6 +311,11 @@ def answer_context(request: HttpRequest, advice: Advice, base: str, *, shared: b
         **sections.context(sections_of(answer, spec), section),
         "drawn": kept.drawn(advice, ["answer", base, shared, sort, section, *opened], draw),
     }
+
+
+def exports(answer: Answer, rank: int, base: str) -> list[tuple[str, str]]:
+    """Address and system of each file that starts the option in another system; `base`: of the documents."""
+    return [(f"{base}{name}?rank={rank}", release) for name, release in report.exports_of(answer, rank).items()]
 
 
 def section_of(request: HttpRequest) -> str:
@@ -351,6 +359,9 @@ def option_context(request: HttpRequest, advice: Advice, rank: int, token: str =
             rows = [key for key in keys if not key.startswith(calibration_marks.OWN)]
             link = nearest_rows.address(rows, option.correction.imported) if option.correction and rows else ""
             found = {**page_of_option(option, answer, spec), "evidence": evidence, "correction_url": link}
+        if sections.needs(context["parts"], "run"):
+            base = reverse("shared", args=[token]) if token else reverse("advice", args=[advice.pk])
+            found |= {"exports": exports(answer, rank, f"{base}/documents/")}
         tiles = {"tiles": "advisor/_tiles.html"} if context["is_first"] else {}
         pieces = tiles | {part.slug: part.template for part in context["parts"]}
         return kept.rendered(request, pieces, {**found, **context})

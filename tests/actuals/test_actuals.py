@@ -360,3 +360,10 @@ def test_rest_and_the_page_compare_what_is_uploaded(client: Client) -> None:
     assert "11,000.00" in shown and "Compare" in client.get(f"/advice/{advice.pk}/actuals").content.decode()
     bad = client.post(f"/advice/{advice.pk}/actuals", {**files(b"x"), "rank": "1"})
     assert bad.status_code == 422 and "lacks the columns" in bad.content.decode()
+
+
+def test_without_the_status_of_commitments_their_coverage_is_unknown() -> None:
+    status = {"CommitmentDiscountStatus": "Used"}
+    (unknown,) = read_bill(bill_of({})).months.values()
+    (known,) = read_bill(bill_of({}, status)).months.values()
+    assert unknown.eligible == 0 and (known.covered, known.eligible) == (1, 2)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from django.template.loader import render_to_string
 
-from advisor.report.documents.exports import EXPORTS, can_export
+from advisor.report.documents.exports import EXPORTS, can_export, exports_of
 from advisor.report.documents.memos.memo import memo, memo_markdown
 from advisor.report.documents.order import order_document
 from advisor.report.documents.subject import NO_ANSWER, NO_SHARED_ANSWER, default_rank, has_document, has_papers
@@ -20,6 +20,7 @@ __all__ = [
     "XLSX",
     "can_export",
     "default_rank",
+    "exports_of",
     "has_document",
     "has_papers",
 ]

@@ -98,3 +98,9 @@ def test_the_page_of_an_answer_says_under_which_constraints_it_holds(client: Cli
     )
     text = client.get(f"/advice/{advice.pk}").content.decode()
     assert "only EU" in text and "budget $40,000 a month" in text
+
+
+def test_each_filter_is_offered_once(client: Client, three: list[Advice]) -> None:
+    html = client.get("/advice").content.decode()
+    for name in ("q", "kind", "state", "tag", "author"):
+        assert html.count(f' name="{name}"') == 1, name

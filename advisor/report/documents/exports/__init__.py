@@ -8,10 +8,11 @@ from collections.abc import Callable
 from django.http import Http404
 
 from advisor.report.documents.exports.clusters import dynamo, kserve, llm_d
+from advisor.report.documents.exports.pods import facts
 from advisor.report.documents.exports.skypilot import skypilot
 from advisor.result import Answer
 
-__all__ = ["EXPORTS", "can_export"]
+__all__ = ["EXPORTS", "can_export", "exports_of"]
 YAML = "application/yaml"
 EXPORTS: dict[str, tuple[str, Callable[[Answer, int], str | bytes]]] = {
     "kserve.yaml": (YAML, kserve),
@@ -27,3 +28,9 @@ def can_export(answer: Answer, name: str, rank: int) -> bool:
         return bool(EXPORTS[name][1](answer, rank))
     except Http404:
         return False
+
+
+def exports_of(answer: Answer, rank: int) -> dict[str, str]:
+    """The files that there are for an option: name to the release of the system that reads it."""
+    names = [name for name in EXPORTS if can_export(answer, name, rank)]
+    return {name: facts()[name.removesuffix(".yaml")]["release"] for name in names}
