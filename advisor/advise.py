@@ -96,7 +96,9 @@ def request(
     if known is None:
         check_room(organisation, made_by)
     try:
-        return _queue_new(spec, organisation, (idempotency_key, key_owner), supersedes, made_by, known)
+        return _queue_new(
+            spec, organisation, (idempotency_key, key_owner if idempotency_key else ""), supersedes, made_by, known
+        )
     except IntegrityError:  # another request with this key was faster
         earlier = earlier_request(spec, named)
         if earlier is None:

@@ -99,10 +99,10 @@ class EstimatesBody(Body):
 
     def validate(self, attrs: Json) -> Json:
         if ("estimates" in attrs) == ("axes" in attrs):
-            raise exceptions.ValidationError({"estimates": ["Give either estimates or axes."]})
+            raise Unprocessable({"estimates": ["Give either estimates or axes."]})
         axes = attrs.get("axes", {})
         if "axes" in attrs and not 0 < math.prod(map(len, axes.values())) * bool(axes) <= MAX_CLOSED:
-            raise exceptions.ValidationError({"axes": [f"Give 1 to {MAX_CLOSED:,} combinations."]})
+            raise Unprocessable({"axes": [f"Give 1 to {MAX_CLOSED:,} combinations."]})
         return attrs
 
 

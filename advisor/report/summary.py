@@ -22,6 +22,7 @@ from advisor.result import (
 )
 
 MAX_BYTES = 4096
+SPARE_BYTES = 64  # encoders write numbers and line separators in different lengths
 MAX_LABEL, MAX_SAID = 160, 400  # characters
 SHORTER = (300, 100, 50, 20)  # characters of any text, of names that leave no room for the whole sentence
 Ranked = Option | ApiOption | TrainingOption
@@ -61,10 +62,10 @@ def summary_of(answer: Answer, advice_id: str, name: str, links: SummaryLinks) -
         engine_version=answer.engine_version,
         links=links,
     )
-    while size(found) > MAX_BYTES and found.facts:
+    while size(found) > MAX_BYTES - SPARE_BYTES and found.facts:
         found = found.changed(facts=found.facts[:-1])
     for most in SHORTER:
-        if size(found) > MAX_BYTES:
+        if size(found) > MAX_BYTES - SPARE_BYTES:
             found = AnswerSummary.read(cut(found.to_json(), most))
     return found
 

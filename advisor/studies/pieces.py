@@ -67,7 +67,7 @@ def request(
         return earlier
     check_room(organisation, made_by)
     try:
-        return _create(plan, organisation, made_by, (idempotency_key, key_owner), awake)
+        return _create(plan, organisation, made_by, (idempotency_key, key_owner if idempotency_key else ""), awake)
     except IntegrityError:  # another request with this key was faster
         earlier = earlier_request(plan, named)
         if earlier is None:

@@ -73,6 +73,7 @@ def renderer_of(kind: str) -> type[Made]:
     return type("DocumentRenderer", (Made,), {"media_type": kind, "format": extension})
 
 
+SHAPES = {XLSX: OpenApiTypes.BINARY, "application/yaml": OpenApiTypes.ANY}
 RENDERERS = {name: renderer_of(kind) for name, (kind, _) in DOCUMENTS.items()}
 
 
@@ -87,7 +88,7 @@ def described(operation_id: str, **more: Any) -> Any:
         ],
         responses={
             **{
-                (200, kind): OpenApiResponse(OpenApiTypes.BINARY if kind == XLSX else OpenApiTypes.STR)
+                (200, kind): OpenApiResponse(SHAPES.get(kind, OpenApiTypes.STR))
                 for kind in sorted({kind for kind, _ in DOCUMENTS.values()})
             },
             **problems(202, 404, 406, 409),

@@ -170,7 +170,7 @@ def one(test: LoadTest) -> dict[str, Any]:
 
 
 class SwitchBody(Body):
-    calibrates = YesNo(help_text="Whether it may be exported as measured rows")
+    calibrates = YesNo(required=False, help_text="Whether it may be exported as measured rows; absent: as before")
 
 
 class OneTest(OneLoadTest):
@@ -189,7 +189,7 @@ class OneTest(OneLoadTest):
         body.is_valid(raise_exception=True)
         measured = get_object_or_404(option.load_tests.select_related("option"), pk=test)
         try:
-            load_tests.set_calibrates(measured, body.validated_data["calibrates"])
+            load_tests.set_calibrates(measured, body.validated_data.get("calibrates", measured.calibrates))
         except LoadResultError as error:
             raise Conflict(str(error)) from None
         measured.refresh_from_db()

@@ -4,11 +4,10 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from django.db.models import Prefetch, QuerySet
-from django.shortcuts import get_object_or_404
 from django_filters.rest_framework import FilterSet
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_view
-from rest_framework import decorators, exceptions, mixins, serializers, viewsets
+from rest_framework import decorators, exceptions, generics, mixins, serializers, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -133,7 +132,10 @@ class Agents(mixins.ListModelMixin, mixins.RetrieveModelMixin, ProbeViewSet):
     )
     @decorators.action(detail=True, methods=["post"])
     def approve(self, request: Request, pk: Any = None) -> Response:
-        agent, body = self.get_object(), ApproveBody(data=request.data)
+        stated = (
+            request.content_type.partition(";")[0] == "application/json"
+        )  # a form, as of an empty POST, is no claim
+        agent, body = self.get_object(), ApproveBody(data=request.data if stated else {})
         body.is_valid(raise_exception=True)
         waiting = agents.pending_claims(self.organisation(), agent)
         chosen = body.validated_data.get("claim")
@@ -155,7 +157,7 @@ class Agents(mixins.ListModelMixin, mixins.RetrieveModelMixin, ProbeViewSet):
     )
     @decorators.action(detail=True, methods=["post"])
     def rotate(self, request: Request, pk: Any = None) -> Response:
-        agent = get_object_or_404(self.rows().filter(revoked_at=None), pk=pk)
+        agent = generics.get_object_or_404(self.rows().filter(revoked_at=None), pk=pk)  # 404 if pk is no number
         token = agents.rotate(agent, new_key=True, by=self.who()).token
         agent.refresh_from_db()
         return Response({**self.get_serializer(agent).data, "token": token})

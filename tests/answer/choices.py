@@ -9,4 +9,5 @@ from advisor.inputs import take_snapshot
 
 
 def choice_of(spec: dict[str, Any]) -> Choice:
-    return chosen(*searched(question_of(spec, take_snapshot(spec), Lost()), None))
+    question, found = searched(question_of(spec, take_snapshot(spec), Lost()), None)
+    return chosen(question, found.result)

@@ -23,6 +23,7 @@ NEVER_DONE = {
     "POST /api/v1/advice/{id}/options/{rank}/load-tests",
     "POST /api/v1/advice/{id}/actuals",
     "POST /api/v1/deployments/compare",
+    "POST /api/v1/advice/{id}/what-if",
     "POST /api/v1/agents/{id}/approve",
     "GET /api/v1/calibrations/{id}",
     "POST /api/v1/calibrations/{id}/undo",

@@ -142,6 +142,13 @@ CALLS: dict[str, str] = {
     "probe-calibrations": "GET /calibrations",
     "probe-calibration": "GET /calibrations/{id}",
     "probe-calibration-undo": "POST /calibrations/{id}/undo",
+    "advice-actuals": "POST /advice/{id}/actuals",
+    "webhooks": "GET /webhooks, POST /webhooks",
+    "webhook": (
+        "GET /webhooks/{id}, PATCH /webhooks/{id}, DELETE /webhooks/{id}, POST /webhooks/{id}/rotate, "
+        "POST /webhooks/{id}/test, GET /webhooks/{id}/deliveries"
+    ),
+    "webhook-redeliver": "POST /webhooks/{id}/deliveries/{delivery}/redeliver",
     **dict.fromkeys(
         (
             "login", "logout", "single-sign-on", "single-sign-on-callback", "sign-in-link", "password-reset",
@@ -184,7 +191,8 @@ def test_the_calls_of_the_pages_are_described() -> None:
     programs = {
         "GET /", "POST /estimate", "POST /estimates", "POST /tokens/{id}/rotate", "POST /own-tokens/{id}/rotate",
         "DELETE /own-tokens/{id}", "GET /assumptions/{key}", "GET /prices/{id}", "GET /api-prices/{id}",
-        "GET /probe-jobs/{id}", "GET /enrolments", "GET /evidence",
+        "GET /probe-jobs/{id}", "GET /enrolments", "GET /evidence", "GET /version", "POST /advice/batch",
+        "POST /deployments/compare",
     }  # fmt: skip
     ours = {call for call in known if not call.partition(" ")[2].startswith("/api/")}
     assert ours - named <= programs, ours - named - programs
@@ -648,7 +656,7 @@ FILES = {  # path of the page's file: that of the call
     **{
         f"/advice/{{advice}}/documents/{name}": f"/advice/{{advice}}/documents/{name}"
         for name in DOCUMENTS
-        if not name.endswith(".xlsx")  # a file of ZIP, with the time of each member
+        if not name.endswith((".xlsx", ".yaml"))  # a ZIP has the time of each member; this option has no manifest
     },
     "/s/{link}/documents/memo.md": "/shared/{link}/documents/memo.md",
     "/advice/compare?item={advice}&item={other}&format=csv": "/compare.csv?item={advice}&item={other}",

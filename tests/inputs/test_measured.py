@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from advisor import load_tests
-from advisor.engine.calibration import Observed, Pooling
+from advisor.engine.calibration import Observed, Pooling, conditioning
 from advisor.engine.search.limits import distributions
 from advisor.engine.terms import LAYOUT, STACK, Place, correction
 from advisor.inputs import measured
@@ -76,7 +76,7 @@ def test_scopes_hold_each_stack_and_layout():
     )
     rows = [Observed(key=str(i), place=place, log_error=0.2, group="g") for i in range(50)]
     pooling = Pooling(variances={STACK: 0.02, LAYOUT: 0.02}, noise=0.01, levels=(STACK, LAYOUT))
-    scopes = measured.scopes_of(rows, pooling, (20, 16))
+    scopes = measured.scopes_of(conditioning.Evidence(rows, pooling), (20, 16))
     here = correction(scopes, "h200-sxm", "vllm", "0.24.7", ("fp8",), (2, 1, 1, 1))
     beside = correction(scopes, "h200-sxm", "vllm", "0.24.7", ("fp8",), (8, 1, 1, 1))
     assert here.time_factor == pytest.approx(math.exp(0.2), rel=0.01)
@@ -122,7 +122,8 @@ def test_a_contradiction_moves_the_prediction_and_widens_its_interval(ratio: flo
     pooling = measured.poolings()[measured.IMPORTED]
 
     def corrected(measured_ms: float) -> Any:
-        scopes = measured.scopes_of(measured.imported_of([imported(measured=measured_ms)], {}), pooling, (20, 16))
+        rows = measured.imported_of([imported(measured=measured_ms)], {})
+        scopes = measured.scopes_of(conditioning.Evidence(rows, pooling), (20, 16))
         scopes = {scope: values | {"imported": True} for scope, values in scopes.items()}
         return correction(scopes, "h200-sxm", "vllm", "0.33.0", ("fp8",), (2, 1, 1, 1))
 

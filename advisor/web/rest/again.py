@@ -257,6 +257,7 @@ class RestingSerializer(serializers.Serializer[Any]):
 class AnswersFreshness(generics.GenericAPIView[Advice]):
     queryset = Advice.objects.none()
     serializer_class = RestingSerializer
+    pagination_class = None
 
     @extend_schema(
         operation_id="listAnswersFreshness",

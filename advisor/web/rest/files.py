@@ -35,7 +35,8 @@ class File(OneAdvice):
 
 
 def described(operation_id: str, summary: str, kind: str, *statuses: int) -> Any:
-    responses = {(200, kind): OpenApiResponse(OpenApiTypes.STR), **problems(404, 406, *statuses)}
+    shape = OpenApiTypes.ANY if kind == "application/yaml" else OpenApiTypes.STR  # YAML is read as what it holds
+    responses = {(200, kind): OpenApiResponse(shape), **problems(404, 406, *statuses)}
     return extend_schema(operation_id=operation_id, summary=summary, responses=responses)
 
 
