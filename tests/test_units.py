@@ -60,6 +60,8 @@ BARE |= {"created_rows", "changed_rows", "unchanged_rows"}
 BARE |= {"result_version"}
 # Of studies: rows of the results, and numbers that order pieces and messages.
 BARE |= {"points", "size", "index", "phase", "wave"}
+# Of a webhook's delivery: tries so far, and the HTTP status of the last.
+BARE |= {"attempts", "last_status"}
 # A bound and what was reached, in the unit that the row beside them states.
 BARE |= {"listed_price", "limit", "reached", "value", "low", "high", "measured", "predicted"}
 

@@ -97,21 +97,17 @@ class EstimatesBody(Body):
         "varies fastest.",
     )
 
-    def validate(self, attrs: Json) -> Json:
-        if ("estimates" in attrs) == ("axes" in attrs):
-            raise Unprocessable({"estimates": ["Give either estimates or axes."]})
-        axes = attrs.get("axes", {})
-        if "axes" in attrs and not 0 < math.prod(map(len, axes.values())) * bool(axes) <= MAX_CLOSED:
-            raise Unprocessable({"axes": [f"Give 1 to {MAX_CLOSED:,} combinations."]})
-        return attrs
-
 
 def entries_of(body: Json) -> list[Json]:
-    """The entries of a valid body, each with the keys of `base`."""
+    """The entries of a valid body, each with the keys of `base`. Raises Unprocessable."""
     base = body.get("base", {})
+    if ("estimates" in body) == ("axes" in body):
+        raise Unprocessable({"estimates": ["Give either estimates or axes."]})
     if "estimates" in body:
         return [{**base, **each} for each in body["estimates"]]
     axes = body["axes"]
+    if not 0 < math.prod(map(len, axes.values())) * bool(axes) <= MAX_CLOSED:
+        raise Unprocessable({"axes": [f"Give 1 to {MAX_CLOSED:,} combinations."]})
     return [{**base, **dict(zip(axes, values, strict=True))} for values in itertools.product(*axes.values())]
 
 

@@ -30,6 +30,7 @@ from catalog.rest import (
     StrictJSONParser,
     Text,
     TooLarge,
+    Unprocessable,
     Whole,
     YesNo,
     problems,
@@ -268,7 +269,7 @@ class CompareDeployment(views.APIView):
 
 
 def compared(asked: dict[str, Any], organisation: Organisation) -> dict[str, Any]:
-    """The comparison of one body. ValidationError, WorkloadError: what is wrong with it."""
+    """The comparison of one body. Unprocessable, WorkloadError: what is wrong with it."""
     from advisor import deployments  # here, so that web workers load the engine only for comparisons
 
     plan = None
@@ -278,7 +279,7 @@ def compared(asked: dict[str, Any], organisation: Organisation) -> dict[str, Any
         try:
             planned = load_tests.predicted(option)
         except LoadResultError as error:
-            raise serializers.ValidationError({"option": str(error)}) from error
+            raise Unprocessable({"option": [str(error)]}) from error
         plan = deployments.Plan(
             said=planned.label, slo=spec.get("slo") or {}, spec=spec, option=planned,
             option_name=f"{option.advice_id}/{option.rank}",
@@ -299,4 +300,4 @@ def compared(asked: dict[str, Any], organisation: Organisation) -> dict[str, Any
             )
         return {"deployments": [deployments.compared(group, wanted) for group in groups]}
     except deployments.DeploymentError as error:
-        raise serializers.ValidationError({"files": [str(error)]}) from error
+        raise Unprocessable({"files": [str(error)]}) from error

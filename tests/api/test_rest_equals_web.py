@@ -710,7 +710,7 @@ def test_hostile_bodies_of_the_calls_of_pages_are_refused(world: World) -> None:
         ("POST", "/advice/{advice}/rescore", {"prices": "tomorrow"}, 400),
         ("POST", "/advice/{running}/rescore", {}, 409),
         ("POST", "/advice/{advice}/what-if", {"controls": {"colour": "red"}}, 422),
-        ("POST", "/advice/{advice}/what-if", {"controls": {"budget": {"a": 1}}}, 400),
+        ("POST", "/advice/{advice}/what-if", {"controls": {"budget": {"a": 1}}}, 422),
         ("POST", "/advice/{advice}/what-if", {"controls": {}}, 422),
         ("POST", "/advice/{advice}/what-if", {"controls": {"vendor": ["nobody"]}}, 422),
         ("POST", "/advice/{running}/what-if", {"controls": {"budget": 1}}, 409),

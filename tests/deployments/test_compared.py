@@ -188,11 +188,11 @@ def test_rest_gives_the_same_comparison() -> None:
     [
         ({}, 400, "files"),
         ({"files": []}, 400, "files"),
-        ({"files": [{"name": "a", "text": "hello"}]}, 400, "a is none of these"),
+        ({"files": [{"name": "a", "text": "hello"}]}, 422, "a is none of these"),
         ({"files": [{"name": "a", "text": "hello", "url": "http://x"}]}, 400, "Unknown key"),
         ({"files": [{"name": "a", "text": "vllm serve a/b"}], "window_s": 0}, 400, "window_s"),
         ({"files": [{"name": "a", "text": "vllm serve a/b"}], "workload": {"kind": "x"}}, 422, "kind"),
-        ({"files": [{"name": "a", "text": "\n".join(f"vllm serve a/b{i}" for i in range(9))}]}, 400, "at most 3"),
+        ({"files": [{"name": "a", "text": "\n".join(f"vllm serve a/b{i}" for i in range(9))}]}, 422, "at most 3"),
     ],
 )
 def test_rest_refuses_with_the_key(body: Any, status: int, said: str) -> None:

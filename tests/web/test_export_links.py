@@ -53,7 +53,7 @@ def test_an_option_links_the_files_that_there_are_for_it(client: Client, tmp_pat
     assert {path.rpartition("/")[2] for path in shared} <= {path.rpartition("/")[2] for path in found}
 
 
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_a_training_run_links_its_task_alone(client: Client) -> None:
     made = sample_training.advice("weekly")
     ranks = [each["rank"] for each in (made.answer or {})["recommendations"]]

@@ -142,17 +142,20 @@ CONTROLS = [
 class WhatIfBody(Body):
     name = Text(required=False, allow_blank=True, max_length=what_ifs.MOST_NAMED, help_text="Of the scenario")
     controls = serializers.DictField(
-        child=serializers.JSONField(), help_text=f"Number, text or list by control: {', '.join(what_if.BY_NAME)}"
+        child=serializers.JSONField(allow_null=True),
+        help_text=f"Number, text or list by control: {', '.join(what_if.BY_NAME)}",
     )
 
-    def validate_controls(self, given: dict[str, Any]) -> QueryDict:
-        found = QueryDict(mutable=True)
-        for name, value in given.items():
-            each = value if isinstance(value, list) else [] if value is None else [value]
-            if any(isinstance(word, dict | list | bool) for word in each):
-                raise serializers.ValidationError({name: ["Give a number, a text or a list of them."]})
-            found.setlist(name, [f"{word:.12g}" if isinstance(word, float) else str(word) for word in each])
-        return found
+
+def form_of(given: dict[str, Any]) -> QueryDict:
+    """The controls as the page's form sends them. Raises Unprocessable."""
+    found = QueryDict(mutable=True)
+    for name, value in given.items():
+        each = value if isinstance(value, list) else [] if value is None else [value]
+        if any(isinstance(word, dict | list | bool | None) for word in each):
+            raise Unprocessable({"controls": [f"{name[:40]}: give a number, a text or a list of them."]})
+        found.setlist(name, [f"{word:.12g}" if isinstance(word, float) else str(word) for word in each])
+    return found
 
 
 def changed(advice: Advice, query: QueryDict, shared: bool = False) -> what_ifs.Asked:
@@ -201,7 +204,7 @@ class WhatIf(Asks):
     def post(self, request: Request, pk: Any) -> Response:
         advice, body = self.finished(pk), WhatIfBody(data=request.data)
         body.is_valid(raise_exception=True)
-        found = changed(advice, body.validated_data["controls"])
+        found = changed(advice, form_of(body.validated_data["controls"]))
         if found.spec == advice.workload.spec:
             raise Unprocessable({"controls": ["These values leave the question as it is."]})
         try:

@@ -362,7 +362,7 @@ def test_a_file_that_cannot_be_is_a_problem_with_the_reason(client: Client, best
 
 
 @pytest.mark.django_db
-@pytest.mark.usefixtures("shipped")
+@pytest.mark.usefixtures("frozen")
 def test_a_training_run_is_a_task_on_as_many_accelerators_as_planned() -> None:
     made = 0
     for answer in (Answer.read(sample_training.result(name)) for name in ("pretrain", "weekly", "bought")):
