@@ -16,7 +16,7 @@ CALLS = int(os.environ.get("ASSAY_API_CALLS", 2))  # of each operation that fit 
 IN_FULL = "ASSAY_API_CALLS" in os.environ
 # A generator guesses no enrollment token, no hash, no bill and no slug to confirm, and is no person with an account.
 # Others need what only other people's requests make: a disputed registration, a calibration that machines measured, and
-# an imported model.
+# an imported model; a price that is held, two answers to compare, a link's secret, a saved view, or a model's files.
 NEVER_DONE = {
     "POST /api/agent/v1/register",
     "PUT /api/agent/v1/jobs/{id}/attempts/{attempt}/result",
@@ -25,6 +25,11 @@ NEVER_DONE = {
     "POST /api/v1/deployments/compare",
     "POST /api/v1/advice/{id}/what-if",
     "POST /api/v1/agents/{id}/approve",
+    *("GET /api/v1/compare", "GET /api/v1/compare.csv", "POST /api/v1/advice/{id}/successors"),
+    *(f"GET /api/v1/shared/{{token}}{more}" for more in ("", "/documents/{name}", "/what-if")),
+    *(f"POST /api/v1/held-prices/{{id}}/{act}" for act in ("discard", "release")),
+    *("DELETE /api/v1/saved-views/{id}", "POST /api/v1/models/import", "POST /api/v1/models/{slug}/share"),
+    "POST /api/v1/own-tokens/{id}/revoke",
     "GET /api/v1/calibrations/{id}",
     "POST /api/v1/calibrations/{id}/undo",
     "DELETE /api/v1/models/{slug}",
