@@ -170,6 +170,9 @@ def test_a_csv_has_as_many_rows_and_columns_as_it_may() -> None:
 # Where a text of somebody else could be parsed without bounds. Each file below reads only what this program wrote, what
 # the repository holds, or what the command line was given.
 OWN_TEXTS = {
+    # Bills and tokens are read within bounds of their own; the others read what Assay itself wrote or its server sent.
+    "advisor/actuals/bill.py", "advisor/actuals/files.py", "advisor/client/calls.py", "advisor/client/shown.py",
+    "advisor/later/asked_before.py", "catalog/rest/cursors.py",
     "advisor/answer/options/launch_flags.py",
     "advisor/inputs/measured.py", "advisor/report/documents/exports/pods.py",
     "advisor/stored.py", "advisor/web/answers/kept.py", "advisor/workload/text.py", "advisor/workload/traces/files.py",

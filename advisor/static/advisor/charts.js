@@ -220,8 +220,7 @@ const csvOfBars = (data) => [["name", `from, ${data.value.name}`, `to, ${data.va
 
 function bars(data, { width }) {
   const narrow = width < 520, names = narrow ? Math.round(width * 0.36) : 230;
-  const log = data.value.log, letters = Math.floor((names - 12) / (FONT * 0.58));
-  const lines = Math.max(...data.rows.map((row) => wrapped(row.name, letters).split("\n").length));
+  const log = data.value.log;
   const item = (params, api) => {
     const row = data.rows[params.dataIndex];
     const start = api.coord([row.from, api.value(0)]), end = api.coord([row.to, api.value(0)]);
@@ -247,7 +246,7 @@ function bars(data, { width }) {
     yAxis: {
       type: "category", inverse: true, data: data.rows.map((row) => row.name), axisTick: { show: false },
       axisLine: { lineStyle: { color: "var(--edge)" } },
-      axisLabel: { color: INK, fontSize: FONT, interval: 0, width: names - 12, overflow: "break", lineHeight: 14, formatter: (name) => wrapped(name, letters) },
+      axisLabel: { color: INK, fontSize: FONT, interval: 0, width: names - 12, overflow: "break", lineHeight: 14 },
     },
     series: [{ type: "custom", renderItem: item, encode: { x: [1, 2], y: 0 }, data: data.rows.map((row, n) => ({ value: [n, row.from, row.to], tip: row.text })) }],
   };
@@ -256,7 +255,7 @@ function bars(data, { width }) {
     items: data.rows.map((row, index) => ({ series: 0, index, text: row.text })),
     legend: [],
     rows: csvOfBars(data),
-    height: Math.max(data.rows.length * Math.max(data.rows.length > 8 ? 28 : 32, 14 * lines + 8) + 60, 130),
+    height: Math.max(data.rows.length * (data.rows.length > 8 ? 28 : 32) + 60, 130),
   };
 }
 

@@ -60,6 +60,7 @@ BUYING = Group(
 OBJECTIVE = Group(
     _("Objective"),
     (
+        Field("tags", _("Tags"), LIST, _("To find the question by: team-a, budget-2027")),
         Field(
             "objective",
             _("Optimize for"),

@@ -40,7 +40,6 @@ MODEL = Group(
             ),
         ),
         Field("name", _("Name"), TEXT, _("Shown in your list of recommendations")),
-        Field("tags", _("Tags"), LIST, _("To find the question by: team-a, budget-2027")),
     ),
 )
 LOAD = Group(
