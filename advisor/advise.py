@@ -507,7 +507,7 @@ WINNER = "winner.changed"
 
 
 def compare_first(pk: UUID | str, verdict: str) -> None:
-    """Tells if the first choice of an answer differs from that of the answer that it supersedes."""
+    """Writes `winner.changed` if the first choice of an answer differs from that of the answer that it supersedes."""
     advice = Advice.objects.select_related("workload", "supersedes").defer("snapshot", "result").get(pk=pk)
     earlier = advice.supersedes
     if earlier is None or earlier.state != State.DONE or not webhooks.subscribed(advice.organisation_id, WINNER):

@@ -383,7 +383,7 @@ class ApiToken(models.Model):
 
 
 class WebhookEndpoint(models.Model):
-    """A URL that is told about events of an organization. Its secret is derived from a salt, not stored (webhooks/)."""
+    """A URL that receives events of an organization. Its secret is derived from a salt, not stored (webhooks/)."""
 
     organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT)
     url = models.CharField(max_length=500)

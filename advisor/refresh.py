@@ -154,7 +154,7 @@ def _tell_winners(row: PriceRefresh, changed: Sequence[Change], watched: Sequenc
 
 
 def _relied() -> dict[Organisation, dict[Offer, tuple[Json, list[str], Any]]]:
-    """Of each organization that is told of prices, the offers of its current answers: option, answers, price now."""
+    """{organization: {offer: (option, answers, price now)}} of current answers; subscribers of `price.moved` only."""
     found: dict[Organisation, dict[Offer, tuple[Json, list[str], Any]]] = {}
     for organisation in Organisation.objects.all():
         if not webhooks.subscribed(organisation, "price.moved"):

@@ -148,7 +148,7 @@ class Found:
 
 
 def joined(records: Sequence[Record]) -> Found:
-    """One deployment of several records: who knows best wins, and contradictions are told."""
+    """Merges the records of one deployment. Sources earlier in ORDER win; `conflicts` lists what others say."""
     settings, seen, conflicts = Settings(), Seen(), []
     said: dict[str, tuple[Any, str]] = {}
     for record in sorted(records, key=lambda r: ORDER.index(r.kind)):

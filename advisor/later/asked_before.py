@@ -1,8 +1,8 @@
-"""The same question asked again: its stored answer is given again if nothing that it depends on has changed.
+"""Reuses the stored answer to the same question if nothing that it depends on has changed.
 
 A key that costs one query finds an earlier answer of the organization to the same question on the same day, from the
 same state of the catalog and of its own rows. Then the catalog rows that the question reads are compared with the
-stored snapshot, one by one, so that a change that no key tells is not missed.
+stored snapshot, one by one, so that a change that the key does not show is not missed.
 """
 
 import hashlib

@@ -84,7 +84,7 @@ def _compute(claim: SectionsClaim, complete: Complete | None) -> None:
 
 
 def _again(claim: SectionsClaim) -> Complete:
-    """Computes the choice again. Raises ValueError if it is not the one that is stored."""
+    """Computes the choice again. Raises leases.Failed if it is not the one that is stored."""
     advice = Advice.objects.select_related("workload").filter(pk=claim.pk).first()
     if advice is None or advice.snapshot is None:  # deleted since it was claimed
         raise LostLease

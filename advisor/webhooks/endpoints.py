@@ -1,4 +1,4 @@
-"""The endpoints of an organization: who is told about what, and with which secret it is signed.
+"""The endpoints of an organization: their URLs, the events that each receives, and its signing secret.
 
 A secret is not stored. It is HMAC-SHA256 of a random salt under a key derived from SECRET_KEY, as the signing keys of
 machines are, so the database alone is not enough to sign. A new SECRET_KEY ends all secrets unless the old one is in

@@ -1,4 +1,4 @@
-"""The events: what each tells, written for every endpoint in the transaction of what it tells about.
+"""The payload of each event, written for every endpoint in the transaction of the change that it reports.
 
 The id of an event follows from its type and subject, so that the same event is written once for each endpoint.
 """
@@ -28,13 +28,13 @@ Json = Mapping[str, Any]
 
 
 def subscribed(organisation: Organisation | int, kind: str) -> list[WebhookEndpoint]:
-    """The endpoints that are told about a type of event."""
+    """The enabled endpoints that receive a type of event."""
     rows = WebhookEndpoint.objects.filter(organisation=organisation, disabled_at=None)
     return [row for row in rows if kind in row.events]
 
 
 def advice_ended(pks: Iterable[Any], verdict: str = "") -> None:
-    """Tells that answers are done or failed. Call it in the transaction that ends them. verdict: of one answer."""
+    """Writes the events of answers that are done or failed; call it in the transaction that ends them."""
     ended = Advice.objects.filter(pk__in=pks, state__in=(Advice.State.DONE, Advice.State.FAILED))
     for advice in ended.select_related("workload", "organisation").defer("snapshot", "result"):
         if rows := subscribed(advice.organisation, "advice.finished"):
@@ -44,7 +44,7 @@ def advice_ended(pks: Iterable[Any], verdict: str = "") -> None:
 
 
 def winner_changed(advice: Advice, subject: str, before: Json, after: Json) -> None:
-    """Tells that the first choice changed. before, after: {label, usd_per_month}; an empty label: nothing fits.
+    """Writes the event of a changed first choice. before, after: {label, usd_per_month}; an empty label: nothing fits.
 
     subject: what else the event follows from: the answer that is superseded, or the refresh of prices.
     """

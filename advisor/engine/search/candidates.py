@@ -686,8 +686,9 @@ def _lanes_of(
 def _weights_on(model: Model, f: Framework, a: Accelerator, formats: Sequence[Quantization]) -> list[Quantization]:
     """The formats as the framework runs them on the chip; of those that run alike, the one made for it.
 
-    BF16 and FP16 run alike: the published one where the chip has it. Nobody converts weights to scales by block where
-    one scale per tensor or channel runs too: it is as exact, and every kernel supports it.
+    BF16 and FP16 run alike: the published one where the chip has it. Weights are not converted to scales by block where
+    one scale per tensor or channel runs too: it is near lossless as well, and blocks can be twice as slow
+    (docs/explanation/accuracy.md).
     """
     run = [(q, as_run) for q in formats if isinstance(as_run := weights_on(f, a, q, model), Quantization)]
     run.sort(key=lambda pair: (pair[0] is not pair[1], is_cast(model, pair[0]) and not is_published(model, pair[0])))
