@@ -139,6 +139,10 @@ class Described:
         found = self.schemas[GenerationMode.POSITIVE].get_all_operations()
         return [each.ok().label for each in found if isinstance(each, Ok)]
 
+    @property
+    def done(self) -> set[str]:
+        return {label for label, statuses in self.answered.items() if any(status < 300 for status in statuses)}
+
     def headers(self, caller: str, path: str) -> dict[str, str]:
         if caller == "anonymous":
             return {}
@@ -259,6 +263,7 @@ def seed() -> dict[str, list[Any]]:
         "webhooks": [webhook.pk],
         "delivery": list(webhook.deliveries.values_list("pk", flat=True)),
         "done": [str(advices[0].pk)],
+        "open": [str(each.pk) for each in advices if each.state in ("queued", "running")],
         "rank": [1, 2, 4],
         "probe-jobs": [str(job.pk)],
         "probe-results": [each.pk for each in results],
@@ -310,8 +315,10 @@ def with_ids(raw: Json, ids: Mapping[str, list[Any]]) -> Json:
             for parameter in known:
                 if parameter["in"] == "path":
                     at = parts.index("{" + parameter["name"] + "}")
-                    finished = parts[at - 1] == "advice" and parts[at + 1 :] not in ([], ["cancel"])
-                    real = ids.get(parameter["name"]) or ids.get("done" if finished else parts[at - 1])
+                    kind = parts[at - 1]
+                    if kind == "advice" and parts[at + 1 :]:  # most of what is under an answer needs a result
+                        kind = "open" if parts[at + 1 :] == ["cancel"] else "done"
+                    real = ids.get(parameter["name"]) or ids.get(kind)
                     if real:
                         parameter["schema"] = {"enum": real}
     return raw

@@ -57,6 +57,8 @@ def test_generated_calls_are_answered_as_described(api: Described, caller: str) 
         found += [text for label in api.labels for text in api.covered(label, caller)]
     assert not found, "\n\n".join(found)
     if caller == "admin":
-        done = {label for label, statuses in api.answered.items() if any(status < 300 for status in statuses)}
-        missed = set(api.labels) - done - NEVER_DONE
+        missed = set(api.labels) - api.done - NEVER_DONE
+        for label in missed:  # which values a few calls draw changes with every edit of the description
+            api.generated(label, caller, 20 * CALLS)
+        missed -= api.done
         assert not missed, sorted(missed)
