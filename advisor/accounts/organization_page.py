@@ -4,6 +4,7 @@ import tempfile
 from typing import Any, ClassVar
 
 from django import forms
+from django.conf import settings
 from django.contrib import messages
 from django.http import FileResponse, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -41,8 +42,9 @@ class RetentionForm(forms.Form):
         super().__init__(*args, **kwargs)
         for name, label in retention.NAMES.items():
             self.fields[name] = forms.IntegerField(
-                label=f"{label[0].upper()}{label[1:]}, days", min_value=1, max_value=retention.MAX_DAYS, required=False
-            )
+                label=f"{label[0].upper()}{label[1:]}, days", min_value=1, max_value=retention.MAX_DAYS, required=False,
+                widget=forms.NumberInput(attrs={"placeholder": getattr(settings, name.upper()) or "forever"}),
+            )  # fmt: skip
 
 
 @never_cache
@@ -59,7 +61,6 @@ def page(request: HttpRequest) -> HttpResponse:
         "organisation": organisation,
         "form": form,
         "quotas": quotas.lines(organisation),
-        "days": retention.days_of(organisation),
         "rows": everything.counts(organisation),
         "may_delete": organisation.slug != DEFAULT_ORGANISATION,
     }
