@@ -12,13 +12,13 @@ from django.test import Client
 from advisor import load_tests
 from advisor.engine.terms.workloads.case import Case
 from advisor.fidelity.rows import case_of
+from advisor.load_results import LoadResultError
 from advisor.load_tests.records import METRICS
-from advisor.load_tests.result_files import LoadResultError, parse
 from advisor.models import LoadTest, Option
 from tests import links, sample_advice
 from tests.laboratory.measurements import unchecked as read
 from tests.pages import every_section
-from tests.sample_load_results import aiperf, guidellm, vllm, written
+from tests.sample_load_results import aiperf, guidellm, parse, vllm, written
 
 pytestmark = pytest.mark.django_db
 ROOT = Path(__file__).resolve().parents[2]
