@@ -18,7 +18,6 @@ from advisor.load_results.reading import (
     of_cell,
     percentiles_of,
     requests_of,
-    required,
     required_count,
     text,
 )  # fmt: skip
@@ -122,7 +121,7 @@ def _lengths(data: Json, metric: str) -> Figures:
 
 def _latency(data: Json, metric: str, scale: float = 1.0) -> Figures:
     record = below(data, metric)
-    if record and record.get("unit") not in MS:
+    if record and str(record.get("unit")) not in MS:
         raise LoadResultError(f"{metric} is in {record.get('unit')!r}: not a known unit of time.")
     values = {p: _value(record, metric, p) for p in PERCENTILES}
     return figures(MS[record.get("unit", "ms")] * scale, mean=_value(record, metric, "avg"), **values)
@@ -181,8 +180,9 @@ def _of_requests(records: Sequence[Json]) -> LoadResult:
     failed = len(each) - len(served)
     if not served:
         return LoadResult(tool="aiperf", completed=0, failed=failed)
-    starts, ends = ([required(r["metadata"], f"request_{side}_ns") / 1e9 for r in served] for side in ("start", "end"))
-    duration_s = max(ends) - min(starts)
+    starts_ns, ends_ns = ([_clock_ns(r["metadata"], f"request_{side}_ns") for r in served] for side in ("start", "end"))
+    starts = [(at - min(starts_ns)) / 1e9 for at in starts_ns]
+    duration_s = (max(ends_ns) - min(starts_ns)) / 1e9
     if duration_s <= 0:
         raise LoadResultError("request_end_ns is not after request_start_ns.")
 
@@ -202,7 +202,7 @@ def _of_requests(records: Sequence[Json]) -> LoadResult:
         tool="aiperf",
         completed=len(served),
         failed=failed,
-        ran_at=clock(min(starts)),
+        ran_at=clock(min(starts_ns) / 1e9),
         duration_s=duration_s,
         requests_per_s=len(served) / duration_s,
         input_tokens_mean=lengths[0].get("mean"),
@@ -215,6 +215,14 @@ def _of_requests(records: Sequence[Json]) -> LoadResult:
         e2e_ms=percentiles_of(of("request_latency")),
         requests=requests_of(rows, "at", "given", "made"),
     )
+
+
+def _clock_ns(record: Json, key: str) -> int:
+    """A Unix time in ns, which as a float would lose its last digits."""
+    value = record.get(key)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 10**19:
+        raise LoadResultError(f"{key} is {str(value)[:40]!r}: not a time in ns.")
+    return value
 
 
 def is_table(rows: Sequence[Sequence[str]]) -> bool:

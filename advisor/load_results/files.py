@@ -103,7 +103,7 @@ def _runs(text: str, bounds: Bounds, name: str) -> list[LoadResult]:
                     f"The file is not YAML within bounds ({error}); export the report as JSON."
                 ) from None
         rows = _rows(text)
-        for each in FORMATS:
+        for each in FORMATS if rows else ():
             if each.is_table and each.of_table and each.is_table(rows) and name in ("", each.name):
                 return _labeled(f"{each.label} (CSV)", partial(each.of_table, rows))
     return _of_objects(read_json_values(text, bounds), name)

@@ -96,7 +96,7 @@ def _benchmark(pair: tuple[Json, Any]) -> LoadResult:
         or below(benchmark, "scheduler", "strategy")
     )  # fmt: skip
     completed = required_count(totals, "successful")
-    failed = (count(totals, "errored") or 0) + (count(totals, "incomplete") or 0)
+    failed = required_count(totals, "errored") + (count(totals, "incomplete") or 0)
     if not completed:
         return LoadResult(tool="guidellm", completed=0, failed=failed)
     start, end = (number(scheduler, f"measure_{side}_time") for side in ("start", "end"))

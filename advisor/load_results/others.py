@@ -8,7 +8,6 @@ from advisor.load_results.reading import (
     Json,
     below,
     clock,
-    count,
     each_run,
     figures,
     number,
@@ -20,12 +19,12 @@ from advisor.load_results.reading import (
 )  # fmt: skip
 from advisor.load_results.result import RATE, SEATS, Figures, LoadResult, LoadResultError
 
-INFERENCE_PERF = {"load_summary", "successes", "failures"}
+INFERENCE_PERF = ("load_summary", "successes", "failures")
 RESPONSE = {"error_code", "error_msg", "ttft_s", "end_to_end_latency_s", "inter_token_latency_s", "number_input_tokens"}
 
 
 def is_inference_perf(record: Json) -> bool:
-    return len(INFERENCE_PERF & set(record)) > 1
+    return len({*INFERENCE_PERF} & set(record)) > 1
 
 
 def is_llmperf(record: Json) -> bool:
@@ -52,12 +51,12 @@ def read_llmperf(records: Sequence[Json]) -> list[LoadResult]:
 
 def _inference_perf(data: Json) -> LoadResult:
     """summary_lifecycle_metrics.json or that of a stage: seconds, the median as `median`, `p50` or in percentiles."""
-    for name in ("successes", "load_summary"):
+    for name in INFERENCE_PERF:
         if not data.get(name):
             raise LoadResultError(f"{name} is missing from the file.")
     done, load = below(data, "successes"), below(data, "load_summary")
     rates, completed = below(done, "throughput"), required_count(done, "count")
-    failed = count(below(data, "failures"), "count") or 0
+    failed = required_count(below(data, "failures"), "count")
     if not completed:
         return LoadResult(tool="inference-perf", completed=0, failed=failed)
 
@@ -108,7 +107,7 @@ def _llmperf(data: Json) -> LoadResult:
     completed = required_count(
         {"results_num_completed_requests": _first(whole, key, "results_number_completed_requests")}, key
     )
-    failed = count(whole, "results_number_errors") or 0
+    failed = required_count(whole, "results_number_errors")
     if not completed:
         return LoadResult(tool="llmperf", completed=0, failed=failed)
     given, made = of("number_input_tokens", 1.0), of("number_output_tokens", 1.0)

@@ -1,6 +1,5 @@
 """Reads values of result files: each is of its type and finite, or refused by its name."""
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -150,5 +149,5 @@ def json_cell(record: Json, key: str) -> Any:
 
 def is_finite_list(values: Any) -> bool:
     return isinstance(values, list) and all(
-        isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v) for v in values
+        isinstance(v, int | float) and not isinstance(v, bool) and abs(v) <= MAX_FIGURE for v in values
     )

@@ -106,7 +106,9 @@ def _serve(data: Json) -> LoadResult:
     rate = None if asked in UNBOUNDED else number(data, "request_rate")
     output = over(number(data, "total_output_tokens"), completed)
     duration_s, seats = number(data, "duration"), number(data, "max_concurrency")
-    rps = number(data, "request_throughput") or over(completed, duration_s)
+    rps = number(data, "request_throughput")
+    if rps is None and sglang:  # early versions leave it out
+        rps = over(completed, duration_s)
     if rps is None:
         raise LoadResultError("request_throughput is missing from the file.")
     request_s = (e2e.get("mean") or ttft.get("mean", 0.0) + tpot.get("mean", 0.0) * ((output or 1.0) - 1)) / 1e3
@@ -283,7 +285,7 @@ def of_printed(written: str) -> Iterator[LoadResult]:
     tables = []
     for part in PRINTED.split(written)[1:]:
         table: dict[str, Any] = {"model_id": model[1]} if model else {}
-        for label, value in LINE.findall(part[:10_000]):
+        for label, value in LINE.findall(part[: part.rfind("\n", 0, 10_000) + 1]):
             key = LABELS.get(label.strip().lower())
             if match := STATISTIC.fullmatch(label.strip()):
                 key = f"{match[1].lower()}_{match[2].lower().replace(' ', '_')}_ms"
