@@ -141,7 +141,8 @@ class LoadTests(views.APIView):
     @extend_schema(
         operation_id="addLoadTest",
         summary="Give the result file of a load test",
-        description="The body is the file as vllm bench serve, guidellm, aiperf or genai-perf wrote it. "
+        description="The body is the file as the load generator wrote it, JSON or not. Of several "
+        "runs, the last with the predicted load is used (`measured.place`). "
         "The same file twice is one result.",
         parameters=[RANK, CALIBRATION],
         request={"application/json": OpenApiTypes.OBJECT},
