@@ -16,8 +16,7 @@ from advisor.load_results.reading import (
     figures,
     number,
     of_cell,
-    percentiles_of,
-    requests_of,
+    of_requests,
     required_count,
     text,
 )  # fmt: skip
@@ -92,9 +91,7 @@ def _summary(data: Json) -> LoadResult:
         output_tokens_p95=made.get("p95"),
         output_tokens_per_s=_rate(data, "output_token_throughput"),
         total_tokens_per_s=_rate(data, "total_token_throughput"),
-        ttft_ms=_latency(data, "time_to_first_token"),
-        tpot_ms=_latency(data, "inter_token_latency"),
-        e2e_ms=_latency(data, "request_latency"),
+        **{ours: _latency(data, theirs) for ours, theirs in LATENCIES.items()},
         model=_model(config),
     )
 
@@ -172,49 +169,27 @@ def _model(config: Json) -> str:
 
 def _of_requests(records: Sequence[Json]) -> LoadResult:
     """The requests of profile_export.jsonl: times of the clock in ns, each metric with its unit."""
-    each = [r for r in records if is_request(r)]
-    if len(each) < len(records):
+    if not all(map(is_request, records)):
         raise LoadResultError("A line has no metadata or no metrics.")
-    each = [r for r in each if r["metadata"].get("benchmark_phase", "profiling") == "profiling"]
+    each = [r for r in records if r["metadata"].get("benchmark_phase", "profiling") == "profiling"]
     served = [r for r in each if not r.get("error") and not r["metadata"].get("was_cancelled")]
-    failed = len(each) - len(served)
-    if not served:
-        return LoadResult(tool="aiperf", completed=0, failed=failed)
-    starts_ns, ends_ns = ([_clock_ns(r["metadata"], f"request_{side}_ns") for r in served] for side in ("start", "end"))
-    starts = [(at - min(starts_ns)) / 1e9 for at in starts_ns]
-    duration_s = (max(ends_ns) - min(starts_ns)) / 1e9
-    if duration_s <= 0:
-        raise LoadResultError("request_end_ns is not after request_start_ns.")
-
-    def of(metric: str) -> list[float]:
-        found = (below(r["metrics"], metric) for r in served)
-        return [_latency({metric: {"avg": m.get("value"), "unit": m.get("unit")}}, metric)["mean"]
-                for m in found if m.get("value") is not None]  # fmt: skip
-
-    def tokens(metric: str) -> list[float]:
-        return [v for r in served if (v := _value(below(r["metrics"], metric), metric, "value")) is not None]
-
-    given, made = tokens("input_sequence_length"), tokens("output_sequence_length")
-    whole = len(given) == len(made) == len(served)
-    rows = [{"at": a, "given": i, "made": o} for a, i, o in zip(starts, given, made, strict=True)] if whole else []
-    lengths = percentiles_of(given), percentiles_of(made)
-    return LoadResult(
-        tool="aiperf",
-        completed=len(served),
-        failed=failed,
-        ran_at=clock(min(starts_ns) / 1e9),
-        duration_s=duration_s,
-        requests_per_s=len(served) / duration_s,
-        input_tokens_mean=lengths[0].get("mean"),
-        output_tokens_mean=lengths[1].get("mean"),
-        input_tokens_p95=lengths[0].get("p95"),
-        output_tokens_p95=lengths[1].get("p95"),
-        output_tokens_per_s=sum(made) / duration_s if whole else None,
-        ttft_ms=percentiles_of(of("time_to_first_token")),
-        tpot_ms=percentiles_of(of("inter_token_latency")),
-        e2e_ms=percentiles_of(of("request_latency")),
-        requests=requests_of(rows, "at", "given", "made"),
+    first_ns = min((_clock_ns(r["metadata"], "request_start_ns") for r in served), default=0)
+    return of_requests(
+        "aiperf", [_request(r, first_ns) for r in served], len(each) - len(served), ran_at=clock(first_ns / 1e9)
     )
+
+
+def _request(record: Json, first_ns: int) -> dict[str, float | None]:
+    times_ns = {side: _clock_ns(record["metadata"], f"request_{side}_ns") - first_ns for side in ("start", "end")}
+    found = {name: below(record["metrics"], name) for name in (*LATENCIES.values(), *LENGTHS.values())}
+    values: Json = {name: {"avg": each.get("value"), "unit": each.get("unit")} for name, each in found.items() if each}
+    latencies = {ours: _latency(values, theirs).get("mean") for ours, theirs in LATENCIES.items()}
+    lengths = {ours: _lengths(values, theirs).get("mean") for ours, theirs in LENGTHS.items()}
+    return {f"{side}_s": ns / 1e9 for side, ns in times_ns.items()} | latencies | lengths
+
+
+LATENCIES = {"ttft_ms": "time_to_first_token", "tpot_ms": "inter_token_latency", "e2e_ms": "request_latency"}
+LENGTHS = {"given": "input_sequence_length", "made": "output_sequence_length"}
 
 
 def _clock_ns(record: Json, key: str) -> int:
@@ -243,7 +218,7 @@ def of_table(rows: Sequence[Sequence[str]]) -> list[LoadResult]:
             head = [cell.strip() for cell in cells]
         elif head and (match := HEADING.match(cells[0].strip())):
             key = re.sub(r"\W+", "_", match["name"].strip().lower())
-            if len(cells) > len(head) or key in run:
+            if len(cells) > len(head) or key in METRICS & run.keys():
                 raise LoadResultError(f"line {line}: {key} has more values than columns, or is there twice.")
             values = dict(zip(head[1:], cells[1:], strict=False))
             given = {{"Value": "avg"}.get(n, n): of_cell(v) for n, v in values.items() if v.strip() not in ("", "N/A")}

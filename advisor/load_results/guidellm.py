@@ -13,11 +13,11 @@ from advisor.load_results.reading import (
     count,
     each_run,
     figures,
-    is_finite_list,
+    is_number_list,
     json_cell,
     number,
     of_cells,
-    percentiles_of,
+    of_requests,
     printable,
     requests_of,
     required,
@@ -50,6 +50,7 @@ LATENCIES = {
     "request latency": "request_latency", "time to first token": "time_to_first_token_ms",
     "inter token latency": "inter_token_latency_ms",
 }  # fmt: skip
+USED = {*METRICS.values(), *LATENCIES.values()}
 LATENCY_MS = {"request_latency": 1e3, "time_to_first_token_ms": 1.0, "inter_token_latency_ms": 1.0}
 
 
@@ -181,41 +182,28 @@ def _requests(kept: Any, completed: int) -> Requests | None:
 
 
 def _first_version(benchmark: Json) -> LoadResult:
-    """0.1 kept each request, in seconds; its printed percentiles are in other units than their names say."""
-    results, errors = benchmark["results"], benchmark.get("errors")
-    failed = len(errors) if isinstance(errors, list) else 0
-    if not results:
-        return LoadResult(tool="guidellm", completed=0, failed=failed)
-    if not all(isinstance(each, Mapping) for each in results):
-        raise LoadResultError("results has a request that is not an object.")
-    starts, ends = ([required(each, f"{side}_time") for each in results] for side in ("start", "end"))
-    duration_s = max(ends) - min(starts)
-    if duration_s <= 0 or any(end < start for start, end in zip(starts, ends, strict=True)):
-        raise LoadResultError("end_time is not after start_time.")
-    given, made = ([required_count(each, f"{side}_token_count") for each in results] for side in ("prompt", "output"))
-    gaps = [below(each, "decode_times").get("data") for each in results]
-    timed = all(map(is_finite_list, gaps))
-    tpot = [1e3 * sum(gap) / (n - 1) for gap, n in zip(gaps, made, strict=True) if n > 1] if timed else []
-    first = [number(each, "first_token_time") for each in results]
-    kind = {"synchronous": "synchronous", "throughput": "throughput", "asynchronous": "poisson"}
-    load = _load(kind.get(text(benchmark, "mode"), ""), None, number(benchmark, "rate"))
-    rows = [{"at": a, "given": i, "made": o} for a, i, o in zip(starts, given, made, strict=True)]
-    return LoadResult(
-        tool="guidellm",
-        completed=len(results),
-        failed=failed,
-        ran_at=clock(min(starts)),
-        duration_s=duration_s,
-        requests_per_s=len(results) / duration_s,
-        input_tokens_mean=sum(given) / len(given),
-        output_tokens_mean=sum(made) / len(made),
-        output_tokens_per_s=sum(made) / duration_s,
-        ttft_ms=percentiles_of([1e3 * each for each in first if each is not None]),
-        tpot_ms=percentiles_of(tpot),
-        e2e_ms=percentiles_of([1e3 * (end - start) for start, end in zip(starts, ends, strict=True)]),
-        requests=requests_of(rows, "at", "given", "made"),
-        **load | {"settings": f"strategy={text(benchmark, 'mode')}"},
-    )
+    """0.1 kept each request, in seconds; its own percentiles are in other units than their names say."""
+    errors, rows = benchmark.get("errors"), []
+    for each in benchmark["results"]:
+        if not isinstance(each, Mapping):
+            raise LoadResultError("results has a request that is not an object.")
+        start, end, first = required(each, "start_time"), required(each, "end_time"), number(each, "first_token_time")
+        if end < start:
+            raise LoadResultError("end_time is before start_time.")
+        gaps, made = below(each, "decode_times").get("data"), required_count(each, "output_token_count")
+        timed = made > 1 and is_number_list(gaps)
+        rows.append(
+            {
+                "start_s": start, "end_s": end, "e2e_ms": 1e3 * (end - start),
+                "ttft_ms": None if first is None else 1e3 * first,
+                "tpot_ms": 1e3 * sum(gaps) / (made - 1) if timed else None,
+                "given": required_count(each, "prompt_token_count"), "made": made,
+            }
+        )  # fmt: skip
+    mode = text(benchmark, "mode")
+    load = _load({"asynchronous": "poisson"}.get(mode, mode), None, number(benchmark, "rate"))
+    ran_at = clock(min((row["start_s"] for row in rows), default=None))
+    return of_requests("guidellm", rows, len(errors) if isinstance(errors, list) else 0, ran_at=ran_at, **load)
 
 
 # --- CSV --------------------------------------------------------------------------------------------------------
@@ -279,7 +267,7 @@ def _metrics(row: Json, grouped: bool) -> Any:
         cuts = row.get(f"{base}percentiles" if grouped else f"{base}[min, 0.1, 1, 5, 10, 25, 75, 90, 95, 99, max]")
         values = {"mean": row[heading], "median": row.get(f"{base}median")}
         summary = {k: v * scale if isinstance(v, float) else v for k, v in values.items()}
-        if name:
+        if name in USED:
             percentiles = {k: v * scale for k, v in _cuts(name, cuts).items()}
             yield name, {"successful": summary | {"percentiles": percentiles}}
 
@@ -292,7 +280,7 @@ def _cuts(name: str, cell: Any) -> dict[str, float]:
         values = read_json(str(cell))
     except BoundedError:
         values = None
-    if not is_finite_list(values) or len(values) != len(CUTS):
+    if not is_number_list(values) or len(values) != len(CUTS):
         raise LoadResultError(f"the percentiles of {name} are {str(cell)[:40]!r}: not {len(CUTS)} numbers.")
     return dict(zip(CUTS, values, strict=True))
 

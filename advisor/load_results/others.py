@@ -11,8 +11,8 @@ from advisor.load_results.reading import (
     each_run,
     figures,
     number,
+    of_requests,
     over,
-    percentiles_of,
     required,
     required_count,
     text,
@@ -143,23 +143,12 @@ def _first(record: Mapping[str, Any], *names: str) -> Any:
 def _responses(records: Sequence[Json]) -> LoadResult:
     """The requests of a run, without their times of the clock: no rate and no concurrency."""
     served = [each for each in records if each.get("error_code") in (None, "")]
-    if not served:
-        return LoadResult(tool="llmperf", completed=0, failed=len(records))
-    each = {name: [required(one, name) for one in served] for name in ("ttft_s", "end_to_end_latency_s")}
-    given, made = (
-        percentiles_of([required(one, f"number_{side}_tokens") for one in served]) for side in ("input", "output")
-    )
-    return LoadResult(
-        tool="llmperf",
-        completed=len(served),
-        failed=len(records) - len(served),
-        input_tokens_mean=given["mean"],
-        output_tokens_mean=made["mean"],
-        input_tokens_p95=given["p95"],
-        output_tokens_p95=made["p95"],
-        ttft_ms=percentiles_of([1e3 * value for value in each["ttft_s"]]),
-        e2e_ms=percentiles_of([1e3 * value for value in each["end_to_end_latency_s"]]),
-    )
+    rows = [
+        {"ttft_ms": 1e3 * required(each, "ttft_s"), "e2e_ms": 1e3 * required(each, "end_to_end_latency_s"),
+         "given": required(each, "number_input_tokens"), "made": required(each, "number_output_tokens")}
+        for each in served
+    ]  # fmt: skip
+    return of_requests("llmperf", rows, len(records) - len(served))
 
 
 def _flat(node: Json, before: str = "") -> Iterator[tuple[str, Any]]:

@@ -105,6 +105,39 @@ def requests_of(rows: Sequence[Json], arrival: str, given: str, made: str) -> Re
     }
 
 
+def of_requests(tool: str, rows: Sequence[Json], failed: int = 0, **more: Any) -> LoadResult:
+    """The result of its requests, each with start_s, end_s, ttft_ms, tpot_ms, e2e_ms, given and made, where known."""
+    if not rows:
+        return LoadResult(tool=tool, completed=0, failed=failed)
+
+    def of(name: str) -> list[float]:
+        return [value for row in rows if (value := number(row, name)) is not None]
+
+    ends, given, made = of("end_s"), of("given"), of("made")
+    duration_s = max(ends) - min(of("start_s")) if ends else None
+    if ends and not duration_s:
+        raise LoadResultError("no request took any time.")
+    inputs, outputs = percentiles_of(given), percentiles_of(made)
+    whole = len(given) == len(made) == len(rows)
+    return LoadResult(
+        tool=tool,
+        completed=len(rows),
+        failed=failed,
+        duration_s=duration_s,
+        requests_per_s=over(len(rows), duration_s),
+        input_tokens_mean=inputs.get("mean"),
+        output_tokens_mean=outputs.get("mean"),
+        input_tokens_p95=inputs.get("p95"),
+        output_tokens_p95=outputs.get("p95"),
+        output_tokens_per_s=over(sum(made), duration_s) if whole else None,
+        ttft_ms=percentiles_of(of("ttft_ms")),
+        tpot_ms=percentiles_of(of("tpot_ms")),
+        e2e_ms=percentiles_of(of("e2e_ms")),
+        requests=requests_of(rows, "start_s" if ends else "", "given", "made") if whole else None,
+        **more,
+    )
+
+
 def clock(unix_s: float | None) -> str:
     """A Unix time as ISO text; empty if it is missing or not in seconds (milliseconds are beyond the year 9999)."""
     known = unix_s is not None and unix_s <= LAST_S
@@ -147,7 +180,7 @@ def json_cell(record: Json, key: str) -> Any:
         return {}
 
 
-def is_finite_list(values: Any) -> bool:
+def is_number_list(values: Any) -> bool:
     return isinstance(values, list) and all(
         isinstance(v, int | float) and not isinstance(v, bool) and abs(v) <= MAX_FIGURE for v in values
     )

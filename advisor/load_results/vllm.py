@@ -17,6 +17,7 @@ from advisor.load_results.reading import (
     number,
     of_cell,
     of_cells,
+    of_requests,
     over,
     percentiles_of,
     requests_of,
@@ -75,7 +76,7 @@ def of_table(rows: Sequence[Sequence[str]]) -> list[LoadResult]:
         raise LoadResultError(f"line {wrong} has fewer columns than the header.")
     if len(rows) < 2:
         raise LoadResultError("The file has headings but no run.")
-    return read([dict.fromkeys(rows[0]) | of_cells(rows[0], cells) for cells in rows[1:]])
+    return read([dict.fromkeys(rows[0]) | of_cells(rows[0], cells) | dict.fromkeys(DETAILS) for cells in rows[1:]])
 
 
 def _serve(data: Json) -> LoadResult:
@@ -234,30 +235,14 @@ def _columns(lists: Mapping[str, Any], length: int) -> list[dict[str, Any]]:
 
 def _turns(records: Sequence[Json]) -> LoadResult:
     """The requests of benchmark_serving_multi_turn.py (`Raw data`), one a record, in milliseconds."""
-    started = [required(each, "start_time_ms") for each in records]
-    took = [required(each, "latency_ms") for each in records]
-    begin, end = min(started), max(at + ms for at, ms in zip(started, took, strict=True))
-    if end <= begin:
-        raise LoadResultError("latency_ms is 0 in all requests.")
-    made = [required_count(each, "output_num_tokens") for each in records]
-    given = [required_count(each, "input_num_tokens") for each in records]
-    duration_s = (end - begin) / 1e3
-    rows = [{"at": (at - begin) / 1e3, "given": i, "made": o} for at, i, o in zip(started, given, made, strict=True)]
-    return LoadResult(
-        tool="vllm",
-        completed=len(records),
-        duration_s=duration_s,
-        requests_per_s=len(records) / duration_s,
-        arrivals=RECORDED,
-        input_tokens_mean=sum(given) / len(given),
-        output_tokens_mean=sum(made) / len(made),
-        output_tokens_per_s=sum(made) / duration_s,
-        ttft_ms=percentiles_of([required(each, "ttft_ms") for each in records]),
-        tpot_ms=percentiles_of([required(each, "tpot_ms") for each in records]),
-        e2e_ms=percentiles_of(took),
-        requests=requests_of(rows, "at", "given", "made"),
-        settings="dataset=multi-turn",
-    )
+    names = {"ttft_ms": "ttft_ms", "tpot_ms": "tpot_ms", "e2e_ms": "latency_ms"}
+    rows = []
+    for each in records:
+        start_ms, tokens = required(each, "start_time_ms"), ("input_num_tokens", "output_num_tokens")
+        given, made = (required_count(each, name) for name in tokens)
+        row = {ours: required(each, theirs) for ours, theirs in names.items()} | {"given": given, "made": made}
+        rows.append(row | {"start_s": start_ms / 1e3, "end_s": (start_ms + row["e2e_ms"]) / 1e3})
+    return of_requests("vllm", rows, arrivals=RECORDED, settings="dataset=multi-turn")
 
 
 # --- the table that the client prints ---------------------------------------------------------------------------

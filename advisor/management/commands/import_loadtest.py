@@ -36,6 +36,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, option: str, file: Path, calibration: bool, **options: Any) -> None:
         target = option_of(option)
+        if file.is_dir():
+            raise BadInput(f"{file}: is a folder; give one file of it, such as the summary.json of vllm bench sweep")
         if not file.is_file():
             raise BadInput(f"{file}: no such file; give the result file of the load test")
         if file.stat().st_size > FILES.max_bytes:
