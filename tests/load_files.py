@@ -10,7 +10,7 @@ import csv
 import io
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, quantiles
 from typing import Any
@@ -118,7 +118,7 @@ def vllm_old(run: Run) -> Json:
 
 
 def vllm_detailed(run: Run) -> Json:
-    lists = {
+    lists: dict[str, list[Any]] = {
         "input_lens": [c.given for c in run.calls], "output_lens": [c.made for c in run.calls],
         "ttfts": [c.ttft_s for c in run.calls], "itls": [[c.gap_s] * (c.made - 1) for c in run.calls],
         "start_times": [c.at_s + 100 for c in run.calls], "errors": [""] * len(run.calls),
@@ -155,7 +155,8 @@ def table(rows: Sequence[Sequence[Any]]) -> str:
 def sweep(*runs: Run) -> str:
     """summary.csv, as pandas writes it: an index, and nothing for null."""
     found = [vllm(run) | {"run_number": n, "max_num_seqs": 256} for n, run in enumerate(runs)]
-    return table([["", *found[0]], *([n, *("" if v is None else v for v in f.values())] for n, f in enumerate(found))])
+    rows: list[list[Any]] = [[n, *("" if v is None else v for v in each.values())] for n, each in enumerate(found)]
+    return table([["", *found[0]], *rows])
 
 
 def turns(run: Run) -> list[Json]:
@@ -438,7 +439,7 @@ def plain(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
-FILES = {  # name -> the text of a run
+FILES: dict[str, Callable[[Run], str]] = {  # name -> the text of a run
     "vllm": lambda run: dumped(vllm(run)),
     "vllm of 2024": lambda run: dumped(vllm_old(run)),
     "vllm --save-detailed": lambda run: dumped(vllm_detailed(run)),

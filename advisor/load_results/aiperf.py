@@ -70,6 +70,7 @@ def _summary(data: Json) -> LoadResult:
     config = below(data, "input_config")
     seats, rate = _concurrency(config), _setting(config, "request_rate", "rate")
     given, made = _lengths(data, "input_sequence_length"), _lengths(data, "output_sequence_length")
+    latencies: dict[str, Any] = {ours: _latency(data, theirs) for ours, theirs in LATENCIES.items()}
     rps = _rate(data, "request_throughput")
     if rps is None:
         raise LoadResultError("request_throughput is missing from the file.")
@@ -91,7 +92,7 @@ def _summary(data: Json) -> LoadResult:
         output_tokens_p95=made.get("p95"),
         output_tokens_per_s=_rate(data, "output_token_throughput"),
         total_tokens_per_s=_rate(data, "total_token_throughput"),
-        **{ours: _latency(data, theirs) for ours, theirs in LATENCIES.items()},
+        **latencies,
         model=_model(config),
     )
 

@@ -183,14 +183,15 @@ def _requests(kept: Any, completed: int) -> Requests | None:
 
 def _first_version(benchmark: Json) -> LoadResult:
     """0.1 kept each request, in seconds; its own percentiles are in other units than their names say."""
-    errors, rows = benchmark.get("errors"), []
+    errors, rows = benchmark.get("errors"), list[dict[str, Any]]()
     for each in benchmark["results"]:
         if not isinstance(each, Mapping):
             raise LoadResultError("results has a request that is not an object.")
         start, end, first = required(each, "start_time"), required(each, "end_time"), number(each, "first_token_time")
         if end < start:
             raise LoadResultError("end_time is before start_time.")
-        gaps, made = below(each, "decode_times").get("data"), required_count(each, "output_token_count")
+        gaps: Any = below(each, "decode_times").get("data")
+        made = required_count(each, "output_token_count")
         timed = made > 1 and is_number_list(gaps)
         rows.append(
             {

@@ -77,7 +77,7 @@ def over(whole: float | None, parts: float | None) -> float | None:
     return whole / parts if whole is not None and parts else None
 
 
-def figures(scale: float = 1.0, **values: float | None) -> Figures:
+def figures(scale: float = 1.0, /, **values: float | None) -> Figures:
     return {name: value * scale for name, value in values.items() if value is not None}
 
 

@@ -100,7 +100,7 @@ def _serve(data: Json) -> LoadResult:
         values = {p: number(data, f"{p}_{metric}_ms") for p in PERCENTILES}
         median = number(data, f"median_{metric}_ms")
         values["p50"] = median if values["p50"] is None else values["p50"]
-        return percentiles_of(each.get(metric, ())) | figures(mean=number(data, f"mean_{metric}_ms"), **values)
+        return percentiles_of(each.get(metric, ())) | figures(1.0, mean=number(data, f"mean_{metric}_ms"), **values)
 
     ttft, tpot, e2e = of("ttft"), of("tpot"), of("e2el") or of("e2e_latency")
     asked = str(data.get("request_rate")).lower()

@@ -95,6 +95,11 @@ def test_no_trace_takes_much_memory(what: str) -> None:
     assert peak_bytes(lambda: requests_of(CSV[what])) < MOST_BYTES
 
 
+@pytest.mark.parametrize("text", [*CSV.values(), *(f"benchmarks:\n{text}" for text in YAML.values())])
+def test_no_table_or_yaml_of_a_load_test_takes_much_memory(text: str) -> None:
+    assert peak_bytes(lambda: parse(text.encode())) < MOST_BYTES
+
+
 @pytest.mark.parametrize("what", sorted(CSV))
 def test_no_table_of_prices_takes_much_memory(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own, "RowForm", None)  # no row is examined: each table is refused before

@@ -156,7 +156,22 @@ def spots(node: Any) -> Iterator[tuple[Any, Any]]:
             yield from spots(node[key])
 
 
-WRONG = (None, True, "fast", "", -1, [], {}, [1], {"a": 1}, float("nan"), float("inf"), float("-inf"), 10**400, "1e9")
+WRONG: tuple[Any, ...] = (
+    None,
+    True,
+    "fast",
+    "",
+    -1,
+    [],
+    {},
+    [1],
+    {"a": 1},
+    float("nan"),
+    float("inf"),
+    float("-inf"),
+    10**400,
+    "1e9",
+)
 JSON_FILES = [name for name, write in FILES.items() if write(RUN).lstrip()[:1] in "[{"]
 
 
