@@ -1,5 +1,7 @@
 """One run reads alike from every format; what is damaged is refused by name, or leaves its figures out."""
 
+import csv
+import io
 import json
 import random
 from collections.abc import Iterator
@@ -212,6 +214,22 @@ def test_a_wrong_or_dropped_value_is_refused_or_missing(name: str, seed: int, va
     of_list = isinstance(node, list) or name in ("vllm multi-turn json", "aiperf jsonl", "llmperf responses")
     found = figures_of_damaged(damaged)
     if not of_list and name not in ("guidellm 0.1", "vllm --save-detailed"):  # of which requests make the figures
+        assert_states_nothing_new(found, text)
+
+
+TABLES = [name for name in FILES if name.endswith("csv")]
+CELLS = st.sampled_from(("", "fast", "-1", "nan", "inf", "1e400", "N/A", "[1]", "{}", "1_0", "٣", "True"))
+
+
+@FUZZED
+@given(name=st.sampled_from(TABLES), seed=st.integers(0, 10**6), cell=CELLS)
+def test_an_odd_cell_is_refused_or_missing(name: str, seed: int, cell: str) -> None:
+    text, draw = FILES[name](SMALL), random.Random(seed)
+    rows = list(csv.reader(io.StringIO(text)))
+    row = draw.choice([row for row in rows if row])
+    row[draw.randrange(len(row))] = cell
+    found = figures_of_damaged(load_files.table(rows))
+    if name not in EACH_REQUEST:
         assert_states_nothing_new(found, text)
 
 
