@@ -300,7 +300,7 @@ class LoadTest(models.Model):
     made_by = models.CharField(max_length=150, blank=True)
     file_name = models.CharField(max_length=200, blank=True)
     file_sha256 = models.CharField(max_length=64)
-    measured = models.JSONField()  # result_files.LoadResult
+    measured = models.JSONField()  # load_results.LoadResult
     calibrates = models.BooleanField(default=False)  # chosen by the user: export as measured rows
     comparable = models.BooleanField(default=False)  # its load was the predicted one, so it corrects predictions
 

@@ -8,6 +8,9 @@ real runs are in tests/load_results, and tests/fidelity/test_load_results_real.p
 import json
 from typing import Any
 
+from advisor.load_results import LoadResult, usable_runs
+from catalog.loading.bounded import WEB, Bounds
+
 Json = dict[str, Any]
 
 
@@ -96,3 +99,9 @@ def aiperf(**changes: Any) -> Json:
 
 def written(found: Any) -> bytes:
     return json.dumps(found).encode()
+
+
+def parse(content: bytes, bounds: Bounds = WEB) -> LoadResult:
+    """The only run of a file."""
+    (run,) = usable_runs(content, bounds)
+    return run

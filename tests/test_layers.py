@@ -18,8 +18,8 @@ ENGINE = (
     "optimisation"
 ).split()
 ADVISOR = (
-    "client workload result inputs answer report fidelity webhooks load_tests evidence deployments studies api "
-    "actuals accounts web ops watch"
+    "client workload result inputs answer report fidelity webhooks load_results load_tests evidence deployments "
+    "studies api actuals accounts web ops watch"
 ).split()
 CATALOG = ("loading accounts rest importers.models importers.prices pricing bundles details lists pages api").split()
 PROBES = "machines received fitted pages api status".split()
@@ -60,9 +60,10 @@ BELOW_IN_ADVISOR = {
     "answer": "fidelity inputs result workload",
     "report": "answer result",
     "webhooks": "",
-    "load_tests": "advise webhooks fidelity inputs result",
-    "evidence": "load_tests fidelity inputs",
-    "deployments": "evidence load_tests answer inputs result workload",
+    "load_results": "workload",
+    "load_tests": "load_results advise webhooks fidelity inputs result",
+    "evidence": "load_results fidelity inputs",
+    "deployments": "evidence load_results load_tests answer inputs result workload",
     "studies": "advise turns answer inputs result workload",
     "api": "studies advise later load_tests report answer inputs result workload fidelity",
     "actuals": "api advise",

@@ -56,7 +56,7 @@ def _records(text: str, name: str, bounds: Bounds) -> list[Record]:
     start = text.lstrip()[:1]
     if not start:
         raise DeploymentError("is empty")
-    if results.is_printed(text):
+    if results.is_text(text):
         return results.read_results(text, name, bounds)
     if start in ("{", "["):
         content = _json(text, bounds)
@@ -74,8 +74,6 @@ def _records(text: str, name: str, bounds: Bounds) -> list[Record]:
         return logs.read_log(text, name)
     if manifests.starts_server(text):
         return manifests.read_script(text, name)
-    if text.lstrip().startswith(("Metric,", '"Metric",')):
-        return results.read_results(text, name, bounds)
     raise DeploymentError(f"is none of these: {KINDS}")
 
 

@@ -300,6 +300,8 @@ def load_of(traffic: Mapping[str, Any], found: Mapping[str, Any], lanes: int, re
         client = replace(pairs, kind=TRACE, arrival_s=tuple(requests["arrival_s"]))
         return Load(client=client, inputs=inputs, outputs=outputs, said=f"its {sent:,} recorded arrivals")
     stated = found.get("rate_per_s")
+    if found.get("arrivals") == "" or (stated or found["requests_per_s"]) is None:
+        raise Unmatched("its result does not say how requests were sent")
     cv, rate = found["arrival_cv"] if stated else replayed_cv, stated or found["requests_per_s"]
     if not RATES_PER_S[0] <= rate <= RATES_PER_S[1] or cv > MOST_CV:
         raise Unmatched(f"{rate:.4g} requests a second with a coefficient of variation of {cv:.4g} are out of range")

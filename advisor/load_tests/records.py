@@ -5,6 +5,7 @@ import hashlib
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from django.core.exceptions import ObjectDoesNotExist
@@ -15,8 +16,8 @@ from advisor import inputs, webhooks
 from advisor.advise import Unanswerable, hold, with_measurements
 from advisor.engine.terms import correction, kind_named
 from advisor.fidelity import COLUMNS
+from advisor.load_results import LoadResultError, usable_runs
 from advisor.load_tests.matching import FAILED_FRACTION, Unmatched, matched, predicted_figures
-from advisor.load_tests.result_files import LoadResultError, parse
 from advisor.models import Advice, LoadTest, Option
 from advisor.result import LoadTest as Planned
 from advisor.result import Option as Deployment
@@ -43,7 +44,7 @@ def record(
     bounds: Bounds = WEB,
 ) -> tuple[LoadTest, bool]:
     """Stores a result file. Returns (row, whether it is new). Raises LoadResultError if it is not readable."""
-    measured = parse(content, bounds).as_json()
+    measured = chosen(option, content, bounds)
     comparable = not other_loads(option, measured)
     if calibrates:
         refuse_other_loads(option, measured)
@@ -71,6 +72,25 @@ def record(
         elif comparable and is_new:
             webhooks.calibration_changed(test)
     return test, is_new
+
+
+def chosen(option: Option, content: bytes, bounds: Bounds = WEB) -> Json:
+    """The run of a file that is compared: the last with the predicted load; `place` says which of several it is.
+
+    LoadResultError: the file is not readable, or none of its runs has that load.
+    """
+    runs = usable_runs(content, bounds)
+    if len(runs) == 1:
+        return runs[0].as_json()
+    deployment = predicted(option)
+    same = [run for run in runs if not compare(deployment, run.as_json())["differences"]]
+    if not same:
+        each = "; ".join(run.load for run in runs[:MOST_NAMED]) + ("; ..." if len(runs) > MOST_NAMED else "")
+        raise LoadResultError(f"The file has {len(runs)} runs, none with the predicted load: {each}. Give one of them.")
+    return replace(same[-1], place=f"{same[-1].load} of {len(runs)} runs").as_json()
+
+
+MOST_NAMED = 9
 
 
 def set_calibrates(test: LoadTest, wanted: bool) -> None:
@@ -192,7 +212,9 @@ def differences(planned: Planned, measured: Mapping[str, Any]) -> list[str]:
     """Why the load of the run was not the predicted one; empty if it was."""
     sentences = []
     seen, wanted = measured["concurrency"], planned.concurrency
-    if (seen is None) != (wanted is None):
+    if measured.get("arrivals") == "":
+        sentences.append("the file does not say how requests were sent; give the tool's own JSON, with its settings")
+    elif (seen is None) != (wanted is None):
         kinds = ("an open loop (requests arrive at a rate)", "a closed loop")
         sentences.append(f"the run was {kinds[seen is not None]}, the prediction is for {kinds[wanted is not None]}")
     pairs: list[tuple[str, str, float | None]] = [

@@ -66,8 +66,9 @@ def upload(request: HttpRequest, pk: Any, rank: int) -> HttpResponse:
         if given is None:
             raise LoadResultError("Choose the result file from the load generator.")
         calibrates, who = request.POST.get("calibrates") == "on", caller_of(request).name
-        _, is_new = load_tests.record(option, given.read(WEB.max_bytes + 1), given.name or "", calibrates, who)
-        messages.success(request, "Load test added." if is_new else "This file was uploaded before.")
+        test, is_new = load_tests.record(option, given.read(WEB.max_bytes + 1), given.name or "", calibrates, who)
+        place = f" Used {test.measured['place']}." if test.measured.get("place") else ""
+        messages.success(request, ("Load test added." if is_new else "This file was uploaded before.") + place)
     except LoadResultError as error:
         messages.error(request, str(error))
     return redirect(reverse("advice-option", args=[pk, rank]) + "?section=run#load-test")
@@ -140,7 +141,8 @@ class LoadTests(views.APIView):
     @extend_schema(
         operation_id="addLoadTest",
         summary="Give the result file of a load test",
-        description="The body is the file as vllm bench serve, guidellm, aiperf or genai-perf wrote it. "
+        description="The body is the file as the load generator wrote it, JSON or not. Of several "
+        "runs, the last with the predicted load is used (`measured.place`). "
         "The same file twice is one result.",
         parameters=[RANK, CALIBRATION],
         request={"application/json": OpenApiTypes.OBJECT},

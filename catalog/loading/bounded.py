@@ -16,6 +16,7 @@ from typing import Any
 # "..." with its escapes; an unterminated string extends to the end, so that the count stays linear
 STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 BRACKETS = re.compile(r"[][{}]")
+SPACE = re.compile(r"\s*")
 
 
 class BoundedError(ValueError):
@@ -73,6 +74,20 @@ def read_json(content: bytes | str, bounds: Bounds = WEB, *, finite: bool = Fals
         return json.loads(text, object_pairs_hook=unique, parse_constant=refuse_constant if finite else None)
     except (ValueError, RecursionError) as error:
         raise Invalid(f"is not JSON: {error}") from None
+
+
+def read_json_values(content: bytes | str, bounds: Bounds = WEB) -> list[Any]:
+    """The values of a text with one JSON value after another, such as JSON Lines. BoundedError as for `read_json`."""
+    text = text_of(content, bounds)
+    check_json(text, bounds)
+    decoder, found, at = json.JSONDecoder(object_pairs_hook=unique), list[Any](), 0
+    while (at := SPACE.match(text, at).end()) < len(text) or not found:  # type: ignore[union-attr]
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError) as error:
+            raise Invalid(f"is not JSON: {error}") from None
+        found.append(value)
+    return found
 
 
 def check_json(text: str, bounds: Bounds) -> None:

@@ -11,7 +11,7 @@ import pytest
 from rest_framework.exceptions import APIException
 
 from advisor.api import JSONParser
-from advisor.load_tests.result_files import LoadResultError, parse
+from advisor.load_results import LoadResultError
 from advisor.workload import WorkloadError, load
 from advisor.workload.traces.requests import requests_of
 from catalog.api.own_prices import PricesParser
@@ -20,6 +20,7 @@ from catalog.loading.bounded import FILES, WEB, BoundedError, Bounds, TooLarge, 
 from catalog.loading.fixtures import FixtureError
 from catalog.pricing import own
 from probes.received import intake
+from tests.sample_load_results import parse
 
 MIB = 2**20
 ROOT = Path(__file__).parents[2]
@@ -92,6 +93,11 @@ def test_no_yaml_takes_much_memory(what: str) -> None:
 @pytest.mark.parametrize("what", sorted(CSV))
 def test_no_trace_takes_much_memory(what: str) -> None:
     assert peak_bytes(lambda: requests_of(CSV[what])) < MOST_BYTES
+
+
+@pytest.mark.parametrize("text", [*CSV.values(), *(f"benchmarks:\n{text}" for text in YAML.values())])
+def test_no_table_or_yaml_of_a_load_test_takes_much_memory(text: str) -> None:
+    assert peak_bytes(lambda: parse(text.encode())) < MOST_BYTES
 
 
 @pytest.mark.parametrize("what", sorted(CSV))

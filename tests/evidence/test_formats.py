@@ -160,7 +160,7 @@ def test_sglang_with_attention_data_parallelism_counts_its_ranks_once(tmp_path: 
     replicas = one(
         tmp_path, samples.sglang(server_info={**server, "tp_size": 4, "dp_size": 2, "enable_dp_attention": False})
     )
-    assert (replicas.said["n_accelerators"], replicas.said["tp"], replicas.said["attention_dp"]) == ("8", "4", "2")
+    assert (replicas.said["n_accelerators"], replicas.said["tp"], replicas.said["attention_dp"]) == ("8", "4", "1")
 
 
 # --- llama-bench --------------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ def test_a_gguf_file_names_model_and_format(file: str, model: str, weights: str)
         ("a,b\n1,2\n", "not in a known format"),
         (b"\xff\xfe\x00", "not UTF-8"),
         (b"\x1f\x8b\x08broken", "gzip"),
-        ('{"benchmarks": [{"args": {}}]}', "benchmark 1 has no metrics"),
+        ('{"benchmarks": [{"args": {}}]}', "GuideLLM: metrics is missing"),
         (json.dumps(samples.aiperf(time_to_first_token={"unit": "fortnights", "avg": 1.0})), "fortnights"),
     ],
 )

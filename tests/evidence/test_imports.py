@@ -236,7 +236,10 @@ def test_the_command_imports_shows_decides_and_exports(tmp_path: Path, capsys: p
         (["import", "{tmp}/r.json", "--source", "lab"], "does not say the accelerator"),
         (["import", "{tmp}/r.json", "--source", "lab", "--as-of", "2099-01-01"], "in the future"),
         (["import", "{tmp}/r.json", "--source", "lab", "--as-of", "soon"], "YYYY-MM-DD"),
-        (["import", "{tmp}/r.json", "--source", "lab", "--from", "aiperf"], "request_throughput is missing"),
+        (
+            ["import", "{tmp}/r.json", "--source", "lab", "--from", "aiperf"],
+            "not a result of AIPerf or GenAI-Perf; it is one of vllm bench serve",
+        ),
         (["export"], "--to DIR"),
         (["release", "999"], "no held figure 999"),
     ],

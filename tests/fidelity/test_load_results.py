@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from advisor.load_tests.result_files import LoadResultError, parse
+from advisor.load_results import LoadResultError
 from catalog.loading.bounded import WEB
-from tests.sample_load_results import aiperf, genai_perf, guidellm, metric, vllm, written
+from tests.sample_load_results import aiperf, genai_perf, guidellm, metric, parse, vllm, written
 
 TTFT = {"mean": 160.0, "p50": 140.0, "p95": 480.0, "p99": 600.0}
 TPOT = {"mean": 18.0, "p50": 17.5, "p95": 23.0, "p99": 27.0}
@@ -65,18 +65,17 @@ def test_nanoseconds_become_milliseconds() -> None:
         (b"", "not JSON"),
         (b"\xff\xfe", "cannot be read as text"),
         (b"[" * 100_000, "nested too deeply"),
-        (b"[]", "not an object"),
+        (b"[]", "neither an object"),
         (b"{}", "not a result of vllm bench serve"),
-        (written(vllm()) + b"\n" + written(vllm()), "several runs, one per line"),
         (written(vllm(completed=0)), "No request was completed"),
         (written(vllm(mean_ttft_ms="fast")), "mean_ttft_ms is 'fast'"),
         (json.dumps(vllm(mean_ttft_ms=float("nan"))).encode(), "mean_ttft_ms is 'nan'"),
         (written(vllm(request_throughput=-1)), "request_throughput is '-1'"),
         (written(vllm(duration=10**400)), "duration is '1000"),
         (written(vllm(completed=True)), "completed is 'True'"),
-        (written({**guidellm(), "benchmarks": guidellm()["benchmarks"] * 2}), "contains 2 benchmarks"),
         (written({"benchmarks": [{"metrics": 3}]}), "metrics is not an object"),
-        (written({"benchmarks": [{}]}), "successful is missing"),
+        (written({"benchmarks": [{}]}), "GuideLLM: metrics is missing"),
+        (written({"benchmarks": [{"metrics": {"a": {}}}]}), "GuideLLM: successful is missing"),
         (written(aiperf(is_complete=False, incomplete_reason="stalled")), "not finished: stalled"),
         (written(aiperf(was_cancelled=True)), "canceled"),
         (written(aiperf(time_to_first_token=metric("fortnights", 1.0))), "'fortnights'"),

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from advisor.load_results import LoadResult
 from advisor.load_tests.records import compare
-from advisor.load_tests.result_files import LoadResult, parse
 from advisor.result import Option
 from tests import sample_advice
 from tests import sample_load_results as imitated
+from tests.sample_load_results import parse
 
 FOLDER = Path(__file__).parents[1] / "load_results"
 ARRIVALS = ("guidellm-0.8.1-arrivals", "aiperf-0.13.0-arrivals")

@@ -11,14 +11,14 @@ from advisor import load_tests
 from advisor.advise import Unanswerable
 from advisor.engine.scheduler import Simulation
 from advisor.inputs import measured
+from advisor.load_results import LoadResultError
 from advisor.load_tests import records
 from advisor.load_tests.matching import Run, Unmatched, _run_of, load_of
 from advisor.load_tests.records import _factor_now, match
-from advisor.load_tests.result_files import LoadResultError, parse
 from advisor.models import Option
 from catalog.models import Organisation
 from tests import sample_advice
-from tests.sample_load_results import aiperf, guidellm, metric, summary, vllm, written
+from tests.sample_load_results import aiperf, guidellm, metric, parse, summary, vllm, written
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 ANOTHER_SEED = 7

@@ -12,13 +12,14 @@ from django.test import Client
 from advisor import load_tests
 from advisor.engine.terms.workloads.case import Case
 from advisor.fidelity.rows import case_of
+from advisor.load_results import LoadResultError
 from advisor.load_tests.records import METRICS
-from advisor.load_tests.result_files import LoadResultError, parse
 from advisor.models import LoadTest, Option
 from tests import links, sample_advice
 from tests.laboratory.measurements import unchecked as read
+from tests.load_files import FILES, made_run
 from tests.pages import every_section
-from tests.sample_load_results import aiperf, guidellm, vllm, written
+from tests.sample_load_results import aiperf, guidellm, parse, vllm, written
 
 pytestmark = pytest.mark.django_db
 ROOT = Path(__file__).resolve().parents[2]
@@ -108,6 +109,30 @@ def test_the_same_file_is_one_result(option: Option) -> None:
     again, is_new_again = load_tests.record(option, written(vllm()), "b.json", calibrates=True)
     assert (first.pk, is_new, is_new_again) == (again.pk, True, False)
     assert LoadTest.objects.get().calibrates  # the planner said so the second time
+
+
+def test_of_a_sweep_the_run_with_the_predicted_load_is_used(option: Option, tmp_path: Path, capsys: Any) -> None:
+    path = tmp_path / "runs.json"
+    path.write_text("\n".join(json.dumps(vllm(rate=rate, request_rate=rate)) for rate in (2.0, 6.0, 12.0)))
+    call_command("import_loadtest", str(option.pk), str(path), "--calibration")
+    assert "used run 2 (6 requests/s) of 3 runs" in capsys.readouterr().out
+    test = LoadTest.objects.get()
+    assert test.measured["requests_per_s"] == 6 and test.calibrates
+
+
+def test_a_sweep_without_the_predicted_load_is_refused_with_its_runs(option: Option) -> None:
+    runs = "\n".join(json.dumps(vllm(rate=rate, request_rate=rate)) for rate in (2.0, 12.0)).encode()
+    with pytest.raises(LoadResultError, match=r"2 runs, none with the predicted load: run 1 \(2 requests/s\); run 2"):
+        load_tests.record(option, runs, "r.json")
+    assert not LoadTest.objects.exists()
+
+
+def test_a_file_that_does_not_say_how_requests_were_sent_calibrates_nothing(option: Option) -> None:
+    """The CSV of AIPerf has no settings: an open and a closed loop look alike."""
+    test, _ = load_tests.record(option, FILES["aiperf csv"](made_run(1, 30)).encode(), "r.csv")
+    with pytest.raises(LoadResultError, match="does not say how requests were sent"):
+        load_tests.set_calibrates(test, True)
+    assert "does not say how requests were sent" in load_tests.correct(test)["why_nothing"]
 
 
 # --- command line -----------------------------------------------------------------------------------------------

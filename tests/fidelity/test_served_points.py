@@ -20,8 +20,8 @@ from advisor.engine.step.power import step_fractions
 from advisor.engine.terms.machines.hardware import overhead
 from advisor.engine.terms.workloads.case import Case, Pool, Protocol
 from advisor.inputs.current import catalog_resources
-from advisor.load_tests.result_files import parse
 from advisor.workload import deployment
+from tests.sample_load_results import parse
 
 FOLDER, HELD_OUT = (Path("fixtures/measurements", name) for name in ("h200-serve", "h200-serve-qwen3-8b"))
 ROWS, HELD_OUT_ROWS = (

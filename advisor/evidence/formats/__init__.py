@@ -2,16 +2,13 @@
 
 from pathlib import Path
 
-from advisor.evidence.formats import aiperf, guidellm, inferencex, llama_bench, measured_rows, sglang, vllm
+from advisor import load_results
+from advisor.evidence.formats import inferencex, llama_bench, load_generators, measured_rows
 from advisor.evidence.formats.reading import EvidenceError, Reading, content_of, objects_of, table_of
 from catalog.loading.bounded import BoundedError
 
-FORMATS = {
-    each.NAME: each.read for each in (measured_rows, inferencex, vllm, sglang, llama_bench, guidellm, aiperf)
-}  # fmt: skip
+FORMATS = {each.NAME: each.read for each in (measured_rows, inferencex, llama_bench)} | load_generators.READERS
 ROWS = measured_rows.NAME
-OF_OBJECTS = (sglang, vllm, llama_bench, guidellm, aiperf, inferencex)  # in this order: the first that fits
-TABLES = (measured_rows, llama_bench, aiperf)
 
 
 def read(path: Path, name: str = "") -> tuple[str, list[Reading]]:
@@ -26,17 +23,23 @@ def read(path: Path, name: str = "") -> tuple[str, list[Reading]]:
 
 def recognized(text: str) -> str:
     """The format of a text. EvidenceError: it is none of them."""
-    for each in TABLES:
+    for each in (measured_rows, llama_bench):
         if each.is_table(text):
             return each.NAME
+    if found := load_results.text_format(text):
+        return found
     start = text.lstrip()[:1]
     records = [*objects_of(text)] if start and start in "[{" else [*table_of(text)]
     if len(records) == 1 and isinstance(inner := next(iter(records[0].values()), None), list):
         records = [*records, *(each for each in inner if isinstance(each, dict))]
     for record in records[:2]:
-        for each_format in OF_OBJECTS:
+        if load_generators.offline_kind(record):
+            return "vllm"
+        for each_format in (llama_bench, inferencex):
             if each_format.is_one(record):
                 return each_format.NAME
+        if found := load_results.format_of(record):
+            return found
     keys = ", ".join(map(str, list(records[0])[:8])) if records else "nothing"
     raise EvidenceError(f"is not in a known format ({', '.join(FORMATS)}): it has {keys}; name its format with --from")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from catalog.loading.bounded import FILES, BoundedError, Invalid, read_csv, read_json, text_of
+from catalog.loading.bounded import FILES, BoundedError, read_csv, read_json_values, text_of
 
 Json = Mapping[str, Any]
 MAX_ROWS = 200_000
@@ -59,25 +59,13 @@ def content_of(path: Path) -> str:
 def objects_of(text: str) -> list[dict[str, Any]]:
     """The objects of a JSON text: one, a list of them, or one a line. EvidenceError: it has none."""
     try:
-        found = read_json(text, FILES)
-    except Invalid as error:
-        lines = [line for line in text.splitlines() if line.strip()]
-        if len(lines) < 2 or not lines[0].lstrip().startswith("{"):
-            raise EvidenceError(str(error)) from error
-        found = [_of_line(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+        values = read_json_values(text, FILES)
     except BoundedError as error:
         raise EvidenceError(str(error)) from error
-    found = found if isinstance(found, list) else [found]
+    found = [each for value in values for each in (value if isinstance(value, list) else [value])]
     if not found or not all(isinstance(each, dict) for each in found):
         raise EvidenceError("is JSON, but neither an object nor a list of objects")
     return found
-
-
-def _of_line(number: int, line: str) -> Any:
-    try:
-        return read_json(line, FILES)
-    except BoundedError as error:
-        raise EvidenceError(f"line {number} {error}") from error
 
 
 def table_of(text: str) -> list[dict[str, str]]:
@@ -124,15 +112,6 @@ def written_of(value: Any, most_chars: int = CELL_CHARS) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in str(value)).split())[:most_chars]
 
 
-def finite(node: Any) -> Any:
-    """The value without NaN and Infinity, which become null."""
-    if isinstance(node, dict):
-        return {key: finite(value) for key, value in node.items()}
-    if isinstance(node, list):
-        return [finite(value) for value in node]
-    return None if isinstance(node, float) and not math.isfinite(node) else node
-
-
 def first(record: Json, *names: str) -> Any:
     """The first of these keys that has a value."""
     return next((record[name] for name in names if record.get(name) not in (None, "")), None)
@@ -155,48 +134,6 @@ def day_of(stamp: Any) -> str:
     if match := re.match(r"\D?(20\d\d)-?([01]\d)-?([0-3]\d)", str(stamp or "")):
         return "-".join(match.groups())
     return ""
-
-
-def load_text(
-    rate: Any, concurrency: float | None, requests: float | None, cv: float = 1.0, most: float | None = None
-) -> tuple[str, str]:
-    """(concurrency or rate, note) of a run; a rate that is not finite sends all requests at once.
-
-    cv: of the gaps between arrivals at a rate. most: requests that were in flight at once; fewer than the concurrency
-    did not wait for each other.
-    """
-    per_s = number(rate)
-    if per_s and (not concurrency or (most is not None and most < concurrency)):
-        return at_rate(per_s, cv)
-    if concurrency:
-        limited = f";rate={per_s:.6g}" if per_s else ""
-        return written_of(concurrency), burst(requests, concurrency) + limited
-    return written_of(requests), burst(requests, requests) if requests else ""
-
-
-def at_rate(per_s: float, cv: float) -> tuple[str, str]:
-    """(load, note) of requests that arrive at a rate."""
-    return f"qps={per_s:.6g}", f"client=poisson;arrival_cv={cv:.4g}"
-
-
-def burst(requests: float | None, concurrency: float | None) -> str:
-    """The note of a client that sends its first requests all at once, then one for each that is served."""
-    each = (
-        f";requests_per_user={requests / concurrency:.4g}"
-        if requests and concurrency and requests >= concurrency
-        else ""
-    )
-    return f"client=burst{each}"
-
-
-def failed_doubt(failed: float | None, completed: float | None) -> str:
-    """Why a run with failed requests is doubtful: those that were served are not a fair sample."""
-    if not failed or not completed or failed <= MOST_FAILED * (failed + completed):
-        return ""
-    return f"{failed:.0f} of {failed + completed:.0f} requests failed"
-
-
-MOST_FAILED = 0.02
 
 
 def runs(records: Sequence[Json]) -> Iterator[tuple[str, Json]]:

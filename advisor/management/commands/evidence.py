@@ -19,7 +19,7 @@ HELP = {
     "tp": "tensor parallelism of one replica",
     "pp": "pipeline stages",
     "ep": "expert parallelism",
-    "attention_dp": "data parallelism: attention ranks or replicas",
+    "attention_dp": "attention data parallelism inside a replica",
     "weights_dtype": "format of the weights: bf16, fp8, nvfp4, mxfp4, int4, q4_k_m ... (default: as published)",
     "kv_dtype": "format of the KV cache",
     "framework": "serving engine and version, such as 'vllm 0.29.0'",

@@ -27,7 +27,7 @@ def option_of(text: str) -> Option:
 
 
 class Command(BaseCommand):
-    help = "Imports a result of vllm bench serve, guidellm, aiperf or genai-perf and compares it with the prediction."
+    help = "Imports a result file of a load generator and compares it with the prediction."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("option", metavar="OPTION_ID", help="the number on its page, or ADVICE-ID/RANK")
@@ -36,6 +36,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, option: str, file: Path, calibration: bool, **options: Any) -> None:
         target = option_of(option)
+        if file.is_dir():
+            raise BadInput(f"{file}: is a folder; give one file of it, such as the summary.json of vllm bench sweep")
         if not file.is_file():
             raise BadInput(f"{file}: no such file; give the result file of the load test")
         if file.stat().st_size > FILES.max_bytes:
@@ -47,6 +49,8 @@ class Command(BaseCommand):
         except LoadResultError as error:
             raise BadInput(f"{file}: {error}") from error
         self.stdout.write(f"load test {test.pk} of option {target.pk}: {'recorded' if is_new else 'already recorded'}")
+        if place := test.measured.get("place"):
+            self.stdout.write(f"used {place}")
         for line in lines(load_tests.compare(load_tests.predicted(target), test.measured)):
             self.stdout.write(line)
         for line in effect_lines(load_tests.correct(test), test.measured["matched"]):
