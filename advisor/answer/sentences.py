@@ -72,7 +72,7 @@ def price_of(option: Option) -> str:
     """What a run costs, with the month if runs repeat; for other workloads the month."""
     monthly, run = f"{usd_text(option.usd_per_month)} a month", option.batch
     if run is None or run.usd_per_run is None:
-        return monthly
+        return f"{monthly} as planned"  # the screen shows the mean over loads and prices
     repeated = run.every_hours is not None and run.deadline_hours is not None and run.every_hours > run.deadline_hours
     return f"{usd_text(run.usd_per_run)} per run" + (
         f" ({monthly} at a run every {run.every_hours:g} h)" if repeated else ""

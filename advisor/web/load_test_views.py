@@ -104,6 +104,8 @@ class FileParser(parsers.BaseParser):
         return content
 
 
+FILE_KINDS = ("application/json", "application/x-ndjson", "application/yaml", "text/csv", "text/plain")
+FILE_PARSERS = [type("FileParser", (FileParser,), {"media_type": kind}) for kind in FILE_KINDS]
 RANK = OpenApiParameter("rank", {"type": "integer", "minimum": 1}, OpenApiParameter.PATH)
 CALIBRATION = OpenApiParameter("calibration", bool, description="true: it may be exported as measured rows")
 EXAMPLE = OpenApiExample(
@@ -126,7 +128,7 @@ EXAMPLE = OpenApiExample(
 
 
 class LoadTests(views.APIView):
-    parser_classes = (FileParser,)
+    parser_classes = FILE_PARSERS
 
     @extend_schema(
         operation_id="listLoadTests",
@@ -141,9 +143,8 @@ class LoadTests(views.APIView):
     @extend_schema(
         operation_id="addLoadTest",
         summary="Give the result file of a load test",
-        description="The body is the file as the load generator wrote it, JSON or not. Of several "
-        "runs, the last with the predicted load is used (`measured.place`). "
-        "The same file twice is one result.",
+        description=f"The body is the file as the load generator wrote it ({', '.join(FILE_KINDS)}). Of several runs, the "
+        "last with the predicted load is used (`measured.place`). The same file twice is one result.",
         parameters=[RANK, CALIBRATION],
         request={"application/json": OpenApiTypes.OBJECT},
         examples=[EXAMPLE],
