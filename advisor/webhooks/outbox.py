@@ -27,10 +27,10 @@ MAX_LISTED = 20
 Json = Mapping[str, Any]
 
 
-def subscribed(organisation: Organisation | int, kind: str) -> list[WebhookEndpoint]:
-    """The enabled endpoints that receive a type of event."""
-    rows = WebhookEndpoint.objects.filter(organisation=organisation, disabled_at=None)
-    return [row for row in rows if kind in row.events]
+def subscribed(owner: Organisation | int | None, kind: str) -> list[WebhookEndpoint]:
+    """The enabled endpoints, of an organization or of all, that receive a type of event."""
+    enabled = WebhookEndpoint.objects.filter(disabled_at=None).select_related("organisation")
+    return [row for row in (enabled if owner is None else enabled.filter(organisation=owner)) if kind in row.events]
 
 
 def advice_ended(pks: Iterable[Any], verdict: str = "") -> None:
@@ -53,11 +53,17 @@ def winner_changed(advice: Advice, subject: str, before: Json, after: Json) -> N
         written(rows, "winner.changed", f"{advice.pk} {subject}", about(advice) | told)
 
 
-def prices_moved(organisation: Organisation, subject: str, moved: Sequence[Json]) -> None:
-    """Tells which offers of current answers have another price. subject: the refresh of prices."""
-    if moved and (rows := subscribed(organisation, "price.moved")):
+def subscribers(kind: str, owner: Organisation | None) -> list[Organisation]:
+    """The organizations, of all or only this one, that receive a type of event."""
+    return list({row.organisation_id: row.organisation for row in subscribed(owner, kind)}.values())
+
+
+def prices_moved(organisation: Organisation, moved: Sequence[Json]) -> None:
+    """Tells which offers of current answers have another price."""
+    if moved:
         told = {"offers": list(moved[:MAX_LISTED]), "offer_count": len(moved)}
-        written(rows, "price.moved", f"{organisation.pk} {subject}", told)
+        subject = f"{organisation.pk} {secrets.token_hex(8)}"
+        written(subscribed(organisation, "price.moved"), "price.moved", subject, told)
 
 
 def calibration_changed(test: LoadTest) -> None:
@@ -70,9 +76,8 @@ def calibration_changed(test: LoadTest) -> None:
 
 def accelerator_calibrated(slug: str, owner: Organisation | None) -> None:
     """Tells that machines' measurements changed the figures of an accelerator for an organization (None: for all)."""
-    rows = WebhookEndpoint.objects.filter(disabled_at=None, **({"organisation": owner} if owner else {}))
-    if wanted := [row for row in rows if "calibration.changed" in row.events]:
-        written(wanted, "calibration.changed", f"{slug} {secrets.token_hex(8)}", {"accelerator": slug})
+    if rows := subscribed(owner, "calibration.changed"):
+        written(rows, "calibration.changed", f"{slug} {secrets.token_hex(8)}", {"accelerator": slug})
 
 
 def about(advice: Advice) -> dict[str, Any]:
