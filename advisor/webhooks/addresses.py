@@ -51,6 +51,12 @@ def checked(url: str) -> SplitResult:
     return parts
 
 
+def named(url: str) -> str:
+    """Scheme and host: path and query may hold what only the receiver knows."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
 def refuse(address: Address, scheme: str) -> None:
     """RefusedUrl if requests of this scheme must not go to the address."""
     inner = carried(address)

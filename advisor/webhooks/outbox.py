@@ -86,6 +86,7 @@ def about(advice: Advice) -> dict[str, Any]:
     return {"advice": str(advice.pk), "name": advice.workload.name, "page": base + page, "api": base + api}
 
 
+@transaction.atomic
 def written(rows: Sequence[WebhookEndpoint], kind: str, subject: str, data: Json) -> str:
     """Writes an event for these endpoints, once, and wakes a worker when it is committed. Returns its id."""
     event = f"evt_{hashlib.sha256(f'{kind} {subject}'.encode()).hexdigest()[:40]}"
@@ -93,7 +94,9 @@ def written(rows: Sequence[WebhookEndpoint], kind: str, subject: str, data: Json
     cut = {name: value[:MAX_TEXT] if isinstance(value, str) else value for name, value in data.items()}
     document = {"type": kind, "timestamp": now.isoformat(timespec="milliseconds"), "data": cut}
     common = {"event_id": event, "type": kind, "body": json.dumps(document), "created_at": now, "next_attempt_at": now}
-    deliveries = [WebhookDelivery(endpoint=row, **common) for row in rows]
+    # locked, or the transaction of the change itself would fail if an endpoint was deleted in this moment
+    there = WebhookEndpoint.objects.select_for_update(no_key=True).filter(pk__in=[row.pk for row in rows])
+    deliveries = [WebhookDelivery(endpoint=row, **common) for row in there.order_by("pk")]
     WebhookDelivery.objects.bulk_create(deliveries, ignore_conflicts=True)
     transaction.on_commit(wake)
     return event

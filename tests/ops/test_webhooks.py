@@ -35,6 +35,7 @@ from advisor.webhooks import addresses, sending
 from catalog.models import AuditEvent, Organisation, default_organisation
 from tests import clocks, sample_advice
 from tests.people import member, organisation
+from tests.world import World
 
 pytestmark = pytest.mark.django_db
 ALL = list(webhooks.EVENTS)
@@ -498,3 +499,14 @@ def test_the_pages_do_the_same(url: str, client: Client) -> None:
     assert client.post(path, {"do": "delete"}).status_code == 302 and not WebhookEndpoint.objects.exists()
     client.force_login(member("bob", "operator"))
     assert client.get("/webhooks").status_code == 403
+
+
+# --- several at once --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("world", [pytest.param("postgres files", marks=pytest.mark.postgres)], indirect=True)
+def test_no_two_that_touch_a_webhook_wait_for_each_other(world: World) -> None:
+    """Sending, deleting, telling and sending again, each stopped before every statement while another runs."""
+    world.extra["DJANGO_SETTINGS_MODULE"] = "advisor.settings"
+    report = json.loads(world.python("-m", "tests.ops.webhook_locks").splitlines()[-1])
+    assert report["errors"] == [] and report["pauses"] > 100
