@@ -103,7 +103,9 @@ def scorecard(folder: Path, predicted: float = 10.0) -> None:
     folder.mkdir(exist_ok=True)
     head = {"engine_version": "0.1.0", "calibration": "a", "as_of": date(2026, 11, 1), "rows": 1}
     (folder / scored.HEAD).write_text(yaml.safe_dump(head))
-    (folder / scored.SOURCES).write_text(",".join(scored.SOURCE_COLUMNS) + "\nlab,Lab,a.example,MIT,shown,2026-11-01,x\n")
+    (folder / scored.SOURCES).write_text(
+        ",".join(scored.SOURCE_COLUMNS) + "\nlab,Lab,a.example,MIT,shown,2026-11-01,x\n"
+    )
     row = dict.fromkeys(scored.COLUMNS, "") | {
         "key": "one", "metric": "tpot_ms", "measured": "12", "predicted": str(predicted), "accelerator": "h100-sxm",
         "chips": "1", "model": answers.spec()["model"], "framework": "vllm", "mode": "closed", "isl": "1000",
