@@ -461,7 +461,6 @@ class Rows(Sequence[Json]):
         found = [row for piece in self.pieces[first : last + 1] for row in rows_of(piece)]
         return found[skipped : skipped + max(stop - start, 0)]
 
-
     def key_of(self, at: int) -> list[int]:
         """What names a row whichever other pieces end: the index of its piece and its place in there."""
         n = bisect.bisect_right(self.ends, at)
